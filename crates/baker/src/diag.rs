@@ -1,0 +1,58 @@
+//! Diagnostics are plain data, rendered once, at the edge of the program.
+
+use crate::source::Span;
+
+/// A piece of source with a remark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// The place.
+    pub span: Span,
+    /// What is to be said of it; may be empty for the primary place.
+    pub text: String,
+}
+
+/// An error in a Baker program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Stable name of the kind of error, such as `handle-lost`; one name per kind of refusal.
+    pub code: &'static str,
+    /// One line that says what is wrong.
+    pub title: String,
+    /// The place that is wrong.
+    pub primary: Label,
+    /// Other places that explain it, such as the first use of a handle used twice.
+    pub secondary: Vec<Label>,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Diagnostic {
+    /// An error at one place; labels and a hint are added with the other methods.
+    pub fn new(code: &'static str, span: Span, title: impl Into<String>) -> Self {
+        Diagnostic {
+            code,
+            title: title.into(),
+            primary: Label { span, text: String::new() },
+            secondary: Vec::new(),
+            hint: None,
+        }
+    }
+
+    /// Sets the remark at the primary place.
+    pub fn label(mut self, text: impl Into<String>) -> Self {
+        self.primary.text = text.into();
+        self
+    }
+
+    /// Adds another place with a remark.
+    pub fn also(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.secondary.push(Label { span, text: text.into() });
+        self
+    }
+
+    /// Sets what to do about it.
+    pub fn hint(mut self, text: impl Into<String>) -> Self {
+        self.hint = Some(text.into());
+        self
+    }
+}

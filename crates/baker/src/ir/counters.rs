@@ -1,0 +1,60 @@
+//! Where each counter of a program lies in a worker's block of 64-bit counters.
+//!
+//! Every engine counts into one block per worker with this order: packets put to each channel, packets dropped for each
+//! reason, insertions refused by each full table, then the cells of the user counters. Readers add up the workers' blocks.
+
+use super::program::*;
+
+/// Maps counters to slots of the block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CounterSlots {
+    drops: usize,
+    full: usize,
+    user: Vec<usize>,
+    len: usize,
+}
+
+impl CounterSlots {
+    /// The slots of a program.
+    pub fn new(program: &Program) -> Self {
+        let drops = program.channels.len();
+        let full = drops + program.drop_reasons.len();
+        let mut len = full + program.tables.len();
+        let user = program
+            .counters
+            .iter()
+            .map(|counter| {
+                let first = len;
+                len += counter.size as usize;
+                first
+            })
+            .collect();
+        CounterSlots { drops, full, user, len }
+    }
+
+    /// Number of slots.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Packets put to a channel. Channel 0 counts the packets that entered at `rx`.
+    pub fn channel(&self, channel: ChannelId) -> usize {
+        channel.0 as usize
+    }
+
+    /// Packets dropped for a reason.
+    pub fn drop(&self, reason: DropId) -> usize {
+        self.drops + reason.0 as usize
+    }
+
+    /// Insertions that a full table refused.
+    pub fn table_full(&self, table: TableId) -> usize {
+        self.full + table.0 as usize
+    }
+
+    /// First cell of a user counter; cell `i` is `i` slots further.
+    pub fn user(&self, counter: CounterId) -> usize {
+        self.user[counter.0 as usize]
+    }
+}

@@ -1,0 +1,331 @@
+//! Instructions, blocks and bodies.
+
+use super::program::*;
+use crate::source::Span;
+
+/// A value in SSA form: index into [`Body::values`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Value(pub u32);
+
+/// Index into [`Body::blocks`]. Block 0 is the entry and has no predecessors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockId(pub u32);
+
+/// Type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ty {
+    /// Bits, 1 to 128; a truth value has 1. Signedness is in the operation.
+    Int(u32),
+    /// Pointer to a table entry's value with this layout, or null.
+    Entry(LayoutId),
+    /// Packet whose head is a complete fixed header of this protocol. Unique: consumed exactly once.
+    Packet(ProtocolId),
+}
+
+/// Binary operations. Both operands and the result have the same integer type. Total: see each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BinOp {
+    /// Wraps.
+    Add,
+    /// Wraps.
+    Sub,
+    /// Wraps.
+    Mul,
+    /// Unsigned; by zero gives 0.
+    UDiv,
+    /// Signed, towards zero; by zero gives 0; the least value by −1 wraps to itself.
+    SDiv,
+    /// Unsigned remainder; by zero gives 0.
+    URem,
+    /// Signed remainder with the dividend's sign; by zero gives 0; the least value by −1 gives 0.
+    SRem,
+    /// Bitwise and.
+    And,
+    /// Bitwise or.
+    Or,
+    /// Bitwise exclusive or.
+    Xor,
+    /// Left shift by the right operand, unsigned; by the width or more gives 0.
+    Shl,
+    /// Logical right shift; by the width or more gives 0.
+    LShr,
+    /// Arithmetic right shift; by the width or more gives 0.
+    AShr,
+}
+
+/// Comparisons of two integers of one type; the result has 1 bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CmpOp {
+    /// Equal.
+    Eq,
+    /// Not equal.
+    Ne,
+    /// Unsigned less than.
+    Ult,
+    /// Unsigned less than or equal.
+    Ule,
+    /// Signed less than.
+    Slt,
+    /// Signed less than or equal.
+    Sle,
+}
+
+/// Changes of width; the result's type is the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CastOp {
+    /// Widen with zeros.
+    ZExt,
+    /// Widen with the sign.
+    SExt,
+    /// Keep the low bits.
+    Trunc,
+}
+
+/// An operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A constant of the result's integer type; bits above the width are zero.
+    Const(u128),
+    /// Arithmetic.
+    Bin(BinOp, Value, Value),
+    /// Comparison.
+    Cmp(CmpOp, Value, Value),
+    /// Change of width.
+    Cast(CastOp, Value),
+    /// The second operand where the first (1 bit) is 1, else the third. Integers or entries.
+    Select(Value, Value, Value),
+
+    /// Bits of the packet's header as an integer of `bits.width`. They lie within the protocol's fixed header.
+    Load {
+        /// The packet.
+        packet: Value,
+        /// The bits, counted from the head.
+        bits: BitRange,
+    },
+    /// Stores an integer of `bits.width` into the packet's header; other bits keep their values.
+    Store {
+        /// The packet.
+        packet: Value,
+        /// The bits, counted from the head.
+        bits: BitRange,
+        /// The new value.
+        value: Value,
+    },
+    /// Whether the packet has at least `bytes` (32 bits) bytes from its head; 1 bit.
+    Has {
+        /// The packet.
+        packet: Value,
+        /// Number of bytes.
+        bytes: Value,
+    },
+    /// Bytes from the packet's head to its end; 32 bits.
+    Len {
+        /// The packet.
+        packet: Value,
+    },
+    /// Moves the head `bytes` (32 bits) towards the end. Consumes the packet; the result's type is the new protocol.
+    /// The program has tested with `Has` that the bytes and then the new protocol's fixed header are there.
+    Pull {
+        /// The packet.
+        packet: Value,
+        /// Number of bytes.
+        bytes: Value,
+    },
+    /// Puts `bytes` zero bytes in front of the head. Consumes the packet; the result's type is the new protocol.
+    Push {
+        /// The packet.
+        packet: Value,
+        /// Number of bytes: the fixed header's size of the new protocol.
+        bytes: u32,
+    },
+    /// A new packet with the same bytes from the head on and the same metadata. Does not consume.
+    Copy {
+        /// The packet.
+        packet: Value,
+    },
+    /// Metadata of the packet.
+    MetaLoad {
+        /// The packet.
+        packet: Value,
+        /// The field.
+        field: MetaId,
+    },
+    /// Sets metadata of the packet.
+    MetaStore {
+        /// The packet.
+        packet: Value,
+        /// The field.
+        field: MetaId,
+        /// The new value.
+        value: Value,
+    },
+    /// Hands the packet to a channel. Consumes it. A PPF at the other end runs before the next instruction.
+    Put {
+        /// The packet.
+        packet: Value,
+        /// The channel.
+        channel: ChannelId,
+    },
+    /// Drops the packet, counted under the reason. Consumes it.
+    Drop {
+        /// The packet.
+        packet: Value,
+        /// The reason.
+        reason: DropId,
+    },
+
+    /// Looks a key up; the result is a pointer to the value, or null. An array index at or above the capacity gives
+    /// null.
+    Lookup {
+        /// The table.
+        table: TableId,
+        /// One value per field of the key's layout.
+        key: Vec<Value>,
+    },
+    /// Whether an entry pointer is null; 1 bit.
+    IsNull(Value),
+    /// A field of an entry. The pointer is not null.
+    EntryLoad {
+        /// The entry.
+        entry: Value,
+        /// Index of the field in the entry's layout.
+        field: u32,
+    },
+    /// Sets a field of an entry. The pointer is not null.
+    EntryStore {
+        /// The entry.
+        entry: Value,
+        /// Index of the field in the entry's layout.
+        field: u32,
+        /// The new value.
+        value: Value,
+    },
+    /// Inserts or replaces; 1 where the entry is now there, 0 where the table was full (counted under the table).
+    /// For an array: 0 where the index is at or above the capacity. Not for lpm.
+    Insert {
+        /// The table.
+        table: TableId,
+        /// One value per field of the key's layout.
+        key: Vec<Value>,
+        /// One value per field of the value's layout.
+        value: Vec<Value>,
+    },
+    /// Removes a hash entry; 1 where it was there. Only for hash.
+    Remove {
+        /// The table.
+        table: TableId,
+        /// One value per field of the key's layout.
+        key: Vec<Value>,
+    },
+    /// Adds `amount` (64 bits) to cell `index` (32 bits) of a counter; ignored where the index is at or above its size.
+    Count {
+        /// The counter.
+        counter: CounterId,
+        /// The cell.
+        index: Value,
+        /// What to add.
+        amount: Value,
+    },
+}
+
+/// An instruction: an operation, its result if it has one, and where it comes from.
+#[derive(Clone, Debug)]
+pub struct Inst {
+    /// The result; `None` for stores, puts, drops and counts.
+    pub result: Option<Value>,
+    /// The operation.
+    pub op: Op,
+    /// Source place.
+    pub span: Option<Span>,
+}
+
+/// A jump's destination with the values for its block parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dest {
+    /// The block.
+    pub block: BlockId,
+    /// One value per parameter of the block.
+    pub args: Vec<Value>,
+}
+
+/// How a block ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Terminator {
+    /// To one block.
+    Jump(Dest),
+    /// To the first where the condition (1 bit) is 1, else to the second.
+    Branch(Value, Dest, Dest),
+    /// End of the PPF.
+    Return,
+}
+
+/// A basic block.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// Values that its predecessors pass.
+    pub params: Vec<Value>,
+    /// Instructions.
+    pub insts: Vec<Inst>,
+    /// How it ends.
+    pub term: Terminator,
+}
+
+/// Code of a PPF. Block 0 is the entry; it has one parameter, the packet.
+#[derive(Clone, Debug, Default)]
+pub struct Body {
+    /// Type of each value.
+    pub values: Vec<Ty>,
+    /// Blocks. Loops are ordinary backward jumps with constant trip bounds, guaranteed by the checker.
+    pub blocks: Vec<Block>,
+}
+
+impl Body {
+    /// A new value of this type.
+    pub fn value(&mut self, ty: Ty) -> Value {
+        self.values.push(ty);
+        Value(self.values.len() as u32 - 1)
+    }
+
+    /// A new empty block that returns.
+    pub fn block(&mut self) -> BlockId {
+        self.blocks.push(Block { params: Vec::new(), insts: Vec::new(), term: Terminator::Return });
+        BlockId(self.blocks.len() as u32 - 1)
+    }
+
+    /// Type of a value.
+    pub fn ty(&self, value: Value) -> Ty {
+        self.values[value.0 as usize]
+    }
+
+    /// Appends an instruction with a result.
+    pub fn push(&mut self, block: BlockId, ty: Ty, op: Op, span: Option<Span>) -> Value {
+        let result = self.value(ty);
+        self.blocks[block.0 as usize].insts.push(Inst { result: Some(result), op, span });
+        result
+    }
+
+    /// Appends an instruction without a result.
+    pub fn effect(&mut self, block: BlockId, op: Op, span: Option<Span>) {
+        self.blocks[block.0 as usize].insts.push(Inst { result: None, op, span });
+    }
+}
+
+impl Terminator {
+    /// Its destinations.
+    pub fn dests(&self) -> Vec<&Dest> {
+        match self {
+            Terminator::Jump(dest) => vec![dest],
+            Terminator::Branch(_, then, other) => vec![then, other],
+            Terminator::Return => Vec::new(),
+        }
+    }
+
+    /// Its destinations, to change them.
+    pub fn dests_mut(&mut self) -> Vec<&mut Dest> {
+        match self {
+            Terminator::Jump(dest) => vec![dest],
+            Terminator::Branch(_, then, other) => vec![then, other],
+            Terminator::Return => Vec::new(),
+        }
+    }
+}

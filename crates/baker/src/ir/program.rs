@@ -1,0 +1,271 @@
+//! A whole program: protocols, metadata, tables, counters, drop reasons, channels and PPFs.
+
+use super::inst::Body;
+use crate::source::Span;
+
+/// Index into [`Program::protocols`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProtocolId(pub u32);
+/// Index into [`Program::metadata`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MetaId(pub u32);
+/// Index into [`Program::layouts`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LayoutId(pub u32);
+/// Index into [`Program::tables`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TableId(pub u32);
+/// Index into [`Program::counters`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CounterId(pub u32);
+/// Index into [`Program::drop_reasons`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DropId(pub u32);
+/// Index into [`Program::channels`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChannelId(pub u32);
+/// Index into [`Program::ppfs`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PpfId(pub u32);
+
+/// A compiled Baker program, before code generation.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Name of the program: the stem of its source file.
+    pub name: String,
+    /// Protocols that handles can have.
+    pub protocols: Vec<Protocol>,
+    /// Per-packet metadata. The first two are always `rx.port` and `tx.port`; see [`Program::RX_PORT`].
+    pub metadata: Vec<MetaField>,
+    /// Bytes of metadata per packet; all zero at `rx` but for `rx.port`.
+    pub metadata_size: u32,
+    /// Memory layouts of table keys and values.
+    pub layouts: Vec<Layout>,
+    /// Tables.
+    pub tables: Vec<Table>,
+    /// User counters.
+    pub counters: Vec<Counter>,
+    /// Drop reasons; the first ones are those of [`BUILTIN_DROP_REASONS`], in that order.
+    pub drop_reasons: Vec<DropReason>,
+    /// Channels, each wired to one target. Channel 0 is `rx`.
+    pub channels: Vec<Channel>,
+    /// Packet processing functions.
+    pub ppfs: Vec<Ppf>,
+    /// Static bounds that an engine sizes its resources by.
+    pub limits: Limits,
+}
+
+impl Program {
+    /// The metadata field `rx.port`, 8 bits: the number of the port the packet came in on.
+    pub const RX_PORT: MetaId = MetaId(0);
+    /// The metadata field `tx.port`, 8 bits: the number of the port that `tx` sends the packet to.
+    pub const TX_PORT: MetaId = MetaId(1);
+    /// The channel that received frames enter by.
+    pub const RX: ChannelId = ChannelId(0);
+}
+
+/// Drop reasons that every program has, in the order of their ids.
+pub const BUILTIN_DROP_REASONS: [(&str, &str); 5] = [
+    ("truncated", "the packet is shorter than the fixed header of the protocol"),
+    ("malformed", "a header's own length is below its fixed header or beyond the packet's end"),
+    ("no_port", "metadata.tx.port names no port"),
+    ("no_host", "the port the packet came in on has no host port"),
+    ("tx_failed", "the port could not send: its queue was full or the frame too long"),
+];
+
+impl DropId {
+    /// `truncated`: shorter than the fixed header.
+    pub const TRUNCATED: DropId = DropId(0);
+    /// `malformed`: a demux below the fixed header or beyond the packet's end.
+    pub const MALFORMED: DropId = DropId(1);
+    /// `no_port`: `tx.port` names no port.
+    pub const NO_PORT: DropId = DropId(2);
+    /// `no_host`: no host port belongs to the port of entry.
+    pub const NO_HOST: DropId = DropId(3);
+    /// `tx_failed`: the port could not send.
+    pub const TX_FAILED: DropId = DropId(4);
+}
+
+/// A protocol's fixed header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Protocol {
+    /// Its name, such as `ipv4`.
+    pub name: String,
+    /// Bytes of the fixed header: what a handle of this protocol promises.
+    pub size: u32,
+    /// Its fields, in order, without gaps.
+    pub fields: Vec<Field>,
+    /// The field that holds a checksum over the fixed header and options (RFC 1071), if one is declared.
+    pub header_checksum: Option<usize>,
+}
+
+/// A field of a protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// Name of the type it was declared with, such as `mac_addr_t`, or `u13` for a bare width.
+    pub type_name: String,
+    /// Where it lies.
+    pub bits: BitRange,
+    /// The value that `packet_encap` gives it.
+    pub default: u128,
+}
+
+/// Bits of a header in network order: bit 0 is the most significant bit of byte 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BitRange {
+    /// First bit, counted from the start of the header.
+    pub offset: u32,
+    /// Number of bits, 1 to 128.
+    pub width: u32,
+}
+
+impl BitRange {
+    /// First byte touched.
+    pub fn first_byte(self) -> u32 {
+        self.offset / 8
+    }
+
+    /// Byte after the last byte touched.
+    pub fn end_byte(self) -> u32 {
+        (self.offset + self.width).div_ceil(8)
+    }
+}
+
+/// A field of the per-packet metadata, stored in host byte order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetaField {
+    /// Its name, such as `rx.port` or `next_hop`.
+    pub name: String,
+    /// Name of its declared type.
+    pub type_name: String,
+    /// Bits of its value, 1 to 128.
+    pub width: u32,
+    /// Byte offset in the metadata, a multiple of its storage size.
+    pub offset: u32,
+}
+
+/// Bytes in which a value of `width` bits is stored in metadata and tables: the next power of two, 1 to 16.
+pub fn storage_size(width: u32) -> u32 {
+    width.div_ceil(8).next_power_of_two()
+}
+
+/// How a table's key or value lies in memory: C rules, host byte order, padding zero.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Name of the struct or scalar type.
+    pub name: String,
+    /// Its fields; a scalar has one with an empty name.
+    pub fields: Vec<LayoutField>,
+    /// Bytes, a multiple of `align`.
+    pub size: u32,
+    /// Alignment in bytes.
+    pub align: u32,
+}
+
+/// A field of a [`Layout`]. Its storage is [`storage_size`] of its width, aligned to that size; unused bits are zero.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayoutField {
+    /// Its name; empty for a scalar.
+    pub name: String,
+    /// Name of its declared type, such as `mac_addr_t`.
+    pub type_name: String,
+    /// Bits of its value, 1 to 128.
+    pub width: u32,
+    /// Whether the control plane shows and accepts negative numbers.
+    pub signed: bool,
+    /// Names for values, for a field of an enum type.
+    pub names: Vec<(String, u128)>,
+    /// Byte offset.
+    pub offset: u32,
+}
+
+/// Kind of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableKind {
+    /// Indexed 0 to capacity − 1; every entry exists and is zero at first.
+    Array,
+    /// Exact match.
+    Hash,
+    /// Longest prefix match on a 32-bit key.
+    Lpm,
+}
+
+/// A table.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Full name: `module.table`.
+    pub name: String,
+    /// Its kind.
+    pub kind: TableKind,
+    /// Layout of the key. For an array: one 32-bit scalar.
+    pub key: LayoutId,
+    /// Layout of the value.
+    pub value: LayoutId,
+    /// Number of entries at most.
+    pub capacity: u32,
+    /// Where it is declared.
+    pub span: Option<Span>,
+}
+
+/// A user counter, or an array of them.
+#[derive(Clone, Debug)]
+pub struct Counter {
+    /// Full name: `module.counter`.
+    pub name: String,
+    /// Number of cells; 1 for a plain counter.
+    pub size: u32,
+}
+
+/// A reason for dropping packets.
+#[derive(Clone, Debug)]
+pub struct DropReason {
+    /// Its name: the same in explain, trace, counters and metrics.
+    pub name: String,
+}
+
+/// Where a channel's packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Into a PPF.
+    Ppf(PpfId),
+    /// Out of the port that `metadata.tx.port` names.
+    Tx,
+    /// To the kernel's own stack.
+    Host,
+}
+
+/// A channel: one source, one target, packets of one protocol.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    /// Full name: `rx`, or `module.channel` of the source end.
+    pub name: String,
+    /// Protocol of its packets.
+    pub protocol: ProtocolId,
+    /// Where they go.
+    pub target: Target,
+}
+
+/// A packet processing function. Its body's entry block takes the packet as its only parameter.
+#[derive(Clone, Debug)]
+pub struct Ppf {
+    /// Full name: `module.ppf`.
+    pub name: String,
+    /// Protocol of its packets.
+    pub protocol: ProtocolId,
+    /// Its code.
+    pub body: Body,
+    /// Where it is declared.
+    pub span: Option<Span>,
+}
+
+/// Static bounds over all paths of the (acyclic) program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes that may be pushed in front of a received packet: an engine gives each frame at least this headroom.
+    pub headroom: u32,
+    /// Copies that one received packet may become, without itself: an engine has this many frames free per packet
+    /// before it starts, so that `packet_copy` cannot fail.
+    pub copies: u32,
+}

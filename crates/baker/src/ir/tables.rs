@@ -1,0 +1,50 @@
+//! How the control plane fills and reads tables, whatever engine holds them.
+
+use super::program::TableId;
+
+/// An entry as the control plane sees it: one number per field of the key's and the value's layout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableEntry {
+    /// Key fields.
+    pub key: Vec<u128>,
+    /// Prefix length in bits, for `lpm`.
+    pub prefix_len: Option<u32>,
+    /// Value fields.
+    pub value: Vec<u128>,
+}
+
+/// Why an entry was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableError {
+    /// The table holds as many entries as it can.
+    Full,
+    /// An array index at or above the capacity.
+    OutOfRange,
+    /// A prefix length above the key's width, or bits set beyond it, or none given for `lpm`, or one given elsewhere.
+    BadPrefix,
+    /// There is no such entry.
+    NotFound,
+}
+
+impl std::fmt::Display for TableError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            TableError::Full => "the table is full",
+            TableError::OutOfRange => "the index is beyond the end of the array",
+            TableError::BadPrefix => "not a prefix of this table's keys",
+            TableError::NotFound => "there is no such entry",
+        })
+    }
+}
+
+impl std::error::Error for TableError {}
+
+/// The tables of one running program.
+pub trait TableStore {
+    /// Inserts an entry or replaces the value of the one with the same key (and prefix length).
+    fn insert(&mut self, table: TableId, entry: &TableEntry) -> Result<(), TableError>;
+    /// Removes an entry; for an array, sets it to zero.
+    fn remove(&mut self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError>;
+    /// All entries, sorted by key and prefix length; of an array, only those that are not all zero.
+    fn dump(&self, table: TableId) -> Vec<TableEntry>;
+}

@@ -1,0 +1,2 @@
+//! Baker IR to native code through LLVM.
+pub mod abi;
