@@ -10,5 +10,6 @@
 pub mod check;
 pub mod diag;
 pub mod ir;
+pub mod library;
 pub mod source;
 pub mod syntax;

@@ -7,13 +7,15 @@
 use baker::ir::{LayoutId, Program, storage_size};
 
 /// What a worker's generated code works on. All pointers are valid for the whole run and belong to this worker alone
-/// but for `region`, `descriptors` (frames are handed from worker to worker) and `tables`.
+/// but for `region`, `descriptors` (frames are handed from worker to worker) and `tables`. What they point to does not
+/// overlap, and the pointers and `frame_size` are constant while a batch runs.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Context {
     /// First byte of the frame region.
     pub region: *mut u8,
-    /// First descriptor; frame `i`'s is at `i * descriptor_stride(program)`.
+    /// First descriptor, aligned to a cache line (at least to 8 bytes); frame `i`'s is at
+    /// `i * descriptor_stride(program)`.
     pub descriptors: *mut u8,
     /// The worker's counter block, in the order of `baker::ir::CounterSlots`.
     pub counters: *mut u64,
@@ -69,10 +71,21 @@ pub const END_HOST: u32 = 1;
 /// Packets in a batch at most.
 pub const MAX_BATCH: usize = 64;
 
-/// A batch: context, frame numbers, how many (at most [`MAX_BATCH`]).
+/// A batch: context, frame numbers, how many (at most [`MAX_BATCH`]). The frame numbers lie in memory of their own, not
+/// on the free stack.
+///
+/// The caller has received each packet: its descriptor holds `addr`, `len` and `frame`, and its metadata is zero but for
+/// `rx.port`. Generated code relies on that and does not clear the metadata itself. Afterwards each frame of the batch and
+/// each copy is either among the outputs or on the free stack.
+///
+/// # Safety
+///
+/// The context is as [`Context`] says, for the program that the function was compiled from; the frame numbers are valid
+/// and differ; the [`crate::Native`] that gave the function lives.
 pub type RunFn = unsafe extern "C" fn(*mut Context, *const u32, u32);
 
-/// Control block of an array table. Entry `i` is at `i * stride(value layout)`.
+/// Control block of an array table. Entry `i` is at `i * stride(value layout)`. The block is constant while a batch runs,
+/// and the entries are aligned to 8 bytes at least.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ArrayTable {
@@ -83,6 +96,9 @@ pub struct ArrayTable {
 /// Control block of an `lpm` table: DIR-24-8 (Gupta, Lin, McKeown 1998). A slot is 0 for no route,
 /// `entry + 1` for a route, or [`LPM_GROUP`] + group for a block of 256 slots in `tbl8` indexed by the low key byte.
 /// A slot of 0 at the end of the look-up means the default route's slot.
+///
+/// The pointers are constant while a batch runs. Another thread may change a slot or `default_slot` at any time with an
+/// atomic store (release, after the entry or the group that it leads to): a look-up reads each once.
 #[repr(C)]
 #[derive(Debug)]
 pub struct LpmTable {
@@ -105,7 +121,9 @@ pub fn stride(program: &Program, value: LayoutId) -> usize {
 }
 
 /// Functions of the data plane that generated code calls, as they are for every hash table. Keys and values are laid out
-/// by their `Layout`, padding zero.
+/// by their `Layout`, padding zero, aligned as it says. The functions do not unwind, do not keep the pointers to key and
+/// value, and touch no frame, descriptor, counter or context: generated code keeps those in registers across a call.
+/// An entry is aligned to its layout (8 bytes are enough) and stays in place while a batch runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Runtime {
     /// Table control block, key → value or null.

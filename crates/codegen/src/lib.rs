@@ -1,2 +1,51 @@
 //! Baker IR to native code through LLVM.
+//!
+//! [`Native::compile`] turns a whole program into one function over a batch of packets, [`abi::RunFn`], and places it in
+//! memory; [`emit`] shows the same code as text. What the function works on, and who owns what, is in [`abi`].
+
 pub mod abi;
+mod lower;
+mod native;
+mod target;
+
+pub use native::{Native, emit};
+
+/// How hard LLVM works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptLevel {
+    /// Not at all: for tests of the lowering itself.
+    O0,
+    /// As much as it can.
+    O3,
+}
+
+/// What [`emit`] writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Emit {
+    /// LLVM IR, after optimisation.
+    Llvm,
+    /// Assembly of the host's processor.
+    Asm,
+}
+
+/// Why there is no code.
+#[derive(Debug, thiserror::Error)]
+pub enum CodegenError {
+    /// LLVM cannot make code for this processor.
+    #[error("LLVM cannot generate code for this processor: {0}")]
+    Target(String),
+    /// The program breaks a rule of the IR, or the code generator or LLVM has a fault.
+    #[error("internal error of the code generator: {0}")]
+    Internal(String),
+}
+
+impl From<inkwell::builder::BuilderError> for CodegenError {
+    fn from(error: inkwell::builder::BuilderError) -> Self {
+        CodegenError::Internal(error.to_string())
+    }
+}
+
+/// An internal error.
+pub(crate) fn internal<T>(message: impl Into<String>) -> Result<T, CodegenError> {
+    Err(CodegenError::Internal(message.into()))
+}

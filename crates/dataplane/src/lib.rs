@@ -1,1 +1,28 @@
-//! Placeholder.
+//! The user-space data plane: frames, ports, tables, workers and counters around a compiled program.
+//!
+//! An [`Instance`] runs one program: a worker polls the ports' queues, lets an [`Engine`] process each batch, and hands
+//! the packets that leave the program to the ports' transmit queues. Tables are shared by all workers and the control
+//! plane; look-ups take no lock.
+
+pub mod bench;
+mod context;
+mod counters;
+mod engine;
+mod epoch;
+mod frames;
+mod instance;
+pub mod ports;
+mod replay;
+mod sys;
+mod tables;
+mod worker;
+
+pub use context::{Received, RxBatch, TxBatch, WorkerContext};
+pub use counters::{CounterBlock, Observer, PortCounters, PortSnapshot, Snapshot};
+pub use engine::{Engine, EngineError, EngineKind, InterpEngine, NativeEngine, RunFnEngine, TableAccess};
+pub use epoch::{Epochs, Registration};
+pub use frames::{FrameConfig, FrameError, FramePool};
+pub use instance::{Instance, Options, PortConfig, Prepared, Report, StartError};
+pub use replay::{ReplayError, ReplayReport, replay};
+pub use tables::{Tables, TablesError};
+pub use worker::PollMode;

@@ -1,1 +1,60 @@
-//! Checks.
+//! Checks: names, types, packet ownership, wiring. From syntax trees to a typed program.
+//!
+//! | file | what it decides |
+//! |---|---|
+//! | `load` | which files belong to the program |
+//! | `names` | what each name stands for |
+//! | `consts`, `types` | constants and types |
+//! | `protocols`, `items` | protocols, metadata, structs, tables, counters |
+//! | `code`, `stmt`, `expr`, `arith`, `access`, `builtin`, `loops` | bodies of PPFs and functions |
+//! | `wiring` | which channel leads where |
+//! | `flow` | what must hold on every path: handles consumed once, pointers tested |
+
+mod access;
+mod arith;
+mod builtin;
+mod code;
+mod consts;
+mod expr;
+mod flow;
+pub mod hir;
+mod items;
+mod load;
+mod loops;
+mod names;
+mod protocols;
+mod stmt;
+mod types;
+mod wiring;
+
+use crate::diag::Diagnostic;
+use crate::source::{Loader, Sources};
+
+/// What came of a compilation.
+#[derive(Debug)]
+pub struct Compilation {
+    /// All files that were read.
+    pub sources: Sources,
+    /// What is wrong, in the order of files and places.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The typed program, where nothing is wrong.
+    pub program: Option<hir::Program>,
+    /// Whether the files hold a `program` block; without one they are a library, which can be checked but not run.
+    pub runnable: bool,
+}
+
+/// Checks the program whose root file is `name` with this text.
+pub fn check(name: &str, text: &str, loader: &dyn Loader) -> Compilation {
+    let (sources, files, mut diagnostics) = load::load(name, text, loader);
+    let mut program = None;
+    let mut runnable = false;
+    if diagnostics.is_empty() {
+        let mut checker = names::Checker::new(name, &files);
+        checker.run();
+        runnable = checker.runnable;
+        (program, diagnostics) = checker.finish();
+    }
+    diagnostics.sort_by_key(|d| (d.primary.span.file, d.primary.span.start));
+    let program = program.filter(|_| diagnostics.is_empty());
+    Compilation { sources, diagnostics, program, runnable }
+}

@@ -4,12 +4,22 @@
 //! Blocks take parameters in place of phi instructions. Nothing in it can fail: arithmetic is total, a field access
 //! lies within what the packet's type promises, and a check that may fail is an ordinary branch.
 
+pub mod arith;
+mod build;
+mod clean;
 mod counters;
 mod inst;
+pub mod interp;
+mod lower;
+mod print;
 mod program;
 mod tables;
+mod verify;
 
 pub use counters::CounterSlots;
 pub use inst::*;
+pub use lower::lower;
+pub use print::{print, print_body};
 pub use program::*;
 pub use tables::{TableEntry, TableError, TableStore};
+pub use verify::{VerifyError, verify};

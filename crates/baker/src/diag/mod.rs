@@ -1,5 +1,9 @@
 //! Diagnostics are plain data, rendered once, at the edge of the program.
 
+mod render;
+
+pub use render::render;
+
 use crate::source::Span;
 
 /// A piece of source with a remark.

@@ -1,0 +1,45 @@
+# Run `make` alone for what there is.
+
+export PATH := $(PATH):$(HOME)/.cargo/bin
+target := $(or $(CARGO_TARGET_DIR),target)
+# Without root the demo runs as root of a user namespace of its own, which takes no privilege and no configuration.
+as_root := $(if $(filter 0,$(shell id -u)),,unshare --user --map-root-user --net --mount)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test build lint fmt bench clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-7s %s\n' "$$name" "$$text"; done
+
+demo: ## build Millrace and show it forwarding between four hosts (ARGS=... is passed on)
+	@tools/setup demo
+	@echo "demo: building (a few minutes the first time)"
+	@cargo build --release --quiet --package millrace
+	@$(as_root) $(target)/release/millrace demo $(ARGS)
+
+test: ## check formatting and lints, run all tests
+	@tools/setup test
+	@tools/test
+
+build: ## build target/release/millrace
+	@tools/setup build
+	@cargo build --release --package millrace
+	@echo "build: $(target)/release/millrace"
+
+lint: ## check formatting and lints only
+	@tools/setup test
+	@cargo fmt --all --check
+	@cargo clippy --workspace --all-targets -- -D warnings
+
+fmt: ## format all Rust files
+	@tools/setup test
+	@cargo fmt --all
+
+bench: ## run one side-by-side measurement: make bench B=NAME
+	@test -x bench/run || { echo "bench: there are no measurements yet" >&2; exit 1; }
+	@test -n "$(B)" || { echo "bench: say which: make bench B=NAME" >&2; exit 1; }
+	@tools/setup demo
+	@bench/run $(B)
+
+clean: ## remove everything that was built
+	@cargo clean

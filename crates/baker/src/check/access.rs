@@ -1,0 +1,299 @@
+//! Access: header fields, metadata, struct fields, table look-ups.
+
+use super::code::CodeChecker;
+use super::expr::Typed;
+use super::hir::{Expr, ExprKind, LocalId, Type};
+use super::names::{ModuleId, Symbol};
+use super::types::unsigned;
+use crate::diag::Diagnostic;
+use crate::ir::{MetaId, TableId, TableKind};
+use crate::source::Span;
+use crate::syntax::ast;
+
+impl CodeChecker<'_, '_> {
+    pub(super) fn member(&mut self, member: &ast::MemberExpr, span: Span) -> Typed {
+        let (Some(base), Some(field)) = (member.base(), member.field()) else { return Typed::error(span) };
+        if let Some(metadata) = self.metadata_path(member) {
+            return self.metadata(metadata, span);
+        }
+        if let Some(symbol) = self.qualified(&base, &field) {
+            return self.module_item(symbol, &field, span);
+        }
+        let value = self.expr(&base, None);
+        if member.is_arrow() {
+            match value.expr.ty {
+                Type::Packet(_) => return self.header_field(value.expr, &field, span),
+                Type::Error => return value,
+                _ => {}
+            }
+            let pointer = self.as_pointer(value);
+            return match pointer.expr.ty {
+                Type::Pointer(layout) => match self.checker.pointee(layout) {
+                    Type::Struct(_) => self.struct_field(pointer, &field, span),
+                    other => self.not_a_struct(&field, other, span),
+                },
+                other => self.not_a_struct(&field, other, span),
+            };
+        }
+        match value.expr.ty {
+            Type::Struct(_) => self.struct_field(value, &field, span),
+            Type::Error => value,
+            other => self.not_a_struct(&field, other, span),
+        }
+    }
+
+    fn not_a_struct(&mut self, field: &ast::Name, found: Type, span: Span) -> Typed {
+        let described = self.checker.describe(found);
+        let error =
+            Diagnostic::new("no-fields", field.span(self.file), format!("`{described}` has no field `{}`", field.text()))
+                .label("not a field");
+        self.error(match found {
+            Type::Packet(_) => error.hint("write `->`: a handle points to a packet"),
+            Type::Pointer(_) => error.hint("write `->` after a pointer to a struct, or `*` before a pointer to a number"),
+            _ => error,
+        });
+        Typed::error(span)
+    }
+
+    /// A field of a struct value, or through a pointer to a struct.
+    fn struct_field(&mut self, base: Typed, field: &ast::Name, span: Span) -> Typed {
+        let (id, pointer) = match base.expr.ty {
+            Type::Struct(id) => (id, false),
+            Type::Pointer(layout) => match self.checker.pointee(layout) {
+                Type::Struct(id) => (id, true),
+                _ => return Typed::error(span),
+            },
+            _ => return Typed::error(span),
+        };
+        let declared = &self.checker.hir.structs[id.0 as usize];
+        let Some(index) = declared.fields.iter().position(|f| f.0 == field.text()) else {
+            let (name, known) = (declared.name.clone(), declared.fields.iter().map(|f| f.0.clone()).collect());
+            self.no_field(field, &name, known);
+            return Typed::error(span);
+        };
+        let ty = declared.fields[index].1;
+        let base = Box::new(base.expr);
+        let kind = match pointer {
+            true => ExprKind::EntryField(base, index as u32),
+            false => ExprKind::StructField(base, index as u32),
+        };
+        Typed::new(kind, ty, span)
+    }
+
+    fn header_field(&mut self, packet: Expr, field: &ast::Name, span: Span) -> Typed {
+        let (Type::Packet(protocol), ExprKind::Local(local)) = (packet.ty, &packet.kind) else {
+            self.error(
+                Diagnostic::new("unnamed-packet", packet.span, "this packet has no name")
+                    .label("its handle would be lost")
+                    .hint("give it a name first: `ipv4_packet_t *ip = packet_decap(pkt);`"),
+            );
+            return Typed::error(span);
+        };
+        let declared = &self.checker.hir.protocols[protocol.0 as usize];
+        let Some(index) = declared.fields.iter().position(|f| f.name == field.text()) else {
+            let (name, known) = (declared.name.clone(), declared.fields.iter().map(|f| f.name.clone()).collect());
+            self.no_field(field, &name, known);
+            return Typed::error(span);
+        };
+        let ty = match &*declared.fields[index].type_name {
+            "bool" => Type::Bool,
+            _ => unsigned(declared.fields[index].bits.width),
+        };
+        Typed::new(ExprKind::Field(*local, index as u32), ty, span)
+    }
+
+    /// For `pkt->metadata.a.b`: the handle's expression and the names `a`, `b`.
+    fn metadata_path(&self, member: &ast::MemberExpr) -> Option<(ast::Expr, Vec<ast::Name>)> {
+        let mut names = Vec::new();
+        let mut at = member.clone();
+        loop {
+            let (base, field) = at.base().zip(at.field())?;
+            if at.is_arrow() {
+                return (field.text() == "metadata").then(|| (base, names.into_iter().rev().collect()));
+            }
+            names.push(field);
+            let ast::Expr::Member(inner) = base else { return None };
+            at = inner;
+        }
+    }
+
+    fn metadata(&mut self, (base, names): (ast::Expr, Vec<ast::Name>), span: Span) -> Typed {
+        let packet = self.expr(&base, None);
+        let (Type::Packet(_), ExprKind::Local(local)) = (packet.expr.ty, &packet.expr.kind) else {
+            if !packet.is_error() {
+                self.checker.mismatch(packet.expr.span, Type::Void, packet.expr.ty);
+            }
+            return Typed::error(span);
+        };
+        let path: Vec<_> = names.iter().map(|n| n.text()).collect();
+        let path = path.join(".");
+        let fields = &self.checker.hir.metadata;
+        let Some(index) = fields.iter().position(|f| f.name == path) else {
+            let known: Vec<_> = fields.iter().map(|f| &*f.name).collect();
+            let hint = format!("metadata: {}", known.join(", "));
+            self.error(
+                Diagnostic::new("unknown-metadata", span, format!("there is no metadata `{path}`"))
+                    .label("not declared")
+                    .hint(hint),
+            );
+            return Typed::error(span);
+        };
+        let ty = self.checker.meta_type(&self.checker.hir.metadata[index]);
+        Typed::new(ExprKind::Meta(*local, MetaId(index as u32)), ty, span)
+    }
+
+    /// What `module.name` stands for.
+    fn qualified(&self, base: &ast::Expr, field: &ast::Name) -> Option<Result<Symbol, ModuleId>> {
+        let ast::Expr::Name(name) = base else { return None };
+        let name = name.name()?;
+        if self.local(name.text()).is_some() {
+            return None;
+        }
+        let Some(Symbol::Module(module)) = self.checker.resolve(self.scope, name.text()) else { return None };
+        let found = self.checker.modules[module.0].names.get(field.text());
+        Some(found.map(|(symbol, _)| *symbol).ok_or(module))
+    }
+
+    fn module_item(&mut self, symbol: Result<Symbol, ModuleId>, field: &ast::Name, span: Span) -> Typed {
+        let symbol = match symbol {
+            Ok(Symbol::Const(index)) => match self.checker.constant(index) {
+                Some(super::consts::Constant::Untyped(value)) => return Typed::number(value, span),
+                Some(super::consts::Constant::Typed(ty, bits)) => return Typed::new(ExprKind::Const(bits), ty, span),
+                _ => return Typed::error(span),
+            },
+            Ok(symbol) => symbol,
+            Err(module) => {
+                let module = self.checker.modules[module.0].name.clone();
+                self.error(
+                    Diagnostic::new(
+                        "unknown-name",
+                        field.span(self.file),
+                        format!("the module `{module}` has no `{}`", field.text()),
+                    )
+                    .label("not declared there"),
+                );
+                return Typed::error(span);
+            }
+        };
+        self.error(
+            Diagnostic::new("not-a-value", span, format!("`{}` is {}, not a value", field.text(), symbol.what()))
+                .label("used as a value"),
+        );
+        Typed::error(span)
+    }
+
+    /// The table, counter or channel that an expression names: `name` or `module.name`.
+    pub(super) fn named(&mut self, expr: &ast::Expr) -> Option<Symbol> {
+        match expr {
+            ast::Expr::Name(name) => {
+                let name = name.name()?;
+                if self.local(name.text()).is_some() {
+                    return None;
+                }
+                self.checker.resolve(self.scope, name.text())
+            }
+            ast::Expr::Member(member) if !member.is_arrow() => {
+                self.qualified(&member.base()?, &member.field()?)?.ok()
+            }
+            ast::Expr::Paren(paren) => self.named(&paren.inner()?),
+            _ => None,
+        }
+    }
+
+    pub(super) fn index(&mut self, index: &ast::IndexExpr, span: Span) -> Typed {
+        let Some((table, key)) = self.table_and_key(index) else { return Typed::error(span) };
+        let info = &self.checker.hir.tables[table.0 as usize];
+        let (kind, layout) = (info.kind, info.value);
+        if kind == TableKind::Array {
+            let ty = self.checker.pointee(layout);
+            return Typed::new(ExprKind::ArrayValue(table, Box::new(key)), ty, span);
+        }
+        Typed::new(ExprKind::Lookup(table, vec![key]), Type::Pointer(layout), span)
+    }
+
+    /// The table and the checked key of `table[key]`.
+    pub(super) fn table_and_key(&mut self, index: &ast::IndexExpr) -> Option<(TableId, Expr)> {
+        let (base, key) = index.base().zip(index.index())?;
+        let Some(Symbol::Table(table)) = self.named(&base) else {
+            // Say what is wrong with the base itself, if anything is.
+            let value = match self.named(&base) {
+                None => self.expr(&base, None),
+                Some(_) => Typed::error(self.span(&base)),
+            };
+            if !value.is_error() || self.named(&base).is_some() {
+                let span = self.span(&base);
+                self.error(
+                    Diagnostic::new("not-a-table", span, "only a table has entries")
+                        .label("not a table"),
+                );
+            }
+            self.expr(&key, None);
+            return None;
+        };
+        let key = self.table_key(table, &key)?;
+        Some((table, key))
+    }
+
+    /// A key of a table.
+    pub(super) fn table_key(&mut self, table: TableId, key: &ast::Expr) -> Option<Expr> {
+        let ty = self.checker.pointee(self.checker.hir.tables[table.0 as usize].key);
+        let key = self.expr(key, None);
+        self.coerce(key, ty)
+    }
+
+    /// Where a pointer is needed, an array's entry is looked up instead of read.
+    pub(super) fn as_pointer(&mut self, value: Typed) -> Typed {
+        match value.expr.kind {
+            ExprKind::ArrayValue(table, index) => {
+                let layout = self.checker.hir.tables[table.0 as usize].value;
+                Typed::new(ExprKind::Lookup(table, vec![*index]), Type::Pointer(layout), value.expr.span)
+            }
+            _ => value,
+        }
+    }
+
+    /// `*pointer`.
+    pub(super) fn dereference(&mut self, pointer: Typed, span: Span) -> Typed {
+        let pointer = self.as_pointer(pointer);
+        match pointer.expr.ty {
+            Type::Pointer(layout) => match self.checker.pointee(layout) {
+                ty @ Type::Struct(_) => Typed::new(ExprKind::Entry(Box::new(pointer.expr)), ty, span),
+                ty => Typed::new(ExprKind::EntryField(Box::new(pointer.expr), 0), ty, span),
+            },
+            Type::Error => pointer,
+            other => {
+                let described = self.checker.describe(other);
+                self.error(
+                    Diagnostic::new("not-a-pointer", span, format!("`{described}` is no pointer"))
+                        .label("nothing to follow"),
+                );
+                Typed::error(span)
+            }
+        }
+    }
+
+    /// The handle that an expression names.
+    pub(super) fn handle(&mut self, expr: &ast::Expr) -> Option<(LocalId, crate::ir::ProtocolId)> {
+        let value = self.expr(expr, None);
+        match (value.expr.ty, &value.expr.kind) {
+            (Type::Packet(protocol), ExprKind::Local(local)) => Some((*local, protocol)),
+            (Type::Error, _) => None,
+            (Type::Packet(_), _) => {
+                self.error(
+                    Diagnostic::new("unnamed-packet", value.expr.span, "a packet with a name is needed here")
+                        .label("its handle would be lost")
+                        .hint("give it a name first"),
+                );
+                None
+            }
+            (other, _) => {
+                let described = self.checker.describe(other);
+                self.error(
+                    Diagnostic::new("not-a-packet", value.expr.span, format!("`{described}` is no packet"))
+                        .label("a packet handle is needed here"),
+                );
+                None
+            }
+        }
+    }
+}

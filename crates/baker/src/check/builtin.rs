@@ -1,0 +1,342 @@
+//! Calls: the language's own functions, and the program's.
+
+use super::code::CodeChecker;
+use super::expr::Typed;
+use super::hir::{Expr, ExprKind, Stmt, StmtKind, Type};
+use super::names::Symbol;
+use super::types::unsigned;
+use crate::diag::Diagnostic;
+use crate::ir::{ChannelId, CounterId, ProtocolId, TableId, TableKind};
+use crate::source::Span;
+use crate::syntax::ast;
+
+impl CodeChecker<'_, '_> {
+    /// A call whose value is used.
+    pub(super) fn call(&mut self, call: &ast::CallExpr, wanted: Option<Type>, span: Span) -> Typed {
+        let Some(ast::Expr::Name(callee)) = call.callee() else {
+            self.error(
+                Diagnostic::new("bad-call", span, "only a function can be called").label("not the name of a function"),
+            );
+            return Typed::error(span);
+        };
+        let Some(name) = callee.name() else { return Typed::error(span) };
+        let args: Vec<_> = call.args().collect();
+        match name.text() {
+            "packet_copy" => self.packet(&name, &args, span, ExprKind::Copy, None),
+            "packet_decap" => self.packet(&name, &args, span, ExprKind::Decap, Some(wanted)),
+            "packet_encap" => self.packet(&name, &args, span, ExprKind::Encap, Some(wanted)),
+            "packet_length" => {
+                if !self.arity(&name, args.len(), 1, span) {
+                    return Typed::error(span);
+                }
+                match self.handle(&args[0]) {
+                    Some((local, _)) => Typed::new(ExprKind::Length(local), unsigned(32), span),
+                    None => Typed::error(span),
+                }
+            }
+            "table_insert" => {
+                let Some((table, key)) = self.table_args(&name, &args, 3, span) else { return Typed::error(span) };
+                let value = self.expr(&args[2], None);
+                self.insert(table, key, value, span)
+            }
+            "table_remove" => {
+                let Some((table, key)) = self.table_args(&name, &args, 2, span) else { return Typed::error(span) };
+                if self.checker.hir.tables[table.0 as usize].kind != TableKind::Hash {
+                    return self.wrong_table(&args[0], "entries are removed from hash tables only");
+                }
+                Typed::new(ExprKind::Remove(table, vec![key]), Type::Bool, span)
+            }
+            "channel_put" | "packet_drop" | "counter_add" => {
+                self.error(
+                    Diagnostic::new("no-result", span, format!("`{}` has no value", name.text()))
+                        .label("stands where a value is needed")
+                        .hint("write it as a statement of its own"),
+                );
+                Typed::error(span)
+            }
+            _ => self.function_call(&name, &args, span),
+        }
+    }
+
+    fn arity(&mut self, name: &ast::Name, given: usize, wanted: usize, span: Span) -> bool {
+        if given != wanted {
+            self.error(
+                Diagnostic::new("wrong-arguments", span, format!("`{}` takes {wanted} arguments", name.text()))
+                    .label(format!("{given} given")),
+            );
+        }
+        given == wanted
+    }
+
+    /// `packet_copy`, `packet_decap`, `packet_encap`. The latter two change the protocol to the one that is wanted.
+    fn packet(
+        &mut self,
+        name: &ast::Name,
+        args: &[ast::Expr],
+        span: Span,
+        make: impl Fn(super::hir::LocalId) -> ExprKind,
+        wanted: Option<Option<Type>>,
+    ) -> Typed {
+        if !self.arity(name, args.len(), 1, span) {
+            return Typed::error(span);
+        }
+        let Some((local, protocol)) = self.handle(&args[0]) else { return Typed::error(span) };
+        let ty = match wanted {
+            None => Type::Packet(protocol),
+            Some(Some(ty @ Type::Packet(_))) => ty,
+            Some(Some(Type::Error)) => return Typed::error(span),
+            Some(_) => {
+                self.error(
+                    Diagnostic::new("unknown-target", span, format!("it is not clear what `{}` makes", name.text()))
+                        .label("of which protocol?")
+                        .hint(format!("give the packet a name: `ipv4_packet_t *ip = {}(…);`", name.text())),
+                );
+                return Typed::error(span);
+            }
+        };
+        Typed::new(make(local), ty, span)
+    }
+
+    fn table_args(&mut self, name: &ast::Name, args: &[ast::Expr], count: usize, span: Span) -> Option<(TableId, Expr)> {
+        if !self.arity(name, args.len(), count, span) {
+            return None;
+        }
+        let Some(Symbol::Table(table)) = self.named(&args[0]) else {
+            self.wrong_table(&args[0], "a table is needed here");
+            return None;
+        };
+        let key = self.table_key(table, &args[1])?;
+        Some((table, key))
+    }
+
+    fn wrong_table(&mut self, expr: &ast::Expr, title: &str) -> Typed {
+        let span = self.span(expr);
+        self.error(Diagnostic::new("wrong-table", span, title).label("not such a table"));
+        Typed::error(span)
+    }
+
+    /// `table[key] = value` and `table_insert`.
+    pub(super) fn insert(&mut self, table: TableId, key: Expr, value: Typed, span: Span) -> Typed {
+        let info = &self.checker.hir.tables[table.0 as usize];
+        if info.kind == TableKind::Lpm {
+            self.error(
+                Diagnostic::new("wrong-table", span, "packets can't add routes to an lpm table")
+                    .label("an lpm table is filled by the control plane"),
+            );
+            return Typed::error(span);
+        }
+        let ty = self.checker.pointee(info.value);
+        let Some(value) = self.coerce(value, ty) else { return Typed::error(span) };
+        Typed::new(ExprKind::Insert(table, vec![key], Box::new(value)), Type::Bool, span)
+    }
+
+    fn function_call(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
+        let id = match self.checker.resolve(self.scope, name.text()) {
+            Some(Symbol::Function(id)) => id,
+            found => {
+                self.checker.unknown(self.file, name, "function", found);
+                return Typed::error(span);
+            }
+        };
+        let def = &self.checker.functions[id.0 as usize];
+        let (params, result) = (def.params.clone(), def.result);
+        if !self.arity(name, args.len(), params.len(), span) {
+            return Typed::error(span);
+        }
+        let mut values = Vec::new();
+        let mut failed = result == Type::Error;
+        for (arg, param) in args.iter().zip(&params) {
+            if let Type::Packet(wanted) = param.ty {
+                match self.handle(arg) {
+                    Some((local, given)) if given == wanted => {
+                        let span = self.span(arg);
+                        values.push(Expr { kind: ExprKind::Local(local), ty: param.ty, span });
+                    }
+                    Some((_, given)) => {
+                        let span = self.span(arg);
+                        self.checker.mismatch(span, param.ty, Type::Packet(given));
+                        failed = true;
+                    }
+                    None => failed = true,
+                }
+                continue;
+            }
+            let value = self.expr(arg, None);
+            match self.coerce(value, param.ty) {
+                Some(value) => values.push(value),
+                None => failed = true,
+            }
+        }
+        if failed {
+            return Typed::error(span);
+        }
+        Typed::new(ExprKind::Call(id, values), result, span)
+    }
+
+    /// A call as a statement.
+    pub(super) fn call_statement(&mut self, call: &ast::CallExpr, span: Span) -> Option<Stmt> {
+        let name = match call.callee() {
+            Some(ast::Expr::Name(callee)) => callee.name(),
+            _ => None,
+        };
+        let args: Vec<_> = call.args().collect();
+        let kind = match name.as_ref().map(|n| n.text()) {
+            Some("channel_put") => self.channel_put(name.as_ref()?, &args, span)?,
+            Some("packet_drop") => self.packet_drop(name.as_ref()?, &args, span)?,
+            Some("counter_add") => self.counter_add(name.as_ref()?, &args, span)?,
+            _ => {
+                let value = self.call(call, None, span);
+                if value.is_error() {
+                    return None;
+                }
+                StmtKind::Expr(value.expr)
+            }
+        };
+        Some(Stmt { kind, span })
+    }
+
+    fn channel_put(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Option<StmtKind> {
+        if !self.arity(name, args.len(), 2, span) {
+            return None;
+        }
+        let Some((channel, protocol)) = self.channel(&args[0]) else {
+            self.expr(&args[1], Some(Type::Error));
+            return None;
+        };
+        let packet = self.expr(&args[1], Some(Type::Packet(protocol)));
+        let at = packet.expr.span;
+        match packet.expr.ty {
+            Type::Packet(given) if given == protocol => Some(StmtKind::Put(channel, packet.expr)),
+            Type::Packet(given) => {
+                let [given, wanted] = [given, protocol].map(|p| self.checker.hir.protocols[p.0 as usize].name.clone());
+                self.error(
+                    Diagnostic::new("protocol-mismatch", at, format!("the channel carries {wanted} packets"))
+                        .label(format!("this is an {given} packet"))
+                        .hint("use packet_decap or packet_encap first"),
+                );
+                None
+            }
+            Type::Error => None,
+            other => {
+                self.checker.mismatch(at, Type::Packet(protocol), other);
+                None
+            }
+        }
+    }
+
+    fn channel(&mut self, expr: &ast::Expr) -> Option<(ChannelId, ProtocolId)> {
+        let span = self.span(expr);
+        let module = self.scope;
+        match (self.named(expr), module, expr) {
+            (Some(Symbol::Port(index)), Some(module), ast::Expr::Name(_)) => {
+                let port = &self.checker.modules[module.0].ports[index];
+                let (declared, name) = (port.span, port.name.clone());
+                match (port.channel, port.protocol) {
+                    (Some(channel), Some(protocol)) => return Some((channel, protocol)),
+                    (None, _) => self.error(
+                        Diagnostic::new("wrong-direction", span, format!("`{name}` leads into the module"))
+                            .label("packets can't be put there")
+                            .also(declared, "declared here"),
+                    ),
+                    _ => {}
+                }
+            }
+            (None, ..) => {
+                let text = self.checker_text(expr);
+                let error = Diagnostic::new("unknown-name", span, format!("there is no channel `{text}`"))
+                    .label("not declared in this module");
+                let hint = self.checker.similar(&text).map(|s| format!("did you mean `{s}`?"));
+                self.error(Diagnostic { hint, ..error });
+            }
+            _ => self.error(
+                Diagnostic::new("not-a-channel", span, "this is no channel of the module").label("a channel is needed here"),
+            ),
+        }
+        None
+    }
+
+    fn checker_text(&self, expr: &ast::Expr) -> String {
+        use crate::syntax::ast::AstNode;
+        expr.syntax().text().to_string().trim().to_string()
+    }
+
+    fn packet_drop(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Option<StmtKind> {
+        if !self.arity(name, args.len(), 2, span) {
+            return None;
+        }
+        let packet = self.expr(&args[0], None);
+        let at = packet.expr.span;
+        let reason_span = self.span(&args[1]);
+        let reason = match self.named(&args[1]) {
+            Some(Symbol::Reason(reason)) => Some(reason),
+            found => {
+                let text = self.checker_text(&args[1]);
+                let error = match found {
+                    Some(symbol) => Diagnostic::new(
+                        "wrong-kind-of-name",
+                        reason_span,
+                        format!("`{text}` is {}, not a drop reason", symbol.what()),
+                    ),
+                    None => Diagnostic::new("unknown-reason", reason_span, format!("there is no drop reason `{text}`")),
+                };
+                let hint = match self.checker.similar(&text) {
+                    Some(similar) if found.is_none() => format!("did you mean `{similar}`?"),
+                    _ => format!("declare it: `drop_reason {text};`"),
+                };
+                self.error(error.label("a drop reason is needed here").hint(hint));
+                None
+            }
+        };
+        match packet.expr.ty {
+            Type::Packet(_) => Some(StmtKind::Drop(packet.expr, reason?)),
+            Type::Error => None,
+            other => {
+                let described = self.checker.describe(other);
+                self.error(
+                    Diagnostic::new("not-a-packet", at, format!("`{described}` is no packet"))
+                        .label("a packet handle is needed here"),
+                );
+                None
+            }
+        }
+    }
+
+    /// `counter_add(counter, n)` or `counter_add(counter[i], n)`.
+    fn counter_add(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Option<StmtKind> {
+        if !self.arity(name, args.len(), 2, span) {
+            return None;
+        }
+        let (base, index) = match &args[0] {
+            ast::Expr::Index(index) => (index.base()?, Some(index.index()?)),
+            other => (other.clone(), None),
+        };
+        let at = self.span(&args[0]);
+        let Some(Symbol::Counter(counter)) = self.named(&base) else {
+            self.error(Diagnostic::new("not-a-counter", at, "a counter is needed here").label("not a counter"));
+            return None;
+        };
+        let index = self.counter_cell(counter, index, at);
+        let amount = self.expr(&args[1], None);
+        let amount = self.coerce(amount, unsigned(64));
+        Some(StmtKind::Count(counter, index?, amount?))
+    }
+
+    fn counter_cell(&mut self, counter: CounterId, index: Option<ast::Expr>, at: Span) -> Option<Expr> {
+        let size = self.checker.hir.counters[counter.0 as usize].size;
+        match index {
+            Some(index) => {
+                let index = self.expr(&index, None);
+                self.coerce(index, unsigned(32))
+            }
+            None if size == 1 => Some(Expr { kind: ExprKind::Const(0), ty: unsigned(32), span: at }),
+            None => {
+                self.error(
+                    Diagnostic::new("counter-index", at, format!("this counter has {size} cells"))
+                        .label("which one?")
+                        .hint("write `counter[index]`"),
+                );
+                None
+            }
+        }
+    }
+}

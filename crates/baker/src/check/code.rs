@@ -1,0 +1,210 @@
+//! Bodies of PPFs and functions: variables and their scopes.
+
+use std::collections::HashMap;
+
+use super::consts::Constant;
+use super::hir::{self, Code, Expr, ExprKind, FunctionId, Local, LocalId, Stmt, Type};
+use super::names::{Checker, Scope};
+use super::wiring::collect_calls;
+use crate::diag::Diagnostic;
+use crate::ir::ProtocolId;
+use crate::source::{FileId, Span};
+use crate::syntax::ast::{self, AstNode};
+
+/// Checks one body, or one constant expression.
+pub(super) struct CodeChecker<'c, 'a> {
+    pub checker: &'c mut Checker<'a>,
+    pub file: FileId,
+    pub scope: Scope,
+    pub locals: Vec<Local>,
+    /// Names of the locals of each open scope.
+    pub scopes: Vec<HashMap<String, LocalId>>,
+    /// What `return` returns: a function's result, or void in a PPF.
+    pub result: Type,
+    /// Variables that count the open loops: they can't be set in the loop.
+    pub loop_counters: Vec<LocalId>,
+    /// Number of open loops.
+    pub loops: usize,
+    /// In a demux: the protocol whose fields are names.
+    pub header: Option<ProtocolId>,
+    /// Statements to come before the one that is being checked.
+    pub before: Vec<Stmt>,
+}
+
+impl<'c, 'a> CodeChecker<'c, 'a> {
+    pub(super) fn new(checker: &'c mut Checker<'a>, file: FileId, scope: Scope) -> Self {
+        CodeChecker {
+            checker,
+            file,
+            scope,
+            locals: Vec::new(),
+            scopes: vec![HashMap::new()],
+            result: Type::Void,
+            loop_counters: Vec::new(),
+            loops: 0,
+            header: None,
+            before: Vec::new(),
+        }
+    }
+
+    pub(super) fn error(&mut self, diagnostic: Diagnostic) {
+        self.checker.error(diagnostic);
+    }
+
+    pub(super) fn span<N: AstNode>(&self, node: &N) -> Span {
+        ast::node_span(node.syntax(), self.file)
+    }
+
+    /// Declares a variable in the innermost scope.
+    pub(super) fn declare(&mut self, name: &str, ty: Type, span: Span) -> LocalId {
+        let id = LocalId(self.locals.len() as u32);
+        self.locals.push(Local { name: name.to_string(), ty, span });
+        let scope = self.scopes.last_mut().expect("a scope is open");
+        if let Some(first) = scope.insert(name.to_string(), id) {
+            let first = self.locals[first.0 as usize].span;
+            self.error(
+                Diagnostic::new("duplicate-name", span, format!("`{name}` is declared twice"))
+                    .label("declared again here")
+                    .also(first, "first declared here"),
+            );
+        }
+        id
+    }
+
+    /// The innermost variable of a name.
+    pub(super) fn local(&self, name: &str) -> Option<LocalId> {
+        self.scopes.iter().rev().find_map(|scope| scope.get(name)).copied()
+    }
+
+    pub(super) fn local_type(&self, local: LocalId) -> Type {
+        self.locals[local.0 as usize].ty
+    }
+
+    /// The value of an expression that must be constant.
+    pub(super) fn into_constant(&mut self, expr: Expr) -> Option<Constant> {
+        match (expr.kind, expr.ty) {
+            (_, Type::Error) => None,
+            (ExprKind::Const(bits), ty @ (Type::Int { .. } | Type::Bool)) => Some(Constant::Typed(ty, bits)),
+            _ => {
+                self.error(
+                    Diagnostic::new("not-constant", expr.span, "this value must be known when the program is compiled")
+                        .label("not a constant"),
+                );
+                None
+            }
+        }
+    }
+
+    fn body(mut self, block: &ast::Block) -> Code {
+        let body = self.block(block);
+        let end = block.r_brace().map(|token| ast::token_span(&token, self.file));
+        Code { locals: self.locals, body, end }
+    }
+}
+
+impl Checker<'_> {
+    /// Checks all bodies, and then what must hold on every path of those that are right so far.
+    pub(super) fn check_bodies(&mut self) {
+        let wired = self.errors.is_empty();
+        for index in 0..self.functions.len() {
+            let def = &self.functions[index];
+            let (file, scope, item, result) = (def.file, def.scope, def.ast.clone(), def.result);
+            let (params, name) = (def.params.clone(), def.name.clone());
+            let errors = self.errors.len();
+            let mut code = CodeChecker::new(self, file, scope);
+            code.result = result;
+            for param in &params {
+                code.declare(&param.name, param.ty, param.span);
+            }
+            let code = match item.body() {
+                Some(block) => code.body(&block),
+                None => Code { locals: code.locals, ..Code::default() },
+            };
+            let function = hir::Function { name, params: params.len() as u32, result, code };
+            if self.errors.len() == errors {
+                let mut found = Vec::new();
+                super::flow::check_function(&self.hir, &function, &mut found);
+                self.errors.extend(found);
+            }
+            self.hir.functions.push(function);
+        }
+        self.check_recursion();
+        for index in 0..self.ppfs.len() {
+            self.ppf_body(index);
+        }
+        if wired && self.errors.is_empty() {
+            self.check_cycles();
+        }
+    }
+
+    fn ppf_body(&mut self, index: usize) {
+        let def = &self.ppfs[index];
+        let (module, name, span) = (def.module, def.name.clone(), def.span);
+        let (body, declared_file, param) = (def.body.clone(), def.file, def.param.clone());
+        let (Some(protocol), Some(param)) = (def.protocol, param) else { return };
+        let full_name = format!("{}.{name}", self.modules[module.0].name);
+        let Some((file, block, own_param)) = body else { return };
+        let errors = self.errors.len();
+        let mut param_file = declared_file;
+        let mut param = param;
+        if let Some(own) = own_param {
+            // The out-of-body definition repeats the parameter, and may give it another name.
+            let ty = own.ty().map(|ty| self.type_of(file, Some(module), &ty, own.star().is_some()));
+            if let Some(Type::Packet(repeated)) = ty
+                && repeated != protocol
+            {
+                let (own_span, first) = (self.span(file, &own), self.span(declared_file, &param));
+                self.error(
+                    Diagnostic::new("protocol-mismatch", own_span, "this PPF is declared with another protocol")
+                        .label("differs from the declaration")
+                        .also(first, "declared here"),
+                );
+            } else if let Some(other) = ty.filter(|ty| !matches!(ty, Type::Packet(_) | Type::Error)) {
+                let own_span = self.span(file, &own);
+                self.mismatch(own_span, Type::Packet(protocol), other);
+            }
+            (param_file, param) = (file, own);
+        }
+        let Some(param_name) = param.name() else { return };
+        let mut code = CodeChecker::new(self, file, Some(module));
+        code.declare(param_name.text(), Type::Packet(protocol), param_name.span(param_file));
+        let code = code.body(&block);
+        let ppf = hir::Ppf { name: full_name, protocol, code, span };
+        if self.errors.len() == errors {
+            let mut found = Vec::new();
+            super::flow::check_ppf(&self.hir, &ppf, &mut found);
+            self.errors.extend(found);
+        }
+        self.hir.ppfs.push(ppf);
+    }
+
+    /// Functions are inlined, so none may call itself, directly or through others.
+    fn check_recursion(&mut self) {
+        let calls: Vec<Vec<FunctionId>> = self
+            .hir
+            .functions
+            .iter()
+            .map(|function| {
+                let mut calls = Vec::new();
+                collect_calls(&function.code.body, &mut calls);
+                calls
+            })
+            .collect();
+        for start in 0..calls.len() {
+            let mut reached = vec![false; calls.len()];
+            let mut open = calls[start].clone();
+            while let Some(next) = open.pop() {
+                if !std::mem::replace(&mut reached[next.0 as usize], true) {
+                    open.extend(&calls[next.0 as usize]);
+                }
+            }
+            if reached[start] {
+                let def = &self.functions[start];
+                let error = Diagnostic::new("recursion", def.span, format!("`{}` calls itself", def.name))
+                    .label("directly, or through the functions that it calls")
+                    .hint("functions are inlined: write a `for` loop with a constant bound");
+                self.error(error);
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Constants: evaluated when first asked for, in any order, from any module.
+
+use super::code::CodeChecker;
+use super::hir::Type;
+use super::names::{Checker, Lazy, Scope};
+use crate::diag::Diagnostic;
+use crate::ir::arith::mask;
+use crate::source::FileId;
+use crate::syntax::ast;
+
+/// Value of a constant expression.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Constant {
+    /// A number that takes the type of its surroundings.
+    Untyped(i128),
+    /// A number or truth value of a type.
+    Typed(Type, u128),
+    /// Already reported.
+    Error,
+}
+
+impl Constant {
+    /// The value, where it is not negative.
+    pub(super) fn bits(self) -> Option<u128> {
+        match self {
+            Constant::Untyped(value) => u128::try_from(value).ok(),
+            Constant::Typed(Type::Int { width, signed: true }, bits) if bits >> (width - 1) == 1 => None,
+            Constant::Typed(_, bits) => Some(bits),
+            Constant::Error => None,
+        }
+    }
+}
+
+impl Checker<'_> {
+    /// Evaluates all aliases and constants, so that mistakes in unused ones are found.
+    pub(super) fn aliases_and_consts(&mut self) {
+        for index in 0..self.aliases.len() {
+            self.alias(index);
+        }
+        for index in 0..self.consts.len() {
+            self.constant(index);
+        }
+    }
+
+    /// The value of a named constant; `None` where it was reported.
+    pub(super) fn constant(&mut self, index: usize) -> Option<Constant> {
+        match self.consts[index].state {
+            Lazy::Done(Constant::Error) => return None,
+            Lazy::Done(value) => return Some(value),
+            Lazy::Computing => {
+                let (name, span) = (self.consts[index].name.clone(), self.consts[index].span);
+                self.error(
+                    Diagnostic::new("constant-cycle", span, format!("the constant `{name}` depends on itself"))
+                        .label("its value leads back to here"),
+                );
+                self.consts[index].state = Lazy::Done(Constant::Error);
+                return None;
+            }
+            Lazy::Waiting => {}
+        }
+        self.consts[index].state = Lazy::Computing;
+        let value = self.evaluate(index);
+        // A cycle may have been found meanwhile.
+        if self.consts[index].state == Lazy::Computing {
+            self.consts[index].state = Lazy::Done(value.unwrap_or(Constant::Error));
+        }
+        match self.consts[index].state {
+            Lazy::Done(Constant::Error) => None,
+            _ => value,
+        }
+    }
+
+    fn evaluate(&mut self, index: usize) -> Option<Constant> {
+        let def = &self.consts[index];
+        let (file, scope, span) = (def.file, def.scope, def.span);
+        let (ty, value, after) = (def.ty.clone(), def.value.clone(), def.after);
+        let ty = match ty {
+            Some(ty) => Some(self.type_of(file, scope, &ty, false)),
+            None => None,
+        };
+        let Some(expr) = value else {
+            // An enumerator without a value is one more than the one before it.
+            let Some(after) = after else {
+                return Some(ty.map_or(Constant::Untyped(0), |ty| Constant::Typed(ty, 0)));
+            };
+            return match self.constant(after)? {
+                Constant::Untyped(value) => Some(Constant::Untyped(value + 1)),
+                Constant::Typed(ty @ Type::Int { width, .. }, bits) if bits < mask(width) => {
+                    Some(Constant::Typed(ty, bits + 1))
+                }
+                _ => {
+                    self.error(
+                        Diagnostic::new("constant-out-of-range", span, "this enumerator does not fit into its type")
+                            .label("one more than the greatest value"),
+                    );
+                    None
+                }
+            };
+        };
+        match ty {
+            None => self.evaluate_expr(file, scope, &expr),
+            Some(Type::Error) => None,
+            Some(ty @ (Type::Int { .. } | Type::Bool)) => {
+                let mut code = CodeChecker::new(self, file, scope);
+                let value = code.expr(&expr, None);
+                let value = code.coerce(value, ty)?;
+                code.into_constant(value)
+            }
+            Some(ty) => {
+                let described = self.describe(ty);
+                self.error(
+                    Diagnostic::new("bad-constant-type", span, format!("there are no constants of type `{described}`"))
+                        .hint("a constant has an integer type or bool"),
+                );
+                None
+            }
+        }
+    }
+
+    /// The value of a constant expression.
+    pub(super) fn evaluate_expr(&mut self, file: FileId, scope: Scope, expr: &ast::Expr) -> Option<Constant> {
+        let mut code = CodeChecker::new(self, file, scope);
+        let value = code.expr(expr, None);
+        match value.lit {
+            Some(lit) => Some(Constant::Untyped(lit)),
+            None => code.into_constant(value.expr),
+        }
+    }
+
+    /// A constant expression from `least` to `most`.
+    pub(super) fn size(
+        &mut self,
+        file: FileId,
+        scope: Scope,
+        expr: &ast::Expr,
+        what: &str,
+        (least, most): (u32, u32),
+    ) -> Option<u32> {
+        let value = self.evaluate_expr(file, scope, expr)?;
+        let size = value.bits().and_then(|bits| u32::try_from(bits).ok()).filter(|s| (least..=most).contains(s));
+        if size.is_none() {
+            self.error(
+                Diagnostic::new("size-out-of-range", self.span(file, expr), format!("{what} is out of range"))
+                    .label(format!("must be from {least} to {most}")),
+            );
+        }
+        size
+    }
+}

@@ -1,0 +1,469 @@
+//! What must hold on every path: a handle is consumed exactly once, a pointer is tested before it is used, a function
+//! with a result returns one.
+//!
+//! An abstract interpretation of the typed statements. The state says of each handle whether it is still held and of
+//! each pointer whether it is known not to be null; where paths join, states join.
+
+use std::collections::HashMap;
+
+use super::hir::{Code, Comparison, Expr, ExprKind, Function, LocalId, Ppf, Program, Stmt, StmtKind, Type};
+use crate::diag::Diagnostic;
+use crate::source::Span;
+
+/// Checks a PPF.
+pub(super) fn check_ppf(program: &Program, ppf: &Ppf, errors: &mut Vec<Diagnostic>) {
+    Flow { program, code: &ppf.code, params: 1, lent: false, loops: Vec::new(), errors }.run();
+}
+
+/// Checks a function.
+pub(super) fn check_function(program: &Program, function: &Function, errors: &mut Vec<Diagnostic>) {
+    let mut flow = Flow { program, code: &function.code, params: function.params, lent: true, loops: Vec::new(), errors };
+    if flow.run() && !matches!(function.result, Type::Void | Type::Error) {
+        let span = function.code.end.or(function.code.locals.first().map(|l| l.span));
+        errors.extend(span.map(|span| {
+            Diagnostic::new("missing-return", span, format!("`{}` can end without returning a value", function.name))
+                .label("this is reached without `return`")
+                .hint("return a value on every path")
+        }));
+    }
+}
+
+/// What is known of a handle.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Handle {
+    /// Held.
+    Held,
+    /// Consumed at this place on every path.
+    Consumed(Span),
+    /// Consumed at this place on some paths.
+    Perhaps(Span),
+    /// Already reported.
+    Reported,
+}
+
+/// State on one path.
+#[derive(Clone, Default, PartialEq, Debug)]
+struct State {
+    handles: HashMap<LocalId, Handle>,
+    /// Pointers, and whether they are known not to be null.
+    pointers: HashMap<LocalId, bool>,
+}
+
+impl State {
+    fn join(mut self, other: &State) -> State {
+        for (local, theirs) in &other.handles {
+            let Some(ours) = self.handles.get_mut(local) else { continue };
+            *ours = match (*ours, *theirs) {
+                (a, b) if a == b => a,
+                (Handle::Reported, _) | (_, Handle::Reported) => Handle::Reported,
+                (Handle::Consumed(a), Handle::Consumed(_)) => Handle::Consumed(a),
+                (Handle::Held, Handle::Consumed(at) | Handle::Perhaps(at))
+                | (Handle::Consumed(at) | Handle::Perhaps(at), _) => Handle::Perhaps(at),
+                (Handle::Held, Handle::Held) => Handle::Held,
+            };
+        }
+        self.handles.retain(|local, _| other.handles.contains_key(local));
+        self.pointers.retain(|local, _| other.pointers.contains_key(local));
+        for (local, tested) in &mut self.pointers {
+            *tested &= other.pointers[local];
+        }
+        self
+    }
+}
+
+fn join(a: Option<State>, b: Option<State>) -> Option<State> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.join(&b)),
+        (a, b) => a.or(b),
+    }
+}
+
+#[derive(Default)]
+struct LoopExits {
+    breaks: Option<State>,
+    continues: Option<State>,
+}
+
+struct Flow<'a> {
+    program: &'a Program,
+    code: &'a Code,
+    /// The first locals are parameters.
+    params: u32,
+    /// Whether they are lent by a caller: then they can't be consumed and need not be.
+    lent: bool,
+    loops: Vec<LoopExits>,
+    errors: &'a mut Vec<Diagnostic>,
+}
+
+impl<'a> Flow<'a> {
+    /// Whether the end can be reached.
+    fn run(&mut self) -> bool {
+        let mut state = State::default();
+        for (index, local) in self.code.locals.iter().enumerate().take(self.params as usize) {
+            if matches!(local.ty, Type::Packet(_)) {
+                state.handles.insert(LocalId(index as u32), Handle::Held);
+            }
+        }
+        let code = self.code;
+        let after = self.statements(Some(state), &code.body, code.end);
+        if let Some(mut state) = after {
+            self.leave(&mut state, |_| true, code.end);
+            return true;
+        }
+        false
+    }
+
+    fn name(&self, local: LocalId) -> &'a str {
+        &self.code.locals[local.0 as usize].name
+    }
+
+    fn is_lent(&self, local: LocalId) -> bool {
+        self.lent && local.0 < self.params
+    }
+
+    fn declared(&self, local: LocalId) -> Span {
+        self.code.locals[local.0 as usize].span
+    }
+
+    /// Reports handles that are still held where their scope, or the PPF, ends.
+    fn leave(&mut self, state: &mut State, which: impl Fn(LocalId) -> bool, at: Option<Span>) {
+        let mut held: Vec<_> = state.handles.iter().map(|(l, h)| (*l, *h)).collect();
+        held.sort_by_key(|(local, _)| *local);
+        for (local, handle) in held {
+            if !which(local) || self.is_lent(local) {
+                continue;
+            }
+            let (name, declared) = (self.name(local), self.declared(local));
+            let hint = "hand it over with channel_put, or drop it with packet_drop and a reason";
+            let mut error = match handle {
+                Handle::Held => {
+                    Diagnostic::new("handle-lost", declared, format!("the packet `{name}` is lost"))
+                        .label("this handle is not consumed on every path")
+                        .hint(hint)
+                }
+                Handle::Perhaps(consumed) => Diagnostic::new(
+                    "handle-lost-on-a-path",
+                    declared,
+                    format!("the packet `{name}` is consumed on one path and lost on another"),
+                )
+                .label("this handle is not consumed on every path")
+                .also(consumed, "consumed here, but not where this is passed by")
+                .hint(hint),
+                Handle::Consumed(_) | Handle::Reported => continue,
+            };
+            if let Some(at) = at.filter(|at| *at != declared) {
+                error = error.also(at, "still held when this is reached");
+            }
+            self.errors.push(error);
+            state.handles.insert(local, Handle::Reported);
+        }
+    }
+
+    fn statements(&mut self, mut state: Option<State>, statements: &[Stmt], end: Option<Span>) -> Option<State> {
+        let mut declared = Vec::new();
+        for statement in statements {
+            let Some(now) = state else {
+                self.errors.push(
+                    Diagnostic::new("unreachable", statement.span, "this statement can never run")
+                        .label("every path has returned before it")
+                        .hint("remove it"),
+                );
+                return None;
+            };
+            if let StmtKind::Let(local, _) = &statement.kind {
+                declared.push(*local);
+            }
+            state = self.statement(now, statement);
+        }
+        if let Some(state) = &mut state {
+            let last = statements.last().map(|s| Span { start: s.span.end.saturating_sub(1).max(s.span.start), ..s.span });
+            self.leave(state, |local| declared.contains(&local), end.or(last));
+            for local in declared {
+                state.handles.remove(&local);
+                state.pointers.remove(&local);
+            }
+        }
+        state
+    }
+
+    fn statement(&mut self, mut state: State, statement: &Stmt) -> Option<State> {
+        match &statement.kind {
+            StmtKind::Let(local, value) => {
+                let nonnull = value.as_ref().is_some_and(|value| self.value(&mut state, value));
+                match self.code.locals[local.0 as usize].ty {
+                    Type::Packet(_) => drop(state.handles.insert(*local, Handle::Held)),
+                    Type::Pointer(_) => drop(state.pointers.insert(*local, nonnull)),
+                    _ => {}
+                }
+            }
+            StmtKind::SetLocal(local, value) => {
+                let nonnull = self.value(&mut state, value);
+                if let Some(tested) = state.pointers.get_mut(local) {
+                    *tested = nonnull;
+                }
+            }
+            StmtKind::SetField(packet, _, value) | StmtKind::SetMeta(packet, _, value) => {
+                self.value(&mut state, value);
+                self.used(&mut state, *packet, statement.span);
+            }
+            StmtKind::SetEntryField(pointer, _, value) | StmtKind::SetEntry(pointer, value) => {
+                self.dereferenced(&mut state, pointer);
+                self.value(&mut state, value);
+            }
+            StmtKind::Expr(expr) => {
+                self.value(&mut state, expr);
+                if matches!(expr.ty, Type::Packet(_)) {
+                    self.errors.push(
+                        Diagnostic::new("handle-lost", expr.span, "this packet is lost at once")
+                            .label("makes a packet that nothing takes")
+                            .hint("give it a name, or hand it to channel_put"),
+                    );
+                }
+            }
+            StmtKind::SetLocalField(..)
+            | StmtKind::SetArrayField(..)
+            | StmtKind::Put(..)
+            | StmtKind::Drop(..)
+            | StmtKind::Count(..) => {
+                for expr in statement.kind.expressions() {
+                    self.value(&mut state, expr);
+                }
+            }
+            StmtKind::If(condition, then, other) => {
+                let (yes, no) = self.condition(state, condition);
+                let yes = self.statements(Some(yes), then, None);
+                let no = self.statements(Some(no), other, None);
+                return join(yes, no);
+            }
+            StmtKind::For(for_) => return self.for_(state, for_, statement.span),
+            StmtKind::Return(value) => {
+                if let Some(value) = value {
+                    self.value(&mut state, value);
+                }
+                self.leave(&mut state, |_| true, Some(statement.span));
+                return None;
+            }
+            StmtKind::Break | StmtKind::Continue => {
+                let exits = self.loops.last_mut().expect("break and continue stand in a loop");
+                let exit = match statement.kind {
+                    StmtKind::Break => &mut exits.breaks,
+                    _ => &mut exits.continues,
+                };
+                *exit = join(exit.take(), Some(state));
+                return None;
+            }
+            StmtKind::Block(body) => return self.statements(Some(state), body, None),
+        }
+        Some(state)
+    }
+
+    fn for_(&mut self, mut before: State, for_: &super::hir::For, span: Span) -> Option<State> {
+        // A pointer tested before the loop may be set to something else in it.
+        for local in assigned(&for_.body).into_iter().chain(assigned(&for_.step)) {
+            if let Some(tested) = before.pointers.get_mut(&local) {
+                *tested = false;
+            }
+        }
+        let (inside, done) = self.condition(before.clone(), &for_.condition);
+        self.loops.push(LoopExits::default());
+        let body = self.statements(Some(inside), &for_.body, None);
+        let exits = self.loops.pop().expect("pushed above");
+        let mut again = join(body, exits.continues);
+        if let Some(state) = &mut again {
+            // The next trip starts with this state: what was held at the loop's head must be held again.
+            for (local, handle) in state.handles.clone() {
+                if let (Some(Handle::Held), Handle::Consumed(at) | Handle::Perhaps(at)) =
+                    (before.handles.get(&local), handle)
+                {
+                    self.errors.push(
+                        Diagnostic::new(
+                            "handle-consumed-in-loop",
+                            at,
+                            format!("the packet `{}` would be consumed again on the next trip", self.name(local)),
+                        )
+                        .label("consumed here")
+                        .also(self.declared(local), "made once, outside the loop")
+                        .also(Span { end: (span.start + 3).min(span.end), ..span }, "this loop runs it more than once")
+                        .hint("consume a packet_copy of it in the loop, or leave the loop after this"),
+                    );
+                    state.handles.insert(local, Handle::Reported);
+                }
+            }
+            again = self.statements(again, &for_.step, None);
+        }
+        let done = match again {
+            Some(state) => join(Some(done), Some(state)),
+            None => Some(done),
+        };
+        join(done, exits.breaks)
+    }
+
+    /// The states where a condition is true and where it is false.
+    fn condition(&mut self, mut state: State, expr: &Expr) -> (State, State) {
+        match &expr.kind {
+            ExprKind::Not(a) => {
+                let (yes, no) = self.condition(state, a);
+                (no, yes)
+            }
+            ExprKind::And(a, b) => {
+                let (yes, no) = self.condition(state, a);
+                let (both, second) = self.condition(yes, b);
+                (both, no.join(&second))
+            }
+            ExprKind::Or(a, b) => {
+                let (yes, no) = self.condition(state, a);
+                let (second, neither) = self.condition(no, b);
+                (yes.join(&second), neither)
+            }
+            ExprKind::Compare(comparison, a, b) if a.ty == Type::Null || b.ty == Type::Null => {
+                let pointer = if b.ty == Type::Null { a } else { b };
+                self.value(&mut state, pointer);
+                let ExprKind::Local(local) = pointer.kind else { return (state.clone(), state) };
+                let mut tested = state.clone();
+                tested.pointers.insert(local, true);
+                match comparison {
+                    Comparison::Eq => (state, tested),
+                    _ => (tested, state),
+                }
+            }
+            _ => {
+                self.value(&mut state, expr);
+                (state.clone(), state)
+            }
+        }
+    }
+
+    /// Walks an expression; whether it is a pointer known not to be null.
+    fn value(&mut self, state: &mut State, expr: &Expr) -> bool {
+        match &expr.kind {
+            ExprKind::Local(local) => match expr.ty {
+                Type::Packet(_) => {
+                    self.consumed(state, *local, expr.span);
+                    false
+                }
+                _ => state.pointers.get(local).copied().unwrap_or(false),
+            },
+            ExprKind::Field(packet, _) | ExprKind::Meta(packet, _) | ExprKind::Length(packet) | ExprKind::Copy(packet) => {
+                self.used(state, *packet, expr.span);
+                false
+            }
+            ExprKind::Decap(packet) | ExprKind::Encap(packet) => {
+                self.consumed(state, *packet, expr.span);
+                false
+            }
+            ExprKind::EntryField(pointer, _) | ExprKind::Entry(pointer) => {
+                self.dereferenced(state, pointer);
+                false
+            }
+            ExprKind::And(..) | ExprKind::Or(..) => {
+                let (yes, no) = self.condition(state.clone(), expr);
+                *state = yes.join(&no);
+                false
+            }
+            ExprKind::Ternary(condition, a, b) => {
+                let (mut yes, mut no) = self.condition(state.clone(), condition);
+                let (first, second) = (self.value(&mut yes, a), self.value(&mut no, b));
+                *state = yes.join(&no);
+                first && second
+            }
+            ExprKind::Call(_, arguments) => {
+                for argument in arguments {
+                    match (argument.ty, &argument.kind) {
+                        (Type::Packet(_), ExprKind::Local(local)) => self.used(state, *local, argument.span),
+                        _ => drop(self.value(state, argument)),
+                    }
+                }
+                false
+            }
+            ExprKind::Lookup(table, key) => {
+                for part in key {
+                    self.value(state, part);
+                }
+                let table = &self.program.tables[table.0 as usize];
+                table.kind == crate::ir::TableKind::Array
+                    && matches!(key[..], [Expr { kind: ExprKind::Const(index), .. }] if index < table.capacity as u128)
+            }
+            _ => {
+                let mut operands = Vec::new();
+                expr.for_each_operand(|operand| operands.push(operand));
+                for operand in operands {
+                    self.value(state, operand);
+                }
+                false
+            }
+        }
+    }
+
+    fn used(&mut self, state: &mut State, local: LocalId, at: Span) {
+        let name = self.name(local);
+        let error = match state.handles.get(&local) {
+            Some(Handle::Consumed(before)) => {
+                Diagnostic::new("handle-used-after", at, format!("the packet `{name}` is no longer here"))
+                    .label("used here")
+                    .also(*before, "consumed here")
+                    .hint("use it before, or consume a packet_copy of it there")
+            }
+            Some(Handle::Perhaps(before)) => {
+                Diagnostic::new("handle-perhaps-gone", at, format!("the packet `{name}` may no longer be here"))
+                    .label("used here")
+                    .also(*before, "consumed here on some paths")
+                    .hint("return after consuming it, or move this into the path that still holds it")
+            }
+            _ => return,
+        };
+        self.errors.push(error);
+        state.handles.insert(local, Handle::Reported);
+    }
+
+    fn consumed(&mut self, state: &mut State, local: LocalId, at: Span) {
+        if self.is_lent(local) {
+            if state.handles.get(&local) != Some(&Handle::Reported) {
+                self.errors.push(
+                    Diagnostic::new("handle-lent", at, format!("the packet `{}` is only lent here", self.name(local)))
+                        .label("would consume it")
+                        .also(self.declared(local), "belongs to the caller")
+                        .hint("a function reads and writes a packet; the PPF that calls it consumes it"),
+                );
+            }
+            state.handles.insert(local, Handle::Reported);
+            return;
+        }
+        self.used(state, local, at);
+        if state.handles.get(&local) != Some(&Handle::Reported) {
+            state.handles.insert(local, Handle::Consumed(at));
+        }
+    }
+
+    fn dereferenced(&mut self, state: &mut State, pointer: &Expr) {
+        if self.value(state, pointer) {
+            return;
+        }
+        let error = match pointer.kind {
+            ExprKind::Local(local) => {
+                state.pointers.insert(local, true);
+                Diagnostic::new("pointer-untested", pointer.span, format!("`{}` may be null", self.name(local)))
+                    .label("used here without a test")
+                    .also(self.declared(local), "a look-up yields null where there is no entry")
+                    .hint(format!("test it first: `if ({} == null) {{ … }}`", self.name(local)))
+            }
+            _ => Diagnostic::new("pointer-untested", pointer.span, "this look-up may yield null")
+                .label("used here without a test")
+                .hint("give the pointer a name and test it against null first"),
+        };
+        self.errors.push(error);
+    }
+}
+
+/// Locals that some statements set.
+fn assigned(statements: &[Stmt]) -> Vec<LocalId> {
+    let mut found = Vec::new();
+    for statement in statements {
+        if let StmtKind::SetLocal(local, _) = statement.kind {
+            found.push(local);
+        }
+        for nested in statement.kind.nested() {
+            found.extend(assigned(nested));
+        }
+    }
+    found
+}

@@ -1,0 +1,359 @@
+//! The typed program: what the checker makes of a syntax tree and what [`crate::ir::lower`] takes.
+//!
+//! Every name is resolved, every conversion is explicit, every handle and pointer has been proved to be used rightly.
+
+use crate::ir::{
+    BinOp, Channel, ChannelId, Counter, CounterId, DropId, DropReason, Layout, LayoutId, MetaField, MetaId, Protocol, ProtocolId,
+    Table, TableId,
+};
+use crate::source::Span;
+
+/// Index into [`Program::functions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionId(pub u32);
+/// Index into [`Code::locals`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LocalId(pub u32);
+/// Index into [`Program::structs`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StructId(pub u32);
+
+/// A checked program.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Stem of the source file's name.
+    pub name: String,
+    /// Protocols.
+    pub protocols: Vec<Protocol>,
+    /// The demux of each protocol: header bytes, 32 bits, over [`ExprKind::Local`] 0, the packet.
+    pub demux: Vec<Expr>,
+    /// Metadata fields.
+    pub metadata: Vec<MetaField>,
+    /// Bytes of metadata.
+    pub metadata_size: u32,
+    /// Structs.
+    pub structs: Vec<Struct>,
+    /// Layouts of table keys and values.
+    pub layouts: Vec<Layout>,
+    /// Tables.
+    pub tables: Vec<Table>,
+    /// Counters.
+    pub counters: Vec<Counter>,
+    /// Drop reasons, the built-in ones first.
+    pub reasons: Vec<DropReason>,
+    /// Channels with their targets; channel 0 is `rx`.
+    pub channels: Vec<Channel>,
+    /// PPFs, in the order of their ids.
+    pub ppfs: Vec<Ppf>,
+    /// Functions.
+    pub functions: Vec<Function>,
+}
+
+/// A struct: named scalar fields.
+#[derive(Clone, Debug)]
+pub struct Struct {
+    /// Its name.
+    pub name: String,
+    /// Names and types of its fields.
+    pub fields: Vec<(String, Type)>,
+    /// How it lies in a table.
+    pub layout: LayoutId,
+}
+
+/// A type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// Nothing.
+    Void,
+    /// Truth value.
+    Bool,
+    /// Integer.
+    Int {
+        /// Bits, 1 to 128.
+        width: u32,
+        /// Two's complement.
+        signed: bool,
+    },
+    /// Struct value.
+    Struct(StructId),
+    /// Handle of a packet.
+    Packet(ProtocolId),
+    /// Pointer to the value of a table entry.
+    Pointer(LayoutId),
+    /// Type of `null`.
+    Null,
+    /// Type of something already reported; accepted everywhere.
+    Error,
+}
+
+/// A PPF.
+#[derive(Clone, Debug)]
+pub struct Ppf {
+    /// Full name.
+    pub name: String,
+    /// Protocol of its packets.
+    pub protocol: ProtocolId,
+    /// Its code; local 0 is the packet.
+    pub code: Code,
+    /// Where its name is declared.
+    pub span: Span,
+}
+
+/// A function. It is inlined where it is called.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// Number of parameters: the first locals. A packet is lent: the function cannot consume it.
+    pub params: u32,
+    /// What it returns.
+    pub result: Type,
+    /// Its code.
+    pub code: Code,
+}
+
+/// Locals and statements.
+#[derive(Clone, Debug, Default)]
+pub struct Code {
+    /// Parameters, then variables.
+    pub locals: Vec<Local>,
+    /// Statements.
+    pub body: Vec<Stmt>,
+    /// The closing brace.
+    pub end: Option<Span>,
+}
+
+/// A parameter or variable.
+#[derive(Clone, Debug)]
+pub struct Local {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: Type,
+    /// Where it is declared.
+    pub span: Span,
+}
+
+/// A statement.
+#[derive(Clone, Debug)]
+pub struct Stmt {
+    /// What it does.
+    pub kind: StmtKind,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// Kinds of statements.
+#[derive(Clone, Debug)]
+pub enum StmtKind {
+    /// Declares a variable; zero or null without a value.
+    Let(LocalId, Option<Expr>),
+    /// Sets a variable.
+    SetLocal(LocalId, Expr),
+    /// Sets a field of a struct variable.
+    SetLocalField(LocalId, u32, Expr),
+    /// Sets a header field.
+    SetField(LocalId, u32, Expr),
+    /// Sets metadata.
+    SetMeta(LocalId, MetaId, Expr),
+    /// Sets a field through a pointer known not to be null.
+    SetEntryField(Expr, u32, Expr),
+    /// Sets the whole value through a pointer known not to be null.
+    SetEntry(Expr, Expr),
+    /// Sets one field of an array's entry; ignored where the index is out of range.
+    SetArrayField(TableId, Expr, u32, Expr),
+    /// `channel_put`.
+    Put(ChannelId, Expr),
+    /// `packet_drop`.
+    Drop(Expr, DropId),
+    /// `counter_add`: counter, cell, amount.
+    Count(CounterId, Expr, Expr),
+    /// An expression for its effect.
+    Expr(Expr),
+    /// `if`.
+    If(Expr, Vec<Stmt>, Vec<Stmt>),
+    /// `for`. The initial statement stands before it.
+    For(Box<For>),
+    /// `return`.
+    Return(Option<Expr>),
+    /// `break`.
+    Break,
+    /// `continue`.
+    Continue,
+    /// Statements with a scope of their own.
+    Block(Vec<Stmt>),
+}
+
+/// A loop with a constant bound.
+#[derive(Clone, Debug)]
+pub struct For {
+    /// Goes on while this is true.
+    pub condition: Expr,
+    /// Done after each trip.
+    pub step: Vec<Stmt>,
+    /// The statements.
+    pub body: Vec<Stmt>,
+    /// Trips at most.
+    pub trips: u32,
+}
+
+/// An expression.
+#[derive(Clone, Debug)]
+pub struct Expr {
+    /// What it computes.
+    pub kind: ExprKind,
+    /// Its type.
+    pub ty: Type,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// Comparison operators on two operands of one type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `==`
+    Eq,
+    /// `!=`
+    Ne,
+    /// `<`
+    Lt,
+    /// `<=`
+    Le,
+    /// `>`
+    Gt,
+    /// `>=`
+    Ge,
+}
+
+/// Kinds of expressions.
+#[derive(Clone, Debug)]
+pub enum ExprKind {
+    /// A constant of the expression's integer or bool type, or null.
+    Const(u128),
+    /// A variable. Of a packet type: moves the handle, or lends it as an argument.
+    Local(LocalId),
+    /// A field of a struct value.
+    StructField(Box<Expr>, u32),
+    /// A header field.
+    Field(LocalId, u32),
+    /// Metadata.
+    Meta(LocalId, MetaId),
+    /// `packet_length`.
+    Length(LocalId),
+    /// Arithmetic.
+    Binary(BinOp, Box<Expr>, Box<Expr>),
+    /// Comparison of integers, bools, or pointers with null.
+    Compare(Comparison, Box<Expr>, Box<Expr>),
+    /// `&&`, operands bool.
+    And(Box<Expr>, Box<Expr>),
+    /// `||`, operands bool.
+    Or(Box<Expr>, Box<Expr>),
+    /// `!`, operand bool.
+    Not(Box<Expr>),
+    /// `?:`, condition bool.
+    Ternary(Box<Expr>, Box<Expr>, Box<Expr>),
+    /// Change of integer type: truncates, or widens by the operand's sign. From bool: 0 or 1.
+    Cast(Box<Expr>),
+    /// Call of a function.
+    Call(FunctionId, Vec<Expr>),
+    /// Look-up; pointer or null.
+    Lookup(TableId, Vec<Expr>),
+    /// Value of an array's entry; zero where the index is out of range.
+    ArrayValue(TableId, Box<Expr>),
+    /// A field through a pointer known not to be null.
+    EntryField(Box<Expr>, u32),
+    /// The whole value through a pointer known not to be null.
+    Entry(Box<Expr>),
+    /// A struct value, one expression per field.
+    Struct(Vec<Expr>),
+    /// `table_insert` or `table[key] = value`: true where the entry is now there.
+    Insert(TableId, Vec<Expr>, Box<Expr>),
+    /// `table_remove`: true where the entry was there.
+    Remove(TableId, Vec<Expr>),
+    /// `packet_copy`.
+    Copy(LocalId),
+    /// `packet_decap` to the expression's protocol.
+    Decap(LocalId),
+    /// `packet_encap` with the expression's protocol.
+    Encap(LocalId),
+}
+
+impl Expr {
+    /// Visits the expressions that it is made of, one level down.
+    pub fn for_each_operand<'a>(&'a self, mut visit: impl FnMut(&'a Expr)) {
+        match &self.kind {
+            ExprKind::Const(_)
+            | ExprKind::Local(_)
+            | ExprKind::Field(..)
+            | ExprKind::Meta(..)
+            | ExprKind::Length(_)
+            | ExprKind::Copy(_)
+            | ExprKind::Decap(_)
+            | ExprKind::Encap(_) => {}
+            ExprKind::StructField(a, _)
+            | ExprKind::Not(a)
+            | ExprKind::Cast(a)
+            | ExprKind::ArrayValue(_, a)
+            | ExprKind::EntryField(a, _)
+            | ExprKind::Entry(a) => visit(a),
+            ExprKind::Binary(_, a, b)
+            | ExprKind::Compare(_, a, b)
+            | ExprKind::And(a, b)
+            | ExprKind::Or(a, b) => {
+                visit(a);
+                visit(b);
+            }
+            ExprKind::Ternary(a, b, c) => {
+                visit(a);
+                visit(b);
+                visit(c);
+            }
+            ExprKind::Call(_, operands)
+            | ExprKind::Lookup(_, operands)
+            | ExprKind::Struct(operands)
+            | ExprKind::Remove(_, operands) => operands.iter().for_each(visit),
+            ExprKind::Insert(_, key, value) => {
+                key.iter().for_each(&mut visit);
+                visit(value);
+            }
+        }
+    }
+}
+
+impl StmtKind {
+    /// The expressions that stand directly in the statement.
+    pub fn expressions(&self) -> Vec<&Expr> {
+        match self {
+            StmtKind::Let(_, Some(a))
+            | StmtKind::SetLocal(_, a)
+            | StmtKind::SetLocalField(_, _, a)
+            | StmtKind::SetField(_, _, a)
+            | StmtKind::SetMeta(_, _, a)
+            | StmtKind::Put(_, a)
+            | StmtKind::Drop(a, _)
+            | StmtKind::Expr(a)
+            | StmtKind::If(a, _, _)
+            | StmtKind::Return(Some(a)) => vec![a],
+            StmtKind::SetEntryField(a, _, b)
+            | StmtKind::SetEntry(a, b)
+            | StmtKind::SetArrayField(_, a, _, b)
+            | StmtKind::Count(_, a, b) => vec![a, b],
+            StmtKind::For(for_) => vec![&for_.condition],
+            StmtKind::Let(_, None)
+            | StmtKind::Return(None)
+            | StmtKind::Break
+            | StmtKind::Continue
+            | StmtKind::Block(_) => Vec::new(),
+        }
+    }
+
+    /// The statements nested in the statement.
+    pub fn nested(&self) -> Vec<&[Stmt]> {
+        match self {
+            StmtKind::If(_, then, other) => vec![then, other],
+            StmtKind::For(for_) => vec![&for_.body, &for_.step],
+            StmtKind::Block(body) => vec![body],
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Structs, and the channels, tables and counters of modules; the signatures of PPFs and functions.
+
+use std::collections::HashMap;
+
+use super::hir::{self, Local, StructId, Type};
+use super::names::{Checker, ModuleId, Port, Symbol};
+use super::types::unsigned;
+use crate::diag::Diagnostic;
+use crate::ir::{Channel, ChannelId, Counter, CounterId, LayoutId, PpfId, ProtocolId, Table, TableId, TableKind, Target};
+use crate::source::{FileId, Span};
+use crate::syntax::ast;
+
+/// Entries of a table, or cells of a counter, at most.
+const MAX_CAPACITY: u32 = 1 << 26;
+
+impl Checker<'_> {
+    /// Checks all structs.
+    pub(super) fn check_structs(&mut self) {
+        for (index, (file, scope, item)) in self.structs.clone().into_iter().enumerate() {
+            let name = item.name().expect("declared with a name");
+            let mut fields: Vec<(String, String, Type)> = Vec::new();
+            let mut seen: HashMap<String, Span> = HashMap::new();
+            for field in item.fields() {
+                let Some((field_name, ty)) = field.name().zip(field.ty()) else { continue };
+                let span = field_name.span(file);
+                let text = field_name.text().to_string();
+                if let Some(first) = seen.insert(text.clone(), span) {
+                    self.error(
+                        Diagnostic::new("duplicate-field", span, format!("the field `{text}` is declared twice"))
+                            .label("declared again here")
+                            .also(first, "first declared here"),
+                    );
+                    continue;
+                }
+                let type_name = ty.name().map(|n| n.text().to_string()).unwrap_or_default();
+                let is_struct = matches!(self.resolve(scope, &type_name), Some(Symbol::Struct(_)));
+                let resolved = if is_struct { Type::Struct(StructId(0)) } else { self.type_of(file, scope, &ty, false) };
+                match resolved {
+                    Type::Int { .. } | Type::Bool => fields.push((text, type_name, resolved)),
+                    Type::Error => {}
+                    _ => {
+                        let span = self.span(file, &ty);
+                        self.error(
+                            Diagnostic::new("bad-field-type", span, format!("a field of a struct can't be `{type_name}`"))
+                                .label("not an integer type or bool"),
+                        );
+                    }
+                }
+            }
+            if fields.is_empty() && seen.is_empty() {
+                self.error(
+                    Diagnostic::new("empty-struct", name.span(file), "a struct has at least one field")
+                        .label("has none"),
+                );
+            }
+            let layout = self.struct_layout(name.text(), &fields);
+            debug_assert_eq!(self.hir.structs.len(), index);
+            self.hir.structs.push(hir::Struct {
+                name: name.text().to_string(),
+                fields: fields.into_iter().map(|(name, _, ty)| (name, ty)).collect(),
+                layout,
+            });
+        }
+    }
+
+    /// Declares channels, tables and counters of all modules. Channel 0 is `rx`.
+    pub(super) fn check_modules(&mut self) {
+        self.hir.channels.push(Channel { name: "rx".into(), protocol: ProtocolId(0), target: Target::Host });
+        let files = self.files;
+        let mut module = ModuleId(0);
+        for file in files {
+            for item in file.tree.items() {
+                let ast::Item::Module(item) = item else { continue };
+                if item.name().is_none() {
+                    continue;
+                }
+                for item in item.items() {
+                    match item {
+                        ast::ModuleItem::Port(item) => self.port(file.id, module, &item),
+                        ast::ModuleItem::Table(item) => self.table(file.id, module, &item),
+                        ast::ModuleItem::Counter(item) => self.counter(file.id, module, &item),
+                        _ => {}
+                    }
+                }
+                module.0 += 1;
+            }
+        }
+    }
+
+    fn full_name(&self, module: ModuleId, name: &str) -> String {
+        format!("{}.{name}", self.modules[module.0].name)
+    }
+
+    fn port(&mut self, file: FileId, module: ModuleId, item: &ast::Port) {
+        let (Some(kind), Some(protocol_name)) = (item.kind(), item.protocol()) else { return };
+        let protocol = match self.resolve(Some(module), protocol_name.text()) {
+            Some(Symbol::Protocol(id)) => Some(id),
+            found => {
+                self.unknown(file, &protocol_name, "protocol", found);
+                None
+            }
+        };
+        for name in item.names() {
+            let channel = (kind != ast::PortKind::In).then(|| {
+                self.hir.channels.push(Channel {
+                    name: self.full_name(module, name.text()),
+                    protocol: protocol.unwrap_or(ProtocolId(0)),
+                    target: Target::Host,
+                });
+                ChannelId(self.hir.channels.len() as u32 - 1)
+            });
+            let index = self.modules[module.0].ports.len();
+            self.modules[module.0].ports.push(Port {
+                name: name.text().to_string(),
+                span: name.span(file),
+                kind,
+                protocol,
+                channel,
+                reader: None,
+            });
+            self.bind(file, Some(module), &name, Symbol::Port(index));
+        }
+    }
+
+    fn table(&mut self, file: FileId, module: ModuleId, item: &ast::Table) {
+        let (Some(kind), Some(name)) = (item.kind(), item.name()) else { return };
+        let types: Vec<_> = item.types().collect();
+        let (kind, wanted) = match kind {
+            ast::TableKind::Array => (TableKind::Array, 1),
+            ast::TableKind::Hash => (TableKind::Hash, 2),
+            ast::TableKind::Lpm => (TableKind::Lpm, 2),
+        };
+        if types.len() != wanted {
+            self.error(
+                Diagnostic::new("table-types", name.span(file), "this table has the wrong number of types")
+                    .label(format!("{} given, {wanted} needed", types.len()))
+                    .hint("write array<VALUE>, hash<KEY, VALUE> or lpm<KEY, VALUE>"),
+            );
+        }
+        let capacity =
+            item.size().and_then(|size| self.size(file, Some(module), &size, "the size of a table", (1, MAX_CAPACITY)));
+        let layouts: Vec<_> = types.iter().map(|ty| self.entry_layout(file, module, ty)).collect();
+        // The name is bound whatever is wrong with the table, so that its uses are not reported too.
+        let id = TableId(self.hir.tables.len() as u32);
+        let layout = |index: usize| layouts.get(index).copied().flatten();
+        let key = match kind {
+            TableKind::Array => Some(self.layout("u32", unsigned(32))),
+            _ => layout(0),
+        };
+        if kind == TableKind::Lpm
+            && let Some(key) = key
+            && self.pointee(key) != unsigned(32)
+        {
+            let span = self.span(file, &types[0]);
+            self.error(
+                Diagnostic::new("bad-lpm-key", span, "the key of an lpm table is an unsigned number of 32 bits")
+                    .label("not u32")
+                    .hint("use u32 or ipv4_addr_t"),
+            );
+        }
+        let fallback = self.layout("u32", unsigned(32));
+        self.hir.tables.push(Table {
+            name: self.full_name(module, name.text()),
+            kind,
+            key: key.unwrap_or(fallback),
+            value: layout(wanted - 1).unwrap_or(fallback),
+            capacity: capacity.unwrap_or(1),
+            span: Some(name.span(file)),
+        });
+        self.bind(file, Some(module), &name, Symbol::Table(id));
+    }
+
+    fn entry_layout(&mut self, file: FileId, module: ModuleId, ty: &ast::TypeRef) -> Option<LayoutId> {
+        match self.type_of(file, Some(module), ty, false) {
+            resolved @ (Type::Int { .. } | Type::Bool | Type::Struct(_)) => {
+                let name = ty.name().map(|n| n.text().to_string()).unwrap_or_default();
+                Some(self.layout(&name, resolved))
+            }
+            Type::Error => None,
+            other => {
+                let (span, other) = (self.span(file, ty), self.describe(other));
+                self.error(
+                    Diagnostic::new("bad-entry-type", span, format!("a table can't hold `{other}`"))
+                        .label("not an integer type, bool or struct"),
+                );
+                None
+            }
+        }
+    }
+
+    fn counter(&mut self, file: FileId, module: ModuleId, item: &ast::Counter) {
+        let Some(name) = item.name() else { return };
+        let size = match item.size() {
+            Some(size) => self.size(file, Some(module), &size, "the size of a counter", (1, MAX_CAPACITY)).unwrap_or(1),
+            None => 1,
+        };
+        let id = CounterId(self.hir.counters.len() as u32);
+        self.hir.counters.push(Counter { name: self.full_name(module, name.text()), size });
+        self.bind(file, Some(module), &name, Symbol::Counter(id));
+    }
+
+    /// Checks what PPFs and functions take and return, and joins PPFs to the channels they read.
+    pub(super) fn check_signatures(&mut self) {
+        for index in 0..self.functions.len() {
+            self.function_signature(index);
+        }
+        for index in 0..self.ppfs.len() {
+            self.ppf_signature(index);
+        }
+        for module in &self.modules {
+            for port in module.ports.iter().filter(|p| p.kind != ast::PortKind::Out && p.reader.is_none()) {
+                self.errors.push(
+                    Diagnostic::new("unread-channel", port.span, format!("no PPF takes packets from `{}`", port.name))
+                        .label("packets put here would go nowhere")
+                        .hint(format!("add a PPF with `from {}`", port.name)),
+                );
+            }
+        }
+    }
+
+    fn function_signature(&mut self, index: usize) {
+        let def = &self.functions[index];
+        let (file, scope, item) = (def.file, def.scope, def.ast.clone());
+        let result = item.ty().map_or(Type::Error, |ty| self.type_of(file, scope, &ty, item.star().is_some()));
+        let result = match result {
+            Type::Packet(_) | Type::Pointer(_) => {
+                let span = self.span(file, &item.ty().expect("it has a type"));
+                self.error(
+                    Diagnostic::new("bad-result", span, "a function can't return this")
+                        .label("a handle or pointer stays where it was made")
+                        .hint("return a number, bool or struct"),
+                );
+                Type::Error
+            }
+            other => other,
+        };
+        let mut params = Vec::new();
+        for param in item.params() {
+            let (Some(ty), Some(name)) = (param.ty(), param.name()) else { continue };
+            let mut resolved = self.type_of(file, scope, &ty, param.star().is_some());
+            if matches!(resolved, Type::Pointer(_) | Type::Void) {
+                let span = self.span(file, &param);
+                self.error(
+                    Diagnostic::new("bad-parameter", span, "a function can't take this")
+                        .label("not a number, bool, struct or packet")
+                        .hint("pass the value instead of a pointer to it"),
+                );
+                resolved = Type::Error;
+            }
+            params.push(Local { name: name.text().to_string(), ty: resolved, span: name.span(file) });
+        }
+        (self.functions[index].result, self.functions[index].params) = (result, params);
+    }
+
+    fn ppf_signature(&mut self, index: usize) {
+        let def = &self.ppfs[index];
+        let (file, module, name, span) = (def.file, def.module, def.name.clone(), def.span);
+        let (from, param) = (def.from.clone(), def.param.clone());
+        if def.body.is_none() {
+            self.error(
+                Diagnostic::new("missing-body", span, format!("the PPF `{name}` has no body"))
+                    .label("declared here")
+                    .hint(format!("write `{}.{name}.ppf(…) {{ … }}`", self.modules[module.0].name)),
+            );
+        }
+        if let Some(param) = param {
+            let ty = param.ty().map(|ty| self.type_of(file, Some(module), &ty, param.star().is_some()));
+            match ty {
+                Some(Type::Packet(protocol)) => self.ppfs[index].protocol = Some(protocol),
+                Some(Type::Error) | None => {}
+                Some(_) => {
+                    let span = self.span(file, &param);
+                    self.error(
+                        Diagnostic::new("bad-ppf-parameter", span, "a PPF takes one packet handle")
+                            .label("not a handle")
+                            .hint("such as `ether_packet_t *pkt`"),
+                    );
+                }
+            }
+        }
+        let Some(from) = from else { return };
+        let port = match self.resolve(Some(module), from.text()) {
+            Some(Symbol::Port(port)) => port,
+            found => return self.unknown(file, &from, "channel", found),
+        };
+        let port_info = &self.modules[module.0].ports[port];
+        if port_info.kind == ast::PortKind::Out {
+            let declared = port_info.span;
+            return self.error(
+                Diagnostic::new("reads-output", from.span(file), format!("`{}` leads out of the module", from.text()))
+                    .label("a PPF can't take packets from it")
+                    .also(declared, "declared here"),
+            );
+        }
+        if let Some(first) = port_info.reader {
+            let first = self.ppfs[first.0 as usize].span;
+            return self.error(
+                Diagnostic::new("two-readers", span, format!("two PPFs take packets from `{}`", from.text()))
+                    .label("the second one")
+                    .also(first, "the first one"),
+            );
+        }
+        let (wanted, given) = (port_info.protocol, self.ppfs[index].protocol);
+        let channel = port_info.channel;
+        if let (Some(wanted), Some(given)) = (wanted, given)
+            && wanted != given
+        {
+            let declared = port_info.span;
+            let names = [given, wanted].map(|p| self.hir.protocols[p.0 as usize].name.clone());
+            self.error(
+                Diagnostic::new(
+                    "protocol-mismatch",
+                    from.span(file),
+                    format!("the PPF takes {} packets, but the channel carries {}", names[0], names[1]),
+                )
+                .label(format!("carries {}", names[1]))
+                .also(declared, "declared here"),
+            );
+        }
+        let ppf = PpfId(index as u32);
+        self.modules[module.0].ports[port].reader = Some(ppf);
+        if let Some(channel) = channel {
+            self.hir.channels[channel.0 as usize].target = Target::Ppf(ppf);
+        }
+    }
+}

@@ -1,0 +1,524 @@
+//! What each name stands for: the items of all files, the items of each module.
+
+use std::collections::HashMap;
+
+use super::hir::{self, FunctionId, StructId, Type};
+use super::load::File;
+use crate::diag::Diagnostic;
+use crate::ir::{BUILTIN_DROP_REASONS, ChannelId, CounterId, DropId, DropReason, PpfId, ProtocolId, TableId};
+use crate::source::{FileId, Span};
+use crate::syntax::ast::{self, AstNode};
+
+/// Index into [`Checker::modules`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ModuleId(pub usize);
+
+/// Where a name is looked up, after the locals: in a module and then globally, or only globally.
+pub(super) type Scope = Option<ModuleId>;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Symbol {
+    /// Index into [`Checker::consts`].
+    Const(usize),
+    /// Index into [`Checker::aliases`].
+    Alias(usize),
+    Struct(StructId),
+    Protocol(ProtocolId),
+    Module(ModuleId),
+    Function(FunctionId),
+    Reason(DropId),
+    Table(TableId),
+    Counter(CounterId),
+    /// Index into the module's ports.
+    Port(usize),
+    Ppf(PpfId),
+}
+
+impl Symbol {
+    pub(super) fn what(self) -> &'static str {
+        match self {
+            Symbol::Const(_) => "a constant",
+            Symbol::Alias(_) | Symbol::Struct(_) => "a type",
+            Symbol::Protocol(_) => "a protocol",
+            Symbol::Module(_) => "a module",
+            Symbol::Function(_) => "a function",
+            Symbol::Reason(_) => "a drop reason",
+            Symbol::Table(_) => "a table",
+            Symbol::Counter(_) => "a counter",
+            Symbol::Port(_) => "a channel",
+            Symbol::Ppf(_) => "a PPF",
+        }
+    }
+}
+
+pub(super) type Names = HashMap<String, (Symbol, Span)>;
+
+/// A constant, or an enumerator.
+pub(super) struct ConstDef {
+    pub file: FileId,
+    pub scope: Scope,
+    pub name: String,
+    pub span: Span,
+    pub ty: Option<ast::TypeRef>,
+    pub value: Option<ast::Expr>,
+    /// For an enumerator without a value: the one before it.
+    pub after: Option<usize>,
+    pub state: Lazy<super::consts::Constant>,
+}
+
+/// A type alias, or an enum.
+pub(super) struct AliasDef {
+    pub file: FileId,
+    pub scope: Scope,
+    pub name: String,
+    pub span: Span,
+    pub target: Option<ast::TypeRef>,
+    /// Enumerators, for an enum.
+    pub enumerators: Vec<usize>,
+    pub is_enum: bool,
+    pub state: Lazy<Type>,
+}
+
+/// Something that is computed when it is first asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Lazy<T> {
+    Waiting,
+    Computing,
+    Done(T),
+}
+
+/// A module.
+pub(super) struct Module {
+    pub name: String,
+    pub span: Span,
+    pub names: Names,
+    pub ports: Vec<Port>,
+}
+
+/// An end of channels in a module.
+pub(super) struct Port {
+    pub name: String,
+    pub span: Span,
+    pub kind: ast::PortKind,
+    pub protocol: Option<ProtocolId>,
+    /// The channel that packets put here go into; none for `in`.
+    pub channel: Option<ChannelId>,
+    /// The PPF that takes packets from here; none for `out`.
+    pub reader: Option<PpfId>,
+}
+
+/// A PPF before its body is checked.
+pub(super) struct PpfDef {
+    pub file: FileId,
+    pub module: ModuleId,
+    pub name: String,
+    pub span: Span,
+    pub param: Option<ast::Param>,
+    pub from: Option<ast::Name>,
+    /// Body and the file that it stands in, with the parameter of an out-of-body definition.
+    pub body: Option<(FileId, ast::Block, Option<ast::Param>)>,
+    pub protocol: Option<ProtocolId>,
+}
+
+/// A function before its body is checked.
+pub(super) struct FunctionDef {
+    pub file: FileId,
+    pub scope: Scope,
+    pub name: String,
+    pub span: Span,
+    pub ast: ast::Function,
+    pub result: Type,
+    pub params: Vec<hir::Local>,
+}
+
+/// Checks one program.
+pub(super) struct Checker<'a> {
+    pub files: &'a [File],
+    pub errors: Vec<Diagnostic>,
+    pub globals: Names,
+    pub modules: Vec<Module>,
+    pub consts: Vec<ConstDef>,
+    pub aliases: Vec<AliasDef>,
+    pub ppfs: Vec<PpfDef>,
+    pub functions: Vec<FunctionDef>,
+    pub structs: Vec<(FileId, Scope, ast::Struct)>,
+    pub protocols: Vec<(FileId, ast::Protocol)>,
+    pub runnable: bool,
+    pub hir: hir::Program,
+}
+
+/// Names that the language defines.
+pub(super) const BUILTIN_FUNCTIONS: [&str; 9] = [
+    "channel_put",
+    "packet_drop",
+    "packet_copy",
+    "packet_decap",
+    "packet_encap",
+    "packet_length",
+    "table_insert",
+    "table_remove",
+    "counter_add",
+];
+
+impl<'a> Checker<'a> {
+    pub(super) fn new(root: &str, files: &'a [File]) -> Self {
+        let file_name = root.rsplit('/').next().unwrap_or(root);
+        Checker {
+            files,
+            errors: Vec::new(),
+            globals: Names::new(),
+            modules: Vec::new(),
+            consts: Vec::new(),
+            aliases: Vec::new(),
+            ppfs: Vec::new(),
+            functions: Vec::new(),
+            structs: Vec::new(),
+            protocols: Vec::new(),
+            runnable: false,
+            hir: hir::Program {
+                name: file_name.strip_suffix(".baker").unwrap_or(file_name).to_string(),
+                protocols: Vec::new(),
+                demux: Vec::new(),
+                metadata: Vec::new(),
+                metadata_size: 0,
+                structs: Vec::new(),
+                layouts: Vec::new(),
+                tables: Vec::new(),
+                counters: Vec::new(),
+                reasons: BUILTIN_DROP_REASONS.iter().map(|r| DropReason { name: r.0.to_string() }).collect(),
+                channels: Vec::new(),
+                ppfs: Vec::new(),
+                functions: Vec::new(),
+            },
+        }
+    }
+
+    /// Runs all checks but for those that need the finished program.
+    pub(super) fn run(&mut self) {
+        for (index, (name, _)) in BUILTIN_DROP_REASONS.iter().enumerate() {
+            let nowhere = Span::new(FileId(0), 0, 0);
+            self.globals.insert(name.to_string(), (Symbol::Reason(DropId(index as u32)), nowhere));
+        }
+        self.declare();
+        self.aliases_and_consts();
+        self.check_structs();
+        self.check_protocols();
+        self.check_metadata();
+        self.check_modules();
+        self.check_signatures();
+        self.check_demux();
+        self.check_wiring();
+        self.check_bodies();
+    }
+
+    /// The program, and all errors.
+    pub(super) fn finish(self) -> (Option<hir::Program>, Vec<Diagnostic>) {
+        let complete = self.errors.is_empty();
+        (complete.then_some(self.hir), self.errors)
+    }
+
+    pub(super) fn error(&mut self, diagnostic: Diagnostic) {
+        self.errors.push(diagnostic);
+    }
+
+    /// Declares all names.
+    fn declare(&mut self) {
+        let files = self.files;
+        for file in files {
+            for item in file.tree.items() {
+                self.declare_item(file.id, &item);
+            }
+        }
+        for file in files {
+            for item in file.tree.items() {
+                if let ast::Item::OutOfBody(item) = item {
+                    self.out_of_body(file.id, &item);
+                }
+            }
+        }
+    }
+
+    fn declare_item(&mut self, file: FileId, item: &ast::Item) {
+        match item {
+            ast::Item::Const(item) => self.declare_const(file, None, item),
+            ast::Item::Alias(item) => self.declare_alias(file, None, item),
+            ast::Item::Enum(item) => self.declare_enum(file, None, item),
+            ast::Item::Struct(item) => self.declare_struct(file, None, item),
+            ast::Item::Reasons(item) => self.declare_reasons(file, None, item),
+            ast::Item::Function(item) => self.declare_function(file, None, item),
+            ast::Item::Protocol(item) => {
+                let Some(name) = item.name() else { return };
+                let id = ProtocolId(self.protocols.len() as u32);
+                self.protocols.push((file, item.clone()));
+                self.bind(file, None, &name, Symbol::Protocol(id));
+            }
+            ast::Item::Module(item) => self.declare_module(file, item),
+            ast::Item::Import(_) | ast::Item::Metadata(_) | ast::Item::OutOfBody(_) | ast::Item::Program(_) => {}
+        }
+    }
+
+    fn declare_module(&mut self, file: FileId, item: &ast::Module) {
+        let Some(name) = item.name() else { return };
+        let id = ModuleId(self.modules.len());
+        self.modules.push(Module {
+            name: name.text().to_string(),
+            span: name.span(file),
+            names: Names::new(),
+            ports: Vec::new(),
+        });
+        self.bind(file, None, &name, Symbol::Module(id));
+        let scope = Some(id);
+        for item in item.items() {
+            match item {
+                ast::ModuleItem::Const(item) => self.declare_const(file, scope, &item),
+                ast::ModuleItem::Alias(item) => self.declare_alias(file, scope, &item),
+                ast::ModuleItem::Enum(item) => self.declare_enum(file, scope, &item),
+                ast::ModuleItem::Struct(item) => self.declare_struct(file, scope, &item),
+                ast::ModuleItem::Reasons(item) => self.declare_reasons(file, scope, &item),
+                ast::ModuleItem::Function(item) => self.declare_function(file, scope, &item),
+                ast::ModuleItem::Ppf(item) => {
+                    let Some(name) = item.name() else { continue };
+                    let ppf = PpfId(self.ppfs.len() as u32);
+                    self.ppfs.push(PpfDef {
+                        file,
+                        module: id,
+                        name: name.text().to_string(),
+                        span: name.span(file),
+                        param: item.param(),
+                        from: item.from(),
+                        body: item.body().map(|body| (file, body, None)),
+                        protocol: None,
+                    });
+                    self.bind(file, scope, &name, Symbol::Ppf(ppf));
+                }
+                // Ports, tables and counters need types and constants: see `items`.
+                ast::ModuleItem::Port(_) | ast::ModuleItem::Table(_) | ast::ModuleItem::Counter(_) => {}
+            }
+        }
+    }
+
+    fn declare_const(&mut self, file: FileId, scope: Scope, item: &ast::Const) {
+        let Some(name) = item.name() else { return };
+        let index = self.consts.len();
+        self.consts.push(ConstDef {
+            file,
+            scope,
+            name: name.text().to_string(),
+            span: name.span(file),
+            ty: item.ty(),
+            value: item.value(),
+            after: None,
+            state: Lazy::Waiting,
+        });
+        self.bind(file, scope, &name, Symbol::Const(index));
+    }
+
+    fn declare_alias(&mut self, file: FileId, scope: Scope, item: &ast::Alias) {
+        let Some(name) = item.name() else { return };
+        let index = self.aliases.len();
+        self.aliases.push(AliasDef {
+            file,
+            scope,
+            name: name.text().to_string(),
+            span: name.span(file),
+            target: item.ty(),
+            enumerators: Vec::new(),
+            is_enum: false,
+            state: Lazy::Waiting,
+        });
+        self.bind(file, scope, &name, Symbol::Alias(index));
+    }
+
+    fn declare_enum(&mut self, file: FileId, scope: Scope, item: &ast::Enum) {
+        let mut enumerators = Vec::new();
+        for enumerator in item.enumerators() {
+            let Some(name) = enumerator.name() else { continue };
+            let index = self.consts.len();
+            self.consts.push(ConstDef {
+                file,
+                scope,
+                name: name.text().to_string(),
+                span: name.span(file),
+                ty: item.ty(),
+                value: enumerator.value(),
+                after: enumerators.last().copied(),
+                state: Lazy::Waiting,
+            });
+            self.bind(file, scope, &name, Symbol::Const(index));
+            enumerators.push(index);
+        }
+        let Some(name) = item.name() else { return };
+        let index = self.aliases.len();
+        self.aliases.push(AliasDef {
+            file,
+            scope,
+            name: name.text().to_string(),
+            span: name.span(file),
+            target: item.ty(),
+            enumerators,
+            is_enum: true,
+            state: Lazy::Waiting,
+        });
+        self.bind(file, scope, &name, Symbol::Alias(index));
+    }
+
+    fn declare_struct(&mut self, file: FileId, scope: Scope, item: &ast::Struct) {
+        let Some(name) = item.name() else { return };
+        let id = StructId(self.structs.len() as u32);
+        self.structs.push((file, scope, item.clone()));
+        self.bind(file, scope, &name, Symbol::Struct(id));
+    }
+
+    /// Reasons have one name space: declaring one again, in another module too, names the same reason.
+    fn declare_reasons(&mut self, file: FileId, _scope: Scope, item: &ast::Reasons) {
+        for name in item.names() {
+            if let Some((Symbol::Reason(_), _)) = self.globals.get(name.text()) {
+                continue;
+            }
+            let id = DropId(self.hir.reasons.len() as u32);
+            self.hir.reasons.push(DropReason { name: name.text().to_string() });
+            self.bind(file, None, &name, Symbol::Reason(id));
+        }
+    }
+
+    fn declare_function(&mut self, file: FileId, scope: Scope, item: &ast::Function) {
+        let Some(name) = item.name() else { return };
+        let id = FunctionId(self.functions.len() as u32);
+        self.functions.push(FunctionDef {
+            file,
+            scope,
+            name: name.text().to_string(),
+            span: name.span(file),
+            ast: item.clone(),
+            result: Type::Error,
+            params: Vec::new(),
+        });
+        self.bind(file, scope, &name, Symbol::Function(id));
+    }
+
+    /// `void M.P(…) { … }` and `M.P.ppf(…) { … }`: the body of a PPF that its module declares.
+    fn out_of_body(&mut self, file: FileId, item: &ast::OutOfBody) {
+        let Some(path) = item.path() else { return };
+        let (Some(module), Some(name), Some(body)) = (path.module(), path.ppf(), item.body()) else { return };
+        let module_id = match self.globals.get(module.text()) {
+            Some((Symbol::Module(id), _)) => *id,
+            other => {
+                let found = other.map(|(symbol, _)| *symbol);
+                return self.unknown(file, &module, "module", found);
+            }
+        };
+        let ppf = match self.modules[module_id.0].names.get(name.text()) {
+            Some((Symbol::Ppf(id), _)) => *id,
+            _ => {
+                return self.error(
+                    Diagnostic::new(
+                        "unknown-ppf",
+                        name.span(file),
+                        format!("the module `{}` declares no PPF `{}`", module.text(), name.text()),
+                    )
+                    .label("not declared")
+                    .also(self.modules[module_id.0].span, "the module")
+                    .hint(format!("declare it in the module: `ppf {}(…) from CHANNEL;`", name.text())),
+                );
+            }
+        };
+        let declared = &mut self.ppfs[ppf.0 as usize];
+        if declared.body.is_some() {
+            let first = declared.span;
+            return self.error(
+                Diagnostic::new("duplicate-body", name.span(file), format!("`{}` has two bodies", name.text()))
+                    .label("the second body")
+                    .also(first, "declared here"),
+            );
+        }
+        declared.body = Some((file, body, item.param()));
+    }
+
+    /// Gives a name its meaning, or reports that it has one.
+    pub(super) fn bind(&mut self, file: FileId, scope: Scope, name: &ast::Name, symbol: Symbol) {
+        let span = name.span(file);
+        let text = name.text().to_string();
+        if BUILTIN_FUNCTIONS.contains(&&*text) || super::types::builtin(&text).is_some() || text == "port_t" {
+            return self.error(
+                Diagnostic::new("reserved-name", span, format!("`{text}` is a name of the language"))
+                    .label("can't be declared again")
+                    .hint("choose another name"),
+            );
+        }
+        let names = match scope {
+            Some(module) => &mut self.modules[module.0].names,
+            None => &mut self.globals,
+        };
+        if let Some(&(_, first)) = names.get(&text) {
+            let mut error = Diagnostic::new("duplicate-name", span, format!("`{text}` is declared twice"))
+                .label("declared again here");
+            if first.end > first.start {
+                error = error.also(first, "first declared here");
+            }
+            return self.error(error);
+        }
+        names.insert(text, (symbol, span));
+    }
+
+    /// What a name stands for in a scope.
+    pub(super) fn resolve(&self, scope: Scope, name: &str) -> Option<Symbol> {
+        let local = scope.and_then(|module| self.modules[module.0].names.get(name));
+        local.or_else(|| self.globals.get(name)).map(|(symbol, _)| *symbol)
+    }
+
+    /// Reports a name that stands for nothing, or for something else than is wanted.
+    pub(super) fn unknown(&mut self, file: FileId, name: &ast::Name, wanted: &str, found: Option<Symbol>) {
+        let span = name.span(file);
+        let error = match found {
+            Some(symbol) => Diagnostic::new(
+                "wrong-kind-of-name",
+                span,
+                format!("`{}` is {}, not {} {wanted}", name.text(), symbol.what(), article(wanted)),
+            )
+            .label(format!("a {wanted} is needed here")),
+            None => {
+                let error =
+                    Diagnostic::new("unknown-name", span, format!("there is no {wanted} `{}`", name.text()))
+                        .label("not declared");
+                match self.similar(name.text()) {
+                    Some(similar) => error.hint(format!("did you mean `{similar}`?")),
+                    None => error,
+                }
+            }
+        };
+        self.error(error);
+    }
+
+    /// A declared name that differs from this one by a letter or two.
+    pub(super) fn similar(&self, name: &str) -> Option<String> {
+        let all = self.globals.keys().chain(self.modules.iter().flat_map(|m| m.names.keys()));
+        let limit = if name.len() < 4 { 1 } else { 2 };
+        let near = all.map(|known| (distance(name, known), known)).filter(|(d, _)| *d <= limit);
+        near.min().map(|(_, known)| known.clone())
+    }
+
+    pub(super) fn span<N: AstNode>(&self, file: FileId, node: &N) -> Span {
+        ast::node_span(node.syntax(), file)
+    }
+}
+
+fn article(word: &str) -> &'static str {
+    if word.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
+}
+
+/// Levenshtein's distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let cost = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = cost.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,242 @@
+//! Protocols: fields, where they lie, declared checksums, demux; and the metadata.
+
+use std::collections::HashMap;
+
+use super::code::CodeChecker;
+use super::hir::{Expr, ExprKind, Local, Type};
+use super::names::{Checker, Symbol};
+use super::types::{builtin, unsigned};
+use crate::diag::Diagnostic;
+use crate::ir::{BitRange, Field, MetaField, Protocol, ProtocolId, storage_size};
+use crate::source::{FileId, Span};
+use crate::syntax::ast;
+
+/// Bytes of a fixed header at most.
+const MAX_HEADER: u32 = 512;
+
+impl Checker<'_> {
+    /// Lays out all protocols. Their demux is checked once all fields are known.
+    pub(super) fn check_protocols(&mut self) {
+        for (file, protocol) in self.protocols.clone() {
+            let checked = self.protocol(file, &protocol);
+            self.hir.protocols.push(checked);
+        }
+    }
+
+    fn protocol(&mut self, file: FileId, item: &ast::Protocol) -> Protocol {
+        let name = item.name().expect("declared with a name");
+        let mut fields: Vec<Field> = Vec::new();
+        let mut seen: HashMap<String, Span> = HashMap::new();
+        let mut header_checksum = None;
+        let mut offset = 0;
+        for field in item.fields() {
+            let Some((field_name, width)) = field.name().zip(field.width()) else { continue };
+            let span = field_name.span(file);
+            let text = field_name.text().to_string();
+            if text == "metadata" {
+                self.error(
+                    Diagnostic::new("reserved-name", span, "`metadata` can't be a field")
+                        .label("`->metadata` names the packet's metadata"),
+                );
+                continue;
+            }
+            if let Some(first) = seen.insert(text.clone(), span) {
+                self.error(
+                    Diagnostic::new("duplicate-field", span, format!("the field `{text}` is declared twice"))
+                        .label("declared again here")
+                        .also(first, "first declared here"),
+                );
+                continue;
+            }
+            let Some((width, type_name)) = self.field_width(file, &width) else { continue };
+            let bits = BitRange { offset, width };
+            offset += width;
+            let default = self.field_default(file, &field, width).unwrap_or(0);
+            if let Some(covers) = field.covers() {
+                if self.covers(file, &covers, bits, span) && header_checksum.replace(fields.len()).is_some() {
+                    self.error(
+                        Diagnostic::new("duplicate-checksum", span, "a header has one checksum")
+                            .label("the second one that covers this header"),
+                    );
+                }
+            }
+            fields.push(Field { name: text, type_name, bits, default });
+        }
+        let size = offset.div_ceil(8);
+        if !offset.is_multiple_of(8) || size > MAX_HEADER || size == 0 {
+            let error = match offset {
+                0 => Diagnostic::new("empty-protocol", name.span(file), "a protocol has at least one field"),
+                _ if size > MAX_HEADER => {
+                    Diagnostic::new("header-too-long", name.span(file), "this header is too long")
+                        .label(format!("{size} bytes, of at most {MAX_HEADER}"))
+                }
+                _ => Diagnostic::new("partial-byte", name.span(file), "a header consists of whole bytes")
+                    .label(format!("its fields add up to {offset} bits"))
+                    .hint(format!("{} bits are missing to the next byte", size * 8 - offset)),
+            };
+            self.error(error);
+        }
+        Protocol { name: name.text().to_string(), size, fields, header_checksum }
+    }
+
+    /// Bits of a field, and the name of its type: a width such as `48`, or a type such as `mac_addr_t`.
+    fn field_width(&mut self, file: FileId, width: &ast::Expr) -> Option<(u32, String)> {
+        if let ast::Expr::Name(expr) = width
+            && let Some(name) = expr.name()
+            && (builtin(name.text()).is_some()
+                || matches!(self.resolve(None, name.text()), Some(Symbol::Alias(_) | Symbol::Struct(_))))
+        {
+            return match self.named_type(file, None, &name) {
+                Type::Int { width, signed: false } => Some((width, name.text().to_string())),
+                Type::Bool => Some((1, name.text().to_string())),
+                Type::Error => None,
+                _ => {
+                    self.error(
+                        Diagnostic::new("bad-field-type", name.span(file), "a field is an unsigned number")
+                            .label("not an unsigned integer type")
+                            .hint("give its width in bits, such as `16`, or a type such as `u16`"),
+                    );
+                    None
+                }
+            };
+        }
+        let width = self.size(file, None, width, "the width of a field in bits", (1, 128))?;
+        Some((width, format!("u{width}")))
+    }
+
+    fn field_default(&mut self, file: FileId, field: &ast::Field, width: u32) -> Option<u128> {
+        let value = field.value()?;
+        let mut code = CodeChecker::new(self, file, None);
+        let value = code.expr(&value, None);
+        let value = code.coerce(value, unsigned(width))?;
+        code.into_constant(value)?.bits()
+    }
+
+    /// Whether the field is a checksum over the header.
+    fn covers(&mut self, file: FileId, covers: &ast::Covers, bits: BitRange, span: Span) -> bool {
+        let names: Vec<_> = covers.names().collect();
+        if let Some(bad) = names.iter().find(|n| n.text() != "header") {
+            self.error(
+                Diagnostic::new("bad-covers", bad.span(file), format!("a checksum can't cover `{}`", bad.text()))
+                    .label("not a part of a packet")
+                    .hint("write `covers { header }`"),
+            );
+            return false;
+        }
+        if bits.width != 16 || !bits.offset.is_multiple_of(16) {
+            self.error(
+                Diagnostic::new("bad-checksum", span, "a checksum has 16 bits at an even byte")
+                    .label(format!("{} bits at bit {}", bits.width, bits.offset)),
+            );
+            return false;
+        }
+        !names.is_empty()
+    }
+
+    /// Checks the demux of all protocols.
+    pub(super) fn check_demux(&mut self) {
+        for (index, (file, item)) in self.protocols.clone().into_iter().enumerate() {
+            let protocol = ProtocolId(index as u32);
+            let demux = self.demux(file, &item, protocol);
+            self.hir.demux.push(demux);
+        }
+    }
+
+    fn demux(&mut self, file: FileId, item: &ast::Protocol, protocol: ProtocolId) -> Expr {
+        let name = item.name().expect("declared with a name").span(file);
+        let failed = Expr { kind: ExprKind::Const(0), ty: Type::Error, span: name };
+        let clauses: Vec<_> = item.demuxes().collect();
+        let Some(size) = clauses.first().and_then(|d| d.size()) else {
+            if clauses.is_empty() {
+                self.error(
+                    Diagnostic::new("missing-demux", name, "a protocol says how long its header is")
+                        .label("has no demux")
+                        .hint("add `demux { BYTES };`"),
+                );
+            }
+            return failed;
+        };
+        if let Some(second) = clauses.get(1) {
+            let span = self.span(file, second);
+            self.error(
+                Diagnostic::new("duplicate-demux", span, "a protocol has one demux")
+                    .label("the second one")
+                    .also(self.span(file, &clauses[0]), "the first one"),
+            );
+        }
+        let mut code = CodeChecker::new(self, file, None);
+        code.locals.push(Local { name: "the header".into(), ty: Type::Packet(protocol), span: name });
+        code.header = Some(protocol);
+        let value = code.expr(&size, None);
+        let Some(bytes) = code.coerce(value, unsigned(32)) else { return failed };
+        let fixed = self.hir.protocols[protocol.0 as usize].size;
+        if let ExprKind::Const(value) = bytes.kind
+            && (value < fixed as u128 || value > MAX_HEADER as u128)
+        {
+            self.error(
+                Diagnostic::new("bad-demux", bytes.span, format!("the header can't be {value} bytes long"))
+                    .label(format!("its fields take {fixed} bytes; at most {MAX_HEADER} are possible"))
+                    .also(name, "this header"),
+            );
+        }
+        bytes
+    }
+
+    /// Lays out the metadata of all files.
+    pub(super) fn check_metadata(&mut self) {
+        let port = |name: &str, offset| MetaField { name: name.into(), type_name: "port_t".into(), width: 8, offset };
+        self.hir.metadata = vec![port("rx.port", 0), port("tx.port", 1)];
+        let mut end = 2;
+        let mut seen: HashMap<String, Span> = HashMap::new();
+        let files = self.files;
+        for file in files {
+            for item in file.tree.items() {
+                let ast::Item::Metadata(item) = item else { continue };
+                for field in item.fields() {
+                    let Some((name, ty)) = field.name().zip(field.ty()) else { continue };
+                    let span = name.span(file.id);
+                    let text = name.text().to_string();
+                    if let Some(first) = seen.insert(text.clone(), span) {
+                        self.error(
+                            Diagnostic::new("duplicate-field", span, format!("the metadata `{text}` is declared twice"))
+                                .label("declared again here")
+                                .also(first, "first declared here"),
+                        );
+                        continue;
+                    }
+                    if text == "rx" || text == "tx" {
+                        self.error(
+                            Diagnostic::new("reserved-name", span, format!("the metadata `{text}` is the language's"))
+                                .label("holds `rx.port` or `tx.port`"),
+                        );
+                        continue;
+                    }
+                    let width = match self.type_of(file.id, None, &ty, false) {
+                        Type::Int { width, signed: false } => width,
+                        Type::Bool => 1,
+                        Type::Error => continue,
+                        other => {
+                            let (span, other) = (self.span(file.id, &ty), self.describe(other));
+                            self.error(
+                                Diagnostic::new("bad-field-type", span, format!("metadata can't be `{other}`"))
+                                    .label("not an unsigned integer type or bool"),
+                            );
+                            continue;
+                        }
+                    };
+                    let size = storage_size(width);
+                    let offset = u32::next_multiple_of(end, size);
+                    end = offset + size;
+                    let type_name = ty.name().map(|n| n.text().to_string()).unwrap_or_default();
+                    self.hir.metadata.push(MetaField { name: text, type_name, width, offset });
+                }
+            }
+        }
+        self.hir.metadata_size = end;
+    }
+
+    /// The type of a metadata field.
+    pub(super) fn meta_type(&self, field: &MetaField) -> Type {
+        if field.type_name == "bool" { Type::Bool } else { unsigned(field.width) }
+    }
+}

@@ -1,0 +1,307 @@
+//! Statements.
+
+use std::collections::HashMap;
+
+use super::code::CodeChecker;
+use super::expr::Typed;
+use super::hir::{Expr, ExprKind, LocalId, Stmt, StmtKind, Type};
+use crate::diag::Diagnostic;
+use crate::ir::{Program, TableKind};
+use crate::source::Span;
+use crate::syntax::ast::{self, AssignOp, BinaryOp, IncDecOp};
+
+impl CodeChecker<'_, '_> {
+    pub(super) fn block(&mut self, block: &ast::Block) -> Vec<Stmt> {
+        self.scopes.push(HashMap::new());
+        let mut statements = Vec::new();
+        for statement in block.stmts() {
+            self.statement(&statement, &mut statements);
+        }
+        self.scopes.pop();
+        statements
+    }
+
+    /// A statement in a scope of its own, as the arm of an `if` or the body of a loop.
+    pub(super) fn arm(&mut self, statement: &ast::Stmt) -> Vec<Stmt> {
+        if let ast::Stmt::Block(block) = statement {
+            return self.block(block);
+        }
+        self.scopes.push(HashMap::new());
+        let mut statements = Vec::new();
+        self.statement(statement, &mut statements);
+        self.scopes.pop();
+        statements
+    }
+
+    pub(super) fn statement(&mut self, statement: &ast::Stmt, out: &mut Vec<Stmt>) {
+        let span = self.span(statement);
+        let kind = match statement {
+            ast::Stmt::Empty(_) => None,
+            ast::Stmt::Block(block) => Some(StmtKind::Block(self.block(block))),
+            ast::Stmt::Let(let_) => self.let_(let_, span),
+            ast::Stmt::Assign(assign) => self.assign(assign, span),
+            ast::Stmt::IncDec(step) => self.inc_dec(step, span),
+            ast::Stmt::Expr(statement) => self.expr_statement(statement, span),
+            ast::Stmt::Return(return_) => self.return_(return_, span),
+            ast::Stmt::Break(_) | ast::Stmt::Continue(_) => {
+                let (word, kind) = match statement {
+                    ast::Stmt::Break(_) => ("break", StmtKind::Break),
+                    _ => ("continue", StmtKind::Continue),
+                };
+                if self.loops == 0 {
+                    self.error(
+                        Diagnostic::new("outside-loop", span, format!("`{word}` stands in no loop")).label("no loop around it"),
+                    );
+                    None
+                } else {
+                    Some(kind)
+                }
+            }
+            ast::Stmt::If(if_) => {
+                let condition = if_.condition().map(|c| self.expr(&c, None));
+                let condition = condition.and_then(|c| self.condition(c));
+                let then = if_.then_branch().map(|s| self.arm(&s)).unwrap_or_default();
+                let other = if_.else_branch().map(|s| self.arm(&s)).unwrap_or_default();
+                condition.map(|condition| StmtKind::If(condition, then, other))
+            }
+            ast::Stmt::For(for_) => self.for_(for_, span),
+        };
+        out.append(&mut self.before);
+        out.extend(kind.map(|kind| Stmt { kind, span }));
+    }
+
+    fn let_(&mut self, let_: &ast::LetStmt, span: Span) -> Option<StmtKind> {
+        let (ty, name) = let_.ty().zip(let_.name())?;
+        let at = name.span(self.file);
+        let ty = self.checker.type_of(self.file, self.scope, &ty, let_.star().is_some());
+        let value = let_.value().map(|value| self.expr(&value, Some(ty)));
+        let mut ty = ty;
+        let value = match (value, ty) {
+            (_, Type::Void) => {
+                self.error(Diagnostic::new("void-variable", at, "a variable holds a value").label("of type void"));
+                ty = Type::Error;
+                None
+            }
+            (None, Type::Packet(_) | Type::Pointer(_)) => {
+                self.error(
+                    Diagnostic::new("uninitialised", at, format!("`{}` needs a first value", name.text()))
+                        .label("has none")
+                        .hint("a handle or pointer is declared with the packet or look-up that it stands for"),
+                );
+                ty = Type::Error;
+                None
+            }
+            (Some(value), Type::Pointer(declared)) => {
+                // A pointer keeps the layout of the table that it leads into.
+                let value = self.as_pointer(value);
+                match (value.expr.ty, self.coerce(value, Type::Pointer(declared))) {
+                    (Type::Pointer(found), Some(value)) => {
+                        ty = Type::Pointer(found);
+                        Some(value)
+                    }
+                    (_, value) => value,
+                }
+            }
+            (Some(value), ty) => self.coerce(value, ty),
+            (None, _) => None,
+        };
+        let failed = let_.value().is_some() && value.is_none();
+        if failed && matches!(ty, Type::Packet(_)) {
+            ty = Type::Error;
+        }
+        let local = self.declare(name.text(), ty, at);
+        let _ = span;
+        (!failed && ty != Type::Error).then_some(StmtKind::Let(local, value))
+    }
+
+    fn assign(&mut self, assign: &ast::AssignStmt, span: Span) -> Option<StmtKind> {
+        let (target, op, value) = (assign.target()?, assign.op()?, assign.value()?);
+        let value = self.expr(&value, None);
+        match op {
+            AssignOp::Set => self.set(&target, value, span),
+            AssignOp::Update(op) => self.update(&target, op, value, span),
+        }
+    }
+
+    fn inc_dec(&mut self, step: &ast::IncDecStmt, span: Span) -> Option<StmtKind> {
+        let op = match step.op()? {
+            IncDecOp::Increment => BinaryOp::Add,
+            IncDecOp::Decrement => BinaryOp::Sub,
+        };
+        self.update(&step.target()?, op, Typed::number(1, span), span)
+    }
+
+    /// `target op= value`. The target is named twice, so an index that calls a function is computed once, before.
+    fn update(&mut self, target: &ast::Expr, op: BinaryOp, value: Typed, span: Span) -> Option<StmtKind> {
+        let old = self.expr(target, None);
+        if old.is_error() || value.is_error() {
+            return None;
+        }
+        let mut target = old.expr.clone();
+        if let Some(index) = array_index(&mut target)
+            && contains_call(index)
+        {
+            let ty = index.ty;
+            let local = LocalId(self.locals.len() as u32);
+            self.locals.push(super::hir::Local { name: "index".into(), ty, span: index.span });
+            let held = Expr { kind: ExprKind::Local(local), ty, span: index.span };
+            let computed = std::mem::replace(index, held);
+            self.before.push(Stmt { kind: StmtKind::Let(local, Some(computed)), span });
+        }
+        let (kind, ty) = (target.kind.clone(), target.ty);
+        let old = Typed { natural: old.natural, ..Typed::new(kind, ty, target.span) };
+        // The result may be stored where the old value was, whatever the other operand's width.
+        let kept = old.natural;
+        let fits = value.lit.is_some() || value.natural <= kept;
+        let result = self.binary(op, old, value, span);
+        let result = if fits { Typed { natural: kept.min(result.natural), ..result } } else { result };
+        self.store(target, result, span)
+    }
+
+    /// `target = value`.
+    fn set(&mut self, target: &ast::Expr, value: Typed, span: Span) -> Option<StmtKind> {
+        if let ast::Expr::Index(index) = target {
+            let (table, key) = self.table_and_key(index)?;
+            let inserted = self.insert(table, key, value, span);
+            return (!inserted.is_error()).then_some(StmtKind::Expr(inserted.expr));
+        }
+        let target = self.expr(target, None);
+        if target.is_error() || value.is_error() {
+            return None;
+        }
+        self.store(target.expr, value, span)
+    }
+
+    /// Stores a value where an expression reads one.
+    fn store(&mut self, target: Expr, value: Typed, span: Span) -> Option<StmtKind> {
+        let ty = target.ty;
+        match target.kind {
+            ExprKind::Local(local) => {
+                if self.loop_counters.contains(&local) {
+                    let name = self.locals[local.0 as usize].name.clone();
+                    self.error(
+                        Diagnostic::new("loop-counter-set", span, format!("`{name}` counts the loop's trips"))
+                            .label("can't be set in the loop")
+                            .hint("use another variable"),
+                    );
+                    return None;
+                }
+                if matches!(ty, Type::Packet(_)) {
+                    self.error(
+                        Diagnostic::new("handle-assigned", span, "a handle is not assigned to")
+                            .label("a handle stands for one packet")
+                            .hint("give the new packet a name of its own"),
+                    );
+                    return None;
+                }
+                let value = self.coerce(value, ty)?;
+                Some(StmtKind::SetLocal(local, value))
+            }
+            ExprKind::Field(packet, field) => {
+                let value = self.coerce(value, ty)?;
+                Some(StmtKind::SetField(packet, field, value))
+            }
+            ExprKind::Meta(_, field) if field == Program::RX_PORT => {
+                self.error(
+                    Diagnostic::new("read-only", span, "`metadata.rx.port` can't be set")
+                        .label("it says where the packet came from")
+                        .hint("`metadata.tx.port` says where it goes"),
+                );
+                None
+            }
+            ExprKind::Meta(packet, field) => {
+                let value = self.coerce(value, ty)?;
+                Some(StmtKind::SetMeta(packet, field, value))
+            }
+            ExprKind::EntryField(pointer, field) => {
+                let value = self.coerce(value, ty)?;
+                Some(StmtKind::SetEntryField(*pointer, field, value))
+            }
+            ExprKind::Entry(pointer) => {
+                let value = self.coerce(value, ty)?;
+                Some(StmtKind::SetEntry(*pointer, value))
+            }
+            ExprKind::ArrayValue(table, index) => {
+                let inserted = self.insert(table, *index, value, span);
+                (!inserted.is_error()).then_some(StmtKind::Expr(inserted.expr))
+            }
+            ExprKind::StructField(base, field) => match base.kind {
+                ExprKind::Local(local) => {
+                    let value = self.coerce(value, ty)?;
+                    Some(StmtKind::SetLocalField(local, field, value))
+                }
+                ExprKind::ArrayValue(table, index) => {
+                    debug_assert_eq!(self.checker.hir.tables[table.0 as usize].kind, TableKind::Array);
+                    let value = self.coerce(value, ty)?;
+                    Some(StmtKind::SetArrayField(table, *index, field, value))
+                }
+                _ => self.not_assignable(target.span),
+            },
+            _ => self.not_assignable(target.span),
+        }
+    }
+
+    fn not_assignable(&mut self, span: Span) -> Option<StmtKind> {
+        self.error(
+            Diagnostic::new("not-assignable", span, "nothing can be stored here")
+                .label("not a variable, field, metadata or table entry"),
+        );
+        None
+    }
+
+    fn expr_statement(&mut self, statement: &ast::ExprStmt, span: Span) -> Option<StmtKind> {
+        let expr = statement.expr()?;
+        if let ast::Expr::Call(call) = &expr {
+            return self.call_statement(call, span).map(|s| s.kind);
+        }
+        let errors = self.checker.errors.len();
+        self.expr(&expr, None);
+        if self.checker.errors.len() == errors {
+            self.error(
+                Diagnostic::new("no-effect", span, "this statement does nothing")
+                    .label("computes a value that nothing uses"),
+            );
+        }
+        None
+    }
+
+    fn return_(&mut self, return_: &ast::ReturnStmt, span: Span) -> Option<StmtKind> {
+        let value = return_.value().map(|value| self.expr(&value, None));
+        match (value, self.result) {
+            (_, Type::Error) => None,
+            (None, Type::Void) => Some(StmtKind::Return(None)),
+            (Some(value), Type::Void) => {
+                if !value.is_error() {
+                    self.error(
+                        Diagnostic::new("return-value", value.expr.span, "there is no value to return here")
+                            .label("a PPF or void function returns nothing"),
+                    );
+                }
+                None
+            }
+            (None, wanted) => {
+                let wanted = self.checker.describe(wanted);
+                self.error(
+                    Diagnostic::new("return-value", span, format!("a `{wanted}` must be returned")).label("returns nothing"),
+                );
+                None
+            }
+            (Some(value), wanted) => Some(StmtKind::Return(Some(self.coerce(value, wanted)?))),
+        }
+    }
+}
+
+/// The index of the array entry that a target lies in.
+fn array_index(target: &mut Expr) -> Option<&mut Expr> {
+    match &mut target.kind {
+        ExprKind::ArrayValue(_, index) => Some(index),
+        ExprKind::StructField(base, _) => array_index(base),
+        _ => None,
+    }
+}
+
+fn contains_call(expr: &Expr) -> bool {
+    let mut found = matches!(expr.kind, ExprKind::Call(..));
+    expr.for_each_operand(|operand| found |= contains_call(operand));
+    found
+}

@@ -1,0 +1,231 @@
+//! Types: what a type's name stands for, how it is shown, how a value of it lies in a table.
+
+use super::hir::{StructId, Type};
+use super::names::{Checker, Lazy, Scope, Symbol};
+use crate::diag::Diagnostic;
+use crate::ir::{Layout, LayoutField, LayoutId, storage_size};
+use crate::source::{FileId, Span};
+use crate::syntax::ast;
+
+/// The type that a name of the language stands for: `bool`, `void`, `int`, `u1` to `u128`, `i1` to `i128`.
+pub(super) fn builtin(name: &str) -> Option<Type> {
+    let int = |digits: &str, signed| {
+        let width: u32 = digits.parse().ok()?;
+        let plain = !digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit());
+        (plain && (1..=128).contains(&width)).then_some(Type::Int { width, signed })
+    };
+    match name {
+        "bool" => Some(Type::Bool),
+        "void" => Some(Type::Void),
+        "int" => Some(Type::Int { width: 32, signed: true }),
+        "port_t" => Some(Type::Int { width: 8, signed: false }),
+        _ => match (name.strip_prefix('u'), name.strip_prefix('i')) {
+            (Some(digits), _) => int(digits, false),
+            (_, Some(digits)) => int(digits, true),
+            _ => None,
+        },
+    }
+}
+
+/// An unsigned type of this many bits.
+pub(super) fn unsigned(width: u32) -> Type {
+    Type::Int { width, signed: false }
+}
+
+impl Checker<'_> {
+    /// A type as the user writes it.
+    pub(super) fn describe(&self, ty: Type) -> String {
+        match ty {
+            Type::Void => "void".into(),
+            Type::Bool => "bool".into(),
+            Type::Int { width, signed } => format!("{}{width}", if signed { 'i' } else { 'u' }),
+            Type::Struct(id) => self.hir.structs.get(id.0 as usize).map_or("struct".into(), |s| s.name.clone()),
+            Type::Packet(id) => format!("{}_packet_t *", self.hir.protocols[id.0 as usize].name),
+            Type::Pointer(id) => format!("{} *", self.hir.layouts[id.0 as usize].name),
+            Type::Null => "null".into(),
+            Type::Error => "?".into(),
+        }
+    }
+
+    /// The type that a written type stands for.
+    pub(super) fn type_of(&mut self, file: FileId, scope: Scope, ty: &ast::TypeRef, star: bool) -> Type {
+        let Some(name) = ty.name() else { return Type::Error };
+        let text = name.text();
+        let protocol = text.strip_suffix("_packet_t").or_else(|| text.strip_suffix("_pkt_t"));
+        if let Some(protocol) = protocol
+            && self.resolve(scope, text).is_none()
+        {
+            let Some(Symbol::Protocol(id)) = self.resolve(scope, protocol) else {
+                let error = Diagnostic::new(
+                    "unknown-protocol",
+                    name.span(file),
+                    format!("there is no protocol `{protocol}`"),
+                )
+                .label("not declared");
+                let hint = self.similar(protocol).map(|s| format!("did you mean `{s}_packet_t`?"));
+                self.error(Diagnostic { hint, ..error });
+                return Type::Error;
+            };
+            if !star {
+                self.error(
+                    Diagnostic::new("handle-without-star", name.span(file), "a packet is known by its handle")
+                        .label("this is the packet itself")
+                        .hint(format!("write `{text} *`")),
+                );
+                return Type::Error;
+            }
+            return Type::Packet(id);
+        }
+        let ty = self.named_type(file, scope, &name);
+        match (star, ty) {
+            (false, ty) => ty,
+            (true, Type::Error) => Type::Error,
+            (true, Type::Void | Type::Packet(_)) => {
+                self.error(
+                    Diagnostic::new("bad-pointer", name.span(file), "there is no pointer to this type")
+                        .label("a pointer is to the value of a table's entry"),
+                );
+                Type::Error
+            }
+            (true, ty) => Type::Pointer(self.layout(text, ty)),
+        }
+    }
+
+    /// The type that a name stands for.
+    pub(super) fn named_type(&mut self, file: FileId, scope: Scope, name: &ast::Name) -> Type {
+        if let Some(ty) = builtin(name.text()) {
+            return ty;
+        }
+        match self.resolve(scope, name.text()) {
+            Some(Symbol::Alias(index)) => self.alias(index),
+            Some(Symbol::Struct(id)) => Type::Struct(id),
+            found => {
+                self.unknown(file, name, "type", found);
+                Type::Error
+            }
+        }
+    }
+
+    /// The type that an alias or enum stands for.
+    pub(super) fn alias(&mut self, index: usize) -> Type {
+        match self.aliases[index].state {
+            Lazy::Done(ty) => return ty,
+            Lazy::Computing => {
+                let (name, span) = (self.aliases[index].name.clone(), self.aliases[index].span);
+                self.error(
+                    Diagnostic::new("type-cycle", span, format!("the type `{name}` is made of itself"))
+                        .label("leads back to here"),
+                );
+                return Type::Error;
+            }
+            Lazy::Waiting => {}
+        }
+        self.aliases[index].state = Lazy::Computing;
+        let alias = &self.aliases[index];
+        let (file, scope, is_enum, span) = (alias.file, alias.scope, alias.is_enum, alias.span);
+        let ty = match alias.target.clone() {
+            Some(target) => self.type_of(file, scope, &target, false),
+            None if is_enum => unsigned(32),
+            None => Type::Error,
+        };
+        let ty = match ty {
+            Type::Int { .. } | Type::Error => ty,
+            Type::Bool | Type::Struct(_) if !is_enum => ty,
+            _ => {
+                self.error(
+                    Diagnostic::new("bad-type", span, "this can't be made of that type")
+                        .label(format!("stands for `{}`", self.describe(ty)))
+                        .hint(if is_enum { "an enum is made of an integer type" } else { "name an integer, bool or struct type" }),
+                );
+                Type::Error
+            }
+        };
+        self.aliases[index].state = Lazy::Done(ty);
+        ty
+    }
+
+    /// The layout of a type under the name it was written with.
+    pub(super) fn layout(&mut self, name: &str, ty: Type) -> LayoutId {
+        let layout = match ty {
+            Type::Struct(id) => return self.hir.structs[id.0 as usize].layout,
+            Type::Int { width, signed } => scalar(name, width, signed, self.value_names(name)),
+            _ => scalar(name, 1, false, vec![("false".into(), 0), ("true".into(), 1)]),
+        };
+        self.intern(layout)
+    }
+
+    fn intern(&mut self, layout: Layout) -> LayoutId {
+        let known = self.hir.layouts.iter().position(|l| *l == layout);
+        LayoutId(known.unwrap_or_else(|| {
+            self.hir.layouts.push(layout);
+            self.hir.layouts.len() - 1
+        }) as u32)
+    }
+
+    /// The layout of a struct: C rules.
+    pub(super) fn struct_layout(&mut self, name: &str, fields: &[(String, String, Type)]) -> LayoutId {
+        let (mut end, mut align) = (0u32, 1);
+        let mut laid = Vec::new();
+        for (field, type_name, ty) in fields {
+            let (width, signed) = match *ty {
+                Type::Int { width, signed } => (width, signed),
+                _ => (1, false),
+            };
+            let size = storage_size(width);
+            let offset = end.next_multiple_of(size);
+            (end, align) = (offset + size, align.max(size));
+            let names = self.value_names(type_name);
+            let type_name = type_name.clone();
+            laid.push(LayoutField { name: field.clone(), type_name, width, signed, names, offset });
+        }
+        let size = end.max(1).next_multiple_of(align);
+        self.intern(Layout { name: name.to_string(), fields: laid, size, align })
+    }
+
+    /// Whether two layouts hold the same kinds of values at the same places.
+    pub(super) fn same_layout(&self, a: LayoutId, b: LayoutId) -> bool {
+        let fields = |id: LayoutId| {
+            let layout = &self.hir.layouts[id.0 as usize];
+            layout.fields.iter().map(|f| (f.name.clone(), f.width, f.signed)).collect::<Vec<_>>()
+        };
+        a == b || fields(a) == fields(b)
+    }
+
+    /// The type of the value that a pointer leads to.
+    pub(super) fn pointee(&self, layout: LayoutId) -> Type {
+        let found = &self.hir.layouts[layout.0 as usize];
+        match &found.fields[..] {
+            [field] if field.name.is_empty() && field.type_name == "bool" => Type::Bool,
+            [field] if field.name.is_empty() => Type::Int { width: field.width, signed: field.signed },
+            _ => {
+                let id = self.hir.structs.iter().position(|s| s.layout == layout);
+                Type::Struct(StructId(id.expect("a layout of several fields belongs to a struct") as u32))
+            }
+        }
+    }
+
+    fn value_names(&mut self, name: &str) -> Vec<(String, u128)> {
+        if name == "bool" {
+            return vec![("false".into(), 0), ("true".into(), 1)];
+        }
+        let found = self.aliases.iter().find(|a| a.name == name && a.is_enum);
+        let enumerators = found.map(|a| a.enumerators.clone()).unwrap_or_default();
+        enumerators.into_iter().filter_map(|i| Some((self.consts[i].name.clone(), self.constant(i)?.bits()?))).collect()
+    }
+
+    /// Reports a value of the wrong type.
+    pub(super) fn mismatch(&mut self, span: Span, wanted: Type, found: Type) {
+        let (wanted, found) = (self.describe(wanted), self.describe(found));
+        self.error(
+            Diagnostic::new("type-mismatch", span, format!("this is `{found}`, but `{wanted}` is needed"))
+                .label(format!("has type `{found}`")),
+        );
+    }
+}
+
+fn scalar(name: &str, width: u32, signed: bool, names: Vec<(String, u128)>) -> Layout {
+    let size = storage_size(width);
+    let field =
+        LayoutField { name: String::new(), type_name: name.to_string(), width, signed, names, offset: 0 };
+    Layout { name: name.to_string(), fields: vec![field], size, align: size }
+}

@@ -1,0 +1,282 @@
+//! Wiring: which channel leads where. Every output leads to one place, and no packet can run in a circle.
+
+use std::collections::HashMap;
+
+use super::hir::{ExprKind, Stmt, StmtKind};
+use super::names::{Checker, Symbol};
+use crate::diag::Diagnostic;
+use crate::ir::{ChannelId, PpfId, ProtocolId, Target};
+use crate::source::{FileId, Span};
+use crate::syntax::ast::{self, PortKind};
+
+/// Where a wire comes from or leads to.
+struct End {
+    /// The channel, for a source.
+    channel: Option<ChannelId>,
+    /// The target, for a destination.
+    target: Option<Target>,
+    protocol: Option<ProtocolId>,
+    span: Span,
+}
+
+impl Checker<'_> {
+    /// Checks the `program` block. Files without one are a library: nothing is wired.
+    pub(super) fn check_wiring(&mut self) {
+        let mut wires = Vec::new();
+        let mut first: Option<Span> = None;
+        let files = self.files;
+        for file in files {
+            for item in file.tree.items() {
+                let ast::Item::Program(item) = item else { continue };
+                let span = self.span(file.id, &item);
+                let span = Span { end: (span.start + 7).min(span.end), ..span };
+                if let Some(first) = first {
+                    self.error(
+                        Diagnostic::new("duplicate-program", span, "there are two `program` blocks")
+                            .label("the second one")
+                            .also(first, "the first one"),
+                    );
+                    continue;
+                }
+                first = Some(span);
+                wires.extend(item.wires().map(|wire| (file.id, wire)));
+            }
+        }
+        let Some(program) = first else { return };
+        self.runnable = true;
+        let mut wired: HashMap<ChannelId, Span> = HashMap::new();
+        let mut fed: HashMap<PpfId, Span> = HashMap::new();
+        for (file, wire) in wires {
+            self.wire(file, &wire, &mut wired, &mut fed);
+        }
+        if !wired.contains_key(&ChannelId(0)) {
+            self.error(
+                Diagnostic::new("unwired", program, "`rx` leads nowhere")
+                    .label("received packets go to no module")
+                    .hint("add `rx -> MODULE.INPUT;`"),
+            );
+        }
+        for module in &self.modules {
+            for port in &module.ports {
+                let (code, title, hint) = match port.kind {
+                    PortKind::Out if !port.channel.is_some_and(|c| wired.contains_key(&c)) => (
+                        "unwired",
+                        format!("`{}.{}` leads nowhere", module.name, port.name),
+                        format!("add `{}.{} -> …;` to the program", module.name, port.name),
+                    ),
+                    PortKind::In if port.reader.is_some_and(|ppf| !fed.contains_key(&ppf)) => (
+                        "unfed",
+                        format!("nothing leads to `{}.{}`", module.name, port.name),
+                        format!("add `… -> {}.{};` to the program", module.name, port.name),
+                    ),
+                    _ => continue,
+                };
+                self.errors.push(
+                    Diagnostic::new(code, port.span, title)
+                        .label("not wired")
+                        .also(program, "the program's wires")
+                        .hint(hint),
+                );
+            }
+        }
+    }
+
+    fn wire(
+        &mut self,
+        file: FileId,
+        wire: &ast::Wire,
+        wired: &mut HashMap<ChannelId, Span>,
+        fed: &mut HashMap<PpfId, Span>,
+    ) {
+        let Some((from, to)) = wire.from().zip(wire.to()) else { return };
+        let (from, to) = (self.wire_end(file, &from, true), self.wire_end(file, &to, false));
+        if let Some(Target::Ppf(ppf)) = to.as_ref().and_then(|to| to.target) {
+            fed.insert(ppf, to.as_ref().expect("just looked at").span);
+        }
+        let Some(from) = from else { return };
+        let Some(channel) = from.channel else { return };
+        if let Some(first) = wired.insert(channel, from.span) {
+            self.error(
+                Diagnostic::new("wired-twice", from.span, "a channel leads to one place")
+                    .label("wired again here")
+                    .also(first, "first wired here")
+                    .hint("packets for two places are copied with packet_copy and put to two channels"),
+            );
+            return;
+        }
+        let Some(to) = to else { return };
+        if let (Some(a), Some(b)) = (from.protocol, to.protocol)
+            && a != b
+        {
+            let names = [a, b].map(|p| self.hir.protocols[p.0 as usize].name.clone());
+            self.error(
+                Diagnostic::new("protocol-mismatch", to.span, format!("this end takes {} packets", names[1]))
+                    .label(format!("takes {}", names[1]))
+                    .also(from.span, format!("carries {}", names[0]))
+                    .hint("a PPF between them can encapsulate or decapsulate"),
+            );
+        }
+        if let Some(target) = to.target {
+            self.hir.channels[channel.0 as usize].target = target;
+        }
+        if channel == ChannelId(0)
+            && let Some(protocol) = to.protocol
+        {
+            self.hir.channels[0].protocol = protocol;
+        }
+    }
+
+    fn wire_end(&mut self, file: FileId, end: &ast::WireEnd, source: bool) -> Option<End> {
+        let base = end.base()?;
+        let span = self.span(file, end);
+        let Some(port) = end.port() else {
+            return self.built_in_end(file, &base, source);
+        };
+        let module = match self.resolve(None, base.text()) {
+            Some(Symbol::Module(id)) => id,
+            found => {
+                self.unknown(file, &base, "module", found);
+                return None;
+            }
+        };
+        let index = match self.modules[module.0].names.get(port.text()) {
+            Some((Symbol::Port(index), _)) => *index,
+            found => {
+                let found = found.map(|(symbol, _)| *symbol);
+                self.unknown(file, &port, "channel", found);
+                return None;
+            }
+        };
+        let info = &self.modules[module.0].ports[index];
+        let right = if source { PortKind::Out } else { PortKind::In };
+        if info.kind != right {
+            let (declared, name) = (info.span, info.name.clone());
+            let text = match (info.kind, source) {
+                (PortKind::Channel, _) => format!("`{name}` stays inside its module"),
+                (_, true) => format!("`{name}` leads into its module"),
+                (_, false) => format!("`{name}` leads out of its module"),
+            };
+            self.error(
+                Diagnostic::new("wrong-direction", span, text)
+                    .label(if source { "an output is needed here" } else { "an input is needed here" })
+                    .also(declared, "declared here"),
+            );
+            return None;
+        }
+        Some(End { channel: info.channel, target: info.reader.map(Target::Ppf), protocol: info.protocol, span })
+    }
+
+    /// `rx`, `tx` and `host` carry frames.
+    fn built_in_end(&mut self, file: FileId, name: &ast::Name, source: bool) -> Option<End> {
+        let span = name.span(file);
+        let (channel, target) = match (name.text(), source) {
+            ("rx", true) => (Some(ChannelId(0)), None),
+            ("tx", false) => (None, Some(Target::Tx)),
+            ("host", false) => (None, Some(Target::Host)),
+            ("rx" | "tx" | "host", _) => {
+                self.error(
+                    Diagnostic::new("wrong-direction", span, format!("`{}` can't stand on this side", name.text()))
+                        .label(if source { "packets only go there" } else { "packets only come from there" }),
+                );
+                return None;
+            }
+            _ => {
+                self.error(
+                    Diagnostic::new("unknown-end", span, format!("there is no end `{}`", name.text()))
+                        .label("not known")
+                        .hint("write MODULE.CHANNEL, or one of rx, tx, host"),
+                );
+                return None;
+            }
+        };
+        let Some(Symbol::Protocol(ether)) = self.resolve(None, "ether") else {
+            self.error(
+                Diagnostic::new("no-ether", span, format!("`{}` carries ether packets", name.text()))
+                    .label("there is no protocol `ether`")
+                    .hint("add `import \"net/ether\";`"),
+            );
+            return None;
+        };
+        Some(End { channel, target, protocol: Some(ether), span })
+    }
+
+    /// Reports channels that lead back to the PPF that puts packets into them.
+    pub(super) fn check_cycles(&mut self) {
+        let mut edges: Vec<Vec<(PpfId, Span)>> = Vec::new();
+        for ppf in &self.hir.ppfs {
+            let mut puts = Vec::new();
+            collect_puts(&ppf.code.body, &mut puts);
+            // A function of a module may put copies, too.
+            let mut functions = Vec::new();
+            collect_calls(&ppf.code.body, &mut functions);
+            let mut seen = Vec::new();
+            while let Some(function) = functions.pop() {
+                if !seen.contains(&function) {
+                    seen.push(function);
+                    let body = &self.hir.functions[function.0 as usize].code.body;
+                    collect_puts(body, &mut puts);
+                    collect_calls(body, &mut functions);
+                }
+            }
+            let targets = puts.into_iter().filter_map(|(channel, span)| {
+                match self.hir.channels[channel.0 as usize].target {
+                    Target::Ppf(target) => Some((target, span)),
+                    _ => None,
+                }
+            });
+            edges.push(targets.collect());
+        }
+        let mut state = vec![0u8; edges.len()];
+        for start in 0..edges.len() {
+            if state[start] == 0 {
+                self.visit(start, &edges, &mut state);
+            }
+        }
+    }
+
+    fn visit(&mut self, ppf: usize, edges: &[Vec<(PpfId, Span)>], state: &mut [u8]) {
+        state[ppf] = 1;
+        for &(target, span) in &edges[ppf] {
+            match state[target.0 as usize] {
+                0 => self.visit(target.0 as usize, edges, state),
+                1 => {
+                    let target = &self.hir.ppfs[target.0 as usize];
+                    let error = Diagnostic::new("channel-cycle", span, "a packet could go round for ever")
+                        .label(format!("leads back to `{}`", target.name))
+                        .also(target.span, "this PPF comes before it")
+                        .hint("every PPF must come to an end: channels may not form a circle");
+                    self.error(error);
+                }
+                _ => {}
+            }
+        }
+        state[ppf] = 2;
+    }
+}
+
+fn collect_puts(statements: &[Stmt], puts: &mut Vec<(ChannelId, Span)>) {
+    for statement in statements {
+        if let StmtKind::Put(channel, _) = statement.kind {
+            puts.push((channel, statement.span));
+        }
+        for nested in statement.kind.nested() {
+            collect_puts(nested, puts);
+        }
+    }
+}
+
+/// The functions called in some statements.
+pub(super) fn collect_calls(statements: &[Stmt], calls: &mut Vec<super::hir::FunctionId>) {
+    for statement in statements {
+        let mut exprs = statement.kind.expressions();
+        while let Some(expr) = exprs.pop() {
+            if let ExprKind::Call(function, _) = expr.kind {
+                calls.push(function);
+            }
+            expr.for_each_operand(|operand| exprs.push(operand));
+        }
+        for nested in statement.kind.nested() {
+            collect_calls(nested, calls);
+        }
+    }
+}

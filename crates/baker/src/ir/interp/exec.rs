@@ -1,0 +1,217 @@
+//! Runs PPFs, instruction by instruction.
+
+use super::{End, Machine, RunError, STEP_LIMIT};
+use crate::ir::*;
+
+/// A PPF that is under way: where it goes on, and where its values lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    ppf: usize,
+    block: usize,
+    next: usize,
+    /// First of its registers.
+    base: usize,
+}
+
+/// Why an instruction could not be done.
+enum Fault {
+    BeyondEnd,
+    NullEntry,
+}
+
+impl Machine {
+    /// Hands a packet to a channel and runs all that follows from it.
+    pub(super) fn run(&mut self, program: &Program, channel: ChannelId, packet: usize) -> Result<(), RunError> {
+        self.calls.clear();
+        let mut registers = std::mem::take(&mut self.registers);
+        let mut steps = 0;
+        self.put(program, &mut registers, channel, packet as u128, 0);
+        let mut result = Ok(());
+        while let (Some(call), Ok(())) = (self.calls.pop(), &result) {
+            result = self.resume(program, &mut registers, call, &mut steps);
+        }
+        self.registers = registers;
+        result
+    }
+
+    /// Counts the packet on the channel, then makes it an output or puts a call on top; `base` is where free registers
+    /// begin.
+    fn put(&mut self, program: &Program, registers: &mut Vec<u128>, channel: ChannelId, packet: u128, base: usize) {
+        self.count_channel(channel);
+        match program.channels[channel.0 as usize].target {
+            Target::Tx => self.output(End::Tx, packet as usize),
+            Target::Host => self.output(End::Host, packet as usize),
+            Target::Ppf(id) => {
+                let body = &program.ppfs[id.0 as usize].body;
+                if registers.len() < base + body.values.len() {
+                    registers.resize(base + body.values.len(), 0);
+                }
+                registers[base + body.blocks[0].params[0].0 as usize] = packet;
+                self.calls.push(Call { ppf: id.0 as usize, block: 0, next: 0, base });
+            }
+        }
+    }
+
+    /// Runs a call until it ends or puts a packet into another PPF, which then goes first.
+    fn resume(
+        &mut self,
+        program: &Program,
+        registers: &mut Vec<u128>,
+        mut call: Call,
+        steps: &mut u64,
+    ) -> Result<(), RunError> {
+        let ppf = &program.ppfs[call.ppf];
+        let body = &ppf.body;
+        loop {
+            let block = &body.blocks[call.block];
+            if call.next == 0 {
+                *steps += block.insts.len() as u64 + 1;
+                if *steps > STEP_LIMIT {
+                    return Err(RunError::StepLimit { ppf: ppf.name.clone() });
+                }
+            }
+            while let Some(inst) = block.insts.get(call.next) {
+                call.next += 1;
+                if let Op::Put { packet, channel } = inst.op {
+                    let packet = registers[call.base + packet.0 as usize];
+                    if !matches!(program.channels[channel.0 as usize].target, Target::Ppf(_)) {
+                        self.put(program, registers, channel, packet, 0);
+                        continue;
+                    }
+                    self.calls.push(call);
+                    self.put(program, registers, channel, packet, call.base + body.values.len());
+                    return Ok(());
+                }
+                let frame = &mut registers[call.base..call.base + body.values.len()];
+                self.step(program, body, frame, inst).map_err(|fault| match fault {
+                    Fault::BeyondEnd => RunError::BeyondEnd { ppf: ppf.name.clone() },
+                    Fault::NullEntry => RunError::NullEntry { ppf: ppf.name.clone() },
+                })?;
+            }
+            let frame = &mut registers[call.base..call.base + body.values.len()];
+            let dest = match &block.term {
+                Terminator::Jump(dest) => dest,
+                Terminator::Branch(condition, then, _) if frame[condition.0 as usize] == 1 => then,
+                Terminator::Branch(_, _, other) => other,
+                Terminator::Return => return Ok(()),
+            };
+            self.pass_arguments(body, frame, dest);
+            call.block = dest.block.0 as usize;
+            call.next = 0;
+        }
+    }
+
+    /// All arguments are read before the first parameter is written: a block may swap its own parameters.
+    fn pass_arguments(&mut self, body: &Body, frame: &mut [u128], dest: &Dest) {
+        let params = &body.blocks[dest.block.0 as usize].params;
+        self.arguments.clear();
+        self.arguments.extend(dest.args.iter().map(|arg| frame[arg.0 as usize]));
+        for (param, argument) in params.iter().zip(&self.arguments) {
+            frame[param.0 as usize] = *argument;
+        }
+    }
+
+    /// One instruction other than `put`.
+    fn step(&mut self, program: &Program, body: &Body, frame: &mut [u128], inst: &Inst) -> Result<(), Fault> {
+        let get = |value: Value| frame[value.0 as usize];
+        let packet = |value: Value| frame[value.0 as usize] as usize;
+        // The verifier has seen to it that this is asked of integers only.
+        let width = |value: Value| match body.ty(value) {
+            Ty::Int(width) => width,
+            Ty::Entry(_) | Ty::Packet(_) => 128,
+        };
+        let result = match &inst.op {
+            Op::Const(number) => *number,
+            Op::Bin(op, a, b) => op.eval(width(*a), get(*a), get(*b)),
+            Op::Cmp(op, a, b) => op.eval(width(*a), get(*a), get(*b)) as u128,
+            Op::Cast(op, a) => op.eval(width(*a), inst.result.map_or(128, width), get(*a)),
+            Op::Select(condition, a, b) => get(if get(*condition) == 1 { *a } else { *b }),
+
+            Op::Load { packet: p, bits } => self.packets[packet(*p)].load(*bits).ok_or(Fault::BeyondEnd)?,
+            Op::Store { packet: p, bits, value } => {
+                return self.packets[packet(*p)].store(*bits, get(*value)).ok_or(Fault::BeyondEnd);
+            }
+            Op::Has { packet: p, bytes } => (self.packets[packet(*p)].len() as u128 >= get(*bytes)) as u128,
+            Op::Len { packet: p } => self.packets[packet(*p)].len() as u32 as u128,
+            Op::Pull { packet: p, bytes } => {
+                self.packets[packet(*p)].pull(get(*bytes)).ok_or(Fault::BeyondEnd)?;
+                get(*p)
+            }
+            Op::Push { packet: p, bytes } => {
+                self.packets[packet(*p)].push(*bytes as usize);
+                get(*p)
+            }
+            Op::Copy { packet: p } => {
+                let (original, copy) = (packet(*p), self.new_packet());
+                let (before, after) = self.packets.split_at_mut(copy);
+                after[0].copy_from(&before[original], program.limits.headroom as usize);
+                copy as u128
+            }
+            Op::MetaLoad { packet: p, field } => self.packets[packet(*p)].metadata[field.0 as usize],
+            Op::MetaStore { packet: p, field, value } => {
+                self.packets[packet(*p)].metadata[field.0 as usize] = get(*value);
+                return Ok(());
+            }
+            Op::Put { .. } => return Ok(()), // done by the caller, which knows the call
+            Op::Drop { reason, .. } => {
+                self.count(self.slots.drop(*reason), 1);
+                return Ok(());
+            }
+
+            Op::Lookup { table, key } => {
+                let (table, key) = (table.0 as usize, key.iter().map(|v| get(*v)));
+                self.arguments.clear();
+                self.arguments.extend(key);
+                self.tables[table].lookup(&self.arguments).map_or(NULL, |slot| pointer(table, slot))
+            }
+            Op::IsNull(entry) => (get(*entry) == NULL) as u128,
+            Op::EntryLoad { entry, field } => {
+                let (table, slot) = target(get(*entry)).ok_or(Fault::NullEntry)?;
+                self.tables[table].load(slot, *field).ok_or(Fault::NullEntry)?
+            }
+            Op::EntryStore { entry, field, value } => {
+                let (table, slot) = target(get(*entry)).ok_or(Fault::NullEntry)?;
+                self.tables[table].store(slot, *field, get(*value));
+                return Ok(());
+            }
+            Op::Insert { table, key, value } => {
+                self.arguments.clear();
+                self.arguments.extend(key.iter().chain(value).map(|v| get(*v)));
+                let (key, value) = self.arguments.split_at(key.len());
+                let inserted = self.tables[table.0 as usize].insert(key, None, value).is_ok();
+                if !inserted {
+                    self.count(self.slots.table_full(*table), 1);
+                }
+                inserted as u128
+            }
+            Op::Remove { table, key } => {
+                self.arguments.clear();
+                self.arguments.extend(key.iter().map(|v| get(*v)));
+                self.tables[table.0 as usize].remove(&self.arguments, None).is_ok() as u128
+            }
+            Op::Count { counter, index, amount } => {
+                if get(*index) < program.counters[counter.0 as usize].size as u128 {
+                    self.count(self.slots.user(*counter) + get(*index) as usize, get(*amount) as u64);
+                }
+                return Ok(());
+            }
+        };
+        if let Some(to) = inst.result {
+            frame[to.0 as usize] = result;
+        }
+        Ok(())
+    }
+}
+
+const NULL: u128 = 0;
+
+/// An entry pointer as a value: table and slot, plus one so that it is not null.
+fn pointer(table: usize, slot: u32) -> u128 {
+    ((table as u128) << 32 | slot as u128) + 1
+}
+
+/// Table and slot of an entry pointer; `None` for null.
+fn target(pointer: u128) -> Option<(usize, u32)> {
+    let target = pointer.checked_sub(1)?;
+    Some(((target >> 32) as usize, target as u32))
+}

@@ -1,0 +1,211 @@
+//! The reference interpreter: what a program means. Every other engine must give the same packets, counters and tables.
+//!
+//! Clarity comes first, but it is also one column of the benchmarks: values live in one flat stack of registers and
+//! nothing is looked up by name.
+
+mod bits;
+mod exec;
+mod packet;
+mod tables;
+
+use std::sync::Arc;
+
+pub use bits::{load_bits, store_bits};
+
+use self::exec::Call;
+use self::packet::Packet;
+use self::tables::Store;
+use super::verify::verify;
+use super::{
+    ChannelId, CounterSlots, DropId, Program, TableEntry, TableError, TableId, TableStore,
+};
+
+/// Instructions that one received packet may take. The checker bounds every loop, so only a faulty compiler gets here.
+const STEP_LIMIT: u64 = 10_000_000;
+
+/// Where a packet leaves the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum End {
+    /// Out of the port that the metadata `tx.port` names.
+    Tx,
+    /// To the kernel's own stack.
+    Host,
+}
+
+/// A packet that left the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Where to.
+    pub end: End,
+    /// Its bytes, from the head to the end.
+    pub packet: Vec<u8>,
+    /// One number per field of [`Program::metadata`].
+    pub metadata: Vec<u128>,
+}
+
+/// A fault of the compiler that the verifier cannot see. What the packet did before it stays done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunError {
+    /// A loop without a bound.
+    StepLimit {
+        /// The PPF that was running.
+        ppf: String,
+    },
+    /// A header access or `pull` beyond the packet's end: a missing test with `has`.
+    BeyondEnd {
+        /// The PPF that was running.
+        ppf: String,
+    },
+    /// Use of a null entry pointer.
+    NullEntry {
+        /// The PPF that was running.
+        ppf: String,
+    },
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RunError::StepLimit { ppf } => {
+                write!(f, "internal error: ppf {ppf} did not end within {STEP_LIMIT} instructions")
+            }
+            RunError::BeyondEnd { ppf } => write!(f, "internal error: ppf {ppf} reaches beyond the packet's end"),
+            RunError::NullEntry { ppf } => write!(f, "internal error: ppf {ppf} uses a null entry pointer"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// A running program: its tables and counters.
+///
+/// As a [`TableStore`] it answers `OutOfRange` also to numbers that do not fit their fields, or the wrong count of them.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    program: Arc<Program>,
+    slots: CounterSlots,
+    counters: Vec<u64>,
+    tables: Vec<Store>,
+    /// The packets of the received packet under way; the first `packets_used` are in use. The buffers are kept.
+    packets: Vec<Packet>,
+    packets_used: usize,
+    registers: Vec<u128>,
+    /// Calls that go on when the one under way is done, innermost last.
+    calls: Vec<Call>,
+    /// Room for the operands of one jump or table operation.
+    arguments: Vec<u128>,
+    outputs: Vec<Output>,
+}
+
+impl Machine {
+    /// A program with empty tables and zero counters.
+    ///
+    /// # Panics
+    /// Where [`verify`] refuses the program: a fault of whoever made it, not of its source.
+    pub fn new(program: impl Into<Arc<Program>>) -> Machine {
+        let program = program.into();
+        if let Err(errors) = verify(&program) {
+            let text: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            panic!("internal error: the program does not verify:\n{}", text.join("\n"));
+        }
+        let slots = CounterSlots::new(&program);
+        Machine {
+            counters: vec![0; slots.len()],
+            tables: program.tables.iter().map(|table| Store::new(&program, table)).collect(),
+            slots,
+            program,
+            packets: Vec::new(),
+            packets_used: 0,
+            registers: Vec::new(),
+            calls: Vec::new(),
+            arguments: Vec::new(),
+            outputs: Vec::new(),
+        }
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Which counter is where.
+    pub fn slots(&self) -> &CounterSlots {
+        &self.slots
+    }
+
+    /// The counters, in the order of [`CounterSlots`].
+    pub fn counters(&self) -> &[u64] {
+        &self.counters
+    }
+
+    /// Runs a frame that came in on a port through the program. Gives what left it, in order.
+    ///
+    /// # Panics
+    /// On a [`RunError`], which no program from the compiler can have.
+    pub fn receive(&mut self, port: u8, frame: &[u8]) -> Vec<Output> {
+        self.try_receive(port, frame).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// As [`Machine::receive`], for IR that was made by hand or is under test.
+    pub fn try_receive(&mut self, port: u8, frame: &[u8]) -> Result<Vec<Output>, RunError> {
+        self.tables.iter_mut().for_each(Store::release_removed);
+        self.packets_used = 0;
+        self.outputs.clear();
+        let program = Arc::clone(&self.program);
+        let protocol = program.channels[Program::RX.0 as usize].protocol;
+        if frame.len() < program.protocols[protocol.0 as usize].size as usize {
+            self.counters[self.slots.drop(DropId::TRUNCATED)] += 1;
+            return Ok(Vec::new());
+        }
+        let id = self.new_packet();
+        let packet = &mut self.packets[id];
+        packet.fill(program.limits.headroom as usize, frame, program.metadata.len());
+        packet.metadata[Program::RX_PORT.0 as usize] = port as u128;
+        self.run(&program, Program::RX, id)?;
+        Ok(std::mem::take(&mut self.outputs))
+    }
+
+    /// A packet number that is not in use.
+    fn new_packet(&mut self) -> usize {
+        if self.packets_used == self.packets.len() {
+            self.packets.push(Packet::default());
+        }
+        self.packets_used += 1;
+        self.packets_used - 1
+    }
+
+    fn output(&mut self, end: End, id: usize) {
+        let packet = &self.packets[id];
+        self.outputs.push(Output { end, packet: packet.data().to_vec(), metadata: packet.metadata.clone() });
+    }
+
+    fn count(&mut self, slot: usize, amount: u64) {
+        self.counters[slot] = self.counters[slot].wrapping_add(amount);
+    }
+
+    fn count_channel(&mut self, channel: ChannelId) {
+        self.count(self.slots.channel(channel), 1);
+    }
+
+    fn table(&self, table: TableId) -> Result<&Store, TableError> {
+        self.tables.get(table.0 as usize).ok_or(TableError::NotFound)
+    }
+
+    fn table_mut(&mut self, table: TableId) -> Result<&mut Store, TableError> {
+        self.tables.get_mut(table.0 as usize).ok_or(TableError::NotFound)
+    }
+}
+
+impl TableStore for Machine {
+    fn insert(&mut self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
+        self.table_mut(table)?.insert(&entry.key, entry.prefix_len, &entry.value)
+    }
+
+    fn remove(&mut self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
+        self.table_mut(table)?.remove(key, prefix_len)
+    }
+
+    fn dump(&self, table: TableId) -> Vec<TableEntry> {
+        self.table(table).map(Store::dump).unwrap_or_default()
+    }
+}

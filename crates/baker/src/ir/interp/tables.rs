@@ -1,0 +1,201 @@
+//! Tables of the interpreter: simple and obviously right rather than compact.
+//!
+//! An entry has a number (its slot) for as long as it lives, and a pointer to an entry is table and slot. A hash entry
+//! that was removed keeps its slot until the packet under way is done: pointers to it still read the last value, and
+//! writes through them are ignored.
+
+use std::collections::HashMap;
+
+use crate::ir::arith::mask;
+use crate::ir::{Program, Table, TableEntry, TableError, TableKind};
+
+/// One table.
+#[derive(Clone, Debug)]
+pub(super) struct Store {
+    capacity: usize,
+    key_widths: Vec<u32>,
+    value_widths: Vec<u32>,
+    /// `value_widths.len()` numbers per slot.
+    values: Vec<u128>,
+    index: Index,
+    /// Slots that no entry uses.
+    free: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+enum Index {
+    Array,
+    Hash {
+        slots: HashMap<Box<[u128]>, u32>,
+        /// Slots of entries removed while the packet under way may still point to them.
+        removed: Vec<u32>,
+    },
+    /// Slots by prefix, one map per prefix length.
+    Lpm(Box<[HashMap<u32, u32>; 33]>),
+}
+
+impl Store {
+    pub fn new(program: &Program, table: &Table) -> Store {
+        let widths = |layout: u32| program.layouts[layout as usize].fields.iter().map(|f| f.width).collect::<Vec<_>>();
+        let value_widths = widths(table.value.0);
+        let capacity = table.capacity as usize;
+        let (index, values) = match table.kind {
+            TableKind::Array => (Index::Array, vec![0; capacity * value_widths.len()]),
+            TableKind::Hash => (Index::Hash { slots: HashMap::new(), removed: Vec::new() }, Vec::new()),
+            TableKind::Lpm => (Index::Lpm(Box::new(std::array::from_fn(|_| HashMap::new()))), Vec::new()),
+        };
+        Store { capacity, key_widths: widths(table.key.0), value_widths, values, index, free: Vec::new() }
+    }
+
+    /// Gives the slots of removed entries back. No pointer to an entry may live.
+    pub fn release_removed(&mut self) {
+        if let Index::Hash { removed, .. } = &mut self.index {
+            self.free.append(removed);
+        }
+    }
+
+    pub fn lookup(&self, key: &[u128]) -> Option<u32> {
+        match &self.index {
+            Index::Array => (key[0] < self.capacity as u128).then_some(key[0] as u32),
+            Index::Hash { slots, .. } => slots.get(key).copied(),
+            Index::Lpm(lengths) => {
+                let address = key[0] as u32;
+                let by_length = |len: u32| lengths[len as usize].get(&(address & prefix_mask(len)));
+                (0..=32).rev().find_map(by_length).copied()
+            }
+        }
+    }
+
+    /// Field of an entry; `None` where there is no such slot or field.
+    pub fn load(&self, slot: u32, field: u32) -> Option<u128> {
+        self.values.get(slot as usize * self.value_widths.len() + field as usize).copied()
+    }
+
+    /// Sets a field of an entry, unless the entry was removed.
+    pub fn store(&mut self, slot: u32, field: u32, value: u128) {
+        if let Index::Hash { removed, .. } = &self.index
+            && removed.contains(&slot)
+        {
+            return;
+        }
+        if let Some(cell) = self.values.get_mut(slot as usize * self.value_widths.len() + field as usize) {
+            *cell = value;
+        }
+    }
+
+    /// Inserts or replaces.
+    pub fn insert(&mut self, key: &[u128], prefix_len: Option<u32>, value: &[u128]) -> Result<(), TableError> {
+        fits(&self.value_widths, value)?;
+        self.check_key(key, prefix_len)?;
+        let slot = match self.find(key, prefix_len) {
+            Some(slot) => slot,
+            None => self.add(key, prefix_len)?,
+        };
+        let first = slot as usize * self.value_widths.len();
+        self.values[first..first + value.len()].copy_from_slice(value);
+        Ok(())
+    }
+
+    /// Removes an entry; for an array, sets it to zero.
+    pub fn remove(&mut self, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
+        self.check_key(key, prefix_len)?;
+        let slot = self.find(key, prefix_len).ok_or(TableError::NotFound)?;
+        match &mut self.index {
+            Index::Array => {
+                let first = slot as usize * self.value_widths.len();
+                self.values[first..first + self.value_widths.len()].fill(0);
+            }
+            Index::Hash { slots, removed } => {
+                slots.remove(key);
+                removed.push(slot);
+            }
+            Index::Lpm(lengths) => {
+                lengths[prefix_len.unwrap_or(0) as usize].remove(&(key[0] as u32));
+                self.free.push(slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// All entries, sorted by key and prefix length; of an array, only those that are not all zero.
+    pub fn dump(&self) -> Vec<TableEntry> {
+        let entry = |key: Vec<u128>, prefix_len, slot: u32| {
+            let first = slot as usize * self.value_widths.len();
+            TableEntry { key, prefix_len, value: self.values[first..first + self.value_widths.len()].to_vec() }
+        };
+        let mut entries: Vec<TableEntry> = match &self.index {
+            Index::Array => (0..self.capacity as u32)
+                .map(|i| entry(vec![i as u128], None, i))
+                .filter(|e| e.value.iter().any(|v| *v != 0))
+                .collect(),
+            Index::Hash { slots, .. } => slots.iter().map(|(key, slot)| entry(key.to_vec(), None, *slot)).collect(),
+            Index::Lpm(lengths) => (0..=32)
+                .flat_map(|len| lengths[len].iter().map(move |(prefix, slot)| (len, *prefix, *slot)))
+                .map(|(len, prefix, slot)| entry(vec![prefix as u128], Some(len as u32), slot))
+                .collect(),
+        };
+        entries.sort_by(|a, b| (&a.key, a.prefix_len).cmp(&(&b.key, b.prefix_len)));
+        entries
+    }
+
+    /// Whether this can be a key of this table.
+    fn check_key(&self, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
+        match (&self.index, prefix_len) {
+            (Index::Array, None) if key.len() == 1 && key[0] < self.capacity as u128 => Ok(()),
+            (Index::Array, None) => Err(TableError::OutOfRange),
+            (Index::Hash { .. }, None) => fits(&self.key_widths, key),
+            (Index::Lpm(_), Some(len)) if len <= 32 && key.len() == 1 => {
+                let outside = key[0] & !(prefix_mask(len) as u128);
+                if outside == 0 { Ok(()) } else { Err(TableError::BadPrefix) }
+            }
+            _ => Err(TableError::BadPrefix),
+        }
+    }
+
+    /// Slot of exactly this entry. The key was checked.
+    fn find(&self, key: &[u128], prefix_len: Option<u32>) -> Option<u32> {
+        match &self.index {
+            Index::Array => Some(key[0] as u32),
+            Index::Hash { slots, .. } => slots.get(key).copied(),
+            Index::Lpm(lengths) => lengths[prefix_len? as usize].get(&(key[0] as u32)).copied(),
+        }
+    }
+
+    /// A slot for a new entry, entered in the index. The key was checked and is not there.
+    fn add(&mut self, key: &[u128], prefix_len: Option<u32>) -> Result<u32, TableError> {
+        let used = match &self.index {
+            Index::Array => self.capacity,
+            Index::Hash { slots, .. } => slots.len(),
+            Index::Lpm(lengths) => lengths.iter().map(HashMap::len).sum(),
+        };
+        if used >= self.capacity {
+            return Err(TableError::Full);
+        }
+        let width = self.value_widths.len();
+        let slot = self.free.pop().unwrap_or_else(|| {
+            let slot = self.values.len() / width;
+            self.values.resize(self.values.len() + width, 0);
+            slot as u32
+        });
+        match &mut self.index {
+            Index::Array => {}
+            Index::Hash { slots, .. } => {
+                slots.insert(key.into(), slot);
+            }
+            Index::Lpm(lengths) => {
+                lengths[prefix_len.unwrap_or(0) as usize].insert(key[0] as u32, slot);
+            }
+        }
+        Ok(slot)
+    }
+}
+
+fn prefix_mask(len: u32) -> u32 {
+    u32::MAX.checked_shl(32 - len).unwrap_or(0)
+}
+
+/// One number per field, none wider than its field.
+fn fits(widths: &[u32], numbers: &[u128]) -> Result<(), TableError> {
+    let fit = widths.len() == numbers.len() && widths.iter().zip(numbers).all(|(w, n)| *n <= mask(*w));
+    if fit { Ok(()) } else { Err(TableError::OutOfRange) }
+}

@@ -1,0 +1,155 @@
+//! Typed program → IR. Functions are inlined, checksums are kept, checks of decap become branches.
+//!
+//! ```text
+//! ip->ttl = ip->ttl - 1;                v1: u8 = load v0 ipv4.ttl
+//!                                  →    v2: u8 = sub v1, 1        (in 32 bits, then truncated)
+//!                                       store v0 ipv4.ttl, v2
+//! channel_put(output, ip);              …the checksum's one update for all writes of the PPF…
+//!                                       put v0 -> m.output
+//! ```
+
+mod expr;
+mod limits;
+mod packet;
+mod stmt;
+
+use super::build::{Builder, Var};
+use super::{BlockId, Ppf, Program, Table, Ty, Value};
+use crate::check::hir::{self, LocalId, Type};
+
+/// Lowers a checked program.
+pub fn lower(program: &hir::Program) -> Program {
+    let mut lowered = Program {
+        name: program.name.clone(),
+        protocols: program.protocols.clone(),
+        metadata: program.metadata.clone(),
+        metadata_size: program.metadata_size,
+        layouts: program.layouts.clone(),
+        tables: program.tables.clone(),
+        counters: program.counters.clone(),
+        drop_reasons: program.reasons.clone(),
+        channels: program.channels.clone(),
+        ppfs: Vec::new(),
+        limits: Default::default(),
+    };
+    for ppf in &program.ppfs {
+        let body = Lowering::new(program).ppf(ppf);
+        lowered.ppfs.push(Ppf {
+            name: ppf.name.clone(),
+            protocol: ppf.protocol,
+            body,
+            span: Some(ppf.span),
+        });
+    }
+    lowered.limits = limits::limits(program, &lowered);
+    lowered
+}
+
+/// Lowers one PPF.
+struct Lowering<'p> {
+    program: &'p hir::Program,
+    b: Builder,
+    /// Variables of the PPF, and of the functions being inlined, innermost last.
+    frames: Vec<Frame>,
+    /// Packets of the PPF.
+    packets: Vec<Packet>,
+    /// Indices into `packets` that are owned here; a failed decap drops them.
+    owned: Vec<usize>,
+    /// Innermost last.
+    loops: Vec<Loop>,
+}
+
+/// What the locals of one PPF or inlined function stand for.
+struct Frame {
+    slots: Vec<Option<Slot>>,
+    /// Where `return` goes in a function, and the variables that take its result.
+    exit: Option<(BlockId, Vec<Var>)>,
+}
+
+/// What a local stands for.
+#[derive(Clone)]
+enum Slot {
+    /// Scalars: one variable, or one per field of a struct.
+    Vars(Vec<Var>),
+    /// A packet; index into `packets`.
+    Packet(usize),
+}
+
+/// A packet handle of the source program.
+struct Packet {
+    var: Var,
+    protocol: super::ProtocolId,
+    /// Sum of the changes not yet in the checksum field; `None` where the program keeps the checksum itself.
+    delta: Option<Var>,
+}
+
+struct Loop {
+    next: BlockId,
+    exit: BlockId,
+}
+
+impl<'p> Lowering<'p> {
+    fn new(program: &'p hir::Program) -> Self {
+        Lowering {
+            program,
+            b: Builder::default(),
+            frames: Vec::new(),
+            packets: Vec::new(),
+            owned: Vec::new(),
+            loops: Vec::new(),
+        }
+    }
+
+    fn ppf(mut self, ppf: &'p hir::Ppf) -> super::Body {
+        let entry = self.b.block();
+        self.b.seal(entry);
+        self.b.switch_to(entry);
+        let packet = self.b.param(entry, Ty::Packet(ppf.protocol));
+        self.frames.push(Frame { slots: vec![None; ppf.code.locals.len()], exit: None });
+        let own = packet::writes_checksum(self.program, &ppf.code);
+        self.bind_packet(LocalId(0), ppf.protocol, packet, &own);
+        self.statements(&ppf.code.body, &ppf.code, &own);
+        self.b.ret();
+        self.b.finish()
+    }
+
+    fn frame(&mut self) -> &mut Frame {
+        self.frames.last_mut().expect("a frame is open")
+    }
+
+    fn slot(&self, local: LocalId) -> Slot {
+        let frame = self.frames.last().expect("a frame is open");
+        frame.slots[local.0 as usize].clone().expect("a local is declared before it is used")
+    }
+
+    fn vars(&self, local: LocalId) -> Vec<Var> {
+        match self.slot(local) {
+            Slot::Vars(vars) => vars,
+            Slot::Packet(_) => unreachable!("a handle is no scalar"),
+        }
+    }
+
+    fn table(&self, table: super::TableId) -> &'p Table {
+        &self.program.tables[table.0 as usize]
+    }
+
+    /// IR types of the scalars that a type consists of.
+    fn scalars(&self, ty: Type) -> Vec<Ty> {
+        match ty {
+            Type::Bool => vec![Ty::Int(1)],
+            Type::Int { width, .. } => vec![Ty::Int(width)],
+            Type::Pointer(layout) => vec![Ty::Entry(layout)],
+            Type::Packet(protocol) => vec![Ty::Packet(protocol)],
+            Type::Struct(id) => {
+                self.program.structs[id.0 as usize].fields.iter().flat_map(|f| self.scalars(f.1)).collect()
+            }
+            Type::Void => Vec::new(),
+            Type::Null | Type::Error => unreachable!("not in a checked program"),
+        }
+    }
+
+    fn one(values: Vec<Value>) -> Value {
+        let [value] = values[..] else { unreachable!("a scalar") };
+        value
+    }
+}

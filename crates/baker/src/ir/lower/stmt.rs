@@ -1,0 +1,253 @@
+//! Statements.
+
+use super::packet::OwnChecksum;
+use super::{Frame, Loop, Lowering, Slot};
+use crate::check::hir::{self, ExprKind, FunctionId, LocalId, Stmt, StmtKind, Type};
+use crate::ir::{Op, TableKind, Ty, Value};
+
+impl<'p> Lowering<'p> {
+    /// Statements of one scope.
+    pub(super) fn statements(&mut self, statements: &'p [Stmt], code: &'p hir::Code, own: &OwnChecksum) {
+        for statement in statements {
+            if self.b.unreachable() {
+                return;
+            }
+            self.b.span = Some(statement.span);
+            self.statement(statement, code, own);
+        }
+    }
+
+    fn statement(&mut self, statement: &'p Stmt, code: &'p hir::Code, own: &OwnChecksum) {
+        match &statement.kind {
+            StmtKind::Let(local, init) => self.let_(*local, init.as_ref(), code, own),
+            StmtKind::SetLocal(local, value) => match code.locals[local.0 as usize].ty {
+                Type::Packet(_) => self.let_(*local, Some(value), code, own),
+                ty => {
+                    let values = self.values(value, ty);
+                    for (var, value) in self.vars(*local).into_iter().zip(values) {
+                        self.b.set(var, value);
+                    }
+                }
+            },
+            StmtKind::SetLocalField(local, field, value) => {
+                let value = self.value(value);
+                let var = self.vars(*local)[*field as usize];
+                self.b.set(var, value);
+            }
+            StmtKind::SetField(packet, field, value) => {
+                let value = self.value(value);
+                self.store_field(*packet, *field, value);
+            }
+            StmtKind::SetMeta(packet, field, value) => {
+                let value = self.value(value);
+                let packet = self.packet_value(*packet);
+                self.b.effect(Op::MetaStore { packet, field: *field, value });
+            }
+            StmtKind::SetEntryField(pointer, field, value) => {
+                let entry = self.value(pointer);
+                let value = self.value(value);
+                self.b.effect(Op::EntryStore { entry, field: *field, value });
+            }
+            StmtKind::SetEntry(pointer, value) => {
+                let entry = self.value(pointer);
+                for (field, value) in self.values(value, value.ty).into_iter().enumerate() {
+                    self.b.effect(Op::EntryStore { entry, field: field as u32, value });
+                }
+            }
+            StmtKind::SetArrayField(table, index, field, value) => {
+                let index = self.value(index);
+                let value = self.value(value);
+                self.if_in_range(*table, index, |this, entry| {
+                    this.b.effect(Op::EntryStore { entry, field: *field, value });
+                });
+            }
+            StmtKind::Put(channel, packet) => {
+                let packet = self.consume(packet);
+                self.b.effect(Op::Put { packet, channel: *channel });
+            }
+            StmtKind::Drop(packet, reason) => {
+                // The checksum of a packet that goes nowhere need not be brought up to date.
+                let packet = match packet.kind {
+                    ExprKind::Local(local) => self.release(local),
+                    _ => self.consume(packet),
+                };
+                self.b.effect(Op::Drop { packet, reason: *reason });
+            }
+            StmtKind::Count(counter, index, amount) => {
+                let index = self.value(index);
+                let amount = self.value(amount);
+                self.b.effect(Op::Count { counter: *counter, index, amount });
+            }
+            StmtKind::Expr(expr) => {
+                self.values(expr, expr.ty);
+            }
+            StmtKind::If(condition, then, other) => self.if_(condition, then, other, code, own),
+            StmtKind::For(for_) => self.for_(for_, code, own),
+            StmtKind::Return(value) => self.return_(value.as_ref()),
+            StmtKind::Break => {
+                let exit = self.loops.last().expect("break stands in a loop").exit;
+                self.b.jump(exit);
+            }
+            StmtKind::Continue => {
+                let next = self.loops.last().expect("continue stands in a loop").next;
+                self.b.jump(next);
+            }
+            StmtKind::Block(body) => self.statements(body, code, own),
+        }
+    }
+
+    fn let_(&mut self, local: LocalId, init: Option<&'p hir::Expr>, code: &'p hir::Code, own: &OwnChecksum) {
+        let ty = code.locals[local.0 as usize].ty;
+        if let Type::Packet(protocol) = ty {
+            let packet = self.consume(init.expect("a handle is declared with a packet"));
+            self.bind_packet(local, protocol, packet, own);
+            return;
+        }
+        let values = match init {
+            Some(init) => self.values(init, ty),
+            None => self.zeros(ty),
+        };
+        let types = self.scalars(ty);
+        let vars: Vec<_> = types.into_iter().map(|ty| self.b.var(ty)).collect();
+        for (&var, value) in vars.iter().zip(values) {
+            self.b.set(var, value);
+        }
+        self.frame().slots[local.0 as usize] = Some(Slot::Vars(vars));
+    }
+
+    fn if_(
+        &mut self,
+        condition: &'p hir::Expr,
+        then: &'p [Stmt],
+        other: &'p [Stmt],
+        code: &'p hir::Code,
+        own: &OwnChecksum,
+    ) {
+        let (then_block, join) = (self.b.block(), self.b.block());
+        let other_block = if other.is_empty() { join } else { self.b.block() };
+        self.condition(condition, then_block, other_block);
+        let owned = self.owned.clone();
+        let mut after = owned.clone();
+        self.b.seal(then_block);
+        self.b.switch_to(then_block);
+        self.statements(then, code, own);
+        if !self.b.unreachable() {
+            after = self.owned.clone();
+        }
+        self.b.jump(join);
+        if !other.is_empty() {
+            self.owned = owned;
+            self.b.seal(other_block);
+            self.b.switch_to(other_block);
+            self.statements(other, code, own);
+            if !self.b.unreachable() {
+                after = self.owned.clone();
+            }
+            self.b.jump(join);
+        }
+        // Where neither arm goes on, the join is unreachable and `after` does not matter; where both do, the checker
+        // has proved that they own the same packets.
+        self.owned = after;
+        self.b.seal(join);
+        self.b.switch_to(join);
+    }
+
+    fn for_(&mut self, for_: &'p hir::For, code: &'p hir::Code, own: &OwnChecksum) {
+        let (head, start, next, exit) = (self.b.block(), self.b.block(), self.b.block(), self.b.block());
+        self.b.jump(head);
+        self.b.switch_to(head);
+        self.condition(&for_.condition, start, exit);
+        self.b.seal(start);
+        self.b.switch_to(start);
+        let owned = self.owned.clone();
+        self.loops.push(Loop { next, exit });
+        self.statements(&for_.body, code, own);
+        self.b.jump(next);
+        self.loops.pop();
+        self.owned = owned;
+        self.b.seal(next);
+        self.b.switch_to(next);
+        self.statements(&for_.step, code, own);
+        self.b.jump(head);
+        self.b.seal(head);
+        self.b.seal(exit);
+        self.b.switch_to(exit);
+    }
+
+    fn return_(&mut self, value: Option<&'p hir::Expr>) {
+        let frame = self.frames.last().expect("a frame is open");
+        match frame.exit.clone() {
+            None => self.b.ret(),
+            Some((exit, results)) => {
+                if let Some(value) = value {
+                    let values = self.values(value, value.ty);
+                    for (var, value) in results.into_iter().zip(values) {
+                        self.b.set(var, value);
+                    }
+                }
+                self.b.jump(exit);
+            }
+        }
+    }
+
+    /// Inlines a call.
+    pub(super) fn call(&mut self, function: FunctionId, arguments: &'p [hir::Expr]) -> Vec<Value> {
+        let function = &self.program.functions[function.0 as usize];
+        let code = &function.code;
+        let mut slots = vec![None; code.locals.len()];
+        for (i, argument) in arguments.iter().enumerate() {
+            slots[i] = Some(match (argument.ty, &argument.kind) {
+                (Type::Packet(_), ExprKind::Local(local)) => self.slot(*local),
+                _ => {
+                    let values = self.values(argument, code.locals[i].ty);
+                    let types = self.scalars(code.locals[i].ty);
+                    let vars: Vec<_> = types.into_iter().map(|ty| self.b.var(ty)).collect();
+                    for (&var, value) in vars.iter().zip(values) {
+                        self.b.set(var, value);
+                    }
+                    Slot::Vars(vars)
+                }
+            });
+        }
+        let exit = self.b.block();
+        let types = self.scalars(function.result);
+        let results: Vec<_> = types.into_iter().map(|ty| self.b.var(ty)).collect();
+        for (&var, value) in results.iter().zip(self.zeros(function.result)) {
+            self.b.set(var, value);
+        }
+        self.frames.push(Frame { slots, exit: Some((exit, results.clone())) });
+        let span = self.b.span;
+        self.statements(&code.body, code, &OwnChecksum::default());
+        self.b.span = span;
+        self.b.jump(exit);
+        self.frames.pop();
+        self.b.seal(exit);
+        self.b.switch_to(exit);
+        results.into_iter().map(|var| self.b.get(var)).collect()
+    }
+
+    /// Runs `inside` with an array's entry where the index is in range.
+    pub(super) fn if_in_range(
+        &mut self,
+        table: crate::ir::TableId,
+        index: Value,
+        inside: impl FnOnce(&mut Self, Value),
+    ) {
+        let info = self.table(table);
+        debug_assert_eq!(info.kind, TableKind::Array);
+        let ty = Ty::Entry(info.value);
+        let entry = self.b.push(ty, Op::Lookup { table, key: vec![index] });
+        if self.b.as_constant(index).is_some_and(|i| i < info.capacity as u128) {
+            return inside(self, entry);
+        }
+        let (found, join) = (self.b.block(), self.b.block());
+        let is_null = self.b.push(Ty::Int(1), Op::IsNull(entry));
+        self.b.branch(is_null, join, found);
+        self.b.seal(found);
+        self.b.switch_to(found);
+        inside(self, entry);
+        self.b.jump(join);
+        self.b.seal(join);
+        self.b.switch_to(join);
+    }
+}

@@ -1,0 +1,276 @@
+//! The IR as text, for people: `millrace emit`, test failures, and reading what a pass did.
+//!
+//! The same program always gives the same text. Ids that point nowhere are printed as `protocol#9`, so that a program
+//! which the verifier refused can be printed too.
+
+use std::fmt::Write;
+
+use super::inst::*;
+use super::program::*;
+
+/// The whole program: declarations, then every PPF.
+pub fn print(program: &Program) -> String {
+    let mut out = String::new();
+    // Writing to a `String` cannot fail.
+    let _ = write_declarations(&mut out, program);
+    for ppf in &program.ppfs {
+        let _ = write!(out, "\nppf {}({}) {{\n{}}}\n", ppf.name, protocol(program, ppf.protocol), {
+            print_body(program, &ppf.body)
+        });
+    }
+    out
+}
+
+/// The blocks of one body.
+pub fn print_body(program: &Program, body: &Body) -> String {
+    let names = Names { program, body };
+    let mut out = String::new();
+    for (i, block) in body.blocks.iter().enumerate() {
+        let params = list(&block.params, |v| format!("v{}: {}", v.0, names.ty(*v)));
+        let _ = writeln!(out, "b{i}({params}):");
+        for inst in &block.insts {
+            out.push_str("  ");
+            if let Some(result) = inst.result {
+                let _ = write!(out, "v{}: {} = ", result.0, names.ty(result));
+            }
+            let _ = writeln!(out, "{}", names.op(&inst.op));
+        }
+        let _ = writeln!(out, "  {}", terminator(&block.term));
+    }
+    out
+}
+
+fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
+    writeln!(out, "program {}", program.name)?;
+    writeln!(out, "limits headroom {}, copies {}", program.limits.headroom, program.limits.copies)?;
+    for p in &program.protocols {
+        writeln!(out, "\nprotocol {} ({} bytes) {{", p.name, p.size)?;
+        for (i, field) in p.fields.iter().enumerate() {
+            write!(out, "  {}: {} {}", field.name, field.type_name, range(field.bits))?;
+            if field.default != 0 {
+                write!(out, " = {}", number(field.default))?;
+            }
+            writeln!(out, "{}", if p.header_checksum == Some(i) { " checksum of the header" } else { "" })?;
+        }
+        writeln!(out, "}}")?;
+    }
+    writeln!(out, "\nmetadata ({} bytes) {{", program.metadata_size)?;
+    for field in &program.metadata {
+        writeln!(out, "  {}: {} (u{}) at {}", field.name, field.type_name, field.width, field.offset)?;
+    }
+    writeln!(out, "}}\n")?;
+    for layout in &program.layouts {
+        let fields = list(&layout.fields, |f| {
+            let sign = if f.signed { 'i' } else { 'u' };
+            format!("{}: {} ({sign}{}) at {}", or_scalar(&f.name), f.type_name, f.width, f.offset)
+        });
+        writeln!(out, "layout {} (size {}, align {}) {{ {fields} }}", layout.name, layout.size, layout.align)?;
+    }
+    for table in &program.tables {
+        let kind = match table.kind {
+            TableKind::Array => "array",
+            TableKind::Hash => "hash",
+            TableKind::Lpm => "lpm",
+        };
+        let (key, value) = (layout(program, table.key), layout(program, table.value));
+        writeln!(out, "{kind} {}[{}]: {key} -> {value}", table.name, table.capacity)?;
+    }
+    for counter in &program.counters {
+        writeln!(out, "counter {}[{}]", counter.name, counter.size)?;
+    }
+    writeln!(out, "drop_reason {}", list(&program.drop_reasons, |r| r.name.clone()))?;
+    for channel in &program.channels {
+        let target = match channel.target {
+            Target::Ppf(id) => {
+                program.ppfs.get(id.0 as usize).map_or(format!("ppf#{}", id.0), |p| format!("ppf {}", p.name))
+            }
+            Target::Tx => "tx".into(),
+            Target::Host => "host".into(),
+        };
+        writeln!(out, "channel {}: {} -> {target}", channel.name, protocol(program, channel.protocol))?;
+    }
+    Ok(())
+}
+
+fn or_scalar(name: &str) -> &str {
+    if name.is_empty() { "_" } else { name }
+}
+
+fn list<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
+    items.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+fn values(values: &[Value]) -> String {
+    list(values, |v| format!("v{}", v.0))
+}
+
+fn range(bits: BitRange) -> String {
+    format!("[{}..{}]", bits.offset, bits.offset as u64 + bits.width as u64)
+}
+
+/// Small numbers are mostly counts, large ones mostly header fields and addresses.
+fn number(n: u128) -> String {
+    if n < 256 { format!("{n}") } else { format!("{n:#x}") }
+}
+
+fn name_of<T>(items: &[T], index: u32, kind: &str, name: impl Fn(&T) -> &str) -> String {
+    items.get(index as usize).map_or_else(|| format!("{kind}#{index}"), |item| name(item).to_string())
+}
+
+fn protocol(program: &Program, id: ProtocolId) -> String {
+    name_of(&program.protocols, id.0, "protocol", |p| &p.name)
+}
+
+fn layout(program: &Program, id: LayoutId) -> String {
+    name_of(&program.layouts, id.0, "layout", |l| &l.name)
+}
+
+fn dest(dest: &Dest) -> String {
+    format!("b{}({})", dest.block.0, values(&dest.args))
+}
+
+fn terminator(term: &Terminator) -> String {
+    match term {
+        Terminator::Jump(to) => format!("jump {}", dest(to)),
+        Terminator::Branch(condition, then, other) => format!("br v{}, {}, {}", condition.0, dest(then), dest(other)),
+        Terminator::Return => "return".into(),
+    }
+}
+
+/// Finds names for the ids in one body.
+struct Names<'a> {
+    program: &'a Program,
+    body: &'a Body,
+}
+
+impl Names<'_> {
+    fn value_ty(&self, value: Value) -> Option<Ty> {
+        self.body.values.get(value.0 as usize).copied()
+    }
+
+    fn ty(&self, value: Value) -> String {
+        match self.value_ty(value) {
+            Some(Ty::Int(width)) => format!("u{width}"),
+            Some(Ty::Entry(id)) => format!("entry<{}>", layout(self.program, id)),
+            Some(Ty::Packet(id)) => format!("packet<{}>", protocol(self.program, id)),
+            None => "?".into(),
+        }
+    }
+
+    /// `ether.type [96..112]`, or `ether [3..17]` where no field has exactly these bits.
+    fn header_bits(&self, packet: Value, bits: BitRange) -> String {
+        let Some(Ty::Packet(id)) = self.value_ty(packet) else { return range(bits) };
+        let field = self
+            .program
+            .protocols
+            .get(id.0 as usize)
+            .and_then(|p| p.fields.iter().find(|f| f.bits == bits))
+            .map_or(String::new(), |f| format!(".{}", f.name));
+        format!("{}{field} {}", protocol(self.program, id), range(bits))
+    }
+
+    /// `v7.port`, or `v7.0` for a scalar.
+    fn entry_field(&self, entry: Value, field: u32) -> String {
+        let name = match self.value_ty(entry) {
+            Some(Ty::Entry(id)) => self
+                .program
+                .layouts
+                .get(id.0 as usize)
+                .and_then(|l| l.fields.get(field as usize))
+                .map(|f| f.name.as_str()),
+            _ => None,
+        };
+        match name {
+            Some(name) if !name.is_empty() => format!("v{}.{name}", entry.0),
+            _ => format!("v{}.{field}", entry.0),
+        }
+    }
+
+    fn meta(&self, id: MetaId) -> String {
+        name_of(&self.program.metadata, id.0, "meta", |m| &m.name)
+    }
+
+    fn table(&self, id: TableId) -> String {
+        name_of(&self.program.tables, id.0, "table", |t| &t.name)
+    }
+
+    fn op(&self, op: &Op) -> String {
+        match op {
+            Op::Const(n) => format!("const {}", number(*n)),
+            Op::Bin(op, a, b) => format!("{} v{}, v{}", bin_name(*op), a.0, b.0),
+            Op::Cmp(op, a, b) => format!("{} v{}, v{}", cmp_name(*op), a.0, b.0),
+            Op::Cast(op, a) => format!("{} v{}", cast_name(*op), a.0),
+            Op::Select(c, a, b) => format!("select v{}, v{}, v{}", c.0, a.0, b.0),
+            Op::Load { packet, bits } => format!("load v{} {}", packet.0, self.header_bits(*packet, *bits)),
+            Op::Store { packet, bits, value } => {
+                format!("store v{} {}, v{}", packet.0, self.header_bits(*packet, *bits), value.0)
+            }
+            Op::Has { packet, bytes } => format!("has v{}, v{}", packet.0, bytes.0),
+            Op::Len { packet } => format!("len v{}", packet.0),
+            Op::Pull { packet, bytes } => format!("pull v{}, v{}", packet.0, bytes.0),
+            Op::Push { packet, bytes } => format!("push v{}, {bytes}", packet.0),
+            Op::Copy { packet } => format!("copy v{}", packet.0),
+            Op::MetaLoad { packet, field } => format!("meta_load v{} {}", packet.0, self.meta(*field)),
+            Op::MetaStore { packet, field, value } => {
+                format!("meta_store v{} {}, v{}", packet.0, self.meta(*field), value.0)
+            }
+            Op::Put { packet, channel } => {
+                format!("put v{} -> {}", packet.0, name_of(&self.program.channels, channel.0, "channel", |c| &c.name))
+            }
+            Op::Drop { packet, reason } => {
+                format!("drop v{} {}", packet.0, name_of(&self.program.drop_reasons, reason.0, "reason", |r| &r.name))
+            }
+            Op::Lookup { table, key } => format!("lookup {}({})", self.table(*table), values(key)),
+            Op::IsNull(entry) => format!("is_null v{}", entry.0),
+            Op::EntryLoad { entry, field } => format!("entry_load {}", self.entry_field(*entry, *field)),
+            Op::EntryStore { entry, field, value } => {
+                format!("entry_store {}, v{}", self.entry_field(*entry, *field), value.0)
+            }
+            Op::Insert { table, key, value } => {
+                format!("insert {}({}) = ({})", self.table(*table), values(key), values(value))
+            }
+            Op::Remove { table, key } => format!("remove {}({})", self.table(*table), values(key)),
+            Op::Count { counter, index, amount } => {
+                let name = name_of(&self.program.counters, counter.0, "counter", |c| &c.name);
+                format!("count {name}[v{}], v{}", index.0, amount.0)
+            }
+        }
+    }
+}
+
+fn bin_name(op: BinOp) -> &'static str {
+    match op {
+        BinOp::Add => "add",
+        BinOp::Sub => "sub",
+        BinOp::Mul => "mul",
+        BinOp::UDiv => "udiv",
+        BinOp::SDiv => "sdiv",
+        BinOp::URem => "urem",
+        BinOp::SRem => "srem",
+        BinOp::And => "and",
+        BinOp::Or => "or",
+        BinOp::Xor => "xor",
+        BinOp::Shl => "shl",
+        BinOp::LShr => "lshr",
+        BinOp::AShr => "ashr",
+    }
+}
+
+fn cmp_name(op: CmpOp) -> &'static str {
+    match op {
+        CmpOp::Eq => "eq",
+        CmpOp::Ne => "ne",
+        CmpOp::Ult => "ult",
+        CmpOp::Ule => "ule",
+        CmpOp::Slt => "slt",
+        CmpOp::Sle => "sle",
+    }
+}
+
+fn cast_name(op: CastOp) -> &'static str {
+    match op {
+        CastOp::ZExt => "zext",
+        CastOp::SExt => "sext",
+        CastOp::Trunc => "trunc",
+    }
+}

@@ -1,0 +1,143 @@
+//! The verifier: what every pass must leave true and every engine may rely on.
+//!
+//! Checked in this order, later checks only where the earlier ones found nothing, so that one fault gives one error:
+//! ids and declarations; per PPF the shape of its blocks, then types, then that definitions dominate uses, then packet
+//! ownership and null tests; last, that no packet can run in a circle.
+
+mod declarations;
+mod dominators;
+mod entries;
+mod packets;
+mod shape;
+mod types;
+mod wiring;
+
+use self::dominators::Dominators;
+use super::inst::*;
+use super::program::*;
+
+/// A rule that a program breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifyError {
+    /// Name of the PPF, if it is in one.
+    pub ppf: Option<String>,
+    /// The block, if it is in one.
+    pub block: Option<BlockId>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl std::fmt::Display for VerifyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(ppf) = &self.ppf {
+            write!(f, "ppf {ppf}: ")?;
+        }
+        if let Some(block) = self.block {
+            write!(f, "b{}: ", block.0)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for VerifyError {}
+
+/// Checks the whole program. Errors come in the order of the program's text.
+pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
+    let mut errors = Errors { list: Vec::new(), ppf: None };
+    declarations::check(program, &mut errors);
+    if errors.list.is_empty() {
+        for ppf in &program.ppfs {
+            errors.ppf = Some(ppf.name.clone());
+            verify_body(program, ppf, &mut errors);
+        }
+        errors.ppf = None;
+    }
+    if errors.list.is_empty() {
+        wiring::check(program, &mut errors);
+    }
+    if errors.list.is_empty() { Ok(()) } else { Err(errors.list) }
+}
+
+fn verify_body(program: &Program, ppf: &Ppf, errors: &mut Errors) {
+    let before = errors.list.len();
+    let clean = |errors: &Errors| errors.list.len() == before;
+    shape::check(program, ppf, errors);
+    if clean(errors) {
+        types::check(program, &ppf.body, errors);
+    }
+    if clean(errors) {
+        let definitions = Definitions::new(&ppf.body);
+        let dominators = Dominators::new(&ppf.body);
+        dominators::check(&ppf.body, &definitions, &dominators, errors);
+        if clean(errors) {
+            packets::check(&ppf.body, &dominators, errors);
+            entries::check(program, &ppf.body, &definitions, &dominators, errors);
+        }
+    }
+}
+
+/// The errors found so far.
+struct Errors {
+    list: Vec<VerifyError>,
+    /// The PPF being checked.
+    ppf: Option<String>,
+}
+
+impl Errors {
+    /// Adds an error in a block.
+    fn at(&mut self, block: BlockId, message: String) {
+        self.list.push(VerifyError { ppf: self.ppf.clone(), block: Some(block), message });
+    }
+
+    /// Adds an error of the PPF or the program as a whole.
+    fn add(&mut self, message: String) {
+        self.list.push(VerifyError { ppf: self.ppf.clone(), block: None, message });
+    }
+}
+
+/// Blocks with their ids.
+fn blocks(body: &Body) -> impl Iterator<Item = (BlockId, &Block)> {
+    body.blocks.iter().enumerate().map(|(i, block)| (BlockId(i as u32), block))
+}
+
+/// Where a value is defined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    block: BlockId,
+    /// 0 for a block parameter, else the instruction's index plus 1.
+    position: usize,
+}
+
+/// The place of each value, by its number; `None` for values that nothing defines.
+struct Definitions(Vec<Option<Place>>);
+
+impl Definitions {
+    fn new(body: &Body) -> Self {
+        let mut places = vec![None; body.values.len()];
+        for (id, block) in blocks(body) {
+            for param in &block.params {
+                places[param.0 as usize] = Some(Place { block: id, position: 0 });
+            }
+            for (i, inst) in block.insts.iter().enumerate() {
+                if let Some(result) = inst.result {
+                    places[result.0 as usize] = Some(Place { block: id, position: i + 1 });
+                }
+            }
+        }
+        Definitions(places)
+    }
+
+    fn place(&self, value: Value) -> Option<Place> {
+        self.0[value.0 as usize]
+    }
+}
+
+/// The packet that an instruction consumes.
+fn consumed(op: &Op) -> Option<Value> {
+    match op {
+        Op::Pull { packet, .. } | Op::Push { packet, .. } | Op::Put { packet, .. } | Op::Drop { packet, .. } => {
+            Some(*packet)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,126 @@
+//! Ids and sizes in the program's declarations.
+
+use super::Errors;
+use crate::ir::arith::mask;
+use crate::ir::*;
+
+pub(super) fn check(program: &Program, errors: &mut Errors) {
+    program.protocols.iter().for_each(|protocol| check_protocol(protocol, errors));
+    check_metadata(program, errors);
+    program.layouts.iter().for_each(|layout| check_layout(layout, errors));
+    program.tables.iter().for_each(|table| check_table(program, table, errors));
+    for (i, (name, _)) in BUILTIN_DROP_REASONS.iter().enumerate() {
+        if program.drop_reasons.get(i).is_none_or(|reason| reason.name != *name) {
+            errors.add(format!("drop reason {i} is not the built-in {name}"));
+        }
+    }
+    if program.channels.is_empty() {
+        errors.add("there is no channel 0, rx".into());
+    }
+    for channel in &program.channels {
+        let name = &channel.name;
+        if program.protocols.get(channel.protocol.0 as usize).is_none() {
+            errors.add(format!("channel {name}: there is no protocol {}", channel.protocol.0));
+        } else if let Target::Ppf(id) = channel.target {
+            match program.ppfs.get(id.0 as usize) {
+                None => errors.add(format!("channel {name}: there is no ppf {}", id.0)),
+                Some(ppf) if ppf.protocol != channel.protocol => {
+                    errors.add(format!("channel {name}: its protocol is not that of ppf {}", ppf.name))
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    for ppf in &program.ppfs {
+        if program.protocols.get(ppf.protocol.0 as usize).is_none() {
+            errors.add(format!("ppf {}: there is no protocol {}", ppf.name, ppf.protocol.0));
+        }
+    }
+}
+
+fn width_is_wrong(width: u32) -> bool {
+    !(1..=128).contains(&width)
+}
+
+fn check_protocol(protocol: &Protocol, errors: &mut Errors) {
+    let name = &protocol.name;
+    // Fields follow each other without gaps from the first bit to the last.
+    let mut next = 0u64;
+    for field in &protocol.fields {
+        if width_is_wrong(field.bits.width) {
+            errors.add(format!("protocol {name}: {} has {} bits", field.name, field.bits.width));
+        } else if field.default & !mask(field.bits.width) != 0 {
+            errors.add(format!("protocol {name}: the default of {} does not fit its bits", field.name));
+        }
+        if field.bits.offset as u64 != next {
+            errors.add(format!("protocol {name}: {} does not begin where the field before it ends", field.name));
+        }
+        next = field.bits.offset as u64 + field.bits.width as u64;
+    }
+    if next != protocol.size as u64 * 8 {
+        errors.add(format!("protocol {name}: its fields have {next} bits, not {} bytes", protocol.size));
+    }
+    if protocol.header_checksum.is_some_and(|field| field >= protocol.fields.len()) {
+        errors.add(format!("protocol {name}: its checksum is none of its fields"));
+    }
+}
+
+fn check_metadata(program: &Program, errors: &mut Errors) {
+    for (i, name) in ["rx.port", "tx.port"].iter().enumerate() {
+        if program.metadata.get(i).is_none_or(|field| field.name != *name || field.width != 8) {
+            errors.add(format!("metadata field {i} is not {name} with 8 bits"));
+        }
+    }
+    let fields: Vec<_> = program.metadata.iter().map(|f| (f.name.as_str(), f.width, f.offset)).collect();
+    check_storage("metadata", &fields, program.metadata_size, errors);
+}
+
+fn check_layout(layout: &Layout, errors: &mut Errors) {
+    let of = format!("layout {}", layout.name);
+    if layout.fields.is_empty() {
+        errors.add(format!("{of}: it has no field"));
+    }
+    let fields: Vec<_> = layout.fields.iter().map(|f| (f.name.as_str(), f.width, f.offset)).collect();
+    check_storage(&of, &fields, layout.size, errors);
+    let align = layout.fields.iter().map(|f| storage_size(f.width.clamp(1, 128))).max().unwrap_or(1);
+    if layout.align != align || !layout.size.is_multiple_of(align) {
+        errors.add(format!("{of}: its size or alignment does not suit its fields"));
+    }
+}
+
+/// Fields (name, width, offset) in memory: aligned to their storage, apart from each other, within `size` bytes.
+fn check_storage(of: &str, fields: &[(&str, u32, u32)], size: u32, errors: &mut Errors) {
+    let mut end = 0u64;
+    let mut by_offset = fields.to_vec();
+    by_offset.sort_by_key(|field| field.2);
+    for (name, width, offset) in by_offset {
+        if width_is_wrong(width) {
+            errors.add(format!("{of}: {name} has {width} bits"));
+            continue;
+        }
+        let bytes = storage_size(width);
+        if !offset.is_multiple_of(bytes) {
+            errors.add(format!("{of}: {name} is not aligned to its {bytes} bytes"));
+        }
+        if (offset as u64) < end {
+            errors.add(format!("{of}: {name} overlaps the field before it"));
+        }
+        end = offset as u64 + bytes as u64;
+    }
+    if end > size as u64 {
+        errors.add(format!("{of}: its fields need {end} bytes and it has {size}"));
+    }
+}
+
+fn check_table(program: &Program, table: &Table, errors: &mut Errors) {
+    let name = &table.name;
+    let layout = |id: LayoutId| program.layouts.get(id.0 as usize);
+    let (Some(key), Some(_)) = (layout(table.key), layout(table.value)) else {
+        errors.add(format!("table {name}: there is no such layout"));
+        return;
+    };
+    let one_32 = matches!(&key.fields[..], [field] if field.width == 32);
+    if table.kind != TableKind::Hash && !one_32 {
+        errors.add(format!("table {name}: the key of an array or lpm is one field of 32 bits"));
+    }
+}

@@ -1,0 +1,261 @@
+//! Entry pointers are used only where they cannot be null.
+//!
+//! ```text
+//!   v1: entry<u32> = lookup fib(v0)
+//!   v2: u1 = is_null v1
+//!   br v2, b1(), b2()
+//! b2():
+//!   v3: u32 = entry_load v1.0          v1 is not null here
+//! ```
+//!
+//! A forward dataflow: the pointers known not to be null at each point, and, for each truth value, the pointers that are
+//! known not to be null where it is 1 and where it is 0. So a test may be kept in a variable, negated or combined.
+//! All sets start full and shrink until nothing changes. Known pointers are those of a look-up in an array at an index
+//! that is always in range, those behind a test, and those chosen among known ones.
+
+use super::{Definitions, Dominators, Errors};
+use crate::ir::arith::mask;
+use crate::ir::*;
+
+pub(super) fn check(
+    program: &Program,
+    body: &Body,
+    definitions: &Definitions,
+    dominators: &Dominators,
+    errors: &mut Errors,
+) {
+    if !body.values.iter().any(|ty| matches!(ty, Ty::Entry(_))) {
+        return;
+    }
+    let mut flow = Flow::new(program, body, definitions, dominators);
+    while flow.pass() {}
+    for &id in &dominators.order {
+        let mut known = flow.starts[id.0 as usize].clone();
+        for inst in &body.blocks[id.0 as usize].insts {
+            if let Op::EntryLoad { entry, .. } | Op::EntryStore { entry, .. } = inst.op
+                && !known.has(entry)
+            {
+                errors.at(id, format!("v{} is used where it may be null", entry.0));
+            }
+            flow.step(&mut known, inst);
+        }
+    }
+}
+
+/// A set of values, one bit each.
+#[derive(Clone, PartialEq)]
+struct Set(Vec<u64>);
+
+impl Set {
+    fn empty(values: usize) -> Set {
+        Set(vec![0; values.div_ceil(64)])
+    }
+
+    /// Everything: what holds where nothing comes by.
+    fn full(values: usize) -> Set {
+        Set(vec![u64::MAX; values.div_ceil(64)])
+    }
+
+    fn has(&self, value: Value) -> bool {
+        self.0[value.0 as usize / 64] >> (value.0 % 64) & 1 == 1
+    }
+
+    fn set(&mut self, value: Value, present: bool) {
+        let (word, bit) = (&mut self.0[value.0 as usize / 64], 1 << (value.0 % 64));
+        *word = if present { *word | bit } else { *word & !bit };
+    }
+
+    fn and(mut self, other: &Set) -> Set {
+        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a &= b);
+        self
+    }
+
+    fn or(mut self, other: &Set) -> Set {
+        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a |= b);
+        self
+    }
+}
+
+/// What a truth value tells: pointers not null where it is 0, and where it is 1.
+type Tells = [Set; 2];
+
+struct Flow<'a> {
+    program: &'a Program,
+    body: &'a Body,
+    definitions: &'a Definitions,
+    dominators: &'a Dominators,
+    /// Pointers known not to be null at the start of each block.
+    starts: Vec<Set>,
+    /// For each value of 1 bit.
+    tells: Vec<Option<Tells>>,
+}
+
+impl<'a> Flow<'a> {
+    fn new(
+        program: &'a Program,
+        body: &'a Body,
+        definitions: &'a Definitions,
+        dominators: &'a Dominators,
+    ) -> Flow<'a> {
+        let values = body.values.len();
+        let full = || Set::full(values);
+        let mut starts = vec![full(); body.blocks.len()];
+        starts[0] = Set::empty(values);
+        let tells = body.values.iter().map(|ty| (*ty == Ty::Int(1)).then(|| [full(), full()])).collect();
+        Flow { program, body, definitions, dominators, starts, tells }
+    }
+
+    /// Goes over all blocks once; whether anything changed.
+    fn pass(&mut self) -> bool {
+        let full = Set::full(self.body.values.len());
+        // What the edges into each block say; these replace the old sets at the end.
+        let mut starts = vec![full.clone(); self.starts.len()];
+        starts[0] = Set::empty(self.body.values.len());
+        let mut tells = self.tells.clone();
+        for block in &self.body.blocks[1..] {
+            for param in &block.params {
+                tells[param.0 as usize] = self.tells[param.0 as usize].as_ref().map(|_| [full.clone(), full.clone()]);
+            }
+        }
+        for &id in &self.dominators.order {
+            let block = &self.body.blocks[id.0 as usize];
+            let mut known = self.starts[id.0 as usize].clone();
+            for inst in &block.insts {
+                self.step(&mut known, inst);
+                if let Some(result) = inst.result.filter(|v| self.body.ty(*v) == Ty::Int(1)) {
+                    let told = self.told_by(inst);
+                    tells[result.0 as usize] = Some(told.clone());
+                    self.tells[result.0 as usize] = Some(told);
+                }
+            }
+            match &block.term {
+                Terminator::Return => {}
+                Terminator::Jump(dest) => self.edge(&known, dest, &mut starts, &mut tells),
+                Terminator::Branch(condition, then, other) => {
+                    let [if_0, if_1] = self.tells(*condition);
+                    self.edge(&known.clone().or(&if_1), then, &mut starts, &mut tells);
+                    self.edge(&known.or(&if_0), other, &mut starts, &mut tells);
+                }
+            }
+        }
+        let changed = self.starts != starts || self.tells != tells;
+        (self.starts, self.tells) = (starts, tells);
+        changed
+    }
+
+    /// An instruction's effect on the known pointers. A value defined anew is known only by its new definition.
+    fn step(&self, known: &mut Set, inst: &Inst) {
+        let Some(result) = inst.result else { return };
+        let not_null = match &inst.op {
+            Op::Lookup { table, key } => {
+                let table = &self.program.tables[table.0 as usize];
+                table.kind == TableKind::Array && self.at_most(key[0]) < table.capacity as u128
+            }
+            Op::Select(_, a, b) => known.has(*a) && known.has(*b),
+            _ => false,
+        };
+        known.set(result, not_null);
+    }
+
+    /// Adds what an edge with these known pointers says to the block it leads to.
+    fn edge(&self, known: &Set, dest: &Dest, starts: &mut [Set], tells: &mut [Option<Tells>]) {
+        let params = &self.body.blocks[dest.block.0 as usize].params;
+        let mut start = known.clone();
+        for (param, arg) in params.iter().zip(&dest.args) {
+            start.set(*param, known.has(*arg));
+            if let Some([if_0, if_1]) = &mut tells[param.0 as usize] {
+                // Only pointers from above the block: one from inside a loop may be another by the time it is used.
+                let above = self.defined_above(dest.block);
+                let [arg_0, arg_1] = self.tells(*arg);
+                *if_0 = if_0.clone().and(&arg_0.or(known)).and(&above);
+                *if_1 = if_1.clone().and(&arg_1.or(known)).and(&above);
+            }
+        }
+        let block = dest.block.0 as usize;
+        starts[block] = starts[block].clone().and(&start);
+    }
+
+    fn defined_above(&self, block: BlockId) -> Set {
+        let mut above = Set::empty(self.body.values.len());
+        for value in (0..self.body.values.len() as u32).map(Value) {
+            let defined = self.definitions.place(value).map(|place| place.block);
+            above.set(value, defined.is_some_and(|at| at != block && self.dominators.dominates(at, block)));
+        }
+        above
+    }
+
+    fn tells(&self, condition: Value) -> Tells {
+        let values = self.body.values.len();
+        self.tells[condition.0 as usize].clone().unwrap_or_else(|| [Set::empty(values), Set::empty(values)])
+    }
+
+    /// What the 1-bit result of an instruction tells.
+    fn told_by(&self, inst: &Inst) -> Tells {
+        let values = self.body.values.len();
+        let nothing = || [Set::empty(values), Set::empty(values)];
+        let negated = |[if_0, if_1]: Tells| [if_1, if_0];
+        // A truth value compared with (or exclusive-or'd to) a constant: itself or its negation.
+        let with_constant = |a: Value, b: Value, negate_on: u128| {
+            let (value, constant) = match (self.constant(a), self.constant(b)) {
+                (_, Some(constant)) => (a, constant),
+                (Some(constant), None) => (b, constant),
+                (None, None) => return nothing(),
+            };
+            let told = self.tells(value);
+            if constant == negate_on { negated(told) } else { told }
+        };
+        match &inst.op {
+            Op::IsNull(entry) => {
+                let [mut if_0, if_1] = nothing();
+                if_0.set(*entry, true);
+                [if_0, if_1]
+            }
+            // It is never the other value, so whatever would follow from that holds.
+            Op::Const(0) => [Set::empty(values), Set::full(values)],
+            Op::Const(_) => [Set::full(values), Set::empty(values)],
+            Op::Bin(BinOp::Xor, a, b) => with_constant(*a, *b, 1),
+            Op::Cmp(CmpOp::Ne, a, b) if self.body.ty(*a) == Ty::Int(1) => with_constant(*a, *b, 1),
+            Op::Cmp(CmpOp::Eq, a, b) if self.body.ty(*a) == Ty::Int(1) => with_constant(*a, *b, 0),
+            Op::Bin(BinOp::And, a, b) => {
+                let ([a_0, a_1], [b_0, b_1]) = (self.tells(*a), self.tells(*b));
+                [a_0.and(&b_0), a_1.or(&b_1)]
+            }
+            Op::Bin(BinOp::Or, a, b) => {
+                let ([a_0, a_1], [b_0, b_1]) = (self.tells(*a), self.tells(*b));
+                [a_0.or(&b_0), a_1.and(&b_1)]
+            }
+            Op::Select(condition, a, b) => {
+                let [if_0, if_1] = self.tells(*condition);
+                let ([a_0, a_1], [b_0, b_1]) = (self.tells(*a), self.tells(*b));
+                [a_0.or(&if_1).and(&b_0.or(&if_0)), a_1.or(&if_1).and(&b_1.or(&if_0))]
+            }
+            _ => nothing(),
+        }
+    }
+
+    fn defined_by(&self, value: Value) -> Option<&'a Op> {
+        let place = self.definitions.place(value)?;
+        let index = place.position.checked_sub(1)?;
+        Some(&self.body.blocks[place.block.0 as usize].insts[index].op)
+    }
+
+    fn constant(&self, value: Value) -> Option<u128> {
+        match self.defined_by(value) {
+            Some(Op::Const(constant)) => Some(*constant),
+            _ => None,
+        }
+    }
+
+    /// A bound of an integer: its constant, or what its bits before widening can hold.
+    fn at_most(&self, value: Value) -> u128 {
+        let width = |value| match self.body.ty(value) {
+            Ty::Int(width) => width,
+            Ty::Entry(_) | Ty::Packet(_) => 128,
+        };
+        match self.defined_by(value) {
+            Some(Op::Const(constant)) => *constant,
+            Some(Op::Cast(CastOp::ZExt, narrow)) => mask(width(*narrow)),
+            _ => mask(width(value)),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Packets are unique: each is consumed exactly once on every path from its definition.
+//!
+//! ```text
+//! b0(v0: packet<ether>):        alive: v0
+//!   v1: packet<ether> = copy v0        v0, v1
+//!   put v1 -> m.a                      v0
+//!   br v2, b1(v0), b2()                b1: its parameter; b2: v0
+//! ```
+
+use std::collections::BTreeSet;
+
+use super::{Dominators, Errors, consumed};
+use crate::ir::*;
+
+/// The set of packets alive must be the same on all edges into a block; none may be alive at a return.
+pub(super) fn check(body: &Body, dominators: &Dominators, errors: &mut Errors) {
+    let is_packet = |value: &Value| matches!(body.ty(*value), Ty::Packet(_));
+    // Packets alive at each block's start, without its parameters.
+    let mut entries: Vec<Option<BTreeSet<Value>>> = vec![None; body.blocks.len()];
+    entries[0] = Some(BTreeSet::new());
+    // In reverse postorder a block comes after one of its predecessors, so its set is known by then.
+    for &id in &dominators.order {
+        let block = &body.blocks[id.0 as usize];
+        let mut alive = entries[id.0 as usize].clone().unwrap_or_default();
+        alive.extend(block.params.iter().copied().filter(is_packet));
+        for inst in &block.insts {
+            for packet in inst.op.operands().iter().filter(|value| is_packet(value)) {
+                if !alive.contains(packet) {
+                    errors.at(id, format!("packet v{} is used after it was consumed", packet.0));
+                }
+            }
+            if let Some(packet) = consumed(&inst.op) {
+                alive.remove(&packet);
+            }
+            alive.extend(inst.result.filter(is_packet));
+        }
+        for dest in block.term.dests() {
+            let mut passed = alive.clone();
+            for packet in dest.args.iter().filter(|value| is_packet(value)) {
+                if !passed.remove(packet) {
+                    errors.at(id, format!("packet v{} is used after it was consumed", packet.0));
+                }
+            }
+            match &mut entries[dest.block.0 as usize] {
+                entry @ None => *entry = Some(passed),
+                Some(entry) => {
+                    for packet in entry.symmetric_difference(&passed) {
+                        errors.at(
+                            dest.block,
+                            format!("packet v{} is consumed on one path to here and alive on another", packet.0),
+                        );
+                    }
+                }
+            }
+        }
+        if matches!(block.term, Terminator::Return) {
+            for packet in alive {
+                errors.at(id, format!("packet v{} is never consumed", packet.0));
+            }
+        }
+    }
+}

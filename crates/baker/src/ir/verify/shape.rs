@@ -1,0 +1,59 @@
+//! The shape of a body: ids in range, each value defined once, blocks called with as many arguments as they take.
+
+use super::{Errors, blocks};
+use crate::ir::*;
+
+pub(super) fn check(program: &Program, ppf: &Ppf, errors: &mut Errors) {
+    let body = &ppf.body;
+    for (i, ty) in body.values.iter().enumerate() {
+        let known = match *ty {
+            Ty::Int(width) => (1..=128).contains(&width),
+            Ty::Entry(layout) => (layout.0 as usize) < program.layouts.len(),
+            Ty::Packet(protocol) => (protocol.0 as usize) < program.protocols.len(),
+        };
+        if !known {
+            errors.add(format!("v{i} has a type that is not one: {ty:?}"));
+        }
+    }
+    let Some(entry) = body.blocks.first() else {
+        errors.add("it has no entry block".into());
+        return;
+    };
+    let known = |value: &Value| (value.0 as usize) < body.values.len();
+    if !matches!(&entry.params[..], [packet] if known(packet) && body.ty(*packet) == Ty::Packet(ppf.protocol)) {
+        errors.at(BlockId(0), "the entry block does not take one packet of the ppf's protocol".into());
+    }
+    let mut defined = vec![false; body.values.len()];
+    for (id, block) in blocks(body) {
+        let results = block.insts.iter().filter_map(|inst| inst.result.as_ref());
+        for value in block.params.iter().chain(results) {
+            match defined.get_mut(value.0 as usize) {
+                None => errors.at(id, format!("v{} is not in the list of values", value.0)),
+                Some(true) => errors.at(id, format!("v{} is defined a second time", value.0)),
+                Some(seen) => *seen = true,
+            }
+        }
+        let operands = block.insts.iter().flat_map(|inst| inst.op.operands());
+        let passed = block.term.dests().into_iter().flat_map(|dest| dest.args.iter().copied());
+        let condition = match &block.term {
+            Terminator::Branch(condition, ..) => Some(*condition),
+            Terminator::Jump(_) | Terminator::Return => None,
+        };
+        for value in operands.chain(passed).chain(condition) {
+            if !known(&value) {
+                errors.at(id, format!("v{} is not in the list of values", value.0));
+            }
+        }
+        for dest in block.term.dests() {
+            match body.blocks.get(dest.block.0 as usize) {
+                None => errors.at(id, format!("there is no block b{}", dest.block.0)),
+                Some(_) if dest.block.0 == 0 => errors.at(id, "the entry block has a predecessor".into()),
+                Some(to) if to.params.len() != dest.args.len() => errors.at(
+                    id,
+                    format!("b{} takes {} values and gets {}", dest.block.0, to.params.len(), dest.args.len()),
+                ),
+                Some(_) => {}
+            }
+        }
+    }
+}

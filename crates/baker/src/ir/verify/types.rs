@@ -1,0 +1,322 @@
+//! Types of operands, results and block arguments; ids and bit ranges in instructions.
+
+use super::{Errors, blocks};
+use crate::ir::arith::mask;
+use crate::ir::*;
+
+pub(super) fn check(program: &Program, body: &Body, errors: &mut Errors) {
+    for (id, block) in blocks(body) {
+        let mut checker = Checker { program, body, errors, block: id };
+        for inst in &block.insts {
+            checker.inst(inst);
+        }
+        if let Terminator::Branch(condition, ..) = &block.term {
+            checker.expect(*condition, Ty::Int(1));
+        }
+        for dest in block.term.dests() {
+            for (param, arg) in body.blocks[dest.block.0 as usize].params.iter().zip(&dest.args) {
+                checker.expect(*arg, body.ty(*param));
+            }
+        }
+    }
+}
+
+struct Checker<'a> {
+    program: &'a Program,
+    body: &'a Body,
+    errors: &'a mut Errors,
+    block: BlockId,
+}
+
+impl<'a> Checker<'a> {
+    fn error(&mut self, message: String) {
+        self.errors.at(self.block, message);
+    }
+
+    fn expect(&mut self, value: Value, ty: Ty) {
+        let found = self.body.ty(value);
+        if found != ty {
+            self.error(format!("v{} is {} where {} is needed", value.0, describe(found), describe(ty)));
+        }
+    }
+
+    /// Width of an integer operand.
+    fn int(&mut self, value: Value) -> Option<u32> {
+        match self.body.ty(value) {
+            Ty::Int(width) => Some(width),
+            ty => {
+                self.error(format!("v{} is {} where bits are needed", value.0, describe(ty)));
+                None
+            }
+        }
+    }
+
+    fn packet(&mut self, value: Value) -> Option<&'a Protocol> {
+        match self.body.ty(value) {
+            Ty::Packet(id) => Some(&self.program.protocols[id.0 as usize]),
+            ty => {
+                self.error(format!("v{} is {} where a packet is needed", value.0, describe(ty)));
+                None
+            }
+        }
+    }
+
+    fn entry(&mut self, value: Value) -> Option<&'a Layout> {
+        match self.body.ty(value) {
+            Ty::Entry(id) => Some(&self.program.layouts[id.0 as usize]),
+            ty => {
+                self.error(format!("v{} is {} where an entry is needed", value.0, describe(ty)));
+                None
+            }
+        }
+    }
+
+    fn result(&mut self, inst: &Inst) -> Option<Ty> {
+        if inst.result.is_none() {
+            self.error(format!("{:?} has no result", inst.op));
+        }
+        inst.result.map(|value| self.body.ty(value))
+    }
+
+    fn expect_result(&mut self, inst: &Inst, ty: Ty) {
+        if self.result(inst).is_some_and(|found| found != ty) {
+            self.error(format!("the result of {:?} is not {}", inst.op, describe(ty)));
+        }
+    }
+
+    fn no_result(&mut self, inst: &Inst) {
+        if let Some(result) = inst.result {
+            self.error(format!("v{} is the result of an operation without one", result.0));
+        }
+    }
+
+    fn inst(&mut self, inst: &Inst) {
+        match &inst.op {
+            Op::Const(number) => match self.result(inst) {
+                Some(Ty::Int(width)) if number & !mask(width) != 0 => {
+                    self.error(format!("the constant {number} does not fit {width} bits"))
+                }
+                // 0 as an entry is null.
+                Some(Ty::Entry(_)) if *number == 0 => {}
+                Some(ty @ (Ty::Packet(_) | Ty::Entry(_))) => {
+                    self.error(format!("the constant {number} cannot be {}", describe(ty)))
+                }
+                _ => {}
+            },
+            Op::Bin(_, a, b) => {
+                if let Some(width) = self.int(*a) {
+                    self.expect(*b, Ty::Int(width));
+                    self.expect_result(inst, Ty::Int(width));
+                }
+            }
+            Op::Cmp(_, a, b) => {
+                if let Some(width) = self.int(*a) {
+                    self.expect(*b, Ty::Int(width));
+                    self.expect_result(inst, Ty::Int(1));
+                }
+            }
+            Op::Cast(op, a) => self.cast(inst, *op, *a),
+            Op::Select(condition, a, b) => {
+                self.expect(*condition, Ty::Int(1));
+                let ty = self.body.ty(*a);
+                if let Ty::Packet(_) = ty {
+                    self.error(format!("packet v{} cannot be selected", a.0));
+                }
+                self.expect(*b, ty);
+                self.expect_result(inst, ty);
+            }
+            Op::Load { packet, bits } => {
+                self.header_bits(*packet, *bits);
+                self.expect_result(inst, Ty::Int(bits.width));
+            }
+            Op::Store { packet, bits, value } => {
+                self.header_bits(*packet, *bits);
+                self.expect(*value, Ty::Int(bits.width));
+                self.no_result(inst);
+            }
+            Op::Has { packet, bytes } => {
+                self.packet(*packet);
+                self.expect(*bytes, Ty::Int(32));
+                self.expect_result(inst, Ty::Int(1));
+            }
+            Op::Len { packet } => {
+                self.packet(*packet);
+                self.expect_result(inst, Ty::Int(32));
+            }
+            Op::Pull { packet, bytes } => {
+                self.packet(*packet);
+                self.expect(*bytes, Ty::Int(32));
+                self.packet_result(inst);
+            }
+            Op::Push { packet, bytes } => {
+                self.packet(*packet);
+                if let Some(protocol) = self.packet_result(inst)
+                    && protocol.size != *bytes
+                {
+                    let (name, size) = (&protocol.name, protocol.size);
+                    self.error(format!("push of {bytes} bytes for {name}, whose fixed header has {size}"));
+                }
+            }
+            Op::Copy { packet } => {
+                if self.packet(*packet).is_some() {
+                    self.expect_result(inst, self.body.ty(*packet));
+                }
+            }
+            Op::MetaLoad { packet, field } => {
+                self.packet(*packet);
+                if let Some(width) = self.meta(*field) {
+                    self.expect_result(inst, Ty::Int(width));
+                }
+            }
+            Op::MetaStore { packet, field, value } => {
+                self.packet(*packet);
+                if let Some(width) = self.meta(*field) {
+                    self.expect(*value, Ty::Int(width));
+                }
+                self.no_result(inst);
+            }
+            Op::Put { packet, channel } => {
+                match self.program.channels.get(channel.0 as usize) {
+                    None => self.error(format!("there is no channel {}", channel.0)),
+                    Some(_) if *channel == Program::RX => self.error("put to rx, which only ports do".into()),
+                    Some(channel) => self.expect(*packet, Ty::Packet(channel.protocol)),
+                }
+                self.no_result(inst);
+            }
+            Op::Drop { packet, reason } => {
+                self.packet(*packet);
+                if reason.0 as usize >= self.program.drop_reasons.len() {
+                    self.error(format!("there is no drop reason {}", reason.0));
+                }
+                self.no_result(inst);
+            }
+            Op::Lookup { table, key } => {
+                if let Some(table) = self.table(*table) {
+                    self.fields(key, table.key);
+                    self.expect_result(inst, Ty::Entry(table.value));
+                }
+            }
+            Op::IsNull(entry) => {
+                self.entry(*entry);
+                self.expect_result(inst, Ty::Int(1));
+            }
+            Op::EntryLoad { entry, field } => {
+                if let Some(width) = self.entry_field(*entry, *field) {
+                    self.expect_result(inst, Ty::Int(width));
+                }
+            }
+            Op::EntryStore { entry, field, value } => {
+                if let Some(width) = self.entry_field(*entry, *field) {
+                    self.expect(*value, Ty::Int(width));
+                }
+                self.no_result(inst);
+            }
+            Op::Insert { table, key, value } => {
+                if let Some(table) = self.table(*table) {
+                    if table.kind == TableKind::Lpm {
+                        self.error(format!("insert into lpm {}", table.name));
+                    }
+                    self.fields(key, table.key);
+                    self.fields(value, table.value);
+                    self.expect_result(inst, Ty::Int(1));
+                }
+            }
+            Op::Remove { table, key } => {
+                if let Some(table) = self.table(*table) {
+                    if table.kind != TableKind::Hash {
+                        self.error(format!("remove from {}, which is not a hash", table.name));
+                    }
+                    self.fields(key, table.key);
+                    self.expect_result(inst, Ty::Int(1));
+                }
+            }
+            Op::Count { counter, index, amount } => {
+                if counter.0 as usize >= self.program.counters.len() {
+                    self.error(format!("there is no counter {}", counter.0));
+                }
+                self.expect(*index, Ty::Int(32));
+                self.expect(*amount, Ty::Int(64));
+                self.no_result(inst);
+            }
+        }
+    }
+
+    fn cast(&mut self, inst: &Inst, op: CastOp, operand: Value) {
+        let from = self.int(operand);
+        let (Some(from), Some(ty)) = (from, self.result(inst)) else { return };
+        let right = match (op, ty) {
+            (CastOp::ZExt | CastOp::SExt, Ty::Int(to)) => to > from,
+            (CastOp::Trunc, Ty::Int(to)) => to < from,
+            _ => false,
+        };
+        if !right {
+            self.error(format!("{op:?} cannot make {} of {from} bits", describe(ty)));
+        }
+    }
+
+    fn header_bits(&mut self, packet: Value, bits: BitRange) {
+        if let Some(protocol) = self.packet(packet) {
+            let end = bits.offset as u64 + bits.width as u64;
+            if !(1..=128).contains(&bits.width) || end > protocol.size as u64 * 8 {
+                let name = &protocol.name;
+                self.error(format!("bits [{}..{end}] are not within the fixed header of {name}", bits.offset));
+            }
+        }
+    }
+
+    /// Protocol of the packet that an instruction makes.
+    fn packet_result(&mut self, inst: &Inst) -> Option<&'a Protocol> {
+        match self.result(inst)? {
+            Ty::Packet(id) => Some(&self.program.protocols[id.0 as usize]),
+            ty => {
+                self.error(format!("the result of {:?} is {}, not a packet", inst.op, describe(ty)));
+                None
+            }
+        }
+    }
+
+    fn meta(&mut self, field: MetaId) -> Option<u32> {
+        let width = self.program.metadata.get(field.0 as usize).map(|field| field.width);
+        if width.is_none() {
+            self.error(format!("there is no metadata field {}", field.0));
+        }
+        width
+    }
+
+    fn table(&mut self, table: TableId) -> Option<&'a Table> {
+        let found = self.program.tables.get(table.0 as usize);
+        if found.is_none() {
+            self.error(format!("there is no table {}", table.0));
+        }
+        found
+    }
+
+    fn entry_field(&mut self, entry: Value, field: u32) -> Option<u32> {
+        let layout = self.entry(entry)?;
+        let width = layout.fields.get(field as usize).map(|field| field.width);
+        if width.is_none() {
+            self.error(format!("layout {} has no field {field}", layout.name));
+        }
+        width
+    }
+
+    /// One value of the right width per field of a layout.
+    fn fields(&mut self, values: &[Value], layout: LayoutId) {
+        let layout = &self.program.layouts[layout.0 as usize];
+        if values.len() != layout.fields.len() {
+            self.error(format!("{} has {} fields and gets {} values", layout.name, layout.fields.len(), values.len()));
+            return;
+        }
+        for (value, field) in values.iter().zip(&layout.fields) {
+            self.expect(*value, Ty::Int(field.width));
+        }
+    }
+}
+
+fn describe(ty: Ty) -> String {
+    match ty {
+        Ty::Int(width) => format!("u{width}"),
+        Ty::Entry(layout) => format!("an entry of layout {}", layout.0),
+        Ty::Packet(protocol) => format!("a packet of protocol {}", protocol.0),
+    }
+}

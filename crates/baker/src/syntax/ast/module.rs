@@ -1,0 +1,168 @@
+//! Modules and what stands in them.
+
+use super::*;
+
+nodes! {
+    /// `module NAME { … }`
+    Module,
+    /// `in protocol NAME, …;`, also with `out` or `channel`.
+    Port,
+    /// `array<value> NAME[size];`, `hash<key, value> NAME[size];`, `lpm<key, value> NAME[size];`
+    Table,
+    /// `counter NAME;` or `counter NAME[size];`
+    Counter,
+    /// `ppf NAME(param) from NAME { … }`, or with `;` when the body stands elsewhere.
+    Ppf,
+    /// `from NAME`
+    FromClause,
+}
+
+choice! {
+    /// What stands in a module.
+    ModuleItem {
+        /// Ports or internal channels.
+        Port(Port),
+        /// A table.
+        Table(Table),
+        /// A counter.
+        Counter(Counter),
+        /// A packet processing function.
+        Ppf(Ppf),
+        /// `const`
+        Const(Const),
+        /// `type`
+        Alias(Alias),
+        /// `enum`
+        Enum(Enum),
+        /// `struct`
+        Struct(Struct),
+        /// `drop_reason`
+        Reasons(Reasons),
+        /// A function.
+        Function(Function),
+    }
+}
+
+/// Which way packets cross a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PortKind {
+    /// Into the module.
+    In,
+    /// Out of the module.
+    Out,
+    /// From PPF to PPF within the module.
+    Channel,
+}
+
+/// How a table is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TableKind {
+    /// By index.
+    Array,
+    /// By exact key.
+    Hash,
+    /// By longest prefix.
+    Lpm,
+}
+
+impl Module {
+    /// Its name.
+    pub fn name(&self) -> Option<Name> {
+        name(&self.syntax)
+    }
+
+    /// What stands in it, in order.
+    pub fn items(&self) -> impl Iterator<Item = ModuleItem> + use<> {
+        children(&self.syntax)
+    }
+}
+
+impl Port {
+    /// Which way packets cross it.
+    pub fn kind(&self) -> Option<PortKind> {
+        tokens(&self.syntax).find_map(|t| match t.kind() {
+            SyntaxKind::InKw => Some(PortKind::In),
+            SyntaxKind::OutKw => Some(PortKind::Out),
+            SyntaxKind::ChannelKw => Some(PortKind::Channel),
+            _ => None,
+        })
+    }
+
+    /// The protocol of the packets.
+    pub fn protocol(&self) -> Option<Name> {
+        name(&self.syntax)
+    }
+
+    /// The ports' names.
+    pub fn names(&self) -> impl Iterator<Item = Name> + use<> {
+        names(&self.syntax).skip(1)
+    }
+}
+
+impl Table {
+    /// How it is searched.
+    pub fn kind(&self) -> Option<TableKind> {
+        tokens(&self.syntax).find_map(|t| match t.kind() {
+            SyntaxKind::ArrayKw => Some(TableKind::Array),
+            SyntaxKind::HashKw => Some(TableKind::Hash),
+            SyntaxKind::LpmKw => Some(TableKind::Lpm),
+            _ => None,
+        })
+    }
+
+    /// The one or two types between `<` and `>`.
+    pub fn types(&self) -> impl Iterator<Item = TypeRef> + use<> {
+        children(&self.syntax)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> Option<Name> {
+        name(&self.syntax)
+    }
+
+    /// How many entries it can hold.
+    pub fn size(&self) -> Option<Expr> {
+        child(&self.syntax)
+    }
+}
+
+impl Counter {
+    /// Its name.
+    pub fn name(&self) -> Option<Name> {
+        name(&self.syntax)
+    }
+
+    /// How many counters it is, if more than one.
+    pub fn size(&self) -> Option<Expr> {
+        child(&self.syntax)
+    }
+}
+
+impl Ppf {
+    /// Its name.
+    pub fn name(&self) -> Option<Name> {
+        name(&self.syntax)
+    }
+
+    /// The packet handle.
+    pub fn param(&self) -> Option<Param> {
+        child::<ParamList>(&self.syntax)?.params().next()
+    }
+
+    /// The port or channel whose packets it processes.
+    pub fn from(&self) -> Option<Name> {
+        child::<FromClause>(&self.syntax)?.port()
+    }
+
+    /// Its body, unless that stands outside the module.
+    pub fn body(&self) -> Option<Block> {
+        child(&self.syntax)
+    }
+}
+
+impl FromClause {
+    /// The port or channel named.
+    pub fn port(&self) -> Option<Name> {
+        name(&self.syntax)
+    }
+}

@@ -1,0 +1,254 @@
+//! Kinds of tokens and nodes, and the tree types made of them.
+
+/// The nodes of the tree.
+pub type SyntaxNode = rowan::SyntaxNode<Baker>;
+/// The tokens of the tree, blanks and comments included.
+pub type SyntaxToken = rowan::SyntaxToken<Baker>;
+/// A node or a token.
+pub type SyntaxElement = rowan::SyntaxElement<Baker>;
+
+/// Baker, as the tree library knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Baker {}
+
+impl rowan::Language for Baker {
+    type Kind = SyntaxKind;
+
+    fn kind_from_raw(raw: rowan::SyntaxKind) -> SyntaxKind {
+        SyntaxKind::ALL[usize::from(raw.0)]
+    }
+
+    fn kind_to_raw(kind: SyntaxKind) -> rowan::SyntaxKind {
+        rowan::SyntaxKind(kind as u16)
+    }
+}
+
+macro_rules! kinds {
+    ($($name:ident = $text:literal,)*) => {
+        /// Kind of a token or node.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u16)]
+        pub enum SyntaxKind {
+            $(#[doc = $text] $name,)*
+        }
+
+        impl SyntaxKind {
+            const ALL: &[SyntaxKind] = &[$(SyntaxKind::$name,)*];
+
+            /// How messages name it: "`;`", "a name".
+            pub fn describe(self) -> &'static str {
+                match self {
+                    $(SyntaxKind::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    // Trivia.
+    Whitespace = "blanks",
+    LineComment = "a comment",
+    BlockComment = "a comment",
+    Unknown = "characters that begin no token",
+    // Tokens with a text of their own.
+    Name = "a name",
+    Int = "a number",
+    Mac = "a MAC address",
+    Ipv4 = "an IPv4 address",
+    String = "a string",
+    // Words reserved everywhere.
+    IfKw = "`if`",
+    ElseKw = "`else`",
+    ForKw = "`for`",
+    ReturnKw = "`return`",
+    BreakKw = "`break`",
+    ContinueKw = "`continue`",
+    TrueKw = "`true`",
+    FalseKw = "`false`",
+    NullKw = "`null`",
+    // Words that are keywords only where the grammar names them. The lexer makes a `Name` of them, the parser decides.
+    ImportKw = "`import`",
+    ConstKw = "`const`",
+    TypeKw = "`type`",
+    EnumKw = "`enum`",
+    StructKw = "`struct`",
+    ProtocolKw = "`protocol`",
+    DemuxKw = "`demux`",
+    CoversKw = "`covers`",
+    MetadataKw = "`metadata`",
+    DropReasonKw = "`drop_reason`",
+    ModuleKw = "`module`",
+    InKw = "`in`",
+    OutKw = "`out`",
+    ChannelKw = "`channel`",
+    ArrayKw = "`array`",
+    HashKw = "`hash`",
+    LpmKw = "`lpm`",
+    CounterKw = "`counter`",
+    PpfKw = "`ppf`",
+    FromKw = "`from`",
+    ProgramKw = "`program`",
+    // Punctuation.
+    LParen = "`(`",
+    RParen = "`)`",
+    LBracket = "`[`",
+    RBracket = "`]`",
+    LBrace = "`{`",
+    RBrace = "`}`",
+    Semicolon = "`;`",
+    Comma = "`,`",
+    Colon = "`:`",
+    Dot = "`.`",
+    Arrow = "`->`",
+    Question = "`?`",
+    Eq = "`=`",
+    PlusEq = "`+=`",
+    MinusEq = "`-=`",
+    StarEq = "`*=`",
+    SlashEq = "`/=`",
+    PercentEq = "`%=`",
+    AmpEq = "`&=`",
+    PipeEq = "`|=`",
+    CaretEq = "`^=`",
+    ShlEq = "`<<=`",
+    ShrEq = "`>>=`",
+    PlusPlus = "`++`",
+    MinusMinus = "`--`",
+    OrOr = "`||`",
+    AndAnd = "`&&`",
+    Pipe = "`|`",
+    Caret = "`^`",
+    Amp = "`&`",
+    EqEq = "`==`",
+    NotEq = "`!=`",
+    Lt = "`<`",
+    LtEq = "`<=`",
+    Gt = "`>`",
+    GtEq = "`>=`",
+    Shl = "`<<`",
+    Shr = "`>>`",
+    Plus = "`+`",
+    Minus = "`-`",
+    Star = "`*`",
+    Slash = "`/`",
+    Percent = "`%`",
+    Bang = "`!`",
+    Tilde = "`~`",
+    // Never in the tree: what the parser sees behind the last token.
+    Eof = "the end of the file",
+    // Nodes.
+    SourceFile = "a file",
+    Error = "tokens that the parser skipped",
+    Import = "an import",
+    Const = "a constant",
+    Alias = "a type alias",
+    Enum = "an enumeration",
+    Enumerator = "an enumerator",
+    Struct = "a structure",
+    StructField = "a field of a structure or of the metadata",
+    Protocol = "a protocol",
+    Field = "a field of a protocol",
+    Covers = "the list of fields that a checksum covers",
+    Demux = "a `demux` clause",
+    Metadata = "a metadata declaration",
+    Reasons = "a declaration of drop reasons",
+    Module = "a module",
+    Port = "a port or channel",
+    Table = "a table",
+    Counter = "a counter",
+    Ppf = "a PPF",
+    FromClause = "a `from` clause",
+    Function = "a function",
+    OutOfBody = "an out-of-body definition",
+    Path = "a dotted path",
+    ParamList = "a parameter list",
+    Param = "a parameter",
+    Program = "the program's wiring",
+    Wire = "a wire",
+    WireEnd = "an end of a wire",
+    TypeRef = "a type",
+    Block = "a block",
+    EmptyStmt = "an empty statement",
+    LetStmt = "a declaration of a variable",
+    AssignStmt = "an assignment",
+    IncDecStmt = "an increment or decrement",
+    ExprStmt = "an expression statement",
+    ReturnStmt = "a `return`",
+    BreakStmt = "a `break`",
+    ContinueStmt = "a `continue`",
+    IfStmt = "an `if`",
+    ForStmt = "a `for`",
+    ForInit = "the first part of a `for` header",
+    ForCondition = "the second part of a `for` header",
+    ForStep = "the third part of a `for` header",
+    Literal = "a literal",
+    NameExpr = "a name in an expression",
+    ParenExpr = "an expression in parentheses",
+    UnaryExpr = "a prefix operator with its operand",
+    BinaryExpr = "a binary operator with its operands",
+    TernaryExpr = "a conditional expression",
+    CastExpr = "a cast",
+    MemberExpr = "a field access",
+    IndexExpr = "an indexed access",
+    CallExpr = "a call",
+    ArgList = "an argument list",
+    StructValue = "a structure value",
+    StructValueField = "a field of a structure value",
+}
+
+impl SyntaxKind {
+    /// True for what stands between tokens without meaning: blanks, comments, characters that begin no token.
+    pub fn is_trivia(self) -> bool {
+        matches!(self, Self::Whitespace | Self::LineComment | Self::BlockComment | Self::Unknown)
+    }
+
+    /// True for the words that are reserved everywhere.
+    pub fn is_reserved_word(self) -> bool {
+        (Self::IfKw as u16..=Self::NullKw as u16).contains(&(self as u16))
+    }
+
+    /// The kind of a word that is reserved everywhere.
+    pub(super) fn reserved_word(text: &str) -> Option<SyntaxKind> {
+        Some(match text {
+            "if" => Self::IfKw,
+            "else" => Self::ElseKw,
+            "for" => Self::ForKw,
+            "return" => Self::ReturnKw,
+            "break" => Self::BreakKw,
+            "continue" => Self::ContinueKw,
+            "true" => Self::TrueKw,
+            "false" => Self::FalseKw,
+            "null" => Self::NullKw,
+            _ => return None,
+        })
+    }
+
+    /// The kind of a word that is a keyword where the grammar names it.
+    pub(super) fn contextual_keyword(text: &str) -> Option<SyntaxKind> {
+        Some(match text {
+            "import" => Self::ImportKw,
+            "const" => Self::ConstKw,
+            "type" => Self::TypeKw,
+            "enum" => Self::EnumKw,
+            "struct" => Self::StructKw,
+            "protocol" => Self::ProtocolKw,
+            "demux" => Self::DemuxKw,
+            "covers" => Self::CoversKw,
+            "metadata" => Self::MetadataKw,
+            "drop_reason" => Self::DropReasonKw,
+            "module" => Self::ModuleKw,
+            "in" => Self::InKw,
+            "out" => Self::OutKw,
+            "channel" => Self::ChannelKw,
+            "array" => Self::ArrayKw,
+            "hash" => Self::HashKw,
+            "lpm" => Self::LpmKw,
+            "counter" => Self::CounterKw,
+            "ppf" => Self::PpfKw,
+            "from" => Self::FromKw,
+            "program" => Self::ProgramKw,
+            _ => return None,
+        })
+    }
+}

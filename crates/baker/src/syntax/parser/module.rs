@@ -1,0 +1,135 @@
+//! Modules and what stands in them.
+
+use super::{Parser, SyntaxKind};
+use crate::diag::Diagnostic;
+
+use SyntaxKind::*;
+
+impl Parser<'_> {
+    /// `module`
+    pub(super) fn module(&mut self) {
+        self.start(Module);
+        self.bump_as(ModuleKw);
+        self.name("the name of the module");
+        let open = self.open_brace("module");
+        // As in `braced`, but the items of a module begin as other items do.
+        if open.is_some() || self.nth_keyword(0).is_some() && !self.at_outer_item(true) {
+            while !matches!(self.kind(), RBrace | Eof) && !self.at_outer_item(true) {
+                let before = self.pos;
+                self.module_item();
+                if self.pos == before {
+                    self.skip_one();
+                }
+            }
+            self.close_brace(open, "module");
+            self.optional_semicolon();
+        } else {
+            self.skip_item_rest();
+        }
+        self.finish();
+    }
+
+    /// `module_item`
+    pub(super) fn module_item(&mut self) {
+        let before = std::mem::take(&mut self.after_no_item);
+        match self.nth_keyword(0).filter(|_| self.nth(1) != Dot) {
+            Some(InKw | OutKw | ChannelKw) => self.port(),
+            Some(ArrayKw | HashKw | LpmKw) => self.table(),
+            Some(CounterKw) => self.counter(),
+            Some(PpfKw) => self.ppf(),
+            Some(keyword @ (ConstKw | TypeKw | EnumKw | StructKw | DropReasonKw)) => self.keyword_item(keyword),
+            Some(keyword @ (ImportKw | ProtocolKw | MetadataKw | ModuleKw | ProgramKw)) => {
+                let title = format!("{} cannot stand in a module", self.found());
+                let error = Diagnostic::new("inside-module", self.here(), title)
+                    .hint("put it at the top level of the file; is the `}` of a module missing before it?");
+                self.error(error);
+                // Parsed as what it is, so that its inside gives no errors; a module is skipped, or hostile text could
+                // nest modules without end.
+                if keyword == ModuleKw { self.skip_item() } else { self.keyword_item(keyword) }
+            }
+            _ => {
+                self.after_no_item = before;
+                self.named_module_item();
+            }
+        }
+    }
+
+    fn named_module_item(&mut self) {
+        let star = usize::from(self.nth(1) == Star);
+        let before = std::mem::take(&mut self.after_no_item);
+        if self.at(Name) && self.nth(1 + star) == Name && self.nth(2 + star) == LParen {
+            return self.function();
+        }
+        if self.at(Name) && (self.nth(1) == Dot || self.nth(1 + star) == Name && self.nth(2 + star) == Dot) {
+            let error = Diagnostic::new("inside-module", self.here(), "a dotted name is defined outside of modules")
+                .hint("in its module a PPF is written `ppf NAME(…) from PORT { … }`");
+            self.error(error);
+            return self.out_of_body();
+        }
+        self.after_no_item = before;
+        let title = format!("expected an item of a module, found {}", self.found());
+        let error = Diagnostic::new("expected-item", self.here(), title).label("no item of a module begins so").hint(
+            "`in`, `out`, `channel`, `array`, `hash`, `lpm`, `counter`, `ppf`, `const`, `type`, `enum`, `struct`, \
+             `drop_reason` or a function can stand here",
+        );
+        self.not_an_item(error);
+    }
+
+    fn port(&mut self) {
+        self.start(Port);
+        self.bump_as(self.nth_keyword(0).unwrap_or(InKw));
+        if self.name("the name of a protocol") {
+            self.name_list("the name of a port");
+        }
+        self.semicolon("after these ports");
+        self.finish();
+    }
+
+    fn table(&mut self) {
+        self.start(Table);
+        self.bump_as(self.nth_keyword(0).unwrap_or(ArrayKw));
+        if self.expect(Lt, "and the table's types") {
+            self.type_ref();
+            if self.eat(Comma) {
+                self.type_ref();
+            }
+            self.expect(Gt, "after the table's types");
+        }
+        if self.name("the name of the table")
+            && self.expect(LBracket, "and the number of entries after the table's name")
+        {
+            self.expr();
+            self.close(RBracket, "after the number of entries");
+        }
+        self.semicolon("after this table");
+        self.finish();
+    }
+
+    fn counter(&mut self) {
+        self.start(Counter);
+        self.bump_as(CounterKw);
+        if self.name("the name of the counter") && self.eat(LBracket) {
+            self.expr();
+            self.close(RBracket, "after the number of counters");
+        }
+        self.semicolon("after this counter");
+        self.finish();
+    }
+
+    fn ppf(&mut self) {
+        self.start(Ppf);
+        self.bump_as(PpfKw);
+        self.name("the name of the PPF");
+        self.handle();
+        self.start(FromClause);
+        if self.expect_keyword(FromKw, "and the port whose packets this PPF processes") {
+            self.name("the name of a port or channel");
+        }
+        self.finish();
+        // The body stands elsewhere.
+        if !self.eat(Semicolon) {
+            self.body("PPF");
+        }
+        self.finish();
+    }
+}

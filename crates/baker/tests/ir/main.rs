@@ -1,0 +1,10 @@
+//! The IR by hand: its printer, verifier and interpreter.
+
+mod arith;
+mod bits;
+mod packets;
+mod printer;
+mod support;
+mod tables;
+mod verifier;
+mod verifier_flow;

@@ -1,0 +1,348 @@
+//! The body of a PPF: blocks, values, and each operation to its lowering.
+//!
+//! Block parameters become phis. Blocks that the entry does not reach are left out. The order is reverse postorder, in
+//! which a value's definition comes before its uses.
+
+use std::collections::HashMap;
+
+use baker::ir::{BlockId, Body, Dest, Inst, LayoutId, Op, ProtocolId, Terminator, Ty, Value};
+use inkwell::basic_block::BasicBlock;
+use inkwell::types::BasicTypeEnum;
+use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PhiValue, PointerValue};
+
+use super::{Module, Res};
+use crate::{CodegenError, internal};
+
+/// Lowers the body of the PPF with this index.
+pub(super) fn lower_ppf(module: &Module, index: usize) -> Res<()> {
+    let (ppf, function) = (&module.program.ppfs[index], module.ppfs[index]);
+    let lowered = Ppf::new(module, &ppf.body, function).and_then(|mut lowering| lowering.run());
+    lowered.map_err(|error| match error {
+        CodegenError::Internal(message) => CodegenError::Internal(format!("PPF `{}`: {message}", ppf.name)),
+        other => other,
+    })
+}
+
+/// A block on the way.
+struct Target<'c> {
+    block: BasicBlock<'c>,
+    /// One per parameter.
+    phis: Vec<PhiValue<'c>>,
+}
+
+/// A PPF on the way.
+pub(super) struct Ppf<'a, 'c, 'p> {
+    pub module: &'a Module<'c, 'p>,
+    pub body: &'a Body,
+    pub function: FunctionValue<'c>,
+    /// The context.
+    pub ctx: PointerValue<'c>,
+    /// Before block 0; holds the stack slots.
+    pub prologue: BasicBlock<'c>,
+    /// Stack slots for keys and values of hash tables, by layout and use.
+    pub slots: HashMap<(LayoutId, bool), PointerValue<'c>>,
+    values: Vec<Option<BasicValueEnum<'c>>>,
+    blocks: HashMap<u32, Target<'c>>,
+}
+
+impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
+    fn new(module: &'a Module<'c, 'p>, body: &'a Body, function: FunctionValue<'c>) -> Res<Self> {
+        Ok(Ppf {
+            module,
+            body,
+            function,
+            ctx: pointer_param(function, 0)?,
+            prologue: module.context.append_basic_block(function, "prologue"),
+            slots: HashMap::new(),
+            values: vec![None; body.values.len()],
+            blocks: HashMap::new(),
+        })
+    }
+
+    fn run(&mut self) -> Res<()> {
+        let builder = &self.module.builder;
+        let order = reverse_postorder(self.body)?;
+        for &id in &order {
+            let block = self.module.context.append_basic_block(self.function, &format!("b{id}"));
+            builder.position_at_end(block);
+            let mut phis = Vec::new();
+            for &param in &self.body.blocks[id as usize].params {
+                let phi = builder.build_phi(self.ty(param)?, "")?;
+                phis.push(phi);
+                self.define(param, phi.as_basic_value())?;
+            }
+            self.blocks.insert(id, Target { block, phis });
+        }
+        builder.position_at_end(self.prologue);
+        let packet = pointer_param(self.function, 1)?;
+        self.jump(BlockId(0), &[packet.into()])?;
+        for &id in &order {
+            builder.position_at_end(self.blocks[&id].block);
+            let block = &self.body.blocks[id as usize];
+            for inst in &block.insts {
+                let result = self.inst(inst)?;
+                match (inst.result, result) {
+                    (Some(value), Some(result)) => self.define(value, result)?,
+                    (None, None) => {}
+                    (Some(_), None) => return internal(format!("{:?} gives no value", inst.op)),
+                    (None, Some(_)) => return internal(format!("the value of {:?} has no name", inst.op)),
+                }
+            }
+            self.terminator(&block.term)?;
+        }
+        Ok(())
+    }
+
+    fn terminator(&self, term: &Terminator) -> Res<()> {
+        let builder = &self.module.builder;
+        match term {
+            Terminator::Return => {
+                builder.build_return(None)?;
+                Ok(())
+            }
+            Terminator::Jump(dest) => self.jump(dest.block, &self.args(dest)?),
+            Terminator::Branch(condition, then, other) => {
+                let condition = self.int_of(*condition, 1)?;
+                let (then_args, other_args) = (self.args(then)?, self.args(other)?);
+                if then.block == other.block {
+                    // A phi has one value per predecessor, so the choice is made here.
+                    if then_args.len() != other_args.len() {
+                        return internal("a branch with different numbers of arguments to one block");
+                    }
+                    let mut args = Vec::new();
+                    for (a, b) in then_args.into_iter().zip(other_args) {
+                        if a.get_type() != b.get_type() {
+                            return internal("a branch with arguments of different types to one block");
+                        }
+                        args.push(builder.build_select(condition, a, b, "")?);
+                    }
+                    return self.jump(then.block, &args);
+                }
+                let then = self.enter(then.block, &then_args)?;
+                let other = self.enter(other.block, &other_args)?;
+                builder.build_conditional_branch(condition, then, other)?;
+                Ok(())
+            }
+        }
+    }
+
+    fn jump(&self, block: BlockId, args: &[BasicValueEnum<'c>]) -> Res<()> {
+        let target = self.enter(block, args)?;
+        self.module.builder.build_unconditional_branch(target)?;
+        Ok(())
+    }
+
+    /// Passes the block's arguments from the block that is being built.
+    fn enter(&self, block: BlockId, args: &[BasicValueEnum<'c>]) -> Res<BasicBlock<'c>> {
+        let Some(target) = self.blocks.get(&block.0) else {
+            return internal(format!("a jump to block {}, which is not there", block.0));
+        };
+        let from = self.here()?;
+        if target.phis.len() != args.len() {
+            return internal(format!("block {} takes {} values, not {}", block.0, target.phis.len(), args.len()));
+        }
+        for (phi, arg) in target.phis.iter().zip(args) {
+            if phi.as_basic_value().get_type() != arg.get_type() {
+                return internal(format!("block {} gets a value of another type", block.0));
+            }
+            phi.add_incoming(&[(arg, from)]);
+        }
+        Ok(target.block)
+    }
+
+    fn args(&self, dest: &Dest) -> Res<Vec<BasicValueEnum<'c>>> {
+        dest.args.iter().map(|&arg| self.value(arg)).collect()
+    }
+
+    fn inst(&mut self, inst: &Inst) -> Res<Option<BasicValueEnum<'c>>> {
+        let module = self.module;
+        let ctx = self.ctx;
+        Ok(match &inst.op {
+            Op::Const(value) => Some(module.constant(self.result_width(inst)?, *value)?.into()),
+            Op::Bin(op, a, b) => Some(module.binary(*op, self.int(*a)?, self.int(*b)?)?.into()),
+            Op::Cmp(op, a, b) => Some(module.compare(*op, self.int(*a)?, self.int(*b)?)?.into()),
+            Op::Cast(op, value) => Some(module.cast(*op, self.int(*value)?, self.result_width(inst)?)?.into()),
+            Op::Select(condition, a, b) => {
+                let (a, b) = (self.value(*a)?, self.value(*b)?);
+                if a.get_type() != b.get_type() {
+                    return internal("a select between different types");
+                }
+                Some(module.builder.build_select(self.int_of(*condition, 1)?, a, b, "")?)
+            }
+
+            Op::Load { packet, bits } => {
+                let head = module.head(ctx, self.packet(*packet)?)?;
+                Some(module.load_bits(head, *bits)?.into())
+            }
+            Op::Store { packet, bits, value } => {
+                let head = module.head(ctx, self.packet(*packet)?)?;
+                module.store_bits(head, *bits, self.int(*value)?)?;
+                None
+            }
+            Op::Has { packet, bytes } => Some(module.has(self.packet(*packet)?, self.int_of(*bytes, 32)?)?.into()),
+            Op::Len { packet } => Some(module.packet_len(self.packet(*packet)?)?.into()),
+            Op::Pull { packet, bytes } => {
+                let packet = self.packet(*packet)?;
+                module.pull(packet, self.int_of(*bytes, 32)?)?;
+                Some(packet.into())
+            }
+            Op::Push { packet, bytes } => {
+                let packet = self.packet(*packet)?;
+                module.push(ctx, packet, *bytes)?;
+                Some(packet.into())
+            }
+            Op::Copy { packet } => Some(module.copy(ctx, self.packet(*packet)?)?.into()),
+            Op::MetaLoad { packet, field } => Some(module.meta_load(self.packet(*packet)?, *field)?.into()),
+            Op::MetaStore { packet, field, value } => {
+                module.meta_store(self.packet(*packet)?, *field, self.int(*value)?)?;
+                None
+            }
+            Op::Put { packet, channel } => {
+                module.put(ctx, self.packet(*packet)?, *channel)?;
+                None
+            }
+            Op::Drop { packet, reason } => {
+                module.drop_packet(ctx, self.packet(*packet)?, *reason)?;
+                None
+            }
+
+            Op::Lookup { table, key } => {
+                let layout = inst.result.map(|value| self.ir_ty(value)).transpose()?;
+                if layout != Some(Ty::Entry(module.table(*table)?.value)) {
+                    return internal(format!("a look-up in table {} gives {layout:?}", table.0));
+                }
+                Some(self.lookup(*table, key)?.into())
+            }
+            Op::IsNull(entry) => Some(module.builder.build_is_null(self.entry(*entry)?.0, "")?.into()),
+            Op::EntryLoad { entry, field } => Some(self.entry_load(*entry, *field)?.into()),
+            Op::EntryStore { entry, field, value } => {
+                self.entry_store(*entry, *field, *value)?;
+                None
+            }
+            Op::Insert { table, key, value } => Some(self.insert(*table, key, value)?.into()),
+            Op::Remove { table, key } => Some(self.remove(*table, key)?.into()),
+            Op::Count { counter, index, amount } => {
+                self.count(*counter, *index, *amount)?;
+                None
+            }
+        })
+    }
+
+    /// Type that holds a value.
+    fn ty(&self, value: Value) -> Res<BasicTypeEnum<'c>> {
+        Ok(match self.ir_ty(value)? {
+            Ty::Int(width) if (1..=128).contains(&width) => self.module.int(width)?.into(),
+            Ty::Int(width) => return internal(format!("value {} has {width} bits", value.0)),
+            Ty::Entry(_) | Ty::Packet(_) => self.module.ptr.into(),
+        })
+    }
+
+    fn ir_ty(&self, value: Value) -> Res<Ty> {
+        match self.body.values.get(value.0 as usize) {
+            Some(&ty) => Ok(ty),
+            None => internal(format!("there is no value {}", value.0)),
+        }
+    }
+
+    fn define(&mut self, value: Value, result: BasicValueEnum<'c>) -> Res<()> {
+        if result.get_type() != self.ty(value)? {
+            return internal(format!("value {} is {}, not {:?}", value.0, result.get_type(), self.ir_ty(value)?));
+        }
+        if self.values[value.0 as usize].replace(result).is_some() {
+            return internal(format!("value {} is defined twice", value.0));
+        }
+        Ok(())
+    }
+
+    fn result_width(&self, inst: &Inst) -> Res<u32> {
+        match inst.result.map(|value| self.ir_ty(value)).transpose()? {
+            Some(Ty::Int(width)) if (1..=128).contains(&width) => Ok(width),
+            _ => internal(format!("{:?} needs a result of 1 to 128 bits", inst.op)),
+        }
+    }
+
+    fn value(&self, value: Value) -> Res<BasicValueEnum<'c>> {
+        match self.values.get(value.0 as usize) {
+            Some(Some(result)) => Ok(*result),
+            _ => internal(format!("value {} is used before its definition", value.0)),
+        }
+    }
+
+    pub fn int(&self, value: Value) -> Res<IntValue<'c>> {
+        match self.value(value)? {
+            BasicValueEnum::IntValue(result) => Ok(result),
+            _ => internal(format!("value {} is not an integer", value.0)),
+        }
+    }
+
+    pub fn int_of(&self, value: Value, width: u32) -> Res<IntValue<'c>> {
+        let result = self.int(value)?;
+        if result.get_type().get_bit_width() != width {
+            return internal(format!("value {} has not {width} bits", value.0));
+        }
+        Ok(result)
+    }
+
+    fn packet(&self, value: Value) -> Res<PointerValue<'c>> {
+        match (self.ir_ty(value)?, self.value(value)?) {
+            (Ty::Packet(ProtocolId(_)), BasicValueEnum::PointerValue(packet)) => Ok(packet),
+            _ => internal(format!("value {} is not a packet", value.0)),
+        }
+    }
+
+    /// An entry and its layout.
+    pub fn entry(&self, value: Value) -> Res<(PointerValue<'c>, LayoutId)> {
+        match (self.ir_ty(value)?, self.value(value)?) {
+            (Ty::Entry(layout), BasicValueEnum::PointerValue(entry)) => Ok((entry, layout)),
+            _ => internal(format!("value {} is not a table entry", value.0)),
+        }
+    }
+
+    /// The block that is being built.
+    pub fn here(&self) -> Res<BasicBlock<'c>> {
+        self.module.builder.get_insert_block().ok_or_else(|| CodegenError::Internal("no block is being built".into()))
+    }
+
+    /// A new block.
+    pub fn new_block(&self, name: &str) -> BasicBlock<'c> {
+        self.module.context.append_basic_block(self.function, name)
+    }
+}
+
+/// A pointer parameter.
+pub(super) fn pointer_param<'c>(function: FunctionValue<'c>, index: u32) -> Res<PointerValue<'c>> {
+    match function.get_nth_param(index) {
+        Some(BasicValueEnum::PointerValue(param)) => Ok(param),
+        _ => internal(format!("parameter {index} is not a pointer")),
+    }
+}
+
+/// The blocks that the entry reaches, each before its successors but for loops.
+fn reverse_postorder(body: &Body) -> Res<Vec<u32>> {
+    let mut seen = vec![false; body.blocks.len()];
+    let mut order = Vec::new();
+    // A block, and how many of its successors were followed.
+    let mut path = vec![(0u32, 0usize)];
+    match seen.first_mut() {
+        Some(entry) => *entry = true,
+        None => return internal("a body without blocks"),
+    }
+    while let Some((block, followed)) = path.last_mut() {
+        let Some(successor) = body.blocks[*block as usize].term.dests().get(*followed).map(|dest| dest.block.0) else {
+            order.push(*block);
+            path.pop();
+            continue;
+        };
+        *followed += 1;
+        match seen.get_mut(successor as usize) {
+            Some(true) => {}
+            Some(new) => {
+                *new = true;
+                path.push((successor, 0));
+            }
+            None => return internal(format!("there is no block {successor}")),
+        }
+    }
+    order.reverse();
+    Ok(order)
+}

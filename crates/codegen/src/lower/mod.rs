@@ -1,0 +1,198 @@
+//! IR to LLVM IR, straight ("base"): a packet is the pointer to its descriptor, and each access reads the head from it.
+//!
+//! The whole program becomes one aggregate. Each PPF is an internal function of context and descriptor; a put to a
+//! channel that leads to a PPF is a call, which LLVM inlines; [`RUN`] loops over the batch.
+
+mod arith;
+mod bits;
+mod body;
+mod memory;
+mod packet;
+mod run;
+mod table;
+
+use baker::ir::{CounterSlots, Op, Program, Target};
+use inkwell::AddressSpace;
+use inkwell::attributes::{Attribute, AttributeLoc};
+use inkwell::builder::Builder;
+use inkwell::context::Context;
+use inkwell::module::{Linkage, Module as LlvmModule};
+use inkwell::types::{IntType, PointerType};
+use inkwell::values::{FunctionValue, IntValue};
+use std::num::NonZeroU32;
+
+use crate::target::Host;
+use crate::{CodegenError, abi, internal};
+use memory::Tags;
+
+/// Symbol of the program's function, an [`abi::RunFn`].
+pub(crate) const RUN: &str = "millrace_run";
+/// Symbol of [`abi::Runtime::hash_lookup`].
+pub(crate) const HASH_LOOKUP: &str = "millrace_hash_lookup";
+/// Symbol of [`abi::Runtime::hash_insert`].
+pub(crate) const HASH_INSERT: &str = "millrace_hash_insert";
+/// Symbol of [`abi::Runtime::hash_remove`].
+pub(crate) const HASH_REMOVE: &str = "millrace_hash_remove";
+
+type Res<T> = Result<T, CodegenError>;
+
+/// Lowers a program. The module is not yet verified or optimised.
+pub(crate) fn lower<'c>(context: &'c Context, program: &Program, host: &Host) -> Res<LlvmModule<'c>> {
+    let mut module = Module::new(context, program, host);
+    module.declare_ppfs()?;
+    for index in 0..program.ppfs.len() {
+        body::lower_ppf(&module, index)?;
+    }
+    module.define_run()?;
+    Ok(module.llvm)
+}
+
+/// What the lowering of every function shares.
+struct Module<'c, 'p> {
+    program: &'p Program,
+    slots: CounterSlots,
+    context: &'c Context,
+    llvm: LlvmModule<'c>,
+    builder: Builder<'c>,
+    tags: Tags<'c>,
+    ptr: PointerType<'c>,
+    i8: IntType<'c>,
+    i32: IntType<'c>,
+    i64: IntType<'c>,
+    hash_lookup: FunctionValue<'c>,
+    hash_insert: FunctionValue<'c>,
+    hash_remove: FunctionValue<'c>,
+    /// One per PPF.
+    ppfs: Vec<FunctionValue<'c>>,
+    /// Put on every function: processor, features, never unwinds.
+    attributes: Vec<Attribute>,
+}
+
+impl<'c, 'p> Module<'c, 'p> {
+    fn new(context: &'c Context, program: &'p Program, host: &Host) -> Self {
+        let llvm = context.create_module(&program.name);
+        host.prepare(&llvm);
+        let ptr = context.ptr_type(AddressSpace::default());
+        let i8 = context.i8_type();
+        let declare = |name: &str, function_type| {
+            let function = llvm.add_function(name, function_type, Some(Linkage::External));
+            function.add_attribute(AttributeLoc::Function, enum_attribute(context, "nounwind", 0));
+            // Keys and values are read, not kept. Nothing is said of other memory: a look-up may note the time of use.
+            for param in 1..function.count_params() {
+                function.add_attribute(AttributeLoc::Param(param), enum_attribute(context, "nocapture", 0));
+                function.add_attribute(AttributeLoc::Param(param), enum_attribute(context, "readonly", 0));
+            }
+            function
+        };
+        let hash_lookup = declare(HASH_LOOKUP, ptr.fn_type(&[ptr.into(), ptr.into()], false));
+        let hash_insert = declare(HASH_INSERT, i8.fn_type(&[ptr.into(), ptr.into(), ptr.into()], false));
+        let hash_remove = declare(HASH_REMOVE, i8.fn_type(&[ptr.into(), ptr.into()], false));
+        Module {
+            program,
+            slots: CounterSlots::new(program),
+            context,
+            builder: context.create_builder(),
+            tags: Tags::new(context),
+            ptr,
+            i8,
+            i32: context.i32_type(),
+            i64: context.i64_type(),
+            hash_lookup,
+            hash_insert,
+            hash_remove,
+            ppfs: Vec::new(),
+            attributes: vec![
+                enum_attribute(context, "nounwind", 0),
+                context.create_string_attribute("target-cpu", &host.cpu),
+                context.create_string_attribute("target-features", &host.features),
+            ],
+            llvm,
+        }
+    }
+
+    /// Declares a function for each PPF, so that puts can call it.
+    fn declare_ppfs(&mut self) -> Res<()> {
+        let ty = self.context.void_type().fn_type(&[self.ptr.into(), self.ptr.into()], false);
+        let descriptor_size = abi::METADATA_OFFSET as u64 + u64::from(self.program.metadata_size);
+        for (ppf, sites) in self.program.ppfs.iter().zip(self.call_sites()?) {
+            let function = self.llvm.add_function(&format!("ppf.{}", ppf.name), ty, Some(Linkage::Internal));
+            self.decorate(function);
+            self.decorate_pointer(function, 0, size_of::<abi::Context>() as u64);
+            // Only the context gets `noalias`: the frame of a dropped packet may come back as a copy, which reaches the
+            // same descriptor by another pointer.
+            self.decorate_pointer(function, 1, descriptor_size);
+            self.attribute(function, AttributeLoc::Param(0), "noalias", 0);
+            if sites == 1 {
+                self.attribute(function, AttributeLoc::Function, "alwaysinline", 0);
+            }
+            self.ppfs.push(function);
+        }
+        Ok(())
+    }
+
+    /// Number of places that call each PPF: its puts, and the start of the batch loop.
+    fn call_sites(&self) -> Res<Vec<u32>> {
+        let mut sites = vec![0; self.program.ppfs.len()];
+        let mut called = |channel: usize| match self.program.channels.get(channel).map(|channel| channel.target) {
+            Some(Target::Ppf(ppf)) => match sites.get_mut(ppf.0 as usize) {
+                Some(count) => {
+                    *count += 1;
+                    Ok(())
+                }
+                None => internal(format!("there is no PPF {}", ppf.0)),
+            },
+            Some(Target::Tx | Target::Host) => Ok(()),
+            None => internal(format!("there is no channel {channel}")),
+        };
+        called(Program::RX.0 as usize)?;
+        for inst in self.program.ppfs.iter().flat_map(|ppf| &ppf.body.blocks).flat_map(|block| &block.insts) {
+            if let Op::Put { channel, .. } = inst.op {
+                called(channel.0 as usize)?;
+            }
+        }
+        Ok(sites)
+    }
+
+    /// Adds the attributes of all functions.
+    fn decorate(&self, function: FunctionValue<'c>) {
+        for attribute in &self.attributes {
+            function.add_attribute(AttributeLoc::Function, *attribute);
+        }
+    }
+
+    /// Says that a parameter points to `bytes` bytes of memory that is aligned to 8 bytes.
+    fn decorate_pointer(&self, function: FunctionValue<'c>, param: u32, bytes: u64) {
+        let loc = AttributeLoc::Param(param);
+        self.attribute(function, loc, "noundef", 0);
+        self.attribute(function, loc, "nonnull", 0);
+        self.attribute(function, loc, "align", 8);
+        self.attribute(function, loc, "dereferenceable", bytes);
+    }
+
+    fn attribute(&self, function: FunctionValue<'c>, loc: AttributeLoc, name: &str, value: u64) {
+        function.add_attribute(loc, enum_attribute(self.context, name, value));
+    }
+
+    /// The integer type of `width` bits.
+    fn int(&self, width: u32) -> Res<IntType<'c>> {
+        let Some(bits) = NonZeroU32::new(width) else {
+            return internal("an integer of 0 bits");
+        };
+        self.context.custom_width_int_type(bits).map_err(|error| CodegenError::Internal(error.into()))
+    }
+
+    /// Widens with zeros, or keeps the low bits.
+    fn resize(&self, value: IntValue<'c>, width: u32) -> Res<IntValue<'c>> {
+        let from = value.get_type().get_bit_width();
+        let ty = self.int(width)?;
+        Ok(match width.cmp(&from) {
+            std::cmp::Ordering::Less => self.builder.build_int_truncate(value, ty, "")?,
+            std::cmp::Ordering::Equal => value,
+            std::cmp::Ordering::Greater => self.builder.build_int_z_extend(value, ty, "")?,
+        })
+    }
+}
+
+fn enum_attribute(context: &Context, name: &str, value: u64) -> Attribute {
+    context.create_enum_attribute(Attribute::get_named_enum_kind_id(name), value)
+}

@@ -1,0 +1,288 @@
+//! Tables and user counters. Arrays and `lpm` are looked up in line, hash tables through the runtime.
+
+use std::mem::offset_of;
+
+use baker::ir::{CounterId, Layout, LayoutField, LayoutId, Table, TableId, TableKind, Value, storage_size};
+use inkwell::IntPredicate;
+use inkwell::values::{BasicValueEnum, CallSiteValue, IntValue, PointerValue};
+
+use super::body::Ppf;
+use super::memory::{Memory, instruction};
+use super::packet::align;
+use super::{Module, Res};
+use crate::abi::{self, ArrayTable, Context, LpmTable};
+use crate::{CodegenError, internal};
+
+impl<'c> Ppf<'_, 'c, '_> {
+    /// The value under a key, or null.
+    pub fn lookup(&mut self, id: TableId, key: &[Value]) -> Res<PointerValue<'c>> {
+        let table = self.module.table(id)?;
+        match table.kind {
+            TableKind::Array => {
+                let (entry, in_range) = self.array_entry(id, table, key)?;
+                let null = self.module.ptr.const_null();
+                Ok(self.module.builder.build_select(in_range, entry, null, "")?.into_pointer_value())
+            }
+            TableKind::Lpm => self.lpm_lookup(id, table, key),
+            TableKind::Hash => {
+                let control = self.module.control(self.ctx, id)?;
+                let key = self.lay_out(table.key, false, key)?;
+                let call =
+                    self.module.builder.build_call(self.module.hash_lookup, &[control.into(), key.into()], "")?;
+                Ok(self.module.runtime_result(call)?.into_pointer_value())
+            }
+        }
+    }
+
+    /// Inserts or replaces; 1 where the entry is there now. A refusal is counted.
+    pub fn insert(&mut self, id: TableId, key: &[Value], value: &[Value]) -> Res<IntValue<'c>> {
+        let module = self.module;
+        let table = module.table(id)?;
+        match table.kind {
+            TableKind::Lpm => internal(format!("an insertion into `{}`, an lpm table", table.name)),
+            TableKind::Array => {
+                let (entry, in_range) = self.array_entry(id, table, key)?;
+                let (store, refuse, done) = (self.new_block("store"), self.new_block("refuse"), self.new_block("done"));
+                let branch = module.builder.build_conditional_branch(in_range, store, refuse)?;
+                module.likely(branch)?;
+                module.builder.position_at_end(store);
+                self.store_fields(entry, table.value, value)?;
+                module.builder.build_unconditional_branch(done)?;
+                module.builder.position_at_end(refuse);
+                module.count_slot(self.ctx, module.slots.table_full(id))?;
+                module.builder.build_unconditional_branch(done)?;
+                module.builder.position_at_end(done);
+                Ok(in_range)
+            }
+            TableKind::Hash => {
+                let control = module.control(self.ctx, id)?;
+                let key = self.lay_out(table.key, false, key)?;
+                let value = self.lay_out(table.value, true, value)?;
+                let args = [control.into(), key.into(), value.into()];
+                let call = module.builder.build_call(module.hash_insert, &args, "")?;
+                let result = module.runtime_result(call)?.into_int_value();
+                let zero = result.get_type().const_zero();
+                let inserted = module.builder.build_int_compare(IntPredicate::NE, result, zero, "")?;
+                let (refuse, done) = (self.new_block("refuse"), self.new_block("done"));
+                let branch = module.builder.build_conditional_branch(inserted, done, refuse)?;
+                module.likely(branch)?;
+                module.builder.position_at_end(refuse);
+                module.count_slot(self.ctx, module.slots.table_full(id))?;
+                module.builder.build_unconditional_branch(done)?;
+                module.builder.position_at_end(done);
+                Ok(inserted)
+            }
+        }
+    }
+
+    /// Removes a hash entry; 1 where it was there.
+    pub fn remove(&mut self, id: TableId, key: &[Value]) -> Res<IntValue<'c>> {
+        let module = self.module;
+        let table = module.table(id)?;
+        if table.kind != TableKind::Hash {
+            return internal(format!("a removal from `{}`, which is no hash table", table.name));
+        }
+        let control = module.control(self.ctx, id)?;
+        let key = self.lay_out(table.key, false, key)?;
+        let call = module.builder.build_call(module.hash_remove, &[control.into(), key.into()], "")?;
+        let result = module.runtime_result(call)?.into_int_value();
+        Ok(module.builder.build_int_compare(IntPredicate::NE, result, result.get_type().const_zero(), "")?)
+    }
+
+    /// A field of an entry.
+    pub fn entry_load(&self, entry: Value, field: u32) -> Res<IntValue<'c>> {
+        let module = self.module;
+        let (entry, layout) = self.entry(entry)?;
+        let field = module.field(layout, field)?;
+        let size = storage_size(field.width);
+        let ptr = module.at(entry, field.offset.into())?;
+        let stored = module.load_int(module.int(size * 8)?, ptr, align(size), Memory::Table)?;
+        module.resize(stored, field.width)
+    }
+
+    /// Sets a field of an entry.
+    pub fn entry_store(&self, entry: Value, field: u32, value: Value) -> Res<()> {
+        let (entry, layout) = self.entry(entry)?;
+        let field = self.module.field(layout, field)?;
+        self.store_field(entry, field, value)
+    }
+
+    /// Adds to a cell of a user counter, if there is one with this index.
+    pub fn count(&self, id: CounterId, index: Value, amount: Value) -> Res<()> {
+        let module = self.module;
+        let Some(counter) = module.program.counters.get(id.0 as usize) else {
+            return internal(format!("there is no counter {}", id.0));
+        };
+        let (index, amount) = (self.int_of(index, 32)?, self.int_of(amount, 64)?);
+        let size = module.i32.const_int(counter.size.into(), false);
+        let in_range = module.builder.build_int_compare(IntPredicate::ULT, index, size, "")?;
+        let (add, done) = (self.new_block("add"), self.new_block("done"));
+        let branch = module.builder.build_conditional_branch(in_range, add, done)?;
+        module.likely(branch)?;
+        module.builder.position_at_end(add);
+        let first = module.i32.const_int(module.slots.user(id) as u64, false);
+        let slot = module.builder.build_int_add(first, index, "")?;
+        module.add_to_slot(self.ctx, slot, amount)?;
+        module.builder.build_unconditional_branch(done)?;
+        module.builder.position_at_end(done);
+        Ok(())
+    }
+
+    /// Address of an array's entry, and whether the index is in range (else the address means nothing).
+    fn array_entry(&self, id: TableId, table: &Table, key: &[Value]) -> Res<(PointerValue<'c>, IntValue<'c>)> {
+        let module = self.module;
+        let index = self.scalar_key(table, key)?;
+        let control = module.control(self.ctx, id)?;
+        let entries = module.entries(control, offset_of!(ArrayTable, entries))?;
+        let entry = module.element(entries, index, module.stride(table.value)?)?;
+        let capacity = module.i32.const_int(table.capacity.into(), false);
+        let in_range = module.builder.build_int_compare(IntPredicate::ULT, index, capacity, "")?;
+        Ok((entry, in_range))
+    }
+
+    /// DIR-24-8, as [`LpmTable`] says: one load for most keys, two for prefixes longer than 24 bits.
+    fn lpm_lookup(&self, id: TableId, table: &Table, key: &[Value]) -> Res<PointerValue<'c>> {
+        let module = self.module;
+        let builder = &module.builder;
+        let constant = |value: u32| module.i32.const_int(value.into(), false);
+        let key = self.scalar_key(table, key)?;
+        let control = module.control(self.ctx, id)?;
+        let tbl24 = module.entries(control, offset_of!(LpmTable, tbl24))?;
+        let upper = builder.build_right_shift(key, constant(8), false, "")?;
+        let first = module.load_shared(module.element(tbl24, upper, 4)?)?;
+        let is_group = builder.build_int_compare(IntPredicate::UGE, first, constant(abi::LPM_GROUP), "")?;
+        let (group, found) = (self.new_block("group"), self.new_block("found"));
+        let before = self.here()?;
+        let branch = builder.build_conditional_branch(is_group, group, found)?;
+        module.unlikely(branch)?;
+
+        builder.position_at_end(group);
+        let tbl8 = module.entries(control, offset_of!(LpmTable, tbl8))?;
+        let number = builder.build_and(first, constant(!abi::LPM_GROUP), "")?;
+        let slots = module.element(tbl8, number, 256 * 4)?;
+        let lower = builder.build_and(key, constant(0xff), "")?;
+        let second = module.load_shared(module.element(slots, lower, 4)?)?;
+        builder.build_unconditional_branch(found)?;
+
+        builder.position_at_end(found);
+        let phi = builder.build_phi(module.i32, "")?;
+        phi.add_incoming(&[(&first, before), (&second, group)]);
+        let slot = phi.as_basic_value().into_int_value();
+        let default = module.load_shared(module.at(control, offset_of!(LpmTable, default_slot) as u64)?)?;
+        let is_none = |slot| builder.build_int_compare(IntPredicate::EQ, slot, constant(0), "");
+        let slot = module.select_int(is_none(slot)?, default, slot)?;
+        let entries = module.entries(control, offset_of!(LpmTable, entries))?;
+        let index = builder.build_int_sub(slot, constant(1), "")?;
+        let entry = module.element(entries, index, module.stride(table.value)?)?;
+        Ok(builder.build_select(is_none(slot)?, module.ptr.const_null(), entry, "")?.into_pointer_value())
+    }
+
+    /// The key of a table whose key is one 32-bit scalar.
+    fn scalar_key(&self, table: &Table, key: &[Value]) -> Res<IntValue<'c>> {
+        match key {
+            [key] => self.int_of(*key, 32),
+            _ => internal(format!("the key of `{}` is one number", table.name)),
+        }
+    }
+
+    /// Writes a key or a value as its layout says into its slot on the stack, padding zero.
+    fn lay_out(&mut self, id: LayoutId, is_value: bool, fields: &[Value]) -> Res<PointerValue<'c>> {
+        let module = self.module;
+        let layout = module.layout(id)?;
+        let slot = match self.slots.get(&(id, is_value)) {
+            Some(slot) => *slot,
+            None => {
+                let slot = self.stack_slot(layout)?;
+                self.slots.insert((id, is_value), slot);
+                slot
+            }
+        };
+        if layout.fields.iter().map(|field| storage_size(field.width)).sum::<u32>() < layout.size {
+            module.zero_bytes(slot, align(layout.align), layout.size, Memory::Table)?;
+        }
+        self.store_fields(slot, id, fields)?;
+        Ok(slot)
+    }
+
+    /// Memory for a layout in the function's frame. In the prologue, so that a loop does not grow the stack.
+    fn stack_slot(&self, layout: &Layout) -> Res<PointerValue<'c>> {
+        let builder = &self.module.builder;
+        let here = self.here()?;
+        match self.prologue.get_first_instruction() {
+            Some(first) => builder.position_before(&first),
+            None => builder.position_at_end(self.prologue),
+        }
+        let slot = builder.build_alloca(self.module.i8.array_type(layout.size), "")?;
+        if let Some(inst) = slot.as_instruction() {
+            // The runtime may read it as the struct it is, so all of its alignment is needed.
+            inst.set_alignment(layout.align.max(8)).map_err(|error| CodegenError::Internal(error.to_string()))?;
+        }
+        builder.position_at_end(here);
+        Ok(slot)
+    }
+
+    fn store_fields(&self, at: PointerValue<'c>, id: LayoutId, values: &[Value]) -> Res<()> {
+        let layout = self.module.layout(id)?;
+        if layout.fields.len() != values.len() {
+            return internal(format!("{} values for `{}`", values.len(), layout.name));
+        }
+        layout.fields.iter().zip(values).try_for_each(|(field, value)| self.store_field(at, field, *value))
+    }
+
+    fn store_field(&self, at: PointerValue<'c>, field: &LayoutField, value: Value) -> Res<()> {
+        let module = self.module;
+        let value = self.int_of(value, field.width)?;
+        let size = storage_size(field.width);
+        let ptr = module.at(at, field.offset.into())?;
+        module.store(ptr, module.resize(value, size * 8)?, align(size), Memory::Table)
+    }
+}
+
+impl<'c, 'p> Module<'c, 'p> {
+    /// A table of the program.
+    pub fn table(&self, id: TableId) -> Res<&'p Table> {
+        let found = self.program.tables.get(id.0 as usize);
+        found.ok_or_else(|| CodegenError::Internal(format!("there is no table {}", id.0)))
+    }
+
+    fn layout(&self, id: LayoutId) -> Res<&'p Layout> {
+        let Some(layout) = self.program.layouts.get(id.0 as usize) else {
+            return internal(format!("there is no layout {}", id.0));
+        };
+        if let Some(field) = layout.fields.iter().find(|field| !(1..=128).contains(&field.width)) {
+            return internal(format!("field `{}` of `{}` has {} bits", field.name, layout.name, field.width));
+        }
+        Ok(layout)
+    }
+
+    fn field(&self, layout: LayoutId, field: u32) -> Res<&'p LayoutField> {
+        let found = self.layout(layout)?.fields.get(field as usize);
+        found.ok_or_else(|| CodegenError::Internal(format!("layout {} has no field {field}", layout.0)))
+    }
+
+    /// Bytes from one entry to the next.
+    fn stride(&self, value: LayoutId) -> Res<u64> {
+        self.layout(value)?;
+        Ok(abi::stride(self.program, value) as u64)
+    }
+
+    /// The table's control block.
+    fn control(&self, ctx: PointerValue<'c>, id: TableId) -> Res<PointerValue<'c>> {
+        let tables = self.context_ptr(ctx, offset_of!(Context, tables))?;
+        self.load_constant_ptr(self.at(tables, u64::from(id.0) * size_of::<*mut u8>() as u64)?, Memory::Control)
+    }
+
+    /// A pointer in a control block.
+    fn entries(&self, control: PointerValue<'c>, offset: usize) -> Res<PointerValue<'c>> {
+        self.load_constant_ptr(self.at(control, offset as u64)?, Memory::Control)
+    }
+
+    /// What a call of the runtime gave. The call touches table memory and nothing else that generated code sees.
+    fn runtime_result(&self, call: CallSiteValue<'c>) -> Res<BasicValueEnum<'c>> {
+        let Some(value) = call.try_as_basic_value().basic() else {
+            return internal("a call of the runtime without a value");
+        };
+        self.tag(instruction(value)?, Memory::Table)?;
+        Ok(value)
+    }
+}

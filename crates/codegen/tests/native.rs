@@ -1,0 +1,77 @@
+//! The compiled program as a value, and the code as text.
+
+mod common;
+
+use std::sync::Arc;
+
+use baker::ir::*;
+use codegen::{Emit, Native, OptLevel, abi, emit};
+use common::Machine;
+use common::asm::{Asm, program};
+
+/// Decrements a byte and compares a 32-bit and a 48-bit field.
+fn small() -> Program {
+    let (mut asm, packet) = Asm::new(0);
+    let word = asm.load(packet, 240, 32);
+    let mac = asm.load(packet, 0, 48);
+    let mac = asm.resize(mac, 32);
+    let sum = asm.bin(BinOp::Add, word, mac);
+    asm.store(packet, 240, sum);
+    asm.put(packet, 1);
+    program(&[34], &[(0, Target::Ppf(PpfId(0))), (0, Target::Tx)], vec![(0, asm.body)])
+}
+
+#[test]
+fn threads_share_one_program() {
+    let native = std::thread::spawn(|| Native::compile(&small(), OptLevel::O3, &common::tables::RUNTIME).unwrap());
+    let native = Arc::new(native.join().unwrap());
+    let threads: Vec<_> = (0..4)
+        .map(|i: u8| {
+            let native = native.clone();
+            std::thread::spawn(move || {
+                let mut machine = Machine::with(&small(), native);
+                for round in 0..100 {
+                    let mut packet = [i; 40];
+                    packet[33] = round;
+                    let frames: Vec<u32> = (0..64).map(|_| machine.receive(2, &packet, 0)).collect();
+                    assert_eq!(machine.run(&frames).len(), 64);
+                    let sum = u32::from_be_bytes([i, i, i, round]) + u32::from_be_bytes([i; 4]);
+                    assert!(frames.iter().all(|&frame| machine.packet(frame)[30..34] == sum.to_be_bytes()));
+                    machine.release(&frames);
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+/// Fields are loaded whole and swapped, never byte by byte; PPFs with one caller are gone.
+#[test]
+fn optimised_code_is_sane() {
+    let text = emit(&small(), OptLevel::O3, Emit::Llvm).unwrap();
+    assert!(text.contains("define void @millrace_run("), "{text}");
+    assert!(text.contains("llvm.bswap.i32"), "{text}");
+    assert!(text.contains("load i32, ptr"), "{text}");
+    assert!(!text.contains("load i8"), "{text}");
+    assert!(!text.contains("@ppf."), "{text}");
+}
+
+#[test]
+fn assembly_is_of_the_same_function() {
+    for opt in [OptLevel::O0, OptLevel::O3] {
+        let text = emit(&small(), opt, Emit::Asm).unwrap();
+        assert!(text.contains("millrace_run:"), "{text}");
+    }
+}
+
+#[test]
+fn descriptors_fill_whole_cache_lines() {
+    let mut program = small();
+    assert_eq!(abi::descriptor_stride(&program), 64);
+    program.metadata_size = 48;
+    assert_eq!(abi::descriptor_stride(&program), 64);
+    program.metadata_size = 49;
+    assert_eq!(abi::descriptor_stride(&program), 128);
+}

@@ -1,0 +1,187 @@
+//! Counters: one block per worker that only it writes, and the sums by name that everybody else reads.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use baker::ir::{ChannelId, CounterId, CounterSlots, DropId, Program, TableId, Target};
+
+#[repr(align(64))]
+#[derive(Debug, Default)]
+struct Line([AtomicU64; 8]);
+
+/// A worker's counters, in the order of `CounterSlots`, in cache lines of their own.
+#[derive(Debug)]
+pub struct CounterBlock {
+    lines: Box<[Line]>,
+}
+
+impl CounterBlock {
+    /// `len` counters, all zero.
+    pub fn new(len: usize) -> Self {
+        CounterBlock { lines: (0..len.div_ceil(8).max(1)).map(|_| Line::default()).collect() }
+    }
+
+    /// The block as generated code writes it.
+    pub(crate) fn as_ptr(&self) -> *mut u64 {
+        self.lines.as_ptr().cast::<u64>().cast_mut()
+    }
+
+    /// A counter's value.
+    pub fn get(&self, slot: usize) -> u64 {
+        self.lines[slot / 8].0[slot % 8].load(Ordering::Relaxed)
+    }
+
+    /// Adds to a counter. Only the worker that the block belongs to may call it.
+    pub(crate) fn add(&self, slot: usize, amount: u64) {
+        // One writer, so no read-modify-write instruction is needed.
+        let cell = &self.lines[slot / 8].0[slot % 8];
+        cell.store(cell.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    }
+}
+
+/// What a port did. Written by the workers once per batch.
+#[derive(Debug, Default)]
+pub struct PortCounters {
+    /// Packets received.
+    pub rx_packets: AtomicU64,
+    /// Bytes received, from the Ethernet header on.
+    pub rx_bytes: AtomicU64,
+    /// Packets sent.
+    pub tx_packets: AtomicU64,
+    /// Bytes sent.
+    pub tx_bytes: AtomicU64,
+    /// Packets that could not be sent; also counted as drop reason `tx_failed`.
+    pub tx_failed: AtomicU64,
+    /// Packets that the kernel dropped before they were received: its ring was full.
+    pub rx_dropped: AtomicU64,
+    /// Packets received that were longer than a frame can hold.
+    pub oversize: AtomicU64,
+    /// The last error of the driver while running.
+    error: Mutex<Option<String>>,
+}
+
+impl PortCounters {
+    /// Keeps the driver's latest error for whoever looks.
+    pub fn set_error(&self, error: impl ToString) {
+        *self.error.lock().expect("no panic under this lock") = Some(error.to_string());
+    }
+
+    /// The driver's latest error.
+    pub fn error(&self) -> Option<String> {
+        self.error.lock().expect("no panic under this lock").clone()
+    }
+}
+
+/// A port's counters at one time. Packets and bytes since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortSnapshot {
+    /// The port's name.
+    pub name: String,
+    /// Its number, as in `rx.port` and `tx.port`.
+    pub number: u8,
+    /// See [`PortCounters`].
+    pub rx_packets: u64,
+    /// See [`PortCounters`].
+    pub rx_bytes: u64,
+    /// See [`PortCounters`].
+    pub tx_packets: u64,
+    /// See [`PortCounters`].
+    pub tx_bytes: u64,
+    /// See [`PortCounters`].
+    pub tx_failed: u64,
+    /// See [`PortCounters`].
+    pub rx_dropped: u64,
+    /// See [`PortCounters`].
+    pub oversize: u64,
+    /// The driver's latest error.
+    pub error: Option<String>,
+}
+
+/// All counters at one time, summed over the workers, by name, in the program's order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Packets put to each channel; the first is `rx`.
+    pub channels: Vec<(String, u64)>,
+    /// Packets that entered each PPF: the sum of the channels that lead to it.
+    pub ppfs: Vec<(String, u64)>,
+    /// Packets dropped, by reason.
+    pub drops: Vec<(String, u64)>,
+    /// Insertions that a full table refused.
+    pub tables_full: Vec<(String, u64)>,
+    /// Cells of the program's own counters.
+    pub user: Vec<(String, Vec<u64>)>,
+    /// Ports.
+    pub ports: Vec<PortSnapshot>,
+}
+
+impl Snapshot {
+    /// Packets dropped for a reason; 0 where there is no such reason.
+    pub fn dropped(&self, reason: &str) -> u64 {
+        self.drops.iter().find(|(name, _)| name == reason).map_or(0, |(_, count)| *count)
+    }
+
+    /// Packets put to a channel; 0 where there is no such channel.
+    pub fn channel(&self, channel: &str) -> u64 {
+        self.channels.iter().find(|(name, _)| name == channel).map_or(0, |(_, count)| *count)
+    }
+
+    /// A port by name.
+    pub fn port(&self, name: &str) -> Option<&PortSnapshot> {
+        self.ports.iter().find(|port| port.name == name)
+    }
+}
+
+/// Reads an instance's counters from any thread, while it runs and after.
+#[derive(Clone, Debug)]
+pub struct Observer {
+    pub(crate) program: Arc<Program>,
+    pub(crate) blocks: Vec<Arc<CounterBlock>>,
+    pub(crate) ports: Vec<(String, u8, Arc<PortCounters>)>,
+}
+
+impl Observer {
+    /// The counters now.
+    pub fn snapshot(&self) -> Snapshot {
+        let program = &self.program;
+        let slots = CounterSlots::new(program);
+        let sum = |slot: usize| self.blocks.iter().fold(0u64, |sum, block| sum.wrapping_add(block.get(slot)));
+        let channel = |index: usize| sum(slots.channel(ChannelId(index as u32)));
+        let into_ppf = |ppf: usize| {
+            let leads = |target| matches!(target, Target::Ppf(id) if id.0 as usize == ppf);
+            let channels = program.channels.iter().enumerate().filter(|(_, c)| leads(c.target));
+            channels.fold(0u64, |sum, (index, _)| sum.wrapping_add(channel(index)))
+        };
+        let user = |(index, counter): (usize, &baker::ir::Counter)| {
+            let first = slots.user(CounterId(index as u32));
+            (counter.name.clone(), (0..counter.size as usize).map(|cell| sum(first + cell)).collect())
+        };
+        let channels = program.channels.iter().enumerate();
+        let ppfs = program.ppfs.iter().enumerate();
+        let drops = program.drop_reasons.iter().enumerate();
+        let tables = program.tables.iter().enumerate();
+        Snapshot {
+            channels: channels.map(|(i, c)| (c.name.clone(), channel(i))).collect(),
+            ppfs: ppfs.map(|(i, p)| (p.name.clone(), into_ppf(i))).collect(),
+            drops: drops.map(|(i, d)| (d.name.clone(), sum(slots.drop(DropId(i as u32))))).collect(),
+            tables_full: tables.map(|(i, t)| (t.name.clone(), sum(slots.table_full(TableId(i as u32))))).collect(),
+            user: program.counters.iter().enumerate().map(user).collect(),
+            ports: self.ports.iter().map(|(name, number, counters)| port(name, *number, counters)).collect(),
+        }
+    }
+}
+
+fn port(name: &str, number: u8, counters: &PortCounters) -> PortSnapshot {
+    let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    PortSnapshot {
+        name: name.to_owned(),
+        number,
+        rx_packets: get(&counters.rx_packets),
+        rx_bytes: get(&counters.rx_bytes),
+        tx_packets: get(&counters.tx_packets),
+        tx_bytes: get(&counters.tx_bytes),
+        tx_failed: get(&counters.tx_failed),
+        rx_dropped: get(&counters.rx_dropped),
+        oversize: get(&counters.oversize),
+        error: counters.error(),
+    }
+}

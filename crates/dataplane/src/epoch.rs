@@ -1,0 +1,125 @@
+//! Quiescent-state reclamation: table entries are reused only when no look-up can still hold a pointer to them.
+//!
+//! Each worker announces, before every batch, that it holds no pointer from before (McKenney and Slingwine, "Read-copy
+//! update", 1998). A removed entry gets a stamp; it may be reused once every registered worker has announced a
+//! later one. A worker that sleeps says so and is not waited for. With no worker registered everything is free at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Workers at most.
+pub const MAX_WORKERS: usize = 64;
+
+/// The slot's worker holds no pointer: it sleeps or does not exist.
+const OFFLINE: u64 = u64::MAX;
+
+#[repr(align(64))]
+#[derive(Debug)]
+struct Slot {
+    seen: AtomicU64,
+    taken: AtomicU64,
+}
+
+/// The epochs of all workers.
+#[derive(Debug)]
+pub struct Epochs {
+    now: AtomicU64,
+    slots: Box<[Slot]>,
+}
+
+impl Default for Epochs {
+    fn default() -> Self {
+        let slot = |_| Slot { seen: AtomicU64::new(OFFLINE), taken: AtomicU64::new(0) };
+        Epochs { now: AtomicU64::new(1), slots: (0..MAX_WORKERS).map(slot).collect() }
+    }
+}
+
+impl Epochs {
+    /// Registers a worker; `None` where there are [`MAX_WORKERS`] already. It starts offline.
+    pub fn register(self: &Arc<Self>) -> Option<Registration> {
+        let free = |slot: &Slot| slot.taken.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let slot = self.slots.iter().position(free)?;
+        Some(Registration { epochs: self.clone(), slot })
+    }
+
+    /// Stamp for something that was just made unreachable for new look-ups.
+    pub(crate) fn retire(&self) -> u64 {
+        self.now.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// Everything with a stamp at or below the result may be reused.
+    pub(crate) fn safe(&self) -> u64 {
+        // Pairs with the fence in `online`: either we see the worker online, or it sees what we unlinked.
+        fence(Ordering::SeqCst);
+        let seen = self.slots.iter().map(|slot| slot.seen.load(Ordering::Acquire));
+        seen.min().unwrap_or(OFFLINE)
+    }
+}
+
+/// A worker's place among the epochs; freed on drop.
+#[derive(Debug)]
+pub struct Registration {
+    epochs: Arc<Epochs>,
+    slot: usize,
+}
+
+impl Registration {
+    /// Announces that the worker holds no pointer into a table from before. To be called before each batch, and it must
+    /// be called before the first look-up after [`Registration::offline`].
+    pub fn quiescent(&self) {
+        let now = self.epochs.now.load(Ordering::SeqCst);
+        let seen = &self.epochs.slots[self.slot].seen;
+        if seen.load(Ordering::Relaxed) != now {
+            seen.store(now, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Announces that the worker holds no pointer and takes none until [`Registration::quiescent`].
+    pub fn offline(&self) {
+        self.epochs.slots[self.slot].seen.store(OFFLINE, Ordering::Release);
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.offline();
+        self.epochs.slots[self.slot].taken.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retired_entry_waits_for_every_online_worker() {
+        let epochs = Arc::new(Epochs::default());
+        let stamp = epochs.retire();
+        assert!(stamp <= epochs.safe(), "no worker: at once");
+        let (a, b) = (epochs.register().unwrap(), epochs.register().unwrap());
+        a.quiescent();
+        b.quiescent();
+        let stamp = epochs.retire();
+        assert!(stamp > epochs.safe());
+        a.quiescent();
+        assert!(stamp > epochs.safe(), "b may still hold it");
+        b.offline();
+        assert!(stamp <= epochs.safe());
+        b.quiescent();
+        let stamp = epochs.retire();
+        a.quiescent();
+        assert!(stamp > epochs.safe());
+        drop(b);
+        assert!(stamp <= epochs.safe());
+    }
+
+    #[test]
+    fn places_are_limited_and_given_back() {
+        let epochs = Arc::new(Epochs::default());
+        let all: Vec<_> = (0..MAX_WORKERS).map(|_| epochs.register().unwrap()).collect();
+        assert!(epochs.register().is_none());
+        drop(all);
+        assert!(epochs.register().is_some());
+    }
+}

@@ -1,0 +1,231 @@
+//! Frames: slots of one memory region that hold packets, with a descriptor beside each.
+//!
+//! A frame number belongs to exactly one place at a time: the pool, one worker's free stack, or one packet. Forwarding
+//! moves the number, never the packet. Workers take and return frames in bulk, so the pool's lock is rare.
+
+use std::sync::Mutex;
+
+use baker::ir::Program;
+use codegen::abi::{Descriptor, METADATA_OFFSET, descriptor_stride};
+
+use crate::sys::Mapping;
+
+/// Number and size of frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameConfig {
+    /// Number of frames.
+    pub count: u32,
+    /// Bytes per frame: a power of two, 512 to 65536.
+    pub frame_size: u32,
+    /// Bytes in front of a received packet; raised to what the program pushes, and to a multiple of 64, so that
+    /// Ethernet headers start 64-aligned and IP headers 2-aligned, as at XDP.
+    pub headroom: u32,
+}
+
+impl Default for FrameConfig {
+    fn default() -> Self {
+        FrameConfig { count: 8192, frame_size: 2048, headroom: 256 }
+    }
+}
+
+/// Why there is no frame pool.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    /// Not a possible frame size.
+    #[error("frame size {0}: use a power of two from 512 to 65536")]
+    Size(u32),
+    /// No room for a packet after the headroom.
+    #[error("frame size {frame_size} leaves no room for packets after a headroom of {headroom} bytes: use larger frames")]
+    Headroom {
+        /// Bytes per frame.
+        frame_size: u32,
+        /// Bytes before the packet.
+        headroom: u32,
+    },
+    /// Too few frames to process one packet.
+    #[error("{count} frames: this program needs at least {least}, one received packet may become that many")]
+    TooFew {
+        /// Number of frames asked for.
+        count: u32,
+        /// The least number.
+        least: u32,
+    },
+    /// The system has no memory left.
+    #[error("no memory for {count} frames of {frame_size} bytes: {error}; use fewer")]
+    Memory {
+        /// Number of frames.
+        count: u32,
+        /// Bytes per frame.
+        frame_size: u32,
+        /// What the system said.
+        error: std::io::Error,
+    },
+}
+
+/// All frames of an instance. Shared by its workers.
+#[derive(Debug)]
+pub struct FramePool {
+    region: Mapping,
+    descriptors: Mapping,
+    stride: usize,
+    metadata_size: usize,
+    count: u32,
+    frame_size: u32,
+    headroom: u32,
+    free: Mutex<Vec<u32>>,
+}
+
+impl FramePool {
+    /// Allocates the frames for a program. All are free.
+    pub fn new(program: &Program, config: FrameConfig) -> Result<Self, FrameError> {
+        let FrameConfig { count, frame_size, headroom } = config;
+        if !frame_size.is_power_of_two() || !(512..=65536).contains(&frame_size) {
+            return Err(FrameError::Size(frame_size));
+        }
+        let headroom = headroom.max(program.limits.headroom).saturating_add(63) & !63;
+        // The longest packet without a payload is far below 64 bytes; less room than that is a configuration mistake.
+        if headroom + 64 > frame_size {
+            return Err(FrameError::Headroom { frame_size, headroom });
+        }
+        let least = program.limits.copies.saturating_add(1);
+        if count < least {
+            return Err(FrameError::TooFew { count, least });
+        }
+        let stride = descriptor_stride(program);
+        let map = |len| Mapping::anonymous(len).map_err(|error| FrameError::Memory { count, frame_size, error });
+        let region = map(count as usize * frame_size as usize)?;
+        let descriptors = map(count as usize * stride)?;
+        let pool = FramePool {
+            region,
+            descriptors,
+            stride,
+            metadata_size: program.metadata_size as usize,
+            count,
+            frame_size,
+            headroom,
+            // Reversed, so that frame 0 is taken first.
+            free: Mutex::new((0..count).rev().collect()),
+        };
+        for frame in 0..count {
+            // SAFETY: the pool was just made, nobody else has it, and the frame exists.
+            unsafe { (*pool.descriptor(frame)).frame = frame };
+        }
+        Ok(pool)
+    }
+
+    /// Number of frames.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Bytes per frame.
+    pub fn frame_size(&self) -> u32 {
+        self.frame_size
+    }
+
+    /// Bytes in front of a received packet.
+    pub fn headroom(&self) -> u32 {
+        self.headroom
+    }
+
+    /// Bytes of the longest packet that can be received.
+    pub fn max_packet(&self) -> usize {
+        (self.frame_size - self.headroom) as usize
+    }
+
+    /// Number of frames that are in the pool: neither in a packet nor in a worker's stack.
+    pub fn free_frames(&self) -> u32 {
+        self.free.lock().expect("no panic under this lock").len() as u32
+    }
+
+    /// First byte of the region.
+    pub(crate) fn region(&self) -> *mut u8 {
+        self.region.ptr()
+    }
+
+    /// First byte of the descriptors.
+    pub(crate) fn descriptors(&self) -> *mut u8 {
+        self.descriptors.ptr()
+    }
+
+    /// Moves up to `into.len()` free frames there; returns how many.
+    pub(crate) fn take(&self, into: &mut [u32]) -> usize {
+        let mut free = self.free.lock().expect("no panic under this lock");
+        let n = into.len().min(free.len());
+        let rest = free.len() - n;
+        for (to, from) in into.iter_mut().zip(free.drain(rest..).rev()) {
+            *to = from;
+        }
+        n
+    }
+
+    /// Takes frames back. They are the caller's and it forgets them.
+    pub(crate) fn put_back(&self, frames: &[u32]) {
+        // The vector was made with room for every frame, so this never allocates.
+        self.free.lock().expect("no panic under this lock").extend_from_slice(frames);
+    }
+
+    /// The frame's descriptor.
+    ///
+    /// # Safety
+    /// `frame` is below `count`. The result may be used only while the caller owns the frame.
+    pub(crate) unsafe fn descriptor(&self, frame: u32) -> *mut Descriptor {
+        debug_assert!(frame < self.count);
+        // SAFETY: within the mapping, by the caller's promise.
+        unsafe { self.descriptors.ptr().add(frame as usize * self.stride).cast() }
+    }
+
+    /// The frame's metadata, `Program::metadata_size` bytes.
+    ///
+    /// # Safety
+    /// As for [`FramePool::descriptor`].
+    pub(crate) unsafe fn metadata(&self, frame: u32) -> *mut u8 {
+        // SAFETY: the stride covers the descriptor and the metadata.
+        unsafe { self.descriptor(frame).cast::<u8>().add(METADATA_OFFSET) }
+    }
+
+    /// The packet in a frame, from its head to its end.
+    ///
+    /// # Safety
+    /// The caller owns the frame, and it holds a packet, for as long as the result is used.
+    pub(crate) unsafe fn packet(&self, frame: u32) -> &[u8] {
+        // SAFETY: the descriptor is the caller's; what it says lies in the frame, as every writer of it ensures.
+        unsafe {
+            let Descriptor { addr, len, .. } = *self.descriptor(frame);
+            debug_assert!(addr >= u64::from(frame) * u64::from(self.frame_size));
+            debug_assert!(addr + u64::from(len) <= (u64::from(frame) + 1) * u64::from(self.frame_size));
+            std::slice::from_raw_parts(self.region.ptr().add(addr as usize), len as usize)
+        }
+    }
+
+    /// Makes the frame hold a packet of `len` bytes that starts `offset` bytes into the frame. Returns its bytes.
+    ///
+    /// # Safety
+    /// The caller owns the frame for as long as the result is used. `offset + len` is at most the frame size.
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn place(&self, frame: u32, offset: usize, len: usize) -> &mut [u8] {
+        debug_assert!(offset + len <= self.frame_size as usize);
+        // SAFETY: the frame's bytes and descriptor are the caller's, and the range lies in the frame.
+        unsafe {
+            let start = frame as usize * self.frame_size as usize + offset;
+            let descriptor = self.descriptor(frame);
+            (*descriptor).addr = start as u64;
+            (*descriptor).len = len as u32;
+            std::slice::from_raw_parts_mut(self.region.ptr().add(start), len)
+        }
+    }
+
+    /// Zeroes the frame's metadata but for `rx.port`.
+    ///
+    /// # Safety
+    /// The caller owns the frame.
+    pub(crate) unsafe fn reset_metadata(&self, frame: u32, rx_port_offset: usize, rx_port: u8) {
+        debug_assert!(rx_port_offset < self.metadata_size);
+        // SAFETY: the metadata is `metadata_size` bytes and the caller's.
+        unsafe {
+            let metadata = self.metadata(frame);
+            metadata.write_bytes(0, self.metadata_size);
+            metadata.add(rx_port_offset).write(rx_port);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Network interfaces through AF_PACKET with memory-mapped rings. Works unprivileged inside a user namespace.
+//!
+//! Rings are TPACKET_V2 (Documentation/networking/packet_mmap.rst): a slot per packet, visible as soon as it arrives.
+//! TPACKET_V3 packs packets into blocks but hands a block over only when it is full or after at least a millisecond,
+//! which every packet of a quiet connection would wait for, at every hop.
+//!
+//! The kernel strips VLAN tags on receipt; they are put back. It shows a transmit ring's packets to the device in order
+//! and stops at one that it refuses; so what it would refuse is sorted out before, and PACKET_LOSS makes it skip the
+//! rest (the MTU may shrink at any time).
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use libc::{TPACKET_ALIGNMENT, tpacket_req, tpacket2_hdr};
+
+use super::{PortError, Queue, Sent};
+use crate::context::{RxBatch, TxBatch};
+use crate::counters::PortCounters;
+use crate::sys::{self, Interface, Mapping};
+
+/// Bytes of each ring.
+const RING_BYTES: usize = 8 << 20;
+/// Bytes of a block of the ring: contiguous kernel memory, so not too large.
+const BLOCK_BYTES: usize = 1 << 17;
+/// What the kernel puts in front of a packet in a slot, and room for a VLAN tag, rounded up.
+const SLOT_HEADER: usize = 128;
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
+/// Where a VLAN tag lies: after the two addresses.
+const TAG_AT: usize = 12;
+/// Bytes of a VLAN tag.
+const TAG: usize = 4;
+/// Socket buffer: how much the device may have under way.
+const SEND_BUFFER: i32 = 8 << 20;
+
+/// One worker's queue of an interface.
+pub struct AfPacket {
+    interface: String,
+    device: Interface,
+    socket: OwnedFd,
+    rings: Mapping,
+    slot_size: usize,
+    slots: usize,
+    rx_next: usize,
+    tx_next: usize,
+    /// The device took less than the ring holds: send again.
+    unsent: bool,
+    error: Option<String>,
+}
+
+impl AfPacket {
+    /// Opens an interface for packets of up to `max_packet` bytes.
+    pub fn open(interface: &str, max_packet: usize) -> Result<Self, PortError> {
+        let denied = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EPERM | libc::EACCES));
+        let error = |what: &str, e: io::Error| match e.raw_os_error() {
+            Some(libc::ENODEV) => {
+                PortError(format!("{interface}: there is no such interface in this network namespace (see `ip link`)"))
+            }
+            _ if denied(&e) => PortError(format!(
+                "{interface}: no permission to open a packet socket: run as root, with CAP_NET_RAW, or in `unshare -Urn`"
+            )),
+            _ => PortError(format!("{interface}: {what}: {e}")),
+        };
+        let socket = sys::packet_socket().map_err(|e| error("no packet socket", e))?;
+        let device = sys::interface(&socket, interface).map_err(|e| error("cannot be examined", e))?;
+        if !device.up {
+            return Err(PortError(format!("{interface}: is down: run `ip link set {interface} up`")));
+        }
+        // The largest packet that a frame can hold, or the largest that the interface can get; a slot holds either.
+        let slot_size = (max_packet + SLOT_HEADER).next_power_of_two().max(2048);
+        let block = BLOCK_BYTES.max(slot_size);
+        let slots = RING_BYTES / slot_size;
+        let request = tpacket_req {
+            tp_block_size: block as u32,
+            tp_block_nr: (RING_BYTES / block) as u32,
+            tp_frame_size: slot_size as u32,
+            tp_frame_nr: slots as u32,
+        };
+        let set = |name, value: i32| sys::set_option(&socket, libc::SOL_PACKET, name, &value);
+        let ring = |name| {
+            let result = sys::set_option(&socket, libc::SOL_PACKET, name, &request);
+            result.map_err(|e| error("no memory for its packet rings", e))
+        };
+        let version = libc::tpacket_versions::TPACKET_V2 as i32;
+        set(libc::PACKET_VERSION, version).map_err(|e| error("TPACKET_V2 is not supported", e))?;
+        set(libc::PACKET_IGNORE_OUTGOING, 1)
+            .map_err(|e| error("PACKET_IGNORE_OUTGOING is not supported (Linux 4.20 or later is needed)", e))?;
+        set(libc::PACKET_LOSS, 1).map_err(|e| error("PACKET_LOSS is not supported", e))?;
+        // Both only make it faster, so their refusal does not matter.
+        let _ = set(libc::PACKET_QDISC_BYPASS, 1);
+        let _ = sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER)
+            .or_else(|_| sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER));
+        ring(libc::PACKET_RX_RING)?;
+        ring(libc::PACKET_TX_RING)?;
+        let rings = Mapping::of_fd(socket.as_raw_fd(), 2 * RING_BYTES).map_err(|e| error("cannot map its rings", e))?;
+        let promiscuous = libc::packet_mreq {
+            mr_ifindex: device.index,
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
+            .map_err(|e| error("cannot be made promiscuous", e))?;
+        sys::bind_packet(&socket, device.index).map_err(|e| error("cannot be bound to", e))?;
+        Ok(AfPacket {
+            interface: interface.to_owned(),
+            device,
+            socket,
+            rings,
+            slot_size,
+            slots,
+            rx_next: 0,
+            tx_next: 0,
+            unsent: false,
+            error: None,
+        })
+    }
+
+    /// First byte of a slot: the receive ring comes first in the mapping, then the transmit ring.
+    fn slot(&self, ring: usize, index: usize) -> *mut tpacket2_hdr {
+        debug_assert!(ring < 2 && index < self.slots);
+        // SAFETY: slots divide the blocks, so they follow each other without gaps, and the index is below their number.
+        unsafe { self.rings.ptr().add(ring * RING_BYTES + index * self.slot_size).cast() }
+    }
+
+    fn rx_slot(&self) -> *mut tpacket2_hdr {
+        self.slot(0, self.rx_next)
+    }
+
+    fn tx_slot(&self) -> *mut tpacket2_hdr {
+        self.slot(1, self.tx_next)
+    }
+
+    /// Bytes of the longest frame that the interface sends, with its tag where it has one.
+    fn fits_mtu(&self, packet: &[u8]) -> bool {
+        let tagged = packet.len() >= ETHERNET && packet[TAG_AT..ETHERNET] == [0x81, 0x00];
+        packet.len() <= self.device.mtu + ETHERNET + if tagged { TAG } else { 0 }
+    }
+
+    fn kick(&mut self) {
+        match sys::kick(&self.socket) {
+            Ok(()) => self.unsent = false,
+            // The device's queue is full; what is in the ring goes out with the next call.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR)) => {
+                self.unsent = true;
+            }
+            Err(e) => {
+                self.unsent = false;
+                self.note(&e);
+            }
+        }
+    }
+
+    #[cold]
+    fn note(&mut self, error: &io::Error) {
+        let name = &self.interface;
+        self.error = Some(match error.raw_os_error() {
+            Some(libc::ENETDOWN) => format!("{name}: went down: run `ip link set {name} up`"),
+            Some(libc::ENXIO | libc::ENODEV) => format!("{name}: was removed"),
+            _ => format!("{name}: cannot send: {error}"),
+        });
+    }
+}
+
+/// The status word of a slot, which the kernel and we hand the slot over with.
+fn status<'a>(slot: *mut tpacket2_hdr) -> &'a AtomicU32 {
+    // SAFETY: callers pass a slot of a mapped ring and use the result at once; the word is only accessed atomically.
+    unsafe { AtomicU32::from_ptr(&raw mut (*slot).tp_status) }
+}
+
+/// Offset of the packet in a transmit slot.
+const TX_DATA: usize = size_of::<tpacket2_hdr>().next_multiple_of(TPACKET_ALIGNMENT);
+
+impl Queue for AfPacket {
+    fn receive(&mut self, batch: &mut RxBatch<'_>) {
+        if self.unsent {
+            self.kick();
+        }
+        while batch.room() > 0 {
+            let slot = self.rx_slot();
+            let flags = status(slot).load(Ordering::Acquire);
+            if flags & libc::TP_STATUS_USER == 0 {
+                return;
+            }
+            // SAFETY: the status says that the slot is ours until we give it back; the kernel keeps `tp_mac` and
+            // `tp_snaplen` within it.
+            let (header, packet) = unsafe {
+                let header = *slot;
+                let start = slot.cast::<u8>().add(usize::from(header.tp_mac));
+                (header, std::slice::from_raw_parts(start, header.tp_snaplen as usize))
+            };
+            if header.tp_snaplen < header.tp_len || packet.len() < ETHERNET {
+                // Cut off: longer than a slot (a super-packet of a host with offloads on), so than a frame.
+                batch.skip_oversize();
+            } else if flags & libc::TP_STATUS_VLAN_VALID != 0 {
+                let given = flags & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+                let tpid = if given { header.tp_vlan_tpid } else { libc::ETH_P_8021Q as u16 };
+                let ([t0, t1], [c0, c1]) = (tpid.to_be_bytes(), header.tp_vlan_tci.to_be_bytes());
+                batch.push(&[&packet[..TAG_AT], &[t0, t1, c0, c1], &packet[TAG_AT..]]);
+            } else {
+                batch.push(&[packet]);
+            }
+            status(slot).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+            self.rx_next = (self.rx_next + 1) % self.slots;
+        }
+    }
+
+    fn transmit(&mut self, batch: &TxBatch<'_>) -> Sent {
+        let mut sent = Sent::default();
+        let mut kicked = false;
+        for packet in batch.packets() {
+            if packet.len() < ETHERNET || packet.len() > self.slot_size - TX_DATA || !self.fits_mtu(packet) {
+                continue;
+            }
+            let slot = self.tx_slot();
+            let is_free = || status(slot).load(Ordering::Acquire) == libc::TP_STATUS_AVAILABLE;
+            if !is_free() && !kicked {
+                self.kick();
+                kicked = true;
+            }
+            if !is_free() {
+                continue;
+            }
+            // SAFETY: the slot is free, so ours, and the packet's length was checked against its room.
+            unsafe {
+                (*slot).tp_len = packet.len() as u32;
+                let data = slot.cast::<u8>().add(TX_DATA);
+                data.copy_from_nonoverlapping(packet.as_ptr(), packet.len());
+            }
+            status(slot).store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
+            self.tx_next = (self.tx_next + 1) % self.slots;
+            sent.packets += 1;
+            sent.bytes += packet.len() as u64;
+        }
+        if sent.packets > 0 {
+            self.kick();
+        }
+        sent
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(self.socket.as_raw_fd())
+    }
+
+    fn tick(&mut self, counters: &PortCounters) {
+        if let Ok((_, dropped)) = sys::packet_statistics(&self.socket) {
+            counters.rx_dropped.fetch_add(dropped.into(), Ordering::Relaxed);
+        }
+        // A pending error would make every poll return at once.
+        if let Some(error) = sys::take_socket_error(&self.socket) {
+            self.note(&error);
+        }
+        if let Ok(now) = sys::interface(&self.socket, &self.interface) {
+            self.device.mtu = now.mtu;
+        }
+        // Packets that the device had no room for are still in the ring.
+        let last = (self.tx_next + self.slots - 1) % self.slots;
+        if status(self.slot(1, last)).load(Ordering::Acquire) != libc::TP_STATUS_AVAILABLE {
+            self.kick();
+        }
+        if let Some(error) = &self.error {
+            counters.set_error(error);
+        }
+    }
+
+    fn close(&mut self) -> Result<(), PortError> {
+        let until = Instant::now() + Duration::from_millis(200);
+        let last = (self.tx_next + self.slots - 1) % self.slots;
+        while status(self.slot(1, last)).load(Ordering::Acquire) != libc::TP_STATUS_AVAILABLE
+            && Instant::now() < until
+        {
+            self.kick();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.error.take().map_or(Ok(()), |error| Err(PortError(error)))
+    }
+}

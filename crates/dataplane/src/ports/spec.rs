@@ -1,0 +1,121 @@
+//! Port specifications: `NAME=DRIVER:DEVICE`, as on the command line.
+
+use std::path::PathBuf;
+
+use super::MemPort;
+
+/// Drivers and what their device is, for messages and help.
+pub const DRIVERS: [(&str, &str); 3] = [
+    ("afpacket", "INTERFACE: a network interface through AF_PACKET, such as afpacket:eth0"),
+    ("pcap", "[INPUT][,OUTPUT]: capture files to receive from and send to, such as pcap:in.pcap,out.pcap"),
+    ("mem", "nothing: receives no packet and counts those that it sends"),
+];
+
+/// A driver with its device.
+#[derive(Clone, Debug)]
+pub enum Driver {
+    /// A network interface through AF_PACKET.
+    AfPacket {
+        /// Its name in the current network namespace.
+        interface: String,
+    },
+    /// Capture files.
+    Pcap {
+        /// To receive from.
+        input: Option<PathBuf>,
+        /// To send to; created or overwritten.
+        output: Option<PathBuf>,
+    },
+    /// A generator and sink in memory.
+    Mem(MemPort),
+}
+
+/// A named port.
+#[derive(Clone, Debug)]
+pub struct PortSpec {
+    /// Its name.
+    pub name: String,
+    /// What is behind it.
+    pub driver: Driver,
+}
+
+/// Not a port specification. One line that says what is accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("port `{spec}`: {problem}")]
+pub struct SpecError {
+    /// What was given.
+    pub spec: String,
+    /// What is wrong with it, and what is accepted.
+    pub problem: String,
+}
+
+impl std::str::FromStr for PortSpec {
+    type Err = SpecError;
+
+    fn from_str(spec: &str) -> Result<Self, SpecError> {
+        let error = |problem: String| SpecError { spec: spec.to_owned(), problem };
+        let accepted = || DRIVERS.map(|(name, _)| name).join(", ");
+        let form = || format!("use NAME=DRIVER:DEVICE with one of the drivers {}", accepted());
+        let (name, rest) = spec.split_once('=').ok_or_else(|| error(form()))?;
+        let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        if name.is_empty() || !name.chars().all(valid) {
+            return Err(error("the name has letters, digits, `_`, `-` and `.` only, and at least one".into()));
+        }
+        let (driver, device) = rest.split_once(':').ok_or_else(|| error(form()))?;
+        let needs = |what: &str| error(format!("{driver} needs {what}"));
+        let driver = match driver {
+            "afpacket" if device.is_empty() => {
+                return Err(needs("an interface, such as afpacket:eth0"));
+            }
+            "afpacket" => Driver::AfPacket { interface: device.to_owned() },
+            "pcap" => {
+                let (input, output) = device.split_once(',').unwrap_or((device, ""));
+                let path = |path: &str| (!path.is_empty()).then(|| PathBuf::from(path));
+                if input.is_empty() && output.is_empty() {
+                    return Err(needs("a file, such as pcap:in.pcap or pcap:in.pcap,out.pcap or pcap:,out.pcap"));
+                }
+                Driver::Pcap { input: path(input), output: path(output) }
+            }
+            "mem" if device.is_empty() => Driver::Mem(MemPort::default()),
+            "mem" => return Err(error("mem has no device: write `mem:`".into())),
+            _ => return Err(error(format!("there is no driver `{driver}`; use one of {}", accepted()))),
+        };
+        Ok(PortSpec { name: name.to_owned(), driver })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specifications() {
+        let parse = |spec: &str| spec.parse::<PortSpec>();
+        let spec = parse("wan=afpacket:eth0").unwrap();
+        assert_eq!(spec.name, "wan");
+        assert!(matches!(spec.driver, Driver::AfPacket { interface } if interface == "eth0"));
+        let files = |spec: &str| match parse(spec).unwrap().driver {
+            Driver::Pcap { input, output } => (input, output),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(files("a=pcap:x.pcap"), (Some("x.pcap".into()), None));
+        assert_eq!(files("a=pcap:x.pcap,y.pcap"), (Some("x.pcap".into()), Some("y.pcap".into())));
+        assert_eq!(files("a=pcap:,y.pcap"), (None, Some("y.pcap".into())));
+        assert!(matches!(parse("sink=mem:").unwrap().driver, Driver::Mem(_)));
+    }
+
+    #[test]
+    fn errors_say_what_is_accepted() {
+        let error = |spec: &str| spec.parse::<PortSpec>().unwrap_err().to_string();
+        let form = "use NAME=DRIVER:DEVICE with one of the drivers afpacket, pcap, mem";
+        assert_eq!(error("eth0"), format!("port `eth0`: {form}"));
+        assert_eq!(error("a=eth0"), format!("port `a=eth0`: {form}"));
+        assert_eq!(error("a=dpdk:0"), "port `a=dpdk:0`: there is no driver `dpdk`; use one of afpacket, pcap, mem");
+        assert_eq!(error("a=afpacket:"), "port `a=afpacket:`: afpacket needs an interface, such as afpacket:eth0");
+        assert!(error("=mem:").contains("at least one"));
+        assert!(error("a b=mem:").contains("letters, digits"));
+        assert!(error("a=pcap:").contains("pcap:in.pcap,out.pcap"));
+        assert!(error("a=pcap:,").contains("needs a file"));
+        assert!(error("a=mem:x").contains("write `mem:`"));
+    }
+}

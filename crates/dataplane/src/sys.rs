@@ -1,0 +1,188 @@
+//! Thin wrappers around the system calls that the data plane needs.
+
+use std::ffi::c_void;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+
+/// A private or shared memory mapping, unmapped on drop. Fresh anonymous pages are zero and cost nothing until touched.
+#[derive(Debug)]
+pub struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping is plain memory; who may touch which part of it is decided by its users.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// `len` zero bytes (at least one page), page-aligned.
+    pub fn anonymous(len: usize) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let mapping = Self::map(len.max(1), flags, -1)?;
+        // Fewer TLB misses on big regions; only a hint, so its result does not matter.
+        if len >= 1 << 21 {
+            // SAFETY: the range is the mapping just made.
+            unsafe { libc::madvise(mapping.start.as_ptr().cast(), mapping.len, libc::MADV_HUGEPAGE) };
+        }
+        Ok(mapping)
+    }
+
+    /// Like [`Mapping::anonymous`] for sparse use: small pages, so that touching one byte costs 4 KiB and not 2 MiB.
+    pub fn sparse(len: usize) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let mapping = Self::map(len.max(1), flags, -1)?;
+        // SAFETY: the range is the mapping just made.
+        unsafe { libc::madvise(mapping.start.as_ptr().cast(), mapping.len, libc::MADV_NOHUGEPAGE) };
+        Ok(mapping)
+    }
+
+    /// `len` bytes of a file or socket, shared with the kernel.
+    pub fn of_fd(fd: RawFd, len: usize) -> io::Result<Self> {
+        Self::map(len, libc::MAP_SHARED, fd)
+    }
+
+    fn map(len: usize, flags: i32, fd: RawFd) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        let start =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Mapping { start: NonNull::new(start.cast()).expect("mmap never returns null"), len })
+    }
+
+    /// First byte.
+    pub fn ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `map` and nothing refers to it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Turns a −1 result into the error that `errno` holds.
+pub fn check(result: i32) -> io::Result<i32> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Pins the calling thread to one CPU.
+pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
+    if cpu >= libc::CPU_SETSIZE as usize {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: cpu_set_t is plain data for which zero is valid; the index was checked; 0 names the calling thread.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        check(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)).map(drop)
+    }
+}
+
+/// Waits until one of the descriptors is readable or the time is over. Interruptions count as time over.
+pub fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) {
+    // SAFETY: the pointer and the length describe the slice.
+    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
+}
+
+/// A packet socket that receives nothing until it is bound.
+pub fn packet_socket() -> io::Result<OwnedFd> {
+    // SAFETY: creates a descriptor that only the result owns.
+    unsafe {
+        let fd = check(libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Binds a packet socket to all protocols of an interface.
+pub fn bind_packet(fd: &OwnedFd, interface: i32) -> io::Result<()> {
+    // SAFETY: sockaddr_ll is plain data for which zero is valid, and the length given is its size.
+    unsafe {
+        let mut address: libc::sockaddr_ll = std::mem::zeroed();
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_ifindex = interface;
+        let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        check(libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len)).map(drop)
+    }
+}
+
+/// Sets a socket option. `T` is the structure that the kernel defines for this option: plain data.
+pub fn set_option<T: Copy>(fd: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {
+    // SAFETY: the kernel reads `size_of::<T>()` bytes from the value and keeps nothing.
+    unsafe {
+        let len = size_of::<T>() as libc::socklen_t;
+        check(libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const *value).cast::<c_void>(), len)).map(drop)
+    }
+}
+
+/// Counters of a packet socket since the last call: received (with dropped), dropped.
+pub fn packet_statistics(fd: &OwnedFd) -> io::Result<(u32, u32)> {
+    let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, which is the structure's size.
+    unsafe {
+        let value = (&raw mut stats).cast::<c_void>();
+        check(libc::getsockopt(fd.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, value, &mut len))?;
+    }
+    Ok((stats.tp_packets, stats.tp_drops))
+}
+
+/// The socket's pending error, which is cleared.
+pub fn take_socket_error(fd: &OwnedFd) -> Option<io::Error> {
+    let mut error = 0i32;
+    let mut len = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, which is the integer's size.
+    let result = unsafe {
+        let value = (&raw mut error).cast::<c_void>();
+        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ERROR, value, &mut len)
+    };
+    (result == 0 && error != 0).then(|| io::Error::from_raw_os_error(error))
+}
+
+/// Tells the kernel to send what the transmit ring holds.
+pub fn kick(fd: &OwnedFd) -> io::Result<()> {
+    // SAFETY: no buffer is passed: the data lies in the ring.
+    let sent = unsafe { libc::send(fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// What the kernel says about an interface.
+#[derive(Clone, Copy, Debug)]
+pub struct Interface {
+    /// Its index.
+    pub index: i32,
+    /// Bytes of payload per frame at most, without the Ethernet header.
+    pub mtu: usize,
+    /// Whether it is set up (`IFF_UP`).
+    pub up: bool,
+}
+
+/// Asks for an interface by name, in the network namespace of the socket.
+pub fn interface(fd: &OwnedFd, name: &str) -> io::Result<Interface> {
+    // SAFETY: ifreq is plain data for which zero is valid; the kernel writes one field of its union per request, and
+    // that field is the one read.
+    unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        if name.is_empty() || name.len() >= request.ifr_name.len() || name.contains('\0') {
+            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+        }
+        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = from as libc::c_char;
+        }
+        check(libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFINDEX as _, &mut request))?;
+        let index = request.ifr_ifru.ifru_ifindex;
+        check(libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request))?;
+        let mtu = request.ifr_ifru.ifru_mtu.max(0) as usize;
+        check(libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFFLAGS as _, &mut request))?;
+        let up = i32::from(request.ifr_ifru.ifru_flags) & libc::IFF_UP != 0;
+        Ok(Interface { index, mtu, up })
+    }
+}

@@ -1,0 +1,264 @@
+//! Longest prefix match: DIR-24-8 (Gupta, Lin, McKeown, "Routing lookups in hardware at memory access speeds", 1998).
+//!
+//! Two array look-ups at most. The arrays are mapped lazily, so that a small table costs little; the default route is one
+//! slot and not 2^24 of them. Beside the arrays the writer keeps the set of routes, to find the covering route when one
+//! is removed, and each entry's prefix length, to know which of two nested routes a slot belongs to.
+
+use std::cell::UnsafeCell;
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use baker::ir::{Layout, TableError};
+use codegen::abi::{LPM_GROUP, LpmTable};
+
+use super::slots::{SPARE, Slots};
+use super::{load_shared, store_shared};
+use crate::epoch::Epochs;
+use crate::sys::Mapping;
+
+/// The bits of a prefix of this length, 0 to 32.
+pub fn mask(len: u8) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
+}
+
+#[derive(Debug)]
+struct Writer {
+    /// Entry by prefix and length.
+    routes: HashMap<(u32, u8), u32, ahash::RandomState>,
+    entries: Slots,
+    groups: Slots,
+    /// Prefix length of each entry.
+    lengths: Vec<u8>,
+    /// Number of routes longer than 24 in each group.
+    long_routes: Vec<u16>,
+}
+
+/// An lpm table.
+#[derive(Debug)]
+pub struct Lpm {
+    control: Box<UnsafeCell<LpmTable>>,
+    tbl24: Mapping,
+    tbl8: Mapping,
+    entries: Mapping,
+    capacity: u32,
+    size: usize,
+    align: usize,
+    epochs: Arc<Epochs>,
+    writer: Mutex<Writer>,
+}
+
+impl Lpm {
+    /// An empty table for `capacity` routes.
+    pub fn new(capacity: u32, value: &Layout, epochs: Arc<Epochs>) -> io::Result<Self> {
+        let size = value.size as usize;
+        let limit = capacity.saturating_add(SPARE);
+        if limit >= LPM_GROUP {
+            return Err(io::Error::from(io::ErrorKind::OutOfMemory));
+        }
+        // A group is there only for a route longer than 24, and there are 2^24 places for one.
+        let groups = capacity.min(1 << 24) + SPARE;
+        let tbl24 = Mapping::sparse(4 << 24)?;
+        let tbl8 = Mapping::sparse(groups as usize * 1024)?;
+        let entries = Mapping::anonymous(limit as usize * size)?;
+        let control = LpmTable {
+            tbl24: tbl24.ptr().cast(),
+            tbl8: tbl8.ptr().cast(),
+            entries: entries.ptr(),
+            default_slot: 0,
+        };
+        let writer = Writer {
+            routes: HashMap::default(),
+            entries: Slots::new(limit)?,
+            groups: Slots::new(groups)?,
+            lengths: vec![0; limit as usize],
+            long_routes: vec![0; groups as usize],
+        };
+        Ok(Lpm {
+            control: Box::new(UnsafeCell::new(control)),
+            tbl24,
+            tbl8,
+            entries,
+            capacity,
+            size,
+            align: value.align as usize,
+            epochs,
+            writer: Mutex::new(writer),
+        })
+    }
+
+    pub fn control_block(&self) -> *mut u8 {
+        self.control.get().cast()
+    }
+
+    /// Bytes of the entry that a packet's look-up of this key finds.
+    pub fn read(&self, key: u32) -> Option<Vec<u8>> {
+        let mut slot = self.tbl24(key >> 8).load(Ordering::Acquire);
+        if slot & LPM_GROUP != 0 {
+            slot = self.tbl8(slot & !LPM_GROUP, key & 255).load(Ordering::Acquire);
+        }
+        if slot == 0 {
+            slot = self.default_slot().load(Ordering::Acquire);
+        }
+        slot.checked_sub(1).map(|entry| self.read_entry(entry))
+    }
+
+    /// Inserts a route or replaces the value of one.
+    pub fn insert(&self, prefix: u32, len: u8, value: &[u8]) -> Result<(), TableError> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let writer = &mut *writer;
+        if let Some(&entry) = writer.routes.get(&(prefix, len)) {
+            // SAFETY: the entry is one of the table's, which hold a value each.
+            unsafe { store_shared(self.entry(entry), value, self.align) };
+            return Ok(());
+        }
+        if writer.routes.len() >= self.capacity as usize {
+            return Err(TableError::Full);
+        }
+        let entry = self.take(&mut writer.entries)?;
+        // SAFETY: as above.
+        unsafe { store_shared(self.entry(entry), value, self.align) };
+        writer.lengths[entry as usize] = len;
+        let new = entry + 1;
+        let lengths = &writer.lengths;
+        let shorter = |slot: u32| slot == 0 || lengths[slot as usize - 1] <= len;
+        match len {
+            0 => self.default_slot().store(new, Ordering::Release),
+            1..=24 => {
+                for index in prefix >> 8..=(prefix | !mask(len)) >> 8 {
+                    let slot = self.tbl24(index);
+                    match slot.load(Ordering::Relaxed) {
+                        old if old & LPM_GROUP != 0 => {
+                            self.replace(old & !LPM_GROUP, 0, 255, new, shorter);
+                        }
+                        old if shorter(old) => slot.store(new, Ordering::Release),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {
+                let slot = self.tbl24(prefix >> 8);
+                let old = slot.load(Ordering::Relaxed);
+                let (first, last) = (prefix & 255, (prefix | !mask(len)) & 255);
+                let group = if old & LPM_GROUP != 0 {
+                    let group = old & !LPM_GROUP;
+                    self.replace(group, first, last, new, shorter);
+                    group
+                } else {
+                    // The group is complete before look-ups can reach it.
+                    let group = match self.take(&mut writer.groups) {
+                        Ok(group) => group,
+                        Err(error) => {
+                            writer.entries.untake(entry);
+                            return Err(error);
+                        }
+                    };
+                    self.replace(group, 0, 255, old, |_| true);
+                    self.replace(group, first, last, new, |_| true);
+                    slot.store(LPM_GROUP | group, Ordering::Release);
+                    group
+                };
+                writer.long_routes[group as usize] += 1;
+            }
+        }
+        writer.routes.insert((prefix, len), entry);
+        Ok(())
+    }
+
+    /// Removes a route; its addresses fall to the next shorter one.
+    pub fn remove(&self, prefix: u32, len: u8) -> Result<(), TableError> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = writer.routes.remove(&(prefix, len)).ok_or(TableError::NotFound)?;
+        // The default route is in no slot of the arrays, so it covers nothing there.
+        let covering = (1..len).rev().find_map(|len| writer.routes.get(&(prefix & mask(len), len)));
+        let covering = covering.map_or(0, |entry| entry + 1);
+        let gone = entry + 1;
+        match len {
+            0 => self.default_slot().store(0, Ordering::Release),
+            1..=24 => {
+                for index in prefix >> 8..=(prefix | !mask(len)) >> 8 {
+                    let slot = self.tbl24(index);
+                    match slot.load(Ordering::Relaxed) {
+                        old if old & LPM_GROUP != 0 => {
+                            self.replace(old & !LPM_GROUP, 0, 255, covering, |old| old == gone);
+                        }
+                        old if old == gone => slot.store(covering, Ordering::Release),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {
+                let slot = self.tbl24(prefix >> 8);
+                let group = slot.load(Ordering::Relaxed) & !LPM_GROUP;
+                let (first, last) = (prefix & 255, (prefix | !mask(len)) & 255);
+                self.replace(group, first, last, covering, |old| old == gone);
+                writer.long_routes[group as usize] -= 1;
+                if writer.long_routes[group as usize] == 0 {
+                    // Only routes of up to 24 bits are left, so all 256 slots are alike.
+                    slot.store(self.tbl8(group, 0).load(Ordering::Relaxed), Ordering::Release);
+                    writer.groups.retire(group, &self.epochs);
+                }
+            }
+        }
+        writer.entries.retire(entry, &self.epochs);
+        Ok(())
+    }
+
+    /// All routes, in no order.
+    pub fn dump(&self) -> Vec<(u32, u8, Vec<u8>)> {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.routes.iter().map(|(&(prefix, len), &entry)| (prefix, len, self.read_entry(entry))).collect()
+    }
+
+    /// A free number. Only the control plane inserts here, so it may wait for the workers to finish their batches.
+    fn take(&self, slots: &mut Slots) -> Result<u32, TableError> {
+        let start = Instant::now();
+        loop {
+            if let Some(number) = slots.take(&self.epochs) {
+                return Ok(number);
+            }
+            if start.elapsed() > Duration::from_secs(1) {
+                return Err(TableError::Full);
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Puts `new` into the slots `first` to `last` of a group where the old slot is as asked.
+    fn replace(&self, group: u32, first: u32, last: u32, new: u32, which: impl Fn(u32) -> bool) {
+        for index in first..=last {
+            let slot = self.tbl8(group, index);
+            if which(slot.load(Ordering::Relaxed)) {
+                slot.store(new, Ordering::Release);
+            }
+        }
+    }
+
+    fn tbl24(&self, index: u32) -> &AtomicU32 {
+        debug_assert!(index < 1 << 24);
+        // SAFETY: the mapping holds 2^24 slots, and slots are only accessed atomically or read by generated code.
+        unsafe { AtomicU32::from_ptr(self.tbl24.ptr().cast::<u32>().add(index as usize)) }
+    }
+
+    fn tbl8(&self, group: u32, index: u32) -> &AtomicU32 {
+        // SAFETY: groups come from `Writer::groups`, for all of which the mapping has room; as above.
+        unsafe { AtomicU32::from_ptr(self.tbl8.ptr().cast::<u32>().add(group as usize * 256 + index as usize)) }
+    }
+
+    fn default_slot(&self) -> &AtomicU32 {
+        // SAFETY: the field lives as long as the table and is only accessed atomically or read by generated code.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.control.get()).default_slot) }
+    }
+
+    fn entry(&self, entry: u32) -> *mut u8 {
+        // SAFETY: entries come from `Writer::entries`, for all of which the mapping has room.
+        unsafe { self.entries.ptr().add(entry as usize * self.size) }
+    }
+
+    fn read_entry(&self, entry: u32) -> Vec<u8> {
+        // SAFETY: the entry is one of the table's; entries are aligned as the layout's size is a multiple of it.
+        unsafe { load_shared(self.entry(entry), self.size, self.align) }
+    }
+}

@@ -1,0 +1,290 @@
+//! Tables as generated code reaches them: shared by all workers and the control plane, look-ups without a lock.
+//!
+//! Writers take the table's lock and publish with one aligned atomic store, so that a look-up sees either the old slot
+//! or the new one. Replacing a value writes it in place: each field of up to 8 bytes changes at once, but a look-up at
+//! that moment may see some fields old and others new.
+
+mod array;
+mod hash;
+mod layout;
+mod lpm;
+mod slots;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use baker::ir::{Layout, Program, TableEntry, TableError, TableId, TableKind, TableStore};
+use codegen::abi::Runtime;
+
+use crate::epoch::Epochs;
+use array::Array;
+use hash::Hash;
+use lpm::Lpm;
+
+/// A table could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("table {table} with {capacity} entries: {error}; declare it smaller")]
+pub struct TablesError {
+    /// Its full name.
+    pub table: String,
+    /// Its declared number of entries.
+    pub capacity: u32,
+    /// What the system said.
+    pub error: std::io::Error,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Array(Array),
+    Hash(Box<Hash>),
+    Lpm(Lpm),
+}
+
+#[derive(Debug)]
+struct Table {
+    kind: Kind,
+    key: Layout,
+    value: Layout,
+}
+
+/// All tables of one instance.
+#[derive(Debug)]
+pub struct Tables {
+    tables: Vec<Table>,
+    control_blocks: Box<[*mut u8]>,
+    epochs: Arc<Epochs>,
+}
+
+// SAFETY: the pointers lead to the tables' own control blocks; every access to shared memory behind them is atomic or
+// under the table's lock, or is generated code's read or write of an entry.
+unsafe impl Send for Tables {}
+// SAFETY: as above.
+unsafe impl Sync for Tables {}
+
+impl Tables {
+    /// Allocates a program's tables, empty, with a random key for the hash functions.
+    pub fn new(program: &Program) -> Result<Self, TablesError> {
+        Self::with_hasher(program, &ahash::RandomState::new())
+    }
+
+    /// Like [`Tables::new`] with a given key for the hash functions, for repeatable tests.
+    pub fn with_seed(program: &Program, seed: u64) -> Result<Self, TablesError> {
+        let mix = |n: u64| seed.wrapping_add(n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Self::with_hasher(program, &ahash::RandomState::with_seeds(mix(1), mix(2), mix(3), mix(4)))
+    }
+
+    fn with_hasher(program: &Program, hasher: &ahash::RandomState) -> Result<Self, TablesError> {
+        let epochs = Arc::new(Epochs::default());
+        let make = |table: &baker::ir::Table| {
+            let layout = |id: baker::ir::LayoutId| program.layouts[id.0 as usize].clone();
+            let (key, value, capacity) = (layout(table.key), layout(table.value), table.capacity);
+            let kind = match table.kind {
+                TableKind::Array => Array::new(capacity, &value).map(Kind::Array),
+                TableKind::Hash => Hash::new(capacity, &key, &value, hasher.clone(), epochs.clone())
+                    .map(|table| Kind::Hash(Box::new(table))),
+                TableKind::Lpm => Lpm::new(capacity, &value, epochs.clone()).map(Kind::Lpm),
+            };
+            let kind = kind.map_err(|error| TablesError { table: table.name.clone(), capacity, error })?;
+            Ok(Table { kind, key, value })
+        };
+        let tables: Vec<_> = program.tables.iter().map(make).collect::<Result<_, _>>()?;
+        let block = |table: &Table| match &table.kind {
+            Kind::Array(array) => array.control_block(),
+            Kind::Hash(hash) => hash.control_block(),
+            Kind::Lpm(lpm) => lpm.control_block(),
+        };
+        let control_blocks = tables.iter().map(block).collect();
+        Ok(Tables { tables, control_blocks, epochs })
+    }
+
+    /// One control block per table, in the program's order.
+    pub fn control_blocks(&self) -> &[*mut u8] {
+        &self.control_blocks
+    }
+
+    /// Where workers register, so that entries that they may hold are not reused.
+    pub fn epochs(&self) -> &Arc<Epochs> {
+        &self.epochs
+    }
+
+    /// The functions that generated code calls for hash tables.
+    pub fn runtime() -> Runtime {
+        Runtime { hash_lookup: hash::lookup, hash_insert: hash::insert, hash_remove: hash::remove }
+    }
+
+    fn table(&self, table: TableId) -> Result<&Table, TableError> {
+        self.tables.get(table.0 as usize).ok_or(TableError::NotFound)
+    }
+
+    /// The value that a packet's look-up finds; for tests and tools.
+    pub fn lookup(&self, table: TableId, key: &[u128]) -> Option<Vec<u128>> {
+        let Table { kind, key: key_layout, value } = self.table(table).ok()?;
+        let number = key.first().copied().unwrap_or(0);
+        let bytes = match kind {
+            Kind::Array(array) => array.read(u32::try_from(number).ok()?)?,
+            Kind::Lpm(lpm) => lpm.read(u32::try_from(number).ok()?)?,
+            Kind::Hash(hash) => hash.read(&layout::encode(key_layout, key)?)?,
+        };
+        Some(layout::decode(value, &bytes))
+    }
+
+    /// See [`TableStore::insert`]; any thread may call it while packets are processed.
+    pub fn insert(&self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
+        let Table { kind, key, value } = self.table(table)?;
+        let bytes = layout::encode(value, &entry.value).ok_or(TableError::OutOfRange)?;
+        match kind {
+            Kind::Array(array) => array.write(index(&entry.key, entry.prefix_len)?, &bytes),
+            Kind::Lpm(lpm) => {
+                let (prefix, len) = prefix(&entry.key, entry.prefix_len)?;
+                lpm.insert(prefix, len, &bytes)
+            }
+            Kind::Hash(hash) => {
+                no_prefix(entry.prefix_len)?;
+                let key = layout::encode(key, &entry.key).ok_or(TableError::OutOfRange)?;
+                hash.insert(&key, &bytes).then_some(()).ok_or(TableError::Full)
+            }
+        }
+    }
+
+    /// See [`TableStore::remove`]; any thread may call it while packets are processed.
+    pub fn remove(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
+        let Table { kind, key: key_layout, value } = self.table(table)?;
+        match kind {
+            Kind::Array(array) => array.write(index(key, prefix_len)?, &vec![0; value.size as usize]),
+            Kind::Lpm(lpm) => {
+                let (prefix, len) = prefix(key, prefix_len)?;
+                lpm.remove(prefix, len)
+            }
+            Kind::Hash(hash) => {
+                no_prefix(prefix_len)?;
+                let key = layout::encode(key_layout, key).ok_or(TableError::OutOfRange)?;
+                hash.remove(&key).then_some(()).ok_or(TableError::NotFound)
+            }
+        }
+    }
+
+    /// See [`TableStore::dump`].
+    pub fn dump(&self, table: TableId) -> Vec<TableEntry> {
+        let Ok(Table { kind, key, value }) = self.table(table) else { return Vec::new() };
+        let value = |bytes: &[u8]| layout::decode(value, bytes);
+        let mut entries: Vec<TableEntry> = match kind {
+            Kind::Array(array) => (0..array.capacity())
+                .filter_map(|index| Some((index, array.read(index)?)))
+                .filter(|(_, bytes)| bytes.iter().any(|&byte| byte != 0))
+                .map(|(index, bytes)| TableEntry { key: vec![index.into()], prefix_len: None, value: value(&bytes) })
+                .collect(),
+            Kind::Lpm(lpm) => lpm
+                .dump()
+                .into_iter()
+                .map(|(prefix, len, bytes)| TableEntry {
+                    key: vec![prefix.into()],
+                    prefix_len: Some(len.into()),
+                    value: value(&bytes),
+                })
+                .collect(),
+            Kind::Hash(hash) => hash
+                .dump()
+                .into_iter()
+                .map(|(k, bytes)| TableEntry { key: layout::decode(key, &k), prefix_len: None, value: value(&bytes) })
+                .collect(),
+        };
+        entries.sort_by(|a, b| (&a.key, a.prefix_len).cmp(&(&b.key, b.prefix_len)));
+        entries
+    }
+}
+
+impl TableStore for &Tables {
+    fn insert(&mut self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
+        Tables::insert(self, table, entry)
+    }
+
+    fn remove(&mut self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
+        Tables::remove(self, table, key, prefix_len)
+    }
+
+    fn dump(&self, table: TableId) -> Vec<TableEntry> {
+        Tables::dump(self, table)
+    }
+}
+
+impl TableStore for Tables {
+    fn insert(&mut self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
+        Tables::insert(self, table, entry)
+    }
+
+    fn remove(&mut self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
+        Tables::remove(self, table, key, prefix_len)
+    }
+
+    fn dump(&self, table: TableId) -> Vec<TableEntry> {
+        Tables::dump(self, table)
+    }
+}
+
+fn no_prefix(prefix_len: Option<u32>) -> Result<(), TableError> {
+    if prefix_len.is_some() { Err(TableError::BadPrefix) } else { Ok(()) }
+}
+
+fn index(key: &[u128], prefix_len: Option<u32>) -> Result<u32, TableError> {
+    no_prefix(prefix_len)?;
+    let [index] = *key else { return Err(TableError::OutOfRange) };
+    u32::try_from(index).map_err(|_| TableError::OutOfRange)
+}
+
+fn prefix(key: &[u128], prefix_len: Option<u32>) -> Result<(u32, u8), TableError> {
+    let [prefix] = *key else { return Err(TableError::BadPrefix) };
+    let prefix = u32::try_from(prefix).map_err(|_| TableError::BadPrefix)?;
+    let len = prefix_len.filter(|&len| len <= 32).ok_or(TableError::BadPrefix)?;
+    let inside = lpm::mask(len as u8);
+    if prefix & !inside != 0 { Err(TableError::BadPrefix) } else { Ok((prefix, len as u8)) }
+}
+
+/// Copies a value into an entry that others may be reading: field by field at once, for fields of up to 8 bytes.
+///
+/// # Safety
+/// `to` is valid for writes of `from.len()` bytes and aligned to `align`, a power of two that divides `from.len()`.
+unsafe fn store_shared(to: *mut u8, from: &[u8], align: usize) {
+    let step = align.clamp(1, 8);
+    for (index, chunk) in from.chunks_exact(step).enumerate() {
+        // SAFETY: within the entry and aligned to the step, by the caller's promise.
+        unsafe {
+            let at = to.add(index * step);
+            match chunk {
+                &[a] => AtomicU8::from_ptr(at).store(a, Ordering::Relaxed),
+                &[a, b] => AtomicU16::from_ptr(at.cast()).store(u16::from_ne_bytes([a, b]), Ordering::Relaxed),
+                &[a, b, c, d] => {
+                    AtomicU32::from_ptr(at.cast()).store(u32::from_ne_bytes([a, b, c, d]), Ordering::Relaxed)
+                }
+                chunk => {
+                    let word = u64::from_ne_bytes(chunk.try_into().expect("the step is 8"));
+                    AtomicU64::from_ptr(at.cast()).store(word, Ordering::Relaxed)
+                }
+            }
+        }
+    }
+}
+
+/// Copies a value out of an entry that others may be writing.
+///
+/// # Safety
+/// As for [`store_shared`], for reads.
+unsafe fn load_shared(from: *const u8, len: usize, align: usize) -> Vec<u8> {
+    let step = align.clamp(1, 8);
+    let mut bytes = Vec::with_capacity(len);
+    for index in 0..len / step {
+        // SAFETY: within the entry and aligned to the step, by the caller's promise.
+        unsafe {
+            let at = from.add(index * step).cast_mut();
+            match step {
+                1 => bytes.push(AtomicU8::from_ptr(at).load(Ordering::Relaxed)),
+                2 => bytes.extend(AtomicU16::from_ptr(at.cast()).load(Ordering::Relaxed).to_ne_bytes()),
+                4 => bytes.extend(AtomicU32::from_ptr(at.cast()).load(Ordering::Relaxed).to_ne_bytes()),
+                _ => bytes.extend(AtomicU64::from_ptr(at.cast()).load(Ordering::Relaxed).to_ne_bytes()),
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! Numbers of table entries: fresh, in use, or waiting until no look-up can hold them.
+
+use std::collections::VecDeque;
+use std::io;
+
+use crate::epoch::Epochs;
+
+/// Numbers beyond a table's capacity, for removed entries that may still be held: what one batch of every worker can
+/// remove before they all pass a quiescent state. Untouched, they cost address space only.
+pub const SPARE: u32 = 4096;
+
+/// Hands out numbers from 0 to `limit` − 1. Does not allocate after it was made.
+#[derive(Debug)]
+pub struct Slots {
+    fresh: u32,
+    limit: u32,
+    free: Vec<u32>,
+    retired: VecDeque<(u32, u64)>,
+}
+
+impl Slots {
+    /// All numbers are fresh.
+    pub fn new(limit: u32) -> io::Result<Self> {
+        let (mut free, mut retired) = (Vec::new(), VecDeque::new());
+        let out_of_memory = |_| io::Error::from(io::ErrorKind::OutOfMemory);
+        free.try_reserve_exact(limit as usize).map_err(out_of_memory)?;
+        retired.try_reserve_exact(limit as usize).map_err(out_of_memory)?;
+        Ok(Slots { fresh: 0, limit, free, retired })
+    }
+
+    /// A number that nothing refers to; `None` where all are in use or waiting.
+    pub fn take(&mut self, epochs: &Epochs) -> Option<u32> {
+        if self.free.is_empty() && !self.retired.is_empty() {
+            let safe = epochs.safe();
+            while let Some(&(number, stamp)) = self.retired.front()
+                && stamp <= safe
+            {
+                self.free.push(number);
+                self.retired.pop_front();
+            }
+        }
+        self.free.pop().or_else(|| {
+            let number = self.fresh;
+            (number < self.limit).then(|| {
+                self.fresh += 1;
+                number
+            })
+        })
+    }
+
+    /// Takes a number back that new look-ups cannot find any more.
+    pub fn retire(&mut self, number: u32, epochs: &Epochs) {
+        self.retired.push_back((number, epochs.retire()));
+    }
+
+    /// Takes a number back that was never published.
+    pub fn untake(&mut self, number: u32) {
+        self.free.push(number);
+    }
+}

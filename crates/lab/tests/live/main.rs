@@ -1,0 +1,9 @@
+//! Live tests: each builds its own namespaces, so all can run at once. They need root, or `unshare --user
+//! --map-root-user`, and fail without.
+
+mod command;
+mod common;
+mod l3_switch;
+mod leftovers;
+mod link;
+mod namespace;
