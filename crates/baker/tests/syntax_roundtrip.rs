@@ -58,19 +58,19 @@ fn one_token_removed_doubled_or_replaced() {
     let mut random = Random(1);
     for text in [SLIDE, TOUR] {
         let tokens = syntax_support::tokens(text);
-        let mut counts = [0usize; 8];
+        let mut counts = [0usize; 7];
         for i in 0..tokens.len() {
             let with = |new: &str| [&tokens[..i].concat(), new, &tokens[i + 1..].concat()].concat();
             let other = &tokens[random.below(tokens.len())];
             for mutant in [with(""), with(&tokens[i].repeat(2)), with(other)] {
                 let errors = check(&mutant).errors().len();
-                counts[errors.min(7)] += 1;
-                assert!(errors <= 6, "{errors} errors for one changed token in:\n{mutant}");
+                assert!(errors < counts.len(), "{errors} errors for one changed token in:\n{mutant}");
+                counts[errors] += 1;
             }
         }
-        // One cause, one error, nearly always. The rest are mutants such as `"` or `{` in the place of a blank.
-        let (all, few) = (counts.iter().sum::<usize>(), counts[..=1].iter().sum::<usize>());
-        assert!(few * 100 >= all * 100, "number of errors per mutant: {counts:?}");
+        // One cause, one error, nearly always. The rest are mutants such as `{` in the place of a blank.
+        let (all, few) = (counts.iter().sum::<usize>(), counts[0] + counts[1]);
+        assert!(few * 100 >= all * 90, "number of errors per mutant: {counts:?}");
     }
 }
 

@@ -35,7 +35,9 @@ pub enum FrameError {
     #[error("frame size {0}: use a power of two from 512 to 65536")]
     Size(u32),
     /// No room for a packet after the headroom.
-    #[error("frame size {frame_size} leaves no room for packets after a headroom of {headroom} bytes: use larger frames")]
+    #[error(
+        "frame size {frame_size} leaves no room for packets after a headroom of {headroom} bytes: use larger frames"
+    )]
     Headroom {
         /// Bytes per frame.
         frame_size: u32,
@@ -84,7 +86,7 @@ impl FramePool {
         }
         let headroom = headroom.max(program.limits.headroom).saturating_add(63) & !63;
         // The longest packet without a payload is far below 64 bytes; less room than that is a configuration mistake.
-        if headroom + 64 > frame_size {
+        if headroom > frame_size - 64 {
             return Err(FrameError::Headroom { frame_size, headroom });
         }
         let least = program.limits.copies.saturating_add(1);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::JoinHandle;
 
-use baker::ir::{CounterSlots, Program, TableStore};
+use baker::ir::{CounterSlots, Program};
 use codegen::OptLevel;
 
 use crate::context::WorkerContext;
@@ -199,12 +199,7 @@ impl Instance {
             }
             None => Vec::new(),
         };
-        Report {
-            snapshot: self.snapshot(),
-            errors,
-            frames: self.pool.count(),
-            free_frames: self.pool.free_frames(),
-        }
+        Report { snapshot: self.snapshot(), errors, frames: self.pool.count(), free_frames: self.pool.free_frames() }
     }
 }
 

@@ -15,6 +15,10 @@ pub mod ports;
 mod replay;
 mod sys;
 mod tables;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 pub use context::{Received, RxBatch, TxBatch, WorkerContext};

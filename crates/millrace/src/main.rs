@@ -1,2 +1,62 @@
-//! The millrace command line.
-fn main() {}
+//! The millrace command line: one file per subcommand in [`commands`].
+//!
+//! Exit status: 0 done; 1 the program, the configuration or the command line is wrong; 2 the system refused something.
+
+#![forbid(unsafe_code)]
+
+mod apps;
+mod commands;
+mod failure;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A software network processor: compiles Baker programs and runs them on packets.
+#[derive(Parser)]
+#[command(name = "millrace", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check a program and say what is wrong with it
+    Check(commands::check::Args),
+    /// Show what a program is compiled to
+    Emit(commands::emit::Args),
+    /// Run a program between ports until interrupted
+    Run(commands::run::Args),
+    /// Run a program over a capture file
+    Replay(commands::replay::Args),
+    /// Switch and route between four hosts on this machine, and measure it
+    Demo(commands::demo::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors.
+            let failed = error.use_stderr();
+            let _ = error.print();
+            return ExitCode::from(if failed { failure::WRONG } else { 0 });
+        }
+    };
+    let result = match cli.command {
+        Command::Check(args) => commands::check::run(&args),
+        Command::Emit(args) => commands::emit::run(&args),
+        Command::Run(args) => commands::run::run(&args),
+        Command::Replay(args) => commands::replay::run(&args),
+        Command::Demo(args) => commands::demo::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::from(failure.status)
+        }
+    }
+}

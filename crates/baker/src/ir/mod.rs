@@ -8,6 +8,7 @@ pub mod arith;
 mod build;
 mod clean;
 mod counters;
+mod dot;
 mod inst;
 pub mod interp;
 mod lower;
@@ -17,6 +18,7 @@ mod tables;
 mod verify;
 
 pub use counters::CounterSlots;
+pub use dot::dot;
 pub use inst::*;
 pub use lower::lower;
 pub use print::{print, print_body};

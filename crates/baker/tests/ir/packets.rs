@@ -198,8 +198,7 @@ fn loops_pass_block_arguments_at_once() {
     let (mut p, outer, _) = outer_and_inner();
     let (mut code, packet) = Code::new(outer);
     let (head, round, exit) = (code.body.block(), code.body.block(), code.body.block());
-    let (x, y, n) =
-        (code.param(head, Ty::Int(8)), code.param(head, Ty::Int(8)), code.param(head, Ty::Int(8)));
+    let (x, y, n) = (code.param(head, Ty::Int(8)), code.param(head, Ty::Int(8)), code.param(head, Ty::Int(8)));
     let (a, b, rounds) = (code.load(packet, 0, 8), code.load(packet, 8, 8), code.load(packet, 16, 8));
     code.jump(head, &[a, b, rounds]);
     code.block = head;

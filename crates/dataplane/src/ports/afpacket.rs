@@ -67,7 +67,7 @@ impl AfPacket {
         let socket = sys::packet_socket().map_err(|e| error("no packet socket", e))?;
         let device = sys::interface(&socket, interface).map_err(|e| error("cannot be examined", e))?;
         if !device.up {
-            return Err(PortError(format!("{interface}: is down: run `ip link set {interface} up`")));
+            return Err(PortError(format!("{interface}: is down: run `ip link set dev {interface} up`")));
         }
         // The largest packet that a frame can hold, or the largest that the interface can get; a slot holds either.
         let slot_size = (max_packet + SLOT_HEADER).next_power_of_two().max(2048);
@@ -158,7 +158,7 @@ impl AfPacket {
     fn note(&mut self, error: &io::Error) {
         let name = &self.interface;
         self.error = Some(match error.raw_os_error() {
-            Some(libc::ENETDOWN) => format!("{name}: went down: run `ip link set {name} up`"),
+            Some(libc::ENETDOWN) => format!("{name}: went down: run `ip link set dev {name} up`"),
             Some(libc::ENXIO | libc::ENODEV) => format!("{name}: was removed"),
             _ => format!("{name}: cannot send: {error}"),
         });
@@ -269,8 +269,7 @@ impl Queue for AfPacket {
     fn close(&mut self) -> Result<(), PortError> {
         let until = Instant::now() + Duration::from_millis(200);
         let last = (self.tx_next + self.slots - 1) % self.slots;
-        while status(self.slot(1, last)).load(Ordering::Acquire) != libc::TP_STATUS_AVAILABLE
-            && Instant::now() < until
+        while status(self.slot(1, last)).load(Ordering::Acquire) != libc::TP_STATUS_AVAILABLE && Instant::now() < until
         {
             self.kick();
             std::thread::sleep(Duration::from_millis(1));

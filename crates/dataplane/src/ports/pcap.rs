@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
-use pcap_file::{DataLink, PcapError, TsResolution};
+use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
 
 use super::{PortError, Queue, Sent};
 use crate::context::{RxBatch, TxBatch};
@@ -54,7 +54,9 @@ impl PcapInput {
             Some(Ok(packet)) if (packet.data.len() as u64) < u64::from(packet.orig_len) => {
                 self.done = true;
                 let (kept, len) = (packet.data.len(), packet.orig_len);
-                Some(Err(error(format!("only {kept} of {len} bytes were captured; capture whole packets (tcpdump -s 0)"))))
+                Some(Err(error(format!(
+                    "only {kept} of {len} bytes were captured; capture whole packets (tcpdump -s 0)"
+                ))))
             }
             Some(Ok(packet)) => {
                 self.packets = number;
@@ -79,9 +81,14 @@ impl PcapOutput {
     pub fn create(path: &Path) -> Result<Self, PortError> {
         let error = |e: String| PortError(format!("{}: cannot be written: {e}", path.display()));
         let file = File::create(path).map_err(|e| error(e.to_string()))?;
-        let header = PcapHeader { snaplen: SNAPLEN, ts_resolution: TsResolution::NanoSecond, ..PcapHeader::default() };
-        let writer =
-            PcapWriter::with_header(BufWriter::with_capacity(1 << 16, file), header).map_err(|e| error(describe(&e)))?;
+        let header = PcapHeader {
+            snaplen: SNAPLEN,
+            ts_resolution: TsResolution::NanoSecond,
+            endianness: Endianness::native(),
+            ..PcapHeader::default()
+        };
+        let writer = PcapWriter::with_header(BufWriter::with_capacity(1 << 16, file), header)
+            .map_err(|e| error(describe(&e)))?;
         Ok(PcapOutput { path: path.to_owned(), writer })
     }
 

@@ -63,12 +63,8 @@ impl Lpm {
         let tbl24 = Mapping::sparse(4 << 24)?;
         let tbl8 = Mapping::sparse(groups as usize * 1024)?;
         let entries = Mapping::anonymous(limit as usize * size)?;
-        let control = LpmTable {
-            tbl24: tbl24.ptr().cast(),
-            tbl8: tbl8.ptr().cast(),
-            entries: entries.ptr(),
-            default_slot: 0,
-        };
+        let control =
+            LpmTable { tbl24: tbl24.ptr().cast(), tbl8: tbl8.ptr().cast(), entries: entries.ptr(), default_slot: 0 };
         let writer = Writer {
             routes: HashMap::default(),
             entries: Slots::new(limit)?,
@@ -95,6 +91,8 @@ impl Lpm {
 
     /// Bytes of the entry that a packet's look-up of this key finds.
     pub fn read(&self, key: u32) -> Option<Vec<u8>> {
+        // The lock keeps the entry from being reused while its value is copied: this thread is not a worker.
+        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let mut slot = self.tbl24(key >> 8).load(Ordering::Acquire);
         if slot & LPM_GROUP != 0 {
             slot = self.tbl8(slot & !LPM_GROUP, key & 255).load(Ordering::Acquire);

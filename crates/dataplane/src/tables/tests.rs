@@ -1,0 +1,306 @@
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::*;
+use crate::testing::{Numbers, pair, scalar, tables_only};
+
+const T: TableId = TableId(0);
+
+fn one(kind: TableKind, key: Layout, value: Layout, capacity: u32) -> Tables {
+    Tables::with_seed(&tables_only(&[(kind, key, value, capacity)]), 7).unwrap()
+}
+
+fn entry(key: u128, value: u128) -> TableEntry {
+    TableEntry { key: vec![key], prefix_len: None, value: vec![value] }
+}
+
+fn route(prefix: u32, len: u32, value: u128) -> TableEntry {
+    TableEntry { key: vec![prefix.into()], prefix_len: Some(len), value: vec![value] }
+}
+
+#[test]
+fn array() {
+    let tables = one(TableKind::Array, scalar(32), scalar(48), 10);
+    tables.insert(T, &entry(9, 0xffff_ffff_ffff)).unwrap();
+    tables.insert(T, &entry(0, 1)).unwrap();
+    assert_eq!(tables.insert(T, &entry(10, 1)), Err(TableError::OutOfRange));
+    assert_eq!(tables.insert(T, &entry(1 << 32, 1)), Err(TableError::OutOfRange));
+    assert_eq!(tables.insert(T, &entry(1, 1 << 48)), Err(TableError::OutOfRange), "wider than the field");
+    assert_eq!(tables.insert(T, &route(1, 32, 1)), Err(TableError::BadPrefix));
+    assert_eq!(tables.insert(TableId(1), &entry(0, 0)), Err(TableError::NotFound), "no such table");
+    assert_eq!(tables.dump(T), [entry(0, 1), entry(9, 0xffff_ffff_ffff)]);
+    assert_eq!(tables.lookup(T, &[9]), Some(vec![0xffff_ffff_ffff]));
+    assert_eq!(tables.lookup(T, &[10]), None);
+    tables.remove(T, &[9], None).unwrap();
+    assert_eq!(tables.dump(T), [entry(0, 1)]);
+}
+
+#[test]
+fn hash_holds_exactly_its_capacity() {
+    for capacity in [1, 7, 8, 9, 16, 63, 64, 100, 1000, 20_000] {
+        for seed in 0..20 {
+            let program = tables_only(&[(TableKind::Hash, scalar(32), scalar(32), capacity)]);
+            let tables = Tables::with_seed(&program, seed).unwrap();
+            for key in 0..u128::from(capacity) {
+                tables.insert(T, &entry(key, key + 1)).unwrap();
+            }
+            assert_eq!(tables.insert(T, &entry(1 << 30, 0)), Err(TableError::Full));
+            tables.insert(T, &entry(0, 5)).expect("replacing needs no room");
+            tables.remove(T, &[0], None).unwrap();
+            tables.insert(T, &entry(1 << 30, 0)).expect("room again");
+            assert_eq!(tables.insert(T, &entry(0, 5)), Err(TableError::Full));
+            if seed > 2 && capacity > 1000 {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn hash_agrees_with_a_map() {
+    // Few keys, so that inserting, replacing and removing all happen; a table that is often full.
+    let tables = one(TableKind::Hash, pair(), scalar(64), 700);
+    let mut model: BTreeMap<Vec<u128>, u128> = BTreeMap::new();
+    let mut numbers = Numbers(1);
+    for step in 0..200_000 {
+        let key = vec![numbers.below(30).into(), numbers.below(30).into()];
+        if numbers.below(100) < 40 {
+            let removed = tables.remove(T, &key, None);
+            assert_eq!(removed, model.remove(&key).map(drop).ok_or(TableError::NotFound));
+        } else {
+            let entry = TableEntry { key: key.clone(), prefix_len: None, value: vec![step] };
+            let full = model.len() == 700 && !model.contains_key(&key);
+            assert_eq!(tables.insert(T, &entry), if full { Err(TableError::Full) } else { Ok(()) });
+            if !full {
+                model.insert(key, step);
+            }
+        }
+        let key = vec![numbers.below(30).into(), numbers.below(30).into()];
+        assert_eq!(tables.lookup(T, &key), model.get(&key).map(|&value| vec![value]));
+    }
+    let dump: Vec<_> = tables.dump(T).into_iter().map(|e| (e.key, e.value[0])).collect();
+    assert_eq!(dump, model.into_iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn hash_entries_stay_where_they_are_until_workers_have_passed() {
+    let tables = one(TableKind::Hash, scalar(32), scalar(64), 4);
+    let control = tables.control_blocks()[0];
+    let find = |key: u32| unsafe { hash::lookup(control, (&raw const key).cast()).cast::<u64>() };
+    let worker = tables.epochs().register().unwrap();
+    worker.quiescent();
+    tables.insert(T, &entry(1, 11)).unwrap();
+    let held = find(1);
+    tables.remove(T, &[1], None).unwrap();
+    assert!(find(1).is_null());
+    for key in 2..1000 {
+        tables.insert(T, &entry(key, 99)).unwrap();
+        tables.remove(T, &[key], None).unwrap();
+    }
+    // SAFETY: the table lives, and entries stay mapped for as long.
+    assert_eq!(unsafe { *held }, 11, "still readable by the batch that found it");
+    worker.quiescent();
+    let reused = (0..5000u128).any(|key| {
+        tables.insert(T, &entry(key, 99)).unwrap();
+        let same = find(key as u32) == held;
+        tables.remove(T, &[key], None).unwrap();
+        worker.quiescent();
+        same
+    });
+    assert!(reused, "entries come back after a quiescent state");
+}
+
+#[test]
+fn generated_code_reaches_hash_tables() {
+    let tables = one(TableKind::Hash, scalar(48), scalar(16), 2);
+    let runtime = Tables::runtime();
+    let control = tables.control_blocks()[0];
+    let insert = |key: u64, value: u16| unsafe {
+        (runtime.hash_insert)(control, (&raw const key).cast(), (&raw const value).cast())
+    };
+    let remove = |key: u64| unsafe { (runtime.hash_remove)(control, (&raw const key).cast()) };
+    assert_eq!((insert(1, 10), insert(2, 20), insert(3, 30), insert(2, 21)), (1, 1, 0, 1));
+    assert_eq!(tables.dump(T), [entry(1, 10), entry(2, 21)]);
+    assert_eq!((remove(1), remove(1), insert(3, 30)), (1, 0, 1));
+    assert_eq!(tables.dump(T), [entry(2, 21), entry(3, 30)]);
+}
+
+/// Longest match over a plain list.
+fn naive(routes: &HashMap<(u32, u32), u128>, key: u32) -> Option<u128> {
+    (0..=32).rev().find_map(|len| routes.get(&(key & lpm::mask(len as u8), len)).copied())
+}
+
+#[test]
+fn lpm_agrees_with_a_list() {
+    let tables = one(TableKind::Lpm, scalar(32), scalar(64), 300);
+    let mut model = HashMap::new();
+    let mut numbers = Numbers(2);
+    // Prefixes within 10.0.0.0/12 and few of them, so that nesting, replacing and removing all happen; also 0/0.
+    let prefix = |numbers: &mut Numbers| {
+        let len = match numbers.below(10) {
+            0 => numbers.below(13),
+            1..=4 => 12 + numbers.below(13),
+            _ => 24 + numbers.below(9),
+        } as u32;
+        let address = 0x0a00_0000 | (numbers.next() as u32 & 0x000f_0307);
+        (address & lpm::mask(len as u8), len)
+    };
+    for step in 0..30_000u128 {
+        let (address, len) = prefix(&mut numbers);
+        if numbers.below(100) < 45 {
+            let removed = tables.remove(T, &[address.into()], Some(len));
+            assert_eq!(removed, model.remove(&(address, len)).map(drop).ok_or(TableError::NotFound));
+        } else {
+            let full = model.len() == 300 && !model.contains_key(&(address, len));
+            let inserted = tables.insert(T, &route(address, len, step));
+            assert_eq!(inserted, if full { Err(TableError::Full) } else { Ok(()) });
+            if !full {
+                model.insert((address, len), step);
+            }
+        }
+        for _ in 0..4 {
+            // Edges of the prefix, and anywhere near.
+            let (near, _) = prefix(&mut numbers);
+            for key in [address, address | !lpm::mask(len as u8), address.wrapping_sub(1), near, near | 0xff] {
+                assert_eq!(tables.lookup(T, &[key.into()]), naive(&model, key).map(|value| vec![value]), "{key:x}");
+            }
+        }
+    }
+    let mut expected: Vec<_> = model.into_iter().collect();
+    expected.sort();
+    let dump: Vec<_> = tables.dump(T).iter().map(|e| ((e.key[0] as u32, e.prefix_len.unwrap()), e.value[0])).collect();
+    assert_eq!(dump, expected);
+}
+
+#[test]
+fn lpm_with_many_prefixes() {
+    let tables = one(TableKind::Lpm, scalar(32), scalar(32), 100_000);
+    let mut model = HashMap::new();
+    let mut numbers = Numbers(3);
+    while model.len() < 100_000 {
+        // Lengths roughly as in the Internet's table.
+        let len = [8, 16, 19, 20, 21, 22, 22, 23, 24, 24, 24, 24, 24, 25, 28, 32][numbers.below(16) as usize];
+        let address = numbers.next() as u32 & lpm::mask(len as u8);
+        let value = u128::from(numbers.next() as u32);
+        tables.insert(T, &route(address, len, value)).unwrap();
+        model.insert((address, len), value);
+    }
+    assert_eq!(tables.insert(T, &route(0, 0, 1)), Err(TableError::Full));
+    let check = |model: &HashMap<(u32, u32), u128>, numbers: &mut Numbers| {
+        for &(address, len) in model.keys().take(20_000) {
+            let key = address | (numbers.next() as u32 & !lpm::mask(len as u8));
+            assert_eq!(tables.lookup(T, &[key.into()]), naive(model, key).map(|value| vec![value]));
+        }
+        for _ in 0..20_000 {
+            let key = numbers.next() as u32;
+            assert_eq!(tables.lookup(T, &[key.into()]), naive(model, key).map(|value| vec![value]));
+        }
+    };
+    check(&model, &mut numbers);
+    let gone: Vec<_> = model.keys().copied().filter(|(address, len)| (address >> (32 - len)) & 1 == 1).collect();
+    for (address, len) in gone {
+        tables.remove(T, &[address.into()], Some(len)).unwrap();
+        model.remove(&(address, len));
+    }
+    check(&model, &mut numbers);
+    for (address, len) in std::mem::take(&mut model).into_keys() {
+        tables.remove(T, &[address.into()], Some(len)).unwrap();
+    }
+    check(&model, &mut numbers);
+    assert_eq!(tables.dump(T), []);
+}
+
+#[test]
+fn lpm_refuses_what_is_no_prefix() {
+    let tables = one(TableKind::Lpm, scalar(32), scalar(32), 2);
+    assert_eq!(tables.insert(T, &route(0x0a00_0001, 24, 1)), Err(TableError::BadPrefix));
+    assert_eq!(tables.insert(T, &route(0, 33, 1)), Err(TableError::BadPrefix));
+    assert_eq!(tables.insert(T, &entry(0, 1)), Err(TableError::BadPrefix));
+    assert_eq!(tables.remove(T, &[0], Some(0)), Err(TableError::NotFound));
+    tables.insert(T, &route(0, 0, 1)).unwrap();
+    tables.insert(T, &route(0xffff_ffff, 32, 2)).unwrap();
+    assert_eq!(tables.insert(T, &route(0x0a00_0000, 8, 1)), Err(TableError::Full));
+    assert_eq!(tables.lookup(T, &[0xffff_ffff]), Some(vec![2]));
+    assert_eq!(tables.lookup(T, &[0xffff_fffe]), Some(vec![1]));
+}
+
+/// Each value is a function of its key, in both words: a torn or misplaced one would show.
+fn value_of(key: u64) -> Vec<u128> {
+    let mixed = Numbers(key).next();
+    vec![mixed.into(), (!mixed).into()]
+}
+
+#[test]
+fn look_ups_during_changes_see_whole_values() {
+    let program =
+        tables_only(&[(TableKind::Hash, scalar(64), pair(), 4000), (TableKind::Lpm, scalar(32), pair(), 4000)]);
+    let tables = Tables::new(&program).unwrap();
+    let (stop, hits) = (AtomicBool::new(false), AtomicU64::new(0));
+    let key_of = |numbers: &mut Numbers| numbers.below(6000);
+    let address_of = |n: u64| 0x0a00_0000 | ((n as u32) << 3);
+    std::thread::scope(|scope| {
+        let reader = |seed| {
+            let mut numbers = Numbers(seed);
+            let worker = tables.epochs().register().unwrap();
+            let [hash_table, lpm_table] = *tables.control_blocks() else { panic!("two tables") };
+            let lpm_table = lpm_table.cast::<codegen::abi::LpmTable>();
+            while !stop.load(Ordering::Relaxed) {
+                worker.quiescent();
+                for _ in 0..64 {
+                    let key = key_of(&mut numbers);
+                    // SAFETY: as generated code does it: this thread is a registered worker, and the pointers are used
+                    // before its next quiescent state. Values are only written while no look-up can reach them.
+                    let found = unsafe {
+                        let hash = hash::lookup(hash_table, (&raw const key).cast()).cast::<[u64; 2]>();
+                        let address = address_of(key);
+                        let mut slot = (*lpm_table).tbl24.add(address as usize >> 8).read_volatile();
+                        if slot & codegen::abi::LPM_GROUP != 0 {
+                            let group = (slot & !codegen::abi::LPM_GROUP) as usize;
+                            slot = (*lpm_table).tbl8.add(group * 256 + (address as usize & 255)).read_volatile();
+                        }
+                        let entries = (*lpm_table).entries.cast::<[u64; 2]>();
+                        let lpm = slot.checked_sub(1).map(|entry| entries.add(entry as usize));
+                        [(!hash.is_null()).then_some(hash), lpm]
+                    };
+                    for value in found.into_iter().flatten() {
+                        // SAFETY: as above.
+                        let value = unsafe { value.read_volatile() };
+                        assert_eq!(value.map(u128::from).to_vec(), value_of(key));
+                        hits.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }
+        };
+        let readers = [scope.spawn(move || reader(11)), scope.spawn(move || reader(12))];
+        let writers = [21, 22].map(|seed| {
+            let tables = &tables;
+            scope.spawn(move || {
+                let mut numbers = Numbers(seed);
+                for _ in 0..300_000 {
+                    let key = key_of(&mut numbers);
+                    let (hash_key, address) = (vec![key.into()], vec![address_of(key).into()]);
+                    if numbers.below(2) == 0 {
+                        let mut entry = TableEntry { key: hash_key, prefix_len: None, value: value_of(key) };
+                        // Full is possible: more keys than entries.
+                        let _ = tables.insert(TableId(0), &entry);
+                        (entry.key, entry.prefix_len) = (address, Some(29));
+                        let _ = tables.insert(TableId(1), &entry);
+                    } else {
+                        let _ = tables.remove(TableId(0), &hash_key, None);
+                        let _ = tables.remove(TableId(1), &address, Some(29));
+                    }
+                }
+            })
+        });
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        stop.store(true, Ordering::Relaxed);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+    });
+    assert!(hits.into_inner() > 1000);
+    for table in [TableId(0), TableId(1)] {
+        for entry in tables.dump(table) {
+            let found = tables.lookup(table, &entry.key);
+            assert_eq!(found, Some(entry.value));
+        }
+    }
+}

@@ -16,9 +16,7 @@ use self::exec::Call;
 use self::packet::Packet;
 use self::tables::Store;
 use super::verify::verify;
-use super::{
-    ChannelId, CounterSlots, DropId, Program, TableEntry, TableError, TableId, TableStore,
-};
+use super::{ChannelId, CounterSlots, DropId, Program, TableEntry, TableError, TableId, TableStore};
 
 /// Instructions that one received packet may take. The checker bounds every loop, so only a faulty compiler gets here.
 const STEP_LIMIT: u64 = 10_000_000;

@@ -91,12 +91,7 @@ struct Flow<'a> {
 }
 
 impl<'a> Flow<'a> {
-    fn new(
-        program: &'a Program,
-        body: &'a Body,
-        definitions: &'a Definitions,
-        dominators: &'a Dominators,
-    ) -> Flow<'a> {
+    fn new(program: &'a Program, body: &'a Body, definitions: &'a Definitions, dominators: &'a Dominators) -> Flow<'a> {
         let values = body.values.len();
         let full = || Set::full(values);
         let mut starts = vec![full(); body.blocks.len()];

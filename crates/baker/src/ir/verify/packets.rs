@@ -15,6 +15,13 @@ use crate::ir::*;
 /// The set of packets alive must be the same on all edges into a block; none may be alive at a return.
 pub(super) fn check(body: &Body, dominators: &Dominators, errors: &mut Errors) {
     let is_packet = |value: &Value| matches!(body.ty(*value), Ty::Packet(_));
+    // One error per packet: what comes later mostly follows from the first.
+    let mut reported = BTreeSet::new();
+    let mut report = |block: BlockId, packet: Value, what: &str| {
+        if reported.insert(packet) {
+            errors.at(block, format!("packet v{} {what}", packet.0));
+        }
+    };
     // Packets alive at each block's start, without its parameters.
     let mut entries: Vec<Option<BTreeSet<Value>>> = vec![None; body.blocks.len()];
     entries[0] = Some(BTreeSet::new());
@@ -26,7 +33,7 @@ pub(super) fn check(body: &Body, dominators: &Dominators, errors: &mut Errors) {
         for inst in &block.insts {
             for packet in inst.op.operands().iter().filter(|value| is_packet(value)) {
                 if !alive.contains(packet) {
-                    errors.at(id, format!("packet v{} is used after it was consumed", packet.0));
+                    report(id, *packet, "is used after it was consumed");
                 }
             }
             if let Some(packet) = consumed(&inst.op) {
@@ -38,24 +45,21 @@ pub(super) fn check(body: &Body, dominators: &Dominators, errors: &mut Errors) {
             let mut passed = alive.clone();
             for packet in dest.args.iter().filter(|value| is_packet(value)) {
                 if !passed.remove(packet) {
-                    errors.at(id, format!("packet v{} is used after it was consumed", packet.0));
+                    report(id, *packet, "is used after it was consumed");
                 }
             }
             match &mut entries[dest.block.0 as usize] {
                 entry @ None => *entry = Some(passed),
                 Some(entry) => {
                     for packet in entry.symmetric_difference(&passed) {
-                        errors.at(
-                            dest.block,
-                            format!("packet v{} is consumed on one path to here and alive on another", packet.0),
-                        );
+                        report(dest.block, *packet, "is consumed on one path to here and alive on another");
                     }
                 }
             }
         }
         if matches!(block.term, Terminator::Return) {
             for packet in alive {
-                errors.at(id, format!("packet v{} is never consumed", packet.0));
+                report(id, packet, "is never consumed");
             }
         }
     }

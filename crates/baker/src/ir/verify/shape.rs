@@ -48,10 +48,8 @@ pub(super) fn check(program: &Program, ppf: &Ppf, errors: &mut Errors) {
             match body.blocks.get(dest.block.0 as usize) {
                 None => errors.at(id, format!("there is no block b{}", dest.block.0)),
                 Some(_) if dest.block.0 == 0 => errors.at(id, "the entry block has a predecessor".into()),
-                Some(to) if to.params.len() != dest.args.len() => errors.at(
-                    id,
-                    format!("b{} takes {} values and gets {}", dest.block.0, to.params.len(), dest.args.len()),
-                ),
+                Some(to) if to.params.len() != dest.args.len() => errors
+                    .at(id, format!("b{} takes {} values and gets {}", dest.block.0, to.params.len(), dest.args.len())),
                 Some(_) => {}
             }
         }

@@ -16,6 +16,7 @@ impl Parser<'_> {
         self.builder.start_node(<crate::syntax::Baker as rowan::Language>::kind_to_raw(SourceFile));
         while !self.at(Eof) {
             let before = self.pos;
+            self.too_deep = false;
             self.item();
             if self.pos == before {
                 self.skip_one();
@@ -355,6 +356,9 @@ impl Parser<'_> {
             } else {
                 self.close(RParen, "after the packet handle");
             }
+        } else if self.nth_is_param_start(0) {
+            self.param();
+            self.eat(RParen);
         }
         self.finish();
     }

@@ -86,6 +86,8 @@ struct Parser<'t> {
     outside_module: bool,
     /// What stood before was no item. More of the same has the same cause, such as a missing `{`.
     after_no_item: bool,
+    /// Nesting too deep was reported in this item of the file.
+    too_deep: bool,
 }
 
 impl<'t> Parser<'t> {
@@ -121,6 +123,7 @@ impl<'t> Parser<'t> {
             in_field: false,
             outside_module: false,
             after_no_item: false,
+            too_deep: false,
         }
     }
 

@@ -124,6 +124,9 @@ impl Parser<'_> {
         self.start(FromClause);
         if self.expect_keyword(FromKw, "and the port whose packets this PPF processes") {
             self.name("the name of a port or channel");
+        } else {
+            // A misspelt `from` and what follows it.
+            self.skip_while(|p| p.at(Name) && !p.ahead(0).new_line);
         }
         self.finish();
         // The body stands elsewhere.

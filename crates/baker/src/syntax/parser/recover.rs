@@ -113,29 +113,48 @@ impl Parser<'_> {
     }
 
     /// True where something begins that can only stand at a higher level: a `}` must be missing before it. In a module
-    /// fewer things can.
+    /// fewer things can. What could also be meant for this level counts only at the very start of a line.
     pub(super) fn at_outer_item(&self, in_module: bool) -> bool {
         self.nth_is_outer_item(0, in_module)
     }
 
     /// As [`Parser::at_outer_item`], for the `n`th token from here.
     pub(super) fn nth_is_outer_item(&self, n: usize, in_module: bool) -> bool {
-        let Some(keyword) = self.nth_keyword(n) else { return false };
-        let (second, third) = (self.nth(n + 1), self.nth(n + 2));
-        if keyword == PpfKw {
-            return !in_module && second == Name && third == LParen && self.nth_is_param_start(n + 3);
+        if self.nth(n) != Name {
+            return false;
         }
-        self.ahead(n).column_0
-            && match keyword {
-                ModuleKw | ProtocolKw => second == Name && third == LBrace,
-                StructKw | EnumKw => !in_module && second == Name && matches!(third, LBrace | Colon),
-                ProgramKw | MetadataKw => second == LBrace,
-                ImportKw => second == String,
-                _ => false,
+        let keyword = self.nth_keyword(n);
+        let (second, third) = (self.nth(n + 1), self.nth(n + 2));
+        if keyword == Some(PpfKw) && !in_module && second == Name && third == LParen {
+            return self.nth_is_param_start(n + 3);
+        }
+        if !self.ahead(n).column_0 {
+            return false;
+        }
+        let star = usize::from(second == Star);
+        match keyword {
+            Some(ModuleKw | ProtocolKw) if second == Name => third == LBrace,
+            Some(ProgramKw | MetadataKw) if second == LBrace => true,
+            Some(ImportKw) if second == String => true,
+            Some(StructKw | EnumKw) if second == Name && !in_module => matches!(third, LBrace | Colon),
+            Some(DropReasonKw) if second == Name && !in_module => matches!(third, Comma | Semicolon),
+            Some(ConstKw) if second == Name && !in_module => third == Name,
+            // `M.P.ppf(`, `M.P(` and `type M.P`; a statement can begin as the second does.
+            _ if second == Dot && third == Name => {
+                let ppf = self.nth(n + 3) == Dot && self.nth_keyword(n + 4) == Some(PpfKw) && self.nth(n + 5) == LParen;
+                ppf || in_module && self.nth(n + 3) == LParen
             }
+            _ if self.nth(n + 1 + star) == Name => match self.nth(n + 2 + star) {
+                Dot => true,
+                LParen => !in_module,
+                _ => false,
+            },
+            _ => false,
+        }
     }
 
-    fn nth_is_param_start(&self, n: usize) -> bool {
+    /// `NAME NAME` or `NAME '*'`.
+    pub(super) fn nth_is_param_start(&self, n: usize) -> bool {
         self.nth(n) == Name && matches!(self.nth(n + 1), Name | Star)
     }
 
@@ -183,8 +202,11 @@ impl Parser<'_> {
             && self.nth(1) != Dot
     }
 
-    /// Reports that nesting is too deep.
+    /// Reports that nesting is too deep, once per item of the file.
     pub(super) fn too_deep(&mut self) {
+        if std::mem::replace(&mut self.too_deep, true) {
+            return self.resume_here();
+        }
         let title = format!("this is nested more than {MAX_DEPTH} levels deep");
         let error =
             Diagnostic::new("too-deep", self.here(), title).hint("split it into several statements or functions");
@@ -208,18 +230,21 @@ impl Parser<'_> {
 
     /// Skips a statement that is nested too deep: to its `;`, or all of its block.
     pub(super) fn skip_nested_stmt(&mut self) {
-        let mut level = 0u32;
+        let (mut level, mut parens) = (0u32, 0u32);
         let mut done = false;
         self.skip_while(|p| {
             match p.kind() {
                 _ if done => return false,
+                LParen => parens += 1,
+                RParen => parens = parens.saturating_sub(1),
                 RBrace if level == 0 => return false,
                 LBrace => level += 1,
                 RBrace => {
                     level -= 1;
                     done = level == 0;
                 }
-                Semicolon => done = level == 0,
+                // Those in the header of a `for` end nothing.
+                Semicolon => done = level == 0 && parens == 0,
                 _ => {}
             }
             true

@@ -1,0 +1,43 @@
+//! The channels of a program as a Graphviz graph: PPFs are boxes, channels are edges with their protocol.
+
+use std::fmt::Write;
+
+use super::inst::Op;
+use super::program::{ChannelId, Program, Target};
+
+/// The graph in the DOT language.
+pub fn dot(program: &Program) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "digraph \"{}\" {{\n  rankdir=LR;\n  node [shape=box];", program.name);
+    for end in ["rx", "tx", "host"] {
+        let _ = writeln!(out, "  \"{end}\" [shape=ellipse];");
+    }
+    let mut edge = |from: &str, channel: ChannelId| {
+        let channel = &program.channels[channel.0 as usize];
+        let to = match channel.target {
+            Target::Ppf(ppf) => &program.ppfs[ppf.0 as usize].name,
+            Target::Tx => "tx",
+            Target::Host => "host",
+        };
+        let protocol = &program.protocols[channel.protocol.0 as usize].name;
+        let label = channel.name.rsplit('.').next().unwrap_or(&channel.name);
+        let _ = writeln!(out, "  \"{from}\" -> \"{to}\" [label=\"{label}: {protocol}\"];");
+    };
+    edge("rx", Program::RX);
+    for ppf in &program.ppfs {
+        let mut channels: Vec<ChannelId> = Vec::new();
+        for inst in ppf.body.blocks.iter().flat_map(|b| &b.insts) {
+            if let Op::Put { channel, .. } = inst.op
+                && !channels.contains(&channel)
+            {
+                channels.push(channel);
+            }
+        }
+        for channel in channels {
+            edge(&ppf.name, channel);
+        }
+    }
+    out.push_str("}\n");
+    out
+}

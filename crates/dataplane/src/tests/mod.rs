@@ -1,0 +1,3 @@
+mod afpacket;
+mod pcap;
+mod worker;

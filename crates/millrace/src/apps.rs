@@ -1,0 +1,106 @@
+//! Programs: a Baker file, a directory with one, or the name of an application that comes with Millrace.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use baker::check::Compilation;
+use baker::source::Loader;
+use baker::{diag, ir, library};
+use include_dir::{Dir, include_dir};
+
+use crate::failure::Failure;
+
+static APPS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../apps");
+
+/// A program's source.
+pub struct Source {
+    /// Name shown in messages.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+    /// The configuration beside it, with its name, if there is one.
+    pub config: Option<(String, String)>,
+}
+
+/// Finds a program by what the user wrote.
+pub fn find(app: &str) -> Result<Source, Failure> {
+    let path = Path::new(app);
+    if path.is_dir() {
+        let stem = path.canonicalize().ok().and_then(|p| p.file_name().map(|n| n.to_string_lossy().into_owned()));
+        return read(&path.join(format!("{}.baker", stem.unwrap_or_default())));
+    }
+    if path.is_file() {
+        return read(path);
+    }
+    let embedded = |ending: &str| {
+        let name = format!("{app}/{app}.{ending}");
+        let text = APPS.get_file(&name)?.contents_utf8()?;
+        Some((format!("apps/{name}"), text.to_string()))
+    };
+    if let Some((name, text)) = embedded("baker") {
+        return Ok(Source { name, text, config: embedded("toml") });
+    }
+    let known: Vec<_> = APPS.dirs().filter_map(|d| d.path().to_str()).collect();
+    Err(Failure::wrong(format!(
+        "error: {app}: there is no such file, and no such application\n  applications: {}",
+        known.join(", ")
+    )))
+}
+
+fn read(path: &Path) -> Result<Source, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::wrong(format!("error: {}: {error}", path.display())))?;
+    let config_path = path.with_extension("toml");
+    let config = std::fs::read_to_string(&config_path).ok().map(|text| (config_path.display().to_string(), text));
+    Ok(Source { name: path.display().to_string(), text, config })
+}
+
+/// Imported files: beside the importing file, else from the library.
+struct Files;
+
+impl Loader for Files {
+    fn load(&self, from: &str, path: &str) -> Option<(String, String)> {
+        let beside: PathBuf = Path::new(from).parent()?.join(format!("{path}.baker"));
+        match std::fs::read_to_string(&beside) {
+            Ok(text) => Some((beside.display().to_string(), text)),
+            Err(_) => library::file(path),
+        }
+    }
+}
+
+/// Checks a program; its diagnostics become the failure.
+pub fn check(source: &Source) -> Result<Compilation, Failure> {
+    let compilation = baker::check::check(&source.name, &source.text, &Files);
+    if compilation.diagnostics.is_empty() {
+        return Ok(compilation);
+    }
+    let color = std::io::stderr().is_terminal();
+    let rendered = diag::render(&compilation.diagnostics, &compilation.sources, color);
+    let count = compilation.diagnostics.len();
+    let errors = if count == 1 { "1 error".to_string() } else { format!("{count} errors") };
+    Err(Failure::wrong(format!("{}\n\n{}: {errors}", rendered.trim_end(), source.name)))
+}
+
+/// Compiles a program that is to be run.
+pub fn compile(source: &Source) -> Result<Arc<ir::Program>, Failure> {
+    let compilation = check(source)?;
+    if !compilation.runnable {
+        return Err(Failure::wrong(format!(
+            "error: {}: there is no `program` block, so nothing says where packets go\n  \
+             add one, such as `program {{ rx -> MODULE.INPUT; MODULE.OUTPUT -> tx; }}`",
+            source.name
+        )));
+    }
+    let typed = compilation.program.expect("a program without errors is complete");
+    let program = ir::lower(&typed);
+    ir::verify(&program).map_err(|errors| {
+        let errors: Vec<_> = errors.iter().map(|e| format!("  {e}")).collect();
+        Failure::wrong(format!(
+            "internal error: {} was compiled wrongly; please report it with the program\n{}",
+            source.name,
+            errors.join("\n")
+        ))
+    })?;
+    Ok(Arc::new(program))
+}

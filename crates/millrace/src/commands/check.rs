@@ -1,0 +1,33 @@
+//! `millrace check`: checks a program and says what is wrong with it.
+
+use crate::apps;
+use crate::failure::Failure;
+
+/// What to check.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Baker file, directory of an application, or its name
+    #[arg(value_name = "APP|FILE")]
+    app: String,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let source = apps::find(&args.app)?;
+    let compilation = apps::check(&source)?;
+    let program = compilation.program.expect("a program without errors is complete");
+    if !compilation.runnable {
+        println!("{}: ok; a library: it has no `program` block", source.name);
+        return Ok(());
+    }
+    apps::compile(&source)?;
+    println!(
+        "{}: ok; {} PPFs, {} channels, {} tables, {} drop reasons",
+        source.name,
+        program.ppfs.len(),
+        program.channels.len(),
+        program.tables.len(),
+        program.reasons.len()
+    );
+    Ok(())
+}

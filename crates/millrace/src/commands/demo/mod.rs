@@ -1,0 +1,162 @@
+//! `millrace demo`: four hosts around the L3 switch, on this machine, in network namespaces of its own.
+//!
+//! Everything belongs to this process and is gone when it ends, however it ends: see the `lab` crate.
+
+mod blast;
+mod transfer;
+
+use std::time::{Duration, Instant};
+
+use baker::ir::{TableId, TableStore};
+use control::config::Config;
+use dataplane::{EngineKind, Instance, Options, TableAccess, bench};
+use lab::L3Switch;
+
+use crate::apps;
+use crate::commands::instance::ports;
+use crate::failure::Failure;
+use crate::report::{self, grouped, rate};
+
+/// How to run it.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Length of the packet blast
+    #[arg(long, value_name = "SECONDS", default_value = "10")]
+    seconds: f64,
+    /// Megabytes fetched with curl
+    #[arg(long, value_name = "MB", default_value = "256")]
+    megabytes: u64,
+}
+
+const PICTURE: &str = "
+  h1 10.0.1.11 ── p1 ┐                            ┌ p3 ── h3 10.0.2.13
+  h2 10.0.1.12 ── p2 ┤  apps/l3switch, in Baker,  ├ p4 ── h4 10.0.2.14
+                     │  compiled to machine code  │
+             10.0.1.1┴──── the kernel's stack ────┴10.0.2.1
+";
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    // Comes first: a process with threads can't change its user namespace.
+    if !lab::has_privileges().map_err(Failure::refused)? {
+        lab::enter_user_namespace().map_err(Failure::refused)?;
+        println!("not root: running as root of a user namespace of its own");
+    }
+    println!("Millrace demo: a Baker program switches and routes packets of real hosts\n{PICTURE}");
+    let source = apps::find("l3switch")?;
+    let started = Instant::now();
+    let program = apps::compile(&source)?;
+    let checked = started.elapsed();
+    let (name, text) = source.config.clone().unwrap_or_default();
+    let config = Config::parse(&name, &text, &program).map_err(|errors| Failure::wrong(errors[0].to_string()))?;
+
+    let network = L3Switch::new().map_err(Failure::refused)?;
+    // The kernel is the slow path: it forwards the first packet to a neighbour it has yet to ask for.
+    network.switch.set_sysctl("net.ipv4.ip_forward", "1").map_err(Failure::refused)?;
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let options = Options { frames: config.frames, cpus: if cpus > 1 { vec![0] } else { Vec::new() }, ..Options::default() };
+    let ports = ports(&config, &[])?;
+    let started = Instant::now();
+    let prepared = network.switch.enter(|| Instance::prepare(program.clone(), &options, &ports));
+    let prepared = prepared.map_err(Failure::refused)?.map_err(Failure::refused)?;
+    let native = started.elapsed();
+    config.fill(&mut prepared.tables()).map_err(Failure::wrong)?;
+    let instance = prepared.run().map_err(Failure::refused)?;
+    println!(
+        "1. compiled {}: {} PPFs checked in {:.1} ms; machine code and ports ready in {:.1} ms\n",
+        source.name,
+        program.ppfs.len(),
+        millis(checked),
+        millis(native)
+    );
+
+    println!("2. ping");
+    ping(&network)?;
+    println!("\n3. curl: {} MB from h3 to h1, routed", args.megabytes);
+    transfer::run(&network, args.megabytes)?;
+
+    println!("\n4. blast: 64-byte UDP packets from h1, half switched to h2, half routed to h3 and h4, {:.0} s", args.seconds);
+    let packets = blast::packets();
+    let before = instance.snapshot();
+    let (sent, time) = blast::run(&network, &packets, Duration::from_secs_f64(args.seconds.max(0.1)), cpus)?;
+    let after = instance.snapshot();
+    let counted = |pick: fn(&dataplane::PortSnapshot) -> u64| -> u64 {
+        after.ports.iter().map(pick).sum::<u64>() - before.ports.iter().map(pick).sum::<u64>()
+    };
+    let (received, forwarded, lost) =
+        (counted(|p| p.rx_packets), counted(|p| p.tx_packets), counted(|p| p.rx_dropped));
+    let seconds = time.as_secs_f64();
+    let rows = [("sent by h1", sent), ("received by the switch", received), ("forwarded", forwarded), ("lost before the switch, in the kernel", lost)];
+    let rows = rows.map(|(what, n)| vec![what.to_string(), grouped(n), rate(n as f64 / seconds)]);
+    let mut out = String::new();
+    report::table(&mut out, &["", "packets", "per second"], rows.to_vec());
+    print!("{out}");
+
+    let tables = instance.tables();
+    let measured = bench::in_memory(&program, EngineKind::Native(codegen::OptLevel::O3), 1, |to| {
+        config.fill(to).map_err(|e| e.to_string())?;
+        copy_learned(&tables, to, program.tables.len())
+    }, &packets, 20_000).map_err(Failure::refused)?;
+    println!(
+        "  {:.0} ns per packet with AF_PACKET in and out; {:.1} ns per packet in the program alone",
+        seconds * 1e9 / forwarded.max(1) as f64,
+        measured.ns_per_packet
+    );
+
+    let ran = started.elapsed();
+    let done = instance.stop();
+    println!("\n5. everything that happened, by the switch's own counters");
+    print!("{}", report::render(&done.snapshot, ran));
+    if !done.errors.is_empty() || done.free_frames != done.frames {
+        return Err(Failure::refused(format!(
+            "{} of {} frames given back; {}",
+            done.free_frames,
+            done.frames,
+            done.errors.join("; ")
+        )));
+    }
+    println!("
+What to try next:
+  millrace emit l3switch --target ir           the program as the compiler sees it (also: llvm, asm, dot)
+  millrace check FILE.baker                    a program of your own: README.md writes a first one
+  millrace replay l3switch --in IN.pcap --out OUT.pcap
+  millrace run l3switch --port p1=afpacket:eth0 …   on your own interfaces: docs/operations.md");
+    Ok(())
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Pings through the switch and to it.
+fn ping(network: &L3Switch) -> Result<(), Failure> {
+    let pairs = [
+        (1, "10.0.1.12", "h2", "switched"),
+        (1, "10.0.2.13", "h3", "routed"),
+        (4, "10.0.1.12", "h2", "routed"),
+        (1, "10.0.1.1", "10.0.1.1", "answered by the switch's own stack"),
+    ];
+    for (from, address, to, how) in pairs {
+        let host = network.host(from);
+        let output = host.ns.command("ping").args(["-c", "5", "-i", "0.2", "-W", "1", address]).limit(Duration::from_secs(15));
+        let text = output.run().map_err(Failure::refused)?.text();
+        // iputils: "5 packets transmitted, 5 received, …" and "rtt min/avg/max/mdev = 0.031/0.052/0.101/0.02 ms".
+        let received = text.split(" received").next().and_then(|s| s.rsplit(' ').next()).unwrap_or("0");
+        let average = text.split("= ").nth(1).and_then(|s| s.split('/').nth(1)).unwrap_or("-");
+        println!("  {} → {to:<9} {received}/5 answered, {average} ms on average; {how}", host.name);
+        if received != "5" {
+            return Err(Failure::refused(format!("{} did not get all answers from {address}\n{text}", host.name)));
+        }
+    }
+    Ok(())
+}
+
+/// Copies what the running switch has learned, so that the program alone does the same work.
+fn copy_learned(from: &TableAccess, to: &mut TableAccess, tables: usize) -> Result<(), String> {
+    for table in (0..tables as u32).map(TableId) {
+        for entry in from.dump(table) {
+            to.insert(table, &entry).map_err(|e| e.to_string())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! A large file over TCP: a small HTTP server on h3, curl on h1, SHA-256 on both sides.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use lab::L3Switch;
+use sha2::{Digest, Sha256};
+
+use crate::failure::Failure;
+
+const BLOCK: usize = 1 << 20;
+
+/// Fetches `megabytes` and compares checksums.
+pub fn run(network: &L3Switch, megabytes: u64) -> Result<(), Failure> {
+    let listener = network.host(3).ns.enter(|| TcpListener::bind("10.0.2.13:8080"));
+    let listener = listener.map_err(Failure::refused)?.map_err(Failure::refused)?;
+    let server = std::thread::spawn(move || serve(&listener, megabytes));
+    let started = Instant::now();
+    let limit = Duration::from_secs(60 + megabytes / 4);
+    let fetch = "set -o pipefail; curl --silent --show-error --fail --max-time \"$1\" \"$2\" | sha256sum";
+    let output = network
+        .host(1)
+        .ns
+        .command("bash")
+        .args(["-c", fetch, "fetch", &limit.as_secs().to_string(), "http://10.0.2.13:8080/"])
+        .limit(limit + Duration::from_secs(5))
+        .check()
+        .map_err(Failure::refused)?;
+    let time = started.elapsed().as_secs_f64();
+    let text = output.text();
+    let received = text.split_whitespace().next().unwrap_or_default();
+    let sent = match server.join() {
+        Ok(result) => result.map_err(Failure::refused)?,
+        Err(_) => return Err(Failure::refused("the demo's web server failed")),
+    };
+    if received != sent {
+        return Err(Failure::refused(format!("checksums differ: sent {sent}, received {received}")));
+    }
+    let gigabits = (megabytes * BLOCK as u64 * 8) as f64 / time / 1e9;
+    println!("  {time:.2} s, {gigabits:.2} Gbit/s, SHA-256 equal on both sides: {}…", &sent[..16]);
+    Ok(())
+}
+
+/// Answers one request with pseudo-random bytes; their SHA-256 in hexadecimal.
+fn serve(listener: &TcpListener, megabytes: u64) -> std::io::Result<String> {
+    let (mut stream, _) = listener.accept()?;
+    let mut request = BufReader::new(stream.try_clone()?);
+    let mut line = String::new();
+    while request.read_line(&mut line)? > 2 {
+        line.clear();
+    }
+    let length = megabytes * BLOCK as u64;
+    write!(stream, "HTTP/1.0 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: {length}\r\n\r\n")?;
+    let mut hash = Sha256::new();
+    let mut block = vec![0u8; BLOCK];
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    for _ in 0..megabytes {
+        for word in block.chunks_exact_mut(8) {
+            // xorshift64 (Marsaglia 2003)
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            word.copy_from_slice(&state.to_le_bytes());
+        }
+        hash.update(&block);
+        stream.write_all(&block)?;
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}

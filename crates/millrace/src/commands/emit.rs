@@ -1,0 +1,46 @@
+//! `millrace emit`: shows what a program is compiled to.
+
+use std::io::Write;
+
+use codegen::{Emit, OptLevel};
+
+use crate::apps;
+use crate::failure::Failure;
+
+/// What to show.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Baker file, directory of an application, or its name
+    #[arg(value_name = "APP|FILE")]
+    app: String,
+    /// ir: intermediate representation; llvm, asm: native code; dot: the channels as a Graphviz graph
+    #[arg(long, value_enum)]
+    target: Target,
+    /// Optimise llvm and asm not at all (0) or fully (3)
+    #[arg(short = 'O', value_parser = ["0", "3"], default_value = "3")]
+    level: String,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Target {
+    Ir,
+    Llvm,
+    Asm,
+    Dot,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let program = apps::compile(&apps::find(&args.app)?)?;
+    let level = if args.level == "0" { OptLevel::O0 } else { OptLevel::O3 };
+    let native = |what| codegen::emit(&program, level, what).map_err(Failure::refused);
+    let text = match args.target {
+        Target::Ir => baker::ir::print(&program),
+        Target::Llvm => native(Emit::Llvm)?,
+        Target::Asm => native(Emit::Asm)?,
+        Target::Dot => baker::ir::dot(&program),
+    };
+    // Whoever reads may stop early, as `head` does.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(())
+}

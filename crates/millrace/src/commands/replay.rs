@@ -1,0 +1,68 @@
+//! `millrace replay`: runs a program over a capture file, for tests and for looking into things.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use dataplane::{ReplayError, replay};
+
+use super::instance::{Engine, configuration};
+use crate::failure::Failure;
+use crate::{apps, report};
+
+/// What to replay.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Baker file, directory of an application, or its name
+    #[arg(value_name = "APP|FILE")]
+    app: String,
+    /// Capture file (pcap) with the packets to receive
+    #[arg(long = "in", value_name = "IN.pcap")]
+    input: PathBuf,
+    /// Capture file to write the packets to that leave by tx or to the host
+    #[arg(long = "out", value_name = "OUT.pcap")]
+    output: Option<PathBuf>,
+    /// Port that the packets come in on: a name of the configuration, or a number
+    #[arg(long, value_name = "PORT", default_value = "1")]
+    port: String,
+    /// Configuration; without it, the .toml file beside the program
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What runs the program
+    #[arg(long, value_enum, default_value = "native")]
+    engine: Engine,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let source = apps::find(&args.app)?;
+    let program = apps::compile(&source)?;
+    let config = configuration(&source, args.config.as_ref(), &program)?;
+    let named = config.ports.iter().find(|port| port.name == args.port).map(|port| port.number);
+    let Some(port) = named.or_else(|| args.port.parse().ok()) else {
+        let known: Vec<_> = config.ports.iter().map(|port| &*port.name).collect();
+        return Err(Failure::wrong(format!(
+            "error: --port {}: neither a port of the configuration nor a number from 0 to 255\n  ports: {}",
+            args.port,
+            known.join(", ")
+        )));
+    };
+    let started = Instant::now();
+    let fill = |tables: &mut _| config.fill(tables).map_err(|error| error.to_string());
+    let done = replay(&program, args.engine.kind(), port, fill, &args.input, args.output.as_deref());
+    let done = done.map_err(|error| match error {
+        ReplayError::File(_) | ReplayError::Tables(_) => Failure::wrong(format!("error: {error}")),
+        _ => Failure::refused(error),
+    })?;
+    println!(
+        "{}: {} packets in, {} out by tx, {} to the host",
+        source.name,
+        report::grouped(done.received),
+        report::grouped(done.tx),
+        report::grouped(done.host)
+    );
+    if done.oversize > 0 {
+        println!("  {} packets were too long for a frame", report::grouped(done.oversize));
+    }
+    print!("{}", report::render(&done.snapshot, started.elapsed()));
+    Ok(())
+}

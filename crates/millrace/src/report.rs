@@ -1,0 +1,117 @@
+//! Counters as a person reads them.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use dataplane::Snapshot;
+
+/// Ports, channels and drops of a run that took `time`; lines with nothing to say are left out.
+pub fn render(snapshot: &Snapshot, time: Duration) -> String {
+    let mut out = String::new();
+    if !snapshot.ports.is_empty() {
+        let header = ["port", "received", "bytes", "sent", "bytes", "failed", "lost in kernel", "oversize"];
+        let rows = snapshot.ports.iter().map(|p| {
+            let numbers = [p.rx_packets, p.rx_bytes, p.tx_packets, p.tx_bytes, p.tx_failed, p.rx_dropped, p.oversize];
+            std::iter::once(p.name.clone()).chain(numbers.map(grouped)).collect()
+        });
+        table(&mut out, &header, rows.collect());
+    }
+    section(&mut out, "packets into each PPF", &snapshot.ppfs, time);
+    section(&mut out, "packets through each channel", &snapshot.channels, time);
+    section(&mut out, "packets dropped, by reason", &snapshot.drops, time);
+    section(&mut out, "insertions refused by a full table", &snapshot.tables_full, time);
+    let mut user = Vec::new();
+    for (name, cells) in &snapshot.user {
+        let one = cells.len() == 1;
+        let named = |(i, value): (usize, &u64)| (if one { name.clone() } else { format!("{name}[{i}]") }, *value);
+        user.extend(cells.iter().enumerate().map(named));
+    }
+    section(&mut out, "the program's counters", &user, time);
+    out
+}
+
+fn section(out: &mut String, title: &str, counts: &[(String, u64)], time: Duration) {
+    let rows: Vec<Vec<String>> = counts
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| vec![name.clone(), grouped(*count), rate(*count as f64 / time.as_secs_f64().max(1e-9))])
+        .collect();
+    if !rows.is_empty() {
+        out.push('\n');
+        table(out, &[title, "packets", "per second"], rows);
+    }
+}
+
+/// Lines with columns; the first is aligned left, the others right.
+pub fn table(out: &mut String, header: &[&str], rows: Vec<Vec<String>>) {
+    let mut widths: Vec<usize> = header.iter().map(|h| h.chars().count()).collect();
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let header = header.iter().map(|h| h.to_string()).collect();
+    for row in std::iter::once(header).chain(rows) {
+        let mut line = String::from("  ");
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            match column {
+                0 => write!(line, "{cell:<width$}"),
+                _ => write!(line, "  {cell:>width$}"),
+            }
+            .expect("writing to a string cannot fail");
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+}
+
+/// A number with a space between thousands.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A rate in three digits: `950`, `12.3 k`, `1.65 M`, `9.41 G`.
+pub fn rate(per_second: f64) -> String {
+    let (value, unit) = match per_second {
+        v if v >= 1e9 => (v / 1e9, " G"),
+        v if v >= 1e6 => (v / 1e6, " M"),
+        v if v >= 1e3 => (v / 1e3, " k"),
+        v => (v, ""),
+    };
+    match value {
+        v if v >= 100.0 || unit.is_empty() && v.fract() < 0.05 => format!("{v:.0}{unit}"),
+        v if v >= 10.0 => format!("{v:.1}{unit}"),
+        v => format!("{v:.2}{unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_234_567), "1 234 567");
+        assert_eq!(rate(950.0), "950");
+        assert_eq!(rate(12_345.0), "12.3 k");
+        assert_eq!(rate(1_650_000.0), "1.65 M");
+        assert_eq!(rate(9.41e9), "9.41 G");
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let mut out = String::new();
+        table(&mut out, &["a", "packets"], vec![vec!["long name".into(), "1".into()], vec!["b".into(), "12345678".into()]]);
+        assert_eq!(out, "  a           packets\n  long name         1\n  b          12345678\n");
+    }
+}
