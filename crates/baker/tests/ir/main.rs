@@ -7,4 +7,5 @@ mod printer;
 mod support;
 mod tables;
 mod verifier;
+mod verifier_entries;
 mod verifier_flow;

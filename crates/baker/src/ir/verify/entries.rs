@@ -196,8 +196,11 @@ impl<'a> Flow<'a> {
                 (Some(constant), None) => (b, constant),
                 (None, None) => return nothing(),
             };
-            let told = self.tells(value);
-            if constant == negate_on { negated(told) } else { told }
+            match self.truth_value(value) {
+                Some(truth) if constant == negate_on => negated(self.tells(truth)),
+                Some(truth) if constant == 1 - negate_on => self.tells(truth),
+                _ => nothing(),
+            }
         };
         match &inst.op {
             Op::IsNull(entry) => {
@@ -209,8 +212,8 @@ impl<'a> Flow<'a> {
             Op::Const(0) => [Set::empty(values), Set::full(values)],
             Op::Const(_) => [Set::full(values), Set::empty(values)],
             Op::Bin(BinOp::Xor, a, b) => with_constant(*a, *b, 1),
-            Op::Cmp(CmpOp::Ne, a, b) if self.body.ty(*a) == Ty::Int(1) => with_constant(*a, *b, 1),
-            Op::Cmp(CmpOp::Eq, a, b) if self.body.ty(*a) == Ty::Int(1) => with_constant(*a, *b, 0),
+            Op::Cmp(CmpOp::Ne, a, b) => with_constant(*a, *b, 1),
+            Op::Cmp(CmpOp::Eq, a, b) => with_constant(*a, *b, 0),
             Op::Bin(BinOp::And, a, b) => {
                 let ([a_0, a_1], [b_0, b_1]) = (self.tells(*a), self.tells(*b));
                 [a_0.and(&b_0), a_1.or(&b_1)]
@@ -232,6 +235,14 @@ impl<'a> Flow<'a> {
         let place = self.definitions.place(value)?;
         let index = place.position.checked_sub(1)?;
         Some(&self.body.blocks[place.block.0 as usize].insts[index].op)
+    }
+
+    /// The truth value that this is, perhaps widened: conditions of the source are compared as wider integers.
+    fn truth_value(&self, value: Value) -> Option<Value> {
+        match self.defined_by(value) {
+            Some(Op::Cast(CastOp::ZExt, narrow)) => self.truth_value(*narrow),
+            _ => (self.body.ty(value) == Ty::Int(1)).then_some(value),
+        }
     }
 
     fn constant(&self, value: Value) -> Option<u128> {
