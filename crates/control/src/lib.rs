@@ -1,1 +1,13 @@
-//! Placeholder.
+//! The control plane: configuration, packets as text, and packet tests as data.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`config`] | reads the one TOML file of an instance and fills the tables of its program |
+//! | [`packet`] | builds packets from text and shows packets as text, with the program's own protocols |
+//! | [`cases`] | runs the packet tests in `apps/NAME/cases` on any engine |
+#![forbid(unsafe_code)]
+
+pub mod cases;
+pub mod config;
+pub mod packet;
+mod words;

@@ -13,6 +13,7 @@ mod frames;
 mod instance;
 pub mod ports;
 mod replay;
+pub mod step;
 mod sys;
 mod tables;
 #[cfg(test)]

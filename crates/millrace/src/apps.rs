@@ -49,8 +49,8 @@ pub fn find(app: &str) -> Result<Source, Failure> {
 }
 
 fn read(path: &Path) -> Result<Source, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::wrong(format!("error: {}: {error}", path.display())))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|error| Failure::wrong(format!("error: {}: {error}", path.display())))?;
     let config_path = path.with_extension("toml");
     let config = std::fs::read_to_string(&config_path).ok().map(|text| (config_path.display().to_string(), text));
     Ok(Source { name: path.display().to_string(), text, config })

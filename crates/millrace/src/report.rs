@@ -111,7 +111,11 @@ mod tests {
     #[test]
     fn columns_line_up() {
         let mut out = String::new();
-        table(&mut out, &["a", "packets"], vec![vec!["long name".into(), "1".into()], vec!["b".into(), "12345678".into()]]);
+        table(
+            &mut out,
+            &["a", "packets"],
+            vec![vec!["long name".into(), "1".into()], vec!["b".into(), "12345678".into()]],
+        );
         assert_eq!(out, "  a           packets\n  long name         1\n  b          12345678\n");
     }
 }

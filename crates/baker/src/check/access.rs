@@ -82,11 +82,7 @@ impl CodeChecker<'_, '_> {
 
     fn header_field(&mut self, packet: Expr, field: &ast::Name, span: Span) -> Typed {
         let (Type::Packet(protocol), ExprKind::Local(local)) = (packet.ty, &packet.kind) else {
-            self.error(
-                Diagnostic::new("unnamed-packet", packet.span, "this packet has no name")
-                    .label("its handle would be lost")
-                    .hint("give it a name first: `ipv4_packet_t *ip = packet_decap(pkt);`"),
-            );
+            self.not_a_handle(&Typed::new(packet.kind, packet.ty, packet.span));
             return Typed::error(span);
         };
         let declared = &self.checker.hir.protocols[protocol.0 as usize];
@@ -95,10 +91,8 @@ impl CodeChecker<'_, '_> {
             self.no_field(field, &name, known);
             return Typed::error(span);
         };
-        let ty = match &*declared.fields[index].type_name {
-            "bool" => Type::Bool,
-            _ => unsigned(declared.fields[index].bits.width),
-        };
+        let declared = &declared.fields[index];
+        let ty = if self.checker.names_bool(&declared.type_name) { Type::Bool } else { unsigned(declared.bits.width) };
         Typed::new(ExprKind::Field(*local, index as u32), ty, span)
     }
 
@@ -120,9 +114,7 @@ impl CodeChecker<'_, '_> {
     fn metadata(&mut self, (base, names): (ast::Expr, Vec<ast::Name>), span: Span) -> Typed {
         let packet = self.expr(&base, None);
         let (Type::Packet(_), ExprKind::Local(local)) = (packet.expr.ty, &packet.expr.kind) else {
-            if !packet.is_error() {
-                self.checker.mismatch(packet.expr.span, Type::Void, packet.expr.ty);
-            }
+            self.not_a_handle(&packet);
             return Typed::error(span);
         };
         let path: Vec<_> = names.iter().map(|n| n.text()).collect();
@@ -130,12 +122,14 @@ impl CodeChecker<'_, '_> {
         let fields = &self.checker.hir.metadata;
         let Some(index) = fields.iter().position(|f| f.name == path) else {
             let known: Vec<_> = fields.iter().map(|f| &*f.name).collect();
-            let hint = format!("metadata: {}", known.join(", "));
-            self.error(
-                Diagnostic::new("unknown-metadata", span, format!("there is no metadata `{path}`"))
-                    .label("not declared")
-                    .hint(hint),
-            );
+            let error = match (path.is_empty(), known.iter().any(|k| k.starts_with(&format!("{path}.")))) {
+                (true, _) => Diagnostic::new("unknown-metadata", span, "the metadata as a whole has no value"),
+                (_, true) => Diagnostic::new("unknown-metadata", span, format!("`{path}` is only a part of a name")),
+                _ => Diagnostic::new("unknown-metadata", span, format!("there is no metadata `{path}`")),
+            };
+            let error = if path.is_empty() { error.label("which field of it?") } else { error.label("not declared") };
+            let error = error.hint(format!("the metadata is {}", known.join(", ")));
+            self.checker.missing(error);
             return Typed::error(span);
         };
         let ty = self.checker.meta_type(&self.checker.hir.metadata[index]);
@@ -201,6 +195,9 @@ impl CodeChecker<'_, '_> {
     }
 
     pub(super) fn index(&mut self, index: &ast::IndexExpr, span: Span) -> Typed {
+        if self.constant {
+            return self.not_constant(span);
+        }
         let Some((table, key)) = self.table_and_key(index) else { return Typed::error(span) };
         let info = &self.checker.hir.tables[table.0 as usize];
         let (kind, layout) = (info.kind, info.value);
@@ -275,24 +272,29 @@ impl CodeChecker<'_, '_> {
     /// The handle that an expression names.
     pub(super) fn handle(&mut self, expr: &ast::Expr) -> Option<(LocalId, crate::ir::ProtocolId)> {
         let value = self.expr(expr, None);
-        match (value.expr.ty, &value.expr.kind) {
-            (Type::Packet(protocol), ExprKind::Local(local)) => Some((*local, protocol)),
-            (Type::Error, _) => None,
-            (Type::Packet(_), _) => {
-                self.error(
-                    Diagnostic::new("unnamed-packet", value.expr.span, "a packet with a name is needed here")
-                        .label("its handle would be lost")
-                        .hint("give it a name first"),
-                );
-                None
-            }
-            (other, _) => {
+        if let (Type::Packet(protocol), ExprKind::Local(local)) = (value.expr.ty, &value.expr.kind) {
+            return Some((*local, protocol));
+        }
+        self.not_a_handle(&value);
+        None
+    }
+
+    /// Reports a value where a handle with a name is needed.
+    pub(super) fn not_a_handle(&mut self, value: &Typed) {
+        let span = value.expr.span;
+        match value.expr.ty {
+            Type::Error => {}
+            Type::Packet(_) => self.error(
+                Diagnostic::new("unnamed-packet", span, "this packet has no name")
+                    .label("its handle would be lost")
+                    .hint("give it a name first: `ipv4_packet_t *ip = packet_decap(pkt);`"),
+            ),
+            other => {
                 let described = self.checker.describe(other);
                 self.error(
-                    Diagnostic::new("not-a-packet", value.expr.span, format!("`{described}` is no packet"))
+                    Diagnostic::new("not-a-packet", span, format!("`{described}` is no packet"))
                         .label("a packet handle is needed here"),
                 );
-                None
             }
         }
     }

@@ -49,7 +49,8 @@ impl CodeChecker<'_, '_> {
 
     fn arithmetic(&mut self, op: BinaryOp, a: Typed, b: Typed, span: Span) -> Typed {
         if let (Some(x), Some(y)) = (a.lit, b.lit) {
-            let complement = a.complement || b.complement;
+            // A quotient's or remainder's upper bits depend on the width, which is not known: the sign stays.
+            let complement = (a.complement || b.complement) && !matches!(op, BinaryOp::Div | BinaryOp::Rem);
             let Some(value) = fold(op, x, y) else {
                 self.error(
                     Diagnostic::new("constant-overflow", span, "this constant is too large").label("more than 127 bits"),
@@ -66,7 +67,11 @@ impl CodeChecker<'_, '_> {
             let (at, found) = (bad.expr.span, bad.expr.ty);
             return self.not_a_number(at, found, span);
         }
+        let naturals = [&a, &b].map(|t| if t.lit.is_some() { 0 } else { t.natural });
         let Some((a, b, natural)) = self.common(a, b, span) else { return Typed::error(span) };
+        // What is masked or divided by a constant gets no wider by it.
+        let shrinks = matches!(op, BinaryOp::BitAnd | BinaryOp::Div | BinaryOp::Rem) && naturals.contains(&0);
+        let natural = if shrinks { naturals[0].max(naturals[1]) } else { natural };
         let is_signed = matches!(a.ty, Type::Int { signed: true, .. });
         let op = match op {
             BinaryOp::Add => BinOp::Add,
@@ -107,7 +112,10 @@ impl CodeChecker<'_, '_> {
                 _ => None,
             };
             return match shifted {
-                Some(value) => Typed { complement: a.complement, ..Typed::number(value, span) },
+                // What a right shift brings in at the top depends on the width, which is not known: the sign stays.
+                Some(value) => {
+                    Typed { complement: a.complement && op == BinaryOp::Shl, ..Typed::number(value, span) }
+                }
                 None => {
                     self.error(
                         Diagnostic::new("constant-overflow", span, "this constant is too large")
@@ -239,30 +247,32 @@ impl CodeChecker<'_, '_> {
             _ => (a, b),
         };
         match (a.lit, b.lit) {
-            (Some(_), Some(_)) => {
-                let ty = Type::Int { width: 32, signed: true };
-                return Some((self.coerce(a, ty)?, self.coerce(b, ty)?, 32));
+            (Some(x), Some(y)) => {
+                // The choice of `?:`. It fits wherever both numbers do.
+                let is_signed = x < 0 || y < 0;
+                let natural = bits_of(x, is_signed).max(bits_of(y, is_signed));
+                let ty = Type::Int { width: natural.max(COMPUTED_IN), signed: is_signed };
+                return Some((self.coerce(a, ty)?, self.coerce(b, ty)?, natural));
             }
             (Some(_), None) => {
-                let (natural, b) = (b.natural, self.promote(b.expr));
+                let natural = natural_with(&b, &a);
+                let b = self.promote(b.expr);
                 return Some((self.coerce(a, b.ty)?, b, natural));
             }
             (None, Some(_)) => {
-                let (natural, a) = (a.natural, self.promote(a.expr));
+                let natural = natural_with(&a, &b);
+                let a = self.promote(a.expr);
                 let b = self.coerce(b, a.ty)?;
                 return Some((a, b, natural));
             }
             (None, None) => {}
         }
-        let natural = a.natural.max(b.natural);
+        let mut natural = a.natural.max(b.natural);
         match (a.expr.ty, b.expr.ty) {
             (Type::Int { width: wa, signed: sa }, Type::Int { width: wb, signed: sb }) => {
                 let width = wa.max(wb).max(COMPUTED_IN);
-                let mixed = sa != sb && {
-                    let (unsigned, signed) = if sa { (&b, width) } else { (&a, width) };
-                    unsigned.natural >= signed
-                };
-                if mixed {
+                let unsigned = if sa { &b } else { &a };
+                if sa != sb && unsigned.natural >= width {
                     let [ta, tb] = [a.expr.ty, b.expr.ty].map(|ty| self.checker.describe(ty));
                     self.error(
                         Diagnostic::new("mixed-signs", span, format!("`{ta}` and `{tb}` do not mix"))
@@ -270,6 +280,10 @@ impl CodeChecker<'_, '_> {
                             .hint("cast one of them"),
                     );
                     return None;
+                }
+                if sa != sb {
+                    // One bit more than the unsigned one has, for the sign.
+                    natural = natural.max(unsigned.natural + 1);
                 }
                 let ty = Type::Int { width, signed: sa || sb };
                 Some((convert(a.expr, ty), convert(b.expr, ty), natural))
@@ -283,8 +297,10 @@ impl CodeChecker<'_, '_> {
                 let [tx, ty] = [x, y].map(|ty| self.checker.describe(ty));
                 let error = Diagnostic::new("type-mismatch", span, format!("`{tx}` and `{ty}` do not go together"))
                     .label("operands of different types");
-                let pointer = matches!(x, Type::Pointer(_)) || matches!(y, Type::Pointer(_));
-                self.error(if pointer {
+                let either = |is: fn(Type) -> bool| is(x) || is(y);
+                self.error(if either(|ty| matches!(ty, Type::Packet(_))) {
+                    error.hint("a handle always stands for a packet: there is nothing to compare it with")
+                } else if either(|ty| matches!(ty, Type::Pointer(_))) {
                     error.hint("a look-up yields a pointer: give it a name, test it, and use `*name`")
                 } else {
                     error
@@ -368,6 +384,15 @@ impl CodeChecker<'_, '_> {
                 None
             }
             (a, b) if a == b => Some(value.expr),
+            (a @ Type::Int { .. }, Type::Bool) => {
+                let described = self.checker.describe(a);
+                self.error(
+                    Diagnostic::new("type-mismatch", span, format!("this is `{described}`, but `bool` is needed"))
+                        .label(format!("has type `{described}`"))
+                        .hint("compare it: `… != 0`"),
+                );
+                None
+            }
             (a, b) => {
                 self.checker.mismatch(span, b, a);
                 None
@@ -433,6 +458,19 @@ fn fits(value: i128, width: u32, is_signed: bool) -> bool {
         signed(width, value as u128 & mask(width)) == value
     } else {
         value >= 0 && value as u128 <= mask(width)
+    }
+}
+
+/// The fewest bits that hold a number.
+fn bits_of(value: i128, is_signed: bool) -> u32 {
+    (1..=128).find(|&width| fits(value, width, is_signed)).unwrap_or(128)
+}
+
+/// Natural width of what is computed from a typed operand and a number without a type.
+fn natural_with(typed: &Typed, number: &Typed) -> u32 {
+    match (typed.expr.ty, number.lit) {
+        (Type::Int { signed, .. }, Some(lit)) if !number.complement => typed.natural.max(bits_of(lit, signed)),
+        _ => typed.natural,
     }
 }
 

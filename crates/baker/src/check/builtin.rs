@@ -3,7 +3,7 @@
 use super::code::CodeChecker;
 use super::expr::Typed;
 use super::hir::{Expr, ExprKind, Stmt, StmtKind, Type};
-use super::names::Symbol;
+use super::names::{Symbol, article, nearest};
 use super::types::unsigned;
 use crate::diag::Diagnostic;
 use crate::ir::{ChannelId, CounterId, ProtocolId, TableId, TableKind};
@@ -21,6 +21,9 @@ impl CodeChecker<'_, '_> {
         };
         let Some(name) = callee.name() else { return Typed::error(span) };
         let args: Vec<_> = call.args().collect();
+        if self.constant {
+            return self.not_constant(span);
+        }
         match name.text() {
             "packet_copy" => self.packet(&name, &args, span, ExprKind::Copy, None),
             "packet_decap" => self.packet(&name, &args, span, ExprKind::Decap, Some(wanted)),
@@ -61,8 +64,12 @@ impl CodeChecker<'_, '_> {
     fn arity(&mut self, name: &ast::Name, given: usize, wanted: usize, span: Span) -> bool {
         if given != wanted {
             self.error(
-                Diagnostic::new("wrong-arguments", span, format!("`{}` takes {wanted} arguments", name.text()))
-                    .label(format!("{given} given")),
+                Diagnostic::new(
+                    "wrong-arguments",
+                    span,
+                    format!("`{}` takes {wanted} argument{}", name.text(), if wanted == 1 { "" } else { "s" }),
+                )
+                .label(format!("{given} given")),
             );
         }
         given == wanted
@@ -211,7 +218,7 @@ impl CodeChecker<'_, '_> {
                 let [given, wanted] = [given, protocol].map(|p| self.checker.hir.protocols[p.0 as usize].name.clone());
                 self.error(
                     Diagnostic::new("protocol-mismatch", at, format!("the channel carries {wanted} packets"))
-                        .label(format!("this is an {given} packet"))
+                        .label(format!("this is {} {given} packet", article(&given)))
                         .hint("use packet_decap or packet_encap first"),
                 );
                 None
@@ -241,12 +248,14 @@ impl CodeChecker<'_, '_> {
                     _ => {}
                 }
             }
-            (None, ..) => {
+            (None, _, ast::Expr::Name(name)) if name.name().is_some_and(|n| self.local(n.text()).is_none()) => {
                 let text = self.checker_text(expr);
                 let error = Diagnostic::new("unknown-name", span, format!("there is no channel `{text}`"))
                     .label("not declared in this module");
-                let hint = self.checker.similar(&text).map(|s| format!("did you mean `{s}`?"));
-                self.error(Diagnostic { hint, ..error });
+                let ports = module.map(|m| &self.checker.modules[m.0].ports[..]).unwrap_or_default();
+                let puts = ports.iter().filter(|p| p.channel.is_some()).map(|p| p.name.as_str());
+                let hint = nearest(&text, puts).map(|near| format!("did you mean `{near}`?"));
+                self.checker.missing(Diagnostic { hint, ..error });
             }
             _ => self.error(
                 Diagnostic::new("not-a-channel", span, "this is no channel of the module").label("a channel is needed here"),
@@ -265,37 +274,37 @@ impl CodeChecker<'_, '_> {
             return None;
         }
         let packet = self.expr(&args[0], None);
-        let at = packet.expr.span;
         let reason_span = self.span(&args[1]);
         let reason = match self.named(&args[1]) {
             Some(Symbol::Reason(reason)) => Some(reason),
             found => {
                 let text = self.checker_text(&args[1]);
+                let name = matches!(args[1], ast::Expr::Name(_));
+                let reasons: Vec<_> = self.checker.hir.reasons.iter().map(|r| r.name.clone()).collect();
                 let error = match found {
-                    Some(symbol) => Diagnostic::new(
-                        "wrong-kind-of-name",
-                        reason_span,
-                        format!("`{text}` is {}, not a drop reason", symbol.what()),
-                    ),
-                    None => Diagnostic::new("unknown-reason", reason_span, format!("there is no drop reason `{text}`")),
+                    Some(symbol) => {
+                        let title = format!("`{text}` is {}, not a drop reason", symbol.what());
+                        Diagnostic::new("wrong-kind-of-name", reason_span, title)
+                    }
+                    None if name && self.local(&text).is_none() => {
+                        let error =
+                            Diagnostic::new("unknown-reason", reason_span, format!("there is no drop reason `{text}`"));
+                        match nearest(&text, reasons.iter().map(String::as_str)) {
+                            Some(near) => error.hint(format!("did you mean `{near}`?")),
+                            None => error.hint(format!("declare it: `drop_reason {text};`")),
+                        }
+                    }
+                    None => Diagnostic::new("unknown-reason", reason_span, "a drop reason is a name")
+                        .hint("declare one: `drop_reason too_old;`"),
                 };
-                let hint = match self.checker.similar(&text) {
-                    Some(similar) if found.is_none() => format!("did you mean `{similar}`?"),
-                    _ => format!("declare it: `drop_reason {text};`"),
-                };
-                self.error(error.label("a drop reason is needed here").hint(hint));
+                self.checker.missing(error.label("a drop reason is needed here"));
                 None
             }
         };
         match packet.expr.ty {
             Type::Packet(_) => Some(StmtKind::Drop(packet.expr, reason?)),
-            Type::Error => None,
-            other => {
-                let described = self.checker.describe(other);
-                self.error(
-                    Diagnostic::new("not-a-packet", at, format!("`{described}` is no packet"))
-                        .label("a packet handle is needed here"),
-                );
+            _ => {
+                self.not_a_handle(&packet);
                 None
             }
         }

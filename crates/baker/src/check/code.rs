@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::consts::Constant;
+use super::expr::Typed;
 use super::hir::{self, Code, Expr, ExprKind, FunctionId, Local, LocalId, Stmt, Type};
 use super::names::{Checker, Scope};
 use super::wiring::collect_calls;
@@ -27,6 +28,8 @@ pub(super) struct CodeChecker<'c, 'a> {
     pub loops: usize,
     /// In a demux: the protocol whose fields are names.
     pub header: Option<ProtocolId>,
+    /// In a constant: nothing is run.
+    pub constant: bool,
     /// Statements to come before the one that is being checked.
     pub before: Vec<Stmt>,
 }
@@ -43,8 +46,14 @@ impl<'c, 'a> CodeChecker<'c, 'a> {
             loop_counters: Vec::new(),
             loops: 0,
             header: None,
+            constant: false,
             before: Vec::new(),
         }
+    }
+
+    /// For an expression that must be constant.
+    pub(super) fn constant(checker: &'c mut Checker<'a>, file: FileId, scope: Scope) -> Self {
+        CodeChecker { constant: true, ..CodeChecker::new(checker, file, scope) }
     }
 
     pub(super) fn error(&mut self, diagnostic: Diagnostic) {
@@ -80,16 +89,22 @@ impl<'c, 'a> CodeChecker<'c, 'a> {
         self.locals[local.0 as usize].ty
     }
 
+    /// Reports what can't stand in a constant.
+    pub(super) fn not_constant(&mut self, span: Span) -> Typed {
+        self.error(
+            Diagnostic::new("not-constant", span, "this value must be known when the program is compiled")
+                .label("not a constant"),
+        );
+        Typed::error(span)
+    }
+
     /// The value of an expression that must be constant.
     pub(super) fn into_constant(&mut self, expr: Expr) -> Option<Constant> {
         match (expr.kind, expr.ty) {
             (_, Type::Error) => None,
             (ExprKind::Const(bits), ty @ (Type::Int { .. } | Type::Bool)) => Some(Constant::Typed(ty, bits)),
             _ => {
-                self.error(
-                    Diagnostic::new("not-constant", expr.span, "this value must be known when the program is compiled")
-                        .label("not a constant"),
-                );
+                self.not_constant(expr.span);
                 None
             }
         }
@@ -134,6 +149,9 @@ impl Checker<'_> {
         }
         if wired && self.errors.is_empty() {
             self.check_cycles();
+        }
+        if self.errors.is_empty() {
+            self.check_limits();
         }
     }
 
@@ -190,7 +208,7 @@ impl Checker<'_> {
                 calls
             })
             .collect();
-        for start in 0..calls.len() {
+        let reached_from = |start: usize| {
             let mut reached = vec![false; calls.len()];
             let mut open = calls[start].clone();
             while let Some(next) = open.pop() {
@@ -198,7 +216,16 @@ impl Checker<'_> {
                     open.extend(&calls[next.0 as usize]);
                 }
             }
-            if reached[start] {
+            reached
+        };
+        // Functions of a circle that was reported: one report is enough.
+        let mut reported = vec![false; calls.len()];
+        for start in 0..calls.len() {
+            let reached = reached_from(start);
+            if reached[start] && !reported[start] {
+                for function in 0..calls.len() {
+                    reported[function] |= reached[function] && reached_from(function)[start];
+                }
                 let def = &self.functions[start];
                 let error = Diagnostic::new("recursion", def.span, format!("`{}` calls itself", def.name))
                     .label("directly, or through the functions that it calls")

@@ -5,8 +5,11 @@ use super::hir::Type;
 use super::names::{Checker, Lazy, Scope};
 use crate::diag::Diagnostic;
 use crate::ir::arith::mask;
-use crate::source::FileId;
+use crate::source::{FileId, Span};
 use crate::syntax::ast;
+
+/// How many constants or types, each declared before the one it is made of, may depend on each other.
+pub(super) const MAX_CHAIN: u32 = 64;
 
 /// Value of a constant expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,6 +32,11 @@ impl Constant {
             Constant::Error => None,
         }
     }
+}
+
+/// The greatest value of a type, as bits.
+fn greatest(width: u32, signed: bool) -> u128 {
+    mask(width) >> u32::from(signed)
 }
 
 impl Checker<'_> {
@@ -58,8 +66,16 @@ impl Checker<'_> {
             }
             Lazy::Waiting => {}
         }
+        let (name, span) = (self.consts[index].name.clone(), self.consts[index].span);
+        if self.depth == MAX_CHAIN {
+            self.too_deep(&name, span);
+            self.consts[index].state = Lazy::Done(Constant::Error);
+            return None;
+        }
         self.consts[index].state = Lazy::Computing;
+        self.depth += 1;
         let value = self.evaluate(index);
+        self.depth -= 1;
         // A cycle may have been found meanwhile.
         if self.consts[index].state == Lazy::Computing {
             self.consts[index].state = Lazy::Done(value.unwrap_or(Constant::Error));
@@ -70,6 +86,15 @@ impl Checker<'_> {
         }
     }
 
+    /// Reports a constant or type that leads through too many others.
+    pub(super) fn too_deep(&mut self, name: &str, span: Span) {
+        self.error(
+            Diagnostic::new("chain-too-long", span, format!("`{name}` is known only through more than {MAX_CHAIN} others"))
+                .label("the chain is too long here")
+                .hint("declare the names that the others are made of first"),
+        );
+    }
+
     fn evaluate(&mut self, index: usize) -> Option<Constant> {
         let def = &self.consts[index];
         let (file, scope, span) = (def.file, def.scope, def.span);
@@ -78,16 +103,20 @@ impl Checker<'_> {
             Some(ty) => Some(self.type_of(file, scope, &ty, false)),
             None => None,
         };
+        if self.consts[index].enumerator && !matches!(ty, None | Some(Type::Int { .. })) {
+            return None; // reported at the enum
+        }
         let Some(expr) = value else {
             // An enumerator without a value is one more than the one before it.
             let Some(after) = after else {
                 return Some(ty.map_or(Constant::Untyped(0), |ty| Constant::Typed(ty, 0)));
             };
             return match self.constant(after)? {
-                Constant::Untyped(value) => Some(Constant::Untyped(value + 1)),
-                Constant::Typed(ty @ Type::Int { width, .. }, bits) if bits < mask(width) => {
-                    Some(Constant::Typed(ty, bits + 1))
+                Constant::Untyped(value) if value < i128::MAX => Some(Constant::Untyped(value + 1)),
+                Constant::Typed(ty @ Type::Int { width, signed }, bits) if bits != greatest(width, signed) => {
+                    Some(Constant::Typed(ty, bits.wrapping_add(1) & mask(width)))
                 }
+                Constant::Error => None,
                 _ => {
                     self.error(
                         Diagnostic::new("constant-out-of-range", span, "this enumerator does not fit into its type")
@@ -101,7 +130,7 @@ impl Checker<'_> {
             None => self.evaluate_expr(file, scope, &expr),
             Some(Type::Error) => None,
             Some(ty @ (Type::Int { .. } | Type::Bool)) => {
-                let mut code = CodeChecker::new(self, file, scope);
+                let mut code = CodeChecker::constant(self, file, scope);
                 let value = code.expr(&expr, None);
                 let value = code.coerce(value, ty)?;
                 code.into_constant(value)
@@ -119,7 +148,7 @@ impl Checker<'_> {
 
     /// The value of a constant expression.
     pub(super) fn evaluate_expr(&mut self, file: FileId, scope: Scope, expr: &ast::Expr) -> Option<Constant> {
-        let mut code = CodeChecker::new(self, file, scope);
+        let mut code = CodeChecker::constant(self, file, scope);
         let value = code.expr(expr, None);
         match value.lit {
             Some(lit) => Some(Constant::Untyped(lit)),

@@ -3,12 +3,11 @@
 use super::code::CodeChecker;
 use super::consts::Constant;
 use super::hir::{Comparison, Expr, ExprKind, Type};
-use super::names::Symbol;
+use super::names::{Symbol, nearest};
 use super::types::unsigned;
 use crate::diag::Diagnostic;
 use crate::source::Span;
 use crate::syntax::ast::{self, LiteralValue, UnaryOp};
-
 
 /// An expression with what conversions need to know.
 #[derive(Clone, Debug)]
@@ -118,11 +117,10 @@ impl CodeChecker<'_, '_> {
             None => {
                 let error = Diagnostic::new("unknown-name", span, format!("there is no `{text}` here"))
                     .label("not declared");
-                let names: Vec<&String> = self.scopes.iter().flat_map(|s| s.keys()).collect();
-                let near = names.into_iter().find(|known| known.eq_ignore_ascii_case(text)).cloned();
-                let near = near.or_else(|| self.checker.similar(text));
+                let locals = self.scopes.iter().flat_map(|s| s.keys()).map(String::as_str);
+                let near = nearest(text, locals).or_else(|| self.checker.similar(text));
                 let hint = near.map(|near| format!("did you mean `{near}`?"));
-                self.error(Diagnostic { hint, ..error });
+                self.checker.missing(Diagnostic { hint, ..error });
                 Typed::error(span)
             }
         }
@@ -183,6 +181,9 @@ impl CodeChecker<'_, '_> {
     }
 
     fn struct_value(&mut self, value: &ast::StructValue, span: Span) -> Typed {
+        if self.constant {
+            return self.not_constant(span);
+        }
         let Some(name) = value.name() else { return Typed::error(span) };
         let id = match self.checker.resolve(self.scope, name.text()) {
             Some(Symbol::Struct(id)) => id,

@@ -80,6 +80,8 @@ fn join(a: Option<State>, b: Option<State>) -> Option<State> {
 
 #[derive(Default)]
 struct LoopExits {
+    /// Handles from outside the loop.
+    outside: Vec<LocalId>,
     breaks: Option<State>,
     continues: Option<State>,
 }
@@ -165,7 +167,7 @@ impl<'a> Flow<'a> {
             let Some(now) = state else {
                 self.errors.push(
                     Diagnostic::new("unreachable", statement.span, "this statement can never run")
-                        .label("every path has returned before it")
+                        .label("every path has ended before it")
                         .hint("remove it"),
                 );
                 return None;
@@ -244,7 +246,10 @@ impl<'a> Flow<'a> {
                 return None;
             }
             StmtKind::Break | StmtKind::Continue => {
-                let exits = self.loops.last_mut().expect("break and continue stand in a loop");
+                // What the trip made must be consumed by now; what comes from outside is still needed.
+                let outside = self.loops.last().expect("break and continue stand in a loop").outside.clone();
+                self.leave(&mut state, |local| !outside.contains(&local), Some(statement.span));
+                let exits = self.loops.last_mut().expect("still the same loop");
                 let exit = match statement.kind {
                     StmtKind::Break => &mut exits.breaks,
                     _ => &mut exits.continues,
@@ -265,7 +270,8 @@ impl<'a> Flow<'a> {
             }
         }
         let (inside, done) = self.condition(before.clone(), &for_.condition);
-        self.loops.push(LoopExits::default());
+        let outside = before.handles.keys().copied().collect();
+        self.loops.push(LoopExits { outside, ..LoopExits::default() });
         let body = self.statements(Some(inside), &for_.body, None);
         let exits = self.loops.pop().expect("pushed above");
         let mut again = join(body, exits.continues);

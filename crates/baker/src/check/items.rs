@@ -207,7 +207,7 @@ impl Checker<'_> {
         for index in 0..self.ppfs.len() {
             self.ppf_signature(index);
         }
-        for module in &self.modules {
+        for module in self.modules.iter().filter(|m| !m.unknown_reader) {
             for port in module.ports.iter().filter(|p| p.kind != ast::PortKind::Out && p.reader.is_none()) {
                 self.errors.push(
                     Diagnostic::new("unread-channel", port.span, format!("no PPF takes packets from `{}`", port.name))
@@ -281,7 +281,10 @@ impl Checker<'_> {
         let Some(from) = from else { return };
         let port = match self.resolve(Some(module), from.text()) {
             Some(Symbol::Port(port)) => port,
-            found => return self.unknown(file, &from, "channel", found),
+            found => {
+                self.modules[module.0].unknown_reader = true;
+                return self.unknown(file, &from, "channel", found);
+            }
         };
         let port_info = &self.modules[module.0].ports[port];
         if port_info.kind == ast::PortKind::Out {

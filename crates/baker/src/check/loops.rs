@@ -82,8 +82,9 @@ impl CodeChecker<'_, '_> {
         if *stepped != counter {
             return None;
         }
-        let (op, change) = stepped_by(next, counter)?;
-        let (comparison, limit) = compared(condition, counter)?;
+        let ty = self.local_type(counter);
+        let (op, change) = stepped_by(next, counter, ty)?;
+        let (comparison, limit) = compared(condition, counter, ty)?;
         let mut value = start;
         let mut trips = 0;
         let as_number = |bits: u128| if is_signed { signed(width, bits) } else { bits as i128 };
@@ -107,19 +108,29 @@ impl CodeChecker<'_, '_> {
     }
 }
 
-fn is_counter(expr: &Expr, counter: LocalId) -> bool {
-    match &expr.kind {
-        ExprKind::Local(local) => *local == counter,
-        ExprKind::Cast(inner) => is_counter(inner, counter),
+/// Whether every value of `from` is kept by a cast to `to`.
+fn keeps_value(from: Type, to: Type) -> bool {
+    match (from, to) {
+        (Type::Int { width: a, signed: false }, Type::Int { width: b, signed: true }) => a < b,
+        (Type::Int { width: a, signed: x }, Type::Int { width: b, signed: y }) => x == y && a <= b,
         _ => false,
     }
 }
 
-/// `counter + constant` or `counter - constant`, under casts.
-fn stepped_by(next: &Expr, counter: LocalId) -> Option<(BinOp, u128)> {
+/// The counter, perhaps widened.
+fn is_counter(expr: &Expr, counter: LocalId, ty: Type) -> bool {
+    match &expr.kind {
+        ExprKind::Local(local) => *local == counter,
+        ExprKind::Cast(inner) => keeps_value(ty, expr.ty) && is_counter(inner, counter, ty),
+        _ => false,
+    }
+}
+
+/// `counter + constant` or `counter - constant`, computed in at least the counter's width.
+fn stepped_by(next: &Expr, counter: LocalId, ty: Type) -> Option<(BinOp, u128)> {
     match &next.kind {
-        ExprKind::Cast(inner) => stepped_by(inner, counter),
-        ExprKind::Binary(op @ (BinOp::Add | BinOp::Sub), a, b) if is_counter(a, counter) => match b.kind {
+        ExprKind::Cast(inner) if next.ty == ty || keeps_value(ty, next.ty) => stepped_by(inner, counter, ty),
+        ExprKind::Binary(op @ (BinOp::Add | BinOp::Sub), a, b) if is_counter(a, counter, ty) => match b.kind {
             ExprKind::Const(change) => Some((*op, change)),
             _ => None,
         },
@@ -128,10 +139,10 @@ fn stepped_by(next: &Expr, counter: LocalId) -> Option<(BinOp, u128)> {
 }
 
 /// The comparison with a constant that bounds the counter; other parts of an `&&` can only end the loop sooner.
-fn compared(condition: &Expr, counter: LocalId) -> Option<(Comparison, i128)> {
+fn compared(condition: &Expr, counter: LocalId, ty: Type) -> Option<(Comparison, i128)> {
     match &condition.kind {
-        ExprKind::And(a, b) => compared(a, counter).or_else(|| compared(b, counter)),
-        ExprKind::Compare(comparison, a, b) if is_counter(a, counter) => match (&b.kind, b.ty) {
+        ExprKind::And(a, b) => compared(a, counter, ty).or_else(|| compared(b, counter, ty)),
+        ExprKind::Compare(comparison, a, b) if is_counter(a, counter, ty) => match (&b.kind, b.ty) {
             (ExprKind::Const(limit), Type::Int { width, signed: true }) => Some((*comparison, signed(width, *limit))),
             (ExprKind::Const(limit), _) => Some((*comparison, i128::try_from(*limit).ok()?)),
             _ => None,

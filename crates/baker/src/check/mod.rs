@@ -9,6 +9,7 @@
 //! | `code`, `stmt`, `expr`, `arith`, `access`, `builtin`, `loops` | bodies of PPFs and functions |
 //! | `wiring` | which channel leads where |
 //! | `flow` | what must hold on every path: handles consumed once, pointers tested |
+//! | `limits` | what a program may cost |
 
 mod access;
 mod arith;
@@ -19,6 +20,7 @@ mod expr;
 mod flow;
 pub mod hir;
 mod items;
+mod limits;
 mod load;
 mod loops;
 mod names;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::hir::{self, FunctionId, StructId, Type};
 use super::load::File;
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, Label};
 use crate::ir::{BUILTIN_DROP_REASONS, ChannelId, CounterId, DropId, DropReason, PpfId, ProtocolId, TableId};
 use crate::source::{FileId, Span};
 use crate::syntax::ast::{self, AstNode};
@@ -64,6 +64,7 @@ pub(super) struct ConstDef {
     pub value: Option<ast::Expr>,
     /// For an enumerator without a value: the one before it.
     pub after: Option<usize>,
+    pub enumerator: bool,
     pub state: Lazy<super::consts::Constant>,
 }
 
@@ -94,6 +95,8 @@ pub(super) struct Module {
     pub span: Span,
     pub names: Names,
     pub ports: Vec<Port>,
+    /// Whether a PPF takes packets from a channel that could not be found.
+    pub unknown_reader: bool,
 }
 
 /// An end of channels in a module.
@@ -145,8 +148,13 @@ pub(super) struct Checker<'a> {
     pub structs: Vec<(FileId, Scope, ast::Struct)>,
     pub protocols: Vec<(FileId, ast::Protocol)>,
     pub runnable: bool,
+    /// Constants and types that are being worked out, each for the one before it.
+    pub depth: u32,
     pub hir: hir::Program,
 }
+
+/// Further places that an error about a missing name shows at most.
+const MAX_PLACES: usize = 3;
 
 /// Names that the language defines.
 pub(super) const BUILTIN_FUNCTIONS: [&str; 9] = [
@@ -176,6 +184,7 @@ impl<'a> Checker<'a> {
             structs: Vec::new(),
             protocols: Vec::new(),
             runnable: false,
+            depth: 0,
             hir: hir::Program {
                 name: file_name.strip_suffix(".baker").unwrap_or(file_name).to_string(),
                 protocols: Vec::new(),
@@ -266,6 +275,7 @@ impl<'a> Checker<'a> {
             span: name.span(file),
             names: Names::new(),
             ports: Vec::new(),
+            unknown_reader: false,
         });
         self.bind(file, None, &name, Symbol::Module(id));
         let scope = Some(id);
@@ -309,6 +319,7 @@ impl<'a> Checker<'a> {
             ty: item.ty(),
             value: item.value(),
             after: None,
+            enumerator: false,
             state: Lazy::Waiting,
         });
         self.bind(file, scope, &name, Symbol::Const(index));
@@ -343,6 +354,7 @@ impl<'a> Checker<'a> {
                 ty: item.ty(),
                 value: enumerator.value(),
                 after: enumerators.last().copied(),
+                enumerator: true,
                 state: Lazy::Waiting,
             });
             self.bind(file, scope, &name, Symbol::Const(index));
@@ -439,7 +451,11 @@ impl<'a> Checker<'a> {
     pub(super) fn bind(&mut self, file: FileId, scope: Scope, name: &ast::Name, symbol: Symbol) {
         let span = name.span(file);
         let text = name.text().to_string();
-        if BUILTIN_FUNCTIONS.contains(&&*text) || super::types::builtin(&text).is_some() || text == "port_t" {
+        let language_reason = BUILTIN_DROP_REASONS.iter().any(|(name, _)| *name == text);
+        if BUILTIN_FUNCTIONS.contains(&&*text)
+            || super::types::builtin(&text).is_some()
+            || (scope.is_none() && language_reason)
+        {
             return self.error(
                 Diagnostic::new("reserved-name", span, format!("`{text}` is a name of the language"))
                     .label("can't be declared again")
@@ -451,12 +467,11 @@ impl<'a> Checker<'a> {
             None => &mut self.globals,
         };
         if let Some(&(_, first)) = names.get(&text) {
-            let mut error = Diagnostic::new("duplicate-name", span, format!("`{text}` is declared twice"))
-                .label("declared again here");
-            if first.end > first.start {
-                error = error.also(first, "first declared here");
-            }
-            return self.error(error);
+            return self.error(
+                Diagnostic::new("duplicate-name", span, format!("`{text}` is declared twice"))
+                    .label("declared again here")
+                    .also(first, "first declared here"),
+            );
         }
         names.insert(text, (symbol, span));
     }
@@ -478,24 +493,32 @@ impl<'a> Checker<'a> {
             )
             .label(format!("a {wanted} is needed here")),
             None => {
-                let error =
-                    Diagnostic::new("unknown-name", span, format!("there is no {wanted} `{}`", name.text()))
-                        .label("not declared");
+                let error = Diagnostic::new("unknown-name", span, format!("there is no {wanted} `{}`", name.text()))
+                    .label("not declared");
                 match self.similar(name.text()) {
                     Some(similar) => error.hint(format!("did you mean `{similar}`?")),
                     None => error,
                 }
             }
         };
-        self.error(error);
+        self.missing(error);
+    }
+
+    /// Reports a name that is not declared. Its further uses have the same cause, so they join the first report.
+    pub(super) fn missing(&mut self, error: Diagnostic) {
+        let known = self.errors.iter_mut().find(|e| e.code == error.code && e.title == error.title);
+        let Some(known) = known else { return self.errors.push(error) };
+        let here = error.primary.span;
+        let shown = known.primary.span == here || known.secondary.iter().any(|label| label.span == here);
+        if !shown && known.secondary.len() < MAX_PLACES {
+            known.secondary.push(Label { span: here, text: "and here".into() });
+        }
     }
 
     /// A declared name that differs from this one by a letter or two.
     pub(super) fn similar(&self, name: &str) -> Option<String> {
         let all = self.globals.keys().chain(self.modules.iter().flat_map(|m| m.names.keys()));
-        let limit = if name.len() < 4 { 1 } else { 2 };
-        let near = all.map(|known| (distance(name, known), known)).filter(|(d, _)| *d <= limit);
-        near.min().map(|(_, known)| known.clone())
+        nearest(name, all.map(String::as_str).chain(BUILTIN_FUNCTIONS).chain(["bool", "void", "int"]))
     }
 
     pub(super) fn span<N: AstNode>(&self, file: FileId, node: &N) -> Span {
@@ -503,8 +526,16 @@ impl<'a> Checker<'a> {
     }
 }
 
-fn article(word: &str) -> &'static str {
+/// The indefinite article of a word.
+pub(super) fn article(word: &str) -> &'static str {
     if word.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
+}
+
+/// The name that differs from this one by a letter or two.
+pub(super) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<String> {
+    let limit = if name.len() < 4 { 1 } else { 2 };
+    let near = known.map(|known| (distance(name, known), known)).filter(|(d, _)| *d <= limit);
+    near.min().map(|(_, known)| known.to_string())
 }
 
 /// Levenshtein's distance.

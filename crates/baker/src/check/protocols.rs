@@ -14,6 +14,25 @@ use crate::syntax::ast;
 /// Bytes of a fixed header at most.
 const MAX_HEADER: u32 = 512;
 
+/// The first part of an expression that is more than arithmetic on constants and header fields.
+fn not_arithmetic(expr: &Expr) -> Option<Span> {
+    match expr.kind {
+        ExprKind::Const(_)
+        | ExprKind::Field(..)
+        | ExprKind::Binary(..)
+        | ExprKind::Compare(..)
+        | ExprKind::And(..)
+        | ExprKind::Or(..)
+        | ExprKind::Not(_)
+        | ExprKind::Ternary(..)
+        | ExprKind::Cast(_) => {}
+        _ => return Some(expr.span),
+    }
+    let mut bad = None;
+    expr.for_each_operand(|operand| bad = bad.or_else(|| not_arithmetic(operand)));
+    bad
+}
+
 impl Checker<'_> {
     /// Lays out all protocols. Their demux is checked once all fields are known.
     pub(super) fn check_protocols(&mut self) {
@@ -106,7 +125,7 @@ impl Checker<'_> {
 
     fn field_default(&mut self, file: FileId, field: &ast::Field, width: u32) -> Option<u128> {
         let value = field.value()?;
-        let mut code = CodeChecker::new(self, file, None);
+        let mut code = CodeChecker::constant(self, file, None);
         let value = code.expr(&value, None);
         let value = code.coerce(value, unsigned(width))?;
         code.into_constant(value)?.bits()
@@ -179,6 +198,13 @@ impl Checker<'_> {
                     .also(name, "this header"),
             );
         }
+        if let Some(bad) = not_arithmetic(&bytes) {
+            self.error(
+                Diagnostic::new("bad-demux", bad, "a header's length is computed from its fields")
+                    .label("neither a field nor a constant")
+                    .hint("such as `demux { ihl << 2 };`"),
+            );
+        }
         bytes
     }
 
@@ -237,6 +263,6 @@ impl Checker<'_> {
 
     /// The type of a metadata field.
     pub(super) fn meta_type(&self, field: &MetaField) -> Type {
-        if field.type_name == "bool" { Type::Bool } else { unsigned(field.width) }
+        if self.names_bool(&field.type_name) { Type::Bool } else { unsigned(field.width) }
     }
 }

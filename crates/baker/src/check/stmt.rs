@@ -38,7 +38,7 @@ impl CodeChecker<'_, '_> {
         let kind = match statement {
             ast::Stmt::Empty(_) => None,
             ast::Stmt::Block(block) => Some(StmtKind::Block(self.block(block))),
-            ast::Stmt::Let(let_) => self.let_(let_, span),
+            ast::Stmt::Let(let_) => self.let_(let_),
             ast::Stmt::Assign(assign) => self.assign(assign, span),
             ast::Stmt::IncDec(step) => self.inc_dec(step, span),
             ast::Stmt::Expr(statement) => self.expr_statement(statement, span),
@@ -70,7 +70,7 @@ impl CodeChecker<'_, '_> {
         out.extend(kind.map(|kind| Stmt { kind, span }));
     }
 
-    fn let_(&mut self, let_: &ast::LetStmt, span: Span) -> Option<StmtKind> {
+    fn let_(&mut self, let_: &ast::LetStmt) -> Option<StmtKind> {
         let (ty, name) = let_.ty().zip(let_.name())?;
         let at = name.span(self.file);
         let ty = self.checker.type_of(self.file, self.scope, &ty, let_.star().is_some());
@@ -110,7 +110,6 @@ impl CodeChecker<'_, '_> {
             ty = Type::Error;
         }
         let local = self.declare(name.text(), ty, at);
-        let _ = span;
         (!failed && ty != Type::Error).then_some(StmtKind::Let(local, value))
     }
 
@@ -152,7 +151,7 @@ impl CodeChecker<'_, '_> {
         let old = Typed { natural: old.natural, ..Typed::new(kind, ty, target.span) };
         // The result may be stored where the old value was, whatever the other operand's width.
         let kept = old.natural;
-        let fits = value.lit.is_some() || value.natural <= kept;
+        let fits = value.lit.is_none() && value.natural <= kept;
         let result = self.binary(op, old, value, span);
         let result = if fits { Typed { natural: kept.min(result.natural), ..result } } else { result };
         self.store(target, result, span)
@@ -195,6 +194,11 @@ impl CodeChecker<'_, '_> {
                     return None;
                 }
                 let value = self.coerce(value, ty)?;
+                if value.ty != ty && matches!(ty, Type::Pointer(_)) {
+                    // The same kind of value, yet of a table that was declared with another type.
+                    self.checker.mismatch(value.span, ty, value.ty);
+                    return None;
+                }
                 Some(StmtKind::SetLocal(local, value))
             }
             ExprKind::Field(packet, field) => {

@@ -1,7 +1,8 @@
 //! Types: what a type's name stands for, how it is shown, how a value of it lies in a table.
 
+use super::consts::MAX_CHAIN;
 use super::hir::{StructId, Type};
-use super::names::{Checker, Lazy, Scope, Symbol};
+use super::names::{Checker, Lazy, Scope, Symbol, nearest};
 use crate::diag::Diagnostic;
 use crate::ir::{Layout, LayoutField, LayoutId, storage_size};
 use crate::source::{FileId, Span};
@@ -56,14 +57,14 @@ impl Checker<'_> {
             && self.resolve(scope, text).is_none()
         {
             let Some(Symbol::Protocol(id)) = self.resolve(scope, protocol) else {
-                let error = Diagnostic::new(
-                    "unknown-protocol",
-                    name.span(file),
-                    format!("there is no protocol `{protocol}`"),
-                )
-                .label("not declared");
-                let hint = self.similar(protocol).map(|s| format!("did you mean `{s}_packet_t`?"));
-                self.error(Diagnostic { hint, ..error });
+                let title = format!("there is no protocol `{protocol}`");
+                let error = Diagnostic::new("unknown-protocol", name.span(file), title).label("not declared");
+                let protocols = self.globals.iter().filter(|(_, known)| matches!(known.0, Symbol::Protocol(_)));
+                let hint = match nearest(protocol, protocols.map(|(name, _)| name.as_str())) {
+                    Some(near) => format!("did you mean `{near}_packet_t`?"),
+                    None => "import the file that declares it, such as `import \"net/ipv4\";`".into(),
+                };
+                self.missing(error.hint(hint));
                 return Type::Error;
             };
             if !star {
@@ -116,11 +117,19 @@ impl Checker<'_> {
                     Diagnostic::new("type-cycle", span, format!("the type `{name}` is made of itself"))
                         .label("leads back to here"),
                 );
+                self.aliases[index].state = Lazy::Done(Type::Error);
                 return Type::Error;
             }
             Lazy::Waiting => {}
         }
+        if self.depth == MAX_CHAIN {
+            let (name, span) = (self.aliases[index].name.clone(), self.aliases[index].span);
+            self.too_deep(&name, span);
+            self.aliases[index].state = Lazy::Done(Type::Error);
+            return Type::Error;
+        }
         self.aliases[index].state = Lazy::Computing;
+        self.depth += 1;
         let alias = &self.aliases[index];
         let (file, scope, is_enum, span) = (alias.file, alias.scope, alias.is_enum, alias.span);
         let ty = match alias.target.clone() {
@@ -128,6 +137,7 @@ impl Checker<'_> {
             None if is_enum => unsigned(32),
             None => Type::Error,
         };
+        self.depth -= 1;
         let ty = match ty {
             Type::Int { .. } | Type::Error => ty,
             Type::Bool | Type::Struct(_) if !is_enum => ty,
@@ -140,7 +150,10 @@ impl Checker<'_> {
                 Type::Error
             }
         };
-        self.aliases[index].state = Lazy::Done(ty);
+        // A cycle may have been found meanwhile.
+        if self.aliases[index].state == Lazy::Computing {
+            self.aliases[index].state = Lazy::Done(ty);
+        }
         ty
     }
 
@@ -149,7 +162,7 @@ impl Checker<'_> {
         let layout = match ty {
             Type::Struct(id) => return self.hir.structs[id.0 as usize].layout,
             Type::Int { width, signed } => scalar(name, width, signed, self.value_names(name)),
-            _ => scalar(name, 1, false, vec![("false".into(), 0), ("true".into(), 1)]),
+            _ => scalar(name, 1, false, bool_names()),
         };
         self.intern(layout)
     }
@@ -179,7 +192,17 @@ impl Checker<'_> {
             laid.push(LayoutField { name: field.clone(), type_name, width, signed, names, offset });
         }
         let size = end.max(1).next_multiple_of(align);
-        self.intern(Layout { name: name.to_string(), fields: laid, size, align })
+        // Each struct has a layout of its own, even where another module has one just like it.
+        self.hir.layouts.push(Layout { name: name.to_string(), fields: laid, size, align });
+        LayoutId(self.hir.layouts.len() as u32 - 1)
+    }
+
+    /// Whether a type's name, written outside of modules, stands for bool.
+    pub(super) fn names_bool(&self, name: &str) -> bool {
+        match self.resolve(None, name) {
+            Some(Symbol::Alias(index)) => self.aliases[index].state == Lazy::Done(Type::Bool),
+            _ => name == "bool",
+        }
     }
 
     /// Whether two layouts hold the same kinds of values at the same places.
@@ -195,7 +218,7 @@ impl Checker<'_> {
     pub(super) fn pointee(&self, layout: LayoutId) -> Type {
         let found = &self.hir.layouts[layout.0 as usize];
         match &found.fields[..] {
-            [field] if field.name.is_empty() && field.type_name == "bool" => Type::Bool,
+            [field] if field.name.is_empty() && field.width == 1 && field.names == bool_names() => Type::Bool,
             [field] if field.name.is_empty() => Type::Int { width: field.width, signed: field.signed },
             _ => {
                 let id = self.hir.structs.iter().position(|s| s.layout == layout);
@@ -206,7 +229,7 @@ impl Checker<'_> {
 
     fn value_names(&mut self, name: &str) -> Vec<(String, u128)> {
         if name == "bool" {
-            return vec![("false".into(), 0), ("true".into(), 1)];
+            return bool_names();
         }
         let found = self.aliases.iter().find(|a| a.name == name && a.is_enum);
         let enumerators = found.map(|a| a.enumerators.clone()).unwrap_or_default();
@@ -221,6 +244,10 @@ impl Checker<'_> {
                 .label(format!("has type `{found}`")),
         );
     }
+}
+
+fn bool_names() -> Vec<(String, u128)> {
+    vec![("false".into(), 0), ("true".into(), 1)]
 }
 
 fn scalar(name: &str, width: u32, signed: bool, names: Vec<(String, u128)>) -> Layout {

@@ -9,6 +9,9 @@ use crate::ir::{ChannelId, PpfId, ProtocolId, Target};
 use crate::source::{FileId, Span};
 use crate::syntax::ast::{self, PortKind};
 
+/// PPFs that a packet runs through at most: each runs while those before it wait.
+const MAX_CHAIN: u32 = 64;
+
 /// Where a wire comes from or leads to.
 struct End {
     /// The channel, for a source.
@@ -46,8 +49,14 @@ impl Checker<'_> {
         self.runnable = true;
         let mut wired: HashMap<ChannelId, Span> = HashMap::new();
         let mut fed: HashMap<PpfId, Span> = HashMap::new();
+        let before = self.errors.len();
         for (file, wire) in wires {
             self.wire(file, &wire, &mut wired, &mut fed);
+        }
+        // A wire with a wrong end may be the one that is missing elsewhere.
+        let wrong = |code| !matches!(code, "protocol-mismatch" | "wired-twice");
+        if self.errors[before..].iter().any(|error| wrong(error.code)) {
+            return;
         }
         if !wired.contains_key(&ChannelId(0)) {
             self.error(
@@ -226,20 +235,26 @@ impl Checker<'_> {
             });
             edges.push(targets.collect());
         }
-        let mut state = vec![0u8; edges.len()];
+        let mut visits = vec![Visit::Not; edges.len()];
         for start in 0..edges.len() {
-            if state[start] == 0 {
-                self.visit(start, &edges, &mut state);
+            if visits[start] == Visit::Not && self.visit(start, 1, &edges, &mut visits) > MAX_CHAIN {
+                let error = Diagnostic::new("channels-too-deep", self.hir.ppfs[start].span, "too many PPFs in a row")
+                    .label(format!("more than {MAX_CHAIN} PPFs follow each other from here"));
+                return self.error(error);
             }
         }
     }
 
-    fn visit(&mut self, ppf: usize, edges: &[Vec<(PpfId, Span)>], state: &mut [u8]) {
-        state[ppf] = 1;
+    /// How many PPFs a packet runs through at most from here; `depth` is how many are under way.
+    fn visit(&mut self, ppf: usize, depth: u32, edges: &[Vec<(PpfId, Span)>], visits: &mut [Visit]) -> u32 {
+        visits[ppf] = Visit::UnderWay;
+        let mut most = 0;
         for &(target, span) in &edges[ppf] {
-            match state[target.0 as usize] {
-                0 => self.visit(target.0 as usize, edges, state),
-                1 => {
+            match visits[target.0 as usize] {
+                Visit::Done(length) => most = most.max(length),
+                Visit::Not if depth > MAX_CHAIN => most = MAX_CHAIN,
+                Visit::Not => most = most.max(self.visit(target.0 as usize, depth + 1, edges, visits)),
+                Visit::UnderWay => {
                     let target = &self.hir.ppfs[target.0 as usize];
                     let error = Diagnostic::new("channel-cycle", span, "a packet could go round for ever")
                         .label(format!("leads back to `{}`", target.name))
@@ -247,11 +262,19 @@ impl Checker<'_> {
                         .hint("every PPF must come to an end: channels may not form a circle");
                     self.error(error);
                 }
-                _ => {}
             }
         }
-        state[ppf] = 2;
+        visits[ppf] = Visit::Done(most + 1);
+        most + 1
     }
+}
+
+/// Whether a PPF was looked at for circles, and how many PPFs a packet runs through at most from there.
+#[derive(Clone, Copy, PartialEq)]
+enum Visit {
+    Not,
+    UnderWay,
+    Done(u32),
 }
 
 fn collect_puts(statements: &[Stmt], puts: &mut Vec<(ChannelId, Span)>) {

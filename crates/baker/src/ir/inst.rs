@@ -84,7 +84,7 @@ pub enum CastOp {
 /// An operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// A constant of the result's integer type; bits above the width are zero.
+    /// A constant of the result's integer type; bits above the width are zero. Of an entry type: 0, null.
     Const(u128),
     /// Arithmetic.
     Bin(BinOp, Value, Value),

@@ -1,5 +1,6 @@
 //! Capture files in pcap format, with timestamps in micro- or nanoseconds.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,9 @@ use crate::context::{RxBatch, TxBatch};
 
 /// Largest packet that our own files may hold; what libpcap uses too.
 const SNAPLEN: u32 = 262_144;
+
+/// A packet read: when it was captured, and its bytes.
+pub type Captured<'a> = (Duration, Cow<'a, [u8]>);
 
 /// A capture file to read from.
 #[derive(Debug)]
@@ -40,7 +44,7 @@ impl PcapInput {
     }
 
     /// The next packet; `None` at the end of the file. After an error there is no next packet.
-    pub fn next(&mut self) -> Option<Result<(Duration, std::borrow::Cow<'_, [u8]>), PortError>> {
+    pub fn next(&mut self) -> Option<Result<Captured<'_>, PortError>> {
         if self.done {
             return None;
         }

@@ -179,7 +179,7 @@ impl Hash {
         hasher.write(key);
         let hash = hasher.finish();
         // The upper bits of each half choose a bucket, the lower ones make the tag, so that it says something new.
-        let range = |half: u64, n: u32| ((half & 0xffff_ffff) * u64::from(n) >> 32) as u32;
+        let range = |half: u64, n: u32| (((half & 0xffff_ffff) * u64::from(n)) >> 32) as u32;
         let first = range(hash, self.bucket_count);
         let step = range(hash >> 32, self.bucket_count - 1);
         let second = if self.bucket_count == 1 { 0 } else { (first + 1 + step) % self.bucket_count };

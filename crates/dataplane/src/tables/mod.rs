@@ -37,7 +37,7 @@ pub struct TablesError {
 enum Kind {
     Array(Array),
     Hash(Box<Hash>),
-    Lpm(Lpm),
+    Lpm(Box<Lpm>),
 }
 
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Tables {
                 TableKind::Array => Array::new(capacity, &value).map(Kind::Array),
                 TableKind::Hash => Hash::new(capacity, &key, &value, hasher.clone(), epochs.clone())
                     .map(|table| Kind::Hash(Box::new(table))),
-                TableKind::Lpm => Lpm::new(capacity, &value, epochs.clone()).map(Kind::Lpm),
+                TableKind::Lpm => Lpm::new(capacity, &value, epochs.clone()).map(|table| Kind::Lpm(Box::new(table))),
             };
             let kind = kind.map_err(|error| TablesError { table: table.name.clone(), capacity, error })?;
             Ok(Table { kind, key, value })

@@ -86,6 +86,7 @@ fn hash_agrees_with_a_map() {
 fn hash_entries_stay_where_they_are_until_workers_have_passed() {
     let tables = one(TableKind::Hash, scalar(32), scalar(64), 4);
     let control = tables.control_blocks()[0];
+    // SAFETY: a hash table's control block and a key of its layout; the worker below is this thread.
     let find = |key: u32| unsafe { hash::lookup(control, (&raw const key).cast()).cast::<u64>() };
     let worker = tables.epochs().register().unwrap();
     worker.quiescent();
@@ -115,9 +116,11 @@ fn generated_code_reaches_hash_tables() {
     let tables = one(TableKind::Hash, scalar(48), scalar(16), 2);
     let runtime = Tables::runtime();
     let control = tables.control_blocks()[0];
+    // SAFETY: a hash table's control block, and keys and a value of its layouts.
     let insert = |key: u64, value: u16| unsafe {
         (runtime.hash_insert)(control, (&raw const key).cast(), (&raw const value).cast())
     };
+    // SAFETY: as above.
     let remove = |key: u64| unsafe { (runtime.hash_remove)(control, (&raw const key).cast()) };
     assert_eq!((insert(1, 10), insert(2, 20), insert(3, 30), insert(2, 21)), (1, 1, 0, 1));
     assert_eq!(tables.dump(T), [entry(1, 10), entry(2, 21)]);

@@ -40,46 +40,20 @@ pub fn configuration(source: &Source, given: Option<&PathBuf>, program: &Program
         }
         None => source.config.clone().unwrap_or_default(),
     };
-    Config::parse(&name, &text, program).map_err(|errors| {
-        let errors: Vec<_> = errors.iter().map(|e| format!("error: {e}")).collect();
-        Failure::wrong(errors.join("\n"))
-    })
+    Config::parse(&name, &text, program).map_err(|errors| wrong(&errors))
 }
 
-/// The ports to open: those of the configuration with the devices of the command line, or, where the configuration has
-/// none, those of the command line numbered from 1.
+/// The ports to open: those of the configuration, or, where it has none, those of the command line numbered from 1.
 pub fn ports(config: &Config, given: &[PortSpec]) -> Result<Vec<PortConfig>, Failure> {
     if config.ports.is_empty() {
         let numbered = given.iter().zip(1..=u8::MAX);
         return Ok(numbered.map(|(spec, number)| PortConfig { spec: spec.clone(), number, host: None }).collect());
     }
-    if let Some(unknown) = given.iter().find(|spec| config.ports.iter().all(|port| port.name != spec.name)) {
-        let known: Vec<_> = config.ports.iter().map(|port| &*port.name).collect();
-        return Err(Failure::wrong(format!(
-            "error: --port {}: the configuration has no such port\n  ports: {}",
-            unknown.name,
-            known.join(", ")
-        )));
-    }
-    let mut ports = Vec::new();
-    let mut missing = Vec::new();
-    for port in &config.ports {
-        let given = given.iter().rev().find(|spec| spec.name == port.name);
-        match given.map(|spec| spec.driver.clone()).or_else(|| port.driver.clone()) {
-            Some(driver) => {
-                let spec = PortSpec { name: port.name.clone(), driver };
-                ports.push(PortConfig { spec, number: port.number, host: port.host });
-            }
-            None => missing.push(format!("--port {}=DRIVER:DEVICE", port.name)),
-        }
-    }
-    if missing.is_empty() {
-        return Ok(ports);
-    }
-    Err(Failure::wrong(format!(
-        "error: {} of {} ports have no device; add to the command line, or give each a `device` in the configuration:\n  {}",
-        missing.len(),
-        config.ports.len(),
-        missing.join("\n  ")
-    )))
+    config.port_configs(given).map_err(|errors| wrong(&errors))
+}
+
+/// Several errors, a line each.
+fn wrong<E: std::fmt::Display>(errors: &[E]) -> Failure {
+    let errors: Vec<_> = errors.iter().map(|e| format!("error: {e}")).collect();
+    Failure::wrong(errors.join("\n"))
 }

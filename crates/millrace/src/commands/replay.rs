@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         )));
     };
     let started = Instant::now();
-    let fill = |tables: &mut _| config.fill(tables).map_err(|error| error.to_string());
+    let fill = |tables: &mut dataplane::TableAccess| config.fill(&program, tables).map_err(|error| error.to_string());
     let done = replay(&program, args.engine.kind(), port, fill, &args.input, args.output.as_deref());
     let done = done.map_err(|error| match error {
         ReplayError::File(_) | ReplayError::Tables(_) => Failure::wrong(format!("error: {error}")),

@@ -58,16 +58,16 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let options = Options {
         engine: args.engine.kind(),
-        poll: if args.busy { PollMode::Busy } else { config.poll },
-        cpus: args.cpu.or(config.cpu).into_iter().collect(),
-        frames: config.frames,
+        poll: if args.busy { PollMode::Busy } else { config.worker.mode },
+        cpus: args.cpu.or(config.worker.cpu).into_iter().collect(),
+        ..config.options()
     };
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::refused)?;
     }
-    let prepared = Instance::prepare(program, &options, &ports).map_err(Failure::refused)?;
-    config.fill(&mut prepared.tables()).map_err(|error| Failure::wrong(format!("error: {error}")))?;
+    let prepared = Instance::prepare(program.clone(), &options, &ports).map_err(Failure::refused)?;
+    config.fill(&program, &mut prepared.tables()).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     let instance = prepared.run().map_err(Failure::refused)?;
     let started = Instant::now();
     println!("{}: running on {} ports; Ctrl-C stops it", source.name, ports.len());

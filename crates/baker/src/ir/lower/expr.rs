@@ -19,7 +19,7 @@ impl<'p> Lowering<'p> {
     pub(super) fn values(&mut self, expr: &'p Expr, ty: Type) -> Vec<Value> {
         let one = |value| vec![value];
         match &expr.kind {
-            ExprKind::Const(_) if expr.ty == Type::Null => self.zeros(ty),
+            ExprKind::Const(_) if matches!(expr.ty, Type::Null | Type::Pointer(_)) => self.zeros(ty),
             ExprKind::Const(value) => {
                 let width = self.width(expr.ty);
                 one(self.b.constant(width, *value))

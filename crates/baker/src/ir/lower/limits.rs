@@ -7,10 +7,14 @@ use crate::ir::{ChannelId, Limits, Op, PpfId, Program, Target, Value};
 
 /// The bounds of a program. The graph of channels has no cycle.
 pub(super) fn limits(typed: &hir::Program, program: &Program) -> Limits {
-    let mut copies = Copies { program: typed, known: HashMap::new() };
     let mut headroom = Headroom { program, entry: vec![i64::MIN; program.ppfs.len()], most: 0 };
     headroom.put(Program::RX, 0);
-    Limits { headroom: headroom.most as u32, copies: copies.of_channel(Program::RX) }
+    Limits { headroom: headroom.most as u32, copies: copies(typed) }
+}
+
+/// Copies that one received packet becomes at most.
+pub(crate) fn copies(typed: &hir::Program) -> u32 {
+    Copies { program: typed, known: HashMap::new() }.of_channel(Program::RX)
 }
 
 /// How far in front of the received packet's first byte a head may come to lie, in bytes.

@@ -13,6 +13,8 @@ mod limits;
 mod packet;
 mod stmt;
 
+pub(crate) use limits::copies;
+
 use super::build::{Builder, Var};
 use super::{BlockId, Ppf, Program, Table, Ty, Value};
 use crate::check::hir::{self, LocalId, Type};
@@ -81,6 +83,8 @@ struct Packet {
     protocol: super::ProtocolId,
     /// Sum of the changes not yet in the checksum field; `None` where the program keeps the checksum itself.
     delta: Option<Var>,
+    /// Terms added to it since it was last folded, on the longest path so far.
+    terms: u32,
 }
 
 struct Loop {

@@ -9,8 +9,10 @@ use super::{Frame, Lowering, Packet, Slot};
 use crate::check::hir::{Code, Expr, ExprKind, LocalId, Program, Stmt, StmtKind, Type};
 use crate::ir::{BinOp, BitRange, CastOp, CmpOp, DropId, Op, ProtocolId, Ty, Value};
 
+/// Terms that a checksum's change may add up before it is folded: 2^14 × 0x1fffe < 2^32.
+const MAX_TERMS: u32 = 1 << 14;
+
 /// Handles whose checksum field the program itself writes: keeping it is then the program's own business.
-#[derive(Default)]
 pub(super) struct OwnChecksum(HashSet<LocalId>);
 
 /// Finds the handles of a PPF, and of the functions they are lent to, whose checksum field is written.
@@ -63,7 +65,7 @@ impl<'p> Lowering<'p> {
             self.b.set(delta, zero);
             delta
         });
-        self.packets.push(Packet { var, protocol, delta });
+        self.packets.push(Packet { var, protocol, delta, terms: 0 });
         let index = self.packets.len() - 1;
         self.owned.push(index);
         self.frame().slots[local.0 as usize] = Some(Slot::Packet(index));
@@ -102,13 +104,20 @@ impl<'p> Lowering<'p> {
         let new = self.covering_words(packet, bits, header_bits);
         let mut sum = self.b.get(delta);
         let ones = self.b.constant(32, 0xffff);
+        let terms = &mut self.packets[index].terms;
+        *terms += old.len() as u32;
+        // Each term is at most 0x1fffe. A loop adds without a bound known here; else a fold is needed only now and then
+        // so that 32 bits are always enough.
+        let fold = !self.loops.is_empty() || *terms > MAX_TERMS;
+        if *terms > MAX_TERMS {
+            *terms = 0;
+        }
         for (old, new) in old.into_iter().zip(new) {
             let complement = self.b.binary(BinOp::Xor, old, ones);
             sum = self.b.binary(BinOp::Add, sum, complement);
             sum = self.b.binary(BinOp::Add, sum, new);
         }
-        if !self.loops.is_empty() {
-            // A loop adds without a bound known here: fold so that 32 bits are always enough.
+        if fold {
             sum = self.fold_carry(sum);
         }
         self.b.set(delta, sum);
@@ -143,7 +152,7 @@ impl<'p> Lowering<'p> {
 
     /// Brings the checksum field up to date with all writes so far.
     fn apply_checksum(&mut self, index: usize) {
-        let Packet { var, protocol, delta: Some(delta) } = self.packets[index] else { return };
+        let Packet { var, protocol, delta: Some(delta), .. } = self.packets[index] else { return };
         let sum = self.b.get(delta);
         if self.b.as_constant(sum) == Some(0) {
             return;

@@ -1,6 +1,6 @@
 //! Statements.
 
-use super::packet::OwnChecksum;
+use super::packet::{self, OwnChecksum};
 use super::{Frame, Loop, Lowering, Slot};
 use crate::check::hir::{self, ExprKind, FunctionId, LocalId, Stmt, StmtKind, Type};
 use crate::ir::{Op, TableKind, Ty, Value};
@@ -216,9 +216,11 @@ impl<'p> Lowering<'p> {
             self.b.set(var, value);
         }
         self.frames.push(Frame { slots, exit: Some((exit, results.clone())) });
-        let span = self.b.span;
-        self.statements(&code.body, code, &OwnChecksum::default());
-        self.b.span = span;
+        // What the function makes itself it has consumed when it ends; what the caller holds stays held.
+        let (span, owned) = (self.b.span, self.owned.clone());
+        let own = packet::writes_checksum(self.program, code);
+        self.statements(&code.body, code, &own);
+        (self.b.span, self.owned) = (span, owned);
         self.b.jump(exit);
         self.frames.pop();
         self.b.seal(exit);

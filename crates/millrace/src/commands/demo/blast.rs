@@ -53,23 +53,16 @@ fn packet((host, subnet): (u8, u8), source_port: u16) -> Vec<u8> {
 }
 
 /// Sends for this long: how many packets, in how much time.
-pub fn run(
-    network: &L3Switch,
-    packets: &[Vec<u8>],
-    length: Duration,
-    cpus: usize,
-) -> Result<(u64, Duration), Failure> {
+pub fn run(network: &L3Switch, packets: &[Vec<u8>], length: Duration, cpus: usize) -> Result<(u64, Duration), Failure> {
     // Sockets that nobody reads: the kernel drops what they get, and sends no ICMP errors back.
-    let sinks: Result<Vec<_>, _> = network.hosts[1..].iter().map(|host| host.ns.enter(|| UdpSocket::bind("0.0.0.0:9"))).collect();
+    let sinks: Result<Vec<_>, _> =
+        network.hosts[1..].iter().map(|host| host.ns.enter(|| UdpSocket::bind("0.0.0.0:9"))).collect();
     let sinks: Result<Vec<_>, _> = sinks.map_err(Failure::refused)?.into_iter().collect();
     let _sinks = sinks.map_err(Failure::refused)?;
     let source = Source { name: "generator.baker".into(), text: GENERATOR.into(), config: None };
     let program = apps::compile(&source)?;
-    let options = Options {
-        poll: PollMode::Busy,
-        cpus: if cpus > 1 { vec![1] } else { Vec::new() },
-        ..Options::default()
-    };
+    let options =
+        Options { poll: PollMode::Busy, cpus: if cpus > 1 { vec![1] } else { Vec::new() }, ..Options::default() };
     let ports = [
         PortConfig::new("generator", 1, Driver::Mem(MemPort::generator(packets.to_vec(), u64::MAX))),
         PortConfig::new("line", 2, Driver::AfPacket { interface: Host::DEVICE.into() }),

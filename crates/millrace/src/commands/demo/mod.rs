@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use baker::ir::{TableId, TableStore};
 use control::config::Config;
+use dataplane::ports::{Driver, PortSpec};
 use dataplane::{EngineKind, Instance, Options, TableAccess, bench};
 use lab::L3Switch;
 
@@ -54,13 +55,18 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     // The kernel is the slow path: it forwards the first packet to a neighbour it has yet to ask for.
     network.switch.set_sysctl("net.ipv4.ip_forward", "1").map_err(Failure::refused)?;
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let options = Options { frames: config.frames, cpus: if cpus > 1 { vec![0] } else { Vec::new() }, ..Options::default() };
-    let ports = ports(&config, &[])?;
+    let options =
+        Options { frames: config.frames, cpus: if cpus > 1 { vec![0] } else { Vec::new() }, ..Options::default() };
+    let devices: Vec<PortSpec> = L3Switch::PORTS
+        .iter()
+        .map(|name| PortSpec { name: name.to_string(), driver: Driver::AfPacket { interface: name.to_string() } })
+        .collect();
+    let ports = ports(&config, &devices)?;
     let started = Instant::now();
     let prepared = network.switch.enter(|| Instance::prepare(program.clone(), &options, &ports));
     let prepared = prepared.map_err(Failure::refused)?.map_err(Failure::refused)?;
     let native = started.elapsed();
-    config.fill(&mut prepared.tables()).map_err(Failure::wrong)?;
+    config.fill(&program, &mut prepared.tables()).map_err(Failure::wrong)?;
     let instance = prepared.run().map_err(Failure::refused)?;
     println!(
         "1. compiled {}: {} PPFs checked in {:.1} ms; machine code and ports ready in {:.1} ms\n",
@@ -75,7 +81,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     println!("\n3. curl: {} MB from h3 to h1, routed", args.megabytes);
     transfer::run(&network, args.megabytes)?;
 
-    println!("\n4. blast: 64-byte UDP packets from h1, half switched to h2, half routed to h3 and h4, {:.0} s", args.seconds);
+    println!(
+        "\n4. blast: 64-byte UDP packets from h1, half switched to h2, half routed to h3 and h4, {:.0} s",
+        args.seconds
+    );
     let packets = blast::packets();
     let before = instance.snapshot();
     let (sent, time) = blast::run(&network, &packets, Duration::from_secs_f64(args.seconds.max(0.1)), cpus)?;
@@ -83,20 +92,32 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let counted = |pick: fn(&dataplane::PortSnapshot) -> u64| -> u64 {
         after.ports.iter().map(pick).sum::<u64>() - before.ports.iter().map(pick).sum::<u64>()
     };
-    let (received, forwarded, lost) =
-        (counted(|p| p.rx_packets), counted(|p| p.tx_packets), counted(|p| p.rx_dropped));
+    let (received, forwarded, lost) = (counted(|p| p.rx_packets), counted(|p| p.tx_packets), counted(|p| p.rx_dropped));
     let seconds = time.as_secs_f64();
-    let rows = [("sent by h1", sent), ("received by the switch", received), ("forwarded", forwarded), ("lost before the switch, in the kernel", lost)];
+    let rows = [
+        ("sent by h1", sent),
+        ("received by the switch", received),
+        ("forwarded", forwarded),
+        ("lost before the switch, in the kernel", lost),
+    ];
     let rows = rows.map(|(what, n)| vec![what.to_string(), grouped(n), rate(n as f64 / seconds)]);
     let mut out = String::new();
     report::table(&mut out, &["", "packets", "per second"], rows.to_vec());
     print!("{out}");
 
     let tables = instance.tables();
-    let measured = bench::in_memory(&program, EngineKind::Native(codegen::OptLevel::O3), 1, |to| {
-        config.fill(to).map_err(|e| e.to_string())?;
-        copy_learned(&tables, to, program.tables.len())
-    }, &packets, 20_000).map_err(Failure::refused)?;
+    let measured = bench::in_memory(
+        &program,
+        EngineKind::Native(codegen::OptLevel::O3),
+        1,
+        |to| {
+            config.fill(&program, to).map_err(|e| e.to_string())?;
+            copy_learned(&tables, to, program.tables.len())
+        },
+        &packets,
+        20_000,
+    )
+    .map_err(Failure::refused)?;
     println!(
         "  {:.0} ns per packet with AF_PACKET in and out; {:.1} ns per packet in the program alone",
         seconds * 1e9 / forwarded.max(1) as f64,
@@ -115,12 +136,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             done.errors.join("; ")
         )));
     }
-    println!("
+    println!(
+        "
 What to try next:
   millrace emit l3switch --target ir           the program as the compiler sees it (also: llvm, asm, dot)
   millrace check FILE.baker                    a program of your own: README.md writes a first one
   millrace replay l3switch --in IN.pcap --out OUT.pcap
-  millrace run l3switch --port p1=afpacket:eth0 …   on your own interfaces: docs/operations.md");
+  millrace run l3switch --port p1=afpacket:eth0 …   on your own interfaces: docs/operations.md"
+    );
     Ok(())
 }
 
@@ -138,7 +161,8 @@ fn ping(network: &L3Switch) -> Result<(), Failure> {
     ];
     for (from, address, to, how) in pairs {
         let host = network.host(from);
-        let output = host.ns.command("ping").args(["-c", "5", "-i", "0.2", "-W", "1", address]).limit(Duration::from_secs(15));
+        let output =
+            host.ns.command("ping").args(["-c", "5", "-i", "0.2", "-W", "1", address]).limit(Duration::from_secs(15));
         let text = output.run().map_err(Failure::refused)?.text();
         // iputils: "5 packets transmitted, 5 received, …" and "rtt min/avg/max/mdev = 0.031/0.052/0.101/0.02 ms".
         let received = text.split(" received").next().and_then(|s| s.rsplit(' ').next()).unwrap_or("0");

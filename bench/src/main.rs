@@ -1,0 +1,44 @@
+//! Side-by-side measurements: `make bench B=NAME`. Each prints a table and writes `target/bench/NAME.json`.
+//!
+//! The sides of a comparison are interleaved in one run and repeated; medians are quoted, with the least and the greatest
+//! value. `QUICK=1` is a smoke run: it shows that a measurement still works, its figures mean nothing.
+
+#![forbid(unsafe_code)]
+
+mod l3;
+mod results;
+
+use std::process::ExitCode;
+
+/// How long to measure.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    /// Repetitions of each side.
+    pub runs: usize,
+    /// Packets per repetition, in thousands.
+    pub kilopackets: u32,
+}
+
+type Bench = fn(Effort) -> Result<results::Results, String>;
+
+const BENCHES: [(&str, Bench); 1] = [("l3", l3::run)];
+
+fn main() -> ExitCode {
+    let wanted = std::env::args().nth(1).unwrap_or_default();
+    let quick = std::env::var_os("QUICK").is_some_and(|q| q == "1");
+    let effort = if quick { Effort { runs: 3, kilopackets: 20 } } else { Effort { runs: 15, kilopackets: 2000 } };
+    let chosen: Vec<_> = BENCHES.iter().filter(|(name, _)| wanted == "all" || wanted == *name).collect();
+    if chosen.is_empty() {
+        let known: Vec<_> = BENCHES.iter().map(|(name, _)| *name).collect();
+        eprintln!("bench: there is no `{wanted}`; there are: {}, all", known.join(", "));
+        return ExitCode::FAILURE;
+    }
+    for (name, bench) in chosen {
+        let result = bench(effort).and_then(|results| results.publish(name));
+        if let Err(error) = result {
+            eprintln!("bench {name}: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}

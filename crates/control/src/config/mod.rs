@@ -1,0 +1,176 @@
+//! Configuration: one TOML file per instance, read against the program that it is for.
+//!
+//! ```toml
+//! [frames]                             # optional
+//! count = 8192
+//! size = 2048                          # bytes
+//! [worker]                             # optional
+//! mode = "interrupt"                   # or "busy"
+//! cpu = 1                              # pin the worker there
+//! [ports.p1]
+//! number = 1                           # what rx.port and tx.port say; 1 to 255
+//! device = "afpacket:eth0"             # or --port p1=afpacket:eth0 on the command line
+//! host = "host1"                       # the port that takes this port's packets for the host
+//! [tables.MODULE.TABLE]                # array: INDEX = value; hash: "KEY" = value; lpm: "10.0.1.0/24" = value
+//! ```
+//!
+//! | file | what it reads |
+//! |---|---|
+//! | `document` | TOML, with the place of every key |
+//! | `ports` | `[ports]`, `[frames]`, `[worker]` |
+//! | `tables` | `[tables]`: which entry goes into which table |
+//! | `value` | one number in natural notation: addresses, names, port lists |
+
+pub(crate) mod document;
+mod error;
+mod ports;
+pub(crate) mod tables;
+mod value;
+
+use baker::ir::{Program, TableEntry, TableId, TableStore};
+use dataplane::ports::{Driver, PortSpec};
+use dataplane::{FrameConfig, Options, PollMode, PortConfig};
+
+pub use self::error::{ConfigError, FillError, PortSetupError};
+use self::document::{Errors, Path};
+pub(crate) use self::value::literal;
+use crate::words::list;
+
+/// A port of the instance.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// Its number: what `rx.port` and `tx.port` say; never 0.
+    pub number: u8,
+    /// Its device, where the file gives one.
+    pub device: Option<Driver>,
+    /// Number of the port that takes the packets that came in here and that the program puts to `host`.
+    pub host: Option<u8>,
+}
+
+/// How the worker runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Worker {
+    /// What it does when no port has a packet.
+    pub mode: PollMode,
+    /// CPU that it is pinned to.
+    pub cpu: Option<usize>,
+}
+
+/// The configuration of one instance.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its ports, by number.
+    pub ports: Vec<Port>,
+    /// Entries of its tables, table by table.
+    pub entries: Vec<(TableId, TableEntry)>,
+    /// Its frames.
+    pub frames: FrameConfig,
+    /// Its worker.
+    pub worker: Worker,
+}
+
+impl Config {
+    /// Reads a configuration for a program. Errors come in the order of the text, at most 100 of them.
+    pub fn parse(file_name: &str, text: &str, program: &Program) -> Result<Config, Vec<ConfigError>> {
+        let mut errors = Errors::new(file_name, text);
+        let root = document::root(text, &mut errors);
+        if !errors.is_empty() {
+            return Err(errors.finish());
+        }
+        let path = Path::Root;
+        document::only(&root, &path, &["frames", "worker", "ports", "tables"], &mut errors);
+        let frames = ports::frames(root.get("frames"), program, &mut errors);
+        let worker = ports::worker(root.get("worker"), &mut errors);
+        let ports = ports::ports(root.get("ports"), &mut errors);
+        let names = PortNames(ports.iter().map(|port| (port.name.clone(), port.number)).collect());
+        let entries = match root.get("tables") {
+            Some(value) => tables::read(program, &names, value, &path.key("tables"), &mut errors),
+            None => Vec::new(),
+        };
+        if errors.is_empty() { Ok(Config { ports, entries, frames, worker }) } else { Err(errors.finish()) }
+    }
+
+    /// Puts all entries into the tables of an engine.
+    pub fn fill<S: TableStore + ?Sized>(&self, program: &Program, store: &mut S) -> Result<(), FillError> {
+        fill(program, &self.entries, store)
+    }
+
+    /// The ports as the data plane opens them: devices of the command line (`--port`) come before those of the file.
+    pub fn port_configs(&self, devices: &[PortSpec]) -> Result<Vec<PortConfig>, Vec<PortSetupError>> {
+        let mut errors = Vec::new();
+        for (index, spec) in devices.iter().enumerate() {
+            let name = spec.name.clone();
+            if !self.ports.iter().any(|port| port.name == name) {
+                let known = list(self.ports.iter().map(|port| port.name.as_str()));
+                errors.push(PortSetupError::Unknown { name, known });
+            } else if devices[..index].iter().any(|other| other.name == name) {
+                errors.push(PortSetupError::Twice { name });
+            }
+        }
+        let mut ports = Vec::new();
+        for Port { name, number, device, host } in &self.ports {
+            let given = devices.iter().find(|spec| spec.name == *name).map(|spec| &spec.driver);
+            match given.or(device.as_ref()) {
+                Some(driver) => {
+                    let spec = PortSpec { name: name.clone(), driver: driver.clone() };
+                    ports.push(PortConfig { spec, number: *number, host: *host });
+                }
+                None => errors.push(PortSetupError::NoDevice { name: name.clone() }),
+            }
+        }
+        if errors.is_empty() { Ok(ports) } else { Err(errors) }
+    }
+
+    /// How the data plane runs the program, with its own choice of engine.
+    pub fn options(&self) -> Options {
+        Options {
+            frames: self.frames,
+            poll: self.worker.mode,
+            cpus: self.worker.cpu.into_iter().collect(),
+            ..Options::default()
+        }
+    }
+
+    /// The ports' names and numbers.
+    pub fn port_names(&self) -> PortNames {
+        PortNames(self.ports.iter().map(|port| (port.name.clone(), port.number)).collect())
+    }
+}
+
+/// Puts entries into the tables of an engine.
+pub(crate) fn fill<S: TableStore + ?Sized>(
+    program: &Program,
+    entries: &[(TableId, TableEntry)],
+    store: &mut S,
+) -> Result<(), FillError> {
+    for (id, entry) in entries {
+        store.insert(*id, entry).map_err(|error| {
+            let table = &program.tables[id.0 as usize];
+            FillError { table: table.name.clone(), capacity: table.capacity, error }
+        })?;
+    }
+    Ok(())
+}
+
+/// Names and numbers of ports: a number may be written as the name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortNames(Vec<(String, u8)>);
+
+impl PortNames {
+    /// The number of a port.
+    pub fn number(&self, name: &str) -> Option<u8> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, number)| *number)
+    }
+
+    /// The name of a port.
+    pub fn name(&self, number: u8) -> Option<&str> {
+        self.0.iter().find(|(_, known)| *known == number).map(|(name, _)| name.as_str())
+    }
+
+    /// All names, by number.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+}

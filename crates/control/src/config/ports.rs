@@ -1,0 +1,143 @@
+//! `[ports]`, `[frames]` and `[worker]`: what the data plane runs on.
+
+use baker::ir::Program;
+use dataplane::ports::PortSpec;
+use dataplane::{FrameConfig, PollMode};
+
+use super::document::{self, Errors, Path, Table, Value};
+use super::{Port, Worker};
+use crate::words::{did_you_mean, list};
+
+/// Most frames of an instance: 64 GiB of them at 2048 bytes.
+const MAX_FRAMES: u64 = 1 << 25;
+/// Highest CPU number: beyond what Linux supports.
+const MAX_CPU: u64 = 8191;
+
+/// `[frames]`: number and size in bytes.
+pub(super) fn frames(value: Option<&Value>, program: &Program, errors: &mut Errors) -> FrameConfig {
+    let mut frames = FrameConfig::default();
+    let (root, least) = (Path::Root, u64::from(program.limits.copies) + 1);
+    let path = root.key("frames");
+    let Some(table) = value.and_then(|value| document::table(value, &path, errors)) else { return frames };
+    document::only(table, &path, &["count", "size"], errors);
+    if let Some(count) = table.get("count") {
+        let count = document::integer(count, &path.key("count"), least, MAX_FRAMES, errors);
+        frames.count = count.map_or(frames.count, |count| count as u32);
+    }
+    if let Some(value) = table.get("size") {
+        let path = path.key("size");
+        let size = document::integer(value, &path, 512, 65536, errors).unwrap_or(2048);
+        if !size.is_power_of_two() {
+            let accepted = "512, 1024, 2048, 4096, 8192, 16384, 32768 or 65536";
+            errors.add(value.span().start, &path, format!("{size} is not a power of two"), accepted);
+        }
+        frames.frame_size = size as u32;
+    }
+    frames
+}
+
+/// `[worker]`: its mode and CPU.
+pub(super) fn worker(value: Option<&Value>, errors: &mut Errors) -> Worker {
+    const MODES: &str = "\"interrupt\" (sleeps while no packet comes) or \"busy\" (polls without sleeping)";
+    let mut worker = Worker { mode: PollMode::Interrupt, cpu: None };
+    let root = Path::Root;
+    let path = root.key("worker");
+    let Some(table) = value.and_then(|value| document::table(value, &path, errors)) else { return worker };
+    document::only(table, &path, &["mode", "cpu"], errors);
+    if let Some(value) = table.get("mode") {
+        let path = path.key("mode");
+        match document::string(value, &path, MODES, errors) {
+            Some("interrupt") => worker.mode = PollMode::Interrupt,
+            Some("busy") => worker.mode = PollMode::Busy,
+            Some(other) => errors.add(value.span().start, &path, format!("{other:?} is not a mode"), MODES),
+            None => {}
+        }
+    }
+    if let Some(cpu) = table.get("cpu") {
+        worker.cpu = document::integer(cpu, &path.key("cpu"), 0, MAX_CPU, errors).map(|cpu| cpu as usize);
+    }
+    worker
+}
+
+/// `[ports.NAME]`, sorted by number. A port whose number is wrong is among them with number 0, so that its name is
+/// known where it is used.
+pub(super) fn ports(value: Option<&Value>, errors: &mut Errors) -> Vec<Port> {
+    let (root, mut ports) = (Path::Root, Vec::<(usize, Port)>::new());
+    let path = root.key("ports");
+    let Some(all) = value.and_then(|value| document::table(value, &path, errors)) else { return Vec::new() };
+    let mut sections: Vec<_> = all.iter().collect();
+    sections.sort_by_key(|(key, _)| key.span().start);
+    for (key, value) in &sections {
+        let (name, at): (&str, _) = (key.get_ref(), key.span().start);
+        let path = path.key(name);
+        let Some(table) = document::table(value, &path, errors) else { continue };
+        let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        if !name.starts_with(|c: char| c.is_ascii_alphabetic()) || !name.chars().all(valid) {
+            let accepted = "a letter, then letters, digits, `_`, `-` and `.`";
+            errors.add(at, &path, "not a port name", accepted);
+        }
+        document::only(table, &path, &["number", "device", "host"], errors);
+        let number = number(table, at, &path, &ports, errors);
+        let device = device(table, &path, errors);
+        ports.push((at, Port { name: name.to_owned(), number, device, host: None }));
+    }
+    let hosts: Vec<_> = ports.iter().map(|(_, port)| host(&port.name, all, &path, &ports, errors)).collect();
+    for ((_, port), host) in ports.iter_mut().zip(hosts) {
+        port.host = host;
+    }
+    let mut ports: Vec<Port> = ports.into_iter().map(|(_, port)| port).collect();
+    ports.sort_by_key(|port| port.number);
+    ports
+}
+
+/// The port's number; 0 where it is wrong.
+fn number(table: &Table, at: usize, path: &Path, others: &[(usize, Port)], errors: &mut Errors) -> u8 {
+    let Some(value) = table.get("number") else {
+        errors.add(at, path, "`number` is missing", "number = 1 to 255, what rx.port and tx.port say");
+        return 0;
+    };
+    let path = path.key("number");
+    let number = document::integer(value, &path, 1, 255, errors).unwrap_or(0) as u8;
+    if let Some((_, other)) = others.iter().find(|(_, other)| number != 0 && other.number == number) {
+        let problem = format!("port {} has number {number} already", other.name);
+        errors.add(value.span().start, &path, problem, "a number of its own for each port");
+        return 0;
+    }
+    number
+}
+
+fn device(table: &Table, path: &Path, errors: &mut Errors) -> Option<dataplane::ports::Driver> {
+    let value = table.get("device")?;
+    let path = path.key("device");
+    let text = document::string(value, &path, "a string \"DRIVER:DEVICE\", such as \"afpacket:eth0\"", errors)?;
+    // The port's name is checked by itself.
+    match format!("port={text}").parse::<PortSpec>() {
+        Ok(spec) => Some(spec.driver),
+        Err(error) => {
+            let drivers = dataplane::ports::DRIVERS.map(|(driver, device)| format!("{driver}:{device}"));
+            let problem = error.problem.replace("NAME=DRIVER", "DRIVER");
+            errors.add(value.span().start, &path, problem, list(drivers.iter().map(String::as_str)));
+            None
+        }
+    }
+}
+
+/// The number of the port that `host` names.
+fn host(name: &str, all: &Table, path: &Path, ports: &[(usize, Port)], errors: &mut Errors) -> Option<u8> {
+    let (port, path) = (all.get(name)?.get_ref().as_table()?, path.key(name));
+    let (value, path) = (port.get("host")?, path.key("host"));
+    let others = || ports.iter().map(|(_, port)| port.name.as_str()).filter(|other| *other != name);
+    let accepted = format!("the name of another port: {}", list(others()));
+    let host = document::string(value, &path, &accepted, errors)?;
+    match ports.iter().find(|(_, other)| other.name == host && host != name) {
+        Some((_, other)) => Some(other.number),
+        None => {
+            let problem = match host == name {
+                true => "a port can't be its own host port".to_string(),
+                false => format!("there is no port {host:?}{}", did_you_mean(host, others())),
+            };
+            errors.add(value.span().start, &path, problem, accepted);
+            None
+        }
+    }
+}

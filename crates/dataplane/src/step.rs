@@ -1,0 +1,191 @@
+//! One packet at a time, on any engine, without a thread: for tests and packet cases.
+//!
+//! Frames, context, tables and batches are those of a worker, so what an engine sees is what it sees in one.
+
+use std::sync::Arc;
+
+use baker::ir::interp::End;
+use baker::ir::{CounterSlots, Program, TableEntry, TableError, TableId, TableStore, storage_size};
+use codegen::abi::{END_TX, MAX_BATCH, Output, read_field};
+
+use crate::context::{Received, RxBatch, WorkerContext};
+use crate::counters::CounterBlock;
+use crate::engine::{Engine, EngineError, EngineKind, TableAccess, engine};
+use crate::epoch::Registration;
+use crate::frames::{FrameConfig, FrameError, FramePool};
+
+/// Bytes of the longest packet that must fit into a frame.
+const LONGEST_PACKET: u32 = 1600;
+/// Bytes of a frame behind the headroom that are filled with [`POISON`].
+const POISONED: usize = 256;
+/// What a fresh frame and its metadata hold, so that code which reads what nobody wrote gives itself away.
+const POISON: u8 = 0xa5;
+
+/// The least possible frame size with room for the longest packet.
+fn frame_size(headroom: u32) -> u32 {
+    let headroom = headroom.max(FrameConfig::default().headroom).saturating_add(63);
+    headroom.saturating_add(LONGEST_PACKET).min(65536).next_power_of_two()
+}
+
+/// Why there is no stepper.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// The engine.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The frames.
+    #[error(transparent)]
+    Frames(#[from] FrameError),
+    /// No memory.
+    #[error("the system refused memory for a worker: {0}")]
+    Memory(#[from] std::io::Error),
+}
+
+/// A packet that left the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepOutput {
+    /// Where to.
+    pub end: End,
+    /// Its bytes, from the head to the end.
+    pub bytes: Vec<u8>,
+    /// One number per field of [`Program::metadata`].
+    pub metadata: Vec<u128>,
+}
+
+/// A program that runs when it is told to. As a [`TableStore`] it is the control plane's way to the program's tables.
+pub struct Stepper {
+    program: Arc<Program>,
+    pool: Arc<FramePool>,
+    context: WorkerContext,
+    counters: Arc<CounterBlock>,
+    engine: Box<dyn Engine>,
+    tables: TableAccess,
+    registration: Option<Registration>,
+}
+
+impl Stepper {
+    /// Compiles the program where the engine needs it. Tables are empty, counters zero.
+    pub fn new(program: Arc<Program>, kind: EngineKind) -> Result<Stepper, StepError> {
+        let (engine, tables) = engine(&program, kind)?;
+        let limits = program.limits;
+        let config = FrameConfig {
+            count: limits.copies.saturating_add(1).saturating_mul(MAX_BATCH as u32),
+            frame_size: frame_size(limits.headroom),
+            ..FrameConfig::default()
+        };
+        let pool = Arc::new(FramePool::new(&program, config)?);
+        let counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
+        let context = WorkerContext::new(&program, pool.clone(), tables.native().cloned(), counters.clone())?;
+        let registration = tables.native().and_then(|tables| tables.epochs().register());
+        for frame in 0..pool.count() {
+            // SAFETY: no frame was taken from the pool yet. The poisoned part lies in the frame, the metadata behind
+            // the descriptor.
+            unsafe {
+                pool.place(frame, 0, (pool.headroom() as usize + POISONED).min(pool.frame_size() as usize)).fill(POISON);
+                pool.metadata(frame).write_bytes(POISON, program.metadata_size as usize);
+            }
+        }
+        Ok(Stepper { program, pool, context, counters, engine, tables, registration })
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// Bytes of the longest packet that is taken; a longer one is dropped before the program sees it, as at a port.
+    pub fn max_packet(&self) -> usize {
+        self.pool.max_packet()
+    }
+
+    /// Runs a frame that came in on a port through the program. Gives what left it, in order. There are no ports, so
+    /// nothing is dropped as `no_port` or `no_host`.
+    pub fn receive(&mut self, port: u8, frame: &[u8]) -> Vec<StepOutput> {
+        self.batch([(port, frame)].into_iter())
+    }
+
+    /// Runs frames with their ports through the program, up to [`MAX_BATCH`] at once as a worker does. Gives what left
+    /// it, in order.
+    pub fn receive_batch(&mut self, packets: &[(u8, Vec<u8>)]) -> Vec<StepOutput> {
+        let batches = packets.chunks(MAX_BATCH);
+        batches.flat_map(|batch| self.batch(batch.iter().map(|(port, frame)| (*port, &frame[..])))).collect()
+    }
+
+    /// At most [`MAX_BATCH`] packets.
+    fn batch<'a>(&mut self, packets: impl Iterator<Item = (u8, &'a [u8])>) -> Vec<StepOutput> {
+        if let Some(registration) = &self.registration {
+            registration.quiescent();
+        }
+        let mut frames = Vec::with_capacity(MAX_BATCH);
+        for (port, packet) in packets {
+            // Each packet in a batch of its own, for each has its own port; the engine gets them all at once.
+            let mut one = Received::default();
+            RxBatch::new(&mut self.context, &mut one, port).push(&[packet]);
+            frames.extend_from_slice(one.frames());
+        }
+        // SAFETY: the frames are at most `MAX_BATCH` and came from `RxBatch` over this context, which was made for the
+        // engine's program and tables; the pool has frames for all copies of a whole batch.
+        unsafe { self.engine.run(&mut self.context, &frames) };
+        let outputs = self.context.outputs().iter().map(|output| self.output(output)).collect();
+        self.context.free_outputs();
+        outputs
+    }
+
+    fn output(&self, output: &Output) -> StepOutput {
+        let end = if output.end == END_TX { End::Tx } else { End::Host };
+        let size = self.program.metadata_size as usize;
+        // SAFETY: an output's frame is the context owner's and holds a packet with metadata, and nobody writes it now.
+        let (bytes, metadata) = unsafe {
+            let metadata = std::slice::from_raw_parts(self.pool.metadata(output.frame), size);
+            (self.pool.packet(output.frame).to_vec(), metadata)
+        };
+        let field = |field: &baker::ir::MetaField| {
+            let stored = &metadata[field.offset as usize..][..storage_size(field.width) as usize];
+            read_field(stored, field.width)
+        };
+        StepOutput { end, bytes, metadata: self.program.metadata.iter().map(field).collect() }
+    }
+
+    /// All counters, in the order of [`CounterSlots`].
+    pub fn counters(&self) -> Vec<u64> {
+        (0..CounterSlots::new(&self.program).len()).map(|slot| self.counters.get(slot)).collect()
+    }
+
+    /// The program's tables, also for another thread.
+    pub fn tables(&self) -> TableAccess {
+        self.tables.clone()
+    }
+
+    /// Whether every frame is free again: none lost, none returned twice. The error says what the engine did wrong.
+    pub fn check_frames(&mut self) -> Result<(), String> {
+        // SAFETY: the context outlives the borrow of its raw part, and no engine runs.
+        let held = unsafe { (*self.context.raw()).free_len };
+        let (free, count) = (held + self.pool.free_frames(), self.pool.count());
+        if free != count {
+            return Err(format!("{free} frames are free of {count}"));
+        }
+        self.context.release();
+        let mut all = vec![0; count as usize];
+        let taken = self.pool.take(&mut all);
+        self.pool.put_back(&all[..taken]);
+        all.sort_unstable();
+        match (0..count).zip(&all).find(|(number, frame)| number != *frame) {
+            None => Ok(()),
+            Some((number, _)) => Err(format!("frame {number} is lost, or one before it was returned twice")),
+        }
+    }
+}
+
+impl TableStore for Stepper {
+    fn insert(&mut self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
+        self.tables.insert(table, entry)
+    }
+
+    fn remove(&mut self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
+        self.tables.remove(table, key, prefix_len)
+    }
+
+    fn dump(&self, table: TableId) -> Vec<TableEntry> {
+        self.tables.dump(table)
+    }
+}
