@@ -7,8 +7,10 @@
 mod apps;
 mod commands;
 mod failure;
+mod output;
 mod report;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -52,10 +54,11 @@ fn main() -> ExitCode {
         Command::Replay(args) => commands::replay::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
     };
-    match result {
+    match result.and_then(|()| output::finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{failure}");
+            // Nobody may read standard error either.
+            let _ = writeln!(std::io::stderr(), "{failure}");
             ExitCode::from(failure.status)
         }
     }

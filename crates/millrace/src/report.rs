@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use dataplane::Snapshot;
 
-/// Ports, channels and drops of a run that took `time`; lines with nothing to say are left out.
-pub fn render(snapshot: &Snapshot, time: Duration) -> String {
+/// Ports, channels and drops; lines with nothing to say are left out. Rates where it is known how long the packets took.
+pub fn render(snapshot: &Snapshot, time: Option<Duration>) -> String {
     let mut out = String::new();
     if !snapshot.ports.is_empty() {
         let header = ["port", "received", "bytes", "sent", "bytes", "failed", "lost in kernel", "oversize"];
@@ -16,29 +16,30 @@ pub fn render(snapshot: &Snapshot, time: Duration) -> String {
         });
         table(&mut out, &header, rows.collect());
     }
-    section(&mut out, "packets into each PPF", &snapshot.ppfs, time);
-    section(&mut out, "packets through each channel", &snapshot.channels, time);
-    section(&mut out, "packets dropped, by reason", &snapshot.drops, time);
-    section(&mut out, "insertions refused by a full table", &snapshot.tables_full, time);
+    section(&mut out, ["packets into each PPF", "packets"], &snapshot.ppfs, time);
+    section(&mut out, ["packets through each channel", "packets"], &snapshot.channels, time);
+    section(&mut out, ["packets dropped, by reason", "packets"], &snapshot.drops, time);
+    section(&mut out, ["insertions refused by a full table", "times"], &snapshot.tables_full, time);
     let mut user = Vec::new();
     for (name, cells) in &snapshot.user {
         let one = cells.len() == 1;
         let named = |(i, value): (usize, &u64)| (if one { name.clone() } else { format!("{name}[{i}]") }, *value);
         user.extend(cells.iter().enumerate().map(named));
     }
-    section(&mut out, "the program's counters", &user, time);
+    section(&mut out, ["the program's counters", "sum"], &user, time);
     out
 }
 
-fn section(out: &mut String, title: &str, counts: &[(String, u64)], time: Duration) {
-    let rows: Vec<Vec<String>> = counts
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(name, count)| vec![name.clone(), grouped(*count), rate(*count as f64 / time.as_secs_f64().max(1e-9))])
-        .collect();
+fn section(out: &mut String, [title, unit]: [&str; 2], counts: &[(String, u64)], time: Option<Duration>) {
+    let row = |(name, count): &(String, u64)| {
+        let per_second = time.map(|time| rate(*count as f64 / time.as_secs_f64().max(1e-9)));
+        [name.clone(), grouped(*count)].into_iter().chain(per_second).collect()
+    };
+    let rows: Vec<Vec<String>> = counts.iter().filter(|(_, count)| *count > 0).map(row).collect();
     if !rows.is_empty() {
         out.push('\n');
-        table(out, &[title, "packets", "per second"], rows);
+        let header = [title, unit, "per second"];
+        table(out, if time.is_some() { &header } else { &header[..2] }, rows);
     }
 }
 

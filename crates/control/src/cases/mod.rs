@@ -1,1 +1,102 @@
-//! x
+//! Packet tests as data: `apps/NAME/cases/*.toml`.
+//!
+//! ```toml
+//! description = "a packet for the other subnet is routed"
+//! config = "../l3switch.toml"                 # optional; this is the default, with the program's name
+//! [tables.l3_forward.neighbours]              # optional: more entries, or other values, than the configuration's
+//! "10.0.2.13" = "02:00:00:00:00:13"
+//! [define]                                    # optional: names for packets, layers and values
+//! h3 = "02:00:00:00:00:13"
+//! [[step]]                                    # in order, on one running program
+//! note = "…"                                  # optional
+//! in = { port = "p1", packet = "ether(dst=…)/…" }
+//! out = [{ port = "p3", packet = "…" }]       # in order; "host" for the host; nothing where it is left out
+//! drops = { no_route = 1 }                    # packets dropped in this step, by reason; none where it is left out
+//! [after.tables.l3_forward.neighbours]        # optional: entries that must be there at the end
+//! "10.0.1.11" = "02:00:00:00:00:11"
+//! ```
+//!
+//! Paths are relative to the case file; packets are written as [`crate::packet`] says.
+
+mod load;
+mod run;
+
+use std::path::PathBuf;
+
+use baker::ir::{DropId, TableEntry, TableId};
+
+pub use load::{LoadError, files, load};
+pub use run::{CaseFailure, run};
+
+use crate::config::{Config, PortNames};
+
+/// A packet test.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Its file.
+    pub file: PathBuf,
+    /// What it shows, in one sentence.
+    pub description: String,
+    /// Entries of the configuration, then those of the case.
+    pub entries: Vec<(TableId, TableEntry)>,
+    /// Names of the configuration's ports.
+    pub ports: PortNames,
+    /// Packets in and out, in order.
+    pub steps: Vec<Step>,
+    /// Entries that must be in the tables at the end.
+    pub after: Vec<(TableId, TableEntry)>,
+}
+
+/// One packet in, and what must come of it.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Line of the file where it stands.
+    pub line: usize,
+    /// What it shows; may be empty.
+    pub note: String,
+    /// Number of the port that receives the packet.
+    pub port: u8,
+    /// The packet.
+    pub packet: Vec<u8>,
+    /// Packets that leave the program, in order.
+    pub outputs: Vec<Leaving>,
+    /// Packets that it drops, by reason; the other reasons stay as they are.
+    pub drops: Vec<(DropId, u64)>,
+}
+
+/// A packet that leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// Where to.
+    pub to: To,
+    /// Its bytes.
+    pub packet: Vec<u8>,
+}
+
+/// Where a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// Out of the port of this number.
+    Port(u8),
+    /// To the host.
+    Host,
+}
+
+impl To {
+    /// Its name in a case file.
+    fn show(self, ports: &PortNames) -> String {
+        match self {
+            To::Host => "host".into(),
+            To::Port(number) => ports.name(number).map_or(format!("port {number} (there is none)"), str::to_owned),
+        }
+    }
+}
+
+impl Case {
+    /// A case over a configuration.
+    fn new(file: PathBuf, config: Config) -> Self {
+        let ports = config.port_names();
+        let (description, steps, after) = (String::new(), Vec::new(), Vec::new());
+        Case { file, description, entries: config.entries, ports, steps, after }
+    }
+}

@@ -116,9 +116,9 @@ impl<'p> Builder<'p> {
 
     fn protocol(&mut self, protocol: &'p Protocol, cursor: &mut Cursor) -> Result<(), PacketError> {
         let start = self.bytes.len();
-        self.bytes.resize(start + protocol.size as usize, 0);
+        let mut header = vec![0; protocol.size as usize];
         let mut set = |field: &Field, value| {
-            store_bits(&mut self.bytes[start..], field.bits, value).expect("a field lies in its header");
+            store_bits(&mut header, field.bits, value).expect("a field lies in its header");
         };
         for field in &protocol.fields {
             set(field, field.default);
@@ -149,6 +149,7 @@ impl<'p> Builder<'p> {
                 }
             }
         }
+        self.bytes.extend(header);
         let checksum_given = protocol.header_checksum.is_some_and(|field| given.contains(&field));
         self.header = Some(Header { start, protocol, checksum_given });
         Ok(())

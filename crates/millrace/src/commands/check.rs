@@ -2,6 +2,7 @@
 
 use crate::apps;
 use crate::failure::Failure;
+use crate::output::say;
 
 /// What to check.
 #[derive(clap::Args)]
@@ -17,11 +18,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let compilation = apps::check(&source)?;
     let program = compilation.program.expect("a program without errors is complete");
     if !compilation.runnable {
-        println!("{}: ok; a library: it has no `program` block", source.name);
+        say!("{}: ok; a library: it has no `program` block", source.name);
         return Ok(());
     }
     apps::compile(&source)?;
-    println!(
+    say!(
         "{}: ok; {} PPFs, {} channels, {} tables, {} drop reasons",
         source.name,
         program.ppfs.len(),

@@ -1,11 +1,10 @@
 //! `millrace emit`: shows what a program is compiled to.
 
-use std::io::Write;
-
 use codegen::{Emit, OptLevel};
 
 use crate::apps;
 use crate::failure::Failure;
+use crate::output::print;
 
 /// What to show.
 #[derive(clap::Args)]
@@ -40,7 +39,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Target::Asm => native(Emit::Asm)?,
         Target::Dot => baker::ir::dot(&program),
     };
-    // Whoever reads may stop early, as `head` does.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    print(format_args!("{text}"));
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! `millrace replay`: runs a program over a capture file, for tests and for looking into things.
 
 use std::path::PathBuf;
-use std::time::Instant;
 
 use dataplane::{ReplayError, replay};
 
 use super::instance::{Engine, configuration};
 use crate::failure::Failure;
+use crate::output::{print, say};
 use crate::{apps, report};
 
 /// What to replay.
@@ -46,14 +46,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             known.join(", ")
         )));
     };
-    let started = Instant::now();
     let fill = |tables: &mut dataplane::TableAccess| config.fill(&program, tables).map_err(|error| error.to_string());
     let done = replay(&program, args.engine.kind(), port, fill, &args.input, args.output.as_deref());
     let done = done.map_err(|error| match error {
         ReplayError::File(_) | ReplayError::Tables(_) => Failure::wrong(format!("error: {error}")),
         _ => Failure::refused(error),
     })?;
-    println!(
+    say!(
         "{}: {} packets in, {} out by tx, {} to the host",
         source.name,
         report::grouped(done.received),
@@ -61,8 +60,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         report::grouped(done.host)
     );
     if done.oversize > 0 {
-        println!("  {} packets were too long for a frame", report::grouped(done.oversize));
+        say!("  {} packets were too long for a frame", report::grouped(done.oversize));
     }
-    print!("{}", report::render(&done.snapshot, started.elapsed()));
+    print(format_args!("{}", report::render(&done.snapshot, None)));
     Ok(())
 }

@@ -11,6 +11,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::instance::{Engine, configuration, ports};
 use crate::failure::Failure;
+use crate::output::{print, say};
 use crate::{apps, report};
 
 /// What to run.
@@ -70,20 +71,19 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     config.fill(&program, &mut prepared.tables()).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     let instance = prepared.run().map_err(Failure::refused)?;
     let started = Instant::now();
-    println!("{}: running on {} ports; Ctrl-C stops it", source.name, ports.len());
+    say!("{}: running on {} ports; Ctrl-C stops it", source.name, ports.len());
     let end = args.duration.map(|seconds| started + Duration::from_secs_f64(seconds.max(0.0)));
     while !stop.load(Ordering::Relaxed) && instance.is_running() && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(Duration::from_millis(20));
     }
     let done = instance.stop();
     let time = started.elapsed();
-    println!("\n{}: ran {:.1} s", source.name, time.as_secs_f64());
-    print!("{}", report::render(&done.snapshot, time));
+    say!("\n{}: ran {:.1} s", source.name, time.as_secs_f64());
+    print(format_args!("{}", report::render(&done.snapshot, Some(time))));
+    let mut errors = done.errors;
     if done.free_frames != done.frames {
-        eprintln!("internal error: {} of {} frames were not given back", done.frames - done.free_frames, done.frames);
+        let lost = done.frames - done.free_frames;
+        errors.push(format!("internal error: {lost} of {} frames were not given back", done.frames));
     }
-    if done.errors.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::refused(done.errors.join("\nerror: ")))
+    if errors.is_empty() { Ok(()) } else { Err(Failure::refused(errors.join("\nerror: "))) }
 }

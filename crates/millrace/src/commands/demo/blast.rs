@@ -13,10 +13,12 @@ use crate::failure::Failure;
 
 const GENERATOR: &str = r#"
 import "net/ether";
+drop_reason not_generated;
 module generator {
     in ether input;
     out ether output;
     ppf send(ether_packet_t *pkt) from input {
+        if (pkt->metadata.rx.port != 1) { packet_drop(pkt, not_generated); return; }
         pkt->metadata.tx.port = 2;
         channel_put(output, pkt);
     }

@@ -16,6 +16,7 @@ use lab::L3Switch;
 use crate::apps;
 use crate::commands::instance::ports;
 use crate::failure::Failure;
+use crate::output::{print, say};
 use crate::report::{self, grouped, rate};
 
 /// How to run it.
@@ -41,9 +42,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     // Comes first: a process with threads can't change its user namespace.
     if !lab::has_privileges().map_err(Failure::refused)? {
         lab::enter_user_namespace().map_err(Failure::refused)?;
-        println!("not root: running as root of a user namespace of its own");
+        say!("not root: running as root of a user namespace of its own");
     }
-    println!("Millrace demo: a Baker program switches and routes packets of real hosts\n{PICTURE}");
+    say!("Millrace demo: a Baker program switches and routes packets of real hosts\n{PICTURE}");
     let source = apps::find("l3switch")?;
     let started = Instant::now();
     let program = apps::compile(&source)?;
@@ -68,7 +69,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let native = started.elapsed();
     config.fill(&program, &mut prepared.tables()).map_err(Failure::wrong)?;
     let instance = prepared.run().map_err(Failure::refused)?;
-    println!(
+    say!(
         "1. compiled {}: {} PPFs checked in {:.1} ms; machine code and ports ready in {:.1} ms\n",
         source.name,
         program.ppfs.len(),
@@ -76,12 +77,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         millis(native)
     );
 
-    println!("2. ping");
+    say!("2. ping");
     ping(&network)?;
-    println!("\n3. curl: {} MB from h3 to h1, routed", args.megabytes);
+    say!("\n3. curl: {} MB from h3 to h1, routed", args.megabytes);
     transfer::run(&network, args.megabytes)?;
 
-    println!(
+    say!(
         "\n4. blast: 64-byte UDP packets from h1, half switched to h2, half routed to h3 and h4, {:.0} s",
         args.seconds
     );
@@ -103,7 +104,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let rows = rows.map(|(what, n)| vec![what.to_string(), grouped(n), rate(n as f64 / seconds)]);
     let mut out = String::new();
     report::table(&mut out, &["", "packets", "per second"], rows.to_vec());
-    print!("{out}");
+    print(format_args!("{out}"));
 
     let tables = instance.tables();
     let measured = bench::in_memory(
@@ -118,7 +119,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         20_000,
     )
     .map_err(Failure::refused)?;
-    println!(
+    say!(
         "  {:.0} ns per packet with AF_PACKET in and out; {:.1} ns per packet in the program alone",
         seconds * 1e9 / forwarded.max(1) as f64,
         measured.ns_per_packet
@@ -126,8 +127,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
     let ran = started.elapsed();
     let done = instance.stop();
-    println!("\n5. everything that happened, by the switch's own counters");
-    print!("{}", report::render(&done.snapshot, ran));
+    say!("\n5. everything that happened, by the switch's own counters");
+    print(format_args!("{}", report::render(&done.snapshot, Some(ran))));
     if !done.errors.is_empty() || done.free_frames != done.frames {
         return Err(Failure::refused(format!(
             "{} of {} frames given back; {}",
@@ -136,7 +137,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             done.errors.join("; ")
         )));
     }
-    println!(
+    say!(
         "
 What to try next:
   millrace emit l3switch --target ir           the program as the compiler sees it (also: llvm, asm, dot)
@@ -167,7 +168,7 @@ fn ping(network: &L3Switch) -> Result<(), Failure> {
         // iputils: "5 packets transmitted, 5 received, …" and "rtt min/avg/max/mdev = 0.031/0.052/0.101/0.02 ms".
         let received = text.split(" received").next().and_then(|s| s.rsplit(' ').next()).unwrap_or("0");
         let average = text.split("= ").nth(1).and_then(|s| s.split('/').nth(1)).unwrap_or("-");
-        println!("  {} → {to:<9} {received}/5 answered, {average} ms on average; {how}", host.name);
+        say!("  {} → {to:<9} {received}/5 answered, {average} ms on average; {how}", host.name);
         if received != "5" {
             return Err(Failure::refused(format!("{} did not get all answers from {address}\n{text}", host.name)));
         }

@@ -8,6 +8,7 @@ use lab::L3Switch;
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
+use crate::output::say;
 
 const BLOCK: usize = 1 << 20;
 
@@ -38,7 +39,7 @@ pub fn run(network: &L3Switch, megabytes: u64) -> Result<(), Failure> {
         return Err(Failure::refused(format!("checksums differ: sent {sent}, received {received}")));
     }
     let gigabits = (megabytes * BLOCK as u64 * 8) as f64 / time / 1e9;
-    println!("  {time:.2} s, {gigabits:.2} Gbit/s, SHA-256 equal on both sides: {}…", &sent[..16]);
+    say!("  {time:.2} s, {gigabits:.2} Gbit/s, SHA-256 equal on both sides: {}…", &sent[..16]);
     Ok(())
 }
 

@@ -1,0 +1,18 @@
+//! What the checker refuses, and how it says so.
+//!
+//! A case is a small source and the codes of the errors that it must give: one cause gives one error. Its snapshot in
+//! `snapshots/` holds the source and the rendered errors side by side.
+
+mod codes;
+mod cost;
+mod handles;
+mod items;
+mod loops;
+mod names;
+mod numbers;
+mod pointers;
+mod protocols;
+mod several;
+mod support;
+mod values;
+mod wiring;

@@ -1,0 +1,209 @@
+//! Reads case files.
+
+use std::path::{Path as FilePath, PathBuf};
+
+use baker::ir::{DropId, Program};
+
+use super::{Case, Leaving, Step, To};
+use crate::config::document::{self, Errors, Path, Table, Value};
+use crate::config::{Config, ConfigError, PortNames, tables};
+use crate::packet::{Definitions, build};
+use crate::words::{did_you_mean, list};
+
+/// Why there is no case.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A file could not be read.
+    #[error("{}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The case file or its configuration is wrong; one line for each error.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Wrong(Vec<ConfigError>),
+}
+
+/// The case files of a folder, by name.
+pub fn files(folder: &FilePath) -> Result<Vec<PathBuf>, LoadError> {
+    let fault = |error| LoadError::Read { path: folder.to_owned(), error };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(fault)? {
+        let path = entry.map_err(fault)?.path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Reads a case file for a program, and the configuration that it names.
+pub fn load(file: &FilePath, program: &Program) -> Result<Case, LoadError> {
+    let read = |path: &FilePath| {
+        std::fs::read_to_string(path).map_err(|error| LoadError::Read { path: path.to_owned(), error })
+    };
+    let (name, text) = (file.display().to_string(), read(file)?);
+    let mut errors = Errors::new(&name, &text);
+    let root = document::root(&text, &mut errors);
+    if !errors.is_empty() {
+        return Err(LoadError::Wrong(errors.finish()));
+    }
+    let path = Path::Root;
+    let default = format!("../{}.toml", program.name);
+    let accepted = format!("the path of a configuration, such as {default:?}, relative to this file");
+    let given = match root.get("config") {
+        Some(value) => document::string(value, &path.key("config"), &accepted, &mut errors),
+        None => Some(default.as_str()),
+    };
+    let Some(given) = given else { return Err(LoadError::Wrong(errors.finish())) };
+    let config = file.parent().unwrap_or(FilePath::new("")).join(given);
+    let config = Config::parse(&config.display().to_string(), &read(&config)?, program).map_err(LoadError::Wrong)?;
+    let mut case = Case::new(file.to_owned(), config);
+    contents(&root, &mut case, &text, program, &mut errors);
+    if errors.is_empty() { Ok(case) } else { Err(LoadError::Wrong(errors.finish())) }
+}
+
+/// All but the configuration.
+fn contents(root: &Table, case: &mut Case, text: &str, program: &Program, errors: &mut Errors) {
+    let path = Path::Root;
+    document::only(root, &path, &["description", "config", "define", "tables", "step", "after"], errors);
+    match root.get("description") {
+        Some(value) => {
+            let what = "a sentence that says what the case shows";
+            let description = document::string(value, &path.key("description"), what, errors);
+            case.description = description.unwrap_or_default().to_owned();
+        }
+        None => errors.add(0, &path.key("description"), "is missing", "a sentence that says what the case shows"),
+    }
+    if let Some(value) = root.get("tables") {
+        case.entries.extend(tables::read(program, &case.ports, value, &path.key("tables"), errors));
+    }
+    if let Some(value) = root.get("after") {
+        let path = path.key("after");
+        if let Some(after) = document::table(value, &path, errors) {
+            document::only(after, &path, &["tables"], errors);
+            if let Some(value) = after.get("tables") {
+                case.after = tables::read(program, &case.ports, value, &path.key("tables"), errors);
+            }
+        }
+    }
+    let definitions = definitions(root.get("define"), program, errors);
+    let Some(value) = root.get("step") else {
+        return errors.add(0, &path.key("step"), "there is no step", "at least one [[step]] with `in`");
+    };
+    let path = path.key("step");
+    let reader = Reader { program, definitions, ports: &case.ports };
+    for (index, value) in document::array(value, &path, errors).unwrap_or(&[]).iter().enumerate() {
+        let line = text[..value.span().start].matches('\n').count() + 1;
+        if let Some(step) = reader.step(value, line, &path.index(index), errors) {
+            case.steps.push(step);
+        }
+    }
+}
+
+fn definitions(value: Option<&Value>, program: &Program, errors: &mut Errors) -> Definitions {
+    let root = Path::Root;
+    let (path, mut definitions) = (root.key("define"), Definitions::new());
+    let Some(table) = value.and_then(|value| document::table(value, &path, errors)) else { return definitions };
+    for (key, value) in table {
+        let name: &str = key.get_ref();
+        let path = path.key(name);
+        let letters = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(letters) {
+            errors.add(key.span().start, &path, "packet text can't name this", "letters, digits and `_`, no digit first");
+        } else if program.protocols.iter().any(|protocol| protocol.name == name) {
+            errors.add(key.span().start, &path, "this is the name of a protocol", "another name");
+        }
+        if let Some(text) = document::string(value, &path, "packet text, or a value of a field", errors) {
+            definitions.insert(name.to_owned(), text.to_owned());
+        }
+    }
+    definitions
+}
+
+struct Reader<'p> {
+    program: &'p Program,
+    definitions: Definitions,
+    ports: &'p PortNames,
+}
+
+impl Reader<'_> {
+    fn step(&self, value: &Value, line: usize, path: &Path, errors: &mut Errors) -> Option<Step> {
+        let table = document::table(value, path, errors)?;
+        document::only(table, path, &["note", "in", "out", "drops"], errors);
+        let note = table.get("note").and_then(|note| document::string(note, &path.key("note"), "a sentence", errors));
+        let Some(received) = table.get("in") else {
+            errors.add(value.span().start, path, "`in` is missing", "in = { port = \"…\", packet = \"…\" }");
+            return None;
+        };
+        let received = self.packet(received, &path.key("in"), false, errors);
+        let mut outputs = Vec::new();
+        if let Some(value) = table.get("out") {
+            let path = path.key("out");
+            for (index, value) in document::array(value, &path, errors).unwrap_or(&[]).iter().enumerate() {
+                outputs.extend(self.packet(value, &path.index(index), true, errors));
+            }
+        }
+        let drops = table.get("drops").map(|value| self.drops(value, &path.key("drops"), errors));
+        let Leaving { to: To::Port(port), packet } = received? else { return None };
+        let note = note.unwrap_or_default().to_owned();
+        Some(Step { line, note, port, packet, outputs, drops: drops.unwrap_or_default() })
+    }
+
+    /// `{ port = …, packet = … }`.
+    fn packet(&self, value: &Value, path: &Path, or_host: bool, errors: &mut Errors) -> Option<Leaving> {
+        let table = document::table(value, path, errors)?;
+        document::only(table, path, &["port", "packet"], errors);
+        for name in ["port", "packet"] {
+            if !table.contains_key(name) {
+                errors.add(value.span().start, path, format!("`{name}` is missing"), "port and packet");
+            }
+        }
+        let to = table.get("port").and_then(|port| self.end(port, &path.key("port"), or_host, errors));
+        let packet = table.get("packet").and_then(|packet| {
+            let path = path.key("packet");
+            let text = document::string(packet, &path, "packet text", errors)?;
+            let built = build(self.program, text, &self.definitions);
+            built.map_err(|error| errors.add(packet.span().start, &path, error.to_string(), "")).ok()
+        });
+        Some(Leaving { to: to?, packet: packet? })
+    }
+
+    /// A port's name, or `host`.
+    fn end(&self, value: &Value, path: &Path, or_host: bool, errors: &mut Errors) -> Option<To> {
+        let host = or_host.then_some("host");
+        let names = || self.ports.names().chain(host);
+        let accepted = format!("one of {}", list(names()));
+        let name = document::string(value, path, &accepted, errors)?;
+        let end = match self.ports.number(name) {
+            Some(number) => Some(To::Port(number)),
+            None => host.filter(|host| *host == name).map(|_| To::Host),
+        };
+        if end.is_none() {
+            let problem = format!("there is no port {name:?}{}", did_you_mean(name, names()));
+            errors.add(value.span().start, path, problem, accepted);
+        }
+        end
+    }
+
+    /// `{ reason = packets, … }`.
+    fn drops(&self, value: &Value, path: &Path, errors: &mut Errors) -> Vec<(DropId, u64)> {
+        let (names, mut drops) = (self.program.drop_reasons.iter().map(|reason| reason.name.as_str()), Vec::new());
+        let Some(table) = document::table(value, path, errors) else { return drops };
+        for (key, value) in table {
+            let name: &str = key.get_ref();
+            let path = path.key(name);
+            let Some(id) = names.clone().position(|reason| reason == name) else {
+                let problem = format!("there is no such drop reason{}", did_you_mean(name, names.clone()));
+                errors.add(key.span().start, &path, problem, list(names.clone()));
+                continue;
+            };
+            let packets = document::integer(value, &path, 1, u32::MAX.into(), errors);
+            drops.extend(packets.map(|packets| (DropId(id as u32), packets)));
+        }
+        drops
+    }
+}

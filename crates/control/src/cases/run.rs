@@ -1,0 +1,161 @@
+//! Runs a case on an engine.
+
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+use baker::ir::interp::End;
+use baker::ir::{CounterSlots, DropId, Program, TableEntry, TableId, TableStore};
+use dataplane::EngineKind;
+use dataplane::step::{StepOutput, Stepper};
+
+use super::{Case, Leaving, Step, To};
+use crate::config::fill;
+use crate::packet::{describe, differences, text};
+use crate::words::count;
+
+/// What went otherwise than the case says. Shows as text for people: the first step that failed, or what is missing in
+/// the tables at the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaseFailure {
+    /// The case file, with the line of the step.
+    pub place: String,
+    /// What the case shows.
+    pub description: String,
+    /// The engine.
+    pub engine: EngineKind,
+    /// What went wrong; lines that end with newlines.
+    pub problems: String,
+}
+
+impl fmt::Display for CaseFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {} (engine {:?})", self.place, self.description, self.engine)?;
+        self.problems.lines().try_for_each(|line| writeln!(f, "  {line}"))
+    }
+}
+
+impl std::error::Error for CaseFailure {}
+
+/// Runs a case: all steps in order on one engine with fresh tables. Stops at the first step that fails, for what follows
+/// would only show its consequences.
+pub fn run(program: &Arc<Program>, case: &Case, engine: EngineKind) -> Result<(), CaseFailure> {
+    let failure = |line: Option<usize>, note: &str, problems: String| {
+        let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+        let place = format!("{}{line}", case.file.display());
+        let description = if note.is_empty() { case.description.clone() } else { format!("{}: {note}", case.description) };
+        CaseFailure { place, description, engine, problems }
+    };
+    let mut stepper = Stepper::new(program.clone(), engine).map_err(|error| failure(None, "", error.to_string()))?;
+    fill(program, &case.entries, &mut stepper).map_err(|error| failure(None, "", error.to_string()))?;
+    for step in &case.steps {
+        let problems = run_step(program, case, step, &mut stepper);
+        if !problems.is_empty() {
+            return Err(failure(Some(step.line), &step.note, problems));
+        }
+    }
+    let problems = missing(program, &case.after, &stepper);
+    if problems.is_empty() { Ok(()) } else { Err(failure(None, "", problems)) }
+}
+
+fn run_step(program: &Program, case: &Case, step: &Step, stepper: &mut Stepper) -> String {
+    if step.packet.len() > stepper.max_packet() {
+        let (length, most) = (step.packet.len(), stepper.max_packet());
+        return format!("the packet has {length} bytes, but a frame holds {most} at most\n");
+    }
+    let before = stepper.counters();
+    let outputs = stepper.receive(step.port, &step.packet);
+    let after = stepper.counters();
+    let found: Vec<Leaving> = outputs.into_iter().map(leaving).collect();
+    let mut out = compare(program, case, &step.outputs, &found);
+    let slots = CounterSlots::new(program);
+    for (index, reason) in program.drop_reasons.iter().enumerate() {
+        let id = DropId(index as u32);
+        let found = after[slots.drop(id)] - before[slots.drop(id)];
+        let expected = step.drops.iter().find(|(drop, _)| *drop == id).map_or(0, |(_, packets)| *packets);
+        if expected != found {
+            let _ = writeln!(out, "dropped as {}: expected {expected}, found {found}", reason.name);
+        }
+    }
+    for (index, table) in program.tables.iter().enumerate() {
+        let slot = slots.table_full(TableId(index as u32));
+        if after[slot] != before[slot] {
+            let _ = writeln!(out, "table {} is full", table.name);
+        }
+    }
+    if let Err(fault) = stepper.check_frames() {
+        let _ = writeln!(out, "fault of the engine: {fault}");
+    }
+    if !out.is_empty() {
+        let received = case.ports.name(step.port).unwrap_or("?");
+        out = format!("in: {received}: {}\n{out}", text(program, &step.packet));
+    }
+    out
+}
+
+fn leaving(output: StepOutput) -> Leaving {
+    let to = match output.end {
+        End::Host => To::Host,
+        // The metadata is as wide as a port number.
+        End::Tx => To::Port(output.metadata[Program::TX_PORT.0 as usize] as u8),
+    };
+    Leaving { to, packet: output.bytes }
+}
+
+/// What differs between the packets that should leave and those that did, in order.
+fn compare(program: &Program, case: &Case, expected: &[Leaving], found: &[Leaving]) -> String {
+    let mut out = String::new();
+    let show = |leaving: &Leaving| format!("{}: {}", leaving.to.show(&case.ports), text(program, &leaving.packet));
+    if expected.len() != found.len() {
+        let _ = writeln!(out, "expected {}, found {}", count(expected.len(), "packet"), found.len());
+        expected.iter().for_each(|leaving| out.extend(["expected  ", &show(leaving), "\n"]));
+        found.iter().for_each(|leaving| out.extend(["found     ", &show(leaving), "\n"]));
+        return out;
+    }
+    for (index, (expected, found)) in expected.iter().zip(found).enumerate() {
+        if expected == found {
+            continue;
+        }
+        let _ = writeln!(out, "out[{index}]:");
+        if expected.to != found.to {
+            let (expected, found) = (expected.to.show(&case.ports), found.to.show(&case.ports));
+            let _ = writeln!(out, "port: expected {expected}, found {found}");
+        }
+        if expected.packet != found.packet {
+            let _ = writeln!(out, "expected  {}\nfound     {}", show(expected), show(found));
+            out += &differences(program, &expected.packet, &found.packet);
+            let _ = write!(out, "found is\n{}", describe(program, &found.packet));
+        }
+    }
+    out
+}
+
+/// Entries that should be in the tables and are not.
+fn missing(program: &Program, after: &[(TableId, TableEntry)], store: &Stepper) -> String {
+    let mut out = String::new();
+    let mut dumped: Option<(TableId, Vec<TableEntry>)> = None;
+    for (id, entry) in after {
+        if dumped.as_ref().is_none_or(|(table, _)| table != id) {
+            dumped = Some((*id, store.dump(*id)));
+        }
+        let entries = dumped.as_ref().map(|(_, entries)| &entries[..]).unwrap_or(&[]);
+        let found = entries.iter().find(|found| found.key == entry.key && found.prefix_len == entry.prefix_len);
+        let table = &program.tables[id.0 as usize];
+        // An array has every entry, and a dump leaves out those that are zero.
+        let zero = table.kind == baker::ir::TableKind::Array && entry.value.iter().all(|number| *number == 0);
+        if found.map_or(zero, |found| found.value == entry.value) {
+            continue;
+        }
+        let found = found.map_or("nothing".into(), |found| format!("{:#x?}", found.value).replace(['\n', ' '], ""));
+        let key = program.layouts[table.key.0 as usize].fields.iter().zip(&entry.key);
+        let key: Vec<String> = key.map(|(field, number)| format!("{}{number:#x}", prefix(&field.name))).collect();
+        let value = format!("{:#x?}", entry.value).replace(['\n', ' '], "");
+        let len = entry.prefix_len.map(|len| format!("/{len}")).unwrap_or_default();
+        let _ = writeln!(out, "table {} at {}{len}: expected {value}, found {found}", table.name, key.join(", "));
+    }
+    out
+}
+
+/// `name=` for a field of a struct, nothing for a scalar.
+fn prefix(name: &str) -> String {
+    if name.is_empty() { String::new() } else { format!("{name}=") }
+}

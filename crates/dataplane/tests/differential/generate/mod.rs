@@ -1,0 +1,49 @@
+//! Random Baker programs, valid by construction: whatever is written is of the right type, every handle is consumed
+//! exactly once on every path, every pointer is tested, every loop has a bound, channels form no circle.
+
+mod body;
+mod expr;
+mod packet;
+mod stmt;
+mod text;
+mod types;
+mod world;
+
+use crate::numbers::Numbers;
+
+pub use world::Header;
+
+/// A program and what the maker of packets wants to know of it.
+pub struct Generated {
+    pub text: String,
+    /// Headers by protocol; the first is that of received frames.
+    pub headers: Vec<Header>,
+}
+
+/// The program of a seed.
+pub fn program(seed: u64) -> Generated {
+    let mut numbers = Numbers::new(seed);
+    let mut world = world::World::random(&mut numbers);
+    for module in 0..world.modules.len() {
+        world.modules[module].functions = (0..numbers.below(2)).collect();
+    }
+    let mut functions = Vec::new();
+    // Global functions first: those of modules, and PPFs, call them.
+    for _ in 0..numbers.range(1, 3) {
+        let function = body::function(&world, &mut numbers, None);
+        functions.push(function.1);
+        world.functions.push(function.0);
+    }
+    for module in 0..world.modules.len() {
+        let count = world.modules[module].functions.len();
+        world.modules[module].functions.clear();
+        for _ in 0..count {
+            let function = body::function(&world, &mut numbers, Some(module));
+            functions.push(function.1);
+            world.modules[module].functions.push(world.functions.len());
+            world.functions.push(function.0);
+        }
+    }
+    let bodies: Vec<String> = (0..world.ppfs.len()).map(|ppf| body::ppf(&world, &mut numbers, ppf)).collect();
+    Generated { text: text::program(&world, &mut numbers, &functions, &bodies), headers: world.headers() }
+}

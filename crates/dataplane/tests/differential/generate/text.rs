@@ -1,0 +1,120 @@
+//! Puts a program's text together.
+
+use std::fmt::Write;
+
+use super::types::literal;
+use super::world::{Kind, Module, Target, World};
+use crate::numbers::Numbers;
+
+/// The whole program. `functions` and `bodies` are texts in the world's order; a body of a PPF has no head.
+pub fn program(world: &World, n: &mut Numbers, functions: &[String], bodies: &[String]) -> String {
+    let mut text = String::new();
+    declarations(world, n, &mut text);
+    for (function, body) in world.functions.iter().zip(functions) {
+        if function.module.is_none() {
+            text.push_str(body);
+        }
+    }
+    let mut outside = String::new();
+    for (index, module) in world.modules.iter().enumerate() {
+        let _ = writeln!(text, "module {} {{", module.name);
+        ports(world, index, &mut text);
+        tables(world, module, &mut text);
+        for function in &module.functions {
+            text.push_str(&functions[*function]);
+        }
+        for (ppf, body) in world.ppfs.iter().zip(bodies).filter(|(ppf, _)| ppf.module == index) {
+            let handle = n.pick(&["packet_t", "pkt_t"]);
+            let param = format!("{}_{handle} *pkt", world.protocols[ppf.protocol].name);
+            if n.chance(80) {
+                let _ = writeln!(text, "ppf {}({param}) from {} {{\n{body}}}", ppf.name, ppf.input);
+                continue;
+            }
+            let _ = writeln!(text, "ppf {}({param}) from {};", ppf.name, ppf.input);
+            let head = match n.below(2) {
+                0 => format!("{}.{}.ppf({param})", module.name, ppf.name),
+                _ => format!("void {}.{}({param})", module.name, ppf.name),
+            };
+            let _ = writeln!(outside, "{head} {{\n{body}}}");
+        }
+        text.push_str("}\n");
+    }
+    text.push_str(&outside);
+    wires(world, &mut text);
+    text
+}
+
+fn declarations(world: &World, n: &mut Numbers, text: &mut String) {
+    for (name, ty, value) in world.consts.iter().filter(|c| !c.2.is_empty()) {
+        let _ = writeln!(text, "const {} {name} = {value};", ty.name());
+    }
+    for line in &world.enums {
+        let _ = writeln!(text, "{line}");
+    }
+    for structure in &world.structs {
+        let _ = writeln!(text, "struct {} {{", structure.name);
+        for (name, ty) in &structure.fields {
+            let _ = writeln!(text, "{name} : {};", ty.name());
+        }
+        text.push_str("}\n");
+    }
+    for protocol in &world.protocols {
+        let _ = writeln!(text, "protocol {} {{", protocol.name);
+        for (index, (name, ty)) in protocol.fields.iter().enumerate() {
+            let width = if n.chance(80) { ty.width().to_string() } else { ty.name() };
+            let default = if n.chance(30) { format!(" = {}", literal(n, *ty)) } else { String::new() };
+            let covers = if protocol.checksum == Some(index) { " covers { header }" } else { "" };
+            let _ = writeln!(text, "{name} : {width}{default}{covers};");
+        }
+        let _ = writeln!(text, "demux {{ {} }};\n}}", protocol.demux);
+    }
+    text.push_str("metadata {\n");
+    for (name, ty) in &world.metadata {
+        let _ = writeln!(text, "{name} : {};", ty.name());
+    }
+    let _ = writeln!(text, "}}\ndrop_reason {};", world.reasons.join(", "));
+}
+
+fn ports(world: &World, index: usize, text: &mut String) {
+    for ppf in world.ppfs.iter().filter(|ppf| ppf.module == index && !ppf.internal) {
+        let _ = writeln!(text, "in {} {};", world.protocols[ppf.protocol].name, ppf.input);
+    }
+    for channel in &world.modules[index].channels {
+        let internal = matches!(channel.target, Target::Ppf(ppf) if world.ppfs[ppf].internal);
+        let kind = if internal { "channel" } else { "out" };
+        let _ = writeln!(text, "{kind} {} {};", world.protocols[channel.protocol].name, channel.name);
+    }
+}
+
+fn tables(world: &World, module: &Module, text: &mut String) {
+    for table in &module.tables {
+        let [key, value] = [table.key, table.value].map(|ty| world.value_name(ty));
+        let ty = match table.kind {
+            Kind::Array => format!("array<{value}>"),
+            Kind::Hash => format!("hash<{key}, {value}>"),
+            Kind::Lpm => format!("lpm<{key}, {value}>"),
+        };
+        let _ = writeln!(text, "{ty} {}[{}];", table.name, table.capacity);
+    }
+    for (name, size) in &module.counters {
+        let size = if *size == 1 { String::new() } else { format!("[{size}]") };
+        let _ = writeln!(text, "counter {name}{size};");
+    }
+}
+
+fn wires(world: &World, text: &mut String) {
+    let input = |ppf: usize| format!("{}.{}", world.modules[world.ppfs[ppf].module].name, world.ppfs[ppf].input);
+    let _ = writeln!(text, "program {{\nrx -> {};", input(0));
+    for module in &world.modules {
+        for channel in &module.channels {
+            let to = match channel.target {
+                Target::Ppf(ppf) if world.ppfs[ppf].internal => continue,
+                Target::Ppf(ppf) => input(ppf),
+                Target::Tx => "tx".into(),
+                Target::Host => "host".into(),
+            };
+            let _ = writeln!(text, "{}.{} -> {to};", module.name, channel.name);
+        }
+    }
+    text.push_str("}\n");
+}

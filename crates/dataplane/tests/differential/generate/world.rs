@@ -1,0 +1,300 @@
+//! The declarations of a program: protocols, metadata, structs, constants, tables, modules and their wiring.
+
+use super::types::{Ty, Value, unsigned, width};
+use crate::numbers::Numbers;
+
+/// Most packets that one received packet may become.
+const MAX_PACKETS: usize = 40;
+
+pub struct World {
+    pub protocols: Vec<Protocol>,
+    pub metadata: Vec<(String, Ty)>,
+    pub structs: Vec<Struct>,
+    /// Names, types, and the text that declares them.
+    pub consts: Vec<(String, Ty, String)>,
+    pub enums: Vec<String>,
+    pub reasons: Vec<String>,
+    pub functions: Vec<Function>,
+    pub modules: Vec<Module>,
+    /// In an order in which packets only go forward.
+    pub ppfs: Vec<Ppf>,
+}
+
+pub struct Protocol {
+    pub name: String,
+    pub fields: Vec<(String, Ty)>,
+    /// Index of the checksum field.
+    pub checksum: Option<usize>,
+    pub bytes: u32,
+    /// Text of the demux.
+    pub demux: String,
+    /// For a computed demux: the field, and values for which the header has a plausible length.
+    pub lengths: Option<(usize, Vec<u128>)>,
+}
+
+pub struct Struct {
+    pub name: String,
+    pub fields: Vec<(String, Ty)>,
+}
+
+pub struct Module {
+    pub name: String,
+    pub tables: Vec<Table>,
+    /// Names and sizes.
+    pub counters: Vec<(String, u32)>,
+    pub channels: Vec<Channel>,
+    /// Indices into the world's functions.
+    pub functions: Vec<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Array,
+    Hash,
+    Lpm,
+}
+
+pub struct Table {
+    pub name: String,
+    pub kind: Kind,
+    pub key: Value,
+    pub value: Value,
+    pub capacity: u32,
+}
+
+/// Where packets of a module go.
+pub struct Channel {
+    pub name: String,
+    pub protocol: usize,
+    pub target: Target,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    Ppf(usize),
+    Tx,
+    Host,
+}
+
+pub struct Ppf {
+    pub name: String,
+    pub module: usize,
+    pub protocol: usize,
+    /// The channel that it reads, and whether that stays inside the module.
+    pub input: String,
+    pub internal: bool,
+    /// Copies that it may make.
+    pub copies: usize,
+}
+
+pub enum Param {
+    Value(Value),
+    Packet(usize),
+}
+
+pub struct Function {
+    pub name: String,
+    pub module: Option<usize>,
+    pub params: Vec<Param>,
+    pub result: Option<Value>,
+    /// Statements, those of functions that it calls included.
+    pub size: usize,
+    /// Trips of its loops, one inside the other.
+    pub trips: usize,
+    pub copies: usize,
+}
+
+/// A header as the maker of packets sees it.
+pub struct Header {
+    pub bytes: usize,
+    /// Offset and width in bits of the field that gives the header's length, and good values for it.
+    pub length: Option<(u32, u32, Vec<u128>)>,
+}
+
+impl World {
+    pub fn random(n: &mut Numbers) -> World {
+        let protocols: Vec<_> = (0..n.range(2, 5)).map(|index| protocol(n, index)).collect();
+        let metadata = (0..n.range(1, 5)).map(|i| (format!("m{i}"), field_type(n))).collect();
+        let structs: Vec<_> = (0..n.range(1, 3)).map(|i| structure(n, i)).collect();
+        let mut world = World {
+            protocols,
+            metadata,
+            structs,
+            consts: Vec::new(),
+            enums: Vec::new(),
+            reasons: (0..n.range(1, 3)).map(|i| format!("r{i}")).collect(),
+            functions: Vec::new(),
+            modules: Vec::new(),
+            ppfs: Vec::new(),
+        };
+        world.constants(n);
+        world.graph(n);
+        world
+    }
+
+    fn constants(&mut self, n: &mut Numbers) {
+        for i in 0..n.range(1, 4) {
+            let ty = Ty::random(n);
+            self.consts.push((format!("C{i}"), ty, super::types::literal(n, ty)));
+        }
+        let ty = unsigned(n.range(4, 16) as u32);
+        self.consts.push(("E_A".into(), ty, String::new()));
+        self.consts.push(("E_B".into(), ty, String::new()));
+        self.enums.push(format!("enum e0 : {} {{ E_A, E_B = {}, }}", ty.name(), n.below(16)));
+        self.consts.push(("MAC".into(), unsigned(48), "02:00:5e:10:00:ff".into()));
+        self.consts.push(("NET".into(), unsigned(32), "10.0.0.1".into()));
+    }
+
+    /// Modules, PPFs, and the channels between them.
+    fn graph(&mut self, n: &mut Numbers) {
+        let modules = n.range(1, 4);
+        for index in 0..modules {
+            let tables = (0..n.range(1, 4)).map(|i| self.table(n, i)).collect();
+            let counters = (0..n.range(1, 2)).map(|i| (format!("n{i}"), *n.pick(&[1, 1, 3, 8]))).collect();
+            let name = format!("mod{index}");
+            self.modules.push(Module { name, tables, counters, channels: Vec::new(), functions: Vec::new() });
+        }
+        let count = n.range(modules.max(2), modules + 3);
+        let mut packets = 1;
+        for index in 0..count {
+            // Every module has a PPF.
+            let module = if index < modules { index } else { n.below(modules) };
+            let protocol = if index == 0 { 0 } else { n.below(self.protocols.len()) };
+            let copies = n.below((MAX_PACKETS / packets).min(9));
+            packets *= copies + 1;
+            let siblings = self.ppfs.iter().any(|ppf| ppf.module == module);
+            let internal = siblings && n.chance(40);
+            let input = format!("{}{index}", if internal { "inner" } else { "input" });
+            self.ppfs.push(Ppf { name: format!("p{index}"), module, protocol, input, internal, copies });
+        }
+        for index in 1..count {
+            self.channels_to(n, index);
+        }
+        for module in 0..modules {
+            for (name, target) in [("sent", Target::Tx), ("up", Target::Host)] {
+                self.modules[module].channels.push(Channel { name: name.into(), protocol: 0, target });
+            }
+        }
+    }
+
+    /// One channel or more that lead to a PPF, from PPFs before it.
+    fn channels_to(&mut self, n: &mut Numbers, index: usize) {
+        let Ppf { module, protocol, internal, ref input, .. } = self.ppfs[index];
+        let target = Target::Ppf(index);
+        if internal {
+            let channel = Channel { name: input.clone(), protocol, target };
+            return self.modules[module].channels.push(channel);
+        }
+        for number in 0..n.range(1, 3) {
+            let from = self.ppfs[n.below(index)].module;
+            let name = format!("out{index}_{number}");
+            self.modules[from].channels.push(Channel { name, protocol, target });
+        }
+    }
+
+    fn table(&self, n: &mut Numbers, index: usize) -> Table {
+        let kind = *n.pick(&[Kind::Array, Kind::Array, Kind::Hash, Kind::Hash, Kind::Lpm]);
+        let key = match kind {
+            Kind::Hash => self.value(n),
+            _ => Value::Scalar(unsigned(32)),
+        };
+        let capacity = if kind == Kind::Lpm { 64 } else { *n.pick(&[1, 2, 3, 4, 8, 9, 16, 100]) };
+        Table { name: format!("t{index}"), kind, key, value: self.value(n), capacity }
+    }
+
+    /// A type for a variable or a table.
+    pub fn value(&self, n: &mut Numbers) -> Value {
+        if n.chance(30) { Value::Struct(n.below(self.structs.len())) } else { Value::Scalar(Ty::random(n)) }
+    }
+
+    pub fn value_name(&self, value: Value) -> String {
+        match value {
+            Value::Scalar(ty) => ty.name(),
+            Value::Struct(index) => self.structs[index].name.clone(),
+        }
+    }
+
+    pub fn headers(&self) -> Vec<Header> {
+        let header = |protocol: &Protocol| {
+            let length = protocol.lengths.as_ref().map(|(field, values)| {
+                let offset = protocol.fields[..*field].iter().map(|(_, ty)| ty.width()).sum();
+                (offset, protocol.fields[*field].1.width(), values.clone())
+            });
+            Header { bytes: protocol.bytes as usize, length }
+        };
+        self.protocols.iter().map(header).collect()
+    }
+}
+
+fn field_type(n: &mut Numbers) -> Ty {
+    if n.chance(10) { Ty::Bool } else { unsigned(width(n)) }
+}
+
+fn structure(n: &mut Numbers, index: usize) -> Struct {
+    let fields = (0..n.range(1, 4)).map(|i| (format!("a{i}"), Ty::random(n))).collect();
+    Struct { name: format!("s{index}"), fields }
+}
+
+/// Fields of random widths that fill whole bytes, sometimes a checksum among them.
+fn protocol(n: &mut Numbers, index: usize) -> Protocol {
+    let bytes = n.range(1, if n.chance(20) { 48 } else { 20 }) as u32;
+    let mut widths: Vec<u32> = Vec::new();
+    let mut fill = |n: &mut Numbers, widths: &mut Vec<u32>, mut bits: u32| {
+        while bits > 0 {
+            widths.push(width(n).min(bits));
+            bits -= widths[widths.len() - 1];
+        }
+    };
+    let mut checksum = None;
+    if bytes >= 2 && n.chance(40) {
+        let word = n.below(bytes as usize / 2) as u32;
+        fill(n, &mut widths, word * 16);
+        checksum = Some(widths.len());
+        widths.push(16);
+        fill(n, &mut widths, (bytes - word * 2 - 2) * 8);
+    } else {
+        fill(n, &mut widths, bytes * 8);
+    }
+    let field = |(i, width): (usize, u32)| {
+        // Words that are keywords elsewhere are names of fields.
+        let name = ["type", "in", "protocol"].get(i).filter(|_| index == 1).map_or(format!("f{i}"), |s| s.to_string());
+        (name, unsigned(width))
+    };
+    let fields: Vec<_> = widths.into_iter().enumerate().map(field).collect();
+    let name = if index == 0 { "ether".into() } else { format!("proto{index}") };
+    let mut made = Protocol { name, fields, checksum, bytes, demux: bytes.to_string(), lengths: None };
+    demux(n, &mut made);
+    made
+}
+
+fn demux(n: &mut Numbers, protocol: &mut Protocol) {
+    let bytes = protocol.bytes;
+    if n.chance(15) {
+        protocol.demux = format!("{} + {}", bytes, n.range(1, 8));
+    }
+    let is_small = |i: &usize| (2..=32).contains(&protocol.fields[*i].1.width()) && Some(*i) != protocol.checksum;
+    let small: Vec<usize> = (0..protocol.fields.len()).filter(is_small).collect();
+    if small.is_empty() || n.chance(55) {
+        return;
+    }
+    let index = *n.pick(&small);
+    let (name, ty) = &protocol.fields[index];
+    let shift = n.range(0, 3) as u32;
+    // What the demux says, as text and as a number of the field's value.
+    let (text, length): (String, Box<dyn Fn(u128) -> u128>) = match n.below(5) {
+        0 => (format!("{name} << {shift}"), Box::new(move |v| v << shift)),
+        1 => (format!("{name} * 4"), Box::new(|v| v * 4)),
+        2 => (format!("{name} + {bytes}"), Box::new(move |v| v + u128::from(bytes))),
+        3 => (format!("({name} & 3) + {bytes}"), Box::new(move |v| (v & 3) + u128::from(bytes))),
+        _ => (format!("{name} == 1 ? {bytes} : {name} + 1"), Box::new(move |v| {
+            if v == 1 { u128::from(bytes) } else { v + 1 }
+        })),
+    };
+    let most = ty.width().min(8);
+    let near = |v: &u128| (u128::from(bytes)..=u128::from(bytes) + 12).contains(&length(*v));
+    let good: Vec<u128> = (0..1u128 << most).filter(near).collect();
+    if !good.is_empty() {
+        protocol.demux = text;
+        protocol.lengths = Some((index, good));
+    }
+}
