@@ -153,6 +153,9 @@ impl CodeChecker<'_, '_> {
         let kept = old.natural;
         let fits = value.lit.is_none() && value.natural <= kept;
         let result = self.binary(op, old, value, span);
+        if result.is_error() {
+            return None;
+        }
         let result = if fits { Typed { natural: kept.min(result.natural), ..result } } else { result };
         self.store(target, result, span)
     }
