@@ -14,13 +14,16 @@ const SOURCE: &str = include_str!("../../apps/l3switch/l3switch.baker");
 const POOL: u32 = 4096;
 const ROUTES: u32 = 16;
 
+/// Makes the packet of an index.
+type Packet = fn(u32) -> Vec<u8>;
+
 /// Runs the measurement.
 pub fn run(effort: Effort) -> Result<Results, String> {
     let compilation = baker::check::check("l3switch.baker", SOURCE, &baker::library::Library);
     let typed = compilation.program.ok_or("the L3 switch does not compile")?;
     let program = Arc::new(ir::lower(&typed));
     let systems = [("millrace", EngineKind::Native(OptLevel::O3), 1), ("interpreter", EngineKind::Interp, 50)];
-    let cases: [(&str, fn(u32) -> Vec<u8>); 2] = [("bridged", bridged), ("16 routes", routed)];
+    let cases: [(&str, Packet); 2] = [("bridged", bridged), ("16 routes", routed)];
     let mut results = Results::default();
     for (case, packet) in cases {
         let packets: Vec<_> = (0..POOL).map(packet).collect();

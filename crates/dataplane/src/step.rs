@@ -81,7 +81,8 @@ impl Stepper {
             // SAFETY: no frame was taken from the pool yet. The poisoned part lies in the frame, the metadata behind
             // the descriptor.
             unsafe {
-                pool.place(frame, 0, (pool.headroom() as usize + POISONED).min(pool.frame_size() as usize)).fill(POISON);
+                pool.place(frame, 0, (pool.headroom() as usize + POISONED).min(pool.frame_size() as usize))
+                    .fill(POISON);
                 pool.metadata(frame).write_bytes(POISON, program.metadata_size as usize);
             }
         }

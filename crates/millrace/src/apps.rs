@@ -1,6 +1,6 @@
 //! Programs: a Baker file, a directory with one, or the name of an application that comes with Millrace.
 
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -52,7 +52,11 @@ fn read(path: &Path) -> Result<Source, Failure> {
     let text =
         std::fs::read_to_string(path).map_err(|error| Failure::wrong(format!("error: {}: {error}", path.display())))?;
     let config_path = path.with_extension("toml");
-    let config = std::fs::read_to_string(&config_path).ok().map(|text| (config_path.display().to_string(), text));
+    let config = match std::fs::read_to_string(&config_path) {
+        Ok(text) => Some((config_path.display().to_string(), text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(Failure::wrong(format!("error: {}: {error}", config_path.display()))),
+    };
     Ok(Source { name: path.display().to_string(), text, config })
 }
 

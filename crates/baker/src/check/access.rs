@@ -44,12 +44,17 @@ impl CodeChecker<'_, '_> {
 
     fn not_a_struct(&mut self, field: &ast::Name, found: Type, span: Span) -> Typed {
         let described = self.checker.describe(found);
-        let error =
-            Diagnostic::new("no-fields", field.span(self.file), format!("`{described}` has no field `{}`", field.text()))
-                .label("not a field");
+        let error = Diagnostic::new(
+            "no-fields",
+            field.span(self.file),
+            format!("`{described}` has no field `{}`", field.text()),
+        )
+        .label("not a field");
         self.error(match found {
             Type::Packet(_) => error.hint("write `->`: a handle points to a packet"),
-            Type::Pointer(_) => error.hint("write `->` after a pointer to a struct, or `*` before a pointer to a number"),
+            Type::Pointer(_) => {
+                error.hint("write `->` after a pointer to a struct, or `*` before a pointer to a number")
+            }
             _ => error,
         });
         Typed::error(span)
@@ -129,7 +134,7 @@ impl CodeChecker<'_, '_> {
             };
             let error = if path.is_empty() { error.label("which field of it?") } else { error.label("not declared") };
             let error = error.hint(format!("the metadata is {}", known.join(", ")));
-            self.checker.missing(error);
+            self.checker.report_once(error);
             return Typed::error(span);
         };
         let ty = self.checker.meta_type(&self.checker.hir.metadata[index]);
@@ -186,9 +191,7 @@ impl CodeChecker<'_, '_> {
                 }
                 self.checker.resolve(self.scope, name.text())
             }
-            ast::Expr::Member(member) if !member.is_arrow() => {
-                self.qualified(&member.base()?, &member.field()?)?.ok()
-            }
+            ast::Expr::Member(member) if !member.is_arrow() => self.qualified(&member.base()?, &member.field()?)?.ok(),
             ast::Expr::Paren(paren) => self.named(&paren.inner()?),
             _ => None,
         }
@@ -219,10 +222,7 @@ impl CodeChecker<'_, '_> {
             };
             if !value.is_error() || self.named(&base).is_some() {
                 let span = self.span(&base);
-                self.error(
-                    Diagnostic::new("not-a-table", span, "only a table has entries")
-                        .label("not a table"),
-                );
+                self.error(Diagnostic::new("not-a-table", span, "only a table has entries").label("not a table"));
             }
             self.expr(&key, None);
             return None;

@@ -53,7 +53,8 @@ impl CodeChecker<'_, '_> {
             let complement = (a.complement || b.complement) && !matches!(op, BinaryOp::Div | BinaryOp::Rem);
             let Some(value) = fold(op, x, y) else {
                 self.error(
-                    Diagnostic::new("constant-overflow", span, "this constant is too large").label("more than 127 bits"),
+                    Diagnostic::new("constant-overflow", span, "this constant is too large")
+                        .label("more than 127 bits"),
                 );
                 return Typed::error(span);
             };
@@ -113,9 +114,7 @@ impl CodeChecker<'_, '_> {
             };
             return match shifted {
                 // What a right shift brings in at the top depends on the width, which is not known: the sign stays.
-                Some(value) => {
-                    Typed { complement: a.complement && op == BinaryOp::Shl, ..Typed::number(value, span) }
-                }
+                Some(value) => Typed { complement: a.complement && op == BinaryOp::Shl, ..Typed::number(value, span) },
                 None => {
                     self.error(
                         Diagnostic::new("constant-overflow", span, "this constant is too large")
@@ -180,8 +179,8 @@ impl CodeChecker<'_, '_> {
 
     fn not_a_number(&mut self, at: Span, found: Type, span: Span) -> Typed {
         let described = self.checker.describe(found);
-        let error = Diagnostic::new("not-a-number", at, format!("`{described}` is not a number"))
-            .label("used in arithmetic");
+        let error =
+            Diagnostic::new("not-a-number", at, format!("`{described}` is not a number")).label("used in arithmetic");
         self.error(match found {
             Type::Pointer(_) => error.hint("a look-up yields a pointer: give it a name, test it, and use `*name`"),
             Type::Bool => error.hint("cast it: `(u32) value` is 0 or 1"),
@@ -313,7 +312,9 @@ impl CodeChecker<'_, '_> {
     /// A number in at least 32 bits; anything else as it is.
     pub(super) fn promote(&mut self, expr: Expr) -> Expr {
         match expr.ty {
-            Type::Int { width, signed } if width < COMPUTED_IN => convert(expr, Type::Int { width: COMPUTED_IN, signed }),
+            Type::Int { width, signed } if width < COMPUTED_IN => {
+                convert(expr, Type::Int { width: COMPUTED_IN, signed })
+            }
             _ => expr,
         }
     }
@@ -357,6 +358,11 @@ impl CodeChecker<'_, '_> {
             (Type::Int { signed: from, .. }, Type::Int { width, signed: want }) => {
                 let fits = if from == want { value.natural <= width } else { !from && value.natural < width };
                 if fits {
+                    if let ExprKind::Const(bits) = value.expr.kind
+                        && too_large(bits, value.expr.ty, width)
+                    {
+                        return self.coerce_number(bits as i128, false, to, span);
+                    }
                     return Some(convert(value.expr, to));
                 }
                 let [found, wanted] =
@@ -444,6 +450,13 @@ pub(super) fn convert(expr: Expr, to: Type) -> Expr {
         }
         _ => Expr { kind: ExprKind::Cast(Box::new(expr)), ty: to, span },
     }
+}
+
+/// Whether a constant has bits above a width that are not all those of a number below zero or of a complement.
+fn too_large(bits: u128, ty: Type, width: u32) -> bool {
+    let Type::Int { width: computed_in, .. } = ty else { return false };
+    let above = mask(computed_in) & !mask(width);
+    !matches!(bits & above, 0) && bits & above != above
 }
 
 fn constant_value(bits: u128, ty: Type) -> Option<i128> {

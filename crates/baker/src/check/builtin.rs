@@ -104,7 +104,13 @@ impl CodeChecker<'_, '_> {
         Typed::new(make(local), ty, span)
     }
 
-    fn table_args(&mut self, name: &ast::Name, args: &[ast::Expr], count: usize, span: Span) -> Option<(TableId, Expr)> {
+    fn table_args(
+        &mut self,
+        name: &ast::Name,
+        args: &[ast::Expr],
+        count: usize,
+        span: Span,
+    ) -> Option<(TableId, Expr)> {
         if !self.arity(name, args.len(), count, span) {
             return None;
         }
@@ -255,10 +261,11 @@ impl CodeChecker<'_, '_> {
                 let ports = module.map(|m| &self.checker.modules[m.0].ports[..]).unwrap_or_default();
                 let puts = ports.iter().filter(|p| p.channel.is_some()).map(|p| p.name.as_str());
                 let hint = nearest(&text, puts).map(|near| format!("did you mean `{near}`?"));
-                self.checker.missing(Diagnostic { hint, ..error });
+                self.checker.report_once(Diagnostic { hint, ..error });
             }
             _ => self.error(
-                Diagnostic::new("not-a-channel", span, "this is no channel of the module").label("a channel is needed here"),
+                Diagnostic::new("not-a-channel", span, "this is no channel of the module")
+                    .label("a channel is needed here"),
             ),
         }
         None
@@ -297,7 +304,7 @@ impl CodeChecker<'_, '_> {
                     None => Diagnostic::new("unknown-reason", reason_span, "a drop reason is a name")
                         .hint("declare one: `drop_reason too_old;`"),
                 };
-                self.checker.missing(error.label("a drop reason is needed here"));
+                self.checker.report_once(error.label("a drop reason is needed here"));
                 None
             }
         };

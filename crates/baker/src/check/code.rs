@@ -99,7 +99,7 @@ impl<'c, 'a> CodeChecker<'c, 'a> {
     }
 
     /// The value of an expression that must be constant.
-    pub(super) fn into_constant(&mut self, expr: Expr) -> Option<Constant> {
+    pub(super) fn constant_of(&mut self, expr: Expr) -> Option<Constant> {
         match (expr.kind, expr.ty) {
             (_, Type::Error) => None,
             (ExprKind::Const(bits), ty @ (Type::Int { .. } | Type::Bool)) => Some(Constant::Typed(ty, bits)),

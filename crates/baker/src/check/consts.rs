@@ -89,9 +89,13 @@ impl Checker<'_> {
     /// Reports a constant or type that leads through too many others.
     pub(super) fn too_deep(&mut self, name: &str, span: Span) {
         self.error(
-            Diagnostic::new("chain-too-long", span, format!("`{name}` is known only through more than {MAX_CHAIN} others"))
-                .label("the chain is too long here")
-                .hint("declare the names that the others are made of first"),
+            Diagnostic::new(
+                "chain-too-long",
+                span,
+                format!("`{name}` is known only through more than {MAX_CHAIN} others"),
+            )
+            .label("the chain is too long here")
+            .hint("declare the names that the others are made of first"),
         );
     }
 
@@ -99,10 +103,7 @@ impl Checker<'_> {
         let def = &self.consts[index];
         let (file, scope, span) = (def.file, def.scope, def.span);
         let (ty, value, after) = (def.ty.clone(), def.value.clone(), def.after);
-        let ty = match ty {
-            Some(ty) => Some(self.type_of(file, scope, &ty, false)),
-            None => None,
-        };
+        let ty = ty.map(|ty| self.type_of(file, scope, &ty, false));
         if self.consts[index].enumerator && !matches!(ty, None | Some(Type::Int { .. })) {
             return None; // reported at the enum
         }
@@ -133,7 +134,7 @@ impl Checker<'_> {
                 let mut code = CodeChecker::constant(self, file, scope);
                 let value = code.expr(&expr, None);
                 let value = code.coerce(value, ty)?;
-                code.into_constant(value)
+                code.constant_of(value)
             }
             Some(ty) => {
                 let described = self.describe(ty);
@@ -152,7 +153,7 @@ impl Checker<'_> {
         let value = code.expr(expr, None);
         match value.lit {
             Some(lit) => Some(Constant::Untyped(lit)),
-            None => code.into_constant(value.expr),
+            None => code.constant_of(value.expr),
         }
     }
 

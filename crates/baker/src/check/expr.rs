@@ -115,12 +115,12 @@ impl CodeChecker<'_, '_> {
                 Typed::error(span)
             }
             None => {
-                let error = Diagnostic::new("unknown-name", span, format!("there is no `{text}` here"))
-                    .label("not declared");
+                let error =
+                    Diagnostic::new("unknown-name", span, format!("there is no `{text}` here")).label("not declared");
                 let locals = self.scopes.iter().flat_map(|s| s.keys()).map(String::as_str);
                 let near = nearest(text, locals).or_else(|| self.checker.similar(text));
                 let hint = near.map(|near| format!("did you mean `{near}`?"));
-                self.checker.missing(Diagnostic { hint, ..error });
+                self.checker.report_once(Diagnostic { hint, ..error });
                 Typed::error(span)
             }
         }
@@ -231,13 +231,10 @@ impl CodeChecker<'_, '_> {
 
     /// Reports a field that is not there.
     pub(super) fn no_field(&mut self, field: &ast::Name, of: &str, known: Vec<String>) {
-        let error = Diagnostic::new(
-            "unknown-field",
-            field.span(self.file),
-            format!("`{of}` has no field `{}`", field.text()),
-        )
-        .label("not a field")
-        .hint(format!("its fields are {}", known.join(", ")));
+        let error =
+            Diagnostic::new("unknown-field", field.span(self.file), format!("`{of}` has no field `{}`", field.text()))
+                .label("not a field")
+                .hint(format!("its fields are {}", known.join(", ")));
         self.error(error);
     }
 

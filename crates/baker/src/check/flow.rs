@@ -17,7 +17,8 @@ pub(super) fn check_ppf(program: &Program, ppf: &Ppf, errors: &mut Vec<Diagnosti
 
 /// Checks a function.
 pub(super) fn check_function(program: &Program, function: &Function, errors: &mut Vec<Diagnostic>) {
-    let mut flow = Flow { program, code: &function.code, params: function.params, lent: true, loops: Vec::new(), errors };
+    let mut flow =
+        Flow { program, code: &function.code, params: function.params, lent: true, loops: Vec::new(), errors };
     if flow.run() && !matches!(function.result, Type::Void | Type::Error) {
         let span = function.code.end.or(function.code.locals.first().map(|l| l.span));
         errors.extend(span.map(|span| {
@@ -138,23 +139,21 @@ impl<'a> Flow<'a> {
             let (name, declared) = (self.name(local), self.declared(local));
             let hint = "hand it over with channel_put, or drop it with packet_drop and a reason";
             let mut error = match handle {
-                Handle::Held => {
-                    Diagnostic::new("handle-lost", declared, format!("the packet `{name}` is lost"))
-                        .label("this handle is not consumed on every path")
-                        .hint(hint)
-                }
+                Handle::Held => Diagnostic::new("handle-lost", declared, format!("the packet `{name}` is lost"))
+                    .label("this handle is not consumed on every path")
+                    .hint(hint),
                 Handle::Perhaps(consumed) => Diagnostic::new(
                     "handle-lost-on-a-path",
                     declared,
                     format!("the packet `{name}` is consumed on one path and lost on another"),
                 )
                 .label("this handle is not consumed on every path")
-                .also(consumed, "consumed here, but not where this is passed by")
+                .also(consumed, "consumed here, on one path only")
                 .hint(hint),
                 Handle::Consumed(_) | Handle::Reported => continue,
             };
             if let Some(at) = at.filter(|at| *at != declared) {
-                error = error.also(at, "still held when this is reached");
+                error = error.also(at, "still held here");
             }
             self.errors.push(error);
             state.handles.insert(local, Handle::Reported);
@@ -178,7 +177,8 @@ impl<'a> Flow<'a> {
             state = self.statement(now, statement);
         }
         if let Some(state) = &mut state {
-            let last = statements.last().map(|s| Span { start: s.span.end.saturating_sub(1).max(s.span.start), ..s.span });
+            let last =
+                statements.last().map(|s| Span { start: s.span.end.saturating_sub(1).max(s.span.start), ..s.span });
             self.leave(state, |local| declared.contains(&local), end.or(last));
             for local in declared {
                 state.handles.remove(&local);
@@ -349,7 +349,10 @@ impl<'a> Flow<'a> {
                 }
                 _ => state.pointers.get(local).copied().unwrap_or(false),
             },
-            ExprKind::Field(packet, _) | ExprKind::Meta(packet, _) | ExprKind::Length(packet) | ExprKind::Copy(packet) => {
+            ExprKind::Field(packet, _)
+            | ExprKind::Meta(packet, _)
+            | ExprKind::Length(packet)
+            | ExprKind::Copy(packet) => {
                 self.used(state, *packet, expr.span);
                 false
             }

@@ -3,8 +3,8 @@
 //! Every name is resolved, every conversion is explicit, every handle and pointer has been proved to be used rightly.
 
 use crate::ir::{
-    BinOp, Channel, ChannelId, Counter, CounterId, DropId, DropReason, Layout, LayoutId, MetaField, MetaId, Protocol, ProtocolId,
-    Table, TableId,
+    BinOp, Channel, ChannelId, Counter, CounterId, DropId, DropReason, Layout, LayoutId, MetaField, MetaId, Protocol,
+    ProtocolId, Table, TableId,
 };
 use crate::source::Span;
 
@@ -296,10 +296,7 @@ impl Expr {
             | ExprKind::ArrayValue(_, a)
             | ExprKind::EntryField(a, _)
             | ExprKind::Entry(a) => visit(a),
-            ExprKind::Binary(_, a, b)
-            | ExprKind::Compare(_, a, b)
-            | ExprKind::And(a, b)
-            | ExprKind::Or(a, b) => {
+            ExprKind::Binary(_, a, b) | ExprKind::Compare(_, a, b) | ExprKind::And(a, b) | ExprKind::Or(a, b) => {
                 visit(a);
                 visit(b);
             }

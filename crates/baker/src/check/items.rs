@@ -6,7 +6,9 @@ use super::hir::{self, Local, StructId, Type};
 use super::names::{Checker, ModuleId, Port, Symbol};
 use super::types::unsigned;
 use crate::diag::Diagnostic;
-use crate::ir::{Channel, ChannelId, Counter, CounterId, LayoutId, PpfId, ProtocolId, Table, TableId, TableKind, Target};
+use crate::ir::{
+    Channel, ChannelId, Counter, CounterId, LayoutId, PpfId, ProtocolId, Table, TableId, TableKind, Target,
+};
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
 
@@ -34,15 +36,20 @@ impl Checker<'_> {
                 }
                 let type_name = ty.name().map(|n| n.text().to_string()).unwrap_or_default();
                 let is_struct = matches!(self.resolve(scope, &type_name), Some(Symbol::Struct(_)));
-                let resolved = if is_struct { Type::Struct(StructId(0)) } else { self.type_of(file, scope, &ty, false) };
+                let resolved =
+                    if is_struct { Type::Struct(StructId(0)) } else { self.type_of(file, scope, &ty, false) };
                 match resolved {
                     Type::Int { .. } | Type::Bool => fields.push((text, type_name, resolved)),
                     Type::Error => {}
                     _ => {
                         let span = self.span(file, &ty);
                         self.error(
-                            Diagnostic::new("bad-field-type", span, format!("a field of a struct can't be `{type_name}`"))
-                                .label("not an integer type or bool"),
+                            Diagnostic::new(
+                                "bad-field-type",
+                                span,
+                                format!("a field of a struct can't be `{type_name}`"),
+                            )
+                            .label("not an integer type or bool"),
                         );
                     }
                 }

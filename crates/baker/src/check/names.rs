@@ -501,11 +501,12 @@ impl<'a> Checker<'a> {
                 }
             }
         };
-        self.missing(error);
+        self.report_once(error);
     }
 
-    /// Reports a name that is not declared. Its further uses have the same cause, so they join the first report.
-    pub(super) fn missing(&mut self, error: Diagnostic) {
+    /// Reports what other places may repeat, such as the use of a name that is not declared: they have the same cause,
+    /// so they join the first report.
+    pub(super) fn report_once(&mut self, error: Diagnostic) {
         let known = self.errors.iter_mut().find(|e| e.code == error.code && e.title == error.title);
         let Some(known) = known else { return self.errors.push(error) };
         let here = error.primary.span;

@@ -47,7 +47,7 @@ impl Checker<'_> {
         let mut fields: Vec<Field> = Vec::new();
         let mut seen: HashMap<String, Span> = HashMap::new();
         let mut header_checksum = None;
-        let mut offset = 0;
+        let (mut offset, mut failed) = (0, false);
         for field in item.fields() {
             let Some((field_name, width)) = field.name().zip(field.width()) else { continue };
             let span = field_name.span(file);
@@ -67,24 +67,29 @@ impl Checker<'_> {
                 );
                 continue;
             }
-            let Some((width, type_name)) = self.field_width(file, &width) else { continue };
+            let Some((width, type_name)) = self.field_width(file, &width) else {
+                failed = true;
+                continue;
+            };
             let bits = BitRange { offset, width };
             offset += width;
             let default = self.field_default(file, &field, width).unwrap_or(0);
-            if let Some(covers) = field.covers() {
-                if self.covers(file, &covers, bits, span) && header_checksum.replace(fields.len()).is_some() {
-                    self.error(
-                        Diagnostic::new("duplicate-checksum", span, "a header has one checksum")
-                            .label("the second one that covers this header"),
-                    );
-                }
+            if let Some(covers) = field.covers()
+                && self.covers(file, &covers, bits, span)
+                && header_checksum.replace(fields.len()).is_some()
+            {
+                self.error(
+                    Diagnostic::new("duplicate-checksum", span, "a header has one checksum")
+                        .label("the second one that covers this header"),
+                );
             }
             fields.push(Field { name: text, type_name, bits, default });
         }
         let size = offset.div_ceil(8);
-        if !offset.is_multiple_of(8) || size > MAX_HEADER || size == 0 {
+        if !failed && (!offset.is_multiple_of(8) || size > MAX_HEADER || size == 0) {
             let error = match offset {
-                0 => Diagnostic::new("empty-protocol", name.span(file), "a protocol has at least one field"),
+                0 => Diagnostic::new("empty-protocol", name.span(file), "a protocol has at least one field")
+                    .label("has none"),
                 _ if size > MAX_HEADER => {
                     Diagnostic::new("header-too-long", name.span(file), "this header is too long")
                         .label(format!("{size} bytes, of at most {MAX_HEADER}"))
@@ -128,7 +133,7 @@ impl Checker<'_> {
         let mut code = CodeChecker::constant(self, file, None);
         let value = code.expr(&value, None);
         let value = code.coerce(value, unsigned(width))?;
-        code.into_constant(value)?.bits()
+        code.constant_of(value)?.bits()
     }
 
     /// Whether the field is a checksum over the header.
@@ -190,6 +195,7 @@ impl Checker<'_> {
         let Some(bytes) = code.coerce(value, unsigned(32)) else { return failed };
         let fixed = self.hir.protocols[protocol.0 as usize].size;
         if let ExprKind::Const(value) = bytes.kind
+            && fixed <= MAX_HEADER
             && (value < fixed as u128 || value > MAX_HEADER as u128)
         {
             self.error(
@@ -224,9 +230,13 @@ impl Checker<'_> {
                     let text = name.text().to_string();
                     if let Some(first) = seen.insert(text.clone(), span) {
                         self.error(
-                            Diagnostic::new("duplicate-field", span, format!("the metadata `{text}` is declared twice"))
-                                .label("declared again here")
-                                .also(first, "first declared here"),
+                            Diagnostic::new(
+                                "duplicate-field",
+                                span,
+                                format!("the metadata `{text}` is declared twice"),
+                            )
+                            .label("declared again here")
+                            .also(first, "first declared here"),
                         );
                         continue;
                     }

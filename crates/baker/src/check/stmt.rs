@@ -50,7 +50,8 @@ impl CodeChecker<'_, '_> {
                 };
                 if self.loops == 0 {
                     self.error(
-                        Diagnostic::new("outside-loop", span, format!("`{word}` stands in no loop")).label("no loop around it"),
+                        Diagnostic::new("outside-loop", span, format!("`{word}` stands in no loop"))
+                            .label("no loop around it"),
                     );
                     None
                 } else {
@@ -181,7 +182,7 @@ impl CodeChecker<'_, '_> {
             ExprKind::Local(local) => {
                 if self.loop_counters.contains(&local) {
                     let name = self.locals[local.0 as usize].name.clone();
-                    self.error(
+                    self.checker.report_once(
                         Diagnostic::new("loop-counter-set", span, format!("`{name}` counts the loop's trips"))
                             .label("can't be set in the loop")
                             .hint("use another variable"),
@@ -289,7 +290,8 @@ impl CodeChecker<'_, '_> {
             (None, wanted) => {
                 let wanted = self.checker.describe(wanted);
                 self.error(
-                    Diagnostic::new("return-value", span, format!("a `{wanted}` must be returned")).label("returns nothing"),
+                    Diagnostic::new("return-value", span, format!("a `{wanted}` must be returned"))
+                        .label("returns nothing"),
                 );
                 None
             }

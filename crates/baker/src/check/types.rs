@@ -64,7 +64,7 @@ impl Checker<'_> {
                     Some(near) => format!("did you mean `{near}_packet_t`?"),
                     None => "import the file that declares it, such as `import \"net/ipv4\";`".into(),
                 };
-                self.missing(error.hint(hint));
+                self.report_once(error.hint(hint));
                 return Type::Error;
             };
             if !star {
@@ -145,7 +145,11 @@ impl Checker<'_> {
                 self.error(
                     Diagnostic::new("bad-type", span, "this can't be made of that type")
                         .label(format!("stands for `{}`", self.describe(ty)))
-                        .hint(if is_enum { "an enum is made of an integer type" } else { "name an integer, bool or struct type" }),
+                        .hint(if is_enum {
+                            "an enum is made of an integer type"
+                        } else {
+                            "name an integer, bool or struct type"
+                        }),
                 );
                 Type::Error
             }
@@ -252,7 +256,6 @@ fn bool_names() -> Vec<(String, u128)> {
 
 fn scalar(name: &str, width: u32, signed: bool, names: Vec<(String, u128)>) -> Layout {
     let size = storage_size(width);
-    let field =
-        LayoutField { name: String::new(), type_name: name.to_string(), width, signed, names, offset: 0 };
+    let field = LayoutField { name: String::new(), type_name: name.to_string(), width, signed, names, offset: 0 };
     Layout { name: name.to_string(), fields: vec![field], size, align: size }
 }

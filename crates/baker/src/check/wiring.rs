@@ -227,12 +227,11 @@ impl Checker<'_> {
                     collect_calls(body, &mut functions);
                 }
             }
-            let targets = puts.into_iter().filter_map(|(channel, span)| {
-                match self.hir.channels[channel.0 as usize].target {
+            let targets =
+                puts.into_iter().filter_map(|(channel, span)| match self.hir.channels[channel.0 as usize].target {
                     Target::Ppf(target) => Some((target, span)),
                     _ => None,
-                }
-            });
+                });
             edges.push(targets.collect());
         }
         let mut visits = vec![Visit::Not; edges.len()];

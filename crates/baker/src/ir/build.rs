@@ -30,7 +30,6 @@ pub struct Builder {
     pub span: Option<Span>,
 }
 
-
 impl Builder {
     /// Declares a variable.
     pub fn var(&mut self, ty: Ty) -> Var {

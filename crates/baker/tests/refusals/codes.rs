@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// All codes in the checker's sources: the first argument of `Diagnostic::new`, and any other name with dashes.
+/// All codes in the checker's sources: the first argument of `Diagnostic::new`, any other word with dashes, and the one
+/// without that is chosen before the call.
 fn codes() -> BTreeSet<String> {
     let mut codes = BTreeSet::new();
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/check");
@@ -14,13 +15,11 @@ fn codes() -> BTreeSet<String> {
         let mut before = "";
         for piece in code.split('"') {
             let word = piece.split('-').all(|w| !w.is_empty() && w.bytes().all(|b| b.is_ascii_lowercase()));
-            if word && (piece.contains('-') || before.trim_end().ends_with("Diagnostic::new(")) {
+            let known = ["unwired", "unfed"].contains(&piece);
+            if word && (piece.contains('-') || known || before.trim_end().ends_with("Diagnostic::new(")) {
                 codes.insert(piece.to_string());
             }
             before = piece;
-        }
-        for tuple in ["unwired", "unfed"] {
-            assert!(!text.contains(&format!("(\"{tuple}\"")), "{tuple} is written in a way that is not found");
         }
     }
     codes

@@ -10,17 +10,29 @@ fn with_ppf(items: &str) -> String {
 fn constants_and_types() {
     refused(&[
         ("constant-cycle", &["constant-cycle"], "const u8 A = B + 1;\nconst u8 B = C;\nconst u8 C = A;\n".into()),
-        ("not-constant", &["not-constant"], "u8 f(u8 x) {\n    return x;\n}\n\nconst u8 A = f(1);\nconst u8 B = A + 1;\n".into()),
+        (
+            "not-constant",
+            &["not-constant"],
+            "u8 f(u8 x) {\n    return x;\n}\n\nconst u8 A = f(1);\nconst u8 B = A + 1;\n".into(),
+        ),
         ("constant-of-a-struct", &["bad-constant-type"], "struct s { a : u8; }\nconst s A = s { a: 1 };\n".into()),
         ("constant-with-a-struct", &["not-constant"], "struct s { a : u8; }\nconst u8 A = s { a: 1 }.a;\n".into()),
         ("constant-from-a-table", &["not-constant"], with_ppf("const u32 FIRST = hops[0];")),
         ("constant-that-does-not-fit", &["constant-out-of-range"], "const u8 A = 200;\nconst u8 B = A + 100;\n".into()),
-        ("enumerator-out-of-range", &["constant-out-of-range"], "enum colour : u8 {\n    RED = 254,\n    GREEN,\n    BLUE,\n    BLACK,\n}\n".into()),
+        (
+            "enumerator-out-of-range",
+            &["constant-out-of-range"],
+            "enum colour : u8 {\n    RED = 254,\n    GREEN,\n    BLUE,\n    BLACK,\n}\n".into(),
+        ),
         ("enum-of-bools", &["bad-type"], "enum colour : bool {\n    RED,\n    GREEN,\n}\n".into()),
         ("enum-of-unknown-type", &["unknown-name"], "enum colour : uint8 {\n    RED,\n    GREEN,\n}\n".into()),
         ("type-cycle", &["type-cycle"], "type a = b;\ntype b = c;\ntype c = a;\n".into()),
         ("type-of-void", &["bad-type"], "type nothing = void;\n".into()),
-        ("struct-with-a-struct", &["bad-field-type"], "struct inner { a : u8; }\nstruct outer { b : u8; c : inner; }\n".into()),
+        (
+            "struct-with-a-struct",
+            &["bad-field-type"],
+            "struct inner { a : u8; }\nstruct outer { b : u8; c : inner; }\n".into(),
+        ),
         ("struct-field-twice", &["duplicate-field"], "struct s {\n    a : u8;\n    b : u8;\n    a : u16;\n}\n".into()),
         ("empty-struct", &["empty-struct"], "struct s { }\n".into()),
         ("width-beyond-128", &["unknown-name"], "struct s { a : u129; }\n".into()),
@@ -30,25 +42,86 @@ fn constants_and_types() {
 #[test]
 fn modules() {
     refused(&[
-        ("table-types", &["table-types"], with_ppf("array<u32, u32> t[4];\nhash<u32> h[4];").replace("hash<u32> h[4];", "u32 unused(u32 x) {\n        return x;\n    }")),
+        (
+            "table-types",
+            &["table-types"],
+            with_ppf("array<u32, u32> t[4];\nhash<u32> h[4];")
+                .replace("hash<u32> h[4];", "u32 unused(u32 x) {\n        return x;\n    }"),
+        ),
         ("bad-lpm-key", &["bad-lpm-key"], with_ppf("lpm<u64, u32> fib[16];")),
         ("bad-entry-type", &["bad-entry-type"], with_ppf("hash<u32, void> h[16];")),
         ("table-of-size-zero", &["size-out-of-range"], with_ppf("array<u32> t[0];")),
         ("table-too-large", &["size-out-of-range"], with_ppf("array<u32> t[1 << 40];")),
         ("table-size-unknown", &["not-constant"], with_ppf("array<u32> t[hops[0]];")),
-        ("unread-channel", &["unread-channel"], module("channel ether inner;\n\nppf work(ether_packet_t *pkt) from input {\n    channel_put(inner, pkt);\n}")),
+        (
+            "unread-channel",
+            &["unread-channel"],
+            module(
+                "channel ether inner;\n\nppf work(ether_packet_t *pkt) from input {\n    channel_put(inner, pkt);\n}",
+            ),
+        ),
         ("unread-input", &["unread-channel"], module("")),
-        ("two-readers", &["two-readers"], with_ppf("ppf first(ether_packet_t *pkt) from input {\n    channel_put(output, pkt);\n}")),
-        ("reads-output", &["reads-output"], with_ppf("ppf first(ether_packet_t *pkt) from output {\n    channel_put(output, pkt);\n}")),
-        ("reads-unknown-channel", &["unknown-name"], module("ppf work(ether_packet_t *pkt) from imput {\n    channel_put(output, pkt);\n}")),
-        ("ppf-of-another-protocol", &["protocol-mismatch"], module("ppf work(ipv4_packet_t *ip) from input {\n    channel_put(routed, ip);\n}")),
+        (
+            "two-readers",
+            &["two-readers"],
+            with_ppf("ppf first(ether_packet_t *pkt) from input {\n    channel_put(output, pkt);\n}"),
+        ),
+        (
+            "reads-output",
+            &["reads-output"],
+            with_ppf("ppf first(ether_packet_t *pkt) from output {\n    channel_put(output, pkt);\n}"),
+        ),
+        (
+            "reads-unknown-channel",
+            &["unknown-name"],
+            module("ppf work(ether_packet_t *pkt) from imput {\n    channel_put(output, pkt);\n}"),
+        ),
+        (
+            "ppf-of-another-protocol",
+            &["protocol-mismatch"],
+            module("ppf work(ipv4_packet_t *ip) from input {\n    channel_put(routed, ip);\n}"),
+        ),
         ("ppf-of-a-number", &["bad-ppf-parameter"], module("ppf work(u32 x) from input {\n    return;\n}")),
-        ("port-of-unknown-protocol", &["unknown-name"], module("in ipv5 other;\nppf work(ether_packet_t *pkt) from input {\n    channel_put(output, pkt);\n}\nppf rest(ether_packet_t *pkt) from other {\n    channel_put(output, pkt);\n}")),
+        (
+            "port-of-unknown-protocol",
+            &["unknown-name"],
+            module(
+                "in ipv5 other;\nppf work(ether_packet_t *pkt) from input {\n    channel_put(output, pkt);\n}\nppf rest(ether_packet_t *pkt) from other {\n    channel_put(output, pkt);\n}",
+            ),
+        ),
         ("missing-body", &["missing-body"], module("ppf work(ether_packet_t *pkt) from input;")),
-        ("unknown-ppf", &["unknown-ppf"], format!("{}\nm.worker.ppf(ether_packet_t *pkt) {{\n    packet_drop(pkt, too_old);\n}}\n", ppf("channel_put(output, pkt);"))),
-        ("ppf-of-unknown-module", &["unknown-name"], format!("{}\nn.work.ppf(ether_packet_t *pkt) {{\n    packet_drop(pkt, too_old);\n}}\n", ppf("channel_put(output, pkt);"))),
-        ("duplicate-body", &["duplicate-body"], format!("{}\nm.work.ppf(ether_packet_t *pkt) {{\n    packet_drop(pkt, too_old);\n}}\n", ppf("channel_put(output, pkt);"))),
-        ("body-of-another-protocol", &["protocol-mismatch"], format!("{}\nm.work.ppf(ipv4_packet_t *pkt) {{\n    packet_drop(pkt, too_old);\n}}\n", module("ppf work(ether_packet_t *pkt) from input;"))),
+        (
+            "unknown-ppf",
+            &["unknown-ppf"],
+            format!(
+                "{}\nm.worker.ppf(ether_packet_t *pkt) {{\n    packet_drop(pkt, too_old);\n}}\n",
+                ppf("channel_put(output, pkt);")
+            ),
+        ),
+        (
+            "ppf-of-unknown-module",
+            &["unknown-name"],
+            format!(
+                "{}\nn.work.ppf(ether_packet_t *pkt) {{\n    packet_drop(pkt, too_old);\n}}\n",
+                ppf("channel_put(output, pkt);")
+            ),
+        ),
+        (
+            "duplicate-body",
+            &["duplicate-body"],
+            format!(
+                "{}\nm.work.ppf(ether_packet_t *pkt) {{\n    packet_drop(pkt, too_old);\n}}\n",
+                ppf("channel_put(output, pkt);")
+            ),
+        ),
+        (
+            "body-of-another-protocol",
+            &["protocol-mismatch"],
+            format!(
+                "{}\nm.work.ppf(ipv4_packet_t *pkt) {{\n    packet_drop(pkt, too_old);\n}}\n",
+                module("ppf work(ether_packet_t *pkt) from input;")
+            ),
+        ),
     ]);
 }
 
@@ -58,7 +131,17 @@ fn functions() {
         ("bad-result", &["bad-result"], with_ppf("u32 *first(u32 key) {\n    return flows[key];\n}")),
         ("bad-parameter", &["bad-parameter"], with_ppf("void set(u32 *flow) {\n    *flow = 1;\n}")),
         ("recursion", &["recursion"], with_ppf("u32 f(u32 x) {\n    return x == 0 ? 0 : f(x - 1);\n}")),
-        ("recursion-through-others", &["recursion"], with_ppf("u32 f(u32 x) {\n    return g(x);\n}\n\nu32 g(u32 x) {\n    return h(x) + 1;\n}\n\nu32 h(u32 x) {\n    return f(x);\n}")),
-        ("recursion-twice", &["recursion", "recursion"], with_ppf("u32 f(u32 x) {\n    return f(x) + g(x);\n}\n\nu32 g(u32 x) {\n    return g(x);\n}")),
+        (
+            "recursion-through-others",
+            &["recursion"],
+            with_ppf(
+                "u32 f(u32 x) {\n    return g(x);\n}\n\nu32 g(u32 x) {\n    return h(x) + 1;\n}\n\nu32 h(u32 x) {\n    return f(x);\n}",
+            ),
+        ),
+        (
+            "recursion-twice",
+            &["recursion", "recursion"],
+            with_ppf("u32 f(u32 x) {\n    return f(x) + g(x);\n}\n\nu32 g(u32 x) {\n    return g(x);\n}"),
+        ),
     ]);
 }

@@ -10,12 +10,28 @@ fn numbers(body: &str) -> String {
 fn loops() {
     refused(&[
         ("unbounded-loop", &["unbounded-loop"], numbers("for (;;)\n    pkt->type += 1;")),
-        ("unbounded-by-a-variable", &["unbounded-loop"], numbers("u32 n = packet_length(pkt);\nfor (u32 i = 0; i < n; i++)\n    pkt->type += 1;")),
-        ("unbounded-start", &["unbounded-loop"], numbers("for (u32 i = packet_length(pkt); i < 100; i++)\n    pkt->type += 1;")),
+        (
+            "unbounded-by-a-variable",
+            &["unbounded-loop"],
+            numbers("u32 n = packet_length(pkt);\nfor (u32 i = 0; i < n; i++)\n    pkt->type += 1;"),
+        ),
+        (
+            "unbounded-start",
+            &["unbounded-loop"],
+            numbers("for (u32 i = packet_length(pkt); i < 100; i++)\n    pkt->type += 1;"),
+        ),
         ("unbounded-step", &["unbounded-loop"], numbers("for (u32 i = 1; i < 100; i *= 2)\n    pkt->type += 1;")),
         ("unbounded-without-step", &["unbounded-loop"], numbers("for (u32 i = 0; i < 100;)\n    pkt->type += 1;")),
-        ("unbounded-other-variable", &["unbounded-loop"], numbers("u32 j = 0;\nfor (u32 i = 0; i < 100; j++)\n    pkt->type += 1;")),
-        ("unbounded-by-or", &["unbounded-loop"], numbers("for (u32 i = 0; i < 100 || pkt->type == 5; i++)\n    pkt->type += 1;")),
+        (
+            "unbounded-other-variable",
+            &["unbounded-loop"],
+            numbers("u32 j = 0;\nfor (u32 i = 0; i < 100; j++)\n    pkt->type += 1;"),
+        ),
+        (
+            "unbounded-by-or",
+            &["unbounded-loop"],
+            numbers("for (u32 i = 0; i < 100 || pkt->type == 5; i++)\n    pkt->type += 1;"),
+        ),
         (
             "unbounded-by-a-narrowing-step",
             &["unbounded-loop"],

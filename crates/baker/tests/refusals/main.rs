@@ -8,6 +8,7 @@ mod cost;
 mod handles;
 mod items;
 mod loops;
+mod mutants;
 mod names;
 mod numbers;
 mod pointers;

@@ -12,20 +12,42 @@ fn then_put(body: &str) -> String {
 fn names() {
     refused(&[
         ("unknown-name", &["unknown-name"], then_put("pkt->type = ETH_TYPE_IPV5;")),
-        ("unknown-name-used-often", &["unknown-name"], then_put("u32 a = limit;\nu32 b = limit + a;\nif (b == limit || a > limit)\n    pkt->type = 5;\na = limit;")),
-        ("unknown-variable", &["unknown-name"], then_put("u32 length = packet_length(pkt);\npkt->type = (u16) lenght;")),
+        (
+            "unknown-name-used-often",
+            &["unknown-name"],
+            then_put(
+                "u32 a = limit;\nu32 b = limit + a;\nif (b == limit || a > limit)\n    pkt->type = 5;\na = limit;",
+            ),
+        ),
+        (
+            "unknown-variable",
+            &["unknown-name"],
+            then_put("u32 length = packet_length(pkt);\npkt->type = (u16) lenght;"),
+        ),
         ("unknown-function", &["unknown-name"], then_put("packet_dorp(pkt, too_old);")),
         ("unknown-type", &["unknown-name"], then_put("hop h = hops[1];\npkt->dst = h.mac;")),
         ("unknown-channel", &["unknown-name"], ppf("channel_put(ouput, pkt);")),
-        ("unknown-in-a-module", &["unknown-name"], then_put("u32 *flow = m.flow[1];\nif (flow != null)\n    *flow = 1;")),
+        (
+            "unknown-in-a-module",
+            &["unknown-name"],
+            then_put("u32 *flow = m.flow[1];\nif (flow != null)\n    *flow = 1;"),
+        ),
         ("unknown-module", &["unknown-name"], then_put("pkt->type = n.LIMIT;")),
         ("unknown-struct", &["unknown-name"], then_put("hop_t h = hopt { port: 1, mac: 2 };\npkt->dst = h.mac;")),
         ("unknown-reason", &["unknown-reason"], ppf("packet_drop(pkt, too_odl);")),
         ("unknown-reason-far-off", &["unknown-reason"], ppf("packet_drop(pkt, expired);")),
         ("reason-that-is-no-name", &["unknown-reason"], ppf("packet_drop(pkt, 5);")),
         ("reason-that-is-a-table", &["wrong-kind-of-name"], ppf("packet_drop(pkt, flows);")),
-        ("unknown-protocol", &["unknown-protocol"], then_put("ipv5_packet_t *ip = packet_decap(pkt);\nipv5_packet_t *next = packet_decap(ip);")),
-        ("protocol-not-imported", &["unknown-protocol"], then_put("tcp_packet_t *tcp = packet_decap(pkt);\nchannel_put(routed, tcp);")),
+        (
+            "unknown-protocol",
+            &["unknown-protocol"],
+            then_put("ipv5_packet_t *ip = packet_decap(pkt);\nipv5_packet_t *next = packet_decap(ip);"),
+        ),
+        (
+            "protocol-not-imported",
+            &["unknown-protocol"],
+            then_put("tcp_packet_t *tcp = packet_decap(pkt);\nchannel_put(routed, tcp);"),
+        ),
         ("wrong-kind-of-name", &["wrong-kind-of-name"], then_put("flows x = 5;")),
         ("function-that-is-a-constant", &["wrong-kind-of-name"], then_put("pkt->type = ETH_TYPE_IPV4(1);")),
         ("channel-that-is-a-table", &["not-a-channel"], ppf("channel_put(flows, pkt);")),
@@ -33,7 +55,11 @@ fn names() {
         ("put-to-an-input", &["wrong-direction"], ppf("channel_put(input, pkt);")),
         ("duplicate-name", &["duplicate-name"], "const u8 LIMIT = 1;\nconst u8 LIMIT = 2;\n".into()),
         ("duplicate-variable", &["duplicate-name"], then_put("u32 x = 1;\nu32 x = 2;\npkt->type = (u16) x;")),
-        ("duplicate-in-a-module", &["duplicate-name"], module("counter flows;\n\nppf work(ether_packet_t *pkt) from input {\n    channel_put(output, pkt);\n}")),
+        (
+            "duplicate-in-a-module",
+            &["duplicate-name"],
+            module("counter flows;\n\nppf work(ether_packet_t *pkt) from input {\n    channel_put(output, pkt);\n}"),
+        ),
         ("reserved-name", &["reserved-name"], "const u8 u32 = 1;\n".into()),
         ("reserved-function", &["reserved-name"], "void packet_copy(u8 x) {\n    return;\n}\n".into()),
         ("reserved-drop-reason", &["reserved-name"], "const u8 truncated = 1;\n".into()),
@@ -44,9 +70,24 @@ fn names() {
 fn imports() {
     let mut wrong = String::new();
     for (name, codes, source, files) in [
-        ("unknown-import", &["unknown-import"][..], "import \"net/ipv5\";\nimport \"net/ether.baker\";\nconst u8 X = Y;\n", &[][..]),
-        ("import-with-an-error", &["unknown-name"], "import \"limits\";\nconst u8 X = LIMIT;\n", &[("limits.baker", "const u8 LIMIT = MOST;\n")]),
-        ("import-that-collides", &["duplicate-name"], "import \"limits\";\nconst u8 LIMIT = 2;\n", &[("limits.baker", "const u8 LIMIT = 1;\n")]),
+        (
+            "unknown-import",
+            &["unknown-import"][..],
+            "import \"net/ipv5\";\nimport \"net/ether.baker\";\nconst u8 X = Y;\n",
+            &[][..],
+        ),
+        (
+            "import-with-an-error",
+            &["unknown-name"],
+            "import \"limits\";\nconst u8 X = LIMIT;\n",
+            &[("limits.baker", "const u8 LIMIT = MOST;\n")],
+        ),
+        (
+            "import-that-collides",
+            &["duplicate-name"],
+            "import \"limits\";\nconst u8 LIMIT = 2;\n",
+            &[("limits.baker", "const u8 LIMIT = 1;\n")],
+        ),
         (
             "name-missing-in-two-files",
             &["unknown-protocol"],

@@ -14,7 +14,7 @@ u32 twice(u32 x) {
 
 ppf work(ether_packet_t *pkt) from input {
     u32 *flow = flows[1];
-    *flow = LIMIT;
+    *flow = 1;
     u32 *other = unknown[2];
     if (other != null)
         *other = 1;

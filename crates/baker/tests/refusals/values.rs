@@ -11,9 +11,17 @@ fn values() {
     refused(&[
         ("unknown-field", &["unknown-field"], then_put("pkt->typ = 5;")),
         ("unknown-field-of-a-struct", &["unknown-field"], then_put("hop_t hop = hops[1];\nhop.prt = 1;")),
-        ("unknown-field-of-a-value", &["unknown-field"], then_put("hop_t hop = hop_t { port: 1, mac: 2, vlan: 3 };\npkt->dst = hop.mac;")),
+        (
+            "unknown-field-of-a-value",
+            &["unknown-field"],
+            then_put("hop_t hop = hop_t { port: 1, mac: 2, vlan: 3 };\npkt->dst = hop.mac;"),
+        ),
         ("missing-field", &["missing-field"], then_put("hop_t hop = hop_t { port: 1 };\npkt->dst = hop.mac;")),
-        ("field-given-twice", &["duplicate-field"], then_put("hop_t hop = hop_t { port: 1, mac: 2, port: 3 };\npkt->dst = hop.mac;")),
+        (
+            "field-given-twice",
+            &["duplicate-field"],
+            then_put("hop_t hop = hop_t { port: 1, mac: 2, port: 3 };\npkt->dst = hop.mac;"),
+        ),
         ("no-fields", &["no-fields"], then_put("u32 x = 1;\npkt->type = x.low;")),
         ("dot-after-a-handle", &["no-fields"], then_put("pkt.type = 5;")),
         ("unknown-metadata", &["unknown-metadata"], then_put("pkt->metadata.marks = 1;\npkt->metadata.marks += 1;")),
@@ -22,16 +30,42 @@ fn values() {
         ("read-only", &["read-only"], then_put("pkt->metadata.rx.port = 1;")),
         ("not-assignable", &["not-assignable"], then_put("pkt->type + 1 = 5;")),
         ("not-assignable-constant", &["not-assignable"], then_put("ETH_TYPE_IPV4 = 5;")),
-        ("not-assignable-entry-field", &["not-assignable"], module("hop_t first() {\n    return hops[0];\n}\n\nppf work(ether_packet_t *pkt) from input {\n    first().port = 1;\n    channel_put(output, pkt);\n}")),
+        (
+            "not-assignable-entry-field",
+            &["not-assignable"],
+            module(
+                "hop_t first() {\n    return hops[0];\n}\n\nppf work(ether_packet_t *pkt) from input {\n    first().port = 1;\n    channel_put(output, pkt);\n}",
+            ),
+        ),
         ("no-effect", &["no-effect"], then_put("pkt->type == 5;")),
         ("no-result", &["no-result"], then_put("u32 x = packet_drop(pkt, too_old);\npkt->type = (u16) x;")),
         ("void-variable", &["void-variable"], then_put("void x = 5;")),
         ("return-value-in-a-ppf", &["return-value"], ppf("channel_put(output, pkt);\nreturn 5;")),
-        ("return-without-value", &["return-value"], module("u32 f(u32 x) {\n    if (x == 1)\n        return;\n    return x;\n}\n\nppf work(ether_packet_t *pkt) from input {\n    channel_put(output, pkt);\n}")),
-        ("missing-return", &["missing-return"], module("u32 f(u32 x) {\n    if (x == 1)\n        return 2;\n}\n\nppf work(ether_packet_t *pkt) from input {\n    channel_put(output, pkt);\n}")),
-        ("wrong-arguments", &["wrong-arguments"], then_put("bool group = mac_is_group(pkt->dst, 1);\npkt->type = group;")),
+        (
+            "return-without-value",
+            &["return-value"],
+            module(
+                "u32 f(u32 x) {\n    if (x == 1)\n        return;\n    return x;\n}\n\nppf work(ether_packet_t *pkt) from input {\n    channel_put(output, pkt);\n}",
+            ),
+        ),
+        (
+            "missing-return",
+            &["missing-return"],
+            module(
+                "u32 f(u32 x) {\n    if (x == 1)\n        return 2;\n}\n\nppf work(ether_packet_t *pkt) from input {\n    channel_put(output, pkt);\n}",
+            ),
+        ),
+        (
+            "wrong-arguments",
+            &["wrong-arguments"],
+            then_put("bool group = mac_is_group(pkt->dst, 1);\npkt->type = group;"),
+        ),
         ("wrong-arguments-of-the-language", &["wrong-arguments"], ppf("packet_drop(pkt);")),
-        ("argument-of-another-protocol", &["type-mismatch"], then_put("bool ok = ipv4_checksum_ok(pkt);\npkt->type = ok;")),
+        (
+            "argument-of-another-protocol",
+            &["type-mismatch"],
+            then_put("bool ok = ipv4_checksum_ok(pkt);\npkt->type = ok;"),
+        ),
         ("bad-call", &["bad-call"], then_put("(pkt->type)(1);")),
         ("bad-condition", &["bad-condition"], then_put("if (hops[1])\n    pkt->type = 5;")),
         ("handle-as-condition", &["bad-condition"], then_put("if (pkt)\n    pkt->type = 5;")),
@@ -43,11 +77,27 @@ fn values() {
         ("key-too-wide", &["narrowing"], then_put("if (flows[pkt->dst] != null)\n    pkt->type = 5;")),
         ("remove-from-an-array", &["wrong-table"], then_put("table_remove(hops, 1);")),
         ("insert-into-nothing", &["wrong-table"], then_put("u32 x = 1;\ntable_insert(x, 1, 1);")),
-        ("insert-into-lpm", &["wrong-table"], module("lpm<u32, u32> fib[16];\n\nppf work(ether_packet_t *pkt) from input {\n    fib[1] = 2;\n    channel_put(output, pkt);\n}")),
+        (
+            "insert-into-lpm",
+            &["wrong-table"],
+            module(
+                "lpm<u32, u32> fib[16];\n\nppf work(ether_packet_t *pkt) from input {\n    fib[1] = 2;\n    channel_put(output, pkt);\n}",
+            ),
+        ),
         ("not-a-counter", &["not-a-counter"], then_put("counter_add(flows, 1);")),
-        ("counter-index", &["counter-index"], module("counter seen[4];\n\nppf work(ether_packet_t *pkt) from input {\n    counter_add(seen, 1);\n    channel_put(output, pkt);\n}")),
+        (
+            "counter-index",
+            &["counter-index"],
+            module(
+                "counter seen[4];\n\nppf work(ether_packet_t *pkt) from input {\n    counter_add(seen, 1);\n    channel_put(output, pkt);\n}",
+            ),
+        ),
         ("struct-in-place-of-a-number", &["type-mismatch"], then_put("u32 x = hops[1];\npkt->type = (u16) x;")),
         ("structs-compared", &["not-comparable"], then_put("if (hops[1] == hops[2])\n    pkt->type = 5;")),
-        ("choice-of-different-types", &["type-mismatch"], then_put("u32 x = pkt->type == 5 ? pkt->type : true;\npkt->type = (u16) x;")),
+        (
+            "choice-of-different-types",
+            &["type-mismatch"],
+            then_put("u32 x = pkt->type == 5 ? pkt->type : true;\npkt->type = (u16) x;"),
+        ),
     ]);
 }

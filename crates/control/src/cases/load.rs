@@ -113,7 +113,12 @@ fn definitions(value: Option<&Value>, program: &Program, errors: &mut Errors) ->
         let path = path.key(name);
         let letters = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(letters) {
-            errors.add(key.span().start, &path, "packet text can't name this", "letters, digits and `_`, no digit first");
+            errors.add(
+                key.span().start,
+                &path,
+                "packet text can't name this",
+                "letters, digits and `_`, no digit first",
+            );
         } else if program.protocols.iter().any(|protocol| protocol.name == name) {
             errors.add(key.span().start, &path, "this is the name of a protocol", "another name");
         }

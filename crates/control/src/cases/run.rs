@@ -42,7 +42,8 @@ pub fn run(program: &Arc<Program>, case: &Case, engine: EngineKind) -> Result<()
     let failure = |line: Option<usize>, note: &str, problems: String| {
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();
         let place = format!("{}{line}", case.file.display());
-        let description = if note.is_empty() { case.description.clone() } else { format!("{}: {note}", case.description) };
+        let description =
+            if note.is_empty() { case.description.clone() } else { format!("{}: {note}", case.description) };
         CaseFailure { place, description, engine, problems }
     };
     let mut stepper = Stepper::new(program.clone(), engine).map_err(|error| failure(None, "", error.to_string()))?;

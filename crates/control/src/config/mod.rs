@@ -31,8 +31,8 @@ use baker::ir::{Program, TableEntry, TableId, TableStore};
 use dataplane::ports::{Driver, PortSpec};
 use dataplane::{FrameConfig, Options, PollMode, PortConfig};
 
-pub use self::error::{ConfigError, FillError, PortSetupError};
 use self::document::{Errors, Path};
+pub use self::error::{ConfigError, FillError, PortSetupError};
 pub(crate) use self::value::literal;
 use crate::words::list;
 

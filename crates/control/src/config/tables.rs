@@ -45,7 +45,8 @@ pub(crate) fn read(
                 continue;
             };
             let table = &program.tables[id];
-            let reader = Reader { table, key: layout(program, table.key.0), value: layout(program, table.value.0), ports };
+            let reader =
+                Reader { table, key: layout(program, table.key.0), value: layout(program, table.value.0), ports };
             reader.section(value, &path, errors, |entry| entries.push((TableId(id as u32), entry)));
         }
     }
@@ -167,7 +168,7 @@ impl Reader<'_> {
             return None;
         };
         let names: Vec<&str> = layout.fields.iter().map(|field| field.name.as_str()).collect();
-        for key in fields.keys().filter(|key| !names.contains(&&*key.get_ref().as_ref())) {
+        for key in fields.keys().filter(|key| !names.contains(&key.get_ref().as_ref())) {
             let name: &str = key.get_ref();
             let problem = format!("{} has no such field{}", layout.name, did_you_mean(name, names.iter().copied()));
             errors.add(key.span().start, &path.key(name), problem, list(names.iter().copied()));
@@ -212,7 +213,8 @@ fn prefix(field: &LayoutField, written: Written, ports: &PortNames) -> Result<Ke
         Written::Value(other) => return Err(format!("this is {}", kind(other))),
     };
     let (address, len) = text.split_once('/').ok_or("not a prefix: it has no length")?;
-    let address = value::number(field, Written::Key(address), ports).map_err(|error| format!("not a prefix: {error}"))?;
+    let address =
+        value::number(field, Written::Key(address), ports).map_err(|error| format!("not a prefix: {error}"))?;
     let digits = !len.is_empty() && len.bytes().all(|byte| byte.is_ascii_digit());
     let len = len.parse::<u32>().ok().filter(|len| digits && *len <= field.width);
     let len = len.ok_or_else(|| format!("not a prefix: its length is not a number from 0 to {}", field.width))?;

@@ -88,7 +88,9 @@ fn from_text(field: &LayoutField, text: &str, ports: &PortNames) -> Result<u128,
         let ports = ports.names().filter(|_| takes_port(field));
         match literal(field.width, text) {
             Some(_) => format!("{text} is out of range"),
-            None => format!("{text:?} is not a value of `{}`{}", field.type_name, did_you_mean(text, names.chain(ports))),
+            None => {
+                format!("{text:?} is not a value of `{}`{}", field.type_name, did_you_mean(text, names.chain(ports)))
+            }
         }
     })
 }

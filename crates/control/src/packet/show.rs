@@ -5,8 +5,8 @@ use std::fmt::Write;
 use baker::ir::Program;
 use baker::ir::interp::{load_bits, store_bits};
 
-use super::dissect::{Layer, dissect};
 use super::checksum;
+use super::dissect::{Layer, dissect};
 
 /// Bytes per line of a hex dump.
 const PER_LINE: usize = 16;

@@ -46,6 +46,9 @@ pub fn configuration(source: &Source, given: Option<&PathBuf>, program: &Program
 /// The ports to open: those of the configuration, or, where it has none, those of the command line numbered from 1.
 pub fn ports(config: &Config, given: &[PortSpec]) -> Result<Vec<PortConfig>, Failure> {
     if config.ports.is_empty() {
+        if given.len() > usize::from(u8::MAX) {
+            return Err(Failure::wrong(format!("error: {} ports: at most 255 are possible", given.len())));
+        }
         let numbered = given.iter().zip(1..=u8::MAX);
         return Ok(numbered.map(|(spec, number)| PortConfig { spec: spec.clone(), number, host: None }).collect());
     }

@@ -1,8 +1,17 @@
 //! Subcommands, one file each.
 
+use std::time::Duration;
+
 pub mod check;
 pub mod demo;
 pub mod emit;
 mod instance;
 pub mod replay;
 pub mod run;
+
+/// A length of time on the command line, in seconds: at most a year.
+fn seconds(text: &str) -> Result<Duration, String> {
+    const YEAR: f64 = 365.0 * 86400.0;
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=YEAR).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("not a number of seconds from 0 to {YEAR}"))
+}

@@ -46,6 +46,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             known.join(", ")
         )));
     };
+    // Writing would empty the file before it is read.
+    let same =
+        |output: &PathBuf| args.input.canonicalize().is_ok_and(|input| output.canonicalize().is_ok_and(|o| o == input));
+    if args.output.as_ref().is_some_and(same) {
+        return Err(Failure::wrong(format!("error: --out {}: is the input file too", args.input.display())));
+    }
     let fill = |tables: &mut dataplane::TableAccess| config.fill(&program, tables).map_err(|error| error.to_string());
     let done = replay(&program, args.engine.kind(), port, fill, &args.input, args.output.as_deref());
     let done = done.map_err(|error| match error {

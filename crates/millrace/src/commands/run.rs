@@ -37,8 +37,8 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     cpu: Option<usize>,
     /// Stop by itself after so many seconds
-    #[arg(long, value_name = "SECONDS")]
-    duration: Option<f64>,
+    #[arg(long, value_name = "SECONDS", value_parser = super::seconds)]
+    duration: Option<Duration>,
 }
 
 fn drivers() -> String {
@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let instance = prepared.run().map_err(Failure::refused)?;
     let started = Instant::now();
     say!("{}: running on {} ports; Ctrl-C stops it", source.name, ports.len());
-    let end = args.duration.map(|seconds| started + Duration::from_secs_f64(seconds.max(0.0)));
+    let end = args.duration.map(|duration| started + duration);
     while !stop.load(Ordering::Relaxed) && instance.is_running() && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -36,12 +36,7 @@ pub fn lower(program: &hir::Program) -> Program {
     };
     for ppf in &program.ppfs {
         let body = Lowering::new(program).ppf(ppf);
-        lowered.ppfs.push(Ppf {
-            name: ppf.name.clone(),
-            protocol: ppf.protocol,
-            body,
-            span: Some(ppf.span),
-        });
+        lowered.ppfs.push(Ppf { name: ppf.name.clone(), protocol: ppf.protocol, body, span: Some(ppf.span) });
     }
     lowered.limits = limits::limits(program, &lowered);
     lowered

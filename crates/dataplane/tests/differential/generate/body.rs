@@ -273,7 +273,7 @@ impl<'w> Body<'w> {
     /// A scalar that may be stored in a type without another cast.
     pub fn scalar(&mut self, ty: Ty, depth: u32) -> String {
         if self.n.chance(15) {
-            return super::types::literal(self.n, ty);
+            return super::types::literal(self.n, ty).text;
         }
         let value = self.expr(depth);
         if value.fits(ty) { value.text } else { value.cast(ty).text }

@@ -18,7 +18,7 @@ impl Body<'_> {
             8 => {
                 let operand = self.number(depth);
                 let op = self.n.pick(&["-", "~"]);
-                Expr { text: format!("({op}{})", operand.text), ty: operand.ty.promoted(), natural: operand.natural }
+                Expr { text: format!("({op}{})", operand.text), ty: operand.ty.promoted(), ..operand }
             }
             9 => {
                 let ty = Ty::Int { width: width(self.n), signed: self.n.chance(40) };
@@ -46,12 +46,10 @@ impl Body<'_> {
         let a = self.number(depth);
         if self.n.chance(35) {
             let b = literal(self.n, a.ty.promoted());
-            let text = if self.n.chance(70) { format!("({} {op} {b})", a.text) } else { format!("({b} {op} {})", a.text) };
-            return Expr { text, ty: a.ty.promoted(), natural: a.natural };
+            return a.with_literal(op, &b, self.n.chance(30));
         }
         let b = self.number(depth);
-        let (b, (ty, natural)) = join(&a, b);
-        Expr { text: format!("({} {op} {})", a.text, b.text), ty, natural }
+        join(&a, op, b)
     }
 
     fn shift(&mut self, depth: u32) -> Expr {
@@ -59,7 +57,7 @@ impl Body<'_> {
         let ty = a.ty.promoted();
         let count = self.shift_count(ty, depth);
         let op = self.n.pick(&["<<", ">>"]);
-        Expr { text: format!("({} {op} {count})", a.text), ty, natural: a.natural }
+        Expr { text: format!("({} {op} {count})", a.text), ty, ..a }
     }
 
     /// An unsigned number that fits the type that the shift is computed in.
@@ -68,7 +66,8 @@ impl Body<'_> {
             return self.n.range(0, 140).to_string();
         }
         let count = self.number(depth);
-        if !count.ty.is_signed() && count.natural <= ty.width() { count.text } else { count.cast(unsigned(8)).text }
+        let fits = !count.ty.is_signed() && count.natural <= ty.width() && !count.constant;
+        if fits { count.text } else { count.cast(unsigned(8)).text }
     }
 
     fn ternary(&mut self, depth: u32) -> Expr {
@@ -78,35 +77,38 @@ impl Body<'_> {
             let b = self.expr(depth).cast(Ty::Bool);
             return Expr::new(format!("({condition} ? {} : {})", a.text, b.text), Ty::Bool);
         }
-        if self.n.chance(20) {
-            let b = literal(self.n, a.ty.promoted());
-            let text = format!("({condition} ? {b} : {})", a.text);
-            return Expr { text, ty: a.ty.promoted(), natural: a.natural };
-        }
-        let b = self.number(depth);
-        let (b, (ty, natural)) = join(&a, b);
-        Expr { text: format!("({condition} ? {} : {})", a.text, b.text), ty, natural }
+        let made = if self.n.chance(20) {
+            a.with_literal(":", &literal(self.n, a.ty.promoted()), self.n.chance(50))
+        } else {
+            let b = self.number(depth);
+            join(&a, ":", b)
+        };
+        Expr { text: format!("({condition} ? {}", &made.text[1..]), constant: false, ..made }
     }
 
     fn comparison(&mut self, depth: u32) -> Expr {
         let a = self.expr(depth);
         if a.ty == Ty::Bool {
             let (op, b) = (*self.n.pick(&["==", "!="]), self.expr(depth).cast(Ty::Bool));
-            return Expr::new(format!("({} {op} {})", a.text, b.text), Ty::Bool);
+            let constant = a.constant && b.constant;
+            return Expr { constant, ..Expr::new(format!("({} {op} {})", a.text, b.text), Ty::Bool) };
         }
         let op = *self.n.pick(&["==", "!=", "<", "<=", ">", ">="]);
-        let b = if self.n.chance(45) {
-            literal(self.n, a.ty.promoted())
+        let made = if self.n.chance(45) {
+            a.with_literal(op, &literal(self.n, a.ty.promoted()), false)
         } else {
             let b = self.number(depth);
-            join(&a, b).0.text
+            join(&a, op, b)
         };
-        Expr::new(format!("({} {op} {b})", a.text), Ty::Bool)
+        Expr { ty: Ty::Bool, natural: 1, ..made }
     }
 
     fn truth(&mut self, depth: u32) -> Expr {
         let text = match self.n.below(4) {
-            0 => format!("(!{})", self.expr(depth).text),
+            0 => {
+                let operand = self.expr(depth);
+                return Expr { text: format!("(!{})", operand.text), ty: Ty::Bool, natural: 1, ..operand };
+            }
             1 => {
                 let op = *self.n.pick(&["&", "|", "^"]);
                 let [a, b] = [(); 2].map(|_| self.expr(depth).cast(Ty::Bool).text);
@@ -165,8 +167,8 @@ impl Body<'_> {
             (0, Value::Scalar(Ty::Bool)) => Expr::new(format!("({name} == null ? true : *{name})"), Ty::Bool),
             (0, Value::Scalar(ty)) => {
                 let other = literal(self.n, ty.promoted());
-                let text = format!("({name} != null ? *{name} : {other})");
-                Expr { text, ty: ty.promoted(), natural: ty.width() }
+                let made = Expr::new(format!("*{name}"), ty).with_literal(":", &other, false);
+                Expr { text: format!("({name} != null ? {}", &made.text[1..]), ..made }
             }
             (1, Value::Scalar(_)) => Expr::new(format!("({name} != null && *{name})"), Ty::Bool),
             (1, Value::Struct(index)) => {
@@ -224,7 +226,8 @@ impl Body<'_> {
             }
         }
         let ty = Ty::random(self.n);
-        if ty == Ty::Bool { Expr::new(literal(self.n, ty), ty) } else { Expr::new(literal(self.n, ty), ty).cast(ty) }
+        let literal = Expr { constant: true, ..Expr::new(literal(self.n, ty).text, ty) };
+        if ty == Ty::Bool { literal } else { literal.cast(ty) }
     }
 
     fn try_leaf(&mut self) -> Option<Expr> {
@@ -254,7 +257,7 @@ impl Body<'_> {
             }
             9 => {
                 let (name, ty, _) = self.n.pick(&self.world.consts);
-                Some(Expr::new(name, *ty))
+                Some(Expr { constant: true, ..Expr::new(name, *ty) })
             }
             10 => {
                 let tested: Vec<_> = self.scope.pointers.iter().filter(|p| p.tested).cloned().collect();
@@ -317,15 +320,10 @@ impl Body<'_> {
     }
 }
 
-/// The second operand so that it goes with the first, the type that both are computed in, and the natural width.
-fn join(a: &Expr, b: Expr) -> (Expr, (Ty, u32)) {
-    if let Some(common) = a.common(&b) {
-        return (b, common);
-    }
-    let b = match b.ty {
-        Ty::Int { width, signed } => b.cast(Ty::Int { width, signed: !signed }),
-        Ty::Bool => b,
-    };
-    let common = a.common(&b).expect("two numbers of one sign");
-    (b, common)
+/// Two numbers with an operator between them, the second cast where their signs do not mix.
+fn join(a: &Expr, op: &str, b: Expr) -> Expr {
+    a.with(op, &b).unwrap_or_else(|| {
+        let to = Ty::Int { width: b.ty.width(), signed: a.ty.is_signed() };
+        a.with(op, &b.cast(to)).expect("two numbers of one sign")
+    })
 }

@@ -62,7 +62,7 @@ fn declarations(world: &World, n: &mut Numbers, text: &mut String) {
         let _ = writeln!(text, "protocol {} {{", protocol.name);
         for (index, (name, ty)) in protocol.fields.iter().enumerate() {
             let width = if n.chance(80) { ty.width().to_string() } else { ty.name() };
-            let default = if n.chance(30) { format!(" = {}", literal(n, *ty)) } else { String::new() };
+            let default = if n.chance(30) { format!(" = {}", literal(n, *ty).text) } else { String::new() };
             let covers = if protocol.checksum == Some(index) { " covers { header }" } else { "" };
             let _ = writeln!(text, "{name} : {width}{default}{covers};");
         }

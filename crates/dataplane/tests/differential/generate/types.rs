@@ -30,6 +30,8 @@ pub struct Expr {
     pub ty: Ty,
     /// Bits of the widest operand: the result may be stored in so many without a cast.
     pub natural: u32,
+    /// Computed from constants alone: then the checker looks at its value, which is not known here.
+    pub constant: bool,
 }
 
 impl Ty {
@@ -82,7 +84,7 @@ pub fn width(n: &mut Numbers) -> u32 {
 
 impl Expr {
     pub fn new(text: impl Into<String>, ty: Ty) -> Expr {
-        Expr { text: text.into(), ty, natural: ty.width() }
+        Expr { text: text.into(), ty, natural: ty.width(), constant: false }
     }
 
     /// Whether it may be stored in this type without a cast.
@@ -90,8 +92,13 @@ impl Expr {
         match (self.ty, to) {
             (Ty::Bool, _) => true,
             (Ty::Int { .. }, Ty::Bool) => false,
+            _ if self.constant => false,
             (Ty::Int { signed: from, .. }, Ty::Int { width, signed }) => {
-                if from == signed { self.natural <= width } else { !from && self.natural < width }
+                if from == signed {
+                    self.natural <= width
+                } else {
+                    !from && self.natural < width
+                }
             }
         }
     }
@@ -99,41 +106,70 @@ impl Expr {
     pub fn cast(self, to: Ty) -> Expr {
         match to {
             Ty::Bool if self.ty == Ty::Bool => self,
-            Ty::Bool => Expr::new(format!("({} != 0)", self.text), Ty::Bool),
-            Ty::Int { .. } => Expr::new(format!("(({}) {})", to.name(), self.text), to),
+            Ty::Bool => Expr { constant: self.constant, ..Expr::new(format!("({} != 0)", self.text), Ty::Bool) },
+            Ty::Int { .. } => {
+                Expr { constant: self.constant, ..Expr::new(format!("(({}) {})", to.name(), self.text), to) }
+            }
         }
     }
 
-    /// The common type of two numbers and the natural width of their result; `None` where their signs do not mix.
-    pub fn common(&self, other: &Expr) -> Option<(Ty, u32)> {
+    /// This number and another one with an operator between them, which may not mix their signs.
+    pub fn with(&self, op: &str, other: &Expr) -> Option<Expr> {
         let width = self.ty.width().max(other.ty.width()).max(COMPUTED_IN);
         let (a, b) = (self.ty.is_signed(), other.ty.is_signed());
-        let unsigned = if a { other } else { self };
-        let mixed = a != b && unsigned.natural >= width;
-        (!mixed).then_some((Ty::Int { width, signed: a || b }, self.natural.max(other.natural)))
+        let mut natural = self.natural.max(other.natural);
+        if a != b {
+            let unsigned = if a { other } else { self };
+            if unsigned.natural >= width {
+                return None;
+            }
+            // One bit more than the unsigned one has, for the sign.
+            natural = natural.max(unsigned.natural + 1);
+        }
+        let text = format!("({} {op} {})", self.text, other.text);
+        let constant = self.constant && other.constant;
+        Some(Expr { text, ty: Ty::Int { width, signed: a || b }, natural, constant })
+    }
+
+    /// This number and a literal, on the left or on the right, with an operator between them.
+    pub fn with_literal(&self, op: &str, literal: &Literal, on_left: bool) -> Expr {
+        // What is masked or divided by a constant gets no wider by it.
+        let wider = if matches!(op, "&" | "/" | "%") && !literal.typed { 0 } else { literal.bits };
+        let (a, b) = if on_left { (&literal.text, &self.text) } else { (&self.text, &literal.text) };
+        let text = format!("({a} {op} {b})");
+        Expr { text, ty: self.ty.promoted(), natural: self.natural.max(wider), constant: self.constant }
     }
 }
 
+/// A literal that was written for a certain type.
+pub struct Literal {
+    pub text: String,
+    /// Fewest bits that hold it; 0 for a complement, which fits everywhere.
+    pub bits: u32,
+    /// Above 127 bits it is a `u128`.
+    typed: bool,
+}
+
 /// A literal that fits a type.
-pub fn literal(n: &mut Numbers, ty: Ty) -> String {
+pub fn literal(n: &mut Numbers, ty: Ty) -> Literal {
     let Ty::Int { width, signed } = ty else {
-        return n.pick(&["true", "false"]).to_string();
+        return Literal { text: n.pick(&["true", "false"]).to_string(), bits: 1, typed: true };
     };
-    // A literal above 127 bits has the type u128, so it does not stand where a signed number is needed.
-    let value = n.bits(if signed { width - 1 + u32::from(width == 1) } else { width });
-    if signed {
-        let value = if width == 1 { 0 } else { value };
-        return match n.below(3) {
-            0 if width > 1 => format!("(-{value})"),
-            1 => format!("(~{value})"),
-            _ => value.to_string(),
-        };
-    }
-    match n.below(6) {
-        0 => format!("{value:#x}"),
-        1 => format!("{value:#b}"),
-        2 if value <= i128::MAX as u128 => format!("(~{value})"),
-        3 if value >= 10 => format!("{}_{}", value / 10, value % 10),
-        _ => value.to_string(),
-    }
+    let value = match (width, signed) {
+        (1, true) => 0,
+        (width, true) => n.bits(width - 1),
+        (width, false) => n.bits(width),
+    };
+    let typed = value > i128::MAX as u128;
+    // A sign is one bit more; a negative number may need one less than that, which does not matter to `fits`.
+    let bits = 128 - value.leading_zeros() + u32::from(signed);
+    let (text, bits) = match n.below(8) {
+        0 if !typed => (format!("(~{value})"), 0),
+        1 | 2 if signed && width > 1 => (format!("(-{value})"), bits),
+        3 => (format!("{value:#x}"), bits),
+        4 => (format!("{value:#b}"), bits),
+        5 if value >= 10 => (format!("{}_{}", value / 10, value % 10), bits),
+        _ => (value.to_string(), bits),
+    };
+    Literal { text, bits, typed }
 }

@@ -135,7 +135,7 @@ impl World {
     fn constants(&mut self, n: &mut Numbers) {
         for i in 0..n.range(1, 4) {
             let ty = Ty::random(n);
-            self.consts.push((format!("C{i}"), ty, super::types::literal(n, ty)));
+            self.consts.push((format!("C{i}"), ty, super::types::literal(n, ty).text));
         }
         let ty = unsigned(n.range(4, 16) as u32);
         self.consts.push(("E_A".into(), ty, String::new()));
@@ -237,9 +237,10 @@ fn structure(n: &mut Numbers, index: usize) -> Struct {
 
 /// Fields of random widths that fill whole bytes, sometimes a checksum among them.
 fn protocol(n: &mut Numbers, index: usize) -> Protocol {
-    let bytes = n.range(1, if n.chance(20) { 48 } else { 20 }) as u32;
+    let most = if n.chance(20) { 48 } else { 20 };
+    let bytes = n.range(1, most) as u32;
     let mut widths: Vec<u32> = Vec::new();
-    let mut fill = |n: &mut Numbers, widths: &mut Vec<u32>, mut bits: u32| {
+    let fill = |n: &mut Numbers, widths: &mut Vec<u32>, mut bits: u32| {
         while bits > 0 {
             widths.push(width(n).min(bits));
             bits -= widths[widths.len() - 1];
@@ -286,9 +287,10 @@ fn demux(n: &mut Numbers, protocol: &mut Protocol) {
         1 => (format!("{name} * 4"), Box::new(|v| v * 4)),
         2 => (format!("{name} + {bytes}"), Box::new(move |v| v + u128::from(bytes))),
         3 => (format!("({name} & 3) + {bytes}"), Box::new(move |v| (v & 3) + u128::from(bytes))),
-        _ => (format!("{name} == 1 ? {bytes} : {name} + 1"), Box::new(move |v| {
-            if v == 1 { u128::from(bytes) } else { v + 1 }
-        })),
+        _ => (
+            format!("{name} == 1 ? {bytes} : {name} + 1"),
+            Box::new(move |v| if v == 1 { u128::from(bytes) } else { v + 1 }),
+        ),
     };
     let most = ty.width().min(8);
     let near = |v: &u128| (u128::from(bytes)..=u128::from(bytes) + 12).contains(&length(*v));

@@ -23,10 +23,10 @@ use crate::report::{self, grouped, rate};
 #[derive(clap::Args)]
 pub struct Args {
     /// Length of the packet blast
-    #[arg(long, value_name = "SECONDS", default_value = "10")]
-    seconds: f64,
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = super::seconds)]
+    seconds: Duration,
     /// Megabytes fetched with curl
-    #[arg(long, value_name = "MB", default_value = "256")]
+    #[arg(long, value_name = "MB", default_value = "256", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     megabytes: u64,
 }
 
@@ -84,11 +84,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
     say!(
         "\n4. blast: 64-byte UDP packets from h1, half switched to h2, half routed to h3 and h4, {:.0} s",
-        args.seconds
+        args.seconds.as_secs_f64()
     );
     let packets = blast::packets();
     let before = instance.snapshot();
-    let (sent, time) = blast::run(&network, &packets, Duration::from_secs_f64(args.seconds.max(0.1)), cpus)?;
+    let (sent, time) = blast::run(&network, &packets, args.seconds.max(Duration::from_millis(100)), cpus)?;
     let after = instance.snapshot();
     let counted = |pick: fn(&dataplane::PortSnapshot) -> u64| -> u64 {
         after.ports.iter().map(pick).sum::<u64>() - before.ports.iter().map(pick).sum::<u64>()

@@ -1,0 +1,48 @@
+//! Runs every packet case of every application, on every engine.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use baker::ir::Program;
+use codegen::OptLevel;
+use control::cases;
+use dataplane::EngineKind;
+
+mod common;
+
+const ENGINES: [EngineKind; 3] =
+    [EngineKind::Interp, EngineKind::Native(OptLevel::O0), EngineKind::Native(OptLevel::O3)];
+
+/// Applications with cases: folder and program.
+fn applications() -> Vec<(PathBuf, Arc<Program>)> {
+    let apps = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(&apps).unwrap() {
+        let folder = entry.unwrap().path();
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        if folder.join("cases").is_dir() {
+            found.push((folder.clone(), common::compile(&folder.join(format!("{name}.baker")))));
+        }
+    }
+    assert!(found.iter().any(|(_, program)| program.name == "l3switch"), "{}", apps.display());
+    found
+}
+
+#[test]
+fn all_cases_of_all_applications_on_all_engines() {
+    let mut failures = Vec::new();
+    for (folder, program) in applications() {
+        let files = cases::files(&folder.join("cases")).unwrap();
+        assert!(!files.is_empty(), "{}", folder.display());
+        for file in files {
+            match cases::load(&file, &program) {
+                Ok(case) => {
+                    let runs = ENGINES.map(|engine| cases::run(&program, &case, engine));
+                    failures.extend(runs.into_iter().filter_map(|run| Some(run.err()?.to_string())));
+                }
+                Err(error) => failures.push(error.to_string()),
+            }
+        }
+    }
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}

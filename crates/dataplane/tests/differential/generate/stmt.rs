@@ -1,0 +1,319 @@
+//! Statements that leave all handles as they are.
+
+use super::body::{Body, MAX_TRIPS, Pointer, Variable};
+use super::types::{Expr, Ty, Value, literal, unsigned};
+use super::world::Kind;
+
+impl Body<'_> {
+    pub fn statements(&mut self, count: usize) {
+        for _ in 0..count {
+            if self.fuel > 0 {
+                self.statement();
+            }
+        }
+    }
+
+    pub fn statement(&mut self) {
+        self.fuel -= 2;
+        self.size += 1;
+        match self.n.below(31) {
+            0..=3 => self.variable(),
+            4..=7 => self.assign_variable(),
+            8..=11 => self.assign_header(),
+            12 | 13 => self.assign_metadata(),
+            14..=16 => self.change_table(),
+            17 => self.count(),
+            18 | 19 => self.choice(),
+            20 | 21 => self.repeat(),
+            22 | 23 => self.pointer(),
+            24 | 25 => self.copy(),
+            26 => self.call_statement(),
+            27 => self.leave_loop(),
+            28 => self.leave_early(),
+            29 => self.assign_pointed(),
+            _ => {
+                let count = self.n.range(1, 2);
+                self.block("", |body| body.statements(count));
+            }
+        }
+    }
+
+    fn variable(&mut self) {
+        let ty = self.world.value(self.n);
+        let name = self.name("v");
+        let ty_name = self.world.value_name(ty);
+        if self.n.chance(10) {
+            self.line(format!("{ty_name} {name};"));
+        } else {
+            let value = self.value(ty, 3);
+            self.line(format!("{ty_name} {name} = {value};"));
+        }
+        self.scope.variables.push(Variable { name, ty, settable: true });
+    }
+
+    fn assign_variable(&mut self) {
+        let settable: Vec<_> = self.scope.variables.iter().filter(|v| v.settable).cloned().collect();
+        let Some(variable) = settable.get(self.n.below(settable.len())) else { return self.variable() };
+        match variable.ty {
+            Value::Struct(index) if self.n.chance(70) => {
+                let field = self.field_of(&format!("{}.", variable.name), index);
+                self.assign(&field);
+            }
+            ty @ Value::Struct(_) => {
+                let value = self.value(ty, 2);
+                self.line(format!("{} = {value};", variable.name));
+            }
+            Value::Scalar(ty) => self.assign(&Expr::new(&variable.name, ty)),
+        }
+    }
+
+    /// Stores into a scalar: plainly, with an operator, or by a step.
+    fn assign(&mut self, target: &Expr) {
+        let text = &target.text;
+        if self.n.chance(50) {
+            let value = self.scalar(target.ty, 3);
+            return self.line(format!("{text} = {value};"));
+        }
+        let Ty::Int { width, .. } = target.ty else {
+            let op = *self.n.pick(&["&=", "|=", "^="]);
+            let value = self.expr(2).cast(Ty::Bool).text;
+            return self.line(format!("{text} {op} {value};"));
+        };
+        if self.n.chance(20) {
+            let op = *self.n.pick(&["++", "--"]);
+            return self.line(format!("{text}{op};"));
+        }
+        if self.n.chance(20) {
+            let (op, count) = (*self.n.pick(&["<<=", ">>="]), self.shift_count(unsigned(width).promoted(), 2));
+            return self.line(format!("{text} {op} {count};"));
+        }
+        let op = *self.n.pick(&["+=", "-=", "*=", "/=", "%=", "&=", "|=", "^="]);
+        let value = if self.n.chance(30) {
+            literal(self.n, target.ty).text
+        } else {
+            let value = self.number(2);
+            if value.fits(target.ty) { value.text } else { value.cast(target.ty).text }
+        };
+        self.line(format!("{text} {op} {value};"));
+    }
+
+    fn assign_header(&mut self) {
+        if self.scope.handles.is_empty() {
+            return self.assign_variable();
+        }
+        let handle = self.n.pick(&self.scope.handles).clone();
+        let protocol = &self.world.protocols[handle.protocol];
+        let index = self.n.below(protocol.fields.len());
+        // A program that writes the checksum keeps it itself: seldom, so that it is mostly kept for it.
+        if protocol.checksum == Some(index) && self.n.chance(70) {
+            return;
+        }
+        let (name, ty) = &protocol.fields[index];
+        self.assign(&Expr::new(format!("{}->{name}", handle.name), *ty));
+    }
+
+    fn assign_metadata(&mut self) {
+        if self.scope.handles.is_empty() {
+            return self.assign_variable();
+        }
+        let handle = self.n.pick(&self.scope.handles).clone();
+        let index = self.n.below(self.world.metadata.len() + 1);
+        let (name, ty) = match self.world.metadata.get(index) {
+            Some((name, ty)) => (name.as_str(), *ty),
+            None => ("tx.port", unsigned(8)),
+        };
+        self.assign(&Expr::new(format!("{}->metadata.{name}", handle.name), ty));
+    }
+
+    fn change_table(&mut self) {
+        let tables = self.tables();
+        let (name, (module, index)) = self.n.pick(&tables).clone();
+        let table = &self.world.modules[module].tables[index];
+        match table.kind {
+            Kind::Lpm => self.pointer(),
+            Kind::Array if self.n.chance(50) => {
+                let Some((entry, ty)) = self.array_entry(1) else { return };
+                let target = match ty {
+                    Value::Scalar(ty) => Expr::new(entry, ty),
+                    Value::Struct(index) => self.field_of(&format!("{entry}."), index),
+                };
+                self.assign(&target);
+            }
+            kind => {
+                let key = self.key(table.key, kind, 2);
+                if kind == Kind::Hash && self.n.chance(25) {
+                    return self.line(format!("table_remove({name}, {key});"));
+                }
+                let value = self.value(table.value, 2);
+                if self.n.chance(50) {
+                    self.line(format!("{name}[{key}] = {value};"));
+                } else {
+                    self.line(format!("table_insert({name}, {key}, {value});"));
+                }
+            }
+        }
+    }
+
+    fn count(&mut self) {
+        let module = self.n.pick(&self.world.modules);
+        let (name, size) = self.n.pick(&module.counters);
+        let amount = self.scalar(unsigned(64), 2);
+        let cell = match size {
+            1 => String::new(),
+            size if self.n.chance(50) => format!("[{}]", self.n.below(*size as usize + 1)),
+            _ => format!("[{}]", self.scalar(unsigned(32), 2)),
+        };
+        self.line(format!("counter_add({}.{name}{cell}, {amount});", module.name));
+    }
+
+    fn choice(&mut self) {
+        let condition = self.condition(3);
+        let (then, other) = (self.n.range(0, 2), self.n.range(1, 2));
+        self.block(&format!("if ({condition})"), |body| body.statements(then));
+        if self.n.chance(50) {
+            self.block("else", |body| body.statements(other));
+        }
+    }
+
+    /// A pointer, and mostly a test of it.
+    fn pointer(&mut self) {
+        let (lookup, to) = self.lookup();
+        let name = self.name("q");
+        let ty_name = self.world.value_name(to);
+        self.line(format!("{ty_name} *{name} = {lookup};"));
+        let at = self.scope.pointers.len();
+        self.scope.pointers.push(Pointer { name: name.clone(), to, tested: false });
+        if self.n.chance(20) {
+            return;
+        }
+        let op = *self.n.pick(&["!= null", "== null"]);
+        let count = self.n.range(1, 2);
+        if op == "!= null" {
+            let more = if self.n.chance(30) { format!(" && {}", self.condition(1)) } else { String::new() };
+            self.block(&format!("if ({name} {op}{more})"), |body| {
+                body.scope.pointers[at].tested = true;
+                body.assign_pointed();
+                body.statements(count);
+            });
+        } else {
+            let more = if self.n.chance(30) { format!(" || {}", self.condition(1)) } else { String::new() };
+            self.block(&format!("if ({name} {op}{more})"), |body| body.statements(count));
+            self.block("else", |body| {
+                body.scope.pointers[at].tested = true;
+                body.assign_pointed();
+            });
+        }
+        if self.n.chance(10) {
+            // Behind this the pointer leads elsewhere.
+            let tables = self.tables();
+            let of_type: Vec<_> =
+                tables.iter().filter(|(_, (m, t))| self.world.modules[*m].tables[*t].value == to).cloned().collect();
+            let (table, (module, index)) = self.n.pick(&of_type).clone();
+            let table_def = &self.world.modules[module].tables[index];
+            let key = self.key(table_def.key, table_def.kind, 1);
+            self.line(format!("{name} = {table}[{key}];"));
+        }
+    }
+
+    /// Stores through a pointer that was tested.
+    fn assign_pointed(&mut self) {
+        let tested: Vec<_> = self.scope.pointers.iter().filter(|p| p.tested).cloned().collect();
+        let Some(pointer) = tested.get(self.n.below(tested.len())) else { return };
+        match pointer.to {
+            Value::Scalar(ty) => self.assign(&Expr::new(format!("*{}", pointer.name), ty)),
+            Value::Struct(index) if self.n.chance(60) => {
+                let field = self.field_of(&format!("{}->", pointer.name), index);
+                self.assign(&field);
+            }
+            ty @ Value::Struct(_) => {
+                let value = self.value(ty, 2);
+                self.line(format!("*{} = {value};", pointer.name));
+            }
+        }
+    }
+
+    fn call_statement(&mut self) {
+        let functions = self.callable();
+        if let Some(function) = functions.get(self.n.below(functions.len())) {
+            let call = self.call(*function, 2);
+            self.line(format!("{call};"));
+        }
+    }
+
+    fn repeat(&mut self) {
+        let Some((head, variable, trips)) = self.loop_head() else { return };
+        let before = self.trips;
+        if trips * before > MAX_TRIPS {
+            return;
+        }
+        self.trips = trips.max(1) * before;
+        self.most_trips = self.most_trips.max(self.trips);
+        self.loops.push(self.scope.handles.len());
+        let count = self.n.range(1, 3);
+        self.block(&head, |body| {
+            body.scope.variables.push(variable);
+            body.statements(count);
+        });
+        self.loops.pop();
+        self.trips = before;
+    }
+
+    /// The head of a loop, its counter, and how often it runs. The counter may wrap.
+    fn loop_head(&mut self) -> Option<(String, Variable, usize)> {
+        let ty = Ty::Int { width: self.n.range(3, 64) as u32, signed: self.n.chance(40) };
+        let Ty::Int { width, signed } = ty else { return None };
+        let modulus = 1i128 << width;
+        let least = if signed { -(modulus / 2) } else { 0 };
+        let wrap = |value: i128| (value - least).rem_euclid(modulus) + least;
+        let extremes = [least, least + modulus - 1, 0];
+        let near = if self.n.chance(20) { *self.n.pick(&extremes) } else { 0 };
+        let [start, limit] = [(); 2].map(|_| wrap(near + self.n.range(0, 6) as i128 - 3));
+        let step = self.n.range(1, 3) as i128;
+        let (up, op) = (self.n.chance(65), *self.n.pick(&["<", "<=", "!=", ">", ">="]));
+        let mut value = start;
+        let mut trips = 0;
+        loop {
+            let goes_on = match op {
+                "<" => value < limit,
+                "<=" => value <= limit,
+                "!=" => value != limit,
+                ">" => value > limit,
+                _ => value >= limit,
+            };
+            if !goes_on {
+                break;
+            }
+            trips += 1;
+            if trips > 8 {
+                return None;
+            }
+            value = wrap(if up { value + step } else { value - step });
+        }
+        let name = self.name("i");
+        let next = match (step, up) {
+            (1, true) => format!("{name}++"),
+            (1, false) => format!("{name}--"),
+            (_, true) => format!("{name} += {step}"),
+            (_, false) => format!("{name} = {name} - {step}"),
+        };
+        let more = if self.n.chance(20) { format!(" && {}", self.condition(1)) } else { String::new() };
+        let head = format!("for ({} {name} = {start}; {name} {op} {limit}{more}; {next})", ty.name());
+        Some((head, Variable { name, ty: Value::Scalar(ty), settable: false }, trips))
+    }
+
+    /// `break` or `continue`, where no packet that was made in the loop is held.
+    fn leave_loop(&mut self) {
+        let Some(held) = self.loops.last() else { return self.assign_variable() };
+        if self.scope.handles.len() > *held {
+            return;
+        }
+        let word = *self.n.pick(&["break", "continue"]);
+        let condition = self.condition(2);
+        self.block(&format!("if ({condition})"), |body| {
+            if body.n.chance(30) {
+                body.assign_variable();
+            }
+            body.line(format!("{word};"));
+        });
+    }
+}

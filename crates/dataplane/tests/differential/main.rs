@@ -1,0 +1,134 @@
+//! The interpreter and native code must agree: random Baker programs with random packets.
+//!
+//! A program's seed decides the program, its packets and what the control plane does. Environment:
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `PAIRS=n` | number of pairs of program and packet, 2000 if not set |
+//! | `SEED=n` | this one program only |
+//! | `FIRST_SEED=n` | seeds from here on, 0 if not set |
+//! | `SHOW=1` | prints each program |
+//! | `REDUCE=1` | makes a failing program smaller before it is shown |
+//!
+//! The program under way lies in `differential.baker` in cargo's directory for tests, for the case that it crashes the
+//! process. A failure that was found is kept in `kept/`: NAME.baker and NAME.packets.
+
+mod generate;
+mod numbers;
+mod packets;
+mod reduce;
+mod run;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use numbers::Numbers;
+use packets::Packet;
+
+/// Packets per program: so many one at a time, then so many as a batch.
+const SINGLY: usize = 10;
+const PACKETS: usize = 20;
+
+/// `None` where all engines agree, else what went wrong.
+fn failure(text: &str, packets: &[Packet], fill: u64) -> Option<String> {
+    let run = || run::compile(text).and_then(|program| run::compare(&program, packets, SINGLY, fill));
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => result.err(),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
+            Some(format!("panic: {}", text.unwrap_or_default()))
+        }
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number")))
+}
+
+#[test]
+fn random_programs() {
+    let programs = number("PAIRS").unwrap_or(2000).div_ceil(PACKETS as u64);
+    let first = number("FIRST_SEED").unwrap_or(0);
+    let seeds = match number("SEED") {
+        Some(seed) => seed..seed + 1,
+        None => first..first + programs,
+    };
+    let under_way = Path::new(env!("CARGO_TARGET_TMPDIR")).join("differential.baker");
+    for seed in seeds {
+        let program = generate::program(seed);
+        if number("SHOW").is_some() {
+            println!("// seed {seed}\n{}", program.text);
+        }
+        std::fs::write(&under_way, format!("// seed {seed}\n{}", program.text)).expect("cargo's directory for tests");
+        let mut numbers = Numbers::new(!seed);
+        let packets: Vec<Packet> = (0..PACKETS).map(|_| packets::packet(&mut numbers, &program.headers)).collect();
+        let Some(error) = failure(&program.text, &packets, seed) else { continue };
+        let text = match number("REDUCE") {
+            Some(_) => smaller(&program.text, &packets, seed, &error),
+            None => program.text,
+        };
+        let packets: Vec<String> = packets.iter().map(|(port, bytes)| run::show_packet(*port, bytes)).collect();
+        let error = failure_of(&text, &packets, seed).unwrap_or(error);
+        panic!("seed {seed}: {error}\n{text}\n# packets, fill {seed}\n{}", packets.join("\n"));
+    }
+}
+
+/// The failure once more, for the program that is shown.
+fn failure_of(text: &str, packets: &[String], fill: u64) -> Option<String> {
+    let packets: Vec<Packet> = packets.iter().map(|line| packet(line)).collect();
+    failure(text, &packets, fill)
+}
+
+/// Fails in the same way: refused, panicking or differing.
+fn smaller(text: &str, packets: &[Packet], fill: u64, error: &str) -> String {
+    let kind = |error: &str| error.split([':', ' ']).next().unwrap_or_default().to_string();
+    let wanted = kind(error);
+    std::panic::set_hook(Box::new(|_| {}));
+    let reduced = reduce::reduce(text, |text| failure(text, packets, fill).is_some_and(|found| kind(&found) == wanted));
+    let _ = std::panic::take_hook();
+    reduced
+}
+
+/// A line of a kept file: port, bytes.
+fn packet(line: &str) -> Packet {
+    let (port, hex) = line.split_once(' ').unwrap_or((line, ""));
+    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("two hexadecimal digits");
+    (port.parse().expect("a port"), (0..hex.len()).step_by(2).map(byte).collect())
+}
+
+/// Failures that were found once. NAME.packets: a line `fill SEED`, then a line per packet.
+#[test]
+fn kept_programs() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential/kept");
+    let mut names: Vec<_> = std::fs::read_dir(dir).expect("kept/").map(|e| e.expect("an entry").path()).collect();
+    names.retain(|path| path.extension().is_some_and(|e| e == "baker"));
+    names.sort();
+    for path in names {
+        let text = std::fs::read_to_string(&path).expect("a program");
+        let packets = std::fs::read_to_string(path.with_extension("packets")).expect("its packets");
+        let (fill, packets) = packets.split_once('\n').expect("a line `fill SEED`");
+        let fill = fill.strip_prefix("fill ").and_then(|seed| seed.parse().ok()).expect("a line `fill SEED`");
+        let packets: Vec<Packet> = packets.lines().map(packet).collect();
+        if let Some(error) = failure(&text, &packets, fill) {
+            panic!("{}: {error}", path.display());
+        }
+    }
+}
+
+/// Quick check of the generator alone, as many programs as `PAIRS` says pairs.
+#[test]
+#[ignore = "only for work on the generator"]
+fn generated_programs_are_valid() {
+    let first = number("FIRST_SEED").unwrap_or(0);
+    let mut refused = 0;
+    for seed in first..first + number("PAIRS").unwrap_or(2000) {
+        let program = generate::program(seed);
+        if let Err(error) = run::compile(&program.text) {
+            println!("seed {seed}: {error}");
+            refused += 1;
+        }
+    }
+    assert_eq!(refused, 0);
+}
