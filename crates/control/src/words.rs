@@ -1,7 +1,11 @@
 //! Small pieces of messages.
 
-/// The name nearest to a misspelt one, where one is near: up to a third of its letters differ, at least one.
+/// The name nearest to a misspelt one, where one is near: up to a third of its letters differ, at least one. What does
+/// not begin with a letter was meant as a number.
 pub(crate) fn similar<'n>(wrong: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    if !wrong.starts_with(char::is_alphabetic) {
+        return None;
+    }
     let limit = (wrong.chars().count() / 3).max(1);
     let near = names.into_iter().map(|name| (strsim::osa_distance(wrong, name), name));
     near.filter(|(distance, name)| *distance <= limit && *distance < name.chars().count()).min().map(|(_, name)| name)

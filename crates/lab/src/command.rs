@@ -35,6 +35,7 @@ pub struct Command<'a> {
     limit: Duration,
     input: Option<Vec<u8>>,
     inherit: bool,
+    output: Option<Stdio>,
 }
 
 impl<'a> Command<'a> {
@@ -43,7 +44,7 @@ impl<'a> Command<'a> {
         let mut path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
         path.push(":/usr/local/sbin:/usr/sbin:/sbin");
         inner.env("PATH", &path);
-        Command { namespace, inner, limit: DEFAULT_LIMIT, input: None, inherit: false }
+        Command { namespace, inner, limit: DEFAULT_LIMIT, input: None, inherit: false, output: None }
     }
 
     /// Adds an argument.
@@ -88,6 +89,14 @@ impl<'a> Command<'a> {
         self
     }
 
+    /// Lets the program write its standard output there (a file, or a pipe that a thread reads) instead of having it
+    /// captured. The kernel kills only the program itself when this process dies, not what a shell starts in turn: so
+    /// prefer this to `sh -c 'program | filter'`.
+    pub fn output_to(mut self, output: impl Into<Stdio>) -> Self {
+        self.output = Some(output.into());
+        self
+    }
+
     /// Runs it to its end, killing it at the time limit; what it left in its process group is killed as well.
     ///
     /// Ending with a status other than 0 is not an error here.
@@ -124,6 +133,9 @@ impl<'a> Command<'a> {
         };
         if !self.inherit {
             self.inner.stdout(copy(&stdout)?).stderr(copy(&stderr)?);
+        }
+        if let Some(output) = self.output {
+            self.inner.stdout(output);
         }
         let stdin = match &self.input {
             None => Stdio::null(),

@@ -20,17 +20,24 @@
 
 #![deny(unsafe_code)]
 
+mod clock;
 mod command;
+mod emulator;
 mod error;
 mod host;
 mod link;
 mod namespace;
 mod raw;
+mod ring;
 mod sys;
 mod topology;
 mod user;
 
 pub use command::{Command, Output, Running};
+pub use emulator::{
+    Direction, Distribution, Emulator, Impairments, Jitter, LinkCounters, Loss, MAX_DELAY, MAX_GAP, MAX_LINKS,
+    MAX_RATE, MIN_RATE, QueueLimit, Reorder, Wire,
+};
 pub use error::{Error, Result};
 pub use host::{Host, HostConfig};
 pub use link::{Device, LinkConfig, Mac, mac_text, veth};

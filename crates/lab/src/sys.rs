@@ -1,11 +1,13 @@
 //! The system calls that need `unsafe`.
 #![allow(unsafe_code)]
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::mem::{MaybeUninit, size_of, zeroed};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use nix::libc;
+use nix::libc::{self, c_int, c_uint, socklen_t};
 use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::unistd::getppid;
@@ -37,4 +39,78 @@ pub(crate) fn die_with_parent(command: &mut Command) {
     // SAFETY: between fork and exec the hook only makes async-signal-safe system calls; it neither allocates nor takes a
     // lock (io::Error::from_raw_os_error and From<Errno> store a number).
     unsafe { command.pre_exec(hook) };
+}
+
+/// A type without padding or pointers that a socket option may have as its value.
+///
+/// # Safety
+/// Every byte of a value is initialised, and every pattern of bytes is a value.
+pub(crate) unsafe trait Plain: Copy {}
+// SAFETY: integers.
+unsafe impl Plain for c_int {}
+// SAFETY: four integers of the same size.
+unsafe impl Plain for libc::tpacket_req {}
+// SAFETY: two integers of the same size.
+unsafe impl Plain for libc::tpacket_stats {}
+
+/// Sets a socket option, setsockopt(2).
+pub(crate) fn set_option<T: Plain>(socket: BorrowedFd<'_>, level: c_int, name: c_int, value: &T) -> io::Result<()> {
+    let length = size_of::<T>() as socklen_t;
+    // SAFETY: the kernel reads `length` bytes at `value`, which are all initialised.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const *value).cast(), length) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Reads a socket option, getsockopt(2).
+pub(crate) fn option<T: Plain>(socket: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<T> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    let mut length = size_of::<T>() as socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes, the size of `value`.
+    let result = unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &mut length) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: all bytes were set to zero at least, and every pattern of bytes is a `T`.
+    Ok(unsafe { value.assume_init() })
+}
+
+/// Binds a packet socket to a device and makes it receive frames of `protocol` (`ETH_P_…`, 0 for none).
+pub(crate) fn bind_packet(socket: BorrowedFd<'_>, index: c_uint, protocol: u16) -> io::Result<()> {
+    // SAFETY: integers and arrays of integers, for which zero is a value.
+    let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol.to_be();
+    address.sll_ifindex = index.cast_signed();
+    let length = size_of::<libc::sockaddr_ll>() as socklen_t;
+    // SAFETY: the kernel reads `length` bytes at `address`.
+    let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Most frames of one [`send_batch`].
+pub(crate) const BATCH: usize = 64;
+
+/// Sends frames, at most [`BATCH`], without waiting; sendmmsg(2). The number that the kernel took, at least one.
+///
+/// # Errors
+/// Why it did not take the first.
+pub(crate) fn send_batch(socket: BorrowedFd<'_>, frames: &[IoSlice<'_>]) -> io::Result<usize> {
+    debug_assert!(!frames.is_empty());
+    // SAFETY: integers and null pointers.
+    let mut headers: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
+    let count = frames.len().min(BATCH);
+    for (header, frame) in headers.iter_mut().zip(frames) {
+        // IoSlice has the layout of `iovec` (its documentation promises that); the kernel only reads it.
+        header.msg_hdr.msg_iov = (&raw const *frame).cast_mut().cast();
+        header.msg_hdr.msg_iovlen = 1;
+    }
+    // SAFETY: `count` headers are initialised, each with one iovec that outlives the call.
+    let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count as c_uint, libc::MSG_DONTWAIT) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Asks for this thread to run before others when it wakes. Refused without privileges; then it waits its turn.
+pub(crate) fn prefer_this_thread() {
+    // SAFETY: no memory is involved.
+    let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -15) };
 }

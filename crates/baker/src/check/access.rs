@@ -261,7 +261,7 @@ impl CodeChecker<'_, '_> {
             other => {
                 let described = self.checker.describe(other);
                 self.error(
-                    Diagnostic::new("not-a-pointer", span, format!("`{described}` is no pointer"))
+                    Diagnostic::new("not-a-pointer", span, format!("`{described}` is not a pointer"))
                         .label("nothing to follow"),
                 );
                 Typed::error(span)
@@ -290,9 +290,12 @@ impl CodeChecker<'_, '_> {
                     .hint("give it a name first: `ipv4_packet_t *ip = packet_decap(pkt);`"),
             ),
             other => {
-                let described = self.checker.describe(other);
+                let described = match value.lit {
+                    Some(_) => "a number".to_string(),
+                    None => format!("`{}`", self.checker.describe(other)),
+                };
                 self.error(
-                    Diagnostic::new("not-a-packet", span, format!("`{described}` is no packet"))
+                    Diagnostic::new("not-a-packet", span, format!("{described} is not a packet"))
                         .label("a packet handle is needed here"),
                 );
             }

@@ -241,8 +241,8 @@ impl CodeChecker<'_, '_> {
             return None;
         }
         let (a, b) = match (a.expr.ty, b.expr.ty) {
-            (Type::Null, Type::Int { .. } | Type::Struct(_)) => (a, self.as_pointer(b)),
-            (Type::Int { .. } | Type::Struct(_), Type::Null) => (self.as_pointer(a), b),
+            (Type::Null, Type::Int { .. } | Type::Bool | Type::Struct(_)) => (a, self.as_pointer(b)),
+            (Type::Int { .. } | Type::Bool | Type::Struct(_), Type::Null) => (self.as_pointer(a), b),
             _ => (a, b),
         };
         match (a.lit, b.lit) {

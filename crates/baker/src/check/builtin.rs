@@ -264,7 +264,7 @@ impl CodeChecker<'_, '_> {
                 self.checker.report_once(Diagnostic { hint, ..error });
             }
             _ => self.error(
-                Diagnostic::new("not-a-channel", span, "this is no channel of the module")
+                Diagnostic::new("not-a-channel", span, "this is not a channel of the module")
                     .label("a channel is needed here"),
             ),
         }

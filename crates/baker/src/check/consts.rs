@@ -8,8 +8,8 @@ use crate::ir::arith::mask;
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
 
-/// How many constants or types, each declared before the one it is made of, may depend on each other.
-pub(super) const MAX_CHAIN: u32 = 64;
+/// How deep constants and types may be nested in others while they are worked out, in levels of expressions.
+pub(super) const MAX_CHAIN: u32 = 384;
 
 /// Value of a constant expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,16 +66,13 @@ impl Checker<'_> {
             }
             Lazy::Waiting => {}
         }
-        let (name, span) = (self.consts[index].name.clone(), self.consts[index].span);
-        if self.depth == MAX_CHAIN {
-            self.too_deep(&name, span);
+        if self.depth >= MAX_CHAIN {
+            self.too_deep(self.consts[index].span);
             self.consts[index].state = Lazy::Done(Constant::Error);
             return None;
         }
         self.consts[index].state = Lazy::Computing;
-        self.depth += 1;
         let value = self.evaluate(index);
-        self.depth -= 1;
         // A cycle may have been found meanwhile.
         if self.consts[index].state == Lazy::Computing {
             self.consts[index].state = Lazy::Done(value.unwrap_or(Constant::Error));
@@ -87,15 +84,11 @@ impl Checker<'_> {
     }
 
     /// Reports a constant or type that leads through too many others.
-    pub(super) fn too_deep(&mut self, name: &str, span: Span) {
-        self.error(
-            Diagnostic::new(
-                "chain-too-long",
-                span,
-                format!("`{name}` is known only through more than {MAX_CHAIN} others"),
-            )
-            .label("the chain is too long here")
-            .hint("declare the names that the others are made of first"),
+    pub(super) fn too_deep(&mut self, span: Span) {
+        self.report_once(
+            Diagnostic::new("chain-too-long", span, "this is known only through too many others")
+                .label("the chain is too long here")
+                .hint("declare the names that the others are made of first"),
         );
     }
 
@@ -137,9 +130,11 @@ impl Checker<'_> {
                 code.constant_of(value)
             }
             Some(ty) => {
-                let described = self.describe(ty);
+                let written = self.consts[index].ty.as_ref().and_then(|ty| ty.name());
+                let described = written.map_or_else(|| self.describe(ty), |name| name.text().to_string());
                 self.error(
                     Diagnostic::new("bad-constant-type", span, format!("there are no constants of type `{described}`"))
+                        .label("declared with that type")
                         .hint("a constant has an integer type or bool"),
                 );
                 None

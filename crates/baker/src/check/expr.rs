@@ -47,6 +47,13 @@ impl Typed {
 impl CodeChecker<'_, '_> {
     /// Checks an expression. `wanted` says what protocol a packet made here should have, where that is known.
     pub(super) fn expr(&mut self, expr: &ast::Expr, wanted: Option<Type>) -> Typed {
+        self.checker.depth += 1;
+        let typed = self.expr_inside(expr, wanted);
+        self.checker.depth -= 1;
+        typed
+    }
+
+    fn expr_inside(&mut self, expr: &ast::Expr, wanted: Option<Type>) -> Typed {
         let span = self.span(expr);
         match expr {
             ast::Expr::Literal(literal) => match literal.value() {
@@ -118,7 +125,7 @@ impl CodeChecker<'_, '_> {
                 let error =
                     Diagnostic::new("unknown-name", span, format!("there is no `{text}` here")).label("not declared");
                 let locals = self.scopes.iter().flat_map(|s| s.keys()).map(String::as_str);
-                let near = nearest(text, locals).or_else(|| self.checker.similar(text));
+                let near = nearest(text, locals).or_else(|| self.checker.similar(text, "value"));
                 let hint = near.map(|near| format!("did you mean `{near}`?"));
                 self.checker.report_once(Diagnostic { hint, ..error });
                 Typed::error(span)
@@ -263,7 +270,7 @@ impl CodeChecker<'_, '_> {
             other => {
                 let found = self.checker.describe(other);
                 self.error(
-                    Diagnostic::new("bad-condition", span, format!("`{found}` is no condition"))
+                    Diagnostic::new("bad-condition", span, format!("`{found}` is not a condition"))
                         .label("neither bool, number nor pointer"),
                 );
                 None

@@ -47,6 +47,8 @@ pub struct Program {
     pub ppfs: Vec<Ppf>,
     /// Functions.
     pub functions: Vec<Function>,
+    /// Copies that one received packet becomes at most.
+    pub copies: u32,
 }
 
 /// A struct: named scalar fields.

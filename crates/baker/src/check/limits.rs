@@ -3,30 +3,41 @@
 
 use super::hir::{Expr, ExprKind, Stmt};
 use super::names::Checker;
+use super::paths::{Bounds, bounds};
 use crate::diag::Diagnostic;
 use crate::ir::{self, Target};
 
 /// Statements and operations of a PPF at most, its functions inlined.
 pub(super) const MAX_CODE: u32 = 1 << 14;
 
-/// How deep calls of functions nest at most.
-const MAX_CALLS: u32 = 32;
+/// How deep statements and expressions nest at most, through the functions that are called.
+const MAX_DEPTH: u32 = 640;
 
 /// Copies that one packet becomes at most.
 const MAX_COPIES: u32 = 1024;
 
+/// Operations that one packet and its copies take at most, so that none holds up the others for long.
+const MAX_STEPS: u32 = 1 << 18;
+
 /// What some code costs, its functions inlined.
 #[derive(Clone, Copy, Default)]
 struct Cost {
+    /// Statements and operations.
     size: u32,
-    /// Nested calls.
+    /// How deep they nest.
     depth: u32,
 }
 
 impl Cost {
-    fn add(&mut self, other: Cost) {
+    /// Adds what lies beside.
+    fn beside(&mut self, other: Cost) {
         self.size = self.size.saturating_add(other.size);
         self.depth = self.depth.max(other.depth);
+    }
+
+    /// The same inside of one more statement or operation.
+    fn inside(self) -> Cost {
+        Cost { size: self.size.saturating_add(1), depth: self.depth + 1 }
     }
 }
 
@@ -35,13 +46,12 @@ impl Checker<'_> {
     pub(super) fn check_limits(&mut self) {
         let mut functions = vec![None; self.hir.functions.len()];
         for index in 0..self.hir.ppfs.len() {
-            let mut cost = Cost::default();
-            self.statements_cost(&self.hir.ppfs[index].code.body, 0, &mut functions, &mut cost);
+            let cost = self.statements_cost(&self.hir.ppfs[index].code.body, 0, &mut functions);
             let ppf = &self.hir.ppfs[index];
-            if cost.depth > MAX_CALLS {
-                let error = Diagnostic::new("calls-too-deep", ppf.span, "functions call each other too deeply")
-                    .label(format!("leads to calls more than {MAX_CALLS} deep"));
-                // The costs of functions further down are not known.
+            if cost.depth > MAX_DEPTH {
+                let error = Diagnostic::new("calls-too-deep", ppf.span, "calls nest too deeply")
+                    .label(format!("more than {MAX_DEPTH} levels of statements, operations and calls"));
+                // What lies deeper is not known.
                 return self.error(error);
             }
             if cost.size > MAX_CODE {
@@ -53,53 +63,60 @@ impl Checker<'_> {
             }
         }
         if let (true, Target::Ppf(first)) = (self.errors.is_empty(), self.hir.channels[0].target) {
-            let copies = ir::copies(&self.hir);
+            let Bounds { copies, steps } = bounds(&self.hir, ir::Program::RX);
+            self.hir.copies = copies;
+            let first = self.hir.ppfs[first.0 as usize].span;
             if copies > MAX_COPIES {
+                let title = format!("one packet can become more than {MAX_COPIES} copies");
                 self.error(
-                    Diagnostic::new(
-                        "too-many-copies",
-                        self.hir.ppfs[first.0 as usize].span,
-                        format!("one packet can become more than {MAX_COPIES} copies"),
-                    )
-                    .label(format!("up to {copies} copies of a packet that enters here"))
-                    .hint("a frame is reserved for each copy: let loops that copy make fewer trips"),
+                    Diagnostic::new("too-many-copies", first, title)
+                        .label(format!("up to {copies} copies of a packet that enters here"))
+                        .hint("a frame is reserved for each copy: let loops that copy make fewer trips"),
+                );
+            } else if steps > MAX_STEPS {
+                let title = format!("one packet can take more than {MAX_STEPS} operations");
+                self.error(
+                    Diagnostic::new("too-many-steps", first, title)
+                        .label(format!("up to {steps} operations for a packet that enters here"))
+                        .hint("let loops make fewer trips, above all those within other loops"),
                 );
             }
         }
     }
 
-    fn function_cost(&self, index: usize, depth: u32, known: &mut [Option<Cost>]) -> Cost {
-        if depth > MAX_CALLS {
-            return Cost { size: 0, depth };
-        }
+    /// The costs of a function that is called `above` levels deep.
+    fn function_cost(&self, index: usize, above: u32, known: &mut [Option<Cost>]) -> Cost {
         if let Some(cost) = known[index] {
             return cost;
         }
-        let mut cost = Cost::default();
-        self.statements_cost(&self.hir.functions[index].code.body, depth, known, &mut cost);
+        let cost = self.statements_cost(&self.hir.functions[index].code.body, above, known);
         known[index] = Some(cost);
         cost
     }
 
-    /// Adds what some statements cost, `depth` calls deep.
-    fn statements_cost(&self, statements: &[Stmt], depth: u32, known: &mut [Option<Cost>], cost: &mut Cost) {
+    fn statements_cost(&self, statements: &[Stmt], above: u32, known: &mut [Option<Cost>]) -> Cost {
+        let mut all = Cost::default();
         for statement in statements {
-            cost.add(Cost { size: 1, depth: 0 });
+            let mut cost = Cost::default();
             for expr in statement.kind.expressions() {
-                self.expr_cost(expr, depth, known, cost);
+                cost.beside(self.expr_cost(expr, above + 1, known));
             }
             for nested in statement.kind.nested() {
-                self.statements_cost(nested, depth, known, cost);
+                cost.beside(self.statements_cost(nested, above + 1, known));
             }
+            all.beside(cost.inside());
         }
+        all
     }
 
-    fn expr_cost(&self, expr: &Expr, depth: u32, known: &mut [Option<Cost>], cost: &mut Cost) {
-        cost.add(Cost { size: 1, depth: 0 });
-        if let ExprKind::Call(function, _) = expr.kind {
-            let callee = self.function_cost(function.0 as usize, depth + 1, known);
-            cost.add(Cost { size: callee.size, depth: callee.depth + 1 });
+    fn expr_cost(&self, expr: &Expr, above: u32, known: &mut [Option<Cost>]) -> Cost {
+        let mut cost = Cost::default();
+        if above <= MAX_DEPTH {
+            if let ExprKind::Call(function, _) = expr.kind {
+                cost.beside(self.function_cost(function.0 as usize, above + 1, known));
+            }
+            expr.for_each_operand(|operand| cost.beside(self.expr_cost(operand, above + 1, known)));
         }
-        expr.for_each_operand(|operand| self.expr_cost(operand, depth, known, cost));
+        cost.inside()
     }
 }

@@ -54,7 +54,8 @@ impl CodeChecker<'_, '_> {
             let head = Span { end: (span.start + 3).min(span.end), ..span };
             self.error(
                 Diagnostic::new("loop-too-long", head, format!("this loop runs more than {MAX_TRIPS} times"))
-                    .label("too many trips for one packet"),
+                    .label("too many trips for one packet")
+                    .hint("does the counter ever reach the limit? A u8 is never above 255, and no unsigned number below 0"),
             );
         }
         self.loops += 1;

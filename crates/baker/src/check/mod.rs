@@ -9,7 +9,7 @@
 //! | `code`, `stmt`, `expr`, `arith`, `access`, `builtin`, `loops` | bodies of PPFs and functions |
 //! | `wiring` | which channel leads where |
 //! | `flow` | what must hold on every path: handles consumed once, pointers tested |
-//! | `limits` | what a program may cost |
+//! | `limits`, `paths` | what a program may cost |
 
 mod access;
 mod arith;
@@ -24,6 +24,7 @@ mod limits;
 mod load;
 mod loops;
 mod names;
+mod paths;
 mod protocols;
 mod stmt;
 mod types;

@@ -148,7 +148,7 @@ pub(super) struct Checker<'a> {
     pub structs: Vec<(FileId, Scope, ast::Struct)>,
     pub protocols: Vec<(FileId, ast::Protocol)>,
     pub runnable: bool,
-    /// Constants and types that are being worked out, each for the one before it.
+    /// How deep the expression or type lies that is being worked out, through the constants and types that need it.
     pub depth: u32,
     pub hir: hir::Program,
 }
@@ -199,6 +199,7 @@ impl<'a> Checker<'a> {
                 channels: Vec::new(),
                 ppfs: Vec::new(),
                 functions: Vec::new(),
+                copies: 0,
             },
         }
     }
@@ -495,8 +496,13 @@ impl<'a> Checker<'a> {
             None => {
                 let error = Diagnostic::new("unknown-name", span, format!("there is no {wanted} `{}`", name.text()))
                     .label("not declared");
-                match self.similar(name.text()) {
+                let c_name =
+                    |p| name.text().strip_prefix(p).is_some_and(|r: &str| r.starts_with(|c: char| c.is_ascii_digit()));
+                match self.similar(name.text(), wanted) {
                     Some(similar) => error.hint(format!("did you mean `{similar}`?")),
+                    None if wanted == "type" && ["u", "i", "uint", "int"].into_iter().any(c_name) => {
+                        error.hint("integer types are u1 to u128 and i1 to i128")
+                    }
                     None => error,
                 }
             }
@@ -516,10 +522,25 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// A declared name that differs from this one by a letter or two.
-    pub(super) fn similar(&self, name: &str) -> Option<String> {
-        let all = self.globals.keys().chain(self.modules.iter().flat_map(|m| m.names.keys()));
-        nearest(name, all.map(String::as_str).chain(BUILTIN_FUNCTIONS).chain(["bool", "void", "int"]))
+    /// A name that differs from this one by a letter or two and stands for what is wanted.
+    pub(super) fn similar(&self, name: &str, wanted: &str) -> Option<String> {
+        let fits = |symbol: Symbol| match wanted {
+            "type" => matches!(symbol, Symbol::Alias(_) | Symbol::Struct(_)),
+            "struct" => matches!(symbol, Symbol::Struct(_)),
+            "protocol" => matches!(symbol, Symbol::Protocol(_)),
+            "module" => matches!(symbol, Symbol::Module(_)),
+            "channel" => matches!(symbol, Symbol::Port(_)),
+            "function" => matches!(symbol, Symbol::Function(_)),
+            _ => true,
+        };
+        let own: &[&str] = match wanted {
+            "type" => &["bool", "void", "int", "u8", "u16", "u32", "u64"],
+            "function" => &BUILTIN_FUNCTIONS,
+            _ => &[],
+        };
+        let all = self.globals.iter().chain(self.modules.iter().flat_map(|m| m.names.iter()));
+        let declared = all.filter(|(_, (symbol, _))| fits(*symbol)).map(|(name, _)| name.as_str());
+        nearest(name, declared.chain(own.iter().copied()))
     }
 
     pub(super) fn span<N: AstNode>(&self, file: FileId, node: &N) -> Span {

@@ -122,9 +122,8 @@ impl Checker<'_> {
             }
             Lazy::Waiting => {}
         }
-        if self.depth == MAX_CHAIN {
-            let (name, span) = (self.aliases[index].name.clone(), self.aliases[index].span);
-            self.too_deep(&name, span);
+        if self.depth >= MAX_CHAIN {
+            self.too_deep(self.aliases[index].span);
             self.aliases[index].state = Lazy::Done(Type::Error);
             return Type::Error;
         }

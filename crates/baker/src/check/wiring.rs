@@ -1,8 +1,8 @@
 //! Wiring: which channel leads where. Every output leads to one place, and no packet can run in a circle.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use super::hir::{ExprKind, Stmt, StmtKind};
+use super::hir::{Code, ExprKind, Program, Stmt, StmtKind};
 use super::names::{Checker, Symbol};
 use crate::diag::Diagnostic;
 use crate::ir::{ChannelId, PpfId, ProtocolId, Target};
@@ -58,35 +58,48 @@ impl Checker<'_> {
         if self.errors[before..].iter().any(|error| wrong(error.code)) {
             return;
         }
+        self.loose_ends(program, &wired, &fed);
+    }
+
+    /// Reports outputs that lead nowhere and inputs that nothing leads to. Where one could be wired to the other, a wire
+    /// is missing: one report, at the output.
+    fn loose_ends(&mut self, program: Span, wired: &HashMap<ChannelId, Span>, fed: &HashMap<PpfId, Span>) {
+        let mut outputs = Vec::new();
+        let mut inputs = Vec::new();
         if !wired.contains_key(&ChannelId(0)) {
-            self.error(
-                Diagnostic::new("unwired", program, "`rx` leads nowhere")
-                    .label("received packets go to no module")
-                    .hint("add `rx -> MODULE.INPUT;`"),
-            );
+            let ether = match self.resolve(None, "ether") {
+                Some(Symbol::Protocol(id)) => Some(id),
+                _ => None,
+            };
+            outputs.push(("rx".to_string(), program, ether));
         }
         for module in &self.modules {
             for port in &module.ports {
-                let (code, title, hint) = match port.kind {
-                    PortKind::Out if !port.channel.is_some_and(|c| wired.contains_key(&c)) => (
-                        "unwired",
-                        format!("`{}.{}` leads nowhere", module.name, port.name),
-                        format!("add `{}.{} -> …;` to the program", module.name, port.name),
-                    ),
-                    PortKind::In if port.reader.is_some_and(|ppf| !fed.contains_key(&ppf)) => (
-                        "unfed",
-                        format!("nothing leads to `{}.{}`", module.name, port.name),
-                        format!("add `… -> {}.{};` to the program", module.name, port.name),
-                    ),
-                    _ => continue,
-                };
-                self.errors.push(
-                    Diagnostic::new(code, port.span, title)
-                        .label("not wired")
-                        .also(program, "the program's wires")
-                        .hint(hint),
-                );
+                let end = (format!("{}.{}", module.name, port.name), port.span, port.protocol);
+                match port.kind {
+                    PortKind::Out if !port.channel.is_some_and(|c| wired.contains_key(&c)) => outputs.push(end),
+                    PortKind::In if port.reader.is_some_and(|ppf| !fed.contains_key(&ppf)) => inputs.push(end),
+                    _ => {}
+                }
             }
+        }
+        for (name, span, protocol) in outputs {
+            let partner = inputs.iter().position(|(_, _, input)| *input == protocol).map(|at| inputs.remove(at).0);
+            let error = Diagnostic::new("unwired", span, format!("`{name}` leads nowhere"));
+            let error = match span == program {
+                true => error.label("received packets go to no module"),
+                false => error.label("not wired").also(program, "the program's wires"),
+            };
+            let to = partner.unwrap_or("…".into());
+            self.error(error.hint(format!("add `{name} -> {to};` to the program")));
+        }
+        for (name, span, _) in inputs {
+            self.error(
+                Diagnostic::new("unfed", span, format!("nothing leads to `{name}`"))
+                    .label("not wired")
+                    .also(program, "the program's wires")
+                    .hint(format!("add `… -> {name};` to the program")),
+            );
         }
     }
 
@@ -189,12 +202,15 @@ impl Checker<'_> {
                 );
                 return None;
             }
-            _ => {
-                self.error(
-                    Diagnostic::new("unknown-end", span, format!("there is no end `{}`", name.text()))
-                        .label("not known")
-                        .hint("write MODULE.CHANNEL, or one of rx, tx, host"),
-                );
+            (text, _) => {
+                let error = match self.resolve(None, text) {
+                    Some(Symbol::Module(_)) => {
+                        Diagnostic::new("unknown-end", span, format!("`{text}` is a module, not one of its channels"))
+                            .label("which channel?")
+                    }
+                    _ => Diagnostic::new("unknown-end", span, format!("there is no end `{text}`")).label("not known"),
+                };
+                self.error(error.hint("write MODULE.CHANNEL, or one of rx, tx, host"));
                 return None;
             }
         };
@@ -213,25 +229,11 @@ impl Checker<'_> {
     pub(super) fn check_cycles(&mut self) {
         let mut edges: Vec<Vec<(PpfId, Span)>> = Vec::new();
         for ppf in &self.hir.ppfs {
-            let mut puts = Vec::new();
-            collect_puts(&ppf.code.body, &mut puts);
-            // A function of a module may put copies, too.
-            let mut functions = Vec::new();
-            collect_calls(&ppf.code.body, &mut functions);
-            let mut seen = Vec::new();
-            while let Some(function) = functions.pop() {
-                if !seen.contains(&function) {
-                    seen.push(function);
-                    let body = &self.hir.functions[function.0 as usize].code.body;
-                    collect_puts(body, &mut puts);
-                    collect_calls(body, &mut functions);
-                }
-            }
-            let targets =
-                puts.into_iter().filter_map(|(channel, span)| match self.hir.channels[channel.0 as usize].target {
-                    Target::Ppf(target) => Some((target, span)),
-                    _ => None,
-                });
+            let targets = puts(&self.hir, &ppf.code).into_iter();
+            let targets = targets.filter_map(|(channel, span)| match self.hir.channels[channel.0 as usize].target {
+                Target::Ppf(target) => Some((target, span)),
+                _ => None,
+            });
             edges.push(targets.collect());
         }
         let mut visits = vec![Visit::Not; edges.len()];
@@ -274,6 +276,21 @@ enum Visit {
     Not,
     UnderWay,
     Done(u32),
+}
+
+/// The channels that some code puts packets into, itself or by the functions that it calls.
+pub(super) fn puts(program: &Program, code: &Code) -> Vec<(ChannelId, Span)> {
+    let (mut puts, mut functions, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
+    collect_puts(&code.body, &mut puts);
+    collect_calls(&code.body, &mut functions);
+    while let Some(function) = functions.pop() {
+        if seen.insert(function.0) {
+            let body = &program.functions[function.0 as usize].code.body;
+            collect_puts(body, &mut puts);
+            collect_calls(body, &mut functions);
+        }
+    }
+    puts
 }
 
 fn collect_puts(statements: &[Stmt], puts: &mut Vec<(ChannelId, Span)>) {

@@ -210,7 +210,8 @@ pub enum Op {
         /// One value per field of the value's layout.
         value: Vec<Value>,
     },
-    /// Removes a hash entry; 1 where it was there. Only for hash.
+    /// Removes a hash entry; 1 where it was there. Only for hash. A pointer to the entry still reads and writes its value
+    /// until the packet is done; no look-up finds it any more, also where the key is inserted again.
     Remove {
         /// The table.
         table: TableId,

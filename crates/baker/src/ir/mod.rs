@@ -20,7 +20,6 @@ mod verify;
 pub use counters::CounterSlots;
 pub use dot::dot;
 pub use inst::*;
-pub(crate) use lower::copies;
 pub use lower::lower;
 pub use print::{print, print_body};
 pub use program::*;

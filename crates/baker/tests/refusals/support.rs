@@ -30,8 +30,17 @@ pub fn compare(name: &str, codes: &[&str], source: &str, compilation: &Compilati
     }
     assert!(compilation.program.is_none(), "{name}: a program in spite of errors");
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {
-        insta::assert_snapshot!(name, format!("{source}\n--------\n{rendered}"));
+        insta::assert_snapshot!(name, format!("{}\n--------\n{rendered}", shown(source)));
     });
+}
+
+/// A source as its snapshot shows it: of a generated one with hundreds of lines, the beginning and the end.
+fn shown(source: &str) -> String {
+    let lines: Vec<&str> = source.split_inclusive('\n').collect();
+    match lines.len() {
+        ..100 => source.to_string(),
+        count => format!("{}[{} more lines]\n{}", lines[..30].concat(), count - 40, lines[count - 10..].concat()),
+    }
 }
 
 /// A module whose PPF has this body.

@@ -2,7 +2,7 @@
 
 use std::path::{Path as FilePath, PathBuf};
 
-use baker::ir::{DropId, Program};
+use baker::ir::{DropId, Program, TableId};
 
 use super::{Case, Leaving, Step, To};
 use crate::config::document::{self, Errors, Path, Table, Value};
@@ -84,7 +84,10 @@ fn contents(root: &Table, case: &mut Case, text: &str, program: &Program, errors
     if let Some(value) = root.get("after") {
         let path = path.key("after");
         if let Some(after) = document::table(value, &path, errors) {
-            document::only(after, &path, &["tables"], errors);
+            document::only(after, &path, &["tables", "entries"], errors);
+            if let Some(value) = after.get("entries") {
+                case.sizes = sizes(value, &path.key("entries"), program, errors);
+            }
             if let Some(value) = after.get("tables") {
                 case.after = tables::read(program, &case.ports, value, &path.key("tables"), errors);
             }
@@ -104,6 +107,26 @@ fn contents(root: &Table, case: &mut Case, text: &str, program: &Program, errors
     }
 }
 
+/// `MODULE.TABLE = number of entries`.
+fn sizes(value: &Value, path: &Path, program: &Program, errors: &mut Errors) -> Vec<(TableId, usize)> {
+    let mut sizes = Vec::new();
+    for (module, value) in document::table(value, path, errors).into_iter().flatten() {
+        let path = path.key(module.get_ref());
+        for (table, value) in document::table(value, &path, errors).into_iter().flatten() {
+            let (name, path) = (format!("{}.{}", module.get_ref(), table.get_ref()), path.key(table.get_ref()));
+            let names = || program.tables.iter().map(|table| table.name.as_str());
+            let Some(id) = names().position(|known| known == name) else {
+                let problem = format!("there is no table {name}{}", did_you_mean(&name, names()));
+                errors.add(table.span().start, &path, problem, list(names()));
+                continue;
+            };
+            let size = document::integer(value, &path, 0, program.tables[id].capacity.into(), errors);
+            sizes.extend(size.map(|size| (TableId(id as u32), size as usize)));
+        }
+    }
+    sizes
+}
+
 fn definitions(value: Option<&Value>, program: &Program, errors: &mut Errors) -> Definitions {
     let root = Path::Root;
     let (path, mut definitions) = (root.key("define"), Definitions::new());
@@ -113,14 +136,13 @@ fn definitions(value: Option<&Value>, program: &Program, errors: &mut Errors) ->
         let path = path.key(name);
         let letters = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(letters) {
-            errors.add(
-                key.span().start,
-                &path,
-                "packet text can't name this",
-                "letters, digits and `_`, no digit first",
-            );
-        } else if program.protocols.iter().any(|protocol| protocol.name == name) {
+            let accepted = "letters, digits and `_`, no digit first";
+            errors.add(key.span().start, &path, "packet text can't name this", accepted);
+            continue;
+        }
+        if program.protocols.iter().any(|protocol| protocol.name == name) {
             errors.add(key.span().start, &path, "this is the name of a protocol", "another name");
+            continue;
         }
         if let Some(text) = document::string(value, &path, "packet text, or a value of a field", errors) {
             definitions.insert(name.to_owned(), text.to_owned());

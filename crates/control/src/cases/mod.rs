@@ -14,6 +14,8 @@
 //! drops = { no_route = 1 }                    # packets dropped in this step, by reason; none where it is left out
 //! [after.tables.l3_forward.neighbours]        # optional: entries that must be there at the end
 //! "10.0.1.11" = "02:00:00:00:00:11"
+//! [after.entries]                             # optional: how many entries tables must have at the end
+//! l3_forward.neighbours = 1                   # of an array, those count that are not all zero
 //! ```
 //!
 //! Paths are relative to the case file; packets are written as [`crate::packet`] says.
@@ -45,6 +47,8 @@ pub struct Case {
     pub steps: Vec<Step>,
     /// Entries that must be in the tables at the end.
     pub after: Vec<(TableId, TableEntry)>,
+    /// Number of entries that tables must have at the end; of an array, those count that are not all zero.
+    pub sizes: Vec<(TableId, usize)>,
 }
 
 /// One packet in, and what must come of it.
@@ -96,7 +100,14 @@ impl Case {
     /// A case over a configuration.
     fn new(file: PathBuf, config: Config) -> Self {
         let ports = config.port_names();
-        let (description, steps, after) = (String::new(), Vec::new(), Vec::new());
-        Case { file, description, entries: config.entries, ports, steps, after }
+        Case {
+            file,
+            description: String::new(),
+            entries: config.entries,
+            ports,
+            steps: Vec::new(),
+            after: Vec::new(),
+            sizes: Vec::new(),
+        }
     }
 }

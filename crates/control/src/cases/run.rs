@@ -54,7 +54,7 @@ pub fn run(program: &Arc<Program>, case: &Case, engine: EngineKind) -> Result<()
             return Err(failure(Some(step.line), &step.note, problems));
         }
     }
-    let problems = missing(program, &case.after, &stepper);
+    let problems = missing(program, &case.after, &stepper) + &wrong_sizes(program, &case.sizes, &stepper);
     if problems.is_empty() { Ok(()) } else { Err(failure(None, "", problems)) }
 }
 
@@ -152,6 +152,19 @@ fn missing(program: &Program, after: &[(TableId, TableEntry)], store: &Stepper) 
         let value = format!("{:#x?}", entry.value).replace(['\n', ' '], "");
         let len = entry.prefix_len.map(|len| format!("/{len}")).unwrap_or_default();
         let _ = writeln!(out, "table {} at {}{len}: expected {value}, found {found}", table.name, key.join(", "));
+    }
+    out
+}
+
+/// Tables that should have another number of entries.
+fn wrong_sizes(program: &Program, sizes: &[(TableId, usize)], store: &Stepper) -> String {
+    let mut out = String::new();
+    for (id, expected) in sizes {
+        let found = store.dump(*id).len();
+        if found != *expected {
+            let name = &program.tables[id.0 as usize].name;
+            let _ = writeln!(out, "table {name}: expected {expected} entries, found {found}");
+        }
     }
     out
 }

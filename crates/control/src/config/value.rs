@@ -149,15 +149,15 @@ fn in_range(field: &LayoutField, negative: bool, size: u128) -> Option<u128> {
 
 /// What may be written for a field.
 pub(super) fn accepted(field: &LayoutField) -> String {
-    if !field.names.is_empty() {
-        return format!("one of {}", list(field.names.iter().map(|(name, _)| name.as_str())));
-    }
-    if field.width == 1 {
+    if field.width == 1 && field.names.iter().all(|(name, _)| name == "true" || name == "false") {
         return "true or false".into();
     }
     let most = mask(field.width) >> u32::from(field.signed);
     let least = if field.signed { format!("-{}", most + 1) } else { "0".into() };
     let integer = format!("an integer from {least} to {most}");
+    if !field.names.is_empty() {
+        return format!("one of {}, or {integer}", list(field.names.iter().map(|(name, _)| name.as_str())));
+    }
     match field.width {
         48 => format!("an Ethernet address such as \"02:00:00:00:00:01\", or {integer}"),
         32 => format!("{integer}, or an IPv4 address such as \"10.0.0.1\""),

@@ -29,15 +29,15 @@ use packets::Packet;
 const SINGLY: usize = 10;
 const PACKETS: usize = 20;
 
-/// `None` where all engines agree, else what went wrong.
-fn failure(text: &str, packets: &[Packet], fill: u64) -> Option<String> {
+/// What was seen where all engines agree, else what went wrong.
+fn run(text: &str, packets: &[Packet], fill: u64) -> Result<run::Seen, String> {
     let run = || run::compile(text).and_then(|program| run::compare(&program, packets, SINGLY, fill));
     match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(result) => result.err(),
+        Ok(result) => result,
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
-            Some(format!("panic: {}", text.unwrap_or_default()))
+            Err(format!("panic: {}", text.unwrap_or_default()))
         }
     }
 }
@@ -56,6 +56,7 @@ fn random_programs() {
         None => first..first + programs,
     };
     let under_way = Path::new(env!("CARGO_TARGET_TMPDIR")).join("differential.baker");
+    let mut seen = run::Seen::default();
     for seed in seeds {
         let program = generate::program(seed);
         if number("SHOW").is_some() {
@@ -64,21 +65,27 @@ fn random_programs() {
         std::fs::write(&under_way, format!("// seed {seed}\n{}", program.text)).expect("cargo's directory for tests");
         let mut numbers = Numbers::new(!seed);
         let packets: Vec<Packet> = (0..PACKETS).map(|_| packets::packet(&mut numbers, &program.headers)).collect();
-        let Some(error) = failure(&program.text, &packets, seed) else { continue };
+        let error = match run(&program.text, &packets, seed) {
+            Ok(one) => {
+                seen.add(&one);
+                continue;
+            }
+            Err(error) => error,
+        };
         let text = match number("REDUCE") {
             Some(_) => smaller(&program.text, &packets, seed, &error),
             None => program.text,
         };
         let packets: Vec<String> = packets.iter().map(|(port, bytes)| run::show_packet(*port, bytes)).collect();
-        let error = failure_of(&text, &packets, seed).unwrap_or(error);
+        // The failure once more, for the program that is shown.
+        let again: Vec<Packet> = packets.iter().map(|line| packet(line)).collect();
+        let error = run(&text, &again, seed).err().unwrap_or(error);
         panic!("seed {seed}: {error}\n{text}\n# packets, fill {seed}\n{}", packets.join("\n"));
     }
-}
-
-/// The failure once more, for the program that is shown.
-fn failure_of(text: &str, packets: &[String], fill: u64) -> Option<String> {
-    let packets: Vec<Packet> = packets.iter().map(|line| packet(line)).collect();
-    failure(text, &packets, fill)
+    println!("{seen:?}");
+    if seen.programs >= 50 {
+        assert_eq!(seen.missing(), [""; 0], "the programs never came to this");
+    }
 }
 
 /// Fails in the same way: refused, panicking or differing.
@@ -86,7 +93,7 @@ fn smaller(text: &str, packets: &[Packet], fill: u64, error: &str) -> String {
     let kind = |error: &str| error.split([':', ' ']).next().unwrap_or_default().to_string();
     let wanted = kind(error);
     std::panic::set_hook(Box::new(|_| {}));
-    let reduced = reduce::reduce(text, |text| failure(text, packets, fill).is_some_and(|found| kind(&found) == wanted));
+    let reduced = reduce::reduce(text, |text| run(text, packets, fill).is_err_and(|found| kind(&found) == wanted));
     let _ = std::panic::take_hook();
     reduced
 }
@@ -111,7 +118,7 @@ fn kept_programs() {
         let (fill, packets) = packets.split_once('\n').expect("a line `fill SEED`");
         let fill = fill.strip_prefix("fill ").and_then(|seed| seed.parse().ok()).expect("a line `fill SEED`");
         let packets: Vec<Packet> = packets.lines().map(packet).collect();
-        if let Some(error) = failure(&text, &packets, fill) {
+        if let Err(error) = run(&text, &packets, fill) {
             panic!("{}: {error}", path.display());
         }
     }

@@ -3,7 +3,10 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use baker::ir::{Program, TableEntry, TableError, TableId, TableKind, TableStore};
+use baker::ir::interp::End;
+use baker::ir::{
+    BUILTIN_DROP_REASONS, CounterSlots, DropId, Program, TableEntry, TableError, TableId, TableKind, TableStore,
+};
 use codegen::OptLevel;
 use dataplane::EngineKind;
 use dataplane::step::{StepOutput, Stepper};
@@ -14,6 +17,93 @@ use crate::packets::Packet;
 /// The engines that are compared with the interpreter.
 const NATIVE: [(&str, EngineKind); 2] =
     [("native O0", EngineKind::Native(OptLevel::O0)), ("native O3", EngineKind::Native(OptLevel::O3))];
+
+/// How often each kind of event was compared: a test that sees none of them proves nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    pub programs: u64,
+    pub packets: u64,
+    pub to_tx: u64,
+    pub to_host: u64,
+    /// Received packets that left more than once.
+    pub multiplied: u64,
+    /// Packets that left longer or shorter than they came.
+    pub resized: u64,
+    pub truncated: u64,
+    pub malformed: u64,
+    /// Dropped by the program itself.
+    pub dropped: u64,
+    /// Insertions that a full table refused.
+    pub refused: u64,
+    /// Entries in the tables at the end.
+    pub entries: u64,
+    /// Sums of the user counters are not zero.
+    pub counted: u64,
+}
+
+impl Seen {
+    pub fn add(&mut self, other: &Seen) {
+        let pairs = [
+            (&mut self.programs, other.programs),
+            (&mut self.packets, other.packets),
+            (&mut self.to_tx, other.to_tx),
+            (&mut self.to_host, other.to_host),
+            (&mut self.multiplied, other.multiplied),
+            (&mut self.resized, other.resized),
+            (&mut self.truncated, other.truncated),
+            (&mut self.malformed, other.malformed),
+            (&mut self.dropped, other.dropped),
+            (&mut self.refused, other.refused),
+            (&mut self.entries, other.entries),
+            (&mut self.counted, other.counted),
+        ];
+        for (sum, more) in pairs {
+            *sum += more;
+        }
+    }
+
+    /// Names of the events that were never seen.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let all = [
+            ("to_tx", self.to_tx),
+            ("to_host", self.to_host),
+            ("multiplied", self.multiplied),
+            ("resized", self.resized),
+            ("truncated", self.truncated),
+            ("malformed", self.malformed),
+            ("dropped", self.dropped),
+            ("refused", self.refused),
+            ("entries", self.entries),
+            ("counted", self.counted),
+        ];
+        all.iter().filter(|(_, count)| *count == 0).map(|(name, _)| *name).collect()
+    }
+
+    fn outputs(&mut self, packet: &[u8], outputs: &[StepOutput]) {
+        self.packets += 1;
+        self.multiplied += u64::from(outputs.len() > 1);
+        for output in outputs {
+            self.to_tx += u64::from(output.end == End::Tx);
+            self.to_host += u64::from(output.end == End::Host);
+            self.resized += u64::from(output.bytes.len() != packet.len());
+        }
+    }
+
+    fn state(&mut self, program: &Program, stepper: &Stepper) {
+        let (slots, counters) = (CounterSlots::new(program), stepper.counters());
+        let drop = |reason: usize| counters[slots.drop(DropId(reason as u32))];
+        self.programs += 1;
+        self.truncated += drop(0);
+        self.malformed += drop(1);
+        self.dropped += (BUILTIN_DROP_REASONS.len()..program.drop_reasons.len()).map(drop).sum::<u64>();
+        for table in (0..program.tables.len()).map(|index| TableId(index as u32)) {
+            self.refused += counters[slots.table_full(table)];
+            self.entries += stepper.dump(table).len() as u64;
+        }
+        let user = &counters[counters.len() - program.counters.iter().map(|c| c.size as usize).sum::<usize>()..];
+        self.counted += user.iter().filter(|count| **count != 0).count() as u64;
+    }
+}
 
 /// The IR of a program, or what the compiler has against it.
 pub fn compile(text: &str) -> Result<Arc<Program>, String> {
@@ -33,7 +123,8 @@ pub fn compile(text: &str) -> Result<Arc<Program>, String> {
 
 /// Runs the packets one at a time up to `singly`, then the rest as one batch. `fill` seeds the control plane's part:
 /// entries before the first packet, and changes before the batch. The error tells the first difference.
-pub fn compare(program: &Arc<Program>, packets: &[Packet], singly: usize, fill: u64) -> Result<(), String> {
+pub fn compare(program: &Arc<Program>, packets: &[Packet], singly: usize, fill: u64) -> Result<Seen, String> {
+    let mut seen = Seen::default();
     let stepper = |kind| Stepper::new(program.clone(), kind).map_err(|error| format!("no engine: {error}"));
     let mut interp = stepper(EngineKind::Interp)?;
     let mut natives = Vec::new();
@@ -47,6 +138,7 @@ pub fn compare(program: &Arc<Program>, packets: &[Packet], singly: usize, fill: 
     for (index, (port, bytes)) in one_by_one.iter().enumerate() {
         let at = || format!("packet {index}, {}", show_packet(*port, bytes));
         let wanted = interp.receive(*port, bytes);
+        seen.outputs(bytes, &wanted);
         interp.check_frames().map_err(|error| format!("interpreter, {}: {error}", at()))?;
         for (name, native) in &mut natives {
             let found = native.receive(*port, bytes);
@@ -57,7 +149,12 @@ pub fn compare(program: &Arc<Program>, packets: &[Packet], singly: usize, fill: 
     }
     control(program, &mut numbers, &mut interp, &mut natives)?;
     // The interpreter stays the reference: one packet after the other.
-    let wanted: Vec<StepOutput> = batch.iter().flat_map(|(port, bytes)| interp.receive(*port, bytes)).collect();
+    let mut wanted = Vec::new();
+    for (port, bytes) in batch {
+        let outputs = interp.receive(*port, bytes);
+        seen.outputs(bytes, &outputs);
+        wanted.extend(outputs);
+    }
     for (name, native) in &mut natives {
         let found = native.receive_batch(batch);
         let at = || format!("batch of packets from {singly}");
@@ -65,7 +162,8 @@ pub fn compare(program: &Arc<Program>, packets: &[Packet], singly: usize, fill: 
         same_outputs(name, &wanted, &found).map_err(|error| format!("{}: {error}", at()))?;
         same_state(program, name, &interp, native).map_err(|error| format!("{}: {error}", at()))?;
     }
-    Ok(())
+    seen.state(program, &interp);
+    Ok(seen)
 }
 
 /// A packet as kept files write it.

@@ -3,6 +3,7 @@
 
 mod command;
 mod common;
+mod emulator;
 mod l3_switch;
 mod leftovers;
 mod link;

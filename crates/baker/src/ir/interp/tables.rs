@@ -1,8 +1,8 @@
 //! Tables of the interpreter: simple and obviously right rather than compact.
 //!
 //! An entry has a number (its slot) for as long as it lives, and a pointer to an entry is table and slot. A hash entry
-//! that was removed keeps its slot until the packet under way is done: pointers to it still read the last value, and
-//! writes through them are ignored.
+//! that was removed keeps its slot until the packet under way is done: pointers to it still read and write its value,
+//! which no look-up finds any more.
 
 use std::collections::HashMap;
 
@@ -71,13 +71,8 @@ impl Store {
         self.values.get(slot as usize * self.value_widths.len() + field as usize).copied()
     }
 
-    /// Sets a field of an entry, unless the entry was removed.
+    /// Sets a field of an entry.
     pub fn store(&mut self, slot: u32, field: u32, value: u128) {
-        if let Index::Hash { removed, .. } = &self.index
-            && removed.contains(&slot)
-        {
-            return;
-        }
         if let Some(cell) = self.values.get_mut(slot as usize * self.value_widths.len() + field as usize) {
             *cell = value;
         }

@@ -13,8 +13,6 @@ mod limits;
 mod packet;
 mod stmt;
 
-pub(crate) use limits::copies;
-
 use super::build::{Builder, Var};
 use super::{BlockId, Ppf, Program, Table, Ty, Value};
 use crate::check::hir::{self, LocalId, Type};

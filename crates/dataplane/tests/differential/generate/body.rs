@@ -29,8 +29,8 @@ pub struct Body<'w> {
     pub most_trips: usize,
     pub size: usize,
     pub copies: usize,
-    /// For each loop around: number of handles at its head.
-    pub loops: Vec<usize>,
+    /// For each loop around: the handles that are held at its head.
+    pub loops: Vec<Vec<String>>,
     /// In a function, what it returns.
     pub result: Option<Option<Value>>,
     names: usize,
@@ -75,7 +75,7 @@ pub fn ppf(world: &World, n: &mut Numbers, index: usize) -> String {
     body.source = index;
     body.copies_left = ppf.copies;
     body.scope.handles.push(Handle { name: "pkt".into(), protocol: ppf.protocol, lent: false });
-    let count = body.n.range(1, 6);
+    let count = body.n.range(2, 8);
     body.statements(count);
     body.finish(0, 3);
     if body.n.chance(10) {
@@ -135,7 +135,7 @@ impl<'w> Body<'w> {
             source: 0,
             scope: Scope::default(),
             out: String::new(),
-            fuel: 70,
+            fuel: 100,
             size_left: MAX_SIZE,
             copies_left: 0,
             trips: 1,

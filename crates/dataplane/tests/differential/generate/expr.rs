@@ -158,7 +158,11 @@ impl Body<'_> {
     fn pointer_test(&mut self) -> Expr {
         let op = *self.n.pick(&["==", "!="]);
         if self.scope.pointers.is_empty() || self.n.chance(30) {
-            let lookup = self.lookup().0;
+            let (lookup, to) = self.lookup();
+            if to == Value::Scalar(Ty::Bool) {
+                // The checker takes an entry of `array<bool>` for its value here.
+                return self.leaf();
+            }
             return Expr::new(format!("({lookup} {op} null)"), Ty::Bool);
         }
         let pointer = self.n.pick(&self.scope.pointers).clone();

@@ -16,13 +16,13 @@ impl Body<'_> {
     pub fn statement(&mut self) {
         self.fuel -= 2;
         self.size += 1;
-        match self.n.below(31) {
+        match self.n.below(33) {
             0..=3 => self.variable(),
             4..=7 => self.assign_variable(),
             8..=11 => self.assign_header(),
             12 | 13 => self.assign_metadata(),
             14..=16 => self.change_table(),
-            17 => self.count(),
+            17 | 31 | 32 => self.count(),
             18 | 19 => self.choice(),
             20 | 21 => self.repeat(),
             22 | 23 => self.pointer(),
@@ -79,7 +79,8 @@ impl Body<'_> {
             let value = self.expr(2).cast(Ty::Bool).text;
             return self.line(format!("{text} {op} {value};"));
         };
-        if self.n.chance(20) {
+        // The 1 of a step does not fit into an i1.
+        if target.ty != (Ty::Int { width: 1, signed: true }) && self.n.chance(20) {
             let op = *self.n.pick(&["++", "--"]);
             return self.line(format!("{text}{op};"));
         }
@@ -178,6 +179,7 @@ impl Body<'_> {
     /// A pointer, and mostly a test of it.
     fn pointer(&mut self) {
         let (lookup, to) = self.lookup();
+        let aside = if self.n.chance(30) { self.aside(&lookup, to) } else { Vec::new() };
         let name = self.name("q");
         let ty_name = self.world.value_name(to);
         self.line(format!("{ty_name} *{name} = {lookup};"));
@@ -192,6 +194,10 @@ impl Body<'_> {
             let more = if self.n.chance(30) { format!(" && {}", self.condition(1)) } else { String::new() };
             self.block(&format!("if ({name} {op}{more})"), |body| {
                 body.scope.pointers[at].tested = true;
+                for line in &aside {
+                    body.line(line);
+                    body.assign_pointed();
+                }
                 body.assign_pointed();
                 body.statements(count);
             });
@@ -212,6 +218,22 @@ impl Body<'_> {
             let table_def = &self.world.modules[module].tables[index];
             let key = self.key(table_def.key, table_def.kind, 1);
             self.line(format!("{name} = {table}[{key}];"));
+        }
+    }
+
+    /// Changes of an entry that are made while a pointer leads to it.
+    fn aside(&mut self, lookup: &str, to: Value) -> Vec<String> {
+        let (name, key) = lookup.split_once('[').expect("a look-up");
+        let key = key.strip_suffix(']').expect("a look-up");
+        let found = self.tables().into_iter().find(|(known, _)| known == name);
+        let Some((_, (module, index))) = found else { return Vec::new() };
+        let remove = format!("table_remove({name}, {key});");
+        let insert = format!("{name}[{key}] = {};", self.value(to, 1));
+        match (self.world.modules[module].tables[index].kind, self.n.below(3)) {
+            (Kind::Lpm, _) => Vec::new(),
+            (Kind::Hash, 0) => vec![remove],
+            (Kind::Hash, 1) => vec![remove, insert],
+            _ => vec![insert],
         }
     }
 
@@ -248,7 +270,7 @@ impl Body<'_> {
         }
         self.trips = trips.max(1) * before;
         self.most_trips = self.most_trips.max(self.trips);
-        self.loops.push(self.scope.handles.len());
+        self.loops.push(self.held());
         let count = self.n.range(1, 3);
         self.block(&head, |body| {
             body.scope.variables.push(variable);
@@ -301,11 +323,15 @@ impl Body<'_> {
         Some((head, Variable { name, ty: Value::Scalar(ty), settable: false }, trips))
     }
 
-    /// `break` or `continue`, where no packet that was made in the loop is held.
+    /// Names of the handles that are held.
+    fn held(&self) -> Vec<String> {
+        self.scope.handles.iter().map(|handle| handle.name.clone()).collect()
+    }
+
+    /// `break` or `continue`, where the same packets are held as at the loop's head.
     fn leave_loop(&mut self) {
-        let Some(held) = self.loops.last() else { return self.assign_variable() };
-        if self.scope.handles.len() > *held {
-            return;
+        if self.loops.last() != Some(&self.held()) {
+            return self.assign_variable();
         }
         let word = *self.n.pick(&["break", "continue"]);
         let condition = self.condition(2);

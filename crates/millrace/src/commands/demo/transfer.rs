@@ -1,7 +1,8 @@
 //! A large file over TCP: a small HTTP server on h3, curl on h1, SHA-256 on both sides.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use lab::L3Switch;
@@ -19,22 +20,24 @@ pub fn run(network: &L3Switch, megabytes: u64) -> Result<(), Failure> {
     let server = std::thread::spawn(move || serve(&listener, megabytes));
     let started = Instant::now();
     let limit = Duration::from_secs(60 + megabytes / 4);
-    let fetch = "set -o pipefail; curl --silent --show-error --fail --max-time \"$1\" \"$2\" | sha256sum";
+    let (reader, writer) = std::io::pipe().map_err(Failure::refused)?;
+    let receiver = std::thread::spawn(move || hash(reader));
     let output = network
         .host(1)
         .ns
-        .command("bash")
-        .args(["-c", fetch, "fetch", &limit.as_secs().to_string(), "http://10.0.2.13:8080/"])
+        .command("curl")
+        .args(["--silent", "--show-error", "--fail", "--max-time", &limit.as_secs().to_string()])
+        .arg("http://10.0.2.13:8080/")
+        .output_to(writer)
         .limit(limit + Duration::from_secs(5))
-        .check()
-        .map_err(Failure::refused)?;
+        .check();
+    output.map_err(Failure::refused)?;
     let time = started.elapsed().as_secs_f64();
-    let text = output.text();
-    let received = text.split_whitespace().next().unwrap_or_default();
-    let sent = match server.join() {
-        Ok(result) => result.map_err(Failure::refused)?,
-        Err(_) => return Err(Failure::refused("the demo's web server failed")),
+    let result = |thread: JoinHandle<io::Result<String>>| match thread.join() {
+        Ok(result) => result.map_err(Failure::refused),
+        Err(_) => Err(Failure::refused("a thread of the demo's transfer failed")),
     };
+    let (received, sent) = (result(receiver)?, result(server)?);
     if received != sent {
         return Err(Failure::refused(format!("checksums differ: sent {sent}, received {received}")));
     }
@@ -44,7 +47,7 @@ pub fn run(network: &L3Switch, megabytes: u64) -> Result<(), Failure> {
 }
 
 /// Answers one request with pseudo-random bytes; their SHA-256 in hexadecimal.
-fn serve(listener: &TcpListener, megabytes: u64) -> std::io::Result<String> {
+fn serve(listener: &TcpListener, megabytes: u64) -> io::Result<String> {
     let (mut stream, _) = listener.accept()?;
     let mut request = BufReader::new(stream.try_clone()?);
     let mut line = String::new();
@@ -67,5 +70,21 @@ fn serve(listener: &TcpListener, megabytes: u64) -> std::io::Result<String> {
         hash.update(&block);
         stream.write_all(&block)?;
     }
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hexadecimal(hash))
+}
+
+/// The SHA-256 in hexadecimal of what can be read.
+fn hash(mut input: impl Read) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    let mut block = vec![0u8; BLOCK];
+    loop {
+        match input.read(&mut block)? {
+            0 => return Ok(hexadecimal(hash)),
+            length => hash.update(&block[..length]),
+        }
+    }
+}
+
+fn hexadecimal(hash: Sha256) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,0 +1,146 @@
+//! `millrace check` and `millrace emit`.
+
+use std::fs;
+
+use crate::PATCH;
+use crate::process::{ROOT, Scratch, millrace};
+
+#[test]
+fn programs_without_mistakes() {
+    let by_name = millrace(&["check", "l3switch"]).ok();
+    assert!(by_name.starts_with("apps/l3switch/l3switch.baker: ok; 8 PPFs, "), "{by_name}");
+    let from = |text: &str| text.split_once(": ok;").unwrap().1.to_owned();
+    for path in ["apps/l3switch", "apps/l3switch/", "apps/l3switch/l3switch.baker"] {
+        let by_path = millrace(&["check", &format!("{ROOT}/{path}")]).ok();
+        assert_eq!(from(&by_path), from(&by_name), "{path}");
+    }
+    let patch = millrace(&["check", PATCH]).ok();
+    // Five built-in reasons and the seven of net/ipv4.
+    assert!(patch.ends_with("patch.baker: ok; 2 PPFs, 4 channels, 0 tables, 12 drop reasons\n"), "{patch}");
+    for library in ["ether", "arp", "ipv4"] {
+        let text = millrace(&["check", &format!("{ROOT}/lib/net/{library}.baker")]).ok();
+        assert!(text.ends_with(": ok; a library: it has no `program` block\n"), "{text}");
+    }
+    let scratch = Scratch::new();
+    let empty = millrace(&["check", &scratch.write("empty.baker", "")]).ok();
+    assert!(empty.contains("ok; a library"), "{empty}");
+}
+
+#[test]
+fn programs_with_mistakes() {
+    let good = fs::read_to_string(PATCH).unwrap();
+    let scratch = Scratch::new();
+    let check = |text: &str| {
+        let path = scratch.write("bad.baker", text);
+        for command in [&["check", &path][..], &["emit", &path, "--target", "ir"], &["run", &path, "--port", "a=mem:"]]
+        {
+            assert_eq!(millrace(command).failed(1), millrace(&["check", &path]).failed(1), "{command:?}");
+        }
+        millrace(&["check", &path]).failed(1).replace(&path, "bad.baker")
+    };
+    let changed = |from: &str, to: &str| {
+        let text = good.replace(from, to);
+        assert_ne!(text, good, "{from}");
+        check(&text)
+    };
+    let text = changed("            return;\n", "");
+    assert_eq!(
+        text,
+        "error[handle-perhaps-gone]: the packet `pkt` may no longer be here
+  --> bad.baker:22:29
+   |
+20 |             channel_put(output, pkt);
+   |                                 --- consumed here on some paths
+21 |         }
+22 |         ipv4_packet_t *ip = packet_decap(pkt);                  // pkt is gone from here on
+   |                             ^^^^^^^^^^^^^^^^^ used here
+   |
+   = help: return after consuming it, or move this into the path that still holds it
+
+bad.baker: 1 error
+"
+    );
+    let text = changed("ip->ttl -= 1", "ip->tll -= 1");
+    assert!(text.contains("`ipv4` has no field `tll`") && text.contains("bad.baker:34:13"), "{text}");
+    let text = check(&good.replace("ip->ttl -= 1", "ip->tll -= 1").replace("(bytes,", "(bits,"));
+    assert!(text.contains("bad.baker:15:21") && text.contains("bad.baker:34:13"), "{text}");
+    assert!(text.ends_with("\n\nbad.baker: 2 errors\n"), "{text}");
+    let text = check(&good[..good.len() / 2]);
+    assert!(text.ends_with("\n\nbad.baker: 1 error\n"), "{text}");
+    let text = changed("net/ipv4", "net/ipv5");
+    assert!(text.contains("there is no file for `net/ipv5`"), "{text}");
+    let text = check("import \"../../../../etc/passwd\";");
+    assert!(text.contains("bad.baker:1:8"), "{text}");
+    // Imports are found beside the file that has them.
+    scratch.write("mine.baker", "const u8 MINE = 1;");
+    let path = scratch.write("importer.baker", "import \"mine\"; const u8 MORE = MINE + 1;");
+    millrace(&["check", &path]).ok();
+    scratch.write("mine.baker", "const u8 MINE = ;");
+    let text = millrace(&["check", &path]).failed(1);
+    assert!(text.contains("mine.baker:1:17"), "{text}");
+}
+
+#[test]
+fn programs_that_are_not_there() {
+    let text = millrace(&["check", "l3swich"]).failed(1);
+    assert!(text.contains("l3swich") && text.contains("applications: l3switch"), "{text}");
+    let scratch = Scratch::new();
+    let text = millrace(&["check", &scratch.path("")]).failed_in_one_line(1);
+    assert!(text.contains(".baker: No such file"), "{text}");
+    let text = millrace(&["check", &scratch.write("x.baker", b"\xff\xfe\x00")]).failed_in_one_line(1);
+    assert!(text.contains("x.baker") && text.contains("UTF-8"), "{text}");
+    for name in ["../l3switch", "l3switch/l3switch", "", "/nosuch/x.baker"] {
+        millrace(&["check", name]).failed(1);
+    }
+    let library = format!("{ROOT}/lib/net/ipv4.baker");
+    for command in [&["run", &library][..], &["emit", &library, "--target", "ir"]] {
+        let text = millrace(command).failed(1);
+        assert!(text.contains("there is no `program` block"), "{text}");
+    }
+}
+
+#[test]
+fn wrong_command_lines() {
+    for command in [
+        &["chekc"][..],
+        &["check"],
+        &["emit", "l3switch"],
+        &["emit", "l3switch", "--target", "bpf"],
+        &["emit", "l3switch", "--target", "ir", "-O", "7"],
+        &["run", "l3switch", "--duration", "inf"],
+        &["run", "l3switch", "--duration", "1e30"],
+        &["run", "l3switch", "--duration=-1"],
+        &["run", "l3switch", "--cpu", "x"],
+        &["demo", "--seconds", "nan"],
+        &["demo", "--megabytes", "99999999999999999"],
+        &["replay", "l3switch"],
+    ] {
+        millrace(command).failed(1);
+    }
+    assert_eq!(millrace(&[]).status, Some(1));
+    assert!(millrace(&["--help"]).ok().contains("replay"));
+    assert!(millrace(&["--version"]).ok().starts_with("millrace "));
+    assert!(millrace(&["run", "--help"]).ok().contains("afpacket:INTERFACE"));
+}
+
+#[test]
+fn every_target_is_emitted() {
+    let emit = |app: &str, target: &str, level: &str| millrace(&["emit", app, "--target", target, "-O", level]).ok();
+    for app in ["l3switch", PATCH] {
+        for level in ["0", "3"] {
+            let (ir, dot) = (emit(app, "ir", level), emit(app, "dot", level));
+            let (llvm, asm) = (emit(app, "llvm", level), emit(app, "asm", level));
+            assert!(ir.starts_with("program ") && ir.contains("protocol ipv4 (20 bytes)"), "{ir}");
+            assert!(dot.starts_with("digraph ") && dot.trim_end().ends_with('}') && dot.contains(" -> "), "{dot}");
+            assert!(llvm.contains("\ndefine ") && llvm.contains("target triple"), "{llvm}");
+            assert!(asm.contains("\t.text") && asm.contains("ret"), "{asm}");
+        }
+        // Optimised code is other code.
+        assert_ne!(emit(app, "llvm", "0"), emit(app, "llvm", "3"));
+        assert_eq!(emit(app, "llvm", "3"), millrace(&["emit", app, "--target", "llvm"]).ok());
+    }
+    let ir = emit("l3switch", "ir", "3");
+    for line in ["ppf l3_switch.l2_clsfr", "ppf l2_bridge.deliver", "lpm l3_forward.fib[1048576]"] {
+        assert!(ir.contains(line), "{line}: {ir}");
+    }
+}

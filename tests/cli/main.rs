@@ -1,0 +1,27 @@
+//! The command line as its users meet it: output, messages and exit status of every subcommand but `demo`.
+//!
+//! The tests of `run` on network interfaces need root, or `unshare --user --map-root-user`, and fail without.
+
+mod check;
+mod config;
+mod output;
+mod replay;
+mod run;
+
+#[path = "../support/frames.rs"]
+mod frames;
+#[path = "../support/hostile.rs"]
+mod hostile;
+#[path = "../support/pcap.rs"]
+mod pcap;
+#[path = "../support/process.rs"]
+mod process;
+#[path = "../support/random.rs"]
+mod random;
+#[path = "../support/report.rs"]
+mod report;
+
+/// `examples/patch.baker`.
+const PATCH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/patch.baker");
+/// `examples/first.pcap`.
+const FIRST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/first.pcap");

@@ -1,0 +1,147 @@
+//! Millrace as a program: bounded in time, captured; and directories for its files.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Long enough for a loaded machine; nothing takes this long when all is well.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The repository.
+pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// How a program ended.
+#[derive(Debug)]
+pub struct Done {
+    /// Its exit status; `None` if a signal ended it.
+    pub status: Option<i32>,
+    /// What it printed.
+    pub stdout: String,
+    /// What it said was wrong.
+    pub stderr: String,
+}
+
+impl Done {
+    /// It did what it was asked, and has nothing to complain about; what it printed.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!((self.status, self.stderr.as_str()), (Some(0), ""), "{self:?}");
+        self.stdout
+    }
+
+    /// It ended with this status, printed nothing, and said what is wrong; that text.
+    #[track_caller]
+    pub fn failed(self, status: i32) -> String {
+        assert_eq!((self.status, self.stdout.as_str()), (Some(status), ""), "{self:?}");
+        assert!(self.stderr.starts_with("error"), "{self:?}");
+        assert!(!self.stderr.contains("panicked") && !self.stderr.contains("internal error"), "{self:?}");
+        self.stderr
+    }
+
+    /// As [`Done::failed`], in one line.
+    #[track_caller]
+    pub fn failed_in_one_line(self, status: i32) -> String {
+        let text = self.failed(status);
+        assert_eq!(text.lines().count(), 1, "{text}");
+        text
+    }
+}
+
+/// `millrace` with arguments, as root of the machine's own network or as whoever runs the tests.
+pub fn millrace(arguments: &[&str]) -> Done {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+    command.args(arguments);
+    run(command)
+}
+
+/// Runs a program to its end without input.
+pub fn run(mut command: Command) -> Done {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (stdout, stderr) = (collect(child.stdout.take().unwrap()), collect(child.stderr.take().unwrap()));
+    let status = wait(&mut child);
+    Done { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
+}
+
+/// Waits for a program's end; its exit status. It is killed where that takes too long.
+pub fn wait(child: &mut Child) -> Option<i32> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        if start.elapsed() > LIMIT {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("not at its end after {LIMIT:?}");
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn collect(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap_or_else(|error| panic!("not text: {error}"))
+    })
+}
+
+/// The start of a command line that runs what follows without any privilege: as nobody if this is the machine's root;
+/// otherwise without capabilities.
+pub fn without_privileges() -> Vec<&'static str> {
+    let mut command = vec!["setpriv"];
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap();
+    if map.split_whitespace().eq(["0", "0", "4294967295"]) {
+        command.extend(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    }
+    command.extend(["--bounding-set", "-all", "--inh-caps", "-all"]);
+    command
+}
+
+/// A directory that everybody may use, removed when dropped.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// A new, empty one.
+    pub fn new() -> Scratch {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("millrace-test-{}-{number}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        Scratch(path)
+    }
+
+    /// The path of a file in it.
+    pub fn path(&self, name: &str) -> String {
+        self.0.join(name).into_os_string().into_string().unwrap()
+    }
+
+    /// Writes a file; its path.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// Copies the `millrace` program to where every user may run it; its path.
+    pub fn millrace(&self) -> String {
+        let path = self.path("millrace");
+        fs::copy(Path::new(env!("CARGO_BIN_EXE_millrace")), &path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A drop has nobody to tell.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
