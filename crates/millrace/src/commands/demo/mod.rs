@@ -137,15 +137,24 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             done.errors.join("; ")
         )));
     }
+    let millrace = this_program();
     say!(
         "
 What to try next:
-  millrace emit l3switch --target ir           the program as the compiler sees it (also: llvm, asm, dot)
-  millrace check FILE.baker                    a program of your own: README.md writes a first one
-  millrace replay l3switch --in IN.pcap --out OUT.pcap
-  millrace run l3switch --port p1=afpacket:eth0 …   on your own interfaces: docs/operations.md"
+  {millrace} emit l3switch --target ir      the program as the compiler sees it (also: llvm, asm, dot)
+  {millrace} check examples/patch.baker     a first program; README.md explains it
+  {millrace} replay examples/patch.baker --in examples/first.pcap --out /tmp/out.pcap
+  {millrace} run l3switch --port p1=afpacket:eth0 …   on your own interfaces: docs/operations.md"
     );
     Ok(())
+}
+
+/// How to call this program from where the user is.
+fn this_program() -> String {
+    let place = std::env::current_exe().ok();
+    let here = std::env::current_dir().ok();
+    let nearer = place.as_ref().zip(here.as_ref()).and_then(|(place, here)| place.strip_prefix(here).ok());
+    nearer.or(place.as_deref()).map_or_else(|| "millrace".to_owned(), |path| path.display().to_string())
 }
 
 fn millis(time: Duration) -> f64 {
