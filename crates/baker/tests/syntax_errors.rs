@@ -42,6 +42,13 @@ const CASES: &[(&str, usize, &str)] = &[
     ),
     ("variable_outside_function", 1, "u32 total = 0;\nconst u8 X = 1;\n"),
     ("two_variables_in_one", 1, "void f() {\n    u8 a = 1, b = 2;\n    g(a);\n}\n"),
+    ("statement_before_case", 1, "void f() {\n    switch (x) {\n        g();\n    case 1:\n        h();\n    }\n}\n"),
+    (
+        "case_without_colon",
+        1,
+        "void f() {\n    switch (x) {\n    case 1\n        g();\n    case 2:\n        h();\n    }\n}\n",
+    ),
+    ("case_without_switch", 1, "void f() {\n    case 1:\n        g();\n}\n"),
     ("while_loop", 1, "void f() {\n    while (x) {\n        g();\n    }\n}\n"),
     ("for_with_comma", 1, "void f() {\n    for (int i = 0, i < 4; i++) {\n        g(i);\n    }\n}\n"),
     ("c_initializer", 1, "void f() {\n    next_hop_t n = { 1, 2 };\n    g(n);\n}\n"),

@@ -26,6 +26,8 @@ pub(super) struct CodeChecker<'c, 'a> {
     pub loop_counters: Vec<LocalId>,
     /// Number of open loops.
     pub loops: usize,
+    /// Number of open `switch`es.
+    pub switches: usize,
     /// In a demux: the protocol whose fields are names.
     pub header: Option<ProtocolId>,
     /// In a constant: nothing is run.
@@ -45,6 +47,7 @@ impl<'c, 'a> CodeChecker<'c, 'a> {
             result: Type::Void,
             loop_counters: Vec::new(),
             loops: 0,
+            switches: 0,
             header: None,
             constant: false,
             before: Vec::new(),

@@ -12,13 +12,13 @@ use crate::source::Span;
 
 /// Checks a PPF.
 pub(super) fn check_ppf(program: &Program, ppf: &Ppf, errors: &mut Vec<Diagnostic>) {
-    Flow { program, code: &ppf.code, params: 1, lent: false, loops: Vec::new(), errors }.run();
+    Flow { program, code: &ppf.code, params: 1, lent: false, exits: Vec::new(), errors }.run();
 }
 
 /// Checks a function.
 pub(super) fn check_function(program: &Program, function: &Function, errors: &mut Vec<Diagnostic>) {
     let mut flow =
-        Flow { program, code: &function.code, params: function.params, lent: true, loops: Vec::new(), errors };
+        Flow { program, code: &function.code, params: function.params, lent: true, exits: Vec::new(), errors };
     if flow.run() && !matches!(function.result, Type::Void | Type::Error) {
         let span = function.code.end.or(function.code.locals.first().map(|l| l.span));
         errors.extend(span.map(|span| {
@@ -79,9 +79,12 @@ fn join(a: Option<State>, b: Option<State>) -> Option<State> {
     }
 }
 
+/// What `break` and `continue` lead out of.
 #[derive(Default)]
-struct LoopExits {
-    /// Handles from outside the loop.
+struct Exits {
+    /// A `switch`, which `continue` passes by.
+    is_switch: bool,
+    /// Handles from outside of it.
     outside: Vec<LocalId>,
     breaks: Option<State>,
     continues: Option<State>,
@@ -94,7 +97,7 @@ struct Flow<'a> {
     params: u32,
     /// Whether they are lent by a caller: then they can't be consumed and need not be.
     lent: bool,
-    loops: Vec<LoopExits>,
+    exits: Vec<Exits>,
     errors: &'a mut Vec<Diagnostic>,
 }
 
@@ -246,16 +249,28 @@ impl<'a> Flow<'a> {
                 return None;
             }
             StmtKind::Break | StmtKind::Continue => {
-                // What the trip made must be consumed by now; what comes from outside is still needed.
-                let outside = self.loops.last().expect("break and continue stand in a loop").outside.clone();
+                let is_break = matches!(statement.kind, StmtKind::Break);
+                let at = self.exits.iter().rposition(|exits| is_break || !exits.is_switch);
+                let at = at.expect("break and continue stand in a loop or switch");
+                // What was made inside must be consumed by now; what comes from outside is still needed.
+                let outside = self.exits[at].outside.clone();
                 self.leave(&mut state, |local| !outside.contains(&local), Some(statement.span));
-                let exits = self.loops.last_mut().expect("still the same loop");
-                let exit = match statement.kind {
-                    StmtKind::Break => &mut exits.breaks,
-                    _ => &mut exits.continues,
-                };
+                let exits = &mut self.exits[at];
+                let exit = if is_break { &mut exits.breaks } else { &mut exits.continues };
                 *exit = join(exit.take(), Some(state));
                 return None;
+            }
+            StmtKind::Switch(value, arms, other) => {
+                self.value(&mut state, value);
+                let outside = state.handles.keys().copied().collect();
+                self.exits.push(Exits { is_switch: true, outside, ..Exits::default() });
+                let mut after = None;
+                for body in arms.iter().map(|arm| &arm.body).chain([other]) {
+                    let arm = self.statements(Some(state.clone()), body, None);
+                    after = join(after, arm);
+                }
+                let breaks = self.exits.pop().expect("pushed above").breaks;
+                return join(after, breaks);
             }
             StmtKind::Block(body) => return self.statements(Some(state), body, None),
         }
@@ -271,9 +286,9 @@ impl<'a> Flow<'a> {
         }
         let (inside, done) = self.condition(before.clone(), &for_.condition);
         let outside = before.handles.keys().copied().collect();
-        self.loops.push(LoopExits { outside, ..LoopExits::default() });
+        self.exits.push(Exits { outside, ..Exits::default() });
         let body = self.statements(Some(inside), &for_.body, None);
-        let exits = self.loops.pop().expect("pushed above");
+        let exits = self.exits.pop().expect("pushed above");
         let mut again = join(body, exits.continues);
         if let Some(state) = &mut again {
             // The next trip starts with this state: what was held at the loop's head must be held again.

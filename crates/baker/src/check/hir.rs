@@ -174,6 +174,8 @@ pub enum StmtKind {
     Expr(Expr),
     /// `if`.
     If(Expr, Vec<Stmt>, Vec<Stmt>),
+    /// `switch`: the value, the arms, what is done for all other values.
+    Switch(Expr, Vec<Arm>, Vec<Stmt>),
     /// `for`. The initial statement stands before it.
     For(Box<For>),
     /// `return`.
@@ -184,6 +186,15 @@ pub enum StmtKind {
     Continue,
     /// Statements with a scope of their own.
     Block(Vec<Stmt>),
+}
+
+/// An arm of a `switch`.
+#[derive(Clone, Debug)]
+pub struct Arm {
+    /// The values it stands for, of the type of the switch's value; each stands in one arm only.
+    pub values: Vec<u128>,
+    /// The statements.
+    pub body: Vec<Stmt>,
 }
 
 /// A loop with a constant bound.
@@ -332,6 +343,7 @@ impl StmtKind {
             | StmtKind::Drop(a, _)
             | StmtKind::Expr(a)
             | StmtKind::If(a, _, _)
+            | StmtKind::Switch(a, _, _)
             | StmtKind::Return(Some(a)) => vec![a],
             StmtKind::SetEntryField(a, _, b)
             | StmtKind::SetEntry(a, b)
@@ -350,6 +362,7 @@ impl StmtKind {
     pub fn nested(&self) -> Vec<&[Stmt]> {
         match self {
             StmtKind::If(_, then, other) => vec![then, other],
+            StmtKind::Switch(_, arms, other) => arms.iter().map(|arm| &arm.body[..]).chain([&other[..]]).collect(),
             StmtKind::For(for_) => vec![&for_.body, &for_.step],
             StmtKind::Block(body) => vec![body],
             _ => Vec::new(),

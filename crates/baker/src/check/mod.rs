@@ -27,6 +27,7 @@ mod names;
 mod paths;
 mod protocols;
 mod stmt;
+mod switch;
 mod types;
 mod wiring;
 

@@ -106,6 +106,16 @@ impl Paths<'_> {
                 };
                 Through { on: on.map(|on| own.then(on)), all: own.then(a.all.or(b.all)) }
             }
+            StmtKind::Switch(_, arms, other) => {
+                let compares = Bounds { copies: 0, steps: arms.iter().map(|arm| arm.values.len() as u32).sum() };
+                let own = own.then(compares);
+                // An arm may be left by `break`, which ends none of the paths after the switch.
+                let mut all = self.statements(other).all;
+                for arm in arms {
+                    all = all.or(self.statements(&arm.body).all);
+                }
+                Through { on: Some(own.then(all)), all: own.then(all) }
+            }
             StmtKind::For(for_) => {
                 let trip = self.statements(&for_.body).all.then(self.statements(&for_.step).all);
                 let all = trip.then(own).times(for_.trips).then(own);

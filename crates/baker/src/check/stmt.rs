@@ -48,7 +48,7 @@ impl CodeChecker<'_, '_> {
                     ast::Stmt::Break(_) => ("break", StmtKind::Break),
                     _ => ("continue", StmtKind::Continue),
                 };
-                if self.loops == 0 {
+                if self.loops == 0 && !(self.switches > 0 && matches!(kind, StmtKind::Break)) {
                     self.error(
                         Diagnostic::new("outside-loop", span, format!("`{word}` stands in no loop"))
                             .label("no loop around it"),
@@ -65,6 +65,7 @@ impl CodeChecker<'_, '_> {
                 let other = if_.else_branch().map(|s| self.arm(&s)).unwrap_or_default();
                 condition.map(|condition| StmtKind::If(condition, then, other))
             }
+            ast::Stmt::Switch(switch) => self.switch(switch),
             ast::Stmt::For(for_) => self.for_(for_, span),
         };
         out.append(&mut self.before);

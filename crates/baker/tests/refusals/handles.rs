@@ -11,6 +11,20 @@ fn handles() {
             &["handle-lost"],
             ppf("if (pkt->type == 5)\n    return;\npacket_drop(pkt, too_old);"),
         ),
+        (
+            "handle-lost-in-a-case",
+            &["handle-lost-on-a-path"],
+            ppf(
+                "switch (pkt->type) {\ncase 5:\n    channel_put(output, pkt);\ncase 6:\n    packet_drop(pkt, too_old);\n}",
+            ),
+        ),
+        (
+            "handle-used-after-a-case",
+            &["handle-perhaps-gone"],
+            ppf(
+                "switch (pkt->type) {\ncase 5:\n    channel_put(output, pkt);\n    break;\n}\nchannel_put(output, pkt);",
+            ),
+        ),
         ("handle-lost-variable", &["handle-lost"], ppf("ipv4_packet_t *ip = packet_decap(pkt);\nip->ttl = 64;")),
         (
             "handle-lost-in-block",

@@ -52,6 +52,15 @@ fn loops() {
             numbers("u32 i = 0;\nfor (i = 0; i < 10; i++) {\n    for (i = 0; i < 10; i++)\n        pkt->type += 1;\n}"),
         ),
         ("outside-loop", &["outside-loop"], numbers("if (pkt->type == 5)\n    break;")),
+        (
+            "duplicate-case",
+            &["duplicate-case", "duplicate-case"],
+            numbers("switch (pkt->type) {\ncase 1, 2:\n    break;\ncase 2:\ndefault:\ndefault:\n}"),
+        ),
+        ("case-too-large", &["constant-out-of-range"], numbers("switch (pkt->metadata.rx.port) {\ncase 256:\n}")),
+        ("case-not-constant", &["not-constant"], numbers("switch (pkt->type) {\ncase pkt->metadata.mark:\n}")),
+        ("switch-of-a-bool", &["bad-switch"], numbers("switch (pkt->type == 1) {\ncase 1:\n}")),
+        ("continue-in-a-switch", &["outside-loop"], numbers("switch (pkt->type) {\ncase 1:\n    continue;\n}")),
         ("continue-outside-loop", &["outside-loop"], numbers("continue;")),
     ]);
 }

@@ -158,6 +158,16 @@ fn is_complete(node: &SyntaxNode) -> bool {
             let otherwise = count(K::ElseKw) == 0 || n.else_branch().is_some();
             n.condition().is_some() && n.then_branch().is_some() && otherwise && count(K::LParen) == 1
         }
+        K::SwitchStmt => {
+            let n: ast::SwitchStmt = view(node);
+            n.value().is_some() && count(K::LBrace) == 1 && count(K::RBrace) == 1
+        }
+        K::SwitchArm => view::<ast::SwitchArm>(node).labels().count() > 0,
+        K::CaseLabel => {
+            let n: ast::CaseLabel = view(node);
+            let values = n.values().count();
+            count(K::Colon) == 1 && if n.is_default() { values == 0 } else { values == count(K::Comma) + 1 }
+        }
         K::ForStmt => view::<ast::ForStmt>(node).body().is_some() && count(K::Semicolon) == 2,
         K::ForInit | K::ForStep => node.children().filter_map(ast::Stmt::cast).count() == 1,
         K::ForCondition => node.children().filter_map(ast::Expr::cast).count() == 1,

@@ -50,8 +50,8 @@ struct Lowering<'p> {
     packets: Vec<Packet>,
     /// Indices into `packets` that are owned here; a failed decap drops them.
     owned: Vec<usize>,
-    /// Innermost last.
-    loops: Vec<Loop>,
+    /// Of the open loops and `switch`es, innermost last.
+    exits: Vec<Exits>,
 }
 
 /// What the locals of one PPF or inlined function stand for.
@@ -80,9 +80,13 @@ struct Packet {
     terms: u32,
 }
 
-struct Loop {
-    next: BlockId,
+/// What `break` and `continue` lead to.
+struct Exits {
+    /// The loop's next trip; a `switch` has none.
+    next: Option<BlockId>,
     exit: BlockId,
+    /// The packets that are owned where a `break` leads to the exit.
+    owned: Option<Vec<usize>>,
 }
 
 impl<'p> Lowering<'p> {
@@ -93,7 +97,7 @@ impl<'p> Lowering<'p> {
             frames: Vec::new(),
             packets: Vec::new(),
             owned: Vec::new(),
-            loops: Vec::new(),
+            exits: Vec::new(),
         }
     }
 

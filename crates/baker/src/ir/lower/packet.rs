@@ -108,7 +108,7 @@ impl<'p> Lowering<'p> {
         *terms += old.len() as u32;
         // Each term is at most 0x1fffe. A loop adds without a bound known here; else a fold is needed only now and then
         // so that 32 bits are always enough.
-        let fold = !self.loops.is_empty() || *terms > MAX_TERMS;
+        let fold = self.exits.iter().any(|exits| exits.next.is_some()) || *terms > MAX_TERMS;
         if *terms > MAX_TERMS {
             *terms = 0;
         }

@@ -1,9 +1,9 @@
 //! Statements.
 
 use super::packet::{self, OwnChecksum};
-use super::{Frame, Loop, Lowering, Slot};
+use super::{Exits, Frame, Lowering, Slot};
 use crate::check::hir::{self, ExprKind, FunctionId, LocalId, Stmt, StmtKind, Type};
-use crate::ir::{Op, TableKind, Ty, Value};
+use crate::ir::{BlockId, CmpOp, Op, TableKind, Ty, Value};
 
 impl<'p> Lowering<'p> {
     /// Statements of one scope.
@@ -84,13 +84,16 @@ impl<'p> Lowering<'p> {
             StmtKind::If(condition, then, other) => self.if_(condition, then, other, code, own),
             StmtKind::For(for_) => self.for_(for_, code, own),
             StmtKind::Return(value) => self.return_(value.as_ref()),
+            StmtKind::Switch(value, arms, other) => self.switch(value, arms, other, code, own),
             StmtKind::Break => {
-                let exit = self.loops.last().expect("break stands in a loop").exit;
+                let exits = self.exits.last_mut().expect("break stands in a loop or switch");
+                exits.owned = Some(self.owned.clone());
+                let exit = exits.exit;
                 self.b.jump(exit);
             }
             StmtKind::Continue => {
-                let next = self.loops.last().expect("continue stands in a loop").next;
-                self.b.jump(next);
+                let next = self.exits.iter().rev().find_map(|exits| exits.next);
+                self.b.jump(next.expect("continue stands in a loop"));
             }
             StmtKind::Block(body) => self.statements(body, code, own),
         }
@@ -160,10 +163,10 @@ impl<'p> Lowering<'p> {
         self.b.seal(start);
         self.b.switch_to(start);
         let owned = self.owned.clone();
-        self.loops.push(Loop { next, exit });
+        self.exits.push(Exits { next: Some(next), exit, owned: None });
         self.statements(&for_.body, code, own);
         self.b.jump(next);
-        self.loops.pop();
+        self.exits.pop();
         self.owned = owned;
         self.b.seal(next);
         self.b.switch_to(next);
@@ -172,6 +175,60 @@ impl<'p> Lowering<'p> {
         self.b.seal(head);
         self.b.seal(exit);
         self.b.switch_to(exit);
+    }
+
+    /// Compares with one value after the other: the machine's compiler makes a jump table of it where that is better.
+    fn switch(
+        &mut self,
+        value: &'p hir::Expr,
+        arms: &'p [hir::Arm],
+        other: &'p [Stmt],
+        code: &'p hir::Code,
+        own: &OwnChecksum,
+    ) {
+        let Type::Int { width, .. } = value.ty else { unreachable!("a number is switched on") };
+        let value = self.value(value);
+        let (exit, owned) = (self.b.block(), self.owned.clone());
+        let mut after = None;
+        self.exits.push(Exits { next: None, exit, owned: None });
+        for arm in arms {
+            let body = self.b.block();
+            for label in &arm.values {
+                let label = self.b.constant(width, *label);
+                let equal = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, value, label));
+                let next = self.b.block();
+                self.b.branch(equal, body, next);
+                self.b.seal(next);
+                self.b.switch_to(next);
+            }
+            let next = self.b.current();
+            self.b.seal(body);
+            self.b.switch_to(body);
+            self.switch_arm(&arm.body, exit, code, own, &mut after);
+            self.owned.clone_from(&owned);
+            self.b.switch_to(next);
+        }
+        self.switch_arm(other, exit, code, own, &mut after);
+        let broken = self.exits.pop().expect("pushed above").owned;
+        // As after an `if`: all arms that go on own the same packets.
+        self.owned = after.or(broken).unwrap_or(owned);
+        self.b.seal(exit);
+        self.b.switch_to(exit);
+    }
+
+    fn switch_arm(
+        &mut self,
+        body: &'p [Stmt],
+        exit: BlockId,
+        code: &'p hir::Code,
+        own: &OwnChecksum,
+        after: &mut Option<Vec<usize>>,
+    ) {
+        self.statements(body, code, own);
+        if !self.b.unreachable() {
+            *after = Some(self.owned.clone());
+        }
+        self.b.jump(exit);
     }
 
     fn return_(&mut self, value: Option<&'p hir::Expr>) {

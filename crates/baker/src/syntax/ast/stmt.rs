@@ -23,6 +23,12 @@ nodes! {
     ContinueStmt,
     /// `if (condition) then else otherwise`
     IfStmt,
+    /// `switch (value) { arms }`
+    SwitchStmt,
+    /// Labels, and what is done for their values.
+    SwitchArm,
+    /// `case a, b:` or `default:`
+    CaseLabel,
     /// `for (init; condition; step) body`
     ForStmt,
     /// The first part of a `for` header.
@@ -58,6 +64,8 @@ choice! {
         If(IfStmt),
         /// `for`
         For(ForStmt),
+        /// `switch`
+        Switch(SwitchStmt),
     }
 }
 
@@ -198,6 +206,42 @@ impl IfStmt {
     /// What is done when it does not hold.
     pub fn else_branch(&self) -> Option<Stmt> {
         child_after(&self.syntax, SyntaxKind::ElseKw)
+    }
+}
+
+impl SwitchStmt {
+    /// What is compared with the labels.
+    pub fn value(&self) -> Option<Expr> {
+        child(&self.syntax)
+    }
+
+    /// The arms in order.
+    pub fn arms(&self) -> impl Iterator<Item = SwitchArm> + use<> {
+        children(&self.syntax)
+    }
+}
+
+impl SwitchArm {
+    /// Its labels, at least one.
+    pub fn labels(&self) -> impl Iterator<Item = CaseLabel> + use<> {
+        children(&self.syntax)
+    }
+
+    /// Its statements in order.
+    pub fn stmts(&self) -> impl Iterator<Item = Stmt> + use<> {
+        children(&self.syntax)
+    }
+}
+
+impl CaseLabel {
+    /// The values of a `case`.
+    pub fn values(&self) -> impl Iterator<Item = Expr> + use<> {
+        children(&self.syntax)
+    }
+
+    /// Whether it is `default`.
+    pub fn is_default(&self) -> bool {
+        token(&self.syntax, SyntaxKind::DefaultKw).is_some()
     }
 }
 

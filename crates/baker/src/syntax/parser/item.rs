@@ -405,7 +405,8 @@ impl Parser<'_> {
     pub(super) fn braced(&mut self, what: &str, element: impl Fn(&mut Self)) {
         let open = self.open_brace(what);
         // Without `{`, what stands there is read as if it were in braces, unless it looks like something else.
-        if open.is_none() && (!self.nth_is_field_name(0) || self.at_next_item()) {
+        let plausible = self.nth_is_field_name(0) && matches!(self.nth(1), Colon | Eq | Comma | RBrace | Arrow | Dot);
+        if open.is_none() && (!plausible || self.at_next_item()) {
             return self.skip_item_rest();
         }
         while !matches!(self.kind(), RBrace | Eof) && !self.at_outer_item(false) {

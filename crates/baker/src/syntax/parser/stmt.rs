@@ -58,6 +58,7 @@ impl Parser<'_> {
             }
             IfKw => self.if_stmt(),
             ForKw => self.for_stmt(),
+            SwitchKw => self.switch_stmt(),
             ReturnKw => {
                 self.start(ReturnStmt);
                 self.bump();
@@ -70,6 +71,13 @@ impl Parser<'_> {
             }
             BreakKw => self.jump(BreakStmt, "after `break`"),
             ContinueKw => self.jump(ContinueStmt, "after `continue`"),
+            CaseKw | DefaultKw => {
+                let error = Diagnostic::new("expected-statement", self.here(), "this label belongs to no `switch`")
+                    .hint("labels stand directly between the braces of a `switch`");
+                self.error(error);
+                self.skip_while(|p| !matches!(p.kind(), Colon | Semicolon | LBrace | RBrace | Eof));
+                self.eat(Colon);
+            }
             ElseKw => {
                 let error = Diagnostic::new("expected-statement", self.here(), "this `else` belongs to no `if`")
                     .hint("more than one statement before `else` needs braces");
@@ -101,7 +109,6 @@ impl Parser<'_> {
     fn simple_stmt_hint(&self) -> Option<&'static str> {
         match self.nth_text(0) {
             "while" | "do" => Some("there is no `while` loop: write `for (…; …; …)` with constant bounds"),
-            "switch" | "case" => Some("there is no `switch`: write `if … else if …`"),
             "goto" => Some("there is no `goto`"),
             _ => None,
         }
@@ -144,6 +151,65 @@ impl Parser<'_> {
         if self.at(ElseKw) {
             self.bump();
             self.branch();
+        }
+        self.finish();
+    }
+
+    /// `'switch' '(' expr ')' '{' arm* '}'`
+    fn switch_stmt(&mut self) {
+        if self.depth >= MAX_DEPTH {
+            self.too_deep();
+            self.skip_nested_stmt();
+            return;
+        }
+        self.depth += 1;
+        self.start(SwitchStmt);
+        self.bump();
+        let opened = self.expect(LParen, "after `switch`");
+        self.expr();
+        if opened {
+            self.close(RParen, "after this value");
+        } else {
+            self.eat(RParen);
+        }
+        let open = self.open_brace("`switch`");
+        while !matches!(self.kind(), RBrace | Eof) && !self.at_outer_item(false) {
+            if matches!(self.kind(), CaseKw | DefaultKw) {
+                self.switch_arm();
+            } else {
+                let error = Diagnostic::new("expected-case", self.here(), "this belongs to no label of the `switch`")
+                    .label("expected `case` or `default`");
+                self.error(error);
+                self.skip_while(|p| !matches!(p.kind(), CaseKw | DefaultKw | RBrace | Eof) && !p.at_outer_item(false));
+            }
+        }
+        self.close_brace(open, "`switch`");
+        self.finish();
+        self.depth -= 1;
+    }
+
+    /// `label+ stmt*`
+    fn switch_arm(&mut self) {
+        self.start(SwitchArm);
+        while matches!(self.kind(), CaseKw | DefaultKw) {
+            self.start(CaseLabel);
+            if self.eat(CaseKw) {
+                self.expr();
+                while self.eat(Comma) {
+                    self.expr();
+                }
+            } else {
+                self.bump();
+            }
+            self.expect(Colon, "after this label");
+            self.finish();
+        }
+        while !matches!(self.kind(), CaseKw | DefaultKw | RBrace | Eof) && !self.at_outer_item(false) {
+            let before = self.pos;
+            self.stmt();
+            if self.pos == before {
+                self.skip_one();
+            }
         }
         self.finish();
     }

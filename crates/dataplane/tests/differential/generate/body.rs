@@ -29,8 +29,8 @@ pub struct Body<'w> {
     pub most_trips: usize,
     pub size: usize,
     pub copies: usize,
-    /// For each loop around: the handles that are held at its head.
-    pub loops: Vec<Vec<String>>,
+    /// For each loop and `switch` around: whether it is a loop, and the handles that are held at its head.
+    pub exits: Vec<(bool, Vec<String>)>,
     /// In a function, what it returns.
     pub result: Option<Option<Value>>,
     names: usize,
@@ -142,7 +142,7 @@ impl<'w> Body<'w> {
             most_trips: 1,
             size: 0,
             copies: 0,
-            loops: Vec::new(),
+            exits: Vec::new(),
             result: None,
             names: 0,
         }

@@ -16,7 +16,7 @@ impl Body<'_> {
     pub fn statement(&mut self) {
         self.fuel -= 2;
         self.size += 1;
-        match self.n.below(33) {
+        match self.n.below(35) {
             0..=3 => self.variable(),
             4..=7 => self.assign_variable(),
             8..=11 => self.assign_header(),
@@ -24,6 +24,7 @@ impl Body<'_> {
             14..=16 => self.change_table(),
             17 | 31 | 32 => self.count(),
             18 | 19 => self.choice(),
+            33 | 34 => self.switch(),
             20 | 21 => self.repeat(),
             22 | 23 => self.pointer(),
             24 | 25 => self.copy(),
@@ -176,6 +177,35 @@ impl Body<'_> {
         }
     }
 
+    /// Arms for a few of the values, some of them shared.
+    fn switch(&mut self) {
+        let ty = unsigned(*self.n.pick(&[1, 2, 3, 8, 48]));
+        let Ty::Int { width, .. } = ty else { unreachable!("an integer type") };
+        let value = self.scalar(ty, 2);
+        self.line(format!("switch ((u{width}) {value}) {{"));
+        self.exits.push((false, self.held()));
+        let values = (1u64 << width.min(4)).min(6);
+        let default = self.n.chance(60).then(|| self.n.below(values as usize) as u64);
+        let mut next = 0;
+        while next < values {
+            let more = next + self.n.range(1, 2) as u64;
+            let labels: Vec<String> = (next..more.min(values)).map(|value| value.to_string()).collect();
+            let mut head = format!("case {}:", labels.join(", "));
+            if default.is_some_and(|at| (next..more).contains(&at)) {
+                head += " default:";
+            }
+            let count = self.n.range(0, 2);
+            self.line(head);
+            self.block("", |body| body.statements(count));
+            if self.n.chance(20) {
+                self.line("break;");
+            }
+            next = more + self.n.below(2) as u64;
+        }
+        self.exits.pop();
+        self.line("}");
+    }
+
     /// A pointer, and mostly a test of it.
     fn pointer(&mut self) {
         let (lookup, to) = self.lookup();
@@ -270,13 +300,13 @@ impl Body<'_> {
         }
         self.trips = trips.max(1) * before;
         self.most_trips = self.most_trips.max(self.trips);
-        self.loops.push(self.held());
+        self.exits.push((true, self.held()));
         let count = self.n.range(1, 3);
         self.block(&head, |body| {
             body.scope.variables.push(variable);
             body.statements(count);
         });
-        self.loops.pop();
+        self.exits.pop();
         self.trips = before;
     }
 
@@ -328,12 +358,15 @@ impl Body<'_> {
         self.scope.handles.iter().map(|handle| handle.name.clone()).collect()
     }
 
-    /// `break` or `continue`, where the same packets are held as at the loop's head.
+    /// `break` or `continue` out of a loop or `switch`, where the same packets are held as at the loop's head.
     fn leave_loop(&mut self) {
-        if self.loops.last() != Some(&self.held()) {
+        let (word, exit) = match self.n.below(2) {
+            0 => ("break", self.exits.last()),
+            _ => ("continue", self.exits.iter().rev().find(|(is_loop, _)| *is_loop)),
+        };
+        if exit.map(|(_, held)| held) != Some(&self.held()) {
             return self.assign_variable();
         }
-        let word = *self.n.pick(&["break", "continue"]);
         let condition = self.condition(2);
         self.block(&format!("if ({condition})"), |body| {
             if body.n.chance(30) {
