@@ -4,7 +4,7 @@
 //! [`Descriptor`] with the metadata behind it. Generated code gets a batch of frame numbers, reads and writes frames and
 //! descriptors, appends to `outputs`, and puts the frames of dropped packets on the free stack. It never allocates.
 
-use baker::ir::{LayoutId, Program, storage_size};
+use baker::ir::{LayoutId, Program, Table, storage_size};
 
 /// What a worker's generated code works on. All pointers are valid for the whole run and belong to this worker alone
 /// but for `region`, `descriptors` (frames are handed from worker to worker) and `tables`. What they point to does not
@@ -19,7 +19,8 @@ pub struct Context {
     pub descriptors: *mut u8,
     /// The worker's counter block, in the order of `baker::ir::CounterSlots`.
     pub counters: *mut u64,
-    /// One pointer per table to its control block: [`ArrayTable`], [`LpmTable`], or the data plane's own for hash.
+    /// One pointer per table to its control block: [`ArrayTable`], [`LpmTable`], or the data plane's own for hash and for
+    /// `lpm` with keys of other than 32 bits.
     pub tables: *const *mut u8,
     /// Stack of free frames. `Program::limits.copies` per packet of the batch are there when a batch starts.
     pub free: *mut u32,
@@ -93,7 +94,7 @@ pub struct ArrayTable {
     pub entries: *mut u8,
 }
 
-/// Control block of an `lpm` table: DIR-24-8 (Gupta, Lin, McKeown 1998). A slot is 0 for no route,
+/// Control block of an `lpm` table with keys of 32 bits: DIR-24-8 (Gupta, Lin, McKeown 1998). A slot is 0 for no route,
 /// `entry + 1` for a route, or [`LPM_GROUP`] + group for a block of 256 slots in `tbl8` indexed by the low key byte.
 /// A slot of 0 at the end of the look-up means the default route's slot.
 ///
@@ -112,6 +113,11 @@ pub struct LpmTable {
     pub default_slot: u32,
 }
 
+/// Whether an `lpm` table has the control block [`LpmTable`]: its keys have 32 bits.
+pub fn is_dir_24_8(program: &Program, table: &Table) -> bool {
+    program.layouts[table.key.0 as usize].fields[0].width == 32
+}
+
 /// Marks a `tbl24` slot that leads to a group of `tbl8`.
 pub const LPM_GROUP: u32 = 1 << 31;
 
@@ -120,7 +126,7 @@ pub fn stride(program: &Program, value: LayoutId) -> usize {
     program.layouts[value.0 as usize].size as usize
 }
 
-/// Functions of the data plane that generated code calls, as they are for every hash table. Keys and values are laid out
+/// Functions of the data plane that generated code calls, the same for all tables of a kind. Keys and values are laid out
 /// by their `Layout`, padding zero, aligned as it says. The functions do not unwind, do not keep the pointers to key and
 /// value, and touch no frame, descriptor, counter or context: generated code keeps those in registers across a call.
 /// An entry is aligned to its layout (8 bytes are enough) and stays in place while a batch runs.
@@ -132,6 +138,8 @@ pub struct Runtime {
     pub hash_insert: unsafe extern "C" fn(*mut u8, *const u8, *const u8) -> u8,
     /// Table control block, key → 1, or 0 when it was not there.
     pub hash_remove: unsafe extern "C" fn(*mut u8, *const u8) -> u8,
+    /// As `hash_lookup` for an `lpm` table with keys of other than 32 bits: the value of the longest matching prefix.
+    pub lpm_lookup: unsafe extern "C" fn(*const u8, *const u8) -> *mut u8,
 }
 
 /// Reads a stored integer of `width` bits (see `baker::ir::storage_size`), host byte order.

@@ -43,6 +43,29 @@ fn error(text: &str) -> String {
 }
 
 #[test]
+fn sets_are_lists_of_members() {
+    let members = entries("[tables.m]\nmembers = [\"02:00:00:00:00:01\", \"02:00:00:00:00:02\"]");
+    assert_eq!(members, [(vec![0x0200_0000_0001], None, vec![1]), (vec![0x0200_0000_0002], None, vec![1])]);
+    let pairs = entries("[tables.m]\npairs = [{ src = \"10.0.0.1\", port = \"p2\" }]");
+    assert_eq!(pairs, [(vec![0x0a00_0001, 2], None, vec![1])]);
+    assert_eq!(
+        error("[tables.m.members]\n\"02:00:00:00:00:01\" = true"),
+        "t.toml:1: tables.m.members: this is a table, and the table is a set; accepted: a list of its members: [KEY, …]"
+    );
+    assert!(error("[tables.m]\nmembers = [\"02:00:00:00:00:01\", \"2:0:0:0:0:1\"]").contains("tables.m.members[1]"));
+    assert!(error("[tables.m]\npairs = [{ src = \"10.0.0.1\" }]").contains("port of flow_t is missing"));
+}
+
+#[test]
+fn prefixes_of_ipv6() {
+    let routes = entries("[tables.m.fib6]\n\"2001:db8::/32\" = 5\n\"::/0\" = 1");
+    assert_eq!(routes.len(), 2);
+    assert!(routes.contains(&(vec![0x2001_0db8 << 96], Some(32), vec![5])), "{routes:x?}");
+    let problem = error("[tables.m.fib6]\n\"2001:db8::1/32\" = 5");
+    assert!(problem.contains("did you mean \"2001:db8::/32\"?"), "{problem}");
+}
+
+#[test]
 fn values_in_natural_notation() {
     let small = |value: &str| entries(&format!("[tables.m]\nsmall.5 = {value}"))[0].2[0];
     assert_eq!(small("7"), 7);
@@ -234,7 +257,7 @@ fn errors_of_sections() {
     assert_eq!(
         error("[tables.m.fbi]"),
         "t.toml:1: tables.m.fbi: module m has no such table; did you mean `fib`?; \
-         accepted: actions, small, flows, stations, six, colors, fib"
+         accepted: actions, small, flows, stations, six, colors, fib, fib6, members, pairs"
     );
     assert_eq!(
         error("[tables.m]\nfib = 1"),

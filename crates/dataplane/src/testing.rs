@@ -49,7 +49,15 @@ pub fn tables_only(tables: &[(TableKind, Layout, Layout, u32)]) -> Program {
         let id = LayoutId(program.layouts.len() as u32);
         program.layouts.extend([key.clone(), value.clone()]);
         let name = format!("m.t{}", program.tables.len());
-        let table = Table { name, kind: *kind, key: id, value: LayoutId(id.0 + 1), capacity: *capacity, span: None };
+        let table = Table {
+            name,
+            kind: *kind,
+            is_set: false,
+            key: id,
+            value: LayoutId(id.0 + 1),
+            capacity: *capacity,
+            span: None,
+        };
         program.tables.push(table);
     }
     program
@@ -84,6 +92,7 @@ pub fn forward() -> Program {
     let macs = Table {
         name: "m.macs".into(),
         kind: TableKind::Hash,
+        is_set: false,
         key: LayoutId(0),
         value: LayoutId(1),
         capacity: 64,

@@ -2,7 +2,7 @@
 
 use super::code::CodeChecker;
 use super::expr::Typed;
-use super::hir::{Expr, ExprKind, LocalId, Type};
+use super::hir::{Comparison, Expr, ExprKind, LocalId, Type};
 use super::names::{ModuleId, Symbol};
 use super::types::unsigned;
 use crate::diag::Diagnostic;
@@ -203,7 +203,13 @@ impl CodeChecker<'_, '_> {
         }
         let Some((table, key)) = self.table_and_key(index) else { return Typed::error(span) };
         let info = &self.checker.hir.tables[table.0 as usize];
-        let (kind, layout) = (info.kind, info.value);
+        let (kind, layout, is_set) = (info.kind, info.value, info.is_set);
+        if is_set {
+            let found = Expr { kind: ExprKind::Lookup(table, vec![key]), ty: Type::Pointer(layout), span };
+            let null = Expr { kind: ExprKind::Const(0), ty: Type::Null, span };
+            let test = ExprKind::Compare(Comparison::Ne, Box::new(found), Box::new(null));
+            return Typed::new(test, Type::Bool, span);
+        }
         if kind == TableKind::Array {
             let ty = self.checker.pointee(layout);
             return Typed::new(ExprKind::ArrayValue(table, Box::new(key)), ty, span);

@@ -38,8 +38,14 @@ impl CodeChecker<'_, '_> {
                 }
             }
             "table_insert" => {
-                let Some((table, key)) = self.table_args(&name, &args, 3, span) else { return Typed::error(span) };
-                let value = self.expr(&args[2], None);
+                // A member of a set has no value.
+                let is_set = args.first().and_then(|table| self.named(table)).is_some_and(|symbol| self.is_set(symbol));
+                let count = if is_set { 2 } else { 3 };
+                let Some((table, key)) = self.table_args(&name, &args, count, span) else { return Typed::error(span) };
+                let value = match args.get(2) {
+                    Some(value) => self.expr(value, None),
+                    None => Typed::new(ExprKind::Const(1), Type::Bool, span),
+                };
                 self.insert(table, key, value, span)
             }
             "table_remove" => {
@@ -120,6 +126,10 @@ impl CodeChecker<'_, '_> {
         };
         let key = self.table_key(table, &args[1])?;
         Some((table, key))
+    }
+
+    fn is_set(&self, symbol: Symbol) -> bool {
+        matches!(symbol, Symbol::Table(table) if self.checker.hir.tables[table.0 as usize].is_set)
     }
 
     fn wrong_table(&mut self, expr: &ast::Expr, title: &str) -> Typed {

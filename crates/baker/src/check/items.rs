@@ -132,16 +132,18 @@ impl Checker<'_> {
     fn table(&mut self, file: FileId, module: ModuleId, item: &ast::Table) {
         let (Some(kind), Some(name)) = (item.kind(), item.name()) else { return };
         let types: Vec<_> = item.types().collect();
+        let is_set = kind == ast::TableKind::Set;
         let (kind, wanted) = match kind {
             ast::TableKind::Array => (TableKind::Array, 1),
             ast::TableKind::Hash => (TableKind::Hash, 2),
             ast::TableKind::Lpm => (TableKind::Lpm, 2),
+            ast::TableKind::Set => (TableKind::Hash, 1),
         };
         if types.len() != wanted {
             self.error(
                 Diagnostic::new("table-types", name.span(file), "this table has the wrong number of types")
                     .label(format!("{} given, {wanted} needed", types.len()))
-                    .hint("write array<VALUE>, hash<KEY, VALUE> or lpm<KEY, VALUE>"),
+                    .hint("write array<VALUE>, hash<KEY, VALUE>, lpm<KEY, VALUE> or set<KEY>"),
             );
         }
         let capacity =
@@ -156,21 +158,23 @@ impl Checker<'_> {
         };
         if kind == TableKind::Lpm
             && let Some(key) = key
-            && self.pointee(key) != unsigned(32)
+            && !matches!(self.pointee(key), Type::Int { signed: false, .. })
         {
             let span = self.span(file, &types[0]);
             self.error(
-                Diagnostic::new("bad-lpm-key", span, "the key of an lpm table is an unsigned number of 32 bits")
-                    .label("not u32")
-                    .hint("use u32 or ipv4_addr_t"),
+                Diagnostic::new("bad-lpm-key", span, "the key of an lpm table is an unsigned number")
+                    .label("not one")
+                    .hint("such as ipv4_addr_t or u128"),
             );
         }
+        let value = if is_set { Some(self.layout("bool", Type::Bool)) } else { layout(wanted - 1) };
         let fallback = self.layout("u32", unsigned(32));
         self.hir.tables.push(Table {
             name: self.full_name(module, name.text()),
             kind,
+            is_set,
             key: key.unwrap_or(fallback),
-            value: layout(wanted - 1).unwrap_or(fallback),
+            value: value.unwrap_or(fallback),
             capacity: capacity.unwrap_or(1),
             span: Some(name.span(file)),
         });

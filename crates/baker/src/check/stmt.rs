@@ -166,6 +166,14 @@ impl CodeChecker<'_, '_> {
     fn set(&mut self, target: &ast::Expr, value: Typed, span: Span) -> Option<StmtKind> {
         if let ast::Expr::Index(index) = target {
             let (table, key) = self.table_and_key(index)?;
+            if self.checker.hir.tables[table.0 as usize].is_set {
+                self.error(
+                    Diagnostic::new("not-assignable", span, "a member of a set has no value")
+                        .label("can't be set")
+                        .hint("use `table_insert(set, key)` and `table_remove(set, key)`"),
+                );
+                return None;
+            }
             let inserted = self.insert(table, key, value, span);
             return (!inserted.is_error()).then_some(StmtKind::Expr(inserted.expr));
         }

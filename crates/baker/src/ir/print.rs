@@ -69,6 +69,7 @@ fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
     for table in &program.tables {
         let kind = match table.kind {
             TableKind::Array => "array",
+            TableKind::Hash if table.is_set => "set",
             TableKind::Hash => "hash",
             TableKind::Lpm => "lpm",
         };

@@ -188,7 +188,7 @@ pub enum TableKind {
     Array,
     /// Exact match.
     Hash,
-    /// Longest prefix match on a 32-bit key.
+    /// Longest prefix match on a key of one field.
     Lpm,
 }
 
@@ -199,6 +199,8 @@ pub struct Table {
     pub name: String,
     /// Its kind.
     pub kind: TableKind,
+    /// Whether it is a `set`: a hash table whose values are `true`.
+    pub is_set: bool,
     /// Layout of the key. For an array: one 32-bit scalar.
     pub key: LayoutId,
     /// Layout of the value.

@@ -1,5 +1,6 @@
 //! How the control plane fills and reads tables, whatever engine holds them.
 
+use super::arith::mask;
 use super::program::TableId;
 
 /// An entry as the control plane sees it: one number per field of the key's and the value's layout.
@@ -38,6 +39,12 @@ impl std::fmt::Display for TableError {
 }
 
 impl std::error::Error for TableError {}
+
+/// The bits of a key of `width` bits that a prefix of `len` bits fixes; `None` where it is longer than the key.
+pub fn prefix_mask(width: u32, len: u32) -> Option<u128> {
+    let rest = width.checked_sub(len)?;
+    Some(mask(width) & u128::MAX.checked_shl(rest).unwrap_or(0))
+}
 
 /// The tables of one running program.
 pub trait TableStore {

@@ -82,10 +82,12 @@ fn declarations() {
         p.layouts.push(Layout { name: "none".into(), fields: Vec::new(), size: 0, align: 1 })
     });
     refuses_declaration("table m.array: there is no such layout", |p| p.tables[0].value = LayoutId(2));
-    refuses_declaration("table m.array: the key of an array or lpm is one field of 32 bits", |p| {
+    refuses_declaration("table m.array: the key of an array is one field of 32 bits, and of an lpm one field", |p| {
         p.tables[0].key = PAIR
     });
-    refuses_declaration("table m.lpm: the key of an array or lpm is one field of 32 bits", |p| p.tables[2].key = PAIR);
+    refuses_declaration("table m.lpm: the key of an array is one field of 32 bits, and of an lpm one field", |p| {
+        p.tables[2].key = PAIR
+    });
     refuses_declaration("drop reason 4 is not the built-in tx_failed", |p| p.drop_reasons[4].name = "mine".into());
     refuses_declaration("there is no channel 0, rx", |p| p.channels.clear());
     refuses_declaration("channel m.out: there is no protocol 2", |p| p.channels[1].protocol = ProtocolId(2));

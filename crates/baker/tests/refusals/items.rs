@@ -6,6 +6,12 @@ fn with_ppf(items: &str) -> String {
     module(&format!("{items}\n\nppf work(ether_packet_t *pkt) from input {{\n    channel_put(output, pkt);\n}}"))
 }
 
+fn set_of_marks(statement: &str) -> String {
+    module(&format!(
+        "set<mac_addr_t> known[16];\n\nppf work(ether_packet_t *pkt) from input {{\n    {statement}\n    channel_put(output, pkt);\n}}"
+    ))
+}
+
 #[test]
 fn constants_and_types() {
     refused(&[
@@ -48,7 +54,10 @@ fn modules() {
             with_ppf("array<u32, u32> t[4];\nhash<u32> h[4];")
                 .replace("hash<u32> h[4];", "u32 unused(u32 x) {\n        return x;\n    }"),
         ),
-        ("bad-lpm-key", &["bad-lpm-key"], with_ppf("lpm<u64, u32> fib[16];")),
+        ("set-with-a-value", &["not-assignable"], set_of_marks("known[pkt->src] = true;")),
+        ("set-inserted-with-a-value", &["wrong-arguments"], set_of_marks("table_insert(known, pkt->src, true);")),
+        ("set-with-two-types", &["table-types"], with_ppf("set<u32, u32> s[16];")),
+        ("bad-lpm-key", &["bad-lpm-key"], with_ppf("lpm<i32, u32> fib[16];")),
         ("bad-entry-type", &["bad-entry-type"], with_ppf("hash<u32, void> h[16];")),
         ("table-of-size-zero", &["size-out-of-range"], with_ppf("array<u32> t[0];")),
         ("table-too-large", &["size-out-of-range"], with_ppf("array<u32> t[1 << 40];")),

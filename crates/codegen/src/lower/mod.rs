@@ -33,6 +33,8 @@ pub(crate) const HASH_LOOKUP: &str = "millrace_hash_lookup";
 pub(crate) const HASH_INSERT: &str = "millrace_hash_insert";
 /// Symbol of [`abi::Runtime::hash_remove`].
 pub(crate) const HASH_REMOVE: &str = "millrace_hash_remove";
+/// Symbol of [`abi::Runtime::lpm_lookup`].
+pub(crate) const LPM_LOOKUP: &str = "millrace_lpm_lookup";
 
 type Res<T> = Result<T, CodegenError>;
 
@@ -62,6 +64,7 @@ struct Module<'c, 'p> {
     hash_lookup: FunctionValue<'c>,
     hash_insert: FunctionValue<'c>,
     hash_remove: FunctionValue<'c>,
+    lpm_lookup: FunctionValue<'c>,
     /// One per PPF.
     ppfs: Vec<FunctionValue<'c>>,
     /// Put on every function: processor, features, never unwinds.
@@ -87,6 +90,7 @@ impl<'c, 'p> Module<'c, 'p> {
         let hash_lookup = declare(HASH_LOOKUP, ptr.fn_type(&[ptr.into(), ptr.into()], false));
         let hash_insert = declare(HASH_INSERT, i8.fn_type(&[ptr.into(), ptr.into(), ptr.into()], false));
         let hash_remove = declare(HASH_REMOVE, i8.fn_type(&[ptr.into(), ptr.into()], false));
+        let lpm_lookup = declare(LPM_LOOKUP, ptr.fn_type(&[ptr.into(), ptr.into()], false));
         Module {
             program,
             slots: CounterSlots::new(program),
@@ -100,6 +104,7 @@ impl<'c, 'p> Module<'c, 'p> {
             hash_lookup,
             hash_insert,
             hash_remove,
+            lpm_lookup,
             ppfs: Vec::new(),
             attributes: vec![
                 enum_attribute(context, "nounwind", 0),

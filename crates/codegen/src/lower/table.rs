@@ -1,10 +1,11 @@
-//! Tables and user counters. Arrays and `lpm` are looked up in line, hash tables through the runtime.
+//! Tables and user counters. Arrays, and `lpm` tables with keys of 32 bits, are looked up in line, others through the
+//! runtime.
 
 use std::mem::offset_of;
 
 use baker::ir::{CounterId, Layout, LayoutField, LayoutId, Table, TableId, TableKind, Value, storage_size};
 use inkwell::IntPredicate;
-use inkwell::values::{BasicValueEnum, CallSiteValue, IntValue, PointerValue};
+use inkwell::values::{BasicValueEnum, CallSiteValue, FunctionValue, IntValue, PointerValue};
 
 use super::body::Ppf;
 use super::memory::{Memory, instruction};
@@ -23,15 +24,23 @@ impl<'c> Ppf<'_, 'c, '_> {
                 let null = self.module.ptr.const_null();
                 Ok(self.module.builder.build_select(in_range, entry, null, "")?.into_pointer_value())
             }
-            TableKind::Lpm => self.lpm_lookup(id, table, key),
-            TableKind::Hash => {
-                let control = self.module.control(self.ctx, id)?;
-                let key = self.lay_out(table.key, false, key)?;
-                let call =
-                    self.module.builder.build_call(self.module.hash_lookup, &[control.into(), key.into()], "")?;
-                Ok(self.module.runtime_result(call)?.into_pointer_value())
-            }
+            TableKind::Lpm if abi::is_dir_24_8(self.module.program, table) => self.lpm_lookup(id, table, key),
+            TableKind::Lpm => self.runtime_lookup(self.module.lpm_lookup, id, table, key),
+            TableKind::Hash => self.runtime_lookup(self.module.hash_lookup, id, table, key),
         }
+    }
+
+    fn runtime_lookup(
+        &mut self,
+        function: FunctionValue<'c>,
+        id: TableId,
+        table: &Table,
+        key: &[Value],
+    ) -> Res<PointerValue<'c>> {
+        let control = self.module.control(self.ctx, id)?;
+        let key = self.lay_out(table.key, false, key)?;
+        let call = self.module.builder.build_call(function, &[control.into(), key.into()], "")?;
+        Ok(self.module.runtime_result(call)?.into_pointer_value())
     }
 
     /// Inserts or replaces; 1 where the entry is there now. A refusal is counted.

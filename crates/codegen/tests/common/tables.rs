@@ -4,7 +4,8 @@ use baker::ir::{Layout, Program, Table, TableKind, storage_size};
 use codegen::abi::{self, ArrayTable, LpmTable, Runtime};
 
 /// The hash functions below.
-pub const RUNTIME: Runtime = Runtime { hash_lookup, hash_insert, hash_remove };
+// Exact keys are enough to see that an `lpm` look-up is called for.
+pub const RUNTIME: Runtime = Runtime { hash_lookup, hash_insert, hash_remove, lpm_lookup: hash_lookup };
 
 /// A table with its control block.
 pub enum TestTable {

@@ -79,6 +79,18 @@ impl Reader<'_> {
         let mut found: Vec<(usize, TableEntry)> = Vec::new();
         let mut take = |at, (key, prefix_len): Key, value| found.push((at, TableEntry { key, prefix_len, value }));
         match section.get_ref() {
+            DeValue::Array(keys) if self.table.is_set => {
+                for (index, key) in keys.iter().enumerate() {
+                    if let Some(key) = self.any_key(key, &path.index(index), errors) {
+                        take(keys[index].span().start, key, vec![1]);
+                    }
+                }
+            }
+            other if self.table.is_set => {
+                let problem = format!("this is {}, and the table is a set", kind(other));
+                errors.add(section.span().start, path, problem, "a list of its members: [KEY, …]");
+                return;
+            }
             DeValue::Table(entries) => {
                 if !is_scalar(self.key) {
                     let problem = "the keys of this table are structs";
@@ -222,6 +234,7 @@ fn prefix(field: &LayoutField, written: Written, ports: &PortNames) -> Result<Ke
     if host_bits != 0 {
         let network = address - host_bits;
         let network = match field.width {
+            128 => std::net::Ipv6Addr::from(network).to_string(),
             32 => std::net::Ipv4Addr::from(network as u32).to_string(),
             _ => format!("{network:#x}"),
         };

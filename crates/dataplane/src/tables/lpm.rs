@@ -9,13 +9,12 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use baker::ir::{Layout, TableError};
 use codegen::abi::{LPM_GROUP, LpmTable};
 
 use super::slots::{SPARE, Slots};
-use super::{load_shared, store_shared};
+use super::values::Values;
 use crate::epoch::Epochs;
 use crate::sys::Mapping;
 
@@ -42,10 +41,8 @@ pub struct Lpm {
     control: Box<UnsafeCell<LpmTable>>,
     tbl24: Mapping,
     tbl8: Mapping,
-    entries: Mapping,
+    values: Values,
     capacity: u32,
-    size: usize,
-    align: usize,
     epochs: Arc<Epochs>,
     writer: Mutex<Writer>,
 }
@@ -53,7 +50,6 @@ pub struct Lpm {
 impl Lpm {
     /// An empty table for `capacity` routes.
     pub fn new(capacity: u32, value: &Layout, epochs: Arc<Epochs>) -> io::Result<Self> {
-        let size = value.size as usize;
         let limit = capacity.saturating_add(SPARE);
         if limit >= LPM_GROUP {
             return Err(io::Error::from(io::ErrorKind::OutOfMemory));
@@ -62,9 +58,9 @@ impl Lpm {
         let groups = capacity.min(1 << 24) + SPARE;
         let tbl24 = Mapping::sparse(4 << 24)?;
         let tbl8 = Mapping::sparse(groups as usize * 1024)?;
-        let entries = Mapping::anonymous(limit as usize * size)?;
+        let values = Values::new(limit, value)?;
         let control =
-            LpmTable { tbl24: tbl24.ptr().cast(), tbl8: tbl8.ptr().cast(), entries: entries.ptr(), default_slot: 0 };
+            LpmTable { tbl24: tbl24.ptr().cast(), tbl8: tbl8.ptr().cast(), entries: values.start(), default_slot: 0 };
         let writer = Writer {
             routes: HashMap::default(),
             entries: Slots::new(limit)?,
@@ -76,10 +72,8 @@ impl Lpm {
             control: Box::new(UnsafeCell::new(control)),
             tbl24,
             tbl8,
-            entries,
+            values,
             capacity,
-            size,
-            align: value.align as usize,
             epochs,
             writer: Mutex::new(writer),
         })
@@ -100,7 +94,7 @@ impl Lpm {
         if slot == 0 {
             slot = self.default_slot().load(Ordering::Acquire);
         }
-        slot.checked_sub(1).map(|entry| self.read_entry(entry))
+        slot.checked_sub(1).map(|entry| self.values.read(entry))
     }
 
     /// Inserts a route or replaces the value of one.
@@ -108,16 +102,14 @@ impl Lpm {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let writer = &mut *writer;
         if let Some(&entry) = writer.routes.get(&(prefix, len)) {
-            // SAFETY: the entry is one of the table's, which hold a value each.
-            unsafe { store_shared(self.entry(entry), value, self.align) };
+            self.values.write(entry, value);
             return Ok(());
         }
         if writer.routes.len() >= self.capacity as usize {
             return Err(TableError::Full);
         }
-        let entry = self.take(&mut writer.entries)?;
-        // SAFETY: as above.
-        unsafe { store_shared(self.entry(entry), value, self.align) };
+        let entry = writer.entries.take_patiently(&self.epochs)?;
+        self.values.write(entry, value);
         writer.lengths[entry as usize] = len;
         let new = entry + 1;
         let lengths = &writer.lengths;
@@ -146,7 +138,7 @@ impl Lpm {
                     group
                 } else {
                     // The group is complete before look-ups can reach it.
-                    let group = match self.take(&mut writer.groups) {
+                    let group = match writer.groups.take_patiently(&self.epochs) {
                         Ok(group) => group,
                         Err(error) => {
                             writer.entries.untake(entry);
@@ -207,21 +199,7 @@ impl Lpm {
     /// All routes, in no order.
     pub fn dump(&self) -> Vec<(u32, u8, Vec<u8>)> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.routes.iter().map(|(&(prefix, len), &entry)| (prefix, len, self.read_entry(entry))).collect()
-    }
-
-    /// A free number. Only the control plane inserts here, so it may wait for the workers to finish their batches.
-    fn take(&self, slots: &mut Slots) -> Result<u32, TableError> {
-        let start = Instant::now();
-        loop {
-            if let Some(number) = slots.take(&self.epochs) {
-                return Ok(number);
-            }
-            if start.elapsed() > Duration::from_secs(1) {
-                return Err(TableError::Full);
-            }
-            std::thread::yield_now();
-        }
+        writer.routes.iter().map(|(&(prefix, len), &entry)| (prefix, len, self.values.read(entry))).collect()
     }
 
     /// Puts `new` into the slots `first` to `last` of a group where the old slot is as asked.
@@ -248,15 +226,5 @@ impl Lpm {
     fn default_slot(&self) -> &AtomicU32 {
         // SAFETY: the field lives as long as the table and is only accessed atomically or read by generated code.
         unsafe { AtomicU32::from_ptr(&raw mut (*self.control.get()).default_slot) }
-    }
-
-    fn entry(&self, entry: u32) -> *mut u8 {
-        // SAFETY: entries come from `Writer::entries`, for all of which the mapping has room.
-        unsafe { self.entries.ptr().add(entry as usize * self.size) }
-    }
-
-    fn read_entry(&self, entry: u32) -> Vec<u8> {
-        // SAFETY: the entry is one of the table's; entries are aligned as the layout's size is a multiple of it.
-        unsafe { load_shared(self.entry(entry), self.size, self.align) }
     }
 }

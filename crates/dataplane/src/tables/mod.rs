@@ -9,17 +9,20 @@ mod hash;
 mod layout;
 mod lpm;
 mod slots;
+mod trie;
+mod values;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use baker::ir::{Layout, Program, TableEntry, TableError, TableId, TableKind, TableStore};
-use codegen::abi::Runtime;
+use baker::ir::{Layout, Program, TableEntry, TableError, TableId, TableKind, TableStore, prefix_mask};
+use codegen::abi::{Runtime, is_dir_24_8};
 
 use crate::epoch::Epochs;
 use array::Array;
 use hash::Hash;
 use lpm::Lpm;
+use trie::Trie;
 
 /// A table could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +40,10 @@ pub struct TablesError {
 enum Kind {
     Array(Array),
     Hash(Box<Hash>),
+    /// With keys of 32 bits.
     Lpm(Box<Lpm>),
+    /// With keys of other widths.
+    Trie(Box<Trie>),
 }
 
 #[derive(Debug)]
@@ -82,6 +88,10 @@ impl Tables {
                 TableKind::Array => Array::new(capacity, &value).map(Kind::Array),
                 TableKind::Hash => Hash::new(capacity, &key, &value, hasher.clone(), epochs.clone())
                     .map(|table| Kind::Hash(Box::new(table))),
+                TableKind::Lpm if !is_dir_24_8(program, table) => {
+                    Trie::new(capacity, key.fields[0].width, &value, epochs.clone())
+                        .map(|table| Kind::Trie(Box::new(table)))
+                }
                 TableKind::Lpm => Lpm::new(capacity, &value, epochs.clone()).map(|table| Kind::Lpm(Box::new(table))),
             };
             let kind = kind.map_err(|error| TablesError { table: table.name.clone(), capacity, error })?;
@@ -92,6 +102,7 @@ impl Tables {
             Kind::Array(array) => array.control_block(),
             Kind::Hash(hash) => hash.control_block(),
             Kind::Lpm(lpm) => lpm.control_block(),
+            Kind::Trie(trie) => trie.control_block(),
         };
         let control_blocks = tables.iter().map(block).collect();
         Ok(Tables { tables, control_blocks, epochs })
@@ -107,9 +118,14 @@ impl Tables {
         &self.epochs
     }
 
-    /// The functions that generated code calls for hash tables.
+    /// The functions that generated code calls.
     pub fn runtime() -> Runtime {
-        Runtime { hash_lookup: hash::lookup, hash_insert: hash::insert, hash_remove: hash::remove }
+        Runtime {
+            hash_lookup: hash::lookup,
+            hash_insert: hash::insert,
+            hash_remove: hash::remove,
+            lpm_lookup: trie::lookup,
+        }
     }
 
     fn table(&self, table: TableId) -> Result<&Table, TableError> {
@@ -123,6 +139,7 @@ impl Tables {
         let bytes = match kind {
             Kind::Array(array) => array.read(u32::try_from(number).ok()?)?,
             Kind::Lpm(lpm) => lpm.read(u32::try_from(number).ok()?)?,
+            Kind::Trie(trie) => trie.read(number)?,
             Kind::Hash(hash) => hash.read(&layout::encode(key_layout, key)?)?,
         };
         Some(layout::decode(value, &bytes))
@@ -135,8 +152,12 @@ impl Tables {
         match kind {
             Kind::Array(array) => array.write(index(&entry.key, entry.prefix_len)?, &bytes),
             Kind::Lpm(lpm) => {
-                let (prefix, len) = prefix(&entry.key, entry.prefix_len)?;
-                lpm.insert(prefix, len, &bytes)
+                let (prefix, len) = prefix(key, &entry.key, entry.prefix_len)?;
+                lpm.insert(prefix as u32, len, &bytes)
+            }
+            Kind::Trie(trie) => {
+                let (prefix, len) = prefix(key, &entry.key, entry.prefix_len)?;
+                trie.insert(prefix, len, &bytes)
             }
             Kind::Hash(hash) => {
                 no_prefix(entry.prefix_len)?;
@@ -152,8 +173,12 @@ impl Tables {
         match kind {
             Kind::Array(array) => array.write(index(key, prefix_len)?, &vec![0; value.size as usize]),
             Kind::Lpm(lpm) => {
-                let (prefix, len) = prefix(key, prefix_len)?;
-                lpm.remove(prefix, len)
+                let (prefix, len) = prefix(key_layout, key, prefix_len)?;
+                lpm.remove(prefix as u32, len)
+            }
+            Kind::Trie(trie) => {
+                let (prefix, len) = prefix(key_layout, key, prefix_len)?;
+                trie.remove(prefix, len)
             }
             Kind::Hash(hash) => {
                 no_prefix(prefix_len)?;
@@ -173,15 +198,12 @@ impl Tables {
                 .filter(|(_, bytes)| bytes.iter().any(|&byte| byte != 0))
                 .map(|(index, bytes)| TableEntry { key: vec![index.into()], prefix_len: None, value: value(&bytes) })
                 .collect(),
-            Kind::Lpm(lpm) => lpm
-                .dump()
-                .into_iter()
-                .map(|(prefix, len, bytes)| TableEntry {
-                    key: vec![prefix.into()],
-                    prefix_len: Some(len.into()),
-                    value: value(&bytes),
-                })
-                .collect(),
+            Kind::Lpm(lpm) => {
+                lpm.dump().into_iter().map(|(prefix, len, bytes)| route(prefix.into(), len, value(&bytes))).collect()
+            }
+            Kind::Trie(trie) => {
+                trie.dump().into_iter().map(|(prefix, len, bytes)| route(prefix, len, value(&bytes))).collect()
+            }
             Kind::Hash(hash) => hash
                 .dump()
                 .into_iter()
@@ -231,12 +253,16 @@ fn index(key: &[u128], prefix_len: Option<u32>) -> Result<u32, TableError> {
     u32::try_from(index).map_err(|_| TableError::OutOfRange)
 }
 
-fn prefix(key: &[u128], prefix_len: Option<u32>) -> Result<(u32, u8), TableError> {
-    let [prefix] = *key else { return Err(TableError::BadPrefix) };
-    let prefix = u32::try_from(prefix).map_err(|_| TableError::BadPrefix)?;
-    let len = prefix_len.filter(|&len| len <= 32).ok_or(TableError::BadPrefix)?;
-    let inside = lpm::mask(len as u8);
-    if prefix & !inside != 0 { Err(TableError::BadPrefix) } else { Ok((prefix, len as u8)) }
+/// The prefix of a route for keys of this layout, its bits beyond the length zero.
+fn prefix(layout: &Layout, key: &[u128], prefix_len: Option<u32>) -> Result<(u128, u8), TableError> {
+    let width = layout.fields[0].width;
+    let (&[prefix], Some(len)) = (key, prefix_len) else { return Err(TableError::BadPrefix) };
+    let inside = prefix_mask(width, len).ok_or(TableError::BadPrefix)?;
+    if prefix & !inside == 0 { Ok((prefix, len as u8)) } else { Err(TableError::BadPrefix) }
+}
+
+fn route(prefix: u128, len: u8, value: Vec<u128>) -> TableEntry {
+    TableEntry { key: vec![prefix], prefix_len: Some(len.into()), value }
 }
 
 /// Copies a value into an entry that others may be reading: field by field at once, for fields of up to 8 bytes.

@@ -2,6 +2,9 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::time::{Duration, Instant};
+
+use baker::ir::TableError;
 
 use crate::epoch::Epochs;
 
@@ -46,6 +49,20 @@ impl Slots {
                 number
             })
         })
+    }
+
+    /// As [`Slots::take`] for the control plane, which may wait for the workers to finish their batches.
+    pub fn take_patiently(&mut self, epochs: &Epochs) -> Result<u32, TableError> {
+        let start = Instant::now();
+        loop {
+            if let Some(number) = self.take(epochs) {
+                return Ok(number);
+            }
+            if start.elapsed() > Duration::from_secs(1) {
+                return Err(TableError::Full);
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// Takes a number back that new look-ups cannot find any more.

@@ -227,6 +227,71 @@ fn lpm_refuses_what_is_no_prefix() {
     assert_eq!(tables.lookup(T, &[0xffff_fffe]), Some(vec![1]));
 }
 
+/// Longest match over a plain list of routes for keys of any width.
+fn naive_wide(routes: &HashMap<(u128, u32), u128>, width: u32, key: u128) -> Option<Vec<u128>> {
+    let by_length = |len| routes.get(&(key & prefix_mask(width, len).unwrap(), len));
+    (0..=width).rev().find_map(by_length).map(|value| vec![*value])
+}
+
+fn wide(numbers: &mut Numbers) -> u128 {
+    u128::from(numbers.next()) << 64 | u128::from(numbers.next())
+}
+
+#[test]
+fn wide_lpm_agrees_with_a_list() {
+    for width in [1, 7, 20, 33, 64, 128] {
+        let tables = one(TableKind::Lpm, scalar(width), scalar(64), 300);
+        let mut model = HashMap::new();
+        let mut numbers = Numbers(width.into());
+        // Few different bits, here and there, so that nesting, replacing and removing all happen.
+        let bits = 0x8100_0001_8000_0003_0000_0000_0000_0103u128 | 0x11 << (width / 2) | 1 << (width - 1);
+        let near = |numbers: &mut Numbers| wide(numbers) & bits & prefix_mask(width, width).unwrap();
+        for step in 0..5_000u128 {
+            let len = numbers.below(u64::from(width) + 1) as u32;
+            let address = near(&mut numbers) & prefix_mask(width, len).unwrap();
+            if numbers.below(100) < 45 {
+                let removed = tables.remove(T, &[address], Some(len));
+                assert_eq!(removed, model.remove(&(address, len)).map(drop).ok_or(TableError::NotFound));
+            } else {
+                let full = model.len() == 300 && !model.contains_key(&(address, len));
+                let entry = TableEntry { key: vec![address], prefix_len: Some(len), value: vec![step] };
+                assert_eq!(tables.insert(T, &entry), if full { Err(TableError::Full) } else { Ok(()) });
+                if !full {
+                    model.insert((address, len), step);
+                }
+            }
+            let end = address | (prefix_mask(width, width).unwrap() & !prefix_mask(width, len).unwrap());
+            for key in [address, end, near(&mut numbers), near(&mut numbers)] {
+                assert_eq!(tables.lookup(T, &[key]), naive_wide(&model, width, key), "{width} bits, {key:x}");
+            }
+        }
+        assert_eq!(tables.dump(T).len(), model.len());
+        for (address, len) in std::mem::take(&mut model).into_keys() {
+            tables.remove(T, &[address], Some(len)).unwrap();
+        }
+        assert_eq!((tables.lookup(T, &[0]), tables.dump(T)), (None, vec![]));
+    }
+}
+
+#[test]
+fn wide_lpm_with_many_prefixes() {
+    let tables = one(TableKind::Lpm, scalar(128), scalar(32), 200_000);
+    let mut model = HashMap::new();
+    let mut numbers = Numbers(5);
+    while model.len() < 200_000 {
+        // Lengths roughly as in the Internet's table, below 2000::/3.
+        let len = [29, 32, 32, 36, 40, 44, 44, 46, 48, 48, 48, 48, 48, 48, 56, 64][numbers.below(16) as usize];
+        let address = (1 << 125 | wide(&mut numbers) >> 11) & prefix_mask(128, len).unwrap();
+        let value = u128::from(numbers.next() as u32);
+        tables.insert(T, &TableEntry { key: vec![address], prefix_len: Some(len), value: vec![value] }).unwrap();
+        model.insert((address, len), value);
+    }
+    for (address, len) in model.keys().take(20_000) {
+        let key = address | wide(&mut numbers) & !prefix_mask(128, *len).unwrap();
+        assert_eq!(tables.lookup(T, &[key]), naive_wide(&model, 128, key));
+    }
+}
+
 /// Each value is a function of its key, in both words: a torn or misplaced one would show.
 fn value_of(key: u64) -> Vec<u128> {
     let mixed = Numbers(key).next();
@@ -235,17 +300,22 @@ fn value_of(key: u64) -> Vec<u128> {
 
 #[test]
 fn look_ups_during_changes_see_whole_values() {
-    let program =
-        tables_only(&[(TableKind::Hash, scalar(64), pair(), 4000), (TableKind::Lpm, scalar(32), pair(), 4000)]);
+    let program = tables_only(&[
+        (TableKind::Hash, scalar(64), pair(), 4000),
+        (TableKind::Lpm, scalar(32), pair(), 4000),
+        (TableKind::Lpm, scalar(128), pair(), 4000),
+    ]);
     let tables = Tables::new(&program).unwrap();
     let (stop, hits) = (AtomicBool::new(false), AtomicU64::new(0));
     let key_of = |numbers: &mut Numbers| numbers.below(6000);
     let address_of = |n: u64| 0x0a00_0000 | ((n as u32) << 3);
+    // Spread over many nodes of the trie, which come and go.
+    let wide_of = |n: u64| u128::from(n) << 60 | u128::from(n);
     std::thread::scope(|scope| {
         let reader = |seed| {
             let mut numbers = Numbers(seed);
             let worker = tables.epochs().register().unwrap();
-            let [hash_table, lpm_table] = *tables.control_blocks() else { panic!("two tables") };
+            let [hash_table, lpm_table, trie] = *tables.control_blocks() else { panic!("three tables") };
             let lpm_table = lpm_table.cast::<codegen::abi::LpmTable>();
             while !stop.load(Ordering::Relaxed) {
                 worker.quiescent();
@@ -263,7 +333,9 @@ fn look_ups_during_changes_see_whole_values() {
                         }
                         let entries = (*lpm_table).entries.cast::<[u64; 2]>();
                         let lpm = slot.checked_sub(1).map(|entry| entries.add(entry as usize));
-                        [(!hash.is_null()).then_some(hash), lpm]
+                        let wide = wide_of(key);
+                        let trie = trie::lookup(trie, (&raw const wide).cast()).cast::<[u64; 2]>();
+                        [(!hash.is_null()).then_some(hash), lpm, (!trie.is_null()).then_some(trie)]
                     };
                     for value in found.into_iter().flatten() {
                         // SAFETY: as above.
@@ -288,9 +360,12 @@ fn look_ups_during_changes_see_whole_values() {
                         let _ = tables.insert(TableId(0), &entry);
                         (entry.key, entry.prefix_len) = (address, Some(29));
                         let _ = tables.insert(TableId(1), &entry);
+                        (entry.key, entry.prefix_len) = (vec![wide_of(key)], Some(128));
+                        let _ = tables.insert(TableId(2), &entry);
                     } else {
                         let _ = tables.remove(TableId(0), &hash_key, None);
                         let _ = tables.remove(TableId(1), &address, Some(29));
+                        let _ = tables.remove(TableId(2), &[wide_of(key)], Some(128));
                     }
                 }
             })
@@ -300,7 +375,7 @@ fn look_ups_during_changes_see_whole_values() {
         readers.into_iter().for_each(|reader| reader.join().unwrap());
     });
     assert!(hits.into_inner() > 1000);
-    for table in [TableId(0), TableId(1)] {
+    for table in [TableId(0), TableId(1), TableId(2)] {
         for entry in tables.dump(table) {
             let found = tables.lookup(table, &entry.key);
             assert_eq!(found, Some(entry.value));

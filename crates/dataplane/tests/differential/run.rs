@@ -6,6 +6,7 @@ use std::sync::Arc;
 use baker::ir::interp::End;
 use baker::ir::{
     BUILTIN_DROP_REASONS, CounterSlots, DropId, Program, TableEntry, TableError, TableId, TableKind, TableStore,
+    prefix_mask,
 };
 use codegen::OptLevel;
 use dataplane::EngineKind;
@@ -231,10 +232,12 @@ fn control(
                 TableKind::Array => (vec![n.below(table.capacity as usize + 1) as u128], None),
                 TableKind::Hash => (keys.iter().map(|w| small(n, *w)).collect(), None),
                 TableKind::Lpm => {
-                    let len = *n.pick(&[0, 8, 16, 23, 24, 25, 28, 30, 31, 32, 32]);
-                    let mask = u32::MAX.checked_shl(32 - len).unwrap_or(0);
+                    // Near the addresses that programs look up.
+                    let width = keys[0];
+                    let len = width.saturating_sub(*n.pick(&[0, 0, 1, 2, 4, 7, 8, 9, 16, 24, 100, 128]));
                     let near = *n.pick(&[0x0a00_0000, 0x0a00_0100, 0]);
-                    (vec![u128::from((near | n.below(16) as u32) & mask)], Some(len))
+                    let inside = prefix_mask(width, len).expect("no longer than the key");
+                    (vec![(near | n.below(16) as u128) & inside], Some(len))
                 }
             };
             let entry = TableEntry { key, prefix_len, value: values.iter().map(|w| n.bits(*w)).collect() };

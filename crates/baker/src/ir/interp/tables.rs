@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use crate::ir::arith::mask;
-use crate::ir::{Program, Table, TableEntry, TableError, TableKind};
+use crate::ir::{Program, Table, TableEntry, TableError, TableKind, prefix_mask};
 
 /// One table.
 #[derive(Clone, Debug)]
@@ -30,8 +30,8 @@ enum Index {
         /// Slots of entries removed while the packet under way may still point to them.
         removed: Vec<u32>,
     },
-    /// Slots by prefix, one map per prefix length.
-    Lpm(Box<[HashMap<u32, u32>; 33]>),
+    /// Slots by prefix, one map per prefix length, from 0 to the width of the key.
+    Lpm(Vec<HashMap<u128, u32>>),
 }
 
 impl Store {
@@ -42,7 +42,10 @@ impl Store {
         let (index, values) = match table.kind {
             TableKind::Array => (Index::Array, vec![0; capacity * value_widths.len()]),
             TableKind::Hash => (Index::Hash { slots: HashMap::new(), removed: Vec::new() }, Vec::new()),
-            TableKind::Lpm => (Index::Lpm(Box::new(std::array::from_fn(|_| HashMap::new()))), Vec::new()),
+            TableKind::Lpm => {
+                let width = widths(table.key.0)[0];
+                (Index::Lpm(vec![HashMap::new(); width as usize + 1]), Vec::new())
+            }
         };
         Store { capacity, key_widths: widths(table.key.0), value_widths, values, index, free: Vec::new() }
     }
@@ -59,9 +62,9 @@ impl Store {
             Index::Array => (key[0] < self.capacity as u128).then_some(key[0] as u32),
             Index::Hash { slots, .. } => slots.get(key).copied(),
             Index::Lpm(lengths) => {
-                let address = key[0] as u32;
-                let by_length = |len: u32| lengths[len as usize].get(&(address & prefix_mask(len)));
-                (0..=32).rev().find_map(by_length).copied()
+                let width = self.key_widths[0];
+                let by_length = |len: u32| lengths[len as usize].get(&(key[0] & prefix_mask(width, len)?));
+                (0..=width).rev().find_map(by_length).copied()
             }
         }
     }
@@ -105,7 +108,7 @@ impl Store {
                 removed.push(slot);
             }
             Index::Lpm(lengths) => {
-                lengths[prefix_len.unwrap_or(0) as usize].remove(&(key[0] as u32));
+                lengths[prefix_len.unwrap_or(0) as usize].remove(&key[0]);
                 self.free.push(slot);
             }
         }
@@ -124,9 +127,9 @@ impl Store {
                 .filter(|e| e.value.iter().any(|v| *v != 0))
                 .collect(),
             Index::Hash { slots, .. } => slots.iter().map(|(key, slot)| entry(key.to_vec(), None, *slot)).collect(),
-            Index::Lpm(lengths) => (0..=32)
+            Index::Lpm(lengths) => (0..lengths.len())
                 .flat_map(|len| lengths[len].iter().map(move |(prefix, slot)| (len, *prefix, *slot)))
-                .map(|(len, prefix, slot)| entry(vec![prefix as u128], Some(len as u32), slot))
+                .map(|(len, prefix, slot)| entry(vec![prefix], Some(len as u32), slot))
                 .collect(),
         };
         entries.sort_by(|a, b| (&a.key, a.prefix_len).cmp(&(&b.key, b.prefix_len)));
@@ -139,10 +142,10 @@ impl Store {
             (Index::Array, None) if key.len() == 1 && key[0] < self.capacity as u128 => Ok(()),
             (Index::Array, None) => Err(TableError::OutOfRange),
             (Index::Hash { .. }, None) => fits(&self.key_widths, key),
-            (Index::Lpm(_), Some(len)) if len <= 32 && key.len() == 1 => {
-                let outside = key[0] & !(prefix_mask(len) as u128);
-                if outside == 0 { Ok(()) } else { Err(TableError::BadPrefix) }
-            }
+            (Index::Lpm(_), Some(len)) if key.len() == 1 => match prefix_mask(self.key_widths[0], len) {
+                Some(inside) if key[0] & !inside == 0 => Ok(()),
+                _ => Err(TableError::BadPrefix),
+            },
             _ => Err(TableError::BadPrefix),
         }
     }
@@ -152,7 +155,7 @@ impl Store {
         match &self.index {
             Index::Array => Some(key[0] as u32),
             Index::Hash { slots, .. } => slots.get(key).copied(),
-            Index::Lpm(lengths) => lengths[prefix_len? as usize].get(&(key[0] as u32)).copied(),
+            Index::Lpm(lengths) => lengths[prefix_len? as usize].get(&key[0]).copied(),
         }
     }
 
@@ -178,15 +181,11 @@ impl Store {
                 slots.insert(key.into(), slot);
             }
             Index::Lpm(lengths) => {
-                lengths[prefix_len.unwrap_or(0) as usize].insert(key[0] as u32, slot);
+                lengths[prefix_len.unwrap_or(0) as usize].insert(key[0], slot);
             }
         }
         Ok(slot)
     }
-}
-
-fn prefix_mask(len: u32) -> u32 {
-    u32::MAX.checked_shl(32 - len).unwrap_or(0)
 }
 
 /// One number per field, none wider than its field.

@@ -119,8 +119,12 @@ fn check_table(program: &Program, table: &Table, errors: &mut Errors) {
         errors.add(format!("table {name}: there is no such layout"));
         return;
     };
-    let one_32 = matches!(&key.fields[..], [field] if field.width == 32);
-    if table.kind != TableKind::Hash && !one_32 {
-        errors.add(format!("table {name}: the key of an array or lpm is one field of 32 bits"));
+    let right = match (table.kind, &key.fields[..]) {
+        (TableKind::Hash, _) | (TableKind::Lpm, [_]) => true,
+        (TableKind::Array, [field]) => field.width == 32,
+        _ => false,
+    };
+    if !right {
+        errors.add(format!("table {name}: the key of an array is one field of 32 bits, and of an lpm one field"));
     }
 }

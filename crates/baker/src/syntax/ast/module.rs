@@ -7,7 +7,8 @@ nodes! {
     Module,
     /// `in protocol NAME, …;`, also with `out` or `channel`.
     Port,
-    /// `array<value> NAME[size];`, `hash<key, value> NAME[size];`, `lpm<key, value> NAME[size];`
+    /// `array<value> NAME[size];`, `hash<key, value> NAME[size];`, `lpm<key, value> NAME[size];`,
+    /// `set<key> NAME[size];`
     Table,
     /// `counter NAME;` or `counter NAME[size];`
     Counter,
@@ -63,6 +64,8 @@ pub enum TableKind {
     Hash,
     /// By longest prefix.
     Lpm,
+    /// By exact key, without a value.
+    Set,
 }
 
 impl Module {
@@ -106,6 +109,7 @@ impl Table {
             SyntaxKind::ArrayKw => Some(TableKind::Array),
             SyntaxKind::HashKw => Some(TableKind::Hash),
             SyntaxKind::LpmKw => Some(TableKind::Lpm),
+            SyntaxKind::SetKw => Some(TableKind::Set),
             _ => None,
         })
     }

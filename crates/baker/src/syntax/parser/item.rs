@@ -30,7 +30,9 @@ impl Parser<'_> {
     fn item(&mut self) {
         if let Some(keyword) = self.nth_keyword(0).filter(|_| self.nth(1) != Dot) {
             match keyword {
-                InKw | OutKw | ChannelKw | ArrayKw | HashKw | LpmKw | CounterKw | PpfKw => self.stray_module_item(),
+                InKw | OutKw | ChannelKw | ArrayKw | HashKw | LpmKw | SetKw | CounterKw | PpfKw => {
+                    self.stray_module_item()
+                }
                 DemuxKw | CoversKw | FromKw => return self.named_item(),
                 _ => self.keyword_item(keyword),
             }

@@ -34,7 +34,7 @@ impl Parser<'_> {
         let before = std::mem::take(&mut self.after_no_item);
         match self.nth_keyword(0).filter(|_| self.nth(1) != Dot) {
             Some(InKw | OutKw | ChannelKw) => self.port(),
-            Some(ArrayKw | HashKw | LpmKw) => self.table(),
+            Some(ArrayKw | HashKw | LpmKw | SetKw) => self.table(),
             Some(CounterKw) => self.counter(),
             Some(PpfKw) => self.ppf(),
             Some(keyword @ (ConstKw | TypeKw | EnumKw | StructKw | DropReasonKw)) => self.keyword_item(keyword),
@@ -69,7 +69,7 @@ impl Parser<'_> {
         self.after_no_item = before;
         let title = format!("expected an item of a module, found {}", self.found());
         let error = Diagnostic::new("expected-item", self.here(), title).label("no item of a module begins so").hint(
-            "`in`, `out`, `channel`, `array`, `hash`, `lpm`, `counter`, `ppf`, `const`, `type`, `enum`, `struct`, \
+            "`in`, `out`, `channel`, `array`, `hash`, `lpm`, `set`, `counter`, `ppf`, `const`, `type`, `enum`, `struct`, \
              `drop_reason` or a function can stand here",
         );
         self.not_an_item(error);

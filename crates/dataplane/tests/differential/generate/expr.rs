@@ -209,7 +209,7 @@ impl Body<'_> {
                 let small = self.number(depth);
                 let mask = self.n.pick(&[1, 3, 7, 15]);
                 match kind {
-                    Kind::Lpm => format!("(((u32) {}) & 0x{mask}0f | 10.0.0.0)", small.text),
+                    Kind::Lpm => format!("(({}) (((u32) {}) & 0x{mask}0f | 10.0.0.0))", ty.name(), small.text),
                     _ => format!("(({}) ({} & {mask}))", ty.name(), small.text),
                 }
             }

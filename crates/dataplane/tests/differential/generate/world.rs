@@ -196,6 +196,7 @@ impl World {
         let kind = *n.pick(&[Kind::Array, Kind::Array, Kind::Hash, Kind::Hash, Kind::Lpm]);
         let key = match kind {
             Kind::Hash => self.value(n),
+            Kind::Lpm => Value::Scalar(unsigned(*n.pick(&[32, 32, 128, 20, 64, 7]))),
             _ => Value::Scalar(unsigned(32)),
         };
         let capacity = if kind == Kind::Lpm { 64 } else { *n.pick(&[1, 2, 3, 4, 8, 9, 16, 100]) };
