@@ -52,7 +52,7 @@ fn programs_with_mistakes() {
 20 |             channel_put(output, pkt);
    |                                 --- consumed here on some paths
 21 |         }
-22 |         ipv4_packet_t *ip = packet_decap(pkt);                  // pkt is gone from here on
+22 |         ipv4_packet_t *ip = packet_decap(pkt);      // pkt is gone from here on
    |                             ^^^^^^^^^^^^^^^^^ used here
    |
    = help: return after consuming it, or move this into the path that still holds it

@@ -4,6 +4,7 @@
 
 mod check;
 mod config;
+mod fmt;
 mod output;
 mod replay;
 mod run;

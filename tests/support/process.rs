@@ -1,7 +1,7 @@
 //! Millrace as a program: bounded in time, captured; and directories for its files.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -60,10 +60,17 @@ pub fn millrace(arguments: &[&str]) -> Done {
 }
 
 /// Runs a program to its end without input.
-pub fn run(mut command: Command) -> Done {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+pub fn run(command: Command) -> Done {
+    run_with_input(command, b"")
+}
+
+/// Runs a program to its end with an input.
+pub fn run_with_input(mut command: Command, input: &[u8]) -> Done {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let (stdout, stderr) = (collect(child.stdout.take().unwrap()), collect(child.stderr.take().unwrap()));
+    // Whoever does not want it may close it.
+    let _ = child.stdin.take().unwrap().write_all(input);
     let status = wait(&mut child);
     Done { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
 }

@@ -9,6 +9,7 @@
 
 pub mod check;
 pub mod diag;
+pub mod format;
 pub mod ir;
 pub mod library;
 pub mod source;

@@ -27,6 +27,8 @@ struct Cli {
 enum Command {
     /// Check a program and say what is wrong with it
     Check(commands::check::Args),
+    /// Format Baker files
+    Fmt(commands::fmt::Args),
     /// Show what a program is compiled to
     Emit(commands::emit::Args),
     /// Run a program between ports until interrupted
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Check(args) => commands::check::run(&args),
+        Command::Fmt(args) => commands::fmt::run(&args),
         Command::Emit(args) => commands::emit::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Replay(args) => commands::replay::run(&args),

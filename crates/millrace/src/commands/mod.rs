@@ -5,6 +5,7 @@ use std::time::Duration;
 pub mod check;
 pub mod demo;
 pub mod emit;
+pub mod fmt;
 mod instance;
 pub mod replay;
 pub mod run;

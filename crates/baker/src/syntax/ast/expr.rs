@@ -152,7 +152,7 @@ impl BinaryOp {
     }
 
     /// How tightly it binds, as in C: 1 (`||`) to 10 (`*`). All associate to the left.
-    pub(in crate::syntax) fn precedence(self) -> u8 {
+    pub(crate) fn precedence(self) -> u8 {
         match self {
             BinaryOp::Or => 1,
             BinaryOp::And => 2,
