@@ -19,7 +19,7 @@ pub(super) fn between(before: &SyntaxToken, token: &SyntaxToken) -> bool {
         (_, Arrow) => parent(token) == Some(Wire),
         (Lt, _) => parent(before) != Some(Table),
         (_, Lt | Gt) => parent(token) != Some(Table),
-        (_, Colon) => parent(token) != Some(StructValueField),
+        (_, Colon) => !matches!(parent(token), Some(StructValueField | CaseLabel)),
         (_, LParen) => !matches!(parent(token), Some(ArgList | ParamList | Ppf | OutOfBody)),
         _ => true,
     }

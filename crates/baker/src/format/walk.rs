@@ -110,6 +110,7 @@ impl Walk {
             }
             Module | Struct | Enum | Protocol | Metadata | Program | Block => self.braced(node, level, depth),
             IfStmt | ForStmt => self.branches(node, level, depth),
+            SwitchStmt => self.switch(node, level, depth),
             Port => self.port(node, level, depth),
             _ => self.parts(node, level, depth),
         }
@@ -177,6 +178,43 @@ impl Walk {
                     self.part(node, element, level + 1, depth);
                     continue;
                 }
+            }
+            self.part(node, element, level, depth);
+        }
+    }
+
+    /// Labels are indented as their `switch`; what is in braces behind one stays on its line.
+    fn switch(&mut self, node: &SyntaxNode, level: usize, depth: u32) {
+        let empty = matches!(braces(node), Braces::Empty);
+        for element in node.children_with_tokens() {
+            match element {
+                SyntaxElement::Node(arm) if arm.kind() == SwitchArm => self.switch_arm(&arm, level, depth),
+                _ => {
+                    if element.kind() == RBrace && !empty {
+                        self.start(level, false, true);
+                    }
+                    self.part(node, element, level, depth);
+                }
+            }
+        }
+    }
+
+    fn switch_arm(&mut self, node: &SyntaxNode, level: usize, depth: u32) {
+        let one_block = ast::SwitchArm::cast(node.clone())
+            .is_some_and(|arm| arm.stmts().count() == 1 && arm.stmts().all(|s| matches!(s, ast::Stmt::Block(_))));
+        let mut labels = 0;
+        for element in node.children_with_tokens() {
+            let kind = element.kind();
+            if kind == CaseLabel {
+                self.start(level, false, false);
+                if labels > 0 {
+                    self.adjoin();
+                }
+                labels += 1;
+            } else if element.as_node().is_some() && !(one_block && self.comments.is_empty()) {
+                self.start(level + 1, false, false);
+                self.part(node, element, level + 1, depth);
+                continue;
             }
             self.part(node, element, level, depth);
         }
@@ -333,7 +371,7 @@ fn may_break_before(parent: SyntaxKind, kind: SyntaxKind) -> bool {
 fn break_behind(parent: SyntaxKind, kind: SyntaxKind, depth: u32) -> Option<(u32, bool)> {
     match (parent, kind) {
         (ArgList | ParamList | StructValue, Comma) => Some((depth, true)),
-        (Reasons | Port | Covers, Comma) | (ForStmt, Semicolon) => Some((depth, false)),
+        (Reasons | Port | Covers | CaseLabel, Comma) | (ForStmt, Semicolon) => Some((depth, false)),
         (Const | LetStmt | Field | Enumerator, Eq) => Some((LAST_RESORT, false)),
         (AssignStmt, kind) if kind != Semicolon => Some((LAST_RESORT, false)),
         _ => None,

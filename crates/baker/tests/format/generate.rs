@@ -120,6 +120,15 @@ fn statement() -> BoxedStrategy<Tokens> {
                 all([list("if (", vec![condition], "", ")"), then, tokens("else"), other])
             }),
             2 => (expr(), branch.clone()).prop_map(|(c, then)| all([list("if (", vec![c], "", ")"), then])),
+            1 => (expr(), vec((vec(expr(), 0..3), vec(inner, 0..3)), 0..4)).prop_map(|(value, arms)| {
+                let arm = |(labels, body): (Vec<Tokens>, Vec<Tokens>)| {
+                    let label =
+                        if labels.is_empty() { tokens("default :") } else { list("case", labels, ",", ":") };
+                    all([label, all(body)])
+                };
+                let arms = arms.into_iter().map(arm).collect();
+                all([list("switch (", vec![value], "", ")"), list("{", arms, "", "}")])
+            }),
             1 => (header, branch).prop_map(|((init, condition, step), body)| {
                 let header = [init, tokens(";"), condition.unwrap_or_default(), tokens(";"), step.unwrap_or_default()];
                 all([tokens("for ("), all(header), tokens(")"), body])

@@ -53,6 +53,42 @@ module m {
 }
 
 #[test]
+fn switches() {
+    statements(
+        "switch(x){case 1 :case 2,3:f();break; case 4:{g();} default:return;}",
+        "
+switch (x) {
+case 1:
+case 2, 3:
+    f();
+    break;
+case 4: { g(); }
+default:
+    return;
+}
+",
+    );
+    statements("switch (x) { }", "switch (x) { }");
+    statements(
+        "switch (x) { // a\n// b\ncase 1: // c\n{ f();\ng(); } // d\n\n// e\ncase 2:\n// f\n}",
+        "
+switch (x) {    // a
+// b
+case 1:     // c
+    {
+        f();
+        g();
+    }       // d
+
+// e
+case 2:
+    // f
+}
+",
+    );
+}
+
+#[test]
 fn braces() {
     // What was on one line stays there; else each thing has a line.
     statements("if (x) { f(); return; }", "if (x) { f(); return; }");
