@@ -73,7 +73,7 @@ const CASES: &[(&str, usize, &str)] = &[
     ("unterminated_string", 1, "import \"net/ether;\nconst u8 X = 1;\n"),
     ("unterminated_comment", 1, "const u8 X = 1;\n/* begins here\nmodule m {\n"),
     ("number_too_big", 1, "const u128 X = 0x1_0000_0000_0000_0000_0000_0000_0000_0000;\n"),
-    ("bad_numbers", 4, "const u8 A = 0b12;\nconst u8 B = 60s;\nconst u8 C = 1.5;\nconst u8 D = 1__0;\n"),
+    ("bad_numbers", 4, "const u8 A = 0b12;\nconst u8 B = 60sec;\nconst u8 C = 1.5;\nconst u8 D = 1__0;\n"),
     ("bad_addresses", 3, "const u32 A = 10.0.0.256;\nconst u32 B = 10.0.0.1.2;\nconst u48 C = aa:bb:cc:dd:ee;\n"),
     ("three_causes", 3, "import net;\nvoid f() {\n    x = (1;\n    g(;\n}\n"),
     ("tabs_and_wide_characters", 1, "void f() {\n\tg(); /* größe 漢字 */ x = 1 +;\n}\n"),

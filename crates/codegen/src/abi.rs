@@ -32,6 +32,8 @@ pub struct Context {
     pub output_len: u32,
     /// Bytes per frame.
     pub frame_size: u64,
+    /// The time in nanoseconds (CLOCK_MONOTONIC); constant while a batch runs, and set only for programs that use it.
+    pub now: u64,
 }
 
 /// One packet. The metadata (`Program::metadata`) follows at [`METADATA_OFFSET`].

@@ -54,6 +54,7 @@ impl WorkerContext {
             free_len: 0,
             output_len: 0,
             frame_size: u64::from(pool.frame_size()),
+            now: 0,
         };
         Ok(WorkerContext {
             raw: Box::new(raw),
@@ -70,6 +71,16 @@ impl WorkerContext {
     /// The context that generated code gets.
     pub fn raw(&mut self) -> *mut Context {
         &mut *self.raw
+    }
+
+    /// Sets the time that the program sees, in nanoseconds.
+    pub fn set_now(&mut self, now: u64) {
+        self.raw.now = now;
+    }
+
+    /// The time that the program sees.
+    pub fn now(&self) -> u64 {
+        self.raw.now
     }
 
     /// The frame pool.

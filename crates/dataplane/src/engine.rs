@@ -161,6 +161,7 @@ impl InterpEngine {
 impl Engine for InterpEngine {
     unsafe fn run(&mut self, context: &mut WorkerContext, frames: &[u32]) {
         let mut machine = lock(&self.machine);
+        machine.set_now(context.now());
         let pool = context.pool().clone();
         for &frame in frames {
             let port = context.rx_port(frame);

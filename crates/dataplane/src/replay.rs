@@ -48,7 +48,8 @@ pub struct ReplayReport {
 }
 
 /// Runs a program over the packets of `input`, all received on port `rx_port`, and writes every packet that leaves by `tx`
-/// or to the host to `output`, in order, with the time of the packet it came from. There are no ports, so none is
+/// or to the host to `output`, in order, with the time of the packet it came from, which is also the time that the
+/// program sees. There are no ports, so none is
 /// dropped as `no_port` or `no_host`. `fill` gets the tables first.
 pub fn replay(
     program: &Arc<Program>,
@@ -80,6 +81,7 @@ pub fn replay(
         let mut batch = RxBatch::new(&mut context, &mut one, rx_port);
         batch.push(&[&packet]);
         oversize += batch.totals().2;
+        context.set_now(context.now().max(time.as_nanos() as u64));
         // SAFETY: the batch was made by `RxBatch` over this context, which was made for the engine's program and tables.
         unsafe { engine.run(&mut context, one.frames()) };
         for leaving in context.outputs() {

@@ -99,6 +99,11 @@ impl Stepper {
         self.pool.max_packet()
     }
 
+    /// Sets the time that the program sees, in nanoseconds; it stands still otherwise.
+    pub fn set_now(&mut self, now: u64) {
+        self.context.set_now(now);
+    }
+
     /// Runs a frame that came in on a port through the program. Gives what left it, in order. There are no ports, so
     /// nothing is dropped as `no_port` or `no_host`.
     pub fn receive(&mut self, port: u8, frame: &[u8]) -> Vec<StepOutput> {

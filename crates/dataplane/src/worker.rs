@@ -16,6 +16,7 @@ use crate::context::{Received, RxBatch, TxBatch, WorkerContext};
 use crate::counters::PortCounters;
 use crate::engine::Engine;
 use crate::epoch::Registration;
+
 use crate::ports::Queue;
 use crate::sys;
 
@@ -74,6 +75,8 @@ pub struct Worker {
     host_of: [Option<u8>; 256],
     /// Counter slots of `no_port`, `no_host` and `tx_failed`.
     drop_slots: [usize; 3],
+    /// The program reads the clock.
+    uses_time: bool,
     mode: PollMode,
     /// What to wait for, made once.
     wait: Vec<libc::pollfd>,
@@ -99,7 +102,8 @@ impl Worker {
         let wait = ports.iter().filter_map(|port| port.queue.wait_fd()).map(wait).collect();
         let slots = CounterSlots::new(program);
         let drop_slots = [DropId::NO_PORT, DropId::NO_HOST, DropId::TX_FAILED].map(|reason| slots.drop(reason));
-        Worker { context, engine, ports, by_number, host_of, drop_slots, mode, wait, registration }
+        let uses_time = program.uses_time();
+        Worker { context, engine, ports, by_number, host_of, drop_slots, uses_time, mode, wait, registration }
     }
 
     /// Runs until it is told to stop, then takes what the ports hold already, closes them and returns all frames.
@@ -164,6 +168,9 @@ impl Worker {
             worked = true;
             add(&port.counters.rx_packets, packets);
             add(&port.counters.rx_bytes, bytes);
+            if self.uses_time {
+                self.context.set_now(sys::monotonic_ns());
+            }
             // SAFETY: the batch was made by `RxBatch` over this worker's own context.
             unsafe { self.engine.run(&mut self.context, received.frames()) };
             self.dispatch();

@@ -37,6 +37,10 @@ impl CodeChecker<'_, '_> {
                     None => Typed::error(span),
                 }
             }
+            "now_ns" => match self.arity(&name, args.len(), 0, span) {
+                true => Typed::new(ExprKind::Now, unsigned(64), span),
+                false => Typed::error(span),
+            },
             "table_insert" => {
                 // A member of a set has no value.
                 let is_set = args.first().and_then(|table| self.named(table)).is_some_and(|symbol| self.is_set(symbol));

@@ -251,6 +251,8 @@ pub enum ExprKind {
     Field(LocalId, u32),
     /// Metadata.
     Meta(LocalId, MetaId),
+    /// `now_ns`.
+    Now,
     /// `packet_length`.
     Length(LocalId),
     /// Arithmetic.
@@ -296,6 +298,7 @@ impl Expr {
     pub fn for_each_operand<'a>(&'a self, mut visit: impl FnMut(&'a Expr)) {
         match &self.kind {
             ExprKind::Const(_)
+            | ExprKind::Now
             | ExprKind::Local(_)
             | ExprKind::Field(..)
             | ExprKind::Meta(..)

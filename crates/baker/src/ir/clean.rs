@@ -17,7 +17,7 @@ impl Op {
     /// Visits the values that it uses, to change them.
     pub fn operands_mut(&mut self, mut visit: impl FnMut(&mut Value)) {
         match self {
-            Op::Const(_) => {}
+            Op::Const(_) | Op::Now => {}
             Op::Cast(_, a) | Op::IsNull(a) => visit(a),
             Op::Bin(_, a, b) | Op::Cmp(_, a, b) => {
                 visit(a);
@@ -61,6 +61,7 @@ impl Op {
     pub fn is_pure(&self) -> bool {
         match self {
             Op::Const(_)
+            | Op::Now
             | Op::Bin(..)
             | Op::Cmp(..)
             | Op::Cast(..)

@@ -95,6 +95,9 @@ pub enum Op {
     /// The second operand where the first (1 bit) is 1, else the third. Integers or entries.
     Select(Value, Value, Value),
 
+    /// The time in nanoseconds since a moment before the program started; 64 bits, the same for a whole batch.
+    Now,
+
     /// Bits of the packet's header as an integer of `bits.width`. They lie within the protocol's fixed header.
     Load {
         /// The packet.

@@ -207,6 +207,7 @@ impl Names<'_> {
                 format!("store v{} {}, v{}", packet.0, self.header_bits(*packet, *bits), value.0)
             }
             Op::Has { packet, bytes } => format!("has v{}, v{}", packet.0, bytes.0),
+            Op::Now => "now".to_string(),
             Op::Len { packet } => format!("len v{}", packet.0),
             Op::Pull { packet, bytes } => format!("pull v{}, v{}", packet.0, bytes.0),
             Op::Push { packet, bytes } => format!("push v{}, {bytes}", packet.0),

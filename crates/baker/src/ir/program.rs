@@ -1,6 +1,6 @@
 //! A whole program: protocols, metadata, tables, counters, drop reasons, channels and PPFs.
 
-use super::inst::Body;
+use super::inst::{Body, Op};
 use crate::source::Span;
 
 /// Index into [`Program::protocols`].
@@ -62,6 +62,12 @@ impl Program {
     pub const TX_PORT: MetaId = MetaId(1);
     /// The channel that received frames enter by.
     pub const RX: ChannelId = ChannelId(0);
+
+    /// Whether what it does depends on the time.
+    pub fn uses_time(&self) -> bool {
+        let mut blocks = self.ppfs.iter().flat_map(|ppf| &ppf.body.blocks);
+        blocks.any(|block| block.insts.iter().any(|inst| inst.op == Op::Now))
+    }
 }
 
 /// Drop reasons that every program has, in the order of their ids.

@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(one("10.0.0.1.2"), (SyntaxKind::Ipv4, Literal(LiteralError::BadIpv4)));
         assert_eq!(one("10.0.0.1x"), (SyntaxKind::Ipv4, Literal(LiteralError::BadIpv4)));
         assert_eq!(one("1.5"), (SyntaxKind::Ipv4, Literal(LiteralError::Fraction)));
-        assert_eq!(one("60s"), (SyntaxKind::Int, Literal(LiteralError::BadNumber)));
+        assert_eq!(one("60sec"), (SyntaxKind::Int, Literal(LiteralError::BadNumber)));
         assert_eq!(one("\"abc"), (SyntaxKind::String, UnterminatedString));
         assert_eq!(one("/* * /"), (SyntaxKind::BlockComment, UnterminatedComment));
         assert_eq!(one("/*/"), (SyntaxKind::BlockComment, UnterminatedComment));

@@ -5,7 +5,7 @@ use super::kind::SyntaxKind;
 /// What a literal stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LiteralValue {
-    /// A number.
+    /// A number; a duration in nanoseconds.
     Int(u128),
     /// A MAC address in its low 48 bits, the first pair most significant.
     Mac(u64),
@@ -53,11 +53,26 @@ fn int(text: &str) -> Result<u128, LiteralError> {
         [b'0', b'b', ..] => (&text[2..], 2),
         _ => (text, 10),
     };
+    let (digits, unit) = if radix == 10 { split_unit(digits) } else { (digits, 1) };
     // `_` stands between two digits, so no piece between two `_` is empty.
     if digits.split('_').any(|piece| piece.is_empty() || !piece.chars().all(|c| c.is_digit(radix))) {
         return Err(LiteralError::BadNumber);
     }
-    u128::from_str_radix(&digits.replace('_', ""), radix).map_err(|_| LiteralError::TooBig)
+    let number = u128::from_str_radix(&digits.replace('_', ""), radix).ok();
+    number.and_then(|number| number.checked_mul(unit)).ok_or(LiteralError::TooBig)
+}
+
+/// A duration's digits and its unit in nanoseconds; 1 without a unit.
+fn split_unit(text: &str) -> (&str, u128) {
+    const UNITS: [(&str, u128); 6] = [
+        ("ns", 1),
+        ("us", 1_000),
+        ("ms", 1_000_000),
+        ("min", 60_000_000_000),
+        ("h", 3_600_000_000_000),
+        ("s", 1_000_000_000),
+    ];
+    UNITS.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, *ns))).unwrap_or((text, 1))
 }
 
 fn mac(text: &str) -> Result<u64, LiteralError> {
@@ -97,7 +112,9 @@ mod tests {
         assert_eq!(int("0b1_0"), Ok(2));
         assert_eq!(int("340282366920938463463374607431768211455"), Ok(u128::MAX));
         assert_eq!(int("340282366920938463463374607431768211456"), Err(LiteralError::TooBig));
-        for bad in ["0x", "0b2", "1_", "1__0", "0x_1", "0X1", "60s", "1e3", "_"] {
+        assert_eq!([int("7ns"), int("60s"), int("1_500ms")], [Ok(7), Ok(60_000_000_000), Ok(1_500_000_000)]);
+        assert_eq!([int("2us"), int("3min"), int("1h")], [Ok(2_000), Ok(180_000_000_000), Ok(3_600_000_000_000)]);
+        for bad in ["0x", "0b2", "1_", "1__0", "0x_1", "0X1", "60sec", "0x60s", "s", "1_s", "1e3", "_"] {
             assert_eq!(int(bad), Err(LiteralError::BadNumber), "{bad}");
         }
     }

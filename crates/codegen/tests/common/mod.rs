@@ -65,6 +65,9 @@ pub struct Machine {
     outputs: Vec<Output>,
 }
 
+/// The time that programs see.
+pub const NOW: u64 = 0x1234_5678_9abc_def0;
+
 impl Machine {
     pub fn new(program: &Program, opt: OptLevel) -> Self {
         Machine::with(program, Arc::new(Native::compile(program, opt, &tables::RUNTIME).unwrap()))
@@ -133,6 +136,7 @@ impl Machine {
             free_len: self.free_len,
             output_len: 0,
             frame_size: FRAME_SIZE as u64,
+            now: NOW,
         };
         // SAFETY: the context is complete and `native` lives.
         unsafe { self.native.run_fn()(&mut context, frames.as_ptr(), frames.len() as u32) };

@@ -136,7 +136,11 @@ pub fn compare(program: &Arc<Program>, packets: &[Packet], singly: usize, fill: 
 
     let mut numbers = Numbers::new(fill);
     control(program, &mut numbers, &mut interp, &mut natives)?;
+    let mut now = 0;
     for (index, (port, bytes)) in one_by_one.iter().enumerate() {
+        now += numbers.bits(40) as u64;
+        interp.set_now(now);
+        natives.iter_mut().for_each(|(_, native)| native.set_now(now));
         let at = || format!("packet {index}, {}", show_packet(*port, bytes));
         let wanted = interp.receive(*port, bytes);
         seen.outputs(bytes, &wanted);

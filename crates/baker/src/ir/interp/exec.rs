@@ -132,6 +132,7 @@ impl Machine {
                 return self.packets[packet(*p)].store(*bits, get(*value)).ok_or(Fault::BeyondEnd);
             }
             Op::Has { packet: p, bytes } => (self.packets[packet(*p)].len() as u128 >= get(*bytes)) as u128,
+            Op::Now => self.now.into(),
             Op::Len { packet: p } => self.packets[packet(*p)].len() as u32 as u128,
             Op::Pull { packet: p, bytes } => {
                 self.packets[packet(*p)].pull(get(*bytes)).ok_or(Fault::BeyondEnd)?;

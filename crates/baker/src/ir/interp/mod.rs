@@ -93,6 +93,7 @@ pub struct Machine {
     /// Room for the operands of one jump or table operation.
     arguments: Vec<u128>,
     outputs: Vec<Output>,
+    now: u64,
 }
 
 impl Machine {
@@ -118,6 +119,7 @@ impl Machine {
             calls: Vec::new(),
             arguments: Vec::new(),
             outputs: Vec::new(),
+            now: 0,
         }
     }
 
@@ -134,6 +136,11 @@ impl Machine {
     /// The counters, in the order of [`CounterSlots`].
     pub fn counters(&self) -> &[u64] {
         &self.counters
+    }
+
+    /// Sets the time that programs see, in nanoseconds. It does not run by itself and must not run backwards.
+    pub fn set_now(&mut self, now: u64) {
+        self.now = now;
     }
 
     /// Runs a frame that came in on a port through the program. Gives what left it, in order.

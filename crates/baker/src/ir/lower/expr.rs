@@ -34,6 +34,7 @@ impl<'p> Lowering<'p> {
                 let (packet, ty) = (self.packet_value(*packet), self.int(expr.ty));
                 one(self.b.push(ty, Op::MetaLoad { packet, field: *field }))
             }
+            ExprKind::Now => one(self.b.push(Ty::Int(64), Op::Now)),
             ExprKind::Length(packet) => {
                 let packet = self.packet_value(*packet);
                 one(self.b.push(Ty::Int(32), Op::Len { packet }))

@@ -139,6 +139,7 @@ impl<'a> Checker<'a> {
                 self.expect(*bytes, Ty::Int(32));
                 self.expect_result(inst, Ty::Int(1));
             }
+            Op::Now => self.expect_result(inst, Ty::Int(64)),
             Op::Len { packet } => {
                 self.packet(*packet);
                 self.expect_result(inst, Ty::Int(32));

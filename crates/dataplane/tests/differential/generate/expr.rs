@@ -235,7 +235,8 @@ impl Body<'_> {
     }
 
     fn try_leaf(&mut self) -> Option<Expr> {
-        match self.n.below(12) {
+        match self.n.below(13) {
+            12 => Some(Expr::new("now_ns()", unsigned(64))),
             0..=2 if !self.scope.variables.is_empty() => {
                 let variable = self.n.pick(&self.scope.variables).clone();
                 Some(match variable.ty {
