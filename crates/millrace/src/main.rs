@@ -29,6 +29,8 @@ enum Command {
     Check(commands::check::Args),
     /// Format Baker files
     Fmt(commands::fmt::Args),
+    /// Serve an editor: diagnostics, hover, completion and more
+    Lsp(commands::lsp::Args),
     /// Show what a program is compiled to
     Emit(commands::emit::Args),
     /// Run a program between ports until interrupted
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Check(args) => commands::check::run(&args),
         Command::Fmt(args) => commands::fmt::run(&args),
+        Command::Lsp(args) => commands::lsp::run(&args),
         Command::Emit(args) => commands::emit::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Replay(args) => commands::replay::run(&args),

@@ -7,18 +7,32 @@ use crate::source::{FileId, Loader, Sources};
 use crate::syntax::{self, ast};
 
 /// A parsed file.
-pub(super) struct File {
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Its id; that of the root file is 0.
     pub id: FileId,
+    /// Its tree, which may be that of a file with mistakes.
     pub tree: ast::SourceFile,
 }
 
-/// The files, the imported ones before those that import them; and syntax errors and missing files.
-pub(super) fn load(name: &str, text: &str, loader: &dyn Loader) -> (Sources, Vec<File>, Vec<Diagnostic>) {
+/// The files of a program.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Their texts.
+    pub sources: Sources,
+    /// Their trees, the imported ones before those that import them.
+    pub files: Vec<File>,
+    /// Syntax errors and missing files.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Reads and parses the program whose root file is `name` with this text.
+pub fn load(name: &str, text: &str, loader: &dyn Loader) -> Loaded {
     let mut state =
         Loading { loader, sources: Sources::default(), seen: HashSet::new(), files: Vec::new(), errors: Vec::new() };
     state.seen.insert(name.to_string());
     state.file(name, text);
-    (state.sources, state.files, state.errors)
+    Loaded { sources: state.sources, files: state.files, diagnostics: state.errors }
 }
 
 struct Loading<'a> {

@@ -31,6 +31,8 @@ mod switch;
 mod types;
 mod wiring;
 
+pub use load::{File, Loaded, load};
+
 use crate::diag::Diagnostic;
 use crate::source::{Loader, Sources};
 
@@ -49,7 +51,7 @@ pub struct Compilation {
 
 /// Checks the program whose root file is `name` with this text.
 pub fn check(name: &str, text: &str, loader: &dyn Loader) -> Compilation {
-    let (sources, files, mut diagnostics) = load::load(name, text, loader);
+    let Loaded { sources, files, mut diagnostics } = load(name, text, loader);
     let mut program = None;
     let mut runnable = false;
     if diagnostics.is_empty() {

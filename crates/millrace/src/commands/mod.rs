@@ -7,6 +7,7 @@ pub mod demo;
 pub mod emit;
 pub mod fmt;
 mod instance;
+pub mod lsp;
 pub mod replay;
 pub mod run;
 

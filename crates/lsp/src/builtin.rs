@@ -1,0 +1,88 @@
+//! Names that the language defines, as shown to the user (docs/language.md).
+
+/// A name of the language.
+#[derive(Clone, Copy, Debug)]
+pub struct Builtin {
+    /// Its name.
+    pub name: &'static str,
+    /// How it is written.
+    pub form: &'static str,
+    /// What it does.
+    pub text: &'static str,
+}
+
+const fn builtin(name: &'static str, form: &'static str, text: &'static str) -> Builtin {
+    Builtin { name, form, text }
+}
+
+/// Functions.
+pub const FUNCTIONS: [Builtin; 9] = [
+    builtin(
+        "channel_put",
+        "channel_put(channel, pkt)",
+        "Consumes the handle: the packet goes on where the channel leads, before the next statement.",
+    ),
+    builtin(
+        "packet_drop",
+        "packet_drop(pkt, reason)",
+        "Consumes the handle: the packet is dropped and counted under the reason.",
+    ),
+    builtin("packet_copy", "P_packet_t *packet_copy(pkt)", "Another packet, equal in bytes and metadata. Never fails."),
+    builtin(
+        "packet_decap",
+        "Q_packet_t *packet_decap(pkt)",
+        "Consumes the handle; a handle of the next header, whose protocol is the variable's.\n\n\
+         Drops with `truncated` where the next fixed header is not there, with `malformed` where this header's own length \
+         is below its fixed header or beyond the packet's end.",
+    ),
+    builtin(
+        "packet_encap",
+        "Q_packet_t *packet_encap(pkt)",
+        "Consumes the handle; a handle with a header in front, of zeros and the declared defaults.",
+    ),
+    builtin("packet_length", "u32 packet_length(pkt)", "Bytes from the handle's header to the packet's end."),
+    builtin(
+        "table_insert",
+        "bool table_insert(table, key, value)",
+        "Inserts an entry or replaces its value; true where it is now there.",
+    ),
+    builtin("table_remove", "bool table_remove(table, key)", "Removes an entry; true where it was there."),
+    builtin("counter_add", "counter_add(counter, n)", "Adds to a counter, or to one of them: `counter[i]`."),
+];
+
+/// The ends of the wiring.
+pub const ENDS: [Builtin; 3] = [
+    builtin("rx", "rx -> module.input;", "Frames as they come in, with `metadata.rx.port`."),
+    builtin("tx", "module.output -> tx;", "Frames go out of the port that `metadata.tx.port` names."),
+    builtin("host", "module.output -> host;", "Frames go to the kernel's own stack."),
+];
+
+/// Metadata that the language declares.
+pub const METADATA: [Builtin; 2] = [
+    builtin("rx.port", "rx.port : port_t;", "The number of the port that the packet came in on."),
+    builtin("tx.port", "tx.port : port_t;", "The number of the port that the packet is to go out of; 0 is no port."),
+];
+
+/// Types to offer; there are `u1` to `u128` and `i1` to `i128`.
+pub const TYPES: [&str; 12] = ["u8", "u16", "u32", "u64", "u128", "i8", "i16", "i32", "i64", "bool", "int", "void"];
+
+/// Finds a name.
+pub fn find(list: &'static [Builtin], name: &str) -> Option<&'static Builtin> {
+    list.iter().find(|b| b.name == name)
+}
+
+/// Bits of a type of the language and whether it is signed; `bool` has one bit.
+pub fn type_width(name: &str) -> Option<(u32, bool)> {
+    match name {
+        "bool" => return Some((1, false)),
+        "int" => return Some((32, true)),
+        "port_t" => return Some((8, false)),
+        _ => {}
+    }
+    let (digits, signed) = match name.strip_prefix('u') {
+        Some(digits) => (digits, false),
+        None => (name.strip_prefix('i')?, true),
+    };
+    let plain = !digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit());
+    digits.parse().ok().filter(|width| plain && (1..=128).contains(width)).map(|width| (width, signed))
+}

@@ -1,0 +1,207 @@
+//! What is declared in a program, right or half typed: names of all its files and of its modules.
+//!
+//! The checker gives no typed program while anything is wrong, which is nearly always so while somebody types. So the
+//! server looks names up in the trees itself, and takes what it finds.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use baker::check::{File, Loaded, load};
+use baker::source::{FileId, Sources};
+use baker::syntax::SyntaxNode;
+use baker::syntax::ast::{self, AstNode, ModuleItem};
+
+use crate::documents::{Documents, Imports};
+
+/// Kinds of declared names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `const`
+    Const,
+    /// `type`
+    Alias,
+    /// `enum`
+    Enum,
+    /// A value of an `enum`.
+    Enumerator,
+    /// `struct`
+    Struct,
+    /// `protocol`
+    Protocol,
+    /// `module`
+    Module,
+    /// A function.
+    Function,
+    /// A drop reason.
+    Reason,
+    /// A table.
+    Table,
+    /// A counter.
+    Counter,
+    /// A port or channel.
+    Port,
+    /// A PPF.
+    Ppf,
+}
+
+/// A declared name.
+#[derive(Clone, Debug)]
+pub struct Symbol {
+    /// What it is.
+    pub kind: Kind,
+    /// The file that declares it.
+    pub file: FileId,
+    /// The module that declares it.
+    pub module: Option<String>,
+    /// The name where it is declared.
+    pub name: ast::Name,
+    /// The declaration.
+    pub node: SyntaxNode,
+}
+
+/// A program's declarations.
+#[derive(Debug)]
+pub struct Model {
+    /// The texts of its files. The document is file 0.
+    pub sources: Sources,
+    /// Its files.
+    pub files: Vec<File>,
+    /// The name of the file that each import led to, by importing file and path.
+    pub imports: HashMap<(String, String), String>,
+    /// The declared metadata.
+    pub metadata: Vec<(FileId, ast::StructField)>,
+    globals: HashMap<String, Symbol>,
+    modules: HashMap<String, HashMap<String, Symbol>>,
+    /// Values of constants that were asked for, by module and name.
+    pub(crate) values: RefCell<HashMap<(Option<String>, String), Option<i128>>>,
+}
+
+impl Model {
+    /// Reads the program whose root is an open document.
+    pub fn new(name: &str, text: &str, documents: &Documents) -> Model {
+        let loader = Imports::new(documents);
+        let Loaded { sources, files, .. } = load(name, text, &loader);
+        let mut model = Model {
+            sources,
+            files: Vec::new(),
+            imports: loader.found(),
+            metadata: Vec::new(),
+            globals: HashMap::new(),
+            modules: HashMap::new(),
+            values: RefCell::default(),
+        };
+        for file in &files {
+            for item in file.tree.items() {
+                model.item(file.id, &item);
+            }
+        }
+        model.files = files;
+        model
+    }
+
+    /// The tree of the document.
+    pub fn tree(&self) -> &ast::SourceFile {
+        &self.files.iter().find(|f| f.id == FileId(0)).expect("the root file is always loaded").tree
+    }
+
+    /// What a name stands for in a module, or outside of modules.
+    pub fn lookup(&self, module: Option<&str>, name: &str) -> Option<&Symbol> {
+        let own = module.and_then(|module| self.modules.get(module)?.get(name));
+        own.or_else(|| self.globals.get(name))
+    }
+
+    /// What `module.name` stands for.
+    pub fn member(&self, module: &str, name: &str) -> Option<&Symbol> {
+        self.modules.get(module)?.get(name)
+    }
+
+    /// All that a module declares.
+    pub fn members(&self, module: &str) -> impl Iterator<Item = &Symbol> {
+        self.modules.get(module).into_iter().flat_map(HashMap::values)
+    }
+
+    /// All that is declared outside of modules.
+    pub fn globals(&self) -> impl Iterator<Item = &Symbol> {
+        self.globals.values()
+    }
+
+    /// A protocol.
+    pub fn protocol(&self, name: &str) -> Option<&Symbol> {
+        self.globals.get(name).filter(|s| s.kind == Kind::Protocol)
+    }
+
+    fn item(&mut self, file: FileId, item: &ast::Item) {
+        use ast::Item;
+        match item {
+            Item::Const(item) => self.declare(Kind::Const, file, None, item.name(), item),
+            Item::Alias(item) => self.declare(Kind::Alias, file, None, item.name(), item),
+            Item::Enum(item) => self.enumeration(file, None, item),
+            Item::Struct(item) => self.declare(Kind::Struct, file, None, item.name(), item),
+            Item::Protocol(item) => self.declare(Kind::Protocol, file, None, item.name(), item),
+            Item::Reasons(item) => self.reasons(file, item),
+            Item::Function(item) => self.declare(Kind::Function, file, None, item.name(), item),
+            Item::Metadata(item) => self.metadata.extend(item.fields().map(|field| (file, field))),
+            Item::Module(item) => self.module(file, item),
+            Item::Import(_) | Item::OutOfBody(_) | Item::Program(_) => {}
+        }
+    }
+
+    fn module(&mut self, file: FileId, item: &ast::Module) {
+        self.declare(Kind::Module, file, None, item.name(), item);
+        let Some(module) = item.name() else { return };
+        self.modules.entry(module.text().to_string()).or_default();
+        let scope = Some(module.text());
+        for item in item.items() {
+            match item {
+                ModuleItem::Port(item) => {
+                    item.names().for_each(|name| self.declare(Kind::Port, file, scope, Some(name), &item));
+                }
+                ModuleItem::Table(item) => self.declare(Kind::Table, file, scope, item.name(), &item),
+                ModuleItem::Counter(item) => self.declare(Kind::Counter, file, scope, item.name(), &item),
+                ModuleItem::Ppf(item) => self.declare(Kind::Ppf, file, scope, item.name(), &item),
+                ModuleItem::Const(item) => self.declare(Kind::Const, file, scope, item.name(), &item),
+                ModuleItem::Alias(item) => self.declare(Kind::Alias, file, scope, item.name(), &item),
+                ModuleItem::Enum(item) => self.enumeration(file, scope, &item),
+                ModuleItem::Struct(item) => self.declare(Kind::Struct, file, scope, item.name(), &item),
+                ModuleItem::Reasons(item) => self.reasons(file, &item),
+                ModuleItem::Function(item) => self.declare(Kind::Function, file, scope, item.name(), &item),
+            }
+        }
+    }
+
+    fn enumeration(&mut self, file: FileId, module: Option<&str>, item: &ast::Enum) {
+        self.declare(Kind::Enum, file, module, item.name(), item);
+        for enumerator in item.enumerators() {
+            self.declare(Kind::Enumerator, file, module, enumerator.name(), &enumerator);
+        }
+    }
+
+    /// Drop reasons have one name space.
+    fn reasons(&mut self, file: FileId, item: &ast::Reasons) {
+        item.names().for_each(|name| self.declare(Kind::Reason, file, None, Some(name), item));
+    }
+
+    /// The first declaration of a name counts.
+    fn declare(
+        &mut self,
+        kind: Kind,
+        file: FileId,
+        module: Option<&str>,
+        name: Option<ast::Name>,
+        node: &impl AstNode,
+    ) {
+        let Some(name) = name else { return };
+        let names = match module {
+            Some(module) => self.modules.entry(module.to_string()).or_default(),
+            None => &mut self.globals,
+        };
+        let symbol = |name: ast::Name| Symbol {
+            kind,
+            file,
+            module: module.map(str::to_owned),
+            name,
+            node: node.syntax().clone(),
+        };
+        names.entry(name.text().to_string()).or_insert_with(|| symbol(name));
+    }
+}
