@@ -1,6 +1,6 @@
 //! Statements.
 
-use super::packet::{self, OwnChecksum};
+use super::checksum::OwnChecksum;
 use super::{Frame, Loop, Lowering, Slot};
 use crate::check::hir::{self, ExprKind, FunctionId, LocalId, Stmt, StmtKind, Type};
 use crate::ir::{Op, TableKind, Ty, Value};
@@ -8,20 +8,28 @@ use crate::ir::{Op, TableKind, Ty, Value};
 impl<'p> Lowering<'p> {
     /// Statements of one scope.
     pub(super) fn statements(&mut self, statements: &'p [Stmt], code: &'p hir::Code, own: &OwnChecksum) {
+        let peeked = self.peeked.len();
         for statement in statements {
             if self.b.unreachable() {
-                return;
+                break;
             }
             self.b.span = Some(statement.span);
             self.statement(statement, code, own);
         }
+        if !self.b.unreachable() {
+            self.close_peeked(peeked);
+        }
+        self.peeked.truncate(peeked);
     }
 
     fn statement(&mut self, statement: &'p Stmt, code: &'p hir::Code, own: &OwnChecksum) {
         match &statement.kind {
             StmtKind::Let(local, init) => self.let_(*local, init.as_ref(), code, own),
             StmtKind::SetLocal(local, value) => match code.locals[local.0 as usize].ty {
-                Type::Packet(_) => self.let_(*local, Some(value), code, own),
+                Type::Packet(_) => {
+                    let packet = self.consume_carrying(value);
+                    self.rebind(*local, packet);
+                }
                 ty => {
                     let values = self.values(value, ty);
                     for (var, value) in self.vars(*local).into_iter().zip(values) {
@@ -84,13 +92,10 @@ impl<'p> Lowering<'p> {
             StmtKind::If(condition, then, other) => self.if_(condition, then, other, code, own),
             StmtKind::For(for_) => self.for_(for_, code, own),
             StmtKind::Return(value) => self.return_(value.as_ref()),
-            StmtKind::Break => {
-                let exit = self.loops.last().expect("break stands in a loop").exit;
-                self.b.jump(exit);
-            }
-            StmtKind::Continue => {
-                let next = self.loops.last().expect("continue stands in a loop").next;
-                self.b.jump(next);
+            StmtKind::Break | StmtKind::Continue => {
+                let Loop { next, exit, peeked } = *self.loops.last().expect("the statement stands in a loop");
+                self.close_peeked(peeked);
+                self.b.jump(if matches!(statement.kind, StmtKind::Break) { exit } else { next });
             }
             StmtKind::Block(body) => self.statements(body, code, own),
         }
@@ -99,7 +104,11 @@ impl<'p> Lowering<'p> {
     fn let_(&mut self, local: LocalId, init: Option<&'p hir::Expr>, code: &'p hir::Code, own: &OwnChecksum) {
         let ty = code.locals[local.0 as usize].ty;
         if let Type::Packet(protocol) = ty {
-            let packet = self.consume(init.expect("a handle is declared with a packet"));
+            let init = init.expect("a handle is declared with a packet");
+            if matches!(init.kind, ExprKind::Peek(..)) {
+                return self.peek(local, init, own);
+            }
+            let packet = self.consume_carrying(init);
             self.bind_packet(local, protocol, packet, own);
             return;
         }
@@ -160,7 +169,7 @@ impl<'p> Lowering<'p> {
         self.b.seal(start);
         self.b.switch_to(start);
         let owned = self.owned.clone();
-        self.loops.push(Loop { next, exit });
+        self.loops.push(Loop { next, exit, peeked: self.peeked.len() });
         self.statements(&for_.body, code, own);
         self.b.jump(next);
         self.loops.pop();
@@ -176,6 +185,7 @@ impl<'p> Lowering<'p> {
 
     fn return_(&mut self, value: Option<&'p hir::Expr>) {
         let frame = self.frames.last().expect("a frame is open");
+        let peeked = frame.peeked;
         match frame.exit.clone() {
             None => self.b.ret(),
             Some((exit, results)) => {
@@ -185,6 +195,7 @@ impl<'p> Lowering<'p> {
                         self.b.set(var, value);
                     }
                 }
+                self.close_peeked(peeked);
                 self.b.jump(exit);
             }
         }
@@ -215,10 +226,10 @@ impl<'p> Lowering<'p> {
         for (&var, value) in results.iter().zip(self.zeros(function.result)) {
             self.b.set(var, value);
         }
-        self.frames.push(Frame { slots, exit: Some((exit, results.clone())) });
+        self.frames.push(Frame { slots, exit: Some((exit, results.clone())), peeked: self.peeked.len() });
         // What the function makes itself it has consumed when it ends; what the caller holds stays held.
         let (span, owned) = (self.b.span, self.owned.clone());
-        let own = packet::writes_checksum(self.program, code);
+        let own = OwnChecksum::find(self.program, code);
         self.statements(&code.body, code, &own);
         (self.b.span, self.owned) = (span, owned);
         self.b.jump(exit);
