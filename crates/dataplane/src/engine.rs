@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use baker::ir::interp::{End, Machine};
+use baker::ir::interp::{End, FrameLayout, Machine};
 use baker::ir::{Program, TableEntry, TableError, TableId, TableStore, storage_size};
 use codegen::abi::{END_HOST, END_TX, MAX_BATCH, Output, RunFn, write_field};
 use codegen::{CodegenError, Native, OptLevel};
@@ -163,13 +163,11 @@ impl Engine for InterpEngine {
         let mut machine = lock(&self.machine);
         machine.set_now(context.now());
         let pool = context.pool().clone();
+        machine.set_frame_layout(FrameLayout { headroom: pool.headroom(), frame_size: pool.frame_size() });
         for &frame in frames {
             let port = context.rx_port(frame);
             // SAFETY: the frame is the caller's and holds a packet. The borrow ends before the frame is written.
-            let (outputs, len) = unsafe {
-                let packet = pool.packet(frame);
-                (machine.receive(port, packet), packet.len())
-            };
+            let outputs = unsafe { machine.receive(port, pool.packet(frame)) };
             context.push(frame);
             for output in outputs {
                 let frame = context.pop().expect("frames for limits.copies are reserved");
@@ -177,11 +175,11 @@ impl Engine for InterpEngine {
                     End::Tx => END_TX,
                     End::Host => END_HOST,
                 };
-                // The end of the packet stays where it was, as in native code, so what was pushed lies in the headroom.
-                let offset = (pool.headroom() as usize + len).checked_sub(output.packet.len());
-                let offset = offset.expect("no more than limits.headroom is pushed");
-                // SAFETY: the frame was just taken, so it is ours. The packet ends where the received one did, within the
-                // frame. Metadata fields lie within the metadata.
+                // No packet outgrows its frame; where it lies there no longer matters.
+                let room = (pool.frame_size() as usize).checked_sub(output.packet.len());
+                let offset = room.expect("no more than limits.headroom is pushed").min(pool.headroom() as usize);
+                // SAFETY: the frame was just taken, so it is ours. The packet ends within the frame. Metadata fields lie
+                // within the metadata.
                 unsafe {
                     pool.place(frame, offset, output.packet.len()).copy_from_slice(&output.packet);
                     for (field, &value) in machine.program().metadata.iter().zip(&output.metadata) {

@@ -85,8 +85,9 @@ impl FramePool {
             return Err(FrameError::Size(frame_size));
         }
         let headroom = headroom.max(program.limits.headroom).saturating_add(63) & !63;
-        // The longest packet without a payload is far below 64 bytes; less room than that is a configuration mistake.
-        if headroom > frame_size - 64 {
+        // Most packets without a payload are below 64 bytes; less room than that, or less than a created packet needs, is a
+        // configuration mistake.
+        if headroom.saturating_add(program.limits.created.max(64)) > frame_size {
             return Err(FrameError::Headroom { frame_size, headroom });
         }
         let least = program.limits.copies.saturating_add(1);

@@ -83,7 +83,8 @@ pub fn forward() -> Program {
                 default: 0,
             })
             .into(),
-        header_checksum: None,
+        checksum: None,
+        pseudo: Vec::new(),
     };
     let meta = |name: &str, width, offset| MetaField { name: name.into(), type_name: "u".into(), width, offset };
     let channel = |name: &str, target| Channel { name: name.into(), protocol: ProtocolId(0), target };
@@ -113,7 +114,7 @@ pub fn forward() -> Program {
             channel("m.host", Target::Host),
         ],
         ppfs: vec![Ppf { name: "m.forward".into(), protocol: ProtocolId(0), body: body(), span: None }],
-        limits: Limits { headroom: 0, copies: 1 },
+        limits: Limits { copies: 1, ..Limits::default() },
     }
 }
 

@@ -18,13 +18,14 @@ use SyntaxKind::*;
 const FILE_WORDS: [&str; 10] =
     ["import", "const", "type", "enum", "struct", "protocol", "metadata", "drop_reason", "module", "program"];
 /// Words that begin what stands in a module.
-const MODULE_WORDS: [&str; 13] = [
+const MODULE_WORDS: [&str; 14] = [
     "in",
     "out",
     "channel",
     "array",
     "hash",
     "lpm",
+    "set",
     "counter",
     "ppf",
     "const",
@@ -34,7 +35,8 @@ const MODULE_WORDS: [&str; 13] = [
     "drop_reason",
 ];
 /// Words in a body.
-const BODY_WORDS: [&str; 9] = ["if", "else", "for", "return", "break", "continue", "true", "false", "null"];
+const BODY_WORDS: [&str; 12] =
+    ["if", "else", "switch", "case", "default", "for", "return", "break", "continue", "true", "false", "null"];
 
 impl Model {
     /// What can stand at a byte offset of the document, sorted; the editor narrows it to what is typed already.

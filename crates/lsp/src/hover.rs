@@ -148,8 +148,9 @@ impl Model {
             }
             Some(ast::TableKind::Hash) => "A look-up is a pointer to the value, or `null`; one hash and compare.",
             Some(ast::TableKind::Lpm) => {
-                "A look-up is a pointer to the value of the longest matching prefix, or `null`; two array accesses at most (DIR-24-8)."
+                "A look-up is a pointer to the value of the longest matching prefix, or `null`; with keys of 32 bits two array accesses at most (DIR-24-8), else one node of a trie per 8 bits."
             }
+            Some(ast::TableKind::Set) => return "A look-up says whether the key is a member.".to_string(),
             None => "",
         };
         format!("{text}{bytes}")

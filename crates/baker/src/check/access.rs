@@ -263,6 +263,9 @@ impl CodeChecker<'_, '_> {
                 ty @ Type::Struct(_) => Typed::new(ExprKind::Entry(Box::new(pointer.expr)), ty, span),
                 ty => Typed::new(ExprKind::EntryField(Box::new(pointer.expr), 0), ty, span),
             },
+            Type::Loaded { width, signed } => {
+                Typed::new(ExprKind::EntryField(Box::new(pointer.expr), 0), Type::Int { width, signed }, span)
+            }
             Type::Error => pointer,
             other => {
                 let described = self.checker.describe(other);

@@ -182,7 +182,9 @@ impl CodeChecker<'_, '_> {
         let error =
             Diagnostic::new("not-a-number", at, format!("`{described}` is not a number")).label("used in arithmetic");
         self.error(match found {
-            Type::Pointer(_) => error.hint("a look-up yields a pointer: give it a name, test it, and use `*name`"),
+            Type::Pointer(_) | Type::Loaded { .. } => {
+                error.hint("a look-up yields a pointer: give it a name, test it, and use `*name`")
+            }
             Type::Bool => error.hint("cast it: `(u32) value` is 0 or 1"),
             _ => error,
         });
@@ -206,7 +208,9 @@ impl CodeChecker<'_, '_> {
         let comparable = match a.ty {
             Type::Int { .. } => true,
             Type::Bool => !ordered,
-            Type::Pointer(_) | Type::Null => !ordered && (a.ty == Type::Null) != (b.ty == Type::Null),
+            Type::Pointer(_) | Type::Loaded { .. } | Type::Null => {
+                !ordered && (a.ty == Type::Null) != (b.ty == Type::Null)
+            }
             _ => false,
         };
         if !comparable {
@@ -287,9 +291,8 @@ impl CodeChecker<'_, '_> {
                 let ty = Type::Int { width, signed: sa || sb };
                 Some((convert(a.expr, ty), convert(b.expr, ty), natural))
             }
-            (Type::Pointer(_), Type::Null) | (Type::Null, Type::Pointer(_) | Type::Null) => {
-                Some((a.expr, b.expr, natural))
-            }
+            (Type::Pointer(_) | Type::Loaded { .. }, Type::Null)
+            | (Type::Null, Type::Pointer(_) | Type::Loaded { .. } | Type::Null) => Some((a.expr, b.expr, natural)),
             (Type::Pointer(x), Type::Pointer(y)) if x == y => Some((a.expr, b.expr, natural)),
             (x, y) if x == y => Some((a.expr, b.expr, natural)),
             (x, y) => {
@@ -299,7 +302,7 @@ impl CodeChecker<'_, '_> {
                 let either = |is: fn(Type) -> bool| is(x) || is(y);
                 self.error(if either(|ty| matches!(ty, Type::Packet(_))) {
                     error.hint("a handle always stands for a packet: there is nothing to compare it with")
-                } else if either(|ty| matches!(ty, Type::Pointer(_))) {
+                } else if either(|ty| matches!(ty, Type::Pointer(_) | Type::Loaded { .. })) {
                     error.hint("a look-up yields a pointer: give it a name, test it, and use `*name`")
                 } else {
                     error
@@ -379,9 +382,9 @@ impl CodeChecker<'_, '_> {
                 None
             }
             (Type::Bool, Type::Int { .. }) => Some(convert(value.expr, to)),
-            (Type::Null, Type::Pointer(_)) => Some(Expr { ty: to, ..value.expr }),
+            (Type::Null, Type::Pointer(_) | Type::Loaded { .. }) => Some(Expr { ty: to, ..value.expr }),
             (Type::Pointer(a), Type::Pointer(b)) if self.checker.same_layout(a, b) => Some(value.expr),
-            (Type::Pointer(_), Type::Int { .. } | Type::Bool | Type::Struct(_)) => {
+            (Type::Pointer(_) | Type::Loaded { .. }, Type::Int { .. } | Type::Bool | Type::Struct(_)) => {
                 self.error(
                     Diagnostic::new("pointer-as-value", span, "a look-up yields a pointer, not a value")
                         .label("may be null")

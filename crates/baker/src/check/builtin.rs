@@ -2,7 +2,7 @@
 
 use super::code::CodeChecker;
 use super::expr::Typed;
-use super::hir::{Expr, ExprKind, Stmt, StmtKind, Type};
+use super::hir::{Expr, ExprKind, PacketCall, Stmt, StmtKind, Type};
 use super::names::{Symbol, article, nearest};
 use super::types::unsigned;
 use crate::diag::Diagnostic;
@@ -26,8 +26,18 @@ impl CodeChecker<'_, '_> {
         }
         match name.text() {
             "packet_copy" => self.packet(&name, &args, span, ExprKind::Copy, None),
-            "packet_decap" => self.packet(&name, &args, span, ExprKind::Decap, Some(wanted)),
             "packet_encap" => self.packet(&name, &args, span, ExprKind::Encap, Some(wanted)),
+            "packet_decap" | "packet_peek" => self.inner_packet(&name, &args, wanted, span),
+            "packet_create" => self.packet_create(&name, &args, wanted, span),
+            "packet_load" => self.packet_load(&name, &args, wanted, span),
+            "packet_store" => self.packet_store(&name, &args, span),
+            "packet_trim_head" => self.packet_resize(PacketCall::TrimHead, &name, &args, span),
+            "packet_trim_tail" => self.packet_resize(PacketCall::TrimTail, &name, &args, span),
+            "packet_grow_head" => self.packet_resize(PacketCall::GrowHead, &name, &args, span),
+            "packet_grow_tail" => self.packet_resize(PacketCall::GrowTail, &name, &args, span),
+            "checksum_ok" => self.checksum_sum(PacketCall::ChecksumOk, &name, &args, span),
+            "checksum_set" => self.checksum_sum(PacketCall::ChecksumSet, &name, &args, span),
+            "checksum_adjust" => self.checksum_adjust(&name, &args, span),
             "packet_length" => {
                 if !self.arity(&name, args.len(), 1, span) {
                     return Typed::error(span);
@@ -71,7 +81,7 @@ impl CodeChecker<'_, '_> {
         }
     }
 
-    fn arity(&mut self, name: &ast::Name, given: usize, wanted: usize, span: Span) -> bool {
+    pub(super) fn arity(&mut self, name: &ast::Name, given: usize, wanted: usize, span: Span) -> bool {
         if given != wanted {
             self.error(
                 Diagnostic::new(
@@ -85,7 +95,7 @@ impl CodeChecker<'_, '_> {
         given == wanted
     }
 
-    /// `packet_copy`, `packet_decap`, `packet_encap`. The latter two change the protocol to the one that is wanted.
+    /// `packet_copy` and `packet_encap`. The latter changes the protocol to the one that is wanted.
     fn packet(
         &mut self,
         name: &ast::Name,
@@ -100,16 +110,10 @@ impl CodeChecker<'_, '_> {
         let Some((local, protocol)) = self.handle(&args[0]) else { return Typed::error(span) };
         let ty = match wanted {
             None => Type::Packet(protocol),
-            Some(Some(ty @ Type::Packet(_))) => ty,
-            Some(Some(Type::Error)) => return Typed::error(span),
-            Some(_) => {
-                self.error(
-                    Diagnostic::new("unknown-target", span, format!("it is not clear what `{}` makes", name.text()))
-                        .label("of which protocol?")
-                        .hint(format!("give the packet a name: `ipv4_packet_t *ip = {}(…);`", name.text())),
-                );
-                return Typed::error(span);
-            }
+            Some(wanted) => match self.made_packet(name, wanted, span) {
+                Some(ty) => ty,
+                None => return Typed::error(span),
+            },
         };
         Typed::new(make(local), ty, span)
     }
@@ -214,6 +218,12 @@ impl CodeChecker<'_, '_> {
             _ => {
                 let value = self.call(call, None, span);
                 if value.is_error() {
+                    return None;
+                }
+                if let ExprKind::Packet(..) = value.expr.kind
+                    && value.expr.ty != Type::Void
+                {
+                    self.result_unused(name.as_ref()?, span);
                     return None;
                 }
                 StmtKind::Expr(value.expr)

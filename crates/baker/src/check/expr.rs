@@ -265,7 +265,7 @@ impl CodeChecker<'_, '_> {
                 let ty = value.expr.ty;
                 compared(value.expr, ExprKind::Const(0), ty)
             }
-            Type::Pointer(_) => compared(value.expr, ExprKind::Const(0), Type::Null),
+            Type::Pointer(_) | Type::Loaded { .. } => compared(value.expr, ExprKind::Const(0), Type::Null),
             Type::Error => None,
             other => {
                 let found = self.checker.describe(other);

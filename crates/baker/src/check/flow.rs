@@ -12,13 +12,13 @@ use crate::source::Span;
 
 /// Checks a PPF.
 pub(super) fn check_ppf(program: &Program, ppf: &Ppf, errors: &mut Vec<Diagnostic>) {
-    Flow { program, code: &ppf.code, params: 1, lent: false, exits: Vec::new(), errors }.run();
+    Flow { program, code: &ppf.code, params: 1, lent: false, peeked: HashMap::new(), exits: Vec::new(), errors }.run();
 }
 
 /// Checks a function.
 pub(super) fn check_function(program: &Program, function: &Function, errors: &mut Vec<Diagnostic>) {
-    let mut flow =
-        Flow { program, code: &function.code, params: function.params, lent: true, exits: Vec::new(), errors };
+    let (code, params) = (&function.code, function.params);
+    let mut flow = Flow { program, code, params, lent: true, peeked: HashMap::new(), exits: Vec::new(), errors };
     if flow.run() && !matches!(function.result, Type::Void | Type::Error) {
         let span = function.code.end.or(function.code.locals.first().map(|l| l.span));
         errors.extend(span.map(|span| {
@@ -97,6 +97,8 @@ struct Flow<'a> {
     params: u32,
     /// Whether they are lent by a caller: then they can't be consumed and need not be.
     lent: bool,
+    /// Handles that only look into a packet, and the handle of that packet. They end with it.
+    peeked: HashMap<LocalId, LocalId>,
     exits: Vec<Exits>,
     errors: &'a mut Vec<Diagnostic>,
 }
@@ -136,7 +138,7 @@ impl<'a> Flow<'a> {
         let mut held: Vec<_> = state.handles.iter().map(|(l, h)| (*l, *h)).collect();
         held.sort_by_key(|(local, _)| *local);
         for (local, handle) in held {
-            if !which(local) || self.is_lent(local) {
+            if !which(local) || self.is_lent(local) || self.peeked.contains_key(&local) {
                 continue;
             }
             let (name, declared) = (self.name(local), self.declared(local));
@@ -193,13 +195,25 @@ impl<'a> Flow<'a> {
 
     fn statement(&mut self, mut state: State, statement: &Stmt) -> Option<State> {
         match &statement.kind {
+            StmtKind::Let(local, Some(Expr { kind: ExprKind::Peek(packet, bytes), span, .. })) => {
+                if let Some(bytes) = bytes {
+                    self.value(&mut state, bytes);
+                }
+                self.used(&mut state, *packet, *span);
+                self.peeked.insert(*local, self.peeked.get(packet).copied().unwrap_or(*packet));
+                state.handles.insert(*local, Handle::Held);
+            }
             StmtKind::Let(local, value) => {
                 let nonnull = value.as_ref().is_some_and(|value| self.value(&mut state, value));
                 match self.code.locals[local.0 as usize].ty {
                     Type::Packet(_) => drop(state.handles.insert(*local, Handle::Held)),
-                    Type::Pointer(_) => drop(state.pointers.insert(*local, nonnull)),
+                    Type::Pointer(_) | Type::Loaded { .. } => drop(state.pointers.insert(*local, nonnull)),
                     _ => {}
                 }
+            }
+            StmtKind::SetLocal(local, value) if matches!(value.ty, Type::Packet(_)) => {
+                self.value(&mut state, value);
+                self.rebound(&mut state, *local, statement.span);
             }
             StmtKind::SetLocal(local, value) => {
                 let nonnull = self.value(&mut state, value);
@@ -284,6 +298,11 @@ impl<'a> Flow<'a> {
                 *tested = false;
             }
         }
+        // A handle that looks into a packet from before the loop ends where the loop moves the packet's bytes: on the next
+        // trip it is gone.
+        for (packet, at) in moved(&for_.body).into_iter().chain(moved(&for_.step)) {
+            self.end_peeks(&mut before, packet, at);
+        }
         let (inside, done) = self.condition(before.clone(), &for_.condition);
         let outside = before.handles.keys().copied().collect();
         self.exits.push(Exits { outside, ..Exits::default() });
@@ -293,6 +312,9 @@ impl<'a> Flow<'a> {
         if let Some(state) = &mut again {
             // The next trip starts with this state: what was held at the loop's head must be held again.
             for (local, handle) in state.handles.clone() {
+                if self.peeked.contains_key(&local) {
+                    continue;
+                }
                 if let (Some(Handle::Held), Handle::Consumed(at) | Handle::Perhaps(at)) =
                     (before.handles.get(&local), handle)
                 {
@@ -364,15 +386,42 @@ impl<'a> Flow<'a> {
                 }
                 _ => state.pointers.get(local).copied().unwrap_or(false),
             },
-            ExprKind::Field(packet, _)
-            | ExprKind::Meta(packet, _)
-            | ExprKind::Length(packet)
-            | ExprKind::Copy(packet) => {
+            ExprKind::Field(packet, _) | ExprKind::Meta(packet, _) | ExprKind::Length(packet) => {
                 self.used(state, *packet, expr.span);
                 false
             }
-            ExprKind::Decap(packet) | ExprKind::Encap(packet) => {
+            ExprKind::Copy(packet) => {
+                if !self.only_peeked(state, *packet, expr.span) {
+                    self.used(state, *packet, expr.span);
+                }
+                false
+            }
+            ExprKind::Encap(packet) | ExprKind::Decap(packet, None) => {
                 self.consumed(state, *packet, expr.span);
+                false
+            }
+            ExprKind::Decap(packet, Some(bytes)) => {
+                self.value(state, bytes);
+                self.consumed(state, *packet, expr.span);
+                false
+            }
+            ExprKind::Peek(..) => {
+                self.errors.push(
+                    Diagnostic::new("unnamed-packet", expr.span, "a handle that looks into a packet needs a name")
+                        .label("not the first value of a variable")
+                        .hint("declare one: `tcp_packet_t *tcp = packet_peek(ip);`"),
+                );
+                false
+            }
+            ExprKind::Packet(call, packet, operands) => {
+                for operand in operands {
+                    self.value(state, operand);
+                }
+                if call.resizes() {
+                    self.resized(state, *packet, expr.span);
+                } else {
+                    self.used(state, *packet, expr.span);
+                }
                 false
             }
             ExprKind::EntryField(pointer, _) | ExprKind::Entry(pointer) => {
@@ -439,7 +488,76 @@ impl<'a> Flow<'a> {
         state.handles.insert(local, Handle::Reported);
     }
 
+    /// Reports that something is done with a handle that only looks into a packet; whether it is one.
+    fn only_peeked(&mut self, state: &mut State, local: LocalId, at: Span) -> bool {
+        let Some(packet) = self.peeked.get(&local) else { return false };
+        if state.handles.get(&local) != Some(&Handle::Reported) {
+            let (name, packet) = (self.name(local), self.name(*packet));
+            self.errors.push(
+                Diagnostic::new("handle-peeked", at, format!("`{name}` only looks into the packet `{packet}`"))
+                    .label("would take the packet itself")
+                    .also(self.declared(local), "made by packet_peek")
+                    .hint(format!("use `{packet}`, or make `{name}` by packet_decap")),
+            );
+            state.handles.insert(local, Handle::Reported);
+        }
+        true
+    }
+
+    /// Handles that look into a packet end where it is consumed or its bytes move.
+    fn end_peeks(&self, state: &mut State, packet: LocalId, at: Span) {
+        for (local, _) in self.peeked.iter().filter(|(_, of)| **of == packet) {
+            if let Some(handle @ Handle::Held) = state.handles.get_mut(local) {
+                *handle = Handle::Consumed(at);
+            }
+        }
+    }
+
+    /// The packet gets longer or shorter, which only its owner may do: the caller may have handles that look into it.
+    fn resized(&mut self, state: &mut State, local: LocalId, at: Span) {
+        if self.only_peeked(state, local, at) {
+            return;
+        }
+        if self.is_lent(local) {
+            self.errors.push(
+                Diagnostic::new("handle-lent", at, format!("the packet `{}` is only lent here", self.name(local)))
+                    .label("would change its length")
+                    .also(self.declared(local), "belongs to the caller")
+                    .hint("compute the number of bytes here, and let the PPF that calls it change the length"),
+            );
+            return;
+        }
+        self.used(state, local, at);
+        self.end_peeks(state, local, at);
+    }
+
+    /// A handle gets a new packet: it may hold none.
+    fn rebound(&mut self, state: &mut State, local: LocalId, at: Span) {
+        if self.peeked.contains_key(&local) {
+            self.only_peeked(state, local, at);
+            return;
+        }
+        let error = Diagnostic::new("handle-assigned", at, format!("`{}` still stands for a packet", self.name(local)));
+        let hint = "consume its packet first, as `h = packet_decap(h)` does, or give the new packet a name of its own";
+        let error = match state.handles.get(&local) {
+            Some(Handle::Held) => error.label("which would be lost"),
+            Some(Handle::Perhaps(before)) => {
+                error.label("which would be lost on some paths").also(*before, "consumed here, on one path only")
+            }
+            _ => {
+                state.handles.insert(local, Handle::Held);
+                return;
+            }
+        };
+        self.errors.push(error.also(self.declared(local), "declared here").hint(hint));
+        state.handles.insert(local, Handle::Reported);
+    }
+
     fn consumed(&mut self, state: &mut State, local: LocalId, at: Span) {
+        if self.only_peeked(state, local, at) {
+            return;
+        }
+        self.end_peeks(state, local, at);
         if self.is_lent(local) {
             if state.handles.get(&local) != Some(&Handle::Reported) {
                 self.errors.push(
@@ -467,7 +585,13 @@ impl<'a> Flow<'a> {
                 state.pointers.insert(local, true);
                 Diagnostic::new("pointer-untested", pointer.span, format!("`{}` may be null", self.name(local)))
                     .label("used here without a test")
-                    .also(self.declared(local), "a look-up yields null where there is no entry")
+                    .also(
+                        self.declared(local),
+                        match pointer.ty {
+                            Type::Loaded { .. } => "null where the bytes lie beyond the packet's end",
+                            _ => "a look-up yields null where there is no entry",
+                        },
+                    )
                     .hint(format!("test it first: `if ({} == null) {{ … }}`", self.name(local)))
             }
             _ => Diagnostic::new("pointer-untested", pointer.span, "this look-up may yield null")
@@ -476,6 +600,30 @@ impl<'a> Flow<'a> {
         };
         self.errors.push(error);
     }
+}
+
+/// Packets that some statements put into other handles or change the length of, and where.
+fn moved(statements: &[Stmt]) -> Vec<(LocalId, Span)> {
+    let mut found = Vec::new();
+    let mut exprs = Vec::new();
+    for statement in statements {
+        if let StmtKind::SetLocal(local, _) = statement.kind {
+            found.push((local, statement.span));
+        }
+        exprs.extend(statement.kind.expressions());
+        for nested in statement.kind.nested() {
+            found.extend(moved(nested));
+        }
+    }
+    while let Some(expr) = exprs.pop() {
+        if let ExprKind::Packet(call, packet, _) = expr.kind
+            && call.resizes()
+        {
+            found.push((packet, expr.span));
+        }
+        expr.for_each_operand(|operand| exprs.push(operand));
+    }
+    found
 }
 
 /// Locals that some statements set.

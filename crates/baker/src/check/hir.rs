@@ -47,8 +47,12 @@ pub struct Program {
     pub ppfs: Vec<Ppf>,
     /// Functions.
     pub functions: Vec<Function>,
-    /// Copies that one received packet becomes at most.
+    /// Packets made for one received packet at most.
     pub copies: u32,
+    /// Bytes that come to lie in front of a received packet at most.
+    pub headroom: u32,
+    /// Bytes that `packet_encap` puts in front of a packet that was grown at its head, at most.
+    pub encap: u32,
 }
 
 /// A struct: named scalar fields.
@@ -82,6 +86,13 @@ pub enum Type {
     Packet(ProtocolId),
     /// Pointer to the value of a table entry.
     Pointer(LayoutId),
+    /// Bytes of a packet that were loaded from it, or null where they are beyond its end.
+    Loaded {
+        /// Bits, 8 to 128, whole bytes.
+        width: u32,
+        /// Two's complement.
+        signed: bool,
+    },
     /// Type of `null`.
     Null,
     /// Type of something already reported; accepted everywhere.
@@ -238,6 +249,41 @@ pub enum Comparison {
     Ge,
 }
 
+/// Functions of the language that work on a packet and leave it where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketCall {
+    /// `packet_load(packet, offset)`.
+    Load,
+    /// `packet_store(packet, offset, value)`.
+    Store,
+    /// `packet_trim_head(packet, bytes)`.
+    TrimHead,
+    /// `packet_trim_tail(packet, bytes)`.
+    TrimTail,
+    /// `packet_grow_head(packet, bytes)`.
+    GrowHead,
+    /// `packet_grow_tail(packet, bytes)`.
+    GrowTail,
+    /// `checksum_ok(packet)`, `checksum_ok(packet, pseudo)`.
+    ChecksumOk,
+    /// `checksum_set(packet)`, `checksum_set(packet, pseudo)`.
+    ChecksumSet,
+    /// `checksum_adjust(packet, old, new)`.
+    ChecksumAdjust,
+}
+
+impl PacketCall {
+    /// Whether the packet gets longer or shorter.
+    pub fn resizes(self) -> bool {
+        matches!(self, Self::TrimHead | Self::TrimTail | Self::GrowHead | Self::GrowTail)
+    }
+
+    /// Whether it goes over all bytes of the packet.
+    pub fn reads_all(self) -> bool {
+        matches!(self, Self::ChecksumOk | Self::ChecksumSet)
+    }
+}
+
 /// Kinds of expressions.
 #[derive(Clone, Debug)]
 pub enum ExprKind {
@@ -287,10 +333,16 @@ pub enum ExprKind {
     Remove(TableId, Vec<Expr>),
     /// `packet_copy`.
     Copy(LocalId),
-    /// `packet_decap` to the expression's protocol.
-    Decap(LocalId),
+    /// `packet_create` of the expression's protocol.
+    Create,
+    /// `packet_decap` to the expression's protocol; the header's bytes where they are not its demux.
+    Decap(LocalId, Option<Box<Expr>>),
+    /// `packet_peek` at the expression's protocol, as `Decap` but for what it leaves: only a variable is declared with it.
+    Peek(LocalId, Option<Box<Expr>>),
     /// `packet_encap` with the expression's protocol.
     Encap(LocalId),
+    /// Another function of the language on a packet, with its further arguments.
+    Packet(PacketCall, LocalId, Vec<Expr>),
 }
 
 impl Expr {
@@ -304,8 +356,11 @@ impl Expr {
             | ExprKind::Meta(..)
             | ExprKind::Length(_)
             | ExprKind::Copy(_)
-            | ExprKind::Decap(_)
+            | ExprKind::Create
+            | ExprKind::Decap(_, None)
+            | ExprKind::Peek(_, None)
             | ExprKind::Encap(_) => {}
+            ExprKind::Decap(_, Some(a)) | ExprKind::Peek(_, Some(a)) => visit(a),
             ExprKind::StructField(a, _)
             | ExprKind::Not(a)
             | ExprKind::Cast(a)
@@ -324,6 +379,7 @@ impl Expr {
             ExprKind::Call(_, operands)
             | ExprKind::Lookup(_, operands)
             | ExprKind::Struct(operands)
+            | ExprKind::Packet(_, _, operands)
             | ExprKind::Remove(_, operands) => operands.iter().for_each(visit),
             ExprKind::Insert(_, key, value) => {
                 key.iter().for_each(&mut visit);

@@ -1,6 +1,7 @@
 //! What a program may cost: functions are inlined, so code can grow much larger than its text; and an engine reserves a
 //! frame for every copy that one packet can become.
 
+use super::headroom::headroom;
 use super::hir::{Expr, ExprKind, Stmt};
 use super::names::Checker;
 use super::paths::{Bounds, bounds};
@@ -15,6 +16,9 @@ const MAX_DEPTH: u32 = 640;
 
 /// Copies that one packet becomes at most.
 const MAX_COPIES: u32 = 1024;
+
+/// Bytes of headers that are put in front of a received packet at most.
+const MAX_HEADROOM: u32 = 4096;
 
 /// Operations that one packet and its copies take at most, so that none holds up the others for long.
 const MAX_STEPS: u32 = 1 << 18;
@@ -80,6 +84,16 @@ impl Checker<'_> {
                         .label(format!("up to {steps} operations for a packet that enters here"))
                         .hint("let loops make fewer trips, above all those within other loops"),
                 );
+            } else {
+                (self.hir.headroom, self.hir.encap) = headroom(&self.hir);
+                if self.hir.headroom > MAX_HEADROOM {
+                    let title = format!("headers of more than {MAX_HEADROOM} bytes can be put in front of one packet");
+                    self.error(
+                        Diagnostic::new("too-many-headers", first, title)
+                            .label("more than any frame has room for")
+                            .hint("let loops that call packet_encap make fewer trips"),
+                    );
+                }
             }
         }
     }

@@ -6,10 +6,10 @@
 //! | `names` | what each name stands for |
 //! | `consts`, `types` | constants and types |
 //! | `protocols`, `items` | protocols, metadata, structs, tables, counters |
-//! | `code`, `stmt`, `expr`, `arith`, `access`, `builtin`, `loops` | bodies of PPFs and functions |
+//! | `code`, `stmt`, `expr`, `arith`, `access`, `builtin`, `packet`, `loops` | bodies of PPFs and functions |
 //! | `wiring` | which channel leads where |
 //! | `flow` | what must hold on every path: handles consumed once, pointers tested |
-//! | `limits`, `paths` | what a program may cost |
+//! | `limits`, `paths`, `headroom` | what a program may cost |
 
 mod access;
 mod arith;
@@ -18,12 +18,14 @@ mod code;
 mod consts;
 mod expr;
 mod flow;
+mod headroom;
 pub mod hir;
 mod items;
 mod limits;
 mod load;
 mod loops;
 mod names;
+mod packet;
 mod paths;
 mod protocols;
 mod stmt;

@@ -157,13 +157,25 @@ pub(super) struct Checker<'a> {
 const MAX_PLACES: usize = 3;
 
 /// Names that the language defines.
-pub(super) const BUILTIN_FUNCTIONS: [&str; 9] = [
+pub(super) const BUILTIN_FUNCTIONS: [&str; 21] = [
     "channel_put",
+    "now_ns",
     "packet_drop",
     "packet_copy",
     "packet_decap",
     "packet_encap",
     "packet_length",
+    "packet_create",
+    "packet_peek",
+    "packet_load",
+    "packet_store",
+    "packet_trim_head",
+    "packet_trim_tail",
+    "packet_grow_head",
+    "packet_grow_tail",
+    "checksum_ok",
+    "checksum_set",
+    "checksum_adjust",
     "table_insert",
     "table_remove",
     "counter_add",
@@ -200,6 +212,8 @@ impl<'a> Checker<'a> {
                 ppfs: Vec::new(),
                 functions: Vec::new(),
                 copies: 0,
+                headroom: 0,
+                encap: 0,
             },
         }
     }

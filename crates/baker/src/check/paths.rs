@@ -6,10 +6,13 @@ use super::hir::{Expr, ExprKind, FunctionId, Program, Stmt, StmtKind};
 use super::wiring::puts;
 use crate::ir::{ChannelId, PpfId, Target};
 
+/// What going over all bytes of a packet counts as.
+const PACKET_STEPS: u32 = 64;
+
 /// Upper bounds.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Bounds {
-    /// Copies made of one packet until all of them have left the program.
+    /// Packets made of or for one packet until all of them have left the program.
     pub copies: u32,
     /// Statements and operations that are run for it and its copies.
     pub steps: u32,
@@ -129,7 +132,9 @@ impl Paths<'_> {
     }
 
     fn expr(&mut self, expr: &Expr) -> Bounds {
-        let mut all = Bounds { copies: u32::from(matches!(expr.kind, ExprKind::Copy(_))), steps: 1 };
+        let makes = matches!(expr.kind, ExprKind::Copy(_) | ExprKind::Create);
+        let reads_all = matches!(expr.kind, ExprKind::Packet(call, ..) if call.reads_all());
+        let mut all = Bounds { copies: u32::from(makes), steps: if reads_all { PACKET_STEPS } else { 1 } };
         if let ExprKind::Call(function, _) = expr.kind {
             all = all.then(self.function(function));
         }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use super::code::CodeChecker;
 use super::hir::{Expr, ExprKind, Local, Type};
-use super::names::{Checker, Symbol};
+use super::names::{Checker, Symbol, nearest};
 use super::types::{builtin, unsigned};
 use crate::diag::Diagnostic;
-use crate::ir::{BitRange, Field, MetaField, Protocol, ProtocolId, storage_size};
+use crate::ir::{BitRange, Checksum, Field, MetaField, Protocol, ProtocolId, storage_size};
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
 
@@ -46,7 +46,7 @@ impl Checker<'_> {
         let name = item.name().expect("declared with a name");
         let mut fields: Vec<Field> = Vec::new();
         let mut seen: HashMap<String, Span> = HashMap::new();
-        let mut header_checksum = None;
+        let mut checksum: Option<Checksum> = None;
         let (mut offset, mut failed) = (0, false);
         for field in item.fields() {
             let Some((field_name, width)) = field.name().zip(field.width()) else { continue };
@@ -74,15 +74,15 @@ impl Checker<'_> {
             let bits = BitRange { offset, width };
             offset += width;
             let default = self.field_default(file, &field, width).unwrap_or(0);
-            if let Some(covers) = field.covers()
-                && self.covers(file, &covers, bits, span)
-                && header_checksum.replace(fields.len()).is_some()
-            {
+            let covers = field.covers();
+            let found = covers.and_then(|covers| self.covers(file, &covers, fields.len(), bits, span));
+            if found.is_some() && checksum.is_some() {
                 self.error(
                     Diagnostic::new("duplicate-checksum", span, "a header has one checksum")
                         .label("the second one that covers this header"),
                 );
             }
+            checksum = checksum.or(found);
             fields.push(Field { name: text, type_name, bits, default });
         }
         let size = offset.div_ceil(8);
@@ -100,7 +100,8 @@ impl Checker<'_> {
             };
             self.error(error);
         }
-        Protocol { name: name.text().to_string(), size, fields, header_checksum }
+        let pseudo = self.pseudo(file, item, &fields);
+        Protocol { name: name.text().to_string(), size, fields, checksum, pseudo }
     }
 
     /// Bits of a field, and the name of its type: a width such as `48`, or a type such as `mac_addr_t`.
@@ -136,25 +137,65 @@ impl Checker<'_> {
         code.constant_of(value)?.bits()
     }
 
-    /// Whether the field is a checksum over the header.
-    fn covers(&mut self, file: FileId, covers: &ast::Covers, bits: BitRange, span: Span) -> bool {
+    /// What the field is a checksum of.
+    fn covers(
+        &mut self,
+        file: FileId,
+        covers: &ast::Covers,
+        field: usize,
+        bits: BitRange,
+        span: Span,
+    ) -> Option<Checksum> {
         let names: Vec<_> = covers.names().collect();
-        if let Some(bad) = names.iter().find(|n| n.text() != "header") {
+        let known = ["header", "payload", "pseudo", "optional"];
+        if let Some(bad) = names.iter().find(|n| !known.contains(&n.text())) {
             self.error(
                 Diagnostic::new("bad-covers", bad.span(file), format!("a checksum can't cover `{}`", bad.text()))
                     .label("not a part of a packet")
-                    .hint("write `covers { header }`"),
+                    .hint("write `covers { header }`, `covers { header, payload }` or `covers { pseudo, header, payload }`"),
             );
-            return false;
+            return None;
+        }
+        let covered = |part: &str| names.iter().any(|n| n.text() == part);
+        let (payload, pseudo, optional) = (covered("payload"), covered("pseudo"), covered("optional"));
+        if !names.is_empty() && (!covered("header") || (pseudo && !payload)) {
+            let (missing, why) = match covered("header") {
+                false => ("header", "a checksum covers the header that it is in"),
+                true => ("payload", "a checksum with a pseudo header covers the payload, too"),
+            };
+            self.error(
+                Diagnostic::new("bad-covers", self.span(file, covers), why).label(format!("`{missing}` is missing")),
+            );
+            return None;
         }
         if bits.width != 16 || !bits.offset.is_multiple_of(16) {
             self.error(
                 Diagnostic::new("bad-checksum", span, "a checksum has 16 bits at an even byte")
                     .label(format!("{} bits at bit {}", bits.width, bits.offset)),
             );
-            return false;
+            return None;
         }
-        !names.is_empty()
+        (!names.is_empty()).then_some(Checksum { field, payload, pseudo, optional })
+    }
+
+    /// The fields that are parts of a pseudo header.
+    fn pseudo(&mut self, file: FileId, item: &ast::Protocol, fields: &[Field]) -> Vec<usize> {
+        let mut found = Vec::new();
+        for name in item.pseudos().flat_map(|clause| clause.names().collect::<Vec<_>>()) {
+            match fields.iter().position(|field| field.name == name.text()) {
+                Some(field) => found.push(field),
+                None => {
+                    let known = fields.iter().map(|field| field.name.as_str());
+                    let title = format!("the header has no field `{}`", name.text());
+                    let hint = nearest(name.text(), known).map(|near| format!("did you mean `{near}`?"));
+                    let error = Diagnostic::new("unknown-field", name.span(file), title).label("not a field");
+                    self.error(Diagnostic { hint, ..error });
+                }
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// Checks the demux of all protocols.

@@ -93,6 +93,10 @@ impl CodeChecker<'_, '_> {
                 ty = Type::Error;
                 None
             }
+            (Some(value), Type::Pointer(_)) if matches!(value.expr.ty, Type::Loaded { .. }) => {
+                ty = value.expr.ty;
+                Some(value.expr)
+            }
             (Some(value), Type::Pointer(declared)) => {
                 // A pointer keeps the layout of the table that it leads into.
                 let value = self.as_pointer(value);
@@ -117,7 +121,12 @@ impl CodeChecker<'_, '_> {
 
     fn assign(&mut self, assign: &ast::AssignStmt, span: Span) -> Option<StmtKind> {
         let (target, op, value) = (assign.target()?, assign.op()?, assign.value()?);
-        let value = self.expr(&value, None);
+        // What a packet is made into or loaded as, the variable says.
+        let wanted = match &target {
+            ast::Expr::Name(name) => name.name().and_then(|name| self.local(name.text())).map(|l| self.local_type(l)),
+            _ => None,
+        };
+        let value = self.expr(&value, wanted.filter(|ty| matches!(ty, Type::Packet(_) | Type::Loaded { .. })));
         match op {
             AssignOp::Set => self.set(&target, value, span),
             AssignOp::Update(op) => self.update(&target, op, value, span),
@@ -198,14 +207,6 @@ impl CodeChecker<'_, '_> {
                     );
                     return None;
                 }
-                if matches!(ty, Type::Packet(_)) {
-                    self.error(
-                        Diagnostic::new("handle-assigned", span, "a handle is not assigned to")
-                            .label("a handle stands for one packet")
-                            .hint("give the new packet a name of its own"),
-                    );
-                    return None;
-                }
                 let value = self.coerce(value, ty)?;
                 if value.ty != ty && matches!(ty, Type::Pointer(_)) {
                     // The same kind of value, yet of a table that was declared with another type.
@@ -229,6 +230,14 @@ impl CodeChecker<'_, '_> {
             ExprKind::Meta(packet, field) => {
                 let value = self.coerce(value, ty)?;
                 Some(StmtKind::SetMeta(packet, field, value))
+            }
+            ExprKind::EntryField(pointer, _) if matches!(pointer.ty, Type::Loaded { .. }) => {
+                self.error(
+                    Diagnostic::new("not-assignable", target.span, "these bytes were loaded from the packet")
+                        .label("not the packet itself")
+                        .hint("write them back by `packet_store(packet, offset, value)`"),
+                );
+                None
             }
             ExprKind::EntryField(pointer, field) => {
                 let value = self.coerce(value, ty)?;

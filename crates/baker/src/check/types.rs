@@ -43,6 +43,7 @@ impl Checker<'_> {
             Type::Struct(id) => self.hir.structs.get(id.0 as usize).map_or("struct".into(), |s| s.name.clone()),
             Type::Packet(id) => format!("{}_packet_t *", self.hir.protocols[id.0 as usize].name),
             Type::Pointer(id) => format!("{} *", self.hir.layouts[id.0 as usize].name),
+            Type::Loaded { width, signed } => format!("{}{width} *", if signed { 'i' } else { 'u' }),
             Type::Null => "null".into(),
             Type::Error => "?".into(),
         }

@@ -17,7 +17,7 @@ impl Op {
     /// Visits the values that it uses, to change them.
     pub fn operands_mut(&mut self, mut visit: impl FnMut(&mut Value)) {
         match self {
-            Op::Const(_) | Op::Now => {}
+            Op::Const(_) | Op::Now | Op::Create => {}
             Op::Cast(_, a) | Op::IsNull(a) => visit(a),
             Op::Bin(_, a, b) | Op::Cmp(_, a, b) => {
                 visit(a);
@@ -35,13 +35,30 @@ impl Op {
             | Op::MetaLoad { packet, .. }
             | Op::Put { packet, .. }
             | Op::Drop { packet, .. } => visit(packet),
-            Op::Has { packet, bytes } | Op::Pull { packet, bytes } => {
+            Op::Has { packet, bytes }
+            | Op::Pull { packet, bytes }
+            | Op::Trim { packet, bytes }
+            | Op::Grow { packet, bytes, .. } => {
                 visit(packet);
                 visit(bytes);
             }
             Op::Store { packet, value, .. } | Op::MetaStore { packet, value, .. } => {
                 visit(packet);
                 visit(value);
+            }
+            Op::LoadAt { packet, offset, .. } => {
+                visit(packet);
+                visit(offset);
+            }
+            Op::StoreAt { packet, offset, value, .. } => {
+                visit(packet);
+                visit(offset);
+                visit(value);
+            }
+            Op::Sum { packet, offset, bytes } => {
+                visit(packet);
+                visit(offset);
+                visit(bytes);
             }
             Op::EntryLoad { entry, .. } => visit(entry),
             Op::EntryStore { entry, value, .. } => {
@@ -67,6 +84,8 @@ impl Op {
             | Op::Cast(..)
             | Op::Select(..)
             | Op::Load { .. }
+            | Op::LoadAt { .. }
+            | Op::Sum { .. }
             | Op::Has { .. }
             | Op::Len { .. }
             | Op::MetaLoad { .. }
@@ -74,6 +93,10 @@ impl Op {
             | Op::IsNull(_)
             | Op::EntryLoad { .. } => true,
             Op::Store { .. }
+            | Op::StoreAt { .. }
+            | Op::Trim { .. }
+            | Op::Grow { .. }
+            | Op::Create
             | Op::Pull { .. }
             | Op::Push { .. }
             | Op::Copy { .. }

@@ -81,6 +81,15 @@ pub enum CastOp {
     Trunc,
 }
 
+/// An end of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketEnd {
+    /// In front of the first byte.
+    Head,
+    /// Behind the last byte.
+    Tail,
+}
+
 /// An operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -146,6 +155,57 @@ pub enum Op {
         /// The packet.
         packet: Value,
     },
+    /// As `Load`, but the bits are counted from a place found at run time. The program has tested that they lie within the
+    /// packet.
+    LoadAt {
+        /// The packet.
+        packet: Value,
+        /// Bytes (32 bits) from the head to where `bits` counts from.
+        offset: Value,
+        /// The bits.
+        bits: BitRange,
+    },
+    /// As `Store`, at a place found at run time. The program has tested that the bits lie within the packet.
+    StoreAt {
+        /// The packet.
+        packet: Value,
+        /// Bytes (32 bits) from the head to where `bits` counts from.
+        offset: Value,
+        /// The bits.
+        bits: BitRange,
+        /// The new value.
+        value: Value,
+    },
+    /// Ones' complement sum (RFC 1071) of some bytes; 16 bits. Words lie at even distances from the head, a byte whose
+    /// partner is outside counts with a partner of 0, and the sum is 0 only where all bytes are. The program has tested
+    /// that the bytes lie within the packet.
+    Sum {
+        /// The packet.
+        packet: Value,
+        /// Bytes (32 bits) from the head to the first one.
+        offset: Value,
+        /// Number of bytes (32 bits).
+        bytes: Value,
+    },
+    /// Takes bytes off the packet's end. Does not consume. The program has tested that the fixed header stays.
+    Trim {
+        /// The packet.
+        packet: Value,
+        /// Number of bytes (32 bits).
+        bytes: Value,
+    },
+    /// Adds zero bytes where the frame has room for them; 1 where it had, else the packet stays as it is. Does not consume.
+    /// In front, [`Limits::encap`] bytes are kept free for `Push`.
+    Grow {
+        /// The packet.
+        packet: Value,
+        /// Number of bytes (32 bits).
+        bytes: Value,
+        /// Which end of the packet.
+        end: PacketEnd,
+    },
+    /// A new packet: a fixed header of zeros, all metadata zero.
+    Create,
     /// Metadata of the packet.
     MetaLoad {
         /// The packet.

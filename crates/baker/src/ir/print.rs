@@ -42,7 +42,8 @@ pub fn print_body(program: &Program, body: &Body) -> String {
 
 fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
     writeln!(out, "program {}", program.name)?;
-    writeln!(out, "limits headroom {}, copies {}", program.limits.headroom, program.limits.copies)?;
+    let Limits { headroom, copies, .. } = program.limits;
+    writeln!(out, "limits headroom {headroom}, copies {copies}")?;
     for p in &program.protocols {
         writeln!(out, "\nprotocol {} ({} bytes) {{", p.name, p.size)?;
         for (i, field) in p.fields.iter().enumerate() {
@@ -50,7 +51,10 @@ fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
             if field.default != 0 {
                 write!(out, " = {}", number(field.default))?;
             }
-            writeln!(out, "{}", if p.header_checksum == Some(i) { " checksum of the header" } else { "" })?;
+            writeln!(out, "{}", checksum(p, i))?;
+        }
+        if !p.pseudo.is_empty() {
+            writeln!(out, "  pseudo {}", list(&p.pseudo, |i| p.fields[*i].name.clone()))?;
         }
         writeln!(out, "}}")?;
     }
@@ -91,6 +95,14 @@ fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
         writeln!(out, "channel {}: {} -> {target}", channel.name, protocol(program, channel.protocol))?;
     }
     Ok(())
+}
+
+/// What the field is a checksum of.
+fn checksum(protocol: &Protocol, field: usize) -> String {
+    let Some(checksum) = protocol.checksum.filter(|c| c.field == field) else { return String::new() };
+    let parts = [(checksum.pseudo, "pseudo header, "), (true, "header"), (checksum.payload, ", payload")];
+    let parts: String = parts.into_iter().filter(|(there, _)| *there).map(|(_, part)| part).collect();
+    format!(" checksum of the {parts}{}", if checksum.optional { ", or 0" } else { "" })
 }
 
 fn or_scalar(name: &str) -> &str {
@@ -206,6 +218,22 @@ impl Names<'_> {
             Op::Store { packet, bits, value } => {
                 format!("store v{} {}, v{}", packet.0, self.header_bits(*packet, *bits), value.0)
             }
+            Op::LoadAt { packet, offset, bits } => {
+                format!("load_at v{} + v{} {}", packet.0, offset.0, range(*bits))
+            }
+            Op::StoreAt { packet, offset, bits, value } => {
+                format!("store_at v{} + v{} {}, v{}", packet.0, offset.0, range(*bits), value.0)
+            }
+            Op::Sum { packet, offset, bytes } => format!("sum v{} + v{}, v{}", packet.0, offset.0, bytes.0),
+            Op::Trim { packet, bytes } => format!("trim v{}, v{}", packet.0, bytes.0),
+            Op::Grow { packet, bytes, end } => {
+                let end = match end {
+                    PacketEnd::Head => "head",
+                    PacketEnd::Tail => "tail",
+                };
+                format!("grow_{end} v{}, v{}", packet.0, bytes.0)
+            }
+            Op::Create => "create".into(),
             Op::Has { packet, bytes } => format!("has v{}, v{}", packet.0, bytes.0),
             Op::Now => "now".to_string(),
             Op::Len { packet } => format!("len v{}", packet.0),

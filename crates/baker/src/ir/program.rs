@@ -101,8 +101,30 @@ pub struct Protocol {
     pub size: u32,
     /// Its fields, in order, without gaps.
     pub fields: Vec<Field>,
-    /// The field that holds a checksum over the fixed header and options (RFC 1071), if one is declared.
-    pub header_checksum: Option<usize>,
+    /// The Internet checksum (RFC 1071) that the header holds, if one is declared.
+    pub checksum: Option<Checksum>,
+    /// Fields that checksums of the headers behind this one cover, as parts of a pseudo header.
+    pub pseudo: Vec<usize>,
+}
+
+impl Protocol {
+    /// The field of a checksum that covers the header with its options and nothing else.
+    pub fn header_checksum(&self) -> Option<usize> {
+        self.checksum.filter(|c| !c.payload && !c.pseudo).map(|c| c.field)
+    }
+}
+
+/// A declared checksum. It covers the header, from the head to the demux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checksum {
+    /// Index of the field, 16 bits at an even byte.
+    pub field: usize,
+    /// It covers what follows the header, to the packet's end.
+    pub payload: bool,
+    /// It covers a pseudo header: words that are not in the header or behind it (RFC 793, RFC 8200 section 8.1).
+    pub pseudo: bool,
+    /// A checksum of 0 means that there is none, and a computed 0 is written as 0xffff (RFC 768).
+    pub optional: bool,
 }
 
 /// A field of a protocol.
@@ -273,7 +295,18 @@ pub struct Ppf {
 pub struct Limits {
     /// Bytes that may be pushed in front of a received packet: an engine gives each frame at least this headroom.
     pub headroom: u32,
-    /// Copies that one received packet may become, without itself: an engine has this many frames free per packet
-    /// before it starts, so that `packet_copy` cannot fail.
+    /// Packets that may be made of or for one received packet, without itself: an engine has this many frames free per
+    /// packet before it starts, so that `packet_copy` and `packet_create` cannot fail.
     pub copies: u32,
+    /// Bytes that may be pushed in front of a packet whose head was grown: `Op::Grow` keeps them free.
+    pub encap: u32,
+    /// Bytes of the longest header that a packet is created with.
+    pub created: u32,
+}
+
+impl Limits {
+    /// Bytes of a frame in front of a created packet. No engine has less headroom than that.
+    pub fn created_at(&self) -> u32 {
+        self.headroom.next_multiple_of(64)
+    }
 }

@@ -7,7 +7,7 @@ use crate::verifier::good;
 
 fn everything() -> Program {
     let (mut p, mut c, packet) = good();
-    p.protocols[0].header_checksum = Some(0);
+    p.protocols[0].checksum = Some(Checksum { field: 0, payload: false, pseudo: false, optional: false });
     p.protocols[0].fields[1].default = 0x1234;
     let (hit, miss) = (c.body.block(), c.body.block());
     let (moved, number) = (c.param(hit, Ty::Packet(ProtocolId(0))), c.param(hit, Ty::Int(32)));

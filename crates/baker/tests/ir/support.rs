@@ -16,7 +16,7 @@ pub fn program() -> Program {
         drop_reasons: BUILTIN_DROP_REASONS.iter().map(|(name, _)| DropReason { name: (*name).into() }).collect(),
         channels: Vec::new(),
         ppfs: Vec::new(),
-        limits: Limits { headroom: 16, copies: 1 },
+        limits: Limits { headroom: 16, copies: 1, ..Limits::default() },
     }
 }
 
@@ -31,7 +31,13 @@ pub fn protocol(program: &mut Program, name: &str, fields: &[(&str, u32)]) -> Pr
             Field { name: name.into(), type_name: format!("u{width}"), bits, default: 0 }
         })
         .collect();
-    program.protocols.push(Protocol { name: name.into(), size: offset / 8, fields, header_checksum: None });
+    program.protocols.push(Protocol {
+        name: name.into(),
+        size: offset / 8,
+        fields,
+        checksum: None,
+        pseudo: Vec::new(),
+    });
     ProtocolId(program.protocols.len() as u32 - 1)
 }
 

@@ -59,7 +59,7 @@ fn declarations() {
     });
     refuses_declaration("protocol outer: its fields have 64 bits, not 9 bytes", |p| p.protocols[0].size = 9);
     refuses_declaration("protocol outer: its checksum is none of its fields", |p| {
-        p.protocols[0].header_checksum = Some(2)
+        p.protocols[0].checksum = Some(Checksum { field: 2, payload: false, pseudo: false, optional: false })
     });
     refuses_declaration("protocol outer: the default of a does not fit its bits", |p| {
         p.protocols[0].fields[0].default = 0x10000

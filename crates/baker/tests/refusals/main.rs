@@ -11,6 +11,7 @@ mod loops;
 mod mutants;
 mod names;
 mod numbers;
+mod packets;
 mod pointers;
 mod protocols;
 mod several;

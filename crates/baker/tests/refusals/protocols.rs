@@ -41,7 +41,14 @@ fn protocols() {
         ),
         ("demux-of-unknown-field", &["unknown-name"], protocol("    len : 16;\n    demux { lenn };")),
         ("demux-too-wide", &["narrowing"], protocol("    a : 64;\n    demux { a };")),
-        ("bad-covers", &["bad-covers"], protocol("    a : 16 covers { payload };\n    demux { 2 };")),
+        ("bad-covers", &["bad-covers"], protocol("    a : 16 covers { trailer };\n    demux { 2 };")),
+        ("covers-no-header", &["bad-covers"], protocol("    a : 16 covers { payload };\n    demux { 2 };")),
+        ("covers-no-payload", &["bad-covers"], protocol("    a : 16 covers { pseudo, header };\n    demux { 2 };")),
+        (
+            "pseudo-of-unknown-field",
+            &["unknown-field"],
+            protocol("    from : 16;\n    pseudo { form };\n    demux { 2 };"),
+        ),
         (
             "bad-checksum",
             &["bad-checksum"],

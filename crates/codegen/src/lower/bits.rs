@@ -62,7 +62,7 @@ impl<'c> Module<'c, '_> {
     }
 
     /// Reverses the order of an integer's bytes.
-    fn swap_bytes(&self, value: IntValue<'c>, bytes: u32) -> Res<IntValue<'c>> {
+    pub(super) fn swap_bytes(&self, value: IntValue<'c>, bytes: u32) -> Res<IntValue<'c>> {
         if bytes == 1 {
             return Ok(value);
         }

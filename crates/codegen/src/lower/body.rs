@@ -199,6 +199,30 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 Some(packet.into())
             }
             Op::Copy { packet } => Some(module.copy(ctx, self.packet(*packet)?)?.into()),
+            Op::LoadAt { packet, offset, bits } => {
+                let offset = self.int_of(*offset, 32)?;
+                Some(module.load_at(ctx, self.packet(*packet)?, offset, *bits)?.into())
+            }
+            Op::StoreAt { packet, offset, bits, value } => {
+                let offset = self.int_of(*offset, 32)?;
+                module.store_at(ctx, self.packet(*packet)?, offset, *bits, self.int(*value)?)?;
+                None
+            }
+            Op::Sum { packet, offset, bytes } => {
+                let (offset, bytes) = (self.int_of(*offset, 32)?, self.int_of(*bytes, 32)?);
+                Some(module.sum(ctx, self.packet(*packet)?, offset, bytes)?.into())
+            }
+            Op::Trim { packet, bytes } => {
+                module.trim(self.packet(*packet)?, self.int_of(*bytes, 32)?)?;
+                None
+            }
+            Op::Grow { packet, bytes, end } => {
+                Some(self.grow(self.packet(*packet)?, self.int_of(*bytes, 32)?, *end)?.into())
+            }
+            Op::Create => match inst.result.map(|made| self.ir_ty(made)).transpose()? {
+                Some(Ty::Packet(protocol)) => Some(module.create(ctx, protocol)?.into()),
+                made => return internal(format!("a created packet is {made:?}")),
+            },
             Op::MetaLoad { packet, field } => Some(module.meta_load(self.packet(*packet)?, *field)?.into()),
             Op::MetaStore { packet, field, value } => {
                 module.meta_store(self.packet(*packet)?, *field, self.int(*value)?)?;

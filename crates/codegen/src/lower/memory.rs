@@ -177,9 +177,8 @@ impl<'c> Module<'c, '_> {
         self.tag(instruction_of_ptr(call)?, memory)
     }
 
-    /// Sets bytes to zero.
-    pub fn zero_bytes(&self, to: PointerValue<'c>, align: u32, bytes: u32, memory: Memory) -> Res<()> {
-        let bytes = self.i64.const_int(bytes.into(), false);
+    /// Sets `bytes` (64 bits) bytes to zero.
+    pub fn zero_bytes(&self, to: PointerValue<'c>, align: u32, bytes: IntValue<'c>, memory: Memory) -> Res<()> {
         let call = self.builder.build_memset(to, align, self.i8.const_zero(), bytes)?;
         self.tag(instruction_of_ptr(call)?, memory)
     }

@@ -6,6 +6,7 @@
 mod arith;
 mod bits;
 mod body;
+mod length;
 mod memory;
 mod packet;
 mod run;

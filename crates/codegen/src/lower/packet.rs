@@ -33,11 +33,11 @@ impl<'c> Module<'c, '_> {
         self.at_index(region, addr)
     }
 
-    fn load_addr(&self, packet: PointerValue<'c>) -> Res<IntValue<'c>> {
+    pub(super) fn load_addr(&self, packet: PointerValue<'c>) -> Res<IntValue<'c>> {
         self.load_int(self.i64, self.at(packet, offset_of!(Descriptor, addr) as u64)?, 8, Memory::Descriptor)
     }
 
-    fn store_addr(&self, packet: PointerValue<'c>, addr: IntValue<'c>) -> Res<()> {
+    pub(super) fn store_addr(&self, packet: PointerValue<'c>, addr: IntValue<'c>) -> Res<()> {
         self.store(self.at(packet, offset_of!(Descriptor, addr) as u64)?, addr, 8, Memory::Descriptor)
     }
 
@@ -46,11 +46,11 @@ impl<'c> Module<'c, '_> {
         self.load_int(self.i32, self.at(packet, offset_of!(Descriptor, len) as u64)?, 4, Memory::Descriptor)
     }
 
-    fn store_len(&self, packet: PointerValue<'c>, len: IntValue<'c>) -> Res<()> {
+    pub(super) fn store_len(&self, packet: PointerValue<'c>, len: IntValue<'c>) -> Res<()> {
         self.store(self.at(packet, offset_of!(Descriptor, len) as u64)?, len, 4, Memory::Descriptor)
     }
 
-    fn frame_number(&self, packet: PointerValue<'c>) -> Res<IntValue<'c>> {
+    pub(super) fn frame_number(&self, packet: PointerValue<'c>) -> Res<IntValue<'c>> {
         self.load_int(self.i32, self.at(packet, offset_of!(Descriptor, frame) as u64)?, 4, Memory::Descriptor)
     }
 
@@ -81,19 +81,23 @@ impl<'c> Module<'c, '_> {
         let more = self.i32.const_int(bytes.into(), false);
         let len = self.builder.build_int_add(self.packet_len(packet)?, more, "")?;
         self.store_len(packet, len)?;
-        self.zero_bytes(self.head(ctx, packet)?, 1, bytes, Memory::Frame)
+        self.zero_bytes(self.head(ctx, packet)?, 1, wide, Memory::Frame)
+    }
+
+    /// A frame from the free stack, and its descriptor. `Limits::copies` says that there is one.
+    pub(super) fn free_frame(&self, ctx: PointerValue<'c>) -> Res<(IntValue<'c>, PointerValue<'c>)> {
+        let free = self.context_ptr(ctx, offset_of!(Context, free))?;
+        let free_len = self.load_int(self.i32, self.at(ctx, FREE_LEN)?, 4, Memory::Context)?;
+        let top = self.builder.build_int_sub(free_len, self.i32.const_int(1, false), "")?;
+        self.store(self.at(ctx, FREE_LEN)?, top, 4, Memory::Context)?;
+        let frame = self.load_int(self.i32, self.element(free, top, 4)?, 4, Memory::Free)?;
+        Ok((frame, self.descriptor(ctx, frame)?))
     }
 
     /// A copy in a frame from the free stack, at the same place within the frame.
     pub(super) fn copy(&self, ctx: PointerValue<'c>, packet: PointerValue<'c>) -> Res<PointerValue<'c>> {
         let builder = &self.builder;
-        let free = self.context_ptr(ctx, offset_of!(Context, free))?;
-        let free_len = self.load_int(self.i32, self.at(ctx, FREE_LEN)?, 4, Memory::Context)?;
-        let top = builder.build_int_sub(free_len, self.i32.const_int(1, false), "")?;
-        self.store(self.at(ctx, FREE_LEN)?, top, 4, Memory::Context)?;
-        let frame = self.load_int(self.i32, self.element(free, top, 4)?, 4, Memory::Free)?;
-        let copy = self.descriptor(ctx, frame)?;
-
+        let (frame, copy) = self.free_frame(ctx)?;
         let frame_size =
             self.load_constant_i64(self.at(ctx, offset_of!(Context, frame_size) as u64)?, Memory::Context)?;
         let from = self.load_addr(packet)?;

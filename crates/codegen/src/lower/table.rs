@@ -207,7 +207,12 @@ impl<'c> Ppf<'_, 'c, '_> {
             }
         };
         if layout.fields.iter().map(|field| storage_size(field.width)).sum::<u32>() < layout.size {
-            module.zero_bytes(slot, align(layout.align), layout.size, Memory::Table)?;
+            module.zero_bytes(
+                slot,
+                align(layout.align),
+                module.i64.const_int(layout.size.into(), false),
+                Memory::Table,
+            )?;
         }
         self.store_fields(slot, id, fields)?;
         Ok(slot)

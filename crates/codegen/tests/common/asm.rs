@@ -8,7 +8,8 @@ pub fn program(sizes: &[u32], channels: &[(u32, Target)], bodies: Vec<(u32, Body
         name: format!("p{i}"),
         size,
         fields: Vec::new(),
-        header_checksum: None,
+        checksum: None,
+        pseudo: Vec::new(),
     });
     let channels = channels.iter().enumerate().map(|(i, &(protocol, target))| Channel {
         name: if i == 0 { "rx".into() } else { format!("m.c{i}") },

@@ -150,7 +150,7 @@ impl<'p> Builder<'p> {
             }
         }
         self.bytes.extend(header);
-        let checksum_given = protocol.header_checksum.is_some_and(|field| given.contains(&field));
+        let checksum_given = protocol.header_checksum().is_some_and(|field| given.contains(&field));
         self.header = Some(Header { start, protocol, checksum_given });
         Ok(())
     }
@@ -181,7 +181,7 @@ impl<'p> Builder<'p> {
     /// Computes the checksum of the header that ends here.
     fn end_header(&mut self) {
         let Some(Header { start, protocol, checksum_given: false }) = self.header.take() else { return };
-        let Some(field) = protocol.header_checksum.map(|index| &protocol.fields[index]) else { return };
+        let Some(field) = protocol.header_checksum().map(|index| &protocol.fields[index]) else { return };
         let header = &mut self.bytes[start..];
         store_bits(header, field.bits, 0).expect("a field lies in its header");
         let sum = checksum(header);

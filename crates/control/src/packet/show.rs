@@ -21,7 +21,7 @@ pub fn text(program: &Program, bytes: &[u8]) -> String {
         let fixed = layer.bytes.start + protocol.size as usize;
         let right = has_right_checksum(program, &layer, bytes);
         let fields = layer.fields.iter().zip(&protocol.fields).enumerate().filter_map(|(index, (found, field))| {
-            let implied = match protocol.header_checksum {
+            let implied = match protocol.header_checksum() {
                 Some(checksum) if checksum == index => right,
                 _ => found.value == field.default,
             };
@@ -46,7 +46,7 @@ pub fn text(program: &Program, bytes: &[u8]) -> String {
 /// Whether the checksum is the one that `build` computes.
 fn has_right_checksum(program: &Program, layer: &Layer, bytes: &[u8]) -> bool {
     let protocol = &program.protocols[layer.protocol];
-    let Some(field) = protocol.header_checksum.map(|index| &protocol.fields[index]) else { return false };
+    let Some(field) = protocol.header_checksum().map(|index| &protocol.fields[index]) else { return false };
     let mut header = bytes[layer.bytes.clone()].to_vec();
     let found = load_bits(&header, field.bits);
     store_bits(&mut header, field.bits, 0);

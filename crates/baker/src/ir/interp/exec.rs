@@ -145,9 +145,30 @@ impl Machine {
             Op::Copy { packet: p } => {
                 let (original, copy) = (packet(*p), self.new_packet());
                 let (before, after) = self.packets.split_at_mut(copy);
-                after[0].copy_from(&before[original], program.limits.headroom as usize);
+                after[0].copy_from(&before[original]);
                 copy as u128
             }
+            Op::LoadAt { packet: p, offset, bits } => {
+                self.packets[packet(*p)].load_at(get(*offset), *bits).ok_or(Fault::BeyondEnd)?
+            }
+            Op::StoreAt { packet: p, offset, bits, value } => {
+                let stored = self.packets[packet(*p)].store_at(get(*offset), *bits, get(*value));
+                return stored.ok_or(Fault::BeyondEnd);
+            }
+            Op::Sum { packet: p, offset, bytes } => {
+                self.packets[packet(*p)].sum(get(*offset), get(*bytes)).ok_or(Fault::BeyondEnd)?
+            }
+            Op::Trim { packet: p, bytes } => {
+                return self.packets[packet(*p)].trim(get(*bytes)).ok_or(Fault::BeyondEnd);
+            }
+            Op::Grow { packet: p, bytes, end } => {
+                let (layout, reserve) = (self.layout, program.limits.encap);
+                self.packets[packet(*p)].grow(get(*bytes), *end, layout, reserve) as u128
+            }
+            Op::Create => match inst.result.map(|made| body.ty(made)) {
+                Some(Ty::Packet(protocol)) => self.create(program, protocol) as u128,
+                _ => 0, // refused by the verifier
+            },
             Op::MetaLoad { packet: p, field } => self.packets[packet(*p)].metadata[field.0 as usize],
             Op::MetaStore { packet: p, field, value } => {
                 self.packets[packet(*p)].metadata[field.0 as usize] = get(*value);

@@ -11,12 +11,13 @@ mod tables;
 use std::sync::Arc;
 
 pub use bits::{load_bits, store_bits};
+pub use packet::FrameLayout;
 
 use self::exec::Call;
 use self::packet::Packet;
 use self::tables::Store;
 use super::verify::verify;
-use super::{ChannelId, CounterSlots, DropId, Program, TableEntry, TableError, TableId, TableStore};
+use super::{ChannelId, CounterSlots, DropId, Program, ProtocolId, TableEntry, TableError, TableId, TableStore};
 
 /// Instructions that one received packet may take. The checker bounds every loop, so only a faulty compiler gets here.
 const STEP_LIMIT: u64 = 10_000_000;
@@ -82,6 +83,7 @@ impl std::error::Error for RunError {}
 pub struct Machine {
     program: Arc<Program>,
     slots: CounterSlots,
+    layout: FrameLayout,
     counters: Vec<u64>,
     tables: Vec<Store>,
     /// The packets of the received packet under way; the first `packets_used` are in use. The buffers are kept.
@@ -108,7 +110,9 @@ impl Machine {
             panic!("internal error: the program does not verify:\n{}", text.join("\n"));
         }
         let slots = CounterSlots::new(&program);
+        let headroom = program.limits.created_at().max(256);
         Machine {
+            layout: FrameLayout { headroom, frame_size: (headroom + 1792).next_power_of_two() },
             counters: vec![0; slots.len()],
             tables: program.tables.iter().map(|table| Store::new(&program, table)).collect(),
             slots,
@@ -121,6 +125,12 @@ impl Machine {
             outputs: Vec::new(),
             now: 0,
         }
+    }
+
+    /// Where packets lie in frames, so that they can grow as far as in another engine. At first a headroom of 256 bytes in
+    /// frames of 2048 bytes, or what the program needs.
+    pub fn set_frame_layout(&mut self, layout: FrameLayout) {
+        self.layout = layout;
     }
 
     /// The program.
@@ -164,10 +174,18 @@ impl Machine {
         }
         let id = self.new_packet();
         let packet = &mut self.packets[id];
-        packet.fill(program.limits.headroom as usize, frame, program.metadata.len());
+        packet.fill(self.layout.headroom as usize, frame, program.metadata.len());
         packet.metadata[Program::RX_PORT.0 as usize] = port as u128;
         self.run(&program, Program::RX, id)?;
         Ok(std::mem::take(&mut self.outputs))
+    }
+
+    /// A header of zeros, and zero metadata.
+    fn create(&mut self, program: &Program, protocol: ProtocolId) -> usize {
+        let id = self.new_packet();
+        let size = program.protocols[protocol.0 as usize].size as usize;
+        self.packets[id].fill(program.limits.created_at() as usize, &vec![0; size], program.metadata.len());
+        id
     }
 
     /// A packet number that is not in use.

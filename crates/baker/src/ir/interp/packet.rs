@@ -1,7 +1,16 @@
 //! A packet as the interpreter holds it.
 
 use super::bits;
-use crate::ir::BitRange;
+use crate::ir::{BitRange, PacketEnd};
+
+/// Where packets lie in the frames of an engine, which decides how far one can grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameLayout {
+    /// Bytes in front of a received packet.
+    pub headroom: u32,
+    /// Bytes per frame.
+    pub frame_size: u32,
+}
 
 /// Bytes with free room in front, and metadata. Operations give `None` where the packet is too short for them.
 #[derive(Clone, Debug, Default)]
@@ -23,9 +32,9 @@ impl Packet {
         self.metadata.resize(metadata_fields, 0);
     }
 
-    /// Becomes a copy: the same bytes from the head on and the same metadata, with headroom of its own.
-    pub fn copy_from(&mut self, other: &Packet, headroom: usize) {
-        self.fill(headroom, other.data(), 0);
+    /// Becomes a copy: the same bytes from the head on at the same place of the frame, and the same metadata.
+    pub fn copy_from(&mut self, other: &Packet) {
+        self.fill(other.head, other.data(), 0);
         self.metadata.extend_from_slice(&other.metadata);
     }
 
@@ -44,6 +53,52 @@ impl Packet {
 
     pub fn store(&mut self, bits: BitRange, value: u128) -> Option<()> {
         bits::store_bits(&mut self.bytes[self.head..], bits, value)
+    }
+
+    /// The same bits, counted from `offset` bytes after the head.
+    pub fn load_at(&self, offset: u128, bits: BitRange) -> Option<u128> {
+        bits::load_bits(self.data().get(offset as usize..)?, bits)
+    }
+
+    pub fn store_at(&mut self, offset: u128, bits: BitRange, value: u128) -> Option<()> {
+        bits::store_bits(self.bytes[self.head..].get_mut(offset as usize..)?, bits, value)
+    }
+
+    /// Ones' complement sum; words lie at even distances from the head.
+    pub fn sum(&self, offset: u128, bytes: u128) -> Option<u128> {
+        let (from, bytes) = (offset as usize, bytes as usize);
+        let range = self.data().get(from..from.checked_add(bytes)?)?;
+        let upper = |index: usize| (from + index).is_multiple_of(2);
+        let sum: u64 = range.iter().enumerate().map(|(i, b)| u64::from(*b) << if upper(i) { 8 } else { 0 }).sum();
+        // The end-around carry: what is not 0 stays so.
+        Some(if sum == 0 { 0 } else { u128::from((sum - 1) % 0xffff + 1) })
+    }
+
+    pub fn trim(&mut self, bytes: u128) -> Option<()> {
+        let len = self.len().checked_sub(bytes as usize)?;
+        self.bytes.truncate(self.head + len);
+        Some(())
+    }
+
+    /// Adds zero bytes where the frame has room; `reserve` stay free in front.
+    pub fn grow(&mut self, bytes: u128, end: PacketEnd, layout: FrameLayout, reserve: u32) -> bool {
+        let bytes = bytes as usize;
+        match end {
+            PacketEnd::Head => {
+                let fits = bytes + reserve as usize <= self.head;
+                if fits {
+                    self.push(bytes);
+                }
+                fits
+            }
+            PacketEnd::Tail => {
+                let fits = self.bytes.len() + bytes <= layout.frame_size as usize;
+                if fits {
+                    self.bytes.resize(self.bytes.len() + bytes, 0);
+                }
+                fits
+            }
+        }
     }
 
     pub fn pull(&mut self, bytes: u128) -> Option<()> {

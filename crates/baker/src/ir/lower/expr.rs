@@ -19,7 +19,9 @@ impl<'p> Lowering<'p> {
     pub(super) fn values(&mut self, expr: &'p Expr, ty: Type) -> Vec<Value> {
         let one = |value| vec![value];
         match &expr.kind {
-            ExprKind::Const(_) if matches!(expr.ty, Type::Null | Type::Pointer(_)) => self.zeros(ty),
+            ExprKind::Const(_) if matches!(expr.ty, Type::Null | Type::Pointer(_) | Type::Loaded { .. }) => {
+                self.zeros(ty)
+            }
             ExprKind::Const(value) => {
                 let width = self.width(expr.ty);
                 one(self.b.constant(width, *value))
@@ -36,8 +38,8 @@ impl<'p> Lowering<'p> {
             }
             ExprKind::Now => one(self.b.push(Ty::Int(64), Op::Now)),
             ExprKind::Length(packet) => {
-                let packet = self.packet_value(*packet);
-                one(self.b.push(Ty::Int(32), Op::Len { packet }))
+                let index = self.packet_index(*packet);
+                one(self.length(index))
             }
             ExprKind::Binary(op, a, b) => {
                 let (a, b) = (self.value(a), self.value(b));
@@ -102,6 +104,9 @@ impl<'p> Lowering<'p> {
                 });
                 results.into_iter().map(|var| self.b.get(var)).collect()
             }
+            ExprKind::EntryField(pointer, _) if matches!(pointer.ty, Type::Loaded { .. }) => {
+                one(self.values(pointer, pointer.ty)[1])
+            }
             ExprKind::EntryField(pointer, field) => {
                 let (entry, ty) = (self.value(pointer), self.int(expr.ty));
                 one(self.b.push(ty, Op::EntryLoad { entry, field: *field }))
@@ -121,7 +126,9 @@ impl<'p> Lowering<'p> {
                 let key = self.key(key);
                 one(self.b.push(Ty::Int(1), Op::Remove { table: *table, key }))
             }
-            ExprKind::Copy(_) | ExprKind::Decap(_) | ExprKind::Encap(_) => one(self.consume(expr)),
+            ExprKind::Copy(_) | ExprKind::Create | ExprKind::Decap(..) | ExprKind::Encap(_) => one(self.consume(expr)),
+            ExprKind::Peek(..) => unreachable!("the checker has refused a peek without a name"),
+            ExprKind::Packet(..) => self.packet_call(expr),
         }
     }
 
@@ -152,18 +159,17 @@ impl<'p> Lowering<'p> {
 
     fn compare(&mut self, comparison: Comparison, a: &'p Expr, b: &'p Expr) -> Value {
         let pointer = match (a.ty, b.ty) {
-            (Type::Pointer(_), Type::Null) => Some(a),
-            (Type::Null, Type::Pointer(_)) => Some(b),
+            (Type::Pointer(_) | Type::Loaded { .. }, Type::Null) => Some(a),
+            (Type::Null, Type::Pointer(_) | Type::Loaded { .. }) => Some(b),
             _ => None,
         };
         if let Some(pointer) = pointer {
-            let entry = self.value(pointer);
-            let is_null = self.b.push(Ty::Int(1), Op::IsNull(entry));
-            if comparison == Comparison::Eq {
-                return is_null;
+            let (test, tests_null) = self.null_test(pointer);
+            if (comparison == Comparison::Eq) == tests_null {
+                return test;
             }
             let one = self.b.constant(1, 1);
-            return self.b.binary(BinOp::Xor, is_null, one);
+            return self.b.binary(BinOp::Xor, test, one);
         }
         let signed = matches!(a.ty, Type::Int { signed: true, .. });
         let (a, b) = (self.value(a), self.value(b));
@@ -221,11 +227,10 @@ impl<'p> Lowering<'p> {
             }
             ExprKind::Compare(comparison, a, b) if a.ty == Type::Null || b.ty == Type::Null => {
                 let pointer = if b.ty == Type::Null { a } else { b };
-                let entry = self.value(pointer);
-                let is_null = self.b.push(Ty::Int(1), Op::IsNull(entry));
-                match comparison {
-                    Comparison::Eq => self.b.branch(is_null, then, other),
-                    _ => self.b.branch(is_null, other, then),
+                let (test, tests_null) = self.null_test(pointer);
+                match (*comparison == Comparison::Eq) == tests_null {
+                    true => self.b.branch(test, then, other),
+                    false => self.b.branch(test, other, then),
                 }
             }
             _ => {
@@ -235,6 +240,17 @@ impl<'p> Lowering<'p> {
                     Some(_) => self.b.jump(then),
                     None => self.b.branch(value, then, other),
                 }
+            }
+        }
+    }
+
+    /// A truth value that says whether a pointer is null, or, where the second is false, that it is not.
+    fn null_test(&mut self, pointer: &'p Expr) -> (Value, bool) {
+        match pointer.ty {
+            Type::Loaded { .. } => (self.values(pointer, pointer.ty)[0], false),
+            _ => {
+                let entry = self.value(pointer);
+                (self.b.push(Ty::Int(1), Op::IsNull(entry)), true)
             }
         }
     }

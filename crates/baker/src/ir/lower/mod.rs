@@ -8,13 +8,14 @@
 //!                                       put v0 -> m.output
 //! ```
 
+mod access;
+mod checksum;
 mod expr;
-mod limits;
 mod packet;
 mod stmt;
 
 use super::build::{Builder, Var};
-use super::{BlockId, Ppf, Program, Table, Ty, Value};
+use super::{BlockId, Limits, Op, Ppf, Program, Table, Ty, Value};
 use crate::check::hir::{self, LocalId, Type};
 
 /// Lowers a checked program.
@@ -36,8 +37,22 @@ pub fn lower(program: &hir::Program) -> Program {
         let body = Lowering::new(program).ppf(ppf);
         lowered.ppfs.push(Ppf { name: ppf.name.clone(), protocol: ppf.protocol, body, span: Some(ppf.span) });
     }
-    lowered.limits = limits::limits(program, &lowered);
+    let created = created(&lowered);
+    lowered.limits = Limits { headroom: program.headroom, copies: program.copies, encap: program.encap, created };
     lowered
+}
+
+/// Bytes of the longest header that a packet is created with.
+fn created(program: &Program) -> u32 {
+    let bodies = program.ppfs.iter().map(|ppf| &ppf.body);
+    let sizes = bodies.flat_map(|body| {
+        let insts = body.blocks.iter().flat_map(|block| &block.insts).filter(|inst| inst.op == Op::Create);
+        insts.filter_map(|inst| match body.ty(inst.result?) {
+            Ty::Packet(protocol) => Some(program.protocols[protocol.0 as usize].size),
+            _ => None,
+        })
+    });
+    sizes.max().unwrap_or(0)
 }
 
 /// Lowers one PPF.
@@ -50,6 +65,8 @@ struct Lowering<'p> {
     packets: Vec<Packet>,
     /// Indices into `packets` that are owned here; a failed decap drops them.
     owned: Vec<usize>,
+    /// Indices of handles in scope that look into packets, innermost last.
+    peeked: Vec<usize>,
     /// Of the open loops and `switch`es, innermost last.
     exits: Vec<Exits>,
 }
@@ -59,6 +76,8 @@ struct Frame {
     slots: Vec<Option<Slot>>,
     /// Where `return` goes in a function, and the variables that take its result.
     exit: Option<(BlockId, Vec<Var>)>,
+    /// Handles before these look into packets from outside of the function.
+    peeked: usize,
 }
 
 /// What a local stands for.
@@ -71,13 +90,29 @@ enum Slot {
 }
 
 /// A packet handle of the source program.
+#[derive(Clone, Copy)]
 struct Packet {
     var: Var,
     protocol: super::ProtocolId,
+    /// For a handle that looks into the packet: where.
+    place: Option<Place>,
     /// Sum of the changes not yet in the checksum field; `None` where the program keeps the checksum itself.
     delta: Option<Var>,
+    /// Sum of the changes of a pseudo header that are not yet in the checksum behind it.
+    carried: Var,
     /// Terms added to it since it was last folded, on the longest path so far.
     terms: u32,
+}
+
+/// Where a handle looks into a packet.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The handle of the header around it.
+    parent: usize,
+    /// Bytes from the packet's head to the handle's header.
+    base: Value,
+    /// Whether the header is still there: 1 bit.
+    there: Var,
 }
 
 /// What `break` and `continue` lead to.
@@ -87,6 +122,8 @@ struct Exits {
     exit: BlockId,
     /// The packets that are owned where a `break` leads to the exit.
     owned: Option<Vec<usize>>,
+    /// Handles before these look into packets from outside.
+    peeked: usize,
 }
 
 impl<'p> Lowering<'p> {
@@ -97,6 +134,7 @@ impl<'p> Lowering<'p> {
             frames: Vec::new(),
             packets: Vec::new(),
             owned: Vec::new(),
+            peeked: Vec::new(),
             exits: Vec::new(),
         }
     }
@@ -106,9 +144,9 @@ impl<'p> Lowering<'p> {
         self.b.seal(entry);
         self.b.switch_to(entry);
         let packet = self.b.param(entry, Ty::Packet(ppf.protocol));
-        self.frames.push(Frame { slots: vec![None; ppf.code.locals.len()], exit: None });
-        let own = packet::writes_checksum(self.program, &ppf.code);
-        self.bind_packet(LocalId(0), ppf.protocol, packet, &own);
+        self.frames.push(Frame { slots: vec![None; ppf.code.locals.len()], exit: None, peeked: 0 });
+        let own = checksum::OwnChecksum::find(self.program, &ppf.code);
+        self.bind_packet(LocalId(0), ppf.protocol, (packet, None), &own);
         self.statements(&ppf.code.body, &ppf.code, &own);
         self.b.ret();
         self.b.finish()
@@ -140,6 +178,8 @@ impl<'p> Lowering<'p> {
             Type::Bool => vec![Ty::Int(1)],
             Type::Int { width, .. } => vec![Ty::Int(width)],
             Type::Pointer(layout) => vec![Ty::Entry(layout)],
+            // Whether the bytes are there, and what they are.
+            Type::Loaded { width, .. } => vec![Ty::Int(1), Ty::Int(width)],
             Type::Packet(protocol) => vec![Ty::Packet(protocol)],
             Type::Struct(id) => {
                 self.program.structs[id.0 as usize].fields.iter().flat_map(|f| self.scalars(f.1)).collect()

@@ -1,206 +1,176 @@
-//! Packets: fields, checksums, decap, encap, copy.
+//! Packets: handles, fields, decap, peek, encap, copy.
 //!
-//! A declared checksum is kept by RFC 1624 equation 3, HC' = ~(~HC + ~m + m'). The sum of ~m + m' over all writes since
-//! the handle was made is carried in a variable and applied once, where the handle is consumed or the checksum is read.
+//! A handle made by `packet_peek` stands for no packet of its own: it is a place, `base` bytes behind the head of the
+//! packet that it looks into.
 
-use std::collections::HashSet;
-
+use super::checksum::OwnChecksum;
 use super::{Frame, Lowering, Packet, Slot};
-use crate::check::hir::{Code, Expr, ExprKind, LocalId, Program, Stmt, StmtKind, Type};
-use crate::ir::{BinOp, BitRange, CastOp, CmpOp, DropId, Op, ProtocolId, Ty, Value};
-
-/// Terms that a checksum's change may add up before it is folded: 2^14 × 0x1fffe < 2^32.
-const MAX_TERMS: u32 = 1 << 14;
-
-/// Handles whose checksum field the program itself writes: keeping it is then the program's own business.
-pub(super) struct OwnChecksum(HashSet<LocalId>);
-
-/// Finds the handles of a PPF, and of the functions they are lent to, whose checksum field is written.
-pub(super) fn writes_checksum(program: &Program, code: &Code) -> OwnChecksum {
-    let mut found = HashSet::new();
-    visit(program, code, &code.body, &mut found);
-    OwnChecksum(found)
-}
-
-fn visit(program: &Program, code: &Code, statements: &[Stmt], found: &mut HashSet<LocalId>) {
-    let mut exprs: Vec<&Expr> = Vec::new();
-    for statement in statements {
-        if let StmtKind::SetField(local, field, _) = &statement.kind
-            && let Type::Packet(protocol) = code.locals[local.0 as usize].ty
-            && program.protocols[protocol.0 as usize].header_checksum == Some(*field as usize)
-        {
-            found.insert(*local);
-        }
-        exprs.extend(statement.kind.expressions());
-        for nested in statement.kind.nested() {
-            visit(program, code, nested, found);
-        }
-    }
-    while let Some(expr) = exprs.pop() {
-        if let ExprKind::Call(function, arguments) = &expr.kind {
-            let callee = &program.functions[function.0 as usize].code;
-            let mut inside = HashSet::new();
-            visit(program, callee, &callee.body, &mut inside);
-            for (i, argument) in arguments.iter().enumerate() {
-                if let ExprKind::Local(local) = argument.kind
-                    && inside.contains(&LocalId(i as u32))
-                {
-                    found.insert(local);
-                }
-            }
-        }
-        expr.for_each_operand(|operand| exprs.push(operand));
-    }
-}
+use crate::check::hir::{Expr, ExprKind, LocalId, Type};
+use crate::ir::{BinOp, BitRange, CmpOp, DropId, Op, ProtocolId, Ty, Value};
 
 impl<'p> Lowering<'p> {
-    /// Binds a local to a packet that the PPF now owns.
-    pub(super) fn bind_packet(&mut self, local: LocalId, protocol: ProtocolId, value: Value, own: &OwnChecksum) {
+    /// Binds a local to a packet that the PPF now owns. `carried` is what is still to go into the checksum behind it.
+    pub(super) fn bind_packet(
+        &mut self,
+        local: LocalId,
+        protocol: ProtocolId,
+        (value, carried): (Value, Option<Value>),
+        own: &OwnChecksum,
+    ) {
         let var = self.b.var(Ty::Packet(protocol));
         self.b.set(var, value);
-        let declared = self.program.protocols[protocol.0 as usize].header_checksum.is_some();
-        let delta = (declared && !own.0.contains(&local)).then(|| {
-            let delta = self.b.var(Ty::Int(32));
-            let zero = self.b.constant(32, 0);
-            self.b.set(delta, zero);
-            delta
-        });
-        self.packets.push(Packet { var, protocol, delta, terms: 0 });
-        let index = self.packets.len() - 1;
+        let index = self.packets.len();
+        let carried = self.sum_var(carried);
+        self.add_packet(local, Packet { var, protocol, place: None, delta: None, carried, terms: 0 }, own);
         self.owned.push(index);
-        self.frame().slots[local.0 as usize] = Some(Slot::Packet(index));
     }
 
-    fn field_bits(&self, packet: usize, field: u32) -> BitRange {
+    fn add_packet(&mut self, local: LocalId, packet: Packet, own: &OwnChecksum) {
+        let declared = self.program.protocols[packet.protocol.0 as usize].checksum.is_some();
+        let delta = (declared && !own.has(local)).then(|| self.sum_var(None));
+        self.packets.push(Packet { delta, ..packet });
+        self.frame().slots[local.0 as usize] = Some(Slot::Packet(self.packets.len() - 1));
+    }
+
+    /// Declares a handle that looks into the packet behind another one.
+    pub(super) fn peek(&mut self, local: LocalId, init: &'p Expr, own: &OwnChecksum) {
+        let (Type::Packet(protocol), ExprKind::Peek(of, bytes)) = (init.ty, &init.kind) else {
+            unreachable!("a peek makes a packet")
+        };
+        let parent = self.packet_index(*of);
+        let bytes = self.inner(parent, protocol, bytes.as_deref());
+        let base = match self.packets[parent].place {
+            Some(place) => self.b.binary(BinOp::Add, place.base, bytes),
+            None => bytes,
+        };
+        let Packet { var, carried, .. } = self.packets[parent];
+        let (there, one) = (self.b.var(Ty::Int(1)), self.b.constant(1, 1));
+        self.b.set(there, one);
+        let place = Some(super::Place { parent, base, there });
+        // What is behind this header belongs to its own pseudo header, where it has one, else to the one before.
+        let own_pseudo = !self.program.protocols[protocol.0 as usize].pseudo.is_empty();
+        let carried = if own_pseudo { self.sum_var(None) } else { carried };
+        self.add_packet(local, Packet { var, protocol, place, delta: None, carried, terms: 0 }, own);
+        self.peeked.push(self.packets.len() - 1);
+    }
+
+    /// A handle whose packet was consumed gets a new one of the same protocol.
+    pub(super) fn rebind(&mut self, local: LocalId, (value, carried): (Value, Option<Value>)) {
+        let index = self.packet_index(local);
+        let Packet { var, delta, carried: sum, .. } = self.packets[index];
+        self.b.set(var, value);
+        let zero = self.b.constant(32, 0);
+        if let Some(delta) = delta {
+            self.b.set(delta, zero);
+        }
+        self.b.set(sum, carried.unwrap_or(zero));
+        self.end_peeked(index);
+        self.owned.push(index);
+    }
+
+    /// Ends the handles that look into a packet whose bytes move.
+    pub(super) fn end_peeked(&mut self, index: usize) {
+        for at in 0..self.peeked.len() {
+            let peeked = self.peeked[at];
+            if let (true, Some(place)) = (self.root(peeked) == index, self.packets[peeked].place) {
+                let gone = self.b.constant(1, 0);
+                self.b.set(place.there, gone);
+            }
+        }
+    }
+
+    /// The packet that a handle leads to, with what lies behind its handle.
+    pub(super) fn root(&self, index: usize) -> usize {
+        let mut root = index;
+        while let Some(place) = self.packets[root].place {
+            root = place.parent;
+        }
+        root
+    }
+
+    pub(super) fn packet_of(&mut self, index: usize) -> Value {
+        let var = self.packets[index].var;
+        self.b.get(var)
+    }
+
+    pub(super) fn field_bits(&self, packet: usize, field: u32) -> BitRange {
         self.program.protocols[self.packets[packet].protocol.0 as usize].fields[field as usize].bits
     }
 
-    fn is_checksum(&self, packet: usize, field: u32) -> bool {
-        let protocol = &self.program.protocols[self.packets[packet].protocol.0 as usize];
-        protocol.header_checksum == Some(field as usize)
+    /// Bits of the handle's header.
+    pub(super) fn load_bits(&mut self, index: usize, bits: BitRange) -> Value {
+        let packet = self.packet_of(index);
+        let op = match self.packets[index].place {
+            Some(place) => Op::LoadAt { packet, offset: place.base, bits },
+            None => Op::Load { packet, bits },
+        };
+        self.b.push(Ty::Int(bits.width), op)
+    }
+
+    /// Stores bits of the handle's header, whatever checksums cover them.
+    pub(super) fn store_bits(&mut self, index: usize, bits: BitRange, value: Value) {
+        let packet = self.packet_of(index);
+        self.b.effect(match self.packets[index].place {
+            Some(place) => Op::StoreAt { packet, offset: place.base, bits, value },
+            None => Op::Store { packet, bits, value },
+        });
     }
 
     pub(super) fn load_field(&mut self, local: LocalId, field: u32) -> Value {
         let index = self.packet_index(local);
         if self.is_checksum(index, field) {
-            self.apply_checksum(index);
+            self.apply_checksums(index);
         }
         let bits = self.field_bits(index, field);
-        let packet = self.packet_value(local);
-        self.b.push(Ty::Int(bits.width), Op::Load { packet, bits })
+        self.load_bits(index, bits)
     }
 
-    pub(super) fn store_field(&mut self, local: LocalId, field: u32, value: Value) {
-        let index = self.packet_index(local);
-        let bits = self.field_bits(index, field);
-        let packet = self.packet_value(local);
-        let Some(delta) = self.packets[index].delta else {
-            self.b.effect(Op::Store { packet, bits, value });
-            return;
-        };
-        let header_bits = self.program.protocols[self.packets[index].protocol.0 as usize].size * 8;
-        let old = self.covering_words(packet, bits, header_bits);
-        self.b.effect(Op::Store { packet, bits, value });
-        let new = self.covering_words(packet, bits, header_bits);
-        let mut sum = self.b.get(delta);
-        let ones = self.b.constant(32, 0xffff);
-        let terms = &mut self.packets[index].terms;
-        *terms += old.len() as u32;
-        // Each term is at most 0x1fffe. A loop adds without a bound known here; else a fold is needed only now and then
-        // so that 32 bits are always enough.
-        let fold = self.exits.iter().any(|exits| exits.next.is_some()) || *terms > MAX_TERMS;
-        if *terms > MAX_TERMS {
-            *terms = 0;
+    /// Bytes from the handle's header to the packet's end.
+    pub(super) fn length(&mut self, index: usize) -> Value {
+        let packet = self.packet_of(index);
+        let length = self.b.push(Ty::Int(32), Op::Len { packet });
+        match self.packets[index].place {
+            Some(place) => self.b.binary(BinOp::Sub, length, place.base),
+            None => length,
         }
-        for (old, new) in old.into_iter().zip(new) {
-            let complement = self.b.binary(BinOp::Xor, old, ones);
-            sum = self.b.binary(BinOp::Add, sum, complement);
-            sum = self.b.binary(BinOp::Add, sum, new);
-        }
-        if fold {
-            sum = self.fold_carry(sum);
-        }
-        self.b.set(delta, sum);
-    }
-
-    /// The 16-bit words of the header that a bit range touches, widened to 32 bits. The last byte of a header of odd size
-    /// counts as a word's upper half, as in RFC 1071.
-    fn covering_words(&mut self, packet: Value, bits: BitRange, header_bits: u32) -> Vec<Value> {
-        let words = bits.offset / 16..(bits.offset + bits.width).div_ceil(16);
-        words
-            .map(|word| {
-                let width = (header_bits - word * 16).min(16);
-                let bits = BitRange { offset: word * 16, width };
-                let loaded = self.b.push(Ty::Int(width), Op::Load { packet, bits });
-                let wide = self.b.push(Ty::Int(32), Op::Cast(CastOp::ZExt, loaded));
-                if width == 16 {
-                    return wide;
-                }
-                let shift = self.b.constant(32, 16 - width as u128);
-                self.b.binary(BinOp::Shl, wide, shift)
-            })
-            .collect()
-    }
-
-    /// One step of end-around carry.
-    fn fold_carry(&mut self, sum: Value) -> Value {
-        let (mask, sixteen) = (self.b.constant(32, 0xffff), self.b.constant(32, 16));
-        let low = self.b.binary(BinOp::And, sum, mask);
-        let high = self.b.binary(BinOp::LShr, sum, sixteen);
-        self.b.binary(BinOp::Add, low, high)
-    }
-
-    /// Brings the checksum field up to date with all writes so far.
-    fn apply_checksum(&mut self, index: usize) {
-        let Packet { var, protocol, delta: Some(delta), .. } = self.packets[index] else { return };
-        let sum = self.b.get(delta);
-        if self.b.as_constant(sum) == Some(0) {
-            return;
-        }
-        let protocol = &self.program.protocols[protocol.0 as usize];
-        let field = protocol.header_checksum.expect("a delta is kept for a declared checksum only");
-        let bits = protocol.fields[field].bits;
-        let packet = self.b.get(var);
-        let old = self.b.push(Ty::Int(16), Op::Load { packet, bits });
-        let old = self.b.push(Ty::Int(32), Op::Cast(CastOp::ZExt, old));
-        let ones = self.b.constant(32, 0xffff);
-        let complement = self.b.binary(BinOp::Xor, old, ones);
-        // The first fold leaves at most 0x1fffe, so the sum cannot overflow and two more folds suffice.
-        let sum = self.fold_carry(sum);
-        let sum = self.b.binary(BinOp::Add, sum, complement);
-        let sum = self.fold_carry(sum);
-        let sum = self.fold_carry(sum);
-        let new = self.b.binary(BinOp::Xor, sum, ones);
-        let value = self.b.push(Ty::Int(16), Op::Cast(CastOp::Trunc, new));
-        self.b.effect(Op::Store { packet, bits, value });
-        let zero = self.b.constant(32, 0);
-        self.b.set(delta, zero);
     }
 
     /// Takes a handle out of the PPF's hands without touching the packet.
     pub(super) fn release(&mut self, local: LocalId) -> Value {
         let index = self.packet_index(local);
         self.owned.retain(|&owned| owned != index);
-        self.packet_value(local)
+        self.packet_of(index)
     }
 
     /// A packet for whoever consumes it.
     pub(super) fn consume(&mut self, expr: &'p Expr) -> Value {
+        self.consume_carrying(expr).0
+    }
+
+    /// The packet, and what is still to go into the checksum behind its header.
+    pub(super) fn consume_carrying(&mut self, expr: &'p Expr) -> (Value, Option<Value>) {
         let Type::Packet(protocol) = expr.ty else { unreachable!("a packet") };
-        match expr.kind {
+        match &expr.kind {
             ExprKind::Local(local) => {
-                let index = self.packet_index(local);
-                self.apply_checksum(index);
-                self.release(local)
+                let index = self.packet_index(*local);
+                self.apply_checksums(index);
+                let carried = self.b.get(self.packets[index].carried);
+                (self.release(*local), Some(carried))
             }
             ExprKind::Copy(local) => {
-                let index = self.packet_index(local);
-                self.apply_checksum(index);
-                let packet = self.packet_value(local);
-                self.b.push(Ty::Packet(protocol), Op::Copy { packet })
+                let index = self.packet_index(*local);
+                self.apply_checksums(index);
+                let packet = self.packet_of(index);
+                let carried = self.b.get(self.packets[index].carried);
+                (self.b.push(Ty::Packet(protocol), Op::Copy { packet }), Some(carried))
             }
-            ExprKind::Encap(local) => self.encap(local, protocol),
-            ExprKind::Decap(local) => self.decap(local, protocol),
+            ExprKind::Create => {
+                let made = self.b.push(Ty::Packet(protocol), Op::Create);
+                self.fresh_header(made, protocol, true);
+                (made, None)
+            }
+            ExprKind::Encap(local) => (self.encap(*local, protocol), None),
+            ExprKind::Decap(local, bytes) => self.decap(*local, protocol, bytes.as_deref()),
             _ => unreachable!("the checker knows no other expression that makes a packet"),
         }
     }
@@ -208,14 +178,22 @@ impl<'p> Lowering<'p> {
     /// A header of zeros and default values in front of the packet.
     fn encap(&mut self, local: LocalId, protocol: ProtocolId) -> Value {
         let index = self.packet_index(local);
-        self.apply_checksum(index);
+        self.apply_checksums(index);
         let packet = self.release(local);
-        let outer = &self.program.protocols[protocol.0 as usize];
-        let pushed = self.b.push(Ty::Packet(protocol), Op::Push { packet, bytes: outer.size });
-        let mut words = vec![0u32; (outer.size as usize).div_ceil(2)];
-        for field in outer.fields.iter().filter(|f| f.default != 0) {
+        let bytes = self.program.protocols[protocol.0 as usize].size;
+        let pushed = self.b.push(Ty::Packet(protocol), Op::Push { packet, bytes });
+        self.fresh_header(pushed, protocol, false);
+        pushed
+    }
+
+    /// Writes default values into a header of zeros, and its checksum where all that it covers is known: the header, or a
+    /// packet that is nothing but the header (`alone`).
+    fn fresh_header(&mut self, packet: Value, protocol: ProtocolId, alone: bool) {
+        let protocol = &self.program.protocols[protocol.0 as usize];
+        let mut words = vec![0u32; (protocol.size as usize).div_ceil(2)];
+        for field in protocol.fields.iter().filter(|f| f.default != 0) {
             let value = self.b.constant(field.bits.width, field.default);
-            self.b.effect(Op::Store { packet: pushed, bits: field.bits, value });
+            self.b.effect(Op::Store { packet, bits: field.bits, value });
             for bit in 0..field.bits.width {
                 if field.default >> (field.bits.width - 1 - bit) & 1 == 1 {
                     let at = field.bits.offset + bit;
@@ -225,7 +203,9 @@ impl<'p> Lowering<'p> {
         }
         // The fresh header is all constants, so its checksum is one too (RFC 1071). All zero counts as consistent:
         // equation 3 reaches the right sum from there.
-        if let Some(field) = outer.header_checksum
+        if let Some(checksum) = protocol.checksum
+            && !checksum.pseudo
+            && (alone || !checksum.payload)
             && words.iter().any(|&w| w != 0)
         {
             let mut sum: u32 = words.iter().sum();
@@ -233,77 +213,97 @@ impl<'p> Lowering<'p> {
                 sum = (sum & 0xffff) + (sum >> 16);
             }
             let value = self.b.constant(16, (!sum & 0xffff) as u128);
-            self.b.effect(Op::Store { packet: pushed, bits: outer.fields[field].bits, value });
+            self.b.effect(Op::Store { packet, bits: protocol.fields[checksum.field].bits, value });
         }
-        pushed
     }
 
-    /// Removes the header: `demux` bytes, where they are at least the fixed header and lie within the packet, and where
-    /// the new protocol's fixed header follows. Else drops it, and whatever else the PPF holds, with the reason.
-    fn decap(&mut self, local: LocalId, protocol: ProtocolId) -> Value {
+    /// Removes the header.
+    fn decap(&mut self, local: LocalId, protocol: ProtocolId, bytes: Option<&'p Expr>) -> (Value, Option<Value>) {
         let index = self.packet_index(local);
-        self.apply_checksum(index);
+        let bytes = self.inner(index, protocol, bytes);
+        self.apply_checksums(index);
+        let carried = self.b.get(self.packets[index].carried);
+        let packet = self.release(local);
+        let own_pseudo = !self.program.protocols[protocol.0 as usize].pseudo.is_empty();
+        let carried = if own_pseudo { None } else { Some(carried) };
+        (self.b.push(Ty::Packet(protocol), Op::Pull { packet, bytes }), carried)
+    }
+
+    /// Length of the handle's header: its demux, or what the program says. Where it is not at least the fixed header,
+    /// does not lie within the packet, or the inner protocol's fixed header does not follow, all that the PPF holds is
+    /// dropped with the reason.
+    fn inner(&mut self, index: usize, inner: ProtocolId, bytes: Option<&'p Expr>) -> Value {
         let outer = self.packets[index].protocol;
         let fixed = self.program.protocols[outer.0 as usize].size;
-        let inner = self.program.protocols[protocol.0 as usize].size;
-        let bytes = self.demux(index, outer);
+        let inner = self.program.protocols[inner.0 as usize].size;
+        let bytes = match bytes {
+            Some(bytes) => self.value(bytes),
+            None => self.demux(index),
+        };
         match self.b.as_constant(bytes) {
-            Some(constant) => {
+            Some(constant) if constant >= fixed as u128 => {
                 // The handle's promise covers the fixed header; only what goes beyond it must be looked for.
                 if constant > fixed as u128 {
-                    self.require_bytes(local, bytes, DropId::MALFORMED);
+                    self.require_bytes(index, bytes, DropId::MALFORMED);
                 }
-                if constant as u32 + inner > fixed {
-                    let needed = self.b.constant(32, constant + inner as u128);
-                    self.require_bytes(local, needed, DropId::TRUNCATED);
+                // A length that is beyond every packet ended the path above.
+                let needed = (constant as u32).saturating_add(inner);
+                if needed > fixed {
+                    let needed = self.b.constant(32, needed as u128);
+                    self.require_bytes(index, needed, DropId::TRUNCATED);
                 }
             }
-            None => {
+            _ => {
                 let minimum = self.b.constant(32, fixed as u128);
                 let too_small = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Ult, bytes, minimum));
                 let (bad, good) = (self.b.block(), self.b.block());
                 self.b.branch(too_small, bad, good);
-                self.fail(local, bad, DropId::MALFORMED);
+                self.fail(bad, DropId::MALFORMED);
                 self.b.seal(good);
                 self.b.switch_to(good);
-                self.require_bytes(local, bytes, DropId::MALFORMED);
+                self.require_bytes(index, bytes, DropId::MALFORMED);
                 // `bytes` is now at most the packet's length, so the sum cannot wrap.
                 let inner = self.b.constant(32, inner as u128);
                 let needed = self.b.binary(BinOp::Add, bytes, inner);
-                self.require_bytes(local, needed, DropId::TRUNCATED);
+                self.require_bytes(index, needed, DropId::TRUNCATED);
             }
         }
-        let packet = self.release(local);
-        self.b.push(Ty::Packet(protocol), Op::Pull { packet, bytes })
+        bytes
     }
 
-    /// Header bytes of the packet: its protocol's demux.
-    fn demux(&mut self, index: usize, protocol: ProtocolId) -> Value {
-        self.frames.push(Frame { slots: vec![Some(Slot::Packet(index))], exit: None });
+    /// Header bytes of the packet as its protocol's demux says.
+    pub(super) fn demux(&mut self, index: usize) -> Value {
+        let protocol = self.packets[index].protocol;
+        self.frames.push(Frame { slots: vec![Some(Slot::Packet(index))], exit: None, peeked: self.peeked.len() });
         let bytes = self.value(&self.program.demux[protocol.0 as usize]);
         self.frames.pop();
         bytes
     }
 
-    fn require_bytes(&mut self, local: LocalId, bytes: Value, reason: DropId) {
-        let packet = self.packet_value(local);
-        let has = self.b.push(Ty::Int(1), Op::Has { packet, bytes });
+    fn require_bytes(&mut self, index: usize, bytes: Value, reason: DropId) {
+        let has = match self.packets[index].place {
+            None => {
+                let packet = self.packet_of(index);
+                self.b.push(Ty::Int(1), Op::Has { packet, bytes })
+            }
+            Some(_) => {
+                let length = self.length(index);
+                self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Ule, bytes, length))
+            }
+        };
         let (good, bad) = (self.b.block(), self.b.block());
         self.b.branch(has, good, bad);
-        self.fail(local, bad, reason);
+        self.fail(bad, reason);
         self.b.seal(good);
         self.b.switch_to(good);
     }
 
     /// A block that drops all that the PPF holds and ends it.
-    fn fail(&mut self, local: LocalId, block: crate::ir::BlockId, reason: DropId) {
+    fn fail(&mut self, block: crate::ir::BlockId, reason: DropId) {
         self.b.seal(block);
         self.b.switch_to(block);
-        let index = self.packet_index(local);
-        debug_assert!(self.owned.contains(&index));
         for owned in self.owned.clone() {
-            let var = self.packets[owned].var;
-            let packet = self.b.get(var);
+            let packet = self.packet_of(owned);
             self.b.effect(Op::Drop { packet, reason });
         }
         self.b.ret();

@@ -1,6 +1,6 @@
 //! Statements.
 
-use super::packet::{self, OwnChecksum};
+use super::checksum::OwnChecksum;
 use super::{Exits, Frame, Lowering, Slot};
 use crate::check::hir::{self, ExprKind, FunctionId, LocalId, Stmt, StmtKind, Type};
 use crate::ir::{BlockId, CmpOp, Op, TableKind, Ty, Value};
@@ -8,20 +8,28 @@ use crate::ir::{BlockId, CmpOp, Op, TableKind, Ty, Value};
 impl<'p> Lowering<'p> {
     /// Statements of one scope.
     pub(super) fn statements(&mut self, statements: &'p [Stmt], code: &'p hir::Code, own: &OwnChecksum) {
+        let peeked = self.peeked.len();
         for statement in statements {
             if self.b.unreachable() {
-                return;
+                break;
             }
             self.b.span = Some(statement.span);
             self.statement(statement, code, own);
         }
+        if !self.b.unreachable() {
+            self.close_peeked(peeked);
+        }
+        self.peeked.truncate(peeked);
     }
 
     fn statement(&mut self, statement: &'p Stmt, code: &'p hir::Code, own: &OwnChecksum) {
         match &statement.kind {
             StmtKind::Let(local, init) => self.let_(*local, init.as_ref(), code, own),
             StmtKind::SetLocal(local, value) => match code.locals[local.0 as usize].ty {
-                Type::Packet(_) => self.let_(*local, Some(value), code, own),
+                Type::Packet(_) => {
+                    let packet = self.consume_carrying(value);
+                    self.rebind(*local, packet);
+                }
                 ty => {
                     let values = self.values(value, ty);
                     for (var, value) in self.vars(*local).into_iter().zip(values) {
@@ -86,14 +94,16 @@ impl<'p> Lowering<'p> {
             StmtKind::Return(value) => self.return_(value.as_ref()),
             StmtKind::Switch(value, arms, other) => self.switch(value, arms, other, code, own),
             StmtKind::Break => {
-                let exits = self.exits.last_mut().expect("break stands in a loop or switch");
-                exits.owned = Some(self.owned.clone());
-                let exit = exits.exit;
+                let Exits { exit, peeked, .. } = *self.exits.last().expect("break stands in a loop or switch");
+                self.close_peeked(peeked);
+                self.exits.last_mut().expect("still the same").owned = Some(self.owned.clone());
                 self.b.jump(exit);
             }
             StmtKind::Continue => {
-                let next = self.exits.iter().rev().find_map(|exits| exits.next);
-                self.b.jump(next.expect("continue stands in a loop"));
+                let next = self.exits.iter().rev().find_map(|exits| Some((exits.next?, exits.peeked)));
+                let (next, peeked) = next.expect("continue stands in a loop");
+                self.close_peeked(peeked);
+                self.b.jump(next);
             }
             StmtKind::Block(body) => self.statements(body, code, own),
         }
@@ -102,7 +112,11 @@ impl<'p> Lowering<'p> {
     fn let_(&mut self, local: LocalId, init: Option<&'p hir::Expr>, code: &'p hir::Code, own: &OwnChecksum) {
         let ty = code.locals[local.0 as usize].ty;
         if let Type::Packet(protocol) = ty {
-            let packet = self.consume(init.expect("a handle is declared with a packet"));
+            let init = init.expect("a handle is declared with a packet");
+            if matches!(init.kind, ExprKind::Peek(..)) {
+                return self.peek(local, init, own);
+            }
+            let packet = self.consume_carrying(init);
             self.bind_packet(local, protocol, packet, own);
             return;
         }
@@ -163,7 +177,7 @@ impl<'p> Lowering<'p> {
         self.b.seal(start);
         self.b.switch_to(start);
         let owned = self.owned.clone();
-        self.exits.push(Exits { next: Some(next), exit, owned: None });
+        self.exits.push(Exits { next: Some(next), exit, owned: None, peeked: self.peeked.len() });
         self.statements(&for_.body, code, own);
         self.b.jump(next);
         self.exits.pop();
@@ -190,7 +204,7 @@ impl<'p> Lowering<'p> {
         let value = self.value(value);
         let (exit, owned) = (self.b.block(), self.owned.clone());
         let mut after = None;
-        self.exits.push(Exits { next: None, exit, owned: None });
+        self.exits.push(Exits { next: None, exit, owned: None, peeked: self.peeked.len() });
         for arm in arms {
             let body = self.b.block();
             for label in &arm.values {
@@ -233,6 +247,7 @@ impl<'p> Lowering<'p> {
 
     fn return_(&mut self, value: Option<&'p hir::Expr>) {
         let frame = self.frames.last().expect("a frame is open");
+        let peeked = frame.peeked;
         match frame.exit.clone() {
             None => self.b.ret(),
             Some((exit, results)) => {
@@ -242,6 +257,7 @@ impl<'p> Lowering<'p> {
                         self.b.set(var, value);
                     }
                 }
+                self.close_peeked(peeked);
                 self.b.jump(exit);
             }
         }
@@ -272,10 +288,10 @@ impl<'p> Lowering<'p> {
         for (&var, value) in results.iter().zip(self.zeros(function.result)) {
             self.b.set(var, value);
         }
-        self.frames.push(Frame { slots, exit: Some((exit, results.clone())) });
+        self.frames.push(Frame { slots, exit: Some((exit, results.clone())), peeked: self.peeked.len() });
         // What the function makes itself it has consumed when it ends; what the caller holds stays held.
         let (span, owned) = (self.b.span, self.owned.clone());
-        let own = packet::writes_checksum(self.program, code);
+        let own = OwnChecksum::find(self.program, code);
         self.statements(&code.body, code, &own);
         (self.b.span, self.owned) = (span, owned);
         self.b.jump(exit);

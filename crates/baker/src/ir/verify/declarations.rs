@@ -60,8 +60,11 @@ fn check_protocol(protocol: &Protocol, errors: &mut Errors) {
     if next != protocol.size as u64 * 8 {
         errors.add(format!("protocol {name}: its fields have {next} bits, not {} bytes", protocol.size));
     }
-    if protocol.header_checksum.is_some_and(|field| field >= protocol.fields.len()) {
+    if protocol.checksum.is_some_and(|checksum| checksum.field >= protocol.fields.len()) {
         errors.add(format!("protocol {name}: its checksum is none of its fields"));
+    }
+    if protocol.pseudo.iter().any(|&field| field >= protocol.fields.len()) {
+        errors.add(format!("protocol {name}: a part of its pseudo header is none of its fields"));
     }
 }
 

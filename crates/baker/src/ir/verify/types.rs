@@ -134,6 +134,32 @@ impl<'a> Checker<'a> {
                 self.expect(*value, Ty::Int(bits.width));
                 self.no_result(inst);
             }
+            Op::LoadAt { packet, offset, bits } => {
+                self.place(*packet, *offset, *bits);
+                self.expect_result(inst, Ty::Int(bits.width));
+            }
+            Op::StoreAt { packet, offset, bits, value } => {
+                self.place(*packet, *offset, *bits);
+                self.expect(*value, Ty::Int(bits.width));
+                self.no_result(inst);
+            }
+            Op::Sum { packet, offset, bytes } => {
+                self.packet(*packet);
+                self.expect(*offset, Ty::Int(32));
+                self.expect(*bytes, Ty::Int(32));
+                self.expect_result(inst, Ty::Int(16));
+            }
+            Op::Trim { packet, bytes } => {
+                self.packet(*packet);
+                self.expect(*bytes, Ty::Int(32));
+                self.no_result(inst);
+            }
+            Op::Grow { packet, bytes, .. } => {
+                self.packet(*packet);
+                self.expect(*bytes, Ty::Int(32));
+                self.expect_result(inst, Ty::Int(1));
+            }
+            Op::Create => drop(self.packet_result(inst)),
             Op::Has { packet, bytes } => {
                 self.packet(*packet);
                 self.expect(*bytes, Ty::Int(32));
@@ -239,6 +265,16 @@ impl<'a> Checker<'a> {
                 self.expect(*amount, Ty::Int(64));
                 self.no_result(inst);
             }
+        }
+    }
+
+    /// Bits at a place found at run time.
+    fn place(&mut self, packet: Value, offset: Value, bits: BitRange) {
+        self.packet(packet);
+        self.expect(offset, Ty::Int(32));
+        // What is addressed lies in a header or is a number, so the bits are near.
+        if !(1..=128).contains(&bits.width) || bits.offset > 8 * 512 {
+            self.error(format!("bits [{}..{}] of a header", bits.offset, bits.offset as u64 + bits.width as u64));
         }
     }
 

@@ -27,6 +27,8 @@ nodes! {
     Demux,
     /// `covers { NAME, … }` of a checksum field.
     Covers,
+    /// `pseudo { NAME, … }` in a protocol.
+    Pseudo,
     /// `metadata { … }`
     Metadata,
     /// `drop_reason NAME, …;`
@@ -88,6 +90,8 @@ choice! {
         Field(Field),
         /// The size of the header.
         Demux(Demux),
+        /// What checksums of the headers behind it cover.
+        Pseudo(Pseudo),
     }
 }
 
@@ -198,7 +202,7 @@ impl Protocol {
         name(&self.syntax)
     }
 
-    /// Fields and `demux` clauses in order.
+    /// Fields and clauses in order.
     pub fn items(&self) -> impl Iterator<Item = ProtocolItem> + use<> {
         children(&self.syntax)
     }
@@ -211,6 +215,20 @@ impl Protocol {
     /// Its `demux` clauses: one, in a right program.
     pub fn demuxes(&self) -> impl Iterator<Item = Demux> + use<> {
         children(&self.syntax)
+    }
+}
+
+impl Protocol {
+    /// Its `pseudo` clauses.
+    pub fn pseudos(&self) -> impl Iterator<Item = Pseudo> + use<> {
+        children(&self.syntax)
+    }
+}
+
+impl Pseudo {
+    /// The names listed.
+    pub fn names(&self) -> impl Iterator<Item = Name> + use<> {
+        names(&self.syntax)
     }
 }
 

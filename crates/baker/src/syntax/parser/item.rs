@@ -33,7 +33,7 @@ impl Parser<'_> {
                 InKw | OutKw | ChannelKw | ArrayKw | HashKw | LpmKw | SetKw | CounterKw | PpfKw => {
                     self.stray_module_item()
                 }
-                DemuxKw | CoversKw | FromKw => return self.named_item(),
+                DemuxKw | CoversKw | PseudoKw | FromKw => return self.named_item(),
                 _ => self.keyword_item(keyword),
             }
             self.after_no_item = false;
@@ -233,7 +233,11 @@ impl Parser<'_> {
         self.start(Protocol);
         self.bump_as(ProtocolKw);
         self.name("the name of the protocol");
-        self.braced("protocol", |p| if p.at_keyword(DemuxKw) && p.nth(1) == LBrace { p.demux() } else { p.field() });
+        self.braced("protocol", |p| match p.nth(1) == LBrace {
+            true if p.at_keyword(DemuxKw) => p.demux(),
+            true if p.at_keyword(PseudoKw) => p.pseudo(),
+            _ => p.field(),
+        });
         self.finish();
     }
 
@@ -270,9 +274,22 @@ impl Parser<'_> {
         self.finish();
     }
 
+    fn pseudo(&mut self) {
+        self.start(Pseudo);
+        self.bump_as(PseudoKw);
+        self.covered_fields();
+        self.optional_semicolon();
+        self.finish();
+    }
+
     fn covers(&mut self) {
         self.start(Covers);
         self.bump_as(CoversKw);
+        self.covered_fields();
+        self.finish();
+    }
+
+    fn covered_fields(&mut self) {
         if let Some(open) = self.open_brace("list of covered fields") {
             while self.field_name() && self.eat(Comma) {}
             if !self.at(RBrace) {
@@ -282,7 +299,6 @@ impl Parser<'_> {
             }
             self.close_brace(Some(open), "list of covered fields");
         }
-        self.finish();
     }
 
     fn reasons(&mut self) {

@@ -1,0 +1,176 @@
+//! How far in front of a received packet's first byte headers come to lie, over all paths and channels.
+//!
+//! An abstract interpretation of the typed statements: of each handle, how many bytes at most its head lies in front of
+//! where the packet began. `packet_decap` takes off its header's least length. A loop is gone through until nothing
+//! changes, at most as often as it runs.
+
+use std::collections::HashMap;
+
+use super::hir::{Code, Expr, ExprKind, LocalId, PacketCall, Program, Stmt, StmtKind, Type};
+use crate::ir::{self, ChannelId, PpfId, ProtocolId, Target};
+
+/// Offset of the head of each handle, in bytes towards the front.
+type Heads = HashMap<LocalId, i64>;
+
+/// Bytes in front of a received packet, and bytes put in front of one that was grown at its head.
+pub(super) fn headroom(program: &Program) -> (u32, u32) {
+    let mut headroom = Headroom { program, entry: HashMap::new(), most: 0, least_grown: 0, loops: Vec::new() };
+    headroom.put(ir::Program::RX, 0);
+    let bytes = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
+    // Whatever is put in front after a packet was grown, the highest head of all lies no further than this from it.
+    (bytes(headroom.most), bytes(headroom.most - headroom.least_grown))
+}
+
+struct Headroom<'p> {
+    program: &'p Program,
+    /// Greatest value seen at each PPF's entry.
+    entry: HashMap<PpfId, i64>,
+    most: i64,
+    /// Least value where a packet is grown at its head.
+    least_grown: i64,
+    /// States at `break` and `continue` of the open loops, innermost last.
+    loops: Vec<[Option<Heads>; 2]>,
+}
+
+/// The greater offset of each handle; one that is held on one path only counts, too.
+fn join(a: Option<Heads>, b: Option<Heads>) -> Option<Heads> {
+    let (Some(mut a), Some(b)) = (a.clone(), b.clone()) else { return a.or(b) };
+    for (local, offset) in b {
+        let known = a.entry(local).or_insert(offset);
+        *known = offset.max(*known);
+    }
+    Some(a)
+}
+
+impl<'p> Headroom<'p> {
+    fn put(&mut self, channel: ChannelId, offset: i64) {
+        if let Target::Ppf(id) = self.program.channels[channel.0 as usize].target
+            && self.entry.get(&id).is_none_or(|&known| offset > known)
+        {
+            self.entry.insert(id, offset);
+            // The loops around the put do not reach into the PPF at its end.
+            let loops = std::mem::take(&mut self.loops);
+            let ppf = &self.program.ppfs[id.0 as usize];
+            self.statements(&ppf.code, HashMap::from([(LocalId(0), offset)]), &ppf.code.body);
+            self.loops = loops;
+        }
+    }
+
+    fn statements(&mut self, code: &'p Code, heads: Heads, statements: &'p [Stmt]) -> Option<Heads> {
+        let mut state = Some(heads);
+        for statement in statements {
+            state = self.statement(code, state?, statement);
+        }
+        state
+    }
+
+    fn statement(&mut self, code: &'p Code, mut heads: Heads, statement: &'p Stmt) -> Option<Heads> {
+        let packet = |expr: &Expr| matches!(expr.ty, Type::Packet(_));
+        match &statement.kind {
+            StmtKind::Let(local, Some(value)) | StmtKind::SetLocal(local, value) if packet(value) => {
+                let offset = self.made(code, &mut heads, value);
+                heads.insert(*local, offset);
+            }
+            StmtKind::Put(channel, value) => {
+                let offset = self.made(code, &mut heads, value);
+                self.put(*channel, offset);
+            }
+            StmtKind::Drop(value, _) => drop(self.made(code, &mut heads, value)),
+            kind => {
+                for expr in kind.expressions() {
+                    self.calls(&mut heads, expr);
+                }
+            }
+        }
+        match &statement.kind {
+            StmtKind::If(_, then, other) => {
+                let then = self.statements(code, heads.clone(), then);
+                let other = self.statements(code, heads, other);
+                join(then, other)
+            }
+            StmtKind::For(for_) => {
+                let mut after = Some(heads.clone());
+                for _ in 0..for_.trips {
+                    self.loops.push([None, None]);
+                    let body = self.statements(code, heads.clone(), &for_.body);
+                    let [breaks, continues] = self.loops.pop().expect("pushed above");
+                    after = join(after, breaks);
+                    let Some(next) = join(body, continues) else { break };
+                    let next = self.statements(code, next, &for_.step);
+                    after = join(after, next.clone());
+                    let before = std::mem::take(&mut heads);
+                    heads = join(Some(before.clone()), next).unwrap_or_default();
+                    if heads == before {
+                        break;
+                    }
+                }
+                after
+            }
+            StmtKind::Block(body) => self.statements(code, heads, body),
+            StmtKind::Return(_) => None,
+            StmtKind::Break | StmtKind::Continue => {
+                let exits = self.loops.last_mut().expect("break and continue stand in a loop");
+                let exit = &mut exits[usize::from(matches!(statement.kind, StmtKind::Continue))];
+                *exit = join(exit.take(), Some(heads));
+                None
+            }
+            _ => Some(heads),
+        }
+    }
+
+    /// Offset of a packet that an expression makes or moves.
+    fn made(&mut self, code: &Code, heads: &mut Heads, expr: &'p Expr) -> i64 {
+        self.calls(heads, expr);
+        let size = |protocol: ProtocolId| i64::from(self.program.protocols[protocol.0 as usize].size);
+        let of = |local: &LocalId| heads.get(local).copied().unwrap_or(0);
+        match (&expr.kind, expr.ty) {
+            (ExprKind::Local(local) | ExprKind::Copy(local), _) => of(local),
+            (ExprKind::Decap(local, bytes), _) => match code.locals[local.0 as usize].ty {
+                // A header is never shorter than its fixed part, whatever its length is said to be.
+                Type::Packet(inner) => of(local) - self.demux(inner, bytes.is_none()).unwrap_or(size(inner)),
+                _ => of(local),
+            },
+            (ExprKind::Encap(local), Type::Packet(outer)) => {
+                let offset = of(local) + size(outer);
+                self.most = self.most.max(offset);
+                offset
+            }
+            // A created packet begins where a received one does, or closer to the frame's start by less than what that
+            // leaves free; a handle that looks into a packet is never pushed.
+            _ => 0,
+        }
+    }
+
+    /// A header's length where its demux says it and is constant.
+    fn demux(&self, protocol: ProtocolId, says: bool) -> Option<i64> {
+        match self.program.demux[protocol.0 as usize].kind {
+            ExprKind::Const(bytes) if says => i64::try_from(bytes).ok(),
+            _ => None,
+        }
+    }
+
+    /// Functions that are called: they may copy and create packets and put them to channels.
+    fn calls(&mut self, heads: &mut Heads, expr: &'p Expr) {
+        if let ExprKind::Packet(PacketCall::GrowHead, local, _) = &expr.kind {
+            let offset = heads.get(local).copied().unwrap_or(0);
+            self.least_grown = self.least_grown.min(offset);
+        }
+        if let ExprKind::Call(function, arguments) = &expr.kind {
+            let callee = &self.program.functions[function.0 as usize].code;
+            let mut inside = Heads::new();
+            for (index, argument) in arguments.iter().enumerate() {
+                if let (Type::Packet(_), ExprKind::Local(local)) = (argument.ty, &argument.kind) {
+                    inside.insert(LocalId(index as u32), heads.get(local).copied().unwrap_or(0));
+                }
+            }
+            let loops = std::mem::take(&mut self.loops);
+            self.statements(callee, inside, &callee.body);
+            self.loops = loops;
+        }
+        let mut operands = Vec::new();
+        expr.for_each_operand(|operand| operands.push(operand));
+        for operand in operands {
+            self.calls(heads, operand);
+        }
+    }
+}

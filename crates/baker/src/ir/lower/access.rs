@@ -1,0 +1,162 @@
+//! Bytes of packets at places found at run time, and packets that get longer or shorter.
+
+use super::Lowering;
+use crate::check::hir::{Expr, ExprKind, PacketCall, Type};
+use crate::ir::{BinOp, BitRange, CastOp, CmpOp, Op, PacketEnd, Ty, Value};
+
+impl<'p> Lowering<'p> {
+    /// The language's functions that leave a packet where it is.
+    pub(super) fn packet_call(&mut self, expr: &'p Expr) -> Vec<Value> {
+        let ExprKind::Packet(call, local, operands) = &expr.kind else { unreachable!("a call on a packet") };
+        let index = self.packet_index(*local);
+        match (*call, &operands[..]) {
+            (PacketCall::Load, [offset]) => {
+                let Type::Loaded { width, .. } = expr.ty else { unreachable!("a load gives loaded bytes") };
+                self.packet_load(index, offset, width)
+            }
+            (PacketCall::Store, [offset, value]) => vec![self.packet_store(index, offset, value)],
+            (PacketCall::TrimHead | PacketCall::TrimTail, [bytes]) => vec![self.packet_trim(*call, index, bytes)],
+            (PacketCall::GrowHead | PacketCall::GrowTail, [bytes]) => {
+                let bytes = self.value(bytes);
+                // What a checksum covers is about to lie elsewhere.
+                self.apply_checksums(index);
+                self.end_peeked(index);
+                let packet = self.packet_of(index);
+                let end = if *call == PacketCall::GrowHead { PacketEnd::Head } else { PacketEnd::Tail };
+                vec![self.b.push(Ty::Int(1), Op::Grow { packet, bytes, end })]
+            }
+            _ => self.checksum_call(*call, *local, operands),
+        }
+    }
+
+    /// Whether the bytes are there, and their value, else 0.
+    fn packet_load(&mut self, index: usize, offset: &'p Expr, width: u32) -> Vec<Value> {
+        let offset = self.value(offset);
+        // The bytes may be a checksum.
+        self.apply_checksums(index);
+        let there = self.within(index, offset, width / 8);
+        let result = self.b.var(Ty::Int(width));
+        let zero = self.b.constant(width, 0);
+        self.b.set(result, zero);
+        self.where_(there, |this| {
+            let packet = this.packet_of(index);
+            let offset = this.at_head(index, offset);
+            let bits = BitRange { offset: 0, width };
+            let value = this.b.push(Ty::Int(width), Op::LoadAt { packet, offset, bits });
+            this.b.set(result, value);
+        });
+        vec![there, self.b.get(result)]
+    }
+
+    /// Stores where the bytes are there; whether they are.
+    fn packet_store(&mut self, index: usize, offset: &'p Expr, value: &'p Expr) -> Value {
+        let (offset, value) = (self.value(offset), self.value(value));
+        let Ty::Int(width) = self.b.ty(value) else { unreachable!("a number") };
+        let there = self.within(index, offset, width / 8);
+        self.where_(there, |this| {
+            let packet = this.packet_of(index);
+            let at = this.at_head(index, offset);
+            // The bytes lie in the handle's header or behind it, so its own checksum may cover a part of them.
+            let mut keepers: Vec<(usize, Value)> = Vec::new();
+            let all = this.b.constant(32, u128::from(width / 8));
+            for keeper in this.covering_handles(index) {
+                keepers.push((keeper, all));
+            }
+            if this.packets[index].delta.is_some() {
+                let bytes = this.covered_bytes(index, offset, all);
+                keepers.push((index, bytes));
+            }
+            let sum = |this: &mut Self, bytes: Value| {
+                let sum = this.b.push(Ty::Int(16), Op::Sum { packet, offset: at, bytes });
+                this.b.push(Ty::Int(32), Op::Cast(CastOp::ZExt, sum))
+            };
+            let old: Vec<Value> = keepers.iter().map(|(_, bytes)| sum(this, *bytes)).collect();
+            this.b.effect(Op::StoreAt { packet, offset: at, bits: BitRange { offset: 0, width }, value });
+            for ((keeper, bytes), old) in keepers.into_iter().zip(old) {
+                let new = sum(this, bytes);
+                let old = this.complement(old);
+                let change = this.sum_of(old, new);
+                this.count(keeper, None, change, 1);
+            }
+        });
+        there
+    }
+
+    /// How many of `bytes` bytes from `offset` on the handle's own checksum covers.
+    fn covered_bytes(&mut self, index: usize, offset: Value, bytes: Value) -> Value {
+        let protocol = &self.program.protocols[self.packets[index].protocol.0 as usize];
+        if protocol.checksum.is_some_and(|checksum| checksum.payload) {
+            return bytes;
+        }
+        let length = self.length(index);
+        let (header, _) = self.header_length(index, length);
+        let left = self.b.binary(BinOp::Sub, header, offset);
+        let fewer = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Ult, left, bytes));
+        let covered = self.b.push(Ty::Int(32), Op::Select(fewer, left, bytes));
+        let behind = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Ule, header, offset));
+        let zero = self.b.constant(32, 0);
+        self.b.push(Ty::Int(32), Op::Select(behind, zero, covered))
+    }
+
+    /// Takes bytes off where the fixed header stays; whether it does.
+    fn packet_trim(&mut self, call: PacketCall, index: usize, bytes: &'p Expr) -> Value {
+        let bytes = self.value(bytes);
+        self.apply_checksums(index);
+        self.end_peeked(index);
+        let length = self.length(index);
+        let protocol = self.packets[index].protocol;
+        let declared = &self.program.protocols[protocol.0 as usize];
+        let fixed = self.b.constant(32, declared.size as u128);
+        // The fixed header is there, so this does not wrap.
+        let most = self.b.binary(BinOp::Sub, length, fixed);
+        let stays = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Ule, bytes, most));
+        let tail_covered = declared.checksum.is_some_and(|checksum| checksum.payload);
+        self.where_(stays, |this| {
+            let packet = this.packet_of(index);
+            if call == PacketCall::TrimHead {
+                let pulled = this.b.push(Ty::Packet(protocol), Op::Pull { packet, bytes });
+                let var = this.packets[index].var;
+                return this.b.set(var, pulled);
+            }
+            if tail_covered && this.packets[index].delta.is_some() {
+                let offset = this.b.binary(BinOp::Sub, length, bytes);
+                let sum = this.b.push(Ty::Int(16), Op::Sum { packet, offset, bytes });
+                let sum = this.b.push(Ty::Int(32), Op::Cast(CastOp::ZExt, sum));
+                let gone = this.complement(sum);
+                this.count(index, None, gone, 1);
+            }
+            this.b.effect(Op::Trim { packet, bytes });
+        });
+        stays
+    }
+
+    /// Whether `bytes` bytes from `offset` on lie within what the handle leads to.
+    fn within(&mut self, index: usize, offset: Value, bytes: u32) -> Value {
+        let length = self.length(index);
+        let bytes = self.b.constant(32, bytes as u128);
+        let enough = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Ule, bytes, length));
+        let last = self.b.binary(BinOp::Sub, length, bytes);
+        let before = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Ule, offset, last));
+        self.b.binary(BinOp::And, enough, before)
+    }
+
+    /// An offset from the handle's header as one from the packet's head.
+    fn at_head(&mut self, index: usize, offset: Value) -> Value {
+        match self.base(index) {
+            Some(base) => self.b.binary(BinOp::Add, base, offset),
+            None => offset,
+        }
+    }
+
+    /// Does something where a condition holds.
+    pub(super) fn where_(&mut self, condition: Value, inside: impl FnOnce(&mut Self)) {
+        let (then, join) = (self.b.block(), self.b.block());
+        self.b.branch(condition, then, join);
+        self.b.seal(then);
+        self.b.switch_to(then);
+        inside(self);
+        self.b.jump(join);
+        self.b.seal(join);
+        self.b.switch_to(join);
+    }
+}
