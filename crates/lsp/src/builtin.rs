@@ -16,7 +16,7 @@ const fn builtin(name: &'static str, form: &'static str, text: &'static str) -> 
 }
 
 /// Functions.
-pub const FUNCTIONS: [Builtin; 9] = [
+pub const FUNCTIONS: [Builtin; 10] = [
     builtin(
         "channel_put",
         "channel_put(channel, pkt)",
@@ -41,10 +41,11 @@ pub const FUNCTIONS: [Builtin; 9] = [
         "Consumes the handle; a handle with a header in front, of zeros and the declared defaults.",
     ),
     builtin("packet_length", "u32 packet_length(pkt)", "Bytes from the handle's header to the packet's end."),
+    builtin("now_ns", "u64 now_ns()", "Nanoseconds since some moment before the program started."),
     builtin(
         "table_insert",
         "bool table_insert(table, key, value)",
-        "Inserts an entry or replaces its value; true where it is now there.",
+        "Inserts an entry or replaces its value; true where it is now there. A member of a set has no value.",
     ),
     builtin("table_remove", "bool table_remove(table, key)", "Removes an entry; true where it was there."),
     builtin("counter_add", "counter_add(counter, n)", "Adds to a counter, or to one of them: `counter[i]`."),
@@ -85,4 +86,16 @@ pub fn type_width(name: &str) -> Option<(u32, bool)> {
     };
     let plain = !digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit());
     digits.parse().ok().filter(|width| plain && (1..=128).contains(width)).map(|width| (width, signed))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_function_of_the_language_is_known() {
+        let mut known = super::FUNCTIONS.map(|function| function.name);
+        let mut wanted = baker::check::BUILTIN_FUNCTIONS;
+        known.sort();
+        wanted.sort();
+        assert_eq!(known, wanted);
+    }
 }

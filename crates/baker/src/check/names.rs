@@ -156,14 +156,15 @@ pub(super) struct Checker<'a> {
 /// Further places that an error about a missing name shows at most.
 const MAX_PLACES: usize = 3;
 
-/// Names that the language defines.
-pub(super) const BUILTIN_FUNCTIONS: [&str; 9] = [
+/// Functions that the language defines.
+pub const BUILTIN_FUNCTIONS: [&str; 10] = [
     "channel_put",
     "packet_drop",
     "packet_copy",
     "packet_decap",
     "packet_encap",
     "packet_length",
+    "now_ns",
     "table_insert",
     "table_remove",
     "counter_add",
