@@ -16,7 +16,7 @@ const fn builtin(name: &'static str, form: &'static str, text: &'static str) -> 
 }
 
 /// Functions.
-pub const FUNCTIONS: [Builtin; 9] = [
+pub const FUNCTIONS: [Builtin; 21] = [
     builtin(
         "channel_put",
         "channel_put(channel, pkt)",
@@ -40,11 +40,51 @@ pub const FUNCTIONS: [Builtin; 9] = [
         "Q_packet_t *packet_encap(pkt)",
         "Consumes the handle; a handle with a header in front, of zeros and the declared defaults.",
     ),
+    builtin(
+        "packet_create",
+        "P_packet_t *packet_create()",
+        "A new packet: a header of zeros and the declared defaults.",
+    ),
+    builtin(
+        "packet_peek",
+        "Q_packet_t *packet_peek(pkt)",
+        "A handle that looks at the next header; `pkt` stays. Ends with `pkt`. Drops as `packet_decap` does.",
+    ),
+    builtin(
+        "packet_load",
+        "T *packet_load(pkt, offset)",
+        "The number at this offset in bytes, as wide as the variable's type; `null` where the packet ends before.",
+    ),
+    builtin(
+        "packet_store",
+        "bool packet_store(pkt, offset, value)",
+        "Stores a number at this offset in bytes; false, and nothing stored, where the packet ends before.",
+    ),
+    builtin("packet_trim_head", "bool packet_trim_head(pkt, bytes)", "Takes bytes away at the packet's head."),
+    builtin("packet_trim_tail", "bool packet_trim_tail(pkt, bytes)", "Takes bytes away at the packet's end."),
+    builtin("packet_grow_head", "bool packet_grow_head(pkt, bytes)", "Puts zeros in front; false without room."),
+    builtin("packet_grow_tail", "bool packet_grow_tail(pkt, bytes)", "Adds zeros at the end; false without room."),
+    builtin(
+        "checksum_ok",
+        "bool checksum_ok(pkt)",
+        "Whether the declared checksum is right. With a pseudo header: its sum is the second argument.",
+    ),
+    builtin(
+        "checksum_set",
+        "checksum_set(pkt)",
+        "Computes the declared checksum anew. With a pseudo header: its sum is the second argument.",
+    ),
+    builtin(
+        "checksum_adjust",
+        "checksum_adjust(pkt, old, new)",
+        "Updates the declared checksum for a covered value that changed elsewhere (RFC 1624).",
+    ),
     builtin("packet_length", "u32 packet_length(pkt)", "Bytes from the handle's header to the packet's end."),
+    builtin("now_ns", "u64 now_ns()", "Nanoseconds since some moment before the program started."),
     builtin(
         "table_insert",
         "bool table_insert(table, key, value)",
-        "Inserts an entry or replaces its value; true where it is now there.",
+        "Inserts an entry or replaces its value; true where it is now there. A member of a set has no value.",
     ),
     builtin("table_remove", "bool table_remove(table, key)", "Removes an entry; true where it was there."),
     builtin("counter_add", "counter_add(counter, n)", "Adds to a counter, or to one of them: `counter[i]`."),
@@ -85,4 +125,16 @@ pub fn type_width(name: &str) -> Option<(u32, bool)> {
     };
     let plain = !digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit());
     digits.parse().ok().filter(|width| plain && (1..=128).contains(width)).map(|width| (width, signed))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_function_of_the_language_is_known() {
+        let mut known = super::FUNCTIONS.map(|function| function.name);
+        let mut wanted = baker::check::BUILTIN_FUNCTIONS;
+        known.sort();
+        wanted.sort();
+        assert_eq!(known, wanted);
+    }
 }
