@@ -6,6 +6,7 @@
 mod arith;
 mod bits;
 mod body;
+mod hash;
 mod length;
 mod memory;
 mod packet;
