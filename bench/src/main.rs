@@ -24,7 +24,11 @@ type Bench = fn(Effort) -> Result<results::Results, String>;
 const BENCHES: [(&str, Bench); 1] = [("l3", l3::run)];
 
 fn main() -> ExitCode {
-    let wanted = std::env::args().nth(1).unwrap_or_default();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((l3::instructions::CHILD, rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return ended("l3", l3::instructions::child(rest));
+    }
+    let wanted = arguments.first().cloned().unwrap_or_default();
     let quick = std::env::var_os("QUICK").is_some_and(|q| q == "1");
     let effort =
         if quick { Effort { runs: 3, kilopackets: 20, quick } } else { Effort { runs: 15, kilopackets: 2000, quick } };
@@ -36,10 +40,19 @@ fn main() -> ExitCode {
     }
     for (name, bench) in chosen {
         let result = bench(effort).and_then(|results| results.publish(name));
-        if let Err(error) = result {
-            eprintln!("bench {name}: {error}");
-            return ExitCode::FAILURE;
+        if result.is_err() {
+            return ended(name, result);
         }
     }
     ExitCode::SUCCESS
+}
+
+fn ended(name: &str, result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench {name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -21,6 +21,7 @@ pub struct Row {
 #[derive(Default)]
 pub struct Results {
     rows: Vec<Row>,
+    notes: Vec<String>,
 }
 
 impl Results {
@@ -33,6 +34,11 @@ impl Results {
         self.rows.push(Row { case, system, metric, unit, median, min, max, runs: values.len() });
     }
 
+    /// Says something that belongs to the table: what could not be measured, and why.
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.notes.push(text.into());
+    }
+
     /// Prints the table and writes `target/bench/NAME.json`.
     pub fn publish(&self, name: &str) -> Result<(), String> {
         println!("| case | system | metric | median | min | max | runs |\n|---|---|---|---|---|---|---|");
@@ -42,6 +48,7 @@ impl Results {
                 r.case, r.system, r.metric, r.unit, r.median, r.min, r.max, r.runs
             );
         }
+        self.notes.iter().for_each(|note| println!("\n{note}"));
         let machine = machine();
         let json = serde_json::json!({ "bench": name, "machine": machine, "rows": self.rows });
         let folder = Path::new("target/bench");

@@ -1,6 +1,7 @@
 //! The L3 switch: compiled by Millrace, interpreted, written by hand in C, forwarded by the kernel and by DPDK.
 
 mod agree;
+pub mod instructions;
 mod memory;
 mod numbers;
 mod peer;
@@ -18,6 +19,7 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     let program = program()?;
     let mut results = Results::default();
     memory::measure(&program, effort, &mut results)?;
+    instructions::measure(effort.quick, &mut results)?;
     Ok(results)
 }
 

@@ -69,7 +69,7 @@ impl<'c> Ppf<'_, 'c, '_> {
 
         builder.position_at_end(slow);
         let key = self.packed(table, &words)?;
-        let call = builder.build_call(module.hash_lookup, &[control.into(), key.into()], "")?;
+        let call = module.call_out(module.hash_lookup, &[control.into(), key.into()])?;
         let other = module.runtime_result(call)?.into_pointer_value();
         let from_slow = self.here()?;
         builder.build_unconditional_branch(found)?;
@@ -95,7 +95,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let key = self.packed(table, &words)?;
         let value = self.lay_out(table.value, value)?;
         let args = [control.into(), key.into(), value.into()];
-        let call = builder.build_call(module.hash_insert, &args, "")?;
+        let call = module.call_out(module.hash_insert, &args)?;
         let result = module.runtime_result(call)?.into_int_value();
         let inserted = builder.build_int_compare(IntPredicate::NE, result, result.get_type().const_zero(), "")?;
         let (refuse, done) = (self.new_block("refuse"), self.new_block("done"));
@@ -113,7 +113,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let control = module.control(self.ctx, id)?;
         let words = self.pack(table, key)?;
         let key = self.packed(table, &words)?;
-        let call = module.builder.build_call(module.hash_remove, &[control.into(), key.into()], "")?;
+        let call = module.call_out(module.hash_remove, &[control.into(), key.into()])?;
         let result = module.runtime_result(call)?.into_int_value();
         Ok(module.builder.build_int_compare(IntPredicate::NE, result, result.get_type().const_zero(), "")?)
     }

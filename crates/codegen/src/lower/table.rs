@@ -36,7 +36,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let control = module.control(self.ctx, id)?;
         let words = self.pack(table, key)?;
         let key = self.packed(table, &words)?;
-        let call = module.builder.build_call(module.lpm_lookup, &[control.into(), key.into()], "")?;
+        let call = module.call_out(module.lpm_lookup, &[control.into(), key.into()])?;
         Ok(module.runtime_result(call)?.into_pointer_value())
     }
 
