@@ -14,10 +14,20 @@ use super::setup::{NEIGHBOUR, ROUTER, SENDER, Setup, checksum, ethernet, packet}
 /// Runs packets through both, first as the batches that are measured, then one at a time beside packets of every other
 /// kind. The error says where they differ.
 pub fn check(program: &Arc<Program>, setup: &Setup, build: Build, packets: &[Vec<u8>]) -> Result<(), String> {
+    compare(program, [setup, setup], build, packets)
+}
+
+/// The same with tables for Millrace and for the peer.
+pub(super) fn compare(
+    program: &Arc<Program>,
+    [setup, peers]: [&Setup; 2],
+    build: Build,
+    packets: &[Vec<u8>],
+) -> Result<(), String> {
     let text = |error: dataplane::step::StepError| error.to_string();
     let mut millrace = Stepper::new(program.clone(), EngineKind::Native(OptLevel::O3)).map_err(text)?;
     setup.fill(program, &mut millrace)?;
-    let peer = Peer::new(build, setup)?;
+    let peer = Peer::new(build, peers)?;
     let drops = peer.drops();
     let unused = TableAccess::Native(Arc::new(Tables::new(program).map_err(|error| error.to_string())?));
     let mut c = Stepper::with_engine(program.clone(), Box::new(peer), unused).map_err(text)?;

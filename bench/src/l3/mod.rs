@@ -1,7 +1,9 @@
 //! The L3 switch: compiled by Millrace, interpreted, written by hand in C, forwarded by the kernel and by DPDK.
 
 mod agree;
+mod compile;
 pub mod instructions;
+mod live;
 mod memory;
 mod numbers;
 mod peer;
@@ -19,7 +21,9 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     let program = program()?;
     let mut results = Results::default();
     memory::measure(&program, effort, &mut results)?;
+    compile::measure(effort, &mut results)?;
     instructions::measure(effort.quick, &mut results)?;
+    live::measure(&program, effort, &mut results)?;
     Ok(results)
 }
 
