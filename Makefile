@@ -35,10 +35,9 @@ fmt: ## format all Rust files
 	@tools/setup test
 	@cargo fmt --all
 
-bench: ## run one side-by-side measurement: make bench B=NAME
-	@test -x bench/run || { echo "bench: there are no measurements yet" >&2; exit 1; }
+bench: ## run one side-by-side measurement: make bench B=NAME (B=all for all, QUICK=1 for a smoke run)
 	@test -n "$(B)" || { echo "bench: say which: make bench B=NAME" >&2; exit 1; }
-	@tools/setup demo
+	@tools/setup bench
 	@bench/run $(B)
 
 clean: ## remove everything that was built

@@ -4,7 +4,7 @@
 //! [`Descriptor`] with the metadata behind it. Generated code gets a batch of frame numbers, reads and writes frames and
 //! descriptors, appends to `outputs`, and puts the frames of dropped packets on the free stack. It never allocates.
 
-use baker::ir::{LayoutId, Program, Table, storage_size};
+use baker::ir::{Layout, LayoutId, Program, Table, storage_size};
 
 /// What a worker's generated code works on. All pointers are valid for the whole run and belong to this worker alone
 /// but for `region`, `descriptors` (frames are handed from worker to worker) and `tables`. What they point to does not
@@ -19,7 +19,7 @@ pub struct Context {
     pub descriptors: *mut u8,
     /// The worker's counter block, in the order of `baker::ir::CounterSlots`.
     pub counters: *mut u64,
-    /// One pointer per table to its control block: [`ArrayTable`], [`LpmTable`], or the data plane's own for hash and for
+    /// One pointer per table to its control block: [`ArrayTable`], [`LpmTable`], [`HashTable`], or the data plane's own for
     /// `lpm` with keys of other than 32 bits.
     pub tables: *const *mut u8,
     /// Stack of free frames. `Program::limits.copies` per packet of the batch are there when a batch starts.
@@ -128,20 +128,128 @@ pub fn stride(program: &Program, value: LayoutId) -> usize {
     program.layouts[value.0 as usize].size as usize
 }
 
-/// Functions of the data plane that generated code calls, the same for all tables of a kind. Keys and values are laid out
-/// by their `Layout`, padding zero, aligned as it says. The functions do not unwind, do not keep the pointers to key and
-/// value, and touch no frame, descriptor, counter or context: generated code keeps those in registers across a call.
-/// An entry is aligned to its layout (8 bytes are enough) and stays in place while a batch runs.
+/// Control block of a hash table: buckets of one cache line and entries beside them. It is constant while a batch runs.
+///
+/// A key is its fields one after the other, the first lowest, without gaps ([`pack_key`]). Its hash ([`hash_key`]) says
+/// its first bucket ([`first_bucket`]) and its tag ([`hash_tag`]). Generated code looks into the first bucket only: where
+/// no tag there equals the key's and no key spilled from there, the key is not in the table; where the entry of the
+/// first slot with that tag has the key, it is found; in all other cases it calls [`Runtime::hash_lookup`].
+///
+/// An entry is the packed key and, at [`HashEntry::value_offset`], the value laid out as its `Layout` says. An entry's
+/// key does not change while a look-up can reach it, and the entry stays in place while a batch runs. There is memory
+/// for one entry at least.
+#[repr(C)]
+#[derive(Debug)]
+pub struct HashTable {
+    /// The buckets, each a [`HashBucket`].
+    pub buckets: *const u8,
+    /// The entries; entry `i` is at `i * HashEntry::stride`.
+    pub entries: *mut u8,
+    /// Makes the hash a different one in each process, so that nobody can choose keys that collide.
+    pub seed: [u64; 2],
+    /// Number of buckets, at least 1 and below 2^32.
+    pub bucket_count: u64,
+}
+
+/// A bucket of a hash table. Another thread may change any word of it at any time with an atomic store.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct HashBucket {
+    /// Tags of slots 0 to 3 and 4 to 7, 16 bits each. The tag of an empty slot means nothing.
+    pub tags: [u64; 2],
+    /// Entry number + 1 of each slot, or 0 where it is empty; stored after the entry and the tag.
+    pub entries: [u32; 8],
+    /// Keys that have this as their first bucket and lie elsewhere.
+    pub spilled: u32,
+}
+
+/// Where things lie in an entry of a hash table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashEntry {
+    /// Words of the packed key.
+    pub key_words: usize,
+    /// Bytes from the start of the entry to its value.
+    pub value_offset: usize,
+    /// Bytes from one entry to the next.
+    pub stride: usize,
+}
+
+impl HashEntry {
+    /// For a table with these layouts.
+    pub fn new(key: &Layout, value: &Layout) -> Self {
+        let bits: u32 = key.fields.iter().map(|field| field.width).sum();
+        let key_words = bits.div_ceil(64).max(1) as usize;
+        let value_offset = (key_words * 8).next_multiple_of(value.align.max(1) as usize);
+        let size = value_offset + value.size as usize;
+        // An entry of up to a cache line does not cross two.
+        let stride = if size <= 64 { size.next_power_of_two() } else { size.next_multiple_of(16) };
+        HashEntry { key_words, value_offset, stride }
+    }
+}
+
+/// A key's fields, given as numbers that fit them, as words.
+pub fn pack_key(layout: &Layout, fields: &[u128]) -> Vec<u64> {
+    let bits: u32 = layout.fields.iter().map(|field| field.width).sum();
+    let mut words = vec![0; bits.div_ceil(64).max(1) as usize];
+    let mut at = 0;
+    for (field, &value) in layout.fields.iter().zip(fields) {
+        // A field lies in three words at most.
+        let (word, shift) = (at as usize / 64, at % 64);
+        let low = (value as u64 as u128) << shift;
+        let high = (value >> 64) << shift;
+        let parts = [low as u64, (low >> 64) as u64 | high as u64, (high >> 64) as u64];
+        words[word..].iter_mut().zip(parts).for_each(|(word, part)| *word |= part);
+        at += field.width;
+    }
+    words
+}
+
+/// The fields of a packed key.
+pub fn unpack_key(layout: &Layout, words: &[u64]) -> Vec<u128> {
+    let mut at = 0;
+    let mut field = |field: &baker::ir::LayoutField| {
+        let (word, shift) = (at as usize / 64, at % 64);
+        let get = |index: usize| u128::from(words.get(index).copied().unwrap_or(0));
+        let low = (get(word) | get(word + 1) << 64) >> shift;
+        let high = if shift == 0 { 0 } else { get(word + 2) << (128 - shift) };
+        at += field.width;
+        (low | high) & (u128::MAX >> (128 - field.width.clamp(1, 128)))
+    };
+    layout.fields.iter().map(&mut field).collect()
+}
+
+/// Hash of a packed key: folded multiplication, keyed (as in wyhash, and in aHash's and foldhash's portable forms).
+pub fn hash_key(seed: [u64; 2], words: &[u64]) -> u64 {
+    words.iter().fold(seed[0], |hash, word| {
+        let product = u128::from(hash ^ word) * u128::from(seed[1]);
+        product as u64 ^ (product >> 64) as u64
+    })
+}
+
+/// First bucket of a key with this hash: its lower half, scaled to the number of buckets.
+pub fn first_bucket(hash: u64, bucket_count: u64) -> u64 {
+    ((hash & 0xffff_ffff) * bucket_count) >> 32
+}
+
+/// Tag of a key with this hash: bits that say little of its buckets.
+pub fn hash_tag(hash: u64) -> u16 {
+    (hash >> 32) as u16
+}
+
+/// Functions of the data plane that generated code calls, the same for all tables of a kind. Keys are packed
+/// ([`pack_key`]), values are laid out by their `Layout`, padding zero, aligned as it says. The functions do not unwind,
+/// do not keep the pointers to key and value, and touch no frame, descriptor, counter or context: generated code keeps
+/// those in registers across a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Runtime {
     /// Table control block, key → value or null.
-    pub hash_lookup: unsafe extern "C" fn(*const u8, *const u8) -> *mut u8,
+    pub hash_lookup: unsafe extern "C" fn(*const u8, *const u64) -> *mut u8,
     /// Table control block, key, value → 1, or 0 when full (the generated code counts it).
-    pub hash_insert: unsafe extern "C" fn(*mut u8, *const u8, *const u8) -> u8,
+    pub hash_insert: unsafe extern "C" fn(*mut u8, *const u64, *const u8) -> u8,
     /// Table control block, key → 1, or 0 when it was not there.
-    pub hash_remove: unsafe extern "C" fn(*mut u8, *const u8) -> u8,
+    pub hash_remove: unsafe extern "C" fn(*mut u8, *const u64) -> u8,
     /// As `hash_lookup` for an `lpm` table with keys of other than 32 bits: the value of the longest matching prefix.
-    pub lpm_lookup: unsafe extern "C" fn(*const u8, *const u8) -> *mut u8,
+    pub lpm_lookup: unsafe extern "C" fn(*const u8, *const u64) -> *mut u8,
 }
 
 /// Reads a stored integer of `width` bits (see `baker::ir::storage_size`), host byte order.
@@ -159,3 +267,41 @@ pub fn write_field(bytes: &mut [u8], width: u32, value: u128) {
 }
 
 const _: () = assert!(cfg!(target_endian = "little"), "only little-endian hosts are supported");
+
+#[cfg(test)]
+mod tests {
+    use baker::ir::LayoutField;
+
+    use super::*;
+
+    fn layout(widths: &[u32]) -> Layout {
+        let field = |&width: &u32| LayoutField {
+            name: String::new(),
+            type_name: String::new(),
+            width,
+            signed: false,
+            names: Vec::new(),
+            offset: 0,
+        };
+        Layout { name: String::new(), fields: widths.iter().map(field).collect(), size: 0, align: 1 }
+    }
+
+    #[test]
+    fn keys_are_packed_without_gaps() {
+        let station = layout(&[8, 48]);
+        assert_eq!(pack_key(&station, &[0xab, 0x0123_4567_89cd]), [0x0001_2345_6789_cdab]);
+        for widths in [&[1][..], &[64], &[128], &[63, 128, 65], &[8, 128, 128, 3], &[32, 32, 16, 16, 8], &[7, 57, 1]] {
+            let layout = layout(widths);
+            for seed in 1..50u128 {
+                let number = |(index, width): (usize, &u32)| {
+                    let mixed = (seed + index as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+                    mixed.rotate_left(13) & (u128::MAX >> (128 - width))
+                };
+                let fields: Vec<u128> = widths.iter().enumerate().map(number).collect();
+                let words = pack_key(&layout, &fields);
+                assert_eq!(words.len(), HashEntry::new(&layout, &layout).key_words);
+                assert_eq!(unpack_key(&layout, &words), fields, "{widths:?}");
+            }
+        }
+    }
+}

@@ -8,8 +8,10 @@ use codegen::abi::MAX_BATCH;
 
 use crate::context::{Received, RxBatch, WorkerContext};
 use crate::counters::{CounterBlock, Observer, Snapshot};
-use crate::engine::{EngineError, EngineKind, TableAccess, engine};
+use crate::engine::{Engine, EngineError, EngineKind, TableAccess, engine};
+use crate::epoch::Registration;
 use crate::frames::{FrameConfig, FrameError, FramePool};
+use crate::tables::Tables;
 
 /// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
@@ -43,12 +45,7 @@ pub struct Measured {
     pub snapshot: Snapshot,
 }
 
-/// Runs all packets `rounds` times, in batches of [`MAX_BATCH`], received on port `rx_port`.
-///
-/// Before each batch its packets are written afresh into frames, with fresh descriptors and metadata, as a driver does:
-/// outside of the measured time, and with the same code for every engine. So each round sees the same packets (no TTL
-/// runs out), and their headers are in the cache as after a driver's copy. Measured is [`crate::Engine::run`] alone; two
-/// reads of the clock per batch are in it, less than a nanosecond per packet. `fill` gets the tables first.
+/// Runs all packets `rounds` times on a fresh engine with tables that `fill` filled: see [`Rig`].
 pub fn in_memory(
     program: &Arc<Program>,
     kind: EngineKind,
@@ -57,39 +54,91 @@ pub fn in_memory(
     packets: &[Vec<u8>],
     rounds: u32,
 ) -> Result<Measured, BenchError> {
-    let (mut engine, mut tables) = engine(program, kind)?;
-    fill(&mut tables).map_err(BenchError::Tables)?;
-    let count = (MAX_BATCH as u32).saturating_mul(program.limits.copies.saturating_add(1)).max(4096);
-    let pool = Arc::new(FramePool::new(program, FrameConfig { count, ..FrameConfig::default() })?);
-    let counters = Arc::new(CounterBlock::new(CounterSlots::new(program).len()));
-    let mut context = WorkerContext::new(program, pool, tables.native().cloned(), counters.clone())?;
-    let registration = tables.native().and_then(|tables| tables.epochs().register());
-    let (mut total, mut processed, mut outputs) = (Duration::ZERO, 0, 0);
-    for _ in 0..rounds {
-        for batch in packets.chunks(MAX_BATCH) {
-            if let Some(registration) = &registration {
-                registration.quiescent();
+    Ok(Rig::new(program, kind, fill)?.run(rx_port, packets, rounds))
+}
+
+/// An engine with frames and counters, for several measurements.
+pub struct Rig {
+    program: Arc<Program>,
+    engine: Box<dyn Engine>,
+    context: WorkerContext,
+    counters: Arc<CounterBlock>,
+    registration: Option<Registration>,
+}
+
+impl Rig {
+    /// A fresh engine; `fill` gets its tables.
+    pub fn new(
+        program: &Arc<Program>,
+        kind: EngineKind,
+        fill: impl FnOnce(&mut TableAccess) -> Result<(), String>,
+    ) -> Result<Self, BenchError> {
+        let (engine, mut tables) = engine(program, kind)?;
+        fill(&mut tables).map_err(BenchError::Tables)?;
+        Self::assemble(program, engine, tables.native())
+    }
+
+    /// An engine that brings its own tables, to be measured by the same rules. `program` says how metadata is laid out.
+    pub fn with_engine(program: &Arc<Program>, engine: Box<dyn Engine>) -> Result<Self, BenchError> {
+        Self::assemble(program, engine, None)
+    }
+
+    fn assemble(
+        program: &Arc<Program>,
+        engine: Box<dyn Engine>,
+        tables: Option<&Arc<Tables>>,
+    ) -> Result<Self, BenchError> {
+        let count = (MAX_BATCH as u32).saturating_mul(program.limits.copies.saturating_add(1)).max(4096);
+        let pool = Arc::new(FramePool::new(program, FrameConfig { count, ..FrameConfig::default() })?);
+        let counters = Arc::new(CounterBlock::new(CounterSlots::new(program).len()));
+        let context = WorkerContext::new(program, pool, tables.cloned(), counters.clone())?;
+        let registration = tables.and_then(|tables| tables.epochs().register());
+        Ok(Rig { program: program.clone(), engine, context, counters, registration })
+    }
+
+    /// Runs all packets `rounds` times, in batches of [`MAX_BATCH`], received on port `rx_port`.
+    ///
+    /// Before each batch its packets are written afresh into frames, with fresh descriptors and metadata, as a driver
+    /// does: outside of the measured time, and with the same code for every engine. So each round sees the same packets
+    /// (no TTL runs out), and their headers are in the cache as after a driver's copy. Measured is [`crate::Engine::run`]
+    /// alone; two reads of the clock per batch are in it, less than a nanosecond per packet.
+    pub fn run(&mut self, rx_port: u8, packets: &[Vec<u8>], rounds: u32) -> Measured {
+        let (mut total, mut processed, mut outputs) = (Duration::ZERO, 0, 0);
+        for _ in 0..rounds {
+            for batch in packets.chunks(MAX_BATCH) {
+                if let Some(registration) = &self.registration {
+                    registration.quiescent();
+                }
+                let mut received = Received::default();
+                let mut rx = RxBatch::new(&mut self.context, &mut received, rx_port);
+                batch.iter().for_each(|packet| rx.push(&[packet]));
+                processed += rx.totals().0;
+                total += self.measured_batch(&received);
+                outputs += self.context.outputs().len() as u64;
+                self.context.free_outputs();
             }
-            let mut received = Received::default();
-            let mut rx = RxBatch::new(&mut context, &mut received, rx_port);
-            batch.iter().for_each(|packet| rx.push(&[packet]));
-            processed += rx.totals().0;
-            let start = Instant::now();
-            // SAFETY: the batch was made by `RxBatch` over this context, which was made for the engine's program and
-            // tables.
-            unsafe { engine.run(&mut context, received.frames()) };
-            total += start.elapsed();
-            outputs += context.outputs().len() as u64;
-            context.free_outputs();
+        }
+        if let Some(registration) = &self.registration {
+            registration.offline();
+        }
+        let ns_per_packet = total.as_nanos() as f64 / processed.max(1) as f64;
+        let observer =
+            Observer { program: self.program.clone(), blocks: vec![self.counters.clone()], ports: Vec::new() };
+        Measured {
+            per_packet: Duration::from_nanos(ns_per_packet as u64),
+            ns_per_packet,
+            packets: processed,
+            outputs,
+            snapshot: observer.snapshot(),
         }
     }
-    let ns_per_packet = total.as_nanos() as f64 / processed.max(1) as f64;
-    let observer = Observer { program: program.clone(), blocks: vec![counters], ports: Vec::new() };
-    Ok(Measured {
-        per_packet: Duration::from_nanos(ns_per_packet as u64),
-        ns_per_packet,
-        packets: processed,
-        outputs,
-        snapshot: observer.snapshot(),
-    })
+
+    /// The engine's work on one batch. Not inlined, so that a profiler can be told to count here only.
+    #[inline(never)]
+    fn measured_batch(&mut self, received: &Received) -> Duration {
+        let start = Instant::now();
+        // SAFETY: the batch was made by `RxBatch` over this context, which was made for the engine's program and tables.
+        unsafe { self.engine.run(&mut self.context, received.frames()) };
+        start.elapsed()
+    }
 }

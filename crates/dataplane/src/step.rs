@@ -67,6 +67,16 @@ impl Stepper {
     /// Compiles the program where the engine needs it. Tables are empty, counters zero.
     pub fn new(program: Arc<Program>, kind: EngineKind) -> Result<Stepper, StepError> {
         let (engine, tables) = engine(&program, kind)?;
+        Self::with_engine(program, engine, tables)
+    }
+
+    /// Runs this engine: one made by hand, to be compared with the program. `tables` are those of the engine, or empty
+    /// ones where it brings its own.
+    pub fn with_engine(
+        program: Arc<Program>,
+        engine: Box<dyn Engine>,
+        tables: TableAccess,
+    ) -> Result<Stepper, StepError> {
         let limits = program.limits;
         let config = FrameConfig {
             count: limits.copies.saturating_add(1).saturating_mul(MAX_BATCH as u32),

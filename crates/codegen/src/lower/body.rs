@@ -198,7 +198,10 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 module.push(ctx, packet, *bytes)?;
                 Some(packet.into())
             }
-            Op::Copy { packet } => Some(module.copy(ctx, self.packet(*packet)?)?.into()),
+            Op::Copy { packet } => {
+                let call = module.call_out(module.packet_copy, &[ctx.into(), self.packet(*packet)?.into()])?;
+                call.try_as_basic_value().basic()
+            }
             Op::LoadAt { packet, offset, bits } => {
                 let offset = self.int_of(*offset, 32)?;
                 Some(module.load_at(ctx, self.packet(*packet)?, offset, *bits)?.into())

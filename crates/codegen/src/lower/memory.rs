@@ -25,7 +25,7 @@ pub(super) enum Memory {
     Frame,
     /// The worker's counters.
     Counter,
-    /// Table entries, and the keys and values handed to the runtime's hash functions.
+    /// Table entries, buckets of hash tables, and the keys and values handed to the runtime's hash functions.
     Table,
     /// The list of tables, their control blocks, and the slots of `lpm` tables.
     Control,
@@ -132,10 +132,15 @@ impl<'c> Module<'c, '_> {
         Ok(self.load(ty, ptr, align, memory)?.into_int_value())
     }
 
-    /// A load of 32 bits that another thread may store at any time. LLVM does an unordered load at most once, yet moves
-    /// other accesses across it; the accesses that depend on its value come after it on all processors.
+    /// A load of 32 bits in a slot of an `lpm` table: see [`Module::load_shared_in`].
     pub fn load_shared(&self, ptr: PointerValue<'c>) -> Res<IntValue<'c>> {
-        let value = self.load_int(self.i32, ptr, 4, Memory::Control)?;
+        self.load_shared_in(self.i32, ptr, Memory::Control)
+    }
+
+    /// A load of 32 or 64 bits that another thread may store at any time. LLVM does an unordered load at most once, yet
+    /// moves other accesses across it; the accesses that depend on its value come after it on all processors.
+    pub fn load_shared_in(&self, ty: IntType<'c>, ptr: PointerValue<'c>, memory: Memory) -> Res<IntValue<'c>> {
+        let value = self.load_int(ty, ptr, ty.get_bit_width() / 8, memory)?;
         instruction(value.into())?
             .set_atomic_ordering(AtomicOrdering::Unordered)
             .map_err(|error| CodegenError::Internal(error.to_string()))?;

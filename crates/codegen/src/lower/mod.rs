@@ -6,8 +6,10 @@
 mod arith;
 mod bits;
 mod body;
+mod hash;
 mod length;
 mod memory;
+mod out_of_line;
 mod packet;
 mod run;
 mod table;
@@ -36,12 +38,15 @@ pub(crate) const HASH_INSERT: &str = "millrace_hash_insert";
 pub(crate) const HASH_REMOVE: &str = "millrace_hash_remove";
 /// Symbol of [`abi::Runtime::lpm_lookup`].
 pub(crate) const LPM_LOOKUP: &str = "millrace_lpm_lookup";
+/// Name of the function that copies a packet.
+const PACKET_COPY: &str = "packet.copy";
 
 type Res<T> = Result<T, CodegenError>;
 
 /// Lowers a program. The module is not yet verified or optimised.
 pub(crate) fn lower<'c>(context: &'c Context, program: &Program, host: &Host) -> Res<LlvmModule<'c>> {
     let mut module = Module::new(context, program, host);
+    module.define_out_of_line()?;
     module.declare_ppfs()?;
     for index in 0..program.ppfs.len() {
         body::lower_ppf(&module, index)?;
@@ -62,10 +67,12 @@ struct Module<'c, 'p> {
     i8: IntType<'c>,
     i32: IntType<'c>,
     i64: IntType<'c>,
+    /// See `out_of_line.rs`.
     hash_lookup: FunctionValue<'c>,
     hash_insert: FunctionValue<'c>,
     hash_remove: FunctionValue<'c>,
     lpm_lookup: FunctionValue<'c>,
+    packet_copy: FunctionValue<'c>,
     /// One per PPF.
     ppfs: Vec<FunctionValue<'c>>,
     /// Put on every function: processor, features, never unwinds.
@@ -78,20 +85,17 @@ impl<'c, 'p> Module<'c, 'p> {
         host.prepare(&llvm);
         let ptr = context.ptr_type(AddressSpace::default());
         let i8 = context.i8_type();
-        let declare = |name: &str, function_type| {
-            let function = llvm.add_function(name, function_type, Some(Linkage::External));
-            function.add_attribute(AttributeLoc::Function, enum_attribute(context, "nounwind", 0));
-            // Keys and values are read, not kept. Nothing is said of other memory: a look-up may note the time of use.
-            for param in 1..function.count_params() {
-                function.add_attribute(AttributeLoc::Param(param), enum_attribute(context, "nocapture", 0));
-                function.add_attribute(AttributeLoc::Param(param), enum_attribute(context, "readonly", 0));
-            }
-            function
-        };
-        let hash_lookup = declare(HASH_LOOKUP, ptr.fn_type(&[ptr.into(), ptr.into()], false));
-        let hash_insert = declare(HASH_INSERT, i8.fn_type(&[ptr.into(), ptr.into(), ptr.into()], false));
-        let hash_remove = declare(HASH_REMOVE, i8.fn_type(&[ptr.into(), ptr.into()], false));
-        let lpm_lookup = declare(LPM_LOOKUP, ptr.fn_type(&[ptr.into(), ptr.into()], false));
+        let attributes = vec![
+            enum_attribute(context, "nounwind", 0),
+            context.create_string_attribute("target-cpu", &host.cpu),
+            context.create_string_attribute("target-features", &host.features),
+        ];
+        let outside = |name: &str, ty| out_of_line::declare(context, &llvm, &attributes, name, ty);
+        let hash_lookup = outside(HASH_LOOKUP, ptr.fn_type(&[ptr.into(), ptr.into()], false));
+        let hash_insert = outside(HASH_INSERT, i8.fn_type(&[ptr.into(), ptr.into(), ptr.into()], false));
+        let hash_remove = outside(HASH_REMOVE, i8.fn_type(&[ptr.into(), ptr.into()], false));
+        let lpm_lookup = outside(LPM_LOOKUP, ptr.fn_type(&[ptr.into(), ptr.into()], false));
+        let packet_copy = outside(PACKET_COPY, ptr.fn_type(&[ptr.into(), ptr.into()], false));
         Module {
             program,
             slots: CounterSlots::new(program),
@@ -106,12 +110,9 @@ impl<'c, 'p> Module<'c, 'p> {
             hash_insert,
             hash_remove,
             lpm_lookup,
+            packet_copy,
             ppfs: Vec::new(),
-            attributes: vec![
-                enum_attribute(context, "nounwind", 0),
-                context.create_string_attribute("target-cpu", &host.cpu),
-                context.create_string_attribute("target-features", &host.features),
-            ],
+            attributes,
             llvm,
         }
     }

@@ -1,14 +1,14 @@
-//! Tables and user counters. Arrays, and `lpm` tables with keys of 32 bits, are looked up in line, others through the
-//! runtime.
+//! Tables and user counters. Arrays, and `lpm` tables with keys of 32 bits, are looked up here, hash tables in
+//! [`super::hash`], others through the runtime.
 
 use std::mem::offset_of;
 
 use baker::ir::{CounterId, Layout, LayoutField, LayoutId, Table, TableId, TableKind, Value, storage_size};
 use inkwell::IntPredicate;
-use inkwell::values::{BasicValueEnum, CallSiteValue, FunctionValue, IntValue, PointerValue};
+use inkwell::values::{IntValue, PointerValue};
 
 use super::body::Ppf;
-use super::memory::{Memory, instruction};
+use super::memory::Memory;
 use super::packet::align;
 use super::{Module, Res};
 use crate::abi::{self, ArrayTable, Context, LpmTable};
@@ -25,22 +25,19 @@ impl<'c> Ppf<'_, 'c, '_> {
                 Ok(self.module.builder.build_select(in_range, entry, null, "")?.into_pointer_value())
             }
             TableKind::Lpm if abi::is_dir_24_8(self.module.program, table) => self.lpm_lookup(id, table, key),
-            TableKind::Lpm => self.runtime_lookup(self.module.lpm_lookup, id, table, key),
-            TableKind::Hash => self.runtime_lookup(self.module.hash_lookup, id, table, key),
+            TableKind::Lpm => self.wide_lpm_lookup(id, table, key),
+            TableKind::Hash => self.hash_lookup(id, table, key),
         }
     }
 
-    fn runtime_lookup(
-        &mut self,
-        function: FunctionValue<'c>,
-        id: TableId,
-        table: &Table,
-        key: &[Value],
-    ) -> Res<PointerValue<'c>> {
-        let control = self.module.control(self.ctx, id)?;
-        let key = self.lay_out(table.key, false, key)?;
-        let call = self.module.builder.build_call(function, &[control.into(), key.into()], "")?;
-        Ok(self.module.runtime_result(call)?.into_pointer_value())
+    /// The value of the longest matching prefix, by the runtime.
+    fn wide_lpm_lookup(&mut self, id: TableId, table: &Table, key: &[Value]) -> Res<PointerValue<'c>> {
+        let module = self.module;
+        let control = module.control(self.ctx, id)?;
+        let words = self.pack(table, key)?;
+        let key = self.packed(table, &words)?;
+        let call = module.call_out(module.lpm_lookup, &[control.into(), key.into()])?;
+        Ok(module.runtime_result(call)?.into_pointer_value())
     }
 
     /// Inserts or replaces; 1 where the entry is there now. A refusal is counted.
@@ -63,24 +60,7 @@ impl<'c> Ppf<'_, 'c, '_> {
                 module.builder.position_at_end(done);
                 Ok(in_range)
             }
-            TableKind::Hash => {
-                let control = module.control(self.ctx, id)?;
-                let key = self.lay_out(table.key, false, key)?;
-                let value = self.lay_out(table.value, true, value)?;
-                let args = [control.into(), key.into(), value.into()];
-                let call = module.builder.build_call(module.hash_insert, &args, "")?;
-                let result = module.runtime_result(call)?.into_int_value();
-                let zero = result.get_type().const_zero();
-                let inserted = module.builder.build_int_compare(IntPredicate::NE, result, zero, "")?;
-                let (refuse, done) = (self.new_block("refuse"), self.new_block("done"));
-                let branch = module.builder.build_conditional_branch(inserted, done, refuse)?;
-                module.likely(branch)?;
-                module.builder.position_at_end(refuse);
-                module.count_slot(self.ctx, module.slots.table_full(id))?;
-                module.builder.build_unconditional_branch(done)?;
-                module.builder.position_at_end(done);
-                Ok(inserted)
-            }
+            TableKind::Hash => self.hash_insert(id, table, key, value),
         }
     }
 
@@ -91,11 +71,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         if table.kind != TableKind::Hash {
             return internal(format!("a removal from `{}`, which is no hash table", table.name));
         }
-        let control = module.control(self.ctx, id)?;
-        let key = self.lay_out(table.key, false, key)?;
-        let call = module.builder.build_call(module.hash_remove, &[control.into(), key.into()], "")?;
-        let result = module.runtime_result(call)?.into_int_value();
-        Ok(module.builder.build_int_compare(IntPredicate::NE, result, result.get_type().const_zero(), "")?)
+        self.hash_remove(id, table, key)
     }
 
     /// A field of an entry.
@@ -194,18 +170,12 @@ impl<'c> Ppf<'_, 'c, '_> {
         }
     }
 
-    /// Writes a key or a value as its layout says into its slot on the stack, padding zero.
-    fn lay_out(&mut self, id: LayoutId, is_value: bool, fields: &[Value]) -> Res<PointerValue<'c>> {
+    /// Writes a value as its layout says into its slot on the stack, padding zero.
+    pub(super) fn lay_out(&mut self, id: LayoutId, fields: &[Value]) -> Res<PointerValue<'c>> {
         let module = self.module;
         let layout = module.layout(id)?;
-        let slot = match self.slots.get(&(id, is_value)) {
-            Some(slot) => *slot,
-            None => {
-                let slot = self.stack_slot(layout)?;
-                self.slots.insert((id, is_value), slot);
-                slot
-            }
-        };
+        // The runtime may read it as the struct it is, so all of its alignment is needed.
+        let slot = self.stack_slot((id, true), layout.size, layout.align.max(8))?;
         if layout.fields.iter().map(|field| storage_size(field.width)).sum::<u32>() < layout.size {
             module.zero_bytes(
                 slot,
@@ -218,20 +188,24 @@ impl<'c> Ppf<'_, 'c, '_> {
         Ok(slot)
     }
 
-    /// Memory for a layout in the function's frame. In the prologue, so that a loop does not grow the stack.
-    fn stack_slot(&self, layout: &Layout) -> Res<PointerValue<'c>> {
+    /// Memory in the function's frame for a key (false) or value (true). In the prologue, so that a loop does not grow
+    /// the stack.
+    pub(super) fn stack_slot(&mut self, which: (LayoutId, bool), size: u32, align: u32) -> Res<PointerValue<'c>> {
+        if let Some(slot) = self.slots.get(&which) {
+            return Ok(*slot);
+        }
         let builder = &self.module.builder;
         let here = self.here()?;
         match self.prologue.get_first_instruction() {
             Some(first) => builder.position_before(&first),
             None => builder.position_at_end(self.prologue),
         }
-        let slot = builder.build_alloca(self.module.i8.array_type(layout.size), "")?;
+        let slot = builder.build_alloca(self.module.i8.array_type(size), "")?;
         if let Some(inst) = slot.as_instruction() {
-            // The runtime may read it as the struct it is, so all of its alignment is needed.
-            inst.set_alignment(layout.align.max(8)).map_err(|error| CodegenError::Internal(error.to_string()))?;
+            inst.set_alignment(align).map_err(|error| CodegenError::Internal(error.to_string()))?;
         }
         builder.position_at_end(here);
+        self.slots.insert(which, slot);
         Ok(slot)
     }
 
@@ -259,7 +233,7 @@ impl<'c, 'p> Module<'c, 'p> {
         found.ok_or_else(|| CodegenError::Internal(format!("there is no table {}", id.0)))
     }
 
-    fn layout(&self, id: LayoutId) -> Res<&'p Layout> {
+    pub(super) fn layout(&self, id: LayoutId) -> Res<&'p Layout> {
         let Some(layout) = self.program.layouts.get(id.0 as usize) else {
             return internal(format!("there is no layout {}", id.0));
         };
@@ -281,7 +255,7 @@ impl<'c, 'p> Module<'c, 'p> {
     }
 
     /// The table's control block.
-    fn control(&self, ctx: PointerValue<'c>, id: TableId) -> Res<PointerValue<'c>> {
+    pub(super) fn control(&self, ctx: PointerValue<'c>, id: TableId) -> Res<PointerValue<'c>> {
         let tables = self.context_ptr(ctx, offset_of!(Context, tables))?;
         self.load_constant_ptr(self.at(tables, u64::from(id.0) * size_of::<*mut u8>() as u64)?, Memory::Control)
     }
@@ -289,14 +263,5 @@ impl<'c, 'p> Module<'c, 'p> {
     /// A pointer in a control block.
     fn entries(&self, control: PointerValue<'c>, offset: usize) -> Res<PointerValue<'c>> {
         self.load_constant_ptr(self.at(control, offset as u64)?, Memory::Control)
-    }
-
-    /// What a call of the runtime gave. The call touches table memory and nothing else that generated code sees.
-    fn runtime_result(&self, call: CallSiteValue<'c>) -> Res<BasicValueEnum<'c>> {
-        let Some(value) = call.try_as_basic_value().basic() else {
-            return internal("a call of the runtime without a value");
-        };
-        self.tag(instruction(value)?, Memory::Table)?;
-        Ok(value)
     }
 }

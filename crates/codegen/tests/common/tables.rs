@@ -1,7 +1,7 @@
 //! Tables for tests: arrays, a full DIR-24-8 filled by hand, and a hash that searches its list.
 
 use baker::ir::{Layout, Program, Table, TableKind, storage_size};
-use codegen::abi::{self, ArrayTable, LpmTable, Runtime};
+use codegen::abi::{self, ArrayTable, HashBucket, HashEntry, HashTable, LpmTable, Runtime};
 
 /// The hash functions below.
 // Exact keys are enough to see that an `lpm` look-up is called for.
@@ -14,12 +14,18 @@ pub enum TestTable {
     Hash(Box<TestHash>),
 }
 
-/// A hash table: pairs of key bytes and value bytes.
+/// A hash table: pairs of packed key and value bytes. It has one bucket, empty but for a spilled key, so that generated
+/// code asks the runtime for every key.
+#[repr(C)]
 pub struct TestHash {
-    pub entries: Vec<(Vec<u8>, Box<[u128]>)>,
+    control: HashTable,
+    bucket: Box<HashBucket>,
+    pub entries: Vec<(Vec<u64>, Box<[u128]>)>,
     pub key: Layout,
     pub value: Layout,
     pub capacity: usize,
+    /// The entry that generated code reads where a slot is empty.
+    unused: Box<[u128]>,
 }
 
 impl TestTable {
@@ -43,10 +49,18 @@ impl TestTable {
                 layout,
             },
             TableKind::Hash => TestTable::Hash(Box::new(TestHash {
+                control: HashTable {
+                    buckets: std::ptr::null(),
+                    entries: std::ptr::null_mut(),
+                    seed: [1, 3],
+                    bucket_count: 1,
+                },
+                bucket: Box::new(HashBucket { tags: [0; 2], entries: [0; 8], spilled: 1 }),
                 entries: Vec::new(),
                 key: program.layouts[table.key.0 as usize].clone(),
                 value: layout,
                 capacity: table.capacity as usize,
+                unused: vec![0; 64].into(),
             })),
         }
     }
@@ -63,7 +77,11 @@ impl TestTable {
                 control.entries = entries.as_mut_ptr().cast();
                 std::ptr::from_mut(control).cast()
             }
-            TestTable::Hash(hash) => std::ptr::from_mut(hash.as_mut()).cast(),
+            TestTable::Hash(hash) => {
+                hash.control.buckets = (&raw const *hash.bucket).cast();
+                hash.control.entries = hash.unused.as_mut_ptr().cast();
+                std::ptr::from_mut(hash.as_mut()).cast()
+            }
         }
     }
 
@@ -100,13 +118,13 @@ impl TestTable {
 
 impl TestHash {
     pub fn get(&self, key: &[u128]) -> Option<Vec<u128>> {
-        let key = write(&self.key, key);
+        let key = abi::pack_key(&self.key, key);
         let found = self.entries.iter().find(|(other, _)| *other == key);
         found.map(|(_, value)| read(&self.value, bytes(value)))
     }
 
     pub fn set(&mut self, key: &[u128], value: &[u128]) {
-        let (key, value) = (write(&self.key, key), write(&self.value, value));
+        let (key, value) = (abi::pack_key(&self.key, key), write(&self.value, value));
         self.entries.push((key, boxed(&value)));
     }
 }
@@ -151,13 +169,18 @@ fn bytes_mut(words: &mut [u128]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
 }
 
+/// Words of a packed key.
+fn words(key: &Layout) -> usize {
+    HashEntry::new(key, key).key_words
+}
+
 /// # Safety
-/// `table` is a `TestHash`, `key` has its key's size.
-unsafe extern "C" fn hash_lookup(table: *const u8, key: *const u8) -> *mut u8 {
+/// `table` is a `TestHash`, `key` is packed.
+unsafe extern "C" fn hash_lookup(table: *const u8, key: *const u64) -> *mut u8 {
     // SAFETY: as above; nobody else uses the table during a batch.
     let (table, key) = unsafe {
         let table = &mut *table.cast::<TestHash>().cast_mut();
-        let size = table.key.size as usize;
+        let size = words(&table.key);
         (table, std::slice::from_raw_parts(key, size))
     };
     let found = table.entries.iter_mut().find(|(other, _)| other == key);
@@ -166,11 +189,11 @@ unsafe extern "C" fn hash_lookup(table: *const u8, key: *const u8) -> *mut u8 {
 
 /// # Safety
 /// As `hash_lookup`; `value` has the value's size.
-unsafe extern "C" fn hash_insert(table: *mut u8, key: *const u8, value: *const u8) -> u8 {
+unsafe extern "C" fn hash_insert(table: *mut u8, key: *const u64, value: *const u8) -> u8 {
     // SAFETY: as above.
     let (table, key, value) = unsafe {
         let table = &mut *table.cast::<TestHash>();
-        let (key_size, value_size) = (table.key.size as usize, table.value.size as usize);
+        let (key_size, value_size) = (words(&table.key), table.value.size as usize);
         (table, std::slice::from_raw_parts(key, key_size), std::slice::from_raw_parts(value, value_size))
     };
     if let Some((_, old)) = table.entries.iter_mut().find(|(other, _)| other == key) {
@@ -186,11 +209,11 @@ unsafe extern "C" fn hash_insert(table: *mut u8, key: *const u8, value: *const u
 
 /// # Safety
 /// As `hash_lookup`.
-unsafe extern "C" fn hash_remove(table: *mut u8, key: *const u8) -> u8 {
+unsafe extern "C" fn hash_remove(table: *mut u8, key: *const u64) -> u8 {
     // SAFETY: as above.
     let (table, key) = unsafe {
         let table = &mut *table.cast::<TestHash>();
-        let size = table.key.size as usize;
+        let size = words(&table.key);
         (table, std::slice::from_raw_parts(key, size))
     };
     let before = table.entries.len();

@@ -5,7 +5,8 @@
 //! keys. It takes no lock: an entry's key does not change while a look-up can reach it (see `epoch.rs`), and a key does
 //! not move from slot to slot.
 //!
-//! The hash is keyed at random per process, so that a peer cannot choose keys that collide.
+//! `codegen::abi` has the layout and the hash function, which is keyed at random per process: generated code looks into
+//! the first bucket itself.
 //!
 //! Capacity is exact: an insertion is refused when the table holds that many entries. Up to 8 there is one bucket. Beyond
 //! that there are at least 64 buckets and one for every three entries; a key goes to its first bucket while that holds
@@ -13,12 +14,13 @@
 //! buckets full with a probability of about 10^-28: the fluid limit of Mitzenmacher, "The power of two choices in
 //! randomized load balancing" (1996), ds_i/dt = s_(i-1)^2 - s_i^2 above the threshold, at a load of 3 per bucket.
 
-use std::hash::{BuildHasher, Hasher};
 use std::io;
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::Layout;
+use codegen::abi::{HashBucket, HashEntry, HashTable, first_bucket, hash_key, hash_tag};
 
 use super::slots::{SPARE, Slots};
 use super::{load_shared, store_shared};
@@ -29,16 +31,20 @@ const SLOTS: usize = 8;
 /// A key stays in its first bucket while that holds fewer than this.
 const PREFER_FIRST: usize = 4;
 
+/// [`HashBucket`] as it is shared.
 #[repr(C, align(64))]
 #[derive(Debug)]
 struct Bucket {
-    /// Tags of slots 0 to 3 and 4 to 7, 16 bits each.
     tags: [AtomicU64; 2],
-    /// Entry number + 1, or 0 for an empty slot.
     entries: [AtomicU32; SLOTS],
-    /// Keys that have this as their first bucket and lie in their second.
     spilled: AtomicU32,
 }
+
+const _: () = {
+    assert!(size_of::<Bucket>() == size_of::<HashBucket>());
+    assert!(offset_of!(Bucket, entries) == offset_of!(HashBucket, entries));
+    assert!(offset_of!(Bucket, spilled) == offset_of!(HashBucket, spilled));
+};
 
 #[derive(Debug)]
 struct Writer {
@@ -46,16 +52,15 @@ struct Writer {
     entries: Slots,
 }
 
-/// A hash table; also its own control block.
+/// A hash table. Its control block comes first, so that a pointer to the one is a pointer to the other.
+#[repr(C)]
 #[derive(Debug)]
 pub struct Hash {
-    hasher: ahash::RandomState,
+    control: HashTable,
     buckets: Mapping,
     bucket_count: u32,
     entries: Mapping,
-    stride: usize,
-    key_size: usize,
-    value_offset: usize,
+    entry: HashEntry,
     value_size: usize,
     value_align: usize,
     capacity: u32,
@@ -76,25 +81,28 @@ impl Hash {
         capacity: u32,
         key: &Layout,
         value: &Layout,
-        hasher: ahash::RandomState,
+        hasher: &ahash::RandomState,
         epochs: Arc<Epochs>,
     ) -> io::Result<Self> {
-        let (key_size, value_size) = (key.size as usize, value.size as usize);
-        let value_offset = key_size.next_multiple_of(value.align.max(1) as usize);
-        let size = (value_offset + value_size).max(16);
-        // An entry of up to a cache line does not cross two.
-        let stride = if size <= 64 { size.next_power_of_two() } else { size.next_multiple_of(16) };
+        let entry = HashEntry::new(key, value);
         let limit = capacity.checked_add(SPARE).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let bucket_count = if capacity as usize <= SLOTS { 1 } else { capacity.div_ceil(3).max(64) };
+        let buckets = Mapping::anonymous(bucket_count as usize * size_of::<Bucket>())?;
+        let entries = Mapping::anonymous(limit as usize * entry.stride)?;
+        let control = HashTable {
+            buckets: buckets.ptr(),
+            entries: entries.ptr(),
+            // An even multiplier would lose a bit.
+            seed: [hasher.hash_one(0u64), hasher.hash_one(1u64) | 1],
+            bucket_count: bucket_count.into(),
+        };
         Ok(Hash {
-            hasher,
-            buckets: Mapping::anonymous(bucket_count as usize * size_of::<Bucket>())?,
+            control,
+            buckets,
             bucket_count,
-            entries: Mapping::anonymous(limit as usize * stride)?,
-            stride,
-            key_size,
-            value_offset,
-            value_size,
+            entries,
+            entry,
+            value_size: value.size as usize,
             value_align: value.align as usize,
             capacity,
             epochs,
@@ -107,7 +115,7 @@ impl Hash {
     }
 
     /// Inserts a key or replaces its value; false where the table is full.
-    pub fn insert(&self, key: &[u8], value: &[u8]) -> bool {
+    pub fn insert(&self, key: &[u64], value: &[u8]) -> bool {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let place = self.place(key);
         if let Some((_, _, entry)) = self.find(key, &place) {
@@ -126,7 +134,7 @@ impl Hash {
         let Some(entry) = writer.entries.take(&self.epochs) else { return false };
         // SAFETY: nobody can reach the entry yet; the table's entries have room for a key and a value.
         unsafe {
-            self.entry(entry).copy_from_nonoverlapping(key.as_ptr(), self.key_size);
+            self.entry(entry).cast::<u64>().copy_from_nonoverlapping(key.as_ptr(), self.entry.key_words);
             store_shared(self.value(entry), value, self.value_align);
         }
         if place.first != place.second && std::ptr::eq(bucket, second) {
@@ -139,7 +147,7 @@ impl Hash {
     }
 
     /// Removes a key; false where it was not there.
-    pub fn remove(&self, key: &[u8]) -> bool {
+    pub fn remove(&self, key: &[u64]) -> bool {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let place = self.place(key);
         let Some((bucket, slot, entry)) = self.find(key, &place) else { return false };
@@ -153,7 +161,7 @@ impl Hash {
     }
 
     /// Bytes of the value that a packet's look-up finds.
-    pub fn read(&self, key: &[u8]) -> Option<Vec<u8>> {
+    pub fn read(&self, key: &[u64]) -> Option<Vec<u8>> {
         // The lock keeps the entry from being reused while its value is copied: this thread is not a worker.
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, _, entry) = self.find(key, &self.place(key))?;
@@ -162,38 +170,34 @@ impl Hash {
     }
 
     /// All keys and values, in no order.
-    pub fn dump(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub fn dump(&self) -> Vec<(Vec<u64>, Vec<u8>)> {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let slots = (0..self.bucket_count).flat_map(|bucket| &self.bucket(bucket).entries);
         let entries = slots.filter_map(|slot| slot.load(Ordering::Acquire).checked_sub(1));
         // SAFETY: the entry is in use, so it holds a key, which does not change, and a value.
         let read = |entry| unsafe {
-            let key = std::slice::from_raw_parts(self.entry(entry), self.key_size).to_vec();
+            let key = self.key(entry).to_vec();
             (key, load_shared(self.value(entry), self.value_size, self.value_align))
         };
         entries.map(read).collect()
     }
 
-    fn place(&self, key: &[u8]) -> Place {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write(key);
-        let hash = hasher.finish();
-        // The upper bits of each half choose a bucket, the lower ones make the tag, so that it says something new.
-        let range = |half: u64, n: u32| (((half & 0xffff_ffff) * u64::from(n)) >> 32) as u32;
-        let first = range(hash, self.bucket_count);
-        let step = range(hash >> 32, self.bucket_count - 1);
+    fn place(&self, key: &[u64]) -> Place {
+        let hash = hash_key(self.control.seed, key);
+        let first = first_bucket(hash, self.bucket_count.into()) as u32;
+        let step = first_bucket(hash >> 32, u64::from(self.bucket_count) - 1) as u32;
         let second = if self.bucket_count == 1 { 0 } else { (first + 1 + step) % self.bucket_count };
-        Place { tag: (hash as u16 & 0xff) | ((hash >> 32) as u16) << 8, first, second }
+        Place { tag: hash_tag(hash), first, second }
     }
 
     /// Bucket, slot and entry of a key.
-    fn find(&self, key: &[u8], place: &Place) -> Option<(u32, usize, u32)> {
+    fn find(&self, key: &[u64], place: &Place) -> Option<(u32, usize, u32)> {
         let in_bucket = |index: u32| {
             let bucket = self.bucket(index);
             bucket.candidates(place.tag).find_map(|slot| {
                 let entry = bucket.entries[slot].load(Ordering::Acquire).checked_sub(1)?;
                 // SAFETY: the entry was published with its key, and it keeps the key while this look-up may hold it.
-                unsafe { self.same_key(entry, key) }.then_some((index, slot, entry))
+                (unsafe { self.key(entry) } == key).then_some((index, slot, entry))
             })
         };
         in_bucket(place.first).or_else(|| {
@@ -203,17 +207,10 @@ impl Hash {
     }
 
     /// # Safety
-    /// The entry holds a key.
-    unsafe fn same_key(&self, entry: u32, key: &[u8]) -> bool {
-        // SAFETY: an entry has room for a key.
-        let stored = unsafe { std::slice::from_raw_parts(self.entry(entry), self.key_size) };
-        // Common sizes as constants, so that the comparison is a few instructions and not a call.
-        match self.key_size {
-            4 => stored[..4] == key[..4],
-            8 => stored[..8] == key[..8],
-            16 => stored[..16] == key[..16],
-            _ => stored == key,
-        }
+    /// The entry holds a key, and keeps it while the result is used.
+    unsafe fn key(&self, entry: u32) -> &[u64] {
+        // SAFETY: an entry has room for a key, and entries are aligned to 16 bytes or their own size.
+        unsafe { std::slice::from_raw_parts(self.entry(entry).cast(), self.entry.key_words) }
     }
 
     fn bucket(&self, index: u32) -> &Bucket {
@@ -224,12 +221,12 @@ impl Hash {
 
     fn entry(&self, entry: u32) -> *mut u8 {
         // SAFETY: entries come from `Writer::entries`, for all of which the mapping has room.
-        unsafe { self.entries.ptr().add(entry as usize * self.stride) }
+        unsafe { self.entries.ptr().add(entry as usize * self.entry.stride) }
     }
 
     fn value(&self, entry: u32) -> *mut u8 {
         // SAFETY: within the entry.
-        unsafe { self.entry(entry).add(self.value_offset) }
+        unsafe { self.entry(entry).add(self.entry.value_offset) }
     }
 }
 
@@ -267,12 +264,12 @@ impl Bucket {
 /// `abi::Runtime::hash_lookup`.
 ///
 /// # Safety
-/// `table` is a hash table's control block, `key` points to a key of its layout, and the caller is a registered worker.
-pub unsafe extern "C" fn lookup(table: *const u8, key: *const u8) -> *mut u8 {
+/// `table` is a hash table's control block, `key` points to a packed key, and the caller is a registered worker.
+pub unsafe extern "C" fn lookup(table: *const u8, key: *const u64) -> *mut u8 {
     // SAFETY: promised by the caller.
     let (table, key) = unsafe {
         let table = &*table.cast::<Hash>();
-        (table, std::slice::from_raw_parts(key, table.key_size))
+        (table, std::slice::from_raw_parts(key, table.entry.key_words))
     };
     match table.find(key, &table.place(key)) {
         Some((_, _, entry)) => table.value(entry),
@@ -284,11 +281,11 @@ pub unsafe extern "C" fn lookup(table: *const u8, key: *const u8) -> *mut u8 {
 ///
 /// # Safety
 /// As for [`lookup`]; `value` points to a value of the table's layout.
-pub unsafe extern "C" fn insert(table: *mut u8, key: *const u8, value: *const u8) -> u8 {
+pub unsafe extern "C" fn insert(table: *mut u8, key: *const u64, value: *const u8) -> u8 {
     // SAFETY: promised by the caller.
     unsafe {
         let table = &*table.cast::<Hash>();
-        let key = std::slice::from_raw_parts(key, table.key_size);
+        let key = std::slice::from_raw_parts(key, table.entry.key_words);
         table.insert(key, std::slice::from_raw_parts(value, table.value_size)).into()
     }
 }
@@ -297,10 +294,10 @@ pub unsafe extern "C" fn insert(table: *mut u8, key: *const u8, value: *const u8
 ///
 /// # Safety
 /// As for [`lookup`].
-pub unsafe extern "C" fn remove(table: *mut u8, key: *const u8) -> u8 {
+pub unsafe extern "C" fn remove(table: *mut u8, key: *const u64) -> u8 {
     // SAFETY: promised by the caller.
     unsafe {
         let table = &*table.cast::<Hash>();
-        table.remove(std::slice::from_raw_parts(key, table.key_size)).into()
+        table.remove(std::slice::from_raw_parts(key, table.entry.key_words)).into()
     }
 }

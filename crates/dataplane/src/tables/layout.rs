@@ -1,12 +1,11 @@
 //! Keys and values between the control plane's numbers and their memory layout.
 
 use baker::ir::{Layout, LayoutField};
-use codegen::abi::{read_field, write_field};
+use codegen::abi::{pack_key, read_field, write_field};
 
 /// Lays numbers out, padding zero; `None` unless there is one per field and each fits its field.
 pub fn encode(layout: &Layout, values: &[u128]) -> Option<Vec<u8>> {
-    let fits = |(field, &value): (&LayoutField, &u128)| field.width >= 128 || value >> field.width == 0;
-    if layout.fields.len() != values.len() || !layout.fields.iter().zip(values).all(fits) {
+    if !fit(layout, values) {
         return None;
     }
     let mut bytes = vec![0; layout.size as usize];
@@ -14,6 +13,17 @@ pub fn encode(layout: &Layout, values: &[u128]) -> Option<Vec<u8>> {
         write_field(&mut bytes[field.offset as usize..], field.width, value);
     }
     Some(bytes)
+}
+
+/// Packs numbers as a key of a hash table; `None` as for [`encode`].
+pub fn pack(layout: &Layout, values: &[u128]) -> Option<Vec<u64>> {
+    fit(layout, values).then(|| pack_key(layout, values))
+}
+
+/// Whether there is one number per field and each fits its field.
+fn fit(layout: &Layout, values: &[u128]) -> bool {
+    let fits = |(field, &value): (&LayoutField, &u128)| field.width >= 128 || value >> field.width == 0;
+    layout.fields.len() == values.len() && layout.fields.iter().zip(values).all(fits)
 }
 
 /// Reads the numbers back.
@@ -43,6 +53,7 @@ mod tests {
         assert_eq!(bytes[14..16], [0; 2]);
         assert_eq!(decode(&layout, &bytes), values);
         assert_eq!(encode(&layout, &[0x100, 0, 0]), None, "too wide");
+        assert_eq!(pack(&layout, &[0x100, 0, 0]), None, "too wide");
         assert_eq!(encode(&layout, &[1, 2]), None, "too few");
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use baker::ir::{Layout, Program, TableEntry, TableError, TableId, TableKind, TableStore, prefix_mask};
-use codegen::abi::{Runtime, is_dir_24_8};
+use codegen::abi::{Runtime, is_dir_24_8, unpack_key};
 
 use crate::epoch::Epochs;
 use array::Array;
@@ -86,8 +86,9 @@ impl Tables {
             let (key, value, capacity) = (layout(table.key), layout(table.value), table.capacity);
             let kind = match table.kind {
                 TableKind::Array => Array::new(capacity, &value).map(Kind::Array),
-                TableKind::Hash => Hash::new(capacity, &key, &value, hasher.clone(), epochs.clone())
-                    .map(|table| Kind::Hash(Box::new(table))),
+                TableKind::Hash => {
+                    Hash::new(capacity, &key, &value, hasher, epochs.clone()).map(|table| Kind::Hash(Box::new(table)))
+                }
                 TableKind::Lpm if !is_dir_24_8(program, table) => {
                     Trie::new(capacity, key.fields[0].width, &value, epochs.clone())
                         .map(|table| Kind::Trie(Box::new(table)))
@@ -140,7 +141,7 @@ impl Tables {
             Kind::Array(array) => array.read(u32::try_from(number).ok()?)?,
             Kind::Lpm(lpm) => lpm.read(u32::try_from(number).ok()?)?,
             Kind::Trie(trie) => trie.read(number)?,
-            Kind::Hash(hash) => hash.read(&layout::encode(key_layout, key)?)?,
+            Kind::Hash(hash) => hash.read(&layout::pack(key_layout, key)?)?,
         };
         Some(layout::decode(value, &bytes))
     }
@@ -161,7 +162,7 @@ impl Tables {
             }
             Kind::Hash(hash) => {
                 no_prefix(entry.prefix_len)?;
-                let key = layout::encode(key, &entry.key).ok_or(TableError::OutOfRange)?;
+                let key = layout::pack(key, &entry.key).ok_or(TableError::OutOfRange)?;
                 hash.insert(&key, &bytes).then_some(()).ok_or(TableError::Full)
             }
         }
@@ -182,7 +183,7 @@ impl Tables {
             }
             Kind::Hash(hash) => {
                 no_prefix(prefix_len)?;
-                let key = layout::encode(key_layout, key).ok_or(TableError::OutOfRange)?;
+                let key = layout::pack(key_layout, key).ok_or(TableError::OutOfRange)?;
                 hash.remove(&key).then_some(()).ok_or(TableError::NotFound)
             }
         }
@@ -207,7 +208,7 @@ impl Tables {
             Kind::Hash(hash) => hash
                 .dump()
                 .into_iter()
-                .map(|(k, bytes)| TableEntry { key: layout::decode(key, &k), prefix_len: None, value: value(&bytes) })
+                .map(|(k, bytes)| TableEntry { key: unpack_key(key, &k), prefix_len: None, value: value(&bytes) })
                 .collect(),
         };
         entries.sort_by(|a, b| (&a.key, a.prefix_len).cmp(&(&b.key, b.prefix_len)));

@@ -86,8 +86,8 @@ fn hash_agrees_with_a_map() {
 fn hash_entries_stay_where_they_are_until_workers_have_passed() {
     let tables = one(TableKind::Hash, scalar(32), scalar(64), 4);
     let control = tables.control_blocks()[0];
-    // SAFETY: a hash table's control block and a key of its layout; the worker below is this thread.
-    let find = |key: u32| unsafe { hash::lookup(control, (&raw const key).cast()).cast::<u64>() };
+    // SAFETY: a hash table's control block and a packed key; the worker below is this thread.
+    let find = |key: u64| unsafe { hash::lookup(control, &raw const key).cast::<u64>() };
     let worker = tables.epochs().register().unwrap();
     worker.quiescent();
     tables.insert(T, &entry(1, 11)).unwrap();
@@ -103,7 +103,7 @@ fn hash_entries_stay_where_they_are_until_workers_have_passed() {
     worker.quiescent();
     let reused = (0..5000u128).any(|key| {
         tables.insert(T, &entry(key, 99)).unwrap();
-        let same = find(key as u32) == held;
+        let same = find(key as u64) == held;
         tables.remove(T, &[key], None).unwrap();
         worker.quiescent();
         same
@@ -324,7 +324,7 @@ fn look_ups_during_changes_see_whole_values() {
                     // SAFETY: as generated code does it: this thread is a registered worker, and the pointers are used
                     // before its next quiescent state. Values are only written while no look-up can reach them.
                     let found = unsafe {
-                        let hash = hash::lookup(hash_table, (&raw const key).cast()).cast::<[u64; 2]>();
+                        let hash = hash::lookup(hash_table, &raw const key).cast::<[u64; 2]>();
                         let address = address_of(key);
                         let mut slot = (*lpm_table).tbl24.add(address as usize >> 8).read_volatile();
                         if slot & codegen::abi::LPM_GROUP != 0 {

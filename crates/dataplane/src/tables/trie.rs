@@ -328,15 +328,15 @@ impl Drop for Trie {
 /// `abi::Runtime::lpm_lookup`.
 ///
 /// # Safety
-/// `control` is the control block of a [`Trie`], `key` a key as its layout says, and the caller is a worker in a batch.
-pub unsafe extern "C" fn lookup(control: *const u8, key: *const u8) -> *mut u8 {
+/// `control` is the control block of a [`Trie`], `key` a packed key, and the caller is a worker in a batch.
+pub unsafe extern "C" fn lookup(control: *const u8, key: *const u64) -> *mut u8 {
     // SAFETY: by the caller's promise.
     unsafe {
         let trie = &*control.cast::<Trie>();
         let key = match trie.width {
             ..=64 => {
                 let bytes = baker::ir::storage_size(trie.width) as usize;
-                codegen::abi::read_field(std::slice::from_raw_parts(key, bytes), trie.width)
+                codegen::abi::read_field(std::slice::from_raw_parts(key.cast(), bytes), trie.width)
             }
             _ => key.cast::<u128>().read_unaligned(),
         };

@@ -125,7 +125,7 @@ impl<'p> Lowering<'p> {
         let header_bits = self.program.protocols[self.packets[index].protocol.0 as usize].size * 8;
         let old = self.covering_words(index, bits, header_bits);
         self.store_bits(index, bits, value);
-        let new = self.covering_words(index, bits, header_bits);
+        let new = self.changed_words(&old, bits, header_bits, value);
         let words = old.len() as u32;
         let mut change = self.b.constant(32, 0);
         for (old, new) in old.into_iter().zip(new) {
@@ -136,6 +136,28 @@ impl<'p> Lowering<'p> {
         for keeper in keepers {
             self.count(keeper, self.base(index), change, words);
         }
+    }
+
+    /// What a store of `value` makes of the words that [`Self::covering_words`] gave. Computed, not loaded again: a
+    /// processor can't forward a byte that is still to be stored to the load of a word.
+    fn changed_words(&mut self, old: &[Value], bits: BitRange, header_bits: u32, value: Value) -> Vec<Value> {
+        let end = bits.offset + bits.width;
+        let mut changed = Vec::with_capacity(old.len());
+        for (word, &old) in (bits.offset / 16..).zip(old) {
+            // Bits of the header that the word and the field share.
+            let (from, to) = (bits.offset.max(word * 16), end.min(word * 16 + 16).min(header_bits));
+            let shift = self.b.constant(bits.width, (end - to).into());
+            let part = self.b.binary(BinOp::LShr, value, shift);
+            let part = self.resize(part, bits.width, to - from, false);
+            let part = self.resize(part, to - from, 32, false);
+            let up = word * 16 + 16 - to;
+            let shift = self.b.constant(32, up.into());
+            let part = self.b.binary(BinOp::Shl, part, shift);
+            let others = self.b.constant(32, 0xffff & !(((1 << (to - from)) - 1) << up));
+            let kept = self.b.binary(BinOp::And, old, others);
+            changed.push(self.b.binary(BinOp::Or, kept, part));
+        }
+        changed
     }
 
     /// Adds a change to a handle's checksum. It was summed up in words that begin at `base`, and consists of `terms` terms.

@@ -1,0 +1,294 @@
+/* The data path of the C peer: the work of apps/l3switch/l3switch.baker, written for speed by hand.
+ *
+ * A batch goes through in four passes, so that the memory that one pass needs was prefetched by the pass before for all
+ * packets of the batch: parse; learn and validate; resolve the next hop and rewrite; deliver. Headers are rewritten where
+ * they lie. What is rare is out of line.
+ */
+#include "l3.h"
+
+#include <string.h>
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define rare __attribute__((noinline, cold))
+
+#define MAC_MASK 0xffffffffffffull
+#define TYPE_IPV4 0x0008 /* network order, as loaded */
+#define TYPE_ARP 0x0608
+#define ETHER 14
+#define IPV4 20
+#define ARP 28
+
+static inline uint64_t load64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
+static inline uint32_t load32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
+static inline uint16_t load16(const uint8_t *p) { uint16_t v; memcpy(&v, p, 2); return v; }
+static inline uint32_t big32(const uint8_t *p) { return __builtin_bswap32(load32(p)); }
+static inline uint16_t big16(const uint8_t *p) { return __builtin_bswap16(load16(p)); }
+static inline uint64_t dst_mac(const uint8_t *p) { return load64(p) & MAC_MASK; }
+static inline uint64_t src_mac(const uint8_t *p) { return load64(p + 4) >> 16; }
+static inline bool is_group(uint64_t mac) { return mac & 1; }
+
+/* What becomes of a packet, and what the next pass needs of it. */
+struct work {
+	uint8_t *p;
+	struct descriptor *d;
+	uint64_t key, hash; /* of the source station, then of the destination's */
+	uint32_t slot;	    /* of the route */
+	uint8_t reason;	    /* dropped, unless NONE */
+	bool host, arp, routed;
+	uint8_t domain, not_to;
+};
+
+static inline struct descriptor *descriptor(const struct context *ctx, uint32_t frame)
+{
+	return (struct descriptor *)(ctx->descriptors + (size_t)frame * sizeof(struct descriptor));
+}
+
+static inline void output(struct context *ctx, uint32_t frame, uint32_t end)
+{
+	ctx->outputs[ctx->output_len++] = (struct output){ frame, end };
+}
+
+static inline void send(struct l3 *s, struct context *ctx, struct descriptor *d, uint8_t port)
+{
+	d->tx_port = port;
+	s->counters.tx[port]++;
+	output(ctx, d->frame, END_TX);
+}
+
+static struct descriptor *copy(struct context *ctx, const struct descriptor *d)
+{
+	struct descriptor *c = descriptor(ctx, ctx->free[--ctx->free_len]);
+	c->addr = d->addr + ((int64_t)c->frame - (int64_t)d->frame) * (int64_t)ctx->frame_size;
+	c->len = d->len;
+	c->rx_port = d->rx_port;
+	c->tx_port = d->tx_port;
+	memcpy(ctx->region + c->addr, ctx->region + d->addr, d->len);
+	return c;
+}
+
+static inline void drop(struct l3 *s, struct context *ctx, const struct descriptor *d, uint8_t reason)
+{
+	s->counters.drops[reason]++;
+	ctx->free[ctx->free_len++] = d->frame;
+}
+
+static rare void learn_new(struct l3 *s, uint64_t key, uint8_t port) { hash_put(&s->stations, key, port); }
+
+static inline uint32_t route_of(const struct fib *f, uint32_t slot, uint32_t address)
+{
+	if (unlikely(slot & FIB_GROUP))
+		slot = f->tbl8[(slot & ~FIB_GROUP) * 256 + (address & 255)];
+	return slot ? slot : f->default_slot;
+}
+
+/* The host gets a copy of an ARP packet; what it says of a directly connected neighbour is believed. */
+static rare void arp(struct l3 *s, struct context *ctx, const struct work *w)
+{
+	struct descriptor *c = copy(ctx, w->d);
+	if (c->len < ETHER + ARP) {
+		drop(s, ctx, c, TRUNCATED);
+		return;
+	}
+	const uint8_t *a = w->p + ETHER;
+	uint32_t sender = big32(a + 14), slot = route_of(&s->fib, s->fib.tbl24[sender >> 8], sender);
+	/* Ethernet, IPv4, lengths 6 and 4 */
+	if (slot && load32(a) == 0x00080100 && load16(a + 4) == 0x0406 && src_mac(a + 2) == src_mac(w->p)) {
+		struct next_hop hop = slot - 1 < NEXT_HOPS ? s->next_hops[slot - 1] : (struct next_hop){ 0 };
+		if (hop.domain == w->domain && hop.gateway == 0)
+			hash_put(&s->neighbours, sender, src_mac(w->p));
+	}
+	s->counters.host++;
+	output(ctx, c->frame, END_HOST);
+}
+
+static rare void flood(struct l3 *s, struct context *ctx, const struct work *w)
+{
+	uint64_t ports = s->members[w->domain] & ~(w->not_to < 64 ? 1ull << w->not_to : 0) & ~1ull;
+	if (!ports) {
+		drop(s, ctx, w->d, NOWHERE_TO_FLOOD);
+		return;
+	}
+	for (; ports & (ports - 1); ports &= ports - 1)
+		send(s, ctx, copy(ctx, w->d), __builtin_ctzll(ports));
+	send(s, ctx, w->d, __builtin_ctzll(ports));
+}
+
+/* Sum of the header's ten words, one's complement; the order of bytes does not matter (RFC 1071 section 2). */
+static inline bool checksum_ok(const uint8_t *ip)
+{
+	uint64_t sum = load64(ip), second = load64(ip + 8), third = load32(ip + 16);
+	sum = (sum >> 32) + (uint32_t)sum + (second >> 32) + (uint32_t)second + third;
+	sum = (sum >> 32) + (uint32_t)sum;
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	return ((sum >> 16) + (sum & 0xffff)) == 0xffff;
+}
+
+static inline uint8_t validate(const uint8_t *ip, uint32_t len)
+{
+	uint32_t ihl = ip[0] & 15, total = big16(ip + 2);
+	uint8_t first = ip[12];
+	if (unlikely(len < IPV4))
+		return TRUNCATED;
+	if (unlikely(ip[0] >> 4 != 4))
+		return BAD_VERSION;
+	if (unlikely(ihl < 5))
+		return BAD_HEADER_LENGTH;
+	if (unlikely(total < ihl * 4 || total > len))
+		return BAD_TOTAL_LENGTH;
+	if (unlikely(ihl == 5 && !checksum_ok(ip)))
+		return BAD_CHECKSUM;
+	if (unlikely(first == 0 || first == 127 || first >= 224))
+		return MARTIAN_SOURCE;
+	return NONE;
+}
+
+/* RFC 1624 equation 3 for a TTL that is one less. The sum stays in network order: TTL is the first byte of its word. */
+static inline void decrement_ttl(uint8_t *ip)
+{
+	uint16_t old = load16(ip + 8), new = old - 1;
+	uint32_t sum = (uint16_t)~load16(ip + 10) + (uint16_t)~old + new;
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	uint16_t check = ~sum;
+	memcpy(ip + 8, &new, 2);
+	memcpy(ip + 10, &check, 2);
+}
+
+void L3(run)(struct l3 *s, struct context *ctx, const uint32_t *frames, uint32_t n)
+{
+	struct work work[MAX_BATCH];
+	uint8_t routed[MAX_BATCH];
+	uint32_t routes = 0;
+
+	/* Parse. A frame has room for more than both headers, so a short packet may be read beyond its end. */
+	for (uint32_t i = 0; i < n; i++) {
+		struct work *w = &work[i];
+		struct descriptor *d = w->d = descriptor(ctx, frames[i]);
+		uint8_t *p = w->p = ctx->region + d->addr;
+		const struct port *port = &s->ports[d->rx_port];
+		uint64_t src = src_mac(p), dst = dst_mac(p);
+		s->counters.rx[d->rx_port]++;
+		w->domain = port->domain;
+		w->not_to = d->rx_port;
+		w->host = w->arp = w->routed = false;
+		w->reason = unlikely(d->len < ETHER) ? TRUNCATED :
+			    unlikely(!port->domain)  ? NO_DOMAIN :
+			    unlikely(is_group(src))  ? GROUP_SOURCE :
+						       NONE;
+		if (unlikely(w->reason))
+			continue;
+		w->key = station_key(port->domain, src);
+		w->hash = hash_of(&s->stations, w->key);
+		__builtin_prefetch(hash_first(&s->stations, w->hash));
+		uint16_t type = load16(p + 12);
+		if (port->mac && dst == port->mac) {
+			if (likely(type == TYPE_IPV4)) {
+				w->routed = true;
+				routed[routes++] = i;
+				__builtin_prefetch(&s->fib.tbl24[big32(p + ETHER + 16) >> 8]);
+			} else if (type == TYPE_ARP) {
+				w->arp = true;
+				w->reason = ARP_ANSWERED;
+			} else {
+				w->host = true;
+			}
+		} else {
+			w->arp = type == TYPE_ARP && port->mac;
+		}
+	}
+
+	/* Learn; find what is bridged; validate what is routed. */
+	for (uint32_t i = 0; i < n; i++) {
+		struct work *w = &work[i];
+		if (unlikely(w->reason && !w->arp))
+			continue;
+		struct entry *known = hash_find(&s->stations, w->hash, w->key);
+		if (unlikely(!known))
+			learn_new(s, w->key, w->d->rx_port);
+		else if (unlikely(known->value != w->d->rx_port))
+			known->value = w->d->rx_port;
+		if (!w->routed) {
+			w->key = station_key(w->domain, dst_mac(w->p));
+			w->hash = hash_of(&s->stations, w->key);
+			__builtin_prefetch(hash_first(&s->stations, w->hash));
+			continue;
+		}
+		const uint8_t *ip = w->p + ETHER;
+		uint32_t dst = big32(ip + 16);
+		w->reason = validate(ip, w->d->len - ETHER);
+		w->slot = s->fib.tbl24[dst >> 8];
+		if (unlikely(w->slot & FIB_GROUP))
+			__builtin_prefetch(&s->fib.tbl8[(w->slot & ~FIB_GROUP) * 256 + (dst & 255)]);
+	}
+
+	/* Resolve and rewrite. */
+	for (uint32_t i = 0; i < routes; i++) {
+		struct work *w = &work[routed[i]];
+		uint8_t *p = w->p, *ip = p + ETHER;
+		uint32_t dst = big32(ip + 16);
+		if (unlikely(w->reason))
+			continue;
+		if (unlikely(hash_find(&s->local_addrs, hash_of(&s->local_addrs, dst), dst))) {
+			w->host = true;
+			continue;
+		}
+		uint32_t slot = route_of(&s->fib, w->slot, dst);
+		if (unlikely(!slot)) {
+			w->reason = NO_ROUTE;
+			continue;
+		}
+		if (unlikely(ip[8] <= 1)) {
+			w->host = true;
+			continue;
+		}
+		static const struct next_hop none;
+		const struct next_hop *hop = likely(slot - 1 < NEXT_HOPS) ? &s->next_hops[slot - 1] : &none;
+		uint32_t next = hop->gateway ? hop->gateway : dst;
+		const struct entry *neighbour = hash_find(&s->neighbours, hash_of(&s->neighbours, next), next);
+		if (unlikely(!neighbour)) {
+			w->host = true;
+			continue;
+		}
+		decrement_ttl(ip);
+		uint64_t to = neighbour->value, from = hop->src;
+		uint64_t first = to | from << 48;
+		uint32_t rest = from >> 16;
+		memcpy(p, &first, 8);
+		memcpy(p + 8, &rest, 4);
+		w->domain = hop->domain;
+		w->not_to = 0;
+		w->key = station_key(w->domain, to);
+		w->hash = hash_of(&s->stations, w->key);
+		__builtin_prefetch(hash_first(&s->stations, w->hash));
+	}
+
+	/* Deliver, in order. */
+	for (uint32_t i = 0; i < n; i++) {
+		struct work *w = &work[i];
+		if (unlikely(w->arp))
+			arp(s, ctx, w);
+		if (unlikely(w->reason)) {
+			drop(s, ctx, w->d, w->reason);
+			continue;
+		}
+		if (unlikely(w->host)) {
+			s->counters.host++;
+			output(ctx, w->d->frame, END_HOST);
+			continue;
+		}
+		if (likely(!is_group(w->key))) {
+			const struct entry *station = hash_find(&s->stations, w->hash, w->key);
+			if (likely(station)) {
+				uint8_t port = station->value;
+				if (unlikely(port == w->not_to))
+					drop(s, ctx, w->d, SAME_PORT);
+				else
+					send(s, ctx, w->d, port);
+				continue;
+			}
+		}
+		flood(s, ctx, w);
+	}
+}

@@ -1,0 +1,100 @@
+/* An L3 switch in C, by hand: the peer that Millrace's compiled apps/l3switch is measured against. It does the same work
+ * on the same batches: see l3.c. `L3` puts the build's name in front of a symbol, so that builds for several
+ * processors fit into one program. */
+#ifndef L3_H
+#define L3_H
+
+#define L3_JOIN(build, name) l3_##build##_##name
+#define L3_EXPAND(build, name) L3_JOIN(build, name)
+#define L3(name) L3_EXPAND(L3_BUILD, name)
+#define hash_init L3(hash_init)
+#define hash_free L3(hash_free)
+#define hash_put L3(hash_put)
+
+#include "hash.h"
+
+#define MAX_BATCH 64
+#define NEXT_HOPS 65536
+#define FIB_GROUP (1u << 31)
+
+/* codegen::abi, as the data plane lays it out. */
+struct output {
+	uint32_t frame, end;
+};
+enum { END_TX, END_HOST };
+struct context {
+	uint8_t *region, *descriptors;
+	uint64_t *counters;
+	uint8_t *const *tables;
+	uint32_t *free;
+	struct output *outputs;
+	uint32_t free_len, output_len;
+	uint64_t frame_size;
+};
+struct descriptor {
+	uint64_t addr;
+	uint32_t len, frame;
+	uint8_t rx_port, tx_port; /* the metadata that is the data plane's */
+	uint8_t unused[46];
+};
+_Static_assert(sizeof(struct descriptor) == 64, "one cache line each");
+
+/* Ethernet addresses are kept as the low 48 bits of a little-endian load, so that they need no swapping. */
+struct port {
+	uint64_t mac; /* the router's on this port; 0: none */
+	uint8_t domain;
+};
+struct next_hop {
+	uint32_t gateway; /* 0: directly connected */
+	uint8_t domain;
+	uint64_t src;
+};
+struct fib { /* DIR-24-8 */
+	uint32_t *tbl24, *tbl8, default_slot, groups;
+	uint8_t *depth24, *depth8;
+};
+
+enum reason {
+	NONE, TRUNCATED, NO_DOMAIN, GROUP_SOURCE, BAD_VERSION, BAD_HEADER_LENGTH, BAD_TOTAL_LENGTH, BAD_CHECKSUM,
+	MARTIAN_SOURCE, NO_ROUTE, ARP_ANSWERED, SAME_PORT, NOWHERE_TO_FLOOD, REASONS
+};
+struct counters {
+	uint64_t rx[256], tx[256], host, drops[REASONS];
+};
+
+struct l3_config {
+	uint32_t neighbours, stations, local_addrs, groups;
+};
+
+struct l3 {
+	struct l3_config config;
+	struct fib fib;
+	struct hash stations, neighbours, local_addrs;
+	struct counters counters;
+	struct port ports[256];
+	uint64_t members[256];
+	struct next_hop next_hops[NEXT_HOPS];
+};
+
+/* Domain and address of a station, in 56 bits. */
+static inline uint64_t station_key(uint8_t domain, uint64_t mac) { return (uint64_t)domain << 48 | mac; }
+
+void L3(run)(struct l3 *s, struct context *ctx, const uint32_t *frames, uint32_t n);
+
+/* What the bench calls. Those that fill tables give false where one is full or a number out of range. */
+struct l3_functions {
+	void (*run)(struct l3 *s, struct context *ctx, const uint32_t *frames, uint32_t n);
+	struct l3 *(*new)(const struct l3_config *config); /* NULL: no memory */
+	void (*free)(struct l3 *s);
+	void (*port)(struct l3 *s, uint8_t port, uint8_t domain, uint64_t mac);
+	void (*members)(struct l3 *s, uint8_t domain, uint64_t ports);
+	bool (*next_hop)(struct l3 *s, uint32_t index, uint8_t domain, uint32_t gateway, uint64_t src);
+	bool (*route)(struct l3 *s, uint32_t prefix, uint8_t len, uint32_t next_hop);
+	bool (*neighbour)(struct l3 *s, uint32_t address, uint64_t mac);
+	bool (*local)(struct l3 *s, uint32_t address);
+	bool (*station)(struct l3 *s, uint8_t domain, uint64_t mac, uint8_t port);
+	const struct counters *(*counters)(const struct l3 *s);
+};
+extern const struct l3_functions L3(functions);
+
+#endif

@@ -1,0 +1,249 @@
+//! On veth devices in network namespaces: packets per second that reach the sink, and the CPU time that they cost.
+//!
+//! ```text
+//! source eth0 ── p1 ┤ the system under test ├ p2 ── eth0 sink
+//! ```
+//!
+//! A veth device does the receiver's work on the sender's CPU. So kernel forwarding runs wholly on the generator's CPU,
+//! while user-space systems have one of their own: the CPU time of the whole machine per packet is given beside the rate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use baker::ir::Program;
+use codegen::OptLevel;
+use dataplane::ports::{Driver, MemPort};
+use dataplane::{EngineKind, Instance, Options, PollMode, PortConfig};
+use lab::{LinkConfig, Namespace, Running, veth};
+
+use super::setup::{self, ROUTER, Setup};
+use crate::Effort;
+use crate::results::Results;
+
+/// Sends what a generator in memory makes to its line.
+const GENERATOR: &str = r#"
+import "net/ether";
+module generator {
+    in ether input;
+    out ether output;
+    ppf send(ether_packet_t *pkt) from input {
+        if (pkt->metadata.rx.port != 1) { packet_drop(pkt, no_port); return; }
+        pkt->metadata.tx.port = 2;
+        channel_put(output, pkt);
+    }
+}
+program {
+    rx -> generator.input;
+    generator.output -> tx;
+}
+"#;
+
+const CASE: &str = "veth, 16 routes";
+/// CPUs of the system under test and of the generator.
+const SYSTEM_CPU: usize = 0;
+const GENERATOR_CPU: usize = 1;
+/// Packets that the generator cycles through.
+const POOL: u32 = 1024;
+
+#[derive(Clone, Copy, PartialEq)]
+enum System {
+    /// The generator straight into the sink: no system can get more.
+    Ceiling,
+    Millrace,
+    Interpreter,
+    Kernel,
+    TestPmd,
+}
+
+/// What forwards, kept while it does.
+enum Forwarder {
+    Nothing,
+    Instance(#[expect(dead_code, reason = "stops when dropped")] Instance),
+    Process(Running),
+}
+
+/// Measures all systems that there are.
+pub fn measure(program: &Program, effort: Effort, results: &mut Results) -> Result<(), String> {
+    if !lab::has_privileges().map_err(text)? {
+        results.note("veth: not measured, it needs root");
+        return Ok(());
+    }
+    if std::thread::available_parallelism().map_or(1, |n| n.get()) < 2 {
+        results.note("veth: not measured, it needs two CPUs");
+        return Ok(());
+    }
+    let mut systems = vec![
+        ("generator alone", System::Ceiling, vec![], vec![]),
+        ("millrace", System::Millrace, vec![], vec![]),
+        ("kernel", System::Kernel, vec![], vec![]),
+        ("testpmd", System::TestPmd, vec![], vec![]),
+        ("interpreter", System::Interpreter, vec![], vec![]),
+    ];
+    let program = Arc::new(program.clone());
+    let (runs, window) = if effort.quick { (1, 300) } else { (5, 2000) };
+    for run in 0..runs {
+        let mut failed = Vec::new();
+        for (name, system, rates, costs) in &mut systems {
+            match one(&program, *system, Duration::from_millis(window)) {
+                Ok((rate, cost)) => {
+                    rates.push(rate);
+                    costs.push(cost);
+                }
+                // A peer that does not run here has no row.
+                Err(error) if *system == System::TestPmd && run == 0 => {
+                    results.note(format!("{CASE}: {name} not measured: {error}"));
+                    failed.push(*system);
+                }
+                Err(error) => return Err(format!("{CASE}: {name}: {error}")),
+            }
+        }
+        systems.retain(|(_, system, ..)| !failed.contains(system));
+    }
+    for (name, _, rates, costs) in systems {
+        results.add(CASE, name, "mpps", "million packets/s", rates);
+        results.add(CASE, name, "cpu_ns_per_packet", "ns of CPU time, whole machine", costs);
+    }
+    Ok(())
+}
+
+/// One system for a while: million packets per second, and ns of CPU time per packet.
+fn one(program: &Arc<Program>, system: System, window: Duration) -> Result<(f64, f64), String> {
+    let setup = Setup::new(program, 16);
+    let (source, sink) = (Namespace::new("source").map_err(text)?, Namespace::new("sink").map_err(text)?);
+    let switch = Namespace::new("switch").map_err(text)?;
+    let host = |mac: u64| LinkConfig::host().mac(bytes(mac));
+    let limit = Duration::from_secs(5);
+    let mut forwarder = Forwarder::Nothing;
+    let quiet = LinkConfig::port();
+    if system == System::Ceiling {
+        veth(&source, "eth0", &sink, "eth0").map_err(text)?;
+    } else {
+        veth(&source, "eth0", &switch, "p1").map_err(text)?;
+        veth(&switch, "p2", &sink, "eth0").map_err(text)?;
+        let kernel = system == System::Kernel;
+        switch.set_sysctl("net.ipv4.ip_forward", if kernel { "1" } else { "0" }).map_err(text)?;
+        for (port, number) in [("p1", 1), ("p2", 2)] {
+            let config =
+                if kernel { host(ROUTER + number).address(format!("10.0.{number}.1/24")) } else { quiet.clone() };
+            switch.configure(port, &config).map_err(text)?;
+        }
+    }
+    source.configure("eth0", &quiet).map_err(text)?;
+    sink.configure("eth0", &quiet).map_err(text)?;
+    for (namespace, device) in [(&source, "eth0"), (&sink, "eth0")] {
+        namespace.wait_running(device, limit).map_err(text)?;
+    }
+    match system {
+        System::Ceiling => {}
+        System::Kernel => kernel(&switch, &setup)?,
+        System::TestPmd => forwarder = Forwarder::Process(testpmd(&switch)?),
+        System::Millrace => {
+            forwarder = Forwarder::Instance(instance(program, &setup, &switch, EngineKind::Native(OptLevel::O3))?);
+        }
+        System::Interpreter => forwarder = Forwarder::Instance(instance(program, &setup, &switch, EngineKind::Interp)?),
+    }
+    let generator = generator(&setup, &source)?;
+    std::thread::sleep(window / 4);
+    let before = (received(&sink)?, busy()?);
+    let start = std::time::Instant::now();
+    std::thread::sleep(window);
+    let time = start.elapsed();
+    let after = (received(&sink)?, busy()?);
+    drop(generator);
+    if let Forwarder::Process(process) = &mut forwarder
+        && process.ended().map_err(text)?.is_some()
+    {
+        return Err(format!("it ended:\n{}", process.both()));
+    }
+    let packets = after.0 - before.0;
+    if packets == 0 {
+        return Err("no packet reached the sink".into());
+    }
+    Ok((packets as f64 / time.as_secs_f64() / 1e6, (after.1 - before.1) / packets as f64))
+}
+
+fn generator(setup: &Setup, source: &Namespace) -> Result<Instance, String> {
+    let compilation = baker::check::check("generator.baker", GENERATOR, &baker::library::Library);
+    let program = baker::ir::lower(&compilation.program.ok_or("the generator does not compile")?);
+    let options = Options { poll: PollMode::Busy, cpus: vec![GENERATOR_CPU], ..Options::default() };
+    let ports = [
+        PortConfig::new("generator", 1, Driver::Mem(MemPort::generator(setup.routed(POOL), u64::MAX))),
+        PortConfig::new("line", 2, Driver::AfPacket { interface: "eth0".into() }),
+    ];
+    source.enter(|| Instance::start(Arc::new(program), &options, &ports)).map_err(text)?.map_err(text)
+}
+
+fn instance(program: &Arc<Program>, setup: &Setup, switch: &Namespace, engine: EngineKind) -> Result<Instance, String> {
+    let options = Options { engine, poll: PollMode::Busy, cpus: vec![SYSTEM_CPU], ..Options::default() };
+    let ports = [("p1", 1), ("p2", 2)]
+        .map(|(name, number)| PortConfig::new(name, number, Driver::AfPacket { interface: name.into() }));
+    let prepared =
+        switch.enter(|| Instance::prepare(program.clone(), &options, &ports)).map_err(text)?.map_err(text)?;
+    setup.fill(program, &mut prepared.tables())?;
+    prepared.run().map_err(text)
+}
+
+/// The kernel's own forwarding, with the same routes and neighbours.
+fn kernel(switch: &Namespace, setup: &Setup) -> Result<(), String> {
+    for &(address, mac) in &setup.neighbours {
+        switch.neighbour("p2", &dotted(address), bytes(mac)).map_err(text)?;
+    }
+    for route in &setup.routes {
+        let gateway = setup.next_hops.iter().find(|hop| hop.index == route.next_hop).map_or(0, |hop| hop.gateway);
+        switch.route(&format!("{}/{}", dotted(route.prefix), route.len), &dotted(gateway)).map_err(text)?;
+    }
+    Ok(())
+}
+
+/// DPDK's testpmd: it does not route, it sets both Ethernet addresses and passes the packet on.
+fn testpmd(switch: &Namespace) -> Result<Running, String> {
+    let peer = lab::mac_text(bytes(setup::NEIGHBOUR));
+    let mut running = switch
+        .command("dpdk-testpmd")
+        .args(["--no-huge", "-m", "512", "--no-pci", "--no-shconf", "--no-telemetry"])
+        // The first of the two only waits; both on the CPU of the system under test.
+        .args(["--lcores", &format!("0@{SYSTEM_CPU},1@{SYSTEM_CPU}")])
+        .args(["--vdev", "net_af_packet0,iface=p1", "--vdev", "net_af_packet1,iface=p2"])
+        .args(["--", "--forward-mode=mac", "--auto-start", "--stats-period=60", "--total-num-mbufs=65536"])
+        .arg(format!("--eth-peer=1,{peer}"))
+        .spawn()
+        .map_err(text)?;
+    running.wait_for_text("start packet forwarding", Duration::from_secs(20)).map_err(text)?;
+    std::thread::sleep(Duration::from_millis(500));
+    Ok(running)
+}
+
+/// Packets that the namespace's eth0 has received.
+fn received(namespace: &Namespace) -> Result<u64, String> {
+    let devices =
+        namespace.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev")).map_err(text)?.map_err(text)?;
+    let line = devices.lines().find_map(|line| line.trim().strip_prefix("eth0:"));
+    // Bytes, packets, …
+    let packets = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+    packets.ok_or_else(|| "the sink has no eth0".to_owned())
+}
+
+/// CPU time that is not idle, of all CPUs since the start, in ns.
+fn busy() -> Result<f64, String> {
+    let stat = std::fs::read_to_string("/proc/stat").map_err(text)?;
+    let fields: Vec<f64> =
+        stat.lines().next().unwrap_or("").split_whitespace().filter_map(|n| n.parse().ok()).collect();
+    match fields[..] {
+        // user, nice, system, idle, iowait, irq, softirq, in ticks of 10 ms
+        [user, nice, system, _, _, irq, softirq, ..] => Ok((user + nice + system + irq + softirq) * 1e7),
+        _ => Err("/proc/stat says nothing".into()),
+    }
+}
+
+fn dotted(address: u32) -> String {
+    std::net::Ipv4Addr::from(address).to_string()
+}
+
+fn bytes(mac: u64) -> lab::Mac {
+    let [_, _, bytes @ ..] = mac.to_be_bytes();
+    bytes
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

@@ -1,0 +1,233 @@
+//! What is in the switch's tables, and the packets that go with it: the same for all systems.
+//!
+//! Two domains, bridged inside and routed between. Port 1 (and 3) is in domain 1, port 2 in domain 2, where the gateways
+//! are that routes lead to.
+
+use std::collections::HashSet;
+
+use baker::ir::{Program, TableEntry, TableId, TableStore};
+
+use super::numbers::Numbers;
+
+/// A port, with the router's address there.
+pub struct Port {
+    pub number: u8,
+    pub domain: u8,
+    pub mac: u64,
+}
+
+/// Where routes lead.
+pub struct NextHop {
+    pub index: u32,
+    pub domain: u8,
+    pub gateway: u32,
+    pub src: u64,
+}
+
+/// A route.
+#[derive(Clone, Copy)]
+pub struct Route {
+    pub prefix: u32,
+    pub len: u8,
+    pub next_hop: u32,
+}
+
+/// A station that is known at the start.
+pub struct Station {
+    pub domain: u8,
+    pub mac: u64,
+    pub port: u8,
+}
+
+/// Sizes of the hash tables.
+#[derive(Clone, Copy)]
+pub struct Capacity {
+    pub neighbours: u32,
+    pub stations: u32,
+    pub local_addrs: u32,
+}
+
+/// Contents of all tables.
+pub struct Setup {
+    pub capacity: Capacity,
+    pub ports: Vec<Port>,
+    pub members: Vec<(u8, u64)>,
+    pub next_hops: Vec<NextHop>,
+    pub routes: Vec<Route>,
+    pub neighbours: Vec<(u32, u64)>,
+    pub local_addrs: Vec<u32>,
+    pub stations: Vec<Station>,
+}
+
+/// The router's address at a port.
+pub const ROUTER: u64 = 0x0200_0000_0100;
+/// The host on port 1 that sends.
+pub const SENDER: u64 = 0x0200_0000_0011;
+/// A host on port 3, in the sender's domain.
+pub const NEIGHBOUR: u64 = 0x0200_0000_0012;
+const GATEWAY_MAC: u64 = 0x0200_0001_0000;
+const GATEWAY: u32 = 0x0a00_020a;
+
+impl Setup {
+    /// With this many routes, behind 16 gateways, or 256 where there are many routes.
+    pub fn new(program: &Program, routes: u32) -> Self {
+        let capacity = |name| {
+            let table = program.tables.iter().find(|table| table.name == name);
+            table.map_or(0, |table| table.capacity)
+        };
+        let gateways = if routes > 256 { 256 } else { 16 };
+        let port = |number, domain, mac| Port { number, domain, mac };
+        let gateway = |index: u32| (GATEWAY + index, GATEWAY_MAC + u64::from(index));
+        let hop = |index: u32| NextHop { index: index + 1, domain: 2, gateway: gateway(index).0, src: ROUTER + 2 };
+        let station = |domain, mac, port| Station { domain, mac, port };
+        let mut stations = vec![station(1, SENDER, 1), station(1, NEIGHBOUR, 3)];
+        stations.extend((0..gateways).map(|index| station(2, gateway(index).1, 2)));
+        Setup {
+            capacity: Capacity {
+                neighbours: capacity("l3_forward.neighbours"),
+                stations: capacity("l2_bridge.stations"),
+                local_addrs: capacity("l3_forward.local_addrs"),
+            },
+            ports: vec![port(1, 1, ROUTER + 1), port(2, 2, ROUTER + 2), port(3, 1, ROUTER + 1)],
+            members: vec![(1, 1 << 1 | 1 << 3), (2, 1 << 2)],
+            next_hops: (0..gateways).map(hop).collect(),
+            routes: routes_like_the_internet(routes, gateways),
+            neighbours: (0..gateways).map(gateway).collect(),
+            local_addrs: vec![0x0a00_0101, 0x0a00_0201],
+            stations,
+        }
+    }
+
+    /// Fills the tables of the Baker program.
+    pub fn fill(&self, program: &Program, tables: &mut impl TableStore) -> Result<(), String> {
+        let mut add = |name: &str, key: &[u64], prefix_len: Option<u32>, value: &[u64]| {
+            let index =
+                program.tables.iter().position(|t| t.name == name).ok_or(format!("there is no table {name}"))?;
+            let wide = |numbers: &[u64]| numbers.iter().map(|&n| n.into()).collect();
+            let entry = TableEntry { key: wide(key), prefix_len, value: wide(value) };
+            tables.insert(TableId(index as u32), &entry).map_err(|e| format!("{name}: {e}"))
+        };
+        for port in &self.ports {
+            let key = [port.number.into()];
+            add("l3_switch.mac_addrs", &key, None, &[port.mac])?;
+            add("l3_switch.domains", &key, None, &[port.domain.into()])?;
+        }
+        for &(domain, ports) in &self.members {
+            add("l2_bridge.members", &[domain.into()], None, &[ports])?;
+        }
+        for hop in &self.next_hops {
+            let value = [hop.domain.into(), hop.gateway.into(), hop.src];
+            add("l3_forward.next_hops", &[hop.index.into()], None, &value)?;
+        }
+        for route in &self.routes {
+            add("l3_forward.fib", &[route.prefix.into()], Some(route.len.into()), &[route.next_hop.into()])?;
+        }
+        for &(address, mac) in &self.neighbours {
+            add("l3_forward.neighbours", &[address.into()], None, &[mac])?;
+        }
+        for &address in &self.local_addrs {
+            add("l3_forward.local_addrs", &[address.into()], None, &[1])?;
+        }
+        for station in &self.stations {
+            add("l2_bridge.stations", &[station.domain.into(), station.mac], None, &[station.port.into()])?;
+        }
+        Ok(())
+    }
+
+    /// Routed packets to random hosts of random routes.
+    pub fn routed(&self, count: u32) -> Vec<Vec<u8>> {
+        let mut numbers = Numbers::new(7);
+        let packet = |index| {
+            let route = self.routes[numbers.below(self.routes.len() as u64) as usize];
+            let host = numbers.next() as u32 & 0xffff_ffffu32.checked_shr(route.len.into()).unwrap_or(0);
+            packet(ROUTER + 1, SENDER, route.prefix | host, index)
+        };
+        (0..count).map(packet).collect()
+    }
+
+    /// Makes so many stations known behind ports 1 and 3 each; packets from a random one of port 1 to one of port 3.
+    pub fn flows(&mut self, flows: u32, count: u32) -> Vec<Vec<u8>> {
+        let mac = |side: u64, index: u64| 0x0600_0000_0000 | side << 32 | index;
+        for index in 0..u64::from(flows) {
+            self.stations.push(Station { domain: 1, mac: mac(1, index), port: 1 });
+            self.stations.push(Station { domain: 1, mac: mac(3, index), port: 3 });
+        }
+        let mut numbers = Numbers::new(11);
+        let packet = |index| {
+            let flow = numbers.below(flows.into());
+            packet(mac(3, flow), mac(1, flow), 0x0a00_010c, index)
+        };
+        (0..count).map(packet).collect()
+    }
+
+    /// Packets from the sender to its neighbour in the same domain.
+    pub fn bridged(&self, count: u32) -> Vec<Vec<u8>> {
+        (0..count).map(|index| packet(NEIGHBOUR, SENDER, 0x0a00_010c, index)).collect()
+    }
+}
+
+/// Share of each prefix length among the routes of the Internet's default-free zone, in thousandths (as the CIDR Report
+/// and Geoff Huston's BGP table statistics show it for 2024; lengths with less are put to their neighbours).
+const LENGTHS: [(u8, u32); 11] =
+    [(24, 592), (23, 103), (22, 109), (21, 53), (20, 47), (19, 27), (18, 14), (17, 9), (16, 26), (15, 10), (14, 10)];
+
+/// This many different prefixes, of lengths as in a BGP table, in 11.0.0.0 to 223.255.255.255; beside them, one in 200 is
+/// longer than 24 bits, as a provider's own routes are. Sixteen or fewer are /16s.
+fn routes_like_the_internet(count: u32, gateways: u32) -> Vec<Route> {
+    let next_hop = |index| 1 + index % gateways;
+    if count <= 16 {
+        return (0..count)
+            .map(|index| Route { prefix: 0x1400_0000 | index << 16, len: 16, next_hop: next_hop(index) })
+            .collect();
+    }
+    let mut numbers = Numbers::new(42);
+    let mut seen = HashSet::new();
+    let mut routes = Vec::with_capacity(count as usize);
+    while routes.len() < count as usize {
+        let mut share = numbers.below(1000) as u32;
+        let by_share = |&(_, thousandths): &(u8, u32)| {
+            let found = share < thousandths;
+            share = share.wrapping_sub(thousandths);
+            found
+        };
+        let mut len = LENGTHS.iter().position(by_share).map_or(24, |index| LENGTHS[index].0);
+        if numbers.below(200) == 0 {
+            len = 25 + numbers.below(8) as u8;
+        }
+        let address = (11 + numbers.below(213) as u32) << 24 | numbers.next() as u32 & 0x00ff_ffff;
+        let prefix = address & !(0xffff_ffffu32.checked_shr(len.into()).unwrap_or(0));
+        if prefix >> 24 != 127 && seen.insert((prefix, len)) {
+            routes.push(Route { prefix, len, next_hop: next_hop(numbers.next() as u32 & 0xffff) });
+        }
+    }
+    routes
+}
+
+/// UDP, 64 bytes with the frame check sequence.
+pub fn packet(dst: u64, src: u64, to: u32, index: u32) -> Vec<u8> {
+    let mut ip = vec![0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 1, 11];
+    ip.extend(to.to_be_bytes());
+    let check = checksum(&ip);
+    ip[10..12].copy_from_slice(&check);
+    let mut frame = ethernet(dst, src, 0x0800);
+    frame.extend(ip);
+    frame.extend((index as u16).to_be_bytes());
+    frame.resize(60, 0);
+    frame
+}
+
+/// An Ethernet header.
+pub fn ethernet(dst: u64, src: u64, kind: u16) -> Vec<u8> {
+    let mut frame = dst.to_be_bytes()[2..].to_vec();
+    frame.extend(&src.to_be_bytes()[2..]);
+    frame.extend(kind.to_be_bytes());
+    frame
+}
+
+/// The checksum of an IPv4 header whose checksum field is zero (RFC 1071).
+pub fn checksum(header: &[u8]) -> [u8; 2] {
+    let sum: u32 = header.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    (!(sum as u16)).to_be_bytes()
+}

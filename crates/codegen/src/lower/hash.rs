@@ -1,0 +1,234 @@
+//! Hash tables: the look-up of the first bucket in line, the rest through the runtime. See [`HashTable`].
+//!
+//! ```text
+//! hash(key) ─▶ bucket ─▶ a tag equal? ─yes─▶ its entry has the key? ─yes─▶ found
+//!                            │no                        │no
+//!                        spilled? ─yes──────────▶ call the runtime ─▶ found or null
+//!                            │no
+//!                           null
+//! ```
+
+use std::mem::offset_of;
+
+use baker::ir::{Table, TableId, Value};
+use inkwell::IntPredicate;
+use inkwell::intrinsics::Intrinsic;
+use inkwell::types::BasicTypeEnum;
+use inkwell::values::{BasicValueEnum, CallSiteValue, IntValue, PointerValue};
+
+use super::body::Ppf;
+use super::memory::{Memory, instruction};
+use super::{Module, Res};
+use crate::abi::{HashBucket, HashEntry, HashTable};
+use crate::{CodegenError, internal};
+
+impl<'c> Ppf<'_, 'c, '_> {
+    /// The value under a key, or null.
+    pub(super) fn hash_lookup(&mut self, id: TableId, table: &Table, key: &[Value]) -> Res<PointerValue<'c>> {
+        let module = self.module;
+        let builder = &module.builder;
+        let entry = module.hash_entry(table)?;
+        let words = self.pack(table, key)?;
+        let control = module.control(self.ctx, id)?;
+        let hash = module.hash_of(control, &words)?;
+        let bucket = module.first_bucket(control, hash)?;
+        let equal = module.equal_tags(bucket, hash)?;
+        let zero8 = equal.get_type().const_zero();
+        let any = builder.build_int_compare(IntPredicate::NE, equal, zero8, "")?;
+        let names = ["candidate", "none", "slow", "found"].map(|name| self.new_block(name));
+        let [candidate, none, slow, found] = names;
+        builder.build_conditional_branch(any, candidate, none)?;
+
+        builder.position_at_end(candidate);
+        let slot = module.lowest_bit(equal)?;
+        let numbers = module.at(bucket, offset_of!(HashBucket, entries) as u64)?;
+        let number = module.load_shared_in(module.i32, module.element(numbers, slot, 4)?, Memory::Table)?;
+        let zero = module.i32.const_zero();
+        let used = builder.build_int_compare(IntPredicate::NE, number, zero, "")?;
+        let less = builder.build_int_sub(number, module.i32.const_int(1, false), "")?;
+        // There is always an entry 0 to read, though what it holds may mean nothing.
+        let index = module.select_int(used, less, zero)?;
+        let entries =
+            module.load_constant_ptr(module.at(control, offset_of!(HashTable, entries) as u64)?, Memory::Control)?;
+        let at = module.element(entries, index, entry.stride as u64)?;
+        let mut same = used;
+        for (index, word) in words.iter().enumerate() {
+            let stored = module.load_int(module.i64, module.at(at, index as u64 * 8)?, 8, Memory::Table)?;
+            let equal = builder.build_int_compare(IntPredicate::EQ, stored, *word, "")?;
+            same = builder.build_and(same, equal, "")?;
+        }
+        let value = module.at(at, entry.value_offset as u64)?;
+        let from_candidate = self.here()?;
+        module.likely(builder.build_conditional_branch(same, found, slow)?)?;
+
+        builder.position_at_end(none);
+        let spilled = module.at(bucket, offset_of!(HashBucket, spilled) as u64)?;
+        let spilled = module.load_shared_in(module.i32, spilled, Memory::Table)?;
+        let stays = builder.build_int_compare(IntPredicate::EQ, spilled, zero, "")?;
+        module.likely(builder.build_conditional_branch(stays, found, slow)?)?;
+
+        builder.position_at_end(slow);
+        let key = self.packed(table, &words)?;
+        let call = module.call_out(module.hash_lookup, &[control.into(), key.into()])?;
+        let other = module.runtime_result(call)?.into_pointer_value();
+        let from_slow = self.here()?;
+        builder.build_unconditional_branch(found)?;
+
+        builder.position_at_end(found);
+        let result = builder.build_phi(module.ptr, "")?;
+        result.add_incoming(&[(&value, from_candidate), (&module.ptr.const_null(), none), (&other, from_slow)]);
+        Ok(result.as_basic_value().into_pointer_value())
+    }
+
+    /// Inserts or replaces; 1 where the entry is there now. A refusal is counted.
+    pub(super) fn hash_insert(
+        &mut self,
+        id: TableId,
+        table: &Table,
+        key: &[Value],
+        value: &[Value],
+    ) -> Res<IntValue<'c>> {
+        let module = self.module;
+        let builder = &module.builder;
+        let control = module.control(self.ctx, id)?;
+        let words = self.pack(table, key)?;
+        let key = self.packed(table, &words)?;
+        let value = self.lay_out(table.value, value)?;
+        let args = [control.into(), key.into(), value.into()];
+        let call = module.call_out(module.hash_insert, &args)?;
+        let result = module.runtime_result(call)?.into_int_value();
+        let inserted = builder.build_int_compare(IntPredicate::NE, result, result.get_type().const_zero(), "")?;
+        let (refuse, done) = (self.new_block("refuse"), self.new_block("done"));
+        module.likely(builder.build_conditional_branch(inserted, done, refuse)?)?;
+        builder.position_at_end(refuse);
+        module.count_slot(self.ctx, module.slots.table_full(id))?;
+        builder.build_unconditional_branch(done)?;
+        builder.position_at_end(done);
+        Ok(inserted)
+    }
+
+    /// Removes an entry; 1 where it was there.
+    pub(super) fn hash_remove(&mut self, id: TableId, table: &Table, key: &[Value]) -> Res<IntValue<'c>> {
+        let module = self.module;
+        let control = module.control(self.ctx, id)?;
+        let words = self.pack(table, key)?;
+        let key = self.packed(table, &words)?;
+        let call = module.call_out(module.hash_remove, &[control.into(), key.into()])?;
+        let result = module.runtime_result(call)?.into_int_value();
+        Ok(module.builder.build_int_compare(IntPredicate::NE, result, result.get_type().const_zero(), "")?)
+    }
+
+    /// The words of a key: see [`crate::abi::pack_key`].
+    pub(super) fn pack(&self, table: &Table, key: &[Value]) -> Res<Vec<IntValue<'c>>> {
+        let module = self.module;
+        let builder = &module.builder;
+        let layout = module.layout(table.key)?;
+        if layout.fields.len() != key.len() {
+            return internal(format!("{} values for the key of `{}`", key.len(), table.name));
+        }
+        let count = module.hash_entry(table)?.key_words as u32;
+        let ty = module.int(count * 64)?;
+        let mut all = ty.const_zero();
+        let mut at = 0;
+        for (field, value) in layout.fields.iter().zip(key) {
+            let value = module.resize(self.int_of(*value, field.width)?, count * 64)?;
+            let value = builder.build_left_shift(value, ty.const_int(at, false), "")?;
+            all = builder.build_or(all, value, "")?;
+            at += u64::from(field.width);
+        }
+        let word = |index: u32| {
+            let shifted = builder.build_right_shift(all, ty.const_int(u64::from(index) * 64, false), false, "")?;
+            module.resize(shifted, 64)
+        };
+        (0..count).map(word).collect()
+    }
+
+    /// A packed key in memory.
+    pub(super) fn packed(&mut self, table: &Table, words: &[IntValue<'c>]) -> Res<PointerValue<'c>> {
+        let slot = self.stack_slot((table.key, false), words.len() as u32 * 8, 8)?;
+        for (index, word) in words.iter().enumerate() {
+            self.module.store(self.module.at(slot, index as u64 * 8)?, *word, 8, Memory::Table)?;
+        }
+        Ok(slot)
+    }
+}
+
+impl<'c> Module<'c, '_> {
+    fn hash_entry(&self, table: &Table) -> Res<HashEntry> {
+        Ok(HashEntry::new(self.layout(table.key)?, self.layout(table.value)?))
+    }
+
+    /// [`crate::abi::hash_key`].
+    fn hash_of(&self, control: PointerValue<'c>, words: &[IntValue<'c>]) -> Res<IntValue<'c>> {
+        let builder = &self.builder;
+        let seed = offset_of!(HashTable, seed) as u64;
+        let mut hash = self.load_constant_i64(self.at(control, seed)?, Memory::Control)?;
+        let multiplier = self.load_constant_i64(self.at(control, seed + 8)?, Memory::Control)?;
+        let multiplier = self.resize(multiplier, 128)?;
+        for word in words {
+            let mixed = builder.build_xor(hash, *word, "")?;
+            let product = builder.build_int_mul(self.resize(mixed, 128)?, multiplier, "")?;
+            let shift = product.get_type().const_int(64, false);
+            let high = self.resize(builder.build_right_shift(product, shift, false, "")?, 64)?;
+            hash = builder.build_xor(self.resize(product, 64)?, high, "")?;
+        }
+        Ok(hash)
+    }
+
+    /// [`crate::abi::first_bucket`].
+    fn first_bucket(&self, control: PointerValue<'c>, hash: IntValue<'c>) -> Res<PointerValue<'c>> {
+        let builder = &self.builder;
+        let buckets =
+            self.load_constant_ptr(self.at(control, offset_of!(HashTable, buckets) as u64)?, Memory::Control)?;
+        let count =
+            self.load_constant_i64(self.at(control, offset_of!(HashTable, bucket_count) as u64)?, Memory::Control)?;
+        let low = builder.build_and(hash, self.i64.const_int(0xffff_ffff, false), "")?;
+        let scaled = builder.build_int_nuw_mul(low, count, "")?;
+        let index = builder.build_right_shift(scaled, self.i64.const_int(32, false), false, "")?;
+        let bytes = builder.build_int_nuw_mul(index, self.i64.const_int(size_of::<HashBucket>() as u64, false), "")?;
+        self.at_index(buckets, bytes)
+    }
+
+    /// A bit per slot (8 bits) of the bucket whose tag is that of the hash.
+    fn equal_tags(&self, bucket: PointerValue<'c>, hash: IntValue<'c>) -> Res<IntValue<'c>> {
+        let builder = &self.builder;
+        let i16_type = self.context.i16_type();
+        let lanes = i16_type.vec_type(8);
+        let mut halves = self.i64.vec_type(2).get_undef();
+        for index in 0..2 {
+            let half = self.load_shared_in(self.i64, self.at(bucket, index * 8)?, Memory::Table)?;
+            halves = builder.build_insert_element(halves, half, self.i64.const_int(index, false), "")?;
+        }
+        let tags = builder.build_bit_cast(halves, lanes, "")?.into_vector_value();
+        let tag = builder.build_right_shift(hash, self.i64.const_int(32, false), false, "")?;
+        let tag = self.resize(tag, 16)?;
+        let first = builder.build_insert_element(lanes.get_undef(), tag, self.i64.const_zero(), "")?;
+        let everywhere = self.i32.vec_type(8).const_zero();
+        let pattern = builder.build_shuffle_vector(first, lanes.get_undef(), everywhere, "")?;
+        let equal = builder.build_int_compare(IntPredicate::EQ, tags, pattern, "")?;
+        Ok(builder.build_bit_cast(equal, self.i8, "")?.into_int_value())
+    }
+
+    /// Index (32 bits) of the lowest bit that is set; there is one.
+    fn lowest_bit(&self, bits: IntValue<'c>) -> Res<IntValue<'c>> {
+        let wide = self.resize(bits, 32)?;
+        let count = Intrinsic::find("llvm.cttz")
+            .and_then(|cttz| cttz.get_declaration(&self.llvm, &[BasicTypeEnum::IntType(self.i32)]))
+            .ok_or_else(|| CodegenError::Internal("LLVM cannot count trailing zeros".into()))?;
+        let zero_is_poison = self.context.bool_type().const_int(1, false);
+        let call = self.builder.build_call(count, &[wide.into(), zero_is_poison.into()], "")?;
+        match call.try_as_basic_value().basic() {
+            Some(BasicValueEnum::IntValue(index)) => Ok(index),
+            _ => internal("counting zeros gives no number"),
+        }
+    }
+
+    /// What a call of the runtime gave. The call touches table memory and nothing else that generated code sees.
+    pub(super) fn runtime_result(&self, call: CallSiteValue<'c>) -> Res<BasicValueEnum<'c>> {
+        let Some(value) = call.try_as_basic_value().basic() else {
+            return internal("a call of the runtime without a value");
+        };
+        self.tag(instruction(value)?, Memory::Table)?;
+        Ok(value)
+    }
+}
