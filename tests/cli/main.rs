@@ -4,7 +4,9 @@
 
 mod check;
 mod config;
+mod control;
 mod fmt;
+mod hostile_clients;
 mod output;
 mod replay;
 mod run;
@@ -13,6 +15,8 @@ mod run;
 mod frames;
 #[path = "../support/hostile.rs"]
 mod hostile;
+#[path = "../support/instance.rs"]
+mod instance;
 #[path = "../support/pcap.rs"]
 mod pcap;
 #[path = "../support/process.rs"]

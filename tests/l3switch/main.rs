@@ -4,6 +4,7 @@
 //! fail without.
 
 mod bridge;
+mod control;
 mod drops;
 mod flood;
 mod hosts;
@@ -14,6 +15,13 @@ mod switch;
 mod frames;
 #[path = "../support/hostile.rs"]
 mod hostile;
+// What the tests of the command line use of these is not used here.
+#[allow(dead_code)]
+#[path = "../support/instance.rs"]
+mod instance;
+#[allow(dead_code)]
+#[path = "../support/process.rs"]
+mod process;
 #[path = "../support/random.rs"]
 mod random;
 #[path = "../support/report.rs"]

@@ -4,7 +4,11 @@ use std::time::{Duration, Instant};
 
 use lab::{Host, L3Switch, Mac, RawPort, Running, Signal};
 
+use serde_json::Value as Json;
+
 use crate::frames::{BROADCAST, ETH_EXPERIMENT, Ipv4, ethernet};
+use crate::instance::Runtime;
+use crate::process::Done;
 use crate::report::Report;
 
 /// Long enough for a loaded machine; nothing waits this long when all is well.
@@ -25,6 +29,7 @@ pub const GATEWAY: [[u8; 4]; 2] = [[10, 0, 1, 1], [10, 0, 2, 1]];
 pub struct Switch {
     // Declared, so dropped, first: then Millrace is ended before its ports are.
     millrace: Running,
+    runtime: Runtime,
     pub network: L3Switch,
 }
 
@@ -35,11 +40,28 @@ impl Switch {
         // The kernel is the slow path: it forwards the first packet to a neighbour, and sends ICMP errors.
         network.switch.set_sysctl("net.ipv4.ip_forward", "1").unwrap_or_else(|error| panic!("{error}"));
         let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../apps/l3switch/l3switch.toml");
+        let runtime = Runtime::new();
         let command = network.switch.command(env!("CARGO_BIN_EXE_millrace")).args(["run", "l3switch", "-c", config]);
+        let command = command.arg("--socket").arg(runtime.path("socket"));
         let mut millrace = command.spawn().unwrap_or_else(|error| panic!("{error}"));
         let ready = millrace.wait_for_text("running on 6 ports", PATIENCE);
         ready.unwrap_or_else(|error| panic!("{error}"));
-        Switch { millrace, network }
+        Switch { millrace, runtime, network }
+    }
+
+    /// Asks the running switch: a subcommand with its arguments.
+    pub fn ask(&self, arguments: &[&str]) -> Done {
+        self.runtime.millrace(&[arguments, &["--socket", &self.socket()]].concat())
+    }
+
+    /// As [`Switch::ask`], in JSON.
+    pub fn ask_json(&self, arguments: &[&str]) -> Json {
+        self.runtime.json(&[arguments, &["--socket", &self.socket()]].concat())
+    }
+
+    /// The path of its socket.
+    pub fn socket(&self) -> String {
+        self.runtime.path("socket")
     }
 
     /// Ends Millrace as Ctrl-C does. It must end soon and well, and give all frames back; what it counted.
@@ -111,20 +133,23 @@ impl Wires {
     /// Everything that came out because of what was sent before this call.
     ///
     /// How that is known without waiting for a while: each port's frames stay in order, and a batch is sent before the
-    /// next one is received. So marks are sent behind the frames, each after the one before has come out.
+    /// next one is received. So marks are sent behind the frames, from every port; when all have come out, everything
+    /// before them has been sent, and a second round of marks comes out after it.
     pub fn settle(&mut self) -> Outcome {
         let mut outcome = Outcome::default();
-        // Broadcasts, which come out at the other host of the domain.
-        for (from, to) in [(0, 1), (1, 0), (2, 3), (3, 2)] {
-            let mark = ethernet(BROADCAST, MAC[from], ETH_EXPERIMENT, &self.mark());
-            self.send(from + 1, &mark);
-            outcome.hosts[to] = until(&mut self.hosts[to], &mark);
-        }
-        // Packets to the router itself, which the kernel does not answer.
-        for (index, from) in [(0, 0), (1, 2)] {
-            let mark = Ipv4::new(IP[from], GATEWAY[index], &self.mark()).frame(ROUTER[index], MAC[from]);
-            self.send(from + 1, &mark);
-            outcome.svis[index] = until(&mut self.svis[index], &mark);
+        for _ in 0..2 {
+            // Broadcasts, which come out at the other host of the domain.
+            for (from, to) in [(0, 1), (1, 0), (2, 3), (3, 2)] {
+                let mark = ethernet(BROADCAST, MAC[from], ETH_EXPERIMENT, &self.mark());
+                self.send(from + 1, &mark);
+                outcome.hosts[to].extend(until(&mut self.hosts[to], &mark));
+            }
+            // Packets to the router itself, which the kernel does not answer.
+            for (index, from) in [(0, 0), (1, 2)] {
+                let mark = Ipv4::new(IP[from], GATEWAY[index], &self.mark()).frame(ROUTER[index], MAC[from]);
+                self.send(from + 1, &mark);
+                outcome.svis[index].extend(until(&mut self.svis[index], &mark));
+            }
         }
         outcome
     }

@@ -1,13 +1,15 @@
-//! The control plane: configuration, packets as text, and packet tests as data.
+//! The control plane: configuration, packets as text, packet tests as data, and the control socket.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`config`] | reads the one TOML file of an instance and fills the tables of its program |
 //! | [`packet`] | builds packets from text and shows packets as text, with the program's own protocols |
+//! | [`socket`] | lets a running instance be asked and changed |
 //! | [`cases`] | runs the packet tests in `apps/NAME/cases` on any engine |
 #![forbid(unsafe_code)]
 
 pub mod cases;
 pub mod config;
 pub mod packet;
+pub mod socket;
 mod words;

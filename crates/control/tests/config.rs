@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use baker::ir::interp::Machine;
 use baker::ir::{Program, TableEntry, TableStore};
-use control::config::{Config, ConfigError};
+use control::config::{Config, ConfigError, Control};
 use dataplane::PollMode;
 use dataplane::ports::{Driver, PortSpec};
 use proptest::prelude::*;
@@ -120,6 +120,19 @@ fn ports_frames_and_worker() {
     let options = config.options();
     assert_eq!((options.poll, options.cpus, options.frames), (PollMode::Busy, vec![1], config.frames));
     let plain = parse("").unwrap();
+    assert_eq!(plain.control, Control::default());
+    let control = parse("[control]\ninstance = \"edge\"\nsocket = \"/run/e.sock\"\ngroup = \"ops\"\n").unwrap().control;
+    let some = |text: &str| Some(text.to_owned());
+    let expected = Control { instance: some("edge"), socket: Some("/run/e.sock".into()), group: some("ops") };
+    assert_eq!(control, expected);
+    assert_eq!(
+        errors("[control]\ninstance = 1\ngroup = \"\"\nsockets = 1"),
+        [
+            "t.toml:2: control.instance: this is an integer; accepted: a name of letters, digits, `_`, `-` and `.`",
+            "t.toml:3: control.group: this is empty; accepted: the name of a group of this system",
+            "t.toml:4: control.sockets: unknown key; did you mean `socket`?; accepted: instance, socket, group",
+        ]
+    );
     assert_eq!((plain.worker.mode, plain.worker.cpu), (PollMode::Interrupt, None));
     assert_eq!(plain.frames, dataplane::FrameConfig::default());
 }
@@ -251,7 +264,7 @@ fn errors_of_values() {
 fn errors_of_sections() {
     assert_eq!(
         error("[prots]"),
-        "t.toml:1: prots: unknown key; did you mean `ports`?; accepted: frames, worker, ports, tables"
+        "t.toml:1: prots: unknown key; did you mean `ports`?; accepted: frames, worker, control, ports, tables"
     );
     assert_eq!(error("[tables.n.fib]"), "t.toml:1: tables.n: no module of this name has tables; accepted: m");
     assert_eq!(

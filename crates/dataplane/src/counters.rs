@@ -79,6 +79,8 @@ pub struct PortSnapshot {
     pub name: String,
     /// Its number, as in `rx.port` and `tx.port`.
     pub number: u8,
+    /// `DRIVER:DEVICE`.
+    pub device: String,
     /// See [`PortCounters`].
     pub rx_packets: u64,
     /// See [`PortCounters`].
@@ -136,10 +138,24 @@ impl Snapshot {
 pub struct Observer {
     pub(crate) program: Arc<Program>,
     pub(crate) blocks: Vec<Arc<CounterBlock>>,
-    pub(crate) ports: Vec<(String, u8, Arc<PortCounters>)>,
+    pub(crate) ports: Vec<ObservedPort>,
+}
+
+/// A port, for whoever looks.
+#[derive(Clone, Debug)]
+pub(crate) struct ObservedPort {
+    pub name: String,
+    pub number: u8,
+    pub device: String,
+    pub counters: Arc<PortCounters>,
 }
 
 impl Observer {
+    /// The latest error of each port that has one, by name.
+    pub fn port_errors(&self) -> Vec<(String, String)> {
+        self.ports.iter().filter_map(|port| Some((port.name.clone(), port.counters.error()?))).collect()
+    }
+
     /// The counters now.
     pub fn snapshot(&self) -> Snapshot {
         let program = &self.program;
@@ -165,16 +181,18 @@ impl Observer {
             drops: drops.map(|(i, d)| (d.name.clone(), sum(slots.drop(DropId(i as u32))))).collect(),
             tables_full: tables.map(|(i, t)| (t.name.clone(), sum(slots.table_full(TableId(i as u32))))).collect(),
             user: program.counters.iter().enumerate().map(user).collect(),
-            ports: self.ports.iter().map(|(name, number, counters)| port(name, *number, counters)).collect(),
+            ports: self.ports.iter().map(port).collect(),
         }
     }
 }
 
-fn port(name: &str, number: u8, counters: &PortCounters) -> PortSnapshot {
+fn port(port: &ObservedPort) -> PortSnapshot {
+    let ObservedPort { name, number, device, counters } = port;
     let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     PortSnapshot {
-        name: name.to_owned(),
-        number,
+        name: name.clone(),
+        number: *number,
+        device: device.clone(),
         rx_packets: get(&counters.rx_packets),
         rx_bytes: get(&counters.rx_bytes),
         tx_packets: get(&counters.tx_packets),

@@ -91,6 +91,20 @@ impl TableStore for TableAccess {
         }
     }
 
+    fn get(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<Vec<u128>, TableError> {
+        match self {
+            TableAccess::Native(tables) => tables.get(table, key, prefix_len),
+            TableAccess::Interp(machine) => lock(machine).get(table, key, prefix_len),
+        }
+    }
+
+    fn count(&self, table: TableId) -> usize {
+        match self {
+            TableAccess::Native(tables) => tables.count(table),
+            TableAccess::Interp(machine) => lock(machine).count(table),
+        }
+    }
+
     fn dump(&self, table: TableId) -> Vec<TableEntry> {
         match self {
             TableAccess::Native(tables) => tables.dump(table),

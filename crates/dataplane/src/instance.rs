@@ -8,7 +8,7 @@ use baker::ir::{CounterSlots, Program};
 use codegen::OptLevel;
 
 use crate::context::WorkerContext;
-use crate::counters::{CounterBlock, Observer, PortCounters, Snapshot};
+use crate::counters::{CounterBlock, ObservedPort, Observer, PortCounters, Snapshot};
 use crate::engine::{EngineError, EngineKind, TableAccess, engine};
 use crate::frames::{FrameConfig, FrameError, FramePool};
 use crate::ports::{self, Driver, PortError, PortSpec};
@@ -133,19 +133,22 @@ impl Instance {
         let pool = Arc::new(FramePool::new(&program, options.frames)?);
         let (engine, tables) = engine(&program, options.engine)?;
         let mut worker_ports = Vec::new();
+        let mut observed = Vec::new();
         for PortConfig { spec, number, .. } in ports {
             let queues = ports::open(&spec.driver, 1, pool.max_packet());
             let queues = queues.map_err(|error| StartError::Port(spec.name.clone(), error))?;
             let counters = Arc::new(PortCounters::default());
             let port = |queue| WorkerPort::new(spec.name.clone(), *number, queue, counters.clone());
+            observed.push(ObservedPort {
+                name: spec.name.clone(),
+                number: *number,
+                device: spec.driver.to_string(),
+                counters: counters.clone(),
+            });
             worker_ports.extend(queues.into_iter().map(port));
         }
         let counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
-        let observer = Observer {
-            program: program.clone(),
-            blocks: vec![counters.clone()],
-            ports: worker_ports.iter().map(|port| (port.name.clone(), port.number, port.counters.clone())).collect(),
-        };
+        let observer = Observer { program: program.clone(), blocks: vec![counters.clone()], ports: observed };
         let context = WorkerContext::new(&program, pool.clone(), tables.native().cloned(), counters)?;
         let registration = tables.native().and_then(|tables| tables.epochs().register());
         let worker = Worker::new(&program, context, engine, worker_ports, host_of, options.poll, registration);

@@ -201,6 +201,14 @@ impl TableStore for Stepper {
         self.tables.remove(table, key, prefix_len)
     }
 
+    fn get(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<Vec<u128>, TableError> {
+        self.tables.get(table, key, prefix_len)
+    }
+
+    fn count(&self, table: TableId) -> usize {
+        self.tables.count(table)
+    }
+
     fn dump(&self, table: TableId) -> Vec<TableEntry> {
         self.tables.dump(table)
     }

@@ -7,6 +7,7 @@
 mod apps;
 mod commands;
 mod failure;
+mod logs;
 mod output;
 mod report;
 
@@ -19,6 +20,9 @@ use clap::{Parser, Subcommand};
 #[derive(Parser)]
 #[command(name = "millrace", version, max_term_width = 100)]
 struct Cli {
+    /// How logs look on standard error; what is logged MILLRACE_LOG says (error, warn, info, debug, trace)
+    #[arg(long, global = true, value_enum, default_value = "text", value_name = "FORMAT")]
+    log_format: logs::Format,
     #[command(subcommand)]
     command: Command,
 }
@@ -35,6 +39,18 @@ enum Command {
     Emit(commands::emit::Args),
     /// Run a program between ports until interrupted
     Run(commands::run::Args),
+    /// Show what runs
+    Status(commands::status::Args),
+    /// Read and change the tables of a running instance
+    Table(commands::table::Args),
+    /// Show all counters of a running instance
+    Counters(commands::counters::Args),
+    /// Show the packets that a running instance has dropped, by reason
+    Drops(commands::counters::Args),
+    /// Show the ports of a running instance
+    Ports(commands::counters::Args),
+    /// End a running instance
+    Stop(commands::stop::Args),
     /// Run a program over a capture file
     Replay(commands::replay::Args),
     /// Switch and route between four hosts on this machine, and measure it
@@ -51,15 +67,21 @@ fn main() -> ExitCode {
             return ExitCode::from(if failed { failure::WRONG } else { 0 });
         }
     };
-    let result = match cli.command {
+    let result = logs::start(cli.log_format).and_then(|()| match cli.command {
         Command::Check(args) => commands::check::run(&args),
         Command::Fmt(args) => commands::fmt::run(&args),
         Command::Lsp(args) => commands::lsp::run(&args),
         Command::Emit(args) => commands::emit::run(&args),
         Command::Run(args) => commands::run::run(&args),
+        Command::Status(args) => commands::status::run(&args),
+        Command::Table(args) => commands::table::run(&args),
+        Command::Counters(args) => commands::counters::counters(&args),
+        Command::Drops(args) => commands::counters::drops(&args),
+        Command::Ports(args) => commands::counters::ports(&args),
+        Command::Stop(args) => commands::stop::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
-    };
+    });
     match result.and_then(|()| output::finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

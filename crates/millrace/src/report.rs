@@ -3,39 +3,53 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use dataplane::Snapshot;
+use control::socket::{Counters, PortState};
+use indexmap::IndexMap;
 
 /// Ports, channels and drops; lines with nothing to say are left out. Rates where it is known how long the packets took.
-pub fn render(snapshot: &Snapshot, time: Option<Duration>) -> String {
-    let mut out = String::new();
-    if !snapshot.ports.is_empty() {
-        let header = ["port", "received", "bytes", "sent", "bytes", "failed", "lost in kernel", "oversize"];
-        let rows = snapshot.ports.iter().map(|p| {
-            let numbers = [p.rx_packets, p.rx_bytes, p.tx_packets, p.tx_bytes, p.tx_failed, p.rx_dropped, p.oversize];
-            std::iter::once(p.name.clone()).chain(numbers.map(grouped)).collect()
-        });
-        table(&mut out, &header, rows.collect());
-    }
-    section(&mut out, ["packets into each PPF", "packets"], &snapshot.ppfs, time);
-    section(&mut out, ["packets through each channel", "packets"], &snapshot.channels, time);
-    section(&mut out, ["packets dropped, by reason", "packets"], &snapshot.drops, time);
-    section(&mut out, ["insertions refused by a full table", "times"], &snapshot.tables_full, time);
-    let mut user = Vec::new();
-    for (name, cells) in &snapshot.user {
-        let one = cells.len() == 1;
+pub fn render(counters: &Counters, time: Option<Duration>) -> String {
+    let mut out = if counters.ports.is_empty() { String::new() } else { ports(&counters.ports) };
+    section(&mut out, ["packets into each PPF", "packets"], &counters.ppfs, time);
+    section(&mut out, ["packets through each channel", "packets"], &counters.channels, time);
+    section(&mut out, DROPS, &counters.drops, time);
+    section(&mut out, ["insertions refused by a full table", "times"], &counters.tables_full, time);
+    let mut cells = IndexMap::new();
+    for (name, values) in &counters.counters {
+        let one = values.len() == 1;
         let named = |(i, value): (usize, &u64)| (if one { name.clone() } else { format!("{name}[{i}]") }, *value);
-        user.extend(cells.iter().enumerate().map(named));
+        cells.extend(values.iter().enumerate().map(named));
     }
-    section(&mut out, ["the program's counters", "sum"], &user, time);
+    section(&mut out, ["the program's counters", "sum"], &cells, time);
     out
 }
 
-fn section(out: &mut String, [title, unit]: [&str; 2], counts: &[(String, u64)], time: Option<Duration>) {
-    let row = |(name, count): &(String, u64)| {
+const DROPS: [&str; 2] = ["packets dropped, by reason", "packets"];
+
+/// Packets dropped, by reason; reasons that did not happen are left out.
+pub fn drops(drops: &IndexMap<String, u64>) -> String {
+    let mut out = String::new();
+    section(&mut out, DROPS, drops, None);
+    out.trim_start_matches('\n').to_owned()
+}
+
+/// What each port did.
+pub fn ports(ports: &IndexMap<String, PortState>) -> String {
+    let mut out = String::new();
+    let header = ["port", "received", "bytes", "sent", "bytes", "failed", "lost in kernel", "oversize"];
+    let row = |(name, p): (&String, &PortState)| {
+        let numbers = [p.rx_packets, p.rx_bytes, p.tx_packets, p.tx_bytes, p.tx_failed, p.rx_dropped, p.oversize];
+        std::iter::once(name.clone()).chain(numbers.map(grouped)).collect()
+    };
+    table(&mut out, &header, ports.iter().map(row).collect());
+    out
+}
+
+fn section(out: &mut String, [title, unit]: [&str; 2], counts: &IndexMap<String, u64>, time: Option<Duration>) {
+    let row = |(name, count): (&String, &u64)| {
         let per_second = time.map(|time| rate(*count as f64 / time.as_secs_f64().max(1e-9)));
         [name.clone(), grouped(*count)].into_iter().chain(per_second).collect()
     };
-    let rows: Vec<Vec<String>> = counts.iter().filter(|(_, count)| *count > 0).map(row).collect();
+    let rows: Vec<Vec<String>> = counts.iter().filter(|(_, count)| **count > 0).map(row).collect();
     if !rows.is_empty() {
         out.push('\n');
         let header = [title, unit, "per second"];

@@ -52,6 +52,10 @@ pub trait TableStore {
     fn insert(&mut self, table: TableId, entry: &TableEntry) -> Result<(), TableError>;
     /// Removes an entry; for an array, sets it to zero.
     fn remove(&mut self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError>;
+    /// The value of exactly this entry; `NotFound` where there is none.
+    fn get(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<Vec<u128>, TableError>;
+    /// Number of entries that `dump` gives.
+    fn count(&self, table: TableId) -> usize;
     /// All entries, sorted by key and prefix length; of an array, only those that are not all zero.
     fn dump(&self, table: TableId) -> Vec<TableEntry>;
 }

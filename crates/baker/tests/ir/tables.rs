@@ -34,6 +34,8 @@ fn array_from_the_control_plane() {
     assert_eq!(m.insert(t, &entry(&[1], None, &[0x10000, 2])), Err(TableError::OutOfRange));
     assert_eq!(m.insert(t, &entry(&[1], None, &[1])), Err(TableError::OutOfRange));
     assert_eq!(m.dump(t), [entry(&[0], None, &[0, 4]), entry(&[2], None, &[1, 2])]);
+    assert_eq!((m.count(t), m.get(t, &[1], None)), (2, Ok(vec![0, 0])));
+    assert_eq!(m.get(t, &[3], None), Err(TableError::OutOfRange));
     assert_eq!(m.remove(t, &[2], None), Ok(()));
     assert_eq!(m.remove(t, &[3], None), Err(TableError::OutOfRange));
     assert_eq!(m.dump(t), [entry(&[0], None, &[0, 4])]);
@@ -78,6 +80,9 @@ fn lpm_from_the_control_plane() {
         entry(&[0x0a000000], Some(32), &[3, 3]),
     ];
     assert_eq!(m.dump(t), all);
+    assert_eq!((m.count(t), m.get(t, &[0x0a000000], Some(8))), (3, Ok(vec![5, 5])));
+    assert_eq!(m.get(t, &[0x0a000000], Some(16)), Err(TableError::NotFound), "exactly this one, no shorter one");
+    assert_eq!(m.get(t, &[0x0a000000], None), Err(TableError::BadPrefix));
     assert_eq!(m.remove(t, &[0x0a000000], Some(16)), Err(TableError::NotFound));
     assert_eq!(m.remove(t, &[0x0a000000], Some(8)), Ok(()));
     assert_eq!(m.dump(t), [all[0].clone(), all[2].clone()]);

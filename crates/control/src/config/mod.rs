@@ -7,6 +7,10 @@
 //! [worker]                             # optional
 //! mode = "interrupt"                   # or "busy"
 //! cpu = 1                              # pin the worker there
+//! [control]                            # optional
+//! instance = "edge"                    # its name; otherwise that of the program
+//! socket = "/run/edge.sock"            # otherwise where the name says
+//! group = "netops"                     # whose members may use the socket too
 //! [ports.p1]
 //! number = 1                           # what rx.port and tx.port say; 1 to 255
 //! device = "afpacket:eth0"             # or --port p1=afpacket:eth0 on the command line
@@ -17,23 +21,28 @@
 //! | file | what it reads |
 //! |---|---|
 //! | `document` | TOML, with the place of every key |
-//! | `ports` | `[ports]`, `[frames]`, `[worker]` |
+//! | `ports` | `[ports]`, `[frames]`, `[worker]`, `[control]` |
 //! | `tables` | `[tables]`: which entry goes into which table |
+//! | `entry` | one entry of a table by itself, read and shown, for a running instance |
 //! | `value` | one number in natural notation: addresses, names, port lists |
 
 pub(crate) mod document;
+mod entry;
 mod error;
 mod ports;
 pub(crate) mod tables;
 mod value;
+
+use std::path::PathBuf;
 
 use baker::ir::{Program, TableEntry, TableId, TableStore};
 use dataplane::ports::{Driver, PortSpec};
 use dataplane::{FrameConfig, Options, PollMode, PortConfig};
 
 use self::document::{Errors, Path};
+pub use self::entry::{EntryError, EntryFault, Key, Notation, text, typed};
 pub use self::error::{ConfigError, FillError, PortSetupError};
-pub(crate) use self::value::literal;
+pub(crate) use self::value::{address, literal};
 use crate::words::list;
 
 /// A port of the instance.
@@ -58,6 +67,17 @@ pub struct Worker {
     pub cpu: Option<usize>,
 }
 
+/// How the instance is reached while it runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Control {
+    /// Its name; that of the program where there is none.
+    pub instance: Option<String>,
+    /// Its socket; where the instance's name says if there is none.
+    pub socket: Option<PathBuf>,
+    /// Group whose members may use the socket as well as its owner.
+    pub group: Option<String>,
+}
+
 /// The configuration of one instance.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -69,6 +89,8 @@ pub struct Config {
     pub frames: FrameConfig,
     /// Its worker.
     pub worker: Worker,
+    /// How it is reached while it runs.
+    pub control: Control,
 }
 
 impl Config {
@@ -80,16 +102,17 @@ impl Config {
             return Err(errors.finish());
         }
         let path = Path::Root;
-        document::only(&root, &path, &["frames", "worker", "ports", "tables"], &mut errors);
+        document::only(&root, &path, &["frames", "worker", "control", "ports", "tables"], &mut errors);
         let frames = ports::frames(root.get("frames"), program, &mut errors);
         let worker = ports::worker(root.get("worker"), &mut errors);
+        let control = ports::control(root.get("control"), &mut errors);
         let ports = ports::ports(root.get("ports"), &mut errors);
         let names = PortNames(ports.iter().map(|port| (port.name.clone(), port.number)).collect());
         let entries = match root.get("tables") {
             Some(value) => tables::read(program, &names, value, &path.key("tables"), &mut errors),
             None => Vec::new(),
         };
-        if errors.is_empty() { Ok(Config { ports, entries, frames, worker }) } else { Err(errors.finish()) }
+        if errors.is_empty() { Ok(Config { ports, entries, frames, worker, control }) } else { Err(errors.finish()) }
     }
 
     /// Puts all entries into the tables of an engine.
@@ -159,6 +182,11 @@ pub(crate) fn fill<S: TableStore + ?Sized>(
 pub struct PortNames(Vec<(String, u8)>);
 
 impl PortNames {
+    /// The names of an instance's ports.
+    pub fn new(ports: &[PortConfig]) -> Self {
+        PortNames(ports.iter().map(|port| (port.spec.name.clone(), port.number)).collect())
+    }
+
     /// The number of a port.
     pub fn number(&self, name: &str) -> Option<u8> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, number)| *number)

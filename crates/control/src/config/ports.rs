@@ -1,11 +1,11 @@
-//! `[ports]`, `[frames]` and `[worker]`: what the data plane runs on.
+//! `[ports]`, `[frames]`, `[worker]` and `[control]`: what the instance runs on and how it is reached.
 
 use baker::ir::Program;
 use dataplane::ports::PortSpec;
 use dataplane::{FrameConfig, PollMode};
 
 use super::document::{self, Errors, Path, Table, Value};
-use super::{Port, Worker};
+use super::{Control, Port, Worker};
 use crate::words::{did_you_mean, list};
 
 /// Most frames of an instance: 64 GiB of them at 2048 bytes.
@@ -57,6 +57,27 @@ pub(super) fn worker(value: Option<&Value>, errors: &mut Errors) -> Worker {
         worker.cpu = document::integer(cpu, &path.key("cpu"), 0, MAX_CPU, errors).map(|cpu| cpu as usize);
     }
     worker
+}
+
+/// `[control]`: name, socket and group of the instance. Whether they can be had is seen when it starts.
+pub(super) fn control(value: Option<&Value>, errors: &mut Errors) -> Control {
+    let root = Path::Root;
+    let path = root.key("control");
+    let Some(table) = value.and_then(|value| document::table(value, &path, errors)) else { return Control::default() };
+    document::only(table, &path, &["instance", "socket", "group"], errors);
+    let mut text = |key: &str, accepted: &str| {
+        let (value, path) = (table.get(key)?, path.key(key));
+        let text = document::string(value, &path, accepted, errors)?;
+        if text.is_empty() {
+            errors.add(value.span().start, &path, "this is empty", accepted);
+        }
+        Some(text.to_owned())
+    };
+    Control {
+        instance: text("instance", "a name of letters, digits, `_`, `-` and `.`"),
+        socket: text("socket", "a path such as \"/run/millrace/edge.sock\"").map(Into::into),
+        group: text("group", "the name of a group of this system"),
+    }
 }
 
 /// `[ports.NAME]`, sorted by number. A port whose number is wrong is among them with number 0, so that its name is

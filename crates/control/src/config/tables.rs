@@ -44,9 +44,7 @@ pub(crate) fn read(
                 errors.add(key.span().start, &path, problem, list(known.iter().copied()));
                 continue;
             };
-            let table = &program.tables[id];
-            let reader =
-                Reader { table, key: layout(program, table.key.0), value: layout(program, table.value.0), ports };
+            let reader = Reader::new(program, &program.tables[id], ports);
             reader.section(value, &path, errors, |entry| entries.push((TableId(id as u32), entry)));
         }
     }
@@ -58,22 +56,26 @@ fn layout(program: &Program, id: u32) -> &Layout {
 }
 
 /// Whether a layout is one number and not a struct.
-fn is_scalar(layout: &Layout) -> bool {
+pub(super) fn is_scalar(layout: &Layout) -> bool {
     matches!(&layout.fields[..], [field] if field.name.is_empty())
 }
 
 /// A key as numbers, with its prefix length.
-type Key = (Vec<u128>, Option<u32>);
+pub type Key = (Vec<u128>, Option<u32>);
 
 /// Reads the entries of one table.
-struct Reader<'p> {
-    table: &'p Table,
-    key: &'p Layout,
-    value: &'p Layout,
-    ports: &'p PortNames,
+pub(super) struct Reader<'p> {
+    pub table: &'p Table,
+    pub key: &'p Layout,
+    pub value: &'p Layout,
+    pub ports: &'p PortNames,
 }
 
-impl Reader<'_> {
+impl<'p> Reader<'p> {
+    pub fn new(program: &'p Program, table: &'p Table, ports: &'p PortNames) -> Self {
+        Reader { table, key: layout(program, table.key.0), value: layout(program, table.value.0), ports }
+    }
+
     fn section(&self, section: &Value, path: &Path, errors: &mut Errors, mut add: impl FnMut(TableEntry)) {
         // Where each entry's key stands, and the entry; checked for doubles at the end.
         let mut found: Vec<(usize, TableEntry)> = Vec::new();
@@ -138,8 +140,8 @@ impl Reader<'_> {
         found.into_iter().for_each(|(_, entry)| add(entry));
     }
 
-    /// A key in a `[[…]]` entry.
-    fn any_key(&self, key: &Value, path: &Path, errors: &mut Errors) -> Option<Key> {
+    /// A key in a `[[…]]` entry, or by itself.
+    pub fn any_key(&self, key: &Value, path: &Path, errors: &mut Errors) -> Option<Key> {
         if is_scalar(self.key) {
             self.scalar_key(Written::Value(key.get_ref()), key.span().start, path, errors)
         } else {
@@ -167,7 +169,7 @@ impl Reader<'_> {
     }
 
     /// One number, or a struct as `{ field = number, … }`.
-    fn numbers(&self, layout: &Layout, value: &Value, path: &Path, errors: &mut Errors) -> Option<Vec<u128>> {
+    pub fn numbers(&self, layout: &Layout, value: &Value, path: &Path, errors: &mut Errors) -> Option<Vec<u128>> {
         let one = |field: &LayoutField, value: &Value, path: &Path, errors: &mut Errors| {
             let number = value::number(field, Written::Value(value.get_ref()), self.ports);
             number.map_err(|problem| errors.add(value.span().start, path, problem, value::accepted(field))).ok()

@@ -122,6 +122,20 @@ pub(crate) fn literal(width: u32, text: &str) -> Option<(bool, u128)> {
     valid.then_some((negative, size))
 }
 
+/// An address as text, where the width and the name of the type say that it is one.
+pub(crate) fn address(width: u32, type_name: &str, value: u128) -> Option<String> {
+    let named = type_name.contains("addr");
+    match width {
+        48 => {
+            let bytes = &value.to_be_bytes()[10..];
+            Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":"))
+        }
+        32 if named => Some(Ipv4Addr::from(value as u32).to_string()),
+        128 if named => Some(Ipv6Addr::from(value).to_string()),
+        _ => None,
+    }
+}
+
 /// Six pairs of hexadecimal digits joined by `:`.
 fn mac(text: &str) -> Option<u128> {
     let mut value = 0;

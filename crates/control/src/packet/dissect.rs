@@ -1,10 +1,11 @@
 //! Bytes to headers with named fields.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
 use baker::ir::interp::load_bits;
 use baker::ir::{Field, Program, Protocol};
+
+use crate::config::address;
 
 /// A header of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,14 +84,10 @@ fn following(program: &Program, protocol: &Protocol, fields: &[FieldValue]) -> O
 }
 
 fn shown(field: &Field, value: u128) -> String {
-    let address = field.type_name.contains("addr");
+    if let Some(address) = address(field.bits.width, &field.type_name, value) {
+        return address;
+    }
     match field.bits.width {
-        48 => {
-            let bytes = &value.to_be_bytes()[10..];
-            bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
-        }
-        32 if address => Ipv4Addr::from(value as u32).to_string(),
-        128 if address => Ipv6Addr::from(value).to_string(),
         16 if field.name.contains("type") || field.name.contains("checksum") => format!("0x{value:04x}"),
         _ => value.to_string(),
     }

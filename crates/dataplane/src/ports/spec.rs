@@ -1,5 +1,6 @@
 //! Port specifications: `NAME=DRIVER:DEVICE`, as on the command line.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use super::MemPort;
@@ -28,6 +29,21 @@ pub enum Driver {
     },
     /// A generator and sink in memory.
     Mem(MemPort),
+}
+
+/// `DRIVER:DEVICE`, as in a specification.
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Driver::AfPacket { interface } => write!(f, "afpacket:{interface}"),
+            Driver::Pcap { input, output } => {
+                let path = |path: &Option<PathBuf>| path.as_ref().map_or(String::new(), |p| p.display().to_string());
+                let comma = if output.is_some() { "," } else { "" };
+                write!(f, "pcap:{}{comma}{}", path(input), path(output))
+            }
+            Driver::Mem(_) => f.write_str("mem:"),
+        }
+    }
 }
 
 /// A named port.
@@ -102,6 +118,9 @@ mod tests {
         assert_eq!(files("a=pcap:x.pcap,y.pcap"), (Some("x.pcap".into()), Some("y.pcap".into())));
         assert_eq!(files("a=pcap:,y.pcap"), (None, Some("y.pcap".into())));
         assert!(matches!(parse("sink=mem:").unwrap().driver, Driver::Mem(_)));
+        for device in ["afpacket:eth0", "pcap:x.pcap", "pcap:x.pcap,y.pcap", "pcap:,y.pcap", "mem:"] {
+            assert_eq!(parse(&format!("a={device}")).unwrap().driver.to_string(), device);
+        }
     }
 
     #[test]

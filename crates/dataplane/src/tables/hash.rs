@@ -169,6 +169,11 @@ impl Hash {
         Some(unsafe { load_shared(self.value(entry), self.value_size, self.value_align) })
     }
 
+    /// Number of entries.
+    pub fn count(&self) -> usize {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner).live as usize
+    }
+
     /// All keys and values, in no order.
     pub fn dump(&self) -> Vec<(Vec<u64>, Vec<u8>)> {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);

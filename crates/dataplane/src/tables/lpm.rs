@@ -196,6 +196,17 @@ impl Lpm {
         Ok(())
     }
 
+    /// Bytes of exactly this route's value.
+    pub fn get(&self, prefix: u32, len: u8) -> Option<Vec<u8>> {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.routes.get(&(prefix, len)).map(|&entry| self.values.read(entry))
+    }
+
+    /// Number of routes.
+    pub fn count(&self) -> usize {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner).routes.len()
+    }
+
     /// All routes, in no order.
     pub fn dump(&self) -> Vec<(u32, u8, Vec<u8>)> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);

@@ -189,14 +189,45 @@ impl Tables {
         }
     }
 
+    /// See [`TableStore::get`].
+    pub fn get(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<Vec<u128>, TableError> {
+        let Table { kind, key: key_layout, value } = self.table(table)?;
+        let bytes = match kind {
+            Kind::Array(array) => Some(array.read(index(key, prefix_len)?).ok_or(TableError::OutOfRange)?),
+            Kind::Lpm(lpm) => {
+                let (prefix, len) = prefix(key_layout, key, prefix_len)?;
+                lpm.get(prefix as u32, len)
+            }
+            Kind::Trie(trie) => {
+                let (prefix, len) = prefix(key_layout, key, prefix_len)?;
+                trie.get(prefix, len)
+            }
+            Kind::Hash(hash) => {
+                no_prefix(prefix_len)?;
+                hash.read(&layout::pack(key_layout, key).ok_or(TableError::OutOfRange)?)
+            }
+        };
+        bytes.map(|bytes| layout::decode(value, &bytes)).ok_or(TableError::NotFound)
+    }
+
+    /// See [`TableStore::count`].
+    pub fn count(&self, table: TableId) -> usize {
+        match self.table(table).map(|table| &table.kind) {
+            Ok(Kind::Array(array)) => array.used().count(),
+            Ok(Kind::Lpm(lpm)) => lpm.count(),
+            Ok(Kind::Trie(trie)) => trie.count(),
+            Ok(Kind::Hash(hash)) => hash.count(),
+            Err(_) => 0,
+        }
+    }
+
     /// See [`TableStore::dump`].
     pub fn dump(&self, table: TableId) -> Vec<TableEntry> {
         let Ok(Table { kind, key, value }) = self.table(table) else { return Vec::new() };
         let value = |bytes: &[u8]| layout::decode(value, bytes);
         let mut entries: Vec<TableEntry> = match kind {
-            Kind::Array(array) => (0..array.capacity())
-                .filter_map(|index| Some((index, array.read(index)?)))
-                .filter(|(_, bytes)| bytes.iter().any(|&byte| byte != 0))
+            Kind::Array(array) => array
+                .used()
                 .map(|(index, bytes)| TableEntry { key: vec![index.into()], prefix_len: None, value: value(&bytes) })
                 .collect(),
             Kind::Lpm(lpm) => {
@@ -216,20 +247,6 @@ impl Tables {
     }
 }
 
-impl TableStore for &Tables {
-    fn insert(&mut self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
-        Tables::insert(self, table, entry)
-    }
-
-    fn remove(&mut self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
-        Tables::remove(self, table, key, prefix_len)
-    }
-
-    fn dump(&self, table: TableId) -> Vec<TableEntry> {
-        Tables::dump(self, table)
-    }
-}
-
 impl TableStore for Tables {
     fn insert(&mut self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
         Tables::insert(self, table, entry)
@@ -237,6 +254,14 @@ impl TableStore for Tables {
 
     fn remove(&mut self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
         Tables::remove(self, table, key, prefix_len)
+    }
+
+    fn get(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<Vec<u128>, TableError> {
+        Tables::get(self, table, key, prefix_len)
+    }
+
+    fn count(&self, table: TableId) -> usize {
+        Tables::count(self, table)
     }
 
     fn dump(&self, table: TableId) -> Vec<TableEntry> {

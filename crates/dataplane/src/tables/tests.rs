@@ -30,6 +30,8 @@ fn array() {
     assert_eq!(tables.insert(TableId(1), &entry(0, 0)), Err(TableError::NotFound), "no such table");
     assert_eq!(tables.dump(T), [entry(0, 1), entry(9, 0xffff_ffff_ffff)]);
     assert_eq!(tables.lookup(T, &[9]), Some(vec![0xffff_ffff_ffff]));
+    assert_eq!((tables.count(T), tables.get(T, &[1], None)), (2, Ok(vec![0])));
+    assert_eq!(tables.get(T, &[10], None), Err(TableError::OutOfRange));
     assert_eq!(tables.lookup(T, &[10]), None);
     tables.remove(T, &[9], None).unwrap();
     assert_eq!(tables.dump(T), [entry(0, 1)]);
@@ -44,6 +46,8 @@ fn hash_holds_exactly_its_capacity() {
             for key in 0..u128::from(capacity) {
                 tables.insert(T, &entry(key, key + 1)).unwrap();
             }
+            assert_eq!((tables.count(T), tables.get(T, &[0], None)), (capacity as usize, Ok(vec![1])));
+            assert_eq!(tables.get(T, &[1 << 30], None), Err(TableError::NotFound));
             assert_eq!(tables.insert(T, &entry(1 << 30, 0)), Err(TableError::Full));
             tables.insert(T, &entry(0, 5)).expect("replacing needs no room");
             tables.remove(T, &[0], None).unwrap();
@@ -157,6 +161,8 @@ fn lpm_agrees_with_a_list() {
             let full = model.len() == 300 && !model.contains_key(&(address, len));
             let inserted = tables.insert(T, &route(address, len, step));
             assert_eq!(inserted, if full { Err(TableError::Full) } else { Ok(()) });
+            let exactly = tables.get(T, &[address.into()], Some(len));
+            assert_eq!(exactly, if full { Err(TableError::NotFound) } else { Ok(vec![step]) });
             if !full {
                 model.insert((address, len), step);
             }
@@ -169,6 +175,7 @@ fn lpm_agrees_with_a_list() {
             }
         }
     }
+    assert_eq!(tables.count(T), model.len());
     let mut expected: Vec<_> = model.into_iter().collect();
     expected.sort();
     let dump: Vec<_> = tables.dump(T).iter().map(|e| ((e.key[0] as u32, e.prefix_len.unwrap()), e.value[0])).collect();

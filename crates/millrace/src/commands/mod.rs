@@ -3,13 +3,18 @@
 use std::time::Duration;
 
 pub mod check;
+pub mod counters;
 pub mod demo;
 pub mod emit;
 pub mod fmt;
 mod instance;
 pub mod lsp;
+mod remote;
 pub mod replay;
 pub mod run;
+pub mod status;
+pub mod stop;
+pub mod table;
 
 /// A length of time on the command line, in seconds: at most a year.
 fn seconds(text: &str) -> Result<Duration, String> {

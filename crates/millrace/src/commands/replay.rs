@@ -68,6 +68,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if done.oversize > 0 {
         say!("  {} packets were too long for a frame", report::grouped(done.oversize));
     }
-    print(format_args!("{}", report::render(&done.snapshot, None)));
+    print(format_args!("{}", report::render(&done.snapshot.into(), None)));
     Ok(())
 }

@@ -1,12 +1,15 @@
 //! `millrace run`: runs a program between ports until interrupted.
 
-use std::path::PathBuf;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use control::config::{Control, Notation, PortNames};
+use control::socket::{About, Claim, ClaimError, Place, PlaceError, Server, Service};
 use dataplane::ports::{DRIVERS, PortSpec};
-use dataplane::{Instance, Options, PollMode};
+use dataplane::{EngineKind, Instance, Observer, Options, PollMode, PortConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::instance::{Engine, configuration, ports};
@@ -36,6 +39,15 @@ pub struct Args {
     /// Pin the worker to this CPU
     #[arg(long, value_name = "N")]
     cpu: Option<usize>,
+    /// Name of this instance, by which it is asked; otherwise that of the program
+    #[arg(long, value_name = "NAME")]
+    instance: Option<String>,
+    /// Answer on this socket, and not where the instance's name says
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Answer on no socket
+    #[arg(long, conflicts_with_all = ["instance", "socket"])]
+    no_socket: bool,
     /// Stop by itself after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = super::seconds)]
     duration: Option<Duration>,
@@ -63,6 +75,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         cpus: args.cpu.or(config.worker.cpu).into_iter().collect(),
         ..config.options()
     };
+    let claim = if args.no_socket { None } else { Some(claim(args, &source.name, &config.control)?) };
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::refused)?;
@@ -71,19 +84,100 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     config.fill(&program, &mut prepared.tables()).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     let instance = prepared.run().map_err(Failure::refused)?;
     let started = Instant::now();
+    let server = match claim {
+        Some(claim) => {
+            let about = about(claim.instance(), &source.name, &options, &ports);
+            let notation = Notation::new(program.clone(), PortNames::new(&ports));
+            let (observer, tables) = (instance.observer(), instance.tables());
+            let service = Service::new(about, program.clone(), notation, observer, tables, stop.clone());
+            Some(Server::start(claim, service).map_err(Failure::refused)?)
+        }
+        None => None,
+    };
+    let socket = server.as_ref().and_then(Server::path).map(|path| path.display().to_string());
+    tracing::info!(program = source.name, ports = ports.len(), socket, "running");
     say!("{}: running on {} ports; Ctrl-C stops it", source.name, ports.len());
     let end = args.duration.map(|duration| started + duration);
+    let mut watch = PortWatch { observer: instance.observer(), errors: HashMap::new(), last: started };
     while !stop.load(Ordering::Relaxed) && instance.is_running() && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(Duration::from_millis(20));
+        watch.look();
     }
     let done = instance.stop();
+    tracing::info!(seconds = started.elapsed().as_secs_f64(), "stopped");
+    drop(server);
     let time = started.elapsed();
     say!("\n{}: ran {:.1} s", source.name, time.as_secs_f64());
-    print(format_args!("{}", report::render(&done.snapshot, Some(time))));
+    print(format_args!("{}", report::render(&done.snapshot.into(), Some(time))));
     let mut errors = done.errors;
     if done.free_frames != done.frames {
         let lost = done.frames - done.free_frames;
         errors.push(format!("internal error: {lost} of {} frames were not given back", done.frames));
     }
     if errors.is_empty() { Ok(()) } else { Err(Failure::refused(errors.join("\nerror: "))) }
+}
+
+/// The socket to answer on: the command line comes before the configuration. Without a name there the instance is named
+/// after its program, with a number where that name is taken.
+fn claim(args: &Args, program: &str, config: &Control) -> Result<Claim, Failure> {
+    let stem = Path::new(program).file_stem().unwrap_or_default().to_string_lossy();
+    let usable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let own: String = stem.chars().map(|c| if usable(c) { c } else { '-' }).take(60).collect();
+    let own = own.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+    let own = if own.is_empty() { "program" } else { own };
+    let group = config.group.as_deref();
+    let name = args.instance.as_deref().or(config.instance.as_deref());
+    let claim = match (args.socket.as_ref().or(config.socket.as_ref()), name) {
+        (Some(path), name) => Claim::at(path, name.unwrap_or(own), group),
+        (None, Some(name)) => Claim::named(&Place::of_user(), name, group),
+        (None, None) => Claim::numbered(&Place::of_user(), own, group),
+    };
+    claim.map_err(|error| match error {
+        ClaimError::Group(_) | ClaimError::Place(PlaceError::Name(_)) => Failure::wrong(format!("error: {error}")),
+        _ => Failure::refused(error),
+    })
+}
+
+fn about(instance: &str, program: &str, options: &Options, ports: &[PortConfig]) -> About {
+    About {
+        instance: instance.into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        pid: std::process::id(),
+        program: program.into(),
+        engine: match options.engine {
+            EngineKind::Native(_) => "native".into(),
+            EngineKind::Interp => "interp".into(),
+        },
+        workers: options.cpus.len().max(1),
+        mode: match options.poll {
+            PollMode::Busy => "busy".into(),
+            PollMode::Interrupt => "interrupt".into(),
+        },
+        cpus: options.cpus.clone(),
+        frames: options.frames.count,
+        uptime_ms: 0,
+        ports: ports.iter().map(|port| (port.spec.name.clone(), port.spec.driver.to_string())).collect(),
+    }
+}
+
+/// Logs what goes wrong at the ports, once each.
+struct PortWatch {
+    observer: Observer,
+    errors: HashMap<String, String>,
+    last: Instant,
+}
+
+impl PortWatch {
+    fn look(&mut self) {
+        if self.last.elapsed() < Duration::from_millis(100) {
+            return;
+        }
+        self.last = Instant::now();
+        for (name, error) in self.observer.port_errors() {
+            if self.errors.get(&name) != Some(&error) {
+                tracing::warn!(port = name, "{error}");
+                self.errors.insert(name, error);
+            }
+        }
+    }
 }

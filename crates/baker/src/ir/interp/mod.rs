@@ -228,6 +228,14 @@ impl TableStore for Machine {
         self.table_mut(table)?.remove(key, prefix_len)
     }
 
+    fn get(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<Vec<u128>, TableError> {
+        self.table(table)?.get(key, prefix_len)
+    }
+
+    fn count(&self, table: TableId) -> usize {
+        self.table(table).map_or(0, Store::count)
+    }
+
     fn dump(&self, table: TableId) -> Vec<TableEntry> {
         self.table(table).map(Store::dump).unwrap_or_default()
     }

@@ -115,16 +115,34 @@ impl Store {
         Ok(())
     }
 
+    /// The value of exactly this entry.
+    pub fn get(&self, key: &[u128], prefix_len: Option<u32>) -> Result<Vec<u128>, TableError> {
+        self.check_key(key, prefix_len)?;
+        self.find(key, prefix_len).map(|slot| self.value(slot).to_vec()).ok_or(TableError::NotFound)
+    }
+
+    /// Number of entries that [`Store::dump`] gives.
+    pub fn count(&self) -> usize {
+        match &self.index {
+            Index::Array => self.values.chunks(self.value_widths.len()).filter(|value| is_set(value)).count(),
+            Index::Hash { slots, .. } => slots.len(),
+            Index::Lpm(lengths) => lengths.iter().map(HashMap::len).sum(),
+        }
+    }
+
+    fn value(&self, slot: u32) -> &[u128] {
+        let first = slot as usize * self.value_widths.len();
+        &self.values[first..first + self.value_widths.len()]
+    }
+
     /// All entries, sorted by key and prefix length; of an array, only those that are not all zero.
     pub fn dump(&self) -> Vec<TableEntry> {
-        let entry = |key: Vec<u128>, prefix_len, slot: u32| {
-            let first = slot as usize * self.value_widths.len();
-            TableEntry { key, prefix_len, value: self.values[first..first + self.value_widths.len()].to_vec() }
-        };
+        let entry =
+            |key: Vec<u128>, prefix_len, slot: u32| TableEntry { key, prefix_len, value: self.value(slot).to_vec() };
         let mut entries: Vec<TableEntry> = match &self.index {
             Index::Array => (0..self.capacity as u32)
                 .map(|i| entry(vec![i as u128], None, i))
-                .filter(|e| e.value.iter().any(|v| *v != 0))
+                .filter(|e| is_set(&e.value))
                 .collect(),
             Index::Hash { slots, .. } => slots.iter().map(|(key, slot)| entry(key.to_vec(), None, *slot)).collect(),
             Index::Lpm(lengths) => (0..lengths.len())
@@ -161,12 +179,7 @@ impl Store {
 
     /// A slot for a new entry, entered in the index. The key was checked and is not there.
     fn add(&mut self, key: &[u128], prefix_len: Option<u32>) -> Result<u32, TableError> {
-        let used = match &self.index {
-            Index::Array => self.capacity,
-            Index::Hash { slots, .. } => slots.len(),
-            Index::Lpm(lengths) => lengths.iter().map(HashMap::len).sum(),
-        };
-        if used >= self.capacity {
+        if self.count() >= self.capacity {
             return Err(TableError::Full);
         }
         let width = self.value_widths.len();
@@ -186,6 +199,11 @@ impl Store {
         }
         Ok(slot)
     }
+}
+
+/// Whether an entry of an array counts as one.
+fn is_set(value: &[u128]) -> bool {
+    value.iter().any(|number| *number != 0)
 }
 
 /// One number per field, none wider than its field.

@@ -128,7 +128,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let ran = started.elapsed();
     let done = instance.stop();
     say!("\n5. everything that happened, by the switch's own counters");
-    print(format_args!("{}", report::render(&done.snapshot, Some(ran))));
+    print(format_args!("{}", report::render(&done.snapshot.clone().into(), Some(ran))));
     if !done.errors.is_empty() || done.free_frames != done.frames {
         return Err(Failure::refused(format!(
             "{} of {} frames given back; {}",

@@ -1,0 +1,31 @@
+//! A running instance answers on a UNIX socket: tables, counters, ports, stop.
+//!
+//! The protocol is one JSON object per line in each direction (docs/operations.md). Who may use it is decided by the
+//! permissions of the socket's file and by nothing else. Clients can't disturb forwarding: what they send, how many they
+//! are and how long they take is bounded, and requests are answered by threads of the control plane, which read counters
+//! and tables without a lock that a worker waits for.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `protocol` | requests and replies |
+//! | `place` | where the socket of an instance lies, by its name |
+//! | `claim` | one instance per socket: taken over from the dead, refused while the owner lives |
+//! | `line` | lines and replies, bounded in length and time |
+//! | `server` | connections, bounded in number |
+//! | `service` | answers requests from the running instance |
+//! | `client` | asks |
+
+mod claim;
+mod client;
+mod line;
+mod place;
+mod protocol;
+mod server;
+mod service;
+
+pub use claim::{Claim, ClaimError};
+pub use client::{Client, ClientError};
+pub use place::{Place, PlaceError};
+pub use protocol::{Code, Counters, Entry, PortState, Refusal, Reply, Request, Status, TableInfo, TableKindName};
+pub use server::Server;
+pub use service::{About, Service};

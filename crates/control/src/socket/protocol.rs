@@ -1,0 +1,229 @@
+//! Requests and replies, as JSON has them.
+//!
+//! A request is one line: `{"request": "table_get", "table": "l3_forward.fib", "key": "10.0.1.0/24"}`. Its reply ends with
+//! one line that holds either `ok` or `error`; before it, `table_dump` sends a line with `entry` for each entry.
+
+use dataplane::Snapshot;
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+/// What may be asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// What runs: [`Status`].
+    Status,
+    /// All counters: [`Counters`].
+    Counters,
+    /// The tables: a list of [`TableInfo`].
+    Tables,
+    /// One entry: [`Entry`].
+    TableGet {
+        /// `MODULE.TABLE`.
+        table: String,
+        /// Its key, as in the configuration.
+        key: Json,
+    },
+    /// Inserts an entry or replaces its value: [`Entry`].
+    TableSet {
+        /// `MODULE.TABLE`.
+        table: String,
+        /// Its key, as in the configuration.
+        key: Json,
+        /// Its value, as in the configuration.
+        value: Json,
+    },
+    /// Removes an entry; sets that of an array to zero: an empty object.
+    TableDel {
+        /// `MODULE.TABLE`.
+        table: String,
+        /// Its key, as in the configuration.
+        key: Json,
+    },
+    /// All entries, then their number as `entries`.
+    TableDump {
+        /// `MODULE.TABLE`.
+        table: String,
+    },
+    /// Ends the instance as SIGTERM does: an empty object. The connection is closed when it has ended.
+    Stop,
+}
+
+/// A line of a reply.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply<T> {
+    /// One of several results; more lines follow.
+    Entry(Entry),
+    /// The result, and the end of the reply.
+    Ok(T),
+    /// There is none, and why.
+    Error(Refusal),
+}
+
+/// Why a request was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// For programs.
+    pub code: Code,
+    /// For people: one line that says what is accepted.
+    pub message: String,
+}
+
+/// Kinds of refusals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// Not a request of this protocol.
+    BadRequest,
+    /// No such table.
+    UnknownTable,
+    /// Not a key of this table.
+    BadKey,
+    /// Not a value of this table.
+    BadValue,
+    /// No such entry.
+    NotFound,
+    /// The table has no room.
+    TableFull,
+    /// Ask again later.
+    Busy,
+}
+
+/// An entry of a table, in the notation of the configuration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its key.
+    pub key: Json,
+    /// Its value.
+    pub value: Json,
+}
+
+/// What runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Name of the instance.
+    pub instance: String,
+    /// Version of Millrace.
+    pub version: String,
+    /// Process id.
+    pub pid: u32,
+    /// The program's source, as it was named.
+    pub program: String,
+    /// What runs the program: `native` or `interp`.
+    pub engine: String,
+    /// Number of workers.
+    pub workers: usize,
+    /// `busy` or `interrupt`.
+    pub mode: String,
+    /// CPUs that the workers are pinned to, one each; empty: they are not pinned.
+    pub cpus: Vec<usize>,
+    /// Number of frames.
+    pub frames: u32,
+    /// Milliseconds since it started.
+    pub uptime_ms: u64,
+    /// Device by port.
+    pub ports: IndexMap<String, String>,
+}
+
+/// What a table is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableInfo {
+    /// `MODULE.TABLE`.
+    pub name: String,
+    /// What kind.
+    pub kind: TableKindName,
+    /// Type of its keys.
+    pub key: String,
+    /// Type of its values.
+    pub value: String,
+    /// Entries in it; of an array, those that are not all zero.
+    pub entries: usize,
+    /// Entries that fit.
+    pub capacity: u32,
+}
+
+/// Kinds of tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TableKindName {
+    /// By index.
+    Array,
+    /// By exact match.
+    Hash,
+    /// Keys alone; their values are `true`.
+    Set,
+    /// By longest prefix.
+    Lpm,
+}
+
+/// All counters since the start, by name, in the program's order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Ports.
+    pub ports: IndexMap<String, PortState>,
+    /// Packets that entered each PPF.
+    pub ppfs: IndexMap<String, u64>,
+    /// Packets put to each channel.
+    pub channels: IndexMap<String, u64>,
+    /// Packets dropped, by reason.
+    pub drops: IndexMap<String, u64>,
+    /// Insertions that a full table refused.
+    pub tables_full: IndexMap<String, u64>,
+    /// Cells of the program's own counters.
+    pub counters: IndexMap<String, Vec<u64>>,
+}
+
+/// A port and what it did since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortState {
+    /// Its number, as in `rx.port` and `tx.port`.
+    pub number: u8,
+    /// `DRIVER:DEVICE`.
+    pub device: String,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes received, from the Ethernet header on.
+    pub rx_bytes: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Packets that could not be sent.
+    pub tx_failed: u64,
+    /// Packets that the kernel dropped before they were received.
+    pub rx_dropped: u64,
+    /// Packets longer than a frame.
+    pub oversize: u64,
+    /// The latest error of its driver.
+    pub error: Option<String>,
+}
+
+impl From<Snapshot> for Counters {
+    fn from(snapshot: Snapshot) -> Self {
+        let port = |port: dataplane::PortSnapshot| {
+            let state = PortState {
+                number: port.number,
+                device: port.device,
+                rx_packets: port.rx_packets,
+                rx_bytes: port.rx_bytes,
+                tx_packets: port.tx_packets,
+                tx_bytes: port.tx_bytes,
+                tx_failed: port.tx_failed,
+                rx_dropped: port.rx_dropped,
+                oversize: port.oversize,
+                error: port.error,
+            };
+            (port.name, state)
+        };
+        Counters {
+            ports: snapshot.ports.into_iter().map(port).collect(),
+            ppfs: snapshot.ppfs.into_iter().collect(),
+            channels: snapshot.channels.into_iter().collect(),
+            drops: snapshot.drops.into_iter().collect(),
+            tables_full: snapshot.tables_full.into_iter().collect(),
+            counters: snapshot.user.into_iter().collect(),
+        }
+    }
+}

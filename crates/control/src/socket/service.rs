@@ -1,0 +1,208 @@
+//! Answers requests from the running instance.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::Instant;
+
+use baker::ir::{Program, TableEntry, TableError, TableId, TableKind, TableStore};
+use dataplane::{Observer, TableAccess};
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+
+use super::line::Writer;
+use super::protocol::{Code, Counters, Entry, Refusal, Reply, Request, Status, TableInfo, TableKindName};
+use crate::config::{EntryError, EntryFault, Notation, text};
+
+/// What an instance says about itself; the rest of [`Status`] is known here.
+pub type About = Status;
+
+/// A running instance, for those who ask about it.
+#[derive(Debug)]
+pub struct Service {
+    about: About,
+    started: Instant,
+    program: Arc<Program>,
+    notation: Notation,
+    observer: Observer,
+    /// Writers one after the other: the data plane would not mind, but `table_set` reads what it wrote.
+    tables: Mutex<TableAccess>,
+    /// A dump holds a copy of a table, so there is one at a time.
+    dump: Mutex<()>,
+    stop: Arc<AtomicBool>,
+}
+
+/// Who asks, for the log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer {
+    pub pid: i32,
+    pub uid: u32,
+}
+
+impl Service {
+    /// Answers for an instance that just started; `stop` is set when it is asked to end.
+    pub fn new(
+        about: About,
+        program: Arc<Program>,
+        notation: Notation,
+        observer: Observer,
+        tables: TableAccess,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        let (tables, dump) = (Mutex::new(tables), Mutex::new(()));
+        Service { about, started: Instant::now(), program, notation, observer, tables, dump, stop }
+    }
+
+    /// Answers one line. An error is one of the connection.
+    pub(super) fn answer(&self, line: &[u8], peer: Peer, out: &mut Writer) -> io::Result<()> {
+        let request = match serde_json::from_slice::<Request>(line) {
+            Ok(request) => request,
+            Err(error) => {
+                let message = format!("not a request: {error}");
+                return refuse(out, Refusal { code: Code::BadRequest, message });
+            }
+        };
+        match self.execute(request, peer, out) {
+            Ok(result) => result,
+            Err(refusal) => refuse(out, refusal),
+        }
+    }
+
+    /// Does what is asked and writes the reply, or says why not.
+    fn execute(&self, request: Request, peer: Peer, out: &mut Writer) -> Result<io::Result<()>, Refusal> {
+        Ok(match request {
+            Request::Status => done(out, &self.status()),
+            Request::Counters => done(out, &Counters::from(self.observer.snapshot())),
+            Request::Tables => done(out, &self.tables_info()),
+            Request::TableGet { table, key } => done(out, &self.get(&table, &key)?),
+            Request::TableSet { table, key, value } => {
+                let entry = self.set(&table, &key, &value)?;
+                let Peer { pid, uid } = peer;
+                tracing::info!(table, key = text(&entry.key), value = text(&entry.value), pid, uid, "table entry set");
+                done(out, &entry)
+            }
+            Request::TableDel { table, key } => {
+                let key = self.delete(&table, &key)?;
+                tracing::info!(table, key = text(&key), pid = peer.pid, uid = peer.uid, "table entry removed");
+                done(out, &json!({}))
+            }
+            Request::TableDump { table } => self.dump(&table, out)?,
+            Request::Stop => {
+                tracing::info!(pid = peer.pid, uid = peer.uid, "told to stop");
+                // The answer goes first: afterwards the connection is closed at any moment.
+                let answered = done(out, &json!({}));
+                self.stop.store(true, Ordering::Relaxed);
+                answered
+            }
+        })
+    }
+
+    fn status(&self) -> Status {
+        let uptime = self.started.elapsed().as_millis();
+        Status { uptime_ms: u64::try_from(uptime).unwrap_or(u64::MAX), ..self.about.clone() }
+    }
+
+    fn tables_info(&self) -> Vec<TableInfo> {
+        let tables = self.lock();
+        let info = |(index, table): (usize, &baker::ir::Table)| TableInfo {
+            name: table.name.clone(),
+            kind: match table.kind {
+                TableKind::Array => TableKindName::Array,
+                TableKind::Hash if table.is_set => TableKindName::Set,
+                TableKind::Hash => TableKindName::Hash,
+                TableKind::Lpm => TableKindName::Lpm,
+            },
+            key: self.type_name(table.key),
+            value: self.type_name(table.value),
+            entries: tables.count(TableId(index as u32)),
+            capacity: table.capacity,
+        };
+        self.program.tables.iter().enumerate().map(info).collect()
+    }
+
+    fn type_name(&self, layout: baker::ir::LayoutId) -> String {
+        let layout = &self.program.layouts[layout.0 as usize];
+        match &layout.fields[..] {
+            [field] if field.name.is_empty() => field.type_name.clone(),
+            _ => layout.name.clone(),
+        }
+    }
+
+    fn get(&self, table: &str, key: &Json) -> Result<Entry, Refusal> {
+        let id = self.notation.table(table)?;
+        let (numbers, prefix_len) = self.notation.key(id, key)?;
+        let value = self.lock().get(id, &numbers, prefix_len).map_err(|error| self.refused(id, key, error))?;
+        Ok(self.entry(id, &TableEntry { key: numbers, prefix_len, value }))
+    }
+
+    fn set(&self, table: &str, key: &Json, value: &Json) -> Result<Entry, Refusal> {
+        let id = self.notation.table(table)?;
+        let (numbers, prefix_len) = self.notation.key(id, key)?;
+        let value = self.notation.value(id, key, value)?;
+        let entry = TableEntry { key: numbers, prefix_len, value };
+        self.lock().insert(id, &entry).map_err(|error| self.refused(id, key, error))?;
+        Ok(self.entry(id, &entry))
+    }
+
+    /// The key as it is shown.
+    fn delete(&self, table: &str, key: &Json) -> Result<Json, Refusal> {
+        let id = self.notation.table(table)?;
+        let (numbers, prefix_len) = self.notation.key(id, key)?;
+        self.lock().remove(id, &numbers, prefix_len).map_err(|error| self.refused(id, key, error))?;
+        Ok(self.notation.show_key(id, &TableEntry { key: numbers, prefix_len, value: Vec::new() }))
+    }
+
+    fn dump(&self, table: &str, out: &mut Writer) -> Result<io::Result<()>, Refusal> {
+        let id = self.notation.table(table)?;
+        let _one = match self.dump.try_lock() {
+            Ok(one) => one,
+            Err(TryLockError::Poisoned(one)) => one.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                let message = "another dump is under way; try again when it is done".into();
+                return Err(Refusal { code: Code::Busy, message });
+            }
+        };
+        // Not under the lock: a dump of a large table takes long, and a native one is taken beside changes.
+        let tables = self.lock().clone();
+        let entries = tables.dump(id);
+        let lines = entries.iter().map(|entry| Reply::<()>::Entry(self.entry(id, entry)));
+        let sent = lines.into_iter().try_for_each(|line| out.line(&line));
+        Ok(sent.and_then(|()| done(out, &json!({ "entries": entries.len() }))))
+    }
+
+    fn entry(&self, table: TableId, entry: &TableEntry) -> Entry {
+        Entry { key: self.notation.show_key(table, entry), value: self.notation.show_value(table, &entry.value) }
+    }
+
+    fn refused(&self, table: TableId, key: &Json, error: TableError) -> Refusal {
+        self.notation.refused(table, key, error).into()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, TableAccess> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl From<EntryError> for Refusal {
+    fn from(error: EntryError) -> Self {
+        let code = match error.fault {
+            EntryFault::Table => Code::UnknownTable,
+            EntryFault::Key => Code::BadKey,
+            EntryFault::Value => Code::BadValue,
+            EntryFault::NotFound => Code::NotFound,
+            EntryFault::Full => Code::TableFull,
+        };
+        Refusal { code, message: error.to_string() }
+    }
+}
+
+fn done(out: &mut Writer, result: &impl Serialize) -> io::Result<()> {
+    out.line(&Reply::Ok(result))?;
+    out.flush()
+}
+
+/// Writes a refusal as the reply.
+pub(super) fn refuse(out: &mut Writer, refusal: Refusal) -> io::Result<()> {
+    out.line(&Reply::<()>::Error(refusal))?;
+    out.flush()
+}

@@ -1,0 +1,59 @@
+//! `millrace counters`, `drops` and `ports`: what a running instance has counted since its start.
+
+use control::socket::{Counters, Request};
+
+use super::remote::{Remote, failed, print_json};
+use crate::failure::Failure;
+use crate::output::print;
+use crate::report;
+
+/// Whom to ask.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    remote: Remote,
+}
+
+impl Args {
+    fn ask(&self) -> Result<Counters, Failure> {
+        self.remote.connect()?.ask(&Request::Counters).map_err(failed)
+    }
+}
+
+/// Runs `millrace counters`.
+pub fn counters(args: &Args) -> Result<(), Failure> {
+    let counters = args.ask()?;
+    if args.remote.json {
+        print_json(&counters);
+    } else {
+        print(format_args!("{}", report::render(&counters, None)));
+    }
+    Ok(())
+}
+
+/// Runs `millrace drops`.
+pub fn drops(args: &Args) -> Result<(), Failure> {
+    let drops = args.ask()?.drops;
+    if args.remote.json {
+        print_json(&drops);
+    } else {
+        print(format_args!("{}", report::drops(&drops)));
+    }
+    Ok(())
+}
+
+/// Runs `millrace ports`.
+pub fn ports(args: &Args) -> Result<(), Failure> {
+    let ports = args.ask()?.ports;
+    if args.remote.json {
+        print_json(&ports);
+        return Ok(());
+    }
+    print(format_args!("{}", report::ports(&ports)));
+    for (name, port) in &ports {
+        if let Some(error) = &port.error {
+            print(format_args!("\nport {name}: {error}\n"));
+        }
+    }
+    Ok(())
+}

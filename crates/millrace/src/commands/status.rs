@@ -1,0 +1,63 @@
+//! `millrace status`: what runs.
+
+use std::time::Duration;
+
+use control::socket::{Client, Request, Status};
+
+use super::remote::{Remote, failed, print_json};
+use crate::failure::Failure;
+use crate::output::print;
+use crate::report;
+
+/// Whom to ask.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Runs the command: one instance where it is named, else all.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let ask = |mut client: Client| client.ask::<Status>(&Request::Status).map_err(failed);
+    let all = args.remote.connect_all()?.into_iter().map(ask).collect::<Result<Vec<_>, _>>()?;
+    if args.remote.json {
+        print_json(&all);
+        return Ok(());
+    }
+    let row = |status: &Status| {
+        let pinned = status.cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        let cpus = if pinned.is_empty() { "any".to_string() } else { pinned };
+        let workers = format!("{} {}", status.workers, status.mode);
+        let ports = status.ports.len().to_string();
+        let (name, program, pid) = (status.instance.clone(), status.program.clone(), status.pid.to_string());
+        vec![name, program, status.engine.clone(), workers, cpus, ports, pid, uptime(status.uptime_ms)]
+    };
+    let header = ["instance", "program", "engine", "workers", "cpus", "ports", "pid", "up"];
+    let mut out = String::new();
+    report::table(&mut out, &header, all.iter().map(row).collect());
+    print(format_args!("{out}"));
+    Ok(())
+}
+
+/// `3 s`, `2 h 05 min`, `4 d 03 h`.
+fn uptime(milliseconds: u64) -> String {
+    match Duration::from_millis(milliseconds).as_secs() {
+        s @ 0..60 => format!("{s} s"),
+        s @ 60..3600 => format!("{} min {:02} s", s / 60, s % 60),
+        s @ 3600..86400 => format!("{} h {:02} min", s / 3600, s / 60 % 60),
+        s => format!("{} d {:02} h", s / 86400, s / 3600 % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::uptime;
+
+    #[test]
+    fn uptimes() {
+        assert_eq!(uptime(999), "0 s");
+        assert_eq!(uptime(61_000), "1 min 01 s");
+        assert_eq!(uptime(7_500_000), "2 h 05 min");
+        assert_eq!(uptime(356_400_000), "4 d 03 h");
+    }
+}

@@ -1,0 +1,140 @@
+//! `millrace table`: reads and changes the tables of a running instance.
+
+use control::config::{text, typed};
+use control::socket::{Entry, Request, TableInfo, TableKindName};
+use serde_json::Value as Json;
+
+use super::remote::{Remote, failed, print_json};
+use crate::failure::Failure;
+use crate::output::{print, say};
+use crate::report;
+
+/// What to do with a table.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// List the tables
+    Ls {
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Show one entry
+    Get {
+        #[command(flatten)]
+        at: At,
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Insert an entry, or replace its value
+    Set {
+        #[command(flatten)]
+        at: At,
+        /// The value, which a set needs not: 1, 10.0.0.1, 02:00:00:00:00:01, '{ domain = 1, mac = "02:00:00:00:00:01" }'
+        #[arg(allow_hyphen_values = true, default_value = "true", hide_default_value = true)]
+        value: String,
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Remove an entry; set that of an array to zero
+    Del {
+        #[command(flatten)]
+        at: At,
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Show all entries; of an array, those that are not all zero
+    Dump {
+        /// The table
+        #[arg(value_name = "MODULE.TABLE")]
+        table: String,
+        #[command(flatten)]
+        remote: Remote,
+    },
+}
+
+/// An entry. Keys and values are written as in the configuration; text needs no quotes.
+#[derive(clap::Args)]
+struct At {
+    /// The table
+    #[arg(value_name = "MODULE.TABLE")]
+    table: String,
+    /// The key: 3, p1, 10.0.1.0/24, 02:00:00:00:00:01
+    #[arg(allow_hyphen_values = true)]
+    key: String,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    match &args.action {
+        Action::Ls { remote } => list(remote),
+        Action::Get { at, remote } => {
+            let request = Request::TableGet { table: at.table.clone(), key: typed(&at.key) };
+            let entry: Entry = remote.connect()?.ask(&request).map_err(failed)?;
+            show(remote, &entry, &text(&entry.value));
+            Ok(())
+        }
+        Action::Set { at, value, remote } => {
+            let request = Request::TableSet { table: at.table.clone(), key: typed(&at.key), value: typed(value) };
+            let entry: Entry = remote.connect()?.ask(&request).map_err(failed)?;
+            show(remote, &entry, &format!("{} = {}", text(&entry.key), text(&entry.value)));
+            Ok(())
+        }
+        Action::Del { at, remote } => {
+            let request = Request::TableDel { table: at.table.clone(), key: typed(&at.key) };
+            let gone: Json = remote.connect()?.ask(&request).map_err(failed)?;
+            if remote.json {
+                print_json(&gone);
+            }
+            Ok(())
+        }
+        Action::Dump { table, remote } => dump(table, remote),
+    }
+}
+
+fn list(remote: &Remote) -> Result<(), Failure> {
+    let tables: Vec<TableInfo> = remote.connect()?.ask(&Request::Tables).map_err(failed)?;
+    if remote.json {
+        print_json(&tables);
+        return Ok(());
+    }
+    let row = |table: TableInfo| {
+        let (key, value) = (&table.key, &table.value);
+        let types = match table.kind {
+            TableKindName::Array => format!("array<{value}>"),
+            TableKindName::Hash => format!("hash<{key}, {value}>"),
+            TableKindName::Set => format!("set<{key}>"),
+            TableKindName::Lpm => format!("lpm<{key}, {value}>"),
+        };
+        vec![table.name, types, report::grouped(table.entries as u64), report::grouped(table.capacity.into())]
+    };
+    let mut out = String::new();
+    report::table(&mut out, &["table", "kind", "entries", "of"], tables.into_iter().map(row).collect());
+    print(format_args!("{out}"));
+    Ok(())
+}
+
+fn dump(table: &str, remote: &Remote) -> Result<(), Failure> {
+    let mut client = remote.connect()?;
+    // All of it comes before anything is printed: who reads our output may take long, the instance does not wait.
+    let mut entries: Vec<Entry> = Vec::new();
+    let request = Request::TableDump { table: table.into() };
+    let _: Json = client.ask_all(&request, |entry| entries.push(entry)).map_err(failed)?;
+    if remote.json {
+        print_json(&entries);
+        return Ok(());
+    }
+    let width = entries.iter().map(|entry| text(&entry.key).chars().count()).max().unwrap_or(0);
+    for entry in &entries {
+        say!("{:<width$} = {}", text(&entry.key), text(&entry.value));
+    }
+    Ok(())
+}
+
+fn show(remote: &Remote, entry: &Entry, plain: &str) {
+    if remote.json { print_json(entry) } else { say!("{plain}") }
+}
