@@ -1,6 +1,7 @@
 //! `millrace lsp` as editors meet it.
 
 mod client;
+mod editors;
 mod half_typed;
 mod session;
 

@@ -311,7 +311,7 @@ fn semantic_tokens_know_what_words_are() {
     let (mut line, mut column) = (0, 0);
     let mut found = Vec::new();
     for token in data.chunks(5) {
-        column = if token[0] == 0 { column + token[1] } else { token[1] } as u64;
+        column = if token[0] == 0 { column + token[1] } else { token[1] };
         line += token[0];
         let (from, to) = (column as usize, (column + token[2]) as usize);
         found.push((String::from_utf16(&lines[line as usize][from..to]).unwrap(), legend[token[3] as usize]));

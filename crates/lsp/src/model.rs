@@ -59,6 +59,9 @@ pub struct Symbol {
     pub node: SyntaxNode,
 }
 
+/// A name with the module that declares it.
+pub(crate) type ScopedName = (Option<String>, String);
+
 /// A program's declarations.
 #[derive(Debug)]
 pub struct Model {
@@ -73,7 +76,7 @@ pub struct Model {
     globals: HashMap<String, Symbol>,
     modules: HashMap<String, HashMap<String, Symbol>>,
     /// Values of constants that were asked for, by module and name.
-    pub(crate) values: RefCell<HashMap<(Option<String>, String), Option<i128>>>,
+    pub(crate) values: RefCell<HashMap<ScopedName, Option<i128>>>,
 }
 
 impl Model {
