@@ -18,7 +18,7 @@ use SyntaxKind::*;
 const FILE_WORDS: [&str; 10] =
     ["import", "const", "type", "enum", "struct", "protocol", "metadata", "drop_reason", "module", "program"];
 /// Words that begin what stands in a module.
-const MODULE_WORDS: [&str; 14] = [
+const MODULE_WORDS: [&str; 15] = [
     "in",
     "out",
     "channel",
@@ -28,12 +28,15 @@ const MODULE_WORDS: [&str; 14] = [
     "set",
     "counter",
     "ppf",
+    "from",
     "const",
     "type",
     "enum",
     "struct",
     "drop_reason",
 ];
+/// Words in a protocol.
+const PROTOCOL_WORDS: [&str; 5] = ["demux", "covers", "pseudo", "header", "payload"];
 /// Words in a body.
 const BODY_WORDS: [&str; 12] =
     ["if", "else", "switch", "case", "default", "for", "return", "break", "continue", "true", "false", "null"];
@@ -166,7 +169,7 @@ impl Model {
                 let fields =
                     holder.and_then(ast::Protocol::cast).into_iter().flat_map(|p| p.fields().collect::<Vec<_>>());
                 let fields = fields.filter_map(|f| Some(item(f.name()?.text(), CompletionItemKind::FIELD)));
-                words(&["demux", "covers", "header"]).into_iter().chain(types()).chain(consts).chain(fields).collect()
+                words(&PROTOCOL_WORDS).into_iter().chain(types()).chain(consts).chain(fields).collect()
             }
             Some(_) => types().collect(),
             None => words(&FILE_WORDS).into_iter().chain(types()).collect(),
@@ -232,4 +235,21 @@ fn surroundings(before: &SyntaxToken) -> Option<SyntaxNode> {
     }
     Some(node)
         .filter(|n| n.kind() != SourceFile || n.children_with_tokens().any(|e| matches!(e, SyntaxElement::Node(_))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_of_the_grammar_is_offered() {
+        let reference = include_str!("../../../docs/grammar.md");
+        let rules = reference.split("```").nth(1).unwrap();
+        let quoted = rules.split('\'').skip(1).step_by(2);
+        let quoted: Vec<_> = quoted.filter(|text| text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')).collect();
+        assert!(quoted.len() > 25, "{quoted:?}");
+        let offered = [&FILE_WORDS[..], &MODULE_WORDS, &PROTOCOL_WORDS, &BODY_WORDS].concat();
+        let missing: Vec<_> = quoted.into_iter().filter(|word| !offered.contains(word)).collect();
+        assert_eq!(missing, [] as [&str; 0]);
+    }
 }

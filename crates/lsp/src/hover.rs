@@ -117,7 +117,9 @@ impl Model {
 
     /// What a write does to the header's checksum.
     fn checksum_text(&self, header: &[HeaderField], field: &ast::Field) -> Option<String> {
-        let checksum = header.iter().find(|f| f.field.covers().is_some())?;
+        let covers_header =
+            |f: &&HeaderField| f.field.covers().is_some_and(|c| c.names().any(|n| n.text() == "header"));
+        let checksum = header.iter().find(covers_header)?;
         let name = checksum.field.name()?;
         Some(match checksum.field == *field {
             true => "The compiler keeps this checksum; writing it makes it the program's own business for that handle."
@@ -139,20 +141,24 @@ impl Model {
 
     fn table_text(&self, symbol: &Symbol) -> String {
         let Some(table) = ast::Table::cast(symbol.node.clone()) else { return String::new() };
-        let value = table.types().last().and_then(|ty| ty.name());
-        let bytes = value.and_then(|name| self.stored_bytes(symbol.module.as_deref(), name.text()));
-        let bytes = bytes.map_or(String::new(), |bytes| format!(" A value has {}.", count(bytes)));
-        let text = match table.kind() {
+        let (text, last) = match table.kind() {
             Some(ast::TableKind::Array) => {
-                "A look-up is a value (zeros beyond the end), or a pointer (`null` beyond the end)."
+                ("A look-up is a value (zeros beyond the end), or a pointer (`null` beyond the end).", "value")
             }
-            Some(ast::TableKind::Hash) => "A look-up is a pointer to the value, or `null`; one hash and compare.",
-            Some(ast::TableKind::Lpm) => {
-                "A look-up is a pointer to the value of the longest matching prefix, or `null`; with keys of 32 bits two array accesses at most (DIR-24-8), else one node of a trie per 8 bits."
+            Some(ast::TableKind::Hash) => {
+                ("A look-up is a pointer to the value, or `null`; one hash and compare.", "value")
             }
-            Some(ast::TableKind::Set) => return "A look-up says whether the key is a member.".to_string(),
-            None => "",
+            Some(ast::TableKind::Set) => ("A look-up tells whether the key is a member; one hash and compare.", "key"),
+            Some(ast::TableKind::Lpm) => (
+                "A look-up is a pointer to the value of the longest matching prefix, or `null`; with keys of 32 bits two \
+                 array accesses at most (DIR-24-8), else one node of a trie per 8 bits.",
+                "value",
+            ),
+            None => return String::new(),
         };
+        let name = table.types().last().and_then(|ty| ty.name());
+        let bytes = name.and_then(|name| self.stored_bytes(symbol.module.as_deref(), name.text()));
+        let bytes = bytes.map_or(String::new(), |bytes| format!(" A {last} has {}.", count(bytes)));
         format!("{text}{bytes}")
     }
 
@@ -204,7 +210,7 @@ impl Model {
                     "packet_drop" => {
                         call.args().nth(1).map(|reason| reason.syntax().text().to_string()).into_iter().collect()
                     }
-                    "packet_decap" => vec!["truncated".to_string(), "malformed".to_string()],
+                    "packet_decap" | "packet_peek" => vec!["truncated".to_string(), "malformed".to_string()],
                     _ => {
                         if let Some(Target::Symbol(function)) = self.target(name.syntax()) {
                             let function = ast::Function::cast(function.node).and_then(|f| f.body());

@@ -185,6 +185,9 @@ impl Model {
             return Type::Unknown;
         };
         let Some(table) = ast::Table::cast(symbol.node) else { return Type::Unknown };
+        if table.kind() == Some(ast::TableKind::Set) {
+            return Type::Scalar;
+        }
         let is_array = table.kind() == Some(ast::TableKind::Array);
         self.type_of(symbol.module.as_deref(), table.types().last().as_ref(), !is_array)
     }

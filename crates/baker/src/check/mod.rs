@@ -34,6 +34,7 @@ mod types;
 mod wiring;
 
 pub use load::{File, Loaded, load};
+pub use names::BUILTIN_FUNCTIONS;
 
 use crate::diag::Diagnostic;
 use crate::source::{Loader, Sources};

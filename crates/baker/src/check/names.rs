@@ -156,8 +156,8 @@ pub(super) struct Checker<'a> {
 /// Further places that an error about a missing name shows at most.
 const MAX_PLACES: usize = 3;
 
-/// Names that the language defines.
-pub(super) const BUILTIN_FUNCTIONS: [&str; 21] = [
+/// Functions that the language defines.
+pub const BUILTIN_FUNCTIONS: [&str; 21] = [
     "channel_put",
     "now_ns",
     "packet_drop",
