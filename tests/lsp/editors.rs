@@ -52,6 +52,11 @@ fn the_grammar_knows_all_words() {
     let missing: Vec<_> = wanted.difference(&known).collect();
     assert_eq!(missing, [] as [&&str; 0]);
     for function in baker::check::BUILTIN_FUNCTIONS {
-        assert!(known.contains(function), "{function}");
+        // The grammar may have what comes before the first `_` once for several.
+        let (family, rest) = function.split_once('_').unwrap();
+        assert!(
+            known.contains(function) || grammar.contains(&format!("{family}_(?:")) && known.contains(rest),
+            "{function}"
+        );
     }
 }

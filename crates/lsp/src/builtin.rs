@@ -30,8 +30,9 @@ pub const FUNCTIONS: [Builtin; 21] = [
     builtin("packet_copy", "P_packet_t *packet_copy(pkt)", "Another packet, equal in bytes and metadata. Never fails."),
     builtin(
         "packet_decap",
-        "Q_packet_t *packet_decap(pkt)",
-        "Consumes the handle; a handle of the next header, whose protocol is the variable's.\n\n\
+        "Q_packet_t *packet_decap(pkt)\nQ_packet_t *packet_decap(pkt, bytes)",
+        "Consumes the handle; a handle of the next header, whose protocol is the variable's. `bytes` is the length of this \
+         header, if not what its demux says.\n\n\
          Drops with `truncated` where the next fixed header is not there, with `malformed` where this header's own length \
          is below its fixed header or beyond the packet's end.",
     ),
@@ -41,43 +42,60 @@ pub const FUNCTIONS: [Builtin; 21] = [
         "Consumes the handle; a handle with a header in front, of zeros and the declared defaults.",
     ),
     builtin(
-        "packet_create",
-        "P_packet_t *packet_create()",
-        "A new packet: a header of zeros and the declared defaults.",
+        "packet_peek",
+        "Q_packet_t *packet_peek(pkt)\nQ_packet_t *packet_peek(pkt, bytes)",
+        "A second handle, of the next header; `pkt` stays. It can't be consumed, and is gone with `pkt`.\n\n\
+         Drops as `packet_decap` does.",
     ),
     builtin(
-        "packet_peek",
-        "Q_packet_t *packet_peek(pkt)",
-        "A handle that looks at the next header; `pkt` stays. Ends with `pkt`. Drops as `packet_decap` does.",
+        "packet_create",
+        "Q_packet_t *packet_create()",
+        "A new packet with a header of zeros and the declared defaults.",
     ),
     builtin(
         "packet_load",
-        "T *packet_load(pkt, offset)",
-        "The number at this offset in bytes, as wide as the variable's type; `null` where the packet ends before.",
+        "uN *packet_load(pkt, offset)",
+        "The bytes at a distance from the handle's header, as many as the variable's type has; `null` beyond the packet's end.",
     ),
     builtin(
         "packet_store",
         "bool packet_store(pkt, offset, value)",
-        "Stores a number at this offset in bytes; false, and nothing stored, where the packet ends before.",
+        "Writes whole bytes at a distance from the handle's header; false, and nothing written, beyond the packet's end.",
     ),
-    builtin("packet_trim_head", "bool packet_trim_head(pkt, bytes)", "Takes bytes away at the packet's head."),
-    builtin("packet_trim_tail", "bool packet_trim_tail(pkt, bytes)", "Takes bytes away at the packet's end."),
-    builtin("packet_grow_head", "bool packet_grow_head(pkt, bytes)", "Puts zeros in front; false without room."),
-    builtin("packet_grow_tail", "bool packet_grow_tail(pkt, bytes)", "Adds zeros at the end; false without room."),
+    builtin(
+        "packet_trim_head",
+        "bool packet_trim_head(pkt, bytes)",
+        "Takes bytes from the front of the packet; false, and nothing changed, where the fixed header would not stay.",
+    ),
+    builtin(
+        "packet_trim_tail",
+        "bool packet_trim_tail(pkt, bytes)",
+        "Takes bytes from the end of the packet; false, and nothing changed, where the fixed header would not stay.",
+    ),
+    builtin(
+        "packet_grow_head",
+        "bool packet_grow_head(pkt, bytes)",
+        "Adds zero bytes in front of the packet; false, and nothing changed, where there is no room.",
+    ),
+    builtin(
+        "packet_grow_tail",
+        "bool packet_grow_tail(pkt, bytes)",
+        "Adds zero bytes at the end of the packet; false, and nothing changed, where there is no room.",
+    ),
     builtin(
         "checksum_ok",
-        "bool checksum_ok(pkt)",
-        "Whether the declared checksum is right. With a pseudo header: its sum is the second argument.",
+        "bool checksum_ok(pkt)\nbool checksum_ok(pkt, pseudo)",
+        "Whether the checksum that the protocol declares is right (RFC 1071), with the sum of the pseudo header if it covers one.",
     ),
     builtin(
         "checksum_set",
-        "checksum_set(pkt)",
-        "Computes the declared checksum anew. With a pseudo header: its sum is the second argument.",
+        "checksum_set(pkt)\nchecksum_set(pkt, pseudo)",
+        "Computes the checksum that the protocol declares, over all that it covers.",
     ),
     builtin(
         "checksum_adjust",
         "checksum_adjust(pkt, old, new)",
-        "Updates the declared checksum for a covered value that changed elsewhere (RFC 1624).",
+        "Updates the checksum that the protocol declares for a value that it covers and that changed elsewhere (RFC 1624).",
     ),
     builtin("packet_length", "u32 packet_length(pkt)", "Bytes from the handle's header to the packet's end."),
     builtin("now_ns", "u64 now_ns()", "Nanoseconds since some moment before the program started."),

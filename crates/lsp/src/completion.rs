@@ -36,7 +36,7 @@ const MODULE_WORDS: [&str; 15] = [
     "drop_reason",
 ];
 /// Words in a protocol.
-const PROTOCOL_WORDS: [&str; 3] = ["demux", "covers", "header"];
+const PROTOCOL_WORDS: [&str; 5] = ["demux", "covers", "pseudo", "header", "payload"];
 /// Words in a body.
 const BODY_WORDS: [&str; 12] =
     ["if", "else", "switch", "case", "default", "for", "return", "break", "continue", "true", "false", "null"];

@@ -117,7 +117,9 @@ impl Model {
 
     /// What a write does to the header's checksum.
     fn checksum_text(&self, header: &[HeaderField], field: &ast::Field) -> Option<String> {
-        let checksum = header.iter().find(|f| f.field.covers().is_some())?;
+        let covers_header =
+            |f: &&HeaderField| f.field.covers().is_some_and(|c| c.names().any(|n| n.text() == "header"));
+        let checksum = header.iter().find(covers_header)?;
         let name = checksum.field.name()?;
         Some(match checksum.field == *field {
             true => "The compiler keeps this checksum; writing it makes it the program's own business for that handle."
@@ -149,7 +151,7 @@ impl Model {
             Some(ast::TableKind::Set) => ("A look-up tells whether the key is a member; one hash and compare.", "key"),
             Some(ast::TableKind::Lpm) => (
                 "A look-up is a pointer to the value of the longest matching prefix, or `null`; with keys of 32 bits two \
-                 array accesses at most (DIR-24-8).",
+                 array accesses at most (DIR-24-8), else one node of a trie per 8 bits.",
                 "value",
             ),
             None => return String::new(),
@@ -208,7 +210,7 @@ impl Model {
                     "packet_drop" => {
                         call.args().nth(1).map(|reason| reason.syntax().text().to_string()).into_iter().collect()
                     }
-                    "packet_decap" => vec!["truncated".to_string(), "malformed".to_string()],
+                    "packet_decap" | "packet_peek" => vec!["truncated".to_string(), "malformed".to_string()],
                     _ => {
                         if let Some(Target::Symbol(function)) = self.target(name.syntax()) {
                             let function = ast::Function::cast(function.node).and_then(|f| f.body());

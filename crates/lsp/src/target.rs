@@ -85,6 +85,12 @@ impl Model {
             }
             Field => self.field_target(&parent),
             StructField => self.struct_field_target(&parent),
+            // Parts of a packet such as `header` are no fields.
+            Covers | Pseudo => {
+                let protocol = parent.ancestors().find_map(ast::Protocol::cast)?;
+                let symbol = self.protocol(protocol.name()?.text())?.clone();
+                self.field_of(&Type::Packet(symbol), text)
+            }
             WireEnd | Path => self.dotted_target(&parent, token),
             LetStmt | Param => {
                 let own = |local: &Local| local.name.syntax() == token;

@@ -197,7 +197,10 @@ fn item() -> impl Strategy<Value = Tokens> {
     prop_oneof![
         4 => common_item(),
         1 => tokens_of("import \"net/ipv4\" ;"),
-        2 => vec(protocol_field(), 0..5).prop_map(|fields| list("protocol p {", fields, "", "demux { 4 } ; }")),
+        2 => (vec(protocol_field(), 0..5), vec(name(), 1..9)).prop_map(|(fields, names)| {
+            let pseudo = list("pseudo {", names, ",", "} ;");
+            list("protocol p {", [fields, vec![pseudo]].concat(), "", "demux { 4 } ; }")
+        }),
         1 => fields("metadata {"),
         4 => vec(module_item(), 0..8).prop_map(|items| list("module m {", items, "", "}")),
         1 => body().prop_map(|body| all([tokens("m . p . ppf ( ether_pkt_t * pkt )"), body])),
