@@ -67,6 +67,14 @@ pub enum TableAccess {
 }
 
 impl TableAccess {
+    /// Removes the entries that have not been used for longer than their table's idle time.
+    pub fn expire(&self, now: u64) {
+        match self {
+            TableAccess::Native(tables) => tables.expire(now),
+            TableAccess::Interp(machine) => lock(machine).expire(now),
+        }
+    }
+
     /// The native tables, where that is the kind.
     pub(crate) fn native(&self) -> Option<&Arc<Tables>> {
         match self {

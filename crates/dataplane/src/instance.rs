@@ -12,6 +12,7 @@ use crate::counters::{CounterBlock, ObservedPort, Observer, PortCounters, Snapsh
 use crate::engine::{EngineError, EngineKind, TableAccess, engine};
 use crate::frames::{FrameConfig, FrameError, FramePool};
 use crate::ports::{self, Driver, PortError, PortSpec};
+use crate::sweep::Sweeper;
 use crate::sys;
 use crate::worker::{FINISH, PollMode, STOP, Worker, WorkerPort};
 
@@ -108,6 +109,7 @@ pub struct Instance {
     tables: TableAccess,
     pool: Arc<FramePool>,
     observer: Observer,
+    _sweeper: Option<Sweeper>,
 }
 
 /// What an instance did.
@@ -225,7 +227,8 @@ impl Prepared {
 
     /// Starts the worker. Fails where its CPU is not to be had.
     pub fn run(self) -> Result<Instance, StartError> {
-        let Prepared { worker, cpu, tables, pool, observer, .. } = self;
+        let Prepared { program, worker, cpu, tables, pool, observer } = self;
+        let sweeper = Sweeper::start(&program, tables.clone())?;
         let control = Arc::new(AtomicU8::new(crate::worker::RUN));
         let (pinned, result) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name("worker-0".into()).spawn({
@@ -241,7 +244,7 @@ impl Prepared {
         if let (Ok(Err(error)), Some(cpu)) = (result.recv(), cpu) {
             return Err(StartError::Cpu(cpu, error));
         }
-        Ok(Instance { control, thread: Some(thread), tables, pool, observer })
+        Ok(Instance { control, thread: Some(thread), tables, pool, observer, _sweeper: sweeper })
     }
 }
 

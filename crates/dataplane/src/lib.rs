@@ -14,6 +14,7 @@ mod instance;
 pub mod ports;
 mod replay;
 pub mod step;
+mod sweep;
 mod sys;
 mod tables;
 #[cfg(test)]

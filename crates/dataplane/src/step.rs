@@ -114,6 +114,11 @@ impl Stepper {
         self.context.set_now(now);
     }
 
+    /// Removes the entries that have not been used for longer than their table's idle time.
+    pub fn expire(&mut self) {
+        self.tables.expire(self.context.now());
+    }
+
     /// Runs a frame that came in on a port through the program. Gives what left it, in order. There are no ports, so
     /// nothing is dropped as `no_port` or `no_host`.
     pub fn receive(&mut self, port: u8, frame: &[u8]) -> Vec<StepOutput> {

@@ -15,6 +15,9 @@ use crate::syntax::ast;
 /// Entries of a table, or cells of a counter, at most.
 const MAX_CAPACITY: u32 = 1 << 26;
 
+/// Idle times of tables, in nanoseconds: from a millisecond to a year.
+const IDLE: std::ops::RangeInclusive<u64> = 1_000_000..=8_760 * 3_600_000_000_000;
+
 impl Checker<'_> {
     /// Checks all structs.
     pub(super) fn check_structs(&mut self) {
@@ -169,16 +172,45 @@ impl Checker<'_> {
         }
         let value = if is_set { Some(self.layout("bool", Type::Bool)) } else { layout(wanted - 1) };
         let fallback = self.layout("u32", unsigned(32));
+        let idle = self.idle(file, module, kind, item);
+        let value = match (value, idle) {
+            (Some(value), Some(_)) => Some(self.aging_layout(value)),
+            (value, _) => value,
+        };
         self.hir.tables.push(Table {
             name: self.full_name(module, name.text()),
             kind,
             is_set,
+            idle,
             key: key.unwrap_or(fallback),
             value: value.unwrap_or(fallback),
             capacity: capacity.unwrap_or(1),
             span: Some(name.span(file)),
         });
         self.bind(file, Some(module), &name, Symbol::Table(id));
+    }
+
+    /// The `idle` clause of a table, in nanoseconds.
+    fn idle(&mut self, file: FileId, module: ModuleId, kind: TableKind, item: &ast::Table) -> Option<u64> {
+        let expr = item.idle()?;
+        let span = self.span(file, &expr);
+        if kind != TableKind::Hash {
+            self.error(
+                Diagnostic::new("bad-idle", span, "entries of this table do not age")
+                    .label("only those of hash tables and sets do"),
+            );
+            return None;
+        }
+        let value = self.evaluate_expr(file, Some(module), &expr)?;
+        let idle = value.bits().and_then(|ns| u64::try_from(ns).ok()).filter(|ns| IDLE.contains(ns));
+        if idle.is_none() {
+            self.error(
+                Diagnostic::new("bad-idle", span, "this is no time after which an entry may go")
+                    .label("must be from 1ms to 8760h")
+                    .hint("such as `idle 60s`"),
+            );
+        }
+        idle
     }
 
     fn entry_layout(&mut self, file: FileId, module: ModuleId, ty: &ast::TypeRef) -> Option<LayoutId> {

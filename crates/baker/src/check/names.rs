@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::hir::{self, FunctionId, StructId, Type};
 use super::load::File;
 use crate::diag::{Diagnostic, Label};
-use crate::ir::{BUILTIN_DROP_REASONS, ChannelId, CounterId, DropId, DropReason, PpfId, ProtocolId, TableId};
+use crate::ir::{BUILTIN_DROP_REASONS, ChannelId, CounterId, DropId, DropReason, LayoutId, PpfId, ProtocolId, TableId};
 use crate::source::{FileId, Span};
 use crate::syntax::ast::{self, AstNode};
 
@@ -150,6 +150,8 @@ pub(super) struct Checker<'a> {
     pub runnable: bool,
     /// How deep the expression or type lies that is being worked out, through the constants and types that need it.
     pub depth: u32,
+    /// Layouts with the time of the last look-up, and what they are without it.
+    pub aging: HashMap<LayoutId, LayoutId>,
     pub hir: hir::Program,
 }
 
@@ -197,6 +199,7 @@ impl<'a> Checker<'a> {
             protocols: Vec::new(),
             runnable: false,
             depth: 0,
+            aging: HashMap::new(),
             hir: hir::Program {
                 name: file_name.strip_suffix(".baker").unwrap_or(file_name).to_string(),
                 protocols: Vec::new(),

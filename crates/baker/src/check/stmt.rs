@@ -209,8 +209,12 @@ impl CodeChecker<'_, '_> {
                 }
                 let value = self.coerce(value, ty)?;
                 if value.ty != ty && matches!(ty, Type::Pointer(_)) {
-                    // The same kind of value, yet of a table that was declared with another type.
-                    self.checker.mismatch(value.span, ty, value.ty);
+                    // The same kind of value, yet of a table that was declared with another type, or that ages.
+                    self.error(
+                        Diagnostic::new("pointer-elsewhere", value.span, "this pointer leads into another kind of table")
+                            .label("its values are not kept in the same way")
+                            .hint("use a second pointer"),
+                    );
                     return None;
                 }
                 Some(StmtKind::SetLocal(local, value))

@@ -201,6 +201,26 @@ impl Checker<'_> {
         LayoutId(self.hir.layouts.len() as u32 - 1)
     }
 
+    /// The layout of values that age: with the time of the last look-up behind their fields.
+    pub(super) fn aging_layout(&mut self, value: LayoutId) -> LayoutId {
+        let Layout { name, mut fields, size, align } = self.hir.layouts[value.0 as usize].clone();
+        let offset = size.next_multiple_of(8);
+        fields.push(LayoutField {
+            name: "last_used".into(),
+            type_name: "u64".into(),
+            width: 64,
+            signed: false,
+            names: Vec::new(),
+            offset,
+        });
+        let align = align.max(8);
+        let aging = Layout { name, fields, size: (offset + 8).next_multiple_of(align), align };
+        self.hir.layouts.push(aging);
+        let id = LayoutId(self.hir.layouts.len() as u32 - 1);
+        self.aging.insert(id, value);
+        id
+    }
+
     /// Whether a type's name, written outside of modules, stands for bool.
     pub(super) fn names_bool(&self, name: &str) -> bool {
         match self.resolve(None, name) {
@@ -211,6 +231,7 @@ impl Checker<'_> {
 
     /// Whether two layouts hold the same kinds of values at the same places.
     pub(super) fn same_layout(&self, a: LayoutId, b: LayoutId) -> bool {
+        let [a, b] = [a, b].map(|id| self.plain(id));
         let fields = |id: LayoutId| {
             let layout = &self.hir.layouts[id.0 as usize];
             layout.fields.iter().map(|f| (f.name.clone(), f.width, f.signed)).collect::<Vec<_>>()
@@ -218,8 +239,14 @@ impl Checker<'_> {
         a == b || fields(a) == fields(b)
     }
 
+    /// A layout without the time of the last look-up.
+    fn plain(&self, layout: LayoutId) -> LayoutId {
+        self.aging.get(&layout).copied().unwrap_or(layout)
+    }
+
     /// The type of the value that a pointer leads to.
     pub(super) fn pointee(&self, layout: LayoutId) -> Type {
+        let layout = self.plain(layout);
         let found = &self.hir.layouts[layout.0 as usize];
         match &found.fields[..] {
             [field] if field.name.is_empty() && field.width == 1 && field.names == bool_names() => Type::Bool,

@@ -23,5 +23,5 @@ pub use inst::*;
 pub use lower::lower;
 pub use print::{print, print_body};
 pub use program::*;
-pub use tables::{TableEntry, TableError, TableStore, prefix_mask};
+pub use tables::{TableEntry, TableError, TableStore, is_expired, prefix_mask};
 pub use verify::{VerifyError, verify};

@@ -78,7 +78,8 @@ fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
             TableKind::Lpm => "lpm",
         };
         let (key, value) = (layout(program, table.key), layout(program, table.value));
-        writeln!(out, "{kind} {}[{}]: {key} -> {value}", table.name, table.capacity)?;
+        let idle = table.idle.map_or(String::new(), |ns| format!(" idle {ns}ns"));
+        writeln!(out, "{kind} {}[{}]{idle}: {key} -> {value}", table.name, table.capacity)?;
     }
     for counter in &program.counters {
         writeln!(out, "counter {}[{}]", counter.name, counter.size)?;

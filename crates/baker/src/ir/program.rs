@@ -1,5 +1,7 @@
 //! A whole program: protocols, metadata, tables, counters, drop reasons, channels and PPFs.
 
+use std::borrow::Cow;
+
 use super::inst::{Body, Op};
 use crate::source::Span;
 
@@ -62,6 +64,15 @@ impl Program {
     pub const TX_PORT: MetaId = MetaId(1);
     /// The channel that received frames enter by.
     pub const RX: ChannelId = ChannelId(0);
+
+    /// The layout of a table's values without the time that is kept behind those that age.
+    pub fn shown_value(&self, table: &Table) -> Cow<'_, Layout> {
+        let mut layout = Cow::Borrowed(&self.layouts[table.value.0 as usize]);
+        if table.idle.is_some() {
+            layout.to_mut().fields.pop();
+        }
+        layout
+    }
 
     /// Whether what it does depends on the time.
     pub fn uses_time(&self) -> bool {
@@ -229,6 +240,9 @@ pub struct Table {
     pub kind: TableKind,
     /// Whether it is a `set`: a hash table whose values are `true`.
     pub is_set: bool,
+    /// Of a hash table: after how many nanoseconds without a look-up an entry is gone. The last field of the value's
+    /// layout, 64 bits, is then the time of the last one; 0 for an entry that stays, as those of the control plane do.
+    pub idle: Option<u64>,
     /// Layout of the key. For an array: one 32-bit scalar.
     pub key: LayoutId,
     /// Layout of the value.

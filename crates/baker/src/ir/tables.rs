@@ -46,6 +46,11 @@ pub fn prefix_mask(width: u32, len: u32) -> Option<u128> {
     Some(mask(width) & u128::MAX.checked_shl(rest).unwrap_or(0))
 }
 
+/// Whether an entry that was last used at `used` is gone; times in nanoseconds, 0 for an entry that stays.
+pub fn is_expired(now: u64, used: u64, idle: u64) -> bool {
+    used != 0 && now.wrapping_sub(used).cast_signed() > idle.cast_signed()
+}
+
 /// The tables of one running program.
 pub trait TableStore {
     /// Inserts an entry or replaces the value of the one with the same key (and prefix length).

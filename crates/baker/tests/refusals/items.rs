@@ -57,6 +57,8 @@ fn modules() {
         ("set-with-a-value", &["not-assignable"], set_of_marks("known[pkt->src] = true;")),
         ("set-inserted-with-a-value", &["wrong-arguments"], set_of_marks("table_insert(known, pkt->src, true);")),
         ("set-with-two-types", &["table-types"], with_ppf("set<u32, u32> s[16];")),
+        ("idle-of-an-array", &["bad-idle"], with_ppf("array<u32> t[16] idle 60s;")),
+        ("idle-of-nothing", &["bad-idle"], with_ppf("hash<u32, u32> h[16] idle 60;")),
         ("bad-lpm-key", &["bad-lpm-key"], with_ppf("lpm<i32, u32> fib[16];")),
         ("bad-entry-type", &["bad-entry-type"], with_ppf("hash<u32, void> h[16];")),
         ("table-of-size-zero", &["size-out-of-range"], with_ppf("array<u32> t[0];")),

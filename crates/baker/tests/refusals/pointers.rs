@@ -109,6 +109,11 @@ fn pointers() {
             ),
         ),
         (
+            "pointer-elsewhere",
+            &["pointer-elsewhere"],
+            module("hash<u32, u32> aging[16] idle 60s;\n\nppf work(ether_packet_t *pkt) from input {\n    u32 *flow = flows[1];\n    flow = aging[1];\n    channel_put(output, pkt);\n}"),
+        ),
+        (
             "pointer-to-another-type",
             &["type-mismatch"],
             ppf("u8 *flow = flows[1];\nif (flow != null)\n    *flow = 1;\nchannel_put(output, pkt);"),

@@ -161,6 +161,7 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
         let module = self.module;
         let ctx = self.ctx;
         Ok(match &inst.op {
+            Op::Const(0) if self.is_entry(inst)? => Some(module.ptr.const_null().into()),
             Op::Const(value) => Some(module.constant(self.result_width(inst)?, *value)?.into()),
             Op::Bin(op, a, b) => Some(module.binary(*op, self.int(*a)?, self.int(*b)?)?.into()),
             Op::Cmp(op, a, b) => Some(module.compare(*op, self.int(*a)?, self.int(*b)?)?.into()),
@@ -286,6 +287,10 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
             return internal(format!("value {} is defined twice", value.0));
         }
         Ok(())
+    }
+
+    fn is_entry(&self, inst: &Inst) -> Res<bool> {
+        Ok(matches!(inst.result.map(|value| self.ir_ty(value)).transpose()?, Some(Ty::Entry(_))))
     }
 
     fn result_width(&self, inst: &Inst) -> Res<u32> {

@@ -87,7 +87,7 @@ impl Notation {
     /// Reads the value for a key.
     pub fn value(&self, table: TableId, key: &Json, value: &Json) -> Result<Vec<u128>, EntryError> {
         self.read(table, key, EntryFault::Value, value, |reader, value, path, errors| {
-            reader.numbers(reader.value, value, path, errors)
+            reader.numbers(&reader.value, value, path, errors)
         })
     }
 
@@ -123,7 +123,7 @@ impl Notation {
     /// A value as JSON.
     pub fn show_value(&self, table: TableId, value: &[u128]) -> Json {
         let table = &self.program.tables[table.0 as usize];
-        show(&self.program.layouts[table.value.0 as usize], value)
+        show(&self.program.shown_value(table), value)
     }
 
     /// Reads JSON with a reader of the configuration.

@@ -1,5 +1,6 @@
 //! `[tables.MODULE.TABLE]`: which entry goes into which table.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use baker::ir::arith::mask;
@@ -67,13 +68,13 @@ pub type Key = (Vec<u128>, Option<u32>);
 pub(super) struct Reader<'p> {
     pub table: &'p Table,
     pub key: &'p Layout,
-    pub value: &'p Layout,
+    pub value: Cow<'p, Layout>,
     pub ports: &'p PortNames,
 }
 
 impl<'p> Reader<'p> {
     pub fn new(program: &'p Program, table: &'p Table, ports: &'p PortNames) -> Self {
-        Reader { table, key: layout(program, table.key.0), value: layout(program, table.value.0), ports }
+        Reader { table, key: layout(program, table.key.0), value: program.shown_value(table), ports }
     }
 
     fn section(&self, section: &Value, path: &Path, errors: &mut Errors, mut add: impl FnMut(TableEntry)) {
@@ -104,7 +105,7 @@ impl<'p> Reader<'p> {
                     let path = path.key(key.get_ref());
                     let at = key.span().start;
                     let key = self.scalar_key(Written::Key(key.get_ref()), at, &path, errors);
-                    let value = self.numbers(self.value, value, &path, errors);
+                    let value = self.numbers(&self.value, value, &path, errors);
                     if let (Some(key), Some(value)) = (key, value) {
                         take(at, key, value);
                     }
@@ -125,7 +126,7 @@ impl<'p> Reader<'p> {
                     let (key, value) = (part("key", errors), part("value", errors));
                     let at = key.map_or(0, |key| key.span().start);
                     let key = key.and_then(|key| self.any_key(key, &path.key("key"), errors));
-                    let value = value.and_then(|value| self.numbers(self.value, value, &path.key("value"), errors));
+                    let value = value.and_then(|value| self.numbers(&self.value, value, &path.key("value"), errors));
                     if let (Some(key), Some(value)) = (key, value) {
                         take(at, key, value);
                     }

@@ -112,20 +112,12 @@ impl Service {
                 TableKind::Hash => TableKindName::Hash,
                 TableKind::Lpm => TableKindName::Lpm,
             },
-            key: self.type_name(table.key),
-            value: self.type_name(table.value),
+            key: type_name(&self.program.layouts[table.key.0 as usize]),
+            value: type_name(&self.program.shown_value(table)),
             entries: tables.count(TableId(index as u32)),
             capacity: table.capacity,
         };
         self.program.tables.iter().enumerate().map(info).collect()
-    }
-
-    fn type_name(&self, layout: baker::ir::LayoutId) -> String {
-        let layout = &self.program.layouts[layout.0 as usize];
-        match &layout.fields[..] {
-            [field] if field.name.is_empty() => field.type_name.clone(),
-            _ => layout.name.clone(),
-        }
     }
 
     fn get(&self, table: &str, key: &Json) -> Result<Entry, Refusal> {
@@ -205,4 +197,11 @@ fn done(out: &mut Writer, result: &impl Serialize) -> io::Result<()> {
 pub(super) fn refuse(out: &mut Writer, refusal: Refusal) -> io::Result<()> {
     out.line(&Reply::<()>::Error(refusal))?;
     out.flush()
+}
+
+fn type_name(layout: &baker::ir::Layout) -> String {
+    match &layout.fields[..] {
+        [field] if field.name.is_empty() => field.type_name.clone(),
+        _ => layout.name.clone(),
+    }
 }

@@ -19,7 +19,7 @@ use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use baker::ir::Layout;
+use baker::ir::{Layout, is_expired};
 use codegen::abi::{HashBucket, HashEntry, HashTable, first_bucket, hash_key, hash_tag};
 
 use super::slots::{SPARE, Slots};
@@ -28,6 +28,8 @@ use crate::epoch::Epochs;
 use crate::sys::Mapping;
 
 const SLOTS: usize = 8;
+/// Buckets that are looked through under one lock for entries that nobody uses.
+const BUCKETS_AT_ONCE: usize = 256;
 /// A key stays in its first bucket while that holds fewer than this.
 const PREFER_FIRST: usize = 4;
 
@@ -66,6 +68,15 @@ pub struct Hash {
     capacity: u32,
     epochs: Arc<Epochs>,
     writer: Mutex<Writer>,
+}
+
+/// How the entries of a table age.
+#[derive(Clone, Copy, Debug)]
+pub struct Idle {
+    /// After how many nanoseconds without use an entry is gone.
+    pub ns: u64,
+    /// Where in a value the time of its last use lies.
+    pub offset: usize,
 }
 
 /// Where a key may lie.
@@ -158,6 +169,32 @@ impl Hash {
         writer.live -= 1;
         writer.entries.retire(entry, &self.epochs);
         true
+    }
+
+    /// Removes the entries that were not used for longer than their idle time (see `baker::ir::Table::idle`), a few buckets at a
+    /// time, so that insertions in between wait for microseconds only.
+    pub fn expire(&self, now: u64, Idle { ns: idle, offset }: Idle) {
+        for first in (0..self.bucket_count).step_by(BUCKETS_AT_ONCE) {
+            let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            for index in first..self.bucket_count.min(first + BUCKETS_AT_ONCE as u32) {
+                for slot in &self.bucket(index).entries {
+                    let Some(entry) = slot.load(Ordering::Acquire).checked_sub(1) else { continue };
+                    // SAFETY: the time lies in the value, aligned to 8 bytes, and is only accessed as a whole.
+                    let used = unsafe { AtomicU64::from_ptr(self.value(entry).add(offset).cast()) };
+                    if !is_expired(now, used.load(Ordering::Relaxed), idle) {
+                        continue;
+                    }
+                    // SAFETY: the entry is in use, so it holds a key.
+                    let place = self.place(unsafe { self.key(entry) });
+                    slot.store(0, Ordering::Release);
+                    if index != place.first {
+                        self.bucket(place.first).spilled.fetch_sub(1, Ordering::Release);
+                    }
+                    writer.live -= 1;
+                    writer.entries.retire(entry, &self.epochs);
+                }
+            }
+        }
     }
 
     /// Bytes of the value that a packet's look-up finds.

@@ -20,7 +20,7 @@ use codegen::abi::{Runtime, is_dir_24_8, unpack_key};
 
 use crate::epoch::Epochs;
 use array::Array;
-use hash::Hash;
+use hash::{Hash, Idle};
 use lpm::Lpm;
 use trie::Trie;
 
@@ -50,7 +50,9 @@ enum Kind {
 struct Table {
     kind: Kind,
     key: Layout,
+    /// What the control plane sees of a value.
     value: Layout,
+    idle: Option<Idle>,
 }
 
 /// All tables of one instance.
@@ -83,7 +85,7 @@ impl Tables {
         let epochs = Arc::new(Epochs::default());
         let make = |table: &baker::ir::Table| {
             let layout = |id: baker::ir::LayoutId| program.layouts[id.0 as usize].clone();
-            let (key, value, capacity) = (layout(table.key), layout(table.value), table.capacity);
+            let (key, value, capacity) = (layout(table.key), program.shown_value(table).into_owned(), table.capacity);
             let kind = match table.kind {
                 TableKind::Array => Array::new(capacity, &value).map(Kind::Array),
                 TableKind::Hash => {
@@ -96,7 +98,9 @@ impl Tables {
                 TableKind::Lpm => Lpm::new(capacity, &value, epochs.clone()).map(|table| Kind::Lpm(Box::new(table))),
             };
             let kind = kind.map_err(|error| TablesError { table: table.name.clone(), capacity, error })?;
-            Ok(Table { kind, key, value })
+            let last = program.layouts[table.value.0 as usize].fields.last();
+            let idle = table.idle.zip(last).map(|(ns, field)| Idle { ns, offset: field.offset as usize });
+            Ok(Table { kind, key, value, idle })
         };
         let tables: Vec<_> = program.tables.iter().map(make).collect::<Result<_, _>>()?;
         let block = |table: &Table| match &table.kind {
@@ -135,7 +139,7 @@ impl Tables {
 
     /// The value that a packet's look-up finds; for tests and tools.
     pub fn lookup(&self, table: TableId, key: &[u128]) -> Option<Vec<u128>> {
-        let Table { kind, key: key_layout, value } = self.table(table).ok()?;
+        let Table { kind, key: key_layout, value, .. } = self.table(table).ok()?;
         let number = key.first().copied().unwrap_or(0);
         let bytes = match kind {
             Kind::Array(array) => array.read(u32::try_from(number).ok()?)?,
@@ -148,7 +152,7 @@ impl Tables {
 
     /// See [`TableStore::insert`]; any thread may call it while packets are processed.
     pub fn insert(&self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
-        let Table { kind, key, value } = self.table(table)?;
+        let Table { kind, key, value, .. } = self.table(table)?;
         let bytes = layout::encode(value, &entry.value).ok_or(TableError::OutOfRange)?;
         match kind {
             Kind::Array(array) => array.write(index(&entry.key, entry.prefix_len)?, &bytes),
@@ -170,7 +174,7 @@ impl Tables {
 
     /// See [`TableStore::remove`]; any thread may call it while packets are processed.
     pub fn remove(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
-        let Table { kind, key: key_layout, value } = self.table(table)?;
+        let Table { kind, key: key_layout, value, .. } = self.table(table)?;
         match kind {
             Kind::Array(array) => array.write(index(key, prefix_len)?, &vec![0; value.size as usize]),
             Kind::Lpm(lpm) => {
@@ -191,7 +195,7 @@ impl Tables {
 
     /// See [`TableStore::get`].
     pub fn get(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<Vec<u128>, TableError> {
-        let Table { kind, key: key_layout, value } = self.table(table)?;
+        let Table { kind, key: key_layout, value, .. } = self.table(table)?;
         let bytes = match kind {
             Kind::Array(array) => Some(array.read(index(key, prefix_len)?).ok_or(TableError::OutOfRange)?),
             Kind::Lpm(lpm) => {
@@ -210,6 +214,16 @@ impl Tables {
         bytes.map(|bytes| layout::decode(value, &bytes)).ok_or(TableError::NotFound)
     }
 
+    /// Removes the entries of all tables that have not been used for longer than their idle time; `now` as in
+    /// `codegen::abi::Context::now`. Any thread may call it while packets are processed.
+    pub fn expire(&self, now: u64) {
+        for table in &self.tables {
+            if let (Kind::Hash(hash), Some(idle)) = (&table.kind, table.idle) {
+                hash.expire(now, idle);
+            }
+        }
+    }
+
     /// See [`TableStore::count`].
     pub fn count(&self, table: TableId) -> usize {
         match self.table(table).map(|table| &table.kind) {
@@ -223,7 +237,7 @@ impl Tables {
 
     /// See [`TableStore::dump`].
     pub fn dump(&self, table: TableId) -> Vec<TableEntry> {
-        let Ok(Table { kind, key, value }) = self.table(table) else { return Vec::new() };
+        let Ok(Table { kind, key, value, .. }) = self.table(table) else { return Vec::new() };
         let value = |bytes: &[u8]| layout::decode(value, bytes);
         let mut entries: Vec<TableEntry> = match kind {
             Kind::Array(array) => array

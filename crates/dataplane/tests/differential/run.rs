@@ -152,6 +152,12 @@ pub fn compare(program: &Arc<Program>, packets: &[Packet], singly: usize, fill: 
             same_state(program, name, &interp, native).map_err(|error| format!("{}: {error}", at()))?;
         }
     }
+    // As the control plane does it in the background.
+    interp.expire();
+    natives.iter_mut().for_each(|(_, native)| native.expire());
+    for (name, native) in &natives {
+        same_state(program, name, &interp, native).map_err(|error| format!("after expiry: {error}"))?;
+    }
     control(program, &mut numbers, &mut interp, &mut natives)?;
     // The interpreter stays the reference: one packet after the other.
     let mut wanted = Vec::new();
@@ -230,7 +236,8 @@ fn control(
         let widths = |layout: baker::ir::LayoutId| {
             program.layouts[layout.0 as usize].fields.iter().map(|f| f.width).collect::<Vec<_>>()
         };
-        let (keys, values) = (widths(table.key), widths(table.value));
+        let keys = widths(table.key);
+        let values: Vec<u32> = program.shown_value(table).fields.iter().map(|field| field.width).collect();
         for _ in 0..n.below(if table.kind == TableKind::Lpm { 12 } else { 5 }) {
             let (key, prefix_len) = match table.kind {
                 TableKind::Array => (vec![n.below(table.capacity as usize + 1) as u128], None),

@@ -153,6 +153,16 @@ impl Machine {
         self.now = now;
     }
 
+    /// Removes the entries of tables that have not been used for longer than their idle time.
+    pub fn expire(&mut self, now: u64) {
+        let program = Arc::clone(&self.program);
+        for (store, table) in self.tables.iter_mut().zip(&program.tables) {
+            if let Some(idle) = table.idle {
+                store.expire(now, idle);
+            }
+        }
+    }
+
     /// Runs a frame that came in on a port through the program. Gives what left it, in order.
     ///
     /// # Panics

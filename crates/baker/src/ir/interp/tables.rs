@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use crate::ir::arith::mask;
-use crate::ir::{Program, Table, TableEntry, TableError, TableKind, prefix_mask};
+use crate::ir::{Program, Table, TableEntry, TableError, TableKind, is_expired, prefix_mask};
 
 /// One table.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub(super) struct Store {
     capacity: usize,
     key_widths: Vec<u32>,
     value_widths: Vec<u32>,
+    /// How many of them the control plane sees.
+    shown: usize,
     /// `value_widths.len()` numbers per slot.
     values: Vec<u128>,
     index: Index,
@@ -47,7 +49,8 @@ impl Store {
                 (Index::Lpm(vec![HashMap::new(); width as usize + 1]), Vec::new())
             }
         };
-        Store { capacity, key_widths: widths(table.key.0), value_widths, values, index, free: Vec::new() }
+        let shown = program.shown_value(table).fields.len();
+        Store { capacity, key_widths: widths(table.key.0), value_widths, shown, values, index, free: Vec::new() }
     }
 
     /// Gives the slots of removed entries back. No pointer to an entry may live.
@@ -81,9 +84,10 @@ impl Store {
         }
     }
 
-    /// Inserts or replaces.
+    /// Inserts or replaces. The control plane leaves out what it does not see, and that is 0.
     pub fn insert(&mut self, key: &[u128], prefix_len: Option<u32>, value: &[u128]) -> Result<(), TableError> {
-        fits(&self.value_widths, value)?;
+        let given = if value.len() == self.value_widths.len() { value.len() } else { self.shown };
+        fits(&self.value_widths[..given], value)?;
         self.check_key(key, prefix_len)?;
         let slot = match self.find(key, prefix_len) {
             Some(slot) => slot,
@@ -91,6 +95,7 @@ impl Store {
         };
         let first = slot as usize * self.value_widths.len();
         self.values[first..first + value.len()].copy_from_slice(value);
+        self.values[first + value.len()..first + self.value_widths.len()].fill(0);
         Ok(())
     }
 
@@ -132,7 +137,20 @@ impl Store {
 
     fn value(&self, slot: u32) -> &[u128] {
         let first = slot as usize * self.value_widths.len();
-        &self.values[first..first + self.value_widths.len()]
+        &self.values[first..first + self.shown]
+    }
+
+    /// Removes the entries of a hash table that were not used for longer than `idle` (see [`Table::idle`]).
+    pub fn expire(&mut self, now: u64, idle: u64) {
+        let (width, values) = (self.value_widths.len(), &self.values);
+        if let Index::Hash { slots, removed } = &mut self.index {
+            slots.retain(|_, slot| {
+                let used = values[*slot as usize * width + width - 1] as u64;
+                let gone = is_expired(now, used, idle);
+                removed.extend(gone.then_some(*slot));
+                !gone
+            });
+        }
     }
 
     /// All entries, sorted by key and prefix length; of an array, only those that are not all zero.

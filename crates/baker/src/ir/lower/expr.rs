@@ -86,8 +86,7 @@ impl<'p> Lowering<'p> {
             ExprKind::Call(function, arguments) => self.call(*function, arguments),
             ExprKind::Lookup(table, key) => {
                 let key = self.key(key);
-                let ty = Ty::Entry(self.table(*table).value);
-                one(self.b.push(ty, Op::Lookup { table: *table, key }))
+                one(self.lookup(*table, key))
             }
             ExprKind::ArrayValue(table, index) => {
                 let index = self.value(index);
@@ -119,7 +118,10 @@ impl<'p> Lowering<'p> {
             ExprKind::Struct(fields) => fields.iter().map(|field| self.value(field)).collect(),
             ExprKind::Insert(table, key, value) => {
                 let key = self.key(key);
-                let value = self.values(value, value.ty);
+                let mut value = self.values(value, value.ty);
+                if self.table(*table).idle.is_some() {
+                    value.push(self.now());
+                }
                 one(self.b.push(Ty::Int(1), Op::Insert { table: *table, key, value }))
             }
             ExprKind::Remove(table, key) => {

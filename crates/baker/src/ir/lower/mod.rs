@@ -9,6 +9,7 @@
 //! ```
 
 mod access;
+mod aging;
 mod checksum;
 mod expr;
 mod packet;

@@ -10,6 +10,8 @@ nodes! {
     /// `array<value> NAME[size];`, `hash<key, value> NAME[size];`, `lpm<key, value> NAME[size];`,
     /// `set<key> NAME[size];`
     Table,
+    /// `idle duration` behind a table.
+    Idle,
     /// `counter NAME;` or `counter NAME[size];`
     Counter,
     /// `ppf NAME(param) from NAME { … }`, or with `;` when the body stands elsewhere.
@@ -127,6 +129,11 @@ impl Table {
     /// How many entries it can hold.
     pub fn size(&self) -> Option<Expr> {
         child(&self.syntax)
+    }
+
+    /// After how many nanoseconds an entry that is not used is gone, if ever.
+    pub fn idle(&self) -> Option<Expr> {
+        child(child::<Idle>(&self.syntax)?.syntax())
     }
 }
 

@@ -101,6 +101,12 @@ impl Parser<'_> {
             self.expr();
             self.close(RBracket, "after the number of entries");
         }
+        if self.at_keyword(IdleKw) {
+            self.start(Idle);
+            self.bump_as(IdleKw);
+            self.expr();
+            self.finish();
+        }
         self.semicolon("after this table");
         self.finish();
     }

@@ -242,8 +242,12 @@ impl Body<'_> {
         if self.n.chance(10) {
             // Behind this the pointer leads elsewhere.
             let tables = self.tables();
-            let of_type: Vec<_> =
-                tables.iter().filter(|(_, (m, t))| self.world.modules[*m].tables[*t].value == to).cloned().collect();
+            // A pointer leads into tables that age, or into others.
+            let table = |(m, t): (usize, usize)| &self.world.modules[m].tables[t];
+            let first = lookup.split_once('[').expect("a look-up").0;
+            let ages = tables.iter().any(|(name, at)| name == first && table(*at).idle.is_some());
+            let fits = |at| table(at).value == to && table(at).idle.is_some() == ages;
+            let of_type: Vec<_> = tables.iter().filter(|(_, at)| fits(*at)).cloned().collect();
             let (table, (module, index)) = self.n.pick(&of_type).clone();
             let table_def = &self.world.modules[module].tables[index];
             let key = self.key(table_def.key, table_def.kind, 1);

@@ -94,7 +94,8 @@ fn tables(world: &World, module: &Module, text: &mut String) {
             Kind::Hash => format!("hash<{key}, {value}>"),
             Kind::Lpm => format!("lpm<{key}, {value}>"),
         };
-        let _ = writeln!(text, "{ty} {}[{}];", table.name, table.capacity);
+        let idle = table.idle.map_or(String::new(), |ns| format!(" idle {ns}ns"));
+        let _ = writeln!(text, "{ty} {}[{}]{idle};", table.name, table.capacity);
     }
     for (name, size) in &module.counters {
         let size = if *size == 1 { String::new() } else { format!("[{size}]") };

@@ -60,6 +60,8 @@ pub struct Table {
     pub key: Value,
     pub value: Value,
     pub capacity: u32,
+    /// Nanoseconds after which an entry that is not used is gone.
+    pub idle: Option<u64>,
 }
 
 /// Where packets of a module go.
@@ -200,7 +202,9 @@ impl World {
             _ => Value::Scalar(unsigned(32)),
         };
         let capacity = if kind == Kind::Lpm { 64 } else { *n.pick(&[1, 2, 3, 4, 8, 9, 16, 100]) };
-        Table { name: format!("t{index}"), kind, key, value: self.value(n), capacity }
+        let ages = kind == Kind::Hash && n.chance(40);
+        let idle = ages.then(|| *n.pick(&[1_000_000, 300_000_000_000, 2_000_000_000_000]));
+        Table { name: format!("t{index}"), kind, key, value: self.value(n), capacity, idle }
     }
 
     /// A type for a variable or a table.
