@@ -386,14 +386,11 @@ impl<'a> Flow<'a> {
                 }
                 _ => state.pointers.get(local).copied().unwrap_or(false),
             },
-            ExprKind::Field(packet, _) | ExprKind::Meta(packet, _) | ExprKind::Length(packet) => {
+            ExprKind::Field(packet, _)
+            | ExprKind::Meta(packet, _)
+            | ExprKind::Length(packet)
+            | ExprKind::Copy(packet) => {
                 self.used(state, *packet, expr.span);
-                false
-            }
-            ExprKind::Copy(packet) => {
-                if !self.only_peeked(state, *packet, expr.span) {
-                    self.used(state, *packet, expr.span);
-                }
                 false
             }
             ExprKind::Encap(packet) | ExprKind::Decap(packet, None) => {

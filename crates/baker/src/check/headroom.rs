@@ -125,7 +125,8 @@ impl<'p> Headroom<'p> {
         let of = |local: &LocalId| heads.get(local).copied().unwrap_or(0);
         match (&expr.kind, expr.ty) {
             (ExprKind::Local(local) | ExprKind::Copy(local), _) => of(local),
-            (ExprKind::Decap(local, bytes), _) => match code.locals[local.0 as usize].ty {
+            (ExprKind::Decap(local, bytes) | ExprKind::Peek(local, bytes), _) => match code.locals[local.0 as usize].ty
+            {
                 // A header is never shorter than its fixed part, whatever its length is said to be.
                 Type::Packet(inner) => of(local) - self.demux(inner, bytes.is_none()).unwrap_or(size(inner)),
                 _ => of(local),
@@ -135,8 +136,7 @@ impl<'p> Headroom<'p> {
                 self.most = self.most.max(offset);
                 offset
             }
-            // A created packet begins where a received one does, or closer to the frame's start by less than what that
-            // leaves free; a handle that looks into a packet is never pushed.
+            // A created packet has as much room in front of it as a received one.
             _ => 0,
         }
     }
