@@ -4,6 +4,8 @@
 //! `write`: a PPF changes the packet `ether`, and what leaves must be `out`, checksums included. `hash` is tested against
 //! the standard library's SipHash-2-4.
 
+mod keeping;
+
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -61,9 +63,15 @@ fn blocks() -> Vec<Block> {
 
 /// A program with one PPF that holds the packet `ether`.
 fn program(imports: &[String], metadata: &str, body: &str) -> Arc<Program> {
+    program_with(imports, metadata, "", body)
+}
+
+/// As `program`, with some functions.
+fn program_with(imports: &[String], metadata: &str, functions: &str, body: &str) -> Arc<Program> {
     let imports: String = imports.iter().map(|path| format!("import \"{path}\";\n")).collect();
     let text = format!(
         "import \"net/ether\";\n{imports}metadata {{ done : bool; {metadata} }}
+{functions}
 module m {{
     in  ether input;
     out ether output;
