@@ -157,7 +157,7 @@ fn the_verifier_looks_at_types_and_owners() {
         let bytes = code.constant(8, 1);
         code.effect(Op::Trim { packet, bytes });
     });
-    refuses("v2 is u8 where u1 is needed", |code, packet| {
+    refuses("the result of Grow { packet: Value(0), bytes: Value(1), end: Head } is not u1", |code, packet| {
         let bytes = code.constant(32, 1);
         code.int(8, Op::Grow { packet, bytes, end: PacketEnd::Head });
     });
