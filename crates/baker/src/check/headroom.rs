@@ -21,6 +21,9 @@ pub(super) fn headroom(program: &Program) -> (u32, u32) {
     (bytes(headroom.most), bytes(headroom.most - headroom.least_grown))
 }
 
+/// A program that puts more in front is refused, however much more it is.
+const ENOUGH: i64 = 1 << 16;
+
 struct Headroom<'p> {
     program: &'p Program,
     /// Greatest value seen at each PPF's entry.
@@ -109,7 +112,7 @@ impl<'p> Headroom<'p> {
                     after = join(after, next.clone());
                     let before = std::mem::take(&mut heads);
                     heads = join(Some(before.clone()), next).unwrap_or_default();
-                    if heads == before {
+                    if heads == before || self.most > ENOUGH {
                         break;
                     }
                 }

@@ -114,7 +114,8 @@ impl Seen {
         self.counted += user.iter().filter(|count| **count != 0).count() as u64;
         let text = baker::ir::print(program);
         for (count, name) in self.operations.iter_mut().zip(OPERATIONS) {
-            let operation = |line: &str| line.split("= ").last().is_some_and(|op| op.trim().split(' ').next() == Some(name));
+            let operation =
+                |line: &str| line.split("= ").last().is_some_and(|op| op.trim().split(' ').next() == Some(name));
             *count += u64::from(text.lines().any(operation));
         }
     }

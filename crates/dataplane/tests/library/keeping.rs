@@ -204,7 +204,7 @@ impl Writer {
                 self.out += &format!("{call}{value});\n");
             }
             12 if depth > 0 => {
-                self.out += &self.n.pick(&["if ((ip->ttl & 1) == 1) {\n", "if (ip->src > ip->dst) {\n"]);
+                self.out += self.n.pick(&["if ((ip->ttl & 1) == 1) {\n", "if (ip->src > ip->dst) {\n"]);
                 let count = self.n.below(4);
                 self.statements(count, depth - 1);
                 self.out += "} else {\n";
