@@ -386,14 +386,11 @@ impl<'a> Flow<'a> {
                 }
                 _ => state.pointers.get(local).copied().unwrap_or(false),
             },
-            ExprKind::Field(packet, _) | ExprKind::Meta(packet, _) | ExprKind::Length(packet) => {
+            ExprKind::Field(packet, _)
+            | ExprKind::Meta(packet, _)
+            | ExprKind::Length(packet)
+            | ExprKind::Copy(packet) => {
                 self.used(state, *packet, expr.span);
-                false
-            }
-            ExprKind::Copy(packet) => {
-                if !self.only_peeked(state, *packet, expr.span) {
-                    self.used(state, *packet, expr.span);
-                }
                 false
             }
             ExprKind::Encap(packet) | ExprKind::Decap(packet, None) => {
@@ -490,9 +487,11 @@ impl<'a> Flow<'a> {
 
     /// Reports that something is done with a handle that only looks into a packet; whether it is one.
     fn only_peeked(&mut self, state: &mut State, local: LocalId, at: Span) -> bool {
-        let Some(packet) = self.peeked.get(&local) else { return false };
+        let Some(packet) = self.peeked.get(&local).copied() else { return false };
         if state.handles.get(&local) != Some(&Handle::Reported) {
-            let (name, packet) = (self.name(local), self.name(*packet));
+            // That the packet is not consumed is a consequence.
+            state.handles.insert(packet, Handle::Reported);
+            let (name, packet) = (self.name(local), self.name(packet));
             self.errors.push(
                 Diagnostic::new("handle-peeked", at, format!("`{name}` only looks into the packet `{packet}`"))
                     .label("would take the packet itself")

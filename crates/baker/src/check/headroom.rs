@@ -14,12 +14,15 @@ type Heads = HashMap<LocalId, i64>;
 
 /// Bytes in front of a received packet, and bytes put in front of one that was grown at its head.
 pub(super) fn headroom(program: &Program) -> (u32, u32) {
-    let mut headroom = Headroom { program, entry: HashMap::new(), most: 0, least_grown: 0, loops: Vec::new() };
+    let mut headroom = Headroom { program, entry: HashMap::new(), most: 0, least_grown: 0, exits: Vec::new() };
     headroom.put(ir::Program::RX, 0);
     let bytes = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
     // Whatever is put in front after a packet was grown, the highest head of all lies no further than this from it.
     (bytes(headroom.most), bytes(headroom.most - headroom.least_grown))
 }
+
+/// A program that puts more in front is refused, however much more it is.
+const ENOUGH: i64 = 1 << 16;
 
 struct Headroom<'p> {
     program: &'p Program,
@@ -28,8 +31,17 @@ struct Headroom<'p> {
     most: i64,
     /// Least value where a packet is grown at its head.
     least_grown: i64,
-    /// States at `break` and `continue` of the open loops, innermost last.
-    loops: Vec<[Option<Heads>; 2]>,
+    /// Of the open loops and `switch`es, innermost last.
+    exits: Vec<Exits>,
+}
+
+/// States at `break` and `continue`.
+#[derive(Default)]
+struct Exits {
+    /// A `switch`, which `continue` passes by.
+    is_switch: bool,
+    breaks: Option<Heads>,
+    continues: Option<Heads>,
 }
 
 /// The greater offset of each handle; one that is held on one path only counts, too.
@@ -49,10 +61,10 @@ impl<'p> Headroom<'p> {
         {
             self.entry.insert(id, offset);
             // The loops around the put do not reach into the PPF at its end.
-            let loops = std::mem::take(&mut self.loops);
+            let exits = std::mem::take(&mut self.exits);
             let ppf = &self.program.ppfs[id.0 as usize];
             self.statements(&ppf.code, HashMap::from([(LocalId(0), offset)]), &ppf.code.body);
-            self.loops = loops;
+            self.exits = exits;
         }
     }
 
@@ -91,30 +103,53 @@ impl<'p> Headroom<'p> {
             StmtKind::For(for_) => {
                 let mut after = Some(heads.clone());
                 for _ in 0..for_.trips {
-                    self.loops.push([None, None]);
+                    self.exits.push(Exits::default());
                     let body = self.statements(code, heads.clone(), &for_.body);
-                    let [breaks, continues] = self.loops.pop().expect("pushed above");
+                    let Exits { breaks, continues, .. } = self.exits.pop().expect("pushed above");
                     after = join(after, breaks);
                     let Some(next) = join(body, continues) else { break };
                     let next = self.statements(code, next, &for_.step);
                     after = join(after, next.clone());
                     let before = std::mem::take(&mut heads);
                     heads = join(Some(before.clone()), next).unwrap_or_default();
-                    if heads == before {
+                    if heads == before || self.most > ENOUGH {
                         break;
                     }
                 }
                 after
             }
+            StmtKind::Switch(_, arms, other) => {
+                self.exits.push(Exits { is_switch: true, ..Exits::default() });
+                let mut after = None;
+                for body in arms.iter().map(|arm| &arm.body).chain([other]) {
+                    let arm = self.statements(code, heads.clone(), body);
+                    after = join(after, arm);
+                }
+                join(after, self.exits.pop().expect("pushed above").breaks)
+            }
             StmtKind::Block(body) => self.statements(code, heads, body),
             StmtKind::Return(_) => None,
             StmtKind::Break | StmtKind::Continue => {
-                let exits = self.loops.last_mut().expect("break and continue stand in a loop");
-                let exit = &mut exits[usize::from(matches!(statement.kind, StmtKind::Continue))];
+                let is_break = matches!(statement.kind, StmtKind::Break);
+                let mut around = self.exits.iter_mut().rev();
+                let exits = around.find(|exits| is_break || !exits.is_switch);
+                let exits = exits.expect("break and continue stand in a loop or switch");
+                let exit = if is_break { &mut exits.breaks } else { &mut exits.continues };
                 *exit = join(exit.take(), Some(heads));
                 None
             }
-            _ => Some(heads),
+            StmtKind::Let(..)
+            | StmtKind::SetLocal(..)
+            | StmtKind::SetLocalField(..)
+            | StmtKind::SetField(..)
+            | StmtKind::SetMeta(..)
+            | StmtKind::SetEntryField(..)
+            | StmtKind::SetEntry(..)
+            | StmtKind::SetArrayField(..)
+            | StmtKind::Put(..)
+            | StmtKind::Drop(..)
+            | StmtKind::Count(..)
+            | StmtKind::Expr(_) => Some(heads),
         }
     }
 
@@ -125,7 +160,8 @@ impl<'p> Headroom<'p> {
         let of = |local: &LocalId| heads.get(local).copied().unwrap_or(0);
         match (&expr.kind, expr.ty) {
             (ExprKind::Local(local) | ExprKind::Copy(local), _) => of(local),
-            (ExprKind::Decap(local, bytes), _) => match code.locals[local.0 as usize].ty {
+            (ExprKind::Decap(local, bytes) | ExprKind::Peek(local, bytes), _) => match code.locals[local.0 as usize].ty
+            {
                 // A header is never shorter than its fixed part, whatever its length is said to be.
                 Type::Packet(inner) => of(local) - self.demux(inner, bytes.is_none()).unwrap_or(size(inner)),
                 _ => of(local),
@@ -135,8 +171,7 @@ impl<'p> Headroom<'p> {
                 self.most = self.most.max(offset);
                 offset
             }
-            // A created packet begins where a received one does, or closer to the frame's start by less than what that
-            // leaves free; a handle that looks into a packet is never pushed.
+            // A created packet has as much room in front of it as a received one.
             _ => 0,
         }
     }
@@ -163,9 +198,9 @@ impl<'p> Headroom<'p> {
                     inside.insert(LocalId(index as u32), heads.get(local).copied().unwrap_or(0));
                 }
             }
-            let loops = std::mem::take(&mut self.loops);
+            let exits = std::mem::take(&mut self.exits);
             self.statements(callee, inside, &callee.body);
-            self.loops = loops;
+            self.exits = exits;
         }
         let mut operands = Vec::new();
         expr.for_each_operand(|operand| operands.push(operand));

@@ -331,7 +331,7 @@ pub enum ExprKind {
     Insert(TableId, Vec<Expr>, Box<Expr>),
     /// `table_remove`: true where the entry was there.
     Remove(TableId, Vec<Expr>),
-    /// `packet_copy`.
+    /// `packet_copy`: from the handle's header on.
     Copy(LocalId),
     /// `packet_create` of the expression's protocol.
     Create,

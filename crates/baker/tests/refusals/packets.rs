@@ -24,13 +24,6 @@ fn peeked() {
             ppf("ipv4_packet_t *ip = packet_peek(pkt);\nchannel_put(routed, ip);\nchannel_put(output, pkt);"),
         ),
         (
-            "peeked-copied",
-            &["handle-peeked"],
-            ppf(
-                "ipv4_packet_t *ip = packet_peek(pkt);\nchannel_put(routed, packet_copy(ip));\nchannel_put(output, pkt);",
-            ),
-        ),
-        (
             "peeked-decapped",
             &["handle-peeked"],
             ppf(

@@ -40,7 +40,12 @@ pub struct Seen {
     pub entries: u64,
     /// Sums of the user counters are not zero.
     pub counted: u64,
+    /// Programs that have each of [`OPERATIONS`].
+    pub operations: [u64; OPERATIONS.len()],
 }
+
+/// Operations that no other event shows, by the first word of their text.
+const OPERATIONS: [&str; 7] = ["load_at", "store_at", "sum", "trim", "grow_head", "grow_tail", "create"];
 
 impl Seen {
     pub fn add(&mut self, other: &Seen) {
@@ -61,6 +66,9 @@ impl Seen {
         for (sum, more) in pairs {
             *sum += more;
         }
+        for (sum, more) in self.operations.iter_mut().zip(other.operations) {
+            *sum += more;
+        }
     }
 
     /// Names of the events that were never seen.
@@ -77,7 +85,8 @@ impl Seen {
             ("entries", self.entries),
             ("counted", self.counted),
         ];
-        all.iter().filter(|(_, count)| *count == 0).map(|(name, _)| *name).collect()
+        let operations = OPERATIONS.into_iter().zip(self.operations);
+        all.into_iter().chain(operations).filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
     }
 
     fn outputs(&mut self, packet: &[u8], outputs: &[StepOutput]) {
@@ -103,6 +112,12 @@ impl Seen {
         }
         let user = &counters[counters.len() - program.counters.iter().map(|c| c.size as usize).sum::<usize>()..];
         self.counted += user.iter().filter(|count| **count != 0).count() as u64;
+        let text = baker::ir::print(program);
+        for (count, name) in self.operations.iter_mut().zip(OPERATIONS) {
+            let operation =
+                |line: &str| line.split("= ").last().is_some_and(|op| op.trim().split(' ').next() == Some(name));
+            *count += u64::from(text.lines().any(operation));
+        }
     }
 }
 

@@ -162,7 +162,13 @@ impl<'p> Lowering<'p> {
                 self.apply_checksums(index);
                 let packet = self.packet_of(index);
                 let carried = self.b.get(self.packets[index].carried);
-                (self.b.push(Ty::Packet(protocol), Op::Copy { packet }), Some(carried))
+                let copied = self.b.push(self.b.ty(packet), Op::Copy { packet });
+                // Of a handle that looks into a packet: what lies in front of its header is not copied.
+                let made = match self.base(index) {
+                    Some(bytes) => self.b.push(Ty::Packet(protocol), Op::Pull { packet: copied, bytes }),
+                    None => copied,
+                };
+                (made, Some(carried))
             }
             ExprKind::Create => {
                 let made = self.b.push(Ty::Packet(protocol), Op::Create);

@@ -66,6 +66,8 @@ pub struct Handle {
     pub name: String,
     pub protocol: usize,
     pub lent: bool,
+    /// The packet's own handle, where this one only looks into the packet. It counts as lent, too.
+    pub looks_into: Option<String>,
 }
 
 /// The body of a PPF, without its head.
@@ -74,7 +76,7 @@ pub fn ppf(world: &World, n: &mut Numbers, index: usize) -> String {
     let mut body = Body::new(world, n, Some(ppf.module));
     body.source = index;
     body.copies_left = ppf.copies;
-    body.scope.handles.push(Handle { name: "pkt".into(), protocol: ppf.protocol, lent: false });
+    body.scope.handles.push(Handle { name: "pkt".into(), protocol: ppf.protocol, lent: false, looks_into: None });
     let count = body.n.range(2, 8);
     body.statements(count);
     body.finish(0, 3);
@@ -106,7 +108,7 @@ pub fn function(world: &World, n: &mut Numbers, module: Option<usize>) -> (Funct
             }
             Param::Packet(protocol) => {
                 heads.push(format!("{}_packet_t *{name}", world.protocols[*protocol].name));
-                body.scope.handles.push(Handle { name, protocol: *protocol, lent: true });
+                body.scope.handles.push(Handle { name, protocol: *protocol, lent: true, looks_into: None });
             }
         }
     }

@@ -2,6 +2,7 @@
 //! exactly once on every path, every pointer is tested, every loop has a bound, channels form no circle.
 
 mod body;
+mod bytes;
 mod expr;
 mod packet;
 mod stmt;

@@ -25,7 +25,7 @@ impl Body<'_> {
             let name = body.name("c");
             body.line(format!("{ty} *{name} = packet_copy({});", handle.name));
             let base = body.scope.handles.len();
-            body.scope.handles.push(Handle { name, protocol: handle.protocol, lent: false });
+            body.scope.handles.push(Handle { name, protocol: handle.protocol, lent: false, looks_into: None });
             body.statements(count);
             body.finish(base, 1);
         });
@@ -109,6 +109,7 @@ impl Body<'_> {
     /// Takes one packet a step further: out, or into another protocol.
     fn consume(&mut self, at: usize, steps: usize) {
         let Handle { name, protocol, .. } = self.scope.handles.remove(at);
+        self.scope.handles.retain(|other| other.looks_into.as_ref() != Some(&name));
         let channels = self.channels(Some(protocol));
         let last = steps > 4 || self.fuel < -30;
         if !channels.is_empty() && (last || self.n.chance(45)) {
@@ -135,6 +136,6 @@ impl Body<'_> {
         let made = self.name("h");
         let ty = &self.world.protocols[to].name;
         self.line(format!("{ty}_packet_t *{made} = {make}({name});"));
-        self.scope.handles.push(Handle { name: made, protocol: to, lent: false });
+        self.scope.handles.push(Handle { name: made, protocol: to, lent: false, looks_into: None });
     }
 }

@@ -16,7 +16,7 @@ impl Body<'_> {
     pub fn statement(&mut self) {
         self.fuel -= 2;
         self.size += 1;
-        match self.n.below(35) {
+        match self.n.below(43) {
             0..=3 => self.variable(),
             4..=7 => self.assign_variable(),
             8..=11 => self.assign_header(),
@@ -32,6 +32,7 @@ impl Body<'_> {
             27 => self.leave_loop(),
             28 => self.leave_early(),
             29 => self.assign_pointed(),
+            35..=42 => self.packet_statement(),
             _ => {
                 let count = self.n.range(1, 2);
                 self.block("", |body| body.statements(count));
@@ -359,7 +360,8 @@ impl Body<'_> {
 
     /// Names of the handles that are held.
     fn held(&self) -> Vec<String> {
-        self.scope.handles.iter().map(|handle| handle.name.clone()).collect()
+        let own = self.scope.handles.iter().filter(|handle| handle.looks_into.is_none());
+        own.map(|handle| handle.name.clone()).collect()
     }
 
     /// `break` or `continue` out of a loop or `switch`, where the same packets are held as at the loop's head.

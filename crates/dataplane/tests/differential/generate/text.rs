@@ -63,8 +63,15 @@ fn declarations(world: &World, n: &mut Numbers, text: &mut String) {
         for (index, (name, ty)) in protocol.fields.iter().enumerate() {
             let width = if n.chance(80) { ty.width().to_string() } else { ty.name() };
             let default = if n.chance(30) { format!(" = {}", literal(n, *ty).text) } else { String::new() };
-            let covers = if protocol.checksum == Some(index) { " covers { header }" } else { "" };
+            let covers = match protocol.checksum == Some(index) {
+                true => format!(" covers {{ {} }}", protocol.covers),
+                false => String::new(),
+            };
             let _ = writeln!(text, "{name} : {width}{default}{covers};");
+        }
+        if !protocol.pseudo.is_empty() {
+            let names: Vec<&str> = protocol.pseudo.iter().map(|index| protocol.fields[*index].0.as_str()).collect();
+            let _ = writeln!(text, "pseudo {{ {} }}", names.join(", "));
         }
         let _ = writeln!(text, "demux {{ {} }};\n}}", protocol.demux);
     }

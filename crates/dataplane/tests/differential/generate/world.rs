@@ -25,6 +25,12 @@ pub struct Protocol {
     pub fields: Vec<(String, Ty)>,
     /// Index of the checksum field.
     pub checksum: Option<usize>,
+    /// What the checksum covers.
+    pub covers: &'static str,
+    /// Whether that is a pseudo header, too.
+    pub pseudo_sum: bool,
+    /// Indices of the fields of its own pseudo header.
+    pub pseudo: Vec<usize>,
     pub bytes: u32,
     /// Text of the demux.
     pub demux: String,
@@ -268,7 +274,19 @@ fn protocol(n: &mut Numbers, index: usize) -> Protocol {
     };
     let fields: Vec<_> = widths.into_iter().enumerate().map(field).collect();
     let name = if index == 0 { "ether".into() } else { format!("proto{index}") };
-    let mut made = Protocol { name, fields, checksum, bytes, demux: bytes.to_string(), lengths: None };
+    let covers = *n.pick(&[
+        "header",
+        "header",
+        "header, payload",
+        "payload, header, optional",
+        "pseudo, header, payload",
+        "optional, pseudo, header, payload",
+    ]);
+    let pseudo = if n.chance(40) { (0..fields.len()).filter(|_| n.chance(40)).collect() } else { Vec::new() };
+    let pseudo_sum = covers.contains("pseudo");
+    let demux_text = bytes.to_string();
+    let mut made =
+        Protocol { name, fields, checksum, covers, pseudo_sum, pseudo, bytes, demux: demux_text, lengths: None };
     demux(n, &mut made);
     made
 }
