@@ -45,12 +45,12 @@ impl<'c> Ppf<'_, 'c, '_> {
         let number = module.load_shared_in(module.i32, module.element(numbers, slot, 4)?, Memory::Table)?;
         let zero = module.i32.const_zero();
         let used = builder.build_int_compare(IntPredicate::NE, number, zero, "")?;
-        let less = builder.build_int_sub(number, module.i32.const_int(1, false), "")?;
-        // There is always an entry 0 to read, though what it holds may mean nothing.
-        let index = module.select_int(used, less, zero)?;
-        let entries =
-            module.load_constant_ptr(module.at(control, offset_of!(HashTable, entries) as u64)?, Memory::Control)?;
-        let at = module.element(entries, index, entry.stride as u64)?;
+        // There is always an entry 0 to read, though what it holds means nothing.
+        let at = module.element(
+            module.entries(control, offset_of!(HashTable, entries))?,
+            number,
+            entry.stride as u64,
+        )?;
         let mut same = used;
         for (index, word) in words.iter().enumerate() {
             let stored = module.load_int(module.i64, module.at(at, index as u64 * 8)?, 8, Memory::Table)?;
