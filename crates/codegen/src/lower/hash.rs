@@ -46,11 +46,8 @@ impl<'c> Ppf<'_, 'c, '_> {
         let zero = module.i32.const_zero();
         let used = builder.build_int_compare(IntPredicate::NE, number, zero, "")?;
         // There is always an entry 0 to read, though what it holds means nothing.
-        let at = module.element(
-            module.entries(control, offset_of!(HashTable, entries))?,
-            number,
-            entry.stride as u64,
-        )?;
+        let at =
+            module.element(module.entries(control, offset_of!(HashTable, entries))?, number, entry.stride as u64)?;
         let mut same = used;
         for (index, word) in words.iter().enumerate() {
             let stored = module.load_int(module.i64, module.at(at, index as u64 * 8)?, 8, Memory::Table)?;
