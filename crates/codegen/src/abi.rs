@@ -136,8 +136,8 @@ pub fn stride(program: &Program, value: LayoutId) -> usize {
 /// first slot with that tag has the key, it is found; in all other cases it calls [`Runtime::hash_lookup`].
 ///
 /// An entry is the packed key and, at [`HashEntry::value_offset`], the value laid out as its `Layout` says. An entry's
-/// key does not change while a look-up can reach it, and the entry stays in place while a batch runs. There is memory
-/// for one entry at least.
+/// key does not change while a look-up can reach it, and the entry stays in place while a batch runs. Entry 0 is never used:
+/// there is memory for it, so that an empty slot leads to something that may be read.
 #[repr(C)]
 #[derive(Debug)]
 pub struct HashTable {
@@ -157,7 +157,7 @@ pub struct HashTable {
 pub struct HashBucket {
     /// Tags of slots 0 to 3 and 4 to 7, 16 bits each. The tag of an empty slot means nothing.
     pub tags: [u64; 2],
-    /// Entry number + 1 of each slot, or 0 where it is empty; stored after the entry and the tag.
+    /// Entry number of each slot, or 0 where it is empty; stored after the entry and the tag.
     pub entries: [u32; 8],
     /// Keys that have this as their first bucket and lie elsewhere.
     pub spilled: u32,

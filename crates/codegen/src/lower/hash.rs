@@ -45,12 +45,9 @@ impl<'c> Ppf<'_, 'c, '_> {
         let number = module.load_shared_in(module.i32, module.element(numbers, slot, 4)?, Memory::Table)?;
         let zero = module.i32.const_zero();
         let used = builder.build_int_compare(IntPredicate::NE, number, zero, "")?;
-        let less = builder.build_int_sub(number, module.i32.const_int(1, false), "")?;
-        // There is always an entry 0 to read, though what it holds may mean nothing.
-        let index = module.select_int(used, less, zero)?;
-        let entries =
-            module.load_constant_ptr(module.at(control, offset_of!(HashTable, entries) as u64)?, Memory::Control)?;
-        let at = module.element(entries, index, entry.stride as u64)?;
+        // There is always an entry 0 to read, though what it holds means nothing.
+        let at =
+            module.element(module.entries(control, offset_of!(HashTable, entries))?, number, entry.stride as u64)?;
         let mut same = used;
         for (index, word) in words.iter().enumerate() {
             let stored = module.load_int(module.i64, module.at(at, index as u64 * 8)?, 8, Memory::Table)?;
@@ -120,27 +117,8 @@ impl<'c> Ppf<'_, 'c, '_> {
 
     /// The words of a key: see [`crate::abi::pack_key`].
     pub(super) fn pack(&self, table: &Table, key: &[Value]) -> Res<Vec<IntValue<'c>>> {
-        let module = self.module;
-        let builder = &module.builder;
-        let layout = module.layout(table.key)?;
-        if layout.fields.len() != key.len() {
-            return internal(format!("{} values for the key of `{}`", key.len(), table.name));
-        }
-        let count = module.hash_entry(table)?.key_words as u32;
-        let ty = module.int(count * 64)?;
-        let mut all = ty.const_zero();
-        let mut at = 0;
-        for (field, value) in layout.fields.iter().zip(key) {
-            let value = module.resize(self.int_of(*value, field.width)?, count * 64)?;
-            let value = builder.build_left_shift(value, ty.const_int(at, false), "")?;
-            all = builder.build_or(all, value, "")?;
-            at += u64::from(field.width);
-        }
-        let word = |index: u32| {
-            let shifted = builder.build_right_shift(all, ty.const_int(u64::from(index) * 64, false), false, "")?;
-            module.resize(shifted, 64)
-        };
-        (0..count).map(word).collect()
+        let key: Vec<_> = key.iter().map(|value| self.int(*value)).collect::<Res<_>>()?;
+        self.module.pack(table, &key)
     }
 
     /// A packed key in memory.
@@ -154,12 +132,37 @@ impl<'c> Ppf<'_, 'c, '_> {
 }
 
 impl<'c> Module<'c, '_> {
-    fn hash_entry(&self, table: &Table) -> Res<HashEntry> {
+    /// The words of a key: see [`crate::abi::pack_key`].
+    pub(super) fn pack(&self, table: &Table, key: &[IntValue<'c>]) -> Res<Vec<IntValue<'c>>> {
+        let builder = &self.builder;
+        let layout = self.layout(table.key)?;
+        let widths = || key.iter().map(|value| value.get_type().get_bit_width());
+        if !layout.fields.iter().map(|field| field.width).eq(widths()) {
+            return internal(format!("the key of `{}` has other fields", table.name));
+        }
+        let count = self.hash_entry(table)?.key_words as u32;
+        let ty = self.int(count * 64)?;
+        let mut all = ty.const_zero();
+        let mut at = 0;
+        for value in key {
+            let width = value.get_type().get_bit_width();
+            let value = builder.build_left_shift(self.resize(*value, count * 64)?, ty.const_int(at, false), "")?;
+            all = builder.build_or(all, value, "")?;
+            at += u64::from(width);
+        }
+        let word = |index: u32| {
+            let shifted = builder.build_right_shift(all, ty.const_int(u64::from(index) * 64, false), false, "")?;
+            self.resize(shifted, 64)
+        };
+        (0..count).map(word).collect()
+    }
+
+    pub(super) fn hash_entry(&self, table: &Table) -> Res<HashEntry> {
         Ok(HashEntry::new(self.layout(table.key)?, self.layout(table.value)?))
     }
 
     /// [`crate::abi::hash_key`].
-    fn hash_of(&self, control: PointerValue<'c>, words: &[IntValue<'c>]) -> Res<IntValue<'c>> {
+    pub(super) fn hash_of(&self, control: PointerValue<'c>, words: &[IntValue<'c>]) -> Res<IntValue<'c>> {
         let builder = &self.builder;
         let seed = offset_of!(HashTable, seed) as u64;
         let mut hash = self.load_constant_i64(self.at(control, seed)?, Memory::Control)?;
@@ -176,7 +179,7 @@ impl<'c> Module<'c, '_> {
     }
 
     /// [`crate::abi::first_bucket`].
-    fn first_bucket(&self, control: PointerValue<'c>, hash: IntValue<'c>) -> Res<PointerValue<'c>> {
+    pub(super) fn first_bucket(&self, control: PointerValue<'c>, hash: IntValue<'c>) -> Res<PointerValue<'c>> {
         let builder = &self.builder;
         let buckets =
             self.load_constant_ptr(self.at(control, offset_of!(HashTable, buckets) as u64)?, Memory::Control)?;

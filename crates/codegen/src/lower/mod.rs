@@ -11,6 +11,7 @@ mod length;
 mod memory;
 mod out_of_line;
 mod packet;
+mod prefetch;
 mod run;
 mod table;
 

@@ -28,6 +28,7 @@ impl<'c> Module<'c, '_> {
         for name in ["noalias", "readonly", "nocapture"] {
             self.attribute(function, AttributeLoc::Param(1), name, 0);
         }
+        let prefetch = self.define_prefetch()?;
         let ctx = pointer_param(function, 0)?;
         let frames = pointer_param(function, 1)?;
         let Some(BasicValueEnum::IntValue(n)) = function.get_nth_param(2) else {
@@ -36,11 +37,17 @@ impl<'c> Module<'c, '_> {
 
         let block = |name| self.context.append_basic_block(function, name);
         let (entry, packet, truncated, received) = (block("entry"), block("packet"), block("truncated"), block("rx"));
-        let (next, exit) = (block("next"), block("exit"));
+        let (first, next, exit) = (block("first"), block("next"), block("exit"));
         builder.position_at_end(entry);
         let zero = self.i32.const_zero();
         let any = builder.build_int_compare(IntPredicate::NE, n, zero, "")?;
-        builder.build_conditional_branch(any, packet, exit)?;
+        builder.build_conditional_branch(any, first, exit)?;
+
+        builder.position_at_end(first);
+        if let Some(prefetch) = prefetch {
+            builder.build_call(prefetch, &[ctx.into(), frames.into(), n.into()], "")?;
+        }
+        builder.build_unconditional_branch(packet)?;
 
         builder.position_at_end(packet);
         let index = builder.build_phi(self.i32, "")?;
@@ -63,7 +70,7 @@ impl<'c> Module<'c, '_> {
         let following = builder.build_int_nuw_add(i, self.i32.const_int(1, false), "")?;
         let more = builder.build_int_compare(IntPredicate::ULT, following, n, "")?;
         builder.build_conditional_branch(more, packet, exit)?;
-        index.add_incoming(&[(&zero, entry), (&following, next)]);
+        index.add_incoming(&[(&zero, first), (&following, next)]);
 
         builder.position_at_end(exit);
         builder.build_return(None)?;

@@ -243,13 +243,13 @@ impl<'c, 'p> Module<'c, 'p> {
         Ok(layout)
     }
 
-    fn field(&self, layout: LayoutId, field: u32) -> Res<&'p LayoutField> {
+    pub(super) fn field(&self, layout: LayoutId, field: u32) -> Res<&'p LayoutField> {
         let found = self.layout(layout)?.fields.get(field as usize);
         found.ok_or_else(|| CodegenError::Internal(format!("layout {} has no field {field}", layout.0)))
     }
 
     /// Bytes from one entry to the next.
-    fn stride(&self, value: LayoutId) -> Res<u64> {
+    pub(super) fn stride(&self, value: LayoutId) -> Res<u64> {
         self.layout(value)?;
         Ok(abi::stride(self.program, value) as u64)
     }
@@ -261,7 +261,7 @@ impl<'c, 'p> Module<'c, 'p> {
     }
 
     /// A pointer in a control block.
-    fn entries(&self, control: PointerValue<'c>, offset: usize) -> Res<PointerValue<'c>> {
+    pub(super) fn entries(&self, control: PointerValue<'c>, offset: usize) -> Res<PointerValue<'c>> {
         self.load_constant_ptr(self.at(control, offset as u64)?, Memory::Control)
     }
 }

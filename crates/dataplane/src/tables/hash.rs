@@ -99,7 +99,7 @@ impl Hash {
         let limit = capacity.checked_add(SPARE).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let bucket_count = if capacity as usize <= SLOTS { 1 } else { capacity.div_ceil(3).max(64) };
         let buckets = Mapping::anonymous(bucket_count as usize * size_of::<Bucket>())?;
-        let entries = Mapping::anonymous(limit as usize * entry.stride)?;
+        let entries = Mapping::anonymous((limit as usize + 1) * entry.stride)?;
         let control = HashTable {
             buckets: buckets.ptr(),
             entries: entries.ptr(),
@@ -261,9 +261,10 @@ impl Hash {
         unsafe { &*self.buckets.ptr().cast::<Bucket>().add(index as usize) }
     }
 
+    /// In a slot the entry has one more as its number, which is where it lies: entry 0 of the published table is unused.
     fn entry(&self, entry: u32) -> *mut u8 {
         // SAFETY: entries come from `Writer::entries`, for all of which the mapping has room.
-        unsafe { self.entries.ptr().add(entry as usize * self.entry.stride) }
+        unsafe { self.entries.ptr().add((entry as usize + 1) * self.entry.stride) }
     }
 
     fn value(&self, entry: u32) -> *mut u8 {

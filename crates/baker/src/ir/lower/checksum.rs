@@ -125,7 +125,11 @@ impl<'p> Lowering<'p> {
         let header_bits = self.program.protocols[self.packets[index].protocol.0 as usize].size * 8;
         let old = self.covering_words(index, bits, header_bits);
         self.store_bits(index, bits, value);
-        let new = self.changed_words(&old, bits, header_bits, value);
+        let new = match self.packets[index].place {
+            // The header is all there, so the store stores.
+            None => self.changed_words(&old, bits, header_bits, value),
+            Some(_) => self.covering_words(index, bits, header_bits),
+        };
         let words = old.len() as u32;
         let mut change = self.b.constant(32, 0);
         for (old, new) in old.into_iter().zip(new) {
