@@ -211,9 +211,13 @@ impl CodeChecker<'_, '_> {
                 if value.ty != ty && matches!(ty, Type::Pointer(_)) {
                     // The same kind of value, yet of a table that was declared with another type, or that ages.
                     self.error(
-                        Diagnostic::new("pointer-elsewhere", value.span, "this pointer leads into another kind of table")
-                            .label("its values are not kept in the same way")
-                            .hint("use a second pointer"),
+                        Diagnostic::new(
+                            "pointer-elsewhere",
+                            value.span,
+                            "this pointer leads into another kind of table",
+                        )
+                        .label("its values are not kept in the same way")
+                        .hint("use a second pointer"),
                     );
                     return None;
                 }

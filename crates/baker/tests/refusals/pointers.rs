@@ -1,6 +1,6 @@
 //! A look-up yields a pointer or null; the pointer is tested before it is used.
 
-use crate::support::{ppf, refused};
+use crate::support::{module, ppf, refused};
 
 #[test]
 fn pointers() {
@@ -111,7 +111,9 @@ fn pointers() {
         (
             "pointer-elsewhere",
             &["pointer-elsewhere"],
-            module("hash<u32, u32> aging[16] idle 60s;\n\nppf work(ether_packet_t *pkt) from input {\n    u32 *flow = flows[1];\n    flow = aging[1];\n    channel_put(output, pkt);\n}"),
+            module(
+                "hash<u32, u32> aging[16] idle 60s;\n\nppf work(ether_packet_t *pkt) from input {\n    u32 *flow = flows[1];\n    flow = aging[1];\n    channel_put(output, pkt);\n}",
+            ),
         ),
         (
             "pointer-to-another-type",
