@@ -28,7 +28,8 @@ pub fn frame(random: &mut Random, shortest: usize, router: [u8; 6], src: [u8; 6]
         }
         _ => {
             let payload = random.bytes(length.saturating_sub(34));
-            let mut packet = Ipv4::new([10, 0, 1, 11], [10, 0, 2, 13], &payload);
+            let dst = if random.below(8) == 0 { [203, 0, 113, 9] } else { [10, 0, 2, 13] };
+            let mut packet = Ipv4::new([10, 0, 1, 11], dst, &payload);
             let options = [0, 0, 0, 4, 40][random.below(5)];
             packet.options = random.bytes(options);
             let mut frame = packet.frame(if random.below(8) == 0 { BROADCAST } else { router }, src);

@@ -9,8 +9,8 @@ use common::{FRAME_SIZE, Machine, Random};
 /// Ones' complement sum of words at even places, plainly.
 fn plain_sum(packet: &[u8], offset: usize, bytes: usize) -> u16 {
     let mut sum = 0u64;
-    for at in offset..offset + bytes {
-        sum += u64::from(packet[at]) << if at % 2 == 0 { 8 } else { 0 };
+    for (at, byte) in packet.iter().enumerate().skip(offset).take(bytes) {
+        sum += u64::from(*byte) << if at % 2 == 0 { 8 } else { 0 };
     }
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
