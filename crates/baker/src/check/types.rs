@@ -203,6 +203,9 @@ impl Checker<'_> {
 
     /// The layout of values that age: with the time of the last look-up behind their fields.
     pub(super) fn aging_layout(&mut self, value: LayoutId) -> LayoutId {
+        if let Some((&known, _)) = self.aging.iter().find(|(_, plain)| **plain == value) {
+            return known;
+        }
         let Layout { name, mut fields, size, align } = self.hir.layouts[value.0 as usize].clone();
         let offset = size.next_multiple_of(8);
         fields.push(LayoutField {
