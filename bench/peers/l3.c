@@ -125,6 +125,18 @@ static inline bool checksum_ok(const uint8_t *ip)
 	return ((sum >> 16) + (sum & 0xffff)) == 0xffff;
 }
 
+/* The same over a header with options, which the packet holds. */
+static rare bool long_checksum_ok(const uint8_t *ip, uint32_t words)
+{
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < words; i++)
+		sum += load32(ip + 4 * i);
+	sum = (sum >> 32) + (uint32_t)sum;
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	return ((sum >> 16) + (sum & 0xffff)) == 0xffff;
+}
+
 static inline uint8_t validate(const uint8_t *ip, uint32_t len)
 {
 	uint32_t ihl = ip[0] & 15, total = big16(ip + 2);
@@ -137,7 +149,7 @@ static inline uint8_t validate(const uint8_t *ip, uint32_t len)
 		return BAD_HEADER_LENGTH;
 	if (unlikely(total < ihl * 4 || total > len))
 		return BAD_TOTAL_LENGTH;
-	if (unlikely(ihl == 5 && !checksum_ok(ip)))
+	if (unlikely(!(likely(ihl == 5) ? checksum_ok(ip) : long_checksum_ok(ip, ihl))))
 		return BAD_CHECKSUM;
 	if (unlikely(first == 0 || first == 127 || first >= 224))
 		return MARTIAN_SOURCE;

@@ -124,7 +124,7 @@ fn an_interface_that_goes_away_does_not_stop_the_others() {
     let start = Instant::now();
     millrace.signal(Signal::SIGTERM).unwrap();
     let output = millrace.wait(PATIENCE).unwrap();
-    assert!(start.elapsed() < Duration::from_secs(2));
+    assert!(start.elapsed() < Duration::from_secs(10));
     assert_eq!(output.status.code(), Some(2), "{output}");
     let said = String::from_utf8(output.stderr.clone()).unwrap();
     let lines: Vec<_> = said.lines().collect();

@@ -18,7 +18,7 @@ use SyntaxKind::*;
 const FILE_WORDS: [&str; 10] =
     ["import", "const", "type", "enum", "struct", "protocol", "metadata", "drop_reason", "module", "program"];
 /// Words that begin what stands in a module.
-const MODULE_WORDS: [&str; 15] = [
+const MODULE_WORDS: [&str; 16] = [
     "in",
     "out",
     "channel",
@@ -26,6 +26,7 @@ const MODULE_WORDS: [&str; 15] = [
     "hash",
     "lpm",
     "set",
+    "idle",
     "counter",
     "ppf",
     "from",
