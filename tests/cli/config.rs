@@ -21,7 +21,7 @@ fn mistakes_are_told_with_file_line_and_key() {
     expect("x = ", &[(1, "", "not TOML")]);
     expect("[frame]\ncount = 1", &[(1, "frame", "did you mean `frames`?")]);
     expect("[frames]\n\nsize = 1000\ncount = 0", &[(3, "frames.size", "power of two"), (4, "frames.count", "range")]);
-    expect("[worker]\nmode = \"fast\"\ncpu = -1", &[(2, "worker.mode", "busy"), (3, "worker.cpu", "range")]);
+    expect("[workers]\nmode = \"fast\"\ncpus = [-1]", &[(2, "workers.mode", "busy"), (3, "workers.cpus[0]", "range")]);
     expect("ports = 3", &[(1, "ports", "[ports]")]);
     expect("[ports.p1]\nnumber = 0", &[(2, "ports.p1.number", "1 to 255")]);
     expect("[ports.p1]\ndevice = \"afpacket:x\"", &[(1, "ports.p1", "`number` is missing")]);

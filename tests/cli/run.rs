@@ -64,7 +64,16 @@ fn between_capture_files() {
 #[test]
 fn between_interfaces_in_every_mode() {
     let (box_, hosts) = network();
-    for mode in [&[][..], &["--busy"], &["--engine", "interp"], &["--cpu", "0"]] {
+    let modes: [&[&str]; 7] = [
+        &[],
+        &["--busy"],
+        &["--engine", "interp"],
+        &["--cpu", "0"],
+        &["--workers", "2"],
+        &["--workers", "2", "--cpu", "1,0", "--busy"],
+        &["--cpu", "0,1", "--engine", "interp"],
+    ];
+    for mode in modes {
         let mut millrace = start(&box_, mode);
         let mut wires = [0, 1].map(|i| RawPort::open(&hosts[i], "eth0").unwrap());
         for (from, to) in [(0, 1), (1, 0)] {
@@ -77,6 +86,31 @@ fn between_interfaces_in_every_mode() {
         assert!(output.status.success() && output.stderr.is_empty(), "{mode:?}: {output}");
         assert_eq!(Report::parse(&output.text()).port("r", "sent"), 1, "{mode:?}: {output}");
     }
+}
+
+#[test]
+fn workers_and_cpus_that_cannot_be() {
+    let refused = |status: i32, more: &[&str]| {
+        let arguments = [&["run", PATCH, "--port", "a=mem:", "--duration", "0"], more].concat();
+        millrace(&arguments).failed_in_one_line(status)
+    };
+    assert!(refused(1, &["--workers", "0"]).contains("0 workers: use 1 to 32"));
+    assert!(refused(1, &["--workers", "33"]).contains("33 workers: use 1 to 32"));
+    assert!(refused(1, &["--workers", "2", "--cpu", "0"]).contains("1 CPUs are named for 2 workers"));
+    assert!(refused(1, &["--cpu", "0,0"]).contains("CPU 0 is named twice"));
+    assert!(refused(2, &["--cpu", "0,900"]).contains("CPU 900: cannot run a worker there"));
+    let scratch = Scratch::new();
+    let config = |text: &str| {
+        let path = scratch.write("workers.toml", text);
+        let said = millrace(&["run", PATCH, "-c", &path]).failed_in_one_line(1);
+        said.split_once("workers.toml:").unwrap().1.trim().to_owned()
+    };
+    assert_eq!(
+        config("[workers]\ncount = 3\ncpus = [0, 1]"),
+        "2: workers.count: 3 workers, but `cpus` has 2; accepted: as many workers as CPUs, or no `cpus`"
+    );
+    assert!(config("[workers]\ncount = 33").contains("accepted: an integer from 1 to 32"));
+    assert!(config("[workers]\ncpus = 1").contains("accepted: a list"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use lab::{Host, RawPort};
 
 use crate::frames::Ipv4;
-use crate::switch::{IP, MAC, PATIENCE, ROUTER, Switch, Wires};
+use crate::switch::{IP, MAC, PATIENCE, ROUTER, SetAtEnd, Switch, Wires};
 
 /// A packet from h1 to h3 with a number, as h1 sends it.
 fn numbered(number: u32) -> Vec<u8> {
@@ -83,8 +83,9 @@ fn under_traffic(switch: &Switch, pause: Duration, work: impl FnOnce()) -> (u32,
             }
             next
         });
+        let stopping = SetAtEnd(&stop);
         work();
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
         let sent = sending.join().unwrap();
         last.store(sent, Ordering::Relaxed);
         sender.send(&numbered(sent)).unwrap();

@@ -10,6 +10,7 @@ mod flood;
 mod hosts;
 mod route;
 mod switch;
+mod workers;
 
 #[path = "../support/frames.rs"]
 mod frames;

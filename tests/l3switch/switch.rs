@@ -1,5 +1,6 @@
 //! The network, with `millrace run` in its switch, and what is needed to see every frame that goes in or comes out.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lab::{Host, L3Switch, Mac, RawPort, Running, Signal};
@@ -36,13 +37,18 @@ pub struct Switch {
 impl Switch {
     /// Builds the network and starts Millrace. Without privileges this fails with a text that says what to do.
     pub fn start() -> Switch {
+        Self::start_with(&[])
+    }
+
+    /// As [`Switch::start`], with more arguments for `millrace run`.
+    pub fn start_with(more: &[&str]) -> Switch {
         let network = L3Switch::new().unwrap_or_else(|error| panic!("{error}"));
         // The kernel is the slow path: it forwards the first packet to a neighbour, and sends ICMP errors.
         network.switch.set_sysctl("net.ipv4.ip_forward", "1").unwrap_or_else(|error| panic!("{error}"));
         let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../apps/l3switch/l3switch.toml");
         let runtime = Runtime::new();
         let command = network.switch.command(env!("CARGO_BIN_EXE_millrace")).args(["run", "l3switch", "-c", config]);
-        let command = command.arg("--socket").arg(runtime.path("socket"));
+        let command = command.arg("--socket").arg(runtime.path("socket")).args(more);
         let mut millrace = command.spawn().unwrap_or_else(|error| panic!("{error}"));
         let ready = millrace.wait_for_text("running on 6 ports", PATIENCE);
         ready.unwrap_or_else(|error| panic!("{error}"));
@@ -171,6 +177,15 @@ impl Wires {
         let answer = self.hosts[index].recv_where(PATIENCE, answer).unwrap();
         assert!(answer.is_some(), "the router does not answer ARP");
         self.settle();
+    }
+}
+
+/// Sets a flag at its end, also when a check fails: else the threads that look at it would not let the test end.
+pub struct SetAtEnd<'f>(pub &'f AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

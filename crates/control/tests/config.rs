@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use baker::ir::interp::Machine;
 use baker::ir::{Program, TableEntry, TableStore};
-use control::config::{Config, ConfigError, Control};
+use control::config::{Config, ConfigError, Control, Workers};
 use dataplane::PollMode;
 use dataplane::ports::{Driver, PortSpec};
 use proptest::prelude::*;
@@ -109,14 +109,14 @@ fn keys_in_natural_notation() {
 
 #[test]
 fn ports_frames_and_worker() {
-    let text = "[frames]\ncount = 100\nsize = 4096\n[worker]\nmode = \"busy\"\ncpu = 1\n[ports.wan]\nnumber = 200\n\
+    let text = "[frames]\ncount = 100\nsize = 4096\n[workers]\nmode = \"busy\"\ncpus = [1]\n[ports.wan]\nnumber = 200\n\
                 device = \"afpacket:eth0\"";
     let config = parse(text).unwrap();
     let ports: Vec<_> = config.ports.iter().map(|port| (&*port.name, port.number, port.host)).collect();
     assert_eq!(ports, [("p1", 1, None), ("p2", 2, Some(1)), ("p63", 63, None), ("wan", 200, None)]);
     assert!(matches!(&config.ports[3].device, Some(Driver::AfPacket { interface }) if interface == "eth0"));
     assert_eq!((config.frames.count, config.frames.frame_size), (100, 4096));
-    assert_eq!((config.worker.mode, config.worker.cpu), (PollMode::Busy, Some(1)));
+    assert_eq!(config.workers, Workers { count: 1, mode: PollMode::Busy, cpus: vec![1] });
     let options = config.options();
     assert_eq!((options.poll, options.cpus, options.frames), (PollMode::Busy, vec![1], config.frames));
     let plain = parse("").unwrap();
@@ -133,7 +133,7 @@ fn ports_frames_and_worker() {
             "t.toml:4: control.sockets: unknown key; did you mean `socket`?; accepted: instance, socket, group",
         ]
     );
-    assert_eq!((plain.worker.mode, plain.worker.cpu), (PollMode::Interrupt, None));
+    assert_eq!(plain.workers, Workers { count: 1, mode: PollMode::Interrupt, cpus: vec![] });
     assert_eq!(plain.frames, dataplane::FrameConfig::default());
 }
 
@@ -264,7 +264,7 @@ fn errors_of_values() {
 fn errors_of_sections() {
     assert_eq!(
         error("[prots]"),
-        "t.toml:1: prots: unknown key; did you mean `ports`?; accepted: frames, worker, control, ports, tables"
+        "t.toml:1: prots: unknown key; did you mean `ports`?; accepted: frames, workers, control, ports, tables"
     );
     assert_eq!(error("[tables.n.fib]"), "t.toml:1: tables.n: no module of this name has tables; accepted: m");
     assert_eq!(
@@ -307,14 +307,14 @@ fn errors_of_sections() {
         ]
     );
     assert_eq!(
-        errors("[frames]\ncount = 0\nsize = 1000\n[worker]\nmode = \"fast\"\ncpu = -1"),
+        errors("[frames]\ncount = 0\nsize = 1000\n[workers]\nmode = \"fast\"\ncpus = [-1]"),
         [
             "t.toml:2: frames.count: 0 is out of range; accepted: an integer from 1 to 33554432",
             "t.toml:3: frames.size: 1000 is not a power of two; \
          accepted: 512, 1024, 2048, 4096, 8192, 16384, 32768 or 65536",
-            "t.toml:5: worker.mode: \"fast\" is not a mode; \
+            "t.toml:5: workers.mode: \"fast\" is not a mode; \
          accepted: \"interrupt\" (sleeps while no packet comes) or \"busy\" (polls without sleeping)",
-            "t.toml:6: worker.cpu: -1 is out of range; accepted: an integer from 0 to 8191",
+            "t.toml:6: workers.cpus[0]: -1 is out of range; accepted: an integer from 0 to 8191",
         ]
     );
 }

@@ -24,6 +24,8 @@ pub struct WorkerContext {
     // These two are held only so that the pointers in `raw` stay valid.
     _tables: Option<Arc<Tables>>,
     _memory: [Mapping; 2],
+    /// Frames that it may have at a time without being given any.
+    share: usize,
     per_packet: usize,
     rx_port: usize,
     tx_port: usize,
@@ -33,12 +35,25 @@ pub struct WorkerContext {
 unsafe impl Send for WorkerContext {}
 
 impl WorkerContext {
-    /// A worker's context. `tables` is `None` for an engine with tables of its own.
+    /// The context of the only worker. `tables` is `None` for an engine with tables of its own.
     pub fn new(
         program: &Program,
         pool: Arc<FramePool>,
         tables: Option<Arc<Tables>>,
         counters: Arc<CounterBlock>,
+    ) -> std::io::Result<Self> {
+        let share = pool.count();
+        Self::with_share(program, pool, tables, counters, share)
+    }
+
+    /// The context of one of several workers, which takes at most `share` frames from the pool, so that the others have
+    /// theirs.
+    pub fn with_share(
+        program: &Program,
+        pool: Arc<FramePool>,
+        tables: Option<Arc<Tables>>,
+        counters: Arc<CounterBlock>,
+        share: u32,
     ) -> std::io::Result<Self> {
         let per_packet = program.limits.copies as usize + 1;
         // The stack has room for every frame there is, so that returning one never overflows it.
@@ -62,6 +77,7 @@ impl WorkerContext {
             counters,
             _tables: tables,
             _memory: [free, outputs],
+            share: share as usize,
             per_packet,
             rx_port: program.metadata[Program::RX_PORT.0 as usize].offset as usize,
             tx_port: program.metadata[Program::TX_PORT.0 as usize].offset as usize,
@@ -105,7 +121,7 @@ impl WorkerContext {
 
     fn refill(&mut self, upto: usize) {
         let len = self.raw.free_len as usize;
-        let room = upto.min(self.pool.count() as usize) - len;
+        let room = upto.min(self.share).saturating_sub(len);
         // SAFETY: the stack has room for every frame; the slice is its unused part.
         let into = unsafe { std::slice::from_raw_parts_mut(self.raw.free.add(len), room) };
         self.raw.free_len += self.pool.take(into) as u32;

@@ -39,8 +39,9 @@ impl CounterBlock {
     }
 }
 
-/// What a port did. Written by the workers once per batch.
+/// What one worker's queue of a port did. Written by that worker once per batch, in cache lines of its own.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 pub struct PortCounters {
     /// Packets received.
     pub rx_packets: AtomicU64,
@@ -147,13 +148,20 @@ pub(crate) struct ObservedPort {
     pub name: String,
     pub number: u8,
     pub device: String,
-    pub counters: Arc<PortCounters>,
+    /// One per worker.
+    pub counters: Vec<Arc<PortCounters>>,
+}
+
+impl ObservedPort {
+    fn error(&self) -> Option<String> {
+        self.counters.iter().find_map(|counters| counters.error())
+    }
 }
 
 impl Observer {
     /// The latest error of each port that has one, by name.
     pub fn port_errors(&self) -> Vec<(String, String)> {
-        self.ports.iter().filter_map(|port| Some((port.name.clone(), port.counters.error()?))).collect()
+        self.ports.iter().filter_map(|port| Some((port.name.clone(), port.error()?))).collect()
     }
 
     /// The counters now.
@@ -187,19 +195,20 @@ impl Observer {
 }
 
 fn port(port: &ObservedPort) -> PortSnapshot {
-    let ObservedPort { name, number, device, counters } = port;
-    let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let sum = |counter: fn(&PortCounters) -> &AtomicU64| {
+        port.counters.iter().fold(0u64, |sum, worker| sum.wrapping_add(counter(worker).load(Ordering::Relaxed)))
+    };
     PortSnapshot {
-        name: name.clone(),
-        number: *number,
-        device: device.clone(),
-        rx_packets: get(&counters.rx_packets),
-        rx_bytes: get(&counters.rx_bytes),
-        tx_packets: get(&counters.tx_packets),
-        tx_bytes: get(&counters.tx_bytes),
-        tx_failed: get(&counters.tx_failed),
-        rx_dropped: get(&counters.rx_dropped),
-        oversize: get(&counters.oversize),
-        error: counters.error(),
+        name: port.name.clone(),
+        number: port.number,
+        device: port.device.clone(),
+        rx_packets: sum(|worker| &worker.rx_packets),
+        rx_bytes: sum(|worker| &worker.rx_bytes),
+        tx_packets: sum(|worker| &worker.tx_packets),
+        tx_bytes: sum(|worker| &worker.tx_bytes),
+        tx_failed: sum(|worker| &worker.tx_failed),
+        rx_dropped: sum(|worker| &worker.rx_dropped),
+        oversize: sum(|worker| &worker.oversize),
+        error: port.error(),
     }
 }

@@ -44,16 +44,38 @@ pub trait Engine: Send {
 
 /// An engine with the tables it uses, for one worker.
 pub(crate) fn engine(program: &Arc<Program>, kind: EngineKind) -> Result<(Box<dyn Engine>, TableAccess), EngineError> {
-    Ok(match kind {
-        EngineKind::Native(opt) => {
-            let tables = Arc::new(Tables::new(program)?);
-            (Box::new(NativeEngine::compile(program, opt)?), TableAccess::Native(tables))
+    let (engines, tables) = Engines::new(program, kind)?;
+    Ok((engines.engine(), tables))
+}
+
+/// Engines for any number of workers, all over the same tables.
+pub(crate) enum Engines {
+    Native(NativeEngine),
+    Interp(Arc<Mutex<Machine>>),
+}
+
+impl Engines {
+    /// Compiles the program, and allocates its tables.
+    pub fn new(program: &Arc<Program>, kind: EngineKind) -> Result<(Self, TableAccess), EngineError> {
+        Ok(match kind {
+            EngineKind::Native(opt) => {
+                let tables = Arc::new(Tables::new(program)?);
+                (Engines::Native(NativeEngine::compile(program, opt)?), TableAccess::Native(tables))
+            }
+            EngineKind::Interp => {
+                let machine = Arc::new(Mutex::new(Machine::new(program.clone())));
+                (Engines::Interp(machine.clone()), TableAccess::Interp(machine))
+            }
+        })
+    }
+
+    /// One worker's.
+    pub fn engine(&self) -> Box<dyn Engine> {
+        match self {
+            Engines::Native(engine) => Box::new(engine.clone()),
+            Engines::Interp(machine) => Box::new(InterpEngine::new(machine.clone())),
         }
-        EngineKind::Interp => {
-            let machine = Arc::new(Mutex::new(Machine::new(program.clone())));
-            (Box::new(InterpEngine::new(machine.clone())), TableAccess::Interp(machine))
-        }
-    })
+    }
 }
 
 /// The tables of a running program, whatever engine holds them. May be used while packets are processed: native tables
@@ -125,15 +147,16 @@ fn lock(machine: &Mutex<Machine>) -> std::sync::MutexGuard<'_, Machine> {
     machine.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Machine code.
+/// Machine code, which several workers share.
+#[derive(Clone)]
 pub struct NativeEngine {
-    native: Native,
+    native: Arc<Native>,
 }
 
 impl NativeEngine {
     /// Compiles a program. The contexts that it runs over need [`Tables`] of the same program.
     pub fn compile(program: &Program, opt: OptLevel) -> Result<Self, CodegenError> {
-        Ok(NativeEngine { native: Native::compile(program, opt, &Tables::runtime())? })
+        Ok(NativeEngine { native: Arc::new(Native::compile(program, opt, &Tables::runtime())?) })
     }
 }
 
@@ -168,7 +191,7 @@ impl Engine for RunFnEngine {
 #[derive(Debug)]
 pub struct InterpEngine {
     machine: Arc<Mutex<Machine>>,
-    /// The machine's counters after the last batch; the difference goes into the worker's block.
+    /// The machine's counters before the batch; the difference goes into the worker's block.
     counted: Vec<u64>,
 }
 
@@ -184,6 +207,8 @@ impl Engine for InterpEngine {
     unsafe fn run(&mut self, context: &mut WorkerContext, frames: &[u32]) {
         let mut machine = lock(&self.machine);
         machine.set_now(context.now());
+        // Other workers may have run since the last batch.
+        self.counted.copy_from_slice(machine.counters());
         let pool = context.pool().clone();
         machine.set_frame_layout(FrameLayout { headroom: pool.headroom(), frame_size: pool.frame_size() });
         for &frame in frames {
@@ -213,10 +238,9 @@ impl Engine for InterpEngine {
                 context.output(Output { frame, end });
             }
         }
-        for (slot, (&now, counted)) in machine.counters().iter().zip(&mut self.counted).enumerate() {
-            if now != *counted {
-                context.counters().add(slot, now.wrapping_sub(*counted));
-                *counted = now;
+        for (slot, (&now, &before)) in machine.counters().iter().zip(&self.counted).enumerate() {
+            if now != before {
+                context.counters().add(slot, now.wrapping_sub(before));
             }
         }
     }

@@ -45,7 +45,7 @@ pub enum FrameError {
         headroom: u32,
     },
     /// Too few frames to process one packet.
-    #[error("{count} frames: this program needs at least {least}, one received packet may become that many")]
+    #[error("{count} frames: at least {least} are needed, for each worker as many as one packet may become")]
     TooFew {
         /// Number of frames asked for.
         count: u32,

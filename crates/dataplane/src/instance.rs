@@ -1,19 +1,17 @@
 //! An instance: a program that runs between ports.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::thread::JoinHandle;
 
 use baker::ir::{CounterSlots, Program};
 use codegen::OptLevel;
 
 use crate::context::WorkerContext;
 use crate::counters::{CounterBlock, ObservedPort, Observer, PortCounters, Snapshot};
-use crate::engine::{EngineError, EngineKind, TableAccess, engine};
+use crate::crew::{self, Crew};
+use crate::engine::{EngineError, EngineKind, Engines, TableAccess};
 use crate::frames::{FrameConfig, FrameError, FramePool};
 use crate::ports::{self, Driver, PortError, PortSpec};
 use crate::sweep::Sweeper;
-use crate::sys;
 use crate::worker::{FINISH, PollMode, STOP, Worker, WorkerPort};
 
 /// How to run a program.
@@ -25,7 +23,10 @@ pub struct Options {
     pub frames: FrameConfig,
     /// What a worker does when it has nothing to do.
     pub poll: PollMode,
-    /// CPU to pin each worker to; where empty, one worker that the kernel may move. At most one so far.
+    /// Number of workers.
+    pub workers: usize,
+    /// CPU to pin each worker to. Where empty, several workers are pinned to the first CPUs that this process may use, and
+    /// a single one runs where the kernel has it.
     pub cpus: Vec<usize>,
 }
 
@@ -35,6 +36,7 @@ impl Default for Options {
             engine: EngineKind::Native(OptLevel::O3),
             frames: FrameConfig::default(),
             poll: PollMode::Interrupt,
+            workers: 1,
             cpus: Vec::new(),
         }
     }
@@ -80,9 +82,28 @@ pub enum StartError {
     /// No engine.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// More workers than are supported.
-    #[error("{0} CPUs: one worker is supported so far, so name one CPU")]
+    /// No or too many workers.
+    #[error("{0} workers: use 1 to {most}", most = crew::MOST)]
     Workers(usize),
+    /// Not one CPU per worker.
+    #[error("{cpus} CPUs are named for {workers} workers: name one for each, or none")]
+    Cpus {
+        /// Number of workers.
+        workers: usize,
+        /// Number of CPUs.
+        cpus: usize,
+    },
+    /// Two workers on one CPU.
+    #[error("CPU {0} is named twice: each worker needs its own")]
+    CpuTwice(usize),
+    /// More workers than CPUs.
+    #[error("{workers} workers, but this process may use {cpus} CPUs: each worker needs its own, so use fewer")]
+    FewCpus {
+        /// Number of workers.
+        workers: usize,
+        /// Number of CPUs.
+        cpus: usize,
+    },
     /// No such CPU, or not for us.
     #[error("CPU {0}: cannot run a worker there: {1}")]
     Cpu(usize, std::io::Error),
@@ -94,8 +115,8 @@ pub enum StartError {
 /// An instance with its ports open and its tables ready to be filled, but that processes no packet yet.
 pub struct Prepared {
     program: Arc<Program>,
-    worker: Worker,
-    cpu: Option<usize>,
+    /// With the CPU that each is pinned to.
+    workers: Vec<(Worker, Option<usize>)>,
     tables: TableAccess,
     pool: Arc<FramePool>,
     observer: Observer,
@@ -104,8 +125,7 @@ pub struct Prepared {
 /// A running instance. Dropping it stops it.
 #[derive(Debug)]
 pub struct Instance {
-    control: Arc<AtomicU8>,
-    thread: Option<JoinHandle<Vec<String>>>,
+    crew: Crew,
     tables: TableAccess,
     pool: Arc<FramePool>,
     observer: Observer,
@@ -128,33 +148,41 @@ pub struct Report {
 impl Instance {
     /// Opens the ports and compiles the program. Packets are processed from [`Prepared::run`] on.
     pub fn prepare(program: Arc<Program>, options: &Options, ports: &[PortConfig]) -> Result<Prepared, StartError> {
-        if options.cpus.len() > 1 {
-            return Err(StartError::Workers(options.cpus.len()));
-        }
+        let cpus = crew::cpus(options.workers, &options.cpus)?;
         let host_of = host_ports(ports)?;
         let pool = Arc::new(FramePool::new(&program, options.frames)?);
-        let (engine, tables) = engine(&program, options.engine)?;
-        let mut worker_ports = Vec::new();
-        let mut observed = Vec::new();
-        for PortConfig { spec, number, .. } in ports {
-            let queues = ports::open(&spec.driver, 1, pool.max_packet());
-            let queues = queues.map_err(|error| StartError::Port(spec.name.clone(), error))?;
-            let counters = Arc::new(PortCounters::default());
-            let port = |queue| WorkerPort::new(spec.name.clone(), *number, queue, counters.clone());
-            observed.push(ObservedPort {
-                name: spec.name.clone(),
-                number: *number,
-                device: spec.driver.to_string(),
-                counters: counters.clone(),
-            });
-            worker_ports.extend(queues.into_iter().map(port));
+        let share = pool.count() / cpus.len() as u32;
+        let least = program.limits.copies.saturating_add(1);
+        if share < least {
+            let least = least.saturating_mul(cpus.len() as u32);
+            return Err(FrameError::TooFew { count: pool.count(), least }.into());
         }
-        let counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
-        let observer = Observer { program: program.clone(), blocks: vec![counters.clone()], ports: observed };
-        let context = WorkerContext::new(&program, pool.clone(), tables.native().cloned(), counters)?;
-        let registration = tables.native().and_then(|tables| tables.epochs().register());
-        let worker = Worker::new(&program, context, engine, worker_ports, host_of, options.poll, registration);
-        Ok(Prepared { program, worker, cpu: options.cpus.first().copied(), tables, pool, observer })
+        let (engines, tables) = Engines::new(&program, options.engine)?;
+        let mut ports_of: Vec<Vec<WorkerPort>> = cpus.iter().map(|_| Vec::new()).collect();
+        let mut observer = Observer { program: program.clone(), blocks: Vec::new(), ports: Vec::new() };
+        for PortConfig { spec, number, .. } in ports {
+            let queues = ports::open(&spec.driver, cpus.len(), pool.max_packet());
+            let queues = queues.map_err(|error| StartError::Port(spec.name.clone(), error))?;
+            let counters: Vec<Arc<PortCounters>> = queues.iter().map(|_| Arc::default()).collect();
+            for ((queue, counters), worker) in queues.into_iter().zip(&counters).zip(&mut ports_of) {
+                worker.push(WorkerPort::new(spec.name.clone(), *number, queue, counters.clone()));
+            }
+            let (name, device) = (spec.name.clone(), spec.driver.to_string());
+            observer.ports.push(ObservedPort { name, number: *number, device, counters });
+        }
+        let mut workers = Vec::new();
+        for (ports, cpu) in ports_of.into_iter().zip(cpus) {
+            let counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
+            observer.blocks.push(counters.clone());
+            let native = tables.native();
+            let context = WorkerContext::with_share(&program, pool.clone(), native.cloned(), counters, share)?;
+            // There are more places than workers, and nobody else has a program's new tables.
+            let registration =
+                native.map(|tables| tables.epochs().register().expect("a place among the epochs for every worker"));
+            let engine = engines.engine();
+            workers.push((Worker::new(&program, context, engine, ports, host_of, options.poll, registration), cpu));
+        }
+        Ok(Prepared { program, workers, tables, pool, observer })
     }
 
     /// Starts a program with empty tables; [`Instance::prepare`] is for those who fill them first.
@@ -177,9 +205,9 @@ impl Instance {
         self.observer.clone()
     }
 
-    /// Whether the worker still runs; it ends by itself only after [`Instance::wait`] or a fault.
+    /// Whether all workers still run; one ends by itself only after [`Instance::wait`] or a fault.
     pub fn is_running(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+        self.crew.is_running()
     }
 
     /// Processes what the ports hold already, stops, and waits for that.
@@ -194,23 +222,8 @@ impl Instance {
     }
 
     fn end(&mut self, how: u8) -> Report {
-        self.control.store(how, Ordering::Relaxed);
-        let errors = match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(errors)) => errors,
-            Some(Err(panic)) => {
-                let text = panic.downcast_ref::<String>().map(String::as_str);
-                let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-                vec![format!("internal error: the worker failed: {text}")]
-            }
-            None => Vec::new(),
-        };
+        let errors = self.crew.end(how);
         Report { snapshot: self.snapshot(), errors, frames: self.pool.count(), free_frames: self.pool.free_frames() }
-    }
-}
-
-impl Drop for Instance {
-    fn drop(&mut self) {
-        self.end(STOP);
     }
 }
 
@@ -225,26 +238,16 @@ impl Prepared {
         self.tables.clone()
     }
 
-    /// Starts the worker. Fails where its CPU is not to be had.
+    /// The CPUs that the workers will be pinned to; empty where they are not.
+    pub fn cpus(&self) -> Vec<usize> {
+        self.workers.iter().filter_map(|(_, cpu)| *cpu).collect()
+    }
+
+    /// Starts the workers. Fails where a CPU is not to be had.
     pub fn run(self) -> Result<Instance, StartError> {
-        let Prepared { program, worker, cpu, tables, pool, observer } = self;
+        let Prepared { program, workers, tables, pool, observer } = self;
         let sweeper = Sweeper::start(&program, tables.clone())?;
-        let control = Arc::new(AtomicU8::new(crate::worker::RUN));
-        let (pinned, result) = std::sync::mpsc::channel();
-        let thread = std::thread::Builder::new().name("worker-0".into()).spawn({
-            let control = control.clone();
-            move || {
-                let pin = cpu.map_or(Ok(()), sys::pin_to_cpu);
-                let failed = pin.is_err();
-                // The receiver waits for exactly this message.
-                let _ = pinned.send(pin);
-                if failed { Vec::new() } else { worker.run(&control) }
-            }
-        })?;
-        if let (Ok(Err(error)), Some(cpu)) = (result.recv(), cpu) {
-            return Err(StartError::Cpu(cpu, error));
-        }
-        Ok(Instance { control, thread: Some(thread), tables, pool, observer, _sweeper: sweeper })
+        Ok(Instance { crew: Crew::start(workers)?, tables, pool, observer, _sweeper: sweeper })
     }
 }
 

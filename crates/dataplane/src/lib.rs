@@ -7,6 +7,7 @@
 pub mod bench;
 mod context;
 mod counters;
+mod crew;
 mod engine;
 mod epoch;
 mod frames;
@@ -25,6 +26,7 @@ mod worker;
 
 pub use context::{Received, RxBatch, TxBatch, WorkerContext};
 pub use counters::{CounterBlock, Observer, PortCounters, PortSnapshot, Snapshot};
+pub use crew::MOST as MAX_WORKERS;
 pub use engine::{Engine, EngineError, EngineKind, InterpEngine, NativeEngine, RunFnEngine, TableAccess};
 pub use epoch::{Epochs, Registration};
 pub use frames::{FrameConfig, FrameError, FramePool};

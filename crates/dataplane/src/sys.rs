@@ -93,6 +93,16 @@ pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     }
 }
 
+/// The CPUs that this process may run on, in order.
+pub fn allowed_cpus() -> io::Result<Vec<usize>> {
+    // SAFETY: cpu_set_t is plain data for which zero is valid, and the length given is its size; 0 names this thread.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        check(libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set))?;
+        Ok((0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect())
+    }
+}
+
 /// Waits until one of the descriptors is readable or the time is over. Interruptions count as time over.
 pub fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) {
     // SAFETY: the pointer and the length describe the slice.
@@ -128,6 +138,31 @@ pub fn set_option<T: Copy>(fd: &OwnedFd, level: i32, name: i32, value: &T) -> io
         let len = size_of::<T>() as libc::socklen_t;
         check(libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const *value).cast::<c_void>(), len)).map(drop)
     }
+}
+
+/// Reads an integer option of a packet socket.
+pub fn packet_option(fd: &OwnedFd, name: i32) -> io::Result<i32> {
+    let mut value = 0i32;
+    let mut len = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, which is the integer's size.
+    unsafe {
+        let value = (&raw mut value).cast::<c_void>();
+        check(libc::getsockopt(fd.as_raw_fd(), libc::SOL_PACKET, name, value, &mut len))?;
+    }
+    Ok(value)
+}
+
+/// Lets no packet into a socket until [`let_in`].
+pub fn keep_out(fd: &OwnedFd) -> io::Result<()> {
+    // A program of one instruction: accept 0 bytes.
+    let mut filter = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
+    let program = libc::sock_fprog { len: 1, filter: &mut filter };
+    set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// Ends what [`keep_out`] began.
+pub fn let_in(fd: &OwnedFd) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
 }
 
 /// Counters of a packet socket since the last call: received (with dropped), dropped.

@@ -8,6 +8,7 @@ use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::sockopt::RcvBufForce;
 use nix::sys::socket::{
     AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recvmsg, send,
     setsockopt, socket,
@@ -19,6 +20,9 @@ use crate::sys::PacketAuxdata;
 
 /// Longer than any frame a veth device carries with offloads off.
 const LONGEST_FRAME: usize = 65_536 + 64;
+
+/// Bytes of frames that wait for [`RawPort::recv`], as the kernel counts them: about ten times those of small frames.
+const RECEIVE_BUFFER: usize = 32 << 20;
 
 /// An AF_PACKET socket: sees every frame that arrives at its device, and sends frames as they are.
 ///
@@ -146,6 +150,8 @@ fn open(device: &str) -> Result<(OwnedFd, usize)> {
     let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::EthAll)
         .map_err(|e| Error::system(what(), e))?;
     setsockopt(&socket, PacketAuxdata, &true).map_err(|e| Error::system(what(), e))?;
+    // The system's default holds some hundred small frames. Where it allows no more than that, this is what there is.
+    let _ = setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER);
     // The address has protocol 0: the socket keeps the one it was made with (packet(7)).
     bind(socket.as_raw_fd(), &address).map_err(|e| Error::system(what(), e))?;
     Ok((socket, address.ifindex()))

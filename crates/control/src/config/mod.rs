@@ -4,9 +4,10 @@
 //! [frames]                             # optional
 //! count = 8192
 //! size = 2048                          # bytes
-//! [worker]                             # optional
+//! [workers]                            # optional
+//! count = 2
 //! mode = "interrupt"                   # or "busy"
-//! cpu = 1                              # pin the worker there
+//! cpus = [0, 1]                        # pin each worker to one of these
 //! [control]                            # optional
 //! instance = "edge"                    # its name; otherwise that of the program
 //! socket = "/run/edge.sock"            # otherwise where the name says
@@ -21,7 +22,7 @@
 //! | file | what it reads |
 //! |---|---|
 //! | `document` | TOML, with the place of every key |
-//! | `ports` | `[ports]`, `[frames]`, `[worker]`, `[control]` |
+//! | `ports` | `[ports]`, `[frames]`, `[workers]`, `[control]` |
 //! | `tables` | `[tables]`: which entry goes into which table |
 //! | `entry` | one entry of a table by itself, read and shown, for a running instance |
 //! | `value` | one number in natural notation: addresses, names, port lists |
@@ -58,13 +59,15 @@ pub struct Port {
     pub host: Option<u8>,
 }
 
-/// How the worker runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Worker {
-    /// What it does when no port has a packet.
+/// How the workers run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workers {
+    /// How many there are.
+    pub count: usize,
+    /// What they do when no port has a packet.
     pub mode: PollMode,
-    /// CPU that it is pinned to.
-    pub cpu: Option<usize>,
+    /// CPU of each; where empty, the first ones, or for a single worker any.
+    pub cpus: Vec<usize>,
 }
 
 /// How the instance is reached while it runs.
@@ -87,8 +90,8 @@ pub struct Config {
     pub entries: Vec<(TableId, TableEntry)>,
     /// Its frames.
     pub frames: FrameConfig,
-    /// Its worker.
-    pub worker: Worker,
+    /// Its workers.
+    pub workers: Workers,
     /// How it is reached while it runs.
     pub control: Control,
 }
@@ -102,9 +105,9 @@ impl Config {
             return Err(errors.finish());
         }
         let path = Path::Root;
-        document::only(&root, &path, &["frames", "worker", "control", "ports", "tables"], &mut errors);
+        document::only(&root, &path, &["frames", "workers", "control", "ports", "tables"], &mut errors);
         let frames = ports::frames(root.get("frames"), program, &mut errors);
-        let worker = ports::worker(root.get("worker"), &mut errors);
+        let workers = ports::workers(root.get("workers"), &mut errors);
         let control = ports::control(root.get("control"), &mut errors);
         let ports = ports::ports(root.get("ports"), &mut errors);
         let names = PortNames(ports.iter().map(|port| (port.name.clone(), port.number)).collect());
@@ -112,7 +115,7 @@ impl Config {
             Some(value) => tables::read(program, &names, value, &path.key("tables"), &mut errors),
             None => Vec::new(),
         };
-        if errors.is_empty() { Ok(Config { ports, entries, frames, worker, control }) } else { Err(errors.finish()) }
+        if errors.is_empty() { Ok(Config { ports, entries, frames, workers, control }) } else { Err(errors.finish()) }
     }
 
     /// Puts all entries into the tables of an engine.
@@ -150,8 +153,9 @@ impl Config {
     pub fn options(&self) -> Options {
         Options {
             frames: self.frames,
-            poll: self.worker.mode,
-            cpus: self.worker.cpu.into_iter().collect(),
+            poll: self.workers.mode,
+            workers: self.workers.count,
+            cpus: self.workers.cpus.clone(),
             ..Options::default()
         }
     }

@@ -1,11 +1,11 @@
-//! `[ports]`, `[frames]`, `[worker]` and `[control]`: what the instance runs on and how it is reached.
+//! `[ports]`, `[frames]`, `[workers]` and `[control]`: what the instance runs on and how it is reached.
 
 use baker::ir::Program;
 use dataplane::ports::PortSpec;
 use dataplane::{FrameConfig, PollMode};
 
 use super::document::{self, Errors, Path, Table, Value};
-use super::{Control, Port, Worker};
+use super::{Control, Port, Workers};
 use crate::words::{did_you_mean, list};
 
 /// Most frames of an instance: 64 GiB of them at 2048 bytes.
@@ -36,27 +36,40 @@ pub(super) fn frames(value: Option<&Value>, program: &Program, errors: &mut Erro
     frames
 }
 
-/// `[worker]`: its mode and CPU.
-pub(super) fn worker(value: Option<&Value>, errors: &mut Errors) -> Worker {
+/// `[workers]`: how many, their mode and CPUs. A list of CPUs says how many, too.
+pub(super) fn workers(value: Option<&Value>, errors: &mut Errors) -> Workers {
     const MODES: &str = "\"interrupt\" (sleeps while no packet comes) or \"busy\" (polls without sleeping)";
-    let mut worker = Worker { mode: PollMode::Interrupt, cpu: None };
+    let mut workers = Workers { count: 1, mode: PollMode::Interrupt, cpus: Vec::new() };
     let root = Path::Root;
-    let path = root.key("worker");
-    let Some(table) = value.and_then(|value| document::table(value, &path, errors)) else { return worker };
-    document::only(table, &path, &["mode", "cpu"], errors);
+    let path = root.key("workers");
+    let Some(table) = value.and_then(|value| document::table(value, &path, errors)) else { return workers };
+    document::only(table, &path, &["count", "mode", "cpus"], errors);
     if let Some(value) = table.get("mode") {
         let path = path.key("mode");
         match document::string(value, &path, MODES, errors) {
-            Some("interrupt") => worker.mode = PollMode::Interrupt,
-            Some("busy") => worker.mode = PollMode::Busy,
+            Some("interrupt") => workers.mode = PollMode::Interrupt,
+            Some("busy") => workers.mode = PollMode::Busy,
             Some(other) => errors.add(value.span().start, &path, format!("{other:?} is not a mode"), MODES),
             None => {}
         }
     }
-    if let Some(cpu) = table.get("cpu") {
-        worker.cpu = document::integer(cpu, &path.key("cpu"), 0, MAX_CPU, errors).map(|cpu| cpu as usize);
+    if let Some(value) = table.get("cpus") {
+        let path = path.key("cpus");
+        for (index, cpu) in document::array(value, &path, errors).unwrap_or_default().iter().enumerate() {
+            workers.cpus.extend(document::integer(cpu, &path.index(index), 0, MAX_CPU, errors).map(|cpu| cpu as usize));
+        }
+        workers.count = workers.cpus.len().max(1);
     }
-    worker
+    if let Some(value) = table.get("count") {
+        let path = path.key("count");
+        let count = document::integer(value, &path, 1, dataplane::MAX_WORKERS as u64, errors).unwrap_or(1) as usize;
+        if !workers.cpus.is_empty() && workers.cpus.len() != count {
+            let problem = format!("{count} workers, but `cpus` has {}", workers.cpus.len());
+            errors.add(value.span().start, &path, problem, "as many workers as CPUs, or no `cpus`");
+        }
+        workers.count = count;
+    }
+    workers
 }
 
 /// `[control]`: name, socket and group of the instance. Whether they can be had is seen when it starts.

@@ -52,8 +52,20 @@ pub struct AfPacket {
 }
 
 impl AfPacket {
-    /// Opens an interface for packets of up to `max_packet` bytes.
-    pub fn open(interface: &str, max_packet: usize) -> Result<Self, PortError> {
+    /// Opens an interface for packets of up to `max_packet` bytes, with a socket for each worker. The kernel spreads the
+    /// packets over them by a hash of the flow that is the same for both directions (PACKET_FANOUT_HASH, packet(7)).
+    pub fn open(interface: &str, workers: usize, max_packet: usize) -> Result<Vec<Self>, PortError> {
+        let open = |_| Self::open_one(interface, max_packet, workers > 1);
+        let queues: Vec<Self> = (0..workers).map(open).collect::<Result<_, _>>()?;
+        if workers > 1 {
+            fan_out(&queues)
+                .map_err(|e| PortError(format!("{interface}: cannot be shared by {workers} workers: {e}")))?;
+        }
+        Ok(queues)
+    }
+
+    /// One socket; where there are several no packet comes in before they share them.
+    fn open_one(interface: &str, max_packet: usize, shared: bool) -> Result<Self, PortError> {
         let denied = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EPERM | libc::EACCES));
         let error = |what: &str, e: io::Error| match e.raw_os_error() {
             Some(libc::ENODEV) => {
@@ -104,6 +116,9 @@ impl AfPacket {
         };
         sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
             .map_err(|e| error("cannot be made promiscuous", e))?;
+        if shared {
+            sys::keep_out(&socket).map_err(|e| error("has no socket filter", e))?;
+        }
         sys::bind_packet(&socket, device.index).map_err(|e| error("cannot be bound to", e))?;
         Ok(AfPacket {
             interface: interface.to_owned(),
@@ -163,6 +178,20 @@ impl AfPacket {
             _ => format!("{name}: cannot send: {error}"),
         });
     }
+}
+
+/// Spreads the packets over the sockets of an interface. A socket can join only when it is bound, and would get every
+/// packet until then: so they are all kept shut before.
+fn fan_out(queues: &[AfPacket]) -> io::Result<()> {
+    const TYPE: i32 = libc::PACKET_FANOUT_HASH as i32;
+    // The kernel finds a number that no other group has.
+    let mut group = (TYPE | libc::PACKET_FANOUT_FLAG_UNIQUEID as i32) << 16;
+    for queue in queues {
+        sys::set_option(&queue.socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &group)?;
+        let number = sys::packet_option(&queue.socket, libc::PACKET_FANOUT)? & 0xffff;
+        group = TYPE << 16 | number;
+    }
+    queues.iter().try_for_each(|queue| sys::let_in(&queue.socket))
 }
 
 /// The status word of a slot, which the kernel and we hand the slot over with.

@@ -37,8 +37,17 @@ impl MemPort {
         self
     }
 
-    pub(super) fn queue(&self) -> MemQueue {
-        MemQueue { port: self.clone(), next: 0, left: self.count }
+    /// A queue per worker. Each given packet is received by the same worker every time, so flows stay in order.
+    pub(super) fn queues(&self, workers: usize) -> Vec<MemQueue> {
+        let given = self.packets.len();
+        let queue = |worker: usize| {
+            // Of the last cycle, which may be cut short, and of those before it.
+            let own = |upto: usize| upto.saturating_sub(worker).div_ceil(workers) as u64;
+            let (cycles, rest) = (self.count / given.max(1) as u64, self.count % given.max(1) as u64);
+            let left = if given == 0 { 0 } else { cycles * own(given) + own(rest as usize) };
+            MemQueue { port: self.clone(), worker, workers, next: worker, left }
+        };
+        (0..workers).map(queue).collect()
     }
 }
 
@@ -46,6 +55,8 @@ impl MemPort {
 #[derive(Debug)]
 pub struct MemQueue {
     port: MemPort,
+    worker: usize,
+    workers: usize,
     next: usize,
     left: u64,
 }
@@ -54,7 +65,10 @@ impl Queue for MemQueue {
     fn receive(&mut self, batch: &mut RxBatch<'_>) {
         while self.left > 0 && batch.room() > 0 {
             batch.push(&[&self.port.packets[self.next]]);
-            self.next = (self.next + 1) % self.port.packets.len();
+            self.next += self.workers;
+            if self.next >= self.port.packets.len() {
+                self.next = self.worker;
+            }
             self.left -= 1;
         }
     }

@@ -58,15 +58,15 @@ pub trait Queue: Send {
     }
 }
 
-/// Opens a port with one queue per worker, for packets of up to `max_packet` bytes.
+/// Opens a port with one queue per worker, for packets of up to `max_packet` bytes. The packets of a flow, in either
+/// direction, come to one of the queues, in order.
 pub fn open(driver: &Driver, workers: usize, max_packet: usize) -> Result<Vec<Box<dyn Queue>>, PortError> {
-    // Fan-out of a kernel port or of a file over several queues is for the drivers to add.
-    if workers != 1 {
-        return Err(PortError(format!("{workers} workers: ports have one queue so far, so use one worker")));
+    fn boxed<Q: Queue + 'static>(queues: Vec<Q>) -> Vec<Box<dyn Queue>> {
+        queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect()
     }
-    Ok(vec![match driver {
-        Driver::AfPacket { interface } => Box::new(afpacket::AfPacket::open(interface, max_packet)?),
-        Driver::Pcap { input, output } => Box::new(pcap::PcapPort::open(input.as_deref(), output.as_deref())?),
-        Driver::Mem(port) => Box::new(port.queue()),
-    }])
+    Ok(match driver {
+        Driver::AfPacket { interface } => boxed(afpacket::AfPacket::open(interface, workers, max_packet)?),
+        Driver::Pcap { input, output } => boxed(pcap::PcapPort::open(input.as_deref(), output.as_deref(), workers)?),
+        Driver::Mem(port) => boxed(port.queues(workers)),
+    })
 }

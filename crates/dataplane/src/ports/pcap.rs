@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
@@ -119,20 +120,25 @@ fn describe(error: &PcapError) -> String {
     }
 }
 
-/// A port over capture files. What it sends has the time of sending.
+/// A port over capture files. What it sends has the time of sending. The first worker receives all packets; every one
+/// sends.
 pub struct PcapPort {
     input: Option<PcapInput>,
-    output: Option<PcapOutput>,
+    output: Option<Arc<Mutex<PcapOutput>>>,
     error: Option<PortError>,
     finished: bool,
 }
 
 impl PcapPort {
-    /// Opens the files.
-    pub fn open(input: Option<&Path>, output: Option<&Path>) -> Result<Self, PortError> {
-        let input = input.map(PcapInput::open).transpose()?;
-        let output = output.map(PcapOutput::create).transpose()?;
-        Ok(PcapPort { finished: input.is_none(), input, output, error: None })
+    /// Opens the files, for a number of workers.
+    pub fn open(input: Option<&Path>, output: Option<&Path>, workers: usize) -> Result<Vec<Self>, PortError> {
+        let mut input = input.map(PcapInput::open).transpose()?;
+        let output = output.map(PcapOutput::create).transpose()?.map(|output| Arc::new(Mutex::new(output)));
+        let port = |_| {
+            let input = input.take();
+            PcapPort { finished: input.is_none(), input, output: output.clone(), error: None }
+        };
+        Ok((0..workers).map(port).collect())
     }
 }
 
@@ -153,7 +159,8 @@ impl Queue for PcapPort {
 
     fn transmit(&mut self, batch: &TxBatch<'_>) -> Sent {
         let mut sent = Sent::default();
-        let Some(output) = &mut self.output else { return sent };
+        let Some(output) = &self.output else { return sent };
+        let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         for packet in batch.packets() {
             match output.write(now, packet) {
@@ -180,7 +187,10 @@ impl Queue for PcapPort {
     }
 
     fn close(&mut self) -> Result<(), PortError> {
-        let written = self.output.take().map_or(Ok(()), PcapOutput::finish);
+        // The last worker finishes the file.
+        let output = self.output.take().and_then(Arc::into_inner);
+        let output = output.map(|output| output.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let written = output.map_or(Ok(()), PcapOutput::finish);
         self.error.take().map_or(written, Err)
     }
 }

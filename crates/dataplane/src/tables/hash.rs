@@ -15,38 +15,27 @@
 //! randomized load balancing" (1996), ds_i/dt = s_(i-1)^2 - s_i^2 above the threshold, at a load of 3 per bucket.
 
 use std::io;
-use std::mem::offset_of;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use baker::ir::{Layout, is_expired};
-use codegen::abi::{HashBucket, HashEntry, HashTable, first_bucket, hash_key, hash_tag};
+use codegen::abi::{HashEntry, HashTable, first_bucket, hash_key, hash_tag};
 
-use super::slots::{SPARE, Slots};
-use super::{load_shared, store_shared};
+use super::bucket::{Bucket, SLOTS};
+use super::slots::{PATIENCE, SPARE, Slots};
+use super::{at_once, load_shared, store_shared};
 use crate::epoch::Epochs;
 use crate::sys::Mapping;
 
-const SLOTS: usize = 8;
 /// Buckets that are looked through under one lock for entries that nobody uses.
 const BUCKETS_AT_ONCE: usize = 256;
 /// A key stays in its first bucket while that holds fewer than this.
 const PREFER_FIRST: usize = 4;
-
-/// [`HashBucket`] as it is shared.
-#[repr(C, align(64))]
-#[derive(Debug)]
-struct Bucket {
-    tags: [AtomicU64; 2],
-    entries: [AtomicU32; SLOTS],
-    spilled: AtomicU32,
-}
-
-const _: () = {
-    assert!(size_of::<Bucket>() == size_of::<HashBucket>());
-    assert!(offset_of!(Bucket, entries) == offset_of!(HashBucket, entries));
-    assert!(offset_of!(Bucket, spilled) == offset_of!(HashBucket, spilled));
-};
+/// Between two looks whether the workers have finished their batches.
+const PAUSE: Duration = Duration::from_micros(50);
+/// Buckets that are read between two quiescent states.
+const READ_AT_ONCE: u32 = 64;
 
 #[derive(Debug)]
 struct Writer {
@@ -125,15 +114,44 @@ impl Hash {
         (&raw const *self).cast_mut().cast()
     }
 
-    /// Inserts a key or replaces its value; false where the table is full.
+    /// Inserts a key or replaces its value where it lies: packets under way that hold the entry see the new value, field
+    /// by field. False where the table is full. For workers.
     pub fn insert(&self, key: &[u64], value: &[u8]) -> bool {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = self.lock();
         let place = self.place(key);
         if let Some((_, _, entry)) = self.find(key, &place) {
             // SAFETY: the entry is one of the table's, and the value is as long as its layout.
             unsafe { store_shared(self.value(entry), value, self.value_align) };
             return true;
         }
+        self.add(&mut writer, &place, key, value)
+    }
+
+    /// Inserts a key or replaces its value as a whole: a look-up sees the old value or the new one. False where the table
+    /// is full. For the control plane, which may wait for the workers to finish their batches.
+    pub fn set(&self, key: &[u64], value: &[u8]) -> bool {
+        if at_once(self.value_size, self.value_align) {
+            return self.insert(key, value);
+        }
+        let mut writer = self.lock_patiently();
+        let place = self.place(key);
+        let Some((bucket, slot, old)) = self.find(key, &place) else {
+            return self.add(&mut writer, &place, key, value);
+        };
+        // SAFETY: the entry is one of the table's, and the lock keeps it from being reused.
+        if unsafe { load_shared(self.value(old), self.value_size, self.value_align) } == value {
+            return true;
+        }
+        let Some(new) = writer.entries.take(&self.epochs) else { return false };
+        // SAFETY: nobody can reach the new entry yet.
+        unsafe { self.fill(new, key, value) };
+        self.bucket(bucket).entries[slot].store(new + 1, Ordering::Release);
+        writer.entries.retire(old, &self.epochs);
+        true
+    }
+
+    /// Adds a key that is not there.
+    fn add(&self, writer: &mut Writer, place: &Place, key: &[u64], value: &[u8]) -> bool {
         if writer.live >= self.capacity {
             return false;
         }
@@ -143,11 +161,8 @@ impl Hash {
             return false;
         };
         let Some(entry) = writer.entries.take(&self.epochs) else { return false };
-        // SAFETY: nobody can reach the entry yet; the table's entries have room for a key and a value.
-        unsafe {
-            self.entry(entry).cast::<u64>().copy_from_nonoverlapping(key.as_ptr(), self.entry.key_words);
-            store_shared(self.value(entry), value, self.value_align);
-        }
+        // SAFETY: nobody can reach the entry yet.
+        unsafe { self.fill(entry, key, value) };
         if place.first != place.second && std::ptr::eq(bucket, second) {
             first.spilled.fetch_add(1, Ordering::Release);
         }
@@ -157,9 +172,27 @@ impl Hash {
         true
     }
 
-    /// Removes a key; false where it was not there.
+    /// # Safety
+    /// The entry is one of the table's, and nobody can reach it.
+    unsafe fn fill(&self, entry: u32, key: &[u64], value: &[u8]) {
+        // SAFETY: the table's entries have room for a key and a value.
+        unsafe {
+            self.entry(entry).cast::<u64>().copy_from_nonoverlapping(key.as_ptr(), self.entry.key_words);
+            store_shared(self.value(entry), value, self.value_align);
+        }
+    }
+
+    /// Removes a key; false where it was not there. For workers.
     pub fn remove(&self, key: &[u64]) -> bool {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        self.take_out(self.lock(), key)
+    }
+
+    /// As [`Hash::remove`] for the control plane, which may wait for the workers to finish their batches.
+    pub fn delete(&self, key: &[u64]) -> bool {
+        self.take_out(self.lock_patiently(), key)
+    }
+
+    fn take_out(&self, mut writer: MutexGuard<'_, Writer>, key: &[u64]) -> bool {
         let place = self.place(key);
         let Some((bucket, slot, entry)) = self.find(key, &place) else { return false };
         self.bucket(bucket).entries[slot].store(0, Ordering::Release);
@@ -175,7 +208,7 @@ impl Hash {
     /// time, so that insertions in between wait for microseconds only.
     pub fn expire(&self, now: u64, Idle { ns: idle, offset }: Idle) {
         for first in (0..self.bucket_count).step_by(BUCKETS_AT_ONCE) {
-            let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut writer = self.lock_patiently();
             for index in first..self.bucket_count.min(first + BUCKETS_AT_ONCE as u32) {
                 for slot in &self.bucket(index).entries {
                     let Some(entry) = slot.load(Ordering::Acquire).checked_sub(1) else { continue };
@@ -199,29 +232,72 @@ impl Hash {
 
     /// Bytes of the value that a packet's look-up finds.
     pub fn read(&self, key: &[u64]) -> Option<Vec<u8>> {
-        // The lock keeps the entry from being reused while its value is copied: this thread is not a worker.
-        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, _, entry) = self.find(key, &self.place(key))?;
-        // SAFETY: the entry is one of the table's.
-        Some(unsafe { load_shared(self.value(entry), self.value_size, self.value_align) })
+        self.reading(|_| {
+            let (_, _, entry) = self.find(key, &self.place(key))?;
+            // SAFETY: the entry is one of the table's, and not reused meanwhile.
+            Some(unsafe { load_shared(self.value(entry), self.value_size, self.value_align) })
+        })
     }
 
     /// Number of entries.
     pub fn count(&self) -> usize {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner).live as usize
+        self.lock().live as usize
     }
 
-    /// All keys and values, in no order.
+    /// All keys and values, in no order. A key that goes and comes back meanwhile may be there twice.
     pub fn dump(&self) -> Vec<(Vec<u64>, Vec<u8>)> {
-        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let slots = (0..self.bucket_count).flat_map(|bucket| &self.bucket(bucket).entries);
-        let entries = slots.filter_map(|slot| slot.load(Ordering::Acquire).checked_sub(1));
-        // SAFETY: the entry is in use, so it holds a key, which does not change, and a value.
-        let read = |entry| unsafe {
-            let key = self.key(entry).to_vec();
-            (key, load_shared(self.value(entry), self.value_size, self.value_align))
-        };
-        entries.map(read).collect()
+        let mut all = Vec::new();
+        self.reading(|rest| {
+            for bucket in 0..self.bucket_count {
+                // Removed entries are not kept from their reuse for longer than this.
+                if bucket % READ_AT_ONCE == 0 {
+                    rest();
+                }
+                let entries = &self.bucket(bucket).entries;
+                for entry in entries.iter().filter_map(|slot| slot.load(Ordering::Acquire).checked_sub(1)) {
+                    // SAFETY: the entry was published with its key, which does not change, and is not reused meanwhile.
+                    all.push(unsafe {
+                        let key = self.key(entry).to_vec();
+                        (key, load_shared(self.value(entry), self.value_size, self.value_align))
+                    });
+                }
+            }
+        });
+        all
+    }
+
+    /// Looks at entries as a worker does, so that no writer waits and no entry is reused meanwhile. What it is given is
+    /// to be called between entries when there are many, while none is held.
+    fn reading<T>(&self, look: impl FnOnce(&dyn Fn()) -> T) -> T {
+        match self.epochs.register() {
+            Some(reader) => {
+                reader.quiescent();
+                look(&|| reader.quiescent())
+            }
+            // There are too many others: keep the writers out.
+            None => {
+                let _writer = self.lock();
+                look(&|| {})
+            }
+        }
+    }
+
+    /// The lock for the control plane: where many removed entries wait for a worker that the system holds up, it waits
+    /// too, so that they do not use up what the workers need to learn. Not with the lock in its hands.
+    fn lock_patiently(&self) -> MutexGuard<'_, Writer> {
+        let start = Instant::now();
+        loop {
+            let mut writer = self.lock();
+            if !writer.entries.is_crowded(&self.epochs) || start.elapsed() > PATIENCE {
+                return writer;
+            }
+            drop(writer);
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn place(&self, key: &[u64]) -> Place {
@@ -270,37 +346,6 @@ impl Hash {
     fn value(&self, entry: u32) -> *mut u8 {
         // SAFETY: within the entry.
         unsafe { self.entry(entry).add(self.entry.value_offset) }
-    }
-}
-
-impl Bucket {
-    fn len(&self) -> usize {
-        self.entries.iter().filter(|entry| entry.load(Ordering::Relaxed) != 0).count()
-    }
-
-    fn set_tag(&self, slot: usize, tag: u16) {
-        let (word, shift) = (&self.tags[slot / 4], slot % 4 * 16);
-        let others = word.load(Ordering::Relaxed) & !(0xffff << shift);
-        word.store(others | u64::from(tag) << shift, Ordering::Relaxed);
-    }
-
-    /// Slots whose tag may match: all that do, and rarely one beside them that does not.
-    fn candidates(&self, tag: u16) -> impl Iterator<Item = usize> {
-        const ONES: u64 = 0x0001_0001_0001_0001;
-        let pattern = u64::from(tag) * ONES;
-        // A lane of `difference` is zero where the tag matches; the classic test for a zero lane then sets its top bit
-        // (it may also set that of the lane above a match).
-        let zero_lanes = |word: &AtomicU64| {
-            let difference = word.load(Ordering::Relaxed) ^ pattern;
-            difference.wrapping_sub(ONES) & !difference & (ONES << 15)
-        };
-        let mut words = [zero_lanes(&self.tags[0]), zero_lanes(&self.tags[1])];
-        std::iter::from_fn(move || {
-            let index = words.iter().position(|&word| word != 0)?;
-            let bit = words[index].trailing_zeros() as usize;
-            words[index] &= words[index] - 1;
-            Some(index * 4 + bit / 16)
-        })
     }
 }
 

@@ -97,22 +97,25 @@ impl Lpm {
         slot.checked_sub(1).map(|entry| self.values.read(entry))
     }
 
-    /// Inserts a route or replaces the value of one.
+    /// Inserts a route or replaces the value of one, as a whole.
     pub fn insert(&self, prefix: u32, len: u8, value: &[u8]) -> Result<(), TableError> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let writer = &mut *writer;
-        if let Some(&entry) = writer.routes.get(&(prefix, len)) {
-            self.values.write(entry, value);
-            return Ok(());
-        }
-        if writer.routes.len() >= self.capacity as usize {
-            return Err(TableError::Full);
+        let old = writer.routes.get(&(prefix, len)).copied();
+        match old {
+            Some(entry) if self.values.change_at_once(entry, value) => {
+                self.values.write(entry, value);
+                return Ok(());
+            }
+            None if writer.routes.len() >= self.capacity as usize => return Err(TableError::Full),
+            _ => {}
         }
         let entry = writer.entries.take_patiently(&self.epochs)?;
         self.values.write(entry, value);
         writer.lengths[entry as usize] = len;
         let new = entry + 1;
         let lengths = &writer.lengths;
+        // Of the same length is only the entry that is replaced, if there is one.
         let shorter = |slot: u32| slot == 0 || lengths[slot as usize - 1] <= len;
         match len {
             0 => self.default_slot().store(new, Ordering::Release),
@@ -130,10 +133,10 @@ impl Lpm {
             }
             _ => {
                 let slot = self.tbl24(prefix >> 8);
-                let old = slot.load(Ordering::Relaxed);
+                let before = slot.load(Ordering::Relaxed);
                 let (first, last) = (prefix & 255, (prefix | !mask(len)) & 255);
-                let group = if old & LPM_GROUP != 0 {
-                    let group = old & !LPM_GROUP;
+                let group = if before & LPM_GROUP != 0 {
+                    let group = before & !LPM_GROUP;
                     self.replace(group, first, last, new, shorter);
                     group
                 } else {
@@ -145,15 +148,18 @@ impl Lpm {
                             return Err(error);
                         }
                     };
-                    self.replace(group, 0, 255, old, |_| true);
+                    self.replace(group, 0, 255, before, |_| true);
                     self.replace(group, first, last, new, |_| true);
                     slot.store(LPM_GROUP | group, Ordering::Release);
                     group
                 };
-                writer.long_routes[group as usize] += 1;
+                writer.long_routes[group as usize] += u16::from(old.is_none());
             }
         }
         writer.routes.insert((prefix, len), entry);
+        if let Some(old) = old {
+            writer.entries.retire(old, &self.epochs);
+        }
         Ok(())
     }
 

@@ -1,10 +1,13 @@
 //! Tables as generated code reaches them: shared by all workers and the control plane, look-ups without a lock.
 //!
 //! Writers take the table's lock and publish with one aligned atomic store, so that a look-up sees either the old slot
-//! or the new one. Replacing a value writes it in place: each field of up to 8 bytes changes at once, but a look-up at
-//! that moment may see some fields old and others new.
+//! or the new one. The control plane replaces the value of a hash or lpm entry as a whole: by a new entry where it is more
+//! than one word. What a program writes, through a pointer or by inserting a key that is there, and entries of arrays are
+//! written in place: each field of up to 8 bytes changes at once, but another worker's look-up at that moment may see some
+//! fields old and others new.
 
 mod array;
+mod bucket;
 mod hash;
 mod layout;
 mod lpm;
@@ -167,7 +170,7 @@ impl Tables {
             Kind::Hash(hash) => {
                 no_prefix(entry.prefix_len)?;
                 let key = layout::pack(key, &entry.key).ok_or(TableError::OutOfRange)?;
-                hash.insert(&key, &bytes).then_some(()).ok_or(TableError::Full)
+                hash.set(&key, &bytes).then_some(()).ok_or(TableError::Full)
             }
         }
     }
@@ -188,7 +191,7 @@ impl Tables {
             Kind::Hash(hash) => {
                 no_prefix(prefix_len)?;
                 let key = layout::pack(key_layout, key).ok_or(TableError::OutOfRange)?;
-                hash.remove(&key).then_some(()).ok_or(TableError::NotFound)
+                hash.delete(&key).then_some(()).ok_or(TableError::NotFound)
             }
         }
     }
@@ -305,6 +308,11 @@ fn route(prefix: u128, len: u8, value: Vec<u128>) -> TableEntry {
     TableEntry { key: vec![prefix], prefix_len: Some(len.into()), value }
 }
 
+/// Whether [`store_shared`] stores a value of this size and alignment at once.
+fn at_once(size: usize, align: usize) -> bool {
+    size <= align.clamp(1, 8)
+}
+
 /// Copies a value into an entry that others may be reading: field by field at once, for fields of up to 8 bytes.
 ///
 /// # Safety
@@ -352,5 +360,7 @@ unsafe fn load_shared(from: *const u8, len: usize, align: usize) -> Vec<u8> {
     bytes
 }
 
+#[cfg(test)]
+mod concurrent_tests;
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,9 @@ use crate::epoch::Epochs;
 /// remove before they all pass a quiescent state. Untouched, they cost address space only.
 pub const SPARE: u32 = 4096;
 
+/// How long the control plane waits for the workers to finish their batches, which takes microseconds.
+pub const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Hands out numbers from 0 to `limit` − 1. Does not allocate after it was made.
 #[derive(Debug)]
 pub struct Slots {
@@ -33,14 +36,8 @@ impl Slots {
 
     /// A number that nothing refers to; `None` where all are in use or waiting.
     pub fn take(&mut self, epochs: &Epochs) -> Option<u32> {
-        if self.free.is_empty() && !self.retired.is_empty() {
-            let safe = epochs.safe();
-            while let Some(&(number, stamp)) = self.retired.front()
-                && stamp <= safe
-            {
-                self.free.push(number);
-                self.retired.pop_front();
-            }
+        if self.free.is_empty() {
+            self.reclaim(epochs);
         }
         self.free.pop().or_else(|| {
             let number = self.fresh;
@@ -51,6 +48,29 @@ impl Slots {
         })
     }
 
+    /// Whether so many numbers wait that the control plane must not add to them: the workers need the rest.
+    pub fn is_crowded(&mut self, epochs: &Epochs) -> bool {
+        let crowded = |slots: &Self| slots.retired.len() >= SPARE as usize / 2;
+        if crowded(self) {
+            self.reclaim(epochs);
+        }
+        crowded(self)
+    }
+
+    /// Frees the numbers that no look-up can hold any more.
+    fn reclaim(&mut self, epochs: &Epochs) {
+        if self.retired.is_empty() {
+            return;
+        }
+        let safe = epochs.safe();
+        while let Some(&(number, stamp)) = self.retired.front()
+            && stamp <= safe
+        {
+            self.free.push(number);
+            self.retired.pop_front();
+        }
+    }
+
     /// As [`Slots::take`] for the control plane, which may wait for the workers to finish their batches.
     pub fn take_patiently(&mut self, epochs: &Epochs) -> Result<u32, TableError> {
         let start = Instant::now();
@@ -58,7 +78,7 @@ impl Slots {
             if let Some(number) = self.take(epochs) {
                 return Ok(number);
             }
-            if start.elapsed() > Duration::from_secs(1) {
+            if start.elapsed() > PATIENCE {
                 return Err(TableError::Full);
             }
             std::thread::yield_now();

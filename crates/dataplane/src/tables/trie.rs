@@ -206,17 +206,22 @@ impl Trie {
     pub fn insert(&self, prefix: u128, len: u8, value: &[u8]) -> Result<(), TableError> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let writer = &mut *writer;
-        if let Some(&entry) = writer.routes.get(&(prefix, len)) {
-            self.values.write(entry, value);
-            return Ok(());
-        }
-        if writer.routes.len() >= self.capacity as usize {
-            return Err(TableError::Full);
+        let old = writer.routes.get(&(prefix, len)).copied();
+        match old {
+            Some(entry) if self.values.change_at_once(entry, value) => {
+                self.values.write(entry, value);
+                return Ok(());
+            }
+            None if writer.routes.len() >= self.capacity as usize => return Err(TableError::Full),
+            _ => {}
         }
         let entry = writer.entries.take_patiently(&self.epochs)?;
         self.values.write(entry, value);
         writer.routes.insert((prefix, len), entry);
         self.change(writer, prefix, len, Some(entry));
+        if let Some(old) = old {
+            writer.entries.retire(old, &self.epochs);
+        }
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use baker::ir::Layout;
 
-use super::{load_shared, store_shared};
+use super::{at_once, load_shared, store_shared};
 use crate::sys::Mapping;
 
 /// Memory for the values of a fixed number of entries.
@@ -39,6 +39,11 @@ impl Values {
     pub fn read(&self, number: u32) -> Vec<u8> {
         // SAFETY: a value of this table; values are aligned as the layout's size is a multiple of its alignment.
         unsafe { load_shared(self.at(number), self.size, self.align) }
+    }
+
+    /// Whether [`Values::write`] makes this the value of an entry at once, as a look-up sees it.
+    pub fn change_at_once(&self, number: u32, value: &[u8]) -> bool {
+        at_once(self.size, self.align) || self.read(number) == value
     }
 
     /// Replaces a value, each field of up to 8 bytes at once.

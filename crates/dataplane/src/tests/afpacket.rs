@@ -14,7 +14,7 @@ use crate::testing::{TO_HOST, forward_program, frame};
 use crate::{EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig, Snapshot};
 
 /// Runs a test in a fresh network namespace with the pairs left–a and b–right; Millrace gets a (0) and b (1).
-fn in_namespace(test: impl FnOnce() + Send + 'static) {
+pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
     let run = move || {
         // SAFETY: moves this thread alone, which ends with the test.
         let moved = sys::check(unsafe { libc::unshare(libc::CLONE_NEWNET) });
@@ -48,15 +48,15 @@ fn start(poll: PollMode) -> Instance {
     start_with(Options { engine: EngineKind::Native(OptLevel::O0), poll, ..Options::default() })
 }
 
-fn start_with(options: Options) -> Instance {
+pub fn start_with(options: Options) -> Instance {
     Instance::start(forward_program(), &options, &ports()).unwrap()
 }
 
 /// A host on an interface: a plain packet socket, which shares no code with the driver.
-struct Host(OwnedFd);
+pub struct Host(OwnedFd);
 
 impl Host {
-    fn on(interface: &str) -> Self {
+    pub fn on(interface: &str) -> Self {
         let socket = sys::packet_socket().unwrap();
         let index = sys::interface(&socket, interface).unwrap().index;
         sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1i32).unwrap();
@@ -68,14 +68,14 @@ impl Host {
         Host(socket)
     }
 
-    fn send(&self, packet: &[u8]) {
+    pub fn send(&self, packet: &[u8]) {
         // SAFETY: the pointer and the length describe the packet.
         let sent = unsafe { libc::send(self.0.as_raw_fd(), packet.as_ptr().cast(), packet.len(), 0) };
         assert_eq!(sent, packet.len() as isize, "{}", std::io::Error::last_os_error());
     }
 
     /// The next packet within 5 s, and the VLAN tag that the kernel took out of it.
-    fn receive(&self) -> Option<(Vec<u8>, Option<u16>)> {
+    pub fn receive(&self) -> Option<(Vec<u8>, Option<u16>)> {
         let mut bytes = vec![0u8; 70_000];
         let mut control = [0u64; 32];
         // SAFETY: the message describes the two buffers, which outlive the call; the control messages are walked as
@@ -106,7 +106,7 @@ impl Host {
 }
 
 /// Waits until the counters are as asked; they lag behind the packets.
-fn eventually(instance: &Instance, what: impl Fn(&Snapshot) -> bool) -> Snapshot {
+pub fn eventually(instance: &Instance, what: impl Fn(&Snapshot) -> bool) -> Snapshot {
     let start = Instant::now();
     loop {
         let snapshot = instance.snapshot();

@@ -1,3 +1,5 @@
 mod afpacket;
+mod fanout;
 mod pcap;
 mod worker;
+mod workers;

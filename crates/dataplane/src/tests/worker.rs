@@ -187,8 +187,6 @@ fn start_errors_say_what_to_do() {
     assert_eq!(text, "port a: its host port has number 9, but there is no such port");
     let text = error(Options { cpus: vec![900], ..native() }, &[mem("a", 1)]);
     assert!(text.starts_with("CPU 900: cannot run a worker there: "), "{text}");
-    let text = error(Options { cpus: vec![0, 1], ..native() }, &[mem("a", 1)]);
-    assert!(text.contains("one worker is supported so far"), "{text}");
     let missing = Driver::AfPacket { interface: "absent0".into() };
     let text = error(native(), &[PortConfig::new("a", 1, missing)]);
     let expected = "port a: absent0: there is no such interface in this network namespace (see `ip link`)";

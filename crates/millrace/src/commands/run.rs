@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use control::config::{Control, Notation, PortNames};
 use control::socket::{About, Claim, ClaimError, Place, PlaceError, Server, Service};
 use dataplane::ports::{DRIVERS, PortSpec};
-use dataplane::{EngineKind, Instance, Observer, Options, PollMode, PortConfig};
+use dataplane::{EngineKind, Instance, Observer, Options, PollMode, PortConfig, StartError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::instance::{Engine, configuration, ports};
@@ -36,9 +36,12 @@ pub struct Args {
     /// Never sleep: lower latency, one core always busy
     #[arg(long)]
     busy: bool,
-    /// Pin the worker to this CPU
+    /// Number of workers
     #[arg(long, value_name = "N")]
-    cpu: Option<usize>,
+    workers: Option<usize>,
+    /// Pin each worker to one of these CPUs; without --workers there are as many as CPUs
+    #[arg(long = "cpu", value_name = "N", value_delimiter = ',')]
+    cpus: Vec<usize>,
     /// Name of this instance, by which it is asked; otherwise that of the program
     #[arg(long, value_name = "NAME")]
     instance: Option<String>,
@@ -71,22 +74,27 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let options = Options {
         engine: args.engine.kind(),
-        poll: if args.busy { PollMode::Busy } else { config.worker.mode },
-        cpus: args.cpu.or(config.worker.cpu).into_iter().collect(),
-        ..config.options()
+        poll: if args.busy { PollMode::Busy } else { config.workers.mode },
+        ..workers(args, config.options())
     };
     let claim = if args.no_socket { None } else { Some(claim(args, &source.name, &config.control)?) };
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::refused)?;
     }
-    let prepared = Instance::prepare(program.clone(), &options, &ports).map_err(Failure::refused)?;
+    let prepared = Instance::prepare(program.clone(), &options, &ports).map_err(|error| match error {
+        StartError::Workers(_) | StartError::Cpus { .. } | StartError::CpuTwice(_) => {
+            Failure::wrong(format!("error: {error}"))
+        }
+        _ => Failure::refused(error),
+    })?;
     config.fill(&program, &mut prepared.tables()).map_err(|error| Failure::wrong(format!("error: {error}")))?;
+    let cpus = prepared.cpus();
     let instance = prepared.run().map_err(Failure::refused)?;
     let started = Instant::now();
     let server = match claim {
         Some(claim) => {
-            let about = about(claim.instance(), &source.name, &options, &ports);
+            let about = about(claim.instance(), &source.name, &options, &cpus, &ports);
             let notation = Notation::new(program.clone(), PortNames::new(&ports));
             let (observer, tables) = (instance.observer(), instance.tables());
             let service = Service::new(about, program.clone(), notation, observer, tables, stop.clone());
@@ -117,6 +125,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if errors.is_empty() { Ok(()) } else { Err(Failure::refused(errors.join("\nerror: "))) }
 }
 
+/// Number and CPUs of the workers: what the command line says comes before the configuration, and the configuration's CPUs
+/// are not those of another number of workers.
+fn workers(args: &Args, config: Options) -> Options {
+    let (workers, cpus) = match (args.workers, &args.cpus[..]) {
+        (None, []) => (config.workers, config.cpus),
+        (Some(workers), []) if workers == config.workers => (workers, config.cpus),
+        (workers, cpus) => (workers.unwrap_or(cpus.len()), cpus.to_vec()),
+    };
+    Options { workers, cpus, ..config }
+}
+
 /// The socket to answer on: the command line comes before the configuration. Without a name there the instance is named
 /// after its program, with a number where that name is taken.
 fn claim(args: &Args, program: &str, config: &Control) -> Result<Claim, Failure> {
@@ -138,7 +157,7 @@ fn claim(args: &Args, program: &str, config: &Control) -> Result<Claim, Failure>
     })
 }
 
-fn about(instance: &str, program: &str, options: &Options, ports: &[PortConfig]) -> About {
+fn about(instance: &str, program: &str, options: &Options, cpus: &[usize], ports: &[PortConfig]) -> About {
     About {
         instance: instance.into(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -148,12 +167,12 @@ fn about(instance: &str, program: &str, options: &Options, ports: &[PortConfig])
             EngineKind::Native(_) => "native".into(),
             EngineKind::Interp => "interp".into(),
         },
-        workers: options.cpus.len().max(1),
+        workers: options.workers,
         mode: match options.poll {
             PollMode::Busy => "busy".into(),
             PollMode::Interrupt => "interrupt".into(),
         },
-        cpus: options.cpus.clone(),
+        cpus: cpus.to_vec(),
         frames: options.frames.count,
         uptime_ms: 0,
         ports: ports.iter().map(|port| (port.spec.name.clone(), port.spec.driver.to_string())).collect(),

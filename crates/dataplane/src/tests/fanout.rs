@@ -1,0 +1,115 @@
+//! AF_PACKET ports shared by two workers, on live veth pairs.
+
+use std::collections::HashMap;
+
+use baker::ir::{CounterSlots, Program};
+use codegen::OptLevel;
+
+use super::afpacket::{Host, eventually, in_namespace, start_with};
+use crate::testing::forward;
+use crate::{EngineKind, Instance, Options, PollMode};
+
+fn two(poll: PollMode) -> Instance {
+    start_with(Options { engine: EngineKind::Native(OptLevel::O0), poll, workers: 2, ..Options::default() })
+}
+
+/// A UDP packet of a flow, or of its other direction, with a number.
+fn packet(flow: u8, back: bool, number: u32) -> Vec<u8> {
+    let ends = [([10, 0, 0, 1], 1000 + u16::from(flow)), ([10, 0, 1, flow], 53)];
+    let [from, to] = if back { [ends[1], ends[0]] } else { ends };
+    let mut packet = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, u8::from(back), flow, 8, 0];
+    packet.extend([0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0]);
+    packet.extend([from.0, to.0].concat());
+    packet.extend([from.1.to_be_bytes(), to.1.to_be_bytes(), [0, 12], [0, 0]].concat());
+    packet.extend(number.to_be_bytes());
+    packet
+}
+
+/// Packets received by each worker.
+fn each(instance: &Instance) -> Vec<u64> {
+    let rx = CounterSlots::new(&forward()).channel(Program::RX);
+    instance.observer().blocks.iter().map(|block| block.get(rx)).collect()
+}
+
+fn many_flows() {
+    const FLOWS: u8 = 200;
+    const BURST: u32 = 10;
+    for poll in [PollMode::Interrupt, PollMode::Busy] {
+        let (left, right) = (Host::on("left"), Host::on("right"));
+        let instance = two(poll);
+        let mut next: HashMap<u8, u32> = HashMap::new();
+        for burst in 0..10 {
+            for number in burst * BURST..(burst + 1) * BURST {
+                (0..FLOWS).for_each(|flow| left.send(&packet(flow, false, number)));
+            }
+            for _ in 0..u32::from(FLOWS) * BURST {
+                let (bytes, _) = right.receive().expect("the packet arrives");
+                let (flow, number) = (bytes[11], u32::from_be_bytes(bytes[42..46].try_into().unwrap()));
+                assert_eq!(bytes, packet(flow, false, number), "as it was sent");
+                let expected = next.entry(flow).or_default();
+                assert_eq!(number, *expected, "flow {flow}: in order, none twice, none lost");
+                *expected += 1;
+            }
+        }
+        let sent = u64::from(FLOWS) * u64::from(BURST) * 10;
+        eventually(&instance, |s| s.port("b").unwrap().tx_packets == sent);
+        let share = each(&instance);
+        assert!(share.iter().sum::<u64>() == sent && share.iter().all(|n| *n > sent / 4), "{share:?}");
+        // Both directions of a flow come to one worker.
+        for flow in 0..40 {
+            let before = each(&instance);
+            left.send(&packet(flow, false, 0));
+            right.receive().unwrap();
+            right.send(&packet(flow, true, 0));
+            left.receive().unwrap();
+            eventually(&instance, |s| s.channel("rx") == before.iter().sum::<u64>() + 2);
+            let more: Vec<u64> = each(&instance).iter().zip(before).map(|(after, before)| after - before).collect();
+            assert!(more == [2, 0] || more == [0, 2], "flow {flow}: {more:?}");
+        }
+        let report = instance.stop();
+        assert_eq!((report.errors.len(), report.free_frames), (0, report.frames));
+        let (a, b) = (report.snapshot.port("a").unwrap(), report.snapshot.port("b").unwrap());
+        assert_eq!((a.rx_packets, b.tx_packets, a.rx_dropped), (sent + 40, sent + 40, 0));
+        assert_eq!((b.rx_packets, a.tx_packets), (40, 40));
+    }
+}
+
+#[test]
+fn two_workers_keep_flows_in_order() {
+    in_namespace(many_flows);
+}
+
+#[test]
+fn nothing_comes_twice_while_workers_start_and_stop() {
+    in_namespace(|| {
+        let (left, right) = (Host::on("left"), Host::on("right"));
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut number = 0;
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    left.send(&packet((number % 50) as u8, false, number));
+                    number += 1;
+                    std::thread::sleep(std::time::Duration::from_micros(100));
+                }
+            });
+            let mut received = 0;
+            for _ in 0..10 {
+                let instance = two(PollMode::Interrupt);
+                eventually(&instance, |s| s.port("b").unwrap().tx_packets > 100);
+                let report = instance.stop();
+                assert_eq!((report.errors.len(), report.free_frames), (0, report.frames));
+                received += report.snapshot.port("b").unwrap().tx_packets;
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            let mut last = [None; 50];
+            for _ in 0..received {
+                let (bytes, _) = right.receive().expect("what was sent arrives");
+                let number = u32::from_be_bytes(bytes[42..46].try_into().unwrap());
+                let last = &mut last[usize::from(bytes[11])];
+                assert!(*last < Some(number), "{number} after {last:?}");
+                *last = Some(number);
+            }
+        });
+    });
+}
