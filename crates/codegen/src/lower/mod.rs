@@ -7,6 +7,7 @@ mod arith;
 mod bits;
 mod body;
 mod hash;
+mod inline;
 mod length;
 mod memory;
 mod out_of_line;
@@ -15,7 +16,7 @@ mod prefetch;
 mod run;
 mod table;
 
-use baker::ir::{CounterSlots, Op, Program, Target};
+use baker::ir::{CounterSlots, Program};
 use inkwell::AddressSpace;
 use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::builder::Builder;
@@ -122,7 +123,7 @@ impl<'c, 'p> Module<'c, 'p> {
     fn declare_ppfs(&mut self) -> Res<()> {
         let ty = self.context.void_type().fn_type(&[self.ptr.into(), self.ptr.into()], false);
         let descriptor_size = abi::METADATA_OFFSET as u64 + u64::from(self.program.metadata_size);
-        for (ppf, sites) in self.program.ppfs.iter().zip(self.call_sites()?) {
+        for (ppf, inlined) in self.program.ppfs.iter().zip(inline::inlined(self.program)?) {
             let function = self.llvm.add_function(&format!("ppf.{}", ppf.name), ty, Some(Linkage::Internal));
             self.decorate(function);
             self.decorate_pointer(function, 0, size_of::<abi::Context>() as u64);
@@ -130,35 +131,12 @@ impl<'c, 'p> Module<'c, 'p> {
             // same descriptor by another pointer.
             self.decorate_pointer(function, 1, descriptor_size);
             self.attribute(function, AttributeLoc::Param(0), "noalias", 0);
-            if sites == 1 {
+            if inlined {
                 self.attribute(function, AttributeLoc::Function, "alwaysinline", 0);
             }
             self.ppfs.push(function);
         }
         Ok(())
-    }
-
-    /// Number of places that call each PPF: its puts, and the start of the batch loop.
-    fn call_sites(&self) -> Res<Vec<u32>> {
-        let mut sites = vec![0; self.program.ppfs.len()];
-        let mut called = |channel: usize| match self.program.channels.get(channel).map(|channel| channel.target) {
-            Some(Target::Ppf(ppf)) => match sites.get_mut(ppf.0 as usize) {
-                Some(count) => {
-                    *count += 1;
-                    Ok(())
-                }
-                None => internal(format!("there is no PPF {}", ppf.0)),
-            },
-            Some(Target::Tx | Target::Host) => Ok(()),
-            None => internal(format!("there is no channel {channel}")),
-        };
-        called(Program::RX.0 as usize)?;
-        for inst in self.program.ppfs.iter().flat_map(|ppf| &ppf.body.blocks).flat_map(|block| &block.insts) {
-            if let Op::Put { channel, .. } = inst.op {
-                called(channel.0 as usize)?;
-            }
-        }
-        Ok(sites)
     }
 
     /// Adds the attributes of all functions.
