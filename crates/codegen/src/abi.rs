@@ -100,7 +100,7 @@ pub struct ArrayTable {
 /// `entry + 1` for a route, or [`LPM_GROUP`] + group for a block of 256 slots in `tbl8` indexed by the low key byte.
 /// A slot of 0 at the end of the look-up means the default route's slot.
 ///
-/// The pointers are constant while a batch runs. Another thread may change a slot or `default_slot` at any time with an
+/// The pointers are constant while a batch runs. Another thread may change a slot, `default_slot` or `large` at any time with an
 /// atomic store (release, after the entry or the group that it leads to): a look-up reads each once.
 #[repr(C)]
 #[derive(Debug)]
@@ -113,6 +113,8 @@ pub struct LpmTable {
     pub entries: *mut u8,
     /// Slot of the route with prefix length 0.
     pub default_slot: u32,
+    /// Not 0 where the table holds so much that look-ups are worth fetching ahead. May change at any time.
+    pub large: u32,
 }
 
 /// Whether an `lpm` table has the control block [`LpmTable`]: its keys have 32 bits.
@@ -128,7 +130,8 @@ pub fn stride(program: &Program, value: LayoutId) -> usize {
     program.layouts[value.0 as usize].size as usize
 }
 
-/// Control block of a hash table: buckets of one cache line and entries beside them. It is constant while a batch runs.
+/// Control block of a hash table: buckets of one cache line and entries beside them. It is constant while a batch runs but
+/// for `large`.
 ///
 /// A key is its fields one after the other, the first lowest, without gaps ([`pack_key`]). Its hash ([`hash_key`]) says
 /// its first bucket ([`first_bucket`]) and its tag ([`hash_tag`]). Generated code looks into the first bucket only: where
@@ -149,6 +152,8 @@ pub struct HashTable {
     pub seed: [u64; 2],
     /// Number of buckets, at least 1 and below 2^32.
     pub bucket_count: u64,
+    /// As in [`LpmTable`]. May change at any time.
+    pub large: u32,
 }
 
 /// A bucket of a hash table. Another thread may change any word of it at any time with an atomic store.

@@ -10,6 +10,8 @@
 //! for packet in batch { … }                                             the program
 //! ```
 //!
+//! Where every table that they would look into is small, or has few entries so far, the loops are left out at run time.
+//!
 //! A key may turn out otherwise when the packet's turn comes (it was another kind of packet, or a header was changed):
 //! then a line was fetched in vain. Nothing is written, and what is read is there: bytes of packets of at least
 //! [`REACH`] bytes, array entries in range, slots of tables.
@@ -28,14 +30,13 @@ use super::body::pointer_param;
 use super::memory::Memory;
 use super::packet::align;
 use super::{Module, Res};
-use crate::abi::{self, HashBucket, LpmTable};
+use crate::abi::{self, HashBucket, HashTable, LpmTable};
 use crate::{CodegenError, internal};
 
 /// Packets shorter than this are not looked at: Ethernet's least frame without its check sequence.
 const REACH: u32 = 60;
-/// Hash tables and values that take no more bytes are expected to stay in the caches.
-const CACHED: u64 = 4 << 20;
-const CACHED_VALUES: u64 = 256 << 10;
+/// Tables that can take no more bytes than this stay in the nearest cache.
+const CACHED: u64 = 32 << 10;
 /// Steps of computing keys, so that the code stays short.
 const BUDGET: u32 = 400;
 /// PPFs behind each other that are looked into.
@@ -57,8 +58,10 @@ impl<'c, 'p> Module<'c, 'p> {
         self.decorate(function);
         self.decorate_pointer(function, 0, size_of::<abi::Context>() as u64);
         self.attribute(function, AttributeLoc::Param(0), "noalias", 0);
-        let mut block = self.context.append_basic_block(function, "entry");
-        let mut sites = 0;
+        let entry = self.context.append_basic_block(function, "entry");
+        let start = self.context.append_basic_block(function, "start");
+        let mut block = start;
+        let mut tables: Vec<TableId> = Vec::new();
         for phase in [Phase::First, Phase::Second] {
             let [packet, look, next, exit] =
                 ["packet", "look", "next", "exit"].map(|name| self.context.append_basic_block(function, name));
@@ -76,11 +79,12 @@ impl<'c, 'p> Module<'c, 'p> {
 
             builder.position_at_end(look);
             let head = self.head(ctx, descriptor)?;
-            let mut walk = Walk { module: self, ctx, descriptor, head, phase, sites: 0, budget: BUDGET };
+            let mut walk = Walk { module: self, ctx, descriptor, head, phase, tables: Vec::new(), budget: BUDGET };
             if let Some(Target::Ppf(ppf)) = self.program.channels.get(Program::RX.0 as usize).map(|rx| rx.target) {
                 walk.ppf(ppf, 0, &HashMap::new(), DEPTH)?;
             }
-            sites += walk.sites;
+            let found = !walk.tables.is_empty();
+            tables.append(&mut walk.tables);
             builder.build_unconditional_branch(next)?;
 
             builder.position_at_end(next);
@@ -90,14 +94,34 @@ impl<'c, 'p> Module<'c, 'p> {
             };
             let more = builder.build_int_compare(IntPredicate::ULT, following, n, "")?;
             // Without a look-up in this phase the loop is not entered again, and LLVM removes what is left.
-            let more = if walk.sites > 0 { more } else { more.get_type().const_zero() };
+            let more = if found { more } else { more.get_type().const_zero() };
             builder.build_conditional_branch(more, packet, exit)?;
             index.add_incoming(&[(&self.i32.const_zero(), block), (&following, next)]);
             block = exit;
         }
         builder.position_at_end(block);
         builder.build_return(None)?;
-        Ok((sites > 0).then_some(function))
+
+        // Only now it is known which tables are looked into.
+        tables.sort_unstable();
+        tables.dedup();
+        let end = self.context.append_basic_block(function, "end");
+        builder.position_at_end(end);
+        builder.build_return(None)?;
+        builder.position_at_end(entry);
+        let ctx = pointer_param(function, 0)?;
+        let mut large = self.i32.const_zero();
+        for &id in &tables {
+            let offset = match self.table(id)?.kind {
+                TableKind::Lpm => offset_of!(LpmTable, large),
+                _ => offset_of!(HashTable, large),
+            };
+            let flag = self.load_shared(self.at(self.control(ctx, id)?, offset as u64)?)?;
+            large = builder.build_or(large, flag, "")?;
+        }
+        let any = builder.build_int_compare(IntPredicate::NE, large, self.i32.const_zero(), "")?;
+        builder.build_conditional_branch(any, start, end)?;
+        Ok((!tables.is_empty()).then_some(function))
     }
 
     fn prefetch(&self, at: PointerValue<'c>) -> Res<()> {
@@ -121,7 +145,8 @@ struct Walk<'m, 'c, 'p> {
     descriptor: PointerValue<'c>,
     head: PointerValue<'c>,
     phase: Phase,
-    sites: u32,
+    /// Tables that a prefetch was made for.
+    tables: Vec<TableId>,
     budget: u32,
 }
 
@@ -183,7 +208,7 @@ impl<'c, 'p> Walk<'_, 'c, 'p> {
             TableKind::Array => false,
             TableKind::Lpm => {
                 let values = u64::from(table.capacity) * module.stride(table.value)?;
-                abi::is_dir_24_8(module.program, table) && (self.phase == Phase::First || values > CACHED_VALUES)
+                abi::is_dir_24_8(module.program, table) && (self.phase == Phase::First || values > CACHED)
             }
             TableKind::Hash => {
                 let entry = module.hash_entry(table)?.stride as u64;
@@ -201,7 +226,7 @@ impl<'c, 'p> Walk<'_, 'c, 'p> {
                 None => return Ok(()),
             }
         }
-        self.sites += 1;
+        self.tables.push(id);
         let control = module.control(self.ctx, id)?;
         match (table.kind, fields.as_slice()) {
             (TableKind::Lpm, [key]) => self.lpm(control, table, *key),

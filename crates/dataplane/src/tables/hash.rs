@@ -14,8 +14,9 @@
 //! buckets full with a probability of about 10^-28: the fluid limit of Mitzenmacher, "The power of two choices in
 //! randomized load balancing" (1996), ds_i/dt = s_(i-1)^2 - s_i^2 above the threshold, at a load of 3 per bucket.
 
+use std::cell::UnsafeCell;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,8 @@ use crate::sys::Mapping;
 
 /// Buckets that are looked through under one lock for entries that nobody uses.
 const BUCKETS_AT_ONCE: usize = 256;
+/// Keys whose buckets and entries stay in the nearest cache.
+const SMALL: u32 = 512;
 /// A key stays in its first bucket while that holds fewer than this.
 const PREFER_FIRST: usize = 4;
 /// Between two looks whether the workers have finished their batches.
@@ -47,7 +50,8 @@ struct Writer {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Hash {
-    control: HashTable,
+    control: UnsafeCell<HashTable>,
+    seed: [u64; 2],
     buckets: Mapping,
     bucket_count: u32,
     entries: Mapping,
@@ -89,15 +93,18 @@ impl Hash {
         let bucket_count = if capacity as usize <= SLOTS { 1 } else { capacity.div_ceil(3).max(64) };
         let buckets = Mapping::anonymous(bucket_count as usize * size_of::<Bucket>())?;
         let entries = Mapping::anonymous((limit as usize + 1) * entry.stride)?;
+        // An even multiplier would lose a bit.
+        let seed = [hasher.hash_one(0u64), hasher.hash_one(1u64) | 1];
         let control = HashTable {
             buckets: buckets.ptr(),
             entries: entries.ptr(),
-            // An even multiplier would lose a bit.
-            seed: [hasher.hash_one(0u64), hasher.hash_one(1u64) | 1],
+            seed,
             bucket_count: bucket_count.into(),
+            large: 0,
         };
         Ok(Hash {
-            control,
+            control: UnsafeCell::new(control),
+            seed,
             buckets,
             bucket_count,
             entries,
@@ -169,6 +176,7 @@ impl Hash {
         bucket.set_tag(slot, place.tag);
         bucket.entries[slot].store(entry + 1, Ordering::Release);
         writer.live += 1;
+        self.note_size(writer.live);
         true
     }
 
@@ -200,6 +208,7 @@ impl Hash {
             self.bucket(place.first).spilled.fetch_sub(1, Ordering::Release);
         }
         writer.live -= 1;
+        self.note_size(writer.live);
         writer.entries.retire(entry, &self.epochs);
         true
     }
@@ -301,7 +310,7 @@ impl Hash {
     }
 
     fn place(&self, key: &[u64]) -> Place {
-        let hash = hash_key(self.control.seed, key);
+        let hash = hash_key(self.seed, key);
         let first = first_bucket(hash, self.bucket_count.into()) as u32;
         let step = first_bucket(hash >> 32, u64::from(self.bucket_count) - 1) as u32;
         let second = if self.bucket_count == 1 { 0 } else { (first + 1 + step) % self.bucket_count };
@@ -329,6 +338,13 @@ impl Hash {
     unsafe fn key(&self, entry: u32) -> &[u64] {
         // SAFETY: an entry has room for a key, and entries are aligned to 16 bytes or their own size.
         unsafe { std::slice::from_raw_parts(self.entry(entry).cast(), self.entry.key_words) }
+    }
+
+    /// Tells generated code whether look-ups are worth fetching ahead.
+    fn note_size(&self, live: u32) {
+        // SAFETY: the field lives as long as the table and is only accessed atomically or read by generated code.
+        let large = unsafe { AtomicU32::from_ptr(&raw mut (*self.control.get()).large) };
+        large.store((live > SMALL).into(), Ordering::Relaxed);
     }
 
     fn bucket(&self, index: u32) -> &Bucket {

@@ -18,6 +18,9 @@ use super::values::Values;
 use crate::epoch::Epochs;
 use crate::sys::Mapping;
 
+/// Routes whose slots stay in the nearest cache: each may have a line of its own.
+const SMALL: usize = 256;
+
 /// The bits of a prefix of this length, 0 to 32.
 pub fn mask(len: u8) -> u32 {
     u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
@@ -59,8 +62,13 @@ impl Lpm {
         let tbl24 = Mapping::sparse(4 << 24)?;
         let tbl8 = Mapping::sparse(groups as usize * 1024)?;
         let values = Values::new(limit, value)?;
-        let control =
-            LpmTable { tbl24: tbl24.ptr().cast(), tbl8: tbl8.ptr().cast(), entries: values.start(), default_slot: 0 };
+        let control = LpmTable {
+            tbl24: tbl24.ptr().cast(),
+            tbl8: tbl8.ptr().cast(),
+            entries: values.start(),
+            default_slot: 0,
+            large: 0,
+        };
         let writer = Writer {
             routes: HashMap::default(),
             entries: Slots::new(limit)?,
@@ -157,6 +165,7 @@ impl Lpm {
             }
         }
         writer.routes.insert((prefix, len), entry);
+        self.note_size(writer.routes.len());
         if let Some(old) = old {
             writer.entries.retire(old, &self.epochs);
         }
@@ -199,6 +208,7 @@ impl Lpm {
             }
         }
         writer.entries.retire(entry, &self.epochs);
+        self.note_size(writer.routes.len());
         Ok(())
     }
 
@@ -238,6 +248,13 @@ impl Lpm {
     fn tbl8(&self, group: u32, index: u32) -> &AtomicU32 {
         // SAFETY: groups come from `Writer::groups`, for all of which the mapping has room; as above.
         unsafe { AtomicU32::from_ptr(self.tbl8.ptr().cast::<u32>().add(group as usize * 256 + index as usize)) }
+    }
+
+    /// Tells generated code whether look-ups are worth fetching ahead.
+    fn note_size(&self, routes: usize) {
+        // SAFETY: the field lives as long as the table and is only accessed atomically or read by generated code.
+        let large = unsafe { AtomicU32::from_ptr(&raw mut (*self.control.get()).large) };
+        large.store((routes > SMALL).into(), Ordering::Relaxed);
     }
 
     fn default_slot(&self) -> &AtomicU32 {
