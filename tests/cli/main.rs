@@ -10,6 +10,7 @@ mod hostile_clients;
 mod output;
 mod replay;
 mod run;
+mod tap;
 
 #[path = "../support/frames.rs"]
 mod frames;

@@ -1,9 +1,11 @@
 //! Thin wrappers around the system calls that the data plane needs.
 
 use std::ffi::c_void;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::NonNull;
 
 /// CLOCK_MONOTONIC in nanoseconds, the same for all threads.
@@ -103,10 +105,13 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     }
 }
 
-/// Waits until one of the descriptors is readable or the time is over. Interruptions count as time over.
-pub fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) {
+/// Waits until one of the descriptors is readable or the time is over. Interruptions count as time over. Whether there is
+/// nothing but an error at one of them, which would be there at once the next time, too.
+pub fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> bool {
     // SAFETY: the pointer and the length describe the slice.
     unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
+    let any = |events| fds.iter().any(|fd| fd.revents & events != 0);
+    any(libc::POLLERR | libc::POLLNVAL | libc::POLLHUP) && !any(libc::POLLIN)
 }
 
 /// A packet socket that receives nothing until it is bound.
@@ -207,18 +212,33 @@ pub struct Interface {
     pub up: bool,
 }
 
+/// A socket to ask for interfaces with; needs no privilege.
+pub fn inet_socket() -> io::Result<OwnedFd> {
+    // SAFETY: creates a descriptor that only the result owns.
+    unsafe {
+        let fd = check(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// A request about an interface; `ENODEV` where no interface can have this name.
+fn interface_request(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: ifreq is plain data for which zero is valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.is_empty() || name.len() >= request.ifr_name.len() || name.contains('\0') {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(request)
+}
+
 /// Asks for an interface by name, in the network namespace of the socket.
 pub fn interface(fd: &OwnedFd, name: &str) -> io::Result<Interface> {
-    // SAFETY: ifreq is plain data for which zero is valid; the kernel writes one field of its union per request, and
-    // that field is the one read.
+    let mut request = interface_request(name)?;
+    // SAFETY: the kernel writes one field of the request's union per call, and that field is the one read.
     unsafe {
-        let mut request: libc::ifreq = std::mem::zeroed();
-        if name.is_empty() || name.len() >= request.ifr_name.len() || name.contains('\0') {
-            return Err(io::Error::from_raw_os_error(libc::ENODEV));
-        }
-        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-            *to = from as libc::c_char;
-        }
         check(libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFINDEX as _, &mut request))?;
         let index = request.ifr_ifru.ifru_ifindex;
         check(libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request))?;
@@ -227,4 +247,34 @@ pub fn interface(fd: &OwnedFd, name: &str) -> io::Result<Interface> {
         let up = i32::from(request.ifr_ifru.ifru_flags) & libc::IFF_UP != 0;
         Ok(Interface { index, mtu, up })
     }
+}
+
+/// Sets an interface up.
+pub fn set_up(fd: &OwnedFd, name: &str) -> io::Result<()> {
+    let mut request = interface_request(name)?;
+    // SAFETY: as for `interface`.
+    unsafe {
+        check(libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFFLAGS as _, &mut request))?;
+        request.ifr_ifru.ifru_flags |= libc::IFF_UP as libc::c_short;
+        check(libc::ioctl(fd.as_raw_fd(), libc::SIOCSIFFLAGS as _, &request)).map(drop)
+    }
+}
+
+/// Opens a TAP device, whole frames without offloads, and creates it where it is missing. Reads do not wait.
+pub fn open_tap(name: &str) -> io::Result<File> {
+    // A `%` would make the kernel choose a name.
+    if name.contains(['%', '/', ':']) {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    let mut request = interface_request(name).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
+    // SAFETY: the kernel reads and writes the request, which outlives the call; TUNSETOFFLOAD takes a number.
+    unsafe {
+        request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+        check(libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &mut request))?;
+        // A device that was there may have been left with some.
+        check(libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, 0 as libc::c_ulong))?;
+    }
+    Ok(file)
 }

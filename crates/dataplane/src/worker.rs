@@ -33,6 +33,8 @@ pub enum PollMode {
 const TICK: Duration = Duration::from_millis(100);
 /// Longest sleep, so that a stop request is seen soon.
 const SLEEP_MS: i32 = 10;
+/// Sleep where waiting does not work because of an error at a port.
+const ERROR_PAUSE: Duration = Duration::from_millis(1);
 /// Loops between two looks at the clock.
 const LOOPS_PER_CLOCK: u32 = 256;
 /// Batches per port that are still taken from the ports' rings on a stop request.
@@ -235,7 +237,10 @@ impl Worker {
                 if let Some(registration) = &self.registration {
                     registration.offline();
                 }
-                sys::poll(&mut self.wait, SLEEP_MS);
+                if sys::poll(&mut self.wait, SLEEP_MS) {
+                    // Such as a device that was removed: the others go on, and that must not take a CPU.
+                    std::thread::sleep(ERROR_PAUSE);
+                }
             }
         }
     }

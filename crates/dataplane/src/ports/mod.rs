@@ -6,6 +6,7 @@ mod afpacket;
 mod mem;
 mod pcap;
 mod spec;
+mod tap;
 
 use std::os::fd::RawFd;
 
@@ -67,6 +68,7 @@ pub fn open(driver: &Driver, workers: usize, max_packet: usize) -> Result<Vec<Bo
     Ok(match driver {
         Driver::AfPacket { interface } => boxed(afpacket::AfPacket::open(interface, workers, max_packet)?),
         Driver::Pcap { input, output } => boxed(pcap::PcapPort::open(input.as_deref(), output.as_deref(), workers)?),
+        Driver::Tap { device } => boxed(tap::Tap::open(device, workers)?),
         Driver::Mem(port) => boxed(port.queues(workers)),
     })
 }

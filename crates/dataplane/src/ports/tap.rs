@@ -1,0 +1,132 @@
+//! TAP devices: network interfaces of the kernel whose other end is a port of ours (Documentation/networking/tuntap.rst).
+//!
+//! A device that is missing is created, set up, and removed by the kernel when the port is closed, in whatever way the
+//! process ends. One that is there, made by `ip tuntap add`, is used and stays.
+//!
+//! A packet costs a system call each way: for the way to the kernel's own stack, not for its fast path.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+use super::{PortError, Queue, Sent};
+use crate::context::{RxBatch, TxBatch};
+use crate::counters::PortCounters;
+use crate::sys;
+
+/// Longer than any frame of a device: the largest MTU, an Ethernet header and a VLAN tag.
+const LONGEST: usize = 65_535 + 18;
+
+/// One worker's side of a device. The first worker receives all packets; every one sends.
+pub struct Tap {
+    device: String,
+    file: Arc<File>,
+    /// For what the kernel gives; empty where another worker receives.
+    buffer: Vec<u8>,
+    error: Option<String>,
+}
+
+impl Tap {
+    /// Opens a device for a number of workers, and creates it where it is missing.
+    pub fn open(device: &str, workers: usize) -> Result<Vec<Self>, PortError> {
+        let error = |what: String| PortError(format!("{device}: {what}"));
+        let system = |what: &str, e: io::Error| error(format!("{what}: {e}"));
+        let socket = sys::inet_socket().map_err(|e| system("no socket", e))?;
+        let before = match sys::interface(&socket, device) {
+            Ok(found) => Some(found),
+            Err(e) if e.raw_os_error() == Some(libc::ENODEV) => None,
+            Err(e) => return Err(system("cannot be examined", e)),
+        };
+        let file = sys::open_tap(device).map_err(|e| match e.raw_os_error() {
+            Some(libc::ENOENT) => error("this system has no /dev/net/tun: run `modprobe tun`".into()),
+            Some(libc::EPERM | libc::EACCES) => error(format!(
+                "no permission to open a TAP device: run as root or with CAP_NET_ADMIN, or let root run \
+                 `ip tuntap add dev {device} mode tap user NAME`"
+            )),
+            Some(libc::EBUSY) => error("another program has this TAP device open".into()),
+            Some(libc::EINVAL) if before.is_some() => {
+                error("there is an interface of this name already, and it is no TAP device".into())
+            }
+            Some(libc::EINVAL) => {
+                error("not a name of an interface: 1 to 15 characters without `/`, `:` and `%`".into())
+            }
+            _ => system("cannot be opened", e),
+        })?;
+        match before {
+            None => sys::set_up(&socket, device).map_err(|e| system("cannot be set up", e))?,
+            Some(found) if !found.up => return Err(error(format!("is down: run `ip link set dev {device} up`"))),
+            Some(_) => {}
+        }
+        let file = Arc::new(file);
+        let tap = |worker| Tap {
+            device: device.to_owned(),
+            file: file.clone(),
+            buffer: if worker == 0 { vec![0; LONGEST] } else { Vec::new() },
+            error: None,
+        };
+        Ok((0..workers).map(tap).collect())
+    }
+
+    #[cold]
+    fn note(&mut self, error: &io::Error) {
+        let name = &self.device;
+        self.error = match error.raw_os_error() {
+            // Its queue is full.
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => return,
+            Some(libc::EBADFD) => Some(format!("{name}: was removed")),
+            // What reading and writing say while it is down.
+            Some(libc::EFAULT | libc::EIO) => Some(format!("{name}: went down: run `ip link set dev {name} up`")),
+            _ => Some(format!("{name}: {error}")),
+        };
+    }
+}
+
+impl Queue for Tap {
+    fn receive(&mut self, batch: &mut RxBatch<'_>) {
+        if self.buffer.is_empty() {
+            return;
+        }
+        while batch.room() > 0 {
+            match self.file.as_ref().read(&mut self.buffer) {
+                Ok(len) => batch.push(&[&self.buffer[..len]]),
+                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return,
+                Err(error) => return self.note(&error),
+            }
+        }
+    }
+
+    fn transmit(&mut self, batch: &TxBatch<'_>) -> Sent {
+        let mut sent = Sent::default();
+        for packet in batch.packets() {
+            match self.file.as_ref().write(packet) {
+                Ok(_) => {
+                    sent.packets += 1;
+                    sent.bytes += packet.len() as u64;
+                }
+                // Such as one without a whole Ethernet header; those after it may be better.
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+                Err(error) => self.note(&error),
+            }
+        }
+        sent
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        (!self.buffer.is_empty()).then(|| self.file.as_raw_fd())
+    }
+
+    fn finished(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    fn tick(&mut self, counters: &PortCounters) {
+        if let Some(error) = &self.error {
+            counters.set_error(error);
+        }
+    }
+
+    fn close(&mut self) -> Result<(), PortError> {
+        self.error.take().map_or(Ok(()), |error| Err(PortError(error)))
+    }
+}
