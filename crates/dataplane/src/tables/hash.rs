@@ -233,6 +233,7 @@ impl Hash {
                         self.bucket(place.first).spilled.fetch_sub(1, Ordering::Release);
                     }
                     writer.live -= 1;
+                    self.note_size(writer.live);
                     writer.entries.retire(entry, &self.epochs);
                 }
             }
