@@ -150,8 +150,8 @@ pub struct HashTable {
     pub entries: *mut u8,
     /// Makes the hash a different one in each process, so that nobody can choose keys that collide.
     pub seed: [u64; 2],
-    /// Number of buckets, at least 1 and below 2^32.
-    pub bucket_count: u64,
+    /// Bytes from the first bucket to the last: their number less 1 (see [`first_bucket`]), times their size.
+    pub bucket_mask: u64,
     /// As in [`LpmTable`]. May change at any time.
     pub large: u32,
 }
@@ -231,9 +231,9 @@ pub fn hash_key(seed: [u64; 2], words: &[u64]) -> u64 {
     })
 }
 
-/// First bucket of a key with this hash: its lower half, scaled to the number of buckets.
-pub fn first_bucket(hash: u64, bucket_count: u64) -> u64 {
-    ((hash & 0xffff_ffff) * bucket_count) >> 32
+/// First bucket of a key with this hash; the number of buckets is a power of two.
+pub fn first_bucket(hash: u64, bucket_count: u32) -> u32 {
+    hash as u32 & (bucket_count - 1)
 }
 
 /// Tag of a key with this hash: bits that say little of its buckets.

@@ -214,7 +214,12 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
             }
             Op::Sum { packet, offset, bytes } => {
                 let (offset, bytes) = (self.int_of(*offset, 32)?, self.int_of(*bytes, 32)?);
-                Some(module.sum(ctx, self.packet(*packet)?, offset, bytes)?.into())
+                // Most headers are as short as can be.
+                let usual = match self.ir_ty(*packet)? {
+                    Ty::Packet(protocol) => module.program.protocols.get(protocol.0 as usize).map_or(0, |p| p.size),
+                    _ => 0,
+                };
+                Some(module.sum(ctx, self.packet(*packet)?, offset, bytes, usual)?.into())
             }
             Op::Trim { packet, bytes } => {
                 module.trim(self.packet(*packet)?, self.int_of(*bytes, 32)?)?;
@@ -339,7 +344,7 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
 
     /// The block that is being built.
     pub fn here(&self) -> Res<BasicBlock<'c>> {
-        self.module.builder.get_insert_block().ok_or_else(|| CodegenError::Internal("no block is being built".into()))
+        self.module.block()
     }
 
     /// A new block.

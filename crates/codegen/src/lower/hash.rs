@@ -183,12 +183,10 @@ impl<'c> Module<'c, '_> {
         let builder = &self.builder;
         let buckets =
             self.load_constant_ptr(self.at(control, offset_of!(HashTable, buckets) as u64)?, Memory::Control)?;
-        let count =
-            self.load_constant_i64(self.at(control, offset_of!(HashTable, bucket_count) as u64)?, Memory::Control)?;
-        let low = builder.build_and(hash, self.i64.const_int(0xffff_ffff, false), "")?;
-        let scaled = builder.build_int_nuw_mul(low, count, "")?;
-        let index = builder.build_right_shift(scaled, self.i64.const_int(32, false), false, "")?;
-        let bytes = builder.build_int_nuw_mul(index, self.i64.const_int(size_of::<HashBucket>() as u64, false), "")?;
+        let mask =
+            self.load_constant_i64(self.at(control, offset_of!(HashTable, bucket_mask) as u64)?, Memory::Control)?;
+        let size = self.i64.const_int(size_of::<HashBucket>() as u64, false);
+        let bytes = builder.build_and(builder.build_int_mul(hash, size, "")?, mask, "")?;
         self.at_index(buckets, bytes)
     }
 

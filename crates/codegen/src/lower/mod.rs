@@ -14,11 +14,13 @@ mod out_of_line;
 mod packet;
 mod prefetch;
 mod run;
+mod sum;
 mod table;
 
 use baker::ir::{CounterSlots, Program};
 use inkwell::AddressSpace;
 use inkwell::attributes::{Attribute, AttributeLoc};
+use inkwell::basic_block::BasicBlock;
 use inkwell::builder::Builder;
 use inkwell::context::Context;
 use inkwell::module::{Linkage, Module as LlvmModule};
@@ -157,6 +159,11 @@ impl<'c, 'p> Module<'c, 'p> {
 
     fn attribute(&self, function: FunctionValue<'c>, loc: AttributeLoc, name: &str, value: u64) {
         function.add_attribute(loc, enum_attribute(self.context, name, value));
+    }
+
+    /// The block that is being built.
+    fn block(&self) -> Res<BasicBlock<'c>> {
+        self.builder.get_insert_block().ok_or_else(|| CodegenError::Internal("no block is being built".into()))
     }
 
     /// The integer type of `width` bits.

@@ -54,7 +54,7 @@ impl TestTable {
                     buckets: std::ptr::null(),
                     entries: std::ptr::null_mut(),
                     seed: [1, 3],
-                    bucket_count: 1,
+                    bucket_mask: 0,
                     large: 1,
                 },
                 bucket: Box::new(HashBucket { tags: [0; 2], entries: [0; 8], spilled: 1 }),

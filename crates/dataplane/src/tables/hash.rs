@@ -9,7 +9,7 @@
 //! the first bucket itself.
 //!
 //! Capacity is exact: an insertion is refused when the table holds that many entries. Up to 8 there is one bucket. Beyond
-//! that there are at least 64 buckets and one for every three entries; a key goes to its first bucket while that holds
+//! that there are at least 64 buckets (a power of two) and one for every three entries; a key goes to its first bucket while that holds
 //! fewer than four, else to the emptier of its two. An insertion into a table with one entry missing then finds both
 //! buckets full with a probability of about 10^-28: the fluid limit of Mitzenmacher, "The power of two choices in
 //! randomized load balancing" (1996), ds_i/dt = s_(i-1)^2 - s_i^2 above the threshold, at a load of 3 per bucket.
@@ -90,7 +90,8 @@ impl Hash {
     ) -> io::Result<Self> {
         let entry = HashEntry::new(key, value);
         let limit = capacity.checked_add(SPARE).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        let bucket_count = if capacity as usize <= SLOTS { 1 } else { capacity.div_ceil(3).max(64) };
+        let bucket_count =
+            if capacity as usize <= SLOTS { 1 } else { capacity.div_ceil(3).max(64).next_power_of_two() };
         let buckets = Mapping::anonymous(bucket_count as usize * size_of::<Bucket>())?;
         let entries = Mapping::anonymous((limit as usize + 1) * entry.stride)?;
         // An even multiplier would lose a bit.
@@ -99,7 +100,7 @@ impl Hash {
             buckets: buckets.ptr(),
             entries: entries.ptr(),
             seed,
-            bucket_count: bucket_count.into(),
+            bucket_mask: (u64::from(bucket_count) - 1) * size_of::<Bucket>() as u64,
             large: 0,
         };
         Ok(Hash {
@@ -233,6 +234,7 @@ impl Hash {
                         self.bucket(place.first).spilled.fetch_sub(1, Ordering::Release);
                     }
                     writer.live -= 1;
+                    self.note_size(writer.live);
                     writer.entries.retire(entry, &self.epochs);
                 }
             }
@@ -311,9 +313,10 @@ impl Hash {
 
     fn place(&self, key: &[u64]) -> Place {
         let hash = hash_key(self.seed, key);
-        let first = first_bucket(hash, self.bucket_count.into()) as u32;
-        let step = first_bucket(hash >> 32, u64::from(self.bucket_count) - 1) as u32;
-        let second = if self.bucket_count == 1 { 0 } else { (first + 1 + step) % self.bucket_count };
+        let first = first_bucket(hash, self.bucket_count);
+        // One of the others, by the upper half.
+        let step = ((hash >> 32) * (u64::from(self.bucket_count) - 1)) >> 32;
+        let second = (first + 1 + step as u32) & (self.bucket_count - 1);
         Place { tag: hash_tag(hash), first, second }
     }
 
