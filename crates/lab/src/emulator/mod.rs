@@ -123,7 +123,7 @@ impl Emulator {
                 veth(host, device, &ns, &port)?;
                 ns.configure(&port, &LinkConfig::port().mtu(wire.mtu))?;
                 let bytes = if wires.len() < MANY { RING_BYTES } else { SMALL_RING_BYTES };
-                ports.push(Ring::open(&ns, &port, RingConfig { mtu: wire.mtu as usize, bytes })?);
+                ports.push(Ring::open(&ns, &port, RingConfig { mtu: wire.mtu as usize, bytes, outgoing: false })?);
                 longest.push(wire.mtu as usize + 18);
                 pipes.push(Pipe::new(impairments.clone(), seed, pipes.len() as u64));
                 settings.push(Mutex::new(impairments.clone()));
