@@ -56,7 +56,7 @@ pub fn ports(config: &Config, given: &[PortSpec]) -> Result<Vec<PortConfig>, Fai
 }
 
 /// Several errors, a line each.
-fn wrong<E: std::fmt::Display>(errors: &[E]) -> Failure {
+pub fn wrong<E: std::fmt::Display>(errors: &[E]) -> Failure {
     let errors: Vec<_> = errors.iter().map(|e| format!("error: {e}")).collect();
     Failure::wrong(errors.join("\n"))
 }

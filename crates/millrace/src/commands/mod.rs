@@ -8,6 +8,7 @@ pub mod demo;
 pub mod emit;
 pub mod fmt;
 mod instance;
+pub mod lab;
 pub mod lsp;
 mod remote;
 pub mod replay;
