@@ -199,6 +199,11 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 module.push(ctx, packet, *bytes)?;
                 Some(packet.into())
             }
+            Op::Move { packet, by } => {
+                let packet = self.packet(*packet)?;
+                module.move_head(packet, *by)?;
+                Some(packet.into())
+            }
             Op::Copy { packet } => {
                 let call = module.call_out(module.packet_copy, &[ctx.into(), self.packet(*packet)?.into()])?;
                 call.try_as_basic_value().basic()
@@ -239,6 +244,13 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
             }
             Op::Put { packet, channel } => {
                 module.put(ctx, self.packet(*packet)?, *channel)?;
+                None
+            }
+            Op::Pass { channel } => {
+                if channel.0 as usize >= module.program.channels.len() {
+                    return internal(format!("there is no channel {}", channel.0));
+                }
+                module.count_slot(ctx, module.slots.channel(*channel))?;
                 None
             }
             Op::Drop { packet, reason } => {
