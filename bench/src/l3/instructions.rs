@@ -7,7 +7,6 @@
 
 use std::process::Command;
 
-use codegen::OptLevel;
 use dataplane::EngineKind;
 
 use super::memory::Case;
@@ -69,7 +68,7 @@ pub fn child(arguments: &[String]) -> Result<(), String> {
     };
     case.packets.truncate(packets as usize);
     let mut rig = match system.as_str() {
-        "millrace" => case.millrace(EngineKind::Native(OptLevel::O3))?,
+        "millrace" => case.millrace(EngineKind::NATIVE)?,
         _ => case.c(Build::V3)?,
     };
     rig.run(1, &case.packets, 1);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use baker::ir::{Program, TableKind};
-use codegen::OptLevel;
 use dataplane::EngineKind;
 use dataplane::bench::Rig;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -75,7 +74,7 @@ impl Case {
         agree::check(&self.program, &self.setup, Build::Native, &self.packets[..self.packets.len().min(4096)])
             .map_err(|error| format!("{}: {error}", self.name))?;
         let mut systems = vec![
-            ("millrace", self.millrace(EngineKind::Native(OptLevel::O3))?, 1, Vec::new()),
+            ("millrace", self.millrace(EngineKind::NATIVE)?, 1, Vec::new()),
             ("c", self.c(Build::Native)?, 1, Vec::new()),
         ];
         if self.interpreted {

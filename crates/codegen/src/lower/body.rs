@@ -16,9 +16,8 @@ use super::{Module, Res};
 use crate::abi::Context;
 use crate::{CodegenError, internal};
 
-/// Lowers the body of the PPF with this index.
-pub(super) fn lower_ppf(module: &Module, index: usize) -> Res<()> {
-    let (ppf, function) = (&module.program.ppfs[index], module.ppfs[index]);
+/// Lowers the body of a PPF into its function.
+pub(super) fn lower_ppf<'c>(module: &Module<'c, '_>, ppf: &baker::ir::Ppf, function: FunctionValue<'c>) -> Res<()> {
     let lowered = Ppf::new(module, &ppf.body, function).and_then(|mut lowering| lowering.run());
     lowered.map_err(|error| match error {
         CodegenError::Internal(message) => CodegenError::Internal(format!("PPF `{}`: {message}", ppf.name)),

@@ -81,7 +81,11 @@ impl<'c> Module<'c, '_> {
     /// Moves the head `by` bytes towards the end, or to the front.
     pub(super) fn move_head(&self, packet: PointerValue<'c>, by: i32) -> Res<()> {
         // Both fields wrap around, so a negative number is added like any other.
-        self.pull_wide(packet, self.i64.const_int(i64::from(by) as u64, true), self.i32.const_int(u64::from(by as u32), false))
+        self.pull_wide(
+            packet,
+            self.i64.const_int(i64::from(by) as u64, true),
+            self.i32.const_int(u64::from(by as u32), false),
+        )
     }
 
     /// Puts zero bytes in front of the head.
@@ -166,7 +170,7 @@ impl<'c> Module<'c, '_> {
         self.count_slot(ctx, self.slots.channel(channel))?;
         match target {
             Target::Ppf(ppf) => {
-                let Some(function) = self.ppfs.get(ppf.0 as usize) else {
+                let Some(Some(function)) = self.ppfs.get(ppf.0 as usize) else {
                     return internal(format!("there is no PPF {}", ppf.0));
                 };
                 self.builder.build_call(*function, &[ctx.into(), packet.into()], "")?;
