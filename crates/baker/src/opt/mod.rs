@@ -54,7 +54,7 @@ pub fn optimise(program: &Program, level: Level) -> Program {
         Level::Pac => cache::cache(program, &cache::Scope::ppf()).0,
         Level::Cgpc => {
             let aggregated = aggregate::aggregate(program);
-            cache::cache(&aggregated, &cache::Scope::aggregate(&aggregated)).0
+            cache::cache(&aggregated, &cache::Scope::aggregate(&aggregated, None)).0
         }
     }
 }

@@ -33,8 +33,8 @@ use crate::ir::*;
 
 /// Copies of a block, for different pictures.
 const COPIES: usize = 8;
-/// Rounds of widening; each adds bytes or metadata to a block's assumption, so few are needed.
-const ROUNDS: usize = 64;
+/// Headers that end within so many bytes are loaded ahead: Ethernet's least frame without its check sequence.
+const ETHERNET: u32 = 60;
 
 /// What is cached.
 #[derive(Clone, Debug)]
@@ -43,8 +43,10 @@ pub struct Scope {
     metadata: bool,
     /// Bodies that packets enter from `rx` only, so that their metadata is zero but for `rx.port`.
     fresh: BTreeSet<PpfId>,
-    /// For each PPF that is entered: bytes that most packets are longer than, loaded at once where they are.
-    reach: HashMap<PpfId, u32>,
+    /// Loads all headers at once where a packet is long enough for them; else each where the program has found it.
+    ahead: bool,
+    /// Bytes from the head that a profile found packets to be read to, for the PPF behind `rx`.
+    profile: Option<u32>,
     /// The PPFs to optimise; `None`: all.
     only: Option<BTreeSet<PpfId>>,
 }
@@ -52,11 +54,12 @@ pub struct Scope {
 impl Scope {
     /// Each PPF for itself.
     pub fn ppf() -> Scope {
-        Scope { metadata: false, fresh: BTreeSet::new(), reach: HashMap::new(), only: None }
+        Scope { metadata: false, fresh: BTreeSet::new(), ahead: false, profile: None, only: None }
     }
 
-    /// Whole aggregates of a program that was aggregated.
-    pub fn aggregate(program: &Program) -> Scope {
+    /// Whole aggregates of a program that was aggregated. `profile`: how many bytes from its head most packets are read to,
+    /// where a trace says so.
+    pub fn aggregate(program: &Program, profile: Option<u32>) -> Scope {
         let roots: BTreeSet<PpfId> = super::aggregate::roots(program).into_iter().collect();
         let puts = |to: PpfId| {
             let channels = || program.channels.iter().enumerate().filter(move |(_, c)| c.target == Target::Ppf(to));
@@ -74,7 +77,7 @@ impl Scope {
             Target::Ppf(first) if !puts(first) => [first].into(),
             _ => BTreeSet::new(),
         };
-        Scope { metadata: true, fresh, reach: HashMap::new(), only: Some(roots) }
+        Scope { metadata: true, fresh, ahead: true, profile, only: Some(roots) }
     }
 }
 
@@ -143,19 +146,42 @@ pub fn cache(program: &Program, scope: &Scope) -> (Program, Report) {
 fn cache_body(program: &Program, scope: &Scope, id: PpfId, body: &Body, report: &mut Report) -> Body {
     let live = super::liveness::live_in(body);
     let usual = Usual::new(program, body);
-    let mut assumed: Vec<(Place, BTreeMap<Family, Dirty>)> = Vec::new();
-    for _ in 0..ROUNDS {
-        let mut rewriter = Rewriter::new(program, scope, id, body, &live, &usual, &assumed);
-        rewriter.run();
-        let found = rewriter.found();
-        if rewriter.holds {
-            report.fallbacks.append(&mut rewriter.fallbacks);
-            return rewriter.finish();
+    let source = Source { program, scope, id, body, live: &live, usual: &usual };
+    let first = source.rebuild(0);
+    let reach = match scope.profile {
+        Some(profile) if scope.fresh.contains(&id) => profile.min(first.reach),
+        _ => first.reach,
+    };
+    let mut rewriter = if scope.ahead && reach <= ETHERNET { source.rebuild(reach) } else { first };
+    report.fallbacks.append(&mut rewriter.fallbacks);
+    rewriter.finish()
+}
+
+impl<'p> Source<'p> {
+    /// Builds the body anew. `reach`: bytes of the packet that are loaded at once, where it has them.
+    fn rebuild(&self, reach: u32) -> Rewriter<'p> {
+        let mut assumed = HashMap::new();
+        loop {
+            let mut rewriter = Rewriter::new(*self, reach, assumed);
+            rewriter.run();
+            // Each round adds at least one of finitely many bytes or fields.
+            if rewriter.holds {
+                return rewriter;
+            }
+            assumed = rewriter.copies.into_iter().map(|copy| (copy.place, copy.found)).collect();
         }
-        assumed = found;
     }
-    // Not reached: each round adds at least one of finitely many bits, and no program needs nearly as many rounds.
-    body.clone()
+}
+
+/// The body that is built anew, and what is known of it.
+#[derive(Clone, Copy)]
+struct Source<'p> {
+    program: &'p Program,
+    scope: &'p Scope,
+    id: PpfId,
+    body: &'p Body,
+    live: &'p [BTreeSet<Value>],
+    usual: &'p Usual<'p>,
 }
 
 /// Where a copy of a block begins: a block, an instruction of it, and the picture.
@@ -188,13 +214,12 @@ struct Copied {
 }
 
 struct Rewriter<'p> {
-    program: &'p Program,
-    scope: &'p Scope,
-    id: PpfId,
-    body: &'p Body,
-    live: &'p [BTreeSet<Value>],
-    usual: &'p Usual<'p>,
-    assumed: HashMap<&'p Place, &'p BTreeMap<Family, Dirty>>,
+    source: Source<'p>,
+    /// Bytes of the packet that are loaded at once where it has them; how far it was read in registers so far.
+    ahead: u32,
+    reach: u32,
+    /// What was dirty at each copy in the round before.
+    assumed: HashMap<Place, BTreeMap<Family, Dirty>>,
     b: Builder,
     vars: HashMap<VarKey, Var>,
     copies: Vec<Copied>,
@@ -211,23 +236,12 @@ struct Rewriter<'p> {
 }
 
 impl<'p> Rewriter<'p> {
-    fn new(
-        program: &'p Program,
-        scope: &'p Scope,
-        id: PpfId,
-        body: &'p Body,
-        live: &'p [BTreeSet<Value>],
-        usual: &'p Usual<'p>,
-        assumed: &'p [(Place, BTreeMap<Family, Dirty>)],
-    ) -> Self {
+    fn new(source: Source<'p>, ahead: u32, assumed: HashMap<Place, BTreeMap<Family, Dirty>>) -> Self {
         Rewriter {
-            program,
-            scope,
-            id,
-            body,
-            live,
-            usual,
-            assumed: assumed.iter().map(|(place, dirty)| (place, dirty)).collect(),
+            source,
+            ahead,
+            reach: 0,
+            assumed,
             b: Builder::default(),
             vars: HashMap::new(),
             copies: Vec::new(),
@@ -251,11 +265,6 @@ impl<'p> Rewriter<'p> {
             self.copy(next);
             next += 1;
         }
-    }
-
-    /// What is dirty at each copy, as far as this round found.
-    fn found(&self) -> Vec<(Place, BTreeMap<Family, Dirty>)> {
-        self.copies.iter().map(|copy| (copy.place.clone(), copy.found.clone())).collect()
     }
 
     fn finish(mut self) -> Body {
@@ -285,7 +294,7 @@ impl<'p> Rewriter<'p> {
 
     /// A value of the original body, in the new one.
     fn value(&mut self, original: Value) -> Value {
-        match (self.known_number(original), self.body.ty(original)) {
+        match (self.known_number(original), self.source.body.ty(original)) {
             (Some(number), Ty::Int(width)) => self.b.constant(width, number),
             _ => self.get(VarKey::Value(original)),
         }
@@ -293,7 +302,7 @@ impl<'p> Rewriter<'p> {
 
     /// What is known of a value in all blocks: that it is a constant, or was tested to be a number.
     fn known_number(&self, original: Value) -> Option<u128> {
-        let constant = || match self.usual.inst(original)?.op {
+        let constant = || match self.source.usual.inst(original)?.op {
             Op::Const(number) => Some(number),
             _ => None,
         };
@@ -319,7 +328,7 @@ impl<'p> Rewriter<'p> {
         self.known = known;
         self.proofs.clear();
         self.b.switch_to(copy.block);
-        let block = &self.body.blocks[block.0 as usize];
+        let block = &self.source.body.blocks[block.0 as usize];
         for i in inst..block.insts.len() {
             self.b.span = block.insts[i].span;
             let here = (self.copies[index].place.block, i);
@@ -361,7 +370,7 @@ impl<'p> Rewriter<'p> {
 
     /// Ends the block being built with a jump along an edge of the original body.
     fn leave(&mut self, dest: &Dest) {
-        let params = &self.body.blocks[dest.block.0 as usize].params;
+        let params = &self.source.body.blocks[dest.block.0 as usize].params;
         // All are read before the first is set: a block may swap its own parameters.
         let args: Vec<Option<(Value, Option<u128>)>> = dest
             .args
@@ -372,7 +381,7 @@ impl<'p> Rewriter<'p> {
             })
             .collect();
         let handles: Vec<Option<Handle>> = dest.args.iter().map(|arg| self.known.handles.remove(arg)).collect();
-        let live = &self.live[dest.block.0 as usize];
+        let live = &self.source.live[dest.block.0 as usize];
         self.known.numbers.retain(|value, _| live.contains(value) && !params.contains(value));
         for ((&param, arg), handle) in params.iter().zip(args).zip(handles) {
             if let Some(handle) = handle {
@@ -421,7 +430,7 @@ impl<'p> Rewriter<'p> {
     fn new_copy(&mut self, place: Place) -> usize {
         let index = self.copies.len();
         let assumed = match self.assumed.get(&place) {
-            Some(&dirty) => dirty.clone(),
+            Some(dirty) => dirty.clone(),
             None => self.dirty.clone(),
         };
         *self.per_block.entry((place.block, place.inst)).or_default() += 1;
@@ -432,7 +441,7 @@ impl<'p> Rewriter<'p> {
     }
 
     fn fallback(&mut self, reason: Reason) {
-        let fallback = Fallback { ppf: self.id, span: self.b.span, reason };
+        let fallback = Fallback { ppf: self.source.id, span: self.b.span, reason };
         if !self.fallbacks.contains(&fallback) {
             self.fallbacks.push(fallback);
         }

@@ -10,12 +10,12 @@ type Here = (BlockId, usize);
 impl Rewriter<'_> {
     /// The start of the body: the first handle's header is loaded.
     pub(super) fn enter(&mut self, entry: BlockId) {
-        let first = self.body.blocks[0].params[0];
-        let ty = self.body.ty(first);
+        let first = self.source.body.blocks[0].params[0];
+        let ty = self.source.body.ty(first);
         let packet = self.b.param(entry, ty);
         let size = self.size_of(ty);
         self.define(first, packet);
-        let reach = self.scope.reach.get(&self.id).copied().unwrap_or(0).min(REACH.end as u32);
+        let reach = self.ahead;
         if reach > size {
             let bytes = self.b.constant(32, reach.into());
             let long = self.b.push(Ty::Int(1), Op::Has { packet, bytes });
@@ -35,10 +35,10 @@ impl Rewriter<'_> {
         self.load_window(first, &mut window, &[size as i32], reach.max(size) as i32);
         self.known.windows.insert(first, window);
         self.dirty.insert(first, Dirty::default());
-        if self.scope.metadata {
-            let fresh = self.scope.fresh.contains(&self.id);
+        if self.source.scope.metadata {
+            let fresh = self.source.scope.fresh.contains(&self.source.id);
             for field in self.held_metadata() {
-                let width = self.program.metadata[field.0 as usize].width;
+                let width = self.source.program.metadata[field.0 as usize].width;
                 let value = if fresh && field != Program::RX_PORT {
                     self.b.constant(width, 0)
                 } else {
@@ -52,13 +52,13 @@ impl Rewriter<'_> {
 
     /// Metadata fields that are held in registers.
     fn held_metadata(&self) -> Vec<MetaId> {
-        let fields = if self.scope.metadata { self.program.metadata.len().min(128) } else { 0 };
+        let fields = if self.source.scope.metadata { self.source.program.metadata.len().min(128) } else { 0 };
         (0..fields as u32).map(MetaId).collect()
     }
 
     fn size_of(&self, ty: Ty) -> u32 {
         match ty {
-            Ty::Packet(protocol) => self.program.protocols[protocol.0 as usize].size,
+            Ty::Packet(protocol) => self.source.program.protocols[protocol.0 as usize].size,
             _ => 0,
         }
     }
@@ -146,7 +146,7 @@ impl Rewriter<'_> {
                         self.get(VarKey::Meta(family, field))
                     } else {
                         let packet = self.get(VarKey::Packet(family));
-                        let ty = Ty::Int(self.program.metadata[field.0 as usize].width);
+                        let ty = Ty::Int(self.source.program.metadata[field.0 as usize].width);
                         self.b.push(ty, Op::MetaLoad { packet, field })
                     };
                     return self.result(result, value);
@@ -168,7 +168,7 @@ impl Rewriter<'_> {
             }
             Op::Put { packet, channel } => {
                 if let Some((family, delta)) = self.cached(packet) {
-                    let seen = self.seen_behind(self.program.channels[channel.0 as usize].target);
+                    let seen = self.seen_behind(self.source.program.channels[channel.0 as usize].target);
                     let packet = self.write_back(packet, family, delta, seen);
                     self.b.effect(Op::Put { packet, channel });
                     return true;
@@ -198,7 +198,7 @@ impl Rewriter<'_> {
         let mut op = inst.op.clone();
         op.operands_mut(|value| *value = self.value(*value));
         if let (Some(result), Some(number)) = (inst.result, self.fold(&op, inst)) {
-            let Ty::Int(width) = self.body.ty(result) else { unreachable!("a number") };
+            let Ty::Int(width) = self.source.body.ty(result) else { unreachable!("a number") };
             let value = self.b.constant(width, number);
             return self.result(Some(result), value);
         }
@@ -216,7 +216,7 @@ impl Rewriter<'_> {
         match inst.result {
             None => self.b.effect(op),
             Some(result) => {
-                let ty = self.body.ty(result);
+                let ty = self.source.body.ty(result);
                 if let Ty::Packet(_) = ty {
                     self.known.handles.insert(result, Handle::Direct);
                 }
@@ -235,10 +235,10 @@ impl Rewriter<'_> {
             _ => 128,
         };
         match op {
-            Op::Const(number) if matches!(self.body.ty(inst.result?), Ty::Int(_)) => Some(*number),
+            Op::Const(number) if matches!(self.source.body.ty(inst.result?), Ty::Int(_)) => Some(*number),
             Op::Bin(op, a, b) => Some(op.eval(width(a), number(a)?, number(b)?)),
             Op::Cmp(op, a, b) => Some(op.eval(width(a), number(a)?, number(b)?).into()),
-            Op::Cast(op, a) => match self.body.ty(inst.result?) {
+            Op::Cast(op, a) => match self.source.body.ty(inst.result?) {
                 Ty::Int(to) => Some(op.eval(width(a), to, number(a)?)),
                 _ => None,
             },
@@ -280,7 +280,8 @@ impl Rewriter<'_> {
         }
         if end > window.end() && end <= window.proven && window.proven <= REACH.end {
             let (mut window, upto) = (window.clone(), window.proven);
-            let head = self.cached(packet).map_or(0, |(_, delta)| delta + self.size_of(self.body.ty(packet)) as i32);
+            let head =
+                self.cached(packet).map_or(0, |(_, delta)| delta + self.size_of(self.source.body.ty(packet)) as i32);
             self.load_window(family, &mut window, &[head, first], upto);
             self.known.windows.insert(family, window);
         }
@@ -326,8 +327,8 @@ impl Rewriter<'_> {
         if let Some(number) = self.number(bytes).and_then(small) {
             return Some(number);
         }
-        let inst = &self.body.blocks[here.0.0 as usize].insts[here.1];
-        let Some(usual) = self.usual.of(bytes).filter(|&n| small(n).is_some()) else {
+        let inst = &self.source.body.blocks[here.0.0 as usize].insts[here.1];
+        let Some(usual) = self.source.usual.of(bytes).filter(|&n| small(n).is_some()) else {
             self.direct(packet, Reason::Place, inst);
             return None;
         };
@@ -341,7 +342,7 @@ impl Rewriter<'_> {
 
     /// Goes on only where a value is the usual number; otherwise the instruction is repeated with the packet in memory.
     fn expect(&mut self, here: Here, packet: Value, value: Value, usual: u128) {
-        let Ty::Int(width) = self.body.ty(value) else { unreachable!("a number") };
+        let Ty::Int(width) = self.source.body.ty(value) else { unreachable!("a number") };
         let found = self.value(value);
         let number = self.b.constant(width, usual);
         let as_usual = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, found, number));
@@ -372,7 +373,7 @@ impl Rewriter<'_> {
     fn has(&mut self, here: Here, inst: &Inst, packet: Value, bytes: Value, family: Family, delta: i32) -> bool {
         let in_reach = |n: u128| n <= REACH.end as u128;
         if self.number(bytes).is_none()
-            && let Some(usual) = self.usual.of(bytes).filter(|&n| in_reach(n))
+            && let Some(usual) = self.source.usual.of(bytes).filter(|&n| in_reach(n))
         {
             self.expect(here, packet, bytes, usual);
         }
@@ -399,7 +400,7 @@ impl Rewriter<'_> {
     fn pull(&mut self, inst: &Inst, packet: Value, family: Family, delta: i32, bytes: i32) -> bool {
         let result = inst.result.expect("a handle");
         let next = delta + bytes;
-        let end = next + self.size_of(self.body.ty(result)) as i32;
+        let end = next + self.size_of(self.source.body.ty(result)) as i32;
         if end > REACH.end || next < REACH.start {
             return self.direct(packet, Reason::Far, inst);
         }
@@ -431,7 +432,7 @@ impl Rewriter<'_> {
         let found = self.b.ty(packet);
         let mut copy = self.b.push(found, Op::Copy { packet });
         // Copies of this block may come from families of different protocols; the new family has one protocol in all.
-        let ty = self.body.ty(result);
+        let ty = self.source.body.ty(result);
         if found != ty {
             copy = self.b.push(ty, Op::Move { packet: copy, by: 0 });
         }
@@ -466,7 +467,7 @@ impl Rewriter<'_> {
         let dirty = self.dirty.get(&family).copied().unwrap_or_default();
         let window = self.known.windows[&family].clone();
         let mut packet = self.get(VarKey::Packet(family));
-        let ty = self.body.ty(handle);
+        let ty = self.source.body.ty(handle);
         if delta != 0 || self.b.ty(packet) != ty {
             packet = self.b.push(ty, Op::Move { packet, by: delta });
         }

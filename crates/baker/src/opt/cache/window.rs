@@ -39,6 +39,9 @@ impl Rewriter<'_> {
             at = chunk.end();
         }
         window.proven = window.proven.max(end);
+        if family == self.source.body.blocks[0].params[0] {
+            self.reach = self.reach.max(window.end() as u32);
+        }
     }
 
     /// Bits `shift` to `shift + width` of a number, counted from the low end.
