@@ -47,6 +47,8 @@ pub struct Seen {
     pub entries: u64,
     /// Sums of the user counters are not zero.
     pub counted: u64,
+    /// Tables of instances of modules.
+    pub instances: u64,
     /// Programs that have each of [`OPERATIONS`].
     pub operations: [u64; OPERATIONS.len()],
 }
@@ -69,6 +71,7 @@ impl Seen {
             (&mut self.refused, other.refused),
             (&mut self.entries, other.entries),
             (&mut self.counted, other.counted),
+            (&mut self.instances, other.instances),
         ];
         for (sum, more) in pairs {
             *sum += more;
@@ -91,6 +94,7 @@ impl Seen {
             ("refused", self.refused),
             ("entries", self.entries),
             ("counted", self.counted),
+            ("instances", self.instances),
         ];
         let operations = OPERATIONS.into_iter().zip(self.operations);
         all.into_iter().chain(operations).filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
@@ -119,6 +123,7 @@ impl Seen {
         }
         let user = &counters[counters.len() - program.counters.iter().map(|c| c.size as usize).sum::<usize>()..];
         self.counted += user.iter().filter(|count| **count != 0).count() as u64;
+        self.instances += program.tables.iter().filter(|table| table.name.starts_with("copy")).count() as u64;
         let text = baker::ir::print(program);
         for (count, name) in self.operations.iter_mut().zip(OPERATIONS) {
             let operation =
