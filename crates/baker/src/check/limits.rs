@@ -46,11 +46,13 @@ impl Cost {
 }
 
 impl Checker<'_> {
-    /// Checks what the program costs. No function calls itself.
-    pub(super) fn check_limits(&mut self) {
+    /// Checks how much code the program has. No function calls itself.
+    pub(super) fn check_code(&mut self) {
+        let mut sizes = Vec::new();
         let mut functions = vec![None; self.hir.functions.len()];
         for index in 0..self.hir.ppfs.len() {
             let cost = self.statements_cost(&self.hir.ppfs[index].code.body, 0, &mut functions);
+            sizes.push(cost.size);
             let ppf = &self.hir.ppfs[index];
             if cost.depth > MAX_DEPTH {
                 let error = Diagnostic::new("calls-too-deep", ppf.span, "calls nest too deeply")
@@ -66,7 +68,14 @@ impl Checker<'_> {
                 );
             }
         }
-        if let (true, Target::Ppf(first)) = (self.errors.is_empty(), self.hir.channels[0].target) {
+        if self.errors.is_empty() {
+            self.check_instances_cost(&sizes);
+        }
+    }
+
+    /// Checks what one packet costs.
+    pub(super) fn check_limits(&mut self) {
+        if let Target::Ppf(first) = self.hir.channels[0].target {
             let Bounds { copies, steps } = bounds(&self.hir, ir::Program::RX);
             self.hir.copies = copies;
             let first = self.hir.ppfs[first.0 as usize].span;

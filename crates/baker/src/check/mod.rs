@@ -8,6 +8,7 @@
 //! | `protocols`, `items` | protocols, metadata, structs, tables, counters |
 //! | `code`, `stmt`, `expr`, `arith`, `access`, `builtin`, `packet`, `loops` | bodies of PPFs and functions |
 //! | `wiring` | which channel leads where |
+//! | `instances` | modules that are there several times |
 //! | `flow` | what must hold on every path: handles consumed once, pointers tested |
 //! | `limits`, `paths`, `headroom` | what a program may cost |
 
@@ -20,6 +21,7 @@ mod expr;
 mod flow;
 mod headroom;
 pub mod hir;
+mod instances;
 mod items;
 mod limits;
 mod load;
@@ -31,6 +33,7 @@ mod protocols;
 mod stmt;
 mod switch;
 mod types;
+mod visit;
 mod wiring;
 
 pub use load::{File, Loaded, load};

@@ -10,6 +10,7 @@ pub mod fmt;
 mod instance;
 pub mod lab;
 pub mod lsp;
+mod packets;
 mod remote;
 pub mod replay;
 pub mod run;

@@ -128,13 +128,10 @@ fn impairments(table: &Table, path: &Path, base: Impairments, errors: &mut Error
     if let Some(loss) = read.get("loss", share) {
         all.loss = if loss == 0.0 { Loss::None } else { Loss::Random(loss) };
     }
-    if let Some(loss) = read.get("burst_loss", burst_loss) {
-        if table.contains_key("loss") {
-            let at = table.get("burst_loss").map_or(0, |value| value.span().start);
-            read.errors.add(at, &path.key("burst_loss"), "`loss` is given, too", "one of the two");
-        }
-        all.loss = loss;
+    if let (Some(value), true) = (table.get("burst_loss"), table.contains_key("loss")) {
+        read.errors.add(value.span().start, &path.key("burst_loss"), "`loss` is given, too", "one of the two");
     }
+    read.set("burst_loss", burst_loss, &mut all.loss);
     read.set("corrupt", share, &mut all.corrupt);
     read.set("duplicate", share, &mut all.duplicate);
     read.time("delay", &mut all.delay);
