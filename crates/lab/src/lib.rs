@@ -48,7 +48,7 @@ pub use link::{Device, LinkConfig, Mac, mac_text, veth};
 pub use namespace::Namespace;
 pub use raw::RawPort;
 pub use sweep::sweep;
-pub use topology::L3Switch;
+pub use topology::{L3Options, L3Switch};
 pub use traffic::{Flow, Generator, PROBE, Received, Sent, Sink, Traffic, Transport};
 pub use user::{enter_namespace_of, enter_user_namespace, has_privileges};
 
