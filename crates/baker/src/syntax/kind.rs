@@ -215,6 +215,11 @@ impl SyntaxKind {
         matches!(self, Self::Whitespace | Self::LineComment | Self::BlockComment | Self::Unknown)
     }
 
+    /// True for the words that mean something only inside a declaration: elsewhere they are names.
+    pub fn is_word_of_declarations(self) -> bool {
+        matches!(self, Self::DemuxKw | Self::CoversKw | Self::PseudoKw | Self::FromKw | Self::IdleKw)
+    }
+
     /// True for the words that are reserved everywhere.
     pub fn is_reserved_word(self) -> bool {
         (Self::IfKw as u16..=Self::NullKw as u16).contains(&(self as u16))

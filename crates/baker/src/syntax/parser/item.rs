@@ -33,7 +33,7 @@ impl Parser<'_> {
                 InKw | OutKw | ChannelKw | ArrayKw | HashKw | LpmKw | SetKw | CounterKw | PpfKw => {
                     self.stray_module_item()
                 }
-                DemuxKw | CoversKw | PseudoKw | FromKw => return self.named_item(),
+                word if word.is_word_of_declarations() => return self.named_item(),
                 _ => self.keyword_item(keyword),
             }
             self.after_no_item = false;
