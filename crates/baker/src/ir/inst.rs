@@ -82,7 +82,7 @@ pub enum CastOp {
 }
 
 /// An end of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketEnd {
     /// In front of the first byte.
     Head,
@@ -91,7 +91,7 @@ pub enum PacketEnd {
 }
 
 /// An operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// A constant of the result's integer type; bits above the width are zero. Of an entry type: 0, null.
     Const(u128),

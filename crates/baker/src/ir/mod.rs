@@ -26,4 +26,5 @@ pub use lower::lower;
 pub use print::{print, print_body};
 pub use program::*;
 pub use tables::{TableEntry, TableError, TableStore, is_expired, prefix_mask};
+pub(crate) use verify::Dominators;
 pub use verify::{VerifyError, verify};

@@ -12,7 +12,7 @@ mod shape;
 mod types;
 mod wiring;
 
-use self::dominators::Dominators;
+pub(crate) use self::dominators::Dominators;
 use super::inst::*;
 use super::program::*;
 

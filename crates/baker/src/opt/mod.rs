@@ -14,7 +14,9 @@
 
 pub mod aggregate;
 pub mod cache;
+pub mod explain;
 mod liveness;
+mod numbering;
 mod straighten;
 mod usual;
 
@@ -54,7 +56,7 @@ pub fn optimise(program: &Program, level: Level) -> Program {
         Level::Pac => cache::cache(program, &cache::Scope::ppf()).0,
         Level::Cgpc => {
             let aggregated = aggregate::aggregate(program);
-            cache::cache(&aggregated, &cache::Scope::aggregate(&aggregated, None)).0
+            cache::cache(&aggregated, &cache::Scope::aggregate(&aggregated)).0
         }
     }
 }

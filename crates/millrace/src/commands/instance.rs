@@ -54,6 +54,18 @@ pub fn ports(config: &Config, given: &[PortSpec]) -> Result<Vec<PortConfig>, Fai
     config.port_configs(given).map_err(|errors| wrong(&errors))
 }
 
+/// The number of the port that `--port` names.
+pub fn port_number(config: &Config, port: &str) -> Result<u8, Failure> {
+    let named = config.ports.iter().find(|known| known.name == port).map(|known| known.number);
+    named.or_else(|| port.parse().ok()).ok_or_else(|| {
+        let known: Vec<_> = config.ports.iter().map(|port| &*port.name).collect();
+        Failure::wrong(format!(
+            "error: --port {port}: neither a port of the configuration nor a number from 0 to 255\n  ports: {}",
+            known.join(", ")
+        ))
+    })
+}
+
 /// Several errors, a line each.
 fn wrong<E: std::fmt::Display>(errors: &[E]) -> Failure {
     let errors: Vec<_> = errors.iter().map(|e| format!("error: {e}")).collect();
