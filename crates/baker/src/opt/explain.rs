@@ -93,9 +93,10 @@ fn ppfs(program: &Program) -> Vec<PpfShape> {
 
 fn aggregates(program: &Program) -> Vec<AggregateShape> {
     let aggregated = aggregate::aggregate(program);
-    let (cached, report) = cache::cache(&aggregated, &Scope::aggregate(&aggregated));
+    let (_, report) = cache::cache(&aggregated, &Scope::aggregate(&aggregated));
+    let optimised = optimise(program, Level::Cgpc);
     let shape = |root: PpfId| {
-        let (accesses, instructions) = size(&cached.ppfs[root.0 as usize].body);
+        let (accesses, instructions) = size(&optimised.ppfs[root.0 as usize].body);
         AggregateShape {
             root,
             ppfs: aggregate::members(program, root),

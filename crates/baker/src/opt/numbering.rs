@@ -19,7 +19,16 @@ use crate::ir::*;
 /// Equal computations that are tried for dominance, the latest first, so that time stays in proportion to a body's size.
 const TRIED: usize = 8;
 
-pub(super) fn number(body: &mut Body) {
+/// Numbers the values of all bodies.
+pub fn number(program: &Program) -> Program {
+    let mut numbered = program.clone();
+    for ppf in &mut numbered.ppfs {
+        number_body(&mut ppf.body);
+    }
+    numbered
+}
+
+fn number_body(body: &mut Body) {
     let dominators = Dominators::new(body);
     let mut numbering =
         Numbering { ops: vec![None; body.values.len()], found: HashMap::new(), dominators: &dominators };

@@ -271,7 +271,6 @@ impl<'p> Rewriter<'p> {
         }
         let mut body = self.b.finish();
         super::straighten::straighten(&mut body);
-        super::numbering::number(&mut body);
         body
     }
 
