@@ -331,6 +331,8 @@ pub enum ExprKind {
     Insert(TableId, Vec<Expr>, Box<Expr>),
     /// `table_remove`: true where the entry was there.
     Remove(TableId, Vec<Expr>),
+    /// `meter_take`: the meter, which of its cells, how many tokens.
+    Take(TableId, Box<Expr>, Box<Expr>),
     /// `packet_copy`: from the handle's header on.
     Copy(LocalId),
     /// `packet_create` of the expression's protocol.

@@ -5,7 +5,7 @@
 //! | `load` | which files belong to the program |
 //! | `names` | what each name stands for |
 //! | `consts`, `types` | constants and types |
-//! | `protocols`, `items` | protocols, metadata, structs, tables, counters |
+//! | `protocols`, `items`, `meters` | protocols, metadata, structs, tables, counters, meters |
 //! | `code`, `stmt`, `expr`, `arith`, `access`, `builtin`, `packet`, `loops` | bodies of PPFs and functions |
 //! | `wiring` | which channel leads where |
 //! | `instances` | modules that are there several times |
@@ -26,6 +26,7 @@ mod items;
 mod limits;
 mod load;
 mod loops;
+mod meters;
 mod names;
 mod packet;
 mod paths;

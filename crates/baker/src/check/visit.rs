@@ -30,6 +30,7 @@ macro_rules! one_level_down {
                     ExprKind::Binary(_, a, b)
                     | ExprKind::Compare(_, a, b)
                     | ExprKind::And(a, b)
+                    | ExprKind::Take(_, a, b)
                     | ExprKind::Or(a, b) => {
                         visit(a);
                         visit(b);

@@ -67,7 +67,7 @@ impl Op {
             }
             Op::Lookup { key, .. } | Op::Remove { key, .. } => key.iter_mut().for_each(visit),
             Op::Insert { key, value, .. } => key.iter_mut().chain(value).for_each(visit),
-            Op::Count { index, amount, .. } => {
+            Op::Count { index, amount, .. } | Op::Take { index, amount, .. } => {
                 visit(index);
                 visit(amount);
             }
@@ -106,6 +106,7 @@ impl Op {
             | Op::EntryStore { .. }
             | Op::Insert { .. }
             | Op::Remove { .. }
+            | Op::Take { .. }
             | Op::Count { .. } => false,
         }
     }

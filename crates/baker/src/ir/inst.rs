@@ -281,6 +281,16 @@ pub enum Op {
         /// One value per field of the key's layout.
         key: Vec<Value>,
     },
+    /// Takes `amount` (64 bits) tokens from cell `index` (32 bits) of a meter (see [`super::meter`]); 1 where it held them,
+    /// 0 and nothing taken where it did not or where the index is at or above its capacity.
+    Take {
+        /// The meter.
+        table: TableId,
+        /// The cell.
+        index: Value,
+        /// Number of tokens.
+        amount: Value,
+    },
     /// Adds `amount` (64 bits) to cell `index` (32 bits) of a counter; ignored where the index is at or above its size.
     Count {
         /// The counter.

@@ -92,6 +92,9 @@ kinds! {
     SetKw = "`set`",
     IdleKw = "`idle`",
     CounterKw = "`counter`",
+    MeterKw = "`meter`",
+    RateKw = "`rate`",
+    BurstKw = "`burst`",
     PpfKw = "`ppf`",
     FromKw = "`from`",
     ProgramKw = "`program`",
@@ -165,6 +168,9 @@ kinds! {
     Table = "a table",
     Idle = "an `idle` clause",
     Counter = "a counter",
+    Meter = "a meter",
+    Rate = "a `rate` clause",
+    Burst = "a `burst` clause",
     Ppf = "a PPF",
     FromClause = "a `from` clause",
     Function = "a function",
@@ -220,6 +226,20 @@ impl SyntaxKind {
         (Self::IfKw as u16..=Self::NullKw as u16).contains(&(self as u16))
     }
 
+    /// True for the words that stand within items: no item begins with one.
+    pub(super) fn is_within_items(self) -> bool {
+        matches!(
+            self,
+            Self::DemuxKw
+                | Self::CoversKw
+                | Self::PseudoKw
+                | Self::FromKw
+                | Self::IdleKw
+                | Self::RateKw
+                | Self::BurstKw
+        )
+    }
+
     /// The kind of a word that is reserved everywhere.
     pub(super) fn reserved_word(text: &str) -> Option<SyntaxKind> {
         Some(match text {
@@ -263,6 +283,9 @@ impl SyntaxKind {
             "set" => Self::SetKw,
             "idle" => Self::IdleKw,
             "counter" => Self::CounterKw,
+            "meter" => Self::MeterKw,
+            "rate" => Self::RateKw,
+            "burst" => Self::BurstKw,
             "ppf" => Self::PpfKw,
             "from" => Self::FromKw,
             "program" => Self::ProgramKw,

@@ -180,6 +180,9 @@ fn module_item() -> impl Strategy<Value = Tokens> {
         }),
         2 => expr().prop_map(|size| all([tokens("hash < u32 , s_t > table ["), size, tokens("] ;")])),
         1 => tokens_of("counter seen ;"),
+        1 => (expr(), expr()).prop_map(|(rate, burst)| {
+            all([tokens("meter m [ 4 ] rate"), rate, tokens("burst"), burst, tokens(";")])
+        }),
         2 => body().prop_map(|body| all([tokens("ppf p ( ether_packet_t * pkt ) from input"), body])),
         1 => tokens_of("ppf q ( ipv4_packet_t * pkt ) from input ;"),
     ]

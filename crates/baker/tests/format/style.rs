@@ -42,11 +42,13 @@ fn blanks() {
     becomes("program{rx->m.i;m.o->tx;}", "program { rx -> m.i; m.o -> tx; }\n");
     becomes("program{\nm a ,b;rx->a.i;}", "program {\n    m a, b;\n    rx -> a.i;\n}\n");
     becomes(
-        "module m{hash < a , b >t [ 4 ] ;counter c[ 2 ];ppf p(a_pkt_t*x)from i;}",
+        "module m{hash < a , b >t [ 4 ] ;counter c[ 2 ];meter d [2]rate 1+1 burst 2 ;meter e;ppf p(a_pkt_t*x)from i;}",
         "
 module m {
     hash<a, b> t[4];
     counter c[2];
+    meter d[2] rate 1 + 1 burst 2;
+    meter e;
     ppf p(a_pkt_t *x) from i;
 }
 ",

@@ -3,17 +3,13 @@
 //! Block parameters become phis. Blocks that the entry does not reach are left out. The order is reverse postorder, in
 //! which a value's definition comes before its uses.
 
-use std::collections::HashMap;
-use std::mem::offset_of;
-
 use baker::ir::{BlockId, Body, Dest, Inst, LayoutId, Op, ProtocolId, Terminator, Ty, Value};
 use inkwell::basic_block::BasicBlock;
 use inkwell::types::BasicTypeEnum;
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PhiValue, PointerValue};
+use std::collections::HashMap;
 
-use super::memory::Memory;
 use super::{Module, Res};
-use crate::abi::Context;
 use crate::{CodegenError, internal};
 
 /// Lowers the body of the PPF with this index.
@@ -184,10 +180,7 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 None
             }
             Op::Has { packet, bytes } => Some(module.has(self.packet(*packet)?, self.int_of(*bytes, 32)?)?.into()),
-            Op::Now => {
-                let now = module.at(ctx, offset_of!(Context, now) as u64)?;
-                Some(module.load_constant_i64(now, Memory::Context)?.into())
-            }
+            Op::Now => Some(module.now(ctx)?.into()),
             Op::Len { packet } => Some(module.packet_len(self.packet(*packet)?)?.into()),
             Op::Pull { packet, bytes } => {
                 let packet = self.packet(*packet)?;
@@ -261,6 +254,7 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
             }
             Op::Insert { table, key, value } => Some(self.insert(*table, key, value)?.into()),
             Op::Remove { table, key } => Some(self.remove(*table, key)?.into()),
+            Op::Take { table, index, amount } => Some(self.meter_take(*table, *index, *amount)?.into()),
             Op::Count { counter, index, amount } => {
                 self.count(*counter, *index, *amount)?;
                 None

@@ -92,6 +92,30 @@ impl<'c> Ppf<'_, 'c, '_> {
         self.store_field(entry, field, value)
     }
 
+    /// Takes tokens from a cell of a meter; 1 where there is such a cell and it holds them.
+    pub fn meter_take(&self, id: TableId, index: Value, amount: Value) -> Res<IntValue<'c>> {
+        let module = self.module;
+        let table = module.table(id)?;
+        if table.meter.is_none() {
+            return internal(format!("`{}` is no meter", table.name));
+        }
+        let amount = self.int_of(amount, 64)?;
+        let (cell, in_range) = self.array_entry(id, table, &[index])?;
+        let (take, done) = (self.new_block("take"), self.new_block("done"));
+        let before = self.here()?;
+        let branch = module.builder.build_conditional_branch(in_range, take, done)?;
+        module.likely(branch)?;
+        module.builder.position_at_end(take);
+        let call = module.call_out(module.meter_take, &[cell.into(), module.now(self.ctx)?.into(), amount.into()])?;
+        let taken = module.resize(module.runtime_result(call)?.into_int_value(), 1)?;
+        module.builder.build_unconditional_branch(done)?;
+        module.builder.position_at_end(done);
+        let bit = module.context.bool_type();
+        let phi = module.builder.build_phi(bit, "")?;
+        phi.add_incoming(&[(&bit.const_zero(), before), (&taken, take)]);
+        Ok(phi.as_basic_value().into_int_value())
+    }
+
     /// Adds to a cell of a user counter, if there is one with this index.
     pub fn count(&self, id: CounterId, index: Value, amount: Value) -> Res<()> {
         let module = self.module;
@@ -246,6 +270,11 @@ impl<'c, 'p> Module<'c, 'p> {
     pub(super) fn field(&self, layout: LayoutId, field: u32) -> Res<&'p LayoutField> {
         let found = self.layout(layout)?.fields.get(field as usize);
         found.ok_or_else(|| CodegenError::Internal(format!("layout {} has no field {field}", layout.0)))
+    }
+
+    /// The time of the batch.
+    pub(super) fn now(&self, ctx: PointerValue<'c>) -> Res<IntValue<'c>> {
+        self.load_constant_i64(self.at(ctx, offset_of!(Context, now) as u64)?, Memory::Context)
     }
 
     /// Bytes from one entry to the next.

@@ -211,6 +211,10 @@ impl Machine {
                 self.arguments.extend(key.iter().map(|v| get(*v)));
                 self.tables[table.0 as usize].remove(&self.arguments, None).is_ok() as u128
             }
+            Op::Take { table, index, amount } => {
+                let now = self.now;
+                self.tables[table.0 as usize].take(get(*index), now, get(*amount) as u64) as u128
+            }
             Op::Count { counter, index, amount } => {
                 if get(*index) < program.counters[counter.0 as usize].size as u128 {
                     self.count(self.slots.user(*counter) + get(*index) as usize, get(*amount) as u64);

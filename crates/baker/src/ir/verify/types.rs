@@ -257,6 +257,16 @@ impl<'a> Checker<'a> {
                     self.expect_result(inst, Ty::Int(1));
                 }
             }
+            Op::Take { table, index, amount } => {
+                if let Some(table) = self.table(*table)
+                    && table.meter.is_none()
+                {
+                    self.error(format!("take from {}, which is no meter", table.name));
+                }
+                self.expect(*index, Ty::Int(32));
+                self.expect(*amount, Ty::Int(64));
+                self.expect_result(inst, Ty::Int(1));
+            }
             Op::Count { counter, index, amount } => {
                 if counter.0 as usize >= self.program.counters.len() {
                     self.error(format!("there is no counter {}", counter.0));
