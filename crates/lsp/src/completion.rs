@@ -42,8 +42,10 @@ const MODULE_WORDS: [&str; 19] = [
 /// Words in a protocol.
 const PROTOCOL_WORDS: [&str; 5] = ["demux", "covers", "pseudo", "header", "payload"];
 /// Words in a body.
-const BODY_WORDS: [&str; 12] =
-    ["if", "else", "switch", "case", "default", "for", "return", "break", "continue", "true", "false", "null"];
+const BODY_WORDS: [&str; 13] = [
+    "critical", "if", "else", "switch", "case", "default", "for", "return", "break", "continue", "true", "false",
+    "null",
+];
 
 impl Model {
     /// What can stand at a byte offset of the document, sorted; the editor narrows it to what is typed already.

@@ -187,6 +187,8 @@ pub enum StmtKind {
     If(Expr, Vec<Stmt>, Vec<Stmt>),
     /// `switch`: the value, the arms, what is done for all other values.
     Switch(Expr, Vec<Arm>, Vec<Stmt>),
+    /// `critical`: the entry behind a pointer known not to be null is locked meanwhile.
+    Critical(Expr, Vec<Stmt>),
     /// `for`. The initial statement stands before it.
     For(Box<For>),
     /// `return`.

@@ -191,6 +191,7 @@ impl Checker<'_> {
             is_set,
             idle,
             meter: None,
+            locked: false,
             key: key.unwrap_or(fallback),
             value: value.unwrap_or(fallback),
             capacity: capacity.unwrap_or(1),

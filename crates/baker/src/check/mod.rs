@@ -10,6 +10,7 @@
 //! | `wiring` | which channel leads where |
 //! | `instances` | modules that are there several times |
 //! | `flow` | what must hold on every path: handles consumed once, pointers tested |
+//! | `critical` | critical sections, and which tables' entries have a lock |
 //! | `limits`, `paths`, `headroom` | what a program may cost |
 
 mod access;
@@ -17,6 +18,7 @@ mod arith;
 mod builtin;
 mod code;
 mod consts;
+mod critical;
 mod expr;
 mod flow;
 mod headroom;

@@ -60,7 +60,7 @@ impl Op {
                 visit(offset);
                 visit(bytes);
             }
-            Op::EntryLoad { entry, .. } => visit(entry),
+            Op::EntryLoad { entry, .. } | Op::Lock { entry } | Op::Unlock { entry } => visit(entry),
             Op::EntryStore { entry, value, .. } => {
                 visit(entry);
                 visit(value);
@@ -104,6 +104,8 @@ impl Op {
             | Op::Put { .. }
             | Op::Drop { .. }
             | Op::EntryStore { .. }
+            | Op::Lock { .. }
+            | Op::Unlock { .. }
             | Op::Insert { .. }
             | Op::Remove { .. }
             | Op::Take { .. }

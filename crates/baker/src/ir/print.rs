@@ -259,6 +259,8 @@ impl Names<'_> {
             Op::EntryStore { entry, field, value } => {
                 format!("entry_store {}, v{}", self.entry_field(*entry, *field), value.0)
             }
+            Op::Lock { entry } => format!("lock v{}", entry.0),
+            Op::Unlock { entry } => format!("unlock v{}", entry.0),
             Op::Insert { table, key, value } => {
                 format!("insert {}({}) = ({})", self.table(*table), values(key), values(value))
             }

@@ -253,6 +253,9 @@ pub struct Table {
     /// Of a meter, which is an array: what each cell has at first. Its fields are rate, burst, and the time at which the
     /// bucket is full again (see [`super::meter`]), 64 bits each.
     pub meter: Option<MeterRate>,
+    /// Whether its entries can be locked. The last field of the value's layout, 32 bits, is then the lock of
+    /// [`Op::Lock`]: 0 where it is free.
+    pub locked: bool,
     /// Layout of the key. For an array: one 32-bit scalar.
     pub key: LayoutId,
     /// Layout of the value.
@@ -266,7 +269,7 @@ pub struct Table {
 impl Table {
     /// Fields at the end of its values that only the language itself uses.
     pub fn hidden_fields(&self) -> usize {
-        usize::from(self.idle.is_some()) + usize::from(self.meter.is_some())
+        [self.idle.is_some(), self.meter.is_some(), self.locked].into_iter().map(usize::from).sum()
     }
 }
 

@@ -116,9 +116,10 @@ fn statement() -> BoxedStrategy<Tokens> {
         prop_oneof![
             1 => block.clone(),
             // In braces where an `else` follows, or it might belong to another `if`.
-            2 => (expr(), block, branch.clone()).prop_map(|(condition, then, other)| {
+            2 => (expr(), block.clone(), branch.clone()).prop_map(|(condition, then, other)| {
                 all([list("if (", vec![condition], "", ")"), then, tokens("else"), other])
             }),
+            1 => (expr(), block.clone()).prop_map(|(e, body)| all([list("critical (", vec![e], "", ")"), body])),
             2 => (expr(), branch.clone()).prop_map(|(c, then)| all([list("if (", vec![c], "", ")"), then])),
             1 => (expr(), vec((vec(expr(), 0..3), vec(inner, 0..3)), 0..4)).prop_map(|(value, arms)| {
                 let arm = |(labels, body): (Vec<Tokens>, Vec<Tokens>)| {

@@ -80,6 +80,7 @@ pub fn table(
         is_set: false,
         idle: None,
         meter: None,
+        locked: false,
         key,
         value,
         capacity,

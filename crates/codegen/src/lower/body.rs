@@ -252,6 +252,14 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 self.entry_store(*entry, *field, *value)?;
                 None
             }
+            Op::Lock { entry } => {
+                self.lock(*entry)?;
+                None
+            }
+            Op::Unlock { entry } => {
+                self.unlock(*entry)?;
+                None
+            }
             Op::Insert { table, key, value } => Some(self.insert(*table, key, value)?.into()),
             Op::Remove { table, key } => Some(self.remove(*table, key)?.into()),
             Op::Take { table, index, amount } => Some(self.meter_take(*table, *index, *amount)?.into()),

@@ -9,6 +9,7 @@ mod body;
 mod hash;
 mod inline;
 mod length;
+mod lock;
 mod memory;
 mod out_of_line;
 mod packet;

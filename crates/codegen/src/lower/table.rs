@@ -52,7 +52,14 @@ impl<'c> Ppf<'_, 'c, '_> {
                 let branch = module.builder.build_conditional_branch(in_range, store, refuse)?;
                 module.likely(branch)?;
                 module.builder.position_at_end(store);
-                self.store_fields(entry, table.value, value)?;
+                let lock = if table.locked { Some(module.lock_in(entry, table.value)?) } else { None };
+                if let Some(lock) = lock {
+                    self.lock_at(lock)?;
+                }
+                self.store_fields(entry, table, value)?;
+                if let Some(lock) = lock {
+                    module.unlock_at(lock)?;
+                }
                 module.builder.build_unconditional_branch(done)?;
                 module.builder.position_at_end(refuse);
                 module.count_slot(self.ctx, module.slots.table_full(id))?;
@@ -194,13 +201,15 @@ impl<'c> Ppf<'_, 'c, '_> {
         }
     }
 
-    /// Writes a value as its layout says into its slot on the stack, padding zero.
-    pub(super) fn lay_out(&mut self, id: LayoutId, fields: &[Value]) -> Res<PointerValue<'c>> {
+    /// Writes a table's value as its layout says into its slot on the stack, padding and lock zero.
+    pub(super) fn lay_out(&mut self, table: &Table, fields: &[Value]) -> Res<PointerValue<'c>> {
         let module = self.module;
+        let id = table.value;
         let layout = module.layout(id)?;
         // The runtime may read it as the struct it is, so all of its alignment is needed.
         let slot = self.stack_slot((id, true), layout.size, layout.align.max(8))?;
-        if layout.fields.iter().map(|field| storage_size(field.width)).sum::<u32>() < layout.size {
+        let given = layout.fields.iter().take(fields.len());
+        if given.map(|field| storage_size(field.width)).sum::<u32>() < layout.size {
             module.zero_bytes(
                 slot,
                 align(layout.align),
@@ -208,7 +217,7 @@ impl<'c> Ppf<'_, 'c, '_> {
                 Memory::Table,
             )?;
         }
-        self.store_fields(slot, id, fields)?;
+        self.store_fields(slot, table, fields)?;
         Ok(slot)
     }
 
@@ -233,9 +242,10 @@ impl<'c> Ppf<'_, 'c, '_> {
         Ok(slot)
     }
 
-    fn store_fields(&self, at: PointerValue<'c>, id: LayoutId, values: &[Value]) -> Res<()> {
-        let layout = self.module.layout(id)?;
-        if layout.fields.len() != values.len() {
+    /// Writes a value but for the lock.
+    fn store_fields(&self, at: PointerValue<'c>, table: &Table, values: &[Value]) -> Res<()> {
+        let layout = self.module.layout(table.value)?;
+        if layout.fields.len() != values.len() + usize::from(table.locked) {
             return internal(format!("{} values for `{}`", values.len(), layout.name));
         }
         layout.fields.iter().zip(values).try_for_each(|(field, value)| self.store_field(at, field, *value))

@@ -5,6 +5,7 @@ use std::io;
 use baker::ir::{Layout, LayoutField, TableError, storage_size};
 use codegen::abi::ArrayTable;
 
+use super::lock::locked;
 use super::{load_shared, store_shared};
 use crate::sys::Mapping;
 
@@ -23,19 +24,22 @@ pub struct Array {
     align: usize,
     /// Bytes of an entry in which the fields lie that the control plane sees.
     shown: usize,
+    /// Where the lock of an entry lies, if it has one.
+    lock: Option<usize>,
     /// What an entry is at first.
     first: Vec<u8>,
 }
 
 impl Array {
     /// `capacity` entries with the value `first`.
-    pub fn new(capacity: u32, value: &Layout, first: Vec<u8>) -> io::Result<Self> {
+    pub fn new(capacity: u32, value: &Layout, lock: Option<usize>, first: Vec<u8>) -> io::Result<Self> {
         let size = value.size as usize;
         let entries = Mapping::anonymous(capacity as usize * size)?;
         let control = Box::new(ArrayTable { entries: entries.ptr() });
         let end = |field: &LayoutField| (field.offset + storage_size(field.width)) as usize;
         let shown = value.fields.iter().map(end).max().unwrap_or(size);
-        let array = Array { control, _entries: entries, capacity, size, align: value.align as usize, shown, first };
+        let array =
+            Array { control, _entries: entries, capacity, size, align: value.align as usize, shown, lock, first };
         // Memory that is zero anyway is not touched.
         if is_set(&array.first) {
             (0..capacity).for_each(|index| array.store(index, &array.first));
@@ -49,14 +53,22 @@ impl Array {
 
     /// Entries that are not all zero, with their index.
     pub fn used(&self) -> impl Iterator<Item = (u32, Vec<u8>)> {
-        let entries = (0..self.capacity).filter_map(|index| Some((index, self.read(index)?)));
+        // Only where something is set the entry is locked, so that memory that is zero is not touched.
+        let set = (0..self.capacity).filter(|index| is_set(&self.load(*index)[..self.shown]));
+        let entries = set.filter_map(|index| Some((index, self.read(index)?)));
         entries.filter(|(_, bytes)| is_set(&bytes[..self.shown]))
     }
 
     /// Bytes of an entry.
     pub fn read(&self, index: u32) -> Option<Vec<u8>> {
-        // SAFETY: the index is checked; entries follow each other at the layout's size, a multiple of its alignment.
-        (index < self.capacity).then(|| unsafe { load_shared(self.at(index), self.size, self.align) })
+        // SAFETY: the index is checked.
+        (index < self.capacity).then(|| unsafe { locked(self.at(index), self.lock, || self.load(index)) })
+    }
+
+    fn load(&self, index: u32) -> Vec<u8> {
+        // SAFETY: the callers checked the index; entries follow each other at the layout's size, a multiple of its
+        // alignment.
+        unsafe { load_shared(self.at(index), self.size, self.align) }
     }
 
     /// Sets an entry.
@@ -74,8 +86,9 @@ impl Array {
     }
 
     fn store(&self, index: u32, value: &[u8]) {
-        // SAFETY: as for `read`; the callers checked the index.
-        unsafe { store_shared(self.at(index), value, self.align) };
+        let (at, stored) = (self.at(index), self.lock.unwrap_or(self.size));
+        // SAFETY: as for `load`. The lock lies behind all else.
+        unsafe { locked(at, self.lock, || store_shared(at, &value[..stored], self.align)) };
     }
 
     fn at(&self, index: u32) -> *mut u8 {

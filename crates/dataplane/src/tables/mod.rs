@@ -10,6 +10,7 @@ mod array;
 mod bucket;
 mod hash;
 mod layout;
+mod lock;
 mod lpm;
 mod meter;
 mod slots;
@@ -90,16 +91,19 @@ impl Tables {
         let make = |table: &baker::ir::Table| {
             let layout = |id: baker::ir::LayoutId| program.layouts[id.0 as usize].clone();
             let (key, value, capacity) = (layout(table.key), program.shown_value(table).into_owned(), table.capacity);
+            let last = program.layouts[table.value.0 as usize].fields.last();
+            let lock = last.filter(|_| table.locked).map(|field| field.offset as usize);
             let kind = match table.kind {
-                TableKind::Array => Array::new(capacity, &value, first(table, &value)).map(Kind::Array),
-                TableKind::Hash => {
-                    Hash::new(capacity, &key, &value, hasher, epochs.clone()).map(|table| Kind::Hash(Box::new(table)))
-                }
+                TableKind::Array => Array::new(capacity, &value, lock, first(table, &value)).map(Kind::Array),
+                TableKind::Hash => Hash::new(capacity, &key, (&value, lock), hasher, epochs.clone())
+                    .map(|table| Kind::Hash(Box::new(table))),
                 TableKind::Lpm if !is_dir_24_8(program, table) => {
-                    Trie::new(capacity, key.fields[0].width, &value, epochs.clone())
+                    Trie::new(capacity, key.fields[0].width, (&value, lock), epochs.clone())
                         .map(|table| Kind::Trie(Box::new(table)))
                 }
-                TableKind::Lpm => Lpm::new(capacity, &value, epochs.clone()).map(|table| Kind::Lpm(Box::new(table))),
+                TableKind::Lpm => {
+                    Lpm::new(capacity, (&value, lock), epochs.clone()).map(|table| Kind::Lpm(Box::new(table)))
+                }
             };
             let kind = kind.map_err(|error| TablesError { table: table.name.clone(), capacity, error })?;
             let hidden = program.layouts[table.value.0 as usize].fields.get(value.fields.len());

@@ -47,7 +47,8 @@ pub struct Seen {
 }
 
 /// Operations that no other event shows, by the first word of their text.
-const OPERATIONS: [&str; 8] = ["load_at", "store_at", "sum", "trim", "grow_head", "grow_tail", "create", "take"];
+const OPERATIONS: [&str; 9] =
+    ["load_at", "store_at", "sum", "trim", "grow_head", "grow_tail", "create", "take", "lock"];
 
 impl Seen {
     pub fn add(&mut self, other: &Seen) {

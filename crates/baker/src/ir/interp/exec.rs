@@ -196,6 +196,8 @@ impl Machine {
                 self.tables[table].store(slot, *field, get(*value));
                 return Ok(());
             }
+            // Packets go through one after the other.
+            Op::Lock { .. } | Op::Unlock { .. } => return Ok(()),
             Op::Insert { table, key, value } => {
                 self.arguments.clear();
                 self.arguments.extend(key.iter().chain(value).map(|v| get(*v)));

@@ -134,6 +134,9 @@ fn check_table(program: &Program, table: &Table, errors: &mut Errors) {
     if table.meter.is_some() && (table.kind != TableKind::Array || !is_meter(value)) {
         errors.add(format!("table {name}: a meter is an array of rate, burst and time"));
     }
+    if table.locked && value.fields.last().is_none_or(|field| field.width != 32) {
+        errors.add(format!("table {name}: its entries have no lock"));
+    }
     if value.fields.len() <= table.hidden_fields() {
         errors.add(format!("table {name}: nothing of its values is seen"));
     }

@@ -27,6 +27,7 @@ impl Body<'_> {
             10 | 11 => self.ternary(depth),
             12 | 13 => self.comparison(depth),
             14 | 15 => self.truth(depth),
+            16..=20 if self.locked => self.leaf(),
             16 | 17 => self.call_value(depth),
             18 => self.table_change(depth),
             19 => self.take(depth),
@@ -308,7 +309,7 @@ impl Body<'_> {
         let tables = self.tables();
         let (name, (module, index)) = self.n.pick(&tables).clone();
         let table = &self.world.modules[module].tables[index];
-        if table.kind != Kind::Array || self.fuel < -20 {
+        if table.kind != Kind::Array || self.fuel < -20 || self.locked {
             return None;
         }
         let index = if self.n.chance(50) {
