@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use baker::ir::{CounterSlots, Program};
-use codegen::OptLevel;
 
 use crate::context::WorkerContext;
 use crate::counters::{CounterBlock, ObservedPort, Observer, PortCounters, Snapshot};
@@ -33,7 +32,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            engine: EngineKind::Native(OptLevel::O3),
+            engine: EngineKind::NATIVE,
             frames: FrameConfig::default(),
             poll: PollMode::Interrupt,
             workers: 1,

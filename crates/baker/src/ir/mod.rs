@@ -18,6 +18,8 @@ mod program;
 mod tables;
 mod verify;
 
+pub(crate) use build::{Builder, Var};
+pub(crate) use clean::tidy;
 pub use counters::CounterSlots;
 pub use dot::dot;
 pub use inst::*;
@@ -25,4 +27,5 @@ pub use lower::lower;
 pub use print::{print, print_body};
 pub use program::*;
 pub use tables::{TableEntry, TableError, TableStore, is_expired, prefix_mask};
+pub(crate) use verify::Dominators;
 pub use verify::{VerifyError, verify};

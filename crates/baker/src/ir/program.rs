@@ -81,6 +81,27 @@ impl Program {
         self.layouts[table.value.0 as usize].fields.len() - table.hidden_fields()
     }
 
+    /// For each PPF, whether packets come to it: from `rx`, or by a put of one that packets come to.
+    pub fn reached_ppfs(&self) -> Vec<bool> {
+        let mut reached = vec![false; self.ppfs.len()];
+        let mut work = vec![Self::RX];
+        while let Some(channel) = work.pop() {
+            let Some(Target::Ppf(ppf)) = self.channels.get(channel.0 as usize).map(|channel| channel.target) else {
+                continue;
+            };
+            match reached.get_mut(ppf.0 as usize) {
+                Some(seen @ false) => *seen = true,
+                _ => continue,
+            }
+            let insts = self.ppfs[ppf.0 as usize].body.blocks.iter().flat_map(|block| &block.insts);
+            work.extend(insts.filter_map(|inst| match inst.op {
+                Op::Put { channel, .. } => Some(channel),
+                _ => None,
+            }));
+        }
+        reached
+    }
+
     /// Whether what it does depends on the time.
     pub fn uses_time(&self) -> bool {
         let mut blocks = self.ppfs.iter().flat_map(|ppf| &ppf.body.blocks);

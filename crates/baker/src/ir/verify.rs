@@ -13,7 +13,7 @@ mod shape;
 mod types;
 mod wiring;
 
-use self::dominators::Dominators;
+pub(crate) use self::dominators::Dominators;
 use super::inst::*;
 use super::program::*;
 
@@ -137,9 +137,11 @@ impl Definitions {
 /// The packet that an instruction consumes.
 fn consumed(op: &Op) -> Option<Value> {
     match op {
-        Op::Pull { packet, .. } | Op::Push { packet, .. } | Op::Put { packet, .. } | Op::Drop { packet, .. } => {
-            Some(*packet)
-        }
+        Op::Pull { packet, .. }
+        | Op::Push { packet, .. }
+        | Op::Move { packet, .. }
+        | Op::Put { packet, .. }
+        | Op::Drop { packet, .. } => Some(*packet),
         _ => None,
     }
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use baker::ir::interp::End;
 use baker::ir::{
     BUILTIN_DROP_REASONS, CounterSlots, DropId, Program, TableEntry, TableError, TableId, TableKind, TableStore,
-    prefix_mask,
+    prefix_mask, print, verify,
 };
+use baker::opt::{self, Level, Pass};
 use codegen::OptLevel;
 use dataplane::EngineKind;
 use dataplane::step::{StepOutput, Stepper};
@@ -15,9 +16,21 @@ use dataplane::step::{StepOutput, Stepper};
 use crate::numbers::Numbers;
 use crate::packets::Packet;
 
-/// The engines that are compared with the interpreter.
-const NATIVE: [(&str, EngineKind); 2] =
-    [("native O0", EngineKind::Native(OptLevel::O0)), ("native O3", EngineKind::Native(OptLevel::O3))];
+/// A name, an engine, and the passes of the optimiser that the program goes through before it gets there.
+pub type Engine = (&'static str, EngineKind, &'static [Pass]);
+
+/// What is compared with the interpreter: each pass alone, then the levels.
+const ENGINES: [Engine; 9] = [
+    ("aggregate, interpreter", EngineKind::Interp, &[opt::AGGREGATE]),
+    ("number, interpreter", EngineKind::Interp, &[opt::NUMBER]),
+    ("combine, interpreter", EngineKind::Interp, &[opt::COMBINE]),
+    ("cache, interpreter", EngineKind::Interp, &[opt::CACHE]),
+    ("cgpc, interpreter", EngineKind::Interp, &[opt::AGGREGATE, opt::CACHE, opt::NUMBER]),
+    ("base, native O0", EngineKind::Native(OptLevel::O0, Level::Base), &[]),
+    ("base, native O3", EngineKind::Native(OptLevel::O3, Level::Base), &[]),
+    ("pac, native O3", EngineKind::Native(OptLevel::O3, Level::Pac), &[]),
+    ("cgpc, native O3", EngineKind::NATIVE, &[]),
+];
 
 /// How often each kind of event was compared: a test that sees none of them proves nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -146,12 +159,35 @@ pub fn compile(text: &str) -> Result<Arc<Program>, String> {
 /// Runs the packets one at a time up to `singly`, then the rest as one batch. `fill` seeds the control plane's part:
 /// entries before the first packet, and changes before the batch. The error tells the first difference.
 pub fn compare(program: &Arc<Program>, packets: &[Packet], singly: usize, fill: u64) -> Result<Seen, String> {
+    compare_with(&ENGINES, program, packets, singly, fill)
+}
+
+/// As [`compare`], with these engines.
+pub fn compare_with(
+    engines: &[Engine],
+    program: &Arc<Program>,
+    packets: &[Packet],
+    singly: usize,
+    fill: u64,
+) -> Result<Seen, String> {
     let mut seen = Seen::default();
-    let stepper = |kind| Stepper::new(program.clone(), kind).map_err(|error| format!("no engine: {error}"));
-    let mut interp = stepper(EngineKind::Interp)?;
+    let stepper = |program, kind| Stepper::new(program, kind).map_err(|error| format!("no engine: {error}"));
+    let mut interp = stepper(program.clone(), EngineKind::Interp)?;
     let mut natives = Vec::new();
-    for (name, kind) in NATIVE {
-        natives.push((name, stepper(kind)?));
+    for (name, kind, passes) in engines {
+        let mut optimised = Program::clone(program);
+        for pass in *passes {
+            optimised = (pass.run)(&optimised);
+            if let Err(errors) = verify(&optimised) {
+                let errors = errors.iter().fold(String::new(), |text, error| format!("{text}{error}\n"));
+                return Err(format!(
+                    "{name}: the verifier refuses what {} made:\n{errors}{}",
+                    pass.name,
+                    print(&optimised)
+                ));
+            }
+        }
+        natives.push((*name, stepper(Arc::new(optimised), *kind)?));
     }
     let (one_by_one, batch) = packets.split_at(singly.min(packets.len()));
 
@@ -206,8 +242,13 @@ pub fn show_packet(port: u8, bytes: &[u8]) -> String {
     })
 }
 
+/// Of the metadata, only what is looked at where the packet leaves.
 fn same_outputs(name: &str, wanted: &[StepOutput], found: &[StepOutput]) -> Result<(), String> {
-    if wanted == found {
+    let seen = |output: &StepOutput| {
+        let field = if output.end == End::Tx { Program::TX_PORT } else { Program::RX_PORT };
+        (output.end, output.bytes.clone(), output.metadata[field.0 as usize])
+    };
+    if wanted.iter().map(seen).eq(found.iter().map(seen)) {
         return Ok(());
     }
     let show = |outputs: &[StepOutput]| {

@@ -1,6 +1,6 @@
 //! Runs PPFs, instruction by instruction.
 
-use super::{End, Machine, RunError, STEP_LIMIT};
+use super::{End, Machine, RunError, STEP_LIMIT, Step};
 use crate::ir::*;
 
 /// A PPF that is under way: where it goes on, and where its values lie.
@@ -115,6 +115,9 @@ impl Machine {
     fn step(&mut self, program: &Program, body: &Body, frame: &mut [u128], inst: &Inst) -> Result<(), Fault> {
         let get = |value: Value| frame[value.0 as usize];
         let packet = |value: Value| frame[value.0 as usize] as usize;
+        if let Some(meter) = &mut self.meter {
+            meter.charge(&inst.op, get, |packet| self.packets[packet as usize].place());
+        }
         // The verifier has seen to it that this is asked of integers only.
         let width = |value: Value| match body.ty(value) {
             Ty::Int(width) => width,
@@ -140,6 +143,14 @@ impl Machine {
             }
             Op::Push { packet: p, bytes } => {
                 self.packets[packet(*p)].push(*bytes as usize);
+                get(*p)
+            }
+            Op::Move { packet: p, by } => {
+                let packet = &mut self.packets[packet(*p)];
+                match u128::try_from(*by) {
+                    Ok(bytes) => packet.pull(bytes).ok_or(Fault::BeyondEnd)?,
+                    Err(_) => packet.push(by.unsigned_abs() as usize),
+                }
                 get(*p)
             }
             Op::Copy { packet: p } => {
@@ -174,9 +185,16 @@ impl Machine {
                 self.packets[packet(*p)].metadata[field.0 as usize] = get(*value);
                 return Ok(());
             }
+            Op::Pass { channel } => {
+                self.count_channel(*channel);
+                return Ok(());
+            }
             Op::Put { .. } => return Ok(()), // done by the caller, which knows the call
             Op::Drop { reason, .. } => {
                 self.count(self.slots.drop(*reason), 1);
+                if let Some(meter) = &mut self.meter {
+                    meter.trail.push(Step::Drop(*reason));
+                }
                 return Ok(());
             }
 
