@@ -12,6 +12,7 @@ mod dot;
 mod inst;
 pub mod interp;
 mod lower;
+pub mod meter;
 mod print;
 mod program;
 mod tables;

@@ -60,7 +60,8 @@ pub struct Seen {
 }
 
 /// Operations that no other event shows, by the first word of their text.
-const OPERATIONS: [&str; 7] = ["load_at", "store_at", "sum", "trim", "grow_head", "grow_tail", "create"];
+const OPERATIONS: [&str; 9] =
+    ["load_at", "store_at", "sum", "trim", "grow_head", "grow_tail", "create", "take", "lock"];
 
 impl Seen {
     pub fn add(&mut self, other: &Seen) {
@@ -312,7 +313,11 @@ fn control(
                     (vec![(near | n.below(16) as u128) & inside], Some(len))
                 }
             };
-            let entry = TableEntry { key, prefix_len, value: values.iter().map(|w| n.bits(*w)).collect() };
+            let mut value: Vec<u128> = values.iter().map(|w| n.bits(*w)).collect();
+            if table.meter.is_some() && n.chance(70) {
+                value = vec![*n.pick(&[1, 50, 1_000_000]), *n.pick(&[1, 10, 100_000])];
+            }
+            let entry = TableEntry { key, prefix_len, value };
             let remove = n.chance(25);
             let act = |stepper: &mut Stepper| -> Result<(), TableError> {
                 if remove { stepper.remove(id, &entry.key, entry.prefix_len) } else { stepper.insert(id, &entry) }

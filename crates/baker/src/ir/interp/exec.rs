@@ -214,6 +214,8 @@ impl Machine {
                 self.tables[table].store(slot, *field, get(*value));
                 return Ok(());
             }
+            // Packets go through one after the other.
+            Op::Lock { .. } | Op::Unlock { .. } => return Ok(()),
             Op::Insert { table, key, value } => {
                 self.arguments.clear();
                 self.arguments.extend(key.iter().chain(value).map(|v| get(*v)));
@@ -228,6 +230,10 @@ impl Machine {
                 self.arguments.clear();
                 self.arguments.extend(key.iter().map(|v| get(*v)));
                 self.tables[table.0 as usize].remove(&self.arguments, None).is_ok() as u128
+            }
+            Op::Take { table, index, amount } => {
+                let now = self.now;
+                self.tables[table.0 as usize].take(get(*index), now, get(*amount) as u64) as u128
             }
             Op::Count { counter, index, amount } => {
                 if get(*index) < program.counters[counter.0 as usize].size as u128 {

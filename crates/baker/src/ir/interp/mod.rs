@@ -248,7 +248,7 @@ impl Machine {
 
 impl TableStore for Machine {
     fn insert(&mut self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
-        self.table_mut(table)?.insert(&entry.key, entry.prefix_len, &entry.value)
+        self.table_mut(table)?.set(&entry.key, entry.prefix_len, &entry.value)
     }
 
     fn remove(&mut self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
