@@ -69,7 +69,7 @@ pub fn port_number(config: &Config, port: &str) -> Result<u8, Failure> {
 }
 
 /// Several errors, a line each.
-fn wrong<E: std::fmt::Display>(errors: &[E]) -> Failure {
+pub fn wrong<E: std::fmt::Display>(errors: &[E]) -> Failure {
     let errors: Vec<_> = errors.iter().map(|e| format!("error: {e}")).collect();
     Failure::wrong(errors.join("\n"))
 }

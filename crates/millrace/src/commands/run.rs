@@ -182,7 +182,7 @@ fn about(instance: &str, program: &str, options: &Options, cpus: &[usize], ports
     }
 }
 
-/// Logs what goes wrong at the ports, once each.
+/// Logs what goes wrong at the ports, and when it is right again.
 struct PortWatch {
     observer: Observer,
     errors: HashMap<String, String>,
@@ -195,11 +195,15 @@ impl PortWatch {
             return;
         }
         self.last = Instant::now();
-        for (name, error) in self.observer.port_errors() {
-            if self.errors.get(&name) != Some(&error) {
+        let errors: HashMap<String, String> = self.observer.port_errors().into_iter().collect();
+        for (name, error) in &errors {
+            if self.errors.get(name) != Some(error) {
                 tracing::warn!(port = name, "{error}");
-                self.errors.insert(name, error);
             }
         }
+        for name in self.errors.keys().filter(|name| !errors.contains_key(*name)) {
+            tracing::warn!(port = name, "{name}: works again");
+        }
+        self.errors = errors;
     }
 }
