@@ -58,6 +58,7 @@ fn may_be_locked(op: &Op) -> bool {
         | Op::StoreAt { .. }
         | Op::Has { .. }
         | Op::Len { .. }
+        | Op::Move { .. }
         | Op::MetaLoad { .. }
         | Op::MetaStore { .. }
         | Op::IsNull(_)
@@ -71,6 +72,7 @@ fn may_be_locked(op: &Op) -> bool {
         | Op::Push { .. }
         | Op::Copy { .. }
         | Op::Put { .. }
+        | Op::Pass { .. }
         | Op::Drop { .. }
         | Op::Lookup { .. }
         | Op::Insert { .. }
