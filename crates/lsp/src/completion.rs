@@ -18,7 +18,7 @@ use SyntaxKind::*;
 const FILE_WORDS: [&str; 10] =
     ["import", "const", "type", "enum", "struct", "protocol", "metadata", "drop_reason", "module", "program"];
 /// Words that begin what stands in a module.
-const MODULE_WORDS: [&str; 16] = [
+const MODULE_WORDS: [&str; 19] = [
     "in",
     "out",
     "channel",
@@ -28,6 +28,9 @@ const MODULE_WORDS: [&str; 16] = [
     "set",
     "idle",
     "counter",
+    "meter",
+    "rate",
+    "burst",
     "ppf",
     "from",
     "const",
@@ -39,8 +42,10 @@ const MODULE_WORDS: [&str; 16] = [
 /// Words in a protocol.
 const PROTOCOL_WORDS: [&str; 5] = ["demux", "covers", "pseudo", "header", "payload"];
 /// Words in a body.
-const BODY_WORDS: [&str; 12] =
-    ["if", "else", "switch", "case", "default", "for", "return", "break", "continue", "true", "false", "null"];
+const BODY_WORDS: [&str; 13] = [
+    "critical", "if", "else", "switch", "case", "default", "for", "return", "break", "continue", "true", "false",
+    "null",
+];
 
 impl Model {
     /// What can stand at a byte offset of the document, sorted; the editor narrows it to what is typed already.
@@ -203,7 +208,7 @@ impl Model {
             Kind::Module | Kind::Instance => CompletionItemKind::MODULE,
             Kind::Function | Kind::Ppf => CompletionItemKind::FUNCTION,
             Kind::Reason => CompletionItemKind::EVENT,
-            Kind::Table | Kind::Counter => CompletionItemKind::VARIABLE,
+            Kind::Table | Kind::Meter | Kind::Counter => CompletionItemKind::VARIABLE,
             Kind::Port => CompletionItemKind::REFERENCE,
         };
         item(symbol.name.text(), kind)

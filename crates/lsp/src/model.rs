@@ -40,6 +40,8 @@ pub enum Kind {
     Table,
     /// A counter.
     Counter,
+    /// A meter.
+    Meter,
     /// A port or channel.
     Port,
     /// A PPF.
@@ -187,6 +189,7 @@ impl Model {
                 }
                 ModuleItem::Table(item) => self.declare(Kind::Table, file, scope, item.name(), &item),
                 ModuleItem::Counter(item) => self.declare(Kind::Counter, file, scope, item.name(), &item),
+                ModuleItem::Meter(item) => self.declare(Kind::Meter, file, scope, item.name(), &item),
                 ModuleItem::Ppf(item) => self.declare(Kind::Ppf, file, scope, item.name(), &item),
                 ModuleItem::Const(item) => self.declare(Kind::Const, file, scope, item.name(), &item),
                 ModuleItem::Alias(item) => self.declare(Kind::Alias, file, scope, item.name(), &item),

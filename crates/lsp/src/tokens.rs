@@ -133,7 +133,7 @@ impl Walk<'_> {
             Module | Instances => SemanticTokenType::NAMESPACE,
             Function | Ppf => SemanticTokenType::FUNCTION,
             Reasons => SemanticTokenType::EVENT,
-            Table | Counter => SemanticTokenType::VARIABLE,
+            Table | Counter | Meter => SemanticTokenType::VARIABLE,
             _ => return None,
         })
     }
@@ -214,6 +214,6 @@ fn of(kind: Kind) -> SemanticTokenType {
         Kind::Module | Kind::Instance => SemanticTokenType::NAMESPACE,
         Kind::Function | Kind::Ppf => SemanticTokenType::FUNCTION,
         Kind::Reason | Kind::Port => SemanticTokenType::EVENT,
-        Kind::Table | Kind::Counter => SemanticTokenType::VARIABLE,
+        Kind::Table | Kind::Meter | Kind::Counter => SemanticTokenType::VARIABLE,
     }
 }

@@ -37,6 +37,8 @@ enum Command {
     Lsp(commands::lsp::Args),
     /// Show what a program is compiled to
     Emit(commands::emit::Args),
+    /// Show what the optimiser does to a program, packet by packet of a trace
+    Explain(commands::explain::Args),
     /// Run a program between ports until interrupted
     Run(commands::run::Args),
     /// Show what runs
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::Fmt(args) => commands::fmt::run(&args),
         Command::Lsp(args) => commands::lsp::run(&args),
         Command::Emit(args) => commands::emit::run(&args),
+        Command::Explain(args) => commands::explain::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Status(args) => commands::status::run(&args),
         Command::Table(args) => commands::table::run(&args),

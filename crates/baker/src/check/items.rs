@@ -93,6 +93,7 @@ impl Checker<'_> {
                         ast::ModuleItem::Port(item) => self.port(file.id, module, &item),
                         ast::ModuleItem::Table(item) => self.table(file.id, module, &item),
                         ast::ModuleItem::Counter(item) => self.counter(file.id, module, &item),
+                        ast::ModuleItem::Meter(item) => self.meter(file.id, module, &item),
                         _ => {}
                     }
                 }
@@ -104,7 +105,7 @@ impl Checker<'_> {
         }
     }
 
-    fn full_name(&self, module: ModuleId, name: &str) -> String {
+    pub(super) fn full_name(&self, module: ModuleId, name: &str) -> String {
         format!("{}.{name}", self.modules[module.0].name)
     }
 
@@ -189,6 +190,8 @@ impl Checker<'_> {
             kind,
             is_set,
             idle,
+            meter: None,
+            locked: false,
             key: key.unwrap_or(fallback),
             value: value.unwrap_or(fallback),
             capacity: capacity.unwrap_or(1),

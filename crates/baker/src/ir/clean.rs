@@ -59,14 +59,14 @@ impl Op {
                 visit(offset);
                 visit(bytes);
             }
-            Op::EntryLoad { entry, .. } => visit(entry),
+            Op::EntryLoad { entry, .. } | Op::Lock { entry } | Op::Unlock { entry } => visit(entry),
             Op::EntryStore { entry, value, .. } => {
                 visit(entry);
                 visit(value);
             }
             Op::Lookup { key, .. } | Op::Remove { key, .. } => key.iter_mut().for_each(visit),
             Op::Insert { key, value, .. } => key.iter_mut().chain(value).for_each(visit),
-            Op::Count { index, amount, .. } => {
+            Op::Count { index, amount, .. } | Op::Take { index, amount, .. } => {
                 visit(index);
                 visit(amount);
             }
@@ -105,8 +105,11 @@ impl Op {
             | Op::Put { .. }
             | Op::Drop { .. }
             | Op::EntryStore { .. }
+            | Op::Lock { .. }
+            | Op::Unlock { .. }
             | Op::Insert { .. }
             | Op::Remove { .. }
+            | Op::Take { .. }
             | Op::Count { .. } => false,
         }
     }

@@ -2,17 +2,18 @@
 //!
 //! Checked in this order, later checks only where the earlier ones found nothing, so that one fault gives one error:
 //! ids and declarations; per PPF the shape of its blocks, then types, then that definitions dominate uses, then packet
-//! ownership and null tests; last, that no packet can run in a circle.
+//! ownership, locks and null tests; last, that no packet can run in a circle.
 
 mod declarations;
 mod dominators;
 mod entries;
+mod locks;
 mod packets;
 mod shape;
 mod types;
 mod wiring;
 
-use self::dominators::Dominators;
+pub(crate) use self::dominators::Dominators;
 use super::inst::*;
 use super::program::*;
 
@@ -71,6 +72,7 @@ fn verify_body(program: &Program, ppf: &Ppf, errors: &mut Errors) {
         dominators::check(&ppf.body, &definitions, &dominators, errors);
         if clean(errors) {
             packets::check(&ppf.body, &dominators, errors);
+            locks::check(&ppf.body, &dominators, errors);
             entries::check(program, &ppf.body, &definitions, &dominators, errors);
         }
     }

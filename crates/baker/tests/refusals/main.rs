@@ -5,6 +5,7 @@
 
 mod codes;
 mod cost;
+mod critical;
 mod handles;
 mod instances;
 mod items;

@@ -1,4 +1,5 @@
 mod afpacket;
+mod critical;
 mod fanout;
 mod pcap;
 mod worker;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use dataplane::{ReplayError, replay};
 
-use super::instance::{Engine, configuration};
+use super::instance::{Engine, configuration, port_number};
+use super::packets::Packets;
 use crate::failure::Failure;
 use crate::output::{print, say};
 use crate::{apps, report};
@@ -30,6 +31,8 @@ pub struct Args {
     /// What runs the program
     #[arg(long, value_enum, default_value = "native")]
     engine: Engine,
+    #[command(flatten)]
+    packets: Packets,
 }
 
 /// Runs the command.
@@ -37,15 +40,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let source = apps::find(&args.app)?;
     let program = apps::compile(&source)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
-    let named = config.ports.iter().find(|port| port.name == args.port).map(|port| port.number);
-    let Some(port) = named.or_else(|| args.port.parse().ok()) else {
-        let known: Vec<_> = config.ports.iter().map(|port| &*port.name).collect();
-        return Err(Failure::wrong(format!(
-            "error: --port {}: neither a port of the configuration nor a number from 0 to 255\n  ports: {}",
-            args.port,
-            known.join(", ")
-        )));
-    };
+    let port = port_number(&config, &args.port)?;
     // Writing would empty the file before it is read.
     let same =
         |output: &PathBuf| args.input.canonicalize().is_ok_and(|input| output.canonicalize().is_ok_and(|o| o == input));
@@ -53,7 +48,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::wrong(format!("error: --out {}: is the input file too", args.input.display())));
     }
     let fill = |tables: &mut dataplane::TableAccess| config.fill(&program, tables).map_err(|error| error.to_string());
-    let done = replay(&program, args.engine.kind(), port, fill, &args.input, args.output.as_deref());
+    let done =
+        replay(&program, args.engine.kind(args.packets.level()), port, fill, &args.input, args.output.as_deref());
     let done = done.map_err(|error| match error {
         ReplayError::File(_) | ReplayError::Tables(_) => Failure::wrong(format!("error: {error}")),
         _ => Failure::refused(error),

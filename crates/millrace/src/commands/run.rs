@@ -13,6 +13,7 @@ use dataplane::{EngineKind, Instance, Observer, Options, PollMode, PortConfig, S
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::instance::{Engine, configuration, ports};
+use super::packets::Packets;
 use crate::failure::Failure;
 use crate::output::{print, say};
 use crate::{apps, report};
@@ -33,6 +34,8 @@ pub struct Args {
     /// What runs the program
     #[arg(long, value_enum, default_value = "native")]
     engine: Engine,
+    #[command(flatten)]
+    packets: Packets,
     /// Never sleep: lower latency, one core always busy
     #[arg(long)]
     busy: bool,
@@ -73,7 +76,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         ));
     }
     let options = Options {
-        engine: args.engine.kind(),
+        engine: args.engine.kind(args.packets.level()),
         poll: if args.busy { PollMode::Busy } else { config.workers.mode },
         ..workers(args, config.options())
     };

@@ -30,10 +30,10 @@ impl Parser<'_> {
     fn item(&mut self) {
         if let Some(keyword) = self.nth_keyword(0).filter(|_| self.nth(1) != Dot) {
             match keyword {
-                InKw | OutKw | ChannelKw | ArrayKw | HashKw | LpmKw | SetKw | CounterKw | PpfKw => {
+                InKw | OutKw | ChannelKw | ArrayKw | HashKw | LpmKw | SetKw | CounterKw | MeterKw | PpfKw => {
                     self.stray_module_item()
                 }
-                word if word.is_word_of_declarations() => return self.named_item(),
+                within if within.is_within_items() => return self.named_item(),
                 _ => self.keyword_item(keyword),
             }
             self.after_no_item = false;

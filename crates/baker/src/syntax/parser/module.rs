@@ -36,6 +36,7 @@ impl Parser<'_> {
             Some(InKw | OutKw | ChannelKw) => self.port(),
             Some(ArrayKw | HashKw | LpmKw | SetKw) => self.table(),
             Some(CounterKw) => self.counter(),
+            Some(MeterKw) => self.meter(),
             Some(PpfKw) => self.ppf(),
             Some(keyword @ (ConstKw | TypeKw | EnumKw | StructKw | DropReasonKw)) => self.keyword_item(keyword),
             Some(keyword @ (ImportKw | ProtocolKw | MetadataKw | ModuleKw | ProgramKw)) => {
@@ -69,7 +70,7 @@ impl Parser<'_> {
         self.after_no_item = before;
         let title = format!("expected an item of a module, found {}", self.found());
         let error = Diagnostic::new("expected-item", self.here(), title).label("no item of a module begins so").hint(
-            "`in`, `out`, `channel`, `array`, `hash`, `lpm`, `set`, `counter`, `ppf`, `const`, `type`, `enum`, `struct`, \
+            "`in`, `out`, `channel`, `array`, `hash`, `lpm`, `set`, `counter`, `meter`, `ppf`, `const`, `type`, `enum`, `struct`, \
              `drop_reason` or a function can stand here",
         );
         self.not_an_item(error);
@@ -119,6 +120,28 @@ impl Parser<'_> {
             self.close(RBracket, "after the number of counters");
         }
         self.semicolon("after this counter");
+        self.finish();
+    }
+
+    fn meter(&mut self) {
+        self.start(Meter);
+        self.bump_as(MeterKw);
+        if self.name("the name of the meter") && self.eat(LBracket) {
+            self.expr();
+            self.close(RBracket, "after the number of meters");
+        }
+        if self.at_keyword(RateKw) {
+            self.start(Rate);
+            self.bump_as(RateKw);
+            self.expr();
+            self.finish();
+            self.start(Burst);
+            if self.expect_keyword(BurstKw, "and its tokens after the rate") {
+                self.expr();
+            }
+            self.finish();
+        }
+        self.semicolon("after this meter");
         self.finish();
     }
 
