@@ -22,7 +22,10 @@ fn accesses(program: &Program) -> usize {
     insts
         .filter(|inst| {
             use ir::Op;
-            matches!(inst.op, Op::Load { .. } | Op::Store { .. } | Op::LoadAt { .. } | Op::StoreAt { .. } | Op::Push { .. })
+            matches!(
+                inst.op,
+                Op::Load { .. } | Op::Store { .. } | Op::LoadAt { .. } | Op::StoreAt { .. } | Op::Push { .. }
+            )
         })
         .count()
 }

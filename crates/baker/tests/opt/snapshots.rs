@@ -94,16 +94,15 @@ fn cache_across_ppfs() {
 /// The usual header length is tested for; with another one the packet is worked on in memory.
 #[test]
 fn cache_behind_a_computed_demux() {
-    let source = one(
-        "ipv4_packet_t *ip = packet_decap(pkt);\nudp_packet_t *udp = packet_decap(ip);\n\
-         udp->src_port = 7;\nchannel_put(inner, udp);",
-    );
+    let source = one("ipv4_packet_t *ip = packet_decap(pkt);\nudp_packet_t *udp = packet_decap(ip);\n\
+         udp->src_port = 7;\nchannel_put(inner, udp);");
     insta::assert_snapshot!(before_and_after(&source, opt::Level::Cgpc.passes()));
 }
 
 /// A copy has the same bytes in registers.
 #[test]
 fn cache_with_a_copy() {
-    let source = one("pkt->type = 6;\nchannel_put(output, packet_copy(pkt));\npkt->type = 7;\nchannel_put(output, pkt);");
+    let source =
+        one("pkt->type = 6;\nchannel_put(output, packet_copy(pkt));\npkt->type = 7;\nchannel_put(output, pkt);");
     insta::assert_snapshot!(before_and_after(&source, opt::Level::Cgpc.passes()));
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use baker::ir::{Program, TableEntry, TableId, TableStore};
+use baker::opt::Level;
 use codegen::OptLevel;
 
 use crate::ports::{Driver, MemPort};
@@ -90,6 +91,8 @@ fn run(engine: EngineKind, count: u64) {
 #[test]
 fn nothing_is_lost_and_nothing_torn() {
     run(EngineKind::Interp, 4000);
-    run(EngineKind::Native(OptLevel::O0), 400_000);
-    run(EngineKind::Native(OptLevel::O3), 2_000_000);
+    for level in Level::ALL {
+        run(EngineKind::Native(OptLevel::O0, level), 100_000);
+        run(EngineKind::Native(OptLevel::O3, level), 500_000);
+    }
 }
