@@ -5,6 +5,7 @@
 //! | [`config`] | reads the one TOML file of an instance and fills the tables of its program |
 //! | [`packet`] | builds packets from text and shows packets as text, with the program's own protocols |
 //! | [`socket`] | lets a running instance be asked and changed |
+//! | [`words`] | small pieces of messages |
 //! | [`cases`] | runs the packet tests in `apps/NAME/cases` on any engine |
 #![forbid(unsafe_code)]
 
@@ -12,4 +13,4 @@ pub mod cases;
 pub mod config;
 pub mod packet;
 pub mod socket;
-mod words;
+pub mod words;

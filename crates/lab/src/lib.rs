@@ -30,6 +30,7 @@ mod link;
 mod namespace;
 mod raw;
 mod ring;
+mod sweep;
 mod sys;
 mod topology;
 mod traffic;
@@ -46,9 +47,10 @@ pub use host::{Host, HostConfig};
 pub use link::{Device, LinkConfig, Mac, mac_text, veth};
 pub use namespace::Namespace;
 pub use raw::RawPort;
-pub use topology::L3Switch;
+pub use sweep::sweep;
+pub use topology::{L3Options, L3Switch};
 pub use traffic::{Flow, Generator, PROBE, Received, Sent, Sink, Traffic, Transport};
-pub use user::{enter_user_namespace, has_privileges};
+pub use user::{enter_namespace_of, enter_user_namespace, has_privileges};
 
 /// The signals that [`Running::signal`] takes.
 pub use nix::sys::signal::Signal;

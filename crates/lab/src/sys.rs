@@ -3,7 +3,7 @@
 
 use std::io::{self, IoSlice};
 use std::mem::{MaybeUninit, size_of, zeroed};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -132,4 +132,23 @@ pub(crate) fn stay_on(cpu: Option<usize>) -> crate::error::Result<()> {
     cpus.set(cpu)
         .and_then(|()| sched_setaffinity(Pid::from_raw(0), &cpus))
         .map_err(|e| crate::error::Error::system(format!("cannot run on CPU {cpu}"), e))
+}
+
+/// A process that is meant by its descriptor, so that its number cannot come to mean another one meanwhile.
+pub(crate) fn pidfd(process: i32) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is involved.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
+    match c_int::try_from(fd) {
+        // SAFETY: the kernel made this descriptor for us just now, and closes it when a program is executed (pidfd_open(2)).
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Kills a process.
+pub(crate) fn kill_pidfd(process: BorrowedFd<'_>) -> io::Result<()> {
+    let no_info = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: without a siginfo_t the kernel reads no memory.
+    let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), libc::SIGKILL, no_info, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -57,6 +57,8 @@ enum Command {
     Replay(commands::replay::Args),
     /// Switch and route between four hosts on this machine, and measure it
     Demo(commands::demo::Args),
+    /// Build a network of hosts and links on this machine
+    Lab(commands::lab::Args),
 }
 
 fn main() -> ExitCode {
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
         Command::Stop(args) => commands::stop::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
+        Command::Lab(args) => commands::lab::run(&args),
     });
     match result.and_then(|()| output::finish()) {
         Ok(()) => ExitCode::SUCCESS,

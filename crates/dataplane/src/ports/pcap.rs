@@ -182,7 +182,7 @@ impl Queue for PcapPort {
 
     fn tick(&mut self, counters: &crate::counters::PortCounters) {
         if let Some(error) = &self.error {
-            counters.set_error(error);
+            counters.set_error(Some(error));
         }
     }
 

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use baker::ir::Program;
+use baker::opt::Level;
+use codegen::OptLevel;
 use control::config::Config;
 use dataplane::ports::PortSpec;
 use dataplane::{EngineKind, PortConfig};
@@ -21,9 +23,9 @@ pub enum Engine {
 
 impl Engine {
     /// The data plane's word for it.
-    pub fn kind(self) -> EngineKind {
+    pub fn kind(self, packets: Level) -> EngineKind {
         match self {
-            Engine::Native => EngineKind::NATIVE,
+            Engine::Native => EngineKind::Native(OptLevel::O3, packets),
             Engine::Interp => EngineKind::Interp,
         }
     }
@@ -67,7 +69,7 @@ pub fn port_number(config: &Config, port: &str) -> Result<u8, Failure> {
 }
 
 /// Several errors, a line each.
-fn wrong<E: std::fmt::Display>(errors: &[E]) -> Failure {
+pub fn wrong<E: std::fmt::Display>(errors: &[E]) -> Failure {
     let errors: Vec<_> = errors.iter().map(|e| format!("error: {e}")).collect();
     Failure::wrong(errors.join("\n"))
 }

@@ -9,6 +9,7 @@ pub mod emit;
 pub mod explain;
 pub mod fmt;
 mod instance;
+pub mod lab;
 pub mod lsp;
 mod packets;
 mod remote;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use dataplane::{ReplayError, replay};
 
 use super::instance::{Engine, configuration, port_number};
+use super::packets::Packets;
 use crate::failure::Failure;
 use crate::output::{print, say};
 use crate::{apps, report};
@@ -30,6 +31,8 @@ pub struct Args {
     /// What runs the program
     #[arg(long, value_enum, default_value = "native")]
     engine: Engine,
+    #[command(flatten)]
+    packets: Packets,
 }
 
 /// Runs the command.
@@ -45,7 +48,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::wrong(format!("error: --out {}: is the input file too", args.input.display())));
     }
     let fill = |tables: &mut dataplane::TableAccess| config.fill(&program, tables).map_err(|error| error.to_string());
-    let done = replay(&program, args.engine.kind(), port, fill, &args.input, args.output.as_deref());
+    let done =
+        replay(&program, args.engine.kind(args.packets.level()), port, fill, &args.input, args.output.as_deref());
     let done = done.map_err(|error| match error {
         ReplayError::File(_) | ReplayError::Tables(_) => Failure::wrong(format!("error: {error}")),
         _ => Failure::refused(error),
