@@ -48,9 +48,18 @@ fn fits_on_one_line(unit: &[Token]) -> bool {
     }
     let asks = |t: &Token| t.join.broken || t.comments.iter().any(|c| c.new_line || c.ends_line);
     let comments = |t: &Token| t.comments.iter().map(|c| width(&c.text) + 1).sum::<usize>();
-    let indent = unit[0].start.map_or(0, |start| start.level * INDENT);
+    let indent = unit[0].start.map_or(0, |start| start.level * INDENT) + width_before(&unit[0]);
     let inside: usize = unit.iter().skip(1).map(|t| comments(t) + t.join.blanks + width(&t.text)).sum();
     !unit.iter().skip(1).any(asks) && indent + width(&unit[0].text) + inside <= WIDTH
+}
+
+/// Columns of the comments that stand in front of a unit on its line.
+fn width_before(first: &Token) -> usize {
+    if first.new_line {
+        return 0;
+    }
+    let begins = first.comments.iter().rposition(|comment| comment.new_line).unwrap_or(0);
+    first.comments[begins..].iter().map(|comment| width(&comment.text) + 1).sum()
 }
 
 /// Columns of a text.

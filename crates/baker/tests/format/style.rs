@@ -236,6 +236,17 @@ fn places_where_the_writer_breaks_a_line() {
     statements("f(a\n,b\n);", "f(a, b);");
 }
 
+/// A comment in front of a statement counts for the length of its line.
+#[test]
+fn comments_in_front() {
+    let condition =
+        ["first_long_condition", "second_long_condition", "third_long_condition", "the_fourth_condition"].join(" || ");
+    statements(
+        &format!("{{ /* c */ if ({condition}) {{ f(); }} }}"),
+        &format!("{{\n    /* c */ if ({condition}) {{\n        f();\n    }}\n}}"),
+    );
+}
+
 #[test]
 fn comments_in_odd_places() {
     statements(

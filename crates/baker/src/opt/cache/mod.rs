@@ -226,6 +226,8 @@ struct Rewriter<'p> {
     /// The picture, and what is dirty, where code is being built.
     known: Known,
     dirty: BTreeMap<Family, Dirty>,
+    /// The copy being built.
+    current: usize,
     /// In the block being built: truth values that say that a packet reaches to an offset.
     proofs: HashMap<Value, (Family, i32)>,
     /// Whether the assumption was wide enough.
@@ -247,6 +249,7 @@ impl<'p> Rewriter<'p> {
             fallbacks: Vec::new(),
             known: Known::default(),
             dirty: BTreeMap::new(),
+            current: 0,
             proofs: HashMap::new(),
             holds: true,
         }
@@ -322,6 +325,7 @@ impl<'p> Rewriter<'p> {
         let copy = &self.copies[index];
         let Place { block, inst, known } = copy.place.clone();
         self.dirty = copy.assumed.clone();
+        self.current = index;
         self.known = known;
         self.proofs.clear();
         self.b.switch_to(copy.block);
