@@ -110,7 +110,7 @@ impl CodeChecker<'_, '_> {
                     Symbol::Table(_) => "look a key up in it: `table[key]`",
                     Symbol::Counter(_) => "counters are only added to: `counter_add(counter, 1)`",
                     Symbol::Port(_) => "packets are handed to a channel by `channel_put(channel, packet)`",
-                    Symbol::Function(_) => "call it: `function(…)`",
+                    Symbol::Function(_) | Symbol::Extern(_) => "call it: `function(…)`",
                     Symbol::Module(_) => "name something in it: `module.table`",
                     _ => "a variable, constant or field is needed here",
                 };

@@ -7,6 +7,7 @@
 //! | `consts`, `types` | constants and types |
 //! | `protocols`, `items` | protocols, metadata, structs, tables, counters |
 //! | `code`, `stmt`, `expr`, `arith`, `access`, `builtin`, `packet`, `loops` | bodies of PPFs and functions |
+//! | `externs`, `timers` | functions of controllers; what runs without a packet |
 //! | `wiring` | which channel leads where |
 //! | `flow` | what must hold on every path: handles consumed once, pointers tested |
 //! | `limits`, `paths`, `headroom` | what a program may cost |
@@ -17,6 +18,7 @@ mod builtin;
 mod code;
 mod consts;
 mod expr;
+mod externs;
 mod flow;
 mod headroom;
 pub mod hir;
@@ -30,6 +32,7 @@ mod paths;
 mod protocols;
 mod stmt;
 mod switch;
+mod timers;
 mod types;
 mod wiring;
 

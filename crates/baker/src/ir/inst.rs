@@ -281,6 +281,13 @@ pub enum Op {
         /// One value per field of the key's layout.
         key: Vec<Value>,
     },
+    /// Calls a function of a controller. The result is there where the function has one.
+    Extern {
+        /// The function.
+        function: ExternId,
+        /// One value per argument.
+        args: Vec<Value>,
+    },
     /// Adds `amount` (64 bits) to cell `index` (32 bits) of a counter; ignored where the index is at or above its size.
     Count {
         /// The counter.
@@ -334,7 +341,7 @@ pub struct Block {
     pub term: Terminator,
 }
 
-/// Code of a PPF. Block 0 is the entry; it has one parameter, the packet.
+/// Code of a PPF or timer. Block 0 is the entry; its parameter is a PPF's packet, or the fields of a timer's key.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     /// Type of each value.

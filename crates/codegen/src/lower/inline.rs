@@ -14,9 +14,11 @@ const COPIES: usize = 600;
 /// For each PPF, whether it is inlined.
 pub(super) fn inlined(program: &Program) -> Res<Vec<bool>> {
     let mut plan = Plan { program, sites: vec![0; program.ppfs.len()], sizes: vec![Size::Unknown; program.ppfs.len()] };
-    plan.count(Program::RX.0)?;
-    for ppf in &program.ppfs {
-        for inst in ppf.body.blocks.iter().flat_map(|block| &block.insts) {
+    for entry in program.entries() {
+        plan.count(entry.0)?;
+    }
+    for body in program.bodies() {
+        for inst in body.blocks.iter().flat_map(|block| &block.insts) {
             if let Op::Put { channel, .. } = inst.op {
                 plan.count(channel.0)?;
             }
@@ -36,7 +38,7 @@ enum Size {
 
 struct Plan<'p> {
     program: &'p Program,
-    /// Places that call each PPF: puts, and the start of the batch loop.
+    /// Places that call each PPF: puts, and the starts of the batch loops.
     sites: Vec<usize>,
     sizes: Vec<Size>,
 }
@@ -48,7 +50,7 @@ impl Plan<'_> {
                 Some(count) => *count += 1,
                 None => return internal(format!("there is no PPF {ppf}")),
             },
-            Some(Target::Tx | Target::Host) => {}
+            Some(Target::Tx | Target::Host | Target::Controller(_)) => {}
             None => return internal(format!("there is no channel {channel}")),
         }
         Ok(())

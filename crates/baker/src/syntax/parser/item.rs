@@ -30,10 +30,10 @@ impl Parser<'_> {
     fn item(&mut self) {
         if let Some(keyword) = self.nth_keyword(0).filter(|_| self.nth(1) != Dot) {
             match keyword {
-                InKw | OutKw | ChannelKw | ArrayKw | HashKw | LpmKw | SetKw | CounterKw | PpfKw => {
+                InKw | OutKw | ChannelKw | ArrayKw | HashKw | LpmKw | SetKw | CounterKw | PpfKw | ExternKw | TimerKw => {
                     self.stray_module_item()
                 }
-                DemuxKw | CoversKw | PseudoKw | FromKw => return self.named_item(),
+                DemuxKw | CoversKw | PseudoKw | FromKw | IdleKw | OverKw | EveryKw | ControllerKw => return self.named_item(),
                 _ => self.keyword_item(keyword),
             }
             self.after_no_item = false;
@@ -342,9 +342,11 @@ impl Parser<'_> {
     }
 
     /// `'(' (param (',' param)*)? ')'`
-    fn param_list(&mut self) {
+    pub(super) fn param_list(&mut self) {
         self.start(ParamList);
-        self.bump();
+        if !self.expect(LParen, "and the parameters after the name") {
+            return self.finish();
+        }
         if !self.at(RParen) {
             loop {
                 self.param();
@@ -407,10 +409,16 @@ impl Parser<'_> {
 
     fn wire_end(&mut self) -> bool {
         if !self.at(Name) {
-            self.expected("expected-name", "an end of a wire: `MODULE.PORT`, `rx`, `tx` or `host`");
+            self.expected("expected-name", "an end of a wire: `MODULE.PORT`, `rx`, `tx`, `host` or `controller NAME`");
             return false;
         }
         self.start(WireEnd);
+        if self.at_keyword(ControllerKw) && self.nth(1) == Name {
+            self.bump_as(ControllerKw);
+            self.bump();
+            self.finish();
+            return true;
+        }
         self.bump();
         if self.eat(Dot) {
             self.name("the name of a port");
