@@ -376,7 +376,7 @@ impl Timer {
 
     /// The keys that it is called with, in order, for tables that do not change meanwhile: all indices of an array, or those
     /// of the entries there are; one key without fields where it goes over no table.
-    pub fn keys(&self, program: &Program, tables: &impl TableStore) -> Box<dyn Iterator<Item = Vec<u128>>> {
+    pub fn keys(&self, program: &Program, tables: &impl TableStore) -> Box<dyn Iterator<Item = Vec<u128>> + Send> {
         let Some(id) = self.table else { return Box::new(std::iter::once(Vec::new())) };
         let table = &program.tables[id.0 as usize];
         match table.kind {

@@ -31,6 +31,11 @@ impl Array {
         (&raw const *self.control).cast_mut().cast()
     }
 
+    /// Number of entries.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
     /// Entries that are not all zero, with their index.
     pub fn used(&self) -> impl Iterator<Item = (u32, Vec<u8>)> {
         let entries = (0..self.capacity).filter_map(|index| Some((index, self.read(index)?)));
