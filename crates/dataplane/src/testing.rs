@@ -88,7 +88,7 @@ pub fn forward() -> Program {
         pseudo: Vec::new(),
     };
     let meta = |name: &str, width, offset| MetaField { name: name.into(), type_name: "u".into(), width, offset };
-    let channel = |name: &str, target| Channel { name: name.into(), protocol: ProtocolId(0), target };
+    let channel = |name: &str, target| Channel { name: name.into(), from: None, protocol: ProtocolId(0), target };
     let mut reasons: Vec<_> = BUILTIN_DROP_REASONS.map(|(name, _)| DropReason { name: name.into() }).into();
     reasons.push(DropReason { name: "unwanted".into() });
     let macs = Table {
@@ -110,6 +110,9 @@ pub fn forward() -> Program {
         tables: vec![macs],
         counters: vec![Counter { name: "m.seen".into(), size: 4 }],
         drop_reasons: reasons,
+        controllers: Vec::new(),
+        externs: Vec::new(),
+        timers: Vec::new(),
         channels: vec![
             channel("rx", Target::Ppf(PpfId(0))),
             channel("m.out", Target::Tx),

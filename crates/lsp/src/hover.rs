@@ -69,6 +69,8 @@ impl Model {
             Kind::Counter => text.push("64 bits, kept per worker and summed when it is read.".to_string()),
             Kind::Port => text.extend(self.wires(symbol)),
             Kind::Ppf => text.push(self.reasons_text(symbol)),
+            Kind::Extern => text.push("A controller has it: see its documentation. It runs on the worker that calls it.".into()),
+            Kind::Timer => text.push("One worker runs it, a few calls at a time between its batches.".into()),
             Kind::Module | Kind::Function => {}
         }
         let within = symbol.module.as_ref().map(|module| format!("Of the module `{module}`."));
@@ -264,7 +266,7 @@ fn declaration(symbol: &Symbol) -> String {
             let protocol = port.and_then(|p| p.protocol()).map_or(String::new(), |p| p.text().to_string());
             format!("{word} {protocol} {};", symbol.name.text())
         }
-        Kind::Ppf | Kind::Function => {
+        Kind::Ppf | Kind::Function | Kind::Timer => {
             let parts = node.children_with_tokens().take_while(|e| e.kind() != SyntaxKind::Block);
             one_line(&parts.map(|part| part.to_string()).collect::<String>())
         }

@@ -9,6 +9,7 @@ mod lexer;
 mod literal;
 mod parser;
 
+pub use literal::duration;
 pub use kind::{Baker, SyntaxElement, SyntaxKind, SyntaxNode, SyntaxToken};
 pub use parser::{MAX_DEPTH, MAX_ERRORS};
 

@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn functions_are_found_by_name_and_missing_ones_are_named() {
         let program = program(&["m.a", "m.b", "m.c"]);
-        let function = |name: &str| (name.to_string(), Box::new(|_: &[u128]| 1) as ExternFn);
+        let function = |name: &str| (name.to_string(), Box::new(|_: &[u128]| 1u128) as ExternFn);
         let error = ExternTable::new(&program, [function("m.b"), function("m.x")]).unwrap_err();
         assert_eq!(error.to_string(), "no controller has the functions m.a, m.c");
         assert!(ExternTable::new(&program, ["m.c", "m.b", "m.a"].map(function)).is_ok());

@@ -199,11 +199,6 @@ impl Rings {
         self.gone.store(true, Ordering::Release);
     }
 
-    /// Whether it has ended.
-    pub fn is_closed(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
-    }
-
     /// Gives back the frames of all packets in the rings, when the workers and the controller have ended; how many.
     pub fn drain(&self) -> u64 {
         let mut packets = 0;
