@@ -5,6 +5,7 @@
 mod check;
 mod config;
 mod control;
+mod controllers;
 mod fmt;
 mod hostile_clients;
 mod output;

@@ -63,7 +63,7 @@ impl Controller for Responder {
             };
             let request = packet.bytes();
             let answer = match packet.channel() {
-                "responder.arp" => arp_answer(request, |address| own.get(&address)),
+                "responder.arp_requests" => arp_answer(request, |address| own.get(&address)),
                 _ => echo_answer(request),
             };
             let Some((address, answer)) = answer else { continue };
