@@ -210,6 +210,50 @@ fn definitions_are_found_across_files() {
 }
 
 #[test]
+fn instances_of_a_module_are_known() {
+    let text = "import \"net/ether\";
+module count {
+    in ether input;
+    out ether output;
+    hash<mac_addr_t, u32> seen[8];
+    ppf note(ether_packet_t *pkt) from input {
+        if (left.seen[pkt->src] == null) { packet_drop(pkt, no_port); return; }
+        channel_put(output, pkt);
+    }
+}
+program {
+    count left, right;
+    rx -> left.input;
+    left.output -> right.input;
+    right.output -> tx;
+}
+";
+    let mut client = Client::new();
+    assert_eq!(client.open(URI, text), [] as [Value; 0]);
+    for (from, to) in [
+        (find(text, "left.seen", 0, 0), find(text, "left, right", 0, 0)),
+        (find(text, "left.seen", 0, 5), find(text, "seen[8]", 0, 0)),
+        (find(text, "right.input", 0, 6), find(text, "input;", 0, 0)),
+        (find(text, "count left", 0, 0), find(text, "count {", 0, 0)),
+    ] {
+        let found = client.at("definition", URI, from);
+        assert_eq!(found["range"]["start"], json!({ "line": to.0, "character": to.1 }), "from {from:?}: {found}");
+    }
+    for (what, n, part) in [
+        ("right;", 0, "An instance of the module `count`."),
+        ("output;", 0, "`left.output -> right.input`"),
+        ("seen[pkt", 0, "hash<mac_addr_t, u32> seen[8];"),
+    ] {
+        assert!(hover(&mut client, text, what, n).contains(part), "{what}");
+    }
+    let offered = completions(&mut client, text, "if (left.");
+    assert!(offered.contains(&"seen".to_string()), "{offered:?}");
+    let offered = completions(&mut client, text, "rx -> ");
+    assert!(["left", "right", "tx"].into_iter().all(|end| offered.contains(&end.to_string())), "{offered:?}");
+    assert_eq!(client.end(), Some(0));
+}
+
+#[test]
 fn completion_offers_what_can_stand_there() {
     let mut client = Client::new();
     client.open(URI, SWITCH);

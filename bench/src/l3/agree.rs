@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use baker::ir::{CounterSlots, DropId, Program};
-use codegen::OptLevel;
 use dataplane::step::{StepOutput, Stepper};
 use dataplane::{EngineKind, TableAccess, Tables};
 
@@ -25,7 +24,7 @@ pub(super) fn compare(
     packets: &[Vec<u8>],
 ) -> Result<(), String> {
     let text = |error: dataplane::step::StepError| error.to_string();
-    let mut millrace = Stepper::new(program.clone(), EngineKind::Native(OptLevel::O3)).map_err(text)?;
+    let mut millrace = Stepper::new(program.clone(), EngineKind::NATIVE).map_err(text)?;
     setup.fill(program, &mut millrace)?;
     let peer = Peer::new(build, peers)?;
     let drops = peer.drops();

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use baker::opt::Level;
 use codegen::OptLevel;
 use dataplane::NativeEngine;
 
@@ -14,7 +15,7 @@ pub fn measure(effort: Effort, results: &mut Results) -> Result<(), String> {
     for run in 0..=effort.runs {
         let start = Instant::now();
         let program = super::program()?;
-        NativeEngine::compile(&program, OptLevel::O3).map_err(|error| error.to_string())?;
+        NativeEngine::compile(&program, OptLevel::O3, Level::Cgpc).map_err(|error| error.to_string())?;
         // The first run loads LLVM's library.
         if run > 0 {
             values.push(start.elapsed().as_secs_f64() * 1e3);

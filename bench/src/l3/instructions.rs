@@ -7,9 +7,9 @@
 
 use std::process::Command;
 
-use codegen::OptLevel;
 use dataplane::EngineKind;
 
+use super::LEVELS;
 use super::memory::Case;
 use super::peer::Build;
 use crate::results::Results;
@@ -17,7 +17,7 @@ use crate::results::Results;
 /// First argument of the child.
 pub const CHILD: &str = "l3-instructions";
 
-const SYSTEMS: [&str; 2] = ["millrace", "c"];
+const SYSTEMS: [&str; 5] = ["millrace", "c", "base", "pac", "cgpc"];
 const CASES: [&str; 3] = ["bridged", "16 routes", "1000000 routes"];
 /// Packets of the two runs, at most what a case holds.
 const PACKETS: [u32; 2] = [1024, 3072];
@@ -69,8 +69,12 @@ pub fn child(arguments: &[String]) -> Result<(), String> {
     };
     case.packets.truncate(packets as usize);
     let mut rig = match system.as_str() {
-        "millrace" => case.millrace(EngineKind::Native(OptLevel::O3))?,
-        _ => case.c(Build::V3)?,
+        "millrace" => case.millrace(EngineKind::NATIVE)?,
+        "c" => case.c(Build::V3)?,
+        level => {
+            let (_, kind) = LEVELS.into_iter().find(|(name, _)| *name == level).ok_or("there is no such system")?;
+            case.millrace(kind)?
+        }
     };
     rig.run(1, &case.packets, 1);
     Ok(())

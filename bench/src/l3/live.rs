@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baker::ir::Program;
-use codegen::OptLevel;
 use dataplane::ports::{Driver, MemPort};
 use dataplane::{EngineKind, Instance, Options, PollMode, PortConfig};
 use lab::{LinkConfig, Namespace, Running, veth};
@@ -138,7 +137,7 @@ fn one(program: &Arc<Program>, system: System, window: Duration) -> Result<(f64,
         System::Kernel => kernel(&switch, &setup)?,
         System::TestPmd => forwarder = Forwarder::Process(testpmd(&switch)?),
         System::Millrace => {
-            forwarder = Forwarder::Instance(instance(program, &setup, &switch, EngineKind::Native(OptLevel::O3))?);
+            forwarder = Forwarder::Instance(instance(program, &setup, &switch, EngineKind::NATIVE)?);
         }
         System::Interpreter => forwarder = Forwarder::Instance(instance(program, &setup, &switch, EngineKind::Interp)?),
     }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use baker::ir::{Program, TableKind};
-use codegen::OptLevel;
 use dataplane::EngineKind;
 use dataplane::bench::Rig;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
+use super::LEVELS;
 use super::agree;
 use super::peer::{Build, Peer};
 use super::setup::Setup;
@@ -72,12 +72,18 @@ impl Case {
     }
 
     fn measure(&self, effort: Effort, results: &mut Results) -> Result<(), String> {
+        if std::env::var("CASE").is_ok_and(|wanted| wanted != self.name) {
+            return Ok(());
+        }
         agree::check(&self.program, &self.setup, Build::Native, &self.packets[..self.packets.len().min(4096)])
             .map_err(|error| format!("{}: {error}", self.name))?;
         let mut systems = vec![
-            ("millrace", self.millrace(EngineKind::Native(OptLevel::O3))?, 1, Vec::new()),
+            ("millrace", self.millrace(EngineKind::NATIVE)?, 1, Vec::new()),
             ("c", self.c(Build::Native)?, 1, Vec::new()),
         ];
+        for (level, kind) in LEVELS {
+            systems.push((level, self.millrace(kind)?, 1, Vec::new()));
+        }
         if self.interpreted {
             systems.push(("interpreter", self.millrace(EngineKind::Interp)?, 50, Vec::new()));
         }

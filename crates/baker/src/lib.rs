@@ -12,5 +12,6 @@ pub mod diag;
 pub mod format;
 pub mod ir;
 pub mod library;
+pub mod opt;
 pub mod source;
 pub mod syntax;

@@ -7,6 +7,7 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
+use baker::opt::Level;
 use std::time::{Duration, Instant};
 
 use baker::ir::*;
@@ -152,8 +153,8 @@ fn measure(program: &Program, opt: OptLevel) -> (Duration, f64) {
 
 fn main() {
     if std::env::args().any(|arg| arg == "--asm") {
-        println!("{}", codegen::emit(&l2(), OptLevel::O3, codegen::Emit::Asm).unwrap());
-        println!("{}", codegen::emit(&l3(), OptLevel::O3, codegen::Emit::Asm).unwrap());
+        println!("{}", codegen::emit(&l2(), OptLevel::O3, Level::Base, codegen::Emit::Asm).unwrap());
+        println!("{}", codegen::emit(&l3(), OptLevel::O3, Level::Base, codegen::Emit::Asm).unwrap());
         return;
     }
     println!("{:<8} {:<6} {:>12} {:>12}", "program", "level", "compile ms", "ns/packet");

@@ -4,6 +4,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use baker::ir::{ChannelId, Program, TimerId};
+use baker::opt::{Level, optimise};
 use inkwell::context::Context;
 use inkwell::execution_engine::ExecutionEngine;
 use inkwell::module::Module;
@@ -30,12 +31,18 @@ unsafe impl Send for Native {}
 unsafe impl Sync for Native {}
 
 impl Native {
-    /// Compiles a program for the host's processor. `runtime`'s functions must obey what [`abi::Runtime`] says.
-    pub fn compile(program: &Program, opt: OptLevel, runtime: &abi::Runtime) -> Result<Native, CodegenError> {
+    /// Compiles a program for the host's processor, packet accesses optimised to `packets`. `runtime`'s functions must obey
+    /// what [`abi::Runtime`] says.
+    pub fn compile(
+        program: &Program,
+        opt: OptLevel,
+        packets: Level,
+        runtime: &abi::Runtime,
+    ) -> Result<Native, CodegenError> {
         let raw = NonNull::from(Box::leak(Box::new(Context::create())));
         // SAFETY: `raw` comes from a box that lives until `Native` is dropped, or is freed just below.
         let context: &'static Context = unsafe { raw.as_ref() };
-        match compile_in(context, program, opt, runtime) {
+        match compile_in(context, program, opt, packets, runtime) {
             Ok(Compiled { engine, entries, timers }) => {
                 Ok(Native { entries, timers, engine: ManuallyDrop::new(engine), context: raw })
             }
@@ -70,11 +77,11 @@ impl Drop for Native {
     }
 }
 
-/// The program as optimised LLVM IR or as assembly, for people to read.
-pub fn emit(program: &Program, opt: OptLevel, what: Emit) -> Result<String, CodegenError> {
+/// The program, its packet accesses optimised to `packets`, as LLVM IR or as assembly, for people to read.
+pub fn emit(program: &Program, opt: OptLevel, packets: Level, what: Emit) -> Result<String, CodegenError> {
     let context = Context::create();
     let host = Host::new(opt)?;
-    let module = build(&context, program, &host)?;
+    let module = build(&context, program, packets, &host)?;
     match what {
         Emit::Llvm => Ok(module.print_to_string().to_string()),
         Emit::Asm => host.assembly(&module),
@@ -82,8 +89,8 @@ pub fn emit(program: &Program, opt: OptLevel, what: Emit) -> Result<String, Code
 }
 
 /// The optimised module of a program.
-fn build<'c>(context: &'c Context, program: &Program, host: &Host) -> Result<Module<'c>, CodegenError> {
-    let module = lower::lower(context, program, host)?;
+fn build<'c>(context: &'c Context, program: &Program, packets: Level, host: &Host) -> Result<Module<'c>, CodegenError> {
+    let module = lower::lower(context, &optimise(program, packets), program, host)?;
     module
         .verify()
         .map_err(|error| CodegenError::Internal(format!("LLVM refuses the module of `{}`: {error}", program.name)))?;
@@ -102,10 +109,11 @@ fn compile_in(
     context: &'static Context,
     program: &Program,
     opt: OptLevel,
+    packets: Level,
     runtime: &abi::Runtime,
 ) -> Result<Compiled, CodegenError> {
     let host = Host::new(opt)?;
-    let module = build(context, program, &host)?;
+    let module = build(context, program, packets, &host)?;
     // The engine's own target machine is generic; each function carries the host's processor and features as attributes.
     let engine = module
         .create_jit_execution_engine(codegen_level(opt))

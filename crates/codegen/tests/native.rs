@@ -2,6 +2,7 @@
 
 mod common;
 
+use baker::opt::Level;
 use std::sync::Arc;
 
 use baker::ir::*;
@@ -23,7 +24,8 @@ fn small() -> Program {
 
 #[test]
 fn threads_share_one_program() {
-    let native = std::thread::spawn(|| Native::compile(&small(), OptLevel::O3, &common::tables::RUNTIME).unwrap());
+    let native =
+        std::thread::spawn(|| Native::compile(&small(), OptLevel::O3, Level::Base, &common::tables::RUNTIME).unwrap());
     let native = Arc::new(native.join().unwrap());
     let threads: Vec<_> = (0..4)
         .map(|i: u8| {
@@ -50,7 +52,7 @@ fn threads_share_one_program() {
 /// Fields are loaded whole and swapped, never byte by byte; PPFs with one caller are gone.
 #[test]
 fn optimised_code_is_sane() {
-    let text = emit(&small(), OptLevel::O3, Emit::Llvm).unwrap();
+    let text = emit(&small(), OptLevel::O3, Level::Base, Emit::Llvm).unwrap();
     assert!(text.contains("define void @millrace_run("), "{text}");
     assert!(text.contains("llvm.bswap.i32"), "{text}");
     assert!(text.contains("load i32, ptr"), "{text}");
@@ -61,7 +63,7 @@ fn optimised_code_is_sane() {
 #[test]
 fn assembly_is_of_the_same_function() {
     for opt in [OptLevel::O0, OptLevel::O3] {
-        let text = emit(&small(), opt, Emit::Asm).unwrap();
+        let text = emit(&small(), opt, Level::Base, Emit::Asm).unwrap();
         assert!(text.contains("millrace_run:"), "{text}");
     }
 }
@@ -90,7 +92,7 @@ fn large_tables_are_prefetched() {
     let value = common::asm::add_layout(&mut routes, &[32]);
     common::asm::add_table(&mut routes, TableKind::Lpm, key, value, 1_000_000);
     let count = |program: &Program| {
-        let text = emit(program, OptLevel::O0, Emit::Llvm).unwrap();
+        let text = emit(program, OptLevel::O0, Level::Base, Emit::Llvm).unwrap();
         text.matches("call void @llvm.prefetch").count()
     };
     assert_eq!(count(&routes), 2, "the slot, then the value that it leads to");

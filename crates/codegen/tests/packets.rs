@@ -3,6 +3,7 @@
 mod common;
 
 use baker::ir::*;
+use baker::opt::Level;
 use codegen::abi::{END_HOST, END_TX, Output};
 use common::asm::{Asm, add_meta, dest, program};
 use common::{FRAME_SIZE, Machine, Random};
@@ -262,7 +263,8 @@ fn broken_programs_are_refused() {
     asm.def(Ty::Entry(LayoutId(0)), Op::Lookup { table: TableId(3), key: vec![] });
     cases.push(("no table 3", build(asm, packet)));
     for (want, program) in cases {
-        let error = codegen::emit(&program, codegen::OptLevel::O0, codegen::Emit::Llvm).unwrap_err().to_string();
+        let error =
+            codegen::emit(&program, codegen::OptLevel::O0, Level::Base, codegen::Emit::Llvm).unwrap_err().to_string();
         assert!(error.contains(want), "{error} does not say: {want}");
     }
 }

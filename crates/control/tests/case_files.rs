@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use baker::ir::Program;
+use baker::opt::Level;
 use codegen::OptLevel;
 use control::cases::{self, Case, LoadError};
 use dataplane::EngineKind;
@@ -57,7 +58,7 @@ impl Drop for Folder {
 fn outcome(name: &str, case: &str) -> Result<(), String> {
     let folder = Folder::new(name, case);
     let case = folder.load().unwrap_or_else(|error| panic!("{error}"));
-    let engines = [EngineKind::Interp, EngineKind::Native(OptLevel::O0), EngineKind::Native(OptLevel::O3)];
+    let engines = [EngineKind::Interp, EngineKind::Native(OptLevel::O0, Level::Base), EngineKind::NATIVE];
     let outcomes = engines.map(|engine| {
         cases::run(&program(), &case, engine).map_err(|failure| {
             assert_eq!(failure.engine, engine);

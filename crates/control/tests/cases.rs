@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use baker::ir::Program;
+use baker::opt::Level;
 use codegen::OptLevel;
 use control::cases;
 use dataplane::EngineKind;
@@ -11,7 +12,7 @@ use dataplane::EngineKind;
 mod common;
 
 const ENGINES: [EngineKind; 3] =
-    [EngineKind::Interp, EngineKind::Native(OptLevel::O0), EngineKind::Native(OptLevel::O3)];
+    [EngineKind::Interp, EngineKind::Native(OptLevel::O0, Level::Base), EngineKind::NATIVE];
 
 /// Applications with cases: folder and program.
 fn applications() -> Vec<(PathBuf, Arc<Program>)> {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::interp::{self, End, FrameLayout, Machine};
 use baker::ir::{ChannelId, Program, TableEntry, TableError, TableId, TableStore, TimerId, storage_size};
+use baker::opt::Level;
 use codegen::abi::{self, END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, RunFn, read_field, write_field};
 use codegen::{CodegenError, Native, OptLevel};
 
@@ -14,10 +15,15 @@ use crate::tables::{Tables, TablesError};
 /// Which engine runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineKind {
-    /// Machine code through LLVM.
-    Native(OptLevel),
+    /// Machine code through LLVM, with packet accesses optimised so far.
+    Native(OptLevel, Level),
     /// The reference interpreter.
     Interp,
+}
+
+impl EngineKind {
+    /// Machine code with all optimisations.
+    pub const NATIVE: EngineKind = EngineKind::Native(OptLevel::O3, Level::Cgpc);
 }
 
 /// Why there is no engine.
@@ -91,9 +97,9 @@ impl Engines {
         externs: Option<&Arc<ExternTable>>,
     ) -> Result<(Self, TableAccess), EngineError> {
         Ok(match kind {
-            EngineKind::Native(opt) => {
+            EngineKind::Native(opt, packets) => {
                 let tables = Arc::new(Tables::new(program)?);
-                (Engines::Native(NativeEngine::compile(program, opt)?), TableAccess::Native(tables))
+                (Engines::Native(NativeEngine::compile(program, opt, packets)?), TableAccess::Native(tables))
             }
             EngineKind::Interp => {
                 let mut machine = Machine::new(program.clone());
@@ -198,8 +204,8 @@ pub struct NativeEngine {
 
 impl NativeEngine {
     /// Compiles a program. The contexts that it runs over need [`Tables`] of the same program.
-    pub fn compile(program: &Program, opt: OptLevel) -> Result<Self, CodegenError> {
-        Ok(NativeEngine { native: Arc::new(Native::compile(program, opt, &Tables::runtime())?) })
+    pub fn compile(program: &Program, opt: OptLevel, packets: Level) -> Result<Self, CodegenError> {
+        Ok(NativeEngine { native: Arc::new(Native::compile(program, opt, packets, &Tables::runtime())?) })
     }
 }
 

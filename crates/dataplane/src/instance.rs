@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use baker::ir::{CounterSlots, DropId, Program};
-use codegen::OptLevel;
 
 use crate::context::WorkerContext;
 use crate::controller::{Controller, Controllers, Exchange, ExternTable, Named, NamedTables, Rings, Waiting};
@@ -36,7 +35,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            engine: EngineKind::Native(OptLevel::O3),
+            engine: EngineKind::NATIVE,
             frames: FrameConfig::default(),
             poll: PollMode::Interrupt,
             workers: 1,

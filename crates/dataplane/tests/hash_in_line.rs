@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use baker::ir::{self, Program, TableEntry, TableId, TableStore};
+use baker::opt::Level;
 use codegen::OptLevel;
 use dataplane::EngineKind;
 use dataplane::step::Stepper;
@@ -59,7 +60,7 @@ fn every_key_is_found_and_no_other() {
             }
         };
         for level in [OptLevel::O0, OptLevel::O3] {
-            let mut stepper = Stepper::new(program.clone(), EngineKind::Native(level)).unwrap();
+            let mut stepper = Stepper::new(program.clone(), EngineKind::Native(level, Level::Cgpc)).unwrap();
             let mut model = HashMap::new();
             for number in 0..u64::from(capacity) {
                 let entry = TableEntry { key: fields(number), prefix_len: None, value: vec![(number % 251).into()] };

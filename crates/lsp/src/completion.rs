@@ -113,7 +113,7 @@ impl Model {
         }
         if let ast::Expr::Name(name) = base
             && let Some(Target::Symbol(module)) = name.name().and_then(|name| self.target(name.syntax()))
-            && module.kind == Kind::Module
+            && matches!(module.kind, Kind::Module | Kind::Instance)
         {
             return self.members(module.name.text()).map(|symbol| self.symbol_item(symbol)).collect();
         }
@@ -146,7 +146,8 @@ impl Model {
     }
 
     fn wire_ends(&self) -> Vec<CompletionItem> {
-        let modules = self.globals().filter(|s| s.kind == Kind::Module).map(|s| self.symbol_item(s));
+        let modules =
+            self.globals().filter(|s| matches!(s.kind, Kind::Module | Kind::Instance)).map(|s| self.symbol_item(s));
         modules.chain(builtin::ENDS.iter().map(|b| item(b.name, CompletionItemKind::KEYWORD))).collect()
     }
 
@@ -203,7 +204,7 @@ impl Model {
             Kind::Enumerator => CompletionItemKind::ENUM_MEMBER,
             Kind::Struct => CompletionItemKind::STRUCT,
             Kind::Protocol => CompletionItemKind::INTERFACE,
-            Kind::Module => CompletionItemKind::MODULE,
+            Kind::Module | Kind::Instance => CompletionItemKind::MODULE,
             Kind::Function | Kind::Extern | Kind::Ppf | Kind::Timer => CompletionItemKind::FUNCTION,
             Kind::Reason => CompletionItemKind::EVENT,
             Kind::Table | Kind::Counter => CompletionItemKind::VARIABLE,

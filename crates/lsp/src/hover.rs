@@ -71,6 +71,10 @@ impl Model {
             Kind::Ppf => text.push(self.reasons_text(symbol)),
             Kind::Extern => text.push("A controller has it: see its documentation. It runs on the worker that calls it.".into()),
             Kind::Timer => text.push("One worker runs it, a few calls at a time between its batches.".into()),
+            Kind::Instance => {
+                let module = ast::Instances::cast(symbol.node.clone()).and_then(|item| item.module());
+                text.extend(module.map(|module| format!("An instance of the module `{}`.", module.text())));
+            }
             Kind::Module | Kind::Function => {}
         }
         let within = symbol.module.as_ref().map(|module| format!("Of the module `{module}`."));
@@ -166,13 +170,14 @@ impl Model {
 
     /// Where a channel leads and where it comes from.
     fn wires(&self, symbol: &Symbol) -> Option<String> {
-        let full = format!("{}.{}", symbol.module.as_deref()?, symbol.name.text());
+        let bases = self.known_as(symbol.module.as_deref()?);
+        let full: Vec<String> = bases.iter().map(|base| format!("{base}.{}", symbol.name.text())).collect();
         let items = self.files.iter().flat_map(|file| file.tree.items());
         let wires = items.filter_map(|item| if let ast::Item::Program(p) = item { Some(p) } else { None });
         let text = |end: Option<ast::WireEnd>| end.map_or(String::new(), |end| end.syntax().text().to_string());
         let wires = wires.flat_map(|program| program.wires()).map(|wire| (text(wire.from()), text(wire.to())));
         let found: Vec<_> =
-            wires.filter(|(a, b)| *a == full || *b == full).map(|(a, b)| format!("`{a} -> {b}`")).collect();
+            wires.filter(|(a, b)| full.contains(a) || full.contains(b)).map(|(a, b)| format!("`{a} -> {b}`")).collect();
         (!found.is_empty()).then(|| format!("Wired: {}.", found.join(", ")))
     }
 

@@ -30,6 +30,8 @@ pub enum Kind {
     Protocol,
     /// `module`
     Module,
+    /// An instance of a module.
+    Instance,
     /// A function.
     Function,
     /// A function of a controller.
@@ -79,6 +81,8 @@ pub struct Model {
     pub metadata: Vec<(FileId, ast::StructField)>,
     globals: HashMap<String, Symbol>,
     modules: HashMap<String, HashMap<String, Symbol>>,
+    /// The module of each instance.
+    instances: HashMap<String, String>,
     /// Values of constants that were asked for, by module and name.
     pub(crate) values: RefCell<HashMap<ScopedName, Option<i128>>>,
 }
@@ -95,6 +99,7 @@ impl Model {
             metadata: Vec::new(),
             globals: HashMap::new(),
             modules: HashMap::new(),
+            instances: HashMap::new(),
             values: RefCell::default(),
         };
         for file in &files {
@@ -117,14 +122,25 @@ impl Model {
         own.or_else(|| self.globals.get(name))
     }
 
-    /// What `module.name` stands for.
+    /// What `module.name` stands for, also for an instance of a module.
     pub fn member(&self, module: &str, name: &str) -> Option<&Symbol> {
-        self.modules.get(module)?.get(name)
+        self.declared_in(module)?.get(name)
     }
 
-    /// All that a module declares.
+    /// All that a module declares, also for an instance of it.
     pub fn members(&self, module: &str) -> impl Iterator<Item = &Symbol> {
-        self.modules.get(module).into_iter().flat_map(HashMap::values)
+        self.declared_in(module).into_iter().flat_map(HashMap::values)
+    }
+
+    fn declared_in(&self, module: &str) -> Option<&HashMap<String, Symbol>> {
+        self.modules.get(self.instances.get(module).map_or(module, String::as_str))
+    }
+
+    /// The names that a module is known by: those of its instances, else its own.
+    pub fn known_as<'a>(&'a self, module: &'a str) -> Vec<&'a str> {
+        let instances = self.instances.iter().filter(|(_, of)| *of == module);
+        let names: Vec<&str> = instances.map(|(name, _)| name.as_str()).collect();
+        if names.is_empty() { vec![module] } else { names }
     }
 
     /// All that is declared outside of modules.
@@ -149,7 +165,17 @@ impl Model {
             Item::Function(item) => self.declare(Kind::Function, file, None, item.name(), item),
             Item::Metadata(item) => self.metadata.extend(item.fields().map(|field| (file, field))),
             Item::Module(item) => self.module(file, item),
-            Item::Import(_) | Item::OutOfBody(_) | Item::Program(_) => {}
+            Item::Program(item) => {
+                for item in item.instances() {
+                    for name in item.names() {
+                        if let Some(module) = item.module() {
+                            self.instances.insert(name.text().to_string(), module.text().to_string());
+                        }
+                        self.declare(Kind::Instance, file, None, Some(name), &item);
+                    }
+                }
+            }
+            Item::Import(_) | Item::OutOfBody(_) => {}
         }
     }
 

@@ -45,7 +45,14 @@ impl Outline<'_> {
                 let name = path.segments().map(|n| n.text().to_string()).collect::<Vec<_>>().join(".");
                 self.named(&name, SymbolKind::FUNCTION, node, path.syntax(), Vec::new())
             }
-            Item::Program(_) => self.named("program", SymbolKind::OBJECT, node, node, Vec::new()),
+            Item::Program(item) => {
+                let instances = item.instances().flat_map(|item| {
+                    item.names()
+                        .filter_map(move |name| self.symbol(Some(name), SymbolKind::MODULE, item.syntax(), Vec::new()))
+                });
+                let instances = instances.collect();
+                self.named("program", SymbolKind::OBJECT, node, node, instances)
+            }
             Item::Import(_) => None,
         }
     }

@@ -9,7 +9,7 @@ use baker::syntax::{SyntaxKind, SyntaxNode, SyntaxToken};
 use rowan::TextRange;
 
 use crate::builtin::{self, Builtin};
-use crate::model::{Model, Symbol};
+use crate::model::{Kind, Model, Symbol};
 use crate::scope::{Local, Type, locals, module_of};
 
 use SyntaxKind::*;
@@ -156,7 +156,7 @@ impl Model {
         let base = member.base()?;
         if let ast::Expr::Name(name) = &base
             && let Some(Target::Symbol(module)) = name.name().and_then(|name| self.target(name.syntax()))
-            && module.node.kind() == Module
+            && matches!(module.kind, Kind::Module | Kind::Instance)
         {
             return self.member(module.name.text(), field.text()).cloned().map(Target::Symbol);
         }

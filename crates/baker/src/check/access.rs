@@ -142,15 +142,33 @@ impl CodeChecker<'_, '_> {
     }
 
     /// What `module.name` stands for.
-    fn qualified(&self, base: &ast::Expr, field: &ast::Name) -> Option<Result<Symbol, ModuleId>> {
+    fn qualified(&mut self, base: &ast::Expr, field: &ast::Name) -> Option<Result<Symbol, ModuleId>> {
         let ast::Expr::Name(name) = base else { return None };
         let name = name.name()?;
         if self.local(name.text()).is_some() {
             return None;
         }
-        let Some(Symbol::Module(module)) = self.checker.resolve(self.scope, name.text()) else { return None };
-        let found = self.checker.modules[module.0].names.get(field.text());
-        Some(found.map(|(symbol, _)| *symbol).ok_or(module))
+        let (module, instance) = match self.checker.resolve(self.scope, name.text())? {
+            Symbol::Module(module) => (module, None),
+            Symbol::Instance(id) => (self.checker.instances[id].module, Some(id)),
+            _ => return None,
+        };
+        let declared = &self.checker.modules[module.0];
+        let Some((symbol, _)) = declared.names.get(field.text()) else { return Some(Err(module)) };
+        let symbol = *symbol;
+        let own = matches!(symbol, Symbol::Table(_) | Symbol::Counter(_) | Symbol::Port(_) | Symbol::Ppf(_));
+        let span = Span { end: field.span(self.file).end, ..name.span(self.file) };
+        match instance {
+            None if own && !declared.instances.is_empty() => self.checker.needs_instance(module, field.text(), span),
+            Some(_) if !own => {
+                let title = format!("`{}` belongs to the module `{}`", field.text(), declared.name);
+                let hint = format!("write `{}.{}`", declared.name, field.text());
+                let error = Diagnostic::new("not-of-instance", span, title);
+                self.checker.report_once(error.label("not to one of its instances").hint(hint));
+            }
+            _ => {}
+        }
+        Some(Ok(instance.map_or(symbol, |id| self.checker.of_instance(id, symbol))))
     }
 
     fn module_item(&mut self, symbol: Result<Symbol, ModuleId>, field: &ast::Name, span: Span) -> Typed {

@@ -128,7 +128,7 @@ impl Checker<'_> {
             let def = &self.functions[index];
             let (file, scope, item, result) = (def.file, def.scope, def.ast.clone(), def.result);
             let (params, name) = (def.params.clone(), def.name.clone());
-            let errors = self.errors.len();
+            let mistakes = self.mistakes();
             let mut code = CodeChecker::new(self, file, scope);
             code.result = result;
             for param in &params {
@@ -139,7 +139,7 @@ impl Checker<'_> {
                 None => Code { locals: code.locals, ..Code::default() },
             };
             let function = hir::Function { name, params: params.len() as u32, result, code };
-            if self.errors.len() == errors {
+            if self.mistakes() == mistakes {
                 let mut found = Vec::new();
                 super::flow::check_function(&self.hir, &function, &mut found);
                 self.errors.extend(found);
@@ -153,7 +153,11 @@ impl Checker<'_> {
         for index in 0..self.timers.len() {
             self.timer_body(index);
         }
+        if self.errors.is_empty() {
+            self.check_code();
+        }
         if wired && self.errors.is_empty() {
+            self.expand_instances();
             self.check_cycles();
         }
         if self.errors.is_empty() {
@@ -168,7 +172,7 @@ impl Checker<'_> {
         let (Some(protocol), Some(param)) = (def.protocol, param) else { return };
         let full_name = format!("{}.{name}", self.modules[module.0].name);
         let Some((file, block, own_param)) = body else { return };
-        let errors = self.errors.len();
+        let mistakes = self.mistakes();
         let mut param_file = declared_file;
         let mut param = param;
         if let Some(own) = own_param {
@@ -194,7 +198,7 @@ impl Checker<'_> {
         code.declare(param_name.text(), Type::Packet(protocol), param_name.span(param_file));
         let code = code.body(&block);
         let ppf = hir::Ppf { name: full_name, protocol, code, span };
-        if self.errors.len() == errors {
+        if self.mistakes() == mistakes {
             let mut found = Vec::new();
             super::flow::check_ppf(&self.hir, &ppf, &mut found);
             self.errors.extend(found);

@@ -105,13 +105,17 @@ impl CodeChecker<'_, '_> {
                 Some(Constant::Typed(ty, bits)) => Typed::new(ExprKind::Const(bits), ty, span),
                 _ => Typed::error(span),
             },
+            Some(Symbol::Reported) => {
+                self.checker.repeated += 1;
+                Typed::error(span)
+            }
             Some(symbol) => {
                 let hint = match symbol {
                     Symbol::Table(_) => "look a key up in it: `table[key]`",
                     Symbol::Counter(_) => "counters are only added to: `counter_add(counter, 1)`",
                     Symbol::Port(_) => "packets are handed to a channel by `channel_put(channel, packet)`",
                     Symbol::Function(_) | Symbol::Extern(_) => "call it: `function(…)`",
-                    Symbol::Module(_) => "name something in it: `module.table`",
+                    Symbol::Module(_) | Symbol::Instance(_) => "name something in it: `module.table`",
                     _ => "a variable, constant or field is needed here",
                 };
                 self.error(

@@ -85,6 +85,10 @@ impl Checker<'_> {
                 if item.name().is_none() {
                     continue;
                 }
+                let count = |hir: &hir::Program| {
+                    [hir.tables.len() as u32, hir.counters.len() as u32, hir.channels.len() as u32]
+                };
+                let before = count(&self.hir);
                 for item in item.items() {
                     match item {
                         ast::ModuleItem::Port(item) => self.port(file.id, module, &item),
@@ -93,6 +97,9 @@ impl Checker<'_> {
                         _ => {}
                     }
                 }
+                let after = count(&self.hir);
+                let own = &mut self.modules[module.0].own;
+                [own.tables, own.counters, own.channels] = [0, 1, 2].map(|kind| before[kind]..after[kind]);
                 module.0 += 1;
             }
         }

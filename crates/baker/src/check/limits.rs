@@ -6,7 +6,7 @@ use super::hir::{Expr, ExprKind, Stmt};
 use super::names::Checker;
 use super::paths::{Bounds, bounds, timer_bounds};
 use crate::diag::Diagnostic;
-use crate::ir::{ChannelId, Target};
+use crate::ir::{self, ChannelId, PpfId, Target};
 use crate::source::Span;
 
 /// Statements and operations of a PPF at most, its functions inlined.
@@ -50,14 +50,16 @@ impl Cost {
 }
 
 impl Checker<'_> {
-    /// Checks what the program costs. No function calls itself.
-    pub(super) fn check_limits(&mut self) {
+    /// Checks how much code the program has. No function calls itself.
+    pub(super) fn check_code(&mut self) {
+        let mut sizes = Vec::new();
         let mut functions = vec![None; self.hir.functions.len()];
         let ppfs = self.hir.ppfs.iter().map(|ppf| ("PPF", &ppf.name, &ppf.code, ppf.span));
         let timers = self.hir.timers.iter().map(|timer| ("timer", &timer.name, &timer.code, timer.span));
         let mut errors = Vec::new();
         for (what, name, code, span) in ppfs.chain(timers) {
             let cost = self.statements_cost(&code.body, 0, &mut functions);
+            sizes.push(cost.size);
             if cost.depth > MAX_DEPTH {
                 let error = Diagnostic::new("calls-too-deep", span, "calls nest too deeply")
                     .label(format!("more than {MAX_DEPTH} levels of statements, operations and calls"));
@@ -73,44 +75,50 @@ impl Checker<'_> {
             }
         }
         self.errors.append(&mut errors);
-        if !self.errors.is_empty() || !self.check_bounds() {
+        if self.errors.is_empty() {
+            let (ppfs, timers) = sizes.split_at(self.hir.ppfs.len());
+            self.check_instances_cost(ppfs, timers);
+        }
+    }
+
+    /// Checks what one packet, or one call of a timer, costs.
+    pub(super) fn check_limits(&mut self) {
+        if !self.check_bounds() {
             return;
         }
         (self.hir.headroom, self.hir.encap) = headroom(&self.hir);
         if self.hir.headroom > MAX_HEADROOM {
             let title = format!("headers of more than {MAX_HEADROOM} bytes can be put in front of one packet");
-            let first = self.hir.ppfs.first().map(|ppf| ppf.span);
-            let first = self.entries().first().map(|entry| entry.1).or(first);
-            self.errors.extend(first.map(|first| {
-                Diagnostic::new("too-many-headers", first, title)
+            let entry = self.entries().first().map(|(_, PpfId(ppf))| self.hir.ppfs[*ppf as usize].span);
+            // Otherwise a timer creates the packet.
+            let place = entry.or(self.hir.timers.first().map(|timer| timer.span));
+            self.errors.extend(place.map(|place| {
+                Diagnostic::new("too-many-headers", place, title)
                     .label("more than any frame has room for")
                     .hint("let loops that call packet_encap make fewer trips")
             }));
         }
     }
 
-    /// The channels by which packets enter, with the PPFs that take them.
-    fn entries(&self) -> Vec<(ChannelId, Span)> {
-        let channels = self.hir.channels.iter().enumerate();
-        let entries = channels.filter(|(index, channel)| *index == 0 || channel.from.is_some());
-        let entry = |(index, channel): (usize, &crate::ir::Channel)| match channel.target {
-            Target::Ppf(ppf) => Some((ChannelId(index as u32), self.hir.ppfs[ppf.0 as usize].span)),
-            _ => None,
-        };
-        entries.filter_map(entry).collect()
+    /// The PPFs that packets enter by, each with a channel that leads to it.
+    fn entries(&self) -> Vec<(ChannelId, PpfId)> {
+        let mut entries: Vec<(ChannelId, PpfId)> = Vec::new();
+        for (id, channel) in (0..).map(ChannelId).zip(&self.hir.channels) {
+            let enters = id == ir::Program::RX || channel.from.is_some();
+            if let (true, Target::Ppf(ppf)) = (enters, channel.target)
+                && !entries.iter().any(|(_, known)| *known == ppf)
+            {
+                entries.push((id, ppf));
+            }
+        }
+        entries
     }
 
     /// Checks what one packet, or one call of a timer, can lead to; whether that is right. Sets the limits that engines size
     /// their resources by.
     fn check_bounds(&mut self) -> bool {
-        let mut seen: Vec<Span> = Vec::new();
-        for (channel, span) in self.entries() {
-            // Several may lead to one PPF.
-            if seen.contains(&span) {
-                continue;
-            }
-            seen.push(span);
-            let found = bounds(&self.hir, channel);
+        for (channel, PpfId(ppf)) in self.entries() {
+            let (found, span) = (bounds(&self.hir, channel), self.hir.ppfs[ppf as usize].span);
             self.check_bound(found, span, ("one packet", "for a packet that enters here"));
         }
         for index in 0..self.hir.timers.len() {

@@ -25,7 +25,7 @@ impl CodeChecker<'_, '_> {
     }
 
     fn for_in_scope(&mut self, for_: &ast::ForStmt, span: Span) -> Option<StmtKind> {
-        let errors = self.checker.errors.len();
+        let mistakes = self.checker.mistakes();
         let mut outer = Vec::new();
         if let Some(init) = for_.init() {
             self.statement(&init, &mut outer);
@@ -36,11 +36,11 @@ impl CodeChecker<'_, '_> {
         if let Some(statement) = for_.step() {
             self.statement(&statement, &mut step);
         }
-        let bound = match (&condition, self.checker.errors.len() == errors) {
+        let bound = match (&condition, self.checker.mistakes() == mistakes) {
             (Some(condition), true) => self.bound(&outer, condition, &step),
             _ => None,
         };
-        if bound.is_none() && self.checker.errors.len() == errors {
+        if bound.is_none() && self.checker.mistakes() == mistakes {
             let head = Span { end: (span.start + 3).min(span.end), ..span };
             self.error(
                 Diagnostic::new("unbounded-loop", head, "this loop has no constant bound")

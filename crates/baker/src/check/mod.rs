@@ -9,6 +9,7 @@
 //! | `code`, `stmt`, `expr`, `arith`, `access`, `builtin`, `packet`, `loops` | bodies of PPFs and functions |
 //! | `externs`, `timers` | functions of controllers; what runs without a packet |
 //! | `wiring` | which channel leads where |
+//! | `instances` | modules that are there several times |
 //! | `flow` | what must hold on every path: handles consumed once, pointers tested |
 //! | `limits`, `paths`, `headroom` | what a program may cost |
 
@@ -22,6 +23,7 @@ mod externs;
 mod flow;
 mod headroom;
 pub mod hir;
+mod instances;
 mod items;
 mod limits;
 mod load;
@@ -34,6 +36,7 @@ mod stmt;
 mod switch;
 mod timers;
 mod types;
+mod visit;
 mod wiring;
 
 pub use load::{File, Loaded, load};

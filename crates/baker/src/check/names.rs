@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::hir::{self, FunctionId, StructId, Type};
+use super::instances::{Instance, Own};
 use super::load::File;
 use crate::diag::{Diagnostic, Label};
 use crate::ir::{
@@ -28,6 +29,10 @@ pub(super) enum Symbol {
     Struct(StructId),
     Protocol(ProtocolId),
     Module(ModuleId),
+    /// Index into [`Checker::instances`].
+    Instance(usize),
+    /// What was declared wrongly, and reported.
+    Reported,
     Function(FunctionId),
     Extern(ExternId),
     Reason(DropId),
@@ -46,6 +51,7 @@ impl Symbol {
             Symbol::Alias(_) | Symbol::Struct(_) => "a type",
             Symbol::Protocol(_) => "a protocol",
             Symbol::Module(_) => "a module",
+            Symbol::Instance(_) | Symbol::Reported => "an instance of a module",
             Symbol::Function(_) => "a function",
             Symbol::Extern(_) => "a function of a controller",
             Symbol::Reason(_) => "a drop reason",
@@ -101,6 +107,10 @@ pub(super) struct Module {
     pub span: Span,
     pub names: Names,
     pub ports: Vec<Port>,
+    /// Its own items.
+    pub own: Own,
+    /// Indices into [`Checker::instances`]; where there is none, it is its own single instance.
+    pub instances: Vec<usize>,
     /// Whether a PPF takes packets from a channel that could not be found.
     pub unknown_reader: bool,
 }
@@ -165,8 +175,11 @@ pub(super) struct FunctionDef {
 pub(super) struct Checker<'a> {
     pub files: &'a [File],
     pub errors: Vec<Diagnostic>,
+    /// Mistakes that were not reported because their cause was.
+    pub repeated: usize,
     pub globals: Names,
     pub modules: Vec<Module>,
+    pub instances: Vec<Instance>,
     pub consts: Vec<ConstDef>,
     pub aliases: Vec<AliasDef>,
     pub ppfs: Vec<PpfDef>,
@@ -217,8 +230,10 @@ impl<'a> Checker<'a> {
         Checker {
             files,
             errors: Vec::new(),
+            repeated: 0,
             globals: Names::new(),
             modules: Vec::new(),
+            instances: Vec::new(),
             consts: Vec::new(),
             aliases: Vec::new(),
             ppfs: Vec::new(),
@@ -266,6 +281,7 @@ impl<'a> Checker<'a> {
         self.check_protocols();
         self.check_metadata();
         self.check_modules();
+        self.check_instances();
         self.check_signatures();
         self.check_demux();
         self.check_wiring();
@@ -282,6 +298,11 @@ impl<'a> Checker<'a> {
         self.errors.push(diagnostic);
     }
 
+    /// Grows with every mistake.
+    pub(super) fn mistakes(&self) -> usize {
+        self.errors.len() + self.repeated
+    }
+
     /// Declares all names.
     fn declare(&mut self) {
         let files = self.files;
@@ -290,6 +311,7 @@ impl<'a> Checker<'a> {
                 self.declare_item(file.id, &item);
             }
         }
+        self.declare_instances();
         for file in files {
             for item in file.tree.items() {
                 if let ast::Item::OutOfBody(item) = item {
@@ -326,10 +348,14 @@ impl<'a> Checker<'a> {
             span: name.span(file),
             names: Names::new(),
             ports: Vec::new(),
+            own: Own::default(),
+            instances: Vec::new(),
             unknown_reader: false,
         });
         self.bind(file, None, &name, Symbol::Module(id));
         let scope = Some(id);
+        let (ppfs, functions) = (self.ppfs.len() as u32, self.functions.len() as u32);
+        let (externs, timers) = (self.externs.len() as u32, self.timers.len() as u32);
         for item in item.items() {
             match item {
                 ast::ModuleItem::Const(item) => self.declare_const(file, scope, &item),
@@ -371,6 +397,11 @@ impl<'a> Checker<'a> {
                 ast::ModuleItem::Port(_) | ast::ModuleItem::Table(_) | ast::ModuleItem::Counter(_) => {}
             }
         }
+        let own = &mut self.modules[id.0].own;
+        own.ppfs = ppfs..self.ppfs.len() as u32;
+        own.functions = functions..self.functions.len() as u32;
+        own.externs = externs..self.externs.len() as u32;
+        own.timers = timers..self.timers.len() as u32;
     }
 
     fn declare_const(&mut self, file: FileId, scope: Scope, item: &ast::Const) {
@@ -551,6 +582,7 @@ impl<'a> Checker<'a> {
     pub(super) fn unknown(&mut self, file: FileId, name: &ast::Name, wanted: &str, found: Option<Symbol>) {
         let span = name.span(file);
         let error = match found {
+            Some(Symbol::Reported) => return self.repeated += 1,
             Some(symbol) => Diagnostic::new(
                 "wrong-kind-of-name",
                 span,
@@ -579,6 +611,7 @@ impl<'a> Checker<'a> {
     pub(super) fn report_once(&mut self, error: Diagnostic) {
         let known = self.errors.iter_mut().find(|e| e.code == error.code && e.title == error.title);
         let Some(known) = known else { return self.errors.push(error) };
+        self.repeated += 1;
         let here = error.primary.span;
         let shown = known.primary.span == here || known.secondary.iter().any(|label| label.span == here);
         if !shown && known.secondary.len() < MAX_PLACES {

@@ -288,9 +288,9 @@ impl CodeChecker<'_, '_> {
         if let ast::Expr::Call(call) = &expr {
             return self.call_statement(call, span).map(|s| s.kind);
         }
-        let errors = self.checker.errors.len();
+        let mistakes = self.checker.mistakes();
         self.expr(&expr, None);
-        if self.checker.errors.len() == errors {
+        if self.checker.mistakes() == mistakes {
             self.error(
                 Diagnostic::new("no-effect", span, "this statement does nothing")
                     .label("computes a value that nothing uses"),

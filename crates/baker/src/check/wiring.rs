@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::hir::{Code, ExprKind, Program, Stmt, StmtKind};
-use super::names::{Checker, Symbol};
+use super::names::{Checker, Port, Symbol};
 use crate::diag::Diagnostic;
 use crate::ir::{Channel, ChannelId, Controller, ControllerId, PpfId, ProtocolId, Target};
 use crate::source::{FileId, Span};
@@ -55,7 +55,9 @@ impl Checker<'_> {
         }
         // A wire with a wrong end may be the one that is missing elsewhere.
         let wrong = |code| !matches!(code, "protocol-mismatch" | "wired-twice");
-        if self.errors[before..].iter().any(|error| wrong(error.code)) {
+        let no_instances = self.errors[..before].iter().any(|error| error.code == "too-many-instances")
+            || self.globals.values().any(|(symbol, _)| *symbol == Symbol::Reported);
+        if no_instances || self.errors[before..].iter().any(|error| wrong(error.code)) {
             return;
         }
         self.loose_ends(program, &wired, &fed);
@@ -74,12 +76,17 @@ impl Checker<'_> {
             outputs.push(("rx".to_string(), program, ether));
         }
         for module in &self.modules {
-            for port in &module.ports {
-                let end = (format!("{}.{}", module.name, port.name), port.span, port.protocol);
-                match port.kind {
-                    PortKind::Out if !port.channel.is_some_and(|c| wired.contains_key(&c)) => outputs.push(end),
-                    PortKind::In if port.reader.is_some_and(|ppf| !fed.contains_key(&ppf)) => inputs.push(end),
-                    _ => {}
+            let alone = module.instances.is_empty().then_some(None);
+            for instance in module.instances.iter().map(|id| Some(*id)).chain(alone) {
+                let base = instance.map_or(&module.name, |id| &self.instances[id].name);
+                for port in &module.ports {
+                    let end = (format!("{base}.{}", port.name), port.span, port.protocol);
+                    let (channel, reader) = self.port_of(instance, port);
+                    match port.kind {
+                        PortKind::Out if !channel.is_some_and(|c| wired.contains_key(&c)) => outputs.push(end),
+                        PortKind::In if reader.is_some_and(|ppf| !fed.contains_key(&ppf)) => inputs.push(end),
+                        _ => {}
+                    }
                 }
             }
         }
@@ -114,8 +121,10 @@ impl Checker<'_> {
         let injects = from.controller();
         let (from, to) = match &injects {
             Some(controller) => {
+                let name: Vec<_> = to.segments().map(|part| part.text().to_string()).collect();
+                let name = format!("{} -> {}", controller.text(), name.join("."));
                 let to = self.wire_end(file, &to, false);
-                return self.injection(file, controller, to, fed);
+                return self.injection(name, controller, controller.span(file), to, fed);
             }
             None => (self.wire_end(file, &from, true), self.wire_end(file, &to, false)),
         };
@@ -166,7 +175,14 @@ impl Checker<'_> {
     }
 
     /// `controller NAME -> module.input`: packets enter there, too.
-    fn injection(&mut self, file: FileId, controller: &ast::Name, to: Option<End>, fed: &mut HashMap<PpfId, Span>) {
+    fn injection(
+        &mut self,
+        name: String,
+        controller: &ast::Name,
+        at: Span,
+        to: Option<End>,
+        fed: &mut HashMap<PpfId, Span>,
+    ) {
         let Some(End { target, protocol, span, .. }) = to else { return };
         let (Some(target @ Target::Ppf(ppf)), Some(protocol)) = (target, protocol) else {
             if !matches!(target, None | Some(Target::Ppf(_))) {
@@ -180,20 +196,11 @@ impl Checker<'_> {
         };
         fed.insert(ppf, span);
         let from = Some(self.controller(controller));
-        let to = self.ppf_input(ppf);
-        let name = format!("{} -> {to}", controller.text());
         if self.hir.channels.iter().any(|channel| channel.name == name) {
-            let error = Diagnostic::new("wired-twice", controller.span(file), "this controller injects there already");
+            let error = Diagnostic::new("wired-twice", at, "this controller injects there already");
             return self.error(error.label("wired again here").also(span, "the same input"));
         }
         self.hir.channels.push(Channel { name, from, protocol, target });
-    }
-
-    /// Full name of the input that a PPF takes packets from.
-    fn ppf_input(&self, ppf: PpfId) -> String {
-        let module = self.ppfs[ppf.0 as usize].module;
-        let port = self.modules[module.0].ports.iter().find(|port| port.reader == Some(ppf));
-        self.full_name(module, port.map_or("?", |port| &port.name))
     }
 
     fn wire_end(&mut self, file: FileId, end: &ast::WireEnd, source: bool) -> Option<End> {
@@ -206,8 +213,9 @@ impl Checker<'_> {
         let Some(port) = end.port() else {
             return self.built_in_end(file, &base, source);
         };
-        let module = match self.resolve(None, base.text()) {
-            Some(Symbol::Module(id)) => id,
+        let (module, instance) = match self.resolve(None, base.text()) {
+            Some(Symbol::Module(id)) => (id, None),
+            Some(Symbol::Instance(id)) => (self.instances[id].module, Some(id)),
             found => {
                 self.unknown(file, &base, "module", found);
                 return None;
@@ -221,6 +229,10 @@ impl Checker<'_> {
                 return None;
             }
         };
+        if instance.is_none() && !self.modules[module.0].instances.is_empty() {
+            self.needs_instance(module, port.text(), span);
+            return None;
+        }
         let info = &self.modules[module.0].ports[index];
         let right = if source { PortKind::Out } else { PortKind::In };
         if info.kind != right {
@@ -237,7 +249,15 @@ impl Checker<'_> {
             );
             return None;
         }
-        Some(End { channel: info.channel, target: info.reader.map(Target::Ppf), protocol: info.protocol, span })
+        let (channel, reader) = self.port_of(instance, info);
+        Some(End { channel, target: reader.map(Target::Ppf), protocol: info.protocol, span })
+    }
+
+    /// The channel and the reader of a port, in an instance of its module where that has some.
+    fn port_of(&self, instance: Option<usize>, port: &Port) -> (Option<ChannelId>, Option<PpfId>) {
+        let Some(instance) = instance else { return (port.channel, port.reader) };
+        let channel = port.channel.map(|id| ChannelId(self.number_in(instance, id.0, |own| &own.channels)));
+        (channel, port.reader.map(|id| PpfId(self.number_in(instance, id.0, |own| &own.ppfs))))
     }
 
     /// `rx`, `tx` and `host` carry frames.
@@ -260,6 +280,12 @@ impl Checker<'_> {
                         Diagnostic::new("unknown-end", span, format!("`{text}` is a module, not one of its channels"))
                             .label("which channel?")
                     }
+                    Some(Symbol::Instance(_)) => Diagnostic::new(
+                        "unknown-end",
+                        span,
+                        format!("`{text}` is an instance, not one of its channels"),
+                    )
+                    .label("which channel?"),
                     _ => Diagnostic::new("unknown-end", span, format!("there is no end `{text}`")).label("not known"),
                 };
                 self.error(error.hint("write MODULE.CHANNEL, one of rx, tx, host, or `controller NAME`"));
@@ -308,6 +334,10 @@ impl Checker<'_> {
                 Visit::Not if depth > MAX_CHAIN => most = MAX_CHAIN,
                 Visit::Not => most = most.max(self.visit(target.0 as usize, depth + 1, edges, visits)),
                 Visit::UnderWay => {
+                    // In each instance of a module again.
+                    if self.errors.iter().any(|error| error.primary.span == span) {
+                        continue;
+                    }
                     let target = &self.hir.ppfs[target.0 as usize];
                     let error = Diagnostic::new("channel-cycle", span, "a packet could go round for ever")
                         .label(format!("leads back to `{}`", target.name))

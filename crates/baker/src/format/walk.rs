@@ -329,7 +329,7 @@ fn braces(node: &SyntaxNode) -> Braces {
         return Braces::Empty;
     }
     let is_simple = |kind| {
-        matches!(kind, StructField | Field | Demux | Pseudo | Enumerator | Wire)
+        matches!(kind, StructField | Field | Demux | Pseudo | Enumerator | Wire | Instances)
             || matches!(kind, LetStmt | AssignStmt | IncDecStmt | ExprStmt | ReturnStmt | BreakStmt | ContinueStmt)
     };
     let has_else = |n: SyntaxNode| n.kind() == IfStmt && n.children_with_tokens().any(|e| e.kind() == ElseKw);
@@ -373,7 +373,9 @@ fn may_break_before(parent: SyntaxKind, kind: SyntaxKind) -> bool {
 fn break_behind(parent: SyntaxKind, kind: SyntaxKind, depth: u32) -> Option<(u32, bool)> {
     match (parent, kind) {
         (ArgList | ParamList | StructValue, Comma) => Some((depth, true)),
-        (Reasons | Port | Covers | Pseudo | CaseLabel, Comma) | (ForStmt, Semicolon) => Some((depth, false)),
+        (Reasons | Port | Instances | Covers | Pseudo | CaseLabel, Comma) | (ForStmt, Semicolon) => {
+            Some((depth, false))
+        }
         (Const | LetStmt | Field | Enumerator, Eq) => Some((LAST_RESORT, false)),
         (AssignStmt, kind) if kind != Semicolon => Some((LAST_RESORT, false)),
         _ => None,

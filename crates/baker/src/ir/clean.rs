@@ -1,8 +1,6 @@
 //! Tidies a body: removes unreachable blocks, block parameters that always carry one value, instructions whose results
 //! nobody uses and that have no effect, and values that are gone.
 
-use std::collections::HashSet;
-
 use super::inst::*;
 
 impl Op {
@@ -17,7 +15,7 @@ impl Op {
     /// Visits the values that it uses, to change them.
     pub fn operands_mut(&mut self, mut visit: impl FnMut(&mut Value)) {
         match self {
-            Op::Const(_) | Op::Now | Op::Create => {}
+            Op::Const(_) | Op::Now | Op::Create | Op::Pass { .. } => {}
             Op::Cast(_, a) | Op::IsNull(a) => visit(a),
             Op::Bin(_, a, b) | Op::Cmp(_, a, b) => {
                 visit(a);
@@ -31,6 +29,7 @@ impl Op {
             Op::Load { packet, .. }
             | Op::Len { packet }
             | Op::Push { packet, .. }
+            | Op::Move { packet, .. }
             | Op::Copy { packet }
             | Op::MetaLoad { packet, .. }
             | Op::Put { packet, .. }
@@ -101,6 +100,8 @@ impl Op {
             | Op::Create
             | Op::Pull { .. }
             | Op::Push { .. }
+            | Op::Move { .. }
+            | Op::Pass { .. }
             | Op::Copy { .. }
             | Op::MetaStore { .. }
             | Op::Put { .. }
@@ -155,48 +156,42 @@ fn remove_redundant_params(body: &mut Body) {
         }
         value
     }
+    /// What the edges pass to a parameter.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Passed {
+        Nothing,
+        One(Value),
+        Several,
+    }
     loop {
-        let mut only: Vec<Vec<Option<Option<Value>>>> =
-            body.blocks.iter().map(|b| vec![None; b.params.len()]).collect();
-        for block in &body.blocks {
-            for dest in block.term.dests() {
-                for (i, &arg) in dest.args.iter().enumerate() {
-                    let (param, arg) = (body.blocks[dest.block.0 as usize].params[i], find(&replaced, arg));
-                    if arg != param {
-                        let seen = &mut only[dest.block.0 as usize][i];
-                        *seen = match *seen {
-                            None => Some(Some(arg)),
-                            Some(Some(other)) if other == arg => Some(Some(arg)),
-                            Some(_) => Some(None),
-                        };
-                    }
+        let mut passed = vec![Passed::Nothing; body.values.len()];
+        for dest in body.blocks.iter().flat_map(|block| block.term.dests()) {
+            for (param, arg) in body.blocks[dest.block.0 as usize].params.iter().zip(&dest.args) {
+                let arg = find(&replaced, *arg);
+                let seen = &mut passed[param.0 as usize];
+                if arg != *param && *seen != Passed::One(arg) {
+                    *seen = if *seen == Passed::Nothing { Passed::One(arg) } else { Passed::Several };
                 }
             }
         }
         let mut changed = false;
-        for (index, seen) in only.iter().enumerate().skip(1) {
-            for i in (0..seen.len()).rev() {
-                if let Some(Some(value)) = seen[i] {
-                    let param = body.blocks[index].params.remove(i);
+        for param in body.blocks.iter().skip(1).flat_map(|block| &block.params) {
+            if let Passed::One(value) = passed[param.0 as usize]
+                && replaced[param.0 as usize] == *param
+            {
+                // The value may have been replaced by this very parameter in this round.
+                let value = find(&replaced, value);
+                if value != *param {
                     replaced[param.0 as usize] = value;
-                    for block in &mut body.blocks {
-                        for dest in block.term.dests_mut() {
-                            if dest.block.0 as usize == index {
-                                dest.args.remove(i);
-                            }
-                        }
-                    }
                     changed = true;
                 }
-            }
-            if changed {
-                break;
             }
         }
         if !changed {
             break;
         }
     }
+    retain_params(body, |param| replaced[param.0 as usize] == param);
     for block in &mut body.blocks {
         for inst in &mut block.insts {
             inst.op.operands_mut(|v| *v = find(&replaced, *v));
@@ -212,46 +207,77 @@ fn remove_redundant_params(body: &mut Body) {
     }
 }
 
-fn remove_unused(body: &mut Body) {
-    loop {
-        let mut used = HashSet::new();
-        for block in &body.blocks {
-            for inst in &block.insts {
-                used.extend(inst.op.operands());
-            }
-            if let Terminator::Branch(condition, ..) = &block.term {
-                used.insert(*condition);
-            }
-            used.extend(block.term.dests().into_iter().flat_map(|d| d.args.iter().copied()));
-        }
-        let mut changed = false;
-        for block in &mut body.blocks {
-            let before = block.insts.len();
-            block.insts.retain(|i| !i.op.is_pure() || i.result.is_some_and(|r| used.contains(&r)));
-            changed |= block.insts.len() != before;
-        }
-        for index in 1..body.blocks.len() {
-            for i in (0..body.blocks[index].params.len()).rev() {
-                let param = body.blocks[index].params[i];
-                // A packet is consumed by being passed, so its parameter stays.
-                if used.contains(&param) || matches!(body.ty(param), Ty::Packet(_)) {
-                    continue;
-                }
-                body.blocks[index].params.remove(i);
-                for block in &mut body.blocks {
-                    for dest in block.term.dests_mut() {
-                        if dest.block.0 as usize == index {
-                            dest.args.remove(i);
-                        }
-                    }
-                }
-                changed = true;
-            }
-        }
-        if !changed {
-            break;
+/// Keeps the parameters that `keep` says, with their arguments. Those of the entry stay.
+fn retain_params(body: &mut Body, keep: impl Fn(Value) -> bool) {
+    let kept: Vec<Vec<bool>> = body
+        .blocks
+        .iter()
+        .enumerate()
+        .map(|(index, block)| block.params.iter().map(|&param| index == 0 || keep(param)).collect())
+        .collect();
+    for (block, kept_here) in body.blocks.iter_mut().zip(&kept) {
+        let mut keep = kept_here.iter();
+        block.params.retain(|_| *keep.next().expect("one for each"));
+        for dest in block.term.dests_mut() {
+            let mut keep = kept[dest.block.0 as usize].iter();
+            dest.args.retain(|_| *keep.next().expect("one for each"));
         }
     }
+}
+
+/// Keeps what operations with an effect, branches and packets need, and what those values need in turn.
+fn remove_unused(body: &mut Body) {
+    /// What makes a value.
+    enum Source {
+        Inst(usize, usize),
+        Param(usize, usize),
+    }
+    let mut sources: Vec<Option<Source>> = body.values.iter().map(|_| None).collect();
+    let mut incoming: Vec<Vec<(usize, usize)>> = vec![Vec::new(); body.blocks.len()];
+    let mut needed = vec![false; body.values.len()];
+    let mut work = Vec::new();
+    for (b, block) in body.blocks.iter().enumerate() {
+        for (i, param) in block.params.iter().enumerate() {
+            sources[param.0 as usize] = Some(Source::Param(b, i));
+            // A packet is consumed by being passed, so its parameter stays.
+            if matches!(body.ty(*param), Ty::Packet(_)) {
+                work.push(*param);
+            }
+        }
+        for (i, inst) in block.insts.iter().enumerate() {
+            if let Some(result) = inst.result {
+                sources[result.0 as usize] = Some(Source::Inst(b, i));
+            }
+            if !inst.op.is_pure() {
+                work.extend(inst.op.operands());
+                work.extend(inst.result);
+            }
+        }
+        if let Terminator::Branch(condition, ..) = block.term {
+            work.push(condition);
+        }
+        for (d, dest) in block.term.dests().into_iter().enumerate() {
+            incoming[dest.block.0 as usize].push((b, d));
+        }
+    }
+    while let Some(value) = work.pop() {
+        if std::mem::replace(&mut needed[value.0 as usize], true) {
+            continue;
+        }
+        match sources[value.0 as usize] {
+            Some(Source::Inst(b, i)) => work.extend(body.blocks[b].insts[i].op.operands()),
+            Some(Source::Param(b, i)) => {
+                for &(from, d) in &incoming[b] {
+                    work.push(body.blocks[from].term.dests()[d].args[i]);
+                }
+            }
+            None => {}
+        }
+    }
+    for block in &mut body.blocks {
+        block.insts.retain(|inst| !inst.op.is_pure() || inst.result.is_some_and(|r| needed[r.0 as usize]));
+    }
+    retain_params(body, |param| needed[param.0 as usize]);
 }
 
 /// Numbers values in the order of their definitions.

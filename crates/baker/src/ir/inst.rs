@@ -150,6 +150,14 @@ pub enum Op {
         /// Number of bytes: the fixed header's size of the new protocol.
         bytes: u32,
     },
+    /// Moves the head `by` bytes: towards the end, or, where negative, to the front, where bytes of unknown value then are.
+    /// Consumes the packet; the result's type is the new protocol. Only the optimiser makes it, in place of `Pull` and `Push`.
+    Move {
+        /// The packet.
+        packet: Value,
+        /// Number of bytes.
+        by: i32,
+    },
     /// A new packet with the same bytes from the head on and the same metadata. Does not consume.
     Copy {
         /// The packet.
@@ -226,6 +234,11 @@ pub enum Op {
     Put {
         /// The packet.
         packet: Value,
+        /// The channel.
+        channel: ChannelId,
+    },
+    /// Counts a packet on a channel whose PPF follows here, in the same body. Only the optimiser makes it.
+    Pass {
         /// The channel.
         channel: ChannelId,
     },

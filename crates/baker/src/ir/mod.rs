@@ -17,6 +17,8 @@ mod program;
 mod tables;
 mod verify;
 
+pub(crate) use build::{Builder, Var};
+pub(crate) use clean::tidy;
 pub use counters::CounterSlots;
 pub use dot::dot;
 pub use inst::*;

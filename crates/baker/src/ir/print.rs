@@ -254,6 +254,7 @@ impl Names<'_> {
             Op::Len { packet } => format!("len v{}", packet.0),
             Op::Pull { packet, bytes } => format!("pull v{}, v{}", packet.0, bytes.0),
             Op::Push { packet, bytes } => format!("push v{}, {bytes}", packet.0),
+            Op::Move { packet, by } => format!("move v{}, {by}", packet.0),
             Op::Copy { packet } => format!("copy v{}", packet.0),
             Op::MetaLoad { packet, field } => format!("meta_load v{} {}", packet.0, self.meta(*field)),
             Op::MetaStore { packet, field, value } => {
@@ -261,6 +262,9 @@ impl Names<'_> {
             }
             Op::Put { packet, channel } => {
                 format!("put v{} -> {}", packet.0, name_of(&self.program.channels, channel.0, "channel", |c| &c.name))
+            }
+            Op::Pass { channel } => {
+                format!("pass {}", name_of(&self.program.channels, channel.0, "channel", |c| &c.name))
             }
             Op::Drop { packet, reason } => {
                 format!("drop v{} {}", packet.0, name_of(&self.program.drop_reasons, reason.0, "reason", |r| &r.name))

@@ -140,9 +140,11 @@ impl Definitions {
 /// The packet that an instruction consumes.
 fn consumed(op: &Op) -> Option<Value> {
     match op {
-        Op::Pull { packet, .. } | Op::Push { packet, .. } | Op::Put { packet, .. } | Op::Drop { packet, .. } => {
-            Some(*packet)
-        }
+        Op::Pull { packet, .. }
+        | Op::Push { packet, .. }
+        | Op::Move { packet, .. }
+        | Op::Put { packet, .. }
+        | Op::Drop { packet, .. } => Some(*packet),
         _ => None,
     }
 }

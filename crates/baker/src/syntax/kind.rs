@@ -182,6 +182,7 @@ kinds! {
     ParamList = "a parameter list",
     Param = "a parameter",
     Program = "the program's wiring",
+    Instances = "a declaration of instances",
     Wire = "a wire",
     WireEnd = "an end of a wire",
     TypeRef = "a type",

@@ -204,7 +204,10 @@ fn item() -> impl Strategy<Value = Tokens> {
         1 => fields("metadata {"),
         4 => vec(module_item(), 0..8).prop_map(|items| list("module m {", items, "", "}")),
         1 => body().prop_map(|body| all([tokens("m . p . ppf ( ether_pkt_t * pkt )"), body])),
-        1 => vec(Just(tokens("rx -> m . input ;")), 0..4).prop_map(|wires| list("program {", wires, "", "}")),
+        1 => (vec(name(), 0..20), vec(Just(tokens("rx -> m . input ;")), 0..4)).prop_map(|(names, wires)| {
+            let instances = if names.is_empty() { Vec::new() } else { list("m", names, ",", ";") };
+            list("program {", [vec![instances], wires].concat(), "", "}")
+        }),
     ]
 }
 

@@ -40,6 +40,7 @@ fn blanks() {
     becomes("m . p . ppf( ether_pkt_t * pkt ){}", "m.p.ppf(ether_pkt_t *pkt) { }\n");
     becomes("s*f (){return null;}", "s *f() { return null; }\n");
     becomes("program{rx->m.i;m.o->tx;}", "program { rx -> m.i; m.o -> tx; }\n");
+    becomes("program{\nm a ,b;rx->a.i;}", "program {\n    m a, b;\n    rx -> a.i;\n}\n");
     becomes(
         "module m{hash < a , b >t [ 4 ] ;counter c[ 2 ];ppf p(a_pkt_t*x)from i;}",
         "

@@ -6,6 +6,7 @@
 mod codes;
 mod cost;
 mod handles;
+mod instances;
 mod items;
 mod loops;
 mod mutants;

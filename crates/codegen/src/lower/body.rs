@@ -16,9 +16,8 @@ use super::{Module, Res};
 use crate::abi::Context;
 use crate::{CodegenError, internal};
 
-/// Lowers the body of the PPF with this index.
-pub(super) fn lower_ppf(module: &Module, index: usize) -> Res<()> {
-    let (ppf, function) = (&module.program.ppfs[index], module.ppfs[index]);
+/// Lowers the body of a PPF into its function.
+pub(super) fn lower_ppf<'c>(module: &Module<'c, '_>, ppf: &baker::ir::Ppf, function: FunctionValue<'c>) -> Res<()> {
     lower_body(module, &ppf.name, &ppf.body, function, |_, _| Ok(vec![pointer_param(function, 1)?.into()]))
 }
 
@@ -224,6 +223,11 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 module.push(ctx, packet, *bytes)?;
                 Some(packet.into())
             }
+            Op::Move { packet, by } => {
+                let packet = self.packet(*packet)?;
+                module.move_head(packet, *by)?;
+                Some(packet.into())
+            }
             Op::Copy { packet } => {
                 let call = module.call_out(module.packet_copy, &[ctx.into(), self.packet(*packet)?.into()])?;
                 call.try_as_basic_value().basic()
@@ -264,6 +268,13 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
             }
             Op::Put { packet, channel } => {
                 module.put(ctx, self.packet(*packet)?, *channel)?;
+                None
+            }
+            Op::Pass { channel } => {
+                if channel.0 as usize >= module.program.channels.len() {
+                    return internal(format!("there is no channel {}", channel.0));
+                }
+                module.count_slot(ctx, module.slots.channel(*channel))?;
                 None
             }
             Op::Drop { packet, reason } => {

@@ -11,13 +11,14 @@ use crate::internal;
 /// IR instructions of all copies of a PPF that several places call, with what is inlined into them.
 const COPIES: usize = 600;
 
-/// For each PPF, whether it is inlined.
-pub(super) fn inlined(program: &Program) -> Res<Vec<bool>> {
+/// For each PPF, whether it is inlined. Only those that packets come to call others.
+pub(super) fn inlined(program: &Program, reached: &[bool]) -> Res<Vec<bool>> {
     let mut plan = Plan { program, sites: vec![0; program.ppfs.len()], sizes: vec![Size::Unknown; program.ppfs.len()] };
     for entry in program.entries() {
         plan.count(entry.0)?;
     }
-    for body in program.bodies() {
+    let ppfs = program.ppfs.iter().zip(reached).filter(|(_, reached)| **reached).map(|(ppf, _)| &ppf.body);
+    for body in ppfs.chain(program.timers.iter().map(|timer| &timer.body)) {
         for inst in body.blocks.iter().flat_map(|block| &block.insts) {
             if let Op::Put { channel, .. } = inst.op {
                 plan.count(channel.0)?;

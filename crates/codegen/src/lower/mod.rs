@@ -1,6 +1,6 @@
-//! IR to LLVM IR, straight ("base"): a packet is the pointer to its descriptor, and each access reads the head from it.
+//! IR to LLVM IR, straight: a packet is the pointer to its descriptor, and each access reads the head from it.
 //!
-//! The whole program becomes one aggregate. Each PPF is an internal function of context and descriptor; a put to a
+//! The whole program becomes one module. Each PPF is an internal function of context and descriptor; a put to a
 //! channel that leads to a PPF is a call, which LLVM inlines. For each channel by which packets enter, one function loops
 //! over a batch, and for each timer one over keys.
 
@@ -58,13 +58,15 @@ const PACKET_COPY: &str = "packet.copy";
 
 type Res<T> = Result<T, CodegenError>;
 
-/// Lowers a program. The module is not yet verified or optimised.
-pub(crate) fn lower<'c>(context: &'c Context, program: &Program, host: &Host) -> Res<LlvmModule<'c>> {
-    let mut module = Module::new(context, program, host);
+/// Lowers a program, which was optimised from `source`. The module is not yet verified or optimised by LLVM.
+pub(crate) fn lower<'c>(context: &'c Context, program: &Program, source: &Program, host: &Host) -> Res<LlvmModule<'c>> {
+    let mut module = Module::new(context, program, source, host);
     module.define_out_of_line()?;
     module.declare_ppfs()?;
-    for index in 0..program.ppfs.len() {
-        body::lower_ppf(&module, index)?;
+    for (ppf, function) in program.ppfs.iter().zip(&module.ppfs) {
+        if let Some(function) = function {
+            body::lower_ppf(&module, ppf, *function)?;
+        }
     }
     for channel in program.entries() {
         module.define_run(channel)?;
@@ -78,6 +80,8 @@ pub(crate) fn lower<'c>(context: &'c Context, program: &Program, host: &Host) ->
 /// What the lowering of every function shares.
 struct Module<'c, 'p> {
     program: &'p Program,
+    /// The program before the optimiser, PPF by PPF: what `prefetch` follows packets through.
+    source: &'p Program,
     slots: CounterSlots,
     context: &'c Context,
     llvm: LlvmModule<'c>,
@@ -93,14 +97,14 @@ struct Module<'c, 'p> {
     hash_remove: FunctionValue<'c>,
     lpm_lookup: FunctionValue<'c>,
     packet_copy: FunctionValue<'c>,
-    /// One per PPF.
-    ppfs: Vec<FunctionValue<'c>>,
+    /// One per PPF; `None` where no packet comes to it.
+    ppfs: Vec<Option<FunctionValue<'c>>>,
     /// Put on every function: processor, features, never unwinds.
     attributes: Vec<Attribute>,
 }
 
 impl<'c, 'p> Module<'c, 'p> {
-    fn new(context: &'c Context, program: &'p Program, host: &Host) -> Self {
+    fn new(context: &'c Context, program: &'p Program, source: &'p Program, host: &Host) -> Self {
         let llvm = context.create_module(&program.name);
         host.prepare(&llvm);
         let ptr = context.ptr_type(AddressSpace::default());
@@ -118,6 +122,7 @@ impl<'c, 'p> Module<'c, 'p> {
         let packet_copy = outside(PACKET_COPY, ptr.fn_type(&[ptr.into(), ptr.into()], false));
         Module {
             program,
+            source,
             slots: CounterSlots::new(program),
             context,
             builder: context.create_builder(),
@@ -137,11 +142,18 @@ impl<'c, 'p> Module<'c, 'p> {
         }
     }
 
-    /// Declares a function for each PPF, so that puts can call it.
+    /// Declares a function for each PPF that packets come to, so that puts can call it. The optimiser has merged others
+    /// into those.
     fn declare_ppfs(&mut self) -> Res<()> {
         let ty = self.context.void_type().fn_type(&[self.ptr.into(), self.ptr.into()], false);
         let descriptor_size = abi::METADATA_OFFSET as u64 + u64::from(self.program.metadata_size);
-        for (ppf, inlined) in self.program.ppfs.iter().zip(inline::inlined(self.program)?) {
+        let reached = self.program.reached_ppfs();
+        let inlined = inline::inlined(self.program, &reached)?;
+        for ((ppf, inlined), reached) in self.program.ppfs.iter().zip(inlined).zip(reached) {
+            if !reached {
+                self.ppfs.push(None);
+                continue;
+            }
             let function = self.llvm.add_function(&format!("ppf.{}", ppf.name), ty, Some(Linkage::Internal));
             self.decorate(function);
             self.decorate_pointer(function, 0, size_of::<abi::Context>() as u64);
@@ -152,7 +164,7 @@ impl<'c, 'p> Module<'c, 'p> {
             if inlined {
                 self.attribute(function, AttributeLoc::Function, "alwaysinline", 0);
             }
-            self.ppfs.push(function);
+            self.ppfs.push(Some(function));
         }
         Ok(())
     }

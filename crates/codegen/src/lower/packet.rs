@@ -67,10 +67,25 @@ impl<'c> Module<'c, '_> {
 
     /// Moves the head `bytes` (32 bits) towards the end.
     pub(super) fn pull(&self, packet: PointerValue<'c>, bytes: IntValue<'c>) -> Res<()> {
-        let addr = self.builder.build_int_add(self.load_addr(packet)?, self.resize(bytes, 64)?, "")?;
+        self.pull_wide(packet, self.resize(bytes, 64)?, bytes)
+    }
+
+    /// As `pull`; `wide` is the same number in 64 bits.
+    fn pull_wide(&self, packet: PointerValue<'c>, wide: IntValue<'c>, bytes: IntValue<'c>) -> Res<()> {
+        let addr = self.builder.build_int_add(self.load_addr(packet)?, wide, "")?;
         self.store_addr(packet, addr)?;
         let len = self.builder.build_int_sub(self.packet_len(packet)?, bytes, "")?;
         self.store_len(packet, len)
+    }
+
+    /// Moves the head `by` bytes towards the end, or to the front.
+    pub(super) fn move_head(&self, packet: PointerValue<'c>, by: i32) -> Res<()> {
+        // Both fields wrap around, so a negative number is added like any other.
+        self.pull_wide(
+            packet,
+            self.i64.const_int(i64::from(by) as u64, true),
+            self.i32.const_int(u64::from(by as u32), false),
+        )
     }
 
     /// Puts zero bytes in front of the head.
@@ -155,7 +170,7 @@ impl<'c> Module<'c, '_> {
         self.count_slot(ctx, self.slots.channel(channel))?;
         match target {
             Target::Ppf(ppf) => {
-                let Some(function) = self.ppfs.get(ppf.0 as usize) else {
+                let Some(Some(function)) = self.ppfs.get(ppf.0 as usize) else {
                     return internal(format!("there is no PPF {}", ppf.0));
                 };
                 self.builder.build_call(*function, &[ctx.into(), packet.into()], "")?;

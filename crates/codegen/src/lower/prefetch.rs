@@ -80,7 +80,7 @@ impl<'c, 'p> Module<'c, 'p> {
             builder.position_at_end(look);
             let head = self.head(ctx, descriptor)?;
             let mut walk = Walk { module: self, ctx, descriptor, head, phase, tables: Vec::new(), budget: BUDGET };
-            if let Some(Target::Ppf(ppf)) = self.program.channels.get(Program::RX.0 as usize).map(|rx| rx.target) {
+            if let Some(Target::Ppf(ppf)) = self.source.channels.get(Program::RX.0 as usize).map(|rx| rx.target) {
                 walk.ppf(ppf, 0, &HashMap::new(), DEPTH)?;
             }
             let found = !walk.tables.is_empty();
@@ -171,7 +171,7 @@ struct Visit<'v, 'c, 'p> {
 
 impl<'c, 'p> Walk<'_, 'c, 'p> {
     fn ppf(&mut self, id: PpfId, offset: u32, metadata: &Metadata<'c>, depth: usize) -> Res<()> {
-        let Some(body) = self.module.program.ppfs.get(id.0 as usize).map(|ppf| &ppf.body) else {
+        let Some(body) = self.module.source.ppfs.get(id.0 as usize).map(|ppf| &ppf.body) else {
             return internal(format!("there is no PPF {}", id.0));
         };
         let Some(&packet) = body.blocks.first().and_then(|block| block.params.first()) else { return Ok(()) };
@@ -193,7 +193,7 @@ impl<'c, 'p> Walk<'_, 'c, 'p> {
         }
         for inst in insts() {
             let Op::Put { packet, channel } = inst.op else { continue };
-            let target = self.module.program.channels.get(channel.0 as usize).map(|channel| channel.target);
+            let target = self.module.source.channels.get(channel.0 as usize).map(|channel| channel.target);
             if let (Some(Target::Ppf(next)), Some(offset), 1..) = (target, self.offset_of(&visit, packet), depth) {
                 self.ppf(next, offset, &after, depth - 1)?;
             }

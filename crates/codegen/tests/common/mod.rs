@@ -70,7 +70,10 @@ pub const NOW: u64 = 0x1234_5678_9abc_def0;
 
 impl Machine {
     pub fn new(program: &Program, opt: OptLevel) -> Self {
-        Machine::with(program, Arc::new(Native::compile(program, opt, &tables::RUNTIME).unwrap()))
+        Machine::with(
+            program,
+            Arc::new(Native::compile(program, opt, baker::opt::Level::Base, &tables::RUNTIME).unwrap()),
+        )
     }
 
     /// With a program that is compiled already.

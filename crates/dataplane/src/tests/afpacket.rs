@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use baker::opt::Level;
 use codegen::OptLevel;
 
 use crate::ports::Driver;
@@ -45,7 +46,7 @@ fn ports() -> Vec<PortConfig> {
 }
 
 fn start(poll: PollMode) -> Instance {
-    start_with(Options { engine: EngineKind::Native(OptLevel::O0), poll, ..Options::default() })
+    start_with(Options { engine: EngineKind::Native(OptLevel::O0, Level::Base), poll, ..Options::default() })
 }
 
 pub fn start_with(options: Options) -> Instance {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use baker::ir::{CounterSlots, Program};
+use baker::opt::Level;
 use codegen::OptLevel;
 
 use super::afpacket::{Host, eventually, in_namespace, start_with};
@@ -10,7 +11,12 @@ use crate::testing::forward;
 use crate::{EngineKind, Instance, Options, PollMode};
 
 fn two(poll: PollMode) -> Instance {
-    start_with(Options { engine: EngineKind::Native(OptLevel::O0), poll, workers: 2, ..Options::default() })
+    start_with(Options {
+        engine: EngineKind::Native(OptLevel::O0, Level::Base),
+        poll,
+        workers: 2,
+        ..Options::default()
+    })
 }
 
 /// A UDP packet of a flow, or of its other direction, with a number.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use baker::opt::Level;
 use codegen::OptLevel;
 
 use crate::ports::{Driver, MemPort};
@@ -60,7 +61,7 @@ const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
 
 fn run(input: &Path, output: Option<&Path>) -> Result<crate::ReplayReport, String> {
-    let engine = EngineKind::Native(OptLevel::O0);
+    let engine = EngineKind::Native(OptLevel::O0, Level::Base);
     replay(&forward_program(), engine, 4, None, |_| Ok(()), input, output).map_err(|error| error.to_string())
 }
 

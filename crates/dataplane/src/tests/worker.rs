@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use baker::ir::{Program, TableEntry, TableId, TableStore};
+use baker::opt::Level;
 use codegen::OptLevel;
 
 use crate::ports::{Driver, MemPort, MemSink};
@@ -14,7 +15,7 @@ use crate::{
 };
 
 const ENGINES: [EngineKind; 3] =
-    [EngineKind::Interp, EngineKind::Native(OptLevel::O0), EngineKind::Native(OptLevel::O3)];
+    [EngineKind::Interp, EngineKind::Native(OptLevel::O0, Level::Base), EngineKind::NATIVE];
 
 fn options(engine: EngineKind) -> Options {
     Options { engine, frames: FrameConfig { count: 512, ..FrameConfig::default() }, ..Options::default() }
@@ -148,7 +149,7 @@ fn stops_while_packets_arrive_and_counts_add_up() {
     for poll in [PollMode::Busy, PollMode::Interrupt] {
         let a = PortConfig::new("a", 0, Driver::Mem(MemPort::generator(mixed(700), u64::MAX)));
         let b = PortConfig::new("b", 1, Driver::Mem(MemPort::default()));
-        let options = Options { poll, cpus: vec![0], ..options(EngineKind::Native(OptLevel::O3)) };
+        let options = Options { poll, cpus: vec![0], ..options(EngineKind::NATIVE) };
         let instance = Instance::start(forward_program(), &options, &[a, b]).unwrap();
         let start = Instant::now();
         while instance.snapshot().port("b").unwrap().tx_packets < 100_000 {
@@ -178,7 +179,7 @@ fn start_errors_say_what_to_do() {
         let result = Instance::start(forward_program(), &options, ports);
         result.expect_err("refused").to_string()
     };
-    let native = || options(EngineKind::Native(OptLevel::O0));
+    let native = || options(EngineKind::Native(OptLevel::O0, Level::Base));
     let text = error(native(), &[mem("a", 1), mem("b", 1)]);
     assert_eq!(text, "ports a and b both have number 1: give each its own");
     let text = error(native(), &[mem("a", 1), mem("a", 2)]);

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use baker::ir::{CounterSlots, Program, TableEntry, TableId, TableStore};
+use baker::opt::Level;
 use codegen::OptLevel;
 
 use crate::ports::{Driver, MemPort};
 use crate::testing::{TO_HOST, TWICE, forward, forward_program, frame};
 use crate::{EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig, Report, crew, sys};
 
-const ENGINES: [EngineKind; 2] = [EngineKind::Interp, EngineKind::Native(OptLevel::O3)];
+const ENGINES: [EngineKind; 2] = [EngineKind::Interp, EngineKind::NATIVE];
 
 fn two(engine: EngineKind, poll: PollMode) -> Options {
     let frames = FrameConfig { count: 600, ..FrameConfig::default() };
@@ -131,7 +132,7 @@ fn a_worker_leaves_the_others_their_frames() {
     ];
     let options = |count| Options {
         frames: FrameConfig { count, ..FrameConfig::default() },
-        ..two(EngineKind::Native(OptLevel::O0), PollMode::Busy)
+        ..two(EngineKind::Native(OptLevel::O0, Level::Base), PollMode::Busy)
     };
     let report = Instance::start(forward_program(), &options(4), &ports).unwrap().wait();
     whole(&report);
@@ -171,7 +172,7 @@ fn cpus_of_workers() {
 fn where_threads_run() {
     let allowed = sys::allowed_cpus().unwrap();
     let ports = [PortConfig::new("a", 0, Driver::Mem(MemPort::generator(flows(1), u64::MAX)))];
-    let options = two(EngineKind::Native(OptLevel::O0), PollMode::Busy);
+    let options = two(EngineKind::Native(OptLevel::O0, Level::Base), PollMode::Busy);
     let instance = Instance::start(forward_program(), &options, &ports).unwrap();
     let start = Instant::now();
     let mut pinned = BTreeMap::new();
@@ -198,7 +199,7 @@ fn where_threads_run() {
 fn counters_are_read_while_all_workers_count() {
     let a = PortConfig::new("a", 0, Driver::Mem(MemPort::generator(flows(3), u64::MAX)));
     let b = PortConfig::new("b", 1, Driver::Mem(MemPort::default()));
-    let options = two(EngineKind::Native(OptLevel::O3), PollMode::Interrupt);
+    let options = two(EngineKind::NATIVE, PollMode::Interrupt);
     let instance = Instance::start(forward_program(), &options, &[a, b]).unwrap();
     let (observer, stop) = (instance.observer(), AtomicBool::new(false));
     let report = std::thread::scope(|scope| {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use baker::ir::interp::End;
 use baker::ir::{
     BUILTIN_DROP_REASONS, CounterSlots, DropId, Program, TableEntry, TableError, TableId, TableKind, TableStore,
-    prefix_mask,
+    prefix_mask, print, verify,
 };
+use baker::opt::{Level, optimise};
 use codegen::OptLevel;
 use dataplane::EngineKind;
 use dataplane::step::{StepOutput, Stepper};
@@ -15,9 +16,15 @@ use dataplane::step::{StepOutput, Stepper};
 use crate::numbers::Numbers;
 use crate::packets::Packet;
 
-/// The engines that are compared with the interpreter.
-const NATIVE: [(&str, EngineKind); 2] =
-    [("native O0", EngineKind::Native(OptLevel::O0)), ("native O3", EngineKind::Native(OptLevel::O3))];
+/// The engines that are compared with the interpreter, and what the optimiser does before they get the program.
+const ENGINES: [(&str, EngineKind, Level); 6] = [
+    ("interpreter pac", EngineKind::Interp, Level::Pac),
+    ("interpreter cgpc", EngineKind::Interp, Level::Cgpc),
+    ("native O0 base", EngineKind::Native(OptLevel::O0, Level::Base), Level::Base),
+    ("native O3 base", EngineKind::Native(OptLevel::O3, Level::Base), Level::Base),
+    ("native O3 pac", EngineKind::Native(OptLevel::O3, Level::Pac), Level::Base),
+    ("native O3 cgpc", EngineKind::NATIVE, Level::Base),
+];
 
 /// How often each kind of event was compared: a test that sees none of them proves nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +47,8 @@ pub struct Seen {
     pub entries: u64,
     /// Sums of the user counters are not zero.
     pub counted: u64,
+    /// Tables of instances of modules.
+    pub instances: u64,
     /// Programs that have each of [`OPERATIONS`].
     pub operations: [u64; OPERATIONS.len()],
 }
@@ -62,6 +71,7 @@ impl Seen {
             (&mut self.refused, other.refused),
             (&mut self.entries, other.entries),
             (&mut self.counted, other.counted),
+            (&mut self.instances, other.instances),
         ];
         for (sum, more) in pairs {
             *sum += more;
@@ -84,6 +94,7 @@ impl Seen {
             ("refused", self.refused),
             ("entries", self.entries),
             ("counted", self.counted),
+            ("instances", self.instances),
         ];
         let operations = OPERATIONS.into_iter().zip(self.operations);
         all.into_iter().chain(operations).filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
@@ -112,6 +123,7 @@ impl Seen {
         }
         let user = &counters[counters.len() - program.counters.iter().map(|c| c.size as usize).sum::<usize>()..];
         self.counted += user.iter().filter(|count| **count != 0).count() as u64;
+        self.instances += program.tables.iter().filter(|table| table.name.starts_with("copy")).count() as u64;
         let text = baker::ir::print(program);
         for (count, name) in self.operations.iter_mut().zip(OPERATIONS) {
             let operation =
@@ -141,11 +153,19 @@ pub fn compile(text: &str) -> Result<Arc<Program>, String> {
 /// entries before the first packet, and changes before the batch. The error tells the first difference.
 pub fn compare(program: &Arc<Program>, packets: &[Packet], singly: usize, fill: u64) -> Result<Seen, String> {
     let mut seen = Seen::default();
-    let stepper = |kind| Stepper::new(program.clone(), kind).map_err(|error| format!("no engine: {error}"));
-    let mut interp = stepper(EngineKind::Interp)?;
+    let stepper = |program, kind| Stepper::new(program, kind).map_err(|error| format!("no engine: {error}"));
+    let mut interp = stepper(program.clone(), EngineKind::Interp)?;
     let mut natives = Vec::new();
-    for (name, kind) in NATIVE {
-        natives.push((name, stepper(kind)?));
+    for (name, kind, level) in ENGINES {
+        let optimised = optimise(program, level);
+        if let Err(errors) = verify(&optimised) {
+            let errors = errors.iter().fold(String::new(), |text, error| format!("{text}{error}\n"));
+            return Err(format!(
+                "{name}: the verifier refuses what the optimiser made:\n{errors}{}",
+                print(&optimised)
+            ));
+        }
+        natives.push((name, stepper(Arc::new(optimised), kind)?));
     }
     let (one_by_one, batch) = packets.split_at(singly.min(packets.len()));
 
@@ -200,8 +220,13 @@ pub fn show_packet(port: u8, bytes: &[u8]) -> String {
     })
 }
 
+/// Of the metadata, only what is looked at where the packet leaves.
 fn same_outputs(name: &str, wanted: &[StepOutput], found: &[StepOutput]) -> Result<(), String> {
-    if wanted == found {
+    let seen = |output: &StepOutput| {
+        let field = if output.end == End::Tx { Program::TX_PORT } else { Program::RX_PORT };
+        (output.end, output.bytes.clone(), output.metadata[field.0 as usize])
+    };
+    if wanted.iter().map(seen).eq(found.iter().map(seen)) {
         return Ok(());
     }
     let show = |outputs: &[StepOutput]| {

@@ -13,12 +13,13 @@ use baker::check::check;
 use baker::diag::render;
 use baker::ir::Program;
 use baker::library::Library;
+use baker::opt::Level;
 use codegen::OptLevel;
 use dataplane::EngineKind;
 use dataplane::step::Stepper;
 
 const ENGINES: [EngineKind; 3] =
-    [EngineKind::Interp, EngineKind::Native(OptLevel::O0), EngineKind::Native(OptLevel::O3)];
+    [EngineKind::Interp, EngineKind::Native(OptLevel::O0, Level::Base), EngineKind::NATIVE];
 
 /// A block of the file.
 #[derive(Default)]

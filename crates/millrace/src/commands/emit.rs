@@ -1,7 +1,9 @@
 //! `millrace emit`: shows what a program is compiled to.
 
+use baker::opt::optimise;
 use codegen::{Emit, OptLevel};
 
+use super::packets::Packets;
 use crate::apps;
 use crate::failure::Failure;
 use crate::output::print;
@@ -18,6 +20,8 @@ pub struct Args {
     /// Optimise llvm and asm not at all (0) or fully (3)
     #[arg(short = 'O', value_parser = ["0", "3"], default_value = "3")]
     level: String,
+    #[command(flatten)]
+    packets: Packets,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -32,9 +36,10 @@ enum Target {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let program = apps::compile(&apps::find(&args.app)?)?;
     let level = if args.level == "0" { OptLevel::O0 } else { OptLevel::O3 };
-    let native = |what| codegen::emit(&program, level, what).map_err(Failure::refused);
+    let packets = args.packets.level();
+    let native = |what| codegen::emit(&program, level, packets, what).map_err(Failure::refused);
     let text = match args.target {
-        Target::Ir => baker::ir::print(&program),
+        Target::Ir => baker::ir::print(&optimise(&program, packets)),
         Target::Llvm => native(Emit::Llvm)?,
         Target::Asm => native(Emit::Asm)?,
         Target::Dot => baker::ir::dot(&program),

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use baker::ir::Program;
-use codegen::OptLevel;
 use control::config::Config;
 use dataplane::ports::PortSpec;
 use dataplane::{EngineKind, PortConfig};
@@ -24,7 +23,7 @@ impl Engine {
     /// The data plane's word for it.
     pub fn kind(self) -> EngineKind {
         match self {
-            Engine::Native => EngineKind::Native(OptLevel::O3),
+            Engine::Native => EngineKind::NATIVE,
             Engine::Interp => EngineKind::Interp,
         }
     }

@@ -9,6 +9,7 @@ pub mod emit;
 pub mod fmt;
 mod instance;
 pub mod lsp;
+mod packets;
 mod remote;
 pub mod replay;
 pub mod run;

@@ -166,7 +166,7 @@ fn about(instance: &str, program: &str, options: &Options, cpus: &[usize], ports
         pid: std::process::id(),
         program: program.into(),
         engine: match options.engine {
-            EngineKind::Native(_) => "native".into(),
+            EngineKind::Native(..) => "native".into(),
             EngineKind::Interp => "interp".into(),
         },
         workers: options.workers,

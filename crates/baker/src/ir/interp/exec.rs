@@ -179,6 +179,14 @@ impl Machine {
                 self.packets[packet(*p)].push(*bytes as usize);
                 get(*p)
             }
+            Op::Move { packet: p, by } => {
+                let packet = &mut self.packets[packet(*p)];
+                match u128::try_from(*by) {
+                    Ok(bytes) => packet.pull(bytes).ok_or(Fault::BeyondEnd)?,
+                    Err(_) => packet.push(by.unsigned_abs() as usize),
+                }
+                get(*p)
+            }
             Op::Copy { packet: p } => {
                 let (original, copy) = (packet(*p), self.new_packet());
                 let (before, after) = self.packets.split_at_mut(copy);
@@ -209,6 +217,10 @@ impl Machine {
             Op::MetaLoad { packet: p, field } => self.packets[packet(*p)].metadata[field.0 as usize],
             Op::MetaStore { packet: p, field, value } => {
                 self.packets[packet(*p)].metadata[field.0 as usize] = get(*value);
+                return Ok(());
+            }
+            Op::Pass { channel } => {
+                self.count_channel(*channel);
                 return Ok(());
             }
             Op::Put { .. } => return Ok(()), // done by the caller, which knows the call

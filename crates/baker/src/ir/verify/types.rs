@@ -21,6 +21,9 @@ pub(super) fn check(program: &Program, body: &Body, errors: &mut Errors) {
     }
 }
 
+/// Bytes that a head moves at most in one step.
+const MOVE: u32 = 1024;
+
 struct Checker<'a> {
     program: &'a Program,
     body: &'a Body,
@@ -184,6 +187,13 @@ impl<'a> Checker<'a> {
                     self.error(format!("push of {bytes} bytes for {name}, whose fixed header has {size}"));
                 }
             }
+            Op::Move { packet, by } => {
+                self.packet(*packet);
+                self.packet_result(inst);
+                if by.unsigned_abs() > MOVE {
+                    self.error(format!("a head moved by {by} bytes"));
+                }
+            }
             Op::Copy { packet } => {
                 if self.packet(*packet).is_some() {
                     self.expect_result(inst, self.body.ty(*packet));
@@ -210,6 +220,12 @@ impl<'a> Checker<'a> {
                         self.error(format!("put to {}, which only a controller does", channel.name))
                     }
                     Some(channel) => self.expect(*packet, Ty::Packet(channel.protocol)),
+                }
+                self.no_result(inst);
+            }
+            Op::Pass { channel } => {
+                if channel.0 as usize >= self.program.channels.len() {
+                    self.error(format!("there is no channel {}", channel.0));
                 }
                 self.no_result(inst);
             }

@@ -45,6 +45,8 @@ nodes! {
     Param,
     /// `program { … }`
     Program,
+    /// `MODULE NAME, …;` in the program.
+    Instances,
     /// `end -> end;`
     Wire,
     /// `NAME`, `NAME.NAME` or `controller NAME` at one end of a wire.
@@ -383,9 +385,26 @@ impl Param {
 }
 
 impl Program {
+    /// Its declarations of instances in order.
+    pub fn instances(&self) -> impl Iterator<Item = Instances> + use<> {
+        children(&self.syntax)
+    }
+
     /// Its wires in order.
     pub fn wires(&self) -> impl Iterator<Item = Wire> + use<> {
         children(&self.syntax)
+    }
+}
+
+impl Instances {
+    /// The module.
+    pub fn module(&self) -> Option<Name> {
+        name(&self.syntax)
+    }
+
+    /// The instances' names.
+    pub fn names(&self) -> impl Iterator<Item = Name> + use<> {
+        names(&self.syntax).skip(1)
     }
 }
 

@@ -396,6 +396,9 @@ impl Parser<'_> {
         self.start(Program);
         self.bump_as(ProgramKw);
         self.braced("program", |p| {
+            if p.at(Name) && p.nth(1) == Name {
+                return p.instances();
+            }
             p.start(Wire);
             if p.wire_end() && p.expect(Arrow, "after the end that packets come from") {
                 p.wire_end();
@@ -404,6 +407,15 @@ impl Parser<'_> {
             p.semicolon_or("after this wire", hint);
             p.finish();
         });
+        self.finish();
+    }
+
+    /// `NAME NAME (',' NAME)* ';'`
+    fn instances(&mut self) {
+        self.start(Instances);
+        self.bump();
+        self.name_list("the name of an instance");
+        self.semicolon("after these instances");
         self.finish();
     }
 

@@ -190,14 +190,17 @@ impl<'w> Body<'w> {
         }
     }
 
-    /// Tables in scope: name as it is written here, and where it is declared.
+    /// Tables in scope: name as it is written here, and where it is declared. Those of its own instance have two names.
     pub fn tables(&self) -> Vec<(String, (usize, usize))> {
         let all = self.world.modules.iter().enumerate();
         all.flat_map(|(index, module)| {
-            let here = Some(index) == self.module;
-            module.tables.iter().enumerate().map(move |(i, table)| {
-                let name = if here { table.name.clone() } else { format!("{}.{}", module.name, table.name) };
-                (name, (index, i))
+            let here = (Some(index) == self.module).then_some("");
+            let there = module.known_as().into_iter().filter(move |_| here.is_none() || !module.instances.is_empty());
+            let bases: Vec<&str> = here.into_iter().chain(there).collect();
+            bases.into_iter().flat_map(move |base| {
+                let dot = if base.is_empty() { "" } else { "." };
+                let name = move |table: &str| format!("{base}{dot}{table}");
+                module.tables.iter().enumerate().map(move |(i, table)| (name(&table.name), (index, i)))
             })
         })
         .collect()

@@ -160,13 +160,14 @@ impl Body<'_> {
     fn count(&mut self) {
         let module = self.n.pick(&self.world.modules);
         let (name, size) = self.n.pick(&module.counters);
+        let base = *self.n.pick(&module.known_as());
         let amount = self.scalar(unsigned(64), 2);
         let cell = match size {
             1 => String::new(),
             size if self.n.chance(50) => format!("[{}]", self.n.below(*size as usize + 1)),
             _ => format!("[{}]", self.scalar(unsigned(32), 2)),
         };
-        self.line(format!("counter_add({}.{name}{cell}, {amount});", module.name));
+        self.line(format!("counter_add({base}.{name}{cell}, {amount});"));
     }
 
     fn choice(&mut self) {

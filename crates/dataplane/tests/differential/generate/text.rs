@@ -111,17 +111,28 @@ fn tables(world: &World, module: &Module, text: &mut String) {
 }
 
 fn wires(world: &World, text: &mut String) {
-    let input = |ppf: usize| format!("{}.{}", world.modules[world.ppfs[ppf].module].name, world.ppfs[ppf].input);
-    let _ = writeln!(text, "program {{\nrx -> {};", input(0));
+    text.push_str("program {\n");
+    for module in world.modules.iter().filter(|module| !module.instances.is_empty()) {
+        let _ = writeln!(text, "{} {};", module.name, module.instances.join(", "));
+    }
+    // Wires to an input lead to one instance after the other, so that each has some.
+    let mut fed = vec![0; world.ppfs.len()];
+    let mut input = |ppf: usize| {
+        let bases = world.modules[world.ppfs[ppf].module].known_as();
+        fed[ppf] += 1;
+        format!("{}.{}", bases[(fed[ppf] - 1) % bases.len()], world.ppfs[ppf].input)
+    };
+    let _ = writeln!(text, "rx -> {};", input(0));
     for module in &world.modules {
-        for channel in &module.channels {
+        for (base, channel) in module.known_as().iter().flat_map(|base| module.channels.iter().map(move |c| (base, c)))
+        {
             let to = match channel.target {
                 Target::Ppf(ppf) if world.ppfs[ppf].internal => continue,
                 Target::Ppf(ppf) => input(ppf),
                 Target::Tx => "tx".into(),
                 Target::Host => "host".into(),
             };
-            let _ = writeln!(text, "{}.{} -> {to};", module.name, channel.name);
+            let _ = writeln!(text, "{base}.{} -> {to};", channel.name);
         }
     }
     text.push_str("}\n");

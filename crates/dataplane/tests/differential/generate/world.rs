@@ -45,6 +45,8 @@ pub struct Struct {
 
 pub struct Module {
     pub name: String,
+    /// Names of its instances; where there is none, it is its own.
+    pub instances: Vec<String>,
     pub tables: Vec<Table>,
     /// Names and sizes.
     pub counters: Vec<(String, u32)>,
@@ -119,6 +121,16 @@ pub struct Header {
     pub length: Option<(u32, u32, Vec<u128>)>,
 }
 
+impl Module {
+    /// What it is known by: its instances, or itself.
+    pub fn known_as(&self) -> Vec<&str> {
+        match self.instances.is_empty() {
+            true => vec![&self.name],
+            false => self.instances.iter().map(String::as_str).collect(),
+        }
+    }
+}
+
 impl World {
     pub fn random(n: &mut Numbers) -> World {
         let protocols: Vec<_> = (0..n.range(2, 5)).map(|index| protocol(n, index)).collect();
@@ -160,7 +172,15 @@ impl World {
             let tables = (0..n.range(1, 4)).map(|i| self.table(n, i)).collect();
             let counters = (0..n.range(1, 2)).map(|i| (format!("n{i}"), *n.pick(&[1, 1, 3, 8]))).collect();
             let name = format!("mod{index}");
-            self.modules.push(Module { name, tables, counters, channels: Vec::new(), functions: Vec::new() });
+            let instances = Vec::new();
+            self.modules.push(Module {
+                name,
+                instances,
+                tables,
+                counters,
+                channels: Vec::new(),
+                functions: Vec::new(),
+            });
         }
         let count = n.range(modules.max(2), modules + 3);
         let mut packets = 1;
@@ -181,6 +201,25 @@ impl World {
         for module in 0..modules {
             for (name, target) in [("sent", Target::Tx), ("up", Target::Host)] {
                 self.modules[module].channels.push(Channel { name: name.into(), protocol: 0, target });
+            }
+        }
+        self.instances(n);
+    }
+
+    /// Instances of some modules: no more than there are wires to each of a module's inputs.
+    fn instances(&mut self, n: &mut Numbers) {
+        for module in 0..self.modules.len() {
+            let inputs =
+                (0..self.ppfs.len()).filter(|ppf| self.ppfs[*ppf].module == module && !self.ppfs[*ppf].internal);
+            let channels = || self.modules.iter().flat_map(|module| &module.channels);
+            let wires = |ppf: usize| match ppf {
+                0 => 1,
+                _ => channels().filter(|channel| channel.target == Target::Ppf(ppf)).count(),
+            };
+            let most = inputs.map(wires).min().unwrap_or(1).min(3);
+            if n.chance(40) {
+                let names = (0..n.range(1, most)).map(|i| format!("copy{module}_{i}"));
+                self.modules[module].instances = names.collect();
             }
         }
     }

@@ -109,7 +109,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let tables = instance.tables();
     let measured = bench::in_memory(
         &program,
-        EngineKind::Native(codegen::OptLevel::O3),
+        EngineKind::NATIVE,
         1,
         |to| {
             config.fill(&program, to).map_err(|e| e.to_string())?;

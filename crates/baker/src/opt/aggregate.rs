@@ -1,0 +1,183 @@
+//! Aggregation: PPFs joined by channels become one body.
+//!
+//! ```text
+//! ppf m.a(v0):                      ppf m.a(v0):
+//!   …                                 …
+//!   put v0 -> m.c                     pass m.c
+//!   return                            jump b7(v0)
+//! ppf m.b(v0):            →         b7(v8):              was ppf m.b
+//!   …                                 …
+//! ```
+//!
+//! A put is replaced where nothing follows it (`channel_put` runs the receiver at once, so a put at the end is a jump).
+//! The PPF behind any other put stays a body of its own, an *aggregate root*, as those are by which packets enter and those that
+//! timers put packets into. Each put gets a
+//! copy of the PPF, so that what is known at the put is known in the copy, until the aggregate has [`COPIED`] instructions;
+//! from then on puts share one copy. PPFs that were merged wherever they are used stay in the program, unused.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use crate::ir::*;
+
+/// Instructions of an aggregate up to which each put gets a copy of its own.
+const COPIED: usize = 2000;
+
+/// Merges PPFs.
+pub fn aggregate(program: &Program) -> Program {
+    let mut merged = program.clone();
+    for root in roots(program) {
+        merged.ppfs[root.0 as usize].body = Aggregate::new(program).build(root);
+    }
+    merged
+}
+
+/// PPFs that packets enter otherwise than by a jump: those behind `rx` and controllers, those behind puts of timers, and those
+/// behind puts that something follows.
+pub fn roots(program: &Program) -> Vec<PpfId> {
+    let entered = program.entries().filter_map(|entry| ppf_behind(program, entry));
+    let insts = program.timers.iter().flat_map(|timer| &timer.body.blocks).flat_map(|block| &block.insts);
+    let mut roots: BTreeSet<PpfId> = entered.chain(insts.filter_map(|inst| put_into(program, &inst.op))).collect();
+    let mut work: Vec<PpfId> = roots.iter().copied().collect();
+    let mut seen: BTreeSet<PpfId> = roots.clone();
+    while let Some(ppf) = work.pop() {
+        let body = &program.ppfs[ppf.0 as usize].body;
+        for (b, block) in body.blocks.iter().enumerate() {
+            for (i, inst) in block.insts.iter().enumerate() {
+                let Some(target) = put_into(program, &inst.op) else { continue };
+                if !is_last(body, b, i) {
+                    roots.insert(target);
+                }
+                if seen.insert(target) {
+                    work.push(target);
+                }
+            }
+        }
+    }
+    roots.into_iter().collect()
+}
+
+/// The PPF that an instruction puts a packet into.
+fn put_into(program: &Program, op: &Op) -> Option<PpfId> {
+    let Op::Put { channel, .. } = op else { return None };
+    ppf_behind(program, *channel)
+}
+
+fn ppf_behind(program: &Program, channel: ChannelId) -> Option<PpfId> {
+    match program.channels[channel.0 as usize].target {
+        Target::Ppf(ppf) => Some(ppf),
+        _ => None,
+    }
+}
+
+/// Whether nothing follows an instruction but the end of the body.
+fn is_last(body: &Body, block: usize, inst: usize) -> bool {
+    let mut at = &body.blocks[block];
+    if inst + 1 != at.insts.len() {
+        return false;
+    }
+    // A chain of empty blocks ends, for a body has a return that every path reaches.
+    for _ in 0..body.blocks.len() {
+        match &at.term {
+            Terminator::Return => return true,
+            Terminator::Jump(dest) => at = &body.blocks[dest.block.0 as usize],
+            Terminator::Branch(..) => return false,
+        }
+        if !at.insts.is_empty() {
+            return false;
+        }
+    }
+    false
+}
+
+struct Aggregate<'p> {
+    program: &'p Program,
+    body: Body,
+    /// PPFs to be copied, and the index of the copy's first block.
+    queue: VecDeque<PpfId>,
+    /// First block of the copy that puts share, once they do.
+    shared: HashMap<PpfId, BlockId>,
+    /// Blocks that the copies in the queue will take up.
+    reserved: u32,
+    instructions: usize,
+}
+
+impl<'p> Aggregate<'p> {
+    fn new(program: &'p Program) -> Self {
+        Aggregate {
+            program,
+            body: Body::default(),
+            queue: VecDeque::new(),
+            shared: HashMap::new(),
+            reserved: 0,
+            instructions: 0,
+        }
+    }
+
+    fn build(mut self, root: PpfId) -> Body {
+        self.enqueue(root);
+        while let Some(ppf) = self.queue.pop_front() {
+            self.copy(ppf);
+        }
+        super::straighten::straighten(&mut self.body);
+        self.body
+    }
+
+    /// The first block of a copy that will be made: copies are made in the order of the queue.
+    fn enqueue(&mut self, ppf: PpfId) -> BlockId {
+        let body = &self.program.ppfs[ppf.0 as usize].body;
+        let first = BlockId(self.reserved);
+        self.reserved += body.blocks.len() as u32;
+        self.instructions += body.blocks.iter().map(|block| block.insts.len()).sum::<usize>();
+        self.queue.push_back(ppf);
+        first
+    }
+
+    /// The first block that a put jumps to.
+    fn entry_of(&mut self, ppf: PpfId) -> BlockId {
+        if self.instructions < COPIED {
+            return self.enqueue(ppf);
+        }
+        if let Some(&block) = self.shared.get(&ppf) {
+            return block;
+        }
+        let block = self.enqueue(ppf);
+        self.shared.insert(ppf, block);
+        block
+    }
+
+    fn copy(&mut self, ppf: PpfId) {
+        let program = self.program;
+        let body = &program.ppfs[ppf.0 as usize].body;
+        let (first_value, first_block) = (self.body.values.len() as u32, self.body.blocks.len() as u32);
+        self.body.values.extend(&body.values);
+        for (b, block) in body.blocks.iter().enumerate() {
+            let mut block = block.clone();
+            let merged = block.insts.last().and_then(|inst| put_into(program, &inst.op));
+            if let Some(target) = merged
+                && is_last(body, b, block.insts.len() - 1)
+                && let Some(put) = block.insts.last_mut()
+                && let Op::Put { packet, channel } = put.op
+            {
+                put.op = Op::Pass { channel };
+                let renumbered = self.entry_of(target);
+                // Made relative, for it is shifted below with the others.
+                let to = BlockId(renumbered.0.wrapping_sub(first_block));
+                block.term = Terminator::Jump(Dest { block: to, args: vec![packet] });
+            }
+            let shift = |value: &mut Value| value.0 += first_value;
+            block.params.iter_mut().for_each(shift);
+            for inst in &mut block.insts {
+                inst.result.iter_mut().for_each(shift);
+                inst.op.operands_mut(shift);
+            }
+            if let Terminator::Branch(condition, ..) = &mut block.term {
+                shift(condition);
+            }
+            for dest in block.term.dests_mut() {
+                dest.block.0 = dest.block.0.wrapping_add(first_block);
+                dest.args.iter_mut().for_each(shift);
+            }
+            self.body.blocks.push(block);
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! Packet caching: headers, heads, lengths and metadata of packets are held in registers from where a packet enters a body
+//! to where it leaves.
+//!
+//! ```text
+//! v1 = load v0 ether.type              w0 = load_at v0 [0..64]       w1 = load_at v0 [64..112]
+//! v2 = pull v0, 14                     w2 = load_at v0 [112..176] …
+//! v3 = load v2 ipv4.ttl                …fields are shifts of w0, w1, w2…
+//! store v2 ipv4.ttl, v4          →     w3 = w2 & … | v4 << …
+//! v5 = push v2, 14
+//! store v5 ether.dst, v6               w4 = …
+//! put v5 -> m.out                      store_at v0 [0..64], w4; …; put v0 -> m.out
+//! ```
+//!
+//! The body is built anew, block by block, with a static picture ([`known::Known`]) of each packet: how far the handle's
+//! head is from where the packet's head was first, which bytes are in registers, and how long the packet is at least. A
+//! block is copied for each picture it is reached with, so offsets are constants along every path (static offset
+//! resolution); beyond [`COPIES`] copies the packet is put back into memory and the block works there. So it does after an
+//! operation whose place is known at run time only. A computed header length is tested for its usual value (see
+//! [`super::usual`]); the test's other side works in memory.
+//!
+//! Which bytes and metadata may differ from memory where a block begins depends on all ways to it. It is found by building
+//! the body with an assumption that is widened until it holds.
+
+mod known;
+mod packets;
+mod window;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use self::known::{Chunk, Dirty, Family, Handle, Known};
+use super::usual::Usual;
+use crate::ir::*;
+
+/// Copies of a block, for different pictures.
+const COPIES: usize = 8;
+/// Headers that end within so many bytes are loaded ahead: Ethernet's least frame without its check sequence.
+const ETHERNET: u32 = 60;
+
+/// What is cached.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// Metadata, too; else only headers and heads.
+    metadata: bool,
+    /// Bodies that packets enter from `rx` only, so that their metadata is zero but for `rx.port`.
+    fresh: BTreeSet<PpfId>,
+    /// Loads all headers at once where a packet is long enough for them; else each where the program has found it.
+    ahead: bool,
+    /// Bytes from the head that a profile found packets to be read to, for the PPF behind `rx`.
+    profile: Option<u32>,
+    /// The PPFs to optimise; `None`: all.
+    only: Option<BTreeSet<PpfId>>,
+}
+
+impl Scope {
+    /// Each PPF for itself.
+    pub fn ppf() -> Scope {
+        Scope { metadata: false, fresh: BTreeSet::new(), ahead: false, profile: None, only: None }
+    }
+
+    /// Whole aggregates of a program that was aggregated. `profile`: how many bytes from its head most packets are read to,
+    /// where a trace says so.
+    pub fn aggregate(program: &Program, profile: Option<u32>) -> Scope {
+        let roots: BTreeSet<PpfId> = super::aggregate::roots(program).into_iter().collect();
+        let puts = |to: PpfId| {
+            let channels = || program.channels.iter().enumerate().filter(move |(_, c)| c.target == Target::Ppf(to));
+            let put = |id: usize| {
+                program
+                    .bodies()
+                    .flat_map(|body| &body.blocks)
+                    .flat_map(|block| &block.insts)
+                    .any(|inst| matches!(inst.op, Op::Put { channel, .. } if channel.0 as usize == id))
+            };
+            // What a controller injects has metadata of any kind.
+            let others = channels().filter(|(id, _)| *id != Program::RX.0 as usize);
+            others.into_iter().any(|(id, channel)| channel.from.is_some() || put(id))
+        };
+        let fresh = match program.channels[Program::RX.0 as usize].target {
+            Target::Ppf(first) if !puts(first) => [first].into(),
+            _ => BTreeSet::new(),
+        };
+        Scope { metadata: true, fresh, ahead: true, profile, only: Some(roots) }
+    }
+}
+
+/// What was done to a body.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Places where packets went back into memory, and why.
+    pub fallbacks: Vec<Fallback>,
+}
+
+/// A place behind which accesses go to memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fallback {
+    /// The PPF (an aggregate's root).
+    pub ppf: PpfId,
+    /// The operation's source.
+    pub span: Option<crate::source::Span>,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why packets went back into memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// The packet's length or head changes by a number found at run time.
+    Resized,
+    /// A place in the packet that is found at run time.
+    Place,
+    /// A header length that is not the usual one.
+    Unusual,
+    /// Bytes farther from the head than is held in registers.
+    Far,
+    /// A block that is reached with too many different pictures of its packets.
+    Copies,
+    /// The packet is shorter than most.
+    Short,
+}
+
+impl Reason {
+    /// For people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Reason::Resized => "the packet is grown or trimmed",
+            Reason::Place => "a place in the packet that is known at run time only",
+            Reason::Unusual => "a header length other than the usual one",
+            Reason::Far => "farther from the packet's head than headers are cached",
+            Reason::Copies => "reached in too many ways",
+            Reason::Short => "a packet shorter than the headers that most have",
+        }
+    }
+}
+
+/// Caches in all bodies of the scope.
+pub fn cache(program: &Program, scope: &Scope) -> (Program, Report) {
+    let mut cached = program.clone();
+    let mut report = Report::default();
+    for (index, ppf) in program.ppfs.iter().enumerate() {
+        let id = PpfId(index as u32);
+        if scope.only.as_ref().is_none_or(|only| only.contains(&id)) {
+            cached.ppfs[index].body = cache_body(program, scope, id, &ppf.body, &mut report);
+        }
+    }
+    (cached, report)
+}
+
+fn cache_body(program: &Program, scope: &Scope, id: PpfId, body: &Body, report: &mut Report) -> Body {
+    let live = super::liveness::live_in(body);
+    let usual = Usual::new(program, body);
+    let source = Source { program, scope, id, body, live: &live, usual: &usual };
+    let first = source.rebuild(0);
+    let reach = match scope.profile {
+        Some(profile) if scope.fresh.contains(&id) => profile.min(first.reach),
+        _ => first.reach,
+    };
+    let mut rewriter = if scope.ahead && reach <= ETHERNET { source.rebuild(reach) } else { first };
+    report.fallbacks.append(&mut rewriter.fallbacks);
+    rewriter.finish()
+}
+
+impl<'p> Source<'p> {
+    /// Builds the body anew. `reach`: bytes of the packet that are loaded at once, where it has them.
+    fn rebuild(&self, reach: u32) -> Rewriter<'p> {
+        let mut assumed = HashMap::new();
+        loop {
+            let mut rewriter = Rewriter::new(*self, reach, assumed);
+            rewriter.run();
+            // Each round adds at least one of finitely many bytes or fields.
+            if rewriter.holds {
+                return rewriter;
+            }
+            assumed = rewriter.copies.into_iter().map(|copy| (copy.place, copy.found)).collect();
+        }
+    }
+}
+
+/// The body that is built anew, and what is known of it.
+#[derive(Clone, Copy)]
+struct Source<'p> {
+    program: &'p Program,
+    scope: &'p Scope,
+    id: PpfId,
+    body: &'p Body,
+    live: &'p [BTreeSet<Value>],
+    usual: &'p Usual<'p>,
+}
+
+/// Where a copy of a block begins: a block, an instruction of it, and the picture.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    block: BlockId,
+    inst: usize,
+    known: Known,
+}
+
+/// A variable of the new body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum VarKey {
+    /// A value of the original body.
+    Value(Value),
+    /// The handle that stands for a family.
+    Packet(Family),
+    /// Bytes in a register.
+    Chunk(Family, Chunk),
+    /// Metadata in a register.
+    Meta(Family, MetaId),
+}
+
+/// A copy of a block.
+struct Copied {
+    place: Place,
+    block: BlockId,
+    assumed: BTreeMap<Family, Dirty>,
+    found: BTreeMap<Family, Dirty>,
+}
+
+struct Rewriter<'p> {
+    source: Source<'p>,
+    /// Bytes of the packet that are loaded at once where it has them; how far it was read in registers so far.
+    ahead: u32,
+    reach: u32,
+    /// What was dirty at each copy in the round before.
+    assumed: HashMap<Place, BTreeMap<Family, Dirty>>,
+    b: Builder,
+    vars: HashMap<VarKey, Var>,
+    copies: Vec<Copied>,
+    index: HashMap<Place, usize>,
+    per_block: HashMap<(BlockId, usize), usize>,
+    fallbacks: Vec<Fallback>,
+    /// The picture, and what is dirty, where code is being built.
+    known: Known,
+    dirty: BTreeMap<Family, Dirty>,
+    /// In the block being built: truth values that say that a packet reaches to an offset.
+    proofs: HashMap<Value, (Family, i32)>,
+    /// Whether the assumption was wide enough.
+    holds: bool,
+}
+
+impl<'p> Rewriter<'p> {
+    fn new(source: Source<'p>, ahead: u32, assumed: HashMap<Place, BTreeMap<Family, Dirty>>) -> Self {
+        Rewriter {
+            source,
+            ahead,
+            reach: 0,
+            assumed,
+            b: Builder::default(),
+            vars: HashMap::new(),
+            copies: Vec::new(),
+            index: HashMap::new(),
+            per_block: HashMap::new(),
+            fallbacks: Vec::new(),
+            known: Known::default(),
+            dirty: BTreeMap::new(),
+            proofs: HashMap::new(),
+            holds: true,
+        }
+    }
+
+    fn run(&mut self) {
+        let entry = self.b.block();
+        self.b.seal(entry);
+        self.b.switch_to(entry);
+        self.enter(entry);
+        let mut next = 0;
+        while next < self.copies.len() {
+            self.copy(next);
+            next += 1;
+        }
+    }
+
+    fn finish(mut self) -> Body {
+        // Latest first: what is read there becomes a parameter of blocks before it, without deep recursion.
+        for index in (0..self.copies.len()).rev() {
+            self.b.seal(self.copies[index].block);
+        }
+        let mut body = self.b.finish();
+        super::straighten::straighten(&mut body);
+        body
+    }
+
+    fn var(&mut self, key: VarKey, ty: Ty) -> Var {
+        let b = &mut self.b;
+        *self.vars.entry(key).or_insert_with(|| b.var(ty))
+    }
+
+    fn set(&mut self, key: VarKey, ty: Ty, value: Value) {
+        let var = self.var(key, ty);
+        self.b.set(var, value);
+    }
+
+    fn get(&mut self, key: VarKey) -> Value {
+        let var = self.vars[&key];
+        self.b.get(var)
+    }
+
+    /// A value of the original body, in the new one.
+    fn value(&mut self, original: Value) -> Value {
+        match (self.known_number(original), self.source.body.ty(original)) {
+            (Some(number), Ty::Int(width)) => self.b.constant(width, number),
+            _ => self.get(VarKey::Value(original)),
+        }
+    }
+
+    /// What is known of a value in all blocks: that it is a constant, or was tested to be a number.
+    fn known_number(&self, original: Value) -> Option<u128> {
+        let constant = || match self.source.usual.inst(original)?.op {
+            Op::Const(number) => Some(number),
+            _ => None,
+        };
+        self.known.numbers.get(&original).copied().or_else(constant)
+    }
+
+    fn define(&mut self, original: Value, new: Value) {
+        let ty = self.b.ty(new);
+        self.set(VarKey::Value(original), ty, new);
+    }
+
+    /// The number that a value of the original body is here, where that is known.
+    fn number(&mut self, original: Value) -> Option<u128> {
+        let value = self.value(original);
+        self.b.as_constant(value)
+    }
+
+    /// Builds the copy with this index.
+    fn copy(&mut self, index: usize) {
+        let copy = &self.copies[index];
+        let Place { block, inst, known } = copy.place.clone();
+        self.dirty = copy.assumed.clone();
+        self.known = known;
+        self.proofs.clear();
+        self.b.switch_to(copy.block);
+        let block = &self.source.body.blocks[block.0 as usize];
+        for i in inst..block.insts.len() {
+            self.b.span = block.insts[i].span;
+            let here = (self.copies[index].place.block, i);
+            if !self.inst(here, &block.insts[i]) {
+                return;
+            }
+        }
+        self.terminator(&block.term);
+    }
+
+    fn terminator(&mut self, term: &Terminator) {
+        match term {
+            Terminator::Return => self.b.ret(),
+            Terminator::Jump(dest) => self.leave(dest),
+            Terminator::Branch(condition, then, other) => {
+                if let Some(number) = self.number(*condition) {
+                    return self.leave(if number == 1 { then } else { other });
+                }
+                let proof = self.proofs.get(condition).copied();
+                let condition = self.value(*condition);
+                let (then_edge, other_edge) = (self.b.block(), self.b.block());
+                self.b.branch(condition, then_edge, other_edge);
+                let (known, dirty) = (self.known.clone(), self.dirty.clone());
+                for (edge, dest, proof) in [(then_edge, then, proof), (other_edge, other, None)] {
+                    self.b.seal(edge);
+                    self.b.switch_to(edge);
+                    self.known = known.clone();
+                    self.dirty = dirty.clone();
+                    if let Some((family, end)) = proof
+                        && let Some(window) = self.known.windows.get_mut(&family)
+                    {
+                        window.proven = window.proven.max(end);
+                    }
+                    self.leave(dest);
+                }
+            }
+        }
+    }
+
+    /// Ends the block being built with a jump along an edge of the original body.
+    fn leave(&mut self, dest: &Dest) {
+        let params = &self.source.body.blocks[dest.block.0 as usize].params;
+        // All are read before the first is set: a block may swap its own parameters.
+        let args: Vec<Option<(Value, Option<u128>)>> = dest
+            .args
+            .iter()
+            .map(|&arg| {
+                let cached = matches!(self.known.handles.get(&arg), Some(Handle::Cached { .. }));
+                (!cached).then(|| (self.value(arg), self.known.numbers.get(&arg).copied()))
+            })
+            .collect();
+        let handles: Vec<Option<Handle>> = dest.args.iter().map(|arg| self.known.handles.remove(arg)).collect();
+        let live = &self.source.live[dest.block.0 as usize];
+        self.known.numbers.retain(|value, _| live.contains(value) && !params.contains(value));
+        for ((&param, arg), handle) in params.iter().zip(args).zip(handles) {
+            if let Some(handle) = handle {
+                self.known.handles.insert(param, handle);
+            }
+            if let Some((value, number)) = arg {
+                self.define(param, value);
+                // A number that was tested stays one. Other constants would make a copy for each: those of loops.
+                if let Some(number) = number {
+                    self.known.numbers.insert(param, number);
+                }
+            }
+        }
+        self.go(dest.block, 0);
+    }
+
+    /// Jumps to the copy of a block, from this instruction on, for the picture as it is; makes one where there is none.
+    fn go(&mut self, block: BlockId, inst: usize) {
+        let mut place = Place { block, inst, known: self.known.clone() };
+        if !self.index.contains_key(&place)
+            && self.per_block.get(&(block, inst)).is_some_and(|&copies| copies >= COPIES)
+            && !self.known.windows.is_empty()
+        {
+            self.all_direct(Reason::Copies);
+            self.known.numbers.clear();
+            place.known = self.known.clone();
+        }
+        let index = match self.index.get(&place) {
+            Some(&index) => index,
+            None => self.new_copy(place),
+        };
+        let copy = &mut self.copies[index];
+        for (family, dirty) in &self.dirty {
+            let found = copy.found.entry(*family).or_default();
+            *found = found.union(*dirty);
+            if copy.assumed.get(family).copied().unwrap_or_default().union(*dirty)
+                != copy.assumed.get(family).copied().unwrap_or_default()
+            {
+                self.holds = false;
+            }
+        }
+        let to = copy.block;
+        self.b.jump(to);
+    }
+
+    fn new_copy(&mut self, place: Place) -> usize {
+        let index = self.copies.len();
+        let assumed = match self.assumed.get(&place) {
+            Some(dirty) => dirty.clone(),
+            None => self.dirty.clone(),
+        };
+        *self.per_block.entry((place.block, place.inst)).or_default() += 1;
+        self.index.insert(place.clone(), index);
+        let block = self.b.block();
+        self.copies.push(Copied { place, block, found: assumed.clone(), assumed });
+        index
+    }
+
+    fn fallback(&mut self, reason: Reason) {
+        let fallback = Fallback { ppf: self.source.id, span: self.b.span, reason };
+        if !self.fallbacks.contains(&fallback) {
+            self.fallbacks.push(fallback);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Blocks that follow each other without a choice become one.
+//!
+//! ```text
+//! b1: …; jump b2(v3)                b1: …(v3 for v4)…; return
+//! b2(v4): …; return          →
+//! ```
+//!
+//! A jump to an empty block that jumps on goes on at once, and a block with one predecessor, which jumps to it, is appended
+//! to that. Unreachable blocks and what nobody uses are removed.
+
+use crate::ir::*;
+
+pub(super) fn straighten(body: &mut Body) {
+    skip_empty(body);
+    let mut predecessors = vec![0usize; body.blocks.len()];
+    let mut reached = vec![false; body.blocks.len()];
+    let mut work = vec![0usize];
+    reached[0] = true;
+    while let Some(b) = work.pop() {
+        for dest in body.blocks[b].term.dests() {
+            let to = dest.block.0 as usize;
+            predecessors[to] += 1;
+            if !std::mem::replace(&mut reached[to], true) {
+                work.push(to);
+            }
+        }
+    }
+    let mut replaced: Vec<Value> = (0..body.values.len() as u32).map(Value).collect();
+    for b in 0..body.blocks.len() {
+        if !reached[b] {
+            continue;
+        }
+        while let Terminator::Jump(dest) = &body.blocks[b].term {
+            let to = dest.block.0 as usize;
+            if predecessors[to] != 1 || to == b {
+                break;
+            }
+            let args = dest.args.clone();
+            let next = &mut body.blocks[to];
+            let insts = std::mem::take(&mut next.insts);
+            let params = std::mem::take(&mut next.params);
+            let term = std::mem::replace(&mut next.term, Terminator::Return);
+            reached[to] = false;
+            for (param, arg) in params.into_iter().zip(args) {
+                replaced[param.0 as usize] = arg;
+            }
+            body.blocks[b].insts.extend(insts);
+            body.blocks[b].term = term;
+        }
+    }
+    let find = |mut value: Value| {
+        while replaced[value.0 as usize] != value {
+            value = replaced[value.0 as usize];
+        }
+        value
+    };
+    for block in &mut body.blocks {
+        for inst in &mut block.insts {
+            inst.op.operands_mut(|value| *value = find(*value));
+        }
+        if let Terminator::Branch(condition, ..) = &mut block.term {
+            *condition = find(*condition);
+        }
+        for arg in block.term.dests_mut().into_iter().flat_map(|dest| &mut dest.args) {
+            *arg = find(*arg);
+        }
+    }
+    tidy(body);
+}
+
+/// Redirects what leads to an empty block without parameters that only jumps on.
+fn skip_empty(body: &mut Body) {
+    for b in 0..body.blocks.len() {
+        let mut term = std::mem::replace(&mut body.blocks[b].term, Terminator::Return);
+        for dest in term.dests_mut() {
+            for _ in 0..body.blocks.len() {
+                let next = &body.blocks[dest.block.0 as usize];
+                match &next.term {
+                    Terminator::Jump(on)
+                        if dest.block.0 as usize != b && next.insts.is_empty() && next.params.is_empty() =>
+                    {
+                        *dest = on.clone();
+                    }
+                    _ => break,
+                }
+            }
+        }
+        body.blocks[b].term = term;
+    }
+}

@@ -1,0 +1,62 @@
+//! What a number computed from header fields usually is: what it is when the fields have their defaults.
+//!
+//! A protocol's defaults are what `packet_encap` writes, so they describe its plainest header: `ihl : 4 = 5` says that an
+//! IPv4 header has no options. The optimiser tests a computed header length for this value and goes on with a constant.
+
+use crate::ir::*;
+
+/// Deepest expression that is looked into.
+const DEPTH: usize = 16;
+
+/// Where values of a body come from.
+pub(super) struct Usual<'p> {
+    program: &'p Program,
+    body: &'p Body,
+    /// Block and instruction of each value that an instruction makes.
+    places: Vec<Option<(u32, u32)>>,
+}
+
+impl<'p> Usual<'p> {
+    pub fn new(program: &'p Program, body: &'p Body) -> Self {
+        let mut places = vec![None; body.values.len()];
+        for (b, block) in body.blocks.iter().enumerate() {
+            for (i, inst) in block.insts.iter().enumerate() {
+                if let Some(result) = inst.result {
+                    places[result.0 as usize] = Some((b as u32, i as u32));
+                }
+            }
+        }
+        Usual { program, body, places }
+    }
+
+    /// The instruction that makes a value.
+    pub fn inst(&self, value: Value) -> Option<&'p Inst> {
+        let (b, i) = self.places[value.0 as usize]?;
+        Some(&self.body.blocks[b as usize].insts[i as usize])
+    }
+
+    /// What a value usually is.
+    pub fn of(&self, value: Value) -> Option<u128> {
+        self.eval(value, DEPTH)
+    }
+
+    fn eval(&self, value: Value, depth: usize) -> Option<u128> {
+        let depth = depth.checked_sub(1)?;
+        let width = |value: Value| match self.body.ty(value) {
+            Ty::Int(width) => Some(width),
+            _ => None,
+        };
+        match self.inst(value)?.op {
+            Op::Const(number) => Some(number),
+            Op::Bin(op, a, b) => Some(op.eval(width(a)?, self.eval(a, depth)?, self.eval(b, depth)?)),
+            Op::Cast(op, a) => Some(op.eval(width(a)?, width(value)?, self.eval(a, depth)?)),
+            Op::Load { packet, bits } => {
+                let Ty::Packet(protocol) = self.body.ty(packet) else { return None };
+                let fields = &self.program.protocols[protocol.0 as usize].fields;
+                let default = fields.iter().find(|field| field.bits == bits)?.default;
+                (default != 0).then_some(default)
+            }
+            _ => None,
+        }
+    }
+}
