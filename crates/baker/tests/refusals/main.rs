@@ -4,6 +4,7 @@
 //! `snapshots/` holds the source and the rendered errors side by side.
 
 mod codes;
+mod controllers;
 mod cost;
 mod handles;
 mod instances;
@@ -17,5 +18,6 @@ mod pointers;
 mod protocols;
 mod several;
 mod support;
+mod timers;
 mod values;
 mod wiring;

@@ -396,7 +396,8 @@ impl Parser<'_> {
         self.start(Program);
         self.bump_as(ProgramKw);
         self.braced("program", |p| {
-            if p.at(Name) && p.nth(1) == Name {
+            let injects = p.at_keyword(ControllerKw) && p.nth(2) == Arrow;
+            if p.at(Name) && p.nth(1) == Name && !injects {
                 return p.instances();
             }
             p.start(Wire);
