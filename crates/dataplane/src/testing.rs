@@ -150,7 +150,7 @@ fn body() -> Body {
     branch(not_host, TO_DROP, drop, not_drop);
     branch(not_drop, TWICE, twice, out);
     body.effect(host, Op::Put { packet, channel: ChannelId(2) }, None);
-    body.effect(drop, Op::Drop { packet, reason: DropId(5) }, None);
+    body.effect(drop, Op::Drop { packet, reason: DropId(BUILTIN_DROP_REASONS.len() as u32) }, None);
     let copy = body.push(twice, Ty::Packet(ProtocolId(0)), Op::Copy { packet }, None);
     body.effect(twice, Op::Put { packet: copy, channel: ChannelId(1) }, None);
     body.blocks[twice.0 as usize].term = Terminator::Jump(dest(out));
@@ -170,4 +170,11 @@ pub fn frame(kind: u16, number: u32, len: usize) -> Vec<u8> {
     bytes.extend(kind.to_be_bytes());
     bytes.extend((14..len.max(14)).map(|i| (i as u32).wrapping_mul(31).wrapping_add(number) as u8));
     bytes
+}
+
+/// A program from its text.
+pub fn compiled(text: &str) -> Arc<Program> {
+    let found = baker::check::check("test.baker", text, &baker::library::Library);
+    let text = baker::diag::render(&found.diagnostics, &found.sources, false);
+    Arc::new(lower(&found.program.unwrap_or_else(|| panic!("{text}"))))
 }
