@@ -100,7 +100,10 @@ fn what_no_controller_has_is_told_at_the_start() {
         );
         text.into_bytes()
     };
-    let wired = [program("ppf p(ether_packet_t *p) from input {"), b"program { rx -> m.input; m.a -> controller respondr; }".to_vec()];
+    let wired = [
+        program("ppf p(ether_packet_t *p) from input {"),
+        b"program { rx -> m.input; m.a -> controller respondr; }".to_vec(),
+    ];
     let file = scratch.write("wired.baker", &wired.concat());
     let done = millrace(&["run", &file, "--port", "a=mem:"]);
     assert_eq!(done.status, Some(1), "{done:?}");

@@ -222,7 +222,10 @@ fn the_configuration_must_be_there_and_right() {
 fn no_steps_are_no_case() {
     let folder = Folder::new("empty", "description = \"x\"");
     let message = folder.strip(&folder.load().unwrap_err().to_string());
-    assert_eq!(message, "cases/case.toml:1: step: there is no step; accepted: at least one [[step]] with `in` or `wait`");
+    assert_eq!(
+        message,
+        "cases/case.toml:1: step: there is no step; accepted: at least one [[step]] with `in` or `wait`"
+    );
 }
 
 #[test]

@@ -122,8 +122,7 @@ impl Rig {
             registration.offline();
         }
         let ns_per_packet = total.as_nanos() as f64 / processed.max(1) as f64;
-        let observer =
-            Observer::of_block(&self.program, self.counters.clone());
+        let observer = Observer::of_block(&self.program, self.counters.clone());
         Measured {
             per_packet: Duration::from_nanos(ns_per_packet as u64),
             ns_per_packet,

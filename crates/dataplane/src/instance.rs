@@ -315,7 +315,9 @@ fn shares(program: &Program, count: u32, workers: usize) -> Result<(u32, u32), F
         _ => (count / CONTROLLERS_PART).max(least.saturating_mul(controllers)),
     };
     match count.checked_sub(part).map(|left| left / workers) {
-        Some(share) if share.saturating_mul(workers) >= needed => Ok((share, part.checked_div(controllers).unwrap_or(0))),
+        Some(share) if share.saturating_mul(workers) >= needed => {
+            Ok((share, part.checked_div(controllers).unwrap_or(0)))
+        }
         _ => Err(FrameError::TooFew { count, least: needed.saturating_add(least.saturating_mul(controllers)) }),
     }
 }

@@ -69,7 +69,9 @@ impl Model {
             Kind::Counter => text.push("64 bits, kept per worker and summed when it is read.".to_string()),
             Kind::Port => text.extend(self.wires(symbol)),
             Kind::Ppf => text.push(self.reasons_text(symbol)),
-            Kind::Extern => text.push("A controller has it: see its documentation. It runs on the worker that calls it.".into()),
+            Kind::Extern => {
+                text.push("A controller has it: see its documentation. It runs on the worker that calls it.".into())
+            }
             Kind::Timer => text.push("One worker runs it, a few calls at a time between its batches.".into()),
             Kind::Instance => {
                 let module = ast::Instances::cast(symbol.node.clone()).and_then(|item| item.module());

@@ -9,8 +9,8 @@ mod lexer;
 mod literal;
 mod parser;
 
-pub use literal::duration;
 pub use kind::{Baker, SyntaxElement, SyntaxKind, SyntaxNode, SyntaxToken};
+pub use literal::duration;
 pub use parser::{MAX_DEPTH, MAX_ERRORS};
 
 use crate::diag::Diagnostic;

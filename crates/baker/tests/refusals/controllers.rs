@@ -34,8 +34,7 @@ program {{
     )
 }
 
-const WIRES: &str =
-    "rx -> m.input;\ncontroller stack -> m.packets;\nm.punt -> controller stack;\nm.output -> tx;";
+const WIRES: &str = "rx -> m.input;\ncontroller stack -> m.packets;\nm.punt -> controller stack;\nm.output -> tx;";
 
 #[test]
 fn externs() {
@@ -48,10 +47,30 @@ fn externs() {
         case("extern-takes-a-packet", &["bad-extern-type"], "extern u8 pick(ether_packet_t *pkt);", ""),
         case("extern-takes-a-pointer", &["bad-extern-type"], "extern u8 pick(u32 *entry);", ""),
         case("extern-returns-a-struct", &["bad-extern-type"], "extern pair_t pick(u8 n);", ""),
-        case("extern-with-many-parameters", &["too-many-parameters"], &format!("extern void pick({});", many.join(", ")), ""),
-        case("extern-called-with-less", &["wrong-arguments"], "extern u8 pick(u8 a, kind_t b);", "pkt->metadata.tx.port = pick(1);"),
-        case("extern-called-with-more-bits", &["narrowing"], "extern u8 pick(u8 a);", "pkt->metadata.tx.port = pick(pkt->type);"),
-        case("extern-without-result-as-value", &["type-mismatch"], "extern void note(u8 a);", "pkt->metadata.tx.port = note(1);"),
+        case(
+            "extern-with-many-parameters",
+            &["too-many-parameters"],
+            &format!("extern void pick({});", many.join(", ")),
+            "",
+        ),
+        case(
+            "extern-called-with-less",
+            &["wrong-arguments"],
+            "extern u8 pick(u8 a, kind_t b);",
+            "pkt->metadata.tx.port = pick(1);",
+        ),
+        case(
+            "extern-called-with-more-bits",
+            &["narrowing"],
+            "extern u8 pick(u8 a);",
+            "pkt->metadata.tx.port = pick(pkt->type);",
+        ),
+        case(
+            "extern-without-result-as-value",
+            &["type-mismatch"],
+            "extern void note(u8 a);",
+            "pkt->metadata.tx.port = note(1);",
+        ),
         case("extern-in-a-constant", &["not-constant"], "extern u8 pick(u8 a);\n    const u8 ONE = pick(1);", ""),
         case("extern-named-twice", &["duplicate-name"], "extern u8 routes(u8 a);", ""),
         case("extern-used-as-value", &["not-a-value"], "extern u8 pick(u8 a);", "pkt->metadata.tx.port = pick;"),
@@ -72,11 +91,7 @@ fn controllers() {
         case("controller-injects-at-an-output", &["wrong-direction"], &more("controller stack -> m.punt;")),
         case("controller-without-name", &["unknown-end"], &WIRES.replace("-> controller stack", "-> controller")),
         case("controller-is-no-module", &["unknown-end"], &WIRES.replace("-> controller stack", "-> stack")),
-        case(
-            "controller-injects-into-nothing",
-            &["unknown-name"],
-            &more("controller stack -> m.nowhere;"),
-        ),
+        case("controller-injects-into-nothing", &["unknown-name"], &more("controller stack -> m.nowhere;")),
         // An input that only a controller feeds is fed.
         case("controller-feeds", &["unfed"], &WIRES.replace("controller stack -> m.packets;\n", "")),
     ]);
@@ -85,8 +100,16 @@ fn controllers() {
 #[test]
 fn what_controllers_inject_costs() {
     let busy = "for (u32 i = 0; i < 4096; i++) { for (u16 j = 0; j < 40; j++) { pkt->type = pkt->type + j; } }";
-    let text = program("", busy, "rx -> controller stack;\ncontroller stack -> m.input;\ncontroller stack -> m.packets;\nm.punt -> host;\nm.output -> tx;");
+    let text = program(
+        "",
+        busy,
+        "rx -> controller stack;\ncontroller stack -> m.input;\ncontroller stack -> m.packets;\nm.punt -> host;\nm.output -> tx;",
+    );
     let copies = "for (u32 i = 0; i < 2000; i++) { channel_put(output, packet_copy(pkt)); }";
-    let more = program("", copies, "rx -> controller stack;\ncontroller stack -> m.input;\ncontroller stack -> m.packets;\nm.punt -> host;\nm.output -> tx;");
+    let more = program(
+        "",
+        copies,
+        "rx -> controller stack;\ncontroller stack -> m.input;\ncontroller stack -> m.packets;\nm.punt -> host;\nm.output -> tx;",
+    );
     refused(&[("injected-steps", &["too-many-steps"], text), ("injected-copies", &["too-many-copies"], more)]);
 }

@@ -47,7 +47,11 @@ fn timers() {
         case("timer-with-parameters", &["timer-parameters"], "timer t(u32 n) every 1s { }"),
         case("timer-without-key", &["timer-parameters"], "timer t() over stations every 1s { }"),
         case("timer-without-entry", &["timer-parameters"], "timer t(mac_addr_t mac) over stations every 1s { }"),
-        case("timer-entry-as-value", &["timer-parameters"], "timer t(mac_addr_t mac, station_t s) over stations every 1s { }"),
+        case(
+            "timer-entry-as-value",
+            &["timer-parameters"],
+            "timer t(mac_addr_t mac, station_t s) over stations every 1s { }",
+        ),
         case("timer-wrong-key", &["timer-parameters"], "timer t(u32 mac, station_t *s) over stations every 1s { }"),
         case("timer-wrong-entry", &["timer-parameters"], "timer t(mac_addr_t mac, u8 *s) over stations every 1s { }"),
         case("timer-wrong-index", &["timer-parameters"], "timer t(u8 i, u64 *s) over slots every 1s { }"),
@@ -58,9 +62,21 @@ fn timers() {
         case("timer-without-every", &["expected-token"], "timer t() { }"),
         case("timer-named-twice", &["duplicate-name"], "timer known() every PERIOD { }"),
         case("timer-returns", &["return-value"], "timer t() every PERIOD { return 1; }"),
-        case("timer-loses-a-packet", &["handle-lost"], "timer t() every 1s {\n    ether_packet_t *pkt = packet_create();\n}"),
-        case("timer-drops-a-key", &["not-a-packet"], "timer t(mac_addr_t mac) over known every 1s {\n    packet_drop(mac, done);\n}"),
-        case("timer-sets-its-key", &["unknown-name"], "timer t(mac_addr_t mac) over known every 1s {\n    mac2 = mac;\n}"),
+        case(
+            "timer-loses-a-packet",
+            &["handle-lost"],
+            "timer t() every 1s {\n    ether_packet_t *pkt = packet_create();\n}",
+        ),
+        case(
+            "timer-drops-a-key",
+            &["not-a-packet"],
+            "timer t(mac_addr_t mac) over known every 1s {\n    packet_drop(mac, done);\n}",
+        ),
+        case(
+            "timer-sets-its-key",
+            &["unknown-name"],
+            "timer t(mac_addr_t mac) over known every 1s {\n    mac2 = mac;\n}",
+        ),
         case("timer-called", &["wrong-kind-of-name"], "timer t() every 1s { }\ntimer u() every 1s { t(); }"),
         case(
             "timer-too-long",

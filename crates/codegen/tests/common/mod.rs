@@ -143,7 +143,13 @@ impl Machine {
             externs: std::ptr::null(),
         };
         // SAFETY: the context is complete and `native` lives.
-        unsafe { self.native.run_fn(Program::RX).expect("packets enter by rx")(&mut context, frames.as_ptr(), frames.len() as u32) };
+        unsafe {
+            self.native.run_fn(Program::RX).expect("packets enter by rx")(
+                &mut context,
+                frames.as_ptr(),
+                frames.len() as u32,
+            )
+        };
         self.free_len = context.free_len;
         self.outputs[..context.output_len as usize].to_vec()
     }

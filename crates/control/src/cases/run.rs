@@ -134,7 +134,8 @@ fn leaving(program: &Program, output: StepOutput) -> Leaving {
 /// What differs between the packets that should leave and those that did, in order.
 fn compare(program: &Program, case: &Case, expected: &[Leaving], found: &[Leaving]) -> String {
     let mut out = String::new();
-    let show = |leaving: &Leaving| format!("{}: {}", leaving.to.show(program, &case.ports), text(program, &leaving.packet));
+    let show =
+        |leaving: &Leaving| format!("{}: {}", leaving.to.show(program, &case.ports), text(program, &leaving.packet));
     if expected.len() != found.len() {
         let _ = writeln!(out, "expected {}, found {}", count(expected.len(), "packet"), found.len());
         expected.iter().for_each(|leaving| out.extend(["expected  ", &show(leaving), "\n"]));

@@ -102,9 +102,6 @@ mod tests {
         let error = of_program(&program("p->metadata.tx.port = known(1) ? 1 : 2;")).err().unwrap().to_string();
         assert_eq!(error, "no controller has the function m.known\n  controllers: responder");
         let error = of_program(&program("/* echo */")).err().unwrap().to_string();
-        assert_eq!(
-            error,
-            "there is no controller responser; did you mean `responder`?\n  controllers: responder"
-        );
+        assert_eq!(error, "there is no controller responser; did you mean `responder`?\n  controllers: responder");
     }
 }

@@ -30,7 +30,10 @@ thread_local! {
 
 /// Fails where a function of a controller is under way on this thread. The interpreter would wait for itself.
 pub(crate) fn refuse_inside() {
-    assert!(INSIDE.get() == 0, "a function of a controller can't use the instance's tables: make what it needs an argument");
+    assert!(
+        INSIDE.get() == 0,
+        "a function of a controller can't use the instance's tables: make what it needs an argument"
+    );
 }
 
 /// A function with what is known of it. Its address does not change.

@@ -71,12 +71,7 @@ pub struct Injector {
 
 impl Link {
     /// The controller's thread calls it.
-    pub(super) fn new(
-        program: Arc<Program>,
-        controller: ControllerId,
-        rings: Arc<Rings>,
-        tables: NamedTables,
-    ) -> Self {
+    pub(super) fn new(program: Arc<Program>, controller: ControllerId, rings: Arc<Rings>, tables: NamedTables) -> Self {
         rings.set_reader(thread::current());
         Link { injector: Injector { program, rings }, controller, tables, next: 0 }
     }

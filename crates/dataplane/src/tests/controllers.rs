@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use baker::ir::{Program, TableId, TableStore};
 
-use crate::controller::{Controller, Event, ExternFn, InjectError, Link, Named, NameError, Prefix, Punted};
+use crate::controller::{Controller, Event, ExternFn, InjectError, Link, NameError, Named, Prefix, Punted};
 use crate::ports::{Driver, MemPort, MemSink};
 use crate::testing::{TO_DROP, TO_HOST, compiled, frame};
 use crate::{EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig, Report, TableAccess};
@@ -184,7 +184,8 @@ fn a_controller_that_ends_or_fails_is_counted_and_told() {
         (Some(false), Some("controller c: out of ideas")),
         (Some(true), Some("controller c: it went wrong")),
     ] {
-        let (ports, sent) = ports((0..64).map(|n| frame(if n % 2 == 0 { TO_HOST } else { 0x0800 }, n, 60)).collect(), 6400);
+        let (ports, sent) =
+            ports((0..64).map(|n| frame(if n % 2 == 0 { TO_HOST } else { 0x0800 }, n, 60)).collect(), 6400);
         let controllers = controller(move |_| match fails {
             None => Ok(()),
             Some(false) => Err("out of ideas".into()),
@@ -244,7 +245,9 @@ fn promises_of_injected_packets_are_checked() {
         });
         let instance = start(&options(engine, 1, PollMode::Interrupt), &ports, controllers);
         let observer = instance.observer();
-        until("all were run", || observer.snapshot().dropped("no_port") == 2 && observer.snapshot().channel("m.output") == 4);
+        until("all were run", || {
+            observer.snapshot().dropped("no_port") == 2 && observer.snapshot().channel("m.output") == 4
+        });
         let report = instance.stop();
         whole(&report);
         assert_eq!(report.snapshot.dropped("truncated"), 2);

@@ -89,7 +89,8 @@ fn replay_writes_what_leaves_in_order() {
             expected.extend(record(100 + index as u32, nanoseconds, packet, packet.len() as u32));
         }
         assert!(std::fs::read(&output).unwrap() == expected);
-        let interp = replay(&forward_program(), EngineKind::Interp, 4, None, |_| Ok(()), &input, Some(&output)).unwrap();
+        let interp =
+            replay(&forward_program(), EngineKind::Interp, 4, None, |_| Ok(()), &input, Some(&output)).unwrap();
         assert_eq!(interp, report);
         assert!(std::fs::read(&output).unwrap() == expected);
     }

@@ -84,12 +84,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::refused)?;
     }
-    let prepared = Instance::prepare_with(program.clone(), &options, &ports, controllers).map_err(|error| match error {
-        StartError::Workers(_) | StartError::Cpus { .. } | StartError::CpuTwice(_) => {
-            Failure::wrong(format!("error: {error}"))
-        }
-        _ => Failure::refused(error),
-    })?;
+    let prepared =
+        Instance::prepare_with(program.clone(), &options, &ports, controllers).map_err(|error| match error {
+            StartError::Workers(_) | StartError::Cpus { .. } | StartError::CpuTwice(_) => {
+                Failure::wrong(format!("error: {error}"))
+            }
+            _ => Failure::refused(error),
+        })?;
     config.fill(&program, &mut prepared.tables()).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     let cpus = prepared.cpus();
     let instance = prepared.run().map_err(Failure::refused)?;

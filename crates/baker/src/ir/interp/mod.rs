@@ -19,7 +19,8 @@ use self::tables::Store;
 use super::arith::mask;
 use super::verify::verify;
 use super::{
-    ChannelId, CounterSlots, DropId, ExternId, Program, ProtocolId, TableEntry, TableError, TableId, TableStore, TimerId,
+    ChannelId, CounterSlots, DropId, ExternId, Program, ProtocolId, TableEntry, TableError, TableId, TableStore,
+    TimerId,
 };
 
 /// Instructions that one received packet may take. The checker bounds every loop, so only a faulty compiler gets here.

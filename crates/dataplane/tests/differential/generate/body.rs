@@ -95,10 +95,8 @@ pub fn timer(world: &World, n: &mut Numbers, module: usize, index: usize) -> Str
     let mut params = Vec::new();
     let mut over = String::new();
     if let Some(table) = timer.table.map(|table| &world.modules[module].tables[table]) {
-        params = vec![
-            format!("{} key", world.value_name(table.key)),
-            format!("{} *entry", world.value_name(table.value)),
-        ];
+        params =
+            vec![format!("{} key", world.value_name(table.key)), format!("{} *entry", world.value_name(table.value))];
         over = format!(" over {}", table.name);
         body.scope.variables.push(Variable { name: "key".into(), ty: table.key, settable: true });
         body.scope.pointers.push(Pointer { name: "entry".into(), to: table.value, tested: true });
