@@ -6,7 +6,7 @@ target := $(or $(CARGO_TARGET_DIR),target)
 as_root := $(if $(filter 0,$(shell id -u)),,unshare --user --map-root-user --net --mount)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build lint fmt bench clean
+.PHONY: help demo test build lint fmt bench soak fuzz clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-7s %s\n' "$$name" "$$text"; done
@@ -39,6 +39,10 @@ bench: ## run one side-by-side measurement: make bench B=NAME (B=all for all, QU
 	@test -n "$(B)" || { echo "bench: say which: make bench B=NAME" >&2; exit 1; }
 	@tools/setup bench
 	@bench/run $(B)
+
+soak: ## run the L3 switch for ten minutes under traffic, changes and flapping links (SECONDS=... for another time)
+	@tools/setup test
+	@SOAK_SECONDS=$(or $(SECONDS),600) cargo test --release --quiet --package millrace --test soak -- --nocapture
 
 clean: ## remove everything that was built
 	@cargo clean

@@ -3,6 +3,7 @@
 //! The sides of a comparison are interleaved in one run and repeated; medians are quoted, with the least and the greatest
 //! value. `QUICK=1` is a smoke run: it shows that a measurement still works, its figures mean nothing.
 
+mod emulator;
 mod l3;
 mod results;
 
@@ -21,7 +22,7 @@ pub struct Effort {
 
 type Bench = fn(Effort) -> Result<results::Results, String>;
 
-const BENCHES: [(&str, Bench); 1] = [("l3", l3::run)];
+const BENCHES: [(&str, Bench); 2] = [("emulator", emulator::run), ("l3", l3::run)];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -55,4 +56,18 @@ fn ended(name: &str, result: Result<(), String>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Packets that a namespace's eth0 has received.
+fn received(namespace: &lab::Namespace) -> Result<u64, String> {
+    let devices =
+        namespace.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev")).map_err(text)?.map_err(text)?;
+    let line = devices.lines().find_map(|line| line.trim().strip_prefix("eth0:"));
+    // Bytes, packets, …
+    let packets = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+    packets.ok_or_else(|| "the sink has no eth0".to_owned())
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }

@@ -15,8 +15,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A namespace for Millrace with the port `wire` to a host that has 10.0.0.2.
 fn network() -> (Namespace, Host) {
     let box_ = Namespace::new("box").unwrap_or_else(|error| panic!("{error}"));
-    let config =
-        HostConfig { name: "h", mac: [2, 0, 0, 0, 0, 2], address: "10.0.0.2", prefix: 24, gateway: "10.0.0.1" };
+    let config = HostConfig {
+        name: "h",
+        mac: [2, 0, 0, 0, 0, 2],
+        address: "10.0.0.2",
+        prefix: 24,
+        gateway: "10.0.0.1",
+        mtu: 1500,
+    };
     let host = Host::attach(&box_, "wire", config).unwrap();
     box_.wait_running("wire", PATIENCE).unwrap();
     host.ns.wait_running(Host::DEVICE, PATIENCE).unwrap();

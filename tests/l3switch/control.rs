@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use lab::{Host, RawPort};
 
+use crate::churn::Churn;
 use crate::frames::Ipv4;
+use crate::stream::Stream;
 use crate::switch::{IP, MAC, PATIENCE, ROUTER, SetAtEnd, Switch, Wires};
 
 /// A packet from h1 to h3 with a number, as h1 sends it.
@@ -137,4 +139,21 @@ fn hostile_clients_do_not_disturb_forwarding() {
     assert!(sent > 500, "{sent}");
     assert_eq!(switch.ask_json(&["ports"])["p1"]["rx_dropped"], 0);
     switch.stop();
+}
+
+#[test]
+fn thousands_of_changes_cost_no_packet() {
+    let (switch, _wires) = ready();
+    let stream = Stream::start(&switch.network, 1, 3, &[60], 10_000);
+    let mut churn = Churn::new(&switch.socket());
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(3) {
+        churn.step();
+    }
+    assert!(churn.changes > 3000, "{}", churn.changes);
+    assert!(stream.stop_whole().packets > 10_000);
+    let tables = churn.entries();
+    let fib = tables.as_array().unwrap().iter().find(|table| table["name"] == "l3_forward.fib").unwrap();
+    assert!(fib["entries"].as_u64().unwrap() <= 1002, "{fib}");
+    assert_eq!(switch.stop().dropped("no_route"), 0);
 }

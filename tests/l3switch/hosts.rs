@@ -1,7 +1,5 @@
 //! What the hosts' own programs see: ping and TCP, switched and routed, and the router's own addresses.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
@@ -9,6 +7,7 @@ use lab::Host;
 
 use crate::random::Random;
 use crate::switch::{PATIENCE, Switch};
+use crate::transfer::{BYTES, connect, exchange, listen};
 
 #[test]
 fn every_host_reaches_every_other_and_the_router() {
@@ -51,42 +50,6 @@ fn every_host_reaches_every_other_and_the_router() {
     assert!(report.ppf("eth_encap.encap") >= 12, "the kernel did the routing: {report:?}");
     let reasons: Vec<_> = report.drops().into_iter().map(|(reason, _)| reason).collect();
     assert!(reasons.iter().all(|reason| *reason == "arp_answered"), "{report:?}");
-}
-
-/// Bytes each way over each connection.
-const BYTES: usize = 4 << 20;
-const BLOCK: usize = 1 << 16;
-
-/// Sends pseudo-random bytes while it reads and compares those of the other side.
-fn exchange(stream: TcpStream, sends: u64, receives: u64) {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
-    let mut writer = stream.try_clone().unwrap();
-    let mut reader = stream;
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            let mut random = Random(sends);
-            for _ in 0..BYTES / BLOCK {
-                writer.write_all(&random.bytes(BLOCK)).unwrap();
-            }
-            writer.shutdown(std::net::Shutdown::Write).unwrap();
-        });
-        let mut random = Random(receives);
-        let mut block = vec![0; BLOCK];
-        for number in 0..BYTES / BLOCK {
-            reader.read_exact(&mut block).unwrap();
-            assert!(block == random.bytes(BLOCK), "block {number} differs");
-        }
-        assert_eq!(reader.read(&mut block).unwrap(), 0, "more came than was sent");
-    });
-}
-
-fn listen(host: &Host, port: u16) -> TcpListener {
-    host.ns.enter(|| TcpListener::bind((host.address.as_str(), port))).unwrap().unwrap()
-}
-
-fn connect(host: &Host, to: SocketAddr) -> TcpStream {
-    host.ns.enter(|| TcpStream::connect_timeout(&to, PATIENCE)).unwrap().unwrap()
 }
 
 #[test]

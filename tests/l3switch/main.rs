@@ -6,12 +6,18 @@
 mod bridge;
 mod control;
 mod drops;
+mod flap;
 mod flood;
 mod hosts;
+mod jumbo;
+mod line;
 mod route;
+mod storm;
 mod switch;
 mod workers;
 
+#[path = "../support/churn.rs"]
+mod churn;
 #[path = "../support/frames.rs"]
 mod frames;
 #[path = "../support/hostile.rs"]
@@ -27,3 +33,7 @@ mod process;
 mod random;
 #[path = "../support/report.rs"]
 mod report;
+#[path = "../support/stream.rs"]
+mod stream;
+#[path = "../support/transfer.rs"]
+mod transfer;

@@ -11,31 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baker::ir::Program;
-use dataplane::ports::{Driver, MemPort};
+use dataplane::ports::Driver;
 use dataplane::{EngineKind, Instance, Options, PollMode, PortConfig};
-use lab::{LinkConfig, Namespace, Running, veth};
+use lab::{Generator, LinkConfig, Namespace, Running, Traffic, veth};
 
 use super::setup::{self, ROUTER, Setup};
-use crate::Effort;
 use crate::results::Results;
-
-/// Sends what a generator in memory makes to its line.
-const GENERATOR: &str = r#"
-import "net/ether";
-module generator {
-    in ether input;
-    out ether output;
-    ppf send(ether_packet_t *pkt) from input {
-        if (pkt->metadata.rx.port != 1) { packet_drop(pkt, no_port); return; }
-        pkt->metadata.tx.port = 2;
-        channel_put(output, pkt);
-    }
-}
-program {
-    rx -> generator.input;
-    generator.output -> tx;
-}
-"#;
+use crate::{Effort, received, text};
 
 const CASE: &str = "veth, 16 routes";
 /// CPUs of the system under test and of the generator.
@@ -161,15 +143,9 @@ fn one(program: &Arc<Program>, system: System, window: Duration) -> Result<(f64,
     Ok((packets as f64 / time.as_secs_f64() / 1e6, (after.1 - before.1) / packets as f64))
 }
 
-fn generator(setup: &Setup, source: &Namespace) -> Result<Instance, String> {
-    let compilation = baker::check::check("generator.baker", GENERATOR, &baker::library::Library);
-    let program = baker::ir::lower(&compilation.program.ok_or("the generator does not compile")?);
-    let options = Options { poll: PollMode::Busy, cpus: vec![GENERATOR_CPU], ..Options::default() };
-    let ports = [
-        PortConfig::new("generator", 1, Driver::Mem(MemPort::generator(setup.routed(POOL), u64::MAX))),
-        PortConfig::new("line", 2, Driver::AfPacket { interface: "eth0".into() }),
-    ];
-    source.enter(|| Instance::start(Arc::new(program), &options, &ports)).map_err(text)?.map_err(text)
+fn generator(setup: &Setup, source: &Namespace) -> Result<Generator, String> {
+    let traffic = Traffic::frames(setup.routed(POOL)).map_err(text)?;
+    Generator::start(source, "eth0", traffic.cpu(GENERATOR_CPU)).map_err(text)
 }
 
 fn instance(program: &Arc<Program>, setup: &Setup, switch: &Namespace, engine: EngineKind) -> Result<Instance, String> {
@@ -212,16 +188,6 @@ fn testpmd(switch: &Namespace) -> Result<Running, String> {
     Ok(running)
 }
 
-/// Packets that the namespace's eth0 has received.
-fn received(namespace: &Namespace) -> Result<u64, String> {
-    let devices =
-        namespace.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev")).map_err(text)?.map_err(text)?;
-    let line = devices.lines().find_map(|line| line.trim().strip_prefix("eth0:"));
-    // Bytes, packets, …
-    let packets = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
-    packets.ok_or_else(|| "the sink has no eth0".to_owned())
-}
-
 /// CPU time that is not idle, of all CPUs since the start, in ns.
 fn busy() -> Result<f64, String> {
     let stat = std::fs::read_to_string("/proc/stat").map_err(text)?;
@@ -241,8 +207,4 @@ fn dotted(address: u32) -> String {
 fn bytes(mac: u64) -> lab::Mac {
     let [_, _, bytes @ ..] = mac.to_be_bytes();
     bytes
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }

@@ -45,6 +45,7 @@ module work {{
     lpm<ipv4_addr_t, u32> fib[1024];
     hash<ipv4_addr_t, flow_t> flows[1024];
     counter hits;
+    meter guests;
     ppf start(ether_packet_t *pkt) from input {{
         ipv4_packet_t *ip = packet_decap(pkt);
         channel_put(inner, ip);

@@ -33,6 +33,10 @@ const CASES: &[(&str, usize, &str)] = &[
     ("brace_too_many", 1, "void f() {\n    g();\n}\n}\nconst u8 X = 1;\n"),
     ("module_closed_too_early", 1, "module m {\n    in ether x;\n    }\n    out ether y;\n    counter c;\n}\n"),
     ("else_without_if", 1, "void f() {\n    if (a)\n        g();\n        h();\n    else\n        k();\n}\n"),
+    ("meter_without_burst", 1, "module m {\n    meter all rate 10;\n    counter c;\n}\n"),
+    ("clause_outside_of_items", 1, "idle 5;\nconst u8 X = 1;\n"),
+    ("critical_without_block", 1, "void f() {\n    critical (p)\n        *p = 1;\n    g();\n}\n"),
+    ("critical_without_entry", 1, "void f() {\n    critical {\n        g();\n    }\n}\n"),
     ("reserved_word_as_name", 1, "void f() {\n    u8 if = 1;\n    g();\n}\n"),
     ("reserved_word_as_constant", 1, "const u8 return = 1;\nconst u8 Y = 2;\n"),
     (

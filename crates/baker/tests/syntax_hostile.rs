@@ -25,6 +25,26 @@ fn nest(times: usize, open: &str, inner: &str, close: &str) -> String {
 }
 
 #[test]
+fn every_word_may_stand_anywhere() {
+    let reference = include_str!("../../../docs/grammar.md");
+    let words: Vec<&str> = reference
+        .split('\'')
+        .skip(1)
+        .step_by(2)
+        .filter(|text| text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
+        .collect();
+    assert!(words.len() > 35, "{words:?}");
+    for word in words {
+        for around in
+            ["@", "@ x;", "@ {", "@ x {}", "module m { @ x; }", "module m { @", "program { @ x; }", "void f() { @ x; }"]
+        {
+            let text = around.replace('@', word);
+            assert_eq!(parse(FileId(0), &text).syntax().text().to_string(), text);
+        }
+    }
+}
+
+#[test]
 fn deep_nesting_is_refused_once() {
     let times = 20_000;
     for (name, text) in [

@@ -132,6 +132,19 @@ pub struct ArrayTable {
     pub entries: *mut u8,
 }
 
+/// A cell of a meter, which is an array table: see `baker::ir::meter`. Another thread may change any field at any time with
+/// an atomic store; `full` changes by compare-and-swap, or becomes 0 when the control plane sets the others.
+#[repr(C)]
+#[derive(Debug)]
+pub struct MeterCell {
+    /// Tokens per second.
+    pub rate: u64,
+    /// Tokens that it holds at most.
+    pub burst: u64,
+    /// When it is full again.
+    pub full: u64,
+}
+
 /// Control block of an `lpm` table with keys of 32 bits: DIR-24-8 (Gupta, Lin, McKeown 1998). A slot is 0 for no route,
 /// `entry + 1` for a route, or [`LPM_GROUP`] + group for a block of 256 slots in `tbl8` indexed by the low key byte.
 /// A slot of 0 at the end of the look-up means the default route's slot.
@@ -289,6 +302,8 @@ pub struct Runtime {
     pub hash_remove: unsafe extern "C" fn(*mut u8, *const u64) -> u8,
     /// As `hash_lookup` for an `lpm` table with keys of other than 32 bits: the value of the longest matching prefix.
     pub lpm_lookup: unsafe extern "C" fn(*const u8, *const u64) -> *mut u8,
+    /// Cell of a meter ([`MeterCell`]), time as in [`Context::now`], tokens → 1, or 0 when the cell holds less.
+    pub meter_take: unsafe extern "C" fn(*mut u8, u64, u64) -> u8,
 }
 
 /// Reads a stored integer of `width` bits (see `baker::ir::storage_size`), host byte order.

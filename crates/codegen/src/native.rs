@@ -123,6 +123,7 @@ fn compile_in(
         (lower::HASH_INSERT, runtime.hash_insert as usize),
         (lower::HASH_REMOVE, runtime.hash_remove as usize),
         (lower::LPM_LOOKUP, runtime.lpm_lookup as usize),
+        (lower::METER_TAKE, runtime.meter_take as usize),
     ];
     for (name, address) in runtime_functions {
         // Those that are not called are no longer declared.

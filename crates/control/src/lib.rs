@@ -6,6 +6,7 @@
 //! | [`packet`] | builds packets from text and shows packets as text, with the program's own protocols |
 //! | [`socket`] | lets a running instance be asked and changed |
 //! | [`controllers`] | the controllers that come with Millrace, by name |
+//! | [`words`] | small pieces of messages |
 //! | [`cases`] | runs the packet tests in `apps/NAME/cases` on any engine |
 #![forbid(unsafe_code)]
 
@@ -14,4 +15,4 @@ pub mod config;
 pub mod controllers;
 pub mod packet;
 pub mod socket;
-mod words;
+pub mod words;

@@ -12,12 +12,12 @@ pub(crate) fn similar<'n>(wrong: &str, names: impl IntoIterator<Item = &'n str>)
 }
 
 /// `; did you mean …?`, or nothing.
-pub(crate) fn did_you_mean<'n>(wrong: &str, names: impl IntoIterator<Item = &'n str>) -> String {
+pub fn did_you_mean<'n>(wrong: &str, names: impl IntoIterator<Item = &'n str>) -> String {
     similar(wrong, names).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }
 
 /// `a, b, c`; `nothing` where there is no name.
-pub(crate) fn list<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
+pub fn list<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
     if names.is_empty() { "nothing".into() } else { names.join(", ") }
 }

@@ -49,6 +49,7 @@ fn natural_notation() {
     same("m.stations", "02:00:00:00:00:01", "3");
     same("m.six", "2001:db8::1", "true");
     same("m.colors", "green", "-128");
+    same("m.limits", "3", "{ rate = 1000000, burst = 1500 }");
     same("m.flows", "{ src = \"10.0.0.1\", port = 2 }", "5");
     let action = "{ color = \"blue\", delta = -3, on = false, mac = \"02:00:00:00:00:01\", mask = 6 }";
     same("m.actions", "15", action);
@@ -76,6 +77,9 @@ fn mistakes_name_the_table_the_key_and_what_is_accepted() {
         "table m.stations: key 02:00:00:00:00:01: value 256: 256 is out of range; \
          accepted: an integer from 0 to 255, or the name of a port"
     );
+    let text = wrong("m.limits", "0", "{ rate = 1 }");
+    assert!(text.contains("burst of meter is missing"), "{text}");
+    assert!(wrong("m.limits", "4", "{ rate = 1, burst = 1 }").contains("beyond the end"));
     let text = wrong("m.flows", "{ src = \"10.0.0\", port = 2 }", "1");
     assert!(text.starts_with("table m.flows: key.src: \"10.0.0\" is not a value of `ipv4_addr_t`"), "{text}");
     let text = wrong("m.flows", "{ src = 1 }", "1");
@@ -137,7 +141,7 @@ proptest! {
         for (index, table) in program.tables.iter().enumerate() {
             let id = TableId(index as u32);
             let layout = |id: baker::ir::LayoutId| &program.layouts[id.0 as usize];
-            let (mut key, value) = (fit(layout(table.key), &numbers), fit(layout(table.value), &numbers[8..]));
+            let (mut key, value) = (fit(layout(table.key), &numbers), fit(&program.shown_value(table), &numbers[8..]));
             let mut prefix_len = None;
             match table.kind {
                 TableKind::Array => key[0] %= u128::from(table.capacity),

@@ -63,12 +63,12 @@ pub struct PortCounters {
 }
 
 impl PortCounters {
-    /// Keeps the driver's latest error for whoever looks.
-    pub fn set_error(&self, error: impl ToString) {
-        *self.error.lock().expect("no panic under this lock") = Some(error.to_string());
+    /// Keeps the driver's error for whoever looks, or that there is none any more.
+    pub fn set_error(&self, error: Option<impl ToString>) {
+        *self.error.lock().expect("no panic under this lock") = error.map(|error| error.to_string());
     }
 
-    /// The driver's latest error.
+    /// What is wrong at the port now, in the driver's words.
     pub fn error(&self) -> Option<String> {
         self.error.lock().expect("no panic under this lock").clone()
     }
@@ -97,7 +97,7 @@ pub struct PortSnapshot {
     pub rx_dropped: u64,
     /// See [`PortCounters`].
     pub oversize: u64,
-    /// The driver's latest error.
+    /// What is wrong at the port now.
     pub error: Option<String>,
 }
 

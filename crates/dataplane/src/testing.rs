@@ -54,6 +54,8 @@ pub fn tables_only(tables: &[(TableKind, Layout, Layout, u32)]) -> Program {
             kind: *kind,
             is_set: false,
             idle: None,
+            meter: None,
+            locked: false,
             key: id,
             value: LayoutId(id.0 + 1),
             capacity: *capacity,
@@ -61,6 +63,17 @@ pub fn tables_only(tables: &[(TableKind, Layout, Layout, u32)]) -> Program {
         };
         program.tables.push(table);
     }
+    program
+}
+
+/// A program with a meter of four cells and nothing else.
+pub fn meter_only(rate: u64, burst: u64) -> Program {
+    let mut layout = pair();
+    let third = LayoutField { name: "taken_up_to".into(), offset: 16, ..layout.fields[0].clone() };
+    layout.fields.push(third);
+    layout.size = 24;
+    let mut program = tables_only(&[(TableKind::Array, scalar(32), layout, 4)]);
+    program.tables[0].meter = Some(meter::MeterRate { rate, burst });
     program
 }
 
@@ -96,6 +109,8 @@ pub fn forward() -> Program {
         kind: TableKind::Hash,
         is_set: false,
         idle: None,
+        meter: None,
+        locked: false,
         key: LayoutId(0),
         value: LayoutId(1),
         capacity: 64,

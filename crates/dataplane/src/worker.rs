@@ -186,7 +186,7 @@ impl Worker {
         let close = |port: &mut WorkerPort| {
             let result = port.queue.close();
             result.err().map(|error| {
-                port.counters.set_error(&error);
+                port.counters.set_error(Some(&error));
                 format!("port {}: {error}", port.name)
             })
         };

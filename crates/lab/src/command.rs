@@ -36,6 +36,7 @@ pub struct Command<'a> {
     input: Option<Vec<u8>>,
     inherit: bool,
     output: Option<Stdio>,
+    errors: Option<Stdio>,
 }
 
 impl<'a> Command<'a> {
@@ -44,7 +45,7 @@ impl<'a> Command<'a> {
         let mut path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
         path.push(":/usr/local/sbin:/usr/sbin:/sbin");
         inner.env("PATH", &path);
-        Command { namespace, inner, limit: DEFAULT_LIMIT, input: None, inherit: false, output: None }
+        Command { namespace, inner, limit: DEFAULT_LIMIT, input: None, inherit: false, output: None, errors: None }
     }
 
     /// Adds an argument.
@@ -97,6 +98,12 @@ impl<'a> Command<'a> {
         self
     }
 
+    /// As [`Command::output_to`], for standard error.
+    pub fn errors_to(mut self, errors: impl Into<Stdio>) -> Self {
+        self.errors = Some(errors.into());
+        self
+    }
+
     /// Runs it to its end, killing it at the time limit; what it left in its process group is killed as well.
     ///
     /// Ending with a status other than 0 is not an error here.
@@ -136,6 +143,9 @@ impl<'a> Command<'a> {
         }
         if let Some(output) = self.output {
             self.inner.stdout(output);
+        }
+        if let Some(errors) = self.errors {
+            self.inner.stderr(errors);
         }
         let stdin = match &self.input {
             None => Stdio::null(),

@@ -1,5 +1,6 @@
 //! A host: a namespace with one link into a switch namespace.
 
+use crate::emulator::{Emulator, Impairments, Wire};
 use crate::error::Result;
 use crate::link::{LinkConfig, Mac, veth};
 use crate::namespace::Namespace;
@@ -17,7 +18,12 @@ pub struct HostConfig<'a> {
     pub prefix: u8,
     /// Its default gateway's address.
     pub gateway: &'a str,
+    /// Longest network-layer packet on its link, in bytes.
+    pub mtu: u32,
 }
+
+/// From which the line of [`Host::attach_by`] draws its decisions.
+const LINE_SEED: u64 = 1;
 
 /// A host with one device, [`Host::DEVICE`], linked to a port of a switch namespace.
 #[derive(Debug)]
@@ -43,9 +49,28 @@ impl Host {
     pub fn attach(switch: &Namespace, port: &str, config: HostConfig<'_>) -> Result<Self> {
         let ns = Namespace::new(config.name)?;
         veth(&ns, Host::DEVICE, switch, port)?;
-        switch.configure(port, &LinkConfig::port())?;
+        Host::set_up(ns, switch, port, config)
+    }
+
+    /// As [`Host::attach`], with a link that does `line` to packets both ways.
+    pub fn attach_by(
+        line: Impairments,
+        switch: &Namespace,
+        port: &str,
+        config: HostConfig<'_>,
+    ) -> Result<(Self, Emulator)> {
+        let ns = Namespace::new(config.name)?;
+        let wire = Wire { mtu: config.mtu, ..Wire::new((&ns, Host::DEVICE), (switch, port), line) };
+        let emulator = Emulator::start(&[wire], LINE_SEED)?;
+        let host = Host::set_up(ns, switch, port, config)?;
+        emulator.wait_running()?;
+        Ok((host, emulator))
+    }
+
+    fn set_up(ns: Namespace, switch: &Namespace, port: &str, config: HostConfig<'_>) -> Result<Self> {
+        switch.configure(port, &LinkConfig::port().mtu(config.mtu))?;
         let address = format!("{}/{}", config.address, config.prefix);
-        ns.configure(Host::DEVICE, &LinkConfig::host().mac(config.mac).address(address))?;
+        ns.configure(Host::DEVICE, &LinkConfig::host().mac(config.mac).mtu(config.mtu).address(address))?;
         ns.default_route(config.gateway)?;
         Ok(Host {
             ns,

@@ -20,6 +20,7 @@
 
 #![deny(unsafe_code)]
 
+mod capture;
 mod clock;
 mod command;
 mod emulator;
@@ -29,10 +30,13 @@ mod link;
 mod namespace;
 mod raw;
 mod ring;
+mod sweep;
 mod sys;
 mod topology;
+mod traffic;
 mod user;
 
+pub use capture::{Capture, Captured, Tap};
 pub use command::{Command, Output, Running};
 pub use emulator::{
     Direction, Distribution, Emulator, Impairments, Jitter, LinkCounters, Loss, MAX_DELAY, MAX_GAP, MAX_LINKS,
@@ -43,8 +47,10 @@ pub use host::{Host, HostConfig};
 pub use link::{Device, LinkConfig, Mac, mac_text, veth};
 pub use namespace::Namespace;
 pub use raw::RawPort;
-pub use topology::L3Switch;
-pub use user::{enter_user_namespace, has_privileges};
+pub use sweep::sweep;
+pub use topology::{L3Options, L3Switch};
+pub use traffic::{Flow, Generator, PROBE, Received, Sent, Sink, Traffic, Transport};
+pub use user::{enter_namespace_of, enter_user_namespace, has_privileges};
 
 /// The signals that [`Running::signal`] takes.
 pub use nix::sys::signal::Signal;

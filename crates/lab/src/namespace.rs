@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command as StdCommand};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -70,11 +71,23 @@ impl Namespace {
         &self.name
     }
 
+    /// The label that it was made with.
+    pub fn label(&self) -> &str {
+        // `mr-`, the process id, `-`, and the label, which may have more of them.
+        self.name.splitn(3, '-').nth(2).unwrap_or_default()
+    }
+
     /// A path for `nsenter --net=PATH`, valid in this PID namespace while the lab lives.
     ///
     /// Unlike `ip netns exec`, nsenter leaves /sys alone, so pinned BPF objects stay visible.
     pub fn path(&self) -> String {
         format!("/proc/{}/task/{}/ns/net", std::process::id(), self.thread_id)
+    }
+
+    /// The kernel's number for it, by which others find the processes in it.
+    pub fn inode(&self) -> Result<u64> {
+        let metadata = self.file.metadata();
+        metadata.map(|m| m.ino()).map_err(|e| Error::system(format!("cannot look at namespace {}", self.name), e))
     }
 
     /// What `ip link … netns` takes to mean this namespace: the id of the thread that lives in it.

@@ -32,18 +32,23 @@ const SLOT_HEADER: usize = 128;
 const TAGGED_HEADER: usize = 18;
 /// Where a VLAN tag lies: after the two addresses.
 const TAG_AT: usize = 12;
+/// Where the kernel puts the address that a frame came from: behind the header.
+const ADDRESS_AT: usize = size_of::<tpacket2_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT);
 /// How much the socket may have under way.
 const SEND_BUFFER: i32 = 4 << 20;
 
 /// A frame as it lies in the ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'a> {
-    bytes: &'a [u8],
+    /// Its bytes, without the VLAN tag.
+    pub(crate) bytes: &'a [u8],
     tag: Option<[u8; 4]>,
     /// When the kernel saw it, in ns since 1970.
     pub(crate) stamp: u64,
     /// It was longer than a slot, so its end is missing.
     pub(crate) cut: bool,
+    /// The device sent it; otherwise it received it.
+    pub(crate) outgoing: bool,
     /// Its length on the wire, without the VLAN tag.
     length: usize,
 }
@@ -90,6 +95,8 @@ pub(crate) struct RingConfig {
     pub(crate) mtu: usize,
     /// Its size in bytes, a power of two and 1 MiB at least.
     pub(crate) bytes: usize,
+    /// Show what the device sends, too.
+    pub(crate) outgoing: bool,
 }
 
 /// A device's receive ring; the same socket sends.
@@ -109,11 +116,10 @@ impl Ring {
     }
 
     fn open_here(device: &str, config: RingConfig) -> io::Result<Ring> {
-        let RingConfig { mtu, bytes } = config;
+        let RingConfig { mtu, bytes, outgoing } = config;
         let index = if_nametoindex(device)?;
-        // Protocol 0 until it is bound: nothing of other devices gets into the ring.
-        let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)?;
-        let slot_bytes = (mtu + TAGGED_HEADER + SLOT_HEADER).next_power_of_two().max(2048);
+        let socket = unbound()?;
+        let slot_bytes = (mtu + TAGGED_HEADER + SLOT_HEADER).next_power_of_two();
         let block = BLOCK_BYTES.max(slot_bytes);
         let slots = bytes / slot_bytes;
         let request = libc::tpacket_req {
@@ -124,7 +130,7 @@ impl Ring {
         };
         let set = |name, value: i32| sys::set_option(socket.as_fd(), libc::SOL_PACKET, name, &value);
         set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32)?;
-        set(libc::PACKET_IGNORE_OUTGOING, 1)?;
+        set(libc::PACKET_IGNORE_OUTGOING, i32::from(!outgoing))?;
         prepare_to_send(socket.as_fd());
         sys::set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let bytes = NonZeroUsize::new(bytes).expect("not zero");
@@ -160,12 +166,13 @@ impl Ring {
             return None;
         }
         // SAFETY: the status says that the slot is ours until it is given back below. The kernel keeps the frame within
-        // it (packet_mmap.rst, "Frame structure").
-        let (header, bytes) = unsafe {
+        // it, behind the header and the address (packet_mmap.rst, "Frame structure").
+        let (header, address, bytes) = unsafe {
             let header = *slot;
+            let address = *slot.cast::<u8>().add(ADDRESS_AT).cast::<libc::sockaddr_ll>();
             let start = slot.cast::<u8>().add(usize::from(header.tp_mac));
             let length = (header.tp_snaplen as usize).min(self.slot_bytes - usize::from(header.tp_mac));
-            (header, std::slice::from_raw_parts(start, length))
+            (header, address, std::slice::from_raw_parts(start, length))
         };
         let tag = (flags & libc::TP_STATUS_VLAN_VALID != 0 && bytes.len() >= TAG_AT).then(|| {
             let known = flags & libc::TP_STATUS_VLAN_TPID_VALID != 0;
@@ -178,6 +185,7 @@ impl Ring {
             tag,
             stamp: u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec),
             cut: header.tp_snaplen < header.tp_len,
+            outgoing: address.sll_pkttype == libc::PACKET_OUTGOING,
             length: header.tp_len as usize,
         });
         status(slot).store(libc::TP_STATUS_KERNEL, Ordering::Release);
@@ -202,6 +210,24 @@ impl Ring {
 fn status<'a>(slot: *mut tpacket2_hdr) -> &'a AtomicU32 {
     // SAFETY: callers pass a slot of a mapped ring and use the result at once; the word is only accessed atomically.
     unsafe { AtomicU32::from_ptr(&raw mut (*slot).tp_status) }
+}
+
+/// A packet socket that gets no packets: its protocol is 0 until it is bound, so nothing of other devices comes in.
+fn unbound() -> io::Result<OwnedFd> {
+    Ok(socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)?)
+}
+
+/// A socket for [`send`] alone on `device` of `namespace`.
+pub(crate) fn sender(namespace: &Namespace, device: &str) -> Result<OwnedFd> {
+    let open = || {
+        let index = if_nametoindex(device)?;
+        let socket = unbound()?;
+        prepare_to_send(socket.as_fd());
+        sys::bind_packet(socket.as_fd(), index, 0)?;
+        Ok(socket)
+    };
+    let what = || format!("cannot send on {device} of namespace {}", namespace.name());
+    namespace.enter(open)?.map_err(|e: io::Error| Error::system(what(), e))
 }
 
 /// Both only make it faster, so their refusal does not matter.

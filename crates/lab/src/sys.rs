@@ -3,14 +3,15 @@
 
 use std::io::{self, IoSlice};
 use std::mem::{MaybeUninit, size_of, zeroed};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use nix::libc::{self, c_int, c_uint, socklen_t};
+use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, Signal, signal};
-use nix::unistd::getppid;
+use nix::unistd::{Pid, getppid};
 use nix::{setsockopt_impl, sockopt_impl};
 
 // The macro's expansion is nix's own setsockopt(2) call with the type `c_int` that packet(7) gives for this option.
@@ -113,4 +114,41 @@ pub(crate) fn send_batch(socket: BorrowedFd<'_>, frames: &[IoSlice<'_>]) -> io::
 pub(crate) fn prefer_this_thread() {
     // SAFETY: no memory is involved.
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -15) };
+}
+
+/// Makes this thread run at once whenever it wants to, before all ordinary threads of its CPU (SCHED_RR, sched(7)). The
+/// kernel leaves those a twentieth of the time.
+pub(crate) fn run_first() -> io::Result<()> {
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the kernel reads `priority`.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const priority) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Keeps this thread on one CPU, if one is given.
+pub(crate) fn stay_on(cpu: Option<usize>) -> crate::error::Result<()> {
+    let Some(cpu) = cpu else { return Ok(()) };
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu)
+        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &cpus))
+        .map_err(|e| crate::error::Error::system(format!("cannot run on CPU {cpu}"), e))
+}
+
+/// A process that is meant by its descriptor, so that its number cannot come to mean another one meanwhile.
+pub(crate) fn pidfd(process: i32) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is involved.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
+    match c_int::try_from(fd) {
+        // SAFETY: the kernel made this descriptor for us just now, and closes it when a program is executed (pidfd_open(2)).
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Kills a process.
+pub(crate) fn kill_pidfd(process: BorrowedFd<'_>) -> io::Result<()> {
+    let no_info = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: without a siginfo_t the kernel reads no memory.
+    let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), libc::SIGKILL, no_info, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::emulator::{Emulator, Impairments};
 use crate::error::Result;
 use crate::host::{Host, HostConfig};
 use crate::link::{LinkConfig, Mac, veth};
@@ -27,6 +28,23 @@ pub struct L3Switch {
     pub switch: Namespace,
     /// h1 to h4, with Ethernet addresses 02:00:00:00:00:11 to 02:00:00:00:00:14.
     pub hosts: [Host; 4],
+    /// The line to h3, where it has one.
+    pub line: Option<Emulator>,
+}
+
+/// How the L3 switch's network differs from the plain one.
+#[derive(Clone, Debug)]
+pub struct L3Options {
+    /// MTU of all devices, in bytes.
+    pub mtu: u32,
+    /// What happens to packets between h3 and p3, both ways.
+    pub line: Impairments,
+}
+
+impl Default for L3Options {
+    fn default() -> Self {
+        L3Options { mtu: 1500, line: Impairments::default() }
+    }
 }
 
 impl L3Switch {
@@ -38,6 +56,12 @@ impl L3Switch {
 
     /// Builds the network and waits until all its links carry frames.
     pub fn new() -> Result<Self> {
+        L3Switch::with(&L3Options::default())
+    }
+
+    /// As [`L3Switch::new`], different in this.
+    pub fn with(options: &L3Options) -> Result<Self> {
+        let &L3Options { mtu, ref line } = options;
         let switch = Namespace::new("switch")?;
         // A new namespace takes over the first namespace's IPv4 settings (ip-sysctl: devconf_inherit_init_net = 0).
         switch.set_sysctl("net.ipv4.ip_forward", "0")?;
@@ -46,10 +70,11 @@ impl L3Switch {
         for (device, mac, address) in Self::GATEWAYS {
             let port = format!("{device}p");
             veth(&switch, device, &switch, &port)?;
-            switch.configure(&port, &LinkConfig::port())?;
-            switch.configure(device, &LinkConfig::host().mac(mac).address(format!("{address}/24")))?;
+            switch.configure(&port, &LinkConfig::port().mtu(mtu))?;
+            switch.configure(device, &LinkConfig::host().mac(mac).mtu(mtu).address(format!("{address}/24")))?;
         }
-        let host = |number: u8| {
+        let mut emulator = None;
+        let mut host = |number: u8| {
             let subnet = if number <= 2 { 1 } else { 2 };
             let config = HostConfig {
                 name: &format!("h{number}"),
@@ -57,8 +82,15 @@ impl L3Switch {
                 address: &format!("10.0.{subnet}.{}", 10 + number),
                 prefix: 24,
                 gateway: &format!("10.0.{subnet}.1"),
+                mtu,
             };
-            Host::attach(&switch, &format!("p{number}"), config)
+            let port = format!("p{number}");
+            if number != 3 || line.is_none() {
+                return Host::attach(&switch, &port, config);
+            }
+            let (host, line) = Host::attach_by(line.clone(), &switch, &port, config)?;
+            emulator = Some(line);
+            Ok(host)
         };
         let hosts = [host(1)?, host(2)?, host(3)?, host(4)?];
         let limit = Duration::from_secs(5);
@@ -68,7 +100,7 @@ impl L3Switch {
         for host in &hosts {
             host.ns.wait_running(Host::DEVICE, limit)?;
         }
-        Ok(L3Switch { switch, hosts })
+        Ok(L3Switch { switch, hosts, line: emulator })
     }
 
     /// A host by its number, 1 to 4.

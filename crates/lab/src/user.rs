@@ -1,8 +1,10 @@
 //! Labs without root: a user namespace in which this process may do as it likes with networks.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
-use nix::sched::{CloneFlags, unshare};
+use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{getegid, geteuid};
 
 use crate::error::{Error, Result};
@@ -40,4 +42,26 @@ pub fn enter_user_namespace() -> Result<()> {
         fs::write(file, text).map_err(|e| Error::system(format!("cannot write {file}"), e))?;
     }
     Ok(())
+}
+
+/// Moves this process into the network namespace at `path`, which a lab in process `lab` holds
+/// ([`crate::Namespace::path`]); before that into that process's user namespace, if it has one of its own.
+///
+/// Call it first in `main`, as [`enter_user_namespace`].
+pub fn enter_namespace_of(lab: u32, path: &Path) -> Result<()> {
+    let open = |path: &Path| {
+        let opened = File::open(path).and_then(|file| file.metadata().map(|metadata| (metadata.ino(), file)));
+        opened.map_err(|e| Error::system(format!("cannot open {}", path.display()), e))
+    };
+    let enter = |file: &File, kind: CloneFlags, what: &str| {
+        setns(file, kind).map_err(|e| Error::system(format!("cannot enter the lab's {what} namespace"), e))
+    };
+    let (own, _) = open(Path::new("/proc/self/ns/user"))?;
+    let (user, file) = open(Path::new(&format!("/proc/{lab}/ns/user")))?;
+    // Opened before: from inside the user namespace this process's files are not to be seen by all.
+    let (_, network) = open(path)?;
+    if user != own {
+        enter(&file, CloneFlags::CLONE_NEWUSER, "user")?;
+    }
+    enter(&network, CloneFlags::CLONE_NEWNET, "network")
 }

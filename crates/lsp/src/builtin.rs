@@ -16,7 +16,7 @@ const fn builtin(name: &'static str, form: &'static str, text: &'static str) -> 
 }
 
 /// Functions.
-pub const FUNCTIONS: [Builtin; 21] = [
+pub const FUNCTIONS: [Builtin; 22] = [
     builtin(
         "channel_put",
         "channel_put(channel, pkt)",
@@ -106,6 +106,11 @@ pub const FUNCTIONS: [Builtin; 21] = [
     ),
     builtin("table_remove", "bool table_remove(table, key)", "Removes an entry; true where it was there."),
     builtin("counter_add", "counter_add(counter, n)", "Adds to a counter, or to one of them: `counter[i]`."),
+    builtin(
+        "meter_take",
+        "bool meter_take(meter, n)",
+        "Takes `n` tokens from a meter, or from one of them: `meter[i]`; false, and nothing taken, where it holds less.",
+    ),
 ];
 
 /// The ends of the wiring.

@@ -18,7 +18,7 @@ use SyntaxKind::*;
 const FILE_WORDS: [&str; 10] =
     ["import", "const", "type", "enum", "struct", "protocol", "metadata", "drop_reason", "module", "program"];
 /// Words that begin what stands in a module.
-const MODULE_WORDS: [&str; 20] = [
+const MODULE_WORDS: [&str; 23] = [
     "in",
     "out",
     "channel",
@@ -28,6 +28,9 @@ const MODULE_WORDS: [&str; 20] = [
     "set",
     "idle",
     "counter",
+    "meter",
+    "rate",
+    "burst",
     "ppf",
     "from",
     "extern",
@@ -43,8 +46,10 @@ const MODULE_WORDS: [&str; 20] = [
 /// Words in a protocol.
 const PROTOCOL_WORDS: [&str; 5] = ["demux", "covers", "pseudo", "header", "payload"];
 /// Words in a body.
-const BODY_WORDS: [&str; 12] =
-    ["if", "else", "switch", "case", "default", "for", "return", "break", "continue", "true", "false", "null"];
+const BODY_WORDS: [&str; 13] = [
+    "critical", "if", "else", "switch", "case", "default", "for", "return", "break", "continue", "true", "false",
+    "null",
+];
 
 impl Model {
     /// What can stand at a byte offset of the document, sorted; the editor narrows it to what is typed already.
@@ -207,7 +212,7 @@ impl Model {
             Kind::Module | Kind::Instance => CompletionItemKind::MODULE,
             Kind::Function | Kind::Extern | Kind::Ppf | Kind::Timer => CompletionItemKind::FUNCTION,
             Kind::Reason => CompletionItemKind::EVENT,
-            Kind::Table | Kind::Counter => CompletionItemKind::VARIABLE,
+            Kind::Table | Kind::Meter | Kind::Counter => CompletionItemKind::VARIABLE,
             Kind::Port => CompletionItemKind::REFERENCE,
         };
         item(symbol.name.text(), kind)

@@ -42,6 +42,8 @@ pub enum Kind {
     Table,
     /// A counter.
     Counter,
+    /// A meter.
+    Meter,
     /// A port or channel.
     Port,
     /// A PPF.
@@ -191,6 +193,7 @@ impl Model {
                 }
                 ModuleItem::Table(item) => self.declare(Kind::Table, file, scope, item.name(), &item),
                 ModuleItem::Counter(item) => self.declare(Kind::Counter, file, scope, item.name(), &item),
+                ModuleItem::Meter(item) => self.declare(Kind::Meter, file, scope, item.name(), &item),
                 ModuleItem::Ppf(item) => self.declare(Kind::Ppf, file, scope, item.name(), &item),
                 ModuleItem::Extern(item) => self.declare(Kind::Extern, file, scope, item.name(), &item),
                 ModuleItem::Timer(item) => self.declare(Kind::Timer, file, scope, item.name(), &item),

@@ -134,7 +134,7 @@ impl Walk<'_> {
             Function | Ppf | Timer | Extern => SemanticTokenType::FUNCTION,
             OverClause => SemanticTokenType::VARIABLE,
             Reasons => SemanticTokenType::EVENT,
-            Table | Counter => SemanticTokenType::VARIABLE,
+            Table | Counter | Meter => SemanticTokenType::VARIABLE,
             _ => return None,
         })
     }
@@ -215,6 +215,6 @@ fn of(kind: Kind) -> SemanticTokenType {
         Kind::Module | Kind::Instance => SemanticTokenType::NAMESPACE,
         Kind::Function | Kind::Extern | Kind::Ppf | Kind::Timer => SemanticTokenType::FUNCTION,
         Kind::Reason | Kind::Port => SemanticTokenType::EVENT,
-        Kind::Table | Kind::Counter => SemanticTokenType::VARIABLE,
+        Kind::Table | Kind::Meter | Kind::Counter => SemanticTokenType::VARIABLE,
     }
 }

@@ -21,7 +21,12 @@ pub struct Source {
     pub text: String,
     /// The configuration beside it, with its name, if there is one.
     pub config: Option<(String, String)>,
+    /// The packets beside it to measure with (`trace.pcapng`), with the file's name.
+    pub trace: Option<(String, Vec<u8>)>,
 }
+
+/// Name of an application's trace, in its directory.
+const TRACE: &str = "trace.pcapng";
 
 /// Finds a program by what the user wrote.
 pub fn find(app: &str) -> Result<Source, Failure> {
@@ -39,7 +44,9 @@ pub fn find(app: &str) -> Result<Source, Failure> {
         Some((format!("apps/{name}"), text.to_string()))
     };
     if let Some((name, text)) = embedded("baker") {
-        return Ok(Source { name, text, config: embedded("toml") });
+        let trace = format!("{app}/{TRACE}");
+        let trace = APPS.get_file(&trace).map(|file| (format!("apps/{trace}"), file.contents().to_vec()));
+        return Ok(Source { name, text, config: embedded("toml"), trace });
     }
     let known: Vec<_> = APPS.dirs().filter_map(|d| d.path().to_str()).collect();
     Err(Failure::wrong(format!(
@@ -52,12 +59,20 @@ fn read(path: &Path) -> Result<Source, Failure> {
     let text =
         std::fs::read_to_string(path).map_err(|error| Failure::wrong(format!("error: {}: {error}", path.display())))?;
     let config_path = path.with_extension("toml");
-    let config = match std::fs::read_to_string(&config_path) {
-        Ok(text) => Some((config_path.display().to_string(), text)),
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
-        Err(error) => return Err(Failure::wrong(format!("error: {}: {error}", config_path.display()))),
-    };
-    Ok(Source { name: path.display().to_string(), text, config })
+    let shown = |path: &Path| path.display().to_string();
+    let config = beside(&config_path, std::fs::read_to_string(&config_path))?.map(|text| (shown(&config_path), text));
+    let trace_path = path.with_file_name(TRACE);
+    let trace = beside(&trace_path, std::fs::read(&trace_path))?.map(|content| (shown(&trace_path), content));
+    Ok(Source { name: shown(path), text, config, trace })
+}
+
+/// A file that need not be there.
+fn beside<T>(path: &Path, content: std::io::Result<T>) -> Result<Option<T>, Failure> {
+    match content {
+        Ok(content) => Ok(Some(content)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::wrong(format!("error: {}: {error}", path.display()))),
+    }
 }
 
 /// Imported files: beside the importing file, else from the library.

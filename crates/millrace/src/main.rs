@@ -37,6 +37,8 @@ enum Command {
     Lsp(commands::lsp::Args),
     /// Show what a program is compiled to
     Emit(commands::emit::Args),
+    /// Show what the optimiser does to a program, packet by packet of a trace
+    Explain(commands::explain::Args),
     /// Run a program between ports until interrupted
     Run(commands::run::Args),
     /// Show what runs
@@ -55,6 +57,8 @@ enum Command {
     Replay(commands::replay::Args),
     /// Switch and route between four hosts on this machine, and measure it
     Demo(commands::demo::Args),
+    /// Build a network of hosts and links on this machine
+    Lab(commands::lab::Args),
 }
 
 fn main() -> ExitCode {
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
         Command::Fmt(args) => commands::fmt::run(&args),
         Command::Lsp(args) => commands::lsp::run(&args),
         Command::Emit(args) => commands::emit::run(&args),
+        Command::Explain(args) => commands::explain::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Status(args) => commands::status::run(&args),
         Command::Table(args) => commands::table::run(&args),
@@ -81,6 +86,7 @@ fn main() -> ExitCode {
         Command::Stop(args) => commands::stop::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
+        Command::Lab(args) => commands::lab::run(&args),
     });
     match result.and_then(|()| output::finish()) {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,6 +10,13 @@ use crate::ir::{MetaId, TableId, TableKind};
 use crate::source::Span;
 use crate::syntax::ast;
 
+/// One of several counters or meters, or a single one, as it is written.
+pub(super) struct Cell {
+    pub base: ast::Expr,
+    pub index: Option<ast::Expr>,
+    pub span: Span,
+}
+
 impl CodeChecker<'_, '_> {
     pub(super) fn member(&mut self, member: &ast::MemberExpr, span: Span) -> Typed {
         let (Some(base), Some(field)) = (member.base(), member.field()) else { return Typed::error(span) };
@@ -156,7 +163,10 @@ impl CodeChecker<'_, '_> {
         let declared = &self.checker.modules[module.0];
         let Some((symbol, _)) = declared.names.get(field.text()) else { return Some(Err(module)) };
         let symbol = *symbol;
-        let own = matches!(symbol, Symbol::Table(_) | Symbol::Counter(_) | Symbol::Port(_) | Symbol::Ppf(_));
+        let own = matches!(
+            symbol,
+            Symbol::Table(_) | Symbol::Meter(_) | Symbol::Counter(_) | Symbol::Port(_) | Symbol::Ppf(_)
+        );
         let span = Span { end: field.span(self.file).end, ..name.span(self.file) };
         match instance {
             None if own && !declared.instances.is_empty() => self.checker.needs_instance(module, field.text(), span),
@@ -212,6 +222,34 @@ impl CodeChecker<'_, '_> {
             ast::Expr::Member(member) if !member.is_arrow() => self.qualified(&member.base()?, &member.field()?)?.ok(),
             ast::Expr::Paren(paren) => self.named(&paren.inner()?),
             _ => None,
+        }
+    }
+
+    /// The parts of `name` or `name[index]`, where a counter or meter is named.
+    pub(super) fn cell(&self, expr: &ast::Expr) -> Option<Cell> {
+        let span = self.span(expr);
+        Some(match expr {
+            ast::Expr::Index(index) => Cell { base: index.base()?, index: Some(index.index()?), span },
+            other => Cell { base: other.clone(), index: None, span },
+        })
+    }
+
+    /// Which of `size` counters or meters is meant.
+    pub(super) fn cell_index(&mut self, what: &str, size: u32, index: Option<ast::Expr>, at: Span) -> Option<Expr> {
+        match index {
+            Some(index) => {
+                let index = self.expr(&index, None);
+                self.coerce(index, unsigned(32))
+            }
+            None if size == 1 => Some(Expr { kind: ExprKind::Const(0), ty: unsigned(32), span: at }),
+            None => {
+                self.error(
+                    Diagnostic::new("cell-index", at, format!("this {what} has {size} cells"))
+                        .label("which one?")
+                        .hint(format!("write `{what}[index]`")),
+                );
+                None
+            }
         }
     }
 

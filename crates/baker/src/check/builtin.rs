@@ -1,12 +1,13 @@
 //! Calls: the language's own functions, and the program's.
 
+use super::access::Cell;
 use super::code::CodeChecker;
 use super::expr::Typed;
 use super::hir::{Expr, ExprKind, PacketCall, Stmt, StmtKind, Type};
 use super::names::{Symbol, article, nearest};
 use super::types::unsigned;
 use crate::diag::Diagnostic;
-use crate::ir::{ChannelId, CounterId, ProtocolId, TableId, TableKind};
+use crate::ir::{ChannelId, ProtocolId, TableId, TableKind};
 use crate::source::Span;
 use crate::syntax::ast;
 
@@ -69,6 +70,7 @@ impl CodeChecker<'_, '_> {
                 }
                 Typed::new(ExprKind::Remove(table, vec![key]), Type::Bool, span)
             }
+            "meter_take" => self.meter_take(&name, &args, span),
             "channel_put" | "packet_drop" | "counter_add" => {
                 self.error(
                     Diagnostic::new("no-result", span, format!("`{}` has no value", name.text()))
@@ -231,7 +233,7 @@ impl CodeChecker<'_, '_> {
                 if value.is_error() {
                     return None;
                 }
-                if let ExprKind::Packet(..) = value.expr.kind
+                if let ExprKind::Packet(..) | ExprKind::Take(..) = value.expr.kind
                     && value.expr.ty != Type::Void
                 {
                     self.result_unused(name.as_ref()?, span);
@@ -357,37 +359,15 @@ impl CodeChecker<'_, '_> {
         if !self.arity(name, args.len(), 2, span) {
             return None;
         }
-        let (base, index) = match &args[0] {
-            ast::Expr::Index(index) => (index.base()?, Some(index.index()?)),
-            other => (other.clone(), None),
-        };
-        let at = self.span(&args[0]);
+        let Cell { base, index, span: at } = self.cell(&args[0])?;
         let Some(Symbol::Counter(counter)) = self.named(&base) else {
             self.error(Diagnostic::new("not-a-counter", at, "a counter is needed here").label("not a counter"));
             return None;
         };
-        let index = self.counter_cell(counter, index, at);
+        let size = self.checker.hir.counters[counter.0 as usize].size;
+        let index = self.cell_index("counter", size, index, at);
         let amount = self.expr(&args[1], None);
         let amount = self.coerce(amount, unsigned(64));
         Some(StmtKind::Count(counter, index?, amount?))
-    }
-
-    fn counter_cell(&mut self, counter: CounterId, index: Option<ast::Expr>, at: Span) -> Option<Expr> {
-        let size = self.checker.hir.counters[counter.0 as usize].size;
-        match index {
-            Some(index) => {
-                let index = self.expr(&index, None);
-                self.coerce(index, unsigned(32))
-            }
-            None if size == 1 => Some(Expr { kind: ExprKind::Const(0), ty: unsigned(32), span: at }),
-            None => {
-                self.error(
-                    Diagnostic::new("counter-index", at, format!("this counter has {size} cells"))
-                        .label("which one?")
-                        .hint("write `counter[index]`"),
-                );
-                None
-            }
-        }
     }
 }

@@ -155,12 +155,14 @@ impl Checker<'_> {
         }
         if self.errors.is_empty() {
             self.check_code();
+            self.check_critical();
         }
         if wired && self.errors.is_empty() {
             self.expand_instances();
             self.check_cycles();
         }
         if self.errors.is_empty() {
+            self.lock_tables();
             self.check_limits();
         }
     }

@@ -112,6 +112,7 @@ impl CodeChecker<'_, '_> {
             Some(symbol) => {
                 let hint = match symbol {
                     Symbol::Table(_) => "look a key up in it: `table[key]`",
+                    Symbol::Meter(_) => "take tokens from it: `meter_take(meter, 1)`",
                     Symbol::Counter(_) => "counters are only added to: `counter_add(counter, 1)`",
                     Symbol::Port(_) => "packets are handed to a channel by `channel_put(channel, packet)`",
                     Symbol::Function(_) | Symbol::Extern(_) => "call it: `function(…)`",

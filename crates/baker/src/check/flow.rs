@@ -296,6 +296,10 @@ impl<'a> Flow<'a> {
                 return join(after, breaks);
             }
             StmtKind::Block(body) => return self.statements(Some(state), body, None),
+            StmtKind::Critical(entry, body) => {
+                self.dereferenced(&mut state, entry);
+                return self.statements(Some(state), body, None);
+            }
         }
         Some(state)
     }

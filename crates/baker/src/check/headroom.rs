@@ -135,7 +135,7 @@ impl<'p> Headroom<'p> {
                 }
                 join(after, self.exits.pop().expect("pushed above").breaks)
             }
-            StmtKind::Block(body) => self.statements(code, heads, body),
+            StmtKind::Block(body) | StmtKind::Critical(_, body) => self.statements(code, heads, body),
             StmtKind::Return(_) => None,
             StmtKind::Break | StmtKind::Continue => {
                 let is_break = matches!(statement.kind, StmtKind::Break);

@@ -212,6 +212,8 @@ pub enum StmtKind {
     If(Expr, Vec<Stmt>, Vec<Stmt>),
     /// `switch`: the value, the arms, what is done for all other values.
     Switch(Expr, Vec<Arm>, Vec<Stmt>),
+    /// `critical`: the entry behind a pointer known not to be null is locked meanwhile.
+    Critical(Expr, Vec<Stmt>),
     /// `for`. The initial statement stands before it.
     For(Box<For>),
     /// `return`.
@@ -358,6 +360,8 @@ pub enum ExprKind {
     Insert(TableId, Vec<Expr>, Box<Expr>),
     /// `table_remove`: true where the entry was there.
     Remove(TableId, Vec<Expr>),
+    /// `meter_take`: the meter, which of its cells, how many tokens.
+    Take(TableId, Box<Expr>, Box<Expr>),
     /// `packet_copy`: from the handle's header on.
     Copy(LocalId),
     /// `packet_create` of the expression's protocol.

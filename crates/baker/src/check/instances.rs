@@ -159,6 +159,7 @@ impl Checker<'_> {
     pub(super) fn of_instance(&self, instance: usize, symbol: Symbol) -> Symbol {
         match symbol {
             Symbol::Table(TableId(id)) => Symbol::Table(TableId(self.number_in(instance, id, |own| &own.tables))),
+            Symbol::Meter(TableId(id)) => Symbol::Meter(TableId(self.number_in(instance, id, |own| &own.tables))),
             Symbol::Counter(CounterId(id)) => {
                 Symbol::Counter(CounterId(self.number_in(instance, id, |own| &own.counters)))
             }
@@ -372,7 +373,8 @@ impl Renumber<'_> {
             ExprKind::ArrayValue(table, _)
             | ExprKind::Lookup(table, _)
             | ExprKind::Insert(table, ..)
-            | ExprKind::Remove(table, _) => self.table(table),
+            | ExprKind::Remove(table, _)
+            | ExprKind::Take(table, ..) => self.table(table),
             ExprKind::Call(FunctionId(id), _) => {
                 *id = self.last.functions[instead(&self.from.functions, &self.to.functions, *id) as usize];
             }

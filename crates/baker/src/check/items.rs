@@ -94,6 +94,7 @@ impl Checker<'_> {
                         ast::ModuleItem::Port(item) => self.port(file.id, module, &item),
                         ast::ModuleItem::Table(item) => self.table(file.id, module, &item),
                         ast::ModuleItem::Counter(item) => self.counter(file.id, module, &item),
+                        ast::ModuleItem::Meter(item) => self.meter(file.id, module, &item),
                         _ => {}
                     }
                 }
@@ -191,6 +192,8 @@ impl Checker<'_> {
             kind,
             is_set,
             idle,
+            meter: None,
+            locked: false,
             key: key.unwrap_or(fallback),
             value: value.unwrap_or(fallback),
             capacity: capacity.unwrap_or(1),

@@ -5,12 +5,13 @@
 //! | `load` | which files belong to the program |
 //! | `names` | what each name stands for |
 //! | `consts`, `types` | constants and types |
-//! | `protocols`, `items` | protocols, metadata, structs, tables, counters |
+//! | `protocols`, `items`, `meters` | protocols, metadata, structs, tables, counters, meters |
 //! | `code`, `stmt`, `expr`, `arith`, `access`, `builtin`, `packet`, `loops` | bodies of PPFs and functions |
 //! | `externs`, `timers` | functions of controllers; what runs without a packet |
 //! | `wiring` | which channel leads where |
 //! | `instances` | modules that are there several times |
 //! | `flow` | what must hold on every path: handles consumed once, pointers tested |
+//! | `critical` | critical sections, and which tables' entries have a lock |
 //! | `limits`, `paths`, `headroom` | what a program may cost |
 
 mod access;
@@ -18,6 +19,7 @@ mod arith;
 mod builtin;
 mod code;
 mod consts;
+mod critical;
 mod expr;
 mod externs;
 mod flow;
@@ -28,6 +30,7 @@ mod items;
 mod limits;
 mod load;
 mod loops;
+mod meters;
 mod names;
 mod packet;
 mod paths;

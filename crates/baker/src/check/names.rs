@@ -37,6 +37,8 @@ pub(super) enum Symbol {
     Extern(ExternId),
     Reason(DropId),
     Table(TableId),
+    /// A table that is a meter.
+    Meter(TableId),
     Counter(CounterId),
     /// Index into the module's ports.
     Port(usize),
@@ -56,6 +58,7 @@ impl Symbol {
             Symbol::Extern(_) => "a function of a controller",
             Symbol::Reason(_) => "a drop reason",
             Symbol::Table(_) => "a table",
+            Symbol::Meter(_) => "a meter",
             Symbol::Counter(_) => "a counter",
             Symbol::Port(_) => "a channel",
             Symbol::Ppf(_) => "a PPF",
@@ -200,7 +203,7 @@ pub(super) struct Checker<'a> {
 const MAX_PLACES: usize = 3;
 
 /// Functions that the language defines.
-pub const BUILTIN_FUNCTIONS: [&str; 21] = [
+pub const BUILTIN_FUNCTIONS: [&str; 22] = [
     "channel_put",
     "now_ns",
     "packet_drop",
@@ -222,6 +225,7 @@ pub const BUILTIN_FUNCTIONS: [&str; 21] = [
     "table_insert",
     "table_remove",
     "counter_add",
+    "meter_take",
 ];
 
 impl<'a> Checker<'a> {
@@ -393,8 +397,11 @@ impl<'a> Checker<'a> {
                     self.timers.push(TimerDef { file, module: id, name: text, span, ast: item });
                     self.bind(file, scope, &name, Symbol::Timer);
                 }
-                // Ports, tables and counters need types and constants: see `items`.
-                ast::ModuleItem::Port(_) | ast::ModuleItem::Table(_) | ast::ModuleItem::Counter(_) => {}
+                // Ports, tables, counters and meters need types and constants: see `items`.
+                ast::ModuleItem::Port(_)
+                | ast::ModuleItem::Table(_)
+                | ast::ModuleItem::Counter(_)
+                | ast::ModuleItem::Meter(_) => {}
             }
         }
         let own = &mut self.modules[id.0].own;

@@ -139,6 +139,10 @@ impl Paths<'_> {
                 Through { on: Some(all), all }
             }
             StmtKind::Block(body) => self.statements(body),
+            StmtKind::Critical(_, body) => {
+                let inside = self.statements(body);
+                Through { on: inside.on.map(|on| own.then(on)), all: own.then(inside.all) }
+            }
             StmtKind::Return(_) => Through { on: None, all: own },
             // What follows `break` or `continue` is skipped, yet the loop goes on or ends: counted with the body.
             _ => Through { on: Some(own), all: own },

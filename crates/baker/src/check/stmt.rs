@@ -66,6 +66,7 @@ impl CodeChecker<'_, '_> {
                 condition.map(|condition| StmtKind::If(condition, then, other))
             }
             ast::Stmt::Switch(switch) => self.switch(switch),
+            ast::Stmt::Critical(critical) => self.critical(critical),
             ast::Stmt::For(for_) => self.for_(for_, span),
         };
         out.append(&mut self.before);

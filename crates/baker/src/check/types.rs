@@ -171,7 +171,7 @@ impl Checker<'_> {
         self.intern(layout)
     }
 
-    fn intern(&mut self, layout: Layout) -> LayoutId {
+    pub(super) fn intern(&mut self, layout: Layout) -> LayoutId {
         let known = self.hir.layouts.iter().position(|l| *l == layout);
         LayoutId(known.unwrap_or_else(|| {
             self.hir.layouts.push(layout);

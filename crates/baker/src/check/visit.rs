@@ -30,6 +30,7 @@ macro_rules! one_level_down {
                     ExprKind::Binary(_, a, b)
                     | ExprKind::Compare(_, a, b)
                     | ExprKind::And(a, b)
+                    | ExprKind::Take(_, a, b)
                     | ExprKind::Or(a, b) => {
                         visit(a);
                         visit(b);
@@ -67,6 +68,7 @@ macro_rules! one_level_down {
                     | StmtKind::Expr(a)
                     | StmtKind::If(a, _, _)
                     | StmtKind::Switch(a, _, _)
+                    | StmtKind::Critical(a, _)
                     | StmtKind::Return(Some(a)) => vec![a],
                     StmtKind::SetEntryField(a, _, b)
                     | StmtKind::SetEntry(a, b)
@@ -93,7 +95,7 @@ macro_rules! one_level_down {
                         let For { body, step, .. } = &$($mut)? **for_;
                         vec![body, step]
                     }
-                    StmtKind::Block(body) => vec![body],
+                    StmtKind::Block(body) | StmtKind::Critical(_, body) => vec![body],
                     _ => Vec::new(),
                 }
             }

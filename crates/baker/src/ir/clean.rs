@@ -59,7 +59,7 @@ impl Op {
                 visit(offset);
                 visit(bytes);
             }
-            Op::EntryLoad { entry, .. } => visit(entry),
+            Op::EntryLoad { entry, .. } | Op::Lock { entry } | Op::Unlock { entry } => visit(entry),
             Op::EntryStore { entry, value, .. } => {
                 visit(entry);
                 visit(value);
@@ -68,7 +68,7 @@ impl Op {
                 values.iter_mut().for_each(visit)
             }
             Op::Insert { key, value, .. } => key.iter_mut().chain(value).for_each(visit),
-            Op::Count { index, amount, .. } => {
+            Op::Count { index, amount, .. } | Op::Take { index, amount, .. } => {
                 visit(index);
                 visit(amount);
             }
@@ -107,9 +107,12 @@ impl Op {
             | Op::Put { .. }
             | Op::Drop { .. }
             | Op::EntryStore { .. }
+            | Op::Lock { .. }
+            | Op::Unlock { .. }
             | Op::Insert { .. }
             | Op::Remove { .. }
             | Op::Extern { .. }
+            | Op::Take { .. }
             | Op::Count { .. } => false,
         }
     }

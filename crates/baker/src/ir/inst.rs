@@ -82,7 +82,7 @@ pub enum CastOp {
 }
 
 /// An end of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketEnd {
     /// In front of the first byte.
     Head,
@@ -91,7 +91,7 @@ pub enum PacketEnd {
 }
 
 /// An operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// A constant of the result's integer type; bits above the width are zero. Of an entry type: 0, null.
     Const(u128),
@@ -276,6 +276,18 @@ pub enum Op {
         /// The new value.
         value: Value,
     },
+    /// Locks an entry against other `Lock`s of it, on all workers, and waits for that if need be. The pointer is not null,
+    /// and leads into tables whose entries can be locked. No other entry is locked, and until the `Unlock`, which all
+    /// paths come to, no table is looked up or changed and no packet made, moved, resized or consumed.
+    Lock {
+        /// The entry.
+        entry: Value,
+    },
+    /// Ends what [`Op::Lock`] began.
+    Unlock {
+        /// The entry.
+        entry: Value,
+    },
     /// Inserts or replaces; 1 where the entry is now there, 0 where the table was full (counted under the table).
     /// For an array: 0 where the index is at or above the capacity. Not for lpm.
     Insert {
@@ -283,7 +295,7 @@ pub enum Op {
         table: TableId,
         /// One value per field of the key's layout.
         key: Vec<Value>,
-        /// One value per field of the value's layout.
+        /// One value per field of the value's layout but for the lock.
         value: Vec<Value>,
     },
     /// Removes a hash entry; 1 where it was there. Only for hash. A pointer to the entry still reads and writes its value
@@ -300,6 +312,16 @@ pub enum Op {
         function: ExternId,
         /// One value per argument.
         args: Vec<Value>,
+    },
+    /// Takes `amount` (64 bits) tokens from cell `index` (32 bits) of a meter (see [`super::meter`]); 1 where it held them,
+    /// 0 and nothing taken where it did not or where the index is at or above its capacity.
+    Take {
+        /// The meter.
+        table: TableId,
+        /// The cell.
+        index: Value,
+        /// Number of tokens.
+        amount: Value,
     },
     /// Adds `amount` (64 bits) to cell `index` (32 bits) of a counter; ignored where the index is at or above its size.
     Count {

@@ -79,6 +79,7 @@ fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
     }
     for table in &program.tables {
         let kind = match table.kind {
+            TableKind::Array if table.meter.is_some() => "meter",
             TableKind::Array => "array",
             TableKind::Hash if table.is_set => "set",
             TableKind::Hash => "hash",
@@ -86,7 +87,8 @@ fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
         };
         let (key, value) = (layout(program, table.key), layout(program, table.value));
         let idle = table.idle.map_or(String::new(), |ns| format!(" idle {ns}ns"));
-        writeln!(out, "{kind} {}[{}]{idle}: {key} -> {value}", table.name, table.capacity)?;
+        let meter = table.meter.map_or(String::new(), |m| format!(" rate {} burst {}", m.rate, m.burst));
+        writeln!(out, "{kind} {}[{}]{idle}{meter}: {key} -> {value}", table.name, table.capacity)?;
     }
     for counter in &program.counters {
         writeln!(out, "counter {}[{}]", counter.name, counter.size)?;
@@ -275,6 +277,8 @@ impl Names<'_> {
             Op::EntryStore { entry, field, value } => {
                 format!("entry_store {}, v{}", self.entry_field(*entry, *field), value.0)
             }
+            Op::Lock { entry } => format!("lock v{}", entry.0),
+            Op::Unlock { entry } => format!("unlock v{}", entry.0),
             Op::Insert { table, key, value } => {
                 format!("insert {}({}) = ({})", self.table(*table), values(key), values(value))
             }
@@ -282,6 +286,9 @@ impl Names<'_> {
             Op::Extern { function, args } => {
                 let name = name_of(&self.program.externs, function.0, "extern", |f| &f.name);
                 format!("extern {name}({})", values(args))
+            }
+            Op::Take { table, index, amount } => {
+                format!("take {}[v{}], v{}", self.table(*table), index.0, amount.0)
             }
             Op::Count { counter, index, amount } => {
                 let name = name_of(&self.program.counters, counter.0, "counter", |c| &c.name);

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::inst::{Body, Inst, Op, Ty};
+use super::meter::MeterRate;
 use super::tables::TableStore;
 use crate::source::Span;
 
@@ -81,13 +82,19 @@ impl Program {
     /// The channel that received frames enter by.
     pub const RX: ChannelId = ChannelId(0);
 
-    /// The layout of a table's values without the time that is kept behind those that age.
+    /// The layout of a table's values without the fields that programs and the control plane do not see.
     pub fn shown_value(&self, table: &Table) -> Cow<'_, Layout> {
-        let mut layout = Cow::Borrowed(&self.layouts[table.value.0 as usize]);
-        if table.idle.is_some() {
-            layout.to_mut().fields.pop();
+        let layout = &self.layouts[table.value.0 as usize];
+        let shown = self.shown_fields(table);
+        if shown == layout.fields.len() {
+            return Cow::Borrowed(layout);
         }
-        layout
+        Cow::Owned(Layout { fields: layout.fields[..shown].to_vec(), ..layout.clone() })
+    }
+
+    /// How many fields of a table's values programs and the control plane see; further ones come behind them.
+    pub fn shown_fields(&self, table: &Table) -> usize {
+        self.layouts[table.value.0 as usize].fields.len() - table.hidden_fields()
     }
 
     /// The code of all PPFs and timers.
@@ -136,7 +143,7 @@ impl Program {
     /// Whether what it does depends on the time.
     pub fn uses_time(&self) -> bool {
         let mut blocks = self.bodies().flat_map(|body| &body.blocks);
-        blocks.any(|block| block.insts.iter().any(|inst| inst.op == Op::Now))
+        blocks.any(|block| block.insts.iter().any(|inst| matches!(inst.op, Op::Now | Op::Take { .. })))
     }
 }
 
@@ -305,9 +312,15 @@ pub struct Table {
     pub kind: TableKind,
     /// Whether it is a `set`: a hash table whose values are `true`.
     pub is_set: bool,
-    /// Of a hash table: after how many nanoseconds without a look-up an entry is gone. The last field of the value's
-    /// layout, 64 bits, is then the time of the last one; 0 for an entry that stays, as those of the control plane do.
+    /// Of a hash table: after how many nanoseconds without a look-up an entry is gone. The first hidden field of the
+    /// value's layout, 64 bits, is then the time of the last one; 0 for an entry that stays, as those of the control plane do.
     pub idle: Option<u64>,
+    /// Of a meter, which is an array: what each cell has at first. Its fields are rate, burst, and the time at which the
+    /// bucket is full again (see [`super::meter`]), 64 bits each.
+    pub meter: Option<MeterRate>,
+    /// Whether its entries can be locked. The last field of the value's layout, 32 bits, is then the lock of
+    /// [`Op::Lock`]: 0 where it is free.
+    pub locked: bool,
     /// Layout of the key. For an array: one 32-bit scalar.
     pub key: LayoutId,
     /// Layout of the value.
@@ -316,6 +329,13 @@ pub struct Table {
     pub capacity: u32,
     /// Where it is declared.
     pub span: Option<Span>,
+}
+
+impl Table {
+    /// Fields at the end of its values that only the language itself uses.
+    pub fn hidden_fields(&self) -> usize {
+        [self.idle.is_some(), self.meter.is_some(), self.locked].into_iter().map(usize::from).sum()
+    }
 }
 
 /// A user counter, or an array of them.

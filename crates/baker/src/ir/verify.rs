@@ -2,17 +2,18 @@
 //!
 //! Checked in this order, later checks only where the earlier ones found nothing, so that one fault gives one error:
 //! ids and declarations; per PPF the shape of its blocks, then types, then that definitions dominate uses, then packet
-//! ownership and null tests; last, that no packet can run in a circle.
+//! ownership, locks and null tests; last, that no packet can run in a circle.
 
 mod declarations;
 mod dominators;
 mod entries;
+mod locks;
 mod packets;
 mod shape;
 mod types;
 mod wiring;
 
-use self::dominators::Dominators;
+pub(crate) use self::dominators::Dominators;
 use super::inst::*;
 use super::program::*;
 
@@ -76,6 +77,7 @@ fn verify_body(program: &Program, body: &Body, params: &[Ty], errors: &mut Error
         dominators::check(body, &definitions, &dominators, errors);
         if clean(errors) {
             packets::check(body, &dominators, errors);
+            locks::check(body, &dominators, errors);
             entries::check(program, body, &definitions, &dominators, errors);
         }
     }

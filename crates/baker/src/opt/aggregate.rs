@@ -56,6 +56,23 @@ pub fn roots(program: &Program) -> Vec<PpfId> {
     roots.into_iter().collect()
 }
 
+/// The PPFs that an aggregate with this root consists of.
+pub fn members(program: &Program, root: PpfId) -> Vec<PpfId> {
+    let mut members = vec![root];
+    let mut next = 0;
+    while let Some(&ppf) = members.get(next) {
+        let body = &program.ppfs[ppf.0 as usize].body;
+        for (b, block) in body.blocks.iter().enumerate() {
+            let Some(target) = block.insts.last().and_then(|inst| put_into(program, &inst.op)) else { continue };
+            if is_last(body, b, block.insts.len() - 1) && !members.contains(&target) {
+                members.push(target);
+            }
+        }
+        next += 1;
+    }
+    members
+}
+
 /// The PPF that an instruction puts a packet into.
 fn put_into(program: &Program, op: &Op) -> Option<PpfId> {
     let Op::Put { channel, .. } = op else { return None };

@@ -7,18 +7,20 @@
 //! | level | passes |
 //! |---|---|
 //! | [`Level::Base`] | none: each access resolves its handle and goes to packet memory |
-//! | [`Level::Pac`] | [`cache`] within each PPF: accesses to a header are combined |
-//! | [`Level::Cgpc`] | [`aggregate`], then [`cache`] over whole aggregates: headers, heads, lengths and metadata stay in registers across PPFs and channels |
+//! | [`Level::Pac`] | [`COMBINE`], [`NUMBER`]: accesses to the headers that a PPF sees are combined |
+//! | [`Level::Cgpc`] | [`AGGREGATE`], [`CACHE`], [`NUMBER`]: headers, heads, lengths and metadata stay in registers across PPFs and channels |
 //!
 //! That handles are unique and that a handle's type is a promise is what makes this legal: the checker has proved both.
 
 pub mod aggregate;
 pub mod cache;
+pub mod explain;
 mod liveness;
+mod numbering;
 mod straighten;
 mod usual;
 
-use crate::ir::Program;
+use crate::ir::{Program, verify};
 
 /// How far packet accesses are optimised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -46,15 +48,43 @@ impl Level {
     }
 }
 
-/// A program with the same meaning, optimised to this level. What the ends see is the same: packets, `tx.port` at `tx`,
-/// `rx.port` at `host`, counters, tables. Metadata that no end sees may be missing from packets that leave.
-pub fn optimise(program: &Program, level: Level) -> Program {
-    match level {
-        Level::Base => program.clone(),
-        Level::Pac => cache::cache(program, &cache::Scope::ppf()).0,
-        Level::Cgpc => {
-            let aggregated = aggregate::aggregate(program);
-            cache::cache(&aggregated, &cache::Scope::aggregate(&aggregated, None)).0
+/// A transformation that keeps a program's meaning.
+#[derive(Clone, Copy)]
+pub struct Pass {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// The program after it.
+    pub run: fn(&Program) -> Program,
+}
+
+/// PPFs joined by channels become one body.
+pub const AGGREGATE: Pass = Pass { name: "aggregate", run: aggregate::aggregate };
+/// Packets are held in registers within each PPF.
+pub const COMBINE: Pass = Pass { name: "combine", run: |program| cache::cache(program, &cache::Scope::ppf()).0 };
+/// Packets are held in registers within each aggregate.
+pub const CACHE: Pass =
+    Pass { name: "cache", run: |program| cache::cache(program, &cache::Scope::aggregate(program)).0 };
+/// What is computed twice is computed once.
+pub const NUMBER: Pass = Pass { name: "number", run: numbering::number };
+
+impl Level {
+    /// The passes of a level, in order.
+    pub fn passes(self) -> &'static [Pass] {
+        match self {
+            Level::Base => &[],
+            Level::Pac => &[COMBINE, NUMBER],
+            Level::Cgpc => &[AGGREGATE, CACHE, NUMBER],
         }
     }
+}
+
+/// A program with the same meaning, optimised to this level. What the ends see is the same: packets, `tx.port` at `tx`,
+/// `rx.port` at `host`, all metadata at controllers, counters, tables. Metadata that no end sees may be missing from packets
+/// that leave.
+pub fn optimise(program: &Program, level: Level) -> Program {
+    level.passes().iter().fold(program.clone(), |program, pass| {
+        let after = (pass.run)(&program);
+        debug_assert!(verify(&after).is_ok(), "{}: {:?}", pass.name, verify(&after));
+        after
+    })
 }

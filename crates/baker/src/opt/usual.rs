@@ -7,6 +7,8 @@ use crate::ir::*;
 
 /// Deepest expression that is looked into.
 const DEPTH: usize = 16;
+/// A packet's length, where a header's is compared with it.
+const LONG: u128 = 65_535;
 
 /// Where values of a body come from.
 pub(super) struct Usual<'p> {
@@ -50,6 +52,13 @@ impl<'p> Usual<'p> {
             Op::Const(number) => Some(number),
             Op::Bin(op, a, b) => Some(op.eval(width(a)?, self.eval(a, depth)?, self.eval(b, depth)?)),
             Op::Cast(op, a) => Some(op.eval(width(a)?, width(value)?, self.eval(a, depth)?)),
+            Op::Cmp(op, a, b) => Some(op.eval(width(a)?, self.eval(a, depth)?, self.eval(b, depth)?).into()),
+            Op::Select(condition, a, b) => {
+                let chosen = if self.eval(condition, depth)? == 1 { a } else { b };
+                self.eval(chosen, depth)
+            }
+            // Packets are usually longer than what is asked of their headers.
+            Op::Len { .. } => Some(LONG),
             Op::Load { packet, bits } => {
                 let Ty::Packet(protocol) = self.body.ty(packet) else { return None };
                 let fields = &self.program.protocols[protocol.0 as usize].fields;

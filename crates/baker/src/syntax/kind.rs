@@ -67,6 +67,7 @@ kinds! {
     SwitchKw = "`switch`",
     CaseKw = "`case`",
     DefaultKw = "`default`",
+    CriticalKw = "`critical`",
     TrueKw = "`true`",
     FalseKw = "`false`",
     NullKw = "`null`",
@@ -92,6 +93,9 @@ kinds! {
     SetKw = "`set`",
     IdleKw = "`idle`",
     CounterKw = "`counter`",
+    MeterKw = "`meter`",
+    RateKw = "`rate`",
+    BurstKw = "`burst`",
     PpfKw = "`ppf`",
     ExternKw = "`extern`",
     TimerKw = "`timer`",
@@ -170,6 +174,9 @@ kinds! {
     Table = "a table",
     Idle = "an `idle` clause",
     Counter = "a counter",
+    Meter = "a meter",
+    Rate = "a `rate` clause",
+    Burst = "a `burst` clause",
     Ppf = "a PPF",
     FromClause = "a `from` clause",
     Extern = "an `extern` function",
@@ -200,6 +207,7 @@ kinds! {
     SwitchArm = "an arm of a `switch`",
     CaseLabel = "a label of a `switch`",
     ForStmt = "a `for`",
+    CriticalStmt = "a critical section",
     ForInit = "the first part of a `for` header",
     ForCondition = "the second part of a `for` header",
     ForStep = "the third part of a `for` header",
@@ -229,6 +237,23 @@ impl SyntaxKind {
         (Self::IfKw as u16..=Self::NullKw as u16).contains(&(self as u16))
     }
 
+    /// True for the words that stand within items: no item begins with one.
+    pub(super) fn is_within_items(self) -> bool {
+        matches!(
+            self,
+            Self::DemuxKw
+                | Self::CoversKw
+                | Self::PseudoKw
+                | Self::FromKw
+                | Self::IdleKw
+                | Self::RateKw
+                | Self::BurstKw
+                | Self::OverKw
+                | Self::EveryKw
+                | Self::ControllerKw
+        )
+    }
+
     /// The kind of a word that is reserved everywhere.
     pub(super) fn reserved_word(text: &str) -> Option<SyntaxKind> {
         Some(match text {
@@ -241,6 +266,7 @@ impl SyntaxKind {
             "switch" => Self::SwitchKw,
             "case" => Self::CaseKw,
             "default" => Self::DefaultKw,
+            "critical" => Self::CriticalKw,
             "true" => Self::TrueKw,
             "false" => Self::FalseKw,
             "null" => Self::NullKw,
@@ -272,6 +298,9 @@ impl SyntaxKind {
             "set" => Self::SetKw,
             "idle" => Self::IdleKw,
             "counter" => Self::CounterKw,
+            "meter" => Self::MeterKw,
+            "rate" => Self::RateKw,
+            "burst" => Self::BurstKw,
             "ppf" => Self::PpfKw,
             "extern" => Self::ExternKw,
             "timer" => Self::TimerKw,

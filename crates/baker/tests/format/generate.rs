@@ -116,9 +116,10 @@ fn statement() -> BoxedStrategy<Tokens> {
         prop_oneof![
             1 => block.clone(),
             // In braces where an `else` follows, or it might belong to another `if`.
-            2 => (expr(), block, branch.clone()).prop_map(|(condition, then, other)| {
+            2 => (expr(), block.clone(), branch.clone()).prop_map(|(condition, then, other)| {
                 all([list("if (", vec![condition], "", ")"), then, tokens("else"), other])
             }),
+            1 => (expr(), block.clone()).prop_map(|(e, body)| all([list("critical (", vec![e], "", ")"), body])),
             2 => (expr(), branch.clone()).prop_map(|(c, then)| all([list("if (", vec![c], "", ")"), then])),
             1 => (expr(), vec((vec(expr(), 0..3), vec(inner, 0..3)), 0..4)).prop_map(|(value, arms)| {
                 let arm = |(labels, body): (Vec<Tokens>, Vec<Tokens>)| {
@@ -180,6 +181,9 @@ fn module_item() -> impl Strategy<Value = Tokens> {
         }),
         2 => expr().prop_map(|size| all([tokens("hash < u32 , s_t > table ["), size, tokens("] ;")])),
         1 => tokens_of("counter seen ;"),
+        1 => (expr(), expr()).prop_map(|(rate, burst)| {
+            all([tokens("meter m [ 4 ] rate"), rate, tokens("burst"), burst, tokens(";")])
+        }),
         2 => body().prop_map(|body| all([tokens("ppf p ( ether_packet_t * pkt ) from input"), body])),
         1 => tokens_of("ppf q ( ipv4_packet_t * pkt ) from input ;"),
     ]

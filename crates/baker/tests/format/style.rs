@@ -39,14 +39,20 @@ fn blanks() {
     becomes("enum e:u8{A,B=2,}", "enum e : u8 { A, B = 2, }\n");
     becomes("m . p . ppf( ether_pkt_t * pkt ){}", "m.p.ppf(ether_pkt_t *pkt) { }\n");
     becomes("s*f (){return null;}", "s *f() { return null; }\n");
+    becomes(
+        "ppf_t f(){critical(p){*p=1;}critical (p)\n{x=1;\ny=2;}}",
+        "ppf_t f() {\n    critical (p) { *p = 1; }\n    critical (p) {\n        x = 1;\n        y = 2;\n    }\n}\n",
+    );
     becomes("program{rx->m.i;m.o->tx;}", "program { rx -> m.i; m.o -> tx; }\n");
     becomes("program{\nm a ,b;rx->a.i;}", "program {\n    m a, b;\n    rx -> a.i;\n}\n");
     becomes(
-        "module m{hash < a , b >t [ 4 ] ;counter c[ 2 ];ppf p(a_pkt_t*x)from i;}",
+        "module m{hash < a , b >t [ 4 ] ;counter c[ 2 ];meter d [2]rate 1+1 burst 2 ;meter e;ppf p(a_pkt_t*x)from i;}",
         "
 module m {
     hash<a, b> t[4];
     counter c[2];
+    meter d[2] rate 1 + 1 burst 2;
+    meter e;
     ppf p(a_pkt_t *x) from i;
 }
 ",

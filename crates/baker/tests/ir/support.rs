@@ -77,7 +77,18 @@ pub fn table(
     value: LayoutId,
     capacity: u32,
 ) -> TableId {
-    program.tables.push(Table { name: name.into(), kind, is_set: false, idle: None, key, value, capacity, span: None });
+    program.tables.push(Table {
+        name: name.into(),
+        kind,
+        is_set: false,
+        idle: None,
+        meter: None,
+        locked: false,
+        key,
+        value,
+        capacity,
+        span: None,
+    });
     TableId(program.tables.len() as u32 - 1)
 }
 

@@ -314,6 +314,10 @@ fn tables_and_counters() {
         let a = c.constant(32, 0);
         c.int(1, Op::Insert { table: ARRAY, key: vec![a], value: vec![] });
     });
+    refuses("take from m.array, which is no meter", |c, _| {
+        let (a, n) = (c.constant(32, 1), c.constant(64, 1));
+        c.int(1, Op::Take { table: ARRAY, index: a, amount: n });
+    });
     refuses("remove from m.array, which is not a hash", |c, _| {
         let a = c.constant(32, 0);
         c.int(1, Op::Remove { table: ARRAY, key: vec![a] });

@@ -199,3 +199,78 @@ fn channels_form_no_cycle() {
     p.channels[3].target = Target::Ppf(PpfId(2));
     assert_eq!(messages(&p), ["packets can run in a circle: m.p2 -> m.p2"]);
 }
+
+/// Entries of `m.array` have a lock; what the code does with an entry that is there.
+fn with_lock(write: impl FnOnce(&mut Code, Value, Value)) -> Vec<String> {
+    let (mut p, mut code, packet) = good();
+    let value = layout(&mut p, "locked", &[("x", 16), ("lock", 32)]);
+    (p.tables[0].value, p.tables[0].locked) = (value, true);
+    let index = code.constant(32, 1);
+    let entry = code.push(Ty::Entry(value), Op::Lookup { table: TableId(0), key: vec![index] });
+    write(&mut code, packet, entry);
+    one_ppf(&mut p, OUTER, code);
+    messages(&p).iter().map(|message| message.replace("ppf m.p: ", "")).collect()
+}
+
+#[test]
+fn locks_are_released_on_every_path_and_nothing_is_called_meanwhile() {
+    let none: [&str; 0] = [];
+    let sound = with_lock(|c, packet, entry| {
+        c.effect(Op::Lock { entry });
+        let (then, other) = fork(c, packet);
+        let join = c.body.block();
+        c.block = then;
+        let one = c.constant(16, 1);
+        c.effect(Op::EntryStore { entry, field: 0, value: one });
+        c.jump(join, &[]);
+        c.block = other;
+        c.jump(join, &[]);
+        c.block = join;
+        c.effect(Op::Unlock { entry });
+        c.drop(packet);
+    });
+    assert_eq!(sound, none);
+    let never = with_lock(|c, packet, entry| {
+        c.drop(packet);
+        c.effect(Op::Lock { entry });
+    });
+    assert_eq!(never, ["b0: v2 is never unlocked"]);
+    let twice = with_lock(|c, packet, entry| {
+        c.effect(Op::Lock { entry });
+        c.effect(Op::Lock { entry });
+        c.effect(Op::Unlock { entry });
+        c.drop(packet);
+    });
+    assert_eq!(twice, ["b0: Lock { entry: Value(2) } while v2 is locked"]);
+    let free = with_lock(|c, packet, entry| {
+        c.effect(Op::Unlock { entry });
+        c.drop(packet);
+    });
+    assert_eq!(free, ["b0: v2 is unlocked where it is not locked"]);
+    let dropped = with_lock(|c, packet, entry| {
+        c.effect(Op::Lock { entry });
+        c.drop(packet);
+        c.effect(Op::Unlock { entry });
+    });
+    assert_eq!(dropped, ["b0: Drop { packet: Value(0), reason: DropId(1) } while v2 is locked"]);
+    let on_one_path = with_lock(|c, packet, entry| {
+        let (then, other) = fork(c, packet);
+        let join = c.body.block();
+        c.block = then;
+        c.effect(Op::Lock { entry });
+        c.jump(join, &[]);
+        c.block = other;
+        c.jump(join, &[]);
+        c.block = join;
+        c.drop(packet);
+    });
+    assert!(on_one_path.contains(&"b3: an entry is locked on one path to here and not on another".to_string()));
+    let (mut p, mut code, packet) = good();
+    let index = code.constant(32, 1);
+    let entry = code.push(Ty::Entry(p.tables[0].value), Op::Lookup { table: TableId(0), key: vec![index] });
+    code.effect(Op::Lock { entry });
+    code.effect(Op::Unlock { entry });
+    code.drop(packet);
+    one_ppf(&mut p, OUTER, code);
+    assert!(messages(&p)[0].ends_with("leads into a table whose entries have no lock"), "{:?}", messages(&p));
+}

@@ -100,6 +100,13 @@ fn modules() {
                 "in ipv5 other;\nppf work(ether_packet_t *pkt) from input {\n    channel_put(output, pkt);\n}\nppf rest(ether_packet_t *pkt) from other {\n    channel_put(output, pkt);\n}",
             ),
         ),
+        (
+            "bad-meter",
+            &["bad-meter", "bad-meter", "size-out-of-range", "narrowing"],
+            module(
+                "meter fast rate 1 << 41 burst 5;\nmeter slow rate 10 burst -1;\nmeter many[1 << 21] rate 10 burst 5;\n\nppf work(ether_packet_t *pkt) from input {\n    u128 n = 1;\n    if (meter_take(fast, n))\n        pkt->type = 5;\n    channel_put(output, pkt);\n}",
+            ),
+        ),
         ("missing-body", &["missing-body"], module("ppf work(ether_packet_t *pkt) from input;")),
         (
             "unknown-ppf",

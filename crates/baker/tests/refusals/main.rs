@@ -6,6 +6,7 @@
 mod codes;
 mod controllers;
 mod cost;
+mod critical;
 mod handles;
 mod instances;
 mod items;

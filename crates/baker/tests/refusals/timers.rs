@@ -88,6 +88,11 @@ fn timers() {
             &["too-many-copies"],
             "timer t() every 1s {\n    for (u32 a = 0; a < 4000; a++) {\n        ether_packet_t *pkt = packet_create();\n        channel_put(output, pkt);\n    }\n}",
         ),
+        case(
+            "timer-calls-with-an-entry-locked",
+            &["in-critical"],
+            "extern u64 limit(u32 i);\ntimer t(u32 i, u64 *slot) over slots every 1s {\n    critical (slot) { *slot = limit(i); }\n}",
+        ),
         case("timer-outside", &["outside-module"], "}\ntimer t() every 1s { }\nmodule n {"),
     ]);
 }

@@ -86,10 +86,39 @@ fn values() {
         ),
         ("not-a-counter", &["not-a-counter"], then_put("counter_add(flows, 1);")),
         (
-            "counter-index",
-            &["counter-index"],
+            "cell-index",
+            &["cell-index"],
             module(
                 "counter seen[4];\n\nppf work(ether_packet_t *pkt) from input {\n    counter_add(seen, 1);\n    channel_put(output, pkt);\n}",
+            ),
+        ),
+        ("not-a-meter", &["not-a-meter"], then_put("if (!meter_take(flows, 1))\n    pkt->type = 5;")),
+        (
+            "meter-not-looked-at",
+            &["unused-result"],
+            module(
+                "meter all rate 10 burst 5;\n\nppf work(ether_packet_t *pkt) from input {\n    meter_take(all, 1);\n    channel_put(output, pkt);\n}",
+            ),
+        ),
+        (
+            "meter-cell",
+            &["cell-index"],
+            module(
+                "meter each[4] rate 10 burst 5;\n\nppf work(ether_packet_t *pkt) from input {\n    if (meter_take(each, 1))\n        pkt->type = 5;\n    channel_put(output, pkt);\n}",
+            ),
+        ),
+        (
+            "meter-as-table",
+            &["not-a-table"],
+            module(
+                "meter each[4] rate 10 burst 5;\n\nppf work(ether_packet_t *pkt) from input {\n    each[1] = 5;\n    channel_put(output, pkt);\n}",
+            ),
+        ),
+        (
+            "meter-as-value",
+            &["not-a-value"],
+            module(
+                "meter all rate 10 burst 5;\n\nppf work(ether_packet_t *pkt) from input {\n    u32 x = all;\n    pkt->type = (u16) x;\n    channel_put(output, pkt);\n}",
             ),
         ),
         ("struct-in-place-of-a-number", &["type-mismatch"], then_put("u32 x = hops[1];\npkt->type = (u16) x;")),

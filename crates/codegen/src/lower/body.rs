@@ -3,17 +3,13 @@
 //! Block parameters become phis. Blocks that the entry does not reach are left out. The order is reverse postorder, in
 //! which a value's definition comes before its uses.
 
-use std::collections::HashMap;
-use std::mem::offset_of;
-
 use baker::ir::{BlockId, Body, Dest, Inst, LayoutId, Op, ProtocolId, Terminator, Ty, Value};
 use inkwell::basic_block::BasicBlock;
 use inkwell::types::BasicTypeEnum;
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PhiValue, PointerValue};
+use std::collections::HashMap;
 
-use super::memory::Memory;
 use super::{Module, Res};
-use crate::abi::Context;
 use crate::{CodegenError, internal};
 
 /// Lowers the body of a PPF into its function.
@@ -208,10 +204,7 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 None
             }
             Op::Has { packet, bytes } => Some(module.has(self.packet(*packet)?, self.int_of(*bytes, 32)?)?.into()),
-            Op::Now => {
-                let now = module.at(ctx, offset_of!(Context, now) as u64)?;
-                Some(module.load_constant_i64(now, Memory::Context)?.into())
-            }
+            Op::Now => Some(module.now(ctx)?.into()),
             Op::Len { packet } => Some(module.packet_len(self.packet(*packet)?)?.into()),
             Op::Pull { packet, bytes } => {
                 let packet = self.packet(*packet)?;
@@ -295,9 +288,18 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 self.entry_store(*entry, *field, *value)?;
                 None
             }
+            Op::Lock { entry } => {
+                self.lock(*entry)?;
+                None
+            }
+            Op::Unlock { entry } => {
+                self.unlock(*entry)?;
+                None
+            }
             Op::Insert { table, key, value } => Some(self.insert(*table, key, value)?.into()),
             Op::Remove { table, key } => Some(self.remove(*table, key)?.into()),
             Op::Extern { function, args } => self.call_extern(*function, args)?.map(Into::into),
+            Op::Take { table, index, amount } => Some(self.meter_take(*table, *index, *amount)?.into()),
             Op::Count { counter, index, amount } => {
                 self.count(*counter, *index, *amount)?;
                 None

@@ -90,7 +90,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let control = module.control(self.ctx, id)?;
         let words = self.pack(table, key)?;
         let key = self.packed(table, &words)?;
-        let value = self.lay_out(table.value, value)?;
+        let value = self.lay_out(table, value)?;
         let args = [control.into(), key.into(), value.into()];
         let call = module.call_out(module.hash_insert, &args)?;
         let result = module.runtime_result(call)?.into_int_value();

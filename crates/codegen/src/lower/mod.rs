@@ -11,6 +11,7 @@ mod call;
 mod hash;
 mod inline;
 mod length;
+mod lock;
 mod memory;
 mod out_of_line;
 mod packet;
@@ -53,6 +54,8 @@ pub(crate) const HASH_INSERT: &str = "millrace_hash_insert";
 pub(crate) const HASH_REMOVE: &str = "millrace_hash_remove";
 /// Symbol of [`abi::Runtime::lpm_lookup`].
 pub(crate) const LPM_LOOKUP: &str = "millrace_lpm_lookup";
+/// Symbol of [`abi::Runtime::meter_take`].
+pub(crate) const METER_TAKE: &str = "millrace_meter_take";
 /// Name of the function that copies a packet.
 const PACKET_COPY: &str = "packet.copy";
 
@@ -96,6 +99,7 @@ struct Module<'c, 'p> {
     hash_insert: FunctionValue<'c>,
     hash_remove: FunctionValue<'c>,
     lpm_lookup: FunctionValue<'c>,
+    meter_take: FunctionValue<'c>,
     packet_copy: FunctionValue<'c>,
     /// One per PPF; `None` where no packet comes to it.
     ppfs: Vec<Option<FunctionValue<'c>>>,
@@ -119,6 +123,8 @@ impl<'c, 'p> Module<'c, 'p> {
         let hash_insert = outside(HASH_INSERT, i8.fn_type(&[ptr.into(), ptr.into(), ptr.into()], false));
         let hash_remove = outside(HASH_REMOVE, i8.fn_type(&[ptr.into(), ptr.into()], false));
         let lpm_lookup = outside(LPM_LOOKUP, ptr.fn_type(&[ptr.into(), ptr.into()], false));
+        let i64 = context.i64_type();
+        let meter_take = outside(METER_TAKE, i8.fn_type(&[ptr.into(), i64.into(), i64.into()], false));
         let packet_copy = outside(PACKET_COPY, ptr.fn_type(&[ptr.into(), ptr.into()], false));
         Module {
             program,
@@ -130,11 +136,12 @@ impl<'c, 'p> Module<'c, 'p> {
             ptr,
             i8,
             i32: context.i32_type(),
-            i64: context.i64_type(),
+            i64,
             hash_lookup,
             hash_insert,
             hash_remove,
             lpm_lookup,
+            meter_take,
             packet_copy,
             ppfs: Vec::new(),
             attributes,

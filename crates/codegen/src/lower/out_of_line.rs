@@ -11,7 +11,7 @@ use inkwell::types::FunctionType;
 use inkwell::values::{BasicMetadataValueEnum, CallSiteValue, FunctionValue};
 
 use super::body::pointer_param;
-use super::{HASH_INSERT, HASH_LOOKUP, HASH_REMOVE, LPM_LOOKUP, Module, Res, enum_attribute};
+use super::{HASH_INSERT, HASH_LOOKUP, HASH_REMOVE, LPM_LOOKUP, METER_TAKE, Module, Res, enum_attribute};
 use crate::CodegenError;
 
 /// `llvm::CallingConv::PreserveMost`.
@@ -50,6 +50,7 @@ impl<'c> Module<'c, '_> {
         self.forward(self.hash_insert, HASH_INSERT, true)?;
         self.forward(self.hash_remove, HASH_REMOVE, true)?;
         self.forward(self.lpm_lookup, LPM_LOOKUP, false)?;
+        self.forward(self.meter_take, METER_TAKE, false)?;
         let copy = self.packet_copy;
         self.builder.position_at_end(self.context.append_basic_block(copy, "entry"));
         let packet = self.copy(pointer_param(copy, 0)?, pointer_param(copy, 1)?)?;
@@ -66,7 +67,8 @@ impl<'c> Module<'c, '_> {
                 function.add_attribute(AttributeLoc::Function, enum_attribute(self.context, "cold", 0));
             }
             // Keys and values are read, not kept. Nothing is said of other memory: a look-up may note the time of use.
-            for param in 1..function.count_params() {
+            let pointers = function.get_param_iter().enumerate().filter(|(_, param)| param.is_pointer_value());
+            for param in pointers.map(|(index, _)| index as u32).filter(|index| *index > 0) {
                 function.add_attribute(AttributeLoc::Param(param), enum_attribute(self.context, "nocapture", 0));
                 function.add_attribute(AttributeLoc::Param(param), enum_attribute(self.context, "readonly", 0));
             }

@@ -52,7 +52,14 @@ impl<'c> Ppf<'_, 'c, '_> {
                 let branch = module.builder.build_conditional_branch(in_range, store, refuse)?;
                 module.likely(branch)?;
                 module.builder.position_at_end(store);
-                self.store_fields(entry, table.value, value)?;
+                let lock = if table.locked { Some(module.lock_in(entry, table.value)?) } else { None };
+                if let Some(lock) = lock {
+                    self.lock_at(lock)?;
+                }
+                self.store_fields(entry, table, value)?;
+                if let Some(lock) = lock {
+                    module.unlock_at(lock)?;
+                }
                 module.builder.build_unconditional_branch(done)?;
                 module.builder.position_at_end(refuse);
                 module.count_slot(self.ctx, module.slots.table_full(id))?;
@@ -90,6 +97,30 @@ impl<'c> Ppf<'_, 'c, '_> {
         let (entry, layout) = self.entry(entry)?;
         let field = self.module.field(layout, field)?;
         self.store_field(entry, field, value)
+    }
+
+    /// Takes tokens from a cell of a meter; 1 where there is such a cell and it holds them.
+    pub fn meter_take(&self, id: TableId, index: Value, amount: Value) -> Res<IntValue<'c>> {
+        let module = self.module;
+        let table = module.table(id)?;
+        if table.meter.is_none() {
+            return internal(format!("`{}` is no meter", table.name));
+        }
+        let amount = self.int_of(amount, 64)?;
+        let (cell, in_range) = self.array_entry(id, table, &[index])?;
+        let (take, done) = (self.new_block("take"), self.new_block("done"));
+        let before = self.here()?;
+        let branch = module.builder.build_conditional_branch(in_range, take, done)?;
+        module.likely(branch)?;
+        module.builder.position_at_end(take);
+        let call = module.call_out(module.meter_take, &[cell.into(), module.now(self.ctx)?.into(), amount.into()])?;
+        let taken = module.resize(module.runtime_result(call)?.into_int_value(), 1)?;
+        module.builder.build_unconditional_branch(done)?;
+        module.builder.position_at_end(done);
+        let bit = module.context.bool_type();
+        let phi = module.builder.build_phi(bit, "")?;
+        phi.add_incoming(&[(&bit.const_zero(), before), (&taken, take)]);
+        Ok(phi.as_basic_value().into_int_value())
     }
 
     /// Adds to a cell of a user counter, if there is one with this index.
@@ -170,13 +201,15 @@ impl<'c> Ppf<'_, 'c, '_> {
         }
     }
 
-    /// Writes a value as its layout says into its slot on the stack, padding zero.
-    pub(super) fn lay_out(&mut self, id: LayoutId, fields: &[Value]) -> Res<PointerValue<'c>> {
+    /// Writes a table's value as its layout says into its slot on the stack, padding and lock zero.
+    pub(super) fn lay_out(&mut self, table: &Table, fields: &[Value]) -> Res<PointerValue<'c>> {
         let module = self.module;
+        let id = table.value;
         let layout = module.layout(id)?;
         // The runtime may read it as the struct it is, so all of its alignment is needed.
         let slot = self.stack_slot(Scratch::Value(id), layout.size, layout.align.max(8))?;
-        if layout.fields.iter().map(|field| storage_size(field.width)).sum::<u32>() < layout.size {
+        let given = layout.fields.iter().take(fields.len());
+        if given.map(|field| storage_size(field.width)).sum::<u32>() < layout.size {
             module.zero_bytes(
                 slot,
                 align(layout.align),
@@ -184,7 +217,7 @@ impl<'c> Ppf<'_, 'c, '_> {
                 Memory::Table,
             )?;
         }
-        self.store_fields(slot, id, fields)?;
+        self.store_fields(slot, table, fields)?;
         Ok(slot)
     }
 
@@ -208,9 +241,10 @@ impl<'c> Ppf<'_, 'c, '_> {
         Ok(slot)
     }
 
-    fn store_fields(&self, at: PointerValue<'c>, id: LayoutId, values: &[Value]) -> Res<()> {
-        let layout = self.module.layout(id)?;
-        if layout.fields.len() != values.len() {
+    /// Writes a value but for the lock.
+    fn store_fields(&self, at: PointerValue<'c>, table: &Table, values: &[Value]) -> Res<()> {
+        let layout = self.module.layout(table.value)?;
+        if layout.fields.len() != values.len() + usize::from(table.locked) {
             return internal(format!("{} values for `{}`", values.len(), layout.name));
         }
         layout.fields.iter().zip(values).try_for_each(|(field, value)| self.store_field(at, field, *value))
@@ -245,6 +279,11 @@ impl<'c, 'p> Module<'c, 'p> {
     pub(super) fn field(&self, layout: LayoutId, field: u32) -> Res<&'p LayoutField> {
         let found = self.layout(layout)?.fields.get(field as usize);
         found.ok_or_else(|| CodegenError::Internal(format!("layout {} has no field {field}", layout.0)))
+    }
+
+    /// The time of the batch.
+    pub(super) fn now(&self, ctx: PointerValue<'c>) -> Res<IntValue<'c>> {
+        self.load_constant_i64(self.at(ctx, offset_of!(Context, now) as u64)?, Memory::Context)
     }
 
     /// Bytes from one entry to the next.

@@ -75,7 +75,18 @@ pub fn add_layout(program: &mut Program, widths: &[u32]) -> LayoutId {
 
 pub fn add_table(program: &mut Program, kind: TableKind, key: LayoutId, value: LayoutId, capacity: u32) -> TableId {
     let name = format!("m.t{}", program.tables.len());
-    program.tables.push(Table { name, kind, is_set: false, idle: None, key, value, capacity, span: None });
+    program.tables.push(Table {
+        name,
+        kind,
+        is_set: false,
+        idle: None,
+        meter: None,
+        locked: false,
+        key,
+        value,
+        capacity,
+        span: None,
+    });
     TableId(program.tables.len() as u32 - 1)
 }
 

@@ -5,7 +5,7 @@ use codegen::abi::{self, ArrayTable, HashBucket, HashEntry, HashTable, LpmTable,
 
 /// The hash functions below.
 // Exact keys are enough to see that an `lpm` look-up is called for.
-pub const RUNTIME: Runtime = Runtime { hash_lookup, hash_insert, hash_remove, lpm_lookup: hash_lookup };
+pub const RUNTIME: Runtime = Runtime { hash_lookup, hash_insert, hash_remove, lpm_lookup: hash_lookup, meter_take };
 
 /// A table with its control block.
 pub enum TestTable {
@@ -207,6 +207,15 @@ unsafe extern "C" fn hash_insert(table: *mut u8, key: *const u64, value: *const 
     }
     table.entries.push((key.to_vec(), boxed(value)));
     1
+}
+
+/// # Safety
+/// `cell` is a cell of a meter that nobody else uses.
+unsafe extern "C" fn meter_take(cell: *mut u8, now: u64, tokens: u64) -> u8 {
+    // SAFETY: as above.
+    let cell = unsafe { &mut *cell.cast::<abi::MeterCell>() };
+    let meter = baker::ir::meter::MeterRate { rate: cell.rate, burst: cell.burst };
+    meter.take(cell.full, now, tokens).map(|full| cell.full = full).is_some().into()
 }
 
 /// # Safety

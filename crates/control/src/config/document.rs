@@ -12,24 +12,29 @@ use crate::words::{did_you_mean, list};
 const MAX_ERRORS: usize = 100;
 
 /// A value with its place.
-pub(crate) type Value<'t> = Spanned<DeValue<'t>>;
+pub type Value<'t> = Spanned<DeValue<'t>>;
 /// A table of values with their places. Keys come in alphabetical order.
-pub(crate) type Table<'t> = DeTable<'t>;
+pub type Table<'t> = DeTable<'t>;
 
 /// Where in the document something is: keys from the root to it. Costs nothing until it is shown.
 #[derive(Clone, Copy)]
-pub(crate) enum Path<'p> {
+pub enum Path<'p> {
+    /// The whole document.
     Root,
+    /// The value of a key.
     Key(&'p Path<'p>, &'p str),
+    /// A value of a list, counted from 0.
     Index(&'p Path<'p>, usize),
 }
 
 impl<'p> Path<'p> {
-    pub(crate) fn key(&'p self, key: &'p str) -> Path<'p> {
+    /// The value of a key here.
+    pub fn key(&'p self, key: &'p str) -> Path<'p> {
         Path::Key(self, key)
     }
 
-    pub(crate) fn index(&'p self, index: usize) -> Path<'p> {
+    /// The value at a place of this list.
+    pub fn index(&'p self, index: usize) -> Path<'p> {
         Path::Index(self, index)
     }
 }
@@ -52,19 +57,20 @@ impl fmt::Display for Path<'_> {
 }
 
 /// The errors found so far in one file.
-pub(crate) struct Errors<'t> {
+pub struct Errors<'t> {
     file: &'t str,
     text: &'t str,
     list: Vec<(usize, ConfigError)>,
 }
 
 impl<'t> Errors<'t> {
-    pub(crate) fn new(file: &'t str, text: &'t str) -> Self {
+    /// None yet.
+    pub fn new(file: &'t str, text: &'t str) -> Self {
         Errors { file, text, list: Vec::new() }
     }
 
     /// Adds an error at a byte offset. `accepted` may be empty where the problem says it all.
-    pub(crate) fn add(&mut self, at: usize, path: &Path, problem: impl Into<String>, accepted: impl Into<String>) {
+    pub fn add(&mut self, at: usize, path: &Path, problem: impl Into<String>, accepted: impl Into<String>) {
         if self.list.len() >= MAX_ERRORS {
             return;
         }
@@ -82,19 +88,20 @@ impl<'t> Errors<'t> {
         self.list.push((at, error));
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     /// The errors in the order of the text.
-    pub(crate) fn finish(mut self) -> Vec<ConfigError> {
+    pub fn finish(mut self) -> Vec<ConfigError> {
         self.list.sort_by_key(|(at, _)| *at);
         self.list.into_iter().map(|(_, error)| error).collect()
     }
 }
 
 /// The root table. Where the text is not TOML, that is all that is reported.
-pub(crate) fn root<'t>(text: &'t str, errors: &mut Errors) -> Table<'t> {
+pub fn root<'t>(text: &'t str, errors: &mut Errors) -> Table<'t> {
     let (table, faults) = DeTable::parse_recoverable(text);
     for fault in faults {
         let at = fault.span().map_or(0, |span| span.start);
@@ -104,7 +111,7 @@ pub(crate) fn root<'t>(text: &'t str, errors: &mut Errors) -> Table<'t> {
 }
 
 /// Reports keys that mean nothing here.
-pub(crate) fn only(table: &Table, path: &Path, known: &[&str], errors: &mut Errors) {
+pub fn only(table: &Table, path: &Path, known: &[&str], errors: &mut Errors) {
     for key in table.keys() {
         let name: &str = key.get_ref();
         if !known.contains(&name) {
@@ -116,7 +123,7 @@ pub(crate) fn only(table: &Table, path: &Path, known: &[&str], errors: &mut Erro
 }
 
 /// What a value is, for messages.
-pub(crate) fn kind(value: &DeValue) -> &'static str {
+pub fn kind(value: &DeValue) -> &'static str {
     match value {
         DeValue::String(_) => "a string",
         DeValue::Integer(_) => "an integer",
@@ -129,7 +136,7 @@ pub(crate) fn kind(value: &DeValue) -> &'static str {
 }
 
 /// The value as a table, or an error.
-pub(crate) fn table<'v, 't>(value: &'v Value<'t>, path: &Path, errors: &mut Errors) -> Option<&'v Table<'t>> {
+pub fn table<'v, 't>(value: &'v Value<'t>, path: &Path, errors: &mut Errors) -> Option<&'v Table<'t>> {
     let table = value.get_ref().as_table();
     if table.is_none() {
         wrong_kind(value, path, &format!("a table: write [{path}], or {{ … }}"), errors);
@@ -138,7 +145,7 @@ pub(crate) fn table<'v, 't>(value: &'v Value<'t>, path: &Path, errors: &mut Erro
 }
 
 /// The value as a list, or an error.
-pub(crate) fn array<'v, 't>(value: &'v Value<'t>, path: &Path, errors: &mut Errors) -> Option<&'v [Value<'t>]> {
+pub fn array<'v, 't>(value: &'v Value<'t>, path: &Path, errors: &mut Errors) -> Option<&'v [Value<'t>]> {
     let array = value.get_ref().as_array().map(|array| &array[..]);
     if array.is_none() {
         wrong_kind(value, path, &format!("a list: write [[{path}]], or [ … ]"), errors);
@@ -147,7 +154,7 @@ pub(crate) fn array<'v, 't>(value: &'v Value<'t>, path: &Path, errors: &mut Erro
 }
 
 /// The value as a string, or an error that says what the string is to hold.
-pub(crate) fn string<'v>(value: &'v Value, path: &Path, accepted: &str, errors: &mut Errors) -> Option<&'v str> {
+pub fn string<'v>(value: &'v Value, path: &Path, accepted: &str, errors: &mut Errors) -> Option<&'v str> {
     let text = value.get_ref().as_str();
     if text.is_none() {
         wrong_kind(value, path, accepted, errors);
@@ -155,8 +162,17 @@ pub(crate) fn string<'v>(value: &'v Value, path: &Path, accepted: &str, errors: 
     text
 }
 
+/// The value as true or false, or an error.
+pub fn boolean(value: &Value, path: &Path, errors: &mut Errors) -> Option<bool> {
+    let found = value.get_ref().as_bool();
+    if found.is_none() {
+        wrong_kind(value, path, "true or false", errors);
+    }
+    found
+}
+
 /// The value as an integer in a range, or an error.
-pub(crate) fn integer(value: &Value, path: &Path, min: u64, max: u64, errors: &mut Errors) -> Option<u64> {
+pub fn integer(value: &Value, path: &Path, min: u64, max: u64, errors: &mut Errors) -> Option<u64> {
     let accepted = format!("an integer from {min} to {max}");
     let DeValue::Integer(integer) = value.get_ref() else {
         wrong_kind(value, path, &accepted, errors);
@@ -170,6 +186,7 @@ pub(crate) fn integer(value: &Value, path: &Path, min: u64, max: u64, errors: &m
     inside
 }
 
-fn wrong_kind(value: &Value, path: &Path, accepted: &str, errors: &mut Errors) {
+/// Adds that the value is of a wrong kind.
+pub fn wrong_kind(value: &Value, path: &Path, accepted: &str, errors: &mut Errors) {
     errors.add(value.span().start, path, format!("this is {}", kind(value.get_ref())), accepted);
 }

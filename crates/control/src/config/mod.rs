@@ -27,7 +27,7 @@
 //! | `entry` | one entry of a table by itself, read and shown, for a running instance |
 //! | `value` | one number in natural notation: addresses, names, port lists |
 
-pub(crate) mod document;
+pub mod document;
 mod entry;
 mod error;
 mod ports;

@@ -59,17 +59,22 @@ impl Place {
 
     /// The socket of an instance.
     pub fn socket(&self, instance: &str) -> Result<PathBuf, PlaceError> {
+        self.file(instance, ENDING)
+    }
+
+    /// The file of this name and ending, which begins with a dot.
+    pub fn file(&self, instance: &str, ending: &str) -> Result<PathBuf, PlaceError> {
         let letter = |c: char| c.is_ascii_alphanumeric();
         let valid = |c: char| letter(c) || matches!(c, '_' | '-' | '.');
         if instance.len() > 64 || !instance.starts_with(letter) || !instance.chars().all(valid) {
             return Err(PlaceError::Name(instance.into()));
         }
-        Ok(self.0.join(format!("{instance}{ENDING}")))
+        Ok(self.0.join(format!("{instance}{ending}")))
     }
 
     /// Makes the directory where it is missing, and sees to it that it is nobody else's: who can write there can put
     /// a socket of theirs in the place of ours.
-    pub(super) fn create(&self) -> Result<(), PlaceError> {
+    pub fn create(&self) -> Result<(), PlaceError> {
         // Others may look for sockets here; whom they may ask the sockets' permissions say.
         let made = DirBuilder::new().recursive(true).mode(0o755).create(&self.0);
         made.map_err(|error| self.error(error))?;

@@ -150,6 +150,8 @@ pub struct TableInfo {
 pub enum TableKindName {
     /// By index.
     Array,
+    /// By index; token buckets with `rate` and `burst`.
+    Meter,
     /// By exact match.
     Hash,
     /// Keys alone; their values are `true`.

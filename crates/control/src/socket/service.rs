@@ -107,6 +107,7 @@ impl Service {
         let info = |(index, table): (usize, &baker::ir::Table)| TableInfo {
             name: table.name.clone(),
             kind: match table.kind {
+                TableKind::Array if table.meter.is_some() => TableKindName::Meter,
                 TableKind::Array => TableKindName::Array,
                 TableKind::Hash if table.is_set => TableKindName::Set,
                 TableKind::Hash => TableKindName::Hash,

@@ -7,6 +7,9 @@
 //! The kernel strips VLAN tags on receipt; they are put back. It shows a transmit ring's packets to the device in order
 //! and stops at one that it refuses; so what it would refuse is sorted out before, and PACKET_LOSS makes it skip the
 //! rest (the MTU may shrink at any time).
+//!
+//! While an interface is down or gone, what is to be sent fails at once: it would be old news when the interface is back.
+//! An interface that comes up again, or is made again under its name, is used again.
 
 use std::io;
 use std::mem::size_of;
@@ -48,6 +51,11 @@ pub struct AfPacket {
     tx_next: usize,
     /// The device took less than the ring holds: send again.
     unsent: bool,
+    /// The interface was not there at the last look: the socket belongs to none.
+    gone: bool,
+    /// Why packets can't pass just now.
+    trouble: Option<String>,
+    /// The latest of other errors.
     error: Option<String>,
 }
 
@@ -108,18 +116,10 @@ impl AfPacket {
         ring(libc::PACKET_RX_RING)?;
         ring(libc::PACKET_TX_RING)?;
         let rings = Mapping::of_fd(socket.as_raw_fd(), 2 * RING_BYTES).map_err(|e| error("cannot map its rings", e))?;
-        let promiscuous = libc::packet_mreq {
-            mr_ifindex: device.index,
-            mr_type: libc::PACKET_MR_PROMISC as u16,
-            mr_alen: 0,
-            mr_address: [0; 8],
-        };
-        sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
-            .map_err(|e| error("cannot be made promiscuous", e))?;
         if shared {
             sys::keep_out(&socket).map_err(|e| error("has no socket filter", e))?;
         }
-        sys::bind_packet(&socket, device.index).map_err(|e| error("cannot be bound to", e))?;
+        attach(&socket, device.index).map_err(|e| error("cannot be bound to", e))?;
         Ok(AfPacket {
             interface: interface.to_owned(),
             device,
@@ -130,6 +130,8 @@ impl AfPacket {
             rx_next: 0,
             tx_next: 0,
             unsent: false,
+            gone: false,
+            trouble: None,
             error: None,
         })
     }
@@ -155,29 +157,87 @@ impl AfPacket {
         packet.len() <= self.device.mtu + ETHERNET + if tagged { TAG } else { 0 }
     }
 
-    fn kick(&mut self) {
-        match sys::kick(&self.socket) {
-            Ok(()) => self.unsent = false,
+    /// Lets the kernel send what is in the ring; whether the interface takes packets at all.
+    fn kick(&mut self) -> bool {
+        let result = sys::kick(&self.socket);
+        self.unsent = false;
+        match result.as_ref().map_err(io::Error::raw_os_error) {
+            Ok(()) => true,
             // The device's queue is full; what is in the ring goes out with the next call.
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR)) => {
+            Err(Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR)) => {
                 self.unsent = true;
+                true
             }
-            Err(e) => {
-                self.unsent = false;
-                self.note(&e);
+            Err(Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)) => false,
+            Err(_) => {
+                self.note(&result.expect_err("it is one"));
+                true
             }
         }
     }
 
+    /// Takes back what the kernel has not looked at, the latest first: packets and bytes.
+    fn take_back(&mut self) -> Sent {
+        let mut taken = Sent::default();
+        for _ in 0..self.slots {
+            let last = (self.tx_next + self.slots - 1) % self.slots;
+            let slot = self.slot(1, last);
+            // The kernel looks at the ring only during our own system calls, so what it has not begun to send is ours.
+            if status(slot).load(Ordering::Acquire) != libc::TP_STATUS_SEND_REQUEST {
+                break;
+            }
+            taken.packets += 1;
+            // SAFETY: the slot is ours, and its length was written with the packet.
+            taken.bytes += u64::from(unsafe { (*slot).tp_len });
+            status(slot).store(libc::TP_STATUS_AVAILABLE, Ordering::Release);
+            self.tx_next = last;
+        }
+        taken
+    }
+
     #[cold]
     fn note(&mut self, error: &io::Error) {
-        let name = &self.interface;
-        self.error = Some(match error.raw_os_error() {
-            Some(libc::ENETDOWN) => format!("{name}: went down: run `ip link set dev {name} up`"),
-            Some(libc::ENXIO | libc::ENODEV) => format!("{name}: was removed"),
-            _ => format!("{name}: cannot send: {error}"),
-        });
+        self.error = Some(format!("{}: cannot send: {error}", self.interface));
     }
+
+    /// Looks at the interface: whether packets can pass, and if not, why.
+    fn look(&mut self) {
+        let name = &self.interface;
+        self.trouble = match sys::interface(&self.socket, name) {
+            Ok(now) if !now.up => Some(format!("{name}: went down: run `ip link set dev {name} up`")),
+            Ok(now) if self.gone || now.index != self.device.index => match attach(&self.socket, now.index) {
+                Ok(()) => {
+                    self.gone = false;
+                    self.device = now;
+                    None
+                }
+                // Sockets that share an interface keep to it (packet_do_bind in net/packet/af_packet.c).
+                Err(error) => {
+                    Some(format!("{name}: was removed, and the new one can't be used without a restart: {error}"))
+                }
+            },
+            Ok(now) => {
+                self.device = now;
+                None
+            }
+            Err(_) => {
+                self.gone = true;
+                Some(format!("{name}: was removed"))
+            }
+        };
+    }
+}
+
+/// Makes a socket that of an interface: it gets all packets there, and sends there.
+fn attach(socket: &OwnedFd, interface: i32) -> io::Result<()> {
+    let promiscuous = libc::packet_mreq {
+        mr_ifindex: interface,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)?;
+    sys::bind_packet(socket, interface)
 }
 
 /// Spreads the packets over the sockets of an interface. A socket can join only when it is bound, and would get every
@@ -264,8 +324,11 @@ impl Queue for AfPacket {
             sent.packets += 1;
             sent.bytes += packet.len() as u64;
         }
-        if sent.packets > 0 {
-            self.kick();
+        if sent.packets > 0 && !self.kick() {
+            // What was there before this batch was counted as sent; it is lost as on a line that is pulled out.
+            let back = self.take_back();
+            sent.packets = sent.packets.saturating_sub(back.packets);
+            sent.bytes = sent.bytes.saturating_sub(back.bytes);
         }
         sent
     }
@@ -279,20 +342,13 @@ impl Queue for AfPacket {
             counters.rx_dropped.fetch_add(dropped.into(), Ordering::Relaxed);
         }
         // A pending error would make every poll return at once.
-        if let Some(error) = sys::take_socket_error(&self.socket) {
-            self.note(&error);
-        }
-        if let Ok(now) = sys::interface(&self.socket, &self.interface) {
-            self.device.mtu = now.mtu;
-        }
+        let _ = sys::take_socket_error(&self.socket);
+        self.look();
         // Packets that the device had no room for are still in the ring.
-        let last = (self.tx_next + self.slots - 1) % self.slots;
-        if status(self.slot(1, last)).load(Ordering::Acquire) != libc::TP_STATUS_AVAILABLE {
-            self.kick();
+        if self.unsent && !self.kick() {
+            self.take_back();
         }
-        if let Some(error) = &self.error {
-            counters.set_error(error);
-        }
+        counters.set_error(self.trouble.as_ref().or(self.error.as_ref()));
     }
 
     fn close(&mut self) -> Result<(), PortError> {
@@ -303,6 +359,7 @@ impl Queue for AfPacket {
             self.kick();
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.error.take().map_or(Ok(()), |error| Err(PortError(error)))
+        self.look();
+        self.trouble.take().or(self.error.take()).map_or(Ok(()), |error| Err(PortError(error)))
     }
 }

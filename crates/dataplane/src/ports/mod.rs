@@ -3,6 +3,7 @@
 //! A port has one queue per worker; a queue belongs to its worker and is never shared.
 
 mod afpacket;
+mod capture;
 mod mem;
 mod pcap;
 mod spec;
@@ -13,6 +14,7 @@ use std::os::fd::RawFd;
 use crate::context::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
 
+pub use capture::{TracePacket, read_trace};
 pub use mem::{MemPort, MemSink};
 pub(crate) use pcap::{PcapInput, PcapOutput};
 pub use spec::{DRIVERS, Driver, PortSpec, SpecError};

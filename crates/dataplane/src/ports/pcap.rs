@@ -113,7 +113,7 @@ impl PcapOutput {
 }
 
 /// One line, with the cause that the crate's own text leaves out.
-fn describe(error: &PcapError) -> String {
+pub(super) fn describe(error: &PcapError) -> String {
     match error {
         PcapError::IoError(error) => error.to_string(),
         other => other.to_string(),
@@ -182,7 +182,7 @@ impl Queue for PcapPort {
 
     fn tick(&mut self, counters: &crate::counters::PortCounters) {
         if let Some(error) = &self.error {
-            counters.set_error(error);
+            counters.set_error(Some(error));
         }
     }
 

@@ -122,7 +122,7 @@ impl Queue for Tap {
 
     fn tick(&mut self, counters: &PortCounters) {
         if let Some(error) = &self.error {
-            counters.set_error(error);
+            counters.set_error(Some(error));
         }
     }
 

@@ -24,6 +24,7 @@ use baker::ir::{Layout, is_expired};
 use codegen::abi::{HashEntry, HashTable, first_bucket, hash_key, hash_tag};
 
 use super::bucket::{Bucket, SLOTS};
+use super::lock::locked;
 use super::slots::{PATIENCE, SPARE, Slots};
 use super::{at_once, load_shared, store_shared};
 use crate::epoch::Epochs;
@@ -60,6 +61,8 @@ pub struct Hash {
     entry: HashEntry,
     value_size: usize,
     value_align: usize,
+    /// Where the lock of a value lies, if it has one.
+    lock: Option<usize>,
     capacity: u32,
     epochs: Arc<Epochs>,
     writer: Mutex<Writer>,
@@ -86,7 +89,7 @@ impl Hash {
     pub fn new(
         capacity: u32,
         key: &Layout,
-        value: &Layout,
+        (value, lock): (&Layout, Option<usize>),
         hasher: &ahash::RandomState,
         epochs: Arc<Epochs>,
     ) -> io::Result<Self> {
@@ -114,6 +117,7 @@ impl Hash {
             entry,
             value_size: value.size as usize,
             value_align: value.align as usize,
+            lock,
             capacity,
             epochs,
             writer: Mutex::new(Writer { live: 0, entries: Slots::new(limit)? }),
@@ -130,8 +134,9 @@ impl Hash {
         let mut writer = self.lock();
         let place = self.place(key);
         if let Some((_, _, entry)) = self.find(key, &place) {
-            // SAFETY: the entry is one of the table's, and the value is as long as its layout.
-            unsafe { store_shared(self.value(entry), value, self.value_align) };
+            let (at, stored) = (self.value(entry), self.lock.unwrap_or(self.value_size));
+            // SAFETY: the entry is one of the table's, and the value is as long as its layout. The lock lies behind all else.
+            unsafe { locked(at, self.lock, || store_shared(at, &value[..stored], self.value_align)) };
             return true;
         }
         self.add(&mut writer, &place, key, value)
@@ -140,7 +145,7 @@ impl Hash {
     /// Inserts a key or replaces its value as a whole: a look-up sees the old value or the new one. False where the table
     /// is full. For the control plane, which may wait for the workers to finish their batches.
     pub fn set(&self, key: &[u64], value: &[u8]) -> bool {
-        if at_once(self.value_size, self.value_align) {
+        if self.lock.is_none() && at_once(self.value_size, self.value_align) {
             return self.insert(key, value);
         }
         let mut writer = self.lock_patiently();
@@ -148,8 +153,9 @@ impl Hash {
         let Some((bucket, slot, old)) = self.find(key, &place) else {
             return self.add(&mut writer, &place, key, value);
         };
-        // SAFETY: the entry is one of the table's, and the lock keeps it from being reused.
-        if unsafe { load_shared(self.value(old), self.value_size, self.value_align) } == value {
+        let stored = self.lock.unwrap_or(self.value_size);
+        // SAFETY: the entry is one of the table's, and the writer's lock keeps it from being reused.
+        if unsafe { self.load(old) }[..stored] == value[..stored] {
             return true;
         }
         let Some(new) = writer.entries.take(&self.epochs) else { return false };
@@ -191,6 +197,14 @@ impl Hash {
             self.entry(entry).cast::<u64>().copy_from_nonoverlapping(key.as_ptr(), self.entry.key_words);
             store_shared(self.value(entry), value, self.value_align);
         }
+    }
+
+    /// # Safety
+    /// The entry is one of the table's, and not reused meanwhile.
+    unsafe fn load(&self, entry: u32) -> Vec<u8> {
+        let at = self.value(entry);
+        // SAFETY: promised by the caller.
+        unsafe { locked(at, self.lock, || load_shared(at, self.value_size, self.value_align)) }
     }
 
     /// Removes a key; false where it was not there. For workers.
@@ -248,7 +262,7 @@ impl Hash {
         self.reading(|_| {
             let (_, _, entry) = self.find(key, &self.place(key))?;
             // SAFETY: the entry is one of the table's, and not reused meanwhile.
-            Some(unsafe { load_shared(self.value(entry), self.value_size, self.value_align) })
+            Some(unsafe { self.load(entry) })
         })
     }
 
@@ -290,7 +304,7 @@ impl Hash {
                     // SAFETY: the entry was published with its key, which does not change, and is not reused meanwhile.
                     all.push(unsafe {
                         let key = self.key(entry).to_vec();
-                        (key, load_shared(self.value(entry), self.value_size, self.value_align))
+                        (key, self.load(entry))
                     });
                 }
             }

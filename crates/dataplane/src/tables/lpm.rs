@@ -52,7 +52,7 @@ pub struct Lpm {
 
 impl Lpm {
     /// An empty table for `capacity` routes.
-    pub fn new(capacity: u32, value: &Layout, epochs: Arc<Epochs>) -> io::Result<Self> {
+    pub fn new(capacity: u32, value: (&Layout, Option<usize>), epochs: Arc<Epochs>) -> io::Result<Self> {
         let limit = capacity.saturating_add(SPARE);
         if limit >= LPM_GROUP {
             return Err(io::Error::from(io::ErrorKind::OutOfMemory));
@@ -111,10 +111,7 @@ impl Lpm {
         let writer = &mut *writer;
         let old = writer.routes.get(&(prefix, len)).copied();
         match old {
-            Some(entry) if self.values.change_at_once(entry, value) => {
-                self.values.write(entry, value);
-                return Ok(());
-            }
+            Some(entry) if self.values.change_at_once(entry, value) => return Ok(()),
             None if writer.routes.len() >= self.capacity as usize => return Err(TableError::Full),
             _ => {}
         }

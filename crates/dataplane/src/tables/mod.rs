@@ -10,7 +10,9 @@ mod array;
 mod bucket;
 mod hash;
 mod layout;
+mod lock;
 mod lpm;
+mod meter;
 mod slots;
 mod trie;
 mod values;
@@ -89,20 +91,23 @@ impl Tables {
         let make = |table: &baker::ir::Table| {
             let layout = |id: baker::ir::LayoutId| program.layouts[id.0 as usize].clone();
             let (key, value, capacity) = (layout(table.key), program.shown_value(table).into_owned(), table.capacity);
+            let last = program.layouts[table.value.0 as usize].fields.last();
+            let lock = last.filter(|_| table.locked).map(|field| field.offset as usize);
             let kind = match table.kind {
-                TableKind::Array => Array::new(capacity, &value).map(Kind::Array),
-                TableKind::Hash => {
-                    Hash::new(capacity, &key, &value, hasher, epochs.clone()).map(|table| Kind::Hash(Box::new(table)))
-                }
+                TableKind::Array => Array::new(capacity, &value, lock, first(table, &value)).map(Kind::Array),
+                TableKind::Hash => Hash::new(capacity, &key, (&value, lock), hasher, epochs.clone())
+                    .map(|table| Kind::Hash(Box::new(table))),
                 TableKind::Lpm if !is_dir_24_8(program, table) => {
-                    Trie::new(capacity, key.fields[0].width, &value, epochs.clone())
+                    Trie::new(capacity, key.fields[0].width, (&value, lock), epochs.clone())
                         .map(|table| Kind::Trie(Box::new(table)))
                 }
-                TableKind::Lpm => Lpm::new(capacity, &value, epochs.clone()).map(|table| Kind::Lpm(Box::new(table))),
+                TableKind::Lpm => {
+                    Lpm::new(capacity, (&value, lock), epochs.clone()).map(|table| Kind::Lpm(Box::new(table)))
+                }
             };
             let kind = kind.map_err(|error| TablesError { table: table.name.clone(), capacity, error })?;
-            let last = program.layouts[table.value.0 as usize].fields.last();
-            let idle = table.idle.zip(last).map(|(ns, field)| Idle { ns, offset: field.offset as usize });
+            let hidden = program.layouts[table.value.0 as usize].fields.get(value.fields.len());
+            let idle = table.idle.zip(hidden).map(|(ns, field)| Idle { ns, offset: field.offset as usize });
             Ok(Table { kind, key, value, idle })
         };
         let tables: Vec<_> = program.tables.iter().map(make).collect::<Result<_, _>>()?;
@@ -133,6 +138,7 @@ impl Tables {
             hash_insert: hash::insert,
             hash_remove: hash::remove,
             lpm_lookup: trie::lookup,
+            meter_take: meter::take,
         }
     }
 
@@ -177,9 +183,9 @@ impl Tables {
 
     /// See [`TableStore::remove`]; any thread may call it while packets are processed.
     pub fn remove(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
-        let Table { kind, key: key_layout, value, .. } = self.table(table)?;
+        let Table { kind, key: key_layout, .. } = self.table(table)?;
         match kind {
-            Kind::Array(array) => array.write(index(key, prefix_len)?, &vec![0; value.size as usize]),
+            Kind::Array(array) => array.clear(index(key, prefix_len)?),
             Kind::Lpm(lpm) => {
                 let (prefix, len) = prefix(key_layout, key, prefix_len)?;
                 lpm.remove(prefix as u32, len)
@@ -299,6 +305,12 @@ impl TableStore for Tables {
     fn dump(&self, table: TableId) -> Vec<TableEntry> {
         Tables::dump(self, table)
     }
+}
+
+/// What the entries of an array are at first.
+fn first(table: &baker::ir::Table, value: &Layout) -> Vec<u8> {
+    let meter = table.meter.map(|meter| layout::encode(value, &[meter.rate.into(), meter.burst.into()]));
+    meter.flatten().unwrap_or_else(|| vec![0; value.size as usize])
 }
 
 fn no_prefix(prefix_len: Option<u32>) -> Result<(), TableError> {

@@ -37,6 +37,48 @@ fn array() {
 }
 
 #[test]
+fn meter() {
+    let tables = Tables::with_seed(&crate::testing::meter_only(1000, 10), 7).unwrap();
+    let cell = |index: u128, rate, burst| TableEntry { key: vec![index], prefix_len: None, value: vec![rate, burst] };
+    // SAFETY: a cell of the meter.
+    let take = |index: usize, ms: u64, tokens| unsafe {
+        let array = tables.control_blocks()[0].cast::<codegen::abi::ArrayTable>();
+        meter::take((*array).entries.add(index * 24), ms * 1_000_000, tokens)
+    };
+    let declared: Vec<_> = (0..4).map(|index| cell(index, 1000, 10)).collect();
+    assert_eq!((tables.dump(T), tables.count(T)), (declared.clone(), 4));
+    assert_eq!([take(1, 5000, 11), take(1, 5000, 10), take(1, 5000, 1), take(1, 5001, 1)], [0, 1, 0, 1]);
+    assert_eq!(tables.dump(T), declared, "the state is not shown");
+    tables.insert(T, &cell(1, 1000, 3)).unwrap();
+    assert_eq!([take(1, 5001, 4), take(1, 5001, 3), take(1, 5001, 1)], [0, 1, 0], "full when it is set");
+    assert_eq!(tables.get(T, &[1], None), Ok(vec![1000, 3]));
+    tables.remove(T, &[1], None).unwrap();
+    assert_eq!((tables.dump(T), take(1, 5001, 10)), (declared, 1), "as declared");
+    tables.insert(T, &cell(1, 0, 0)).unwrap();
+    assert_eq!((tables.count(T), take(1, 5001, 0)), (3, 0));
+    assert_eq!(tables.insert(T, &cell(4, 1, 1)), Err(TableError::OutOfRange));
+}
+
+#[test]
+fn workers_share_a_meter_without_loss() {
+    const BURST: u64 = 400_000;
+    let tables = Tables::with_seed(&crate::testing::meter_only(1000, BURST), 7).unwrap();
+    let taken = std::thread::scope(|scope| {
+        let worker = |now: u64| {
+            let tables = &tables;
+            scope.spawn(move || {
+                let array = tables.control_blocks()[0].cast::<codegen::abi::ArrayTable>();
+                // SAFETY: a cell of the meter.
+                (0..BURST).filter(|_| unsafe { meter::take((*array).entries, now, 1) } == 1).count() as u64
+            })
+        };
+        // Their batches began at moments a little apart: no more than a token comes meanwhile.
+        [worker(5_000_000_000), worker(5_000_400_000)].map(|worker| worker.join().unwrap())
+    });
+    assert!((BURST..=BURST + 1).contains(&(taken[0] + taken[1])), "{taken:?}");
+}
+
+#[test]
 fn hash_holds_exactly_its_capacity() {
     for capacity in [1, 7, 8, 9, 16, 63, 64, 100, 1000, 20_000] {
         for seed in 0..20 {

@@ -155,7 +155,7 @@ pub struct Trie {
 
 impl Trie {
     /// An empty table for `capacity` routes.
-    pub fn new(capacity: u32, width: u32, value: &Layout, epochs: Arc<Epochs>) -> io::Result<Self> {
+    pub fn new(capacity: u32, width: u32, value: (&Layout, Option<usize>), epochs: Arc<Epochs>) -> io::Result<Self> {
         let limit = capacity.saturating_add(SPARE);
         let writer = Writer { routes: HashMap::default(), entries: Slots::new(limit)?, old: VecDeque::new() };
         Ok(Trie {
@@ -208,10 +208,7 @@ impl Trie {
         let writer = &mut *writer;
         let old = writer.routes.get(&(prefix, len)).copied();
         match old {
-            Some(entry) if self.values.change_at_once(entry, value) => {
-                self.values.write(entry, value);
-                return Ok(());
-            }
+            Some(entry) if self.values.change_at_once(entry, value) => return Ok(()),
             None if writer.routes.len() >= self.capacity as usize => return Err(TableError::Full),
             _ => {}
         }

@@ -4,6 +4,7 @@ use std::io;
 
 use baker::ir::Layout;
 
+use super::lock::locked;
 use super::{at_once, load_shared, store_shared};
 use crate::sys::Mapping;
 
@@ -14,13 +15,15 @@ pub struct Values {
     limit: u32,
     size: usize,
     align: usize,
+    /// Where the lock of a value lies, if it has one.
+    lock: Option<usize>,
 }
 
 impl Values {
     /// All zero.
-    pub fn new(limit: u32, layout: &Layout) -> io::Result<Self> {
+    pub fn new(limit: u32, (layout, lock): (&Layout, Option<usize>)) -> io::Result<Self> {
         let (size, align) = (layout.size as usize, layout.align as usize);
-        Ok(Values { memory: Mapping::anonymous(limit as usize * size)?, limit, size, align })
+        Ok(Values { memory: Mapping::anonymous(limit as usize * size)?, limit, size, align, lock })
     }
 
     /// Where the first value lies; value `n` lies `n` times the layout's size behind it.
@@ -37,16 +40,25 @@ impl Values {
 
     /// A value's bytes.
     pub fn read(&self, number: u32) -> Vec<u8> {
+        let at = self.at(number);
         // SAFETY: a value of this table; values are aligned as the layout's size is a multiple of its alignment.
-        unsafe { load_shared(self.at(number), self.size, self.align) }
+        unsafe { locked(at, self.lock, || load_shared(at, self.size, self.align)) }
     }
 
-    /// Whether [`Values::write`] makes this the value of an entry at once, as a look-up sees it.
+    /// Makes this the value of an entry where that is possible at once, as a look-up sees it; whether it is its value now.
     pub fn change_at_once(&self, number: u32, value: &[u8]) -> bool {
-        at_once(self.size, self.align) || self.read(number) == value
+        // A value with a lock is never stored at once, and what stays the same is not written: a worker may hold the lock.
+        let at_once = self.lock.is_none() && at_once(self.size, self.align);
+        if at_once {
+            self.write(number, value);
+        }
+        at_once || {
+            let end = self.lock.unwrap_or(self.size);
+            self.read(number)[..end] == value[..end]
+        }
     }
 
-    /// Replaces a value, each field of up to 8 bytes at once.
+    /// Replaces a value, each field of up to 8 bytes at once. Where it has a lock, nobody can reach it yet.
     pub fn write(&self, number: u32, value: &[u8]) {
         assert_eq!(value.len(), self.size);
         // SAFETY: as for `read`, and the bytes are as many as the value has.

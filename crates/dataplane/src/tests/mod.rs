@@ -1,5 +1,6 @@
 mod afpacket;
 mod controllers;
+mod critical;
 mod fanout;
 mod pcap;
 mod timers;

@@ -14,6 +14,7 @@
 //! process. A failure that was found is kept in `kept/`: NAME.baker and NAME.packets.
 
 mod generate;
+mod mutants;
 mod numbers;
 mod packets;
 mod reduce;

@@ -8,7 +8,7 @@ use baker::ir::{
     BUILTIN_DROP_REASONS, CounterSlots, DropId, Program, TableEntry, TableError, TableId, TableKind, TableStore,
     prefix_mask, print, verify,
 };
-use baker::opt::{Level, optimise};
+use baker::opt::{self, Level, Pass};
 use codegen::OptLevel;
 use dataplane::EngineKind;
 use dataplane::controller::{ExternFn, ExternTable};
@@ -17,14 +17,20 @@ use dataplane::step::{StepOutput, Stepper};
 use crate::numbers::Numbers;
 use crate::packets::Packet;
 
-/// The engines that are compared with the interpreter, and what the optimiser does before they get the program.
-const ENGINES: [(&str, EngineKind, Level); 6] = [
-    ("interpreter pac", EngineKind::Interp, Level::Pac),
-    ("interpreter cgpc", EngineKind::Interp, Level::Cgpc),
-    ("native O0 base", EngineKind::Native(OptLevel::O0, Level::Base), Level::Base),
-    ("native O3 base", EngineKind::Native(OptLevel::O3, Level::Base), Level::Base),
-    ("native O3 pac", EngineKind::Native(OptLevel::O3, Level::Pac), Level::Base),
-    ("native O3 cgpc", EngineKind::NATIVE, Level::Base),
+/// A name, an engine, and the passes of the optimiser that the program goes through before it gets there.
+pub type Engine = (&'static str, EngineKind, &'static [Pass]);
+
+/// What is compared with the interpreter: each pass alone, then the levels.
+const ENGINES: [Engine; 9] = [
+    ("aggregate, interpreter", EngineKind::Interp, &[opt::AGGREGATE]),
+    ("number, interpreter", EngineKind::Interp, &[opt::NUMBER]),
+    ("combine, interpreter", EngineKind::Interp, &[opt::COMBINE]),
+    ("cache, interpreter", EngineKind::Interp, &[opt::CACHE]),
+    ("cgpc, interpreter", EngineKind::Interp, &[opt::AGGREGATE, opt::CACHE, opt::NUMBER]),
+    ("base, native O0", EngineKind::Native(OptLevel::O0, Level::Base), &[]),
+    ("base, native O3", EngineKind::Native(OptLevel::O3, Level::Base), &[]),
+    ("pac, native O3", EngineKind::Native(OptLevel::O3, Level::Pac), &[]),
+    ("cgpc, native O3", EngineKind::NATIVE, &[]),
 ];
 
 /// How often each kind of event was compared: a test that sees none of them proves nothing.
@@ -60,7 +66,8 @@ pub struct Seen {
 }
 
 /// Operations that no other event shows, by the first word of their text.
-const OPERATIONS: [&str; 8] = ["load_at", "store_at", "sum", "trim", "grow_head", "grow_tail", "create", "extern"];
+const OPERATIONS: [&str; 10] =
+    ["load_at", "store_at", "sum", "trim", "grow_head", "grow_tail", "create", "take", "lock", "extern"];
 
 impl Seen {
     pub fn add(&mut self, other: &Seen) {
@@ -165,6 +172,17 @@ pub fn compile(text: &str) -> Result<Arc<Program>, String> {
 /// Runs the packets one at a time up to `singly`, then the rest as one batch. `fill` seeds the control plane's part:
 /// entries before the first packet, and changes before the batch. The error tells the first difference.
 pub fn compare(program: &Arc<Program>, packets: &[Packet], singly: usize, fill: u64) -> Result<Seen, String> {
+    compare_with(&ENGINES, program, packets, singly, fill)
+}
+
+/// As [`compare`], with these engines.
+pub fn compare_with(
+    engines: &[Engine],
+    program: &Arc<Program>,
+    packets: &[Packet],
+    singly: usize,
+    fill: u64,
+) -> Result<Seen, String> {
     let mut seen = Seen::default();
     let externs = program.externs.iter().map(|function| (function.name.clone(), extern_of(&function.name)));
     let externs = ExternTable::new(program, externs).map_err(|error| error.to_string())?;
@@ -174,16 +192,20 @@ pub fn compare(program: &Arc<Program>, packets: &[Packet], singly: usize, fill: 
     let entries: Vec<_> = program.entries().skip(1).collect();
     let mut interp = stepper(program.clone(), EngineKind::Interp)?;
     let mut natives = Vec::new();
-    for (name, kind, level) in ENGINES {
-        let optimised = optimise(program, level);
-        if let Err(errors) = verify(&optimised) {
-            let errors = errors.iter().fold(String::new(), |text, error| format!("{text}{error}\n"));
-            return Err(format!(
-                "{name}: the verifier refuses what the optimiser made:\n{errors}{}",
-                print(&optimised)
-            ));
+    for (name, kind, passes) in engines {
+        let mut optimised = Program::clone(program);
+        for pass in *passes {
+            optimised = (pass.run)(&optimised);
+            if let Err(errors) = verify(&optimised) {
+                let errors = errors.iter().fold(String::new(), |text, error| format!("{text}{error}\n"));
+                return Err(format!(
+                    "{name}: the verifier refuses what {} made:\n{errors}{}",
+                    pass.name,
+                    print(&optimised)
+                ));
+            }
         }
-        natives.push((name, stepper(Arc::new(optimised), kind)?));
+        natives.push((*name, stepper(Arc::new(optimised), *kind)?));
     }
     let (one_by_one, batch) = packets.split_at(singly.min(packets.len()));
 
@@ -342,7 +364,11 @@ fn control(
                     (vec![(near | n.below(16) as u128) & inside], Some(len))
                 }
             };
-            let entry = TableEntry { key, prefix_len, value: values.iter().map(|w| n.bits(*w)).collect() };
+            let mut value: Vec<u128> = values.iter().map(|w| n.bits(*w)).collect();
+            if table.meter.is_some() && n.chance(70) {
+                value = vec![*n.pick(&[1, 50, 1_000_000]), *n.pick(&[1, 10, 100_000])];
+            }
+            let entry = TableEntry { key, prefix_len, value };
             let remove = n.chance(25);
             let act = |stepper: &mut Stepper| -> Result<(), TableError> {
                 if remove { stepper.remove(id, &entry.key, entry.prefix_len) } else { stepper.insert(id, &entry) }

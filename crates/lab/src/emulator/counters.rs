@@ -48,8 +48,9 @@ impl LinkCounters {
         self.queue_full + self.lost + self.no_memory + self.too_long + self.refused
     }
 
-    fn numbers(&self) -> [u64; COUNTERS] {
-        // Named one by one, so that a new counter cannot be forgotten here.
+    /// All of them by name.
+    pub fn named(&self) -> [(&'static str, u64); COUNTERS] {
+        // Taken apart, so that a new counter cannot be forgotten here.
         let LinkCounters {
             received,
             received_bytes,
@@ -68,21 +69,21 @@ impl LinkCounters {
             overrun,
         } = *self;
         [
-            received,
-            received_bytes,
-            sent,
-            sent_bytes,
-            queue_full,
-            lost,
-            no_memory,
-            too_long,
-            refused,
-            duplicated,
-            corrupted,
-            reordered,
-            late,
-            in_flight,
-            overrun,
+            ("received", received),
+            ("received_bytes", received_bytes),
+            ("sent", sent),
+            ("sent_bytes", sent_bytes),
+            ("queue_full", queue_full),
+            ("lost", lost),
+            ("no_memory", no_memory),
+            ("too_long", too_long),
+            ("refused", refused),
+            ("duplicated", duplicated),
+            ("corrupted", corrupted),
+            ("reordered", reordered),
+            ("late", late),
+            ("in_flight", in_flight),
+            ("overrun", overrun),
         ]
     }
 }
@@ -132,7 +133,7 @@ pub(super) struct Published([AtomicU64; COUNTERS]);
 
 impl Published {
     pub(super) fn set(&self, counters: &LinkCounters) {
-        for (published, number) in self.0.iter().zip(counters.numbers()) {
+        for (published, (_, number)) in self.0.iter().zip(counters.named()) {
             published.store(number, Ordering::Relaxed);
         }
     }

@@ -24,7 +24,7 @@ mod worker;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ use worker::Worker;
 /// Bytes for packets under way, over all links of an emulator; beyond it they are dropped and counted.
 const MEMORY: usize = 512 << 20;
 /// Bytes of a ring, of which each link has two; and with many links.
-const RING_BYTES: usize = 8 << 20;
+const RING_BYTES: usize = 16 << 20;
 const SMALL_RING_BYTES: usize = 2 << 20;
 /// Number of links from which on rings are small.
 const MANY: usize = 9;
@@ -108,6 +108,15 @@ impl Emulator {
     /// Each direction of each link draws random decisions of its own from `seed`. They depend on the order of packets
     /// alone, so the same packets meet the same fate in each run.
     pub fn start(wires: &[Wire<'_>], seed: u64) -> Result<Emulator> {
+        Emulator::start_on(None, wires, seed)
+    }
+
+    /// As [`Emulator::start`], with a CPU for itself: its thread runs there before all ordinary threads, so that its
+    /// delays stay exact on a busy machine. What else is pinned to that CPU hardly runs while there is much traffic.
+    ///
+    /// # Errors
+    /// When there is no such CPU, or the thread may not be preferred so (that takes CAP_SYS_NICE).
+    pub fn start_on(cpu: Option<usize>, wires: &[Wire<'_>], seed: u64) -> Result<Emulator> {
         if wires.len() > MAX_LINKS {
             return Err(Error::Invalid(format!("{} links; an emulator carries at most {MAX_LINKS}", wires.len())));
         }
@@ -123,7 +132,7 @@ impl Emulator {
                 veth(host, device, &ns, &port)?;
                 ns.configure(&port, &LinkConfig::port().mtu(wire.mtu))?;
                 let bytes = if wires.len() < MANY { RING_BYTES } else { SMALL_RING_BYTES };
-                ports.push(Ring::open(&ns, &port, RingConfig { mtu: wire.mtu as usize, bytes })?);
+                ports.push(Ring::open(&ns, &port, RingConfig { mtu: wire.mtu as usize, bytes, outgoing: false })?);
                 longest.push(wire.mtu as usize + 18);
                 pipes.push(Pipe::new(impairments.clone(), seed, pipes.len() as u64));
                 settings.push(Mutex::new(impairments.clone()));
@@ -138,11 +147,22 @@ impl Emulator {
                 .map_err(|e| Error::system("cannot create an event", e))?,
         });
         let worker = Worker::new(ports, longest, pipes, MEMORY, shared.clone());
+        let (ready_tx, ready_rx) = mpsc::channel();
         let thread = thread::Builder::new()
-            .name("lab-emulator".to_owned())
-            .spawn(move || worker.run())
+            .name("lab-links".to_owned())
+            .spawn(move || {
+                let ready = worker::take_cpu(cpu);
+                let runs = ready.is_ok();
+                // The starter waits for it.
+                let _ = ready_tx.send(ready);
+                if runs {
+                    worker.run();
+                }
+            })
             .map_err(|e| Error::system("cannot start a thread", e))?;
-        Ok(Emulator { shared, thread: Some(thread), ns })
+        let emulator = Emulator { shared, thread: Some(thread), ns };
+        ready_rx.recv().unwrap_or_else(|_| Err(Error::Invalid("the emulator's thread ended".to_owned())))?;
+        Ok(emulator)
     }
 
     /// Its number of links.

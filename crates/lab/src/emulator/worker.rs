@@ -13,6 +13,7 @@ use super::Shared;
 use super::pipe::Pipe;
 use super::pool::{Packet, Pool};
 use crate::clock::{Moment, monotonic};
+use crate::error::{Error, Result};
 use crate::ring::{self, Ring};
 use crate::sys::{self, BATCH};
 
@@ -52,9 +53,6 @@ impl Worker {
 
     /// Runs until it is told to stop.
     pub(super) fn run(mut self) {
-        // All make it more exact; where they are refused, it is a little less so.
-        let _ = prctl::set_timerslack(1);
-        sys::prefer_this_thread();
         let shared = self.shared.clone();
         let sockets = self.sockets.clone();
         let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
@@ -172,6 +170,16 @@ impl Worker {
             let _ = self.shared.wake.read();
         }
     }
+}
+
+/// Prepares this thread to be the emulator's, with this CPU for itself if one is given.
+pub(super) fn take_cpu(cpu: Option<usize>) -> Result<()> {
+    // Both make it more exact; where they are refused, it is a little less so.
+    let _ = prctl::set_timerslack(1);
+    sys::prefer_this_thread();
+    let Some(cpu) = cpu else { return Ok(()) };
+    sys::stay_on(Some(cpu))?;
+    sys::run_first().map_err(|e| Error::system(format!("cannot have CPU {cpu} for the emulator"), e))
 }
 
 /// Waits for a frame, for a word from another thread, or for so many nanoseconds.

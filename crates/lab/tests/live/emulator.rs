@@ -167,3 +167,11 @@ fn bad_settings_are_refused() {
     let error = Emulator::start(&[Wire::new((&a, "eth0"), (&b, "eth0"), bad)], 0).unwrap_err();
     assert!(error.to_string().contains("1.5"), "{error}");
 }
+
+#[test]
+fn a_cpu_of_its_own_is_given_or_its_lack_is_named() {
+    let (a, b) = (Namespace::new("a").unwrap(), Namespace::new("b").unwrap());
+    let wire = Wire::new((&a, "eth0"), (&b, "eth0"), Impairments::default());
+    let error = Emulator::start_on(Some(999), &[wire], 0).unwrap_err();
+    assert!(error.to_string().contains("CPU 999"), "{error}");
+}

@@ -1,6 +1,7 @@
 //! Live tests: each builds its own namespaces, so all can run at once. They need root, or `unshare --user
 //! --map-root-user`, and fail without.
 
+mod capture;
 mod command;
 mod common;
 mod emulator;
@@ -8,3 +9,4 @@ mod l3_switch;
 mod leftovers;
 mod link;
 mod namespace;
+mod traffic;

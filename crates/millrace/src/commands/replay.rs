@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use control::controllers;
 use dataplane::{ReplayError, replay};
 
-use super::instance::{Engine, configuration};
+use super::instance::{Engine, configuration, port_number};
+use super::packets::Packets;
 use crate::failure::Failure;
 use crate::output::{print, say};
 use crate::{apps, report};
@@ -31,6 +32,8 @@ pub struct Args {
     /// What runs the program
     #[arg(long, value_enum, default_value = "native")]
     engine: Engine,
+    #[command(flatten)]
+    packets: Packets,
 }
 
 /// Runs the command.
@@ -38,15 +41,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let source = apps::find(&args.app)?;
     let program = apps::compile(&source)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
-    let named = config.ports.iter().find(|port| port.name == args.port).map(|port| port.number);
-    let Some(port) = named.or_else(|| args.port.parse().ok()) else {
-        let known: Vec<_> = config.ports.iter().map(|port| &*port.name).collect();
-        return Err(Failure::wrong(format!(
-            "error: --port {}: neither a port of the configuration nor a number from 0 to 255\n  ports: {}",
-            args.port,
-            known.join(", ")
-        )));
-    };
+    let port = port_number(&config, &args.port)?;
     // Writing would empty the file before it is read.
     let same =
         |output: &PathBuf| args.input.canonicalize().is_ok_and(|input| output.canonicalize().is_ok_and(|o| o == input));
@@ -55,7 +50,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let fill = |tables: &mut dataplane::TableAccess| config.fill(&program, tables).map_err(|error| error.to_string());
     let externs = controllers::externs(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
-    let done = replay(&program, args.engine.kind(), port, externs, fill, &args.input, args.output.as_deref());
+    let kind = args.engine.kind(args.packets.level());
+    let done = replay(&program, kind, port, externs, fill, &args.input, args.output.as_deref());
     let done = done.map_err(|error| match error {
         ReplayError::File(_) | ReplayError::Tables(_) => Failure::wrong(format!("error: {error}")),
         _ => Failure::refused(error),

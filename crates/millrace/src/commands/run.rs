@@ -14,6 +14,7 @@ use dataplane::{EngineKind, Instance, Observer, Options, PollMode, PortConfig, S
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::instance::{Engine, configuration, ports};
+use super::packets::Packets;
 use crate::failure::Failure;
 use crate::output::{print, say};
 use crate::{apps, report};
@@ -34,6 +35,8 @@ pub struct Args {
     /// What runs the program
     #[arg(long, value_enum, default_value = "native")]
     engine: Engine,
+    #[command(flatten)]
+    packets: Packets,
     /// Never sleep: lower latency, one core always busy
     #[arg(long)]
     busy: bool,
@@ -74,7 +77,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         ));
     }
     let options = Options {
-        engine: args.engine.kind(),
+        engine: args.engine.kind(args.packets.level()),
         poll: if args.busy { PollMode::Busy } else { config.workers.mode },
         ..workers(args, config.options())
     };
@@ -182,7 +185,7 @@ fn about(instance: &str, program: &str, options: &Options, cpus: &[usize], ports
     }
 }
 
-/// Logs what goes wrong at the ports, once each.
+/// Logs what goes wrong at the ports, and when it is right again.
 struct PortWatch {
     observer: Observer,
     errors: HashMap<String, String>,
@@ -195,11 +198,15 @@ impl PortWatch {
             return;
         }
         self.last = Instant::now();
-        for (name, error) in self.observer.port_errors() {
-            if self.errors.get(&name) != Some(&error) {
+        let errors: HashMap<String, String> = self.observer.port_errors().into_iter().collect();
+        for (name, error) in &errors {
+            if self.errors.get(name) != Some(error) {
                 tracing::warn!(port = name, "{error}");
-                self.errors.insert(name, error);
             }
         }
+        for name in self.errors.keys().filter(|name| !errors.contains_key(*name)) {
+            tracing::warn!(port = name, "{name}: works again");
+        }
+        self.errors = errors;
     }
 }

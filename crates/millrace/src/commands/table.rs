@@ -105,6 +105,7 @@ fn list(remote: &Remote) -> Result<(), Failure> {
     let row = |table: TableInfo| {
         let (key, value) = (&table.key, &table.value);
         let types = match table.kind {
+            TableKindName::Meter => "meter".to_string(),
             TableKindName::Array => format!("array<{value}>"),
             TableKindName::Hash => format!("hash<{key}, {value}>"),
             TableKindName::Set => format!("set<{key}>"),

@@ -1,6 +1,6 @@
 //! Runs PPFs and timers, instruction by instruction.
 
-use super::{End, Machine, RunError, STEP_LIMIT};
+use super::{End, Machine, RunError, STEP_LIMIT, Step};
 use crate::ir::arith::mask;
 use crate::ir::*;
 
@@ -152,6 +152,9 @@ impl Machine {
     fn step(&mut self, program: &Program, body: &Body, frame: &mut [u128], inst: &Inst) -> Result<(), Fault> {
         let get = |value: Value| frame[value.0 as usize];
         let packet = |value: Value| frame[value.0 as usize] as usize;
+        if let Some(meter) = &mut self.meter {
+            meter.charge(&inst.op, get, |packet| self.packets[packet as usize].place());
+        }
         // The verifier has seen to it that this is asked of integers only.
         let width = |value: Value| match body.ty(value) {
             Ty::Int(width) => width,
@@ -226,6 +229,9 @@ impl Machine {
             Op::Put { .. } => return Ok(()), // done by the caller, which knows the call
             Op::Drop { reason, .. } => {
                 self.count(self.slots.drop(*reason), 1);
+                if let Some(meter) = &mut self.meter {
+                    meter.trail.push(Step::Drop(*reason));
+                }
                 return Ok(());
             }
 
@@ -245,6 +251,8 @@ impl Machine {
                 self.tables[table].store(slot, *field, get(*value));
                 return Ok(());
             }
+            // Packets go through one after the other.
+            Op::Lock { .. } | Op::Unlock { .. } => return Ok(()),
             Op::Insert { table, key, value } => {
                 self.arguments.clear();
                 self.arguments.extend(key.iter().chain(value).map(|v| get(*v)));
@@ -265,6 +273,10 @@ impl Machine {
                 self.arguments.clear();
                 self.arguments.extend(args.iter().map(|v| get(*v)));
                 externs.call(*function, &self.arguments) & mask(inst.result.map_or(128, width))
+            }
+            Op::Take { table, index, amount } => {
+                let now = self.now;
+                self.tables[table.0 as usize].take(get(*index), now, get(*amount) as u64) as u128
             }
             Op::Count { counter, index, amount } => {
                 if get(*index) < program.counters[counter.0 as usize].size as u128 {

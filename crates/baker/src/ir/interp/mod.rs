@@ -4,6 +4,7 @@
 //! nothing is looked up by name.
 
 mod bits;
+mod costs;
 mod exec;
 mod packet;
 mod tables;
@@ -11,6 +12,7 @@ mod tables;
 use std::sync::Arc;
 
 pub use bits::{load_bits, store_bits};
+pub use costs::{Costs, Step};
 pub use packet::FrameLayout;
 
 use self::exec::Call;
@@ -116,6 +118,8 @@ pub struct Machine {
     outputs: Vec<Output>,
     now: u64,
     externs: Option<Arc<dyn Externs>>,
+    /// Where costs are counted.
+    meter: Option<costs::Meter>,
 }
 
 impl Machine {
@@ -145,6 +149,7 @@ impl Machine {
             outputs: Vec::new(),
             now: 0,
             externs: None,
+            meter: None,
         }
     }
 
@@ -187,6 +192,15 @@ impl Machine {
                 store.expire(now, idle);
             }
         }
+    }
+
+    /// As [`Machine::receive`]; also gives what it cost, and which way the packet took. `bursts`: accesses to bytes that follow
+    /// each other count as one.
+    pub fn receive_metered(&mut self, port: u8, frame: &[u8], bursts: bool) -> (Vec<Output>, Costs, Vec<Step>) {
+        self.meter = Some(costs::Meter::new(bursts));
+        let outputs = self.receive(port, frame);
+        let meter = self.meter.take().unwrap_or_default();
+        (outputs, meter.costs, meter.trail)
     }
 
     /// Runs a frame that came in on a port through the program. Gives what left it, in order.
@@ -274,6 +288,9 @@ impl Machine {
     }
 
     fn count_channel(&mut self, channel: ChannelId) {
+        if let Some(meter) = &mut self.meter {
+            meter.trail.push(Step::Channel(channel));
+        }
         self.count(self.slots.channel(channel), 1);
     }
 
@@ -288,7 +305,7 @@ impl Machine {
 
 impl TableStore for Machine {
     fn insert(&mut self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
-        self.table_mut(table)?.insert(&entry.key, entry.prefix_len, &entry.value)
+        self.table_mut(table)?.set(&entry.key, entry.prefix_len, &entry.value)
     }
 
     fn remove(&mut self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {

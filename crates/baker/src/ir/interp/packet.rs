@@ -47,6 +47,11 @@ impl Packet {
         self.bytes.len() - self.head
     }
 
+    /// Where the head is in the buffer, and how long the packet is.
+    pub fn place(&self) -> (u64, u64) {
+        (self.head as u64, self.len() as u64)
+    }
+
     pub fn load(&self, bits: BitRange) -> Option<u128> {
         bits::load_bits(self.data(), bits)
     }

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use crate::ir::arith::mask;
+use crate::ir::meter::MeterRate;
 use crate::ir::{Program, Table, TableEntry, TableError, TableKind, is_expired, prefix_mask};
 
 /// One table.
@@ -22,6 +23,8 @@ pub(super) struct Store {
     index: Index,
     /// Slots that no entry uses.
     free: Vec<u32>,
+    /// Of an array: what its entries are at first, and again when they are removed.
+    first: Vec<u128>,
 }
 
 #[derive(Clone, Debug)]
@@ -41,16 +44,21 @@ impl Store {
         let widths = |layout: u32| program.layouts[layout as usize].fields.iter().map(|f| f.width).collect::<Vec<_>>();
         let value_widths = widths(table.value.0);
         let capacity = table.capacity as usize;
+        let mut first = vec![0; value_widths.len()];
+        if let Some(MeterRate { rate, burst }) = table.meter {
+            first[..2].copy_from_slice(&[rate.into(), burst.into()]);
+        }
         let (index, values) = match table.kind {
-            TableKind::Array => (Index::Array, vec![0; capacity * value_widths.len()]),
+            TableKind::Array => (Index::Array, first.repeat(capacity)),
             TableKind::Hash => (Index::Hash { slots: HashMap::new(), removed: Vec::new() }, Vec::new()),
             TableKind::Lpm => {
                 let width = widths(table.key.0)[0];
                 (Index::Lpm(vec![HashMap::new(); width as usize + 1]), Vec::new())
             }
         };
-        let shown = program.shown_value(table).fields.len();
-        Store { capacity, key_widths: widths(table.key.0), value_widths, shown, values, index, free: Vec::new() }
+        let shown = program.shown_fields(table);
+        let key_widths = widths(table.key.0);
+        Store { capacity, key_widths, value_widths, shown, values, index, free: Vec::new(), first }
     }
 
     /// Gives the slots of removed entries back. No pointer to an entry may live.
@@ -84,10 +92,14 @@ impl Store {
         }
     }
 
-    /// Inserts or replaces. The control plane leaves out what it does not see, and that is 0.
+    /// Inserts or replaces for the control plane, which leaves out what it does not see: that is 0.
+    pub fn set(&mut self, key: &[u128], prefix_len: Option<u32>, value: &[u128]) -> Result<(), TableError> {
+        fits(&self.value_widths[..self.shown], value)?;
+        self.insert(key, prefix_len, value)
+    }
+
+    /// Inserts or replaces; fields that are left out are 0.
     pub fn insert(&mut self, key: &[u128], prefix_len: Option<u32>, value: &[u128]) -> Result<(), TableError> {
-        let given = if value.len() == self.value_widths.len() { value.len() } else { self.shown };
-        fits(&self.value_widths[..given], value)?;
         self.check_key(key, prefix_len)?;
         let slot = match self.find(key, prefix_len) {
             Some(slot) => slot,
@@ -99,14 +111,24 @@ impl Store {
         Ok(())
     }
 
-    /// Removes an entry; for an array, sets it to zero.
+    /// Takes tokens from a cell of a meter; whether they were there.
+    pub fn take(&mut self, index: u128, now: u64, tokens: u64) -> bool {
+        let Some(slot) = self.lookup(&[index]) else { return false };
+        let cell = &mut self.values[slot as usize * 3..][..3];
+        let meter = MeterRate { rate: cell[0] as u64, burst: cell[1] as u64 };
+        let full = meter.take(cell[2] as u64, now, tokens);
+        cell[2] = full.map_or(cell[2], u128::from);
+        full.is_some()
+    }
+
+    /// Removes an entry; for an array, sets it to what it was at first.
     pub fn remove(&mut self, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
         self.check_key(key, prefix_len)?;
         let slot = self.find(key, prefix_len).ok_or(TableError::NotFound)?;
         match &mut self.index {
             Index::Array => {
                 let first = slot as usize * self.value_widths.len();
-                self.values[first..first + self.value_widths.len()].fill(0);
+                self.values[first..first + self.first.len()].copy_from_slice(&self.first);
             }
             Index::Hash { slots, removed } => {
                 slots.remove(key);
@@ -129,7 +151,7 @@ impl Store {
     /// Number of entries that [`Store::dump`] gives.
     pub fn count(&self) -> usize {
         match &self.index {
-            Index::Array => self.values.chunks(self.value_widths.len()).filter(|value| is_set(value)).count(),
+            Index::Array => (0..self.capacity as u32).filter(|slot| is_set(self.value(*slot))).count(),
             Index::Hash { slots, .. } => slots.len(),
             Index::Lpm(lengths) => lengths.iter().map(HashMap::len).sum(),
         }
@@ -142,10 +164,10 @@ impl Store {
 
     /// Removes the entries of a hash table that were not used for longer than `idle` (see [`Table::idle`]).
     pub fn expire(&mut self, now: u64, idle: u64) {
-        let (width, values) = (self.value_widths.len(), &self.values);
+        let (width, shown, values) = (self.value_widths.len(), self.shown, &self.values);
         if let Index::Hash { slots, removed } = &mut self.index {
             slots.retain(|_, slot| {
-                let used = values[*slot as usize * width + width - 1] as u64;
+                let used = values[*slot as usize * width + shown] as u64;
                 let gone = is_expired(now, used, idle);
                 removed.extend(gone.then_some(*slot));
                 !gone

@@ -13,7 +13,7 @@ impl Lowering<'_> {
         let ty = Ty::Entry(info.value);
         let entry = self.b.push(ty, Op::Lookup { table, key: key.clone() });
         let Some(idle) = info.idle else { return entry };
-        let field = self.program.layouts[info.value.0 as usize].fields.len() as u32 - 1;
+        let field = self.program.layouts[info.value.0 as usize].fields.len() as u32 - info.hidden_fields() as u32;
         let result = self.b.var(ty);
         self.b.set(result, entry);
         let (found, ages, young, old, done) =

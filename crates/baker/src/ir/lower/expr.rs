@@ -139,6 +139,10 @@ impl<'p> Lowering<'p> {
                 let key = self.key(key);
                 one(self.b.push(Ty::Int(1), Op::Remove { table: *table, key }))
             }
+            ExprKind::Take(table, index, amount) => {
+                let (index, amount) = (self.value(index), self.value(amount));
+                one(self.b.push(Ty::Int(1), Op::Take { table: *table, index, amount }))
+            }
             ExprKind::Copy(_) | ExprKind::Create | ExprKind::Decap(..) | ExprKind::Encap(_) => one(self.consume(expr)),
             ExprKind::Peek(..) => unreachable!("the checker has refused a peek without a name"),
             ExprKind::Packet(..) => self.packet_call(expr),

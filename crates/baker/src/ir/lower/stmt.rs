@@ -106,6 +106,12 @@ impl<'p> Lowering<'p> {
                 self.b.jump(next);
             }
             StmtKind::Block(body) => self.statements(body, code, own),
+            StmtKind::Critical(entry, body) => {
+                let entry = self.value(entry);
+                self.b.effect(Op::Lock { entry });
+                self.statements(body, code, own);
+                self.b.effect(Op::Unlock { entry });
+            }
         }
     }
 

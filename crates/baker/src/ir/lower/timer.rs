@@ -14,7 +14,7 @@
 
 use super::{Frame, Lowering, Slot, checksum};
 use crate::check::hir::{LocalId, Timer};
-use crate::ir::{BinOp, Body, CmpOp, Op, TableId, Ty, Value};
+use crate::ir::{BinOp, Body, CmpOp, Op, Table, TableId, Ty, Value};
 
 impl<'p> Lowering<'p> {
     pub(super) fn timer(mut self, timer: &'p Timer) -> Body {
@@ -48,7 +48,7 @@ impl<'p> Lowering<'p> {
         self.b.seal(found);
         self.b.switch_to(found);
         if let Some(idle) = info.idle {
-            let old = self.is_old(entry, info.value, idle);
+            let old = self.is_old(entry, info, idle);
             let young = self.b.block();
             self.b.branch(old, gone, young);
             self.b.seal(young);
@@ -63,8 +63,8 @@ impl<'p> Lowering<'p> {
     }
 
     /// Whether an entry that ages was not used for longer than its idle time: see [`crate::ir::is_expired`].
-    fn is_old(&mut self, entry: Value, layout: crate::ir::LayoutId, idle: u64) -> Value {
-        let field = self.program.layouts[layout.0 as usize].fields.len() as u32 - 1;
+    fn is_old(&mut self, entry: Value, info: &Table, idle: u64) -> Value {
+        let field = self.program.layouts[info.value.0 as usize].fields.len() as u32 - info.hidden_fields() as u32;
         let used = self.b.push(Ty::Int(64), Op::EntryLoad { entry, field });
         let zero = self.b.constant(64, 0);
         let ages = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Ne, used, zero));

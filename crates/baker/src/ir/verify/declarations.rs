@@ -133,7 +133,7 @@ fn check_storage(of: &str, fields: &[(&str, u32, u32)], size: u32, errors: &mut 
 fn check_table(program: &Program, table: &Table, errors: &mut Errors) {
     let name = &table.name;
     let layout = |id: LayoutId| program.layouts.get(id.0 as usize);
-    let (Some(key), Some(_)) = (layout(table.key), layout(table.value)) else {
+    let (Some(key), Some(value)) = (layout(table.key), layout(table.value)) else {
         errors.add(format!("table {name}: there is no such layout"));
         return;
     };
@@ -142,6 +142,19 @@ fn check_table(program: &Program, table: &Table, errors: &mut Errors) {
         (TableKind::Array, [field]) => field.width == 32,
         _ => false,
     };
+    if table.idle.is_some() && table.kind != TableKind::Hash {
+        errors.add(format!("table {name}: its entries age, and it is no hash"));
+    }
+    let is_meter = |layout: &Layout| layout.fields.len() == 3 && layout.fields.iter().all(|field| field.width == 64);
+    if table.meter.is_some() && (table.kind != TableKind::Array || !is_meter(value)) {
+        errors.add(format!("table {name}: a meter is an array of rate, burst and time"));
+    }
+    if table.locked && value.fields.last().is_none_or(|field| field.width != 32) {
+        errors.add(format!("table {name}: its entries have no lock"));
+    }
+    if value.fields.len() <= table.hidden_fields() {
+        errors.add(format!("table {name}: nothing of its values is seen"));
+    }
     if !right {
         errors.add(format!("table {name}: the key of an array is one field of 32 bits, and of an lpm one field"));
     }

@@ -6,7 +6,7 @@ use super::{Definitions, Errors, Place, blocks};
 use crate::ir::*;
 
 /// The dominator tree of a body.
-pub(super) struct Dominators {
+pub(crate) struct Dominators {
     /// Reachable blocks, each before those it dominates: reverse postorder.
     pub order: Vec<BlockId>,
     /// First and last number of each block's subtree in the tree; `None` for unreachable blocks.

@@ -32,7 +32,7 @@ pub(super) fn check(
     for &id in &dominators.order {
         let mut known = flow.starts[id.0 as usize].clone();
         for inst in &body.blocks[id.0 as usize].insts {
-            if let Op::EntryLoad { entry, .. } | Op::EntryStore { entry, .. } = inst.op
+            if let Op::EntryLoad { entry, .. } | Op::EntryStore { entry, .. } | Op::Lock { entry } = inst.op
                 && !known.has(entry)
             {
                 errors.at(id, format!("v{} is used where it may be null", entry.0));

@@ -257,13 +257,23 @@ impl<'a> Checker<'a> {
                 }
                 self.no_result(inst);
             }
+            Op::Lock { entry } | Op::Unlock { entry } => {
+                if let Ty::Entry(layout) = self.body.ty(*entry) {
+                    let of_layout = |table: &&Table| table.value == layout;
+                    if !self.program.tables.iter().filter(of_layout).all(|table| table.locked) {
+                        self.error(format!("v{} leads into a table whose entries have no lock", entry.0));
+                    }
+                }
+                self.entry(*entry);
+                self.no_result(inst);
+            }
             Op::Insert { table, key, value } => {
                 if let Some(table) = self.table(*table) {
                     if table.kind == TableKind::Lpm {
                         self.error(format!("insert into lpm {}", table.name));
                     }
                     self.fields(key, table.key);
-                    self.fields(value, table.value);
+                    self.some_fields(value, table.value, usize::from(table.locked));
                     self.expect_result(inst, Ty::Int(1));
                 }
             }
@@ -277,6 +287,16 @@ impl<'a> Checker<'a> {
                 }
             }
             Op::Extern { function, args } => self.call(inst, *function, args),
+            Op::Take { table, index, amount } => {
+                if let Some(table) = self.table(*table)
+                    && table.meter.is_none()
+                {
+                    self.error(format!("take from {}, which is no meter", table.name));
+                }
+                self.expect(*index, Ty::Int(32));
+                self.expect(*amount, Ty::Int(64));
+                self.expect_result(inst, Ty::Int(1));
+            }
             Op::Count { counter, index, amount } => {
                 if counter.0 as usize >= self.program.counters.len() {
                     self.error(format!("there is no counter {}", counter.0));
@@ -373,9 +393,15 @@ impl<'a> Checker<'a> {
 
     /// One value of the right width per field of a layout.
     fn fields(&mut self, values: &[Value], layout: LayoutId) {
+        self.some_fields(values, layout, 0);
+    }
+
+    /// As [`Checker::fields`] but for the last `without` fields.
+    fn some_fields(&mut self, values: &[Value], layout: LayoutId, without: usize) {
         let layout = &self.program.layouts[layout.0 as usize];
-        if values.len() != layout.fields.len() {
-            self.error(format!("{} has {} fields and gets {} values", layout.name, layout.fields.len(), values.len()));
+        let fields = layout.fields.len() - without;
+        if values.len() != fields {
+            self.error(format!("{} has {fields} fields and gets {} values", layout.name, values.len()));
             return;
         }
         for (value, field) in values.iter().zip(&layout.fields) {

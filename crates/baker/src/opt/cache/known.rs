@@ -67,6 +67,8 @@ pub(super) struct Known {
     pub windows: BTreeMap<Family, Window>,
     /// Values of the original body that were tested to be these numbers.
     pub numbers: BTreeMap<Value, u128>,
+    /// The copy of a block in which the critical section that is open here began: its blocks are never shared by two.
+    pub locked: Option<usize>,
 }
 
 /// Least offset that can be held, and the one behind the last.

@@ -45,8 +45,6 @@ pub struct Scope {
     fresh: BTreeSet<PpfId>,
     /// Loads all headers at once where a packet is long enough for them; else each where the program has found it.
     ahead: bool,
-    /// Bytes from the head that a profile found packets to be read to, for the PPF behind `rx`.
-    profile: Option<u32>,
     /// The PPFs to optimise; `None`: all.
     only: Option<BTreeSet<PpfId>>,
 }
@@ -54,12 +52,11 @@ pub struct Scope {
 impl Scope {
     /// Each PPF for itself.
     pub fn ppf() -> Scope {
-        Scope { metadata: false, fresh: BTreeSet::new(), ahead: false, profile: None, only: None }
+        Scope { metadata: false, fresh: BTreeSet::new(), ahead: false, only: None }
     }
 
-    /// Whole aggregates of a program that was aggregated. `profile`: how many bytes from its head most packets are read to,
-    /// where a trace says so.
-    pub fn aggregate(program: &Program, profile: Option<u32>) -> Scope {
+    /// Whole aggregates of a program that was aggregated.
+    pub fn aggregate(program: &Program) -> Scope {
         let roots: BTreeSet<PpfId> = super::aggregate::roots(program).into_iter().collect();
         let puts = |to: PpfId| {
             let channels = || program.channels.iter().enumerate().filter(move |(_, c)| c.target == Target::Ppf(to));
@@ -78,7 +75,7 @@ impl Scope {
             Target::Ppf(first) if !puts(first) => [first].into(),
             _ => BTreeSet::new(),
         };
-        Scope { metadata: true, fresh, ahead: true, profile, only: Some(roots) }
+        Scope { metadata: true, fresh, ahead: true, only: Some(roots) }
     }
 }
 
@@ -87,6 +84,8 @@ impl Scope {
 pub struct Report {
     /// Places where packets went back into memory, and why.
     pub fallbacks: Vec<Fallback>,
+    /// For each body: how many bytes from the packet's head are loaded at once.
+    pub ahead: HashMap<PpfId, u32>,
 }
 
 /// A place behind which accesses go to memory.
@@ -149,11 +148,9 @@ fn cache_body(program: &Program, scope: &Scope, id: PpfId, body: &Body, report: 
     let usual = Usual::new(program, body);
     let source = Source { program, scope, id, body, live: &live, usual: &usual };
     let first = source.rebuild(0);
-    let reach = match scope.profile {
-        Some(profile) if scope.fresh.contains(&id) => profile.min(first.reach),
-        _ => first.reach,
-    };
-    let mut rewriter = if scope.ahead && reach <= ETHERNET { source.rebuild(reach) } else { first };
+    let ahead = scope.ahead && first.reach <= ETHERNET;
+    report.ahead.insert(id, if ahead { first.reach } else { 0 });
+    let mut rewriter = if ahead { source.rebuild(first.reach) } else { first };
     report.fallbacks.append(&mut rewriter.fallbacks);
     rewriter.finish()
 }
@@ -230,6 +227,8 @@ struct Rewriter<'p> {
     /// The picture, and what is dirty, where code is being built.
     known: Known,
     dirty: BTreeMap<Family, Dirty>,
+    /// The copy being built.
+    current: usize,
     /// In the block being built: truth values that say that a packet reaches to an offset.
     proofs: HashMap<Value, (Family, i32)>,
     /// Whether the assumption was wide enough.
@@ -251,6 +250,7 @@ impl<'p> Rewriter<'p> {
             fallbacks: Vec::new(),
             known: Known::default(),
             dirty: BTreeMap::new(),
+            current: 0,
             proofs: HashMap::new(),
             holds: true,
         }
@@ -326,6 +326,7 @@ impl<'p> Rewriter<'p> {
         let copy = &self.copies[index];
         let Place { block, inst, known } = copy.place.clone();
         self.dirty = copy.assumed.clone();
+        self.current = index;
         self.known = known;
         self.proofs.clear();
         self.b.switch_to(copy.block);

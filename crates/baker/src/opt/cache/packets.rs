@@ -182,6 +182,8 @@ impl Rewriter<'_> {
                     return true;
                 }
             }
+            Op::Lock { .. } => self.known.locked = Some(self.current),
+            Op::Unlock { .. } => self.known.locked = None,
             _ => {}
         }
         // Packets that other operations touch are in memory.

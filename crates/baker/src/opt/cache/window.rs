@@ -11,6 +11,8 @@ use super::{Rewriter, VarKey};
 use crate::ir::arith::mask;
 use crate::ir::*;
 
+/// Clean bytes between changed ones that are stored with them, at most.
+const GAP: i32 = 8;
 /// Bytes of a chunk at most: what a register holds.
 const CHUNK: i32 = 8;
 
@@ -203,17 +205,31 @@ impl Rewriter<'_> {
         true
     }
 
-    /// Stores what may differ from memory and lies behind the head at `head`, where `packet`'s head now is.
+    /// Stores what may differ from memory and lies behind the head at `head`, where `packet`'s head now is. Clean bytes
+    /// between two changed ones are stored with them where they are few: one access more would cost more.
     pub(super) fn store_dirty(&mut self, family: Family, window: &Window, dirty: Bytes, packet: Value, head: i32) {
-        for &chunk in &window.chunks {
-            // Bytes in front of the head are gone. What lies between two changed bytes is stored with them.
+        let mut spans: Vec<(i32, i32)> = Vec::new();
+        for chunk in &window.chunks {
+            // Bytes in front of the head are gone.
             let Some((first, last)) = dirty.span(chunk.start.max(head)..chunk.end()) else { continue };
-            let word = self.chunk(family, chunk);
-            let width = (last + 1 - first) as u32 * 8;
-            let value = self.bits(word, (chunk.end() - 1 - last) as u32 * 8, width);
-            let offset = self.b.constant(32, 0);
-            let bits = BitRange { offset: (first - head) as u32 * 8, width };
-            self.b.effect(Op::StoreAt { packet, offset, bits, value });
+            match spans.last_mut() {
+                Some((_, end)) if first - *end <= GAP => *end = last + 1,
+                _ => spans.push((first, last + 1)),
+            }
+        }
+        for (from, end) in spans {
+            for &chunk in &window.chunks {
+                let (first, last) = (chunk.start.max(from), chunk.end().min(end));
+                if first >= last {
+                    continue;
+                }
+                let word = self.chunk(family, chunk);
+                let width = (last - first) as u32 * 8;
+                let value = self.bits(word, (chunk.end() - last) as u32 * 8, width);
+                let offset = self.b.constant(32, 0);
+                let bits = BitRange { offset: (first - head) as u32 * 8, width };
+                self.b.effect(Op::StoreAt { packet, offset, bits, value });
+            }
         }
     }
 }

@@ -14,6 +14,12 @@ nodes! {
     Idle,
     /// `counter NAME;` or `counter NAME[size];`
     Counter,
+    /// `meter NAME rate tokens burst tokens;`, also with `[size]` behind the name, and without rate and burst.
+    Meter,
+    /// `rate tokens` of a meter.
+    Rate,
+    /// `burst tokens` of a meter.
+    Burst,
     /// `ppf NAME(param) from NAME { … }`, or with `;` when the body stands elsewhere.
     Ppf,
     /// `from NAME`
@@ -37,6 +43,8 @@ choice! {
         Table(Table),
         /// A counter.
         Counter(Counter),
+        /// A meter.
+        Meter(Meter),
         /// A packet processing function.
         Ppf(Ppf),
         /// A function that a controller has.
@@ -158,6 +166,28 @@ impl Counter {
     /// How many counters it is, if more than one.
     pub fn size(&self) -> Option<Expr> {
         child(&self.syntax)
+    }
+}
+
+impl Meter {
+    /// Its name.
+    pub fn name(&self) -> Option<Name> {
+        name(&self.syntax)
+    }
+
+    /// How many meters it is, if more than one.
+    pub fn size(&self) -> Option<Expr> {
+        child(&self.syntax)
+    }
+
+    /// Tokens that come per second, if written.
+    pub fn rate(&self) -> Option<Expr> {
+        child(child::<Rate>(&self.syntax)?.syntax())
+    }
+
+    /// Tokens that there are at most, if written.
+    pub fn burst(&self) -> Option<Expr> {
+        child(child::<Burst>(&self.syntax)?.syntax())
     }
 }
 

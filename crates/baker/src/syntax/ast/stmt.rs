@@ -31,6 +31,8 @@ nodes! {
     CaseLabel,
     /// `for (init; condition; step) body`
     ForStmt,
+    /// `critical (entry) { … }`
+    CriticalStmt,
     /// The first part of a `for` header.
     ForInit,
     /// The second part of a `for` header.
@@ -66,6 +68,8 @@ choice! {
         For(ForStmt),
         /// `switch`
         Switch(SwitchStmt),
+        /// `critical`
+        Critical(CriticalStmt),
     }
 }
 
@@ -242,6 +246,18 @@ impl CaseLabel {
     /// Whether it is `default`.
     pub fn is_default(&self) -> bool {
         token(&self.syntax, SyntaxKind::DefaultKw).is_some()
+    }
+}
+
+impl CriticalStmt {
+    /// The pointer to the entry that is locked.
+    pub fn entry(&self) -> Option<Expr> {
+        child(&self.syntax)
+    }
+
+    /// What is done meanwhile.
+    pub fn body(&self) -> Option<Block> {
+        child(&self.syntax)
     }
 }
 

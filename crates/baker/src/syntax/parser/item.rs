@@ -30,11 +30,9 @@ impl Parser<'_> {
     fn item(&mut self) {
         if let Some(keyword) = self.nth_keyword(0).filter(|_| self.nth(1) != Dot) {
             match keyword {
-                InKw | OutKw | ChannelKw | ArrayKw | HashKw | LpmKw | SetKw | CounterKw | PpfKw | ExternKw
-                | TimerKw => self.stray_module_item(),
-                DemuxKw | CoversKw | PseudoKw | FromKw | IdleKw | OverKw | EveryKw | ControllerKw => {
-                    return self.named_item();
-                }
+                InKw | OutKw | ChannelKw | ArrayKw | HashKw | LpmKw | SetKw | CounterKw | MeterKw | PpfKw
+                | ExternKw | TimerKw => self.stray_module_item(),
+                within if within.is_within_items() => return self.named_item(),
                 _ => self.keyword_item(keyword),
             }
             self.after_no_item = false;

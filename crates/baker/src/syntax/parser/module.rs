@@ -36,6 +36,7 @@ impl Parser<'_> {
             Some(InKw | OutKw | ChannelKw) => self.port(),
             Some(ArrayKw | HashKw | LpmKw | SetKw) => self.table(),
             Some(CounterKw) => self.counter(),
+            Some(MeterKw) => self.meter(),
             Some(PpfKw) => self.ppf(),
             Some(ExternKw) => self.extern_function(),
             Some(TimerKw) => self.timer(),
@@ -71,8 +72,8 @@ impl Parser<'_> {
         self.after_no_item = before;
         let title = format!("expected an item of a module, found {}", self.found());
         let error = Diagnostic::new("expected-item", self.here(), title).label("no item of a module begins so").hint(
-            "`in`, `out`, `channel`, `array`, `hash`, `lpm`, `set`, `counter`, `ppf`, `timer`, `extern`, `const`, `type`, \
-             `enum`, `struct`, `drop_reason` or a function can stand here",
+            "`in`, `out`, `channel`, `array`, `hash`, `lpm`, `set`, `counter`, `meter`, `ppf`, `timer`, `extern`, `const`, \
+             `type`, `enum`, `struct`, `drop_reason` or a function can stand here",
         );
         self.not_an_item(error);
     }
@@ -121,6 +122,28 @@ impl Parser<'_> {
             self.close(RBracket, "after the number of counters");
         }
         self.semicolon("after this counter");
+        self.finish();
+    }
+
+    fn meter(&mut self) {
+        self.start(Meter);
+        self.bump_as(MeterKw);
+        if self.name("the name of the meter") && self.eat(LBracket) {
+            self.expr();
+            self.close(RBracket, "after the number of meters");
+        }
+        if self.at_keyword(RateKw) {
+            self.start(Rate);
+            self.bump_as(RateKw);
+            self.expr();
+            self.finish();
+            self.start(Burst);
+            if self.expect_keyword(BurstKw, "and its tokens after the rate") {
+                self.expr();
+            }
+            self.finish();
+        }
+        self.semicolon("after this meter");
         self.finish();
     }
 

@@ -197,9 +197,7 @@ impl Parser<'_> {
 
     /// True at a word that begins an item, at the start of a line.
     pub(super) fn at_next_item(&self) -> bool {
-        self.ahead(0).new_line
-            && self.nth_keyword(0).is_some_and(|k| !matches!(k, DemuxKw | CoversKw | PseudoKw | FromKw))
-            && self.nth(1) != Dot
+        self.ahead(0).new_line && self.nth_keyword(0).is_some_and(|k| !k.is_within_items()) && self.nth(1) != Dot
     }
 
     /// Reports that nesting is too deep, once per item of the file.

@@ -59,6 +59,7 @@ impl Parser<'_> {
             IfKw => self.if_stmt(),
             ForKw => self.for_stmt(),
             SwitchKw => self.switch_stmt(),
+            CriticalKw => self.critical_stmt(),
             ReturnKw => {
                 self.start(ReturnStmt);
                 self.bump();
@@ -210,6 +211,27 @@ impl Parser<'_> {
             if self.pos == before {
                 self.skip_one();
             }
+        }
+        self.finish();
+    }
+
+    /// `'critical' '(' expr ')' block`
+    fn critical_stmt(&mut self) {
+        self.start(CriticalStmt);
+        self.bump();
+        let opened = self.expect(LParen, "after `critical`");
+        self.expr();
+        if opened {
+            self.close(RParen, "after this entry");
+        } else {
+            self.eat(RParen);
+        }
+        if self.at(LBrace) {
+            self.block("critical section");
+        } else {
+            let error = self.missing("`{`", "to begin this critical section");
+            self.error(error);
+            self.branch();
         }
         self.finish();
     }

@@ -33,6 +33,8 @@ pub struct Body<'w> {
     pub exits: Vec<(bool, Vec<String>)>,
     /// In a function, what it returns.
     pub result: Option<Option<Value>>,
+    /// Whether an entry is locked: nothing is looked up, changed or called then.
+    pub locked: bool,
     names: usize,
 }
 
@@ -168,6 +170,7 @@ impl<'w> Body<'w> {
             copies: 0,
             exits: Vec::new(),
             result: None,
+            locked: false,
             names: 0,
         }
     }

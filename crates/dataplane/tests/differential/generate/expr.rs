@@ -12,7 +12,7 @@ impl Body<'_> {
             return self.leaf();
         }
         let depth = depth - 1;
-        match self.n.below(20) {
+        match self.n.below(21) {
             0..=5 => self.arithmetic(depth),
             6 | 7 => self.shift(depth),
             8 => {
@@ -27,8 +27,10 @@ impl Body<'_> {
             10 | 11 => self.ternary(depth),
             12 | 13 => self.comparison(depth),
             14 | 15 => self.truth(depth),
+            16..=20 if self.locked => self.leaf(),
             16 | 17 => self.call_value(depth),
             18 => self.table_change(depth),
+            19 => self.take(depth),
             _ => self.pointer_test(),
         }
     }
@@ -121,6 +123,25 @@ impl Body<'_> {
             }
         };
         Expr::new(text, Ty::Bool)
+    }
+
+    /// Tokens from a meter.
+    fn take(&mut self, depth: u32) -> Expr {
+        let modules: Vec<_> = self.world.modules.iter().filter(|module| !module.meters.is_empty()).collect();
+        let Some(module) = modules.get(self.n.below(modules.len())) else { return self.leaf() };
+        let (name, size, _) = self.n.pick(&module.meters);
+        let base = *self.n.pick(&module.known_as());
+        let cell = match size {
+            1 => String::new(),
+            size if self.n.chance(70) => format!("[{}]", self.n.below(*size as usize + 1)),
+            _ => format!("[{}]", self.scalar(unsigned(32), depth)),
+        };
+        let tokens = match self.n.below(3) {
+            0 => self.n.below(3).to_string(),
+            1 => self.n.pick(&["64", "7", "1500"]).to_string(),
+            _ => self.scalar(unsigned(64), depth),
+        };
+        Expr::new(format!("meter_take({base}.{name}{cell}, {tokens})"), Ty::Bool)
     }
 
     fn call_value(&mut self, depth: u32) -> Expr {
@@ -294,7 +315,7 @@ impl Body<'_> {
         let tables = self.tables();
         let (name, (module, index)) = self.n.pick(&tables).clone();
         let table = &self.world.modules[module].tables[index];
-        if table.kind != Kind::Array || self.fuel < -20 {
+        if table.kind != Kind::Array || self.fuel < -20 || self.locked {
             return None;
         }
         let index = if self.n.chance(50) {

@@ -16,7 +16,11 @@ impl Body<'_> {
     pub fn statement(&mut self) {
         self.fuel -= 2;
         self.size += 1;
-        match self.n.below(43) {
+        if self.locked {
+            return self.locked_statement();
+        }
+        match self.n.below(46) {
+            43..=45 => self.critical(),
             0..=3 => self.variable(),
             4..=7 => self.assign_variable(),
             8..=11 => self.assign_header(),
@@ -38,6 +42,34 @@ impl Body<'_> {
                 self.block("", |body| body.statements(count));
             }
         }
+    }
+
+    /// What may stand in a critical section.
+    fn locked_statement(&mut self) {
+        match self.n.below(12) {
+            0 => self.variable(),
+            1 | 2 => self.assign_variable(),
+            3 | 4 => self.assign_header(),
+            5 => self.assign_metadata(),
+            6 => self.choice(),
+            7 => self.switch(),
+            8 => self.repeat(),
+            _ => self.assign_pointed(),
+        }
+    }
+
+    /// A critical section of an entry that is there.
+    fn critical(&mut self) {
+        let tested: Vec<_> = self.scope.pointers.iter().filter(|p| p.tested).cloned().collect();
+        let Some(pointer) = tested.get(self.n.below(tested.len())) else { return self.pointer() };
+        let (before, count) = (std::mem::replace(&mut self.locked, true), self.n.range(1, 3));
+        // Nothing leads out of it.
+        let exits = std::mem::take(&mut self.exits);
+        self.block(&format!("critical ({})", pointer.name), |body| {
+            body.assign_pointed();
+            body.statements(count);
+        });
+        (self.locked, self.exits) = (before, exits);
     }
 
     fn variable(&mut self) {

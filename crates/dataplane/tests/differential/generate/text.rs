@@ -120,6 +120,10 @@ fn tables(world: &World, module: &Module, text: &mut String) {
         let size = if *size == 1 { String::new() } else { format!("[{size}]") };
         let _ = writeln!(text, "counter {name}{size};");
     }
+    for (name, size, clause) in &module.meters {
+        let size = if *size == 1 { String::new() } else { format!("[{size}]") };
+        let _ = writeln!(text, "meter {name}{size}{clause};");
+    }
 }
 
 fn wires(world: &World, text: &mut String) {

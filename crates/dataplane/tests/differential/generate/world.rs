@@ -52,6 +52,8 @@ pub struct Module {
     pub tables: Vec<Table>,
     /// Names and sizes.
     pub counters: Vec<(String, u32)>,
+    /// Names, sizes, and their rates and bursts.
+    pub meters: Vec<(String, u32, String)>,
     pub channels: Vec<Channel>,
     /// Indices into the world's functions.
     pub functions: Vec<usize>,
@@ -200,11 +202,13 @@ impl World {
                 let params = (0..n.range(0, 3)).map(|_| Ty::random(n)).collect();
                 externs.push(Extern { name: format!("ext{index}_{i}"), params, result: Ty::random(n) });
             }
+            let meters = (0..n.range(0, 2)).map(|i| meter(n, i)).collect();
             self.modules.push(Module {
                 name,
                 instances,
                 tables,
                 counters,
+                meters,
                 channels: Vec::new(),
                 functions: Vec::new(),
                 externs,
@@ -319,6 +323,13 @@ impl World {
         };
         self.protocols.iter().map(header).collect()
     }
+}
+
+fn meter(n: &mut Numbers, index: usize) -> (String, u32, String) {
+    let rate = *n.pick(&[0, 1, 3, 1000, 999_999_937, 12_500_000_000u64]);
+    let burst = *n.pick(&[0, 1, 2, 7, 1500, 1u64 << 39]);
+    let clause = if n.chance(85) { format!(" rate {rate} burst {burst}") } else { String::new() };
+    (format!("g{index}"), *n.pick(&[1, 1, 2, 5]), clause)
 }
 
 fn field_type(n: &mut Numbers) -> Ty {

@@ -86,9 +86,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         "\n4. blast: 64-byte UDP packets from h1, half switched to h2, half routed to h3 and h4, {:.0} s",
         args.seconds.as_secs_f64()
     );
-    let packets = blast::packets();
+    let packets = blast::packets(&network)?;
     let before = instance.snapshot();
-    let (sent, time) = blast::run(&network, &packets, args.seconds.max(Duration::from_millis(100)), cpus)?;
+    let (sent, time) = blast::run(&network, args.seconds.max(Duration::from_millis(100)), cpus)?;
     let after = instance.snapshot();
     let counted = |pick: fn(&dataplane::PortSnapshot) -> u64| -> u64 {
         after.ports.iter().map(pick).sum::<u64>() - before.ports.iter().map(pick).sum::<u64>()

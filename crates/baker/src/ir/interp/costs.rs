@@ -1,0 +1,138 @@
+//! What packets cost: accesses to packet memory and to descriptors, and instructions, counted while the interpreter runs.
+
+use std::ops::AddAssign;
+
+use super::super::{BitRange, ChannelId, DropId, Op, Value};
+
+/// Bytes that packet memory moves at least, and to whose multiples an access is widened: those of the DRAM of the network
+/// processors (Intel IXP1200 and IXP2400).
+const UNIT: u64 = 8;
+
+/// Sums over packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Costs {
+    /// Accesses to packet memory. Loads of bytes that follow each other, with nothing but arithmetic between them, are one
+    /// access where bursts are counted, and so are stores.
+    pub accesses: u64,
+    /// Bytes that those move: of whole units of 8 bytes, counted from the frame's start of the first header.
+    pub bytes: u64,
+    /// Accesses to the packet's descriptor and metadata: where the head is, how long the packet is, metadata.
+    pub descriptor: u64,
+    /// Instructions of the intermediate representation, without constants.
+    pub instructions: u64,
+}
+
+impl AddAssign for Costs {
+    fn add_assign(&mut self, other: Costs) {
+        self.accesses += other.accesses;
+        self.bytes += other.bytes;
+        self.descriptor += other.descriptor;
+        self.instructions += other.instructions;
+    }
+}
+
+/// A station on a packet's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Step {
+    /// It, or a copy of it, was put into a channel.
+    Channel(ChannelId),
+    /// It, or a copy of it, was dropped.
+    Drop(DropId),
+}
+
+/// Counts one received packet.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Meter {
+    pub costs: Costs,
+    pub trail: Vec<Step>,
+    bursts: bool,
+    /// The access before, where the next one may belong to it.
+    last: Option<Access>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Access {
+    packet: u128,
+    store: bool,
+    /// Bytes from the packet buffer's start: the first one, and the one after the last.
+    from: u64,
+    end: u64,
+}
+
+impl Meter {
+    pub fn new(bursts: bool) -> Meter {
+        Meter { bursts, ..Meter::default() }
+    }
+
+    /// Counts an operation. `get` gives operands, `head` where a packet's head is in its buffer.
+    pub fn charge(&mut self, op: &Op, get: impl Fn(Value) -> u128, head: impl Fn(u128) -> (u64, u64)) {
+        if matches!(op, Op::Const(_)) {
+            return;
+        }
+        self.costs.instructions += 1;
+        let span = |packet: Value, offset: u64, bits: BitRange| {
+            let (head, _) = head(get(packet));
+            let from = head + offset + u64::from(bits.first_byte());
+            (from, from + u64::from(bits.end_byte() - bits.first_byte()))
+        };
+        match *op {
+            Op::Load { packet, bits } => self.access(get(packet), false, span(packet, 0, bits)),
+            Op::Store { packet, bits, .. } => self.access(get(packet), true, span(packet, 0, bits)),
+            Op::LoadAt { packet, offset, bits } => {
+                self.access(get(packet), false, span(packet, get(offset) as u64, bits));
+            }
+            Op::StoreAt { packet, offset, bits, .. } => {
+                self.access(get(packet), true, span(packet, get(offset) as u64, bits));
+            }
+            Op::Sum { packet, offset, bytes } => {
+                let from = head(get(packet)).0 + get(offset) as u64;
+                self.access(get(packet), false, (from, from + get(bytes) as u64));
+            }
+            Op::Push { packet, bytes } => {
+                let (head, _) = head(get(packet));
+                self.access(get(packet), true, (head.saturating_sub(bytes.into()), head));
+            }
+            Op::Copy { packet } => {
+                let (head, len) = head(get(packet));
+                self.access(get(packet), false, (head, head + len));
+                self.last = None;
+                self.access(get(packet), true, (head, head + len));
+                self.last = None;
+            }
+            Op::Has { .. }
+            | Op::Len { .. }
+            | Op::Pull { .. }
+            | Op::Move { .. }
+            | Op::Trim { .. }
+            | Op::Grow { .. }
+            | Op::Create
+            | Op::MetaLoad { .. }
+            | Op::MetaStore { .. } => {
+                self.costs.descriptor += 1;
+                self.last = None;
+            }
+            Op::Bin(..) | Op::Cmp(..) | Op::Cast(..) | Op::Select(..) => {}
+            _ => self.last = None,
+        }
+    }
+
+    fn access(&mut self, packet: u128, store: bool, (from, end): (u64, u64)) {
+        if from >= end {
+            return;
+        }
+        let units = |from: u64, end: u64| end.div_ceil(UNIT) - from / UNIT;
+        match &mut self.last {
+            Some(last) if self.bursts && last.packet == packet && last.store == store && last.end == from => {
+                self.costs.bytes += (units(last.from, end) - units(last.from, last.end)) * UNIT;
+                last.end = end;
+            }
+            last => {
+                *last = Some(Access { packet, store, from, end });
+                self.costs.accesses += 1;
+                // The handle is resolved.
+                self.costs.descriptor += 1;
+                self.costs.bytes += units(from, end) * UNIT;
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The optimiser's passes: what they make of small programs, as snapshots of the IR before and after.
+
+mod known;
+mod snapshots;
+
+use baker::ir::{self, Program};
+
+/// A program of one file that imports what it needs.
+#[track_caller]
+fn compiled(source: &str) -> Program {
+    let compilation = baker::check::check("opt.baker", source, &baker::library::Library);
+    let rendered = baker::diag::render(&compilation.diagnostics, &compilation.sources, false);
+    assert!(rendered.is_empty(), "{rendered}");
+    ir::lower(&compilation.program.expect("no errors"))
+}
+
+/// Operations on packet bytes in the bodies that packets come to.
+fn accesses(program: &Program) -> usize {
+    let reached = program.reached_ppfs();
+    let bodies = program.ppfs.iter().zip(reached).filter(|(_, reached)| *reached).map(|(ppf, _)| &ppf.body);
+    let insts = bodies.flat_map(|body| &body.blocks).flat_map(|block| &block.insts);
+    insts
+        .filter(|inst| {
+            use ir::Op;
+            matches!(
+                inst.op,
+                Op::Load { .. } | Op::Store { .. } | Op::LoadAt { .. } | Op::StoreAt { .. } | Op::Push { .. }
+            )
+        })
+        .count()
+}

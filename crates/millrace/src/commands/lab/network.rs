@@ -1,0 +1,132 @@
+//! The hosts of a lab, their devices and links, and the captures of them.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use lab::{Capture, Captured, Direction, Emulator, LinkConfig, LinkCounters, Namespace, Result, Tap, Wire, veth};
+
+use super::plan::{CaptureTo, End, Host, Plan};
+
+/// How long a device may take until it carries frames.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Kernel parameters that a new namespace may have taken from the machine.
+const PARAMETERS: [(&str, &str); 2] = [("net.ipv4.conf.all.rp_filter", "0"), ("net.ipv4.conf.default.rp_filter", "0")];
+
+/// A lab that is there.
+pub struct Network {
+    captures: Vec<Capture>,
+    emulator: Option<Emulator>,
+    /// Number of the emulator's link for each link of the plan that is emulated.
+    emulated: HashMap<usize, usize>,
+    hosts: Vec<Namespace>,
+}
+
+/// What a lab counted.
+pub struct Counted {
+    /// Index of the link in the plan, and both directions.
+    pub links: Vec<(usize, [LinkCounters; 2])>,
+    /// File and packets, or what went wrong.
+    pub captures: Vec<(String, Result<Captured>)>,
+}
+
+impl Network {
+    /// Builds everything and waits until all links carry frames.
+    pub fn build(plan: &Plan, folder: &Path) -> Result<Network> {
+        let hosts = plan.hosts.iter().map(|host| Namespace::new(&host.name)).collect::<Result<Vec<_>>>()?;
+        let place = |end: &'_ End| -> (&Namespace, String) { (&hosts[end.host], end.device.clone()) };
+        let mut emulated = HashMap::new();
+        let mut wires = Vec::new();
+        let ends: Vec<_> = plan.links.iter().map(|link| link.ends.each_ref().map(place)).collect();
+        for (index, (link, [(a, device_a), (b, device_b)])) in plan.links.iter().zip(&ends).enumerate() {
+            if link.is_emulated() {
+                emulated.insert(index, wires.len());
+                let [forward, backward] = link.impairments.clone();
+                wires.push(Wire { a: (a, device_a), b: (b, device_b), forward, backward, mtu: link.mtu });
+            } else {
+                veth(a, device_a, b, device_b)?;
+            }
+        }
+        let emulator = match wires.is_empty() {
+            true => None,
+            false => Some(Emulator::start_on(plan.emulator_cpu, &wires, plan.seed)?),
+        };
+        for (host, namespace) in plan.hosts.iter().zip(&hosts) {
+            let forward = if host.forwarding { "1" } else { "0" };
+            for (key, value) in PARAMETERS.into_iter().chain([("net.ipv4.ip_forward", forward)]) {
+                namespace.set_sysctl(key, value)?;
+            }
+            namespace.set_sysctl("net.ipv6.conf.all.forwarding", forward)?;
+        }
+        for link in &plan.links {
+            for end in &link.ends {
+                hosts[end.host].configure(&end.device, &config(&plan.hosts[end.host], &end.device, link.mtu))?;
+            }
+        }
+        for end in plan.links.iter().flat_map(|link| &link.ends) {
+            hosts[end.host].wait_running(&end.device, PATIENCE)?;
+        }
+        if let Some(emulator) = &emulator {
+            emulator.wait_running()?;
+        }
+        for (host, namespace) in plan.hosts.iter().zip(&hosts) {
+            for (to, gateway) in &host.routes {
+                namespace.route(to, gateway)?;
+            }
+            for (key, value) in &host.sysctls {
+                namespace.set_sysctl(key, value)?;
+            }
+        }
+        let captures = plan.captures.iter().map(|capture| start(plan, &hosts, capture, folder));
+        let captures = captures.collect::<Result<_>>()?;
+        Ok(Network { captures, emulator, emulated, hosts })
+    }
+
+    /// The hosts in the order of the plan.
+    pub fn hosts(&self) -> &[Namespace] {
+        &self.hosts
+    }
+
+    /// Ends the captures; what was counted.
+    pub fn finish(mut self) -> Counted {
+        let file = |capture: &Capture| capture.path().display().to_string();
+        let captures = self.captures.drain(..).map(|capture| (file(&capture), capture.stop())).collect();
+        let mut links: Vec<_> = self
+            .emulated
+            .iter()
+            .filter_map(|(&index, &link)| {
+                let emulator = self.emulator.as_ref()?;
+                Some((index, [Direction::Forward, Direction::Backward].map(|way| emulator.counters(link, way))))
+            })
+            .collect();
+        links.sort_by_key(|(index, _)| *index);
+        Counted { links, captures }
+    }
+}
+
+/// How a device is set up.
+fn config(host: &Host, device: &str, mtu: u32) -> LinkConfig {
+    let Some(device) = host.devices.iter().find(|known| known.name == device) else {
+        return LinkConfig::host().mtu(mtu);
+    };
+    let mut config = if device.port { LinkConfig::port() } else { LinkConfig::host() };
+    config = config.mtu(mtu).ipv6(device.addresses.iter().any(|address| address.contains(':')));
+    if let Some(mac) = device.mac {
+        config = config.mac(mac);
+    }
+    device.addresses.iter().fold(config, |config, address| config.address(address))
+}
+
+fn start(plan: &Plan, hosts: &[Namespace], capture: &CaptureTo, folder: &Path) -> Result<Capture> {
+    let labels: Vec<_> = capture.taps.iter().map(|end| end.show(&plan.hosts)).collect();
+    let taps: Vec<_> = capture
+        .taps
+        .iter()
+        .zip(&labels)
+        .map(|(end, label)| {
+            let mtu = plan.links.iter().find(|link| link.ends.contains(end)).map_or(1500, |link| link.mtu);
+            Tap { namespace: &hosts[end.host], device: &end.device, label, mtu }
+        })
+        .collect();
+    Capture::start(&taps, &folder.join(&capture.file))
+}

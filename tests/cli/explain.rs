@@ -1,0 +1,90 @@
+//! `millrace explain`: figures of the shipped trace, one's own trace, and what is wrong with a trace.
+
+use serde_json::Value;
+
+use crate::frames::ethernet;
+use crate::process::{Scratch, millrace};
+use crate::{FIRST, PATCH, pcap};
+
+const TRACE: &[u8] = include_bytes!("../../apps/l3switch/trace.pcapng");
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&millrace(&[&["explain", "--json"], args].concat()).ok()).expect("JSON")
+}
+
+fn figure(builds: &Value, level: &str, name: &str) -> f64 {
+    builds[level][name].as_f64().unwrap_or_else(|| panic!("{level} {name} in {builds}"))
+}
+
+/// The optimiser's promise for the L3 switch, per packet: at most two accesses to packet memory.
+#[test]
+fn the_l3_switch() {
+    let found = json(&["l3switch"]);
+    assert_eq!((&found["app"], &found["packets"]), (&"l3switch".into(), &400.into()));
+    let builds = &found["builds"];
+    assert!(figure(builds, "base", "accesses") > 20.0, "{builds}");
+    assert!(figure(builds, "pac", "accesses") < figure(builds, "base", "accesses") / 4.0, "{builds}");
+    assert!(figure(builds, "cgpc", "accesses") <= 2.0, "{builds}");
+    assert!(figure(builds, "cgpc", "bytes") < figure(builds, "pac", "bytes"), "{builds}");
+    // Three of four packets of the trace are routed.
+    let routed = &found["paths"][0];
+    assert!(routed["path"].as_array().unwrap().iter().any(|step| step == "l3_forward.output"), "{routed}");
+    assert_eq!(routed["packets"], 297);
+    let aggregate = &found["aggregates"][0];
+    assert_eq!((&aggregate["root"], &aggregate["loaded_at_once"]), (&"l3_switch.l2_clsfr".into(), &34.into()));
+    assert!(aggregate["in_memory"][1]["at"].as_str().unwrap().starts_with("lib/net/ipv4.baker:"), "{aggregate}");
+    assert_eq!(found["ppfs"].as_array().unwrap().len(), 8);
+    let text = millrace(&["explain", "l3switch"]).ok();
+    for part in ["400 packets of the trace", "per packet", "297 packets: rx > ", "aggregate l3_switch.l2_clsfr"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_trace_of_ones_own() {
+    let found = json(&[PATCH, "--profile", FIRST]);
+    assert_eq!(found["packets"], 6);
+    let scratch = Scratch::new();
+    let trace = scratch.write("own.pcap", pcap::write(&[ethernet([2; 6], [4; 6], 0x88b5, &[0; 46])]));
+    let bridged = json(&["l3switch", "--profile", &trace, "--port", "p2"]);
+    assert_eq!(bridged["packets"], 1);
+    let pcapng = scratch.write("own.pcapng", TRACE);
+    assert_eq!(json(&["l3switch", "--profile", &pcapng])["builds"], json(&["l3switch"])["builds"]);
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let scratch = Scratch::new();
+    let cut = scratch.write("cut.pcapng", &TRACE[..TRACE.len() - 7]);
+    let text = scratch.write("text.pcap", b"not a capture");
+    let empty = scratch.write("empty.pcap", pcap::write(&[]));
+    let pcapng = scratch.write("own.pcapng", TRACE);
+    let cases: [(&[&str], &str); 7] = [
+        (&["l3switch", "--profile", &cut], "cut.pcapng: damaged behind packet 399, or ends early"),
+        (&["l3switch", "--profile", &text], "text.pcap: neither a pcap nor a pcapng file"),
+        (&["l3switch", "--profile", &empty], "empty.pcap: holds no packet"),
+        (&["l3switch", "--profile", "/no/such.pcap"], "/no/such.pcap: "),
+        (&["l3switch", "--profile", &text, "--port", "p9"], "--port p9: neither a port"),
+        (&[PATCH], "no trace lies beside it; give one to measure with: --profile T.pcap"),
+        (&[PATCH, "--profile", &pcapng], "interface p1 is no port of the configuration"),
+    ];
+    for (args, wanted) in cases {
+        let output = millrace(&[&["explain"], args].concat());
+        assert_eq!(output.status, Some(1), "{args:?}: {output:?}");
+        assert!(output.stderr.contains(wanted), "{args:?}: {}", output.stderr);
+    }
+}
+
+/// Each level gives the same packets.
+#[test]
+fn replay_at_each_level() {
+    let scratch = Scratch::new();
+    let run = |level: &str| {
+        let output = scratch.path(level);
+        millrace(&["replay", PATCH, "--in", FIRST, "--out", &output, "--opt", level]).ok();
+        std::fs::read(output).unwrap()
+    };
+    let base = run("base");
+    assert!(["pac", "cgpc"].into_iter().all(|level| run(level) == base));
+    assert_eq!(millrace(&["replay", PATCH, "--in", FIRST, "--opt", "more"]).status, Some(1));
+}
