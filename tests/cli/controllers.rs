@@ -18,7 +18,7 @@ fn network() -> (Namespace, [Host; 2]) {
     let box_ = Namespace::new("box").unwrap_or_else(|error| panic!("{error}"));
     let hosts = [("a", 2, "10.0.0.2"), ("b", 3, "10.0.0.3")].map(|(port, last, address)| {
         let mac = [2, 0, 0, 0, 0, last];
-        let config = HostConfig { name: port, mac, address, prefix: 24, gateway: "10.0.0.1", mtu: None };
+        let config = HostConfig { name: port, mac, address, prefix: 24, gateway: "10.0.0.1", mtu: 1500 };
         Host::attach(&box_, port, config).unwrap()
     });
     for (host, port) in hosts.iter().zip(["a", "b"]) {

@@ -19,7 +19,7 @@ struct Known {
     start: fn() -> Box<dyn Controller>,
 }
 
-const KNOWN: [Known; 1] = [Known { name: "responder", start: || Box::new(responder::Responder::default()) }];
+const KNOWN: [Known; 1] = [Known { name: "responder", start: || Box::new(responder::Responder) }];
 
 /// A program that needs what no controller has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -9,7 +9,6 @@ use baker::opt::explain::{Explanation, explain};
 use baker::source::Sources;
 use control::config::{Config, PortNames};
 use control::controllers;
-use control::controllers;
 use dataplane::ports::{TracePacket, read_trace};
 use serde_json::{Map, Value, json};
 
