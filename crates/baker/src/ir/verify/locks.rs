@@ -124,6 +124,7 @@ fn may_be_locked(op: &Op) -> bool {
         | Op::Pull { .. }
         | Op::Push { .. }
         | Op::Copy { .. }
+        | Op::Extern { .. }
         | Op::Put { .. }
         | Op::Pass { .. }
         | Op::Drop { .. }
