@@ -104,7 +104,7 @@ fn what_no_controller_has_is_told_at_the_start() {
         program("ppf p(ether_packet_t *p) from input {"),
         b"program { rx -> m.input; m.a -> controller respondr; }".to_vec(),
     ];
-    let file = scratch.write("wired.baker", &wired.concat());
+    let file = scratch.write("wired.baker", wired.concat());
     let done = millrace(&["run", &file, "--port", "a=mem:"]);
     assert_eq!(done.status, Some(1), "{done:?}");
     assert_eq!(
@@ -115,7 +115,7 @@ fn what_no_controller_has_is_told_at_the_start() {
         program("extern u8 pick(u16 n); ppf p(ether_packet_t *p) from input { p->metadata.tx.port = pick(p->type);"),
         b"program { rx -> m.input; m.a -> tx; }".to_vec(),
     ];
-    let file = scratch.write("extern.baker", &extern_.concat());
+    let file = scratch.write("extern.baker", extern_.concat());
     let input = crate::FIRST;
     for arguments in [&["run", &file, "--port", "a=mem:"][..], &["replay", &file, "--in", input]] {
         let done = millrace(arguments);
