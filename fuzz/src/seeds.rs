@@ -56,7 +56,11 @@ pub fn packets() -> Vec<Vec<u8>> {
     let program = switch::program();
     let cases = files(&["apps/l3switch/cases"], "toml").into_iter().map(|path| {
         let case = cases::load(&path, program).unwrap_or_else(|error| panic!("{error}"));
-        packet::encode(case.steps.iter().map(|step| (step.port, &step.packet[..])))
+        let received = case.steps.iter().filter_map(|step| match &step.enters {
+            cases::Enters::Received { port, packet } => Some((*port, &packet[..])),
+            _ => None,
+        });
+        packet::encode(received)
     });
     cases.collect()
 }

@@ -49,8 +49,9 @@ fn tables_are_read_and_changed() {
         assert_eq!(runtime.json(&["table", "dump", fib]), entries);
         // Structs as keys and values; names of ports.
         let station = "{ domain = 2, mac = \"02:00:00:00:00:13\" }";
-        assert_eq!(table(&["set", "l2_bridge.stations", station, "p3"]).ok(), format!("{station} = 3\n"));
-        assert_eq!(table(&["dump", "l2_bridge.stations"]).ok(), format!("{station} = 3\n"));
+        let (given, place) = ("{ port = \"p3\", heard = 0 }", "{ port = 3, heard = 0 }");
+        assert_eq!(table(&["set", "l2_bridge.stations", station, given]).ok(), format!("{station} = {place}\n"));
+        assert_eq!(table(&["dump", "l2_bridge.stations"]).ok(), format!("{station} = {place}\n"));
         let hop = "{ domain = 2, gateway = \"10.0.2.254\", src = \"02:00:00:00:02:01\" }";
         assert_eq!(table(&["set", "l3_forward.next_hops", "7", hop]).ok(), format!("7 = {hop}\n"));
         assert_eq!(
@@ -75,7 +76,7 @@ fn tables_are_read_and_changed() {
         assert_eq!(entries("l2_bridge.stations"), ("hash".into(), 1, Some(65536)));
         assert_eq!(entries("l3_switch.domains"), ("array".into(), 5, Some(64)));
         let text = table(&["ls"]).ok();
-        assert!(text.contains("hash<station_t, u8>        1     65 536"), "{text}");
+        assert!(text.contains("hash<station_t, place_t>        1     65 536"), "{text}");
     }
 }
 

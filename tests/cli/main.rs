@@ -5,6 +5,7 @@
 mod check;
 mod config;
 mod control;
+mod controllers;
 mod explain;
 mod fmt;
 mod hostile_clients;

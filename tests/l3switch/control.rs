@@ -41,7 +41,7 @@ fn dropped(switch: &Switch, reason: &str) -> u64 {
 fn what_is_learned_can_be_read_and_what_is_set_is_used() {
     let (switch, mut wires) = ready();
     let stations = switch.ask(&["table", "dump", "l2_bridge.stations"]).ok();
-    assert!(stations.contains("{ domain = 1, mac = \"02:00:00:00:00:11\" } = 1\n"), "{stations}");
+    assert!(stations.contains("{ domain = 1, mac = \"02:00:00:00:00:11\" } = { port = 1, heard = "), "{stations}");
     assert_eq!(switch.ask(&["table", "get", "l3_forward.neighbours", "10.0.2.13"]).ok(), "02:00:00:00:00:13\n");
     // No route any more: from the next packet on.
     switch.ask(&["table", "del", "l3_forward.fib", "10.0.2.0/24"]).ok();

@@ -153,7 +153,7 @@ fn two_workers(mode: &[&str]) {
     let learned = |entry: &&Json| entry["key"]["mac"].as_str().unwrap().starts_with("02:00:00:07:");
     let learned: Vec<_> = stations.as_array().unwrap().iter().filter(learned).collect();
     assert_eq!(learned.len(), STATIONS as usize);
-    assert!(learned.iter().all(|entry| entry["value"] == 4 && entry["key"]["domain"] == 2));
+    assert!(learned.iter().all(|entry| entry["value"]["port"] == 4 && entry["key"]["domain"] == 2));
     // Ends well only if all frames are back.
     switch.stop();
 }

@@ -181,7 +181,10 @@ fn definitions_are_found_across_files() {
         (here("l3_switch.input", 0, 10), here("in  ether input", 0, 10)),
         (here("from input", 0, 5), here("in  ether input", 0, 10)),
         (here("no_domain)", 0, 0), here("no_domain,", 0, 0)),
-        (here("port != null", 0, 0), here("u8 *port", 0, 4)),
+        (here("station != null", 0, 0), here("place_t *station", 0, 9)),
+        (here("heard != 0 && now_s()", 0, 0), here("heard : u32", 0, 0)),
+        (here("place->heard != 0", 0, 0), here("place_t *place)", 0, 9)),
+        (here("over stations", 0, 5), here("stations[65536]", 0, 0)),
         (here("port < 64", 0, 0), here("u8 port = 1", 0, 3)),
         (here("next.gateway", 0, 5), here("gateway : ", 0, 0)),
     ] {
@@ -250,6 +253,60 @@ program {
     assert!(offered.contains(&"seen".to_string()), "{offered:?}");
     let offered = completions(&mut client, text, "rx -> ");
     assert!(["left", "right", "tx"].into_iter().all(|end| offered.contains(&end.to_string())), "{offered:?}");
+    assert_eq!(client.end(), Some(0));
+}
+
+#[test]
+fn controllers_and_timers_are_known() {
+    let text = "import \"net/ether\";
+module m {
+    in ether input;
+    out ether output;
+    hash<mac_addr_t, u32> seen[8];
+    // Which port a source belongs to.
+    extern port_t port_of(mac_addr_t source, u16 kind);
+    ppf note(ether_packet_t *pkt) from input {
+        pkt->metadata.tx.port = port_of(pkt->src, pkt->type);
+        channel_put(output, pkt);
+    }
+    timer age(mac_addr_t mac, u32 *count) over seen every 30s {
+        *count = *count / 2;
+    }
+}
+program {
+    rx -> m.input;
+    m.output -> controller slow;
+    controller slow -> m.input;
+}
+";
+    let mut client = Client::new();
+    assert_eq!(client.open(URI, text), [] as [Value; 0]);
+    for (from, to) in [
+        (find(text, "port_of(pkt", 0, 0), find(text, "port_of(mac", 0, 0)),
+        (find(text, "over seen", 0, 5), find(text, "seen[8]", 0, 0)),
+        (find(text, "*count / 2", 0, 1), find(text, "*count)", 0, 1)),
+    ] {
+        let found = client.at("definition", URI, from);
+        assert_eq!(found["range"]["start"], json!({ "line": to.0, "character": to.1 }), "from {from:?}: {found}");
+    }
+    for (what, n, part) in [
+        ("port_of(pkt", 0, "extern port_t port_of(mac_addr_t source, u16 kind);"),
+        ("port_of(pkt", 0, "Which port a source belongs to."),
+        ("age(mac", 0, "timer age(mac_addr_t mac, u32 *count) over seen every 30s"),
+        ("slow;", 0, "controller NAME -> module.input;"),
+        ("output;", 0, "`m.output -> controller slow`"),
+        ("source,", 0, "mac_addr_t source"),
+    ] {
+        assert!(hover(&mut client, text, what, n).contains(part), "{what}: {}", hover(&mut client, text, what, n));
+    }
+    let offered = completions(&mut client, text, "rx -> ");
+    assert!(offered.contains(&"controller".to_string()), "{offered:?}");
+    let offered = completions(&mut client, text, "seen[8];\n    ");
+    assert!(["extern", "timer", "over", "every"].iter().all(|word| offered.contains(&word.to_string())), "{offered:?}");
+    let symbols = client.about("documentSymbol", URI);
+    let children = symbols[0]["children"].as_array().unwrap();
+    let names: Vec<&str> = children.iter().map(|child| child["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["input", "output", "seen", "port_of", "note", "age"]);
     assert_eq!(client.end(), Some(0));
 }
 
@@ -330,9 +387,9 @@ fn the_outline() {
         symbols.as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap().to_string()).collect()
     };
     let top = names(&symbols);
-    let wanted = "metadata drop_reason station_t next_hop_t learn_station l3_switch arp_snoop l3_forward eth_encap l2_bridge program";
+    let wanted = "metadata drop_reason station_t place_t next_hop_t now_s learn_station l3_switch arp_snoop l3_forward eth_encap l2_bridge program";
     assert_eq!(top, wanted.split(' ').collect::<Vec<_>>());
-    let switch = &symbols[5];
+    let switch = &symbols[7];
     let wanted = "input l2_bridge_cc arp_cc host_cc l3_forward_cc mac_addrs domains l2_clsfr";
     assert_eq!(names(&switch["children"]), wanted.split(' ').collect::<Vec<_>>());
     let line = find(SWITCH, "module l3_switch", 0, 0).0;

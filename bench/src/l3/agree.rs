@@ -57,10 +57,10 @@ pub(super) fn compare(
 /// Compares outputs: where to, the port, the bytes.
 fn same(packets: &[(u8, Vec<u8>)], millrace: &[StepOutput], c: &[StepOutput]) -> Result<(), String> {
     let seen = |outputs: &[StepOutput]| -> Vec<_> {
-        // A packet for the host has no port to leave by.
+        // A packet for the host or a controller has no port to leave by.
         let port = |output: &StepOutput| match output.end {
             baker::ir::interp::End::Tx => output.metadata[Program::TX_PORT.0 as usize],
-            baker::ir::interp::End::Host => 0,
+            baker::ir::interp::End::Host | baker::ir::interp::End::Controller(_) => 0,
         };
         outputs.iter().map(|output| (output.end, port(output), output.bytes.clone())).collect()
     };

@@ -129,7 +129,7 @@ impl Setup {
             add("l3_forward.local_addrs", &[address.into()], None, &[1])?;
         }
         for station in &self.stations {
-            add("l2_bridge.stations", &[station.domain.into(), station.mac], None, &[station.port.into()])?;
+            add("l2_bridge.stations", &[station.domain.into(), station.mac], None, &[station.port.into(), 0])?;
         }
         Ok(())
     }

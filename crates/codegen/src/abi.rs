@@ -34,7 +34,26 @@ pub struct Context {
     pub frame_size: u64,
     /// The time in nanoseconds (CLOCK_MONOTONIC); constant while a batch runs, and set only for programs that use it.
     pub now: u64,
+    /// One function per extern of the program.
+    pub externs: *const ExternCall,
 }
+
+/// A function of a controller.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ExternCall {
+    /// Gets `data` and the arguments: two words each, the lower one first, zero beyond the declared width. Leaves the result
+    /// in their place, in the first two words; bits beyond its width mean nothing. It does not unwind, does not keep the
+    /// pointer, and touches nothing of what a [`Context`] leads to. Any thread may call it.
+    pub call: unsafe extern "C" fn(*const (), *mut u64),
+    /// What the first argument is.
+    pub data: *const (),
+}
+
+// SAFETY: the function may be called by any thread with its data.
+unsafe impl Send for ExternCall {}
+// SAFETY: as above.
+unsafe impl Sync for ExternCall {}
 
 /// One packet. The metadata (`Program::metadata`) follows at [`METADATA_OFFSET`].
 #[repr(C)]
@@ -62,7 +81,7 @@ pub fn descriptor_stride(program: &Program) -> usize {
 pub struct Output {
     /// Its frame.
     pub frame: u32,
-    /// [`END_TX`] or [`END_HOST`].
+    /// [`END_TX`], [`END_HOST`], or the channel that leads to a controller, from [`END_CHANNEL`] on.
     pub end: u32,
 }
 
@@ -70,6 +89,8 @@ pub struct Output {
 pub const END_TX: u32 = 0;
 /// To the kernel's own stack.
 pub const END_HOST: u32 = 1;
+/// This plus the number of a channel: to the controller that it leads to.
+pub const END_CHANNEL: u32 = 2;
 
 /// Packets in a batch at most.
 pub const MAX_BATCH: usize = 64;
@@ -86,6 +107,21 @@ pub const MAX_BATCH: usize = 64;
 /// The context is as [`Context`] says, for the program that the function was compiled from; the frame numbers are valid
 /// and differ; the [`crate::Native`] that gave the function lives.
 pub type RunFn = unsafe extern "C" fn(*mut Context, *const u32, u32);
+
+/// Runs a timer: context, keys one after the other, how many (at most its `slice`). A key is packed ([`pack_key`]); that of an
+/// array is its index, and a timer that goes over no table gets as many calls without a key. `Limits::copies` free frames
+/// per call are in the context.
+///
+/// # Safety
+///
+/// As for [`RunFn`]; there are as many keys as the number says.
+pub type TimerFn = unsafe extern "C" fn(*mut Context, *const u64, u32);
+
+/// Words of a packed key of a table.
+pub fn key_words(key: &Layout) -> usize {
+    let bits: u32 = key.fields.iter().map(|field| field.width).sum();
+    bits.div_ceil(64).max(1) as usize
+}
 
 /// Control block of an array table. Entry `i` is at `i * stride(value layout)`. The block is constant while a batch runs,
 /// and the entries are aligned to 8 bytes at least.
@@ -195,8 +231,7 @@ pub struct HashEntry {
 impl HashEntry {
     /// For a table with these layouts.
     pub fn new(key: &Layout, value: &Layout) -> Self {
-        let bits: u32 = key.fields.iter().map(|field| field.width).sum();
-        let key_words = bits.div_ceil(64).max(1) as usize;
+        let key_words = key_words(key);
         let value_offset = (key_words * 8).next_multiple_of(value.align.max(1) as usize);
         let size = value_offset + value.size as usize;
         // An entry of up to a cache line does not cross two.
@@ -207,8 +242,7 @@ impl HashEntry {
 
 /// A key's fields, given as numbers that fit them, as words.
 pub fn pack_key(layout: &Layout, fields: &[u128]) -> Vec<u64> {
-    let bits: u32 = layout.fields.iter().map(|field| field.width).sum();
-    let mut words = vec![0; bits.div_ceil(64).max(1) as usize];
+    let mut words = vec![0; key_words(layout)];
     let mut at = 0;
     for (field, &value) in layout.fields.iter().zip(fields) {
         // A field lies in three words at most.

@@ -3,7 +3,7 @@
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-use baker::ir::Program;
+use baker::ir::{ChannelId, Program, TimerId};
 use baker::opt::{Level, optimise};
 use inkwell::context::Context;
 use inkwell::execution_engine::ExecutionEngine;
@@ -14,7 +14,9 @@ use crate::{CodegenError, Emit, OptLevel, abi, internal, lower};
 
 /// A program as machine code in this process's memory.
 pub struct Native {
-    run: abi::RunFn,
+    /// By channel; those by which no packets enter have none.
+    entries: Vec<Option<abi::RunFn>>,
+    timers: Vec<abi::TimerFn>,
     // Before `context` is freed; it owns the module and the code.
     engine: ManuallyDrop<ExecutionEngine<'static>>,
     // From `Box::into_raw`; the engine borrows it.
@@ -25,7 +27,7 @@ pub struct Native {
 // reference counts have no owner outside of it.
 unsafe impl Send for Native {}
 
-// SAFETY: a shared reference gives the function pointer and nothing else.
+// SAFETY: a shared reference gives function pointers and nothing else.
 unsafe impl Sync for Native {}
 
 impl Native {
@@ -41,7 +43,9 @@ impl Native {
         // SAFETY: `raw` comes from a box that lives until `Native` is dropped, or is freed just below.
         let context: &'static Context = unsafe { raw.as_ref() };
         match compile_in(context, program, opt, packets, runtime) {
-            Ok((engine, run)) => Ok(Native { run, engine: ManuallyDrop::new(engine), context: raw }),
+            Ok(Compiled { engine, entries, timers }) => {
+                Ok(Native { entries, timers, engine: ManuallyDrop::new(engine), context: raw })
+            }
             Err(error) => {
                 // SAFETY: everything that borrowed the context was dropped when `compile_in` returned its error, which
                 // holds text only; the pointer comes from a box.
@@ -51,10 +55,15 @@ impl Native {
         }
     }
 
-    /// The program's function; valid while this value lives. Several threads may run it at once, each with its own
-    /// [`abi::Context`].
-    pub fn run_fn(&self) -> abi::RunFn {
-        self.run
+    /// The function for packets that enter by a channel, which is one of `Program::entries`; valid while this value lives.
+    /// Several threads may run it at once, each with its own [`abi::Context`].
+    pub fn run_fn(&self, entry: ChannelId) -> Option<abi::RunFn> {
+        *self.entries.get(entry.0 as usize)?
+    }
+
+    /// The function of a timer, as [`Native::run_fn`].
+    pub fn timer_fn(&self, timer: TimerId) -> Option<abi::TimerFn> {
+        self.timers.get(timer.0 as usize).copied()
     }
 }
 
@@ -89,13 +98,20 @@ fn build<'c>(context: &'c Context, program: &Program, packets: Level, host: &Hos
     Ok(module)
 }
 
+/// The engine that owns the code, and the functions in it.
+struct Compiled {
+    engine: ExecutionEngine<'static>,
+    entries: Vec<Option<abi::RunFn>>,
+    timers: Vec<abi::TimerFn>,
+}
+
 fn compile_in(
     context: &'static Context,
     program: &Program,
     opt: OptLevel,
     packets: Level,
     runtime: &abi::Runtime,
-) -> Result<(ExecutionEngine<'static>, abi::RunFn), CodegenError> {
+) -> Result<Compiled, CodegenError> {
     let host = Host::new(opt)?;
     let module = build(context, program, packets, &host)?;
     // The engine's own target machine is generic; each function carries the host's processor and features as attributes.
@@ -116,12 +132,23 @@ fn compile_in(
         }
     }
     map_libcalls(context, &module, &engine);
-    let Ok(address) = engine.get_function_address(lower::RUN) else {
-        return internal("the engine lost the program's function");
+    let address = |symbol: &str| match engine.get_function_address(symbol) {
+        Ok(address) => Ok(address),
+        Err(_) => internal(format!("the engine lost the function {symbol}")),
     };
-    // SAFETY: the address of the function `lower::RUN`, which the lowering made with the signature of `RunFn`.
-    let run = unsafe { std::mem::transmute::<usize, abi::RunFn>(address) };
-    Ok((engine, run))
+    let mut entries = vec![None; program.channels.len()];
+    for channel in program.entries() {
+        let address = address(&lower::entry_symbol(channel))?;
+        // SAFETY: the address of a function that the lowering made with the signature of `RunFn`.
+        entries[channel.0 as usize] = Some(unsafe { std::mem::transmute::<usize, abi::RunFn>(address) });
+    }
+    let mut timers = Vec::new();
+    for index in 0..program.timers.len() {
+        let address = address(&lower::timer_symbol(index))?;
+        // SAFETY: the address of a function that the lowering made with the signature of `TimerFn`.
+        timers.push(unsafe { std::mem::transmute::<usize, abi::TimerFn>(address) });
+    }
+    Ok(Compiled { engine, entries, timers })
 }
 
 /// Instruction selection calls these for divisions of more than 64 bits. The engine would look them up among the

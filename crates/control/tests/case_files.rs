@@ -185,7 +185,7 @@ bounce.seen = 5
     let names = "ether, hex, text, zero, pad";
     let expected = [
         "1: description: is missing; accepted: a sentence that says what the case shows",
-        "2: descripton: unknown key; did you mean `description`?; accepted: description, config, define, tables, step, after",
+        "2: descripton: unknown key; did you mean `description`?; accepted: description, config, define, externs, tables, step, after",
         "4: define.ether: this is the name of a protocol; accepted: another name",
         "5: define.\"a b\": packet text can't name this; accepted: letters, digits and `_`, no digit first",
         "6: define.n: this is an integer; accepted: packet text, or a value of a field",
@@ -195,10 +195,10 @@ bounce.seen = 5
         "11: step[0].out[0].port: there is no port \"hots\"; did you mean `host`?; accepted: one of a, b, host",
         "11: step[0].out[0].packet: column 5: expected two hexadecimal digits for each byte",
         "11: step[0].out[1]: `port` is missing; accepted: port and packet",
-        "12: step[0].drops.oddd: there is no such drop reason; did you mean `odd`?; accepted: truncated, malformed, no_port, no_host, tx_failed, odd",
+        "12: step[0].drops.oddd: there is no such drop reason; did you mean `odd`?; accepted: truncated, malformed, no_port, no_host, tx_failed, controller_busy, controller_gone, odd",
         "12: step[0].drops.odd: 0 is out of range; accepted: an integer from 1 to 4294967295",
-        "13: step[1]: `in` is missing; accepted: in = { port = \"…\", packet = \"…\" }",
-        "14: step[1].on: unknown key; did you mean `in`?; accepted: note, in, out, drops",
+        "13: step[1]: `in` is missing; accepted: in = { port = \"…\", packet = \"…\" }, or wait = \"30s\"",
+        "14: step[1].on: unknown key; did you mean `in`?; accepted: note, in, wait, out, drops",
         "15: after.table: unknown key; did you mean `tables`?; accepted: tables, entries",
         "17: after.entries.bounce.saen: there is no table bounce.saen; did you mean `bounce.seen`?; accepted: bounce.twins, bounce.seen",
         "18: after.entries.bounce.seen: 5 is out of range; accepted: an integer from 0 to 4",
@@ -222,7 +222,10 @@ fn the_configuration_must_be_there_and_right() {
 fn no_steps_are_no_case() {
     let folder = Folder::new("empty", "description = \"x\"");
     let message = folder.strip(&folder.load().unwrap_err().to_string());
-    assert_eq!(message, "cases/case.toml:1: step: there is no step; accepted: at least one [[step]] with `in`");
+    assert_eq!(
+        message,
+        "cases/case.toml:1: step: there is no step; accepted: at least one [[step]] with `in` or `wait`"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Runs every packet case of every application, on every engine.
+//! Runs every packet case of every application and example, on every engine.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,16 +16,18 @@ const ENGINES: [EngineKind; 3] =
 
 /// Applications with cases: folder and program.
 fn applications() -> Vec<(PathBuf, Arc<Program>)> {
-    let apps = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(&apps).unwrap() {
+    for entry in ["apps", "examples"].iter().flat_map(|folder| std::fs::read_dir(root.join(folder)).unwrap()) {
         let folder = entry.unwrap().path();
         let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
         if folder.join("cases").is_dir() {
             found.push((folder.clone(), common::compile(&folder.join(format!("{name}.baker")))));
         }
     }
-    assert!(found.iter().any(|(_, program)| program.name == "l3switch"), "{}", apps.display());
+    for name in ["l3switch", "responder"] {
+        assert!(found.iter().any(|(_, program)| program.name == name), "{name} in {}", root.display());
+    }
     found
 }
 

@@ -73,7 +73,7 @@ impl Rig {
         kind: EngineKind,
         fill: impl FnOnce(&mut TableAccess) -> Result<(), String>,
     ) -> Result<Self, BenchError> {
-        let (engine, mut tables) = engine(program, kind)?;
+        let (engine, mut tables) = engine(program, kind, None)?;
         fill(&mut tables).map_err(BenchError::Tables)?;
         Self::assemble(program, engine, tables.native())
     }
@@ -122,8 +122,7 @@ impl Rig {
             registration.offline();
         }
         let ns_per_packet = total.as_nanos() as f64 / processed.max(1) as f64;
-        let observer =
-            Observer { program: self.program.clone(), blocks: vec![self.counters.clone()], ports: Vec::new() };
+        let observer = Observer::of_block(&self.program, self.counters.clone());
         Measured {
             per_packet: Duration::from_nanos(ns_per_packet as u64),
             ns_per_packet,

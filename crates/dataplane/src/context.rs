@@ -6,6 +6,7 @@ use std::sync::Arc;
 use baker::ir::Program;
 use codegen::abi::{Context, MAX_BATCH, Output, read_field};
 
+use crate::controller::ExternTable;
 use crate::counters::CounterBlock;
 use crate::frames::FramePool;
 use crate::sys::Mapping;
@@ -21,7 +22,8 @@ pub struct WorkerContext {
     raw: Box<Context>,
     pool: Arc<FramePool>,
     counters: Arc<CounterBlock>,
-    // These two are held only so that the pointers in `raw` stay valid.
+    // These are held only so that the pointers in `raw` stay valid.
+    externs: Option<Arc<ExternTable>>,
     _tables: Option<Arc<Tables>>,
     _memory: [Mapping; 2],
     /// Frames that it may have at a time without being given any.
@@ -70,11 +72,13 @@ impl WorkerContext {
             output_len: 0,
             frame_size: u64::from(pool.frame_size()),
             now: 0,
+            externs: std::ptr::null(),
         };
         Ok(WorkerContext {
             raw: Box::new(raw),
             pool,
             counters,
+            externs: None,
             _tables: tables,
             _memory: [free, outputs],
             share: share as usize,
@@ -87,6 +91,12 @@ impl WorkerContext {
     /// The context that generated code gets.
     pub fn raw(&mut self) -> *mut Context {
         &mut *self.raw
+    }
+
+    /// Gives it the functions of controllers, which a program that declares any needs before it runs.
+    pub fn set_externs(&mut self, externs: Arc<ExternTable>) {
+        self.raw.externs = externs.calls();
+        self.externs = Some(externs);
     }
 
     /// Sets the time that the program sees, in nanoseconds.
@@ -183,6 +193,16 @@ impl WorkerContext {
     fn metadata_byte(&self, frame: u32, offset: usize) -> u8 {
         // SAFETY: crate-internal callers pass frames of their own packets; the field is one byte of the metadata.
         unsafe { read_field(std::slice::from_raw_parts(self.pool.metadata(frame).add(offset), 1), 8) as u8 }
+    }
+
+    /// Returns to the pool what it has beyond its share, where it got frames that it did not take from there.
+    pub(crate) fn give_back(&mut self) {
+        let len = self.raw.free_len as usize;
+        if let Some(more) = len.checked_sub(self.share).filter(|more| *more > 0) {
+            // SAFETY: the first `free_len` numbers of the stack were written and are the worker's.
+            self.pool.put_back(unsafe { std::slice::from_raw_parts(self.raw.free.add(self.share), more) });
+            self.raw.free_len = self.share as u32;
+        }
     }
 
     /// Returns every free frame to the pool.

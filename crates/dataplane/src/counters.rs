@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::controller::ExternTable;
 use baker::ir::{ChannelId, CounterId, CounterSlots, DropId, Program, TableId, Target};
 
 #[repr(align(64))]
@@ -113,6 +114,8 @@ pub struct Snapshot {
     pub tables_full: Vec<(String, u64)>,
     /// Cells of the program's own counters.
     pub user: Vec<(String, Vec<u64>)>,
+    /// Calls of functions of controllers that failed and gave 0.
+    pub externs_failed: Vec<(String, u64)>,
     /// Ports.
     pub ports: Vec<PortSnapshot>,
 }
@@ -140,6 +143,7 @@ pub struct Observer {
     pub(crate) program: Arc<Program>,
     pub(crate) blocks: Vec<Arc<CounterBlock>>,
     pub(crate) ports: Vec<ObservedPort>,
+    pub(crate) externs: Option<Arc<ExternTable>>,
 }
 
 /// A port, for whoever looks.
@@ -159,6 +163,11 @@ impl ObservedPort {
 }
 
 impl Observer {
+    /// Of a worker without ports.
+    pub(crate) fn of_block(program: &Arc<Program>, block: Arc<CounterBlock>) -> Self {
+        Observer { program: program.clone(), blocks: vec![block], ports: Vec::new(), externs: None }
+    }
+
     /// The latest error of each port that has one, by name.
     pub fn port_errors(&self) -> Vec<(String, String)> {
         self.ports.iter().filter_map(|port| Some((port.name.clone(), port.error()?))).collect()
@@ -189,6 +198,7 @@ impl Observer {
             drops: drops.map(|(i, d)| (d.name.clone(), sum(slots.drop(DropId(i as u32))))).collect(),
             tables_full: tables.map(|(i, t)| (t.name.clone(), sum(slots.table_full(TableId(i as u32))))).collect(),
             user: program.counters.iter().enumerate().map(user).collect(),
+            externs_failed: self.externs.iter().flat_map(|t| t.failed()).map(|(n, c)| (n.to_owned(), c)).collect(),
             ports: self.ports.iter().map(port).collect(),
         }
     }

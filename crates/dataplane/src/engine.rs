@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use baker::ir::interp::{End, FrameLayout, Machine};
-use baker::ir::{Program, TableEntry, TableError, TableId, TableStore, storage_size};
+use baker::ir::interp::{self, End, FrameLayout, Machine};
+use baker::ir::{ChannelId, Program, TableEntry, TableError, TableId, TableStore, TimerId, storage_size};
 use baker::opt::Level;
-use codegen::abi::{END_HOST, END_TX, MAX_BATCH, Output, RunFn, write_field};
+use codegen::abi::{self, END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, RunFn, read_field, write_field};
 use codegen::{CodegenError, Native, OptLevel};
 
 use crate::context::WorkerContext;
+use crate::controller::{ExternTable, MissingExterns, refuse_inside};
 use crate::tables::{Tables, TablesError};
 
 /// Which engine runs the program.
@@ -34,6 +35,9 @@ pub enum EngineError {
     /// No tables.
     #[error(transparent)]
     Tables(#[from] TablesError),
+    /// A function that no controller has.
+    #[error(transparent)]
+    Externs(#[from] MissingExterns),
 }
 
 /// Runs a program over batches.
@@ -46,11 +50,35 @@ pub trait Engine: Send {
     /// `Limits::copies` free frames per packet are in the context (as [`crate::RxBatch`] sees to). The context was made
     /// for the same program and for the tables that the engine uses.
     unsafe fn run(&mut self, context: &mut WorkerContext, frames: &[u32]);
+
+    /// As [`Engine::run`] for packets that a controller injects into a channel. Engines of programs without such channels need
+    /// not have it.
+    ///
+    /// # Safety
+    /// As for [`Engine::run`], but for the metadata, which may be anything that fits; the channel is one of
+    /// [`Program::entries`].
+    unsafe fn inject(&mut self, channel: ChannelId, _context: &mut WorkerContext, _frames: &[u32]) {
+        unreachable!("packets are injected into channel {} of an engine without injection", channel.0)
+    }
+
+    /// Runs a timer for each of `calls` packed keys (see [`codegen::abi::TimerFn`]). Engines of programs without timers need not
+    /// have it.
+    ///
+    /// # Safety
+    /// `keys` has that many keys, at most [`MAX_BATCH`]; the context is as for [`Engine::run`], with `Limits::copies` free
+    /// frames per call.
+    unsafe fn timer(&mut self, timer: TimerId, _context: &mut WorkerContext, _keys: &[u64], _calls: u32) {
+        unreachable!("timer {} runs on an engine without timers", timer.0)
+    }
 }
 
 /// An engine with the tables it uses, for one worker.
-pub(crate) fn engine(program: &Arc<Program>, kind: EngineKind) -> Result<(Box<dyn Engine>, TableAccess), EngineError> {
-    let (engines, tables) = Engines::new(program, kind)?;
+pub(crate) fn engine(
+    program: &Arc<Program>,
+    kind: EngineKind,
+    externs: Option<&Arc<ExternTable>>,
+) -> Result<(Box<dyn Engine>, TableAccess), EngineError> {
+    let (engines, tables) = Engines::new(program, kind, externs)?;
     Ok((engines.engine(), tables))
 }
 
@@ -62,14 +90,24 @@ pub(crate) enum Engines {
 
 impl Engines {
     /// Compiles the program, and allocates its tables.
-    pub fn new(program: &Arc<Program>, kind: EngineKind) -> Result<(Self, TableAccess), EngineError> {
+    /// Without `externs` the program calls none.
+    pub fn new(
+        program: &Arc<Program>,
+        kind: EngineKind,
+        externs: Option<&Arc<ExternTable>>,
+    ) -> Result<(Self, TableAccess), EngineError> {
         Ok(match kind {
             EngineKind::Native(opt, packets) => {
                 let tables = Arc::new(Tables::new(program)?);
                 (Engines::Native(NativeEngine::compile(program, opt, packets)?), TableAccess::Native(tables))
             }
             EngineKind::Interp => {
-                let machine = Arc::new(Mutex::new(Machine::new(program.clone())));
+                let mut machine = Machine::new(program.clone());
+                if let Some(externs) = externs {
+                    let externs: Arc<dyn interp::Externs> = externs.clone();
+                    machine.set_externs(externs);
+                }
+                let machine = Arc::new(Mutex::new(machine));
                 (Engines::Interp(machine.clone()), TableAccess::Interp(machine))
             }
         })
@@ -114,6 +152,7 @@ impl TableAccess {
 
 impl TableStore for TableAccess {
     fn insert(&mut self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
+        refuse_inside();
         match self {
             TableAccess::Native(tables) => tables.insert(table, entry),
             TableAccess::Interp(machine) => lock(machine).insert(table, entry),
@@ -121,6 +160,7 @@ impl TableStore for TableAccess {
     }
 
     fn remove(&mut self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
+        refuse_inside();
         match self {
             TableAccess::Native(tables) => tables.remove(table, key, prefix_len),
             TableAccess::Interp(machine) => lock(machine).remove(table, key, prefix_len),
@@ -128,6 +168,7 @@ impl TableStore for TableAccess {
     }
 
     fn get(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<Vec<u128>, TableError> {
+        refuse_inside();
         match self {
             TableAccess::Native(tables) => tables.get(table, key, prefix_len),
             TableAccess::Interp(machine) => lock(machine).get(table, key, prefix_len),
@@ -135,6 +176,7 @@ impl TableStore for TableAccess {
     }
 
     fn count(&self, table: TableId) -> usize {
+        refuse_inside();
         match self {
             TableAccess::Native(tables) => tables.count(table),
             TableAccess::Interp(machine) => lock(machine).count(table),
@@ -142,6 +184,7 @@ impl TableStore for TableAccess {
     }
 
     fn dump(&self, table: TableId) -> Vec<TableEntry> {
+        refuse_inside();
         match self {
             TableAccess::Native(tables) => tables.dump(table),
             TableAccess::Interp(machine) => lock(machine).dump(table),
@@ -169,8 +212,20 @@ impl NativeEngine {
 impl Engine for NativeEngine {
     unsafe fn run(&mut self, context: &mut WorkerContext, frames: &[u32]) {
         debug_assert!(frames.len() <= MAX_BATCH);
+        // SAFETY: promised by the caller.
+        unsafe { self.inject(Program::RX, context, frames) }
+    }
+
+    unsafe fn inject(&mut self, channel: ChannelId, context: &mut WorkerContext, frames: &[u32]) {
+        let run = self.native.run_fn(channel).expect("packets enter by this channel");
         // SAFETY: promised by the caller; the code lives as long as `native`.
-        unsafe { self.native.run_fn()(context.raw(), frames.as_ptr(), frames.len() as u32) }
+        unsafe { run(context.raw(), frames.as_ptr(), frames.len() as u32) }
+    }
+
+    unsafe fn timer(&mut self, timer: TimerId, context: &mut WorkerContext, keys: &[u64], calls: u32) {
+        let run = self.native.timer_fn(timer).expect("the program has this timer");
+        // SAFETY: promised by the caller; the code lives as long as `native`.
+        unsafe { run(context.raw(), keys.as_ptr(), calls) }
     }
 }
 
@@ -209,45 +264,89 @@ impl InterpEngine {
     }
 }
 
-impl Engine for InterpEngine {
-    unsafe fn run(&mut self, context: &mut WorkerContext, frames: &[u32]) {
+impl InterpEngine {
+    /// Runs something on the machine and counts what it counted.
+    fn counting(&mut self, context: &mut WorkerContext, run: impl FnOnce(&mut Machine, &mut WorkerContext)) {
         let mut machine = lock(&self.machine);
         machine.set_now(context.now());
         // Other workers may have run since the last batch.
         self.counted.copy_from_slice(machine.counters());
-        let pool = context.pool().clone();
+        let pool = context.pool();
         machine.set_frame_layout(FrameLayout { headroom: pool.headroom(), frame_size: pool.frame_size() });
-        for &frame in frames {
-            let port = context.rx_port(frame);
-            // SAFETY: the frame is the caller's and holds a packet. The borrow ends before the frame is written.
-            let outputs = unsafe { machine.receive(port, pool.packet(frame)) };
-            context.push(frame);
-            for output in outputs {
-                let frame = context.pop().expect("frames for limits.copies are reserved");
-                let end = match output.end {
-                    End::Tx => END_TX,
-                    End::Host => END_HOST,
-                };
-                // No packet outgrows its frame; where it lies there no longer matters.
-                let room = (pool.frame_size() as usize).checked_sub(output.packet.len());
-                let offset = room.expect("no more than limits.headroom is pushed").min(pool.headroom() as usize);
-                // SAFETY: the frame was just taken, so it is ours. The packet ends within the frame. Metadata fields lie
-                // within the metadata.
-                unsafe {
-                    pool.place(frame, offset, output.packet.len()).copy_from_slice(&output.packet);
-                    for (field, &value) in machine.program().metadata.iter().zip(&output.metadata) {
-                        let at = pool.metadata(frame).add(field.offset as usize);
-                        let bytes = std::slice::from_raw_parts_mut(at, storage_size(field.width) as usize);
-                        write_field(bytes, field.width, value);
-                    }
-                }
-                context.output(Output { frame, end });
-            }
-        }
+        run(&mut machine, context);
         for (slot, (&now, &before)) in machine.counters().iter().zip(&self.counted).enumerate() {
             if now != before {
                 context.counters().add(slot, now.wrapping_sub(before));
             }
         }
+    }
+}
+
+/// Puts what left the machine into frames and lists it.
+fn list(machine: &Machine, context: &mut WorkerContext, outputs: Vec<interp::Output>) {
+    let pool = context.pool().clone();
+    for output in outputs {
+        let frame = context.pop().expect("frames for limits.copies are reserved");
+        let end = match output.end {
+            End::Tx => END_TX,
+            End::Host => END_HOST,
+            End::Controller(channel) => END_CHANNEL + channel.0,
+        };
+        // No packet outgrows its frame; where it lies there no longer matters.
+        let room = (pool.frame_size() as usize).checked_sub(output.packet.len());
+        let offset = room.expect("no more than limits.headroom is pushed").min(pool.headroom() as usize);
+        // SAFETY: the frame was just taken, so it is ours. The packet ends within the frame. Metadata fields lie within
+        // the metadata.
+        unsafe {
+            pool.place(frame, offset, output.packet.len()).copy_from_slice(&output.packet);
+            for (field, &value) in machine.program().metadata.iter().zip(&output.metadata) {
+                let at = pool.metadata(frame).add(field.offset as usize);
+                let bytes = std::slice::from_raw_parts_mut(at, storage_size(field.width) as usize);
+                write_field(bytes, field.width, value);
+            }
+        }
+        context.output(Output { frame, end });
+    }
+}
+
+impl Engine for InterpEngine {
+    unsafe fn run(&mut self, context: &mut WorkerContext, frames: &[u32]) {
+        // SAFETY: promised by the caller.
+        unsafe { self.inject(Program::RX, context, frames) }
+    }
+
+    unsafe fn inject(&mut self, channel: ChannelId, context: &mut WorkerContext, frames: &[u32]) {
+        self.counting(context, |machine, context| {
+            let pool = context.pool().clone();
+            for &frame in frames {
+                // SAFETY: the frame is the caller's and holds a packet with metadata. The borrow ends before the frame is
+                // written.
+                let outputs = unsafe {
+                    let stored = |field: &baker::ir::MetaField| {
+                        let at = pool.metadata(frame).add(field.offset as usize);
+                        read_field(std::slice::from_raw_parts(at, storage_size(field.width) as usize), field.width)
+                    };
+                    let metadata: Vec<u128> = machine.program().metadata.iter().map(stored).collect();
+                    machine.inject(channel, pool.packet(frame), &metadata)
+                };
+                context.push(frame);
+                list(machine, context, outputs);
+            }
+        });
+    }
+
+    unsafe fn timer(&mut self, timer: TimerId, context: &mut WorkerContext, keys: &[u64], calls: u32) {
+        self.counting(context, |machine, context| {
+            let program = machine.program();
+            let table = program.timers[timer.0 as usize].table;
+            let key = table.map(|table| program.layouts[program.tables[table.0 as usize].key.0 as usize].clone());
+            let words = key.as_ref().map_or(0, abi::key_words);
+            for call in 0..calls as usize {
+                let packed = &keys[call * words..(call + 1) * words];
+                let fields = key.as_ref().map(|key| abi::unpack_key(key, packed)).unwrap_or_default();
+                let outputs = machine.timer(timer, &fields);
+                list(machine, context, outputs);
+            }
+        });
     }
 }

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use baker::ir::{CounterSlots, Program};
+use baker::ir::{CounterSlots, DropId, Program};
 
 use crate::context::WorkerContext;
+use crate::controller::{Controller, Controllers, Exchange, ExternTable, Named, NamedTables, Rings, Waiting};
 use crate::counters::{CounterBlock, ObservedPort, Observer, PortCounters, Snapshot};
 use crate::crew::{self, Crew};
 use crate::engine::{EngineError, EngineKind, Engines, TableAccess};
 use crate::frames::{FrameConfig, FrameError, FramePool};
 use crate::ports::{self, Driver, PortError, PortSpec};
 use crate::sweep::Sweeper;
-use crate::worker::{FINISH, PollMode, STOP, Worker, WorkerPort};
+use crate::sys::{Doorbell, monotonic_ns};
+use crate::timer::Schedule;
+use crate::worker::{Equipment, FINISH, PollMode, STOP, Timers, Worker, WorkerPort};
 
 /// How to run a program.
 #[derive(Clone, Debug)]
@@ -81,6 +84,9 @@ pub enum StartError {
     /// No engine.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// A controller that is wired and was not given.
+    #[error("the program is wired to a controller {0}, which is not there")]
+    Controller(String),
     /// No or too many workers.
     #[error("{0} workers: use 1 to {most}", most = crew::MOST)]
     Workers(usize),
@@ -116,6 +122,8 @@ pub struct Prepared {
     program: Arc<Program>,
     /// With the CPU that each is pinned to.
     workers: Vec<(Worker, Option<usize>)>,
+    controllers: Vec<Waiting>,
+    end_counters: Arc<CounterBlock>,
     tables: TableAccess,
     pool: Arc<FramePool>,
     observer: Observer,
@@ -124,7 +132,11 @@ pub struct Prepared {
 /// A running instance. Dropping it stops it.
 #[derive(Debug)]
 pub struct Instance {
+    // Ended in this order.
+    controllers: Controllers,
     crew: Crew,
+    /// Counts what is dropped when both have ended.
+    end_counters: Arc<CounterBlock>,
     tables: TableAccess,
     pool: Arc<FramePool>,
     observer: Observer,
@@ -147,18 +159,36 @@ pub struct Report {
 impl Instance {
     /// Opens the ports and compiles the program. Packets are processed from [`Prepared::run`] on.
     pub fn prepare(program: Arc<Program>, options: &Options, ports: &[PortConfig]) -> Result<Prepared, StartError> {
+        Self::prepare_with(program, options, ports, Vec::new())
+    }
+
+    /// As [`Instance::prepare`], with the controllers that the program is wired to or whose functions it calls. They run, also
+    /// those that it is not wired to, from [`Prepared::run`] on.
+    pub fn prepare_with(
+        program: Arc<Program>,
+        options: &Options,
+        ports: &[PortConfig],
+        mut controllers: Vec<Named>,
+    ) -> Result<Prepared, StartError> {
+        let externs: Vec<_> = controllers.iter_mut().flat_map(|(_, controller)| controller.externs()).collect();
+        let externs = if program.externs.is_empty() {
+            None
+        } else {
+            Some(ExternTable::new(&program, externs).map_err(EngineError::from)?)
+        };
         let cpus = crew::cpus(options.workers, &options.cpus)?;
         let host_of = host_ports(ports)?;
         let pool = Arc::new(FramePool::new(&program, options.frames)?);
-        let share = pool.count() / cpus.len() as u32;
-        let least = program.limits.copies.saturating_add(1);
-        if share < least {
-            let least = least.saturating_mul(cpus.len() as u32);
-            return Err(FrameError::TooFew { count: pool.count(), least }.into());
-        }
-        let (engines, tables) = Engines::new(&program, options.engine)?;
+        let (share, each) = shares(&program, pool.count(), cpus.len())?;
+        let bells = if program.controllers.is_empty() { 0 } else { cpus.len() };
+        let doorbells = (0..bells).map(|_| Doorbell::new().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+        let controllers = chosen(&program, controllers, || Arc::new(Rings::new(pool.clone(), each, &doorbells)))?;
+        let (engines, tables) = Engines::new(&program, options.engine, externs.as_ref())?;
         let mut ports_of: Vec<Vec<WorkerPort>> = cpus.iter().map(|_| Vec::new()).collect();
-        let mut observer = Observer { program: program.clone(), blocks: Vec::new(), ports: Vec::new() };
+        let end_counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
+        // Where nobody can drop packets at the end there is nothing to sum up.
+        let blocks = if controllers.is_empty() { Vec::new() } else { vec![end_counters.clone()] };
+        let mut observer = Observer { program: program.clone(), blocks, ports: Vec::new(), externs: externs.clone() };
         for PortConfig { spec, number, .. } in ports {
             let queues = ports::open(&spec.driver, cpus.len(), pool.max_packet());
             let queues = queues.map_err(|error| StartError::Port(spec.name.clone(), error))?;
@@ -170,18 +200,29 @@ impl Instance {
             observer.ports.push(ObservedPort { name, number: *number, device, counters });
         }
         let mut workers = Vec::new();
-        for (ports, cpu) in ports_of.into_iter().zip(cpus) {
+        for (index, (ports, cpu)) in ports_of.into_iter().zip(cpus).enumerate() {
             let counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
             observer.blocks.push(counters.clone());
             let native = tables.native();
-            let context = WorkerContext::with_share(&program, pool.clone(), native.cloned(), counters, share)?;
+            let mut context = WorkerContext::with_share(&program, pool.clone(), native.cloned(), counters, share)?;
+            if let Some(externs) = &externs {
+                context.set_externs(externs.clone());
+            }
             // There are more places than workers, and nobody else has a program's new tables.
             let registration =
                 native.map(|tables| tables.epochs().register().expect("a place among the epochs for every worker"));
             let engine = engines.engine();
-            workers.push((Worker::new(&program, context, engine, ports, host_of, options.poll, registration), cpu));
+            let exchange = doorbells.get(index).map(|doorbell| {
+                let rings = controllers.iter().map(|controller| controller.rings.clone()).collect();
+                Exchange::new(&program, index, rings, doorbell.clone())
+            });
+            let has_timers = index == 0 && !program.timers.is_empty();
+            let timers = has_timers
+                .then(|| Timers { schedule: Schedule::new(&program, monotonic_ns()), tables: tables.clone() });
+            let equipment = Equipment { registration, exchange, timers };
+            workers.push((Worker::new(&program, context, engine, ports, host_of, options.poll, equipment), cpu));
         }
-        Ok(Prepared { program, workers, tables, pool, observer })
+        Ok(Prepared { program, workers, controllers, end_counters, tables, pool, observer })
     }
 
     /// Starts a program with empty tables; [`Instance::prepare`] is for those who fill them first.
@@ -221,7 +262,15 @@ impl Instance {
     }
 
     fn end(&mut self, how: u8) -> Report {
-        let errors = self.crew.end(how);
+        // Controllers end before the workers that run what they inject; but they are needed until the ports have finished.
+        let finished = if how == FINISH { self.crew.end(FINISH) } else { Vec::new() };
+        self.controllers.stop();
+        let mut errors = self.crew.end(STOP);
+        errors.extend(finished);
+        let (dropped, failed) = self.controllers.finish();
+        let slots = CounterSlots::new(&self.observer.program);
+        self.end_counters.add(slots.drop(DropId::CONTROLLER_GONE), dropped);
+        errors.extend(failed);
         Report { snapshot: self.snapshot(), errors, frames: self.pool.count(), free_frames: self.pool.free_frames() }
     }
 }
@@ -244,10 +293,52 @@ impl Prepared {
 
     /// Starts the workers. Fails where a CPU is not to be had.
     pub fn run(self) -> Result<Instance, StartError> {
-        let Prepared { program, workers, tables, pool, observer } = self;
+        let Prepared { program, workers, controllers, end_counters, tables, pool, observer } = self;
         let sweeper = Sweeper::start(&program, tables.clone())?;
-        Ok(Instance { crew: Crew::start(workers)?, tables, pool, observer, _sweeper: sweeper })
+        let named = NamedTables::new(program.clone(), tables.clone());
+        let controllers = Controllers::start(&program, controllers, &named)?;
+        let crew = Crew::start(workers)?;
+        Ok(Instance { controllers, crew, end_counters, tables, pool, observer, _sweeper: sweeper })
     }
+}
+
+/// The part of the frames that controllers may have: one in four.
+const CONTROLLERS_PART: u32 = 4;
+
+/// The frames that each worker may take, and those that each controller may have, which no worker counts on.
+fn shares(program: &Program, count: u32, workers: usize) -> Result<(u32, u32), FrameError> {
+    let (controllers, workers) = (program.controllers.len() as u32, workers as u32);
+    let needed = program.limits.copies.saturating_add(1).saturating_mul(workers);
+    let least = Rings::least(workers as usize);
+    let part = match controllers {
+        0 => 0,
+        _ => (count / CONTROLLERS_PART).max(least.saturating_mul(controllers)),
+    };
+    match count.checked_sub(part).map(|left| left / workers) {
+        Some(share) if share.saturating_mul(workers) >= needed => {
+            Ok((share, part.checked_div(controllers).unwrap_or(0)))
+        }
+        _ => Err(FrameError::TooFew { count, least: needed.saturating_add(least.saturating_mul(controllers)) }),
+    }
+}
+
+/// The controllers of a program in its order, then the others, each with rings.
+fn chosen(
+    program: &Program,
+    mut given: Vec<Named>,
+    rings: impl Fn() -> Arc<Rings>,
+) -> Result<Vec<Waiting>, StartError> {
+    let mut take = |name: &String| -> Option<Box<dyn Controller>> {
+        let index = given.iter().position(|(given, _)| given == name)?;
+        Some(given.swap_remove(index).1)
+    };
+    let one = |wired: &baker::ir::Controller| match take(&wired.name) {
+        Some(controller) => Ok(Waiting { name: wired.name.clone(), controller, rings: rings() }),
+        None => Err(StartError::Controller(wired.name.clone())),
+    };
+    let mut chosen = program.controllers.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+    chosen.extend(given.into_iter().map(|(name, controller)| Waiting { name, controller, rings: rings() }));
+    Ok(chosen)
 }
 
 /// Number of the host port by the number of the port of entry. Checks names and numbers.

@@ -6,6 +6,7 @@
 
 pub mod bench;
 mod context;
+pub mod controller;
 mod counters;
 mod crew;
 mod engine;
@@ -22,6 +23,7 @@ mod tables;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod timer;
 mod worker;
 
 pub use context::{Received, RxBatch, TxBatch, WorkerContext};

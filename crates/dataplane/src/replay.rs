@@ -2,15 +2,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use baker::ir::{CounterSlots, Program};
-use codegen::abi::END_TX;
+use codegen::abi::{END_HOST, END_TX};
 
 use crate::context::{Received, RxBatch, WorkerContext};
+use crate::controller::ExternTable;
 use crate::counters::{CounterBlock, Observer, Snapshot};
 use crate::engine::{EngineError, EngineKind, TableAccess, engine};
 use crate::frames::{FrameConfig, FrameError, FramePool};
 use crate::ports::{PcapInput, PcapOutput, PortError};
+use crate::timer::Schedule;
 
 /// Why a replay failed.
 #[derive(Debug, thiserror::Error)]
@@ -43,25 +46,29 @@ pub struct ReplayReport {
     pub tx: u64,
     /// Packets that left to the host.
     pub host: u64,
+    /// Packets that left to controllers.
+    pub controllers: u64,
     /// The program's counters.
     pub snapshot: Snapshot,
 }
 
-/// Runs a program over the packets of `input`, all received on port `rx_port`, and writes every packet that leaves by `tx`
-/// or to the host to `output`, in order, with the time of the packet it came from, which is also the time that the
-/// program sees. There are no ports, so none is
-/// dropped as `no_port` or `no_host`. `fill` gets the tables first.
+/// Runs a program over the packets of `input`, all received on port `rx_port`, and writes every packet that leaves by `tx`,
+/// to the host or to a controller to `output`, in order, with the time of the packet it came from, which is also the time that
+/// the program sees. Its timers run by that time, too, before the packet that comes at or after theirs; a pause is no longer
+/// than the last 1024 times that they run. There are no ports, so none is dropped as `no_port` or `no_host`. `fill` gets the tables
+/// first. Controllers do not run, but `externs` are their functions.
 pub fn replay(
     program: &Arc<Program>,
     kind: EngineKind,
     rx_port: u8,
+    externs: Option<Arc<ExternTable>>,
     fill: impl FnOnce(&mut TableAccess) -> Result<(), String>,
     input: &Path,
     output: Option<&Path>,
 ) -> Result<ReplayReport, ReplayError> {
     let mut input = PcapInput::open(input)?;
     let mut output = output.map(PcapOutput::create).transpose()?;
-    let (mut engine, mut tables) = engine(program, kind)?;
+    let (mut engine, mut tables) = engine(program, kind, externs.as_ref())?;
     fill(&mut tables).map_err(ReplayError::Tables)?;
     let copies = program.limits.copies;
     // Frames of the largest size: a recorded packet may be one that offloads merged.
@@ -69,35 +76,72 @@ pub fn replay(
     let pool = Arc::new(FramePool::new(program, frames)?);
     let counters = Arc::new(CounterBlock::new(CounterSlots::new(program).len()));
     let mut context = WorkerContext::new(program, pool.clone(), tables.native().cloned(), counters.clone())?;
+    if let Some(externs) = externs {
+        context.set_externs(externs);
+    }
     let registration = tables.native().and_then(|tables| tables.epochs().register());
-    let (mut received, mut oversize, mut tx, mut host) = (0, 0, 0, 0);
+    let (mut received, mut oversize) = (0, 0);
+    let mut leaving = Leaving { pool: pool.clone(), output: &mut output, tx: 0, host: 0, controllers: 0 };
+    let mut timers: Option<Schedule> = None;
     while let Some(packet) = input.next() {
         let (time, packet) = packet?;
         received += 1;
         if let Some(registration) = &registration {
             registration.quiescent();
         }
+        let now = context.now().max(time.as_nanos() as u64);
+        let timers = timers.get_or_insert_with(|| Schedule::sorted(program, now));
+        timers.leap(now);
+        while let Some(due) = timers.next_due().filter(|due| timers.is_sweeping() || *due <= now) {
+            if !timers.is_sweeping() {
+                context.set_now(due);
+            }
+            // SAFETY: the context was made for the engine's program and tables, and its outputs were taken.
+            unsafe { timers.slice(&mut context, &mut *engine, &tables) };
+            let time = Duration::from_nanos(context.now());
+            leaving.take(&mut context, time)?;
+            if let Some(registration) = &registration {
+                registration.quiescent();
+            }
+        }
         let mut one = Received::default();
         let mut batch = RxBatch::new(&mut context, &mut one, rx_port);
         batch.push(&[&packet]);
         oversize += batch.totals().2;
-        context.set_now(context.now().max(time.as_nanos() as u64));
+        context.set_now(now);
         // SAFETY: the batch was made by `RxBatch` over this context, which was made for the engine's program and tables.
         unsafe { engine.run(&mut context, one.frames()) };
+        leaving.take(&mut context, time)?;
+    }
+    let Leaving { tx, host, controllers, .. } = leaving;
+    output.map_or(Ok(()), PcapOutput::finish)?;
+    let snapshot = Observer::of_block(program, counters).snapshot();
+    Ok(ReplayReport { received, oversize, tx, host, controllers, snapshot })
+}
+
+/// Counts and writes what leaves.
+struct Leaving<'a> {
+    pool: Arc<FramePool>,
+    output: &'a mut Option<PcapOutput>,
+    tx: u64,
+    host: u64,
+    controllers: u64,
+}
+
+impl Leaving<'_> {
+    fn take(&mut self, context: &mut WorkerContext, time: Duration) -> Result<(), PortError> {
         for leaving in context.outputs() {
-            if leaving.end == END_TX {
-                tx += 1;
-            } else {
-                host += 1;
+            match leaving.end {
+                END_TX => self.tx += 1,
+                END_HOST => self.host += 1,
+                _ => self.controllers += 1,
             }
-            if let Some(output) = &mut output {
+            if let Some(output) = self.output.as_mut() {
                 // SAFETY: an output's frame is the context owner's and holds a packet.
-                output.write(time, unsafe { pool.packet(leaving.frame) })?;
+                output.write(time, unsafe { self.pool.packet(leaving.frame) })?;
             }
         }
         context.free_outputs();
+        Ok(())
     }
-    output.map_or(Ok(()), PcapOutput::finish)?;
-    let observer = Observer { program: program.clone(), blocks: vec![counters], ports: Vec::new() };
-    Ok(ReplayReport { received, oversize, tx, host, snapshot: observer.snapshot() })
 }

@@ -5,14 +5,16 @@
 use std::sync::Arc;
 
 use baker::ir::interp::End;
-use baker::ir::{CounterSlots, Program, TableEntry, TableError, TableId, TableStore, storage_size};
-use codegen::abi::{END_TX, MAX_BATCH, Output, read_field};
+use baker::ir::{ChannelId, CounterSlots, Program, TableEntry, TableError, TableId, TableStore, storage_size};
+use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, read_field, write_field};
 
 use crate::context::{Received, RxBatch, WorkerContext};
+use crate::controller::ExternTable;
 use crate::counters::CounterBlock;
 use crate::engine::{Engine, EngineError, EngineKind, TableAccess, engine};
 use crate::epoch::Registration;
 use crate::frames::{FrameConfig, FrameError, FramePool};
+use crate::timer::Schedule;
 
 /// Bytes of the longest packet that must fit into a frame.
 const LONGEST_PACKET: u32 = 1600;
@@ -61,13 +63,28 @@ pub struct Stepper {
     engine: Box<dyn Engine>,
     tables: TableAccess,
     registration: Option<Registration>,
+    timers: Schedule,
 }
 
 impl Stepper {
-    /// Compiles the program where the engine needs it. Tables are empty, counters zero.
+    /// Compiles the program where the engine needs it. Tables are empty, counters zero. It calls no functions of controllers.
     pub fn new(program: Arc<Program>, kind: EngineKind) -> Result<Stepper, StepError> {
-        let (engine, tables) = engine(&program, kind)?;
-        Self::with_engine(program, engine, tables)
+        let externs = ExternTable::none(&program).map_err(EngineError::from)?;
+        Self::with_externs(program, kind, externs)
+    }
+
+    /// As [`Stepper::new`] with the functions of controllers that the program calls.
+    pub fn with_externs(
+        program: Arc<Program>,
+        kind: EngineKind,
+        externs: Option<Arc<ExternTable>>,
+    ) -> Result<Stepper, StepError> {
+        let (engine, tables) = engine(&program, kind, externs.as_ref())?;
+        let mut stepper = Self::with_engine(program, engine, tables)?;
+        if let Some(externs) = externs {
+            stepper.context.set_externs(externs);
+        }
+        Ok(stepper)
     }
 
     /// Runs this engine: one made by hand, to be compared with the program. `tables` are those of the engine, or empty
@@ -96,7 +113,8 @@ impl Stepper {
                 pool.metadata(frame).write_bytes(POISON, program.metadata_size as usize);
             }
         }
-        Ok(Stepper { program, pool, context, counters, engine, tables, registration })
+        let timers = Schedule::sorted(&program, 0);
+        Ok(Stepper { program, pool, context, counters, engine, tables, registration, timers })
     }
 
     /// The program.
@@ -109,7 +127,52 @@ impl Stepper {
         self.pool.max_packet()
     }
 
-    /// Sets the time that the program sees, in nanoseconds; it stands still otherwise.
+    /// Moves the time that the program sees, in nanoseconds, on to this, and runs what its timers do until then, each at its
+    /// time; those that are due at once in the program's order, and each over the keys of its table in their order. Gives
+    /// what left the program. Time begins at 0. Where it moves by very many periods, the last 1024 are run.
+    pub fn advance(&mut self, to: u64) -> Vec<StepOutput> {
+        self.timers.leap(to);
+        let mut outputs = Vec::new();
+        loop {
+            let due = self.timers.next_due().filter(|due| *due <= to);
+            match due {
+                _ if self.timers.is_sweeping() => {}
+                Some(due) => self.context.set_now(due.max(self.context.now())),
+                None => break,
+            }
+            self.rest();
+            // SAFETY: the context was made for the engine's program and tables, and its outputs were taken.
+            unsafe { self.timers.slice(&mut self.context, &mut *self.engine, &self.tables) };
+            self.take_outputs(&mut outputs);
+        }
+        self.context.set_now(to.max(self.context.now()));
+        outputs
+    }
+
+    /// Runs a packet that a controller injects into a channel, one of [`Program::entries`], with one number per field of the
+    /// metadata; those left out are 0. Gives what left the program, in order.
+    pub fn inject(&mut self, channel: ChannelId, packet: &[u8], metadata: &[u128]) -> Vec<StepOutput> {
+        self.rest();
+        let mut one = Received::default();
+        RxBatch::new(&mut self.context, &mut one, 0).push(&[packet]);
+        for &frame in one.frames() {
+            for (field, &number) in self.program.metadata.iter().zip(metadata) {
+                // SAFETY: the frame is the context owner's; the field lies within the metadata.
+                unsafe {
+                    let at = self.pool.metadata(frame).add(field.offset as usize);
+                    let bytes = std::slice::from_raw_parts_mut(at, storage_size(field.width) as usize);
+                    write_field(bytes, field.width, number & (u128::MAX >> (128 - field.width)));
+                }
+            }
+        }
+        // SAFETY: as for a batch; packets enter by the channel.
+        unsafe { self.engine.inject(channel, &mut self.context, one.frames()) };
+        let mut outputs = Vec::new();
+        self.take_outputs(&mut outputs);
+        outputs
+    }
+
+    /// Sets the time that the program sees, in nanoseconds; it stands still otherwise. No timer runs.
     pub fn set_now(&mut self, now: u64) {
         self.context.set_now(now);
     }
@@ -134,9 +197,7 @@ impl Stepper {
 
     /// At most [`MAX_BATCH`] packets.
     fn batch<'a>(&mut self, packets: impl Iterator<Item = (u8, &'a [u8])>) -> Vec<StepOutput> {
-        if let Some(registration) = &self.registration {
-            registration.quiescent();
-        }
+        self.rest();
         let mut frames = Vec::with_capacity(MAX_BATCH);
         for (port, packet) in packets {
             // Each packet in a batch of its own, for each has its own port; the engine gets them all at once.
@@ -147,13 +208,29 @@ impl Stepper {
         // SAFETY: the frames are at most `MAX_BATCH` and came from `RxBatch` over this context, which was made for the
         // engine's program and tables; the pool has frames for all copies of a whole batch.
         unsafe { self.engine.run(&mut self.context, &frames) };
-        let outputs = self.context.outputs().iter().map(|output| self.output(output)).collect();
-        self.context.free_outputs();
+        let mut outputs = Vec::new();
+        self.take_outputs(&mut outputs);
         outputs
     }
 
+    /// Between two batches.
+    fn rest(&self) {
+        if let Some(registration) = &self.registration {
+            registration.quiescent();
+        }
+    }
+
+    fn take_outputs(&mut self, outputs: &mut Vec<StepOutput>) {
+        outputs.extend(self.context.outputs().iter().map(|output| self.output(output)));
+        self.context.free_outputs();
+    }
+
     fn output(&self, output: &Output) -> StepOutput {
-        let end = if output.end == END_TX { End::Tx } else { End::Host };
+        let end = match output.end {
+            END_TX => End::Tx,
+            END_HOST => End::Host,
+            channel => End::Controller(ChannelId(channel - END_CHANNEL)),
+        };
         let size = self.program.metadata_size as usize;
         // SAFETY: an output's frame is the context owner's and holds a packet with metadata, and nobody writes it now.
         let (bytes, metadata) = unsafe {

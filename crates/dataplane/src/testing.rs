@@ -101,7 +101,7 @@ pub fn forward() -> Program {
         pseudo: Vec::new(),
     };
     let meta = |name: &str, width, offset| MetaField { name: name.into(), type_name: "u".into(), width, offset };
-    let channel = |name: &str, target| Channel { name: name.into(), protocol: ProtocolId(0), target };
+    let channel = |name: &str, target| Channel { name: name.into(), from: None, protocol: ProtocolId(0), target };
     let mut reasons: Vec<_> = BUILTIN_DROP_REASONS.map(|(name, _)| DropReason { name: name.into() }).into();
     reasons.push(DropReason { name: "unwanted".into() });
     let macs = Table {
@@ -125,6 +125,9 @@ pub fn forward() -> Program {
         tables: vec![macs],
         counters: vec![Counter { name: "m.seen".into(), size: 4 }],
         drop_reasons: reasons,
+        controllers: Vec::new(),
+        externs: Vec::new(),
+        timers: Vec::new(),
         channels: vec![
             channel("rx", Target::Ppf(PpfId(0))),
             channel("m.out", Target::Tx),
@@ -162,7 +165,7 @@ fn body() -> Body {
     branch(not_host, TO_DROP, drop, not_drop);
     branch(not_drop, TWICE, twice, out);
     body.effect(host, Op::Put { packet, channel: ChannelId(2) }, None);
-    body.effect(drop, Op::Drop { packet, reason: DropId(5) }, None);
+    body.effect(drop, Op::Drop { packet, reason: DropId(BUILTIN_DROP_REASONS.len() as u32) }, None);
     let copy = body.push(twice, Ty::Packet(ProtocolId(0)), Op::Copy { packet }, None);
     body.effect(twice, Op::Put { packet: copy, channel: ChannelId(1) }, None);
     body.blocks[twice.0 as usize].term = Terminator::Jump(dest(out));
@@ -182,4 +185,11 @@ pub fn frame(kind: u16, number: u32, len: usize) -> Vec<u8> {
     bytes.extend(kind.to_be_bytes());
     bytes.extend((14..len.max(14)).map(|i| (i as u32).wrapping_mul(31).wrapping_add(number) as u8));
     bytes
+}
+
+/// A program from its text.
+pub fn compiled(text: &str) -> Arc<Program> {
+    let found = baker::check::check("test.baker", text, &baker::library::Library);
+    let text = baker::diag::render(&found.diagnostics, &found.sources, false);
+    Arc::new(lower(&found.program.unwrap_or_else(|| panic!("{text}"))))
 }

@@ -9,16 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use baker::ir::{CounterSlots, DropId, Program};
-use codegen::abi::{END_TX, MAX_BATCH, Output};
+use baker::ir::{ChannelId, CounterSlots, DropId, Program};
+use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output};
 
 use crate::context::{Received, RxBatch, TxBatch, WorkerContext};
+use crate::controller::Exchange;
 use crate::counters::PortCounters;
-use crate::engine::Engine;
+use crate::engine::{Engine, TableAccess};
 use crate::epoch::Registration;
-
 use crate::ports::Queue;
 use crate::sys;
+use crate::timer::Schedule;
 
 /// What a worker does when no port has a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ const ERROR_PAUSE: Duration = Duration::from_millis(1);
 const LOOPS_PER_CLOCK: u32 = 256;
 /// Batches per port that are still taken from the ports' rings on a stop request.
 const DRAIN_BATCHES: usize = 128;
+/// How long a worker whose ports have finished waits for controllers that hold packets.
+const CONTROLLERS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Keep running.
 pub const RUN: u8 = 0;
@@ -75,14 +78,30 @@ pub struct Worker {
     by_number: [u16; 256],
     /// Number of the host port by the number of the port of entry.
     host_of: [Option<u8>; 256],
-    /// Counter slots of `no_port`, `no_host` and `tx_failed`.
-    drop_slots: [usize; 3],
+    slots: CounterSlots,
     /// The program reads the clock.
     uses_time: bool,
     mode: PollMode,
     /// What to wait for, made once.
     wait: Vec<libc::pollfd>,
     registration: Option<Registration>,
+    /// Where the program has controllers.
+    exchange: Option<Exchange>,
+    /// Where this worker runs the program's timers.
+    timers: Option<Timers>,
+}
+
+/// What runs timers.
+pub struct Timers {
+    pub schedule: Schedule,
+    pub tables: TableAccess,
+}
+
+/// What a worker has besides its ports.
+pub struct Equipment {
+    pub registration: Option<Registration>,
+    pub exchange: Option<Exchange>,
+    pub timers: Option<Timers>,
 }
 
 impl Worker {
@@ -93,35 +112,57 @@ impl Worker {
         mut ports: Vec<WorkerPort>,
         host_of: [Option<u8>; 256],
         mode: PollMode,
-        registration: Option<Registration>,
+        equipment: Equipment,
     ) -> Self {
+        let Equipment { registration, exchange, timers } = equipment;
         let mut by_number = [NO_PORT; 256];
         for (index, port) in ports.iter_mut().enumerate() {
             by_number[port.number as usize] = index as u16;
             port.tx.reserve_exact(MAX_BATCH * (program.limits.copies as usize + 1));
         }
         let wait = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let wait = ports.iter().filter_map(|port| port.queue.wait_fd()).map(wait).collect();
+        let doorbell = exchange.as_ref().map(|exchange| exchange.doorbell().fd());
+        let wait = ports.iter().filter_map(|port| port.queue.wait_fd()).chain(doorbell).map(wait).collect();
         let slots = CounterSlots::new(program);
-        let drop_slots = [DropId::NO_PORT, DropId::NO_HOST, DropId::TX_FAILED].map(|reason| slots.drop(reason));
         let uses_time = program.uses_time();
-        Worker { context, engine, ports, by_number, host_of, drop_slots, uses_time, mode, wait, registration }
+        Worker {
+            context,
+            engine,
+            ports,
+            by_number,
+            host_of,
+            slots,
+            uses_time,
+            mode,
+            wait,
+            registration,
+            exchange,
+            timers,
+        }
     }
 
     /// Runs until it is told to stop, then takes what the ports hold already, closes them and returns all frames.
     /// The result lists what went wrong at the ports.
     pub fn run(mut self, control: &AtomicU8) -> Vec<String> {
         let mut last_tick = Instant::now();
+        let mut finished_since = None;
         let mut loops = 0;
         loop {
             let stop = control.load(Ordering::Relaxed);
             if stop == STOP {
                 break;
             }
-            let worked = self.round();
+            let mut worked = self.round();
+            if self.timers.as_ref().is_some_and(|timers| timers.schedule.is_sweeping()) {
+                worked |= self.run_timers();
+            }
             if !worked {
                 if stop == FINISH && self.ports.iter().all(|port| port.queue.finished()) {
-                    break;
+                    let since = *finished_since.get_or_insert_with(Instant::now);
+                    let quiet = self.exchange.as_ref().is_none_or(Exchange::is_quiet);
+                    if quiet || since.elapsed() >= CONTROLLERS_PATIENCE {
+                        break;
+                    }
                 }
                 self.idle();
             }
@@ -129,6 +170,7 @@ impl Worker {
             // A sleeping worker loops rarely, a busy one so often that even the clock would cost.
             if loops >= LOOPS_PER_CLOCK || (!worked && self.mode == PollMode::Interrupt) {
                 loops = 0;
+                self.run_timers();
                 if last_tick.elapsed() >= TICK {
                     last_tick = Instant::now();
                     self.tick();
@@ -151,9 +193,9 @@ impl Worker {
         self.ports.iter_mut().filter_map(close).collect()
     }
 
-    /// One batch from every port. Whether there was any packet.
+    /// One batch from the controllers and one from every port. Whether there was any packet.
     fn round(&mut self) -> bool {
-        let mut worked = false;
+        let mut worked = self.exchange.as_ref().is_some_and(Exchange::has_injected) && self.run_injected();
         for index in 0..self.ports.len() {
             if let Some(registration) = &self.registration {
                 registration.quiescent();
@@ -181,25 +223,94 @@ impl Worker {
         worked
     }
 
-    /// Sorts the packets that left the program by port.
+    /// A batch of what controllers inject, for which there are frames for all copies; whether there was a packet.
+    fn run_injected(&mut self) -> bool {
+        if let Some(registration) = &self.registration {
+            registration.quiescent();
+        }
+        if self.uses_time {
+            self.context.set_now(sys::monotonic_ns());
+        }
+        let (mut frames, mut count, mut entry) = ([0; MAX_BATCH], 0, None);
+        let mut worked = false;
+        for _ in 0..self.context.capacity() {
+            let Some(carried) = self.exchange.as_mut().and_then(Exchange::take_injected) else { break };
+            worked = true;
+            if let Some(channel) = entry.filter(|entry| *entry != carried.channel) {
+                self.inject(channel, &frames[..count]);
+                count = 0;
+            }
+            entry = Some(carried.channel);
+            frames[count] = carried.frame;
+            count += 1;
+        }
+        if let Some(channel) = entry {
+            self.inject(channel, &frames[..count]);
+        }
+        self.dispatch();
+        self.flush();
+        self.context.give_back();
+        worked
+    }
+
+    fn inject(&mut self, channel: ChannelId, frames: &[u32]) {
+        // SAFETY: the frames are at most as many as the context has frames for their copies, they are this worker's since it
+        // took them from its ring, and whoever put them there gave them a packet and metadata for this channel, by which
+        // packets enter.
+        unsafe { self.engine.inject(channel, &mut self.context, frames) };
+    }
+
+    /// A slice of a timer that is due; whether there was one.
+    fn run_timers(&mut self) -> bool {
+        let Some(timers) = &mut self.timers else { return false };
+        let now = sys::monotonic_ns();
+        if !timers.schedule.is_sweeping() && timers.schedule.next_due().is_none_or(|due| due > now) {
+            return false;
+        }
+        if let Some(registration) = &self.registration {
+            registration.quiescent();
+        }
+        self.context.set_now(now);
+        // SAFETY: the context is that of the engine, and what left the program before was sent.
+        let worked = unsafe { timers.schedule.slice(&mut self.context, &mut *self.engine, &timers.tables) };
+        self.dispatch();
+        self.flush();
+        worked
+    }
+
+    /// Sorts the packets that left the program by port, and hands those for controllers over.
     fn dispatch(&mut self) {
+        let mut punted = false;
         for index in 0..self.context.outputs().len() {
             let Output { frame, end } = self.context.outputs()[index];
-            let (number, slot) = if end == END_TX {
-                (Some(self.context.tx_port(frame)), self.drop_slots[0])
-            } else {
-                (self.host_of[self.context.rx_port(frame) as usize], self.drop_slots[1])
+            let (number, reason) = match end {
+                END_TX => (Some(self.context.tx_port(frame)), DropId::NO_PORT),
+                END_HOST => (self.host_of[self.context.rx_port(frame) as usize], DropId::NO_HOST),
+                _ => {
+                    let channel = ChannelId(end - END_CHANNEL);
+                    let punt = self.exchange.as_mut().map(|exchange| exchange.punt(frame, channel));
+                    match punt.unwrap_or(Err(DropId::CONTROLLER_GONE)) {
+                        Ok(()) => punted = true,
+                        Err(reason) => self.drop_output(frame, reason),
+                    }
+                    continue;
+                }
             };
             let port = number.map_or(NO_PORT, |number| self.by_number[number as usize]);
             match self.ports.get_mut(port as usize) {
                 Some(port) => port.tx.push(frame),
-                None => {
-                    self.context.push(frame);
-                    self.context.counters().add(slot, 1);
-                }
+                None => self.drop_output(frame, reason),
             }
         }
         self.context.clear_outputs();
+        if let Some(exchange) = self.exchange.as_mut().filter(|_| punted) {
+            exchange.wake();
+        }
+    }
+
+    fn drop_output(&mut self, frame: u32, reason: DropId) {
+        self.context.push(frame);
+        self.context.counters().add(self.slots.drop(reason), 1);
     }
 
     /// Sends what `dispatch` sorted.
@@ -216,7 +327,7 @@ impl Worker {
             let failed = (port.tx.len() - sent.packets) as u64;
             if failed > 0 {
                 add(&port.counters.tx_failed, failed);
-                self.context.counters().add(self.drop_slots[2], failed);
+                self.context.counters().add(self.slots.drop(DropId::TX_FAILED), failed);
             }
             for &frame in &port.tx {
                 self.context.push(frame);
@@ -234,12 +345,25 @@ impl Worker {
                 if self.ports.iter().any(ready) {
                     return;
                 }
+                let time = self.timers.as_ref().and_then(|timers| timers.schedule.next_due());
+                let time = time.map_or(SLEEP_MS, |due| {
+                    let left = due.saturating_sub(sys::monotonic_ns()).div_ceil(1_000_000);
+                    left.min(SLEEP_MS as u64) as i32
+                });
                 if let Some(registration) = &self.registration {
                     registration.offline();
                 }
-                if sys::poll(&mut self.wait, SLEEP_MS) {
+                let exchange = self.exchange.as_ref();
+                if let Some(exchange) = exchange {
+                    exchange.doorbell().sleep();
+                }
+                let injected = exchange.is_some_and(Exchange::has_injected);
+                if sys::poll(&mut self.wait, if injected { 0 } else { time }) {
                     // Such as a device that was removed: the others go on, and that must not take a CPU.
                     std::thread::sleep(ERROR_PAUSE);
+                }
+                if let Some(exchange) = exchange {
+                    exchange.doorbell().wake_up();
                 }
             }
         }

@@ -114,10 +114,15 @@ pub const FUNCTIONS: [Builtin; 22] = [
 ];
 
 /// The ends of the wiring.
-pub const ENDS: [Builtin; 3] = [
+pub const ENDS: [Builtin; 4] = [
     builtin("rx", "rx -> module.input;", "Frames as they come in, with `metadata.rx.port`."),
     builtin("tx", "module.output -> tx;", "Frames go out of the port that `metadata.tx.port` names."),
     builtin("host", "module.output -> host;", "Frames go to the kernel's own stack."),
+    builtin(
+        "controller",
+        "module.output -> controller NAME;\ncontroller NAME -> module.input;",
+        "Packets go to a controller, which runs beside the workers, or are injected by it.",
+    ),
 ];
 
 /// Metadata that the language declares.

@@ -18,7 +18,7 @@ use SyntaxKind::*;
 const FILE_WORDS: [&str; 10] =
     ["import", "const", "type", "enum", "struct", "protocol", "metadata", "drop_reason", "module", "program"];
 /// Words that begin what stands in a module.
-const MODULE_WORDS: [&str; 19] = [
+const MODULE_WORDS: [&str; 23] = [
     "in",
     "out",
     "channel",
@@ -33,6 +33,10 @@ const MODULE_WORDS: [&str; 19] = [
     "burst",
     "ppf",
     "from",
+    "extern",
+    "timer",
+    "over",
+    "every",
     "const",
     "type",
     "enum",
@@ -206,7 +210,7 @@ impl Model {
             Kind::Struct => CompletionItemKind::STRUCT,
             Kind::Protocol => CompletionItemKind::INTERFACE,
             Kind::Module | Kind::Instance => CompletionItemKind::MODULE,
-            Kind::Function | Kind::Ppf => CompletionItemKind::FUNCTION,
+            Kind::Function | Kind::Extern | Kind::Ppf | Kind::Timer => CompletionItemKind::FUNCTION,
             Kind::Reason => CompletionItemKind::EVENT,
             Kind::Table | Kind::Meter | Kind::Counter => CompletionItemKind::VARIABLE,
             Kind::Port => CompletionItemKind::REFERENCE,
@@ -255,7 +259,8 @@ mod tests {
         let quoted = rules.split('\'').skip(1).step_by(2);
         let quoted: Vec<_> = quoted.filter(|text| text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')).collect();
         assert!(quoted.len() > 25, "{quoted:?}");
-        let offered = [&FILE_WORDS[..], &MODULE_WORDS, &PROTOCOL_WORDS, &BODY_WORDS].concat();
+        let ends = builtin::ENDS.map(|end| end.name);
+        let offered = [&FILE_WORDS[..], &MODULE_WORDS, &PROTOCOL_WORDS, &BODY_WORDS, &ends].concat();
         let missing: Vec<_> = quoted.into_iter().filter(|word| !offered.contains(word)).collect();
         assert_eq!(missing, [] as [&str; 0]);
     }

@@ -73,6 +73,10 @@ impl Model {
             ),
             Kind::Port => text.extend(self.wires(symbol)),
             Kind::Ppf => text.push(self.reasons_text(symbol)),
+            Kind::Extern => {
+                text.push("A controller has it: see its documentation. It runs on the worker that calls it.".into())
+            }
+            Kind::Timer => text.push("One worker runs it, a few calls at a time between its batches.".into()),
             Kind::Instance => {
                 let module = ast::Instances::cast(symbol.node.clone()).and_then(|item| item.module());
                 text.extend(module.map(|module| format!("An instance of the module `{}`.", module.text())));
@@ -273,7 +277,7 @@ fn declaration(symbol: &Symbol) -> String {
             let protocol = port.and_then(|p| p.protocol()).map_or(String::new(), |p| p.text().to_string());
             format!("{word} {protocol} {};", symbol.name.text())
         }
-        Kind::Ppf | Kind::Function => {
+        Kind::Ppf | Kind::Function | Kind::Timer => {
             let parts = node.children_with_tokens().take_while(|e| e.kind() != SyntaxKind::Block);
             one_line(&parts.map(|part| part.to_string()).collect::<String>())
         }

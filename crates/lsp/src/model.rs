@@ -34,6 +34,8 @@ pub enum Kind {
     Instance,
     /// A function.
     Function,
+    /// A function of a controller.
+    Extern,
     /// A drop reason.
     Reason,
     /// A table.
@@ -46,6 +48,8 @@ pub enum Kind {
     Port,
     /// A PPF.
     Ppf,
+    /// A timer.
+    Timer,
 }
 
 /// A declared name.
@@ -191,6 +195,8 @@ impl Model {
                 ModuleItem::Counter(item) => self.declare(Kind::Counter, file, scope, item.name(), &item),
                 ModuleItem::Meter(item) => self.declare(Kind::Meter, file, scope, item.name(), &item),
                 ModuleItem::Ppf(item) => self.declare(Kind::Ppf, file, scope, item.name(), &item),
+                ModuleItem::Extern(item) => self.declare(Kind::Extern, file, scope, item.name(), &item),
+                ModuleItem::Timer(item) => self.declare(Kind::Timer, file, scope, item.name(), &item),
                 ModuleItem::Const(item) => self.declare(Kind::Const, file, scope, item.name(), &item),
                 ModuleItem::Alias(item) => self.declare(Kind::Alias, file, scope, item.name(), &item),
                 ModuleItem::Enum(item) => self.enumeration(file, scope, &item),

@@ -65,6 +65,12 @@ pub fn locals(node: &SyntaxNode, at: TextSize) -> Vec<Local> {
             SyntaxKind::Function => {
                 locals.extend(ast::Function::cast(outer).iter().flat_map(ast::Function::params).filter_map(param));
             }
+            SyntaxKind::Extern => {
+                locals.extend(ast::Extern::cast(outer).iter().flat_map(ast::Extern::params).filter_map(param));
+            }
+            SyntaxKind::Timer => {
+                locals.extend(ast::Timer::cast(outer).iter().flat_map(ast::Timer::params).filter_map(param));
+            }
             SyntaxKind::Ppf => locals.extend(ast::Ppf::cast(outer).and_then(|p| p.param()).and_then(param)),
             SyntaxKind::OutOfBody => locals.extend(ast::OutOfBody::cast(outer).and_then(|p| p.param()).and_then(param)),
             _ => {}

@@ -68,6 +68,8 @@ impl Outline<'_> {
             ModuleItem::Counter(item) => one(item.name(), SymbolKind::NUMBER),
             ModuleItem::Meter(item) => one(item.name(), SymbolKind::NUMBER),
             ModuleItem::Ppf(item) => one(item.name(), SymbolKind::FUNCTION),
+            ModuleItem::Extern(item) => one(item.name(), SymbolKind::FUNCTION),
+            ModuleItem::Timer(item) => one(item.name(), SymbolKind::FUNCTION),
             ModuleItem::Const(item) => one(item.name(), SymbolKind::CONSTANT),
             ModuleItem::Alias(item) => one(item.name(), SymbolKind::CLASS),
             ModuleItem::Enum(item) => self.enumeration(item).into_iter().collect(),

@@ -219,6 +219,9 @@ impl Model {
         let names = node.children_with_tokens().filter_map(|e| e.into_token()).filter(is_name);
         let names: Vec<_> = names.collect();
         let [first, ..] = names.as_slice() else { return None };
+        if ast::WireEnd::cast(node.clone()).is_some_and(|end| end.controller().is_some()) {
+            return builtin::find(&builtin::ENDS, "controller").map(Target::Builtin);
+        }
         if first != token {
             return self.member(first.text(), token.text()).cloned().map(Target::Symbol);
         }

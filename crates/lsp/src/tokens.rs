@@ -57,7 +57,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn node(&mut self, node: &SyntaxNode) {
-        let scope = matches!(node.kind(), Block | ForStmt | Function | Ppf | OutOfBody);
+        let scope = matches!(node.kind(), Block | ForStmt | Function | Ppf | Timer | Extern | OutOfBody);
         if scope {
             self.scopes.push(HashMap::new());
         }
@@ -131,7 +131,8 @@ impl Walk<'_> {
             Struct | StructValue => SemanticTokenType::STRUCT,
             Protocol => SemanticTokenType::INTERFACE,
             Module | Instances => SemanticTokenType::NAMESPACE,
-            Function | Ppf => SemanticTokenType::FUNCTION,
+            Function | Ppf | Timer | Extern => SemanticTokenType::FUNCTION,
+            OverClause => SemanticTokenType::VARIABLE,
             Reasons => SemanticTokenType::EVENT,
             Table | Counter | Meter => SemanticTokenType::VARIABLE,
             _ => return None,
@@ -212,7 +213,7 @@ fn of(kind: Kind) -> SemanticTokenType {
         Kind::Struct => SemanticTokenType::STRUCT,
         Kind::Protocol => SemanticTokenType::INTERFACE,
         Kind::Module | Kind::Instance => SemanticTokenType::NAMESPACE,
-        Kind::Function | Kind::Ppf => SemanticTokenType::FUNCTION,
+        Kind::Function | Kind::Extern | Kind::Ppf | Kind::Timer => SemanticTokenType::FUNCTION,
         Kind::Reason | Kind::Port => SemanticTokenType::EVENT,
         Kind::Table | Kind::Meter | Kind::Counter => SemanticTokenType::VARIABLE,
     }

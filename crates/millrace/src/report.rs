@@ -13,6 +13,7 @@ pub fn render(counters: &Counters, time: Option<Duration>) -> String {
     section(&mut out, ["packets through each channel", "packets"], &counters.channels, time);
     section(&mut out, DROPS, &counters.drops, time);
     section(&mut out, ["insertions refused by a full table", "times"], &counters.tables_full, time);
+    section(&mut out, ["failed calls of functions of controllers", "times"], &counters.externs_failed, time);
     let mut cells = IndexMap::new();
     for (name, values) in &counters.counters {
         let one = values.len() == 1;

@@ -93,7 +93,7 @@ impl Engines {
 /// What an end sees: where the packet goes, its bytes, and the port that counts there.
 fn visible(output: StepOutput) -> (End, Vec<u8>, u128) {
     let port = match output.end {
-        End::Host => Program::RX_PORT,
+        End::Host | End::Controller(_) => Program::RX_PORT,
         End::Tx => Program::TX_PORT,
     };
     (output.end, output.bytes, output.metadata[port.0 as usize])

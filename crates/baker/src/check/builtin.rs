@@ -164,15 +164,21 @@ impl CodeChecker<'_, '_> {
     }
 
     fn function_call(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
-        let id = match self.checker.resolve(self.scope, name.text()) {
-            Some(Symbol::Function(id)) => id,
+        let symbol = self.checker.resolve(self.scope, name.text());
+        let (params, result) = match symbol {
+            Some(Symbol::Function(id)) => {
+                let def = &self.checker.functions[id.0 as usize];
+                (def.params.clone(), def.result)
+            }
+            Some(Symbol::Extern(id)) => {
+                let def = &self.checker.externs[id.0 as usize];
+                (def.params.clone(), def.result)
+            }
             found => {
                 self.checker.unknown(self.file, name, "function", found);
                 return Typed::error(span);
             }
         };
-        let def = &self.checker.functions[id.0 as usize];
-        let (params, result) = (def.params.clone(), def.result);
         if !self.arity(name, args.len(), params.len(), span) {
             return Typed::error(span);
         }
@@ -203,7 +209,12 @@ impl CodeChecker<'_, '_> {
         if failed {
             return Typed::error(span);
         }
-        Typed::new(ExprKind::Call(id, values), result, span)
+        let kind = match symbol {
+            Some(Symbol::Extern(id)) => ExprKind::Extern(id, values),
+            Some(Symbol::Function(id)) => ExprKind::Call(id, values),
+            _ => return Typed::error(span),
+        };
+        Typed::new(kind, result, span)
     }
 
     /// A call as a statement.

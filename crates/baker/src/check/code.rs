@@ -113,7 +113,7 @@ impl<'c, 'a> CodeChecker<'c, 'a> {
         }
     }
 
-    fn body(mut self, block: &ast::Block) -> Code {
+    pub(super) fn body(mut self, block: &ast::Block) -> Code {
         let body = self.block(block);
         let end = block.r_brace().map(|token| ast::token_span(&token, self.file));
         Code { locals: self.locals, body, end }
@@ -149,6 +149,9 @@ impl Checker<'_> {
         self.check_recursion();
         for index in 0..self.ppfs.len() {
             self.ppf_body(index);
+        }
+        for index in 0..self.timers.len() {
+            self.timer_body(index);
         }
         if self.errors.is_empty() {
             self.check_code();

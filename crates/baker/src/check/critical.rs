@@ -50,6 +50,7 @@ fn forbidden_value(expr: &Expr) -> Option<&'static str> {
         ExprKind::Lookup(..) | ExprKind::ArrayValue(..) => "looks an entry up",
         ExprKind::Insert(..) | ExprKind::Remove(..) => "changes a table",
         ExprKind::Take(..) => "takes from a meter",
+        ExprKind::Extern(..) => "calls a controller",
         ExprKind::Copy(_) | ExprKind::Create => "makes a packet",
         ExprKind::Decap(..) | ExprKind::Peek(..) | ExprKind::Encap(_) => "goes on to another header",
         ExprKind::Packet(..) => "works on a packet's bytes",
@@ -174,7 +175,8 @@ impl Checker<'_> {
         let functions = vec![None; self.hir.functions.len()];
         let mut search = Search { program: &self.hir, functions, errors: Vec::new() };
         let functions = self.hir.functions.iter().map(|function| &function.code);
-        for code in functions.chain(self.hir.ppfs.iter().map(|ppf| &ppf.code)) {
+        let ppfs = self.hir.ppfs.iter().map(|ppf| &ppf.code);
+        for code in functions.chain(ppfs).chain(self.hir.timers.iter().map(|timer| &timer.code)) {
             search.outside(&code.body);
         }
         self.errors.extend(search.errors);
@@ -190,6 +192,13 @@ impl Checker<'_> {
         for code in bodies(&mut self.hir) {
             firsts.push(pointers.sets.len());
             pointers.body(code);
+        }
+        // A timer's second parameter points into the table that it goes over.
+        let timers = firsts.len() - self.hir.timers.len();
+        for (timer, first) in self.hir.timers.iter().zip(&firsts[timers..]) {
+            if let (Some(TableId(table)), 2) = (timer.table, timer.params) {
+                pointers.join(&[first + 1, table as usize]);
+            }
         }
         let locked: Vec<usize> = pointers.locked.clone().into_iter().map(|node| pointers.set(node)).collect();
         if locked.is_empty() {
@@ -228,7 +237,8 @@ impl Checker<'_> {
 
 fn bodies(program: &mut Program) -> impl Iterator<Item = &mut Code> {
     let functions = program.functions.iter_mut().map(|function| &mut function.code);
-    functions.chain(program.ppfs.iter_mut().map(|ppf| &mut ppf.code))
+    let ppfs = program.ppfs.iter_mut().map(|ppf| &mut ppf.code);
+    functions.chain(ppfs).chain(program.timers.iter_mut().map(|timer| &mut timer.code))
 }
 
 /// A layout with a lock behind its fields.

@@ -115,7 +115,7 @@ impl CodeChecker<'_, '_> {
                     Symbol::Meter(_) => "take tokens from it: `meter_take(meter, 1)`",
                     Symbol::Counter(_) => "counters are only added to: `counter_add(counter, 1)`",
                     Symbol::Port(_) => "packets are handed to a channel by `channel_put(channel, packet)`",
-                    Symbol::Function(_) => "call it: `function(…)`",
+                    Symbol::Function(_) | Symbol::Extern(_) => "call it: `function(…)`",
                     Symbol::Module(_) | Symbol::Instance(_) => "name something in it: `module.table`",
                     _ => "a variable, constant or field is needed here",
                 };

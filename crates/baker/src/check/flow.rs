@@ -6,13 +6,19 @@
 
 use std::collections::HashMap;
 
-use super::hir::{Code, Comparison, Expr, ExprKind, Function, LocalId, Ppf, Program, Stmt, StmtKind, Type};
+use super::hir::{Code, Comparison, Expr, ExprKind, Function, LocalId, Ppf, Program, Stmt, StmtKind, Timer, Type};
 use crate::diag::Diagnostic;
 use crate::source::Span;
 
 /// Checks a PPF.
 pub(super) fn check_ppf(program: &Program, ppf: &Ppf, errors: &mut Vec<Diagnostic>) {
     Flow { program, code: &ppf.code, params: 1, lent: false, peeked: HashMap::new(), exits: Vec::new(), errors }.run();
+}
+
+/// Checks a timer.
+pub(super) fn check_timer(program: &Program, timer: &Timer, errors: &mut Vec<Diagnostic>) {
+    let (code, params) = (&timer.code, timer.params);
+    Flow { program, code, params, lent: false, peeked: HashMap::new(), exits: Vec::new(), errors }.run();
 }
 
 /// Checks a function.
@@ -108,8 +114,11 @@ impl<'a> Flow<'a> {
     fn run(&mut self) -> bool {
         let mut state = State::default();
         for (index, local) in self.code.locals.iter().enumerate().take(self.params as usize) {
-            if matches!(local.ty, Type::Packet(_)) {
-                state.handles.insert(LocalId(index as u32), Handle::Held);
+            match local.ty {
+                Type::Packet(_) => drop(state.handles.insert(LocalId(index as u32), Handle::Held)),
+                // A timer is called for an entry that is there.
+                Type::Pointer(_) => drop(state.pointers.insert(LocalId(index as u32), true)),
+                _ => {}
             }
         }
         let code = self.code;

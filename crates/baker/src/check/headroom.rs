@@ -16,6 +16,14 @@ type Heads = HashMap<LocalId, i64>;
 pub(super) fn headroom(program: &Program) -> (u32, u32) {
     let mut headroom = Headroom { program, entry: HashMap::new(), most: 0, least_grown: 0, exits: Vec::new() };
     headroom.put(ir::Program::RX, 0);
+    for (index, channel) in program.channels.iter().enumerate() {
+        if channel.from.is_some() {
+            headroom.put(ChannelId(index as u32), 0);
+        }
+    }
+    for timer in &program.timers {
+        headroom.statements(&timer.code, Heads::new(), &timer.code.body);
+    }
     let bytes = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
     // Whatever is put in front after a packet was grown, the highest head of all lies no further than this from it.
     (bytes(headroom.most), bytes(headroom.most - headroom.least_grown))

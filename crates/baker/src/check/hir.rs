@@ -3,8 +3,8 @@
 //! Every name is resolved, every conversion is explicit, every handle and pointer has been proved to be used rightly.
 
 use crate::ir::{
-    BinOp, Channel, ChannelId, Counter, CounterId, DropId, DropReason, Layout, LayoutId, MetaField, MetaId, Protocol,
-    ProtocolId, Table, TableId,
+    BinOp, Channel, ChannelId, Controller, Counter, CounterId, DropId, DropReason, Extern, ExternId, Layout, LayoutId,
+    MetaField, MetaId, Protocol, ProtocolId, Table, TableId,
 };
 use crate::source::Span;
 
@@ -41,13 +41,19 @@ pub struct Program {
     pub counters: Vec<Counter>,
     /// Drop reasons, the built-in ones first.
     pub reasons: Vec<DropReason>,
+    /// Controllers.
+    pub controllers: Vec<Controller>,
+    /// Functions that controllers have.
+    pub externs: Vec<Extern>,
     /// Channels with their targets; channel 0 is `rx`.
     pub channels: Vec<Channel>,
     /// PPFs, in the order of their ids.
     pub ppfs: Vec<Ppf>,
+    /// Timers, in the order of their ids.
+    pub timers: Vec<Timer>,
     /// Functions.
     pub functions: Vec<Function>,
-    /// Packets made for one received packet at most.
+    /// Packets made for one that enters, or in one call of a timer, at most.
     pub copies: u32,
     /// Bytes that come to lie in front of a received packet at most.
     pub headroom: u32,
@@ -107,6 +113,25 @@ pub struct Ppf {
     /// Protocol of its packets.
     pub protocol: ProtocolId,
     /// Its code; local 0 is the packet.
+    pub code: Code,
+    /// Where its name is declared.
+    pub span: Span,
+}
+
+/// A timer.
+#[derive(Clone, Debug)]
+pub struct Timer {
+    /// Full name.
+    pub name: String,
+    /// The table that it goes over.
+    pub table: Option<TableId>,
+    /// Nanoseconds from one start to the next.
+    pub period: u64,
+    /// Calls at most that are made one after the other.
+    pub slice: u32,
+    /// Number of parameters: the first locals, which are the key and, unless the table is a set, its entry.
+    pub params: u32,
+    /// Its code.
     pub code: Code,
     /// Where its name is declared.
     pub span: Span,
@@ -319,6 +344,8 @@ pub enum ExprKind {
     Cast(Box<Expr>),
     /// Call of a function.
     Call(FunctionId, Vec<Expr>),
+    /// Call of a function that a controller has.
+    Extern(ExternId, Vec<Expr>),
     /// Look-up; pointer or null.
     Lookup(TableId, Vec<Expr>),
     /// Value of an array's entry; zero where the index is out of range.

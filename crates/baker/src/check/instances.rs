@@ -1,4 +1,4 @@
-//! Several instances of one module: each has tables, counters, channels and PPFs of its own.
+//! Several instances of one module: each has tables, counters, channels, PPFs, timers and functions of controllers of its own.
 //!
 //! A module is checked once. Its items are numbered as if it had no other instance; those of its instances get further
 //! numbers, so that wires and other modules can name them. At the end each instance gets a copy of the module's code that
@@ -6,20 +6,20 @@
 
 use std::ops::Range;
 
-use super::hir::{Code, ExprKind, Function, FunctionId, Ppf, Stmt, StmtKind};
+use super::hir::{Code, ExprKind, Function, FunctionId, Ppf, Stmt, StmtKind, Timer};
 use super::names::{Checker, Module, ModuleId, Symbol};
 use crate::diag::Diagnostic;
-use crate::ir::{ChannelId, CounterId, PpfId, TableId, Target};
+use crate::ir::{ChannelId, CounterId, Extern, ExternId, PpfId, TableId, Target};
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
 
 /// Instances of a program at most.
 const MAX_INSTANCES: usize = 64;
 
-/// Tables, counters, channels, PPFs and functions that they have together at most.
+/// Tables, counters, channels, PPFs, functions and timers that they have together at most.
 const MAX_ITEMS: usize = 1 << 12;
 
-/// Statements and operations of the PPFs that they have together at most, functions inlined.
+/// Statements and operations of the PPFs and timers that they have together at most, functions inlined.
 const MAX_CODE: u32 = 1 << 17;
 
 /// Something for each kind of items that an instance has of its own.
@@ -30,6 +30,8 @@ pub(super) struct Items<T> {
     pub channels: T,
     pub ppfs: T,
     pub functions: T,
+    pub externs: T,
+    pub timers: T,
 }
 
 /// The numbers of a module's or instance's own items.
@@ -37,7 +39,8 @@ pub(super) type Own = Items<Range<u32>>;
 
 impl Own {
     fn count(&self) -> usize {
-        [&self.tables, &self.counters, &self.channels, &self.ppfs, &self.functions].into_iter().map(Range::len).sum()
+        let Items { tables, counters, channels, ppfs, functions, externs, timers } = self;
+        [tables, counters, channels, ppfs, functions, externs, timers].into_iter().map(Range::len).sum()
     }
 }
 
@@ -101,6 +104,7 @@ impl Checker<'_> {
     /// Gives the instances tables, counters and channels as their modules have, and numbers for PPFs and functions.
     pub(super) fn check_instances(&mut self) {
         let (mut items, mut ppfs, mut functions) = (0, self.ppfs.len() as u32, self.functions.len() as u32);
+        let (mut externs, mut timers) = (self.externs.len() as u32, self.timers.len() as u32);
         for index in 0..self.instances.len() {
             let module = self.instances[index].module;
             let Module { name: module_name, own, .. } = &self.modules[module.0];
@@ -145,6 +149,8 @@ impl Checker<'_> {
                 channels: added(channels, hir.channels.len()),
                 ppfs: numbered(&mut ppfs, &own.ppfs),
                 functions: numbered(&mut functions, &own.functions),
+                externs: numbered(&mut externs, &own.externs),
+                timers: numbered(&mut timers, &own.timers),
             };
         }
     }
@@ -200,7 +206,9 @@ impl Checker<'_> {
             free[module.own.functions.start as usize..module.own.functions.end as usize].fill(false);
         }
         let free: Vec<u32> = (0..free.len() as u32).filter(|id| free[*id as usize]).collect();
-        let order = order(&free, &places);
+        let injected = (0u32..).zip(&self.hir.channels).filter(|(_, channel)| channel.from.is_some());
+        let injected: Vec<u32> = injected.map(|(id, _)| id).collect();
+        let order = order(&free, &injected, &places);
         let last = order.clone().inverse();
 
         let hir = &mut self.hir;
@@ -213,6 +221,7 @@ impl Checker<'_> {
             }
         }
         let (ppfs, functions) = (std::mem::take(&mut hir.ppfs), std::mem::take(&mut hir.functions));
+        let (externs, timers) = (std::mem::take(&mut hir.externs), std::mem::take(&mut hir.timers));
         let nowhere = Own::default();
         for id in free {
             let mut function = functions[id as usize].clone();
@@ -222,6 +231,7 @@ impl Checker<'_> {
         for place in &places {
             let module = &self.modules[place.module.0];
             let renumber = Renumber { from: &module.own, to: &place.own, last: &last };
+            let renamed = |full: &str| format!("{}{}", place.name, &full[module.name.len()..]);
             for id in module.own.functions.clone() {
                 let Function { name, params, result, mut code } = functions[id as usize].clone();
                 renumber.code(&mut code);
@@ -230,8 +240,18 @@ impl Checker<'_> {
             for id in module.own.ppfs.clone() {
                 let Ppf { name, protocol, mut code, span } = ppfs[id as usize].clone();
                 renumber.code(&mut code);
-                let name = format!("{}{}", place.name, &name[module.name.len()..]);
+                let name = renamed(&name);
                 hir.ppfs.push(Ppf { name, protocol, code, span });
+            }
+            for id in module.own.externs.clone() {
+                let function = externs[id as usize].clone();
+                hir.externs.push(Extern { name: renamed(&function.name), ..function });
+            }
+            for id in module.own.timers.clone() {
+                let mut timer = timers[id as usize].clone();
+                renumber.code(&mut timer.code);
+                timer.table.iter_mut().for_each(|table| renumber.table(table));
+                hir.timers.push(Timer { name: renamed(&timer.name), ..timer });
             }
         }
     }
@@ -252,12 +272,14 @@ impl Checker<'_> {
         places
     }
 
-    /// Checks how much code all instances have together; `cost` says it of a PPF by its number.
-    pub(super) fn check_instances_cost(&mut self, cost: &[u32]) {
+    /// Checks how much code all instances have together; `ppfs` and `timers` say it of each of these by its number.
+    pub(super) fn check_instances_cost(&mut self, ppfs: &[u32], timers: &[u32]) {
         let mut all = 0u32;
         for Instance { span, module, .. } in &self.instances {
-            let ppfs = self.modules[module.0].own.ppfs.clone();
-            all = ppfs.fold(all, |all, ppf| all.saturating_add(cost[ppf as usize]));
+            let own = &self.modules[module.0].own;
+            let sizes = own.ppfs.clone().map(|id| ppfs[id as usize]);
+            let sizes = sizes.chain(own.timers.clone().map(|id| timers[id as usize]));
+            all = sizes.fold(all, u32::saturating_add);
             if all > MAX_CODE {
                 let error = Diagnostic::new("too-many-instances", *span, "the instances have too much code")
                     .label(format!("more than {MAX_CODE} operations from here on"))
@@ -276,8 +298,8 @@ struct Place {
 }
 
 /// The numbers of all items that stay, in the order in which they then are: those of no module first, which are `rx` and
-/// the functions `free`.
-fn order(free: &[u32], places: &[Place]) -> Items<Vec<u32>> {
+/// the functions `free`; the channels `injected`, of no module either, last.
+fn order(free: &[u32], injected: &[u32], places: &[Place]) -> Items<Vec<u32>> {
     let mut order = Items { channels: vec![0], functions: free.to_vec(), ..Items::<Vec<u32>>::default() };
     for Place { own, .. } in places {
         order.tables.extend(own.tables.clone());
@@ -285,7 +307,10 @@ fn order(free: &[u32], places: &[Place]) -> Items<Vec<u32>> {
         order.channels.extend(own.channels.clone());
         order.ppfs.extend(own.ppfs.clone());
         order.functions.extend(own.functions.clone());
+        order.externs.extend(own.externs.clone());
+        order.timers.extend(own.timers.clone());
     }
+    order.channels.extend(injected);
     order
 }
 
@@ -303,6 +328,8 @@ impl Items<Vec<u32>> {
             channels: inverse(self.channels),
             ppfs: inverse(self.ppfs),
             functions: inverse(self.functions),
+            externs: inverse(self.externs),
+            timers: inverse(self.timers),
         }
     }
 }
@@ -350,6 +377,9 @@ impl Renumber<'_> {
             | ExprKind::Take(table, ..) => self.table(table),
             ExprKind::Call(FunctionId(id), _) => {
                 *id = self.last.functions[instead(&self.from.functions, &self.to.functions, *id) as usize];
+            }
+            ExprKind::Extern(ExternId(id), _) => {
+                *id = self.last.externs[instead(&self.from.externs, &self.to.externs, *id) as usize];
             }
             _ => {}
         }

@@ -15,8 +15,8 @@ use crate::syntax::ast;
 /// Entries of a table, or cells of a counter, at most.
 const MAX_CAPACITY: u32 = 1 << 26;
 
-/// Idle times of tables, in nanoseconds: from a millisecond to a year.
-const IDLE: std::ops::RangeInclusive<u64> = 1_000_000..=8_760 * 3_600_000_000_000;
+/// Idle times of tables and periods of timers, in nanoseconds: from a millisecond to a year.
+const TIMES: std::ops::RangeInclusive<u64> = 1_000_000..=8_760 * 3_600_000_000_000;
 
 impl Checker<'_> {
     /// Checks all structs.
@@ -75,7 +75,8 @@ impl Checker<'_> {
 
     /// Declares channels, tables and counters of all modules. Channel 0 is `rx`.
     pub(super) fn check_modules(&mut self) {
-        self.hir.channels.push(Channel { name: "rx".into(), protocol: ProtocolId(0), target: Target::Host });
+        let (protocol, target) = (ProtocolId(0), Target::Host);
+        self.hir.channels.push(Channel { name: "rx".into(), from: None, protocol, target });
         let files = self.files;
         let mut module = ModuleId(0);
         for file in files {
@@ -122,6 +123,7 @@ impl Checker<'_> {
             let channel = (kind != ast::PortKind::In).then(|| {
                 self.hir.channels.push(Channel {
                     name: self.full_name(module, name.text()),
+                    from: None,
                     protocol: protocol.unwrap_or(ProtocolId(0)),
                     target: Target::Host,
                 });
@@ -211,16 +213,24 @@ impl Checker<'_> {
             );
             return None;
         }
-        let value = self.evaluate_expr(file, Some(module), &expr)?;
-        let idle = value.bits().and_then(|ns| u64::try_from(ns).ok()).filter(|ns| IDLE.contains(ns));
-        if idle.is_none() {
-            self.error(
-                Diagnostic::new("bad-idle", span, "this is no time after which an entry may go")
-                    .label("must be from 1ms to 8760h")
-                    .hint("such as `idle 60s`"),
-            );
+        let error = Diagnostic::new("bad-idle", span, "this is no time after which an entry may go");
+        self.duration(file, module, &expr, error.hint("such as `idle 60s`"))
+    }
+
+    /// A constant time in nanoseconds, or the error.
+    pub(super) fn duration(
+        &mut self,
+        file: FileId,
+        module: ModuleId,
+        expr: &ast::Expr,
+        error: Diagnostic,
+    ) -> Option<u64> {
+        let value = self.evaluate_expr(file, Some(module), expr)?;
+        let time = value.bits().and_then(|ns| u64::try_from(ns).ok()).filter(|ns| TIMES.contains(ns));
+        if time.is_none() {
+            self.error(error.label("must be from 1ms to 8760h"));
         }
-        idle
+        time
     }
 
     fn entry_layout(&mut self, file: FileId, module: ModuleId, ty: &ast::TypeRef) -> Option<LayoutId> {
@@ -256,6 +266,9 @@ impl Checker<'_> {
     pub(super) fn check_signatures(&mut self) {
         for index in 0..self.functions.len() {
             self.function_signature(index);
+        }
+        for index in 0..self.externs.len() {
+            self.extern_signature(index);
         }
         for index in 0..self.ppfs.len() {
             self.ppf_signature(index);

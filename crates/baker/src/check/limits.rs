@@ -4,9 +4,10 @@
 use super::headroom::headroom;
 use super::hir::{Expr, ExprKind, Stmt};
 use super::names::Checker;
-use super::paths::{Bounds, bounds};
+use super::paths::{Bounds, bounds, timer_bounds};
 use crate::diag::Diagnostic;
-use crate::ir::{self, Target};
+use crate::ir::{self, ChannelId, PpfId, Target};
+use crate::source::Span;
 
 /// Statements and operations of a PPF at most, its functions inlined.
 pub(super) const MAX_CODE: u32 = 1 << 14;
@@ -20,8 +21,11 @@ const MAX_COPIES: u32 = 1024;
 /// Bytes of headers that are put in front of a received packet at most.
 const MAX_HEADROOM: u32 = 4096;
 
-/// Operations that one packet and its copies take at most, so that none holds up the others for long.
+/// Operations that one packet and its copies, or one call of a timer, take at most, so that none holds up the others for long.
 const MAX_STEPS: u32 = 1 << 18;
+
+/// Calls of a timer at most that are made one after the other; as many packets are in a batch.
+const MAX_SLICE: u32 = 64;
 
 /// What some code costs, its functions inlined.
 #[derive(Clone, Copy, Default)]
@@ -50,60 +54,98 @@ impl Checker<'_> {
     pub(super) fn check_code(&mut self) {
         let mut sizes = Vec::new();
         let mut functions = vec![None; self.hir.functions.len()];
-        for index in 0..self.hir.ppfs.len() {
-            let cost = self.statements_cost(&self.hir.ppfs[index].code.body, 0, &mut functions);
+        let ppfs = self.hir.ppfs.iter().map(|ppf| ("PPF", &ppf.name, &ppf.code, ppf.span));
+        let timers = self.hir.timers.iter().map(|timer| ("timer", &timer.name, &timer.code, timer.span));
+        let mut errors = Vec::new();
+        for (what, name, code, span) in ppfs.chain(timers) {
+            let cost = self.statements_cost(&code.body, 0, &mut functions);
             sizes.push(cost.size);
-            let ppf = &self.hir.ppfs[index];
             if cost.depth > MAX_DEPTH {
-                let error = Diagnostic::new("calls-too-deep", ppf.span, "calls nest too deeply")
+                let error = Diagnostic::new("calls-too-deep", span, "calls nest too deeply")
                     .label(format!("more than {MAX_DEPTH} levels of statements, operations and calls"));
                 // What lies deeper is not known.
                 return self.error(error);
             }
             if cost.size > MAX_CODE {
-                self.errors.push(
-                    Diagnostic::new("code-too-large", ppf.span, format!("the PPF `{}` is too large", ppf.name))
+                errors.push(
+                    Diagnostic::new("code-too-large", span, format!("the {what} `{name}` is too large"))
                         .label(format!("{} operations, of at most {MAX_CODE}", cost.size))
-                        .hint("every call of a function counts, for functions are inlined: split the PPF by a channel"),
+                        .hint("every call of a function counts, for functions are inlined: split a PPF by a channel"),
                 );
             }
         }
+        self.errors.append(&mut errors);
         if self.errors.is_empty() {
-            self.check_instances_cost(&sizes);
+            let (ppfs, timers) = sizes.split_at(self.hir.ppfs.len());
+            self.check_instances_cost(ppfs, timers);
         }
     }
 
-    /// Checks what one packet costs.
+    /// Checks what one packet, or one call of a timer, costs.
     pub(super) fn check_limits(&mut self) {
-        if let Target::Ppf(first) = self.hir.channels[0].target {
-            let Bounds { copies, steps } = bounds(&self.hir, ir::Program::RX);
-            self.hir.copies = copies;
-            let first = self.hir.ppfs[first.0 as usize].span;
-            if copies > MAX_COPIES {
-                let title = format!("one packet can become more than {MAX_COPIES} copies");
-                self.error(
-                    Diagnostic::new("too-many-copies", first, title)
-                        .label(format!("up to {copies} copies of a packet that enters here"))
-                        .hint("a frame is reserved for each copy: let loops that copy make fewer trips"),
-                );
-            } else if steps > MAX_STEPS {
-                let title = format!("one packet can take more than {MAX_STEPS} operations");
-                self.error(
-                    Diagnostic::new("too-many-steps", first, title)
-                        .label(format!("up to {steps} operations for a packet that enters here"))
-                        .hint("let loops make fewer trips, above all those within other loops"),
-                );
-            } else {
-                (self.hir.headroom, self.hir.encap) = headroom(&self.hir);
-                if self.hir.headroom > MAX_HEADROOM {
-                    let title = format!("headers of more than {MAX_HEADROOM} bytes can be put in front of one packet");
-                    self.error(
-                        Diagnostic::new("too-many-headers", first, title)
-                            .label("more than any frame has room for")
-                            .hint("let loops that call packet_encap make fewer trips"),
-                    );
-                }
+        if !self.check_bounds() {
+            return;
+        }
+        (self.hir.headroom, self.hir.encap) = headroom(&self.hir);
+        if self.hir.headroom > MAX_HEADROOM {
+            let title = format!("headers of more than {MAX_HEADROOM} bytes can be put in front of one packet");
+            let entry = self.entries().first().map(|(_, PpfId(ppf))| self.hir.ppfs[*ppf as usize].span);
+            // Otherwise a timer creates the packet.
+            let place = entry.or(self.hir.timers.first().map(|timer| timer.span));
+            self.errors.extend(place.map(|place| {
+                Diagnostic::new("too-many-headers", place, title)
+                    .label("more than any frame has room for")
+                    .hint("let loops that call packet_encap make fewer trips")
+            }));
+        }
+    }
+
+    /// The PPFs that packets enter by, each with a channel that leads to it.
+    fn entries(&self) -> Vec<(ChannelId, PpfId)> {
+        let mut entries: Vec<(ChannelId, PpfId)> = Vec::new();
+        for (id, channel) in (0..).map(ChannelId).zip(&self.hir.channels) {
+            let enters = id == ir::Program::RX || channel.from.is_some();
+            if let (true, Target::Ppf(ppf)) = (enters, channel.target)
+                && !entries.iter().any(|(_, known)| *known == ppf)
+            {
+                entries.push((id, ppf));
             }
+        }
+        entries
+    }
+
+    /// Checks what one packet, or one call of a timer, can lead to; whether that is right. Sets the limits that engines size
+    /// their resources by.
+    fn check_bounds(&mut self) -> bool {
+        for (channel, PpfId(ppf)) in self.entries() {
+            let (found, span) = (bounds(&self.hir, channel), self.hir.ppfs[ppf as usize].span);
+            self.check_bound(found, span, ("one packet", "for a packet that enters here"));
+        }
+        for index in 0..self.hir.timers.len() {
+            let timer = &self.hir.timers[index];
+            let (found, span) = (timer_bounds(&self.hir, &timer.code), timer.span);
+            self.check_bound(found, span, ("one call of a timer", "in one call"));
+            self.hir.timers[index].slice = (MAX_STEPS / found.steps.max(1)).clamp(1, MAX_SLICE);
+        }
+        self.errors.is_empty()
+    }
+
+    fn check_bound(&mut self, Bounds { copies, steps }: Bounds, span: Span, (what, when): (&str, &str)) {
+        self.hir.copies = self.hir.copies.max(copies);
+        if copies > MAX_COPIES {
+            let title = format!("{what} can become more than {MAX_COPIES} copies");
+            self.error(
+                Diagnostic::new("too-many-copies", span, title)
+                    .label(format!("up to {copies} copies {when}").replace("copies for", "copies of"))
+                    .hint("a frame is reserved for each copy: let loops that copy make fewer trips"),
+            );
+        } else if steps > MAX_STEPS {
+            let title = format!("{what} can take more than {MAX_STEPS} operations");
+            self.error(
+                Diagnostic::new("too-many-steps", span, title)
+                    .label(format!("up to {steps} operations {when}"))
+                    .hint("let loops make fewer trips, above all those within other loops"),
+            );
         }
     }
 

@@ -7,6 +7,7 @@
 //! | `consts`, `types` | constants and types |
 //! | `protocols`, `items`, `meters` | protocols, metadata, structs, tables, counters, meters |
 //! | `code`, `stmt`, `expr`, `arith`, `access`, `builtin`, `packet`, `loops` | bodies of PPFs and functions |
+//! | `externs`, `timers` | functions of controllers; what runs without a packet |
 //! | `wiring` | which channel leads where |
 //! | `instances` | modules that are there several times |
 //! | `flow` | what must hold on every path: handles consumed once, pointers tested |
@@ -20,6 +21,7 @@ mod code;
 mod consts;
 mod critical;
 mod expr;
+mod externs;
 mod flow;
 mod headroom;
 pub mod hir;
@@ -35,6 +37,7 @@ mod paths;
 mod protocols;
 mod stmt;
 mod switch;
+mod timers;
 mod types;
 mod visit;
 mod wiring;

@@ -6,7 +6,9 @@ use super::hir::{self, FunctionId, StructId, Type};
 use super::instances::{Instance, Own};
 use super::load::File;
 use crate::diag::{Diagnostic, Label};
-use crate::ir::{BUILTIN_DROP_REASONS, ChannelId, CounterId, DropId, DropReason, LayoutId, PpfId, ProtocolId, TableId};
+use crate::ir::{
+    BUILTIN_DROP_REASONS, ChannelId, CounterId, DropId, DropReason, ExternId, LayoutId, PpfId, ProtocolId, TableId,
+};
 use crate::source::{FileId, Span};
 use crate::syntax::ast::{self, AstNode};
 
@@ -32,6 +34,7 @@ pub(super) enum Symbol {
     /// What was declared wrongly, and reported.
     Reported,
     Function(FunctionId),
+    Extern(ExternId),
     Reason(DropId),
     Table(TableId),
     /// A table that is a meter.
@@ -40,6 +43,7 @@ pub(super) enum Symbol {
     /// Index into the module's ports.
     Port(usize),
     Ppf(PpfId),
+    Timer,
 }
 
 impl Symbol {
@@ -51,12 +55,14 @@ impl Symbol {
             Symbol::Module(_) => "a module",
             Symbol::Instance(_) | Symbol::Reported => "an instance of a module",
             Symbol::Function(_) => "a function",
+            Symbol::Extern(_) => "a function of a controller",
             Symbol::Reason(_) => "a drop reason",
             Symbol::Table(_) => "a table",
             Symbol::Meter(_) => "a meter",
             Symbol::Counter(_) => "a counter",
             Symbol::Port(_) => "a channel",
             Symbol::Ppf(_) => "a PPF",
+            Symbol::Timer => "a timer",
         }
     }
 }
@@ -137,6 +143,26 @@ pub(super) struct PpfDef {
     pub protocol: Option<ProtocolId>,
 }
 
+/// What a function of a controller takes and returns.
+pub(super) struct ExternDef {
+    pub file: FileId,
+    pub module: ModuleId,
+    pub name: String,
+    pub span: Span,
+    pub ast: ast::Extern,
+    pub result: Type,
+    pub params: Vec<hir::Local>,
+}
+
+/// A timer before its body is checked.
+pub(super) struct TimerDef {
+    pub file: FileId,
+    pub module: ModuleId,
+    pub name: String,
+    pub span: Span,
+    pub ast: ast::Timer,
+}
+
 /// A function before its body is checked.
 pub(super) struct FunctionDef {
     pub file: FileId,
@@ -161,6 +187,8 @@ pub(super) struct Checker<'a> {
     pub aliases: Vec<AliasDef>,
     pub ppfs: Vec<PpfDef>,
     pub functions: Vec<FunctionDef>,
+    pub externs: Vec<ExternDef>,
+    pub timers: Vec<TimerDef>,
     pub structs: Vec<(FileId, Scope, ast::Struct)>,
     pub protocols: Vec<(FileId, ast::Protocol)>,
     pub runnable: bool,
@@ -214,6 +242,8 @@ impl<'a> Checker<'a> {
             aliases: Vec::new(),
             ppfs: Vec::new(),
             functions: Vec::new(),
+            externs: Vec::new(),
+            timers: Vec::new(),
             structs: Vec::new(),
             protocols: Vec::new(),
             runnable: false,
@@ -230,8 +260,11 @@ impl<'a> Checker<'a> {
                 tables: Vec::new(),
                 counters: Vec::new(),
                 reasons: BUILTIN_DROP_REASONS.iter().map(|r| DropReason { name: r.0.to_string() }).collect(),
+                controllers: Vec::new(),
+                externs: Vec::new(),
                 channels: Vec::new(),
                 ppfs: Vec::new(),
+                timers: Vec::new(),
                 functions: Vec::new(),
                 copies: 0,
                 headroom: 0,
@@ -326,6 +359,7 @@ impl<'a> Checker<'a> {
         self.bind(file, None, &name, Symbol::Module(id));
         let scope = Some(id);
         let (ppfs, functions) = (self.ppfs.len() as u32, self.functions.len() as u32);
+        let (externs, timers) = (self.externs.len() as u32, self.timers.len() as u32);
         for item in item.items() {
             match item {
                 ast::ModuleItem::Const(item) => self.declare_const(file, scope, &item),
@@ -349,6 +383,20 @@ impl<'a> Checker<'a> {
                     });
                     self.bind(file, scope, &name, Symbol::Ppf(ppf));
                 }
+                ast::ModuleItem::Extern(item) => {
+                    let Some(name) = item.name() else { continue };
+                    let function = ExternId(self.externs.len() as u32);
+                    let (span, text) = (name.span(file), name.text().to_string());
+                    let (result, params) = (Type::Error, Vec::new());
+                    self.externs.push(ExternDef { file, module: id, name: text, span, ast: item, result, params });
+                    self.bind(file, scope, &name, Symbol::Extern(function));
+                }
+                ast::ModuleItem::Timer(item) => {
+                    let Some(name) = item.name() else { continue };
+                    let (span, text) = (name.span(file), name.text().to_string());
+                    self.timers.push(TimerDef { file, module: id, name: text, span, ast: item });
+                    self.bind(file, scope, &name, Symbol::Timer);
+                }
                 // Ports, tables, counters and meters need types and constants: see `items`.
                 ast::ModuleItem::Port(_)
                 | ast::ModuleItem::Table(_)
@@ -359,6 +407,8 @@ impl<'a> Checker<'a> {
         let own = &mut self.modules[id.0].own;
         own.ppfs = ppfs..self.ppfs.len() as u32;
         own.functions = functions..self.functions.len() as u32;
+        own.externs = externs..self.externs.len() as u32;
+        own.timers = timers..self.timers.len() as u32;
     }
 
     fn declare_const(&mut self, file: FileId, scope: Scope, item: &ast::Const) {
@@ -584,7 +634,7 @@ impl<'a> Checker<'a> {
             "protocol" => matches!(symbol, Symbol::Protocol(_)),
             "module" => matches!(symbol, Symbol::Module(_)),
             "channel" => matches!(symbol, Symbol::Port(_)),
-            "function" => matches!(symbol, Symbol::Function(_)),
+            "function" => matches!(symbol, Symbol::Function(_) | Symbol::Extern(_)),
             _ => true,
         };
         let own: &[&str] = match wanted {

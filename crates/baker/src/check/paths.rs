@@ -1,13 +1,16 @@
-//! What one received packet can lead to, over all paths and channels: how many copies, and how many operations.
+//! What one packet that enters, or one call of a timer, can lead to, over all paths and channels: how many copies, and how
+//! many operations.
 
 use std::collections::HashMap;
 
-use super::hir::{Expr, ExprKind, FunctionId, Program, Stmt, StmtKind};
+use super::hir::{Code, Expr, ExprKind, FunctionId, Program, Stmt, StmtKind};
 use super::wiring::puts;
 use crate::ir::{ChannelId, PpfId, Target};
 
 /// What going over all bytes of a packet counts as.
 const PACKET_STEPS: u32 = 64;
+/// What a call of a function of a controller counts as.
+const EXTERN_STEPS: u32 = 64;
 
 /// Upper bounds.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -41,6 +44,12 @@ pub(super) fn bounds(program: &Program, channel: ChannelId) -> Bounds {
     paths.channel(channel)
 }
 
+/// The bounds for one run of a timer's code.
+pub(super) fn timer_bounds(program: &Program, code: &Code) -> Bounds {
+    let mut paths = Paths { program, ppfs: HashMap::new(), functions: HashMap::new() };
+    paths.code(code)
+}
+
 struct Paths<'p> {
     program: &'p Program,
     ppfs: HashMap<PpfId, Bounds>,
@@ -61,14 +70,19 @@ impl Paths<'_> {
             return;
         }
         let program = self.program;
-        let code = &program.ppfs[ppf.0 as usize].code;
+        let bounds = self.code(&program.ppfs[ppf.0 as usize].code);
+        self.ppfs.insert(ppf, bounds);
+    }
+
+    /// Works out some code, the PPFs that it puts packets into first.
+    fn code(&mut self, code: &Code) -> Bounds {
+        let program = self.program;
         for (channel, _) in puts(program, code) {
             if let Target::Ppf(next) = program.channels[channel.0 as usize].target {
                 self.ppf(next);
             }
         }
-        let bounds = self.statements(&code.body).all;
-        self.ppfs.insert(ppf, bounds);
+        self.statements(&code.body).all
     }
 
     fn channel(&self, channel: ChannelId) -> Bounds {
@@ -137,8 +151,12 @@ impl Paths<'_> {
 
     fn expr(&mut self, expr: &Expr) -> Bounds {
         let makes = matches!(expr.kind, ExprKind::Copy(_) | ExprKind::Create);
-        let reads_all = matches!(expr.kind, ExprKind::Packet(call, ..) if call.reads_all());
-        let mut all = Bounds { copies: u32::from(makes), steps: if reads_all { PACKET_STEPS } else { 1 } };
+        let steps = match expr.kind {
+            ExprKind::Packet(call, ..) if call.reads_all() => PACKET_STEPS,
+            ExprKind::Extern(..) => EXTERN_STEPS,
+            _ => 1,
+        };
+        let mut all = Bounds { copies: u32::from(makes), steps };
         if let ExprKind::Call(function, _) = expr.kind {
             all = all.then(self.function(function));
         }

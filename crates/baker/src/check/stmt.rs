@@ -309,7 +309,7 @@ impl CodeChecker<'_, '_> {
                 if !value.is_error() {
                     self.error(
                         Diagnostic::new("return-value", value.expr.span, "there is no value to return here")
-                            .label("a PPF or void function returns nothing"),
+                            .label("a PPF, timer or void function returns nothing"),
                     );
                 }
                 None

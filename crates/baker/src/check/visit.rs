@@ -41,6 +41,7 @@ macro_rules! one_level_down {
                         visit(c);
                     }
                     ExprKind::Call(_, operands)
+                    | ExprKind::Extern(_, operands)
                     | ExprKind::Lookup(_, operands)
                     | ExprKind::Struct(operands)
                     | ExprKind::Packet(_, _, operands)

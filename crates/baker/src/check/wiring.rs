@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::hir::{Code, ExprKind, Program, Stmt, StmtKind};
 use super::names::{Checker, Port, Symbol};
 use crate::diag::Diagnostic;
-use crate::ir::{ChannelId, PpfId, ProtocolId, Target};
+use crate::ir::{Channel, ChannelId, Controller, ControllerId, PpfId, ProtocolId, Target};
 use crate::source::{FileId, Span};
 use crate::syntax::ast::{self, PortKind};
 
@@ -118,7 +118,16 @@ impl Checker<'_> {
         fed: &mut HashMap<PpfId, Span>,
     ) {
         let Some((from, to)) = wire.from().zip(wire.to()) else { return };
-        let (from, to) = (self.wire_end(file, &from, true), self.wire_end(file, &to, false));
+        let injects = from.controller();
+        let (from, to) = match &injects {
+            Some(controller) => {
+                let name: Vec<_> = to.segments().map(|part| part.text().to_string()).collect();
+                let name = format!("{} -> {}", controller.text(), name.join("."));
+                let to = self.wire_end(file, &to, false);
+                return self.injection(name, controller, controller.span(file), to, fed);
+            }
+            None => (self.wire_end(file, &from, true), self.wire_end(file, &to, false)),
+        };
         if let Some(Target::Ppf(ppf)) = to.as_ref().and_then(|to| to.target) {
             fed.insert(ppf, to.as_ref().expect("just looked at").span);
         }
@@ -149,15 +158,58 @@ impl Checker<'_> {
             self.hir.channels[channel.0 as usize].target = target;
         }
         if channel == ChannelId(0)
-            && let Some(protocol) = to.protocol
+            && let Some(protocol) = to.protocol.or(from.protocol)
         {
             self.hir.channels[0].protocol = protocol;
         }
     }
 
+    /// The controller of this name.
+    fn controller(&mut self, name: &ast::Name) -> ControllerId {
+        let controllers = &mut self.hir.controllers;
+        let known = controllers.iter().position(|controller| controller.name == name.text());
+        ControllerId(known.unwrap_or_else(|| {
+            controllers.push(Controller { name: name.text().to_string() });
+            controllers.len() - 1
+        }) as u32)
+    }
+
+    /// `controller NAME -> module.input`: packets enter there, too.
+    fn injection(
+        &mut self,
+        name: String,
+        controller: &ast::Name,
+        at: Span,
+        to: Option<End>,
+        fed: &mut HashMap<PpfId, Span>,
+    ) {
+        let Some(End { target, protocol, span, .. }) = to else { return };
+        let (Some(target @ Target::Ppf(ppf)), Some(protocol)) = (target, protocol) else {
+            if !matches!(target, None | Some(Target::Ppf(_))) {
+                self.error(
+                    Diagnostic::new("wrong-direction", span, "a controller injects packets into a module")
+                        .label("not an input of a module")
+                        .hint("a module that does nothing else can hand them on"),
+                );
+            }
+            return;
+        };
+        fed.insert(ppf, span);
+        let from = Some(self.controller(controller));
+        if self.hir.channels.iter().any(|channel| channel.name == name) {
+            let error = Diagnostic::new("wired-twice", at, "this controller injects there already");
+            return self.error(error.label("wired again here").also(span, "the same input"));
+        }
+        self.hir.channels.push(Channel { name, from, protocol, target });
+    }
+
     fn wire_end(&mut self, file: FileId, end: &ast::WireEnd, source: bool) -> Option<End> {
         let base = end.base()?;
         let span = self.span(file, end);
+        if let Some(controller) = end.controller() {
+            let target = Some(Target::Controller(self.controller(&controller)));
+            return Some(End { channel: None, target, protocol: None, span });
+        }
         let Some(port) = end.port() else {
             return self.built_in_end(file, &base, source);
         };
@@ -236,7 +288,7 @@ impl Checker<'_> {
                     .label("which channel?"),
                     _ => Diagnostic::new("unknown-end", span, format!("there is no end `{text}`")).label("not known"),
                 };
-                self.error(error.hint("write MODULE.CHANNEL, or one of rx, tx, host"));
+                self.error(error.hint("write MODULE.CHANNEL, one of rx, tx, host, or `controller NAME`"));
                 return None;
             }
         };

@@ -363,6 +363,8 @@ fn may_break_before(parent: SyntaxKind, kind: SyntaxKind) -> bool {
         BinaryExpr => true,
         TernaryExpr => matches!(kind, Question | Colon),
         FromClause => kind == FromKw,
+        OverClause => kind == OverKw,
+        EveryClause => kind == EveryKw,
         _ => false,
     }
 }

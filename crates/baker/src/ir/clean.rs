@@ -64,7 +64,9 @@ impl Op {
                 visit(entry);
                 visit(value);
             }
-            Op::Lookup { key, .. } | Op::Remove { key, .. } => key.iter_mut().for_each(visit),
+            Op::Lookup { key: values, .. } | Op::Remove { key: values, .. } | Op::Extern { args: values, .. } => {
+                values.iter_mut().for_each(visit)
+            }
             Op::Insert { key, value, .. } => key.iter_mut().chain(value).for_each(visit),
             Op::Count { index, amount, .. } | Op::Take { index, amount, .. } => {
                 visit(index);
@@ -109,6 +111,7 @@ impl Op {
             | Op::Unlock { .. }
             | Op::Insert { .. }
             | Op::Remove { .. }
+            | Op::Extern { .. }
             | Op::Take { .. }
             | Op::Count { .. } => false,
         }

@@ -10,7 +10,8 @@ pub fn dot(program: &Program) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(out, "digraph \"{}\" {{\n  rankdir=LR;\n  node [shape=box];", program.name);
-    for end in ["rx", "tx", "host"] {
+    let controllers = program.controllers.iter().map(|controller| controller.name.as_str());
+    for end in ["rx", "tx", "host"].into_iter().chain(controllers) {
         let _ = writeln!(out, "  \"{end}\" [shape=ellipse];");
     }
     let mut edge = |from: &str, channel: ChannelId| {
@@ -19,15 +20,22 @@ pub fn dot(program: &Program) -> String {
             Target::Ppf(ppf) => &program.ppfs[ppf.0 as usize].name,
             Target::Tx => "tx",
             Target::Host => "host",
+            Target::Controller(id) => &program.controllers[id.0 as usize].name,
         };
         let protocol = &program.protocols[channel.protocol.0 as usize].name;
         let label = channel.name.rsplit('.').next().unwrap_or(&channel.name);
         let _ = writeln!(out, "  \"{from}\" -> \"{to}\" [label=\"{label}: {protocol}\"];");
     };
-    edge("rx", Program::RX);
-    for ppf in &program.ppfs {
+    for channel in program.entries() {
+        match program.channels[channel.0 as usize].from {
+            Some(controller) => edge(&program.controllers[controller.0 as usize].name, channel),
+            None => edge("rx", channel),
+        }
+    }
+    let ppfs = program.ppfs.iter().map(|ppf| (&ppf.name, &ppf.body));
+    for (name, body) in ppfs.chain(program.timers.iter().map(|timer| (&timer.name, &timer.body))) {
         let mut channels: Vec<ChannelId> = Vec::new();
-        for inst in ppf.body.blocks.iter().flat_map(|b| &b.insts) {
+        for inst in body.blocks.iter().flat_map(|b| &b.insts) {
             if let Op::Put { channel, .. } = inst.op
                 && !channels.contains(&channel)
             {
@@ -35,7 +43,7 @@ pub fn dot(program: &Program) -> String {
             }
         }
         for channel in channels {
-            edge(&ppf.name, channel);
+            edge(name, channel);
         }
     }
     out.push_str("}\n");

@@ -306,6 +306,13 @@ pub enum Op {
         /// One value per field of the key's layout.
         key: Vec<Value>,
     },
+    /// Calls a function of a controller. The result is there where the function has one.
+    Extern {
+        /// The function.
+        function: ExternId,
+        /// One value per argument.
+        args: Vec<Value>,
+    },
     /// Takes `amount` (64 bits) tokens from cell `index` (32 bits) of a meter (see [`super::meter`]); 1 where it held them,
     /// 0 and nothing taken where it did not or where the index is at or above its capacity.
     Take {
@@ -369,7 +376,7 @@ pub struct Block {
     pub term: Terminator,
 }
 
-/// Code of a PPF. Block 0 is the entry; it has one parameter, the packet.
+/// Code of a PPF or timer. Block 0 is the entry; its parameter is a PPF's packet, or the fields of a timer's key.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     /// Type of each value.

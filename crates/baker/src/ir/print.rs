@@ -13,6 +13,13 @@ pub fn print(program: &Program) -> String {
     let mut out = String::new();
     // Writing to a `String` cannot fail.
     let _ = write_declarations(&mut out, program);
+    for timer in &program.timers {
+        let over = timer.table.map(|id| name_of(&program.tables, id.0, "table", |t| &t.name));
+        let over = over.map_or(String::new(), |table| format!(" over {table}"));
+        let (name, period, slice) = (&timer.name, timer.period, timer.slice);
+        let body = print_body(program, &timer.body);
+        let _ = write!(out, "\ntimer {name}{over} every {period}ns, {slice} at once {{\n{body}}}\n");
+    }
     for ppf in &program.ppfs {
         let _ = write!(out, "\nppf {}({}) {{\n{}}}\n", ppf.name, protocol(program, ppf.protocol), {
             print_body(program, &ppf.body)
@@ -86,6 +93,10 @@ fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
     for counter in &program.counters {
         writeln!(out, "counter {}[{}]", counter.name, counter.size)?;
     }
+    for function in &program.externs {
+        let result = function.result.map_or("void".into(), |width| format!("u{width}"));
+        writeln!(out, "extern {result} {}({})", function.name, list(&function.params, |width| format!("u{width}")))?;
+    }
     writeln!(out, "drop_reason {}", list(&program.drop_reasons, |r| r.name.clone()))?;
     for channel in &program.channels {
         let target = match channel.target {
@@ -94,6 +105,9 @@ fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
             }
             Target::Tx => "tx".into(),
             Target::Host => "host".into(),
+            Target::Controller(id) => {
+                format!("controller {}", name_of(&program.controllers, id.0, "controller", |c| &c.name))
+            }
         };
         writeln!(out, "channel {}: {} -> {target}", channel.name, protocol(program, channel.protocol))?;
     }
@@ -269,6 +283,10 @@ impl Names<'_> {
                 format!("insert {}({}) = ({})", self.table(*table), values(key), values(value))
             }
             Op::Remove { table, key } => format!("remove {}({})", self.table(*table), values(key)),
+            Op::Extern { function, args } => {
+                let name = name_of(&self.program.externs, function.0, "extern", |f| &f.name);
+                format!("extern {name}({})", values(args))
+            }
             Op::Take { table, index, amount } => {
                 format!("take {}[v{}], v{}", self.table(*table), index.0, amount.0)
             }

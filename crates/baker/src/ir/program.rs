@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::inst::{Body, Op};
+use super::inst::{Body, Inst, Op, Ty};
 use super::meter::MeterRate;
+use super::tables::TableStore;
 use crate::source::Span;
 
 /// Index into [`Program::protocols`].
@@ -27,6 +28,15 @@ pub struct DropId(pub u32);
 /// Index into [`Program::channels`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelId(pub u32);
+/// Index into [`Program::externs`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ExternId(pub u32);
+/// Index into [`Program::controllers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ControllerId(pub u32);
+/// Index into [`Program::timers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TimerId(pub u32);
 /// Index into [`Program::ppfs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PpfId(pub u32);
@@ -50,10 +60,16 @@ pub struct Program {
     pub counters: Vec<Counter>,
     /// Drop reasons; the first ones are those of [`BUILTIN_DROP_REASONS`], in that order.
     pub drop_reasons: Vec<DropReason>,
+    /// Controllers that it exchanges packets with.
+    pub controllers: Vec<Controller>,
     /// Channels, each wired to one target. Channel 0 is `rx`.
     pub channels: Vec<Channel>,
     /// Packet processing functions.
     pub ppfs: Vec<Ppf>,
+    /// Functions that controllers have.
+    pub externs: Vec<Extern>,
+    /// What runs without a packet.
+    pub timers: Vec<Timer>,
     /// Static bounds that an engine sizes its resources by.
     pub limits: Limits,
 }
@@ -81,10 +97,36 @@ impl Program {
         self.layouts[table.value.0 as usize].fields.len() - table.hidden_fields()
     }
 
-    /// For each PPF, whether packets come to it: from `rx`, or by a put of one that packets come to.
+    /// The code of all PPFs and timers.
+    pub fn bodies(&self) -> impl Iterator<Item = &Body> {
+        self.ppfs.iter().map(|ppf| &ppf.body).chain(self.timers.iter().map(|timer| &timer.body))
+    }
+
+    /// The channels by which packets enter: `rx`, then those that controllers inject into, in order.
+    pub fn entries(&self) -> impl Iterator<Item = ChannelId> + '_ {
+        let injected = |(_, channel): &(u32, &Channel)| channel.from.is_some();
+        let channels = (0u32..).zip(&self.channels).filter(injected);
+        std::iter::once(Program::RX).chain(channels.map(|(index, _)| ChannelId(index)))
+    }
+
+    /// The controller that a channel's packets go to.
+    pub fn controller(&self, channel: ChannelId) -> Option<&Controller> {
+        match self.channels.get(channel.0 as usize)?.target {
+            Target::Controller(id) => self.controllers.get(id.0 as usize),
+            _ => None,
+        }
+    }
+
+    /// For each PPF, whether packets come to it: from an entry, or by a put of a timer or of a PPF that packets come to.
     pub fn reached_ppfs(&self) -> Vec<bool> {
         let mut reached = vec![false; self.ppfs.len()];
-        let mut work = vec![Self::RX];
+        let puts = |body: &Body| {
+            let insts = body.blocks.iter().flat_map(|block| &block.insts);
+            let put = |inst: &Inst| if let Op::Put { channel, .. } = inst.op { Some(channel) } else { None };
+            insts.filter_map(put).collect::<Vec<_>>()
+        };
+        let mut work: Vec<ChannelId> = self.entries().collect();
+        work.extend(self.timers.iter().flat_map(|timer| puts(&timer.body)));
         while let Some(channel) = work.pop() {
             let Some(Target::Ppf(ppf)) = self.channels.get(channel.0 as usize).map(|channel| channel.target) else {
                 continue;
@@ -93,29 +135,27 @@ impl Program {
                 Some(seen @ false) => *seen = true,
                 _ => continue,
             }
-            let insts = self.ppfs[ppf.0 as usize].body.blocks.iter().flat_map(|block| &block.insts);
-            work.extend(insts.filter_map(|inst| match inst.op {
-                Op::Put { channel, .. } => Some(channel),
-                _ => None,
-            }));
+            work.extend(puts(&self.ppfs[ppf.0 as usize].body));
         }
         reached
     }
 
     /// Whether what it does depends on the time.
     pub fn uses_time(&self) -> bool {
-        let mut blocks = self.ppfs.iter().flat_map(|ppf| &ppf.body.blocks);
+        let mut blocks = self.bodies().flat_map(|body| &body.blocks);
         blocks.any(|block| block.insts.iter().any(|inst| matches!(inst.op, Op::Now | Op::Take { .. })))
     }
 }
 
 /// Drop reasons that every program has, in the order of their ids.
-pub const BUILTIN_DROP_REASONS: [(&str, &str); 5] = [
+pub const BUILTIN_DROP_REASONS: [(&str, &str); 7] = [
     ("truncated", "the packet is shorter than the fixed header of the protocol"),
     ("malformed", "a header's own length is below its fixed header or beyond the packet's end"),
     ("no_port", "metadata.tx.port names no port"),
     ("no_host", "the port the packet came in on has no host port"),
     ("tx_failed", "the port could not send: its queue was full or the frame too long"),
+    ("controller_busy", "the controller had as many packets as it may have"),
+    ("controller_gone", "the controller was no longer there, or never"),
 ];
 
 impl DropId {
@@ -129,6 +169,10 @@ impl DropId {
     pub const NO_HOST: DropId = DropId(3);
     /// `tx_failed`: the port could not send.
     pub const TX_FAILED: DropId = DropId(4);
+    /// `controller_busy`: the controller has as many packets as it may have.
+    pub const CONTROLLER_BUSY: DropId = DropId(5);
+    /// `controller_gone`: the controller is not there.
+    pub const CONTROLLER_GONE: DropId = DropId(6);
 }
 
 /// A protocol's fixed header.
@@ -319,13 +363,79 @@ pub enum Target {
     Tx,
     /// To the kernel's own stack.
     Host,
+    /// To a controller.
+    Controller(ControllerId),
+}
+
+/// A controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Controller {
+    /// Its name.
+    pub name: String,
+}
+
+/// A function that a controller has: numbers in, at most one number out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extern {
+    /// Full name: `module.function`.
+    pub name: String,
+    /// Bits of each argument, 1 to 128.
+    pub params: Vec<u32>,
+    /// Bits of the result, if it has one.
+    pub result: Option<u32>,
+    /// Where it is declared.
+    pub span: Option<Span>,
+}
+
+impl Extern {
+    /// Arguments at most.
+    pub const MAX_PARAMS: usize = 16;
+}
+
+/// What runs every so often without a packet, once or for each entry of a table.
+#[derive(Clone, Debug)]
+pub struct Timer {
+    /// Full name: `module.timer`.
+    pub name: String,
+    /// The table that it goes over, not an `lpm`: the body runs once for each key.
+    pub table: Option<TableId>,
+    /// Nanoseconds from one start to the next.
+    pub period: u64,
+    /// Calls at most that are made one after the other, so that no packet waits long.
+    pub slice: u32,
+    /// Its code. The entry block takes the fields of a key, or nothing.
+    pub body: Body,
+    /// Where it is declared.
+    pub span: Option<Span>,
+}
+
+impl Timer {
+    /// Types of the entry block's parameters. The table exists.
+    pub fn params(&self, program: &Program) -> Vec<Ty> {
+        let key = self.table.map(|table| program.tables[table.0 as usize].key);
+        let fields = key.map(|key| &program.layouts[key.0 as usize].fields);
+        fields.into_iter().flatten().map(|field| Ty::Int(field.width)).collect()
+    }
+
+    /// The keys that it is called with, in order, for tables that do not change meanwhile: all indices of an array, or those
+    /// of the entries there are; one key without fields where it goes over no table.
+    pub fn keys(&self, program: &Program, tables: &impl TableStore) -> Box<dyn Iterator<Item = Vec<u128>> + Send> {
+        let Some(id) = self.table else { return Box::new(std::iter::once(Vec::new())) };
+        let table = &program.tables[id.0 as usize];
+        match table.kind {
+            TableKind::Array => Box::new((0..table.capacity).map(|index| vec![index.into()])),
+            _ => Box::new(tables.dump(id).into_iter().map(|entry| entry.key)),
+        }
+    }
 }
 
 /// A channel: one source, one target, packets of one protocol.
 #[derive(Clone, Debug)]
 pub struct Channel {
-    /// Full name: `rx`, or `module.channel` of the source end.
+    /// Full name: `rx`, `module.channel` of the source end, or `controller -> module.channel` where one injects.
     pub name: String,
+    /// The controller that injects packets here, and nobody else does.
+    pub from: Option<ControllerId>,
     /// Protocol of its packets.
     pub protocol: ProtocolId,
     /// Where they go.

@@ -20,7 +20,7 @@ use super::program::*;
 /// A rule that a program breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyError {
-    /// Name of the PPF, if it is in one.
+    /// Name of the PPF or timer, if it is in one.
     pub ppf: Option<String>,
     /// The block, if it is in one.
     pub block: Option<BlockId>,
@@ -47,9 +47,13 @@ pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
     let mut errors = Errors { list: Vec::new(), ppf: None };
     declarations::check(program, &mut errors);
     if errors.list.is_empty() {
+        for timer in &program.timers {
+            errors.ppf = Some(timer.name.clone());
+            verify_body(program, &timer.body, &timer.params(program), &mut errors);
+        }
         for ppf in &program.ppfs {
             errors.ppf = Some(ppf.name.clone());
-            verify_body(program, ppf, &mut errors);
+            verify_body(program, &ppf.body, &[Ty::Packet(ppf.protocol)], &mut errors);
         }
         errors.ppf = None;
     }
@@ -59,21 +63,22 @@ pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
     if errors.list.is_empty() { Ok(()) } else { Err(errors.list) }
 }
 
-fn verify_body(program: &Program, ppf: &Ppf, errors: &mut Errors) {
+/// A body whose entry block takes parameters of these types.
+fn verify_body(program: &Program, body: &Body, params: &[Ty], errors: &mut Errors) {
     let before = errors.list.len();
     let clean = |errors: &Errors| errors.list.len() == before;
-    shape::check(program, ppf, errors);
+    shape::check(program, body, params, errors);
     if clean(errors) {
-        types::check(program, &ppf.body, errors);
+        types::check(program, body, errors);
     }
     if clean(errors) {
-        let definitions = Definitions::new(&ppf.body);
-        let dominators = Dominators::new(&ppf.body);
-        dominators::check(&ppf.body, &definitions, &dominators, errors);
+        let definitions = Definitions::new(body);
+        let dominators = Dominators::new(body);
+        dominators::check(body, &definitions, &dominators, errors);
         if clean(errors) {
-            packets::check(&ppf.body, &dominators, errors);
-            locks::check(&ppf.body, &dominators, errors);
-            entries::check(program, &ppf.body, &definitions, &dominators, errors);
+            packets::check(body, &dominators, errors);
+            locks::check(body, &dominators, errors);
+            entries::check(program, body, &definitions, &dominators, errors);
         }
     }
 }
@@ -81,7 +86,7 @@ fn verify_body(program: &Program, ppf: &Ppf, errors: &mut Errors) {
 /// The errors found so far.
 struct Errors {
     list: Vec<VerifyError>,
-    /// The PPF being checked.
+    /// The PPF or timer being checked.
     ppf: Option<String>,
 }
 

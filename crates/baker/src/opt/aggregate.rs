@@ -10,7 +10,8 @@
 //! ```
 //!
 //! A put is replaced where nothing follows it (`channel_put` runs the receiver at once, so a put at the end is a jump).
-//! The PPF behind any other put stays a body of its own, an *aggregate root*, as the one behind `rx` is. Each put gets a
+//! The PPF behind any other put stays a body of its own, an *aggregate root*, as those are by which packets enter and those that
+//! timers put packets into. Each put gets a
 //! copy of the PPF, so that what is known at the put is known in the copy, until the aggregate has [`COPIED`] instructions;
 //! from then on puts share one copy. PPFs that were merged wherever they are used stay in the program, unused.
 
@@ -30,14 +31,13 @@ pub fn aggregate(program: &Program) -> Program {
     merged
 }
 
-/// PPFs that packets enter otherwise than by a jump: the one behind `rx`, and those behind puts that something follows.
+/// PPFs that packets enter otherwise than by a jump: those behind `rx` and controllers, those behind puts of timers, and those
+/// behind puts that something follows.
 pub fn roots(program: &Program) -> Vec<PpfId> {
-    let mut roots = BTreeSet::new();
-    let mut work = Vec::new();
-    if let Target::Ppf(first) = program.channels[Program::RX.0 as usize].target {
-        roots.insert(first);
-        work.push(first);
-    }
+    let entered = program.entries().filter_map(|entry| ppf_behind(program, entry));
+    let insts = program.timers.iter().flat_map(|timer| &timer.body.blocks).flat_map(|block| &block.insts);
+    let mut roots: BTreeSet<PpfId> = entered.chain(insts.filter_map(|inst| put_into(program, &inst.op))).collect();
+    let mut work: Vec<PpfId> = roots.iter().copied().collect();
     let mut seen: BTreeSet<PpfId> = roots.clone();
     while let Some(ppf) = work.pop() {
         let body = &program.ppfs[ppf.0 as usize].body;
@@ -76,6 +76,10 @@ pub fn members(program: &Program, root: PpfId) -> Vec<PpfId> {
 /// The PPF that an instruction puts a packet into.
 fn put_into(program: &Program, op: &Op) -> Option<PpfId> {
     let Op::Put { channel, .. } = op else { return None };
+    ppf_behind(program, *channel)
+}
+
+fn ppf_behind(program: &Program, channel: ChannelId) -> Option<PpfId> {
     match program.channels[channel.0 as usize].target {
         Target::Ppf(ppf) => Some(ppf),
         _ => None,

@@ -22,9 +22,8 @@ const TRIED: usize = 8;
 /// Numbers the values of all bodies.
 pub fn number(program: &Program) -> Program {
     let mut numbered = program.clone();
-    for ppf in &mut numbered.ppfs {
-        number_body(&mut ppf.body);
-    }
+    let timers = numbered.timers.iter_mut().map(|timer| &mut timer.body);
+    numbered.ppfs.iter_mut().map(|ppf| &mut ppf.body).chain(timers).for_each(number_body);
     numbered
 }
 

@@ -97,8 +97,13 @@ kinds! {
     RateKw = "`rate`",
     BurstKw = "`burst`",
     PpfKw = "`ppf`",
+    ExternKw = "`extern`",
+    TimerKw = "`timer`",
+    OverKw = "`over`",
+    EveryKw = "`every`",
     FromKw = "`from`",
     ProgramKw = "`program`",
+    ControllerKw = "`controller`",
     // Punctuation.
     LParen = "`(`",
     RParen = "`)`",
@@ -174,6 +179,10 @@ kinds! {
     Burst = "a `burst` clause",
     Ppf = "a PPF",
     FromClause = "a `from` clause",
+    Extern = "an `extern` function",
+    Timer = "a timer",
+    OverClause = "an `over` clause",
+    EveryClause = "an `every` clause",
     Function = "a function",
     OutOfBody = "an out-of-body definition",
     Path = "a dotted path",
@@ -239,6 +248,9 @@ impl SyntaxKind {
                 | Self::IdleKw
                 | Self::RateKw
                 | Self::BurstKw
+                | Self::OverKw
+                | Self::EveryKw
+                | Self::ControllerKw
         )
     }
 
@@ -290,8 +302,13 @@ impl SyntaxKind {
             "rate" => Self::RateKw,
             "burst" => Self::BurstKw,
             "ppf" => Self::PpfKw,
+            "extern" => Self::ExternKw,
+            "timer" => Self::TimerKw,
+            "over" => Self::OverKw,
+            "every" => Self::EveryKw,
             "from" => Self::FromKw,
             "program" => Self::ProgramKw,
+            "controller" => Self::ControllerKw,
             _ => return None,
         })
     }

@@ -47,6 +47,12 @@ pub(super) fn decode(kind: SyntaxKind, text: &str) -> Option<Result<LiteralValue
     })
 }
 
+/// A duration as in a program, such as `30s`, in nanoseconds.
+pub fn duration(text: &str) -> Option<u64> {
+    let has_unit = text.ends_with(|c: char| c.is_ascii_alphabetic()) && !text.starts_with("0x");
+    int(text).ok().filter(|_| has_unit).and_then(|ns| u64::try_from(ns).ok())
+}
+
 fn int(text: &str) -> Result<u128, LiteralError> {
     let (digits, radix) = match text.as_bytes() {
         [b'0', b'x', ..] => (&text[2..], 16),

@@ -10,6 +10,7 @@ mod literal;
 mod parser;
 
 pub use kind::{Baker, SyntaxElement, SyntaxKind, SyntaxNode, SyntaxToken};
+pub use literal::duration;
 pub use parser::{MAX_DEPTH, MAX_ERRORS};
 
 use crate::diag::Diagnostic;

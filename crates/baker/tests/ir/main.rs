@@ -2,6 +2,7 @@
 
 mod arith;
 mod bits;
+mod controllers;
 mod lengths;
 mod packets;
 mod printer;

@@ -14,6 +14,9 @@ pub fn program() -> Program {
         tables: Vec::new(),
         counters: Vec::new(),
         drop_reasons: BUILTIN_DROP_REASONS.iter().map(|(name, _)| DropReason { name: (*name).into() }).collect(),
+        controllers: Vec::new(),
+        externs: Vec::new(),
+        timers: Vec::new(),
         channels: Vec::new(),
         ppfs: Vec::new(),
         limits: Limits { headroom: 16, copies: 1, ..Limits::default() },
@@ -100,7 +103,7 @@ pub fn drop_reason(program: &mut Program, name: &str) -> DropId {
 }
 
 pub fn channel(program: &mut Program, name: &str, protocol: ProtocolId, target: Target) -> ChannelId {
-    program.channels.push(Channel { name: name.into(), protocol, target });
+    program.channels.push(Channel { name: name.into(), from: None, protocol, target });
     ChannelId(program.channels.len() as u32 - 1)
 }
 
@@ -179,8 +182,8 @@ pub fn dest(block: BlockId, args: &[Value]) -> Dest {
 /// A program with one PPF behind `rx`; its packets go out through channel 1, `tx`, of the same protocol.
 pub fn one_ppf(program: &mut Program, protocol: ProtocolId, code: Code) {
     let id = ppf(program, "m.p", protocol, code);
-    program.channels.insert(0, Channel { name: "rx".into(), protocol, target: Target::Ppf(id) });
-    program.channels.insert(1, Channel { name: "m.out".into(), protocol, target: Target::Tx });
+    program.channels.insert(0, Channel { name: "rx".into(), from: None, protocol, target: Target::Ppf(id) });
+    program.channels.insert(1, Channel { name: "m.out".into(), from: None, protocol, target: Target::Tx });
 }
 
 /// The channel to `tx` that [`one_ppf`] adds.

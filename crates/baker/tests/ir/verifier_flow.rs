@@ -242,6 +242,18 @@ fn locks_are_released_on_every_path_and_nothing_is_called_meanwhile() {
         c.drop(packet);
     });
     assert_eq!(twice, ["b0: Lock { entry: Value(2) } while v2 is locked"]);
+    // A block may take the locked entry as a parameter.
+    let passed = with_lock(|c, packet, entry| {
+        c.effect(Op::Lock { entry });
+        let join = c.body.block();
+        let ty = c.body.ty(entry);
+        let param = c.param(join, ty);
+        c.jump(join, &[entry]);
+        c.block = join;
+        c.effect(Op::Unlock { entry: param });
+        c.drop(packet);
+    });
+    assert_eq!(passed, none);
     let free = with_lock(|c, packet, entry| {
         c.effect(Op::Unlock { entry });
         c.drop(packet);

@@ -4,6 +4,7 @@
 //! `snapshots/` holds the source and the rendered errors side by side.
 
 mod codes;
+mod controllers;
 mod cost;
 mod critical;
 mod handles;
@@ -18,5 +19,6 @@ mod pointers;
 mod protocols;
 mod several;
 mod support;
+mod timers;
 mod values;
 mod wiring;

@@ -1,4 +1,4 @@
-//! The body of a PPF: blocks, values, and each operation to its lowering.
+//! The body of a PPF or timer: blocks, values, and each operation to its lowering.
 //!
 //! Block parameters become phis. Blocks that the entry does not reach are left out. The order is reverse postorder, in
 //! which a value's definition comes before its uses.
@@ -14,11 +14,33 @@ use crate::{CodegenError, internal};
 
 /// Lowers the body of a PPF into its function.
 pub(super) fn lower_ppf<'c>(module: &Module<'c, '_>, ppf: &baker::ir::Ppf, function: FunctionValue<'c>) -> Res<()> {
-    let lowered = Ppf::new(module, &ppf.body, function).and_then(|mut lowering| lowering.run());
+    lower_body(module, &ppf.name, &ppf.body, function, |_, _| Ok(vec![pointer_param(function, 1)?.into()]))
+}
+
+/// Lowers a body into a function. `arguments` gives what the entry block takes, in the function's first block.
+pub(super) fn lower_body<'c, 'p>(
+    module: &Module<'c, 'p>,
+    name: &str,
+    body: &Body,
+    function: FunctionValue<'c>,
+    arguments: impl FnOnce(&Module<'c, 'p>, FunctionValue<'c>) -> Res<Vec<BasicValueEnum<'c>>>,
+) -> Res<()> {
+    let lowered = Ppf::new(module, body, function).and_then(|mut lowering| lowering.run(arguments));
     lowered.map_err(|error| match error {
-        CodegenError::Internal(message) => CodegenError::Internal(format!("PPF `{}`: {message}", ppf.name)),
+        CodegenError::Internal(message) => CodegenError::Internal(format!("`{name}`: {message}")),
         other => other,
     })
+}
+
+/// What memory in a function's frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Scratch {
+    /// A key of this layout.
+    Key(LayoutId),
+    /// A value of this layout.
+    Value(LayoutId),
+    /// Arguments of functions of controllers.
+    Arguments,
 }
 
 /// A block on the way.
@@ -28,7 +50,7 @@ struct Target<'c> {
     phis: Vec<PhiValue<'c>>,
 }
 
-/// A PPF on the way.
+/// A PPF or timer on the way.
 pub(super) struct Ppf<'a, 'c, 'p> {
     pub module: &'a Module<'c, 'p>,
     pub body: &'a Body,
@@ -37,8 +59,8 @@ pub(super) struct Ppf<'a, 'c, 'p> {
     pub ctx: PointerValue<'c>,
     /// Before block 0; holds the stack slots.
     pub prologue: BasicBlock<'c>,
-    /// Stack slots for keys and values of hash tables, by layout and use.
-    pub slots: HashMap<(LayoutId, bool), PointerValue<'c>>,
+    /// Stack slots for what is handed to functions outside.
+    pub slots: HashMap<Scratch, PointerValue<'c>>,
     values: Vec<Option<BasicValueEnum<'c>>>,
     blocks: HashMap<u32, Target<'c>>,
 }
@@ -57,7 +79,10 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
         })
     }
 
-    fn run(&mut self) -> Res<()> {
+    fn run(
+        &mut self,
+        arguments: impl FnOnce(&Module<'c, 'p>, FunctionValue<'c>) -> Res<Vec<BasicValueEnum<'c>>>,
+    ) -> Res<()> {
         let builder = &self.module.builder;
         let order = reverse_postorder(self.body)?;
         for &id in &order {
@@ -72,8 +97,8 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
             self.blocks.insert(id, Target { block, phis });
         }
         builder.position_at_end(self.prologue);
-        let packet = pointer_param(self.function, 1)?;
-        self.jump(BlockId(0), &[packet.into()])?;
+        let arguments = arguments(self.module, self.function)?;
+        self.jump(BlockId(0), &arguments)?;
         for &id in &order {
             builder.position_at_end(self.blocks[&id].block);
             let block = &self.body.blocks[id as usize];
@@ -273,6 +298,7 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
             }
             Op::Insert { table, key, value } => Some(self.insert(*table, key, value)?.into()),
             Op::Remove { table, key } => Some(self.remove(*table, key)?.into()),
+            Op::Extern { function, args } => self.call_extern(*function, args)?.map(Into::into),
             Op::Take { table, index, amount } => Some(self.meter_take(*table, *index, *amount)?.into()),
             Op::Count { counter, index, amount } => {
                 self.count(*counter, *index, *amount)?;

@@ -16,7 +16,7 @@ use inkwell::intrinsics::Intrinsic;
 use inkwell::types::BasicTypeEnum;
 use inkwell::values::{BasicValueEnum, CallSiteValue, IntValue, PointerValue};
 
-use super::body::Ppf;
+use super::body::{Ppf, Scratch};
 use super::memory::{Memory, instruction};
 use super::{Module, Res};
 use crate::abi::{HashBucket, HashEntry, HashTable};
@@ -123,7 +123,7 @@ impl<'c> Ppf<'_, 'c, '_> {
 
     /// A packed key in memory.
     pub(super) fn packed(&mut self, table: &Table, words: &[IntValue<'c>]) -> Res<PointerValue<'c>> {
-        let slot = self.stack_slot((table.key, false), words.len() as u32 * 8, 8)?;
+        let slot = self.stack_slot(Scratch::Key(table.key), words.len() as u32 * 8, 8)?;
         for (index, word) in words.iter().enumerate() {
             self.module.store(self.module.at(slot, index as u64 * 8)?, *word, 8, Memory::Table)?;
         }

@@ -14,9 +14,12 @@ const COPIES: usize = 600;
 /// For each PPF, whether it is inlined. Only those that packets come to call others.
 pub(super) fn inlined(program: &Program, reached: &[bool]) -> Res<Vec<bool>> {
     let mut plan = Plan { program, sites: vec![0; program.ppfs.len()], sizes: vec![Size::Unknown; program.ppfs.len()] };
-    plan.count(Program::RX.0)?;
-    for (ppf, _) in program.ppfs.iter().zip(reached).filter(|(_, reached)| **reached) {
-        for inst in ppf.body.blocks.iter().flat_map(|block| &block.insts) {
+    for entry in program.entries() {
+        plan.count(entry.0)?;
+    }
+    let ppfs = program.ppfs.iter().zip(reached).filter(|(_, reached)| **reached).map(|(ppf, _)| &ppf.body);
+    for body in ppfs.chain(program.timers.iter().map(|timer| &timer.body)) {
+        for inst in body.blocks.iter().flat_map(|block| &block.insts) {
             if let Op::Put { channel, .. } = inst.op {
                 plan.count(channel.0)?;
             }
@@ -36,7 +39,7 @@ enum Size {
 
 struct Plan<'p> {
     program: &'p Program,
-    /// Places that call each PPF: puts, and the start of the batch loop.
+    /// Places that call each PPF: puts, and the starts of the batch loops.
     sites: Vec<usize>,
     sizes: Vec<Size>,
 }
@@ -48,7 +51,7 @@ impl Plan<'_> {
                 Some(count) => *count += 1,
                 None => return internal(format!("there is no PPF {ppf}")),
             },
-            Some(Target::Tx | Target::Host) => {}
+            Some(Target::Tx | Target::Host | Target::Controller(_)) => {}
             None => return internal(format!("there is no channel {channel}")),
         }
         Ok(())

@@ -17,7 +17,7 @@ use crate::CodegenError;
 pub(super) enum Memory {
     /// [`crate::abi::Context`].
     Context,
-    /// The list of frame numbers of the batch.
+    /// The list of frame numbers of the batch, or of keys for a timer.
     Batch,
     /// Descriptors and metadata.
     Descriptor,
@@ -25,9 +25,9 @@ pub(super) enum Memory {
     Frame,
     /// The worker's counters.
     Counter,
-    /// Table entries, buckets of hash tables, and the keys and values handed to the runtime's hash functions.
+    /// Table entries, buckets of hash tables, and what is handed to functions outside: keys, values, arguments.
     Table,
-    /// The list of tables, their control blocks, and the slots of `lpm` tables.
+    /// The lists of tables and externs, their control blocks, and the slots of `lpm` tables.
     Control,
     /// The stack of free frames.
     Free,

@@ -1,11 +1,13 @@
 //! IR to LLVM IR, straight: a packet is the pointer to its descriptor, and each access reads the head from it.
 //!
 //! The whole program becomes one module. Each PPF is an internal function of context and descriptor; a put to a
-//! channel that leads to a PPF is a call, which LLVM inlines; [`RUN`] loops over the batch.
+//! channel that leads to a PPF is a call, which LLVM inlines. For each channel by which packets enter, one function loops
+//! over a batch, and for each timer one over keys.
 
 mod arith;
 mod bits;
 mod body;
+mod call;
 mod hash;
 mod inline;
 mod length;
@@ -17,8 +19,9 @@ mod prefetch;
 mod run;
 mod sum;
 mod table;
+mod timer;
 
-use baker::ir::{CounterSlots, Program};
+use baker::ir::{ChannelId, CounterSlots, Program};
 use inkwell::AddressSpace;
 use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::basic_block::BasicBlock;
@@ -33,8 +36,16 @@ use crate::target::Host;
 use crate::{CodegenError, abi, internal};
 use memory::Tags;
 
-/// Symbol of the program's function, an [`abi::RunFn`].
-pub(crate) const RUN: &str = "millrace_run";
+/// Symbol of the function for packets that enter by this channel, an [`abi::RunFn`].
+pub(crate) fn entry_symbol(channel: ChannelId) -> String {
+    if channel == Program::RX { "millrace_run".into() } else { format!("millrace_run_{}", channel.0) }
+}
+
+/// Symbol of the function of the timer with this number, an [`abi::TimerFn`].
+pub(crate) fn timer_symbol(index: usize) -> String {
+    format!("millrace_timer_{index}")
+}
+
 /// Symbol of [`abi::Runtime::hash_lookup`].
 pub(crate) const HASH_LOOKUP: &str = "millrace_hash_lookup";
 /// Symbol of [`abi::Runtime::hash_insert`].
@@ -60,7 +71,12 @@ pub(crate) fn lower<'c>(context: &'c Context, program: &Program, source: &Progra
             body::lower_ppf(&module, ppf, *function)?;
         }
     }
-    module.define_run()?;
+    for channel in program.entries() {
+        module.define_run(channel)?;
+    }
+    for (index, timer) in program.timers.iter().enumerate() {
+        module.define_timer(index, timer)?;
+    }
     Ok(module.llvm)
 }
 

@@ -1,34 +1,35 @@
-//! The function over a batch: each frame through `rx`'s protocol check and into the program.
+//! The function over a batch: each frame through the entry's protocol check and into the program.
 
-use baker::ir::{DropId, Program};
+use baker::ir::{ChannelId, DropId, Program};
 use inkwell::IntPredicate;
 use inkwell::attributes::AttributeLoc;
 use inkwell::values::BasicValueEnum;
 
 use super::body::pointer_param;
 use super::memory::Memory;
-use super::{Module, RUN, Res};
+use super::{Module, Res, entry_symbol};
 use crate::{abi, internal};
 
 impl<'c> Module<'c, '_> {
-    /// Defines [`RUN`]: `for i in 0..n { packet of frames[i] }`.
-    pub(super) fn define_run(&self) -> Res<()> {
+    /// Defines the [`abi::RunFn`] of a channel by which packets enter: `for i in 0..n { packet of frames[i] }`.
+    pub(super) fn define_run(&self, entry: ChannelId) -> Res<()> {
         let builder = &self.builder;
-        let Some(rx) = self.program.channels.get(Program::RX.0 as usize) else {
-            return internal("the program has no channel `rx`");
+        let Some(channel) = self.program.channels.get(entry.0 as usize) else {
+            return internal(format!("there is no channel {}", entry.0));
         };
-        let Some(protocol) = self.program.protocols.get(rx.protocol.0 as usize) else {
-            return internal(format!("there is no protocol {}", rx.protocol.0));
+        let Some(protocol) = self.program.protocols.get(channel.protocol.0 as usize) else {
+            return internal(format!("there is no protocol {}", channel.protocol.0));
         };
         let ty = self.context.void_type().fn_type(&[self.ptr.into(), self.ptr.into(), self.i32.into()], false);
-        let function = self.llvm.add_function(RUN, ty, None);
+        let function = self.llvm.add_function(&entry_symbol(entry), ty, None);
         self.decorate(function);
         self.decorate_pointer(function, 0, size_of::<abi::Context>() as u64);
         self.attribute(function, AttributeLoc::Param(0), "noalias", 0);
         for name in ["noalias", "readonly", "nocapture"] {
             self.attribute(function, AttributeLoc::Param(1), name, 0);
         }
-        let prefetch = self.define_prefetch()?;
+        // What controllers inject is too little to be worth it.
+        let prefetch = if entry == Program::RX { self.define_prefetch()? } else { None };
         let ctx = pointer_param(function, 0)?;
         let frames = pointer_param(function, 1)?;
         let Some(BasicValueEnum::IntValue(n)) = function.get_nth_param(2) else {
@@ -36,9 +37,9 @@ impl<'c> Module<'c, '_> {
         };
 
         let block = |name| self.context.append_basic_block(function, name);
-        let (entry, packet, truncated, received) = (block("entry"), block("packet"), block("truncated"), block("rx"));
+        let (start, packet, truncated, received) = (block("entry"), block("packet"), block("truncated"), block("rx"));
         let (first, next, exit) = (block("first"), block("next"), block("exit"));
-        builder.position_at_end(entry);
+        builder.position_at_end(start);
         let zero = self.i32.const_zero();
         let any = builder.build_int_compare(IntPredicate::NE, n, zero, "")?;
         builder.build_conditional_branch(any, first, exit)?;
@@ -63,7 +64,7 @@ impl<'c> Module<'c, '_> {
         builder.build_unconditional_branch(next)?;
 
         builder.position_at_end(received);
-        self.put(ctx, descriptor, Program::RX)?;
+        self.put(ctx, descriptor, entry)?;
         builder.build_unconditional_branch(next)?;
 
         builder.position_at_end(next);

@@ -7,7 +7,7 @@ use baker::ir::{CounterId, Layout, LayoutField, LayoutId, Table, TableId, TableK
 use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
 
-use super::body::Ppf;
+use super::body::{Ppf, Scratch};
 use super::memory::Memory;
 use super::packet::align;
 use super::{Module, Res};
@@ -207,7 +207,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let id = table.value;
         let layout = module.layout(id)?;
         // The runtime may read it as the struct it is, so all of its alignment is needed.
-        let slot = self.stack_slot((id, true), layout.size, layout.align.max(8))?;
+        let slot = self.stack_slot(Scratch::Value(id), layout.size, layout.align.max(8))?;
         let given = layout.fields.iter().take(fields.len());
         if given.map(|field| storage_size(field.width)).sum::<u32>() < layout.size {
             module.zero_bytes(
@@ -221,9 +221,8 @@ impl<'c> Ppf<'_, 'c, '_> {
         Ok(slot)
     }
 
-    /// Memory in the function's frame for a key (false) or value (true). In the prologue, so that a loop does not grow
-    /// the stack.
-    pub(super) fn stack_slot(&mut self, which: (LayoutId, bool), size: u32, align: u32) -> Res<PointerValue<'c>> {
+    /// Memory in the function's frame. In the prologue, so that a loop does not grow the stack.
+    pub(super) fn stack_slot(&mut self, which: Scratch, size: u32, align: u32) -> Res<PointerValue<'c>> {
         if let Some(slot) = self.slots.get(&which) {
             return Ok(*slot);
         }

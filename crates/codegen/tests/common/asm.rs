@@ -12,6 +12,7 @@ pub fn program(sizes: &[u32], channels: &[(u32, Target)], bodies: Vec<(u32, Body
         pseudo: Vec::new(),
     });
     let channels = channels.iter().enumerate().map(|(i, &(protocol, target))| Channel {
+        from: None,
         name: if i == 0 { "rx".into() } else { format!("m.c{i}") },
         protocol: ProtocolId(protocol),
         target,
@@ -32,6 +33,9 @@ pub fn program(sizes: &[u32], channels: &[(u32, Target)], bodies: Vec<(u32, Body
         tables: Vec::new(),
         counters: Vec::new(),
         drop_reasons: BUILTIN_DROP_REASONS.iter().map(|(name, _)| DropReason { name: (*name).into() }).collect(),
+        controllers: Vec::new(),
+        externs: Vec::new(),
+        timers: Vec::new(),
         channels: channels.collect(),
         ppfs: ppfs.collect(),
         limits: Limits::default(),

@@ -140,9 +140,16 @@ impl Machine {
             output_len: 0,
             frame_size: FRAME_SIZE as u64,
             now: NOW,
+            externs: std::ptr::null(),
         };
         // SAFETY: the context is complete and `native` lives.
-        unsafe { self.native.run_fn()(&mut context, frames.as_ptr(), frames.len() as u32) };
+        unsafe {
+            self.native.run_fn(Program::RX).expect("packets enter by rx")(
+                &mut context,
+                frames.as_ptr(),
+                frames.len() as u32,
+            )
+        };
         self.free_len = context.free_len;
         self.outputs[..context.output_len as usize].to_vec()
     }

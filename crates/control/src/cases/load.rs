@@ -2,12 +2,13 @@
 
 use std::path::{Path as FilePath, PathBuf};
 
-use baker::ir::{DropId, Program, TableId};
+use baker::ir::{Program, TableId};
 
-use super::{Case, Leaving, Step, To};
+use super::Case;
+use super::step::Reader;
 use crate::config::document::{self, Errors, Path, Table, Value};
-use crate::config::{Config, ConfigError, PortNames, tables};
-use crate::packet::{Definitions, build};
+use crate::config::{Config, ConfigError, tables};
+use crate::packet::Definitions;
 use crate::words::{did_you_mean, list};
 
 /// Why there is no case.
@@ -69,7 +70,7 @@ pub fn load(file: &FilePath, program: &Program) -> Result<Case, LoadError> {
 /// All but the configuration.
 fn contents(root: &Table, case: &mut Case, text: &str, program: &Program, errors: &mut Errors) {
     let path = Path::Root;
-    document::only(root, &path, &["description", "config", "define", "tables", "step", "after"], errors);
+    document::only(root, &path, &["description", "config", "define", "externs", "tables", "step", "after"], errors);
     match root.get("description") {
         Some(value) => {
             let what = "a sentence that says what the case shows";
@@ -80,6 +81,9 @@ fn contents(root: &Table, case: &mut Case, text: &str, program: &Program, errors
     }
     if let Some(value) = root.get("tables") {
         case.entries.extend(tables::read(program, &case.ports, value, &path.key("tables"), errors));
+    }
+    if let Some(value) = root.get("externs") {
+        case.externs = externs(value, &path.key("externs"), program, errors);
     }
     if let Some(value) = root.get("after") {
         let path = path.key("after");
@@ -95,7 +99,7 @@ fn contents(root: &Table, case: &mut Case, text: &str, program: &Program, errors
     }
     let definitions = definitions(root.get("define"), program, errors);
     let Some(value) = root.get("step") else {
-        return errors.add(0, &path.key("step"), "there is no step", "at least one [[step]] with `in`");
+        return errors.add(0, &path.key("step"), "there is no step", "at least one [[step]] with `in` or `wait`");
     };
     let path = path.key("step");
     let reader = Reader { program, definitions, ports: &case.ports };
@@ -105,6 +109,26 @@ fn contents(root: &Table, case: &mut Case, text: &str, program: &Program, errors
             case.steps.push(step);
         }
     }
+}
+
+/// `MODULE.FUNCTION = what it gives`.
+fn externs(value: &Value, path: &Path, program: &Program, errors: &mut Errors) -> Vec<(String, u64)> {
+    let mut externs = Vec::new();
+    for (module, value) in document::table(value, path, errors).into_iter().flatten() {
+        let path = path.key(module.get_ref());
+        for (function, value) in document::table(value, &path, errors).into_iter().flatten() {
+            let (name, path) = (format!("{}.{}", module.get_ref(), function.get_ref()), path.key(function.get_ref()));
+            let names = || program.externs.iter().map(|function| function.name.as_str());
+            if !names().any(|known| known == name) {
+                let problem = format!("there is no function {name}{}", did_you_mean(&name, names()));
+                errors.add(function.span().start, &path, problem, list(names()));
+                continue;
+            }
+            let number = document::integer(value, &path, 0, i64::MAX as u64, errors);
+            externs.extend(number.map(|number| (name, number)));
+        }
+    }
+    externs
 }
 
 /// `MODULE.TABLE = number of entries`.
@@ -149,88 +173,4 @@ fn definitions(value: Option<&Value>, program: &Program, errors: &mut Errors) ->
         }
     }
     definitions
-}
-
-struct Reader<'p> {
-    program: &'p Program,
-    definitions: Definitions,
-    ports: &'p PortNames,
-}
-
-impl Reader<'_> {
-    fn step(&self, value: &Value, line: usize, path: &Path, errors: &mut Errors) -> Option<Step> {
-        let table = document::table(value, path, errors)?;
-        document::only(table, path, &["note", "in", "out", "drops"], errors);
-        let note = table.get("note").and_then(|note| document::string(note, &path.key("note"), "a sentence", errors));
-        let Some(received) = table.get("in") else {
-            errors.add(value.span().start, path, "`in` is missing", "in = { port = \"…\", packet = \"…\" }");
-            return None;
-        };
-        let received = self.packet(received, &path.key("in"), false, errors);
-        let mut outputs = Vec::new();
-        if let Some(value) = table.get("out") {
-            let path = path.key("out");
-            for (index, value) in document::array(value, &path, errors).unwrap_or(&[]).iter().enumerate() {
-                outputs.extend(self.packet(value, &path.index(index), true, errors));
-            }
-        }
-        let drops = table.get("drops").map(|value| self.drops(value, &path.key("drops"), errors));
-        let Leaving { to: To::Port(port), packet } = received? else { return None };
-        let note = note.unwrap_or_default().to_owned();
-        Some(Step { line, note, port, packet, outputs, drops: drops.unwrap_or_default() })
-    }
-
-    /// `{ port = …, packet = … }`.
-    fn packet(&self, value: &Value, path: &Path, or_host: bool, errors: &mut Errors) -> Option<Leaving> {
-        let table = document::table(value, path, errors)?;
-        document::only(table, path, &["port", "packet"], errors);
-        for name in ["port", "packet"] {
-            if !table.contains_key(name) {
-                errors.add(value.span().start, path, format!("`{name}` is missing"), "port and packet");
-            }
-        }
-        let to = table.get("port").and_then(|port| self.end(port, &path.key("port"), or_host, errors));
-        let packet = table.get("packet").and_then(|packet| {
-            let path = path.key("packet");
-            let text = document::string(packet, &path, "packet text", errors)?;
-            let built = build(self.program, text, &self.definitions);
-            built.map_err(|error| errors.add(packet.span().start, &path, error.to_string(), "")).ok()
-        });
-        Some(Leaving { to: to?, packet: packet? })
-    }
-
-    /// A port's name, or `host`.
-    fn end(&self, value: &Value, path: &Path, or_host: bool, errors: &mut Errors) -> Option<To> {
-        let host = or_host.then_some("host");
-        let names = || self.ports.names().chain(host);
-        let accepted = format!("one of {}", list(names()));
-        let name = document::string(value, path, &accepted, errors)?;
-        let end = match self.ports.number(name) {
-            Some(number) => Some(To::Port(number)),
-            None => host.filter(|host| *host == name).map(|_| To::Host),
-        };
-        if end.is_none() {
-            let problem = format!("there is no port {name:?}{}", did_you_mean(name, names()));
-            errors.add(value.span().start, path, problem, accepted);
-        }
-        end
-    }
-
-    /// `{ reason = packets, … }`.
-    fn drops(&self, value: &Value, path: &Path, errors: &mut Errors) -> Vec<(DropId, u64)> {
-        let (names, mut drops) = (self.program.drop_reasons.iter().map(|reason| reason.name.as_str()), Vec::new());
-        let Some(table) = document::table(value, path, errors) else { return drops };
-        for (key, value) in table {
-            let name: &str = key.get_ref();
-            let path = path.key(name);
-            let Some(id) = names.clone().position(|reason| reason == name) else {
-                let problem = format!("there is no such drop reason{}", did_you_mean(name, names.clone()));
-                errors.add(key.span().start, &path, problem, list(names.clone()));
-                continue;
-            };
-            let packets = document::integer(value, &path, 1, u32::MAX.into(), errors);
-            drops.extend(packets.map(|packets| (DropId(id as u32), packets)));
-        }
-        drops
-    }
 }

@@ -7,10 +7,17 @@
 //! "10.0.2.13" = "02:00:00:00:00:13"
 //! [define]                                    # optional: names for packets, layers and values
 //! h3 = "02:00:00:00:00:13"
+//! [externs.balance]                           # what functions of controllers give
+//! pick_server = 3
 //! [[step]]                                    # in order, on one running program
 //! note = "…"                                  # optional
 //! in = { port = "p1", packet = "ether(dst=…)/…" }
 //! out = [{ port = "p3", packet = "…" }]       # in order; "host" for the host; nothing where it is left out
+//! [[step]]                                    # a controller injects a packet
+//! in = { port = "controller arp -> l3_switch.input", packet = "…", metadata = { "tx.port" = 3 } }
+//! out = [{ port = "controller arp", packet = "…" }]   # and one is handed to it
+//! [[step]]
+//! wait = "30s"                                # time goes on, and timers run; it stands still otherwise
 //! drops = { no_route = 1 }                    # packets dropped in this step, by reason; none where it is left out
 //! [after.tables.l3_forward.neighbours]        # optional: entries that must be there at the end
 //! "10.0.1.11" = "02:00:00:00:00:11"
@@ -22,10 +29,11 @@
 
 mod load;
 mod run;
+mod step;
 
 use std::path::PathBuf;
 
-use baker::ir::{DropId, TableEntry, TableId};
+use baker::ir::{ChannelId, ControllerId, DropId, Program, TableEntry, TableId};
 
 pub use load::{LoadError, files, load};
 pub use run::{CaseFailure, run};
@@ -43,6 +51,8 @@ pub struct Case {
     pub entries: Vec<(TableId, TableEntry)>,
     /// Names of the configuration's ports.
     pub ports: PortNames,
+    /// What functions of controllers give, by name.
+    pub externs: Vec<(String, u64)>,
     /// Packets in and out, in order.
     pub steps: Vec<Step>,
     /// Entries that must be in the tables at the end.
@@ -51,21 +61,42 @@ pub struct Case {
     pub sizes: Vec<(TableId, usize)>,
 }
 
-/// One packet in, and what must come of it.
+/// One packet in, or a pause, and what must come of it.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// Line of the file where it stands.
     pub line: usize,
     /// What it shows; may be empty.
     pub note: String,
-    /// Number of the port that receives the packet.
-    pub port: u8,
-    /// The packet.
-    pub packet: Vec<u8>,
+    /// What enters.
+    pub enters: Enters,
     /// Packets that leave the program, in order.
     pub outputs: Vec<Leaving>,
     /// Packets that it drops, by reason; the other reasons stay as they are.
     pub drops: Vec<(DropId, u64)>,
+}
+
+/// What enters the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Enters {
+    /// A packet at a port.
+    Received {
+        /// Number of the port.
+        port: u8,
+        /// Its bytes.
+        packet: Vec<u8>,
+    },
+    /// A packet of a controller.
+    Injected {
+        /// The channel from the controller.
+        channel: ChannelId,
+        /// Its bytes.
+        packet: Vec<u8>,
+        /// One number per field of the metadata; those left out are 0.
+        metadata: Vec<u128>,
+    },
+    /// Nothing for so many nanoseconds.
+    Wait(u64),
 }
 
 /// A packet that leaves.
@@ -84,12 +115,15 @@ pub enum To {
     Port(u8),
     /// To the host.
     Host,
+    /// To a controller.
+    Controller(ControllerId),
 }
 
 impl To {
     /// Its name in a case file.
-    fn show(self, ports: &PortNames) -> String {
+    fn show(self, program: &Program, ports: &PortNames) -> String {
         match self {
+            To::Controller(id) => format!("controller {}", program.controllers[id.0 as usize].name),
             To::Host => "host".into(),
             To::Port(number) => ports.name(number).map_or(format!("port {number} (there is none)"), str::to_owned),
         }
@@ -105,6 +139,7 @@ impl Case {
             description: String::new(),
             entries: config.entries,
             ports,
+            externs: Vec::new(),
             steps: Vec::new(),
             after: Vec::new(),
             sizes: Vec::new(),

@@ -4,11 +4,12 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use baker::ir::interp::End;
-use baker::ir::{CounterSlots, DropId, Program, TableEntry, TableId, TableStore};
+use baker::ir::{CounterSlots, DropId, Program, TableEntry, TableId, TableStore, Target};
 use dataplane::EngineKind;
+use dataplane::controller::{ExternFn, ExternTable};
 use dataplane::step::{StepOutput, Stepper};
 
-use super::{Case, Leaving, Step, To};
+use super::{Case, Enters, Leaving, Step, To};
 use crate::config::fill;
 use crate::packet::{describe, differences, text};
 use crate::words::count;
@@ -46,10 +47,20 @@ pub fn run(program: &Arc<Program>, case: &Case, engine: EngineKind) -> Result<()
             if note.is_empty() { case.description.clone() } else { format!("{}: {note}", case.description) };
         CaseFailure { place, description, engine, problems }
     };
-    let mut stepper = Stepper::new(program.clone(), engine).map_err(|error| failure(None, "", error.to_string()))?;
+    let externs = case.externs.iter().map(|(name, number)| {
+        let number = u128::from(*number);
+        (name.clone(), Box::new(move |_: &[u128]| number) as ExternFn)
+    });
+    let externs = ExternTable::new(program, externs).map_err(|error| failure(None, "", error.to_string()))?;
+    let stepper = Stepper::with_externs(program.clone(), engine, Some(externs));
+    let mut stepper = stepper.map_err(|error| failure(None, "", error.to_string()))?;
+    let mut now = 0u64;
     fill(program, &case.entries, &mut stepper).map_err(|error| failure(None, "", error.to_string()))?;
     for step in &case.steps {
-        let problems = run_step(program, case, step, &mut stepper);
+        if let Enters::Wait(time) = step.enters {
+            now = now.saturating_add(time);
+        }
+        let problems = run_step(program, case, step, now, &mut stepper);
         if !problems.is_empty() {
             return Err(failure(Some(step.line), &step.note, problems));
         }
@@ -58,15 +69,21 @@ pub fn run(program: &Arc<Program>, case: &Case, engine: EngineKind) -> Result<()
     if problems.is_empty() { Ok(()) } else { Err(failure(None, "", problems)) }
 }
 
-fn run_step(program: &Program, case: &Case, step: &Step, stepper: &mut Stepper) -> String {
-    if step.packet.len() > stepper.max_packet() {
-        let (length, most) = (step.packet.len(), stepper.max_packet());
+fn run_step(program: &Program, case: &Case, step: &Step, now: u64, stepper: &mut Stepper) -> String {
+    if let Enters::Received { packet, .. } | Enters::Injected { packet, .. } = &step.enters
+        && packet.len() > stepper.max_packet()
+    {
+        let (length, most) = (packet.len(), stepper.max_packet());
         return format!("the packet has {length} bytes, but a frame holds {most} at most\n");
     }
     let before = stepper.counters();
-    let outputs = stepper.receive(step.port, &step.packet);
+    let outputs = match &step.enters {
+        Enters::Received { port, packet } => stepper.receive(*port, packet),
+        Enters::Injected { channel, packet, metadata } => stepper.inject(*channel, packet, metadata),
+        Enters::Wait(_) => stepper.advance(now),
+    };
     let after = stepper.counters();
-    let found: Vec<Leaving> = outputs.into_iter().map(leaving).collect();
+    let found: Vec<Leaving> = outputs.into_iter().map(|output| leaving(program, output)).collect();
     let mut out = compare(program, case, &step.outputs, &found);
     let slots = CounterSlots::new(program);
     for (index, reason) in program.drop_reasons.iter().enumerate() {
@@ -87,14 +104,26 @@ fn run_step(program: &Program, case: &Case, step: &Step, stepper: &mut Stepper) 
         let _ = writeln!(out, "fault of the engine: {fault}");
     }
     if !out.is_empty() {
-        let received = case.ports.name(step.port).unwrap_or("?");
-        out = format!("in: {received}: {}\n{out}", text(program, &step.packet));
+        let entered = match &step.enters {
+            Enters::Received { port, packet } => {
+                format!("in: {}: {}", case.ports.name(*port).unwrap_or("?"), text(program, packet))
+            }
+            Enters::Injected { channel, packet, .. } => {
+                format!("in: controller {}: {} bytes", program.channels[channel.0 as usize].name, packet.len())
+            }
+            Enters::Wait(_) => format!("at {now} ns"),
+        };
+        out = format!("{entered}\n{out}");
     }
     out
 }
 
-fn leaving(output: StepOutput) -> Leaving {
+fn leaving(program: &Program, output: StepOutput) -> Leaving {
     let to = match output.end {
+        End::Controller(channel) => match program.channels[channel.0 as usize].target {
+            Target::Controller(id) => To::Controller(id),
+            Target::Ppf(_) | Target::Tx | Target::Host => To::Host,
+        },
         End::Host => To::Host,
         // The metadata is as wide as a port number.
         End::Tx => To::Port(output.metadata[Program::TX_PORT.0 as usize] as u8),
@@ -105,7 +134,8 @@ fn leaving(output: StepOutput) -> Leaving {
 /// What differs between the packets that should leave and those that did, in order.
 fn compare(program: &Program, case: &Case, expected: &[Leaving], found: &[Leaving]) -> String {
     let mut out = String::new();
-    let show = |leaving: &Leaving| format!("{}: {}", leaving.to.show(&case.ports), text(program, &leaving.packet));
+    let show =
+        |leaving: &Leaving| format!("{}: {}", leaving.to.show(program, &case.ports), text(program, &leaving.packet));
     if expected.len() != found.len() {
         let _ = writeln!(out, "expected {}, found {}", count(expected.len(), "packet"), found.len());
         expected.iter().for_each(|leaving| out.extend(["expected  ", &show(leaving), "\n"]));
@@ -118,7 +148,7 @@ fn compare(program: &Program, case: &Case, expected: &[Leaving], found: &[Leavin
         }
         let _ = writeln!(out, "out[{index}]:");
         if expected.to != found.to {
-            let (expected, found) = (expected.to.show(&case.ports), found.to.show(&case.ports));
+            let [expected, found] = [expected, found].map(|leaving| leaving.to.show(program, &case.ports));
             let _ = writeln!(out, "port: expected {expected}, found {found}");
         }
         if expected.packet != found.packet {

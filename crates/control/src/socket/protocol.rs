@@ -175,6 +175,9 @@ pub struct Counters {
     pub tables_full: IndexMap<String, u64>,
     /// Cells of the program's own counters.
     pub counters: IndexMap<String, Vec<u64>>,
+    /// Calls of functions of controllers that failed.
+    #[serde(default)]
+    pub externs_failed: IndexMap<String, u64>,
 }
 
 /// A port and what it did since the start.
@@ -226,6 +229,7 @@ impl From<Snapshot> for Counters {
             drops: snapshot.drops.into_iter().collect(),
             tables_full: snapshot.tables_full.into_iter().collect(),
             counters: snapshot.user.into_iter().collect(),
+            externs_failed: snapshot.externs_failed.into_iter().collect(),
         }
     }
 }

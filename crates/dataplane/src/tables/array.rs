@@ -51,6 +51,11 @@ impl Array {
         (&raw const *self.control).cast_mut().cast()
     }
 
+    /// Number of entries.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
     /// Entries that are not all zero, with their index.
     pub fn used(&self) -> impl Iterator<Item = (u32, Vec<u8>)> {
         // Only where something is set the entry is locked, so that memory that is zero is not touched.

@@ -38,6 +38,8 @@ const SMALL: u32 = 512;
 const PREFER_FIRST: usize = 4;
 /// Between two looks whether the workers have finished their batches.
 const PAUSE: Duration = Duration::from_micros(50);
+/// Slots that [`Hash::keys_from`] goes over at a time.
+const SCANNED: u32 = 4096;
 /// Buckets that are read between two quiescent states.
 const READ_AT_ONCE: u32 = 64;
 
@@ -267,6 +269,25 @@ impl Hash {
     /// Number of entries.
     pub fn count(&self) -> usize {
         self.lock().live as usize
+    }
+
+    /// Appends the keys that lie in slots from `*from` on, at most as many as `most`, and goes over no more than [`SCANNED`]
+    /// slots. Whether it came to the end. A key stays in its slot for as long as it is in the table, so whoever goes on until
+    /// the end finds each key that was there all the time exactly once. To be called by a worker, between whose quiescent
+    /// states no entry is reused.
+    pub fn keys_from(&self, from: &mut u32, keys: &mut Vec<u64>, most: usize) -> bool {
+        let (slots, mut found) = (self.bucket_count * SLOTS as u32, 0);
+        let end = slots.min(from.saturating_add(SCANNED));
+        while *from < end && found < most {
+            let slot = &self.bucket(*from / SLOTS as u32).entries[*from as usize % SLOTS];
+            *from += 1;
+            if let Some(entry) = slot.load(Ordering::Acquire).checked_sub(1) {
+                // SAFETY: the entry was published with its key, which does not change, and is not reused meanwhile.
+                keys.extend_from_slice(unsafe { self.key(entry) });
+                found += 1;
+            }
+        }
+        *from == slots
     }
 
     /// All keys and values, in no order. A key that goes and comes back meanwhile may be there twice.

@@ -233,6 +233,21 @@ impl Tables {
         }
     }
 
+    /// Appends packed keys of an array or hash table from `*from` on, at most `most`, and moves `*from` behind them; whether
+    /// that was the end. Each key that is there until the end is found exactly once. For workers: see [`Hash::keys_from`].
+    pub(crate) fn keys_from(&self, table: TableId, from: &mut u32, keys: &mut Vec<u64>, most: usize) -> bool {
+        match self.table(table).map(|table| &table.kind) {
+            Ok(Kind::Array(array)) => {
+                let end = array.capacity().min(from.saturating_add(most as u32));
+                keys.extend((*from..end).map(u64::from));
+                *from = end;
+                end == array.capacity()
+            }
+            Ok(Kind::Hash(hash)) => hash.keys_from(from, keys, most),
+            _ => true,
+        }
+    }
+
     /// See [`TableStore::count`].
     pub fn count(&self, table: TableId) -> usize {
         match self.table(table).map(|table| &table.kind) {

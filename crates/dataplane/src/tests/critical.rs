@@ -91,6 +91,8 @@ fn run(engine: EngineKind, count: u64) {
 #[test]
 fn nothing_is_lost_and_nothing_torn() {
     run(EngineKind::Interp, 4000);
-    run(EngineKind::Native(OptLevel::O0, Level::Cgpc), 400_000);
-    run(EngineKind::NATIVE, 2_000_000);
+    for level in Level::ALL {
+        run(EngineKind::Native(OptLevel::O0, level), 100_000);
+        run(EngineKind::Native(OptLevel::O3, level), 500_000);
+    }
 }

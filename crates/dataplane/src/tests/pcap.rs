@@ -62,7 +62,7 @@ const NANOSECONDS: u32 = 0xa1b2_3c4d;
 
 fn run(input: &Path, output: Option<&Path>) -> Result<crate::ReplayReport, String> {
     let engine = EngineKind::Native(OptLevel::O0, Level::Base);
-    replay(&forward_program(), engine, 4, |_| Ok(()), input, output).map_err(|error| error.to_string())
+    replay(&forward_program(), engine, 4, None, |_| Ok(()), input, output).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -89,7 +89,8 @@ fn replay_writes_what_leaves_in_order() {
             expected.extend(record(100 + index as u32, nanoseconds, packet, packet.len() as u32));
         }
         assert!(std::fs::read(&output).unwrap() == expected);
-        let interp = replay(&forward_program(), EngineKind::Interp, 4, |_| Ok(()), &input, Some(&output)).unwrap();
+        let interp =
+            replay(&forward_program(), EngineKind::Interp, 4, None, |_| Ok(()), &input, Some(&output)).unwrap();
         assert_eq!(interp, report);
         assert!(std::fs::read(&output).unwrap() == expected);
     }

@@ -11,6 +11,7 @@ use baker::ir::{
 use baker::opt::{self, Level, Pass};
 use codegen::OptLevel;
 use dataplane::EngineKind;
+use dataplane::controller::{ExternFn, ExternTable};
 use dataplane::step::{StepOutput, Stepper};
 
 use crate::numbers::Numbers;
@@ -39,6 +40,11 @@ pub struct Seen {
     pub packets: u64,
     pub to_tx: u64,
     pub to_host: u64,
+    pub to_controllers: u64,
+    /// Packets of controllers.
+    pub injected: u64,
+    /// Packets that timers sent.
+    pub timed: u64,
     /// Received packets that left more than once.
     pub multiplied: u64,
     /// Packets that left longer or shorter than they came.
@@ -60,8 +66,8 @@ pub struct Seen {
 }
 
 /// Operations that no other event shows, by the first word of their text.
-const OPERATIONS: [&str; 9] =
-    ["load_at", "store_at", "sum", "trim", "grow_head", "grow_tail", "create", "take", "lock"];
+const OPERATIONS: [&str; 10] =
+    ["load_at", "store_at", "sum", "trim", "grow_head", "grow_tail", "create", "take", "lock", "extern"];
 
 impl Seen {
     pub fn add(&mut self, other: &Seen) {
@@ -70,6 +76,9 @@ impl Seen {
             (&mut self.packets, other.packets),
             (&mut self.to_tx, other.to_tx),
             (&mut self.to_host, other.to_host),
+            (&mut self.to_controllers, other.to_controllers),
+            (&mut self.injected, other.injected),
+            (&mut self.timed, other.timed),
             (&mut self.multiplied, other.multiplied),
             (&mut self.resized, other.resized),
             (&mut self.truncated, other.truncated),
@@ -93,6 +102,9 @@ impl Seen {
         let all = [
             ("to_tx", self.to_tx),
             ("to_host", self.to_host),
+            ("to_controllers", self.to_controllers),
+            ("injected", self.injected),
+            ("timed", self.timed),
             ("multiplied", self.multiplied),
             ("resized", self.resized),
             ("truncated", self.truncated),
@@ -113,6 +125,7 @@ impl Seen {
         for output in outputs {
             self.to_tx += u64::from(output.end == End::Tx);
             self.to_host += u64::from(output.end == End::Host);
+            self.to_controllers += u64::from(matches!(output.end, End::Controller(_)));
             self.resized += u64::from(output.bytes.len() != packet.len());
         }
     }
@@ -171,7 +184,12 @@ pub fn compare_with(
     fill: u64,
 ) -> Result<Seen, String> {
     let mut seen = Seen::default();
-    let stepper = |program, kind| Stepper::new(program, kind).map_err(|error| format!("no engine: {error}"));
+    let externs = program.externs.iter().map(|function| (function.name.clone(), extern_of(&function.name)));
+    let externs = ExternTable::new(program, externs).map_err(|error| error.to_string())?;
+    let stepper = |program, kind| {
+        Stepper::with_externs(program, kind, Some(externs.clone())).map_err(|error| format!("no engine: {error}"))
+    };
+    let entries: Vec<_> = program.entries().skip(1).collect();
     let mut interp = stepper(program.clone(), EngineKind::Interp)?;
     let mut natives = Vec::new();
     for (name, kind, passes) in engines {
@@ -196,8 +214,27 @@ pub fn compare_with(
     let mut now = 0;
     for (index, (port, bytes)) in one_by_one.iter().enumerate() {
         now += numbers.bits(40) as u64;
-        interp.set_now(now);
-        natives.iter_mut().for_each(|(_, native)| native.set_now(now));
+        let timed = interp.advance(now);
+        seen.timed += timed.len() as u64;
+        for (name, native) in &mut natives {
+            let found = native.advance(now);
+            native.check_frames().map_err(|error| format!("{name}, timers until {now}: {error}"))?;
+            same_outputs(name, &timed, &found).map_err(|error| format!("timers until {now}: {error}"))?;
+            same_state(program, name, &interp, native).map_err(|error| format!("timers until {now}: {error}"))?;
+        }
+        if !entries.is_empty() && numbers.chance(40) {
+            let entry = *numbers.pick(&entries);
+            let metadata: Vec<u128> = program.metadata.iter().map(|field| numbers.bits(field.width)).collect();
+            let at = || format!("injected by channel {}, {metadata:x?}, {}", entry.0, show_packet(*port, bytes));
+            let wanted = interp.inject(entry, bytes, &metadata);
+            seen.injected += 1;
+            for (name, native) in &mut natives {
+                let found = native.inject(entry, bytes, &metadata);
+                native.check_frames().map_err(|error| format!("{name}, {}: {error}", at()))?;
+                same_outputs(name, &wanted, &found).map_err(|error| format!("{}: {error}", at()))?;
+                same_state(program, name, &interp, native).map_err(|error| format!("{}: {error}", at()))?;
+            }
+        }
         let at = || format!("packet {index}, {}", show_packet(*port, bytes));
         let wanted = interp.receive(*port, bytes);
         seen.outputs(bytes, &wanted);
@@ -234,6 +271,16 @@ pub fn compare_with(
     Ok(seen)
 }
 
+/// A function of a controller that gives the same for the same name and numbers.
+fn extern_of(name: &str) -> ExternFn {
+    let start = name.bytes().fold(0xcbf2_9ce4_8422_2325u128, |hash, byte| mixed(hash, byte.into()));
+    Box::new(move |numbers| numbers.iter().fold(start, |hash, number| mixed(hash, *number)))
+}
+
+fn mixed(hash: u128, number: u128) -> u128 {
+    (hash ^ number).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b).rotate_left(59)
+}
+
 /// A packet as kept files write it.
 pub fn show_packet(port: u8, bytes: &[u8]) -> String {
     bytes.iter().fold(format!("{port} "), |mut text, byte| {
@@ -245,8 +292,12 @@ pub fn show_packet(port: u8, bytes: &[u8]) -> String {
 /// Of the metadata, only what is looked at where the packet leaves.
 fn same_outputs(name: &str, wanted: &[StepOutput], found: &[StepOutput]) -> Result<(), String> {
     let seen = |output: &StepOutput| {
-        let field = if output.end == End::Tx { Program::TX_PORT } else { Program::RX_PORT };
-        (output.end, output.bytes.clone(), output.metadata[field.0 as usize])
+        let metadata = match output.end {
+            End::Tx => vec![output.metadata[Program::TX_PORT.0 as usize]],
+            End::Host => vec![output.metadata[Program::RX_PORT.0 as usize]],
+            End::Controller(_) => output.metadata.clone(),
+        };
+        (output.end, output.bytes.clone(), metadata)
     };
     if wanted.iter().map(seen).eq(found.iter().map(seen)) {
         return Ok(());

@@ -18,8 +18,17 @@ use codegen::OptLevel;
 use dataplane::EngineKind;
 use dataplane::step::Stepper;
 
-const ENGINES: [EngineKind; 3] =
-    [EngineKind::Interp, EngineKind::Native(OptLevel::O0, Level::Base), EngineKind::NATIVE];
+const ENGINES: [EngineKind; 4] = [
+    EngineKind::Interp,
+    EngineKind::Native(OptLevel::O0, Level::Base),
+    EngineKind::Native(OptLevel::O3, Level::Pac),
+    EngineKind::NATIVE,
+];
+
+/// Whether an engine leaves all metadata with packets that go to `tx`; the whole optimiser keeps what no port looks at.
+fn shows_metadata(engine: EngineKind) -> bool {
+    engine != EngineKind::NATIVE
+}
 
 /// A block of the file.
 #[derive(Default)]
@@ -102,7 +111,8 @@ fn wrong(block: &Block, program: &Arc<Program>, engine: EngineKind) -> String {
     let [output] = &outputs[..] else {
         return format!("{} on {engine:?}: {} packets came out\n", block.name, outputs.len());
     };
-    for (index, (number, expression)) in block.values.iter().enumerate() {
+    let values = block.values.iter().enumerate().filter(|_| shows_metadata(engine));
+    for (index, (number, expression)) in values {
         let field = program.metadata.iter().position(|field| field.name == format!("v{index}"));
         let found = output.metadata[field.expect("declared")];
         if found != *number {
@@ -151,7 +161,7 @@ fn siphash_is_siphash_2_4() {
     ";
     let program = program(&["hash/siphash".into()], "none : u64; one : u64; two : u64;", body);
     let mut number = 0u64;
-    for engine in ENGINES {
+    for engine in ENGINES.into_iter().filter(|engine| shows_metadata(*engine)) {
         let mut stepper = Stepper::new(program.clone(), engine).expect("an engine");
         for _ in 0..50 {
             let [k0, k1, a, b] = [1, 2, 3, 4u64].map(|n| {

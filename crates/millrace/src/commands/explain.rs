@@ -8,6 +8,7 @@ use baker::opt::Level;
 use baker::opt::explain::{Explanation, explain};
 use baker::source::Sources;
 use control::config::{Config, PortNames};
+use control::controllers;
 use dataplane::ports::{TracePacket, read_trace};
 use serde_json::{Map, Value, json};
 
@@ -52,7 +53,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     // A table that is too small is found before the first packet.
     let mut trial = baker::ir::interp::Machine::new(program.clone());
     config.fill(&program, &mut trial).map_err(|error| Failure::wrong(format!("error: {error}")))?;
+    let externs = controllers::externs(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     let found = explain(&program, &trace, |machine| {
+        if let Some(externs) = &externs {
+            machine.set_externs(externs.clone());
+        }
         config.fill(&program, machine).expect("the same entries fitted into the same tables");
     });
     let view = View { name: &source.name, program: &program, sources: &sources, found: &found };

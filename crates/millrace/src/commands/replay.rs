@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use control::controllers;
 use dataplane::{ReplayError, replay};
 
 use super::instance::{Engine, configuration, port_number};
@@ -19,7 +20,7 @@ pub struct Args {
     /// Capture file (pcap) with the packets to receive
     #[arg(long = "in", value_name = "IN.pcap")]
     input: PathBuf,
-    /// Capture file to write the packets to that leave by tx or to the host
+    /// Capture file to write the packets to that leave by tx, to the host or to a controller
     #[arg(long = "out", value_name = "OUT.pcap")]
     output: Option<PathBuf>,
     /// Port that the packets come in on: a name of the configuration, or a number
@@ -48,8 +49,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::wrong(format!("error: --out {}: is the input file too", args.input.display())));
     }
     let fill = |tables: &mut dataplane::TableAccess| config.fill(&program, tables).map_err(|error| error.to_string());
-    let done =
-        replay(&program, args.engine.kind(args.packets.level()), port, fill, &args.input, args.output.as_deref());
+    let externs = controllers::externs(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
+    let kind = args.engine.kind(args.packets.level());
+    let done = replay(&program, kind, port, externs, fill, &args.input, args.output.as_deref());
     let done = done.map_err(|error| match error {
         ReplayError::File(_) | ReplayError::Tables(_) => Failure::wrong(format!("error: {error}")),
         _ => Failure::refused(error),
@@ -61,6 +63,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         report::grouped(done.tx),
         report::grouped(done.host)
     );
+    if done.controllers > 0 {
+        say!("  {} packets to controllers", report::grouped(done.controllers));
+    }
     if done.oversize > 0 {
         say!("  {} packets were too long for a frame", report::grouped(done.oversize));
     }

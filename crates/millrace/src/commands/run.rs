@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use control::config::{Control, Notation, PortNames};
+use control::controllers;
 use control::socket::{About, Claim, ClaimError, Place, PlaceError, Server, Service};
 use dataplane::ports::{DRIVERS, PortSpec};
 use dataplane::{EngineKind, Instance, Observer, Options, PollMode, PortConfig, StartError};
@@ -80,17 +81,19 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         poll: if args.busy { PollMode::Busy } else { config.workers.mode },
         ..workers(args, config.options())
     };
+    let controllers = controllers::of_program(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     let claim = if args.no_socket { None } else { Some(claim(args, &source.name, &config.control)?) };
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::refused)?;
     }
-    let prepared = Instance::prepare(program.clone(), &options, &ports).map_err(|error| match error {
-        StartError::Workers(_) | StartError::Cpus { .. } | StartError::CpuTwice(_) => {
-            Failure::wrong(format!("error: {error}"))
-        }
-        _ => Failure::refused(error),
-    })?;
+    let prepared =
+        Instance::prepare_with(program.clone(), &options, &ports, controllers).map_err(|error| match error {
+            StartError::Workers(_) | StartError::Cpus { .. } | StartError::CpuTwice(_) => {
+                Failure::wrong(format!("error: {error}"))
+            }
+            _ => Failure::refused(error),
+        })?;
     config.fill(&program, &mut prepared.tables()).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     let cpus = prepared.cpus();
     let instance = prepared.run().map_err(Failure::refused)?;

@@ -1,12 +1,29 @@
-//! Runs PPFs, instruction by instruction.
+//! Runs PPFs and timers, instruction by instruction.
 
 use super::{End, Machine, RunError, STEP_LIMIT, Step};
+use crate::ir::arith::mask;
 use crate::ir::*;
 
-/// A PPF that is under way: where it goes on, and where its values lie.
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+enum Code {
+    Ppf(PpfId),
+    Timer(TimerId),
+}
+
+impl Code {
+    fn of(self, program: &Program) -> (&str, &Body) {
+        match self {
+            Code::Ppf(id) => (&program.ppfs[id.0 as usize].name, &program.ppfs[id.0 as usize].body),
+            Code::Timer(id) => (&program.timers[id.0 as usize].name, &program.timers[id.0 as usize].body),
+        }
+    }
+}
+
+/// A PPF or timer that is under way: where it goes on, and where its values lie.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    ppf: usize,
+    code: Code,
     block: usize,
     next: usize,
     /// First of its registers.
@@ -17,6 +34,7 @@ pub(super) struct Call {
 enum Fault {
     BeyondEnd,
     NullEntry,
+    NoExterns,
 }
 
 impl Machine {
@@ -24,8 +42,32 @@ impl Machine {
     pub(super) fn run(&mut self, program: &Program, channel: ChannelId, packet: usize) -> Result<(), RunError> {
         self.calls.clear();
         let mut registers = std::mem::take(&mut self.registers);
-        let mut steps = 0;
         self.put(program, &mut registers, channel, packet as u128, 0);
+        self.resume_all(program, registers)
+    }
+
+    /// Runs a timer for one key, and all that follows from it.
+    pub(super) fn run_timer(&mut self, program: &Program, timer: TimerId, key: &[u128]) -> Result<(), RunError> {
+        self.calls.clear();
+        let mut registers = std::mem::take(&mut self.registers);
+        self.call(program, &mut registers, Code::Timer(timer), key, 0);
+        self.resume_all(program, registers)
+    }
+
+    /// Puts a call on top; `base` is where free registers begin.
+    fn call(&mut self, program: &Program, registers: &mut Vec<u128>, code: Code, arguments: &[u128], base: usize) {
+        let (_, body) = code.of(program);
+        if registers.len() < base + body.values.len() {
+            registers.resize(base + body.values.len(), 0);
+        }
+        for (param, argument) in body.blocks[0].params.iter().zip(arguments) {
+            registers[base + param.0 as usize] = *argument;
+        }
+        self.calls.push(Call { code, block: 0, next: 0, base });
+    }
+
+    fn resume_all(&mut self, program: &Program, mut registers: Vec<u128>) -> Result<(), RunError> {
+        let mut steps = 0;
         let mut result = Ok(());
         while let (Some(call), Ok(())) = (self.calls.pop(), &result) {
             result = self.resume(program, &mut registers, call, &mut steps);
@@ -41,14 +83,8 @@ impl Machine {
         match program.channels[channel.0 as usize].target {
             Target::Tx => self.output(End::Tx, packet as usize),
             Target::Host => self.output(End::Host, packet as usize),
-            Target::Ppf(id) => {
-                let body = &program.ppfs[id.0 as usize].body;
-                if registers.len() < base + body.values.len() {
-                    registers.resize(base + body.values.len(), 0);
-                }
-                registers[base + body.blocks[0].params[0].0 as usize] = packet;
-                self.calls.push(Call { ppf: id.0 as usize, block: 0, next: 0, base });
-            }
+            Target::Controller(_) => self.output(End::Controller(channel), packet as usize),
+            Target::Ppf(id) => self.call(program, registers, Code::Ppf(id), &[packet], base),
         }
     }
 
@@ -60,14 +96,14 @@ impl Machine {
         mut call: Call,
         steps: &mut u64,
     ) -> Result<(), RunError> {
-        let ppf = &program.ppfs[call.ppf];
-        let body = &ppf.body;
+        let (name, body) = call.code.of(program);
+        let ppf = || name.to_string();
         loop {
             let block = &body.blocks[call.block];
             if call.next == 0 {
                 *steps += block.insts.len() as u64 + 1;
                 if *steps > STEP_LIMIT {
-                    return Err(RunError::StepLimit { ppf: ppf.name.clone() });
+                    return Err(RunError::StepLimit { ppf: ppf() });
                 }
             }
             while let Some(inst) = block.insts.get(call.next) {
@@ -84,8 +120,9 @@ impl Machine {
                 }
                 let frame = &mut registers[call.base..call.base + body.values.len()];
                 self.step(program, body, frame, inst).map_err(|fault| match fault {
-                    Fault::BeyondEnd => RunError::BeyondEnd { ppf: ppf.name.clone() },
-                    Fault::NullEntry => RunError::NullEntry { ppf: ppf.name.clone() },
+                    Fault::BeyondEnd => RunError::BeyondEnd { ppf: ppf() },
+                    Fault::NullEntry => RunError::NullEntry { ppf: ppf() },
+                    Fault::NoExterns => RunError::NoExterns { ppf: ppf() },
                 })?;
             }
             let frame = &mut registers[call.base..call.base + body.values.len()];
@@ -230,6 +267,12 @@ impl Machine {
                 self.arguments.clear();
                 self.arguments.extend(key.iter().map(|v| get(*v)));
                 self.tables[table.0 as usize].remove(&self.arguments, None).is_ok() as u128
+            }
+            Op::Extern { function, args } => {
+                let externs = self.externs.clone().ok_or(Fault::NoExterns)?;
+                self.arguments.clear();
+                self.arguments.extend(args.iter().map(|v| get(*v)));
+                externs.call(*function, &self.arguments) & mask(inst.result.map_or(128, width))
             }
             Op::Take { table, index, amount } => {
                 let now = self.now;

@@ -18,8 +18,12 @@ pub use packet::FrameLayout;
 use self::exec::Call;
 use self::packet::Packet;
 use self::tables::Store;
+use super::arith::mask;
 use super::verify::verify;
-use super::{ChannelId, CounterSlots, DropId, Program, ProtocolId, TableEntry, TableError, TableId, TableStore};
+use super::{
+    ChannelId, CounterSlots, DropId, ExternId, Program, ProtocolId, TableEntry, TableError, TableId, TableStore,
+    TimerId,
+};
 
 /// Instructions that one received packet may take. The checker bounds every loop, so only a faulty compiler gets here.
 const STEP_LIMIT: u64 = 10_000_000;
@@ -31,6 +35,15 @@ pub enum End {
     Tx,
     /// To the kernel's own stack.
     Host,
+    /// To the controller that this channel leads to.
+    Controller(ChannelId),
+}
+
+/// The functions that controllers have.
+pub trait Externs: std::fmt::Debug + Send + Sync {
+    /// Calls one, which the program declares, with one number per argument. Bits of the result beyond the declared width
+    /// are left out.
+    fn call(&self, function: ExternId, arguments: &[u128]) -> u128;
 }
 
 /// A packet that left the program.
@@ -62,6 +75,11 @@ pub enum RunError {
         /// The PPF that was running.
         ppf: String,
     },
+    /// Call of a function of a controller before [`Machine::set_externs`].
+    NoExterns {
+        /// The PPF that was running.
+        ppf: String,
+    },
 }
 
 impl std::fmt::Display for RunError {
@@ -72,6 +90,7 @@ impl std::fmt::Display for RunError {
             }
             RunError::BeyondEnd { ppf } => write!(f, "internal error: ppf {ppf} reaches beyond the packet's end"),
             RunError::NullEntry { ppf } => write!(f, "internal error: ppf {ppf} uses a null entry pointer"),
+            RunError::NoExterns { ppf } => write!(f, "internal error: ppf {ppf} calls a controller that is not there"),
         }
     }
 }
@@ -98,6 +117,7 @@ pub struct Machine {
     arguments: Vec<u128>,
     outputs: Vec<Output>,
     now: u64,
+    externs: Option<Arc<dyn Externs>>,
     /// Where costs are counted.
     meter: Option<costs::Meter>,
 }
@@ -128,6 +148,7 @@ impl Machine {
             arguments: Vec::new(),
             outputs: Vec::new(),
             now: 0,
+            externs: None,
             meter: None,
         }
     }
@@ -156,6 +177,11 @@ impl Machine {
     /// Sets the time that programs see, in nanoseconds. It does not run by itself and must not run backwards.
     pub fn set_now(&mut self, now: u64) {
         self.now = now;
+    }
+
+    /// Gives it the functions of controllers that the program declares.
+    pub fn set_externs(&mut self, externs: Arc<dyn Externs>) {
+        self.externs = Some(externs);
     }
 
     /// Removes the entries of tables that have not been used for longer than their idle time.
@@ -187,11 +213,22 @@ impl Machine {
 
     /// As [`Machine::receive`], for IR that was made by hand or is under test.
     pub fn try_receive(&mut self, port: u8, frame: &[u8]) -> Result<Vec<Output>, RunError> {
-        self.tables.iter_mut().for_each(Store::release_removed);
-        self.packets_used = 0;
-        self.outputs.clear();
+        self.enter(Program::RX, frame, &[port.into()])
+    }
+
+    /// Runs a packet that a controller injects into a channel, one of [`Program::entries`]. One number per field of the
+    /// metadata; those left out are 0. Gives what left the program, in order.
+    ///
+    /// # Panics
+    /// As [`Machine::receive`].
+    pub fn inject(&mut self, channel: ChannelId, packet: &[u8], metadata: &[u128]) -> Vec<Output> {
+        self.enter(channel, packet, metadata).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn enter(&mut self, channel: ChannelId, frame: &[u8], metadata: &[u128]) -> Result<Vec<Output>, RunError> {
+        self.begin();
         let program = Arc::clone(&self.program);
-        let protocol = program.channels[Program::RX.0 as usize].protocol;
+        let protocol = program.channels[channel.0 as usize].protocol;
         if frame.len() < program.protocols[protocol.0 as usize].size as usize {
             self.counters[self.slots.drop(DropId::TRUNCATED)] += 1;
             return Ok(Vec::new());
@@ -199,9 +236,29 @@ impl Machine {
         let id = self.new_packet();
         let packet = &mut self.packets[id];
         packet.fill(self.layout.headroom as usize, frame, program.metadata.len());
-        packet.metadata[Program::RX_PORT.0 as usize] = port as u128;
-        self.run(&program, Program::RX, id)?;
+        for ((to, given), field) in packet.metadata.iter_mut().zip(metadata).zip(&program.metadata) {
+            *to = given & mask(field.width);
+        }
+        self.run(&program, channel, id)?;
         Ok(std::mem::take(&mut self.outputs))
+    }
+
+    /// Runs a timer once for one key of its table, or for none. Gives what left the program, in order.
+    ///
+    /// # Panics
+    /// As [`Machine::receive`].
+    pub fn timer(&mut self, timer: TimerId, key: &[u128]) -> Vec<Output> {
+        self.begin();
+        let program = Arc::clone(&self.program);
+        self.run_timer(&program, timer, key).unwrap_or_else(|error| panic!("{error}"));
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// Nothing of what ran before is under way any more.
+    fn begin(&mut self) {
+        self.tables.iter_mut().for_each(Store::release_removed);
+        self.packets_used = 0;
+        self.outputs.clear();
     }
 
     /// A header of zeros, and zero metadata.

@@ -84,6 +84,17 @@ impl<'p> Lowering<'p> {
             }
             ExprKind::Cast(operand) => one(self.cast(operand, expr.ty)),
             ExprKind::Call(function, arguments) => self.call(*function, arguments),
+            ExprKind::Extern(function, arguments) => {
+                let (function, args) = (*function, arguments.iter().map(|argument| self.value(argument)).collect());
+                let op = Op::Extern { function, args };
+                match self.scalars(expr.ty)[..] {
+                    [ty] => one(self.b.push(ty, op)),
+                    _ => {
+                        self.b.effect(op);
+                        Vec::new()
+                    }
+                }
+            }
             ExprKind::Lookup(table, key) => {
                 let key = self.key(key);
                 one(self.lookup(*table, key))

@@ -14,9 +14,10 @@ mod checksum;
 mod expr;
 mod packet;
 mod stmt;
+mod timer;
 
 use super::build::{Builder, Var};
-use super::{BlockId, Limits, Op, Ppf, Program, Table, Ty, Value};
+use super::{BlockId, Limits, Op, Ppf, Program, Table, Timer, Ty, Value};
 use crate::check::hir::{self, LocalId, Type};
 
 /// Lowers a checked program.
@@ -30,13 +31,21 @@ pub fn lower(program: &hir::Program) -> Program {
         tables: program.tables.clone(),
         counters: program.counters.clone(),
         drop_reasons: program.reasons.clone(),
+        controllers: program.controllers.clone(),
         channels: program.channels.clone(),
         ppfs: Vec::new(),
+        externs: program.externs.clone(),
+        timers: Vec::new(),
         limits: Default::default(),
     };
     for ppf in &program.ppfs {
         let body = Lowering::new(program).ppf(ppf);
         lowered.ppfs.push(Ppf { name: ppf.name.clone(), protocol: ppf.protocol, body, span: Some(ppf.span) });
+    }
+    for timer in &program.timers {
+        let body = Lowering::new(program).timer(timer);
+        let hir::Timer { table, period, slice, span, .. } = *timer;
+        lowered.timers.push(Timer { name: timer.name.clone(), table, period, slice, body, span: Some(span) });
     }
     let created = created(&lowered);
     lowered.limits = Limits { headroom: program.headroom, copies: program.copies, encap: program.encap, created };
@@ -45,8 +54,7 @@ pub fn lower(program: &hir::Program) -> Program {
 
 /// Bytes of the longest header that a packet is created with.
 fn created(program: &Program) -> u32 {
-    let bodies = program.ppfs.iter().map(|ppf| &ppf.body);
-    let sizes = bodies.flat_map(|body| {
+    let sizes = program.bodies().flat_map(|body| {
         let insts = body.blocks.iter().flat_map(|block| &block.insts).filter(|inst| inst.op == Op::Create);
         insts.filter_map(|inst| match body.ty(inst.result?) {
             Ty::Packet(protocol) => Some(program.protocols[protocol.0 as usize].size),
@@ -56,7 +64,7 @@ fn created(program: &Program) -> u32 {
     sizes.max().unwrap_or(0)
 }
 
-/// Lowers one PPF.
+/// Lowers one PPF or timer.
 struct Lowering<'p> {
     program: &'p hir::Program,
     b: Builder,

@@ -21,6 +21,12 @@ pub(super) fn check(program: &Program, errors: &mut Errors) {
         let name = &channel.name;
         if program.protocols.get(channel.protocol.0 as usize).is_none() {
             errors.add(format!("channel {name}: there is no protocol {}", channel.protocol.0));
+        } else if let Target::Controller(id) = channel.target
+            && program.controllers.get(id.0 as usize).is_none()
+        {
+            errors.add(format!("channel {name}: there is no controller {}", id.0));
+        } else if channel.from.is_some_and(|id| program.controllers.get(id.0 as usize).is_none()) {
+            errors.add(format!("channel {name}: there is no controller that injects packets"));
         } else if let Target::Ppf(id) = channel.target {
             match program.ppfs.get(id.0 as usize) {
                 None => errors.add(format!("channel {name}: there is no ppf {}", id.0)),
@@ -31,6 +37,15 @@ pub(super) fn check(program: &Program, errors: &mut Errors) {
             }
         }
     }
+    for function in &program.externs {
+        if function.params.iter().chain(&function.result).any(|width| width_is_wrong(*width)) {
+            errors.add(format!("extern {}: an argument or its result has not 1 to 128 bits", function.name));
+        }
+        if function.params.len() > Extern::MAX_PARAMS {
+            errors.add(format!("extern {}: it has {} arguments", function.name, function.params.len()));
+        }
+    }
+    program.timers.iter().for_each(|timer| check_timer(program, timer, errors));
     for ppf in &program.ppfs {
         if program.protocols.get(ppf.protocol.0 as usize).is_none() {
             errors.add(format!("ppf {}: there is no protocol {}", ppf.name, ppf.protocol.0));
@@ -142,5 +157,19 @@ fn check_table(program: &Program, table: &Table, errors: &mut Errors) {
     }
     if !right {
         errors.add(format!("table {name}: the key of an array is one field of 32 bits, and of an lpm one field"));
+    }
+}
+
+fn check_timer(program: &Program, timer: &Timer, errors: &mut Errors) {
+    let name = &timer.name;
+    if timer.period == 0 || timer.slice == 0 {
+        errors.add(format!("timer {name}: it runs without a pause, or does nothing"));
+    }
+    if let Some(id) = timer.table {
+        match program.tables.get(id.0 as usize) {
+            None => errors.add(format!("timer {name}: there is no table {}", id.0)),
+            Some(table) if table.kind == TableKind::Lpm => errors.add(format!("timer {name}: goes over an lpm")),
+            Some(_) => {}
+        }
     }
 }

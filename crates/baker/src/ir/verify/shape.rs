@@ -3,8 +3,7 @@
 use super::{Errors, blocks};
 use crate::ir::*;
 
-pub(super) fn check(program: &Program, ppf: &Ppf, errors: &mut Errors) {
-    let body = &ppf.body;
+pub(super) fn check(program: &Program, body: &Body, params: &[Ty], errors: &mut Errors) {
     for (i, ty) in body.values.iter().enumerate() {
         let known = match *ty {
             Ty::Int(width) => (1..=128).contains(&width),
@@ -20,8 +19,13 @@ pub(super) fn check(program: &Program, ppf: &Ppf, errors: &mut Errors) {
         return;
     };
     let known = |value: &Value| (value.0 as usize) < body.values.len();
-    if !matches!(&entry.params[..], [packet] if known(packet) && body.ty(*packet) == Ty::Packet(ppf.protocol)) {
-        errors.at(BlockId(0), "the entry block does not take one packet of the ppf's protocol".into());
+    let given = entry.params.iter().map(|param| known(param).then(|| body.ty(*param)));
+    if !given.eq(params.iter().copied().map(Some)) {
+        let what = match params {
+            [Ty::Packet(_)] => "one packet of the ppf's protocol",
+            _ => "the fields of the timer's keys",
+        };
+        errors.at(BlockId(0), format!("the entry block does not take {what}"));
     }
     let mut defined = vec![false; body.values.len()];
     for (id, block) in blocks(body) {

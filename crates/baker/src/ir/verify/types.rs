@@ -216,6 +216,9 @@ impl<'a> Checker<'a> {
                 match self.program.channels.get(channel.0 as usize) {
                     None => self.error(format!("there is no channel {}", channel.0)),
                     Some(_) if *channel == Program::RX => self.error("put to rx, which only ports do".into()),
+                    Some(channel) if channel.from.is_some() => {
+                        self.error(format!("put to {}, which only a controller does", channel.name))
+                    }
                     Some(channel) => self.expect(*packet, Ty::Packet(channel.protocol)),
                 }
                 self.no_result(inst);
@@ -283,6 +286,7 @@ impl<'a> Checker<'a> {
                     self.expect_result(inst, Ty::Int(1));
                 }
             }
+            Op::Extern { function, args } => self.call(inst, *function, args),
             Op::Take { table, index, amount } => {
                 if let Some(table) = self.table(*table)
                     && table.meter.is_none()
@@ -301,6 +305,20 @@ impl<'a> Checker<'a> {
                 self.expect(*amount, Ty::Int(64));
                 self.no_result(inst);
             }
+        }
+    }
+
+    fn call(&mut self, inst: &Inst, function: ExternId, args: &[Value]) {
+        let Some(Extern { name, params, result, .. }) = self.program.externs.get(function.0 as usize) else {
+            return self.error(format!("there is no extern {}", function.0));
+        };
+        if params.len() != args.len() {
+            return self.error(format!("extern {name} takes {} arguments and gets {}", params.len(), args.len()));
+        }
+        args.iter().zip(params).for_each(|(arg, width)| self.expect(*arg, Ty::Int(*width)));
+        match result {
+            Some(width) => self.expect_result(inst, Ty::Int(*width)),
+            None => self.no_result(inst),
         }
     }
 

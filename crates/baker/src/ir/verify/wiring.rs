@@ -51,7 +51,7 @@ fn targets(program: &Program, body: &Body) -> Vec<usize> {
         })
         .filter_map(|target| match target {
             Target::Ppf(id) => Some(id.0 as usize),
-            Target::Tx | Target::Host => None,
+            Target::Tx | Target::Host | Target::Controller(_) => None,
         })
         .collect();
     targets.sort_unstable();

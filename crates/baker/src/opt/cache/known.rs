@@ -100,7 +100,7 @@ impl Bytes {
     pub fn span(self, range: std::ops::Range<i32>) -> Option<(i32, i32)> {
         let mut inside = range.filter(|&offset| self.contains(offset));
         let first = inside.next()?;
-        Some((first, inside.last().unwrap_or(first)))
+        Some((first, inside.next_back().unwrap_or(first)))
     }
 }
 

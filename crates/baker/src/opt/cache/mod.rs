@@ -62,13 +62,14 @@ impl Scope {
             let channels = || program.channels.iter().enumerate().filter(move |(_, c)| c.target == Target::Ppf(to));
             let put = |id: usize| {
                 program
-                    .ppfs
-                    .iter()
-                    .flat_map(|ppf| &ppf.body.blocks)
+                    .bodies()
+                    .flat_map(|body| &body.blocks)
                     .flat_map(|block| &block.insts)
                     .any(|inst| matches!(inst.op, Op::Put { channel, .. } if channel.0 as usize == id))
             };
-            channels().filter(|(id, _)| *id != Program::RX.0 as usize).any(|(id, _)| put(id))
+            // What a controller injects has metadata of any kind.
+            let others = channels().filter(|(id, _)| *id != Program::RX.0 as usize);
+            others.into_iter().any(|(id, channel)| channel.from.is_some() || put(id))
         };
         let fresh = match program.channels[Program::RX.0 as usize].target {
             Target::Ppf(first) if !puts(first) => [first].into(),

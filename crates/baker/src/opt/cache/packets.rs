@@ -189,7 +189,7 @@ impl Rewriter<'_> {
         // Packets that other operations touch are in memory.
         for operand in inst.op.operands() {
             if self.cached(operand).is_some() {
-                self.to_memory(operand, Reason::Resized);
+                self.put_back(operand, Reason::Resized);
             }
         }
         self.plain(inst)
@@ -318,7 +318,7 @@ impl Rewriter<'_> {
 
     /// Puts the packet into memory and does the instruction there.
     fn direct(&mut self, packet: Value, reason: Reason, inst: &Inst) -> bool {
-        self.to_memory(packet, reason);
+        self.put_back(packet, reason);
         self.plain(inst)
     }
 
@@ -354,7 +354,7 @@ impl Rewriter<'_> {
         self.b.seal(other_block);
         let (known, dirty, proofs) = (self.known.clone(), self.dirty.clone(), self.proofs.clone());
         self.b.switch_to(other_block);
-        self.to_memory(packet, Reason::Unusual);
+        self.put_back(packet, Reason::Unusual);
         self.go(here.0, here.1);
         self.b.switch_to(usual_block);
         (self.known, self.dirty, self.proofs) = (known, dirty, proofs);
@@ -491,7 +491,7 @@ impl Rewriter<'_> {
     }
 
     /// From here on the packet is in memory.
-    fn to_memory(&mut self, handle: Value, reason: Reason) {
+    fn put_back(&mut self, handle: Value, reason: Reason) {
         let Some((family, delta)) = self.cached(handle) else { return };
         self.fallback(reason);
         let packet = self.write_back(handle, family, delta, u128::MAX);
@@ -503,7 +503,7 @@ impl Rewriter<'_> {
     pub(super) fn all_direct(&mut self, reason: Reason) {
         let handles: Vec<Value> = self.known.handles.keys().copied().collect();
         for handle in handles {
-            self.to_memory(handle, reason);
+            self.put_back(handle, reason);
         }
     }
 }

@@ -49,7 +49,7 @@ nodes! {
     Instances,
     /// `end -> end;`
     Wire,
-    /// `NAME` or `NAME.NAME` at one end of a wire.
+    /// `NAME`, `NAME.NAME` or `controller NAME` at one end of a wire.
     WireEnd,
     /// The name of a type.
     TypeRef,
@@ -421,12 +421,18 @@ impl Wire {
 }
 
 impl WireEnd {
-    /// Its names: one for a built-in end, a module's and a port's otherwise.
+    /// The name of the controller, where it is one.
+    pub fn controller(&self) -> Option<Name> {
+        let is_one = tokens(&self.syntax).any(|token| token.kind() == SyntaxKind::ControllerKw);
+        self.base().filter(|_| is_one)
+    }
+
+    /// Its names: one for a built-in end or a controller, a module's and a port's otherwise.
     pub fn segments(&self) -> impl Iterator<Item = Name> + use<> {
         names(&self.syntax)
     }
 
-    /// The first name: a module or a built-in end.
+    /// The first name: a module, a built-in end or a controller.
     pub fn base(&self) -> Option<Name> {
         self.segments().next()
     }

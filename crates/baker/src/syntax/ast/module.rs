@@ -24,6 +24,14 @@ nodes! {
     Ppf,
     /// `from NAME`
     FromClause,
+    /// `extern type NAME(param, …);`
+    Extern,
+    /// `timer NAME(param, …) over NAME every duration { … }`, or without `over NAME`.
+    Timer,
+    /// `over NAME`
+    OverClause,
+    /// `every duration`
+    EveryClause,
 }
 
 choice! {
@@ -39,6 +47,10 @@ choice! {
         Meter(Meter),
         /// A packet processing function.
         Ppf(Ppf),
+        /// A function that a controller has.
+        Extern(Extern),
+        /// A timer.
+        Timer(Timer),
         /// `const`
         Const(Const),
         /// `type`
@@ -205,5 +217,49 @@ impl FromClause {
     /// The port or channel named.
     pub fn port(&self) -> Option<Name> {
         name(&self.syntax)
+    }
+}
+
+impl Extern {
+    /// What it returns.
+    pub fn ty(&self) -> Option<TypeRef> {
+        child(&self.syntax)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> Option<Name> {
+        name(&self.syntax)
+    }
+
+    /// Its parameters.
+    pub fn params(&self) -> impl Iterator<Item = Param> + use<> {
+        child::<ParamList>(&self.syntax).into_iter().flat_map(|list| list.params())
+    }
+}
+
+impl Timer {
+    /// Its name.
+    pub fn name(&self) -> Option<Name> {
+        name(&self.syntax)
+    }
+
+    /// The key and the entry, of a timer over a table.
+    pub fn params(&self) -> impl Iterator<Item = Param> + use<> {
+        child::<ParamList>(&self.syntax).into_iter().flat_map(|list| list.params())
+    }
+
+    /// The table that it goes over.
+    pub fn table(&self) -> Option<Name> {
+        name(child::<OverClause>(&self.syntax)?.syntax())
+    }
+
+    /// Nanoseconds from one start to the next.
+    pub fn period(&self) -> Option<Expr> {
+        child(child::<EveryClause>(&self.syntax)?.syntax())
+    }
+
+    /// Its body.
+    pub fn body(&self) -> Option<Block> {
+        child(&self.syntax)
     }
 }

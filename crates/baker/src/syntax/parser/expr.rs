@@ -190,7 +190,7 @@ impl Parser<'_> {
 
     /// `NAME '{'`, when what follows can be the inside of a structure value.
     fn at_struct_value(&self) -> bool {
-        if self.in_field && self.at_keyword(CoversKw) {
+        if self.before_body || self.in_field && self.at_keyword(CoversKw) {
             return false;
         }
         let inside = self.nth(2) == RBrace || self.nth_is_field_name(2) && self.nth(3) == Colon;

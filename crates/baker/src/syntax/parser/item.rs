@@ -30,9 +30,8 @@ impl Parser<'_> {
     fn item(&mut self) {
         if let Some(keyword) = self.nth_keyword(0).filter(|_| self.nth(1) != Dot) {
             match keyword {
-                InKw | OutKw | ChannelKw | ArrayKw | HashKw | LpmKw | SetKw | CounterKw | MeterKw | PpfKw => {
-                    self.stray_module_item()
-                }
+                InKw | OutKw | ChannelKw | ArrayKw | HashKw | LpmKw | SetKw | CounterKw | MeterKw | PpfKw
+                | ExternKw | TimerKw => self.stray_module_item(),
                 within if within.is_within_items() => return self.named_item(),
                 _ => self.keyword_item(keyword),
             }
@@ -342,9 +341,11 @@ impl Parser<'_> {
     }
 
     /// `'(' (param (',' param)*)? ')'`
-    fn param_list(&mut self) {
+    pub(super) fn param_list(&mut self) {
         self.start(ParamList);
-        self.bump();
+        if !self.expect(LParen, "and the parameters after the name") {
+            return self.finish();
+        }
         if !self.at(RParen) {
             loop {
                 self.param();
@@ -394,7 +395,8 @@ impl Parser<'_> {
         self.start(Program);
         self.bump_as(ProgramKw);
         self.braced("program", |p| {
-            if p.at(Name) && p.nth(1) == Name {
+            let injects = p.at_keyword(ControllerKw) && p.nth(2) == Arrow;
+            if p.at(Name) && p.nth(1) == Name && !injects {
                 return p.instances();
             }
             p.start(Wire);
@@ -419,10 +421,16 @@ impl Parser<'_> {
 
     fn wire_end(&mut self) -> bool {
         if !self.at(Name) {
-            self.expected("expected-name", "an end of a wire: `MODULE.PORT`, `rx`, `tx` or `host`");
+            self.expected("expected-name", "an end of a wire: `MODULE.PORT`, `rx`, `tx`, `host` or `controller NAME`");
             return false;
         }
         self.start(WireEnd);
+        if self.at_keyword(ControllerKw) && self.nth(1) == Name {
+            self.bump_as(ControllerKw);
+            self.bump();
+            self.finish();
+            return true;
+        }
         self.bump();
         if self.eat(Dot) {
             self.name("the name of a port");

@@ -82,6 +82,8 @@ struct Parser<'t> {
     depth: u32,
     /// Within a protocol's field, where `covers {` ends an expression.
     in_field: bool,
+    /// Before a body, whose `{` does not begin a structure value.
+    before_body: bool,
     /// A module's items were met outside of a module, and this was reported.
     outside_module: bool,
     /// What stood before was no item. More of the same has the same cause, such as a missing `{`.
@@ -121,6 +123,7 @@ impl<'t> Parser<'t> {
             no_bracket_at: None,
             depth: 0,
             in_field: false,
+            before_body: false,
             outside_module: false,
             after_no_item: false,
             too_deep: false,

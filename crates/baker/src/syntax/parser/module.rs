@@ -38,6 +38,8 @@ impl Parser<'_> {
             Some(CounterKw) => self.counter(),
             Some(MeterKw) => self.meter(),
             Some(PpfKw) => self.ppf(),
+            Some(ExternKw) => self.extern_function(),
+            Some(TimerKw) => self.timer(),
             Some(keyword @ (ConstKw | TypeKw | EnumKw | StructKw | DropReasonKw)) => self.keyword_item(keyword),
             Some(keyword @ (ImportKw | ProtocolKw | MetadataKw | ModuleKw | ProgramKw)) => {
                 let title = format!("{} cannot stand in a module", self.found());
@@ -70,8 +72,8 @@ impl Parser<'_> {
         self.after_no_item = before;
         let title = format!("expected an item of a module, found {}", self.found());
         let error = Diagnostic::new("expected-item", self.here(), title).label("no item of a module begins so").hint(
-            "`in`, `out`, `channel`, `array`, `hash`, `lpm`, `set`, `counter`, `meter`, `ppf`, `const`, `type`, `enum`, `struct`, \
-             `drop_reason` or a function can stand here",
+            "`in`, `out`, `channel`, `array`, `hash`, `lpm`, `set`, `counter`, `meter`, `ppf`, `timer`, `extern`, `const`, \
+             `type`, `enum`, `struct`, `drop_reason` or a function can stand here",
         );
         self.not_an_item(error);
     }
@@ -162,6 +164,40 @@ impl Parser<'_> {
         if !self.eat(Semicolon) {
             self.body("PPF");
         }
+        self.finish();
+    }
+
+    fn extern_function(&mut self) {
+        self.start(Extern);
+        self.bump_as(ExternKw);
+        self.type_ref();
+        if self.name("the name of the function") {
+            self.param_list();
+        }
+        self.semicolon("after this function, whose body a controller has");
+        self.finish();
+    }
+
+    fn timer(&mut self) {
+        self.start(Timer);
+        self.bump_as(TimerKw);
+        if self.name("the name of the timer") {
+            self.param_list();
+        }
+        if self.at_keyword(OverKw) {
+            self.start(OverClause);
+            self.bump_as(OverKw);
+            self.name("the name of a table");
+            self.finish();
+        }
+        self.start(EveryClause);
+        if self.expect_keyword(EveryKw, "and how often the timer runs") {
+            self.before_body = true;
+            self.expr();
+            self.before_body = false;
+        }
+        self.finish();
+        self.body("timer");
         self.finish();
     }
 }

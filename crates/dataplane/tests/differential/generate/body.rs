@@ -88,6 +88,28 @@ pub fn ppf(world: &World, n: &mut Numbers, index: usize) -> String {
     body.out
 }
 
+/// A timer of a module, with its head.
+pub fn timer(world: &World, n: &mut Numbers, module: usize, index: usize) -> String {
+    let timer = &world.modules[module].timers[index];
+    let mut body = Body::new(world, n, Some(module));
+    body.fuel = 40;
+    body.copies_left = 2;
+    let mut params = Vec::new();
+    let mut over = String::new();
+    if let Some(table) = timer.table.map(|table| &world.modules[module].tables[table]) {
+        params =
+            vec![format!("{} key", world.value_name(table.key)), format!("{} *entry", world.value_name(table.value))];
+        over = format!(" over {}", table.name);
+        body.scope.variables.push(Variable { name: "key".into(), ty: table.key, settable: true });
+        body.scope.pointers.push(Pointer { name: "entry".into(), to: table.value, tested: true });
+    }
+    let count = body.n.range(1, 4);
+    body.statements(count);
+    body.finish(0, 3);
+    let (name, period, text) = (&timer.name, timer.period, body.out);
+    format!("timer {name}({}){over} every {period} {{\n{text}}}\n", params.join(", "))
+}
+
 /// A function, of a module or global, and its text.
 pub fn function(world: &World, n: &mut Numbers, module: Option<usize>) -> (Function, String) {
     let name = format!("fn{}", world.functions.len());
@@ -214,7 +236,7 @@ impl<'w> Body<'w> {
         let Some(module) = self.module else { return Vec::new() };
         let forward = |channel: &&Channel| match channel.target {
             Target::Ppf(ppf) => ppf > self.source,
-            Target::Tx | Target::Host => true,
+            Target::Tx | Target::Host | Target::Controller => true,
         };
         let carries = |channel: &&Channel| protocol.is_none_or(|p| p == channel.protocol);
         self.world.modules[module].channels.iter().filter(forward).filter(carries).collect()

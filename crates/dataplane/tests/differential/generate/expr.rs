@@ -145,6 +145,12 @@ impl Body<'_> {
     }
 
     fn call_value(&mut self, depth: u32) -> Expr {
+        let externs = self.module.map_or(&[][..], |module| &self.world.modules[module].externs);
+        if !externs.is_empty() && self.n.chance(50) {
+            let called = self.n.pick(externs);
+            let args: Vec<String> = called.params.iter().map(|ty| self.scalar(*ty, depth.min(1))).collect();
+            return Expr::new(format!("{}({})", called.name, args.join(", ")), called.result);
+        }
         let with_value = |f: &usize| self.world.functions[*f].result.is_some();
         let functions: Vec<usize> = self.callable().into_iter().filter(with_value).collect();
         if functions.is_empty() {

@@ -46,5 +46,10 @@ pub fn program(seed: u64) -> Generated {
         }
     }
     let bodies: Vec<String> = (0..world.ppfs.len()).map(|ppf| body::ppf(&world, &mut numbers, ppf)).collect();
-    Generated { text: text::program(&world, &mut numbers, &functions, &bodies), headers: world.headers() }
+    let timers = |module: usize, numbers: &mut Numbers| -> Vec<String> {
+        let count = world.modules[module].timers.len();
+        (0..count).map(|timer| body::timer(&world, numbers, module, timer)).collect()
+    };
+    let timers: Vec<_> = (0..world.modules.len()).map(|module| timers(module, &mut numbers)).collect();
+    Generated { text: text::program(&world, &mut numbers, &functions, &bodies, &timers), headers: world.headers() }
 }

@@ -6,8 +6,14 @@ use super::types::literal;
 use super::world::{Kind, Module, Target, World};
 use crate::numbers::Numbers;
 
-/// The whole program. `functions` and `bodies` are texts in the world's order; a body of a PPF has no head.
-pub fn program(world: &World, n: &mut Numbers, functions: &[String], bodies: &[String]) -> String {
+/// The whole program. `functions` and `bodies` are texts in the world's order, `timers` by module; a body of a PPF has no head.
+pub fn program(
+    world: &World,
+    n: &mut Numbers,
+    functions: &[String],
+    bodies: &[String],
+    timers: &[Vec<String>],
+) -> String {
     let mut text = String::new();
     declarations(world, n, &mut text);
     for (function, body) in world.functions.iter().zip(functions) {
@@ -20,9 +26,15 @@ pub fn program(world: &World, n: &mut Numbers, functions: &[String], bodies: &[S
         let _ = writeln!(text, "module {} {{", module.name);
         ports(world, index, &mut text);
         tables(world, module, &mut text);
+        for extern_ in &module.externs {
+            let params = extern_.params.iter().enumerate().map(|(i, ty)| format!("{} a{i}", ty.name()));
+            let params: Vec<String> = params.collect();
+            let _ = writeln!(text, "extern {} {}({});", extern_.result.name(), extern_.name, params.join(", "));
+        }
         for function in &module.functions {
             text.push_str(&functions[*function]);
         }
+        timers[index].iter().for_each(|timer| text.push_str(timer));
         for (ppf, body) in world.ppfs.iter().zip(bodies).filter(|(ppf, _)| ppf.module == index) {
             let handle = n.pick(&["packet_t", "pkt_t"]);
             let param = format!("{}_{handle} *pkt", world.protocols[ppf.protocol].name);
@@ -135,8 +147,14 @@ fn wires(world: &World, text: &mut String) {
                 Target::Ppf(ppf) => input(ppf),
                 Target::Tx => "tx".into(),
                 Target::Host => "host".into(),
+                Target::Controller => "controller c".into(),
             };
             let _ = writeln!(text, "{base}.{} -> {to};", channel.name);
+        }
+    }
+    for ppf in &world.injected {
+        for base in world.modules[world.ppfs[*ppf].module].known_as() {
+            let _ = writeln!(text, "controller c -> {base}.{};", world.ppfs[*ppf].input);
         }
     }
     text.push_str("}\n");

@@ -18,6 +18,8 @@ pub struct World {
     pub modules: Vec<Module>,
     /// In an order in which packets only go forward.
     pub ppfs: Vec<Ppf>,
+    /// PPFs that a controller injects packets into.
+    pub injected: Vec<usize>,
 }
 
 pub struct Protocol {
@@ -55,6 +57,24 @@ pub struct Module {
     pub channels: Vec<Channel>,
     /// Indices into the world's functions.
     pub functions: Vec<usize>,
+    pub externs: Vec<Extern>,
+    pub timers: Vec<Timer>,
+}
+
+/// A function of a controller.
+pub struct Extern {
+    pub name: String,
+    pub params: Vec<Ty>,
+    pub result: Ty,
+}
+
+/// A timer.
+pub struct Timer {
+    pub name: String,
+    /// Index into the module's tables.
+    pub table: Option<usize>,
+    /// Nanoseconds.
+    pub period: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,6 +106,7 @@ pub enum Target {
     Ppf(usize),
     Tx,
     Host,
+    Controller,
 }
 
 pub struct Ppf {
@@ -148,6 +169,7 @@ impl World {
             functions: Vec::new(),
             modules: Vec::new(),
             ppfs: Vec::new(),
+            injected: Vec::new(),
         };
         world.constants(n);
         world.graph(n);
@@ -175,6 +197,11 @@ impl World {
             let counters = (0..n.range(1, 2)).map(|i| (format!("n{i}"), *n.pick(&[1, 1, 3, 8]))).collect();
             let name = format!("mod{index}");
             let instances = Vec::new();
+            let mut externs = Vec::new();
+            for i in 0..n.below(3) {
+                let params = (0..n.range(0, 3)).map(|_| Ty::random(n)).collect();
+                externs.push(Extern { name: format!("ext{index}_{i}"), params, result: Ty::random(n) });
+            }
             let meters = (0..n.range(0, 2)).map(|i| meter(n, i)).collect();
             self.modules.push(Module {
                 name,
@@ -184,6 +211,8 @@ impl World {
                 meters,
                 channels: Vec::new(),
                 functions: Vec::new(),
+                externs,
+                timers: Vec::new(),
             });
         }
         let count = n.range(modules.max(2), modules + 3);
@@ -206,8 +235,24 @@ impl World {
             for (name, target) in [("sent", Target::Tx), ("up", Target::Host)] {
                 self.modules[module].channels.push(Channel { name: name.into(), protocol: 0, target });
             }
+            if n.chance(40) {
+                let (name, protocol) = ("punted".to_string(), n.below(self.protocols.len()));
+                self.modules[module].channels.push(Channel { name, protocol, target: Target::Controller });
+            }
+            self.timers(n, module);
         }
+        self.injected = (0..count).filter(|ppf| !self.ppfs[*ppf].internal && n.chance(30)).collect();
         self.instances(n);
+    }
+
+    fn timers(&mut self, n: &mut Numbers, module: usize) {
+        let module = &mut self.modules[module];
+        for i in 0..n.below(3) {
+            let table = n.below(module.tables.len() + 1);
+            let table = (table < module.tables.len() && module.tables[table].kind != Kind::Lpm).then_some(table);
+            let period = *n.pick(&[50_000_000_000, 300_000_000_000, 700_000_000_001]);
+            module.timers.push(Timer { name: format!("every{i}"), table, period });
+        }
     }
 
     /// Instances of some modules: no more than there are wires to each of a module's inputs.

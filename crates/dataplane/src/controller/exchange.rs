@@ -1,0 +1,79 @@
+//! One worker's side of the rings to all controllers.
+
+use std::sync::Arc;
+
+use baker::ir::{ChannelId, DropId, Program, Target};
+
+use super::rings::{Carried, Rings};
+use crate::sys::Doorbell;
+
+/// What a worker has of the controllers.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    worker: usize,
+    /// By controller.
+    rings: Vec<Arc<Rings>>,
+    /// Those that got packets since they were last woken.
+    to_wake: Vec<bool>,
+    /// Controller of each channel that leads to one.
+    of_channel: Vec<Option<u32>>,
+    /// The controller whose injected packets come next.
+    next: usize,
+    doorbell: Arc<Doorbell>,
+}
+
+impl Exchange {
+    pub fn new(program: &Program, worker: usize, rings: Vec<Arc<Rings>>, doorbell: Arc<Doorbell>) -> Self {
+        let controller = |channel: &baker::ir::Channel| match channel.target {
+            Target::Controller(id) => Some(id.0),
+            _ => None,
+        };
+        let of_channel = program.channels.iter().map(controller).collect();
+        Exchange { worker, to_wake: vec![false; rings.len()], rings, of_channel, next: 0, doorbell }
+    }
+
+    /// Hands a packet to the controller that its channel leads to, or says why it is dropped.
+    pub fn punt(&mut self, frame: u32, channel: ChannelId) -> Result<(), DropId> {
+        let controller = self.of_channel.get(channel.0 as usize).copied().flatten();
+        let controller = controller.ok_or(DropId::CONTROLLER_GONE)? as usize;
+        self.rings[controller].punt(self.worker, Carried { frame, channel })?;
+        self.to_wake[controller] = true;
+        Ok(())
+    }
+
+    /// Wakes the controllers that got packets.
+    pub fn wake(&mut self) {
+        for (rings, to_wake) in self.rings.iter().zip(&mut self.to_wake) {
+            if std::mem::take(to_wake) {
+                rings.wake();
+            }
+        }
+    }
+
+    /// The next packet that a controller injects; the worker then owns its frame.
+    pub fn take_injected(&mut self) -> Option<Carried> {
+        for _ in 0..self.rings.len() {
+            let controller = self.next;
+            self.next = (self.next + 1) % self.rings.len();
+            if let Some(carried) = self.rings[controller].take_injected(self.worker) {
+                return Some(carried);
+            }
+        }
+        None
+    }
+
+    /// Whether a packet waits to be run.
+    pub fn has_injected(&self) -> bool {
+        self.rings.iter().any(|rings| rings.has_injected(self.worker))
+    }
+
+    /// Whether nothing is under way between controllers and any worker.
+    pub fn is_quiet(&self) -> bool {
+        self.rings.iter().all(|rings| rings.is_quiet())
+    }
+
+    /// What wakes the worker.
+    pub fn doorbell(&self) -> &Doorbell {
+        &self.doorbell
+    }
+}

@@ -1,0 +1,103 @@
+//! Controllers: the part of an application that is not in its Baker program.
+//!
+//! A controller meets the data path in four ways and no other. It reads and changes **tables**; it receives the packets of
+//! channels that are wired to it (`… -> controller NAME;`); it **injects** packets into inputs that are wired from it
+//! (`controller NAME -> module.input;`); and it has the `extern` **functions** that the program calls. It runs on a thread of its
+//! own, beside the workers, and nothing that it does keeps them waiting.
+//!
+//! ```
+//! use std::time::Duration;
+//! use dataplane::controller::{Controller, Event, ExternFn, Link};
+//!
+//! /// Sends each packet back, and notes who sent it.
+//! struct Mirror;
+//!
+//! impl Controller for Mirror {
+//!     fn externs(&mut self) -> Vec<(String, ExternFn)> {
+//!         vec![("mirror.is_odd".into(), Box::new(|numbers| numbers[0] & 1))]
+//!     }
+//!
+//!     fn run(&mut self, link: &mut Link) -> Result<(), String> {
+//!         let text = |error| format!("{error}");
+//!         let back = link.input("mirror.back").map_err(text)?;
+//!         let (rx, tx) = (link.field("rx.port").map_err(text)?, link.field("tx.port").map_err(text)?);
+//!         let mut seen = link.tables().table::<[u8; 6], u64>("mirror.seen").map_err(text)?;
+//!         loop {
+//!             match link.receive(Duration::from_secs(1)) {
+//!                 Event::Packet(packet) => {
+//!                     let mac: [u8; 6] = packet.bytes()[6..12].try_into().expect("it is an Ethernet frame");
+//!                     let times = seen.get(&mac).unwrap_or(0);
+//!                     // Where the table is full it is not noted, and where too many are under way it does not go back.
+//!                     let _ = seen.set(&mac, &(times + 1));
+//!                     let _ = link.inject(back, packet.bytes(), &[(tx, packet.metadata(rx))]);
+//!                 }
+//!                 Event::Idle => {}
+//!                 Event::Stop => return Ok(()),
+//!             }
+//!         }
+//!     }
+//! }
+//! ```
+
+mod crew;
+mod exchange;
+mod externs;
+mod link;
+mod punted;
+mod record;
+mod rings;
+mod tables;
+
+pub(crate) use crew::{Controllers, Waiting};
+pub(crate) use exchange::Exchange;
+pub(crate) use externs::refuse_inside;
+pub use externs::{ExternFn, ExternTable, MissingExterns};
+pub use link::{Event, Field, InjectError, Injector, Input, Link};
+pub use punted::Punted;
+pub use record::{Key, Prefix, Record};
+pub(crate) use rings::Rings;
+pub use tables::{NamedTables, Table};
+
+/// A controller. See the [module](self) for an example.
+pub trait Controller: Send {
+    /// The functions that it has, by their names in the program: `module.function`. Asked for once, before it runs.
+    fn externs(&mut self) -> Vec<(String, ExternFn)> {
+        Vec::new()
+    }
+
+    /// Runs, on a thread of its own, from the start of the instance until [`Event::Stop`]. Where it returns earlier, or fails,
+    /// packets for it are dropped as `controller_gone`; the instance goes on. The error is one line for the instance's end.
+    fn run(&mut self, link: &mut Link) -> Result<(), String>;
+}
+
+/// A controller with its name in the program.
+pub type Named = (String, Box<dyn Controller>);
+
+/// A name that the program does not know, or a table that is otherwise than the controller takes it to be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// No such name.
+    #[error("there is no {what} {name}; there is {}", if .known.is_empty() { "none".into() } else { .known.join(", ") })]
+    Unknown {
+        /// What was looked for.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// Another key or value.
+    #[error(
+        "table {table}: its key has {key} fields{}, its value {value}", if *.prefix { " and a prefix length" } else { "" }
+    )]
+    Shape {
+        /// Its full name.
+        table: String,
+        /// Fields of the key.
+        key: usize,
+        /// Fields of the value.
+        value: usize,
+        /// Whether the key is a [`Prefix`].
+        prefix: bool,
+    },
+}

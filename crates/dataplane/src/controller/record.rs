@@ -1,0 +1,184 @@
+//! Keys and values of tables as Rust types.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// What is stored in one or several fields of a table: numbers, bools, addresses, and tuples of them. A struct of the program
+/// is a tuple of its fields, in order.
+///
+/// A controller that has a type of its own for a struct implements this with the tuple's:
+///
+/// ```
+/// use dataplane::controller::Record;
+///
+/// struct Station { port: u8, learned: u64 }
+///
+/// impl Record for Station {
+///     const FIELDS: usize = <(u8, u64)>::FIELDS;
+///     fn to_fields(&self, fields: &mut Vec<u128>) { (self.port, self.learned).to_fields(fields) }
+///     fn from_fields(fields: &[u128]) -> Option<Self> {
+///         let (port, learned) = Record::from_fields(fields)?;
+///         Some(Station { port, learned })
+///     }
+/// }
+/// ```
+pub trait Record: Sized {
+    /// Number of fields.
+    const FIELDS: usize;
+    /// Appends one number per field. One that does not fit its field is refused by the table.
+    fn to_fields(&self, fields: &mut Vec<u128>);
+    /// From as many numbers; `None` where one has more bits than the type.
+    fn from_fields(fields: &[u128]) -> Option<Self>;
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl Record for $number {
+            const FIELDS: usize = 1;
+            fn to_fields(&self, fields: &mut Vec<u128>) {
+                fields.push((*self).into());
+            }
+            fn from_fields(fields: &[u128]) -> Option<Self> {
+                <$number>::try_from(*fields.first()?).ok()
+            }
+        }
+    )*};
+}
+numbers!(u8, u16, u32, u64, u128);
+
+impl Record for bool {
+    const FIELDS: usize = 1;
+    fn to_fields(&self, fields: &mut Vec<u128>) {
+        fields.push((*self).into());
+    }
+    fn from_fields(fields: &[u128]) -> Option<Self> {
+        match fields.first()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+}
+
+/// An Ethernet address, in the order of the wire.
+impl Record for [u8; 6] {
+    const FIELDS: usize = 1;
+    fn to_fields(&self, fields: &mut Vec<u128>) {
+        fields.push(self.iter().fold(0, |all, byte| all << 8 | u128::from(*byte)));
+    }
+    fn from_fields(fields: &[u128]) -> Option<Self> {
+        let number = u64::try_from(*fields.first()?).ok().filter(|number| number >> 48 == 0)?;
+        number.to_be_bytes()[2..].try_into().ok()
+    }
+}
+
+impl Record for Ipv4Addr {
+    const FIELDS: usize = 1;
+    fn to_fields(&self, fields: &mut Vec<u128>) {
+        fields.push(u32::from(*self).into());
+    }
+    fn from_fields(fields: &[u128]) -> Option<Self> {
+        u32::from_fields(fields).map(Ipv4Addr::from)
+    }
+}
+
+impl Record for Ipv6Addr {
+    const FIELDS: usize = 1;
+    fn to_fields(&self, fields: &mut Vec<u128>) {
+        fields.push(u128::from(*self));
+    }
+    fn from_fields(fields: &[u128]) -> Option<Self> {
+        u128::from_fields(fields).map(Ipv6Addr::from)
+    }
+}
+
+macro_rules! tuples {
+    ($(($($part:ident $at:tt),*))*) => {$(
+        impl<$($part: Record),*> Record for ($($part,)*) {
+            const FIELDS: usize = 0 $(+ $part::FIELDS)*;
+            fn to_fields(&self, fields: &mut Vec<u128>) {
+                $(self.$at.to_fields(fields);)*
+            }
+            fn from_fields(fields: &[u128]) -> Option<Self> {
+                let mut rest = fields;
+                let result = ($({
+                    let (own, others) = rest.split_at_checked($part::FIELDS)?;
+                    rest = others;
+                    $part::from_fields(own)?
+                },)*);
+                rest.is_empty().then_some(result)
+            }
+        }
+    )*};
+}
+tuples! {
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+}
+
+/// A prefix of an `lpm` table: its bits, those beyond the length zero, and its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Prefix<K>(pub K, pub u32);
+
+/// A key of a table.
+pub trait Key: Sized {
+    /// Number of fields.
+    const FIELDS: usize;
+    /// Whether it has a prefix length, as those of `lpm` tables do.
+    const PREFIX: bool;
+    /// One number per field, and the prefix length.
+    fn to_key(&self) -> (Vec<u128>, Option<u32>);
+    /// The opposite.
+    fn from_key(fields: &[u128], prefix_len: Option<u32>) -> Option<Self>;
+}
+
+impl<R: Record> Key for R {
+    const FIELDS: usize = R::FIELDS;
+    const PREFIX: bool = false;
+    fn to_key(&self) -> (Vec<u128>, Option<u32>) {
+        let mut fields = Vec::with_capacity(R::FIELDS);
+        self.to_fields(&mut fields);
+        (fields, None)
+    }
+    fn from_key(fields: &[u128], _: Option<u32>) -> Option<Self> {
+        R::from_fields(fields)
+    }
+}
+
+impl<R: Record> Key for Prefix<R> {
+    const FIELDS: usize = R::FIELDS;
+    const PREFIX: bool = true;
+    fn to_key(&self) -> (Vec<u128>, Option<u32>) {
+        (self.0.to_key().0, Some(self.1))
+    }
+    fn from_key(fields: &[u128], prefix_len: Option<u32>) -> Option<Self> {
+        Some(Prefix(R::from_fields(fields)?, prefix_len?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn there_and_back<R: Record + PartialEq + std::fmt::Debug>(record: R, fields: &[u128]) {
+        let (found, _) = record.to_key();
+        assert_eq!(found, fields);
+        assert_eq!(found.len(), <R as Record>::FIELDS);
+        assert_eq!(R::from_fields(fields), Some(record));
+    }
+
+    #[test]
+    fn records_are_their_fields() {
+        there_and_back(([2, 0, 0, 0, 1, 0xff], 7u8, true), &[0x0200_0000_01ff, 7, 1]);
+        there_and_back((Ipv4Addr::new(10, 0, 0, 1), (u64::MAX, 3u16)), &[0x0a00_0001, u64::MAX.into(), 3]);
+        there_and_back(Ipv6Addr::LOCALHOST, &[1]);
+        assert_eq!(<(u8, bool)>::from_fields(&[256, 1]), None);
+        assert_eq!(<(u8, bool)>::from_fields(&[255, 2]), None);
+        assert_eq!(<(u8, bool)>::from_fields(&[255, 1, 0]), None);
+        assert_eq!(<(u8, bool)>::from_fields(&[255]), None);
+        assert_eq!(<[u8; 6]>::from_fields(&[1 << 48]), None);
+        assert_eq!(Prefix(Ipv4Addr::new(10, 0, 0, 0), 8).to_key(), (vec![0x0a00_0000], Some(8)));
+    }
+}

@@ -1,0 +1,87 @@
+//! The program's tables by name, with keys and values of Rust types.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use baker::ir::{Program, TableEntry, TableError, TableId, TableKind, TableStore};
+
+use super::{Key, NameError, Record};
+use crate::engine::TableAccess;
+
+/// All tables of an instance. May be used from any thread, but not in a function that the program calls.
+#[derive(Clone, Debug)]
+pub struct NamedTables {
+    program: Arc<Program>,
+    tables: TableAccess,
+}
+
+impl NamedTables {
+    pub(crate) fn new(program: Arc<Program>, tables: TableAccess) -> Self {
+        NamedTables { program, tables }
+    }
+
+    /// The table `module.table`. Its key and value must have as many fields as the types say; those of an array's key and a
+    /// set's value are one `u32` and one `bool`.
+    pub fn table<K: Key, V: Record>(&self, name: &str) -> Result<Table<K, V>, NameError> {
+        let tables = &self.program.tables;
+        let Some(index) = tables.iter().position(|table| table.name == name) else {
+            let known = tables.iter().map(|table| table.name.clone()).collect();
+            return Err(NameError::Unknown { what: "table", name: name.to_owned(), known });
+        };
+        let table = &tables[index];
+        let key = self.program.layouts[table.key.0 as usize].fields.len();
+        let value = self.program.shown_value(table).fields.len();
+        let prefix = table.kind == TableKind::Lpm;
+        if (key, value, prefix) != (K::FIELDS, V::FIELDS, K::PREFIX) {
+            return Err(NameError::Shape { table: name.to_owned(), key, value, prefix });
+        }
+        Ok(Table { id: TableId(index as u32), tables: self.tables.clone(), types: PhantomData })
+    }
+}
+
+/// A table.
+#[derive(Clone, Debug)]
+pub struct Table<K, V> {
+    id: TableId,
+    tables: TableAccess,
+    types: PhantomData<fn(K) -> V>,
+}
+
+impl<K: Key, V: Record> Table<K, V> {
+    /// The value of exactly this entry. `None` where there is none, or where its numbers do not fit the type.
+    pub fn get(&self, key: &K) -> Option<V> {
+        let (key, prefix_len) = key.to_key();
+        V::from_fields(&self.tables.get(self.id, &key, prefix_len).ok()?)
+    }
+
+    /// Inserts an entry, or replaces its value as a whole.
+    pub fn set(&mut self, key: &K, value: &V) -> Result<(), TableError> {
+        let (key, prefix_len) = key.to_key();
+        let mut fields = Vec::with_capacity(V::FIELDS);
+        value.to_fields(&mut fields);
+        self.tables.insert(self.id, &TableEntry { key, prefix_len, value: fields })
+    }
+
+    /// Removes an entry; sets that of an array to zero. Whether it was there.
+    pub fn remove(&mut self, key: &K) -> bool {
+        let (key, prefix_len) = key.to_key();
+        self.tables.remove(self.id, &key, prefix_len).is_ok()
+    }
+
+    /// Number of entries; of an array, those that are not all zero.
+    pub fn len(&self) -> usize {
+        self.tables.count(self.id)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The entries as they are now, sorted by key; of an array, those that are not all zero. Entries that come or go
+    /// meanwhile may be there or not.
+    pub fn entries(&self) -> Vec<(K, V)> {
+        let entries = self.tables.dump(self.id).into_iter();
+        entries.filter_map(|e| Some((K::from_key(&e.key, e.prefix_len)?, V::from_fields(&e.value)?))).collect()
+    }
+}

@@ -1,0 +1,125 @@
+//! A program with its controller: requests of real hosts go to the slow path, which learns from them and injects answers.
+
+use std::time::{Duration, Instant};
+
+use lab::{Host, HostConfig, Namespace, Running, Signal};
+use serde_json::Value as Json;
+
+use crate::instance::Runtime;
+use crate::process::{Scratch, millrace};
+use crate::report::Report;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// `examples/responder`.
+const RESPONDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/responder");
+
+/// A namespace for Millrace with the ports `a` and `b`, each to a host.
+fn network() -> (Namespace, [Host; 2]) {
+    let box_ = Namespace::new("box").unwrap_or_else(|error| panic!("{error}"));
+    let hosts = [("a", 2, "10.0.0.2"), ("b", 3, "10.0.0.3")].map(|(port, last, address)| {
+        let mac = [2, 0, 0, 0, 0, last];
+        let config = HostConfig { name: port, mac, address, prefix: 24, gateway: "10.0.0.1", mtu: 1500 };
+        Host::attach(&box_, port, config).unwrap()
+    });
+    for (host, port) in hosts.iter().zip(["a", "b"]) {
+        box_.wait_running(port, PATIENCE).unwrap();
+        host.ns.wait_running(Host::DEVICE, PATIENCE).unwrap();
+    }
+    (box_, hosts)
+}
+
+fn start(box_: &Namespace, runtime: &Runtime, more: &[&str]) -> Running {
+    let command = box_.command(env!("CARGO_BIN_EXE_millrace")).args(["run", RESPONDER]).args(more);
+    let command = command.args(["--port", "a=afpacket:a", "--port", "b=afpacket:b"]);
+    let mut running = command.arg("--socket").arg(runtime.path("socket")).spawn().unwrap();
+    running.wait_for_text("running on 2 ports", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+    running
+}
+
+/// The hosts that have asked, as the table shows them.
+fn hosts(runtime: &Runtime) -> Vec<String> {
+    let dump = runtime.json(&["table", "dump", "responder.hosts", "--socket", &runtime.path("socket")]);
+    let entries = dump.as_array().unwrap_or_else(|| panic!("{dump}"));
+    entries.iter().map(|entry| entry["value"]["address"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn hosts_are_answered_learned_and_forgotten() {
+    let (box_, [a, b]) = network();
+    for mode in [&["--workers", "2"][..], &["--workers", "2", "--busy"], &["--engine", "interp"]] {
+        let runtime = Runtime::new();
+        let mut millrace = start(&box_, &runtime, mode);
+        for host in [&a, &b] {
+            host.ns.check(&["ip", "neigh", "flush", "dev", Host::DEVICE]).unwrap();
+            assert!(host.ns.ping("10.0.0.1", PATIENCE).unwrap(), "{mode:?}: {}", millrace.both());
+            // Long ones, too, and many at once.
+            host.ns.check(&["ping", "-n", "-q", "-c", "50", "-i", "0.01", "-s", "1400", "10.0.0.1"]).unwrap();
+        }
+        let mut known = hosts(&runtime);
+        known.sort();
+        assert_eq!(known, ["10.0.0.2", "10.0.0.3"], "{mode:?}");
+
+        // The controller's function does not let this one ask; so it does not even learn who has the address.
+        b.ns.check(&["ip", "address", "add", "198.51.100.7/32", "dev", Host::DEVICE]).unwrap();
+        b.ns.check(&["ip", "neigh", "flush", "dev", Host::DEVICE]).unwrap();
+        let refused = b.ns.run(&["ping", "-n", "-c", "1", "-W", "1", "-I", "198.51.100.7", "10.0.0.1"]).unwrap();
+        assert!(!refused.status.success(), "{refused}");
+        b.ns.check(&["ip", "address", "del", "198.51.100.7/32", "dev", Host::DEVICE]).unwrap();
+
+        // The program forgets who does not ask any more.
+        let end = Instant::now() + PATIENCE;
+        while !hosts(&runtime).is_empty() {
+            assert!(Instant::now() < end, "{mode:?}: {:?}", hosts(&runtime));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let ask = ["counters", "--socket", &runtime.path("socket")];
+        let counters: Json = runtime.json(&ask);
+        assert!(counters["counters"]["responder.forgotten"][0].as_u64() >= Some(2), "{counters}");
+        assert!(counters["drops"]["not_private"].as_u64() >= Some(1), "{counters}");
+
+        millrace.signal(Signal::SIGINT).unwrap();
+        let output = millrace.wait(PATIENCE).unwrap();
+        // Every frame came back, or this would say so.
+        assert!(output.status.success() && output.stderr.is_empty(), "{mode:?}: {output}");
+        let report = Report::parse(&output.text());
+        let [punted, answered] = ["responder.echo_requests", "responder -> responder.answers"].map(|channel| {
+            let counted = &counters["channels"][channel];
+            counted.as_u64().unwrap_or_else(|| panic!("{channel}: {counters}"))
+        });
+        assert!(punted >= 102 && answered >= punted, "{counters}");
+        assert!(report.drops().iter().all(|(reason, _)| !reason.starts_with("controller")), "{output}");
+    }
+}
+
+#[test]
+fn what_no_controller_has_is_told_at_the_start() {
+    let scratch = Scratch::new();
+    let program = |text: &str| {
+        let text = format!(
+            "import \"net/ether\";\nmodule m {{ in ether input; out ether a; {text} channel_put(a, p); }} }}\n"
+        );
+        text.into_bytes()
+    };
+    let wired = [
+        program("ppf p(ether_packet_t *p) from input {"),
+        b"program { rx -> m.input; m.a -> controller respondr; }".to_vec(),
+    ];
+    let file = scratch.write("wired.baker", wired.concat());
+    let done = millrace(&["run", &file, "--port", "a=mem:"]);
+    assert_eq!(done.status, Some(1), "{done:?}");
+    assert_eq!(
+        done.stderr,
+        "error: there is no controller respondr; did you mean `responder`?\n  controllers: responder\n"
+    );
+    let extern_ = [
+        program("extern u8 pick(u16 n); ppf p(ether_packet_t *p) from input { p->metadata.tx.port = pick(p->type);"),
+        b"program { rx -> m.input; m.a -> tx; }".to_vec(),
+    ];
+    let file = scratch.write("extern.baker", extern_.concat());
+    let input = crate::FIRST;
+    for arguments in [&["run", &file, "--port", "a=mem:"][..], &["replay", &file, "--in", input]] {
+        let done = millrace(arguments);
+        assert_eq!(done.status, Some(1), "{done:?}");
+        assert_eq!(done.stderr, "error: no controller has the function m.pick\n  controllers: responder\n");
+    }
+}
