@@ -50,10 +50,10 @@ struct Engines {
 
 impl Engines {
     fn new() -> Engines {
-        let program = switch::program();
+        let (program, config) = switch::small();
         let steppers = [EngineKind::Interp, EngineKind::NATIVE].map(|kind| {
             let mut stepper = Stepper::new(program.clone(), kind).unwrap_or_else(|error| panic!("{error}"));
-            switch::config().fill(program, &mut stepper).unwrap_or_else(|error| panic!("{error}"));
+            config.fill(program, &mut stepper).unwrap_or_else(|error| panic!("{error}"));
             stepper
         });
         // Only these are written by the program.
@@ -63,7 +63,7 @@ impl Engines {
     }
 
     fn run(&mut self, packets: &[(u8, Vec<u8>)]) {
-        let program = switch::program();
+        let (program, _) = switch::small();
         for (number, (port, packet)) in packets.iter().enumerate() {
             let [expected, found] = self.steppers.each_mut().map(|stepper| {
                 stepper.set_now(START + number as u64 * STEP);
