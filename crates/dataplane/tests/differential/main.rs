@@ -4,14 +4,14 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `PAIRS=n` | number of pairs of program and packet, 2000 if not set |
+//! | `PAIRS=n` | number of pairs of program and packet, 5000 if not set |
 //! | `SEED=n` | this one program only |
 //! | `FIRST_SEED=n` | seeds from here on, 0 if not set |
 //! | `SHOW=1` | prints each program |
 //! | `REDUCE=1` | makes a failing program smaller before it is shown |
 //!
-//! The program under way lies in `differential.baker` in cargo's directory for tests, for the case that it crashes the
-//! process. A failure that was found is kept in `kept/`: NAME.baker and NAME.packets.
+//! The programs under way lie in `differential-THREAD.baker` in cargo's directory for tests, for the case that one
+//! crashes the process. A failure that was found is kept in `kept/`: NAME.baker and NAME.packets.
 
 mod generate;
 mod mutants;
@@ -50,43 +50,62 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn random_programs() {
-    let programs = number("PAIRS").unwrap_or(2000).div_ceil(PACKETS as u64);
+    let programs = number("PAIRS").unwrap_or(5000).div_ceil(PACKETS as u64);
     let first = number("FIRST_SEED").unwrap_or(0);
     let seeds = match number("SEED") {
         Some(seed) => seed..seed + 1,
         None => first..first + programs,
     };
-    let under_way = Path::new(env!("CARGO_TARGET_TMPDIR")).join("differential.baker");
+    // Each thread takes every so many seeds.
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(4));
+    let part = |thread: usize| {
+        let under_way = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("differential-{thread}.baker"));
+        let mut seen = run::Seen::default();
+        seeds.clone().skip(thread).step_by(threads).for_each(|seed| seen.add(&random_program(seed, &under_way)));
+        seen
+    };
     let mut seen = run::Seen::default();
-    for seed in seeds {
-        let program = generate::program(seed);
-        if number("SHOW").is_some() {
-            println!("// seed {seed}\n{}", program.text);
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads)
+            .map(|thread| {
+                scope.spawn({
+                    let part = &part;
+                    move || part(thread)
+                })
+            })
+            .collect();
+        for part in running {
+            seen.add(&part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
-        std::fs::write(&under_way, format!("// seed {seed}\n{}", program.text)).expect("cargo's directory for tests");
-        let mut numbers = Numbers::new(!seed);
-        let packets: Vec<Packet> = (0..PACKETS).map(|_| packets::packet(&mut numbers, &program.headers)).collect();
-        let error = match run(&program.text, &packets, seed) {
-            Ok(one) => {
-                seen.add(&one);
-                continue;
-            }
-            Err(error) => error,
-        };
-        let text = match number("REDUCE") {
-            Some(_) => smaller(&program.text, &packets, seed, &error),
-            None => program.text,
-        };
-        let packets: Vec<String> = packets.iter().map(|(port, bytes)| run::show_packet(*port, bytes)).collect();
-        // The failure once more, for the program that is shown.
-        let again: Vec<Packet> = packets.iter().map(|line| packet(line)).collect();
-        let error = run(&text, &again, seed).err().unwrap_or(error);
-        panic!("seed {seed}: {error}\n{text}\n# packets, fill {seed}\n{}", packets.join("\n"));
-    }
+    });
     println!("{seen:?}");
     if seen.programs >= 50 {
         assert_eq!(seen.missing(), [""; 0], "the programs never came to this");
     }
+}
+
+/// What was seen of the program with this seed. Panics where engines differ.
+fn random_program(seed: u64, under_way: &Path) -> run::Seen {
+    let program = generate::program(seed);
+    if number("SHOW").is_some() {
+        println!("// seed {seed}\n{}", program.text);
+    }
+    std::fs::write(under_way, format!("// seed {seed}\n{}", program.text)).expect("cargo's directory for tests");
+    let mut numbers = Numbers::new(!seed);
+    let packets: Vec<Packet> = (0..PACKETS).map(|_| packets::packet(&mut numbers, &program.headers)).collect();
+    let error = match run(&program.text, &packets, seed) {
+        Ok(seen) => return seen,
+        Err(error) => error,
+    };
+    let text = match number("REDUCE") {
+        Some(_) => smaller(&program.text, &packets, seed, &error),
+        None => program.text,
+    };
+    let packets: Vec<String> = packets.iter().map(|(port, bytes)| run::show_packet(*port, bytes)).collect();
+    // The failure once more, for the program that is shown.
+    let again: Vec<Packet> = packets.iter().map(|line| packet(line)).collect();
+    let error = run(&text, &again, seed).err().unwrap_or(error);
+    panic!("seed {seed}: {error}\n{text}\n# packets, fill {seed}\n{}", packets.join("\n"));
 }
 
 /// Fails in the same way: refused, panicking or differing.
