@@ -46,7 +46,7 @@ pub fn configurations() -> Vec<Vec<u8>> {
         "[frames]\ncount = 4096\nsize = 4096\n[workers]\ncount = 2\nmode = \"busy\"\ncpus = [0, 1]\n",
         "[control]\ninstance = \"edge\"\nsocket = \"/run/e.sock\"\ngroup = \"netops\"\n",
         "[ports.p1]\nnumber = 1\ndevice = \"pcap:a.pcap,b.pcap\"\nhost = \"p2\"\n[ports.p2]\nnumber = 2\ndevice = \"mem\"\n",
-        "[[tables.l2_bridge.stations]]\nkey = { domain = 2, mac = \"02:00:00:00:00:13\" }\nvalue = 3\n",
+        "[[tables.l2_bridge.stations]]\nkey = { domain = 2, mac = \"02:00:00:00:00:13\" }\nvalue = { port = 3, heard = 0 }\n",
     ];
     files(&["apps"], "toml").into_iter().map(read).chain(own.map(|text| text.as_bytes().to_vec())).collect()
 }
@@ -73,7 +73,7 @@ pub fn requests() -> Vec<Vec<u8>> {
         r#"{"request": "tables"}"#,
         r#"{"request": "table_get", "table": "l3_forward.fib", "key": "10.0.1.0/24"}"#,
         r#"{"request": "table_set", "table": "l3_forward.fib", "key": "10.0.3.0/24", "value": 2}"#,
-        r#"{"request": "table_set", "table": "l2_bridge.stations", "key": {"domain": 1, "mac": "02:00:00:00:00:99"}, "value": "p1"}"#,
+        r#"{"request": "table_set", "table": "l2_bridge.stations", "key": {"domain": 1, "mac": "02:00:00:00:00:99"}, "value": {"port": "p1", "heard": 0}}"#,
         r#"{"request": "table_set", "table": "l3_forward.next_hops", "key": 7, "value": {"domain": 1, "gateway": "10.0.1.9", "src": "02:00:00:00:01:01"}}"#,
         r#"{"request": "table_del", "table": "l3_forward.fib", "key": "10.0.3.0/24"}"#,
         r#"{"request": "table_dump", "table": "l3_forward.neighbours"}"#,

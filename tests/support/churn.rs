@@ -57,6 +57,6 @@ fn entries(number: u32) -> [(String, Json, Json); 3] {
     [
         ("l3_forward.fib".into(), json!(format!("{}/{length}", std::net::Ipv4Addr::from(prefix))), json!(1)),
         ("l3_forward.neighbours".into(), json!(format!("10.64.{high}.{low}")), json!(mac)),
-        ("l2_bridge.stations".into(), json!({ "domain": 1, "mac": mac }), json!("p2")),
+        ("l2_bridge.stations".into(), json!({ "domain": 1, "mac": mac }), json!({ "port": "p2", "heard": 0 })),
     ]
 }
