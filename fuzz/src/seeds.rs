@@ -46,7 +46,7 @@ pub fn configurations() -> Vec<Vec<u8>> {
         "[frames]\ncount = 4096\nsize = 4096\n[workers]\ncount = 2\nmode = \"busy\"\ncpus = [0, 1]\n",
         "[control]\ninstance = \"edge\"\nsocket = \"/run/e.sock\"\ngroup = \"netops\"\n",
         "[ports.p1]\nnumber = 1\ndevice = \"pcap:a.pcap,b.pcap\"\nhost = \"p2\"\n[ports.p2]\nnumber = 2\ndevice = \"mem\"\n",
-        "[[tables.l2_bridge.stations]]\nkey = { domain = 2, mac = \"02:00:00:00:00:13\" }\nvalue = 3\n",
+        "[[tables.l2_bridge.stations]]\nkey = { domain = 2, mac = \"02:00:00:00:00:13\" }\nvalue = { port = 3, heard = 0 }\n",
     ];
     files(&["apps"], "toml").into_iter().map(read).chain(own.map(|text| text.as_bytes().to_vec())).collect()
 }

@@ -123,3 +123,28 @@ fn what_no_controller_has_is_told_at_the_start() {
         assert_eq!(done.stderr, "error: no controller has the function m.pick\n  controllers: responder\n");
     }
 }
+
+#[test]
+fn replay_writes_what_goes_to_controllers() {
+    let scratch = Scratch::new();
+    let program = b"import \"net/ether\";
+module m {
+    in  ether input;
+    out ether a;
+    counter ticks;
+    ppf p(ether_packet_t *p) from input { channel_put(a, p); }
+    timer tick() every 1s { counter_add(ticks, 1); }
+}
+program { rx -> m.input; m.a -> controller responder; }
+";
+    let (file, out) = (scratch.write("punt.baker", program), scratch.path("out.pcap"));
+    for engine in ["native", "interp"] {
+        let text = millrace(&["replay", &file, "--in", crate::FIRST, "--out", &out, "--engine", engine]).ok();
+        let punted = crate::pcap::read(&std::fs::read(&out).unwrap());
+        let long = |packet: &&Vec<u8>| packet.len() >= 14;
+        let given = crate::pcap::read(&std::fs::read(crate::FIRST).unwrap());
+        let given: Vec<_> = given.iter().filter(long).cloned().collect();
+        assert!(!given.is_empty() && punted == given, "{text}");
+        assert!(text.contains(&format!("{} packets to controllers", given.len())), "{text}");
+    }
+}
