@@ -88,8 +88,8 @@ fn a_port_that_is_removed_and_made_again_is_used_again() {
     assert!(stream.stop_whole().packets >= 10);
     assert!(network.host(3).ns.ping("10.0.2.14", PATIENCE).unwrap(), "the new port receives, too");
     assert!(other.stop_whole().packets > RATE / 10);
-    // It may have been seen to go down before it was gone; what the state was at last, the socket has told above.
-    switch.logged(&["p3: works again"]);
+    // What is logged depends on when it was looked at; the socket has told each state above.
+    switch.logged(&[]);
     let report = switch.stop();
     assert!(report.dropped("tx_failed") > 0, "{report:?}");
 }
