@@ -66,6 +66,12 @@ impl Case {
         Rig::new(&self.program, kind, |tables| self.setup.fill(&self.program, tables)).map_err(|e| e.to_string())
     }
 
+    /// Workers over the same full tables.
+    pub fn workers(&self, kind: EngineKind, workers: usize) -> Result<Vec<Rig>, String> {
+        let fill = |tables: &mut _| self.setup.fill(&self.program, tables);
+        Rig::several(&self.program, kind, fill, workers).map_err(|e| e.to_string())
+    }
+
     /// The C peer with full tables.
     pub fn c(&self, build: Build) -> Result<Rig, String> {
         Rig::with_engine(&self.program, Box::new(Peer::new(build, &self.setup)?)).map_err(|e| e.to_string())

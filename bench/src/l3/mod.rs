@@ -8,6 +8,7 @@ mod memory;
 mod numbers;
 mod peer;
 mod setup;
+mod workers;
 
 use baker::ir::{self, Program};
 
@@ -20,7 +21,8 @@ use crate::results::Results;
 
 const SOURCE: &str = include_str!("../../../apps/l3switch/l3switch.baker");
 
-/// Runs all parts, or those that `PART=memory,instructions` names: memory, compile, instructions, live. `CASE="16 routes"`
+/// Runs all parts, or those that `PART=memory,instructions` names: memory, workers, compile, instructions,
+/// live. `CASE="16 routes"`
 /// limits the measurement in memory to one case.
 pub fn run(effort: Effort) -> Result<Results, String> {
     let program = program()?;
@@ -29,6 +31,9 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     let wanted = |part: &str| parts.is_empty() || parts.split(',').any(|named| named == part);
     if wanted("memory") {
         memory::measure(&program, effort, &mut results)?;
+    }
+    if wanted("workers") {
+        workers::measure(&program, effort, &mut results)?;
     }
     if wanted("compile") {
         compile::measure(effort, &mut results)?;

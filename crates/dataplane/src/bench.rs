@@ -8,7 +8,7 @@ use codegen::abi::MAX_BATCH;
 
 use crate::context::{Received, RxBatch, WorkerContext};
 use crate::counters::{CounterBlock, Observer, Snapshot};
-use crate::engine::{Engine, EngineError, EngineKind, TableAccess, engine};
+use crate::engine::{Engine, EngineError, EngineKind, Engines, TableAccess};
 use crate::epoch::Registration;
 use crate::frames::{FrameConfig, FrameError, FramePool};
 use crate::tables::Tables;
@@ -73,9 +73,20 @@ impl Rig {
         kind: EngineKind,
         fill: impl FnOnce(&mut TableAccess) -> Result<(), String>,
     ) -> Result<Self, BenchError> {
-        let (engine, mut tables) = engine(program, kind, None)?;
+        let mut one = Self::several(program, kind, fill, 1)?;
+        Ok(one.remove(0))
+    }
+
+    /// Workers over the same tables, each with frames and counters of its own.
+    pub fn several(
+        program: &Arc<Program>,
+        kind: EngineKind,
+        fill: impl FnOnce(&mut TableAccess) -> Result<(), String>,
+        workers: usize,
+    ) -> Result<Vec<Self>, BenchError> {
+        let (engines, mut tables) = Engines::new(program, kind, None)?;
         fill(&mut tables).map_err(BenchError::Tables)?;
-        Self::assemble(program, engine, tables.native())
+        (0..workers).map(|_| Self::assemble(program, engines.engine(), tables.native())).collect()
     }
 
     /// An engine that brings its own tables, to be measured by the same rules. `program` says how metadata is laid out.
