@@ -103,7 +103,11 @@ pub fn check(source: &Source) -> Result<Compilation, Failure> {
 
 /// Compiles a program that is to be run.
 pub fn compile(source: &Source) -> Result<Arc<ir::Program>, Failure> {
-    let compilation = check(source)?;
+    lower(source, &check(source)?)
+}
+
+/// Compiles what was checked.
+pub fn lower(source: &Source, compilation: &Compilation) -> Result<Arc<ir::Program>, Failure> {
     if !compilation.runnable {
         return Err(Failure::wrong(format!(
             "error: {}: there is no `program` block, so nothing says where packets go\n  \
@@ -111,8 +115,8 @@ pub fn compile(source: &Source) -> Result<Arc<ir::Program>, Failure> {
             source.name
         )));
     }
-    let typed = compilation.program.expect("a program without errors is complete");
-    let program = ir::lower(&typed);
+    let typed = compilation.program.as_ref().expect("a program without errors is complete");
+    let program = ir::lower(typed);
     ir::verify(&program).map_err(|errors| {
         let errors: Vec<_> = errors.iter().map(|e| format!("  {e}")).collect();
         Failure::wrong(format!(

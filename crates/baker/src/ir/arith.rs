@@ -1,6 +1,6 @@
 //! Total arithmetic: what each operation gives for every operand. Constant folding and the interpreter share it.
 
-use super::inst::{BinOp, CastOp, CmpOp};
+use super::inst::{BinOp, CastOp, CmpOp, Op, Value};
 
 /// The low `width` bits set; `width` is 1 to 128.
 pub fn mask(width: u32) -> u128 {
@@ -59,6 +59,30 @@ impl CastOp {
         match self {
             CastOp::ZExt | CastOp::Trunc => value & mask(to),
             CastOp::SExt => signed(from, value) as u128 & mask(to),
+        }
+    }
+}
+
+impl Op {
+    /// What an operation on numbers gives in `width` bits, where `number` knows its operands: their widths and values.
+    pub(crate) fn fold(&self, width: u32, number: impl Fn(Value) -> Option<(u32, u128)>) -> Option<u128> {
+        let value = |operand| Some(number(operand)?.1);
+        match *self {
+            Op::Const(constant) => Some(constant),
+            Op::Bin(op, a, b) => {
+                let (bits, a) = number(a)?;
+                Some(op.eval(bits, a, value(b)?))
+            }
+            Op::Cmp(op, a, b) => {
+                let (bits, a) = number(a)?;
+                Some(op.eval(bits, a, value(b)?).into())
+            }
+            Op::Cast(op, a) => {
+                let (from, a) = number(a)?;
+                Some(op.eval(from, width, a))
+            }
+            Op::Select(condition, a, b) => value(if value(condition)? == 1 { a } else { b }),
+            _ => None,
         }
     }
 }

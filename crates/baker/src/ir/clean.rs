@@ -75,6 +75,18 @@ impl Op {
         }
     }
 
+    /// The packet that it consumes.
+    pub(crate) fn consumed(&self) -> Option<Value> {
+        match self {
+            Op::Pull { packet, .. }
+            | Op::Push { packet, .. }
+            | Op::Move { packet, .. }
+            | Op::Put { packet, .. }
+            | Op::Drop { packet, .. } => Some(*packet),
+            _ => None,
+        }
+    }
+
     /// Whether it does nothing but compute its result, so that it may go when the result is not used.
     pub fn is_pure(&self) -> bool {
         match self {
@@ -115,6 +127,19 @@ impl Op {
             | Op::Take { .. }
             | Op::Count { .. } => false,
         }
+    }
+}
+
+impl Block {
+    /// Visits the values that its instructions and its end use, to change them.
+    pub(crate) fn uses_mut(&mut self, mut visit: impl FnMut(&mut Value)) {
+        for inst in &mut self.insts {
+            inst.op.operands_mut(&mut visit);
+        }
+        if let Terminator::Branch(condition, ..) = &mut self.term {
+            visit(condition);
+        }
+        self.term.dests_mut().into_iter().flat_map(|dest| &mut dest.args).for_each(visit);
     }
 }
 
@@ -196,17 +221,7 @@ fn remove_redundant_params(body: &mut Body) {
     }
     retain_params(body, |param| replaced[param.0 as usize] == param);
     for block in &mut body.blocks {
-        for inst in &mut block.insts {
-            inst.op.operands_mut(|v| *v = find(&replaced, *v));
-        }
-        if let Terminator::Branch(condition, ..) = &mut block.term {
-            *condition = find(&replaced, *condition);
-        }
-        for dest in block.term.dests_mut() {
-            for arg in &mut dest.args {
-                *arg = find(&replaced, *arg);
-            }
-        }
+        block.uses_mut(|value| *value = find(&replaced, *value));
     }
 }
 
@@ -295,17 +310,8 @@ fn renumber(body: &mut Body) {
             *value = Value(types.len() as u32 - 1);
         }
     }
-    let mapped = |v: &mut Value| *v = new[v.0 as usize].expect("a used value is defined");
     for block in &mut body.blocks {
-        for inst in &mut block.insts {
-            inst.op.operands_mut(mapped);
-        }
-        if let Terminator::Branch(condition, ..) = &mut block.term {
-            mapped(condition);
-        }
-        for dest in block.term.dests_mut() {
-            dest.args.iter_mut().for_each(mapped);
-        }
+        block.uses_mut(|value| *value = new[value.0 as usize].expect("a used value is defined"));
     }
     body.values = types;
 }

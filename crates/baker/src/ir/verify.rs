@@ -138,15 +138,3 @@ impl Definitions {
         self.0[value.0 as usize]
     }
 }
-
-/// The packet that an instruction consumes.
-fn consumed(op: &Op) -> Option<Value> {
-    match op {
-        Op::Pull { packet, .. }
-        | Op::Push { packet, .. }
-        | Op::Move { packet, .. }
-        | Op::Put { packet, .. }
-        | Op::Drop { packet, .. } => Some(*packet),
-        _ => None,
-    }
-}

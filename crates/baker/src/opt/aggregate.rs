@@ -182,17 +182,14 @@ impl<'p> Aggregate<'p> {
                 block.term = Terminator::Jump(Dest { block: to, args: vec![packet] });
             }
             let shift = |value: &mut Value| value.0 += first_value;
-            block.params.iter_mut().for_each(shift);
-            for inst in &mut block.insts {
-                inst.result.iter_mut().for_each(shift);
-                inst.op.operands_mut(shift);
-            }
-            if let Terminator::Branch(condition, ..) = &mut block.term {
-                shift(condition);
-            }
+            block
+                .params
+                .iter_mut()
+                .chain(block.insts.iter_mut().filter_map(|inst| inst.result.as_mut()))
+                .for_each(shift);
+            block.uses_mut(shift);
             for dest in block.term.dests_mut() {
                 dest.block.0 = dest.block.0.wrapping_add(first_block);
-                dest.args.iter_mut().for_each(shift);
             }
             self.body.blocks.push(block);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::cache::{self, Fallback, Scope};
-use super::{Level, aggregate, optimise};
+use super::{Level, NUMBER, aggregate, optimise};
 use crate::ir::interp::{Costs, Machine, Step};
 use crate::ir::{Op, PpfId, Program};
 
@@ -62,13 +62,17 @@ pub struct AggregateShape {
     pub fallbacks: Vec<Fallback>,
 }
 
-/// Runs the trace, port numbers and frames, through each level. `fill` sets up tables.
-pub fn explain(program: &Program, trace: &[(u8, Vec<u8>)], fill: impl Fn(&mut Machine)) -> Explanation {
+/// Runs the trace, port numbers and frames, through each level. `fill` sets up tables; its error is the result.
+pub fn explain<E>(
+    program: &Program,
+    trace: &[(u8, Vec<u8>)],
+    fill: impl Fn(&mut Machine) -> Result<(), E>,
+) -> Result<Explanation, E> {
     let mut costs = [Costs::default(); 3];
     let mut ways: BTreeMap<Vec<Step>, Way> = BTreeMap::new();
     for (index, level) in Level::ALL.into_iter().enumerate() {
         let mut machine = Machine::new(Arc::new(optimise(program, level)));
-        fill(&mut machine);
+        fill(&mut machine)?;
         for (port, frame) in trace {
             let (_, cost, steps) = machine.receive_metered(*port, frame, level != Level::Base);
             costs[index] += cost;
@@ -79,7 +83,8 @@ pub fn explain(program: &Program, trace: &[(u8, Vec<u8>)], fill: impl Fn(&mut Ma
     }
     let mut ways: Vec<Way> = ways.into_values().collect();
     ways.sort_by_key(|way| std::cmp::Reverse(way.packets));
-    Explanation { packets: trace.len() as u64, costs, ways, ppfs: ppfs(program), aggregates: aggregates(program) }
+    let (ppfs, aggregates) = (ppfs(program), aggregates(program));
+    Ok(Explanation { packets: trace.len() as u64, costs, ways, ppfs, aggregates })
 }
 
 fn ppfs(program: &Program) -> Vec<PpfShape> {
@@ -93,8 +98,8 @@ fn ppfs(program: &Program) -> Vec<PpfShape> {
 
 fn aggregates(program: &Program) -> Vec<AggregateShape> {
     let aggregated = aggregate::aggregate(program);
-    let (_, report) = cache::cache(&aggregated, &Scope::aggregate(&aggregated));
-    let optimised = optimise(program, Level::Cgpc);
+    let (cached, report) = cache::cache(&aggregated, &Scope::aggregate(&aggregated));
+    let optimised = (NUMBER.run)(&cached);
     let shape = |root: PpfId| {
         let (accesses, instructions) = size(&optimised.ppfs[root.0 as usize].body);
         AggregateShape {

@@ -113,16 +113,14 @@ impl Numbering<'_> {
             Ty::Int(bits) => bits,
             _ => 128,
         };
+        if let Some(number) = op.fold(width, |value| Some((bits(value), self.constant(value)?))) {
+            return Simpler::Op(Op::Const(number));
+        }
         match *op {
             Op::Bin(bin, a, b) => match (self.constant(a), self.constant(b)) {
-                (Some(x), Some(y)) => Simpler::Op(Op::Const(bin.eval(width, x, y))),
                 (_, Some(0)) if neutral(bin) => Simpler::Value(a),
                 (Some(0), _) if matches!(bin, BinOp::Or | BinOp::Xor | BinOp::Add) => Simpler::Value(b),
                 (_, Some(ones)) if bin == BinOp::And && ones == mask(width) => Simpler::Value(a),
-                _ => Simpler::No,
-            },
-            Op::Cmp(cmp, a, b) => match (self.constant(a), self.constant(b)) {
-                (Some(x), Some(y)) => Simpler::Op(Op::Const(cmp.eval(bits(a), x, y).into())),
                 _ => Simpler::No,
             },
             Op::Select(condition, a, b) => match self.constant(condition) {
@@ -131,7 +129,6 @@ impl Numbering<'_> {
                 None => Simpler::No,
             },
             Op::Cast(cast, a) => match (cast, &self.ops[a.0 as usize]) {
-                (_, Some(Op::Const(number))) => Simpler::Op(Op::Const(cast.eval(bits(a), width, *number))),
                 (CastOp::ZExt, Some(Op::Cast(CastOp::ZExt, inner))) => Simpler::Op(Op::Cast(CastOp::ZExt, *inner)),
                 (CastOp::Trunc, Some(Op::Cast(CastOp::Trunc, inner))) => Simpler::Op(Op::Cast(CastOp::Trunc, *inner)),
                 (CastOp::Trunc, Some(Op::Cast(CastOp::ZExt, inner))) => match bits(*inner).cmp(&width) {

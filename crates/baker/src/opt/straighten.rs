@@ -55,15 +55,7 @@ pub(super) fn straighten(body: &mut Body) {
         value
     };
     for block in &mut body.blocks {
-        for inst in &mut block.insts {
-            inst.op.operands_mut(|value| *value = find(*value));
-        }
-        if let Terminator::Branch(condition, ..) = &mut block.term {
-            *condition = find(*condition);
-        }
-        for arg in block.term.dests_mut().into_iter().flat_map(|dest| &mut dest.args) {
-            *arg = find(*arg);
-        }
+        block.uses_mut(|value| *value = find(*value));
     }
     tidy(body);
 }

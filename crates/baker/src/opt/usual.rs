@@ -48,15 +48,8 @@ impl<'p> Usual<'p> {
             Ty::Int(width) => Some(width),
             _ => None,
         };
+        let number = |value| Some((width(value)?, self.eval(value, depth)?));
         match self.inst(value)?.op {
-            Op::Const(number) => Some(number),
-            Op::Bin(op, a, b) => Some(op.eval(width(a)?, self.eval(a, depth)?, self.eval(b, depth)?)),
-            Op::Cast(op, a) => Some(op.eval(width(a)?, width(value)?, self.eval(a, depth)?)),
-            Op::Cmp(op, a, b) => Some(op.eval(width(a)?, self.eval(a, depth)?, self.eval(b, depth)?).into()),
-            Op::Select(condition, a, b) => {
-                let chosen = if self.eval(condition, depth)? == 1 { a } else { b };
-                self.eval(chosen, depth)
-            }
             // Packets are usually longer than what is asked of their headers.
             Op::Len { .. } => Some(LONG),
             Op::Load { packet, bits } => {
@@ -65,7 +58,7 @@ impl<'p> Usual<'p> {
                 let default = fields.iter().find(|field| field.bits == bits)?.default;
                 (default != 0).then_some(default)
             }
-            _ => None,
+            ref op => op.fold(width(value)?, number),
         }
     }
 }

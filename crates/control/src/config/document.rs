@@ -162,6 +162,16 @@ pub fn string<'v>(value: &'v Value, path: &Path, accepted: &str, errors: &mut Er
     text
 }
 
+/// The text at a key, where the key is there; an empty one is an error.
+pub fn text_at(table: &Table, path: &Path, key: &str, accepted: &str, errors: &mut Errors) -> Option<String> {
+    let (value, path) = (table.get(key)?, path.key(key));
+    let text = string(value, &path, accepted, errors)?;
+    if text.is_empty() {
+        errors.add(value.span().start, &path, "this is empty", accepted);
+    }
+    Some(text.to_owned())
+}
+
 /// The value as true or false, or an error.
 pub fn boolean(value: &Value, path: &Path, errors: &mut Errors) -> Option<bool> {
     let found = value.get_ref().as_bool();

@@ -78,14 +78,7 @@ pub(super) fn control(value: Option<&Value>, errors: &mut Errors) -> Control {
     let path = root.key("control");
     let Some(table) = value.and_then(|value| document::table(value, &path, errors)) else { return Control::default() };
     document::only(table, &path, &["instance", "socket", "group"], errors);
-    let mut text = |key: &str, accepted: &str| {
-        let (value, path) = (table.get(key)?, path.key(key));
-        let text = document::string(value, &path, accepted, errors)?;
-        if text.is_empty() {
-            errors.add(value.span().start, &path, "this is empty", accepted);
-        }
-        Some(text.to_owned())
-    };
+    let mut text = |key: &str, accepted: &str| document::text_at(table, &path, key, accepted, errors);
     Control {
         instance: text("instance", "a name of letters, digits, `_`, `-` and `.`"),
         socket: text("socket", "a path such as \"/run/millrace/edge.sock\"").map(Into::into),

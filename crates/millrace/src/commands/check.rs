@@ -16,12 +16,12 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let source = apps::find(&args.app)?;
     let compilation = apps::check(&source)?;
-    let program = compilation.program.expect("a program without errors is complete");
+    let program = compilation.program.as_ref().expect("a program without errors is complete");
     if !compilation.runnable {
         say!("{}: ok; a library: it has no `program` block", source.name);
         return Ok(());
     }
-    apps::compile(&source)?;
+    apps::lower(&source, &compilation)?;
     say!(
         "{}: ok; {} PPFs, {} channels, {} tables, {} drop reasons",
         source.name,

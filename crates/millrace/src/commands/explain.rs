@@ -46,21 +46,19 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let source = apps::find(&args.app)?;
-    let sources = apps::check(&source)?.sources;
-    let program = apps::compile(&source)?;
+    let compilation = apps::check(&source)?;
+    let program = apps::lower(&source, &compilation)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
     let trace = trace(args, &source, &config)?;
-    // A table that is too small is found before the first packet.
-    let mut trial = baker::ir::interp::Machine::new(program.clone());
-    config.fill(&program, &mut trial).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     let externs = controllers::externs(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     let found = explain(&program, &trace, |machine| {
         if let Some(externs) = &externs {
             machine.set_externs(externs.clone());
         }
-        config.fill(&program, machine).expect("the same entries fitted into the same tables");
-    });
-    let view = View { name: &source.name, program: &program, sources: &sources, found: &found };
+        config.fill(&program, machine)
+    })
+    .map_err(|error| Failure::wrong(format!("error: {error}")))?;
+    let view = View { name: &source.name, program: &program, sources: &compilation.sources, found: &found };
     if args.json {
         print_json(&view.json());
     } else {

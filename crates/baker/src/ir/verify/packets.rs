@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Dominators, Errors, consumed};
+use super::{Dominators, Errors};
 use crate::ir::*;
 
 /// The set of packets alive must be the same on all edges into a block; none may be alive at a return.
@@ -36,7 +36,7 @@ pub(super) fn check(body: &Body, dominators: &Dominators, errors: &mut Errors) {
                     report(id, *packet, "is used after it was consumed");
                 }
             }
-            if let Some(packet) = consumed(&inst.op) {
+            if let Some(packet) = inst.op.consumed() {
                 alive.remove(&packet);
             }
             alive.extend(inst.result.filter(is_packet));

@@ -50,10 +50,15 @@ impl Rewriter<'_> {
         self.go(BlockId(0), 0);
     }
 
+    /// Whether a metadata field is held in a register: one bit of [`Dirty::metadata`] stands for it.
+    fn holds(&self, field: MetaId) -> bool {
+        self.source.scope.metadata && field.0 < u128::BITS
+    }
+
     /// Metadata fields that are held in registers.
     fn held_metadata(&self) -> Vec<MetaId> {
-        let fields = if self.source.scope.metadata { self.source.program.metadata.len().min(128) } else { 0 };
-        (0..fields as u32).map(MetaId).collect()
+        let fields = (0..self.source.program.metadata.len() as u32).map(MetaId);
+        fields.filter(|&field| self.holds(field)).collect()
     }
 
     fn size_of(&self, ty: Ty) -> u32 {
@@ -142,7 +147,7 @@ impl Rewriter<'_> {
             }
             Op::MetaLoad { packet, field } => {
                 if let Some((family, _)) = self.cached(packet) {
-                    let value = if self.held_metadata().contains(&field) {
+                    let value = if self.holds(field) {
                         self.get(VarKey::Meta(family, field))
                     } else {
                         let packet = self.get(VarKey::Packet(family));
@@ -155,7 +160,7 @@ impl Rewriter<'_> {
             Op::MetaStore { packet, field, value } => {
                 if let Some((family, _)) = self.cached(packet) {
                     let value = self.value(value);
-                    if self.held_metadata().contains(&field) {
+                    if self.holds(field) {
                         let ty = self.b.ty(value);
                         self.set(VarKey::Meta(family, field), ty, value);
                         self.dirty.entry(family).or_default().metadata |= 1 << field.0;
@@ -204,15 +209,7 @@ impl Rewriter<'_> {
             let value = self.b.constant(width, number);
             return self.result(Some(result), value);
         }
-        let consumed = match inst.op {
-            Op::Pull { packet, .. }
-            | Op::Push { packet, .. }
-            | Op::Move { packet, .. }
-            | Op::Put { packet, .. }
-            | Op::Drop { packet, .. } => Some(packet),
-            _ => None,
-        };
-        if let Some(packet) = consumed {
+        if let Some(packet) = inst.op.consumed() {
             self.known.handles.remove(&packet);
         }
         match inst.result {
@@ -231,21 +228,11 @@ impl Rewriter<'_> {
 
     /// The number that an operation on numbers gives, where all are known. `op` has the new body's operands.
     fn fold(&self, op: &Op, inst: &Inst) -> Option<u128> {
-        let number = |value: &Value| self.b.as_constant(*value);
-        let width = |value: &Value| match self.b.ty(*value) {
-            Ty::Int(width) => width,
-            _ => 128,
-        };
-        match op {
-            Op::Const(number) if matches!(self.source.body.ty(inst.result?), Ty::Int(_)) => Some(*number),
-            Op::Bin(op, a, b) => Some(op.eval(width(a), number(a)?, number(b)?)),
-            Op::Cmp(op, a, b) => Some(op.eval(width(a), number(a)?, number(b)?).into()),
-            Op::Cast(op, a) => match self.source.body.ty(inst.result?) {
-                Ty::Int(to) => Some(op.eval(width(a), to, number(a)?)),
-                _ => None,
-            },
+        let Ty::Int(width) = self.source.body.ty(inst.result?) else { return None };
+        op.fold(width, |value| match self.b.ty(value) {
+            Ty::Int(bits) => Some((bits, self.b.as_constant(value)?)),
             _ => None,
-        }
+        })
     }
 
     fn result(&mut self, result: Option<Value>, value: Value) -> bool {

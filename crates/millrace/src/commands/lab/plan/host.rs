@@ -223,14 +223,7 @@ fn command(value: &Value, path: &Path, errors: &mut Errors) -> Option<Command> {
     if words.is_none() {
         errors.add(run.span().start, &path.key("run"), format!("{text:?} is not a command line"), ACCEPTED);
     }
-    let mut text = |key: &str, accepted: &str| {
-        let (value, path) = (table.get(key)?, path.key(key));
-        let text = document::string(value, &path, accepted, errors)?;
-        if text.is_empty() {
-            errors.add(value.span().start, &path, "this is empty", accepted);
-        }
-        Some(text.to_owned())
-    };
+    let mut text = |key: &str, accepted: &str| document::text_at(table, path, key, accepted, errors);
     let (ready, log) = (text("ready", "what it prints when it is ready"), text("log", "a path").map(PathBuf::from));
     let wait = table.get("wait").and_then(|value| document::boolean(value, &path.key("wait"), errors)).unwrap_or(false);
     if let (Some(value), true) = (table.get("ready"), wait) {
