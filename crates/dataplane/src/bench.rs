@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use baker::ir::{CounterSlots, Program};
-use codegen::abi::MAX_BATCH;
+use codegen::abi::{MAX_BATCH, Staging};
 
 use crate::context::{Received, RxBatch, WorkerContext};
 use crate::counters::{CounterBlock, Observer, Snapshot};
@@ -105,6 +105,11 @@ impl Rig {
         let context = WorkerContext::new(program, pool, tables.cloned(), counters.clone())?;
         let registration = tables.and_then(|tables| tables.epochs().register());
         Ok(Rig { program: program.clone(), engine, context, counters, registration })
+    }
+
+    /// Says which batches are staged.
+    pub fn set_staging(&mut self, staging: Staging) {
+        self.context.set_staging(staging);
     }
 
     /// Runs all packets `rounds` times, in batches of [`MAX_BATCH`], received on port `rx_port`.

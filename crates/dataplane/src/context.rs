@@ -4,7 +4,7 @@ use std::mem::size_of;
 use std::sync::Arc;
 
 use baker::ir::Program;
-use codegen::abi::{Context, MAX_BATCH, Output, read_field};
+use codegen::abi::{Context, MAX_BATCH, Output, Staging, read_field};
 
 use crate::controller::ExternTable;
 use crate::counters::CounterBlock;
@@ -72,6 +72,9 @@ impl WorkerContext {
             output_len: 0,
             frame_size: u64::from(pool.frame_size()),
             now: 0,
+            written: 0,
+            staging: Staging::default(),
+            rest: 0,
             externs: std::ptr::null(),
         };
         Ok(WorkerContext {
@@ -102,6 +105,12 @@ impl WorkerContext {
     /// Sets the time that the program sees, in nanoseconds.
     pub fn set_now(&mut self, now: u64) {
         self.raw.now = now;
+    }
+
+    /// Says which batches are staged.
+    pub(crate) fn set_staging(&mut self, staging: Staging) {
+        self.raw.staging = staging;
+        self.raw.rest = 0;
     }
 
     /// The time that the program sees.

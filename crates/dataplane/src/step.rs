@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use baker::ir::interp::End;
 use baker::ir::{ChannelId, CounterSlots, Program, TableEntry, TableError, TableId, TableStore, storage_size};
-use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, read_field, write_field};
+use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, Staging, read_field, write_field};
 
 use crate::context::{Received, RxBatch, WorkerContext};
 use crate::controller::ExternTable;
@@ -175,6 +175,11 @@ impl Stepper {
     /// Sets the time that the program sees, in nanoseconds; it stands still otherwise. No timer runs.
     pub fn set_now(&mut self, now: u64) {
         self.context.set_now(now);
+    }
+
+    /// Says which batches are staged; what comes out is the same.
+    pub fn set_staging(&mut self, staging: Staging) {
+        self.context.set_staging(staging);
     }
 
     /// Removes the entries that have not been used for longer than their table's idle time.

@@ -33,9 +33,11 @@ pub(super) enum Memory {
     Free,
     /// The list of packets that leave.
     Output,
+    /// Records of packets whose look-ups are staged.
+    Record,
 }
 
-const KINDS: [(Memory, &str); 9] = [
+const KINDS: [(Memory, &str); 10] = [
     (Memory::Context, "context"),
     (Memory::Batch, "batch"),
     (Memory::Descriptor, "descriptor"),
@@ -45,6 +47,7 @@ const KINDS: [(Memory, &str); 9] = [
     (Memory::Control, "control"),
     (Memory::Free, "free"),
     (Memory::Output, "output"),
+    (Memory::Record, "record"),
 ];
 
 /// Metadata nodes of the module.
