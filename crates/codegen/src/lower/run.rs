@@ -277,7 +277,10 @@ impl<'c, 'p> Module<'c, 'p> {
         };
         let all = self.i64.const_int((1 << (2 * plan.looks.len())) - 1, false);
         let stops = self.select_int(is(Staging::Always)?, all, stops)?;
-        self.select_int(is(Staging::Never)?, none, stops)
+        let stops = self.select_int(is(Staging::Never)?, none, stops)?;
+        let hack = builder.build_int_compare(IntPredicate::UGE, staging, self.i32.const_int(256, false), "")?;
+        let mask = builder.build_right_shift(self.resize(staging, 64)?, self.i64.const_int(8, false), false, "")?;
+        self.select_int(hack, mask, stops)
     }
 
     /// Defines the function that runs ahead.

@@ -102,7 +102,8 @@ impl Tables {
                         .map(|table| Kind::Trie(Box::new(table)))
                 }
                 TableKind::Lpm => {
-                    Lpm::new(capacity, (&value, lock), epochs.clone()).map(|table| Kind::Lpm(Box::new(table)))
+                    let read_only = !program.changes_values(table.value);
+                    Lpm::new(capacity, (&value, lock), read_only, epochs.clone()).map(|table| Kind::Lpm(Box::new(table)))
                 }
             };
             let kind = kind.map_err(|error| TablesError { table: table.name.clone(), capacity, error })?;

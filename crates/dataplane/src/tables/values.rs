@@ -31,6 +31,11 @@ impl Values {
         self.memory.ptr()
     }
 
+    /// Bytes of a value.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
     /// Where a value lies.
     pub fn at(&self, number: u32) -> *mut u8 {
         assert!(number < self.limit);
