@@ -184,6 +184,7 @@ impl From<EntryError> for Refusal {
             EntryFault::Value => Code::BadValue,
             EntryFault::NotFound => Code::NotFound,
             EntryFault::Full => Code::TableFull,
+            EntryFault::Busy => Code::Busy,
         };
         Refusal { code, message: error.to_string() }
     }
