@@ -61,7 +61,10 @@ pub trait TableStore {
     /// Inserts entries in order, up to the first that is refused. Where look-ups go on meanwhile, many entries of an array take
     /// less time than one by one.
     fn insert_all(&mut self, table: TableId, entries: &mut dyn Iterator<Item = &TableEntry>) -> Result<(), TableError> {
-        entries.map(|entry| self.insert(table, entry)).collect()
+        for entry in entries {
+            self.insert(table, entry)?;
+        }
+        Ok(())
     }
     /// Removes an entry; for an array, sets it to zero.
     fn remove(&mut self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError>;

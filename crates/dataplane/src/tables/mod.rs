@@ -192,7 +192,10 @@ impl Tables {
     /// is refused change together.
     pub fn insert_all(&self, id: TableId, entries: &mut dyn Iterator<Item = &TableEntry>) -> Result<(), TableError> {
         let Table { kind: Kind::Array(array), value, .. } = self.table(id)? else {
-            return entries.map(|entry| self.insert(id, entry)).collect();
+            for entry in entries {
+                self.insert(id, entry)?;
+            }
+            return Ok(());
         };
         let mut refused = Ok(());
         let mut changes = entries.map_while(|entry| {
