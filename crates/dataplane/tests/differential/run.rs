@@ -352,7 +352,8 @@ fn slot_name(program: &Program, slot: usize) -> String {
     let drops = program.drop_reasons.iter().map(|r| format!("drops {}", r.name));
     let full = program.tables.iter().map(|t| format!("full {}", t.name));
     let user = program.counters.iter().flat_map(|c| (0..c.size).map(|cell| format!("{}[{cell}]", c.name)));
-    channels.chain(drops).chain(full).chain(user).nth(slot).unwrap_or_default()
+    let timers = program.timers.iter().flat_map(|t| [format!("runs {}", t.name), format!("entries {}", t.name)]);
+    channels.chain(drops).chain(full).chain(timers).chain(user).nth(slot).unwrap_or_default()
 }
 
 /// The control plane inserts and removes entries. All engines must answer alike.
