@@ -34,7 +34,12 @@ fn the_l3_switch() {
     assert_eq!((&aggregate["root"], &aggregate["loaded_at_once"]), (&"l3_switch.l2_clsfr".into(), &34.into()));
     assert!(aggregate["in_memory"][1]["at"].as_str().unwrap().starts_with("lib/net/ipv4.baker:"), "{aggregate}");
     assert_eq!(found["ppfs"].as_array().unwrap().len(), 8);
+    let timer = &found["timers"][0];
+    assert_eq!((&timer["name"], &timer["table"]), (&"l2_bridge.age".into(), &"l2_bridge.stations".into()));
+    assert_eq!(timer["period_ns"], 10_000_000_000u64);
+    assert!(timer["base"]["instructions"].as_u64() > Some(4), "{timer}");
     let text = millrace(&["explain", "l3switch"]).ok();
+    assert!(text.lines().any(|line| line.contains("l2_bridge.age  l2_bridge.stations    10s")), "{text}");
     for part in ["400 packets of the trace", "per packet", "297 packets: rx > ", "aggregate l3_switch.l2_clsfr"] {
         assert!(text.contains(part), "{part}: {text}");
     }

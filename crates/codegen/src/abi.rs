@@ -143,8 +143,8 @@ pub fn key_words(key: &Layout) -> usize {
     bits.div_ceil(64).max(1) as usize
 }
 
-/// Control block of an array table. Entry `i` is at `i * stride(value layout)`. The block is constant while a batch runs,
-/// and the entries are aligned to 8 bytes at least.
+/// Control block of an array table. Entry `i` is at `i * stride(value layout)`. The block is constant while a batch runs, but
+/// `entries` may be others in the next one; they are aligned to 8 bytes at least.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ArrayTable {

@@ -9,7 +9,6 @@ use codegen::abi::{MAX_BATCH, Staging};
 use crate::context::{Received, RxBatch, WorkerContext};
 use crate::counters::{CounterBlock, Observer, Snapshot};
 use crate::engine::{Engine, EngineError, EngineKind, Engines, TableAccess};
-use crate::epoch::Registration;
 use crate::frames::{FrameConfig, FrameError, FramePool};
 use crate::tables::Tables;
 
@@ -63,7 +62,6 @@ pub struct Rig {
     engine: Box<dyn Engine>,
     context: WorkerContext,
     counters: Arc<CounterBlock>,
-    registration: Option<Registration>,
 }
 
 impl Rig {
@@ -103,8 +101,7 @@ impl Rig {
         let pool = Arc::new(FramePool::new(program, FrameConfig { count, ..FrameConfig::default() })?);
         let counters = Arc::new(CounterBlock::new(CounterSlots::new(program).len()));
         let context = WorkerContext::new(program, pool, tables.cloned(), counters.clone())?;
-        let registration = tables.and_then(|tables| tables.epochs().register());
-        Ok(Rig { program: program.clone(), engine, context, counters, registration })
+        Ok(Rig { program: program.clone(), engine, context, counters })
     }
 
     /// Says which batches are staged.
@@ -127,9 +124,7 @@ impl Rig {
         let (mut total, mut processed, mut outputs) = (Duration::ZERO, 0, 0);
         for _ in 0..rounds {
             for batch in packets.chunks(MAX_BATCH) {
-                if let Some(registration) = &self.registration {
-                    registration.quiescent();
-                }
+                self.context.quiescent();
                 let mut received = Received::default();
                 let mut rx = RxBatch::new(&mut self.context, &mut received, rx_port);
                 batch.iter().for_each(|packet| rx.push(&[packet]));
@@ -139,9 +134,7 @@ impl Rig {
                 self.context.free_outputs();
             }
         }
-        if let Some(registration) = &self.registration {
-            registration.offline();
-        }
+        self.context.offline();
         let ns_per_packet = total.as_nanos() as f64 / processed.max(1) as f64;
         let observer = Observer::of_block(&self.program, self.counters.clone());
         Measured {

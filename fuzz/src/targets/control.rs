@@ -85,6 +85,7 @@ fn start() -> Running {
         frames: options.frames.count,
         uptime_ms: 0,
         ports: Default::default(),
+        timers: Default::default(),
     };
     let notation = Notation::new(program.clone(), PortNames::new(&ports));
     // Being told to stop changes nothing here: nobody looks at it.

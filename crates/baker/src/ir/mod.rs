@@ -17,6 +17,7 @@ mod print;
 mod program;
 mod tables;
 mod verify;
+mod written;
 
 pub(crate) use build::{Builder, Var};
 pub(crate) use clean::tidy;

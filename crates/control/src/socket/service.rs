@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::line::Writer;
-use super::protocol::{Code, Counters, Entry, Refusal, Reply, Request, Status, TableInfo, TableKindName};
+use super::protocol::{Code, Counters, Entry, Refusal, Reply, Request, Status, TableInfo, TableKindName, TimerState};
 use crate::config::{EntryError, EntryFault, Notation, text};
 
 /// What an instance says about itself; the rest of [`Status`] is known here.
@@ -99,7 +99,8 @@ impl Service {
 
     fn status(&self) -> Status {
         let uptime = self.started.elapsed().as_millis();
-        Status { uptime_ms: u64::try_from(uptime).unwrap_or(u64::MAX), ..self.about.clone() }
+        let timers = self.observer.snapshot().timers.into_iter().map(TimerState::named).collect();
+        Status { uptime_ms: u64::try_from(uptime).unwrap_or(u64::MAX), timers, ..self.about.clone() }
     }
 
     fn tables_info(&self) -> Vec<TableInfo> {
@@ -184,6 +185,7 @@ impl From<EntryError> for Refusal {
             EntryFault::Value => Code::BadValue,
             EntryFault::NotFound => Code::NotFound,
             EntryFault::Full => Code::TableFull,
+            EntryFault::Busy => Code::Busy,
         };
         Refusal { code, message: error.to_string() }
     }

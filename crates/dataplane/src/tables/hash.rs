@@ -61,6 +61,8 @@ pub struct Hash {
     entry: HashEntry,
     value_size: usize,
     value_align: usize,
+    /// One store changes a value.
+    at_once: bool,
     /// Where the lock of a value lies, if it has one.
     lock: Option<usize>,
     capacity: u32,
@@ -117,6 +119,7 @@ impl Hash {
             entry,
             value_size: value.size as usize,
             value_align: value.align as usize,
+            at_once: at_once(value),
             lock,
             capacity,
             epochs,
@@ -145,7 +148,7 @@ impl Hash {
     /// Inserts a key or replaces its value as a whole: a look-up sees the old value or the new one. False where the table
     /// is full. For the control plane, which may wait for the workers to finish their batches.
     pub fn set(&self, key: &[u64], value: &[u8]) -> bool {
-        if self.lock.is_none() && at_once(self.value_size, self.value_align) {
+        if self.at_once {
             return self.insert(key, value);
         }
         let mut writer = self.lock_patiently();
@@ -318,7 +321,9 @@ impl Hash {
         match self.epochs.register() {
             Some(reader) => {
                 reader.quiescent();
-                look(&|| reader.quiescent())
+                look(&|| {
+                    reader.quiescent();
+                })
             }
             // There are too many others: keep the writers out.
             None => {

@@ -14,6 +14,7 @@ use dataplane::EngineKind;
 use dataplane::controller::{ExternFn, ExternTable};
 use dataplane::step::{StepOutput, Stepper};
 
+use crate::generate::CONSTRUCTS;
 use crate::numbers::Numbers;
 use crate::packets::Packet;
 
@@ -61,8 +62,12 @@ pub struct Seen {
     pub counted: u64,
     /// Tables of instances of modules.
     pub instances: u64,
+    /// Members of sets at the end.
+    pub members: u64,
     /// Programs that have each of [`OPERATIONS`].
     pub operations: [u64; OPERATIONS.len()],
+    /// How often each of [`CONSTRUCTS`] was written.
+    pub constructs: [u64; CONSTRUCTS.len()],
 }
 
 /// Operations that no other event shows, by the first word of their text.
@@ -88,11 +93,13 @@ impl Seen {
             (&mut self.entries, other.entries),
             (&mut self.counted, other.counted),
             (&mut self.instances, other.instances),
+            (&mut self.members, other.members),
         ];
         for (sum, more) in pairs {
             *sum += more;
         }
-        for (sum, more) in self.operations.iter_mut().zip(other.operations) {
+        let operations = self.operations.iter_mut().zip(other.operations);
+        for (sum, more) in operations.chain(self.constructs.iter_mut().zip(other.constructs)) {
             *sum += more;
         }
     }
@@ -114,9 +121,16 @@ impl Seen {
             ("entries", self.entries),
             ("counted", self.counted),
             ("instances", self.instances),
+            ("members", self.members),
         ];
         let operations = OPERATIONS.into_iter().zip(self.operations);
-        all.into_iter().chain(operations).filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
+        let constructs = CONSTRUCTS.into_iter().zip(self.constructs);
+        all.into_iter()
+            .chain(operations)
+            .chain(constructs)
+            .filter(|(_, count)| *count == 0)
+            .map(|(name, _)| name)
+            .collect()
     }
 
     fn outputs(&mut self, packet: &[u8], outputs: &[StepOutput]) {
@@ -139,7 +153,11 @@ impl Seen {
         self.dropped += (BUILTIN_DROP_REASONS.len()..program.drop_reasons.len()).map(drop).sum::<u64>();
         for table in (0..program.tables.len()).map(|index| TableId(index as u32)) {
             self.refused += counters[slots.table_full(table)];
-            self.entries += stepper.dump(table).len() as u64;
+            let entries = stepper.dump(table).len() as u64;
+            self.entries += entries;
+            if program.tables[table.0 as usize].is_set {
+                self.members += entries;
+            }
         }
         let user = &counters[counters.len() - program.counters.iter().map(|c| c.size as usize).sum::<usize>()..];
         self.counted += user.iter().filter(|count| **count != 0).count() as u64;
@@ -334,7 +352,8 @@ fn slot_name(program: &Program, slot: usize) -> String {
     let drops = program.drop_reasons.iter().map(|r| format!("drops {}", r.name));
     let full = program.tables.iter().map(|t| format!("full {}", t.name));
     let user = program.counters.iter().flat_map(|c| (0..c.size).map(|cell| format!("{}[{cell}]", c.name)));
-    channels.chain(drops).chain(full).chain(user).nth(slot).unwrap_or_default()
+    let timers = program.timers.iter().flat_map(|t| [format!("runs {}", t.name), format!("entries {}", t.name)]);
+    channels.chain(drops).chain(full).chain(timers).chain(user).nth(slot).unwrap_or_default()
 }
 
 /// The control plane inserts and removes entries. All engines must answer alike.
@@ -365,6 +384,9 @@ fn control(
                 }
             };
             let mut value: Vec<u128> = values.iter().map(|w| n.bits(*w)).collect();
+            if table.is_set {
+                value = vec![1];
+            }
             if table.meter.is_some() && n.chance(70) {
                 value = vec![*n.pick(&[1, 50, 1_000_000]), *n.pick(&[1, 10, 100_000])];
             }

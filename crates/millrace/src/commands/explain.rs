@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use baker::ir::interp::{Costs, Step};
-use baker::ir::{PpfId, Program};
-use baker::opt::Level;
+use baker::ir::{PpfId, Program, Timer};
 use baker::opt::explain::{Explanation, explain};
+use baker::opt::{Level, optimise};
 use baker::source::Sources;
 use control::config::{Config, PortNames};
 use control::controllers;
@@ -166,8 +166,41 @@ impl View<'_> {
             .collect();
         json!({
             "app": self.program.name, "packets": found.packets, "builds": builds(&found.costs, found.packets),
-            "paths": ways, "ppfs": ppfs, "aggregates": aggregates,
+            "paths": ways, "ppfs": ppfs, "aggregates": aggregates, "timers": self.timers_json(),
         })
+    }
+
+    /// Each timer with the instructions of its code at levels base and cgpc.
+    fn each_timer(&self) -> impl Iterator<Item = (&Timer, [usize; 2])> {
+        let instructions = |timer: &Timer| timer.body.blocks.iter().map(|block| block.insts.len()).sum::<usize>();
+        let optimised = optimise(self.program, Level::Cgpc).timers;
+        let both = self.program.timers.iter().zip(optimised);
+        both.map(move |(timer, optimised)| (timer, [instructions(timer), instructions(&optimised)]))
+    }
+
+    fn timers(&self) -> String {
+        let row = |(timer, instructions): (&Timer, [usize; 2])| {
+            let over = timer.over(self.program).unwrap_or_default().to_string();
+            let [base, cgpc] = instructions.map(|count| count.to_string());
+            vec![timer.name.clone(), over, timer.every(), timer.slice.to_string(), base, cgpc]
+        };
+        let rows: Vec<_> = self.each_timer().map(row).collect();
+        let mut out = String::new();
+        if !rows.is_empty() {
+            out.push('\n');
+            table(&mut out, &["timers", "over", "every", "at once", "instructions base", "cgpc"], rows);
+        }
+        out
+    }
+
+    fn timers_json(&self) -> Vec<Value> {
+        let one = |(timer, [base, cgpc]): (&Timer, [usize; 2])| {
+            json!({
+                "name": timer.name, "table": timer.over(self.program), "period_ns": timer.period, "at_once": timer.slice,
+                "base": {"instructions": base}, "cgpc": {"instructions": cgpc},
+            })
+        };
+        self.each_timer().map(one).collect()
     }
 
     fn text(&self) -> String {
@@ -188,6 +221,7 @@ impl View<'_> {
         };
         let header = ["ppf", "accesses base", "pac", "instructions base", "pac"];
         table(&mut out, &header, found.ppfs.iter().map(row).collect());
+        out += &self.timers();
         for shape in &found.aggregates {
             let ppfs: Vec<&str> = shape.ppfs.iter().map(|&ppf| self.ppf(ppf)).collect();
             out += &format!("\naggregate {}\n  joins {}\n", self.ppf(shape.root), ppfs.join(", "));

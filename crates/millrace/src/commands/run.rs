@@ -182,6 +182,7 @@ fn about(instance: &str, program: &str, options: &Options, cpus: &[usize], ports
         frames: options.frames.count,
         uptime_ms: 0,
         ports: ports.iter().map(|port| (port.spec.name.clone(), port.spec.driver.to_string())).collect(),
+        timers: Default::default(),
     }
 }
 

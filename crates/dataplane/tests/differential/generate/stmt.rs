@@ -2,7 +2,7 @@
 
 use super::body::{Body, MAX_TRIPS, Pointer, Variable};
 use super::types::{Expr, Ty, Value, literal, unsigned};
-use super::world::Kind;
+use super::world::{Kind, Table};
 
 impl Body<'_> {
     pub fn statements(&mut self, count: usize) {
@@ -46,7 +46,11 @@ impl Body<'_> {
 
     /// What may stand in a critical section.
     fn locked_statement(&mut self) {
-        match self.n.below(12) {
+        match self.n.below(17) {
+            12 => self.call_statement(),
+            13 | 14 => self.leave_loop(),
+            15 if self.calm => self.leave_early(),
+            16 => self.repeat(),
             0 => self.variable(),
             1 | 2 => self.assign_variable(),
             3 | 4 => self.assign_header(),
@@ -161,10 +165,12 @@ impl Body<'_> {
     }
 
     fn change_table(&mut self) {
-        let tables = self.tables();
-        let (name, (module, index)) = self.n.pick(&tables).clone();
-        let table = &self.world.modules[module].tables[index];
+        let Some((name, table)) = self.pick_table(|_, _| true) else { return };
         match table.kind {
+            Kind::Set => {
+                let (key, change) = (self.key(table.key, table.kind, 2), *self.n.pick(&["insert", "insert", "remove"]));
+                self.line(format!("table_{change}({name}, {key});"));
+            }
             Kind::Lpm => self.pointer(),
             Kind::Array if self.n.chance(50) => {
                 let Some((entry, ty)) = self.array_entry(1) else { return };
@@ -275,16 +281,14 @@ impl Body<'_> {
         }
         if self.n.chance(10) {
             // Behind this the pointer leads elsewhere.
-            let tables = self.tables();
-            // A pointer leads into tables that age, or into others.
-            let table = |(m, t): (usize, usize)| &self.world.modules[m].tables[t];
             let first = lookup.split_once('[').expect("a look-up").0;
-            let ages = tables.iter().any(|(name, at)| name == first && table(*at).idle.is_some());
-            let fits = |at| table(at).value == to && table(at).idle.is_some() == ages;
-            let of_type: Vec<_> = tables.iter().filter(|(_, at)| fits(*at)).cloned().collect();
-            let (table, (module, index)) = self.n.pick(&of_type).clone();
-            let table_def = &self.world.modules[module].tables[index];
-            let key = self.key(table_def.key, table_def.kind, 1);
+            let (_, table) = self.pick_table(|name, _| name == first).expect("where it was looked up");
+            // A pointer leads into tables that age, or into others.
+            let ages = table.idle.is_some();
+            let of_type =
+                |_: &str, table: &Table| table.value == to && table.idle.is_some() == ages && table.kind != Kind::Set;
+            let (table, found) = self.pick_table(of_type).expect("the same at least");
+            let key = self.key(found.key, found.kind, 1);
             self.line(format!("{name} = {table}[{key}];"));
         }
     }
@@ -343,6 +347,10 @@ impl Body<'_> {
         self.block(&head, |body| {
             body.scope.variables.push(variable);
             body.statements(count);
+            if body.locked && body.n.chance(70) {
+                body.leave_loop();
+                body.statements(1);
+            }
         });
         self.exits.pop();
         self.trips = before;
@@ -413,5 +421,12 @@ impl Body<'_> {
             }
             body.line(format!("{word};"));
         });
+        if self.is_critical() {
+            self.world.note(if word == "break" {
+                "break while an entry is locked"
+            } else {
+                "continue while an entry is locked"
+            });
+        }
     }
 }

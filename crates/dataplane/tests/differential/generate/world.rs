@@ -1,5 +1,9 @@
 //! The declarations of a program: protocols, metadata, structs, constants, tables, modules and their wiring.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use super::library::Imports;
 use super::types::{Ty, Value, unsigned, width};
 use crate::numbers::Numbers;
 
@@ -7,6 +11,7 @@ use crate::numbers::Numbers;
 const MAX_PACKETS: usize = 40;
 
 pub struct World {
+    pub imports: Imports,
     pub protocols: Vec<Protocol>,
     pub metadata: Vec<(String, Ty)>,
     pub structs: Vec<Struct>,
@@ -20,6 +25,8 @@ pub struct World {
     pub ppfs: Vec<Ppf>,
     /// PPFs that a controller injects packets into.
     pub injected: Vec<usize>,
+    /// How often each of [`super::CONSTRUCTS`] was written.
+    pub constructs: RefCell<BTreeMap<&'static str, u64>>,
 }
 
 pub struct Protocol {
@@ -38,6 +45,8 @@ pub struct Protocol {
     pub demux: String,
     /// For a computed demux: the field, and values for which the header has a plausible length.
     pub lengths: Option<(usize, Vec<u128>)>,
+    /// From the library.
+    pub imported: bool,
 }
 
 pub struct Struct {
@@ -81,6 +90,7 @@ pub struct Timer {
 pub enum Kind {
     Array,
     Hash,
+    Set,
     Lpm,
 }
 
@@ -135,6 +145,10 @@ pub struct Function {
     /// Trips of its loops, one inside the other.
     pub trips: usize,
     pub copies: usize,
+    /// It may be called while an entry is locked.
+    pub calm: bool,
+    /// It is written in the library.
+    pub library: bool,
 }
 
 /// A header as the maker of packets sees it.
@@ -156,10 +170,13 @@ impl Module {
 
 impl World {
     pub fn random(n: &mut Numbers) -> World {
-        let protocols: Vec<_> = (0..n.range(2, 5)).map(|index| protocol(n, index)).collect();
+        let mut protocols: Vec<_> = (0..n.range(2, 5)).map(|index| protocol(n, index)).collect();
+        let imports = Imports::random(n);
+        imports.protocols(&mut protocols);
         let metadata = (0..n.range(1, 5)).map(|i| (format!("m{i}"), field_type(n))).collect();
         let structs: Vec<_> = (0..n.range(1, 3)).map(|i| structure(n, i)).collect();
         let mut world = World {
+            imports,
             protocols,
             metadata,
             structs,
@@ -170,6 +187,7 @@ impl World {
             modules: Vec::new(),
             ppfs: Vec::new(),
             injected: Vec::new(),
+            constructs: RefCell::default(),
         };
         world.constants(n);
         world.graph(n);
@@ -193,7 +211,7 @@ impl World {
     fn graph(&mut self, n: &mut Numbers) {
         let modules = n.range(1, 4);
         for index in 0..modules {
-            let tables = (0..n.range(1, 4)).map(|i| self.table(n, i)).collect();
+            let tables = (0..n.range(1, 4)).map(|i| self.table(n, index, i)).collect();
             let counters = (0..n.range(1, 2)).map(|i| (format!("n{i}"), *n.pick(&[1, 1, 3, 8]))).collect();
             let name = format!("mod{index}");
             let instances = Vec::new();
@@ -288,17 +306,25 @@ impl World {
         }
     }
 
-    fn table(&self, n: &mut Numbers, index: usize) -> Table {
-        let kind = *n.pick(&[Kind::Array, Kind::Array, Kind::Hash, Kind::Hash, Kind::Lpm]);
+    fn table(&self, n: &mut Numbers, module: usize, index: usize) -> Table {
+        let all = [Kind::Array, Kind::Array, Kind::Hash, Kind::Hash, Kind::Lpm, Kind::Set];
+        // There is always a table whose look-up gives a pointer.
+        let kind = *n.pick(if (module, index) == (0, 0) { &all[..5] } else { &all });
         let key = match kind {
-            Kind::Hash => self.value(n),
+            Kind::Hash | Kind::Set => self.value(n),
             Kind::Lpm => Value::Scalar(unsigned(*n.pick(&[32, 32, 128, 20, 64, 7]))),
             _ => Value::Scalar(unsigned(32)),
         };
         let capacity = if kind == Kind::Lpm { 64 } else { *n.pick(&[1, 2, 3, 4, 8, 9, 16, 100]) };
-        let ages = kind == Kind::Hash && n.chance(40);
+        let ages = matches!(kind, Kind::Hash | Kind::Set) && n.chance(40);
         let idle = ages.then(|| *n.pick(&[1_000_000, 300_000_000_000, 2_000_000_000_000]));
-        Table { name: format!("t{index}"), kind, key, value: self.value(n), capacity, idle }
+        let value = if kind == Kind::Set { Value::Scalar(Ty::Bool) } else { self.value(n) };
+        Table { name: format!("t{index}"), kind, key, value, capacity, idle }
+    }
+
+    /// Notes that one of [`super::CONSTRUCTS`] was written.
+    pub fn note(&self, construct: &'static str) {
+        *self.constructs.borrow_mut().entry(construct).or_default() += 1;
     }
 
     /// A type for a variable or a table.
@@ -380,8 +406,18 @@ fn protocol(n: &mut Numbers, index: usize) -> Protocol {
     let pseudo = if n.chance(40) { (0..fields.len()).filter(|_| n.chance(40)).collect() } else { Vec::new() };
     let pseudo_sum = covers.contains("pseudo");
     let demux_text = bytes.to_string();
-    let mut made =
-        Protocol { name, fields, checksum, covers, pseudo_sum, pseudo, bytes, demux: demux_text, lengths: None };
+    let mut made = Protocol {
+        name,
+        fields,
+        checksum,
+        covers,
+        pseudo_sum,
+        pseudo,
+        bytes,
+        demux: demux_text,
+        lengths: None,
+        imported: false,
+    };
     demux(n, &mut made);
     made
 }
