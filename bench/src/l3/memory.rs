@@ -87,16 +87,10 @@ impl Case {
             ("millrace", self.millrace(EngineKind::NATIVE)?, 1, Vec::new()),
             ("c", self.c(Build::Native)?, 1, Vec::new()),
         ];
-        if let Ok(masks) = std::env::var("MASKS") {
-            for mask in masks.split(',') {
-                let mut rig = self.millrace(EngineKind::NATIVE)?;
-                rig.hack(if let Some(m) = mask.strip_prefix('m') { 256 * m.parse::<u32>().unwrap() } else { mask.parse().unwrap() });
-                systems.push((mask.to_string().leak(), rig, 1, Vec::new()));
-            }
-        } else { for (level, kind) in LEVELS {
+        for (level, kind) in LEVELS {
             systems.push((level, self.millrace(kind)?, 1, Vec::new()));
-        } }
-        if self.interpreted && std::env::var("MASKS").is_err() {
+        }
+        if self.interpreted {
             systems.push(("interpreter", self.millrace(EngineKind::Interp)?, 50, Vec::new()));
         }
         for run in 0..=effort.runs {

@@ -93,7 +93,6 @@ pub fn emit(program: &Program, opt: OptLevel, packets: Level, what: Emit) -> Res
 fn build<'c>(context: &'c Context, program: &Program, packets: Level, host: &Host) -> Result<Module<'c>, CodegenError> {
     let program = optimise(program, packets);
     let plan = if packets == Level::Cgpc { Plan::new(&program) } else { None };
-    if let Some(plan) = &plan { hack_print(plan, &program) }
     let module = lower::lower(context, &program, plan.as_ref(), host)?;
     module
         .verify()
@@ -182,11 +181,4 @@ fn map_libcalls<'c>(context: &'c Context, module: &Module<'c>, engine: &Executio
         let function = module.get_function(name).unwrap_or_else(|| module.add_function(name, signature, None));
         engine.add_global_mapping(&function, address);
     }
-}
-#[doc(hidden)]
-pub fn hack_print(plan: &Plan, program: &Program) {
-    if std::env::var("PLAN").is_err() { return }
-    for (i, (p, t)) in plan.looks.iter().enumerate() { eprintln!("look {i}: b{} {} {} saved {:?} again {:?}", p.block.0, p.inst, program.tables[t.0 as usize].name, p.saved.iter().map(|v| format!("{}:{:?}", v.0, program.ppfs[plan.root.0 as usize].body.ty(*v))).collect::<Vec<_>>(), p.again.len()); }
-    for p in &plan.stops { eprintln!("stop b{} {} saved {:?} again {:?} due {} maybe {}", p.block.0, p.inst, p.saved.len(), p.again.len(), p.due.len(), p.maybe.len()); }
-    eprintln!("words {} keys {:?} layouts {:?}", plan.words, plan.keys, plan.layouts);
 }

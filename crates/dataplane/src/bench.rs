@@ -109,11 +109,6 @@ impl Rig {
         self.context.set_staging(staging);
     }
 
-    /// HACK
-    pub fn hack(&mut self, mask: u32) {
-        unsafe { (&raw mut (*self.context.raw()).staging).cast::<u32>().write(mask) };
-    }
-
     /// Runs all packets `rounds` times, in batches of [`MAX_BATCH`], received on port `rx_port`.
     ///
     /// Before each batch its packets are written afresh into frames, with fresh descriptors and metadata, as a driver

@@ -306,7 +306,7 @@ impl<'a> RxBatch<'a> {
         // SAFETY: the frame was just taken, so it is ours; the length was checked against the room after the headroom.
         let mut bytes = unsafe {
             pool.reset_metadata(frame, self.context.rx_port, self.port);
-            pool.place(frame, pool.headroom() as usize + if std::env::var_os("COLOR").is_some() { (frame as usize * 64) & 0x3c0 } else { 0 }, len)
+            pool.place(frame, pool.headroom() as usize, len)
         };
         for part in parts {
             let (head, rest) = bytes.split_at_mut(part.len());

@@ -196,10 +196,10 @@ fn the_program_is_staged() {
     let optimised = optimise(&program(), Level::Cgpc);
     let plan = Plan::new(&optimised).expect("it is staged");
     let name = |id: TableId| optimised.tables[id.0 as usize].name.as_str();
-    let looks: Vec<&str> = plan.looks.iter().map(|(_, table)| name(*table)).collect();
+    let looks: Vec<&str> = plan.looks.iter().map(|look| name(look.table)).collect();
     assert_eq!(looks, ["m.ends", "m.names", "m.hops", "m.ends"]);
     assert!(plan.may_conflict());
-    assert!(!plan.deferred.is_empty() && plan.stops.iter().any(|stop| !stop.maybe.is_empty()));
+    assert!(!plan.deferred.is_empty() && plan.has_choice());
 }
 
 #[test]

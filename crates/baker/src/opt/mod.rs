@@ -10,6 +10,8 @@
 //! | [`Level::Pac`] | [`COMBINE`], [`NUMBER`]: accesses to the headers that a PPF sees are combined |
 //! | [`Level::Cgpc`] | [`AGGREGATE`], [`CACHE`], [`NUMBER`]: headers, heads, lengths and metadata stay in registers across PPFs and channels |
 //!
+//! Native code of the last level stages look-ups: see [`stage`].
+//!
 //! That handles are unique and that a handle's type is a promise is what makes this legal: the checker has proved both.
 
 pub mod aggregate;

@@ -29,6 +29,8 @@ use crate::ir::*;
 const CACHED: u64 = 32 << 10;
 /// Instructions that may be put off: bits of a record's mask.
 const DEFERRED: usize = 64;
+/// Words of a record at most: all records of a batch lie in the nearest cache.
+const WORDS: u32 = 64;
 /// Look-ups that are fetched for at most.
 const LOOKS: usize = 30;
 /// Places at most where packets stop, so that code stays short.
@@ -51,6 +53,17 @@ pub struct Point {
     pub maybe: Vec<usize>,
 }
 
+/// A look-up that may wait for memory.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// In front of it.
+    pub point: Point,
+    /// The table.
+    pub table: TableId,
+    /// Which of [`Plan::looks`] a packet may come to after it.
+    pub later: Vec<usize>,
+}
+
 /// How the look-ups of a program are staged.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -58,8 +71,8 @@ pub struct Plan {
     pub root: PpfId,
     /// Blocks that run ahead, some of them only as far as an effect.
     pub ahead: BTreeSet<BlockId>,
-    /// In front of look-ups that may wait for memory, with their tables.
-    pub looks: Vec<(Point, TableId)>,
+    /// In front of look-ups that may wait for memory.
+    pub looks: Vec<Look>,
     /// In front of effects.
     pub stops: Vec<Point>,
     /// What is put off: blocks and instructions.
@@ -87,14 +100,27 @@ impl Plan {
             return None;
         }
         let live = Live::new(body);
-        let mut points = Points { body, ahead: &ahead, live: &live };
-        let looks: Vec<(Point, TableId)> =
-            ahead.looks.iter().map(|&(block, inst, table)| (points.point(block, inst), table)).collect();
+        let points = Points { body, ahead: &ahead, live: &live };
+        let look = |&(block, inst, table): &(BlockId, usize, TableId)| Look {
+            point: points.point(block, inst),
+            table,
+            later: ahead.later(body, block, inst),
+        };
+        let looks: Vec<Look> = ahead.looks.iter().map(look).collect();
         let stops: Vec<Point> = ahead.stops.iter().map(|&(block, inst)| points.point(block, inst)).collect();
-        let (slots, words) = slots(body, looks.iter().map(|(point, _)| point).chain(&stops));
+        let (slots, words) = slots(body, looks.iter().map(|look| &look.point).chain(&stops));
+        if words > WORDS {
+            return None;
+        }
         let (keys, layouts) = changed(program, &ahead.tables, &times);
         let blocks = ahead.before.keys().copied().collect();
         Some(Plan { root, ahead: blocks, looks, stops, deferred: ahead.deferred, slots, words, keys, layouts, times })
+    }
+
+    /// Whether what is put off depends on the path somewhere.
+    pub fn has_choice(&self) -> bool {
+        let mut points = self.looks.iter().map(|look| &look.point).chain(&self.stops);
+        points.any(|point| !point.maybe.is_empty())
     }
 
     /// Whether a packet may have to begin again.
@@ -175,7 +201,7 @@ struct Ahead {
     /// Tables that are looked up.
     tables: BTreeSet<TableId>,
     /// For each block that may run ahead, which of `deferred` were come by before it on all paths, and on some.
-    before: HashMap<BlockId, (u64, u64)>,
+    before: BTreeMap<BlockId, (u64, u64)>,
 }
 
 impl Ahead {
@@ -185,18 +211,18 @@ impl Ahead {
             stops: Vec::new(),
             deferred: Vec::new(),
             tables: BTreeSet::new(),
-            before: HashMap::from([(BlockId(0), (0, 0))]),
+            before: BTreeMap::from([(BlockId(0), (0, 0))]),
         };
-        let (order, cyclic) = order(body);
-        for block in order {
+        let (order, heads) = order(body);
+        let mut done = BTreeSet::new();
+        for block in order.into_iter().filter(|block| !heads.contains(block)) {
             if ahead.before.contains_key(&block) {
-                if cyclic.contains(&block) {
-                    ahead.stops.push((block, 0));
-                } else {
-                    ahead.block(program, body, block, times);
-                }
+                ahead.block(program, body, block, times);
+                done.insert(block);
             }
         }
+        // Loops are not run ahead, whichever way packets come into them.
+        ahead.stops.extend(ahead.before.keys().filter(|block| !done.contains(block)).map(|block| (*block, 0)));
         ahead
     }
 
@@ -235,6 +261,19 @@ impl Ahead {
         }
     }
 
+    /// The look-ups that may follow a place.
+    fn later(&self, body: &Body, block: BlockId, inst: usize) -> Vec<usize> {
+        let (mut seen, mut work) = (BTreeSet::new(), vec![block]);
+        while let Some(from) = work.pop() {
+            // Where there is an effect in it, what follows does not run ahead.
+            let ends = self.stops.iter().any(|(stop, _)| *stop == from);
+            let next = body.blocks[from.0 as usize].term.dests().into_iter().map(|dest| dest.block);
+            work.extend(next.filter(|next| !ends && seen.insert(*next)));
+        }
+        let is_later = |&(b, i, _): &(BlockId, usize, TableId)| seen.contains(&b) || (b == block && i > inst);
+        (0..self.looks.len()).filter(|look| is_later(&self.looks[*look])).collect()
+    }
+
     /// Which of `deferred` were come by on all paths to a place, and on some.
     fn due(&self, block: BlockId, inst: usize) -> (u64, u64) {
         let (always, sometimes) = self.before[&block];
@@ -244,7 +283,7 @@ impl Ahead {
     }
 }
 
-/// The blocks that the entry reaches, in reverse postorder, and those that lie on circles.
+/// The blocks that the entry reaches, in reverse postorder, and those that edges lead back to: one at least on each circle.
 fn order(body: &Body) -> (Vec<BlockId>, BTreeSet<BlockId>) {
     let (mut state, mut order, mut heads) = (vec![0u8; body.blocks.len()], Vec::new(), BTreeSet::new());
     let mut path = vec![(BlockId(0), 0usize)];
@@ -311,7 +350,7 @@ struct Points<'a> {
 }
 
 impl Points<'_> {
-    fn point(&mut self, block: BlockId, inst: usize) -> Point {
+    fn point(&self, block: BlockId, inst: usize) -> Point {
         let (always, sometimes) = self.ahead.due(block, inst);
         let bits = |mask: u64| (0..DEFERRED).filter(|bit| mask >> bit & 1 != 0).collect::<Vec<usize>>();
         let (due, maybe) = (bits(always), bits(sometimes & !always));

@@ -13,12 +13,13 @@ use baker::ir::{ChannelId, DropId, Program, TableKind};
 use baker::opt::stage::Plan;
 use inkwell::IntPredicate;
 use inkwell::attributes::AttributeLoc;
+use inkwell::basic_block::BasicBlock;
 use inkwell::module::Linkage;
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PointerValue};
 
 use super::body::{lower_ppf, pointer_param};
 use super::memory::Memory;
-use super::stage::{Part, READS, first_stop, int_param, record_size};
+use super::stage::{LAST, Part, READS, int_param, record_size};
 use super::{Module, Res, entry_symbol};
 use crate::abi::{self, Context, HashTable, LpmTable, MAX_BATCH, Staging};
 use crate::internal;
@@ -47,9 +48,8 @@ struct Records<'c, 'p> {
     points: PointerValue<'c>,
     /// What it keeps there.
     records: PointerValue<'c>,
-    /// Packets that have further to go; 32 bits each, and their number.
-    list: PointerValue<'c>,
-    len: PointerValue<'c>,
+    /// Whether a packet has further to go.
+    more: PointerValue<'c>,
     /// Number of packets that began again.
     again: PointerValue<'c>,
 }
@@ -80,7 +80,8 @@ impl<'c, 'p> Module<'c, 'p> {
         let least = self.i32.const_int(protocol.size.into(), false);
         let batch = Batch { function, ctx, frames, n: int_param(function, 2)?, least };
 
-        let [start, first, exit] = ["entry", "first", "exit"].map(|name| self.context.append_basic_block(function, name));
+        let [start, first, exit] =
+            ["entry", "first", "exit"].map(|name| self.context.append_basic_block(function, name));
         builder.position_at_end(start);
         let records = ahead.map(|(plan, ahead)| self.records(plan, ahead)).transpose()?;
         let any = builder.build_int_compare(IntPredicate::NE, batch.n, self.i32.const_zero(), "")?;
@@ -102,22 +103,44 @@ impl<'c, 'p> Module<'c, 'p> {
     }
 
     /// A packet of the batch: from where it stopped, or from the start.
-    fn packet(&self, batch: &Batch<'c>, entry: ChannelId, records: Option<&Records<'c, '_>>, i: IntValue<'c>) -> Res<()> {
+    fn packet(
+        &self,
+        batch: &Batch<'c>,
+        entry: ChannelId,
+        records: Option<&Records<'c, '_>>,
+        i: IntValue<'c>,
+    ) -> Res<()> {
         let builder = &self.builder;
         let block = |name| self.context.append_basic_block(batch.function, name);
-        let (truncated, received, next) = (block("truncated"), block("rx"), block("next"));
+        let (fresh, truncated, received, next) = (block("fresh"), block("truncated"), block("rx"), block("next"));
         let descriptor = self.descriptor_at(batch, i)?;
-        let mut complete = self.has(descriptor, batch.least)?;
+        let here = self.block()?;
+        builder.position_at_end(received);
+        let point = builder.build_phi(self.i32, "")?;
+        point.add_incoming(&[(&self.i32.const_zero(), fresh)]);
+        builder.position_at_end(here);
         let mut at = None;
-        if let Some(records) = records {
-            let (record, point) = self.point(batch, records, i)?;
-            // Only complete packets were run ahead.
-            let is_ahead = builder.build_int_compare(IntPredicate::NE, point, point.get_type().const_zero(), "")?;
-            complete = builder.build_or(is_ahead, complete, "")?;
-            at = Some((record, point));
+        match records {
+            None => {
+                builder.build_unconditional_branch(fresh)?;
+            }
+            Some(records) => {
+                let record = self.element(records.records, i, record_size(records.plan))?;
+                let stopped = self.load_int(self.i32, self.element(records.points, i, 4)?, 4, Memory::Record)?;
+                let stopped = builder.build_and(stopped, self.i32.const_int(LAST - 1, false), "")?;
+                let is_ahead = builder.build_int_compare(IntPredicate::NE, stopped, self.i32.const_zero(), "")?;
+                let ahead = block("ahead");
+                builder.build_conditional_branch(is_ahead, ahead, fresh)?;
+                builder.position_at_end(ahead);
+                self.unless_met(batch, records, record, (received, fresh))?;
+                point.add_incoming(&[(&stopped, self.block()?)]);
+                at = Some((record, point.as_basic_value().into_int_value()));
+            }
         }
-        self.likely(builder.build_conditional_branch(complete, received, truncated)?)?;
 
+        builder.position_at_end(fresh);
+        let complete = self.has(descriptor, batch.least)?;
+        self.likely(builder.build_conditional_branch(complete, received, truncated)?)?;
         builder.position_at_end(truncated);
         self.drop_packet(batch.ctx, descriptor, DropId::TRUNCATED)?;
         builder.build_unconditional_branch(next)?;
@@ -129,25 +152,32 @@ impl<'c, 'p> Module<'c, 'p> {
         Ok(())
     }
 
-    /// A packet's record, and the point to go on from: the start where packets before it changed what it has read.
-    fn point(&self, batch: &Batch<'c>, records: &Records<'c, '_>, i: IntValue<'c>) -> Res<(PointerValue<'c>, IntValue<'c>)> {
+    /// On to the first block, or to the second one where packets before it have changed what a packet has read.
+    fn unless_met(
+        &self,
+        batch: &Batch<'c>,
+        records: &Records<'c, '_>,
+        record: PointerValue<'c>,
+        (received, fresh): (BasicBlock<'c>, BasicBlock<'c>),
+    ) -> Res<()> {
         let builder = &self.builder;
-        let record = self.element(records.records, i, record_size(records.plan))?;
-        let point = self.load_int(self.i32, self.element(records.points, i, 4)?, 4, Memory::Record)?;
         if !records.plan.may_conflict() {
-            return Ok((record, point));
+            builder.build_unconditional_branch(received)?;
+            return Ok(());
         }
-        let zero = self.i32.const_zero();
-        let is_ahead = builder.build_int_compare(IntPredicate::NE, point, zero, "")?;
         let reads = self.load_int(self.i64, self.at(record, READS)?, 8, Memory::Record)?;
         let written = self.load_int(self.i64, self.written(batch)?, 8, Memory::Context)?;
         let both = builder.build_and(reads, written, "")?;
-        let met = builder.build_int_compare(IntPredicate::NE, both, self.i64.const_zero(), "")?;
-        // `reads` means something only where the packet was run ahead.
-        let again = self.select_int(is_ahead, met, met.get_type().const_zero())?;
+        let apart = builder.build_int_compare(IntPredicate::EQ, both, self.i64.const_zero(), "")?;
+        let from = self.block()?;
+        let met = self.context.append_basic_block(batch.function, "met");
+        self.likely(builder.build_conditional_branch(apart, received, met)?)?;
+        builder.position_at_end(met);
         let count = builder.build_load(self.i32, records.again, "")?.into_int_value();
-        builder.build_store(records.again, builder.build_int_add(count, self.resize(again, 32)?, "")?)?;
-        Ok((record, self.select_int(again, zero, point)?))
+        builder.build_store(records.again, builder.build_int_add(count, self.i32.const_int(1, false), "")?)?;
+        builder.build_unconditional_branch(fresh)?;
+        builder.position_at_end(from);
+        Ok(())
     }
 
     /// Where many packets began again, the next batches are not staged.
@@ -165,7 +195,8 @@ impl<'c, 'p> Module<'c, 'p> {
     fn records(&self, plan: &'p Plan, ahead: FunctionValue<'c>) -> Res<Records<'c, 'p>> {
         let builder = &self.builder;
         let array = |bytes: u64, name| {
-            let slot = builder.build_alloca(self.i64.array_type((bytes * MAX_BATCH as u64).div_ceil(8) as u32), name)?;
+            let slot =
+                builder.build_alloca(self.i64.array_type((bytes * MAX_BATCH as u64).div_ceil(8) as u32), name)?;
             Res::Ok(slot)
         };
         let records = Records {
@@ -173,8 +204,7 @@ impl<'c, 'p> Module<'c, 'p> {
             ahead,
             points: array(4, "points")?,
             records: array(record_size(plan), "records")?,
-            list: array(4, "list")?,
-            len: builder.build_alloca(self.i32, "len")?,
+            more: builder.build_alloca(self.i32, "more")?,
             again: builder.build_alloca(self.i32, "again")?,
         };
         builder.build_store(records.again, self.i32.const_zero())?;
@@ -185,8 +215,9 @@ impl<'c, 'p> Module<'c, 'p> {
     fn stage(&self, batch: &Batch<'c>, records: &Records<'c, '_>) -> Res<()> {
         let builder = &self.builder;
         let block = |name| self.context.append_basic_block(batch.function, name);
-        let (staged, plain, rounds, round, ready) =
-            (block("staged"), block("plain"), block("rounds"), block("round"), block("ready"));
+        let (staged, plain, round, ready) = (block("staged"), block("plain"), block("round"), block("ready"));
+        let bytes = builder.build_left_shift(self.resize(batch.n, 64)?, self.i64.const_int(2, false), "")?;
+        self.zero_bytes(records.points, 4, bytes, Memory::Record)?;
         let rest_at = self.at(batch.ctx, offset_of!(Context, rest) as u64)?;
         let rest = self.load_int(self.i32, rest_at, 4, Memory::Context)?;
         let stops = self.stops(batch, records.plan, rest)?;
@@ -194,8 +225,6 @@ impl<'c, 'p> Module<'c, 'p> {
         builder.build_conditional_branch(any, staged, plain)?;
 
         builder.position_at_end(plain);
-        let bytes = builder.build_left_shift(self.resize(batch.n, 64)?, self.i64.const_int(2, false), "")?;
-        self.zero_bytes(records.points, 4, bytes, Memory::Record)?;
         let zero = self.i32.const_zero();
         let resting = builder.build_int_compare(IntPredicate::NE, rest, zero, "")?;
         let less = builder.build_int_sub(rest, self.resize(resting, 32)?, "")?;
@@ -204,49 +233,41 @@ impl<'c, 'p> Module<'c, 'p> {
 
         builder.position_at_end(staged);
         self.store(self.written(batch)?, self.i64.const_zero(), 8, Memory::Context)?;
-        builder.build_store(records.len, zero)?;
-        self.for_each(batch.function, batch.n, |i| {
-            self.store(self.element(records.points, i, 4)?, zero, 4, Memory::Record)?;
-            let complete = self.has(self.descriptor_at(batch, i)?, batch.least)?;
-            self.list(records, i, complete)
-        })?;
-        builder.build_unconditional_branch(rounds)?;
+        builder.build_unconditional_branch(round)?;
 
-        // Each round takes each packet of the list to its next point.
-        builder.position_at_end(rounds);
-        let len = builder.build_load(self.i32, records.len, "")?.into_int_value();
-        let more = builder.build_int_compare(IntPredicate::NE, len, zero, "")?;
-        builder.build_conditional_branch(more, round, ready)?;
+        // Each round takes each packet that is not there yet to its next point.
         builder.position_at_end(round);
-        builder.build_store(records.len, zero)?;
-        self.for_each(batch.function, len, |j| {
-            let i = self.load_int(self.i32, self.element(records.list, j, 4)?, 4, Memory::Record)?;
-            let at = self.element(records.points, i, 4)?;
-            let point = self.load_int(self.i32, at, 4, Memory::Record)?;
-            let record = self.element(records.records, i, record_size(records.plan))?;
-            let args =
-                [batch.ctx.into(), self.descriptor_at(batch, i)?.into(), record.into(), point.into(), stops.into()];
-            let call = builder.build_call(records.ahead, &args, "")?;
-            let Some(BasicValueEnum::IntValue(point)) = call.try_as_basic_value().basic() else {
-                return internal("running ahead gives no point");
-            };
-            self.store(at, point, 4, Memory::Record)?;
-            let first_stop = self.i32.const_int(first_stop(records.plan) as u64, false);
-            let goes_on = builder.build_int_compare(IntPredicate::ULT, point, first_stop, "")?;
-            self.list(records, i, goes_on)
-        })?;
-        builder.build_unconditional_branch(rounds)?;
+        builder.build_store(records.more, zero)?;
+        self.for_each(batch.function, batch.n, |i| self.advance(batch, records, stops, i))?;
+        let more = builder.build_load(self.i32, records.more, "")?.into_int_value();
+        let more = builder.build_int_compare(IntPredicate::NE, more, zero, "")?;
+        builder.build_conditional_branch(more, round, ready)?;
 
         builder.position_at_end(ready);
         Ok(())
     }
 
-    /// Lists a packet among those that have further to go, if it has.
-    fn list(&self, records: &Records<'c, '_>, i: IntValue<'c>, goes_on: IntValue<'c>) -> Res<()> {
-        let len = self.builder.build_load(self.i32, records.len, "")?.into_int_value();
-        self.store(self.element(records.list, len, 4)?, i, 4, Memory::Record)?;
-        let more = self.builder.build_int_add(len, self.resize(goes_on, 32)?, "")?;
-        self.builder.build_store(records.len, more)?;
+    /// Takes a packet to its next point.
+    fn advance(&self, batch: &Batch<'c>, records: &Records<'c, '_>, stops: IntValue<'c>, i: IntValue<'c>) -> Res<()> {
+        let builder = &self.builder;
+        let [go, next] = ["go", "next"].map(|name| self.context.append_basic_block(batch.function, name));
+        let at = self.element(records.points, i, 4)?;
+        let point = self.load_int(self.i32, at, 4, Memory::Record)?;
+        let goes_on = |point| builder.build_int_compare(IntPredicate::ULT, point, self.i32.const_int(LAST, false), "");
+        builder.build_conditional_branch(goes_on(point)?, go, next)?;
+        builder.position_at_end(go);
+        let record = self.element(records.records, i, record_size(records.plan))?;
+        let args = [batch.ctx.into(), self.descriptor_at(batch, i)?.into(), record.into(), point.into(), stops.into()];
+        let call = builder.build_call(records.ahead, &args, "")?;
+        let Some(BasicValueEnum::IntValue(point)) = call.try_as_basic_value().basic() else {
+            return internal("running ahead gives no point");
+        };
+        self.store(at, point, 4, Memory::Record)?;
+        let goes_on = goes_on(point)?;
+        let more = builder.build_load(self.i32, records.more, "")?.into_int_value();
+        builder.build_store(records.more, builder.build_or(more, self.resize(goes_on, 32)?, "")?)?;
+        builder.build_unconditional_branch(next)?;
+        builder.position_at_end(next);
         Ok(())
     }
 
@@ -254,20 +275,20 @@ impl<'c, 'p> Module<'c, 'p> {
     fn stops(&self, batch: &Batch<'c>, plan: &Plan, rest: IntValue<'c>) -> Res<IntValue<'c>> {
         let builder = &self.builder;
         let mut stops = self.i64.const_zero();
-        for (index, (_, id)) in plan.looks.iter().enumerate() {
-            let offset = match self.table(*id)?.kind {
+        for (index, look) in plan.looks.iter().enumerate() {
+            let id = look.table;
+            let offset = match self.table(id)?.kind {
                 TableKind::Lpm => offset_of!(LpmTable, large),
                 _ => offset_of!(HashTable, large),
             };
-            let large = self.load_shared(self.at(self.control(batch.ctx, *id)?, offset as u64)?)?;
+            let large = self.load_shared(self.at(self.control(batch.ctx, id)?, offset as u64)?)?;
             let both = self.i64.const_int(u64::from(abi::LARGE_FIRST | abi::LARGE_SECOND), false);
             let bits = builder.build_and(self.resize(large, 64)?, both, "")?;
             let bits = builder.build_left_shift(bits, self.i64.const_int(2 * index as u64, false), "")?;
             stops = builder.build_or(stops, bits, "")?;
         }
         let none = self.i64.const_zero();
-        let enough =
-            builder.build_int_compare(IntPredicate::UGE, batch.n, self.i32.const_int(LEAST, false), "")?;
+        let enough = builder.build_int_compare(IntPredicate::UGE, batch.n, self.i32.const_int(LEAST, false), "")?;
         let rested = builder.build_int_compare(IntPredicate::EQ, rest, self.i32.const_zero(), "")?;
         let stops = self.select_int(builder.build_and(enough, rested, "")?, stops, none)?;
         let staging_at = self.at(batch.ctx, offset_of!(Context, staging) as u64)?;
@@ -277,10 +298,7 @@ impl<'c, 'p> Module<'c, 'p> {
         };
         let all = self.i64.const_int((1 << (2 * plan.looks.len())) - 1, false);
         let stops = self.select_int(is(Staging::Always)?, all, stops)?;
-        let stops = self.select_int(is(Staging::Never)?, none, stops)?;
-        let hack = builder.build_int_compare(IntPredicate::UGE, staging, self.i32.const_int(256, false), "")?;
-        let mask = builder.build_right_shift(self.resize(staging, 64)?, self.i64.const_int(8, false), false, "")?;
-        self.select_int(hack, mask, stops)
+        self.select_int(is(Staging::Never)?, none, stops)
     }
 
     /// Defines the function that runs ahead.

@@ -7,13 +7,14 @@
 //! ```
 //!
 //! Points are numbered: 0 is the body's start; then come two for each look-up, where the first memory that it reads is
-//! fetched, and where what that leads to is; then those in front of effects. `stops` has a bit for each of those two.
+//! fetched, and where what that leads to is; then those in front of effects. `stops` has a bit for each of those two. A point
+//! with [`LAST`] is where the packet waits for those before it: no place to stop follows.
 
 use std::collections::HashMap;
 use std::mem::offset_of;
 
 use baker::ir::{BlockId, Op, TableId, TableKind, Ty, Value, storage_size};
-use baker::opt::stage::{Plan, Point};
+use baker::opt::stage::{Look, Plan, Point};
 use inkwell::IntPredicate;
 use inkwell::basic_block::BasicBlock;
 use inkwell::intrinsics::Intrinsic;
@@ -32,6 +33,9 @@ pub(super) const READS: u64 = 0;
 const MASK: u64 = 8;
 /// Where the first slot lies.
 const SLOTS: u64 = 16;
+
+/// Marks the point at which a packet's effects begin.
+pub(super) const LAST: u64 = 1 << 31;
 
 /// Which function of the two.
 #[derive(Clone, Copy)]
@@ -63,6 +67,15 @@ pub(super) struct Staged<'c, 'p> {
     entries: Vec<BasicBlock<'c>>,
 }
 
+impl<'c> Staged<'c, '_> {
+    /// What goes from point to point beside values, and where the record has it.
+    fn carried(&self) -> impl Iterator<Item = (PointerValue<'c>, u64)> + use<'c> {
+        let plan = self.part.plan();
+        let reads = plan.may_conflict().then_some((self.reads, READS));
+        reads.into_iter().chain(plan.has_choice().then_some((self.mask, MASK)))
+    }
+}
+
 impl<'p> Part<'p> {
     pub(super) fn plan(self) -> &'p Plan {
         match self {
@@ -70,26 +83,11 @@ impl<'p> Part<'p> {
         }
     }
 
-    /// Number of the first point at which the function is entered.
-    fn first(self) -> usize {
-        match self {
-            Part::Ahead(_) => 1,
-            Part::Rest(plan) => first_stop(plan),
-        }
-    }
-
-    /// Points at which the function is entered.
+    /// Points at which the function is entered, from point 1 on.
     fn entries(self) -> usize {
         match self {
             Part::Ahead(plan) => 2 * plan.looks.len(),
-            Part::Rest(plan) => plan.stops.len(),
-        }
-    }
-
-    fn points(self) -> Box<dyn Iterator<Item = &'p Point> + 'p> {
-        match self {
-            Part::Ahead(plan) => Box::new(plan.looks.iter().map(|(point, _)| point).chain(&plan.stops)),
-            Part::Rest(plan) => Box::new(plan.stops.iter()),
+            Part::Rest(plan) => 2 * plan.looks.len() + plan.stops.len(),
         }
     }
 }
@@ -113,7 +111,8 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
         let i64_type = self.module.i64;
         let (reads, mask) = (builder.build_alloca(i64_type, "reads")?, builder.build_alloca(i64_type, "mask")?);
         let mut kept = HashMap::new();
-        for value in part.points().flat_map(|point| point.saved.iter().chain(&point.again)) {
+        let points = part.plan().looks.iter().map(|look| &look.point).chain(&part.plan().stops);
+        for value in points.flat_map(|point| point.saved.iter().chain(&point.again)) {
             if !kept.contains_key(value) {
                 kept.insert(*value, builder.build_alloca(self.ty(*value)?, "")?);
             }
@@ -130,17 +129,32 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
         let module = self.module;
         let builder = &module.builder;
         let begin = self.new_block("begin");
-        let first = staged.part.first();
-        let case = |(index, entry): (usize, &BasicBlock<'c>)| {
-            (module.i32.const_int((first + index) as u64, false), *entry)
-        };
+        let case = |(index, entry): (usize, &BasicBlock<'c>)| (module.i32.const_int(1 + index as u64, false), *entry);
         let cases: Vec<_> = staged.entries.iter().enumerate().map(case).collect();
         builder.build_switch(int_param(self.function, 3)?, begin, &cases)?;
         builder.position_at_end(begin);
         for slot in [staged.reads, staged.mask] {
             builder.build_store(slot, module.i64.const_zero())?;
         }
+        if let Part::Ahead(_) = staged.part {
+            let [complete, short] = ["complete", "short"].map(|name| self.new_block(name));
+            let has =
+                module.has(pointer_param(self.function, 1)?, module.i32.const_int(self.least()?.into(), false))?;
+            module.likely(builder.build_conditional_branch(has, complete, short)?)?;
+            builder.position_at_end(short);
+            builder.build_return(Some(&module.i32.const_int(LAST, false)))?;
+            builder.position_at_end(complete);
+        }
         self.jump(block, arguments)
+    }
+
+    /// Bytes of a complete packet.
+    fn least(&self) -> Res<u32> {
+        let protocol = match self.body.blocks[0].params.first().map(|packet| self.ir_ty(*packet)).transpose()? {
+            Some(Ty::Packet(protocol)) => self.module.program.protocols.get(protocol.0 as usize),
+            _ => None,
+        };
+        protocol.map_or_else(|| internal("a body that gets no packet"), |protocol| Ok(protocol.size))
     }
 
     /// Whether a block belongs to the part.
@@ -157,54 +171,62 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
         let is_here = |point: &Point| point.block == block && point.inst == inst;
         let plan = part.plan();
         let stop = plan.stops.iter().position(is_here);
-        match (part, stop) {
-            (Part::Rest(_), None) => Ok(Way::GoesOn),
-            (Part::Rest(_), Some(stop)) => {
-                let here = self.new_block("here");
-                let module = self.module;
-                module.builder.build_unconditional_branch(here)?;
-                self.resume(stop, &plan.stops[stop])?;
-                self.catch_up(&plan.stops[stop])?;
-                module.builder.build_unconditional_branch(here)?;
-                module.builder.position_at_end(here);
-                Ok(Way::GoesOn)
+        let look = plan.looks.iter().position(|look| is_here(&look.point));
+        match (part, stop, look) {
+            (Part::Rest(_), Some(stop), _) => self.enter_at(&plan.stops[stop], &[2 * plan.looks.len() + stop])?,
+            (Part::Rest(_), _, Some(look)) => self.enter_at(&plan.looks[look].point, &[2 * look, 2 * look + 1])?,
+            (Part::Ahead(_), Some(stop), _) => {
+                let number = LAST + (first_stop(plan) + stop) as u64;
+                self.leave(&plan.stops[stop], self.module.i32.const_int(number, false))?;
+                return Ok(Way::Ends);
             }
-            (Part::Ahead(_), Some(stop)) => {
-                self.leave(&plan.stops[stop], first_stop(plan) + stop)?;
-                Ok(Way::Ends)
-            }
-            (Part::Ahead(_), None) => {
+            (Part::Ahead(_), _, Some(look)) => self.look(plan, look)?,
+            (Part::Ahead(_), ..) => {
                 if let Some(bit) = plan.deferred.iter().position(|place| *place == (block, inst)) {
                     return self.put_off(plan, bit);
                 }
-                if let Some(look) = plan.looks.iter().position(|(point, _)| is_here(point)) {
-                    self.look(plan, look)?;
-                }
-                Ok(Way::GoesOn)
             }
+            _ => {}
         }
+        Ok(Way::GoesOn)
+    }
+
+    /// Lets the function be entered here.
+    fn enter_at(&mut self, point: &Point, entries: &[usize]) -> Res<()> {
+        let module = self.module;
+        let here = self.new_block("here");
+        module.builder.build_unconditional_branch(here)?;
+        for &entry in entries {
+            self.resume(entry, point)?;
+            self.catch_up(point)?;
+            module.builder.build_unconditional_branch(here)?;
+        }
+        module.builder.position_at_end(here);
+        Ok(())
     }
 
     /// Stops in front of a look-up, twice, where that is wanted.
     fn look(&mut self, plan: &Plan, look: usize) -> Res<()> {
         let module = self.module;
         let builder = &module.builder;
-        let (point, table) = &plan.looks[look];
+        let Look { point, table, later } = &plan.looks[look];
+        let (first, second) = (1 << (2 * look), 2 << (2 * look));
+        let later = later.iter().fold(0, |bits, look| bits | 3 << (2 * look));
         let [wait, go, more, fetch] = ["wait", "go", "more", "fetch"].map(|name| self.new_block(name));
-        builder.build_conditional_branch(self.stops_at(2 * look)?, wait, go)?;
+        builder.build_conditional_branch(self.stops_at(first)?, wait, go)?;
 
         builder.position_at_end(wait);
         let key = self.key_of(point)?;
         module.prefetch(self.first_memory(*table, &key)?)?;
-        self.leave(point, 1 + 2 * look)?;
+        self.leave(point, self.numbered(1 + 2 * look, later | second)?)?;
 
         self.resume(2 * look, point)?;
-        builder.build_conditional_branch(self.stops_at(2 * look + 1)?, fetch, more)?;
+        builder.build_conditional_branch(self.stops_at(second)?, fetch, more)?;
         builder.position_at_end(fetch);
         let key = self.key_of(point)?;
         module.prefetch(self.second_memory(*table, &key)?)?;
         // All else is in the record already.
-        builder.build_return(Some(&module.i32.const_int(2 + 2 * look as u64, false)))?;
+        builder.build_return(Some(&self.numbered(2 + 2 * look, later)?))?;
 
         self.resume(2 * look + 1, point)?;
         builder.build_unconditional_branch(go)?;
@@ -214,12 +236,18 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
         Ok(())
     }
 
-    /// Whether the function is to stop here; 1 bit.
-    fn stops_at(&self, bit: usize) -> Res<IntValue<'c>> {
+    /// The number of a point, marked where the function does not stop at any of `later` (bits of `stops`).
+    fn numbered(&self, number: usize, later: u64) -> Res<IntValue<'c>> {
+        let module = self.module;
+        let constant = |number| module.i32.const_int(number, false);
+        module.select_int(self.stops_at(later)?, constant(number as u64), constant(LAST + number as u64))
+    }
+
+    /// Whether `stops` has one of these bits; 1 bit.
+    fn stops_at(&self, bits: u64) -> Res<IntValue<'c>> {
         let module = self.module;
         let stops = int_param(self.function, 4)?;
-        let bit = module.i64.const_int(1 << bit, false);
-        let set = module.builder.build_and(stops, bit, "")?;
+        let set = module.builder.build_and(stops, module.i64.const_int(bits, false), "")?;
         Ok(module.builder.build_int_compare(IntPredicate::NE, set, module.i64.const_zero(), "")?)
     }
 
@@ -238,8 +266,7 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
         match (table.kind, key) {
             (TableKind::Lpm, [key]) => {
                 let tbl24 = module.entries(control, offset_of!(LpmTable, tbl24))?;
-                let upper =
-                    module.builder.build_right_shift(*key, module.i32.const_int(8, false), false, "")?;
+                let upper = module.builder.build_right_shift(*key, module.i32.const_int(8, false), false, "")?;
                 module.element(tbl24, upper, 4)
             }
             _ => module.first_bucket(control, module.hash_of(control, &module.pack(table, key)?)?),
@@ -279,7 +306,7 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
     }
 
     /// Saves what is live and returns the point's number.
-    fn leave(&self, point: &Point, number: usize) -> Res<()> {
+    fn leave(&self, point: &Point, number: IntValue<'c>) -> Res<()> {
         let module = self.module;
         let Some(staged) = &self.staged else { return internal("a body that is not staged") };
         for value in &point.saved {
@@ -295,11 +322,11 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
                 }
             }
         }
-        for (slot, at) in [(staged.reads, READS), (staged.mask, MASK)] {
+        for (slot, at) in staged.carried() {
             let value = module.builder.build_load(module.i64, slot, "")?.into_int_value();
             module.store(module.at(staged.record, at)?, value, 8, Memory::Record)?;
         }
-        module.builder.build_return(Some(&module.i32.const_int(number as u64, false)))?;
+        module.builder.build_return(Some(&number))?;
         Ok(())
     }
 
@@ -315,7 +342,7 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
         let module = self.module;
         let Some(staged) = &self.staged else { return internal("a body that is not staged") };
         module.builder.position_at_end(staged.entries[entry]);
-        for (slot, at) in [(staged.reads, READS), (staged.mask, MASK)] {
+        for (slot, at) in staged.carried() {
             let value = module.load_int(module.i64, module.at(staged.record, at)?, 8, Memory::Record)?;
             module.builder.build_store(slot, value)?;
         }
@@ -376,7 +403,7 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
     /// Notes that an instruction is due later, where the point alone does not say so.
     fn put_off(&self, plan: &Plan, bit: usize) -> Res<Way> {
         if let Some(staged) = &self.staged
-            && plan.stops.iter().any(|stop| stop.maybe.contains(&bit))
+            && plan.looks.iter().map(|look| &look.point).chain(&plan.stops).any(|point| point.maybe.contains(&bit))
         {
             self.set_bits(staged.mask, self.module.i64.const_int(1 << bit, false))?;
         }

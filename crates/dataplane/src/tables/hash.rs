@@ -21,19 +21,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use baker::ir::{Layout, is_expired};
-use codegen::abi::{HashEntry, HashTable, first_bucket, hash_key, hash_tag};
+use codegen::abi::{HashEntry, HashTable, LARGE_FIRST, LARGE_SECOND, first_bucket, hash_key, hash_tag};
 
 use super::bucket::{Bucket, SLOTS};
 use super::lock::locked;
 use super::slots::{PATIENCE, SPARE, Slots};
-use super::{at_once, load_shared, store_shared};
+use super::{at_once, large, load_shared, store_shared};
 use crate::epoch::Epochs;
 use crate::sys::Mapping;
 
 /// Buckets that are looked through under one lock for entries that nobody uses.
 const BUCKETS_AT_ONCE: usize = 256;
-/// Keys whose buckets and entries stay in the nearest cache.
-const SMALL: u32 = 512;
 /// A key stays in its first bucket while that holds fewer than this.
 const PREFER_FIRST: usize = 4;
 /// Between two looks whether the workers have finished their batches.
@@ -386,8 +384,10 @@ impl Hash {
     /// Tells generated code whether look-ups are worth fetching ahead.
     fn note_size(&self, live: u32) {
         // SAFETY: the field lives as long as the table and is only accessed atomically or read by generated code.
-        let large = unsafe { AtomicU32::from_ptr(&raw mut (*self.control.get()).large) };
-        large.store((live > SMALL).into(), Ordering::Relaxed);
+        let flags = unsafe { AtomicU32::from_ptr(&raw mut (*self.control.get()).large) };
+        let buckets = live.min(self.bucket_count) as usize * size_of::<Bucket>();
+        let entries = live as usize * self.entry.stride;
+        flags.store(large(buckets, LARGE_FIRST) | large(entries, LARGE_SECOND), Ordering::Relaxed);
     }
 
     fn bucket(&self, index: u32) -> &Bucket {

@@ -14,15 +14,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use baker::ir::{Layout, TableError};
 use codegen::abi::{LARGE_FIRST, LARGE_SECOND, LPM_GROUP, LpmTable};
 
+use super::large;
 use super::slots::{SPARE, Slots};
 use super::values::Values;
 use crate::epoch::Epochs;
 use crate::sys::Mapping;
 
-/// Routes whose slots stay in the nearest cache: each may have a line of its own.
-const SMALL: usize = 256;
-/// Bytes of groups and values that stay there.
-const CACHED: usize = 32 << 10;
 /// Tables for more routes than this get large pages: their routes lie all over the arrays, and a look-up would miss the
 /// translation of its address, too.
 const FEW: u32 = 4096;
@@ -309,13 +306,12 @@ impl Lpm {
 
     /// Tells generated code whether look-ups are worth fetching ahead.
     fn note_size(&self, writer: &Writer) {
-        // What a group takes is little of it: few packets go to routes that are longer than 24.
-        let behind = writer.used * self.values.size() + writer.grouped * 64;
-        let first = if writer.routes.len() > SMALL { LARGE_FIRST } else { 0 };
-        let second = if behind > CACHED { LARGE_SECOND } else { 0 };
+        // A route may have a line of the array of its own, and so may a group.
+        let first = large(writer.routes.len() * 64, LARGE_FIRST);
+        let second = large(writer.used * self.values.size() + writer.grouped * 64, LARGE_SECOND);
         // SAFETY: the field lives as long as the table and is only accessed atomically or read by generated code.
-        let large = unsafe { AtomicU32::from_ptr(&raw mut (*self.control.get()).large) };
-        large.store(first | second, Ordering::Relaxed);
+        let flags = unsafe { AtomicU32::from_ptr(&raw mut (*self.control.get()).large) };
+        flags.store(first | second, Ordering::Relaxed);
     }
 
     fn default_slot(&self) -> &AtomicU32 {

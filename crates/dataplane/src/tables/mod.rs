@@ -108,8 +108,7 @@ impl Tables {
                         .map(|table| Kind::Trie(Box::new(table)))
                 }
                 TableKind::Lpm => {
-                    let read_only = !program.changes_values(table.value);
-                    Lpm::new(capacity, (&value, lock), read_only, epochs.clone()).map(|table| Kind::Lpm(Box::new(table)))
+                    Lpm::new(capacity, (&value, lock), !written, epochs.clone()).map(|table| Kind::Lpm(Box::new(table)))
                 }
             };
             let kind = kind.map_err(|error| TablesError { table: table.name.clone(), capacity, error })?;
@@ -364,6 +363,15 @@ fn prefix(layout: &Layout, key: &[u128], prefix_len: Option<u32>) -> Result<(u12
 
 fn route(prefix: u128, len: u8, value: Vec<u128>) -> TableEntry {
     TableEntry { key: vec![prefix], prefix_len: Some(len.into()), value }
+}
+
+/// Bytes that look-ups of different packets spread over before it is worth fetching them ahead: what the second cache
+/// holds is there almost as soon as asked for.
+const FAR: usize = 512 << 10;
+
+/// The bit of a table's `large` for so many bytes.
+fn large(bytes: usize, bit: u32) -> u32 {
+    if bytes > FAR { bit } else { 0 }
 }
 
 /// Whether one store changes a value, as a look-up sees it: it is one field, for each field is loaded by itself.

@@ -108,11 +108,6 @@ impl Slots {
         }
         self.retired.push((number, epochs.retire()));
     }
-
-    /// Takes a number back that was never published.
-    pub fn untake(&mut self, number: u32) {
-        self.free.push(number);
-    }
 }
 
 #[cfg(test)]

@@ -8,8 +8,10 @@ use baker::ir::{
     BUILTIN_DROP_REASONS, CounterSlots, DropId, Program, TableEntry, TableError, TableId, TableKind, TableStore,
     prefix_mask, print, verify,
 };
+use baker::opt::stage::Plan;
 use baker::opt::{self, Level, Pass};
 use codegen::OptLevel;
+use codegen::abi::Staging;
 use dataplane::EngineKind;
 use dataplane::controller::{ExternFn, ExternTable};
 use dataplane::step::{StepOutput, Stepper};
@@ -64,6 +66,11 @@ pub struct Seen {
     pub instances: u64,
     /// Members of sets at the end.
     pub members: u64,
+    /// Programs whose look-ups are staged, those of them in which packets may have to begin again, and those in which what
+    /// is put off depends on the path.
+    pub staged: u64,
+    pub conflicts: u64,
+    pub choices: u64,
     /// Programs that have each of [`OPERATIONS`].
     pub operations: [u64; OPERATIONS.len()],
     /// How often each of [`CONSTRUCTS`] was written.
@@ -94,6 +101,9 @@ impl Seen {
             (&mut self.counted, other.counted),
             (&mut self.instances, other.instances),
             (&mut self.members, other.members),
+            (&mut self.staged, other.staged),
+            (&mut self.conflicts, other.conflicts),
+            (&mut self.choices, other.choices),
         ];
         for (sum, more) in pairs {
             *sum += more;
@@ -122,6 +132,9 @@ impl Seen {
             ("counted", self.counted),
             ("instances", self.instances),
             ("members", self.members),
+            ("staged", self.staged),
+            ("conflicts", self.conflicts),
+            ("choices", self.choices),
         ];
         let operations = OPERATIONS.into_iter().zip(self.operations);
         let constructs = CONSTRUCTS.into_iter().zip(self.constructs);
@@ -148,6 +161,11 @@ impl Seen {
         let (slots, counters) = (CounterSlots::new(program), stepper.counters());
         let drop = |reason: usize| counters[slots.drop(DropId(reason as u32))];
         self.programs += 1;
+        if let Some(plan) = Plan::new(&opt::optimise(program, Level::Cgpc)) {
+            self.staged += 1;
+            self.conflicts += u64::from(plan.may_conflict());
+            self.choices += u64::from(plan.has_choice());
+        }
         self.truncated += drop(0);
         self.malformed += drop(1);
         self.dropped += (BUILTIN_DROP_REASONS.len()..program.drop_reasons.len()).map(drop).sum::<u64>();
@@ -225,6 +243,7 @@ pub fn compare_with(
         }
         natives.push((*name, stepper(Arc::new(optimised), *kind)?));
     }
+    natives.iter_mut().for_each(|(_, native)| native.set_staging(Staging::Always));
     let (one_by_one, batch) = packets.split_at(singly.min(packets.len()));
 
     let mut numbers = Numbers::new(fill);

@@ -315,7 +315,7 @@ impl World {
             Kind::Lpm => Value::Scalar(unsigned(*n.pick(&[32, 32, 128, 20, 64, 7]))),
             _ => Value::Scalar(unsigned(32)),
         };
-        let capacity = if kind == Kind::Lpm { 64 } else { *n.pick(&[1, 2, 3, 4, 8, 9, 16, 100]) };
+        let capacity = if kind == Kind::Lpm { 64 } else { *n.pick(&[1, 2, 3, 4, 8, 9, 16, 100, 4000]) };
         let ages = matches!(kind, Kind::Hash | Kind::Set) && n.chance(40);
         let idle = ages.then(|| *n.pick(&[1_000_000, 300_000_000_000, 2_000_000_000_000]));
         let value = if kind == Kind::Set { Value::Scalar(Ty::Bool) } else { self.value(n) };
