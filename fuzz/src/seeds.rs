@@ -92,6 +92,8 @@ pub fn requests() -> Vec<Vec<u8>> {
         r#"{"request": "table_set", "table": "l3_forward.fib", "key": "10.0.3.0/24", "value": 2}"#,
         r#"{"request": "table_set", "table": "l2_bridge.stations", "key": {"domain": 1, "mac": "02:00:00:00:00:99"}, "value": {"port": "p1", "heard": 0}}"#,
         r#"{"request": "table_set", "table": "l3_forward.next_hops", "key": 7, "value": {"domain": 1, "gateway": "10.0.1.9", "src": "02:00:00:00:01:01"}}"#,
+        r#"{"request": "table_load", "table": "l3_forward.fib", "entries": [{"key": "10.0.3.0/24", "value": 2}, {"key": "10.0.4.0/24", "value": 3}]}"#,
+        r#"{"request": "table_load", "table": "l3_forward.next_hops", "entries": []}"#,
         r#"{"request": "table_del", "table": "l3_forward.fib", "key": "10.0.3.0/24"}"#,
         r#"{"request": "table_dump", "table": "l3_forward.neighbours"}"#,
         "{\"request\": \"status\"}\n\n{\"request\": \"ports\"}\n[]\nnull\n\"\\ud800\"",
