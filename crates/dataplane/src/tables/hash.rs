@@ -25,8 +25,8 @@ use codegen::abi::{HashEntry, HashTable, first_bucket, hash_key, hash_tag};
 
 use super::bucket::{Bucket, SLOTS};
 use super::lock::locked;
+use super::shared::{at_once, load_shared, store_shared};
 use super::slots::{PATIENCE, SPARE, Slots};
-use super::{at_once, load_shared, store_shared};
 use crate::epoch::Epochs;
 use crate::sys::Mapping;
 
