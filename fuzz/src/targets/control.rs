@@ -22,6 +22,8 @@ pub const WORDS: &[&str] = &[
     "{\"request\": \"",
     "table_get",
     "table_set",
+    "table_load",
+    "\"entries\": [",
     "table_del",
     "table_dump",
     "status",

@@ -29,5 +29,5 @@ pub use place::{Place, PlaceError};
 pub use protocol::{
     Code, Counters, Entry, PortState, Refusal, Reply, Request, Status, TableInfo, TableKindName, TimerState,
 };
-pub use server::Server;
+pub use server::{MAX_REQUEST, Server};
 pub use service::{About, Service};

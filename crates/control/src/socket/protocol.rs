@@ -34,6 +34,14 @@ pub enum Request {
         /// Its value, as in the configuration.
         value: Json,
     },
+    /// Inserts entries or replaces their values, in order up to one that is refused: their number as `entries`. Where one can't
+    /// be read nothing changes.
+    TableLoad {
+        /// `MODULE.TABLE`.
+        table: String,
+        /// As in the configuration.
+        entries: Vec<Entry>,
+    },
     /// Removes an entry; sets that of an array to zero: an empty object.
     TableDel {
         /// `MODULE.TABLE`.

@@ -14,8 +14,8 @@ use baker::ir::{Layout, LayoutField, TableError, storage_size};
 use codegen::abi::ArrayTable;
 
 use super::lock::locked;
+use super::shared::{load_shared, store_shared};
 use super::slots::patiently;
-use super::{load_shared, store_shared};
 use crate::epoch::Epochs;
 use crate::sys::Mapping;
 

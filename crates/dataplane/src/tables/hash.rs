@@ -24,9 +24,10 @@ use baker::ir::{Layout, is_expired};
 use codegen::abi::{HashEntry, HashTable, LARGE_FIRST, LARGE_SECOND, first_bucket, hash_key, hash_tag};
 
 use super::bucket::{Bucket, SLOTS};
+use super::large;
 use super::lock::locked;
+use super::shared::{at_once, load_shared, store_shared};
 use super::slots::{PATIENCE, SPARE, Slots};
-use super::{at_once, large, load_shared, store_shared};
 use crate::epoch::Epochs;
 use crate::sys::Mapping;
 

@@ -5,7 +5,7 @@ use std::io;
 use baker::ir::Layout;
 
 use super::lock::locked;
-use super::{at_once, load_shared, store_shared};
+use super::shared::{at_once, load_shared, store_shared};
 use crate::sys::Mapping;
 
 /// Memory for the values of a fixed number of entries.
