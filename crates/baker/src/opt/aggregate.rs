@@ -13,7 +13,7 @@
 //! The PPF behind any other put stays a body of its own, an *aggregate root*, as those are by which packets enter and those that
 //! timers put packets into. Each put gets a
 //! copy of the PPF, so that what is known at the put is known in the copy, until the aggregate has [`COPIED`] instructions;
-//! from then on puts share one copy. PPFs that were merged wherever they are used stay in the program, unused.
+//! from then on puts share one copy, and so do those that no packet came by, where a profile says that of a put. PPFs that were merged wherever they are used stay in the program, unused.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -149,9 +149,9 @@ impl<'p> Aggregate<'p> {
         first
     }
 
-    /// The first block that a put jumps to.
-    fn entry_of(&mut self, ppf: PpfId) -> BlockId {
-        if self.instructions < COPIED {
+    /// The first block that a put jumps to; `used`: for all that is known, packets come by it.
+    fn entry_of(&mut self, ppf: PpfId, used: bool) -> BlockId {
+        if used && self.instructions < COPIED {
             return self.enqueue(ppf);
         }
         if let Some(&block) = self.shared.get(&ppf) {
@@ -167,6 +167,11 @@ impl<'p> Aggregate<'p> {
         let body = &program.ppfs[ppf.0 as usize].body;
         let (first_value, first_block) = (self.body.values.len() as u32, self.body.blocks.len() as u32);
         self.body.values.extend(&body.values);
+        if let Some(usage) = &body.usage {
+            // The first is the root, which packets enter.
+            let all = self.body.usage.get_or_insert_with(|| Usage { length: usage.length, ..Usage::default() });
+            all.usual.extend(usage.usual.iter().map(|(value, number)| (Value(value.0 + first_value), *number)));
+        }
         for (b, block) in body.blocks.iter().enumerate() {
             let mut block = block.clone();
             let merged = block.insts.last().and_then(|inst| put_into(program, &inst.op));
@@ -176,7 +181,7 @@ impl<'p> Aggregate<'p> {
                 && let Op::Put { packet, channel } = put.op
             {
                 put.op = Op::Pass { channel };
-                let renumbered = self.entry_of(target);
+                let renumbered = self.entry_of(target, block.counts.is_none_or(|counts| counts.runs > 0));
                 // Made relative, for it is shifted below with the others.
                 let to = BlockId(renumbered.0.wrapping_sub(first_block));
                 block.term = Terminator::Jump(Dest { block: to, args: vec![packet] });

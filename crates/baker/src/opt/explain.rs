@@ -117,16 +117,6 @@ fn aggregates(program: &Program) -> Vec<AggregateShape> {
 /// Operations on packet bytes, and instructions without constants.
 fn size(body: &crate::ir::Body) -> (usize, usize) {
     let ops = || body.blocks.iter().flat_map(|block| &block.insts).map(|inst| &inst.op);
-    let access = |op: &&Op| {
-        matches!(
-            op,
-            Op::Load { .. }
-                | Op::Store { .. }
-                | Op::LoadAt { .. }
-                | Op::StoreAt { .. }
-                | Op::Sum { .. }
-                | Op::Push { .. }
-        )
-    };
+    let access = |op: &&Op| op.accesses_packet();
     (ops().filter(access).count(), ops().filter(|op| !matches!(op, Op::Const(_))).count())
 }

@@ -17,6 +17,7 @@ pub mod cache;
 pub mod explain;
 mod liveness;
 mod numbering;
+pub mod profile;
 mod straighten;
 mod usual;
 

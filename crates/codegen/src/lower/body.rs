@@ -112,6 +112,9 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 }
             }
             self.terminator(&block.term)?;
+            if let Some(counts) = block.counts {
+                self.module.weigh(counts)?;
+            }
         }
         Ok(())
     }

@@ -7,13 +7,14 @@ use baker::ir::{PpfId, Program};
 use baker::opt::Level;
 use baker::opt::explain::{Explanation, explain};
 use baker::source::Sources;
-use control::config::{Config, PortNames};
+use control::config::Config;
 use control::controllers;
-use dataplane::ports::{TracePacket, read_trace};
 use serde_json::{Map, Value, json};
 
-use super::instance::{configuration, port_number};
+use super::instance::configuration;
+use super::packets::by_profile;
 use super::remote::print_json;
+use super::trace::{self, Trace, wrong};
 use crate::apps::{self, Source};
 use crate::failure::Failure;
 use crate::output::print;
@@ -28,8 +29,8 @@ pub struct Args {
     /// Baker file, directory of an application, or its name
     #[arg(value_name = "APP|FILE")]
     app: String,
-    /// Packets to measure with (pcap or pcapng); without it, the trace beside the program. An interface of a pcapng file is
-    /// the port of its name
+    /// Packets to optimise by and to measure with (pcap or pcapng). An interface of a pcapng file is the port of its name.
+    /// Without it, the trace beside the program is measured with, and no profile optimised by
     #[arg(long, value_name = "T.pcap")]
     profile: Option<PathBuf>,
     /// Port of packets whose file names none: a name of the configuration, or a number
@@ -50,14 +51,18 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let program = apps::lower(&source, &compilation)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
     let trace = trace(args, &source, &config)?;
-    let externs = controllers::externs(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
+    let program = match &args.profile {
+        Some(path) => by_profile(&program, &config, path, &trace)?,
+        None => program,
+    };
+    let externs = controllers::externs(&program).map_err(|error| wrong(&error))?;
     let found = explain(&program, &trace, |machine| {
         if let Some(externs) = &externs {
             machine.set_externs(externs.clone());
         }
         config.fill(&program, machine)
     })
-    .map_err(|error| Failure::wrong(format!("error: {error}")))?;
+    .map_err(|error| wrong(&error))?;
     let view = View { name: &source.name, program: &program, sources: &compilation.sources, found: &found };
     if args.json {
         print_json(&view.json());
@@ -67,14 +72,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Port numbers and frames.
-fn trace(args: &Args, source: &Source, config: &Config) -> Result<Vec<(u8, Vec<u8>)>, Failure> {
-    let wrong = |error: &dyn std::fmt::Display| Failure::wrong(format!("error: {error}"));
-    let (name, content) = match (&args.profile, &source.trace) {
-        (Some(path), _) => {
-            let content = std::fs::read(path).map_err(|error| wrong(&format!("{}: {error}", path.display())))?;
-            (path.display().to_string(), content)
-        }
+/// The trace that was given, else the one beside the program.
+fn trace(args: &Args, source: &Source, config: &Config) -> Result<Trace, Failure> {
+    let file = match (&args.profile, &source.trace) {
+        (Some(path), _) => trace::file(path)?,
         (None, Some(trace)) => trace.clone(),
         (None, None) => {
             return Err(wrong(&format!(
@@ -83,25 +84,7 @@ fn trace(args: &Args, source: &Source, config: &Config) -> Result<Vec<(u8, Vec<u
             )));
         }
     };
-    let port = port_number(config, &args.port)?;
-    let names = config.port_names();
-    let packets = read_trace(&name, &content).map_err(|error| wrong(&error))?;
-    packets
-        .into_iter()
-        .map(|packet| enter(&names, packet, port).map_err(|what| wrong(&format!("{name}: {what}"))))
-        .collect()
-}
-
-/// The port that a packet comes in on.
-fn enter(names: &PortNames, packet: TracePacket, port: u8) -> Result<(u8, Vec<u8>), String> {
-    let number = match &packet.interface {
-        None => port,
-        Some(interface) => names.number(interface).ok_or_else(|| {
-            let known: Vec<_> = names.names().collect();
-            format!("interface {interface} is no port of the configuration\n  ports: {}", known.join(", "))
-        })?,
-    };
-    Ok((number, packet.frame))
+    trace::packets(&file, config, &args.port)
 }
 
 struct View<'a> {

@@ -41,6 +41,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let source = apps::find(&args.app)?;
     let program = apps::compile(&source)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
+    let program = args.packets.profiled(program, &config)?;
     let port = port_number(&config, &args.port)?;
     // Writing would empty the file before it is read.
     let same =

@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use super::super::{BitRange, ChannelId, DropId, Op, Value};
+use super::super::{ChannelId, DropId, How, Op, Span, Touches, Value};
 
 /// Bytes that packet memory moves at least, and to whose multiples an access is widened: those of the DRAM of the network
 /// processors (Intel IXP1200 and IXP2400).
@@ -70,49 +70,39 @@ impl Meter {
             return;
         }
         self.costs.instructions += 1;
-        let span = |packet: Value, offset: u64, bits: BitRange| {
-            let (head, _) = head(get(packet));
-            let from = head + offset + u64::from(bits.first_byte());
-            (from, from + u64::from(bits.end_byte() - bits.first_byte()))
-        };
-        match *op {
-            Op::Load { packet, bits } => self.access(get(packet), false, span(packet, 0, bits)),
-            Op::Store { packet, bits, .. } => self.access(get(packet), true, span(packet, 0, bits)),
-            Op::LoadAt { packet, offset, bits } => {
-                self.access(get(packet), false, span(packet, get(offset) as u64, bits));
+        match op.touches() {
+            Touches::Bytes { packet, span, how } => {
+                let packet = get(packet);
+                let (head, len) = head(packet);
+                let bytes = match span {
+                    Span::Bits(offset, bits) => {
+                        let from = head + offset.map_or(0, |offset| get(offset) as u64) + u64::from(bits.first_byte());
+                        (from, from + u64::from(bits.end_byte() - bits.first_byte()))
+                    }
+                    Span::Range(offset, bytes) => {
+                        let from = head + get(offset) as u64;
+                        (from, from + get(bytes) as u64)
+                    }
+                    Span::Front(bytes) => (head.saturating_sub(bytes.into()), head),
+                    Span::All => (head, head + len),
+                };
+                match how {
+                    How::Load => self.access(packet, false, bytes),
+                    How::Store => self.access(packet, true, bytes),
+                    How::Copy => {
+                        for store in [false, true] {
+                            self.access(packet, store, bytes);
+                            self.last = None;
+                        }
+                    }
+                }
             }
-            Op::StoreAt { packet, offset, bits, .. } => {
-                self.access(get(packet), true, span(packet, get(offset) as u64, bits));
-            }
-            Op::Sum { packet, offset, bytes } => {
-                let from = head(get(packet)).0 + get(offset) as u64;
-                self.access(get(packet), false, (from, from + get(bytes) as u64));
-            }
-            Op::Push { packet, bytes } => {
-                let (head, _) = head(get(packet));
-                self.access(get(packet), true, (head.saturating_sub(bytes.into()), head));
-            }
-            Op::Copy { packet } => {
-                let (head, len) = head(get(packet));
-                self.access(get(packet), false, (head, head + len));
-                self.last = None;
-                self.access(get(packet), true, (head, head + len));
-                self.last = None;
-            }
-            Op::Has { .. }
-            | Op::Len { .. }
-            | Op::Pull { .. }
-            | Op::Move { .. }
-            | Op::Trim { .. }
-            | Op::Grow { .. }
-            | Op::Create
-            | Op::MetaLoad { .. }
-            | Op::MetaStore { .. } => {
+            Touches::Descriptor => {
                 self.costs.descriptor += 1;
                 self.last = None;
             }
-            Op::Bin(..) | Op::Cmp(..) | Op::Cast(..) | Op::Select(..) => {}
-            _ => self.last = None,
+            Touches::Nothing => {}
+            Touches::Other => self.last = None,
         }
     }
 

@@ -63,6 +63,9 @@ impl Machine {
         for (param, argument) in body.blocks[0].params.iter().zip(arguments) {
             registers[base + param.0 as usize] = *argument;
         }
+        if let (Some(recording), Code::Ppf(ppf), [packet]) = (&mut self.recording, code, arguments) {
+            recording.enter(ppf, self.packets[*packet as usize].len());
+        }
         self.calls.push(Call { code, block: 0, next: 0, base });
     }
 
@@ -105,6 +108,9 @@ impl Machine {
                 if *steps > STEP_LIMIT {
                     return Err(RunError::StepLimit { ppf: ppf() });
                 }
+                if let (Some(recording), Code::Ppf(ppf)) = (&mut self.recording, call.code) {
+                    recording.block(ppf, call.block);
+                }
             }
             while let Some(inst) = block.insts.get(call.next) {
                 call.next += 1;
@@ -119,6 +125,9 @@ impl Machine {
                     return Ok(());
                 }
                 let frame = &mut registers[call.base..call.base + body.values.len()];
+                if let (Some(recording), Code::Ppf(ppf)) = (&mut self.recording, call.code) {
+                    recording.inst(ppf, &inst.op, |value| frame[value.0 as usize]);
+                }
                 self.step(program, body, frame, inst).map_err(|fault| match fault {
                     Fault::BeyondEnd => RunError::BeyondEnd { ppf: ppf() },
                     Fault::NullEntry => RunError::NullEntry { ppf: ppf() },
@@ -128,8 +137,13 @@ impl Machine {
             let frame = &mut registers[call.base..call.base + body.values.len()];
             let dest = match &block.term {
                 Terminator::Jump(dest) => dest,
-                Terminator::Branch(condition, then, _) if frame[condition.0 as usize] == 1 => then,
-                Terminator::Branch(_, _, other) => other,
+                Terminator::Branch(condition, then, other) => {
+                    let way = usize::from(frame[condition.0 as usize] != 1);
+                    if let (Some(recording), Code::Ppf(ppf)) = (&mut self.recording, call.code) {
+                        recording.branch(ppf, call.block, way);
+                    }
+                    [then, other][way]
+                }
                 Terminator::Return => return Ok(()),
             };
             self.pass_arguments(body, frame, dest);

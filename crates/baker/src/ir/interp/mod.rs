@@ -7,6 +7,7 @@ mod bits;
 mod costs;
 mod exec;
 mod packet;
+mod record;
 mod tables;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 pub use bits::{load_bits, store_bits};
 pub use costs::{Costs, Step};
 pub use packet::FrameLayout;
+pub use record::Recording;
 
 use self::exec::Call;
 use self::packet::Packet;
@@ -120,6 +122,8 @@ pub struct Machine {
     externs: Option<Arc<dyn Externs>>,
     /// Where costs are counted.
     meter: Option<costs::Meter>,
+    /// Where the ways of packets are recorded.
+    recording: Option<Box<Recording>>,
 }
 
 impl Machine {
@@ -150,6 +154,7 @@ impl Machine {
             now: 0,
             externs: None,
             meter: None,
+            recording: None,
         }
     }
 
@@ -201,6 +206,16 @@ impl Machine {
         let outputs = self.receive(port, frame);
         let meter = self.meter.take().unwrap_or_default();
         (outputs, meter.costs, meter.trail)
+    }
+
+    /// Records the ways of packets from now on, until [`Machine::recorded`].
+    pub fn record(&mut self) {
+        self.recording = Some(Box::new(Recording::new(&self.program)));
+    }
+
+    /// What was seen since [`Machine::record`].
+    pub fn recorded(&mut self) -> Option<Recording> {
+        self.recording.take().map(|recording| *recording)
     }
 
     /// Runs a frame that came in on a port through the program. Gives what left it, in order.

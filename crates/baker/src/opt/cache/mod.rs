@@ -18,6 +18,9 @@
 //! operation whose place is known at run time only. A computed header length is tested for its usual value (see
 //! [`super::usual`]); the test's other side works in memory.
 //!
+//! Headers are loaded ahead, at the start of an aggregate, behind one test of the packet's length. How far: as far as any path
+//! looks, where that is within Ethernet's least frame; with a profile, as far as a tenth of the packets look and nine of ten reach.
+//!
 //! Which bytes and metadata may differ from memory where a block begins depends on all ways to it. It is found by building
 //! the body with an assumption that is widened until it holds.
 
@@ -148,9 +151,9 @@ fn cache_body(program: &Program, scope: &Scope, id: PpfId, body: &Body, report: 
     let usual = Usual::new(program, body);
     let source = Source { program, scope, id, body, live: &live, usual: &usual };
     let first = source.rebuild(0);
-    let ahead = scope.ahead && first.reach <= ETHERNET;
-    report.ahead.insert(id, if ahead { first.reach } else { 0 });
-    let mut rewriter = if ahead { source.rebuild(first.reach) } else { first };
+    let ahead = if scope.ahead { first.worth_loading() } else { 0 };
+    report.ahead.insert(id, ahead);
+    let mut rewriter = if ahead > 0 { source.rebuild(ahead) } else { first };
     report.fallbacks.append(&mut rewriter.fallbacks);
     rewriter.finish()
 }
@@ -213,9 +216,10 @@ struct Copied {
 
 struct Rewriter<'p> {
     source: Source<'p>,
-    /// Bytes of the packet that are loaded at once where it has them; how far it was read in registers so far.
+    /// Bytes of the packet that are loaded at once where it has them.
     ahead: u32,
-    reach: u32,
+    /// How far it was read in registers by blocks that packets come to: each end of what was loaded.
+    reach: BTreeSet<u32>,
     /// What was dirty at each copy in the round before.
     assumed: HashMap<Place, BTreeMap<Family, Dirty>>,
     b: Builder,
@@ -240,7 +244,7 @@ impl<'p> Rewriter<'p> {
         Rewriter {
             source,
             ahead,
-            reach: 0,
+            reach: BTreeSet::new(),
             assumed,
             b: Builder::default(),
             vars: HashMap::new(),
@@ -254,6 +258,33 @@ impl<'p> Rewriter<'p> {
             proofs: HashMap::new(),
             holds: true,
         }
+    }
+
+    /// Bytes from the packet's head that are worth loading at once.
+    fn worth_loading(&self) -> u32 {
+        match &self.source.body.usage {
+            None => self.reach.last().copied().filter(|reach| *reach <= ETHERNET),
+            Some(usage) => self.reach.range(..=usage.length).next_back().copied(),
+        }
+        .unwrap_or(0)
+    }
+
+    /// The block of the original body that is being built.
+    fn original(&self) -> &'p Block {
+        let block = self.copies.get(self.current).map_or(BlockId(0), |copy| copy.place.block);
+        &self.source.body.blocks[block.0 as usize]
+    }
+
+    /// Whether enough packets come to the block that is being built.
+    fn is_hot(&self) -> bool {
+        let entered = self.source.body.blocks[0].counts.map_or(0, |counts| counts.runs);
+        self.original().is_hot(entered)
+    }
+
+    /// The block being built ends with a branch that seldom takes its second way, by a profile where there is one.
+    fn seldom_other(&mut self) {
+        let counts = self.original().counts.map(|Counts { runs, .. }| Counts { runs, taken: [runs, 0] });
+        self.b.set_counts(counts);
     }
 
     fn run(&mut self) {
@@ -352,6 +383,7 @@ impl<'p> Rewriter<'p> {
                 let proof = self.proofs.get(condition).copied();
                 let condition = self.value(*condition);
                 let (then_edge, other_edge) = (self.b.block(), self.b.block());
+                self.b.set_counts(self.original().counts);
                 self.b.branch(condition, then_edge, other_edge);
                 let (known, dirty) = (self.known.clone(), self.dirty.clone());
                 for (edge, dest, proof) in [(then_edge, then, proof), (other_edge, other, None)] {
