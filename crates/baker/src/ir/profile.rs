@@ -30,7 +30,7 @@ pub const WORTH: u64 = 10;
 impl Block {
     /// Whether a profile says that at least one of [`WORTH`] of `runs` came here. Without a profile it is so.
     pub(crate) fn is_hot(&self, runs: u64) -> bool {
-        self.counts.is_none_or(|counts| counts.runs * WORTH >= runs)
+        self.counts.is_none_or(|counts| counts.runs.saturating_mul(WORTH) >= runs)
     }
 }
 

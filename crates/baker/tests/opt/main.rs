@@ -1,6 +1,7 @@
 //! The optimiser's passes: what they make of small programs, as snapshots of the IR before and after.
 
 mod known;
+mod profile;
 mod snapshots;
 
 use baker::ir::{self, Program};

@@ -84,7 +84,7 @@ fn trace(args: &Args, source: &Source, config: &Config) -> Result<Trace, Failure
             )));
         }
     };
-    trace::packets(&file, config, &args.port)
+    trace::packets(&file, config, ("--port", &args.port))
 }
 
 struct View<'a> {

@@ -55,7 +55,7 @@ impl Packets {
     /// The program with the profile that was asked for, if one was.
     pub fn profiled(&self, program: Arc<Program>, config: &Config) -> Result<Arc<Program>, Failure> {
         let Some(path) = &self.profile else { return Ok(program) };
-        let packets = trace::packets(&trace::file(path)?, config, &self.profile_port)?;
+        let packets = trace::packets(&trace::file(path)?, config, ("--profile-port", &self.profile_port))?;
         by_profile(&program, config, path, &packets)
     }
 }

@@ -17,10 +17,14 @@ pub fn file(path: &Path) -> Result<(String, Vec<u8>), Failure> {
     Ok((path.display().to_string(), content))
 }
 
-/// The packets of a capture file. Those whose file names no interface come in on `port`: a name of the configuration, or a
-/// number.
-pub fn packets((name, content): &(String, Vec<u8>), config: &Config, port: &str) -> Result<Trace, Failure> {
-    let port = port_number(config, port)?;
+/// The packets of a capture file. Those whose file names no interface come in on the port that an option, given with its
+/// value, says: a name of the configuration, or a number.
+pub fn packets(
+    (name, content): &(String, Vec<u8>),
+    config: &Config,
+    (option, port): (&str, &str),
+) -> Result<Trace, Failure> {
+    let port = port_number(config, option, port)?;
     let names = config.port_names();
     let packets = read_trace(name, content).map_err(|error| wrong(&error))?;
     packets
