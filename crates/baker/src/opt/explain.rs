@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::cache::{self, Fallback, Scope};
-use super::{Level, NUMBER, aggregate, optimise};
+use super::division::Division;
+use super::{AGGREGATE, Level, NUMBER, optimise};
 use crate::ir::interp::{Costs, Machine, Step};
 use crate::ir::{Op, PpfId, Program};
 
@@ -97,21 +98,22 @@ fn ppfs(program: &Program) -> Vec<PpfShape> {
 }
 
 fn aggregates(program: &Program) -> Vec<AggregateShape> {
-    let aggregated = aggregate::aggregate(program);
+    let aggregated = (AGGREGATE.run)(program);
+    let division = Division::of(program);
     let (cached, report) = cache::cache(&aggregated, &Scope::aggregate(&aggregated));
     let optimised = (NUMBER.run)(&cached);
     let shape = |root: PpfId| {
         let (accesses, instructions) = size(&optimised.ppfs[root.0 as usize].body);
         AggregateShape {
             root,
-            ppfs: aggregate::members(program, root),
+            ppfs: division.members(root),
             ahead: report.ahead.get(&root).copied().unwrap_or(0),
             accesses,
             instructions,
             fallbacks: report.fallbacks.iter().filter(|fallback| fallback.ppf == root).cloned().collect(),
         }
     };
-    aggregate::roots(program).into_iter().map(shape).collect()
+    division.roots.iter().copied().map(shape).collect()
 }
 
 /// Operations on packet bytes, and instructions without constants.

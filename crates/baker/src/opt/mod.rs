@@ -12,8 +12,9 @@
 //!
 //! That handles are unique and that a handle's type is a promise is what makes this legal: the checker has proved both.
 
-pub mod aggregate;
+mod aggregate;
 pub mod cache;
+pub mod division;
 pub mod explain;
 mod liveness;
 mod numbering;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use baker::ir::interp::Machine;
-use baker::ir::{Program, print_body, verify};
+use baker::ir::{PpfId, Program, print_body, verify};
 use baker::opt::profile::{ProfileError, profiled};
 use baker::opt::{Level, cache, optimise};
 
@@ -67,7 +67,7 @@ fn with_profile(program: &Program, frames: &[Vec<u8>]) -> Program {
 fn ahead(program: &Program) -> u32 {
     let aggregated = (baker::opt::AGGREGATE.run)(program);
     let (_, report) = cache::cache(&aggregated, &cache::Scope::aggregate(&aggregated));
-    report.ahead[&baker::opt::aggregate::roots(program)[0]]
+    report.ahead[&PpfId(0)]
 }
 
 /// Packets that leave, at each level.
@@ -111,7 +111,7 @@ fn the_header_range_is_that_of_the_trace() {
 fn an_aggregate_by_a_profile() {
     let program = with_profile(&compiled(PORTS), &[tcp(12, 10)]);
     let optimised = optimise(&program, Level::Cgpc);
-    let body = &optimised.ppfs[baker::opt::aggregate::roots(&program)[0].0 as usize].body;
+    let body = &optimised.ppfs[0].body;
     insta::assert_snapshot!(print_body(&optimised, body));
 }
 

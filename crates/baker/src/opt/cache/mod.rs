@@ -60,7 +60,8 @@ impl Scope {
 
     /// Whole aggregates of a program that was aggregated.
     pub fn aggregate(program: &Program) -> Scope {
-        let roots: BTreeSet<PpfId> = super::aggregate::roots(program).into_iter().collect();
+        let reached = program.reached_ppfs().into_iter().zip(0..);
+        let roots = reached.filter(|(reached, _)| *reached).map(|(_, ppf)| PpfId(ppf)).collect();
         let puts = |to: PpfId| {
             let channels = || program.channels.iter().enumerate().filter(move |(_, c)| c.target == Target::Ppf(to));
             let put = |id: usize| {
