@@ -28,6 +28,8 @@ pub(super) struct Call {
     next: usize,
     /// First of its registers.
     base: usize,
+    /// The PPF that it came to: in an aggregate the last one whose channel it passed.
+    ppf: Option<PpfId>,
 }
 
 /// Why an instruction could not be done.
@@ -66,7 +68,8 @@ impl Machine {
         if let (Some(recording), Code::Ppf(ppf), [packet]) = (&mut self.recording, code, arguments) {
             recording.enter(ppf, self.packets[*packet as usize].len());
         }
-        self.calls.push(Call { code, block: 0, next: 0, base });
+        let ppf = if let Code::Ppf(ppf) = code { Some(ppf) } else { None };
+        self.calls.push(Call { code, block: 0, next: 0, base, ppf });
     }
 
     fn resume_all(&mut self, program: &Program, mut registers: Vec<u128>) -> Result<(), RunError> {
@@ -101,6 +104,9 @@ impl Machine {
     ) -> Result<(), RunError> {
         let (name, body) = call.code.of(program);
         let ppf = || name.to_string();
+        if let Some(meter) = &mut self.meter {
+            meter.at = call.ppf;
+        }
         loop {
             let block = &body.blocks[call.block];
             if call.next == 0 {
@@ -123,6 +129,12 @@ impl Machine {
                     self.calls.push(call);
                     self.put(program, registers, channel, packet, call.base + body.values.len());
                     return Ok(());
+                }
+                if let (Some(meter), Op::Pass { channel }) = (&mut self.meter, &inst.op)
+                    && let Target::Ppf(next) = program.channels[channel.0 as usize].target
+                {
+                    call.ppf = Some(next);
+                    meter.at = call.ppf;
                 }
                 let frame = &mut registers[call.base..call.base + body.values.len()];
                 if let (Some(recording), Code::Ppf(ppf)) = (&mut self.recording, call.code) {
@@ -244,7 +256,7 @@ impl Machine {
             Op::Drop { reason, .. } => {
                 self.count(self.slots.drop(*reason), 1);
                 if let Some(meter) = &mut self.meter {
-                    meter.trail.push(Step::Drop(*reason));
+                    meter.found.steps.push(Step::Drop(*reason));
                 }
                 return Ok(());
             }
