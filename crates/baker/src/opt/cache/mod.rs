@@ -21,14 +21,16 @@
 //! Headers are loaded ahead, at the start of an aggregate, behind one test of the packet's length. How far: as far as any path
 //! looks, where that is within Ethernet's least frame; with a profile, as far as a tenth of the packets look and nine of ten reach.
 //!
-//! Which bytes and metadata may differ from memory where a block begins depends on all ways to it. It is found by building
-//! the body with an assumption that is widened until it holds.
+//! Which bytes and metadata may differ from memory where a block begins depends on all ways to it. Copies are built in the order
+//! of the original body's blocks, each after those that lead to it, so that is known when a copy is built; but for loops, for which
+//! the body is built with an assumption that is widened until it holds.
 
 mod known;
 mod packets;
 mod window;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use self::known::{Chunk, Dirty, Family, Handle, Known};
 use super::usual::Usual;
@@ -150,7 +152,9 @@ pub fn cache(program: &Program, scope: &Scope) -> (Program, Report) {
 fn cache_body(program: &Program, scope: &Scope, id: PpfId, body: &Body, report: &mut Report) -> Body {
     let live = super::liveness::live_in(body);
     let usual = Usual::new(program, body);
-    let source = Source { program, scope, id, body, live: &live, usual: &usual };
+    let mut rank = vec![usize::MAX; body.blocks.len()];
+    Dominators::new(body).order.iter().enumerate().for_each(|(at, block)| rank[block.0 as usize] = at);
+    let source = Source { program, scope, id, body, live: &live, usual: &usual, rank: &rank };
     let first = source.rebuild(0);
     let ahead = if scope.ahead { first.worth_loading() } else { 0 };
     report.ahead.insert(id, ahead);
@@ -184,6 +188,8 @@ struct Source<'p> {
     body: &'p Body,
     live: &'p [BTreeSet<Value>],
     usual: &'p Usual<'p>,
+    /// Position of each block in an order in which a block comes after those that lead to it, but for loops.
+    rank: &'p [usize],
 }
 
 /// Where a copy of a block begins: a block, an instruction of it, and the picture.
@@ -211,8 +217,10 @@ enum VarKey {
 struct Copied {
     place: Place,
     block: BlockId,
-    assumed: BTreeMap<Family, Dirty>,
+    /// What may be dirty where it begins, by all that is known so far.
     found: BTreeMap<Family, Dirty>,
+    /// It was built already, with what was known then.
+    built: bool,
 }
 
 struct Rewriter<'p> {
@@ -226,6 +234,10 @@ struct Rewriter<'p> {
     b: Builder,
     vars: HashMap<VarKey, Var>,
     copies: Vec<Copied>,
+    /// Copies to be built, by the ranks of their blocks.
+    ready: BinaryHeap<Reverse<(usize, usize, usize)>>,
+    /// In the order in which they were built.
+    built: Vec<usize>,
     index: HashMap<Place, usize>,
     per_block: HashMap<(BlockId, usize), usize>,
     fallbacks: Vec<Fallback>,
@@ -250,6 +262,8 @@ impl<'p> Rewriter<'p> {
             b: Builder::default(),
             vars: HashMap::new(),
             copies: Vec::new(),
+            ready: BinaryHeap::new(),
+            built: Vec::new(),
             index: HashMap::new(),
             per_block: HashMap::new(),
             fallbacks: Vec::new(),
@@ -293,16 +307,15 @@ impl<'p> Rewriter<'p> {
         self.b.seal(entry);
         self.b.switch_to(entry);
         self.enter(entry);
-        let mut next = 0;
-        while next < self.copies.len() {
-            self.copy(next);
-            next += 1;
+        while let Some(Reverse((.., index))) = self.ready.pop() {
+            self.built.push(index);
+            self.copy(index);
         }
     }
 
     fn finish(mut self) -> Body {
         // Latest first: what is read there becomes a parameter of blocks before it, without deep recursion.
-        for index in (0..self.copies.len()).rev() {
+        for &index in self.built.iter().rev() {
             self.b.seal(self.copies[index].block);
         }
         let mut body = self.b.finish();
@@ -355,9 +368,10 @@ impl<'p> Rewriter<'p> {
 
     /// Builds the copy with this index.
     fn copy(&mut self, index: usize) {
-        let copy = &self.copies[index];
+        let copy = &mut self.copies[index];
+        copy.built = true;
         let Place { block, inst, known } = copy.place.clone();
-        self.dirty = copy.assumed.clone();
+        self.dirty = copy.found.clone();
         self.current = index;
         self.known = known;
         self.proofs.clear();
@@ -451,12 +465,9 @@ impl<'p> Rewriter<'p> {
         let copy = &mut self.copies[index];
         for (family, dirty) in &self.dirty {
             let found = copy.found.entry(*family).or_default();
-            *found = found.union(*dirty);
-            if copy.assumed.get(family).copied().unwrap_or_default().union(*dirty)
-                != copy.assumed.get(family).copied().unwrap_or_default()
-            {
-                self.holds = false;
-            }
+            let wider = found.union(*dirty);
+            self.holds &= !copy.built || wider == *found;
+            *found = wider;
         }
         let to = copy.block;
         self.b.jump(to);
@@ -464,14 +475,12 @@ impl<'p> Rewriter<'p> {
 
     fn new_copy(&mut self, place: Place) -> usize {
         let index = self.copies.len();
-        let assumed = match self.assumed.get(&place) {
-            Some(dirty) => dirty.clone(),
-            None => self.dirty.clone(),
-        };
+        let found = self.assumed.get(&place).cloned().unwrap_or_default();
         *self.per_block.entry((place.block, place.inst)).or_default() += 1;
         self.index.insert(place.clone(), index);
         let block = self.b.block();
-        self.copies.push(Copied { place, block, found: assumed.clone(), assumed });
+        self.ready.push(Reverse((self.source.rank[place.block.0 as usize], place.inst, index)));
+        self.copies.push(Copied { place, block, found, built: false });
         index
     }
 
