@@ -55,17 +55,14 @@ fn applications(effort: Effort, results: &mut Results) -> Result<(), String> {
 
 /// Milliseconds from text to machine code, `runs` times.
 pub fn whole(name: &str, source: &str, runs: usize) -> Result<Vec<f64>, String> {
-    let mut values = Vec::new();
-    for run in 0..=runs {
+    let once = |name, source: &str| {
         let start = Instant::now();
-        let program = program(name, source)?;
-        NativeEngine::compile(&program, OptLevel::O3, Level::Cgpc).map_err(text)?;
-        // The first run loads LLVM's library.
-        if run > 0 {
-            values.push(milliseconds(start));
-        }
-    }
-    Ok(values)
+        NativeEngine::compile(&program(name, source)?, OptLevel::O3, Level::Cgpc).map_err(text)?;
+        Ok(milliseconds(start))
+    };
+    // The first one in a process loads LLVM's library.
+    once("rows.baker", &rows(1))?;
+    (0..runs).map(|_| once(name, source)).collect()
 }
 
 fn program(name: &str, source: &str) -> Result<Program, String> {
@@ -82,7 +79,7 @@ fn milliseconds(start: Instant) -> f64 {
 fn generated(ppfs: usize, effort: Effort, results: &mut Results) -> Result<(), String> {
     let source = rows(ppfs);
     let case = if ppfs == 1 { "1 PPF".to_owned() } else { format!("{ppfs} PPFs") };
-    let runs = if ppfs >= 1000 { effort.runs.min(3) } else { effort.runs };
+    let runs = if ppfs >= 100 { effort.runs.min(3) } else { effort.runs };
     let mut times: Vec<(String, Vec<f64>)> = Vec::new();
     let mut add = |stage: &str, start: Instant| match times.iter_mut().find(|(name, _)| name == stage) {
         Some((_, values)) => values.push(milliseconds(start)),
