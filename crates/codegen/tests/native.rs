@@ -77,3 +77,24 @@ fn descriptors_fill_whole_cache_lines() {
     program.metadata_size = 49;
     assert_eq!(abi::descriptor_stride(&program), 128);
 }
+
+/// What a profile says of a branch, LLVM is told.
+#[test]
+fn branches_by_a_profile() {
+    let compilation = baker::check::check(
+        "profile.baker",
+        "import \"net/ether\";\ndrop_reason other;\nmodule m {\n in ether input;\n out ether output;\n\
+         ppf p(ether_packet_t *pkt) from input {\n if (pkt->type == 5) { packet_drop(pkt, other); return; }\n\
+         channel_put(output, pkt);\n}\n}\nprogram { rx -> m.input; m.output -> tx; }\n",
+        &baker::library::Library,
+    );
+    let mut program = lower(&compilation.program.unwrap());
+    let weights = |program: &Program| {
+        let text = emit(program, OptLevel::O0, Level::Base, Emit::Llvm).unwrap();
+        text.lines().filter(|line| line.contains("i32 4, i32 8")).count()
+    };
+    assert_eq!(weights(&program), 0);
+    let block = program.ppfs[0].body.blocks.iter_mut().find(|b| matches!(b.term, Terminator::Branch(..))).unwrap();
+    block.counts = Some(Counts { runs: 10, taken: [3, 7] });
+    assert_eq!(weights(&program), 1);
+}
