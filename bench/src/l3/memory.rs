@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use baker::ir::{Program, TableKind};
-use codegen::abi::MAX_BATCH;
+use baker::opt::profile::profiled;
+use codegen::abi::{MAX_BATCH, Staging};
 use dataplane::EngineKind;
 use dataplane::bench::Rig;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -77,6 +78,15 @@ impl Case {
         Rig::new(&self.program, kind, |tables| self.setup.fill(&self.program, tables)).map_err(|e| e.to_string())
     }
 
+    /// The compiled program with full tables, optimised by a profile of the packets that come.
+    fn profiled(&self) -> Result<Rig, String> {
+        let trace: Vec<(u8, Vec<u8>)> = self.packets.iter().take(256).map(|packet| (1, packet.clone())).collect();
+        let program = profiled(&self.program, &trace, |machine| self.setup.fill(&self.program, machine));
+        let program = Arc::new(program.map_err(|error| error.to_string())?);
+        let fill = |tables: &mut _| self.setup.fill(&program, tables);
+        Rig::new(&program, EngineKind::NATIVE, fill).map_err(|error| error.to_string())
+    }
+
     /// Workers over the same full tables.
     pub fn workers(&self, kind: EngineKind, workers: usize) -> Result<Vec<Rig>, String> {
         let fill = |tables: &mut _| self.setup.fill(&self.program, tables);
@@ -111,7 +121,11 @@ impl Case {
         for (level, kind) in LEVELS {
             systems.push(system(level, self.millrace(kind)?));
         }
+        let mut unstaged = self.millrace(EngineKind::NATIVE)?;
+        unstaged.set_staging(Staging::Never);
+        systems.push(system("unstaged", unstaged));
         if self.interpreted {
+            systems.push(system("profiled", self.profiled()?));
             let rig = self.millrace(EngineKind::Interp)?;
             systems.push(System { slower: 50, ..system("interpreter", rig) });
         }
