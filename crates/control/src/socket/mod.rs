@@ -26,6 +26,8 @@ mod service;
 pub use claim::{Claim, ClaimError};
 pub use client::{Client, ClientError};
 pub use place::{Place, PlaceError};
-pub use protocol::{Code, Counters, Entry, PortState, Refusal, Reply, Request, Status, TableInfo, TableKindName};
-pub use server::Server;
+pub use protocol::{
+    Code, Counters, Entry, PortState, Refusal, Reply, Request, Status, TableInfo, TableKindName, TimerState,
+};
+pub use server::{MAX_REQUEST, Server};
 pub use service::{About, Service};
