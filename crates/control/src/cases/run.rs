@@ -55,6 +55,9 @@ pub fn run(program: &Arc<Program>, case: &Case, engine: EngineKind) -> Result<()
     let stepper = Stepper::with_externs(program.clone(), engine, Some(externs));
     let mut stepper = stepper.map_err(|error| failure(None, "", error.to_string()))?;
     let mut now = 0u64;
+    for (_, made) in &case.controllers {
+        fill(program, made, &mut stepper).map_err(|error| failure(None, "", error.to_string()))?;
+    }
     fill(program, &case.entries, &mut stepper).map_err(|error| failure(None, "", error.to_string()))?;
     for step in &case.steps {
         if let Enters::Wait(time) = step.enters {
