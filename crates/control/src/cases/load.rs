@@ -71,7 +71,12 @@ pub fn load(file: &FilePath, program: &Program) -> Result<Case, LoadError> {
 /// All but the configuration.
 fn contents(root: &Table, case: &mut Case, text: &str, program: &Program, errors: &mut Errors) {
     let path = Path::Root;
-    document::only(root, &path, &["description", "config", "define", "externs", "controllers", "tables", "step", "after"], errors);
+    document::only(
+        root,
+        &path,
+        &["description", "config", "define", "externs", "controllers", "tables", "step", "after"],
+        errors,
+    );
     match root.get("description") {
         Some(value) => {
             let what = "a sentence that says what the case shows";

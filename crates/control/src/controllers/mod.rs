@@ -79,7 +79,8 @@ pub(crate) fn configure(
         let path = path.key(name);
         let known = KNOWN.iter().filter(wired).find(|known| known.name == name);
         let Some(configure) = known.and_then(|known| known.configure) else {
-            let problem = format!("the program has no controller of this name with settings{}", did_you_mean(name, names()));
+            let problem =
+                format!("the program has no controller of this name with settings{}", did_you_mean(name, names()));
             errors.add(key.span().start, &path, problem, list(names()));
             continue;
         };
@@ -153,7 +154,8 @@ pub fn externs(program: &Program) -> Result<Option<Arc<ExternTable>>, Controller
     if program.externs.is_empty() {
         return Ok(None);
     }
-    let all: Vec<(String, ExternFn)> = KNOWN.iter().flat_map(|known| (known.start)(&Reloads::default()).externs()).collect();
+    let all: Vec<(String, ExternFn)> =
+        KNOWN.iter().flat_map(|known| (known.start)(&Reloads::default()).externs()).collect();
     let table = ExternTable::new(program, all);
     let known = || list(KNOWN.iter().map(|known| known.name));
     table.map(Some).map_err(|missing| ControllersError::Missing { missing, known: known() })
@@ -179,6 +181,9 @@ mod tests {
         let error = of_program(&program("p->metadata.tx.port = known(1) ? 1 : 2;")).err().unwrap().to_string();
         assert_eq!(error, "no controller has the function m.known\n  controllers: firewall, responder");
         let error = of_program(&program("/* echo */")).err().unwrap().to_string();
-        assert_eq!(error, "there is no controller responser; did you mean `responder`?\n  controllers: firewall, responder");
+        assert_eq!(
+            error,
+            "there is no controller responser; did you mean `responder`?\n  controllers: firewall, responder"
+        );
     }
 }

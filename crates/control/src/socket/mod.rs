@@ -26,6 +26,8 @@ mod service;
 pub use claim::{Claim, ClaimError};
 pub use client::{Client, ClientError};
 pub use place::{Place, PlaceError};
-pub use protocol::{Code, Counters, Entry, PortState, Refusal, Reloaded, Reply, Request, Status, TableInfo, TableKindName};
+pub use protocol::{
+    Code, Counters, Entry, PortState, Refusal, Reloaded, Reply, Request, Status, TableInfo, TableKindName,
+};
 pub use server::Server;
 pub use service::{About, Reload, Service};

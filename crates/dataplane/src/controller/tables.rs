@@ -43,7 +43,8 @@ impl NamedTables {
     /// that there is room.
     pub fn replace(&self, id: TableId, entries: &[&TableEntry]) -> Result<(), TableError> {
         let mut tables = self.tables.clone();
-        let wanted: HashMap<_, _> = entries.iter().map(|entry| ((&entry.key[..], entry.prefix_len), &entry.value)).collect();
+        let wanted: HashMap<_, _> =
+            entries.iter().map(|entry| ((&entry.key[..], entry.prefix_len), &entry.value)).collect();
         let there = tables.dump(id);
         let mut kept = HashSet::new();
         for entry in &there {

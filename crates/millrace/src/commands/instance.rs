@@ -48,8 +48,8 @@ pub fn configuration(source: &Source, given: Option<&PathBuf>, program: &Program
 
 /// Reads a configuration's file.
 pub fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::wrong(format!("error: {}: {error}", path.display())))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|error| Failure::wrong(format!("error: {}: {error}", path.display())))?;
     Config::parse(&path.display().to_string(), &text, program).map_err(|errors| wrong(&errors))
 }
 

@@ -181,7 +181,8 @@ fn reload(file: Option<PathBuf>, program: Arc<Program>, controllers: Vec<(&'stat
         if controllers.is_empty() {
             return Err("its program has no controller with settings; change tables with `millrace table set`".into());
         }
-        let config = super::instance::read(file, &program).map_err(|failure| failure.to_string().trim_start_matches("error: ").to_owned())?;
+        let config = super::instance::read(file, &program)
+            .map_err(|failure| failure.to_string().trim_start_matches("error: ").to_owned())?;
         for (name, reloads) in &controllers {
             let made = config.controllers.iter().find(|(own, _)| own == name).map(|(_, made)| made.clone());
             reloads.offer(made.unwrap_or_default()).map_err(|error| format!("controller {name}: {error}"))?;

@@ -172,7 +172,8 @@ impl<'r> Compiler<'r> {
     /// What each address class decides about each class of services: the first of its rules.
     fn decisions(&mut self) -> Result<(), TooMany> {
         let rules = self.rules;
-        let anywhere = |(index, rule): (usize, &Rule)| (rule.from.is_empty() && rule.to.is_empty()).then_some(index as u32);
+        let anywhere =
+            |(index, rule): (usize, &Rule)| (rule.from.is_empty() && rule.to.is_empty()).then_some(index as u32);
         let any = self.class(rules.iter().enumerate().filter_map(anywhere).collect());
         let entries = Entries::new(rules);
         let services = Ports::new(rules.iter().flat_map(|rule| &rule.services));

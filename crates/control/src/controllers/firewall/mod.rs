@@ -107,7 +107,8 @@ fn install(link: &Link, made: &[(TableId, TableEntry)], set: &str) -> Result<(),
         let Some(name) = name(SETS[0]) else { continue };
         let entries: Vec<&TableEntry> = made.iter().filter(|(own, _)| own.0 == id).map(|(_, entry)| entry).collect();
         let name = format!("{set}.{name}");
-        let own = program.tables.iter().position(|table| table.name == name).ok_or(format!("there is no table {name}"))?;
+        let own =
+            program.tables.iter().position(|table| table.name == name).ok_or(format!("there is no table {name}"))?;
         let replaced = link.tables().replace(TableId(own as u32), &entries);
         replaced.map_err(|error| format!("table {name}: {error}"))?;
     }

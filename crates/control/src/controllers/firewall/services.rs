@@ -95,18 +95,27 @@ impl Entries {
         }
         let mut keys: Vec<(u64, Option<u8>)> = kinds.keys().copied().collect();
         keys.sort_unstable();
+        // Ports that no rule tells apart, and protocols that none names, are looked at once.
+        let named = |protocol: u8| keys.iter().any(|(_, own)| *own == Some(protocol));
+        let protocols: Vec<Option<u8>> = (0..=255).map(|protocol| named(protocol).then_some(protocol)).collect();
         let mut known: HashMap<Vec<usize>, u16> = HashMap::new();
+        let mut seen: HashMap<(Vec<bool>, Option<u8>), u16> = HashMap::new();
         let mut classes = Vec::with_capacity(ENTRIES << 8);
-        for cell in 0..ENTRIES << 8 {
-            let (port, protocol) = (cell >> 8, (cell & 0xff) as u8);
-            let holds = |(entry, own): &(u64, Option<u8>)| entry >> port & 1 == 1 && own.is_none_or(|p| p == protocol);
-            let holders: Vec<usize> = (0..keys.len()).filter(|index| holds(&keys[*index])).collect();
-            let next = known.len() as u16;
-            let class = *known.entry(holders.clone()).or_insert(next);
-            if class == next {
-                holders.iter().for_each(|index| kinds.get_mut(&keys[*index]).expect("it is a key").push(class));
+        for port in 0..ENTRIES {
+            let here: Vec<bool> = keys.iter().map(|(entry, _)| entry >> port & 1 == 1).collect();
+            for protocol in &protocols {
+                let class = *seen.entry((here.clone(), *protocol)).or_insert_with(|| {
+                    let holds = |index: &usize| here[*index] && keys[*index].1.is_none_or(|own| Some(own) == *protocol);
+                    let holders: Vec<usize> = (0..keys.len()).filter(holds).collect();
+                    let next = known.len() as u16;
+                    let class = *known.entry(holders.clone()).or_insert(next);
+                    if class == next {
+                        holders.iter().for_each(|index| kinds.get_mut(&keys[*index]).expect("it is a key").push(class));
+                    }
+                    class
+                });
+                classes.push(class);
             }
-            classes.push(class);
         }
         Entries { classes, count: known.len() as u32, kinds }
     }

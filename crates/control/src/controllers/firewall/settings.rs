@@ -21,8 +21,7 @@ use crate::words::{did_you_mean, list};
 
 /// Numbers of protocols that rules know by name (IANA, "Assigned Internet Protocol Numbers").
 const PROTOCOLS: [(&str, u8); 4] = [("tcp", 6), ("udp", 17), ("icmp", 1), ("icmpv6", 58)];
-const KEYS: [&str; 9] =
-    ["name", "action", "entry", "protocol", "from", "to", "from_port", "to_port", "icmp_type"];
+const KEYS: [&str; 9] = ["name", "action", "entry", "protocol", "from", "to", "from_port", "to_port", "icmp_type"];
 
 /// Reads the rules. `text` is that of the whole file.
 pub(super) fn rules(value: &Value, path: &Path, text: &str, ports: &PortNames, errors: &mut Errors) -> Vec<Rule> {
@@ -155,7 +154,8 @@ impl Reader<'_, '_> {
             return Some(Vec::new());
         }
         self.several(value, &path.key(key), |reader, value, path| {
-            let accepted = "an address or a prefix, such as \"10.0.1.0/24\" or \"2001:db8::/32\", a list of them, or \"any\"";
+            let accepted =
+                "an address or a prefix, such as \"10.0.1.0/24\" or \"2001:db8::/32\", a list of them, or \"any\"";
             let text = document::string(value, path, accepted, reader.errors)?;
             let net = Net::parse(text);
             if net.is_none() {

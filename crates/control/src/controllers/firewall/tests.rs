@@ -87,8 +87,17 @@ impl Tables {
 /// Few enough values that rules overlap.
 fn net() -> impl Strategy<Value = Net> {
     let texts = [
-        "0.0.0.0/0", "10.0.0.0/8", "10.0.0.0/16", "10.0.1.0/24", "10.0.1.7", "10.1.0.0/16", "192.0.2.0/24", "::/0",
-        "2001:db8::/32", "2001:db8:1::/48", "2001:db8:1::7",
+        "0.0.0.0/0",
+        "10.0.0.0/8",
+        "10.0.0.0/16",
+        "10.0.1.0/24",
+        "10.0.1.7",
+        "10.1.0.0/16",
+        "192.0.2.0/24",
+        "::/0",
+        "2001:db8::/32",
+        "2001:db8:1::/48",
+        "2001:db8:1::7",
     ];
     prop::sample::select(texts.map(|text| Net::parse(text).unwrap()).to_vec())
 }
@@ -115,7 +124,8 @@ fn rule() -> impl Strategy<Value = Rule> {
 }
 
 fn packet() -> impl Strategy<Value = Packet> {
-    let v4 = prop::sample::select(vec![0x0a00_0107u128, 0x0a00_0108, 0x0a00_0201, 0x0a01_0001, 0x0b00_0001, 0xc000_0201]);
+    let v4 =
+        prop::sample::select(vec![0x0a00_0107u128, 0x0a00_0108, 0x0a00_0201, 0x0a01_0001, 0x0b00_0001, 0xc000_0201]);
     let v6 = prop::sample::select(["2001:db8:1::7", "2001:db8:1::8", "2001:db8:2::1", "fd00::1"].to_vec())
         .prop_map(|text| text.parse::<std::net::Ipv6Addr>().unwrap().into());
     let pair = prop_oneof![(Just(false), v4.clone(), v4), (Just(true), v6.clone(), v6)];
