@@ -82,9 +82,9 @@ fn errors_of_firewall_rules() {
         ),
         (
             "{ action = \"deny\", entry = \"lann\" }",
-            ".entry: there is no such port \"lann\"; did you mean `lan`?; accepted: a port with a number below 64: lan, wan".into(),
+            ".entry: there is no such port \"lann\"; did you mean `lan`?; accepted: a port with a number below 64: lan".into(),
         ),
-        ("{ action = \"deny\", entry = \"wan\" }", ".entry: there is no such port \"wan\"; accepted: a port with a number below 64: lan, wan".into()),
+        ("{ action = \"deny\", entry = \"wan\" }", ".entry: there is no such port \"wan\"; accepted: a port with a number below 64: lan".into()),
         (
             "{ action = \"deny\", entry = [] }",
             ".entry: this list is empty, so nothing matches; accepted: at least one value".into(),

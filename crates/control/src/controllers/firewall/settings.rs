@@ -115,10 +115,11 @@ impl Reader<'_, '_> {
 
     fn entry(&mut self, value: &Value, path: &Path) -> Option<u64> {
         let bits = self.several(value, path, |reader, value, path| {
-            let names: Vec<&str> = reader.ports.names().collect();
+            let numbered = |name: &str| reader.ports.number(name).filter(|number| usize::from(*number) < ENTRIES);
+            let names: Vec<&str> = reader.ports.names().filter(|name| numbered(name).is_some()).collect();
             let accepted = format!("a port with a number below {ENTRIES}: {}", list(names.iter().copied()));
             let name = document::string(value, path, &accepted, reader.errors)?;
-            let number = reader.ports.number(name).filter(|number| usize::from(*number) < ENTRIES);
+            let number = numbered(name);
             if number.is_none() {
                 let problem = format!("there is no such port {name:?}{}", did_you_mean(name, names));
                 reader.errors.add(value.span().start, path, problem, accepted);
