@@ -33,93 +33,34 @@ const fn port(name: &'static str, ipv4: &'static str, ipv6: &'static str, core: 
     Port { name, ipv4, ipv6, core }
 }
 
-/// A router: its ports, and the tables of its labels and routes.
+/// A router: its ports, and the configuration that it has in `apps/mpls/lab`.
 struct Router {
     name: &'static str,
     ports: [Port; 2],
-    tables: &'static str,
+    config: &'static str,
 }
 
 const ROUTERS: [Router; 3] = [
     Router {
         name: "pe1",
         ports: [port("west", "10.1.0.1", "2001:db8:1::1", false), port("east", "10.0.12.1", "2001:db8:12::1", true)],
-        tables: r#"
-[tables.ipv4_route.fib]
-"10.1.0.0/24" = 1
-"10.2.0.0/24" = 2
-[tables.ipv6_route.fib]
-"2001:db8:1::/64" = 1
-"2001:db8:2::/64" = 2
-[tables.label_push.nhlfes]
-1 = { label = 3, ttl = "UNIFORM", tc = 8, over = 0, port = "west", gateway = 0 }
-2 = { label = 17002, ttl = "UNIFORM", tc = 8, over = 0, port = "east", gateway = "::ffff:10.0.12.2" }
-"#,
+        config: include_str!("../../apps/mpls/lab/pe1.toml"),
     },
     Router {
         name: "p",
         ports: [port("west", "10.0.12.2", "2001:db8:12::2", true), port("east", "10.0.23.2", "2001:db8:23::2", true)],
-        tables: r#"
-[tables.label_lookup.ilm]
-17002 = { action = "FORWARD", ttl = "UNIFORM", tc = "PIPE", nhlfe = 1 }
-18002 = { action = "FORWARD", ttl = "UNIFORM", tc = "PIPE", nhlfe = 2 }
-[tables.label_push.nhlfes]
-1 = { label = 17003, ttl = "UNIFORM", tc = 8, over = 0, port = "east", gateway = "::ffff:10.0.23.3" }
-2 = { label = 3, ttl = "UNIFORM", tc = 8, over = 0, port = "west", gateway = "::ffff:10.0.12.1" }
-"#,
+        config: include_str!("../../apps/mpls/lab/p.toml"),
     },
     Router {
         name: "pe2",
         ports: [port("west", "10.0.23.3", "2001:db8:23::3", true), port("east", "10.2.0.1", "2001:db8:2::1", false)],
-        tables: r#"
-[tables.ipv4_route.fib]
-"10.2.0.0/24" = 1
-"10.1.0.0/24" = 2
-[tables.ipv6_route.fib]
-"2001:db8:2::/64" = 1
-"2001:db8:1::/64" = 2
-[tables.label_lookup.ilm]
-17003 = { action = "POP", ttl = "UNIFORM", tc = "PIPE", nhlfe = 0 }
-[tables.label_push.nhlfes]
-1 = { label = 3, ttl = "UNIFORM", tc = 8, over = 0, port = "east", gateway = 0 }
-2 = { label = 18002, ttl = "UNIFORM", tc = 8, over = 0, port = "west", gateway = "::ffff:10.0.23.2" }
-"#,
+        config: include_str!("../../apps/mpls/lab/pe2.toml"),
     },
 ];
 
 /// The kernel's Ethernet address at a port.
 fn mac(router: usize, port: usize) -> Mac {
     [2, 0, 0, 1, router as u8, port as u8]
-}
-
-impl Router {
-    fn config(&self, index: usize) -> String {
-        let mut text = String::new();
-        let mut interfaces = "[tables.classify.interfaces]\n".to_owned();
-        for (number, port) in self.ports.iter().enumerate() {
-            let (name, host) = (port.name, number + 3);
-            text += &format!(
-                "[ports.{name}]\nnumber = {}\ndevice = \"afpacket:{name}\"\nhost = \"{name}h\"\n\
-                 [ports.{name}h]\nnumber = {host}\ndevice = \"afpacket:{name}hp\"\n",
-                number + 1
-            );
-            interfaces += &format!(
-                "{name} = {{ peer = 0, mac = {:?}, ipv4 = {:?}, ipv6 = {:?}, mpls = {} }}\n\
-                 {name}h = {{ peer = {name:?}, mac = 0, ipv4 = 0, ipv6 = 0, mpls = false }}\n",
-                lab::mac_text(mac(index, number)),
-                port.ipv4,
-                port.ipv6,
-                port.core
-            );
-        }
-        let local = |of: fn(&Port) -> &str| self.ports.iter().map(of).collect::<Vec<_>>();
-        text += &interfaces;
-        text += &format!("[tables.ipv4_edge]\nlocal_addrs = {:?}\n", local(|port| port.ipv4));
-        text += &format!("[tables.ipv6_edge]\nlocal_addrs = {:?}\n", local(|port| port.ipv6));
-        text += "[tables.icmp_error.errors]\n0 = { rate = 1000, burst = 1000 }\n";
-        text += "[tables.adjacency.solicitations]\n0 = { rate = 100, burst = 100 }\n";
-        text + self.tables
-    }
 }
 
 fn must<T>(result: lab::Result<T>) -> T {
@@ -171,14 +112,13 @@ impl Core {
             must(host.check(&["ip", "-6", "route", "add", "default", "via", &format!("2001:db8:{number}::1")]));
         }
         let runtime = Runtime::new();
-        let start = |(index, (router, ns)): (usize, (&Router, &Namespace))| {
-            let config = runtime.write(&format!("{}.toml", router.name), &router.config(index));
-            // Three compilations at once are to be over soon; what the last level does to this program its cases show.
-            let arguments = ["run", "mpls", "--no-socket", "--opt", "pac", "-c", &config];
+        let start = |(router, ns): (&Router, &Namespace)| {
+            let config = runtime.write(&format!("{}.toml", router.name), router.config);
+            let arguments = ["run", "mpls", "--no-socket", "-c", &config];
             must(ns.command(env!("CARGO_BIN_EXE_millrace")).args(arguments).spawn())
         };
         // All compile at once, then each is waited for.
-        let mut routers: Vec<Running> = ROUTERS.iter().zip(&namespaces).enumerate().map(start).collect();
+        let mut routers: Vec<Running> = ROUTERS.iter().zip(&namespaces).map(start).collect();
         for router in &mut routers {
             must(router.wait_for_text("running on 4 ports", PATIENCE));
         }

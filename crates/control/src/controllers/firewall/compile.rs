@@ -25,8 +25,8 @@ use super::services::{Entries, Ports};
 /// Rules at most: the program counts them from 1.
 pub const MAX_RULES: usize = 16384;
 /// Entries that `pairs` and `decisions` hold.
-const MAX_PAIRS: usize = 1 << 20;
-const MAX_DECISIONS: usize = 1 << 21;
+const MAX_PAIRS: usize = 1 << 18;
+const MAX_DECISIONS: usize = 1 << 19;
 /// Steps of the compilation at most: it ends within seconds, also where the rules are refused.
 const MAX_STEPS: usize = 1 << 26;
 
