@@ -68,7 +68,7 @@ fn hosts_meet_through_label_switched_hops() {
     let [first, middle, last] = core.stop();
     assert!(first.ppf("label_push.push4") > 0 && first.ppf("label_push.push6") > 0, "{first:?}");
     assert!(middle.ppf("label_swap.swap") > 1000 && middle.ppf("ipv4_edge.check") == 0, "{middle:?}");
-    assert!(last.ppf("label_lookup.look_up") > 1000, "{last:?}");
+    assert!(last.ppf("label_lookup.look_up") > 100, "{last:?}");
     for report in [first, middle, last] {
         let reasons: Vec<_> = report.drops().into_iter().map(|(reason, _)| reason).collect();
         assert!(reasons.iter().all(|reason| *reason == "no_neighbour"), "{report:?}");

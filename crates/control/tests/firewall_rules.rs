@@ -40,7 +40,7 @@ fn outside(number: u32) -> u32 {
 fn rules(count: u32) -> Vec<Rule> {
     let net = |address: u32, len: u32| Some((address >> (32 - len) << (32 - len), len));
     let rule = |number: u32| {
-        let (permit, port) = (mix(number ^ 7) % 3 != 0, Some((mix(number ^ 9) % 1000) as u16 + 1));
+        let (permit, port) = (!mix(number ^ 7).is_multiple_of(3), Some((mix(number ^ 9) % 1000) as u16 + 1));
         match number % 10 {
             0..4 => Rule { permit: true, from: None, to: net(inside(number), 32), port },
             4..6 => Rule { permit: false, from: net(outside(number), 20 + number % 13), to: None, port: None },
@@ -76,10 +76,10 @@ fn packets(count: u32, rules: &[Rule]) -> Vec<(u32, u32, u16)> {
         let rule = &rules[mix(number) as usize % rules.len()];
         let (from, to) = (outside(number ^ 0x5555), inside(number ^ 0x3333));
         let within = |net: Option<(u32, u32)>, other: u32| {
-            net.filter(|_| number % 2 == 0)
-                .map_or(other, |(address, len)| address | mix(number) & !(u32::MAX << (32 - len) % 32))
+            net.filter(|_| number.is_multiple_of(2))
+                .map_or(other, |(address, len)| address | mix(number) & !(u32::MAX << ((32 - len) % 32)))
         };
-        let port = rule.port.filter(|_| number % 2 == 0).unwrap_or((mix(number ^ 3) % 1000) as u16 + 1);
+        let port = rule.port.filter(|_| number.is_multiple_of(2)).unwrap_or((mix(number ^ 3) % 1000) as u16 + 1);
         (within(rule.from, from), within(rule.to, to), port)
     };
     (0..count).map(packet).collect()

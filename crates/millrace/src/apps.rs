@@ -77,22 +77,27 @@ fn beside<T>(path: &Path, content: std::io::Result<T>) -> Result<Option<T>, Fail
     }
 }
 
-/// Imported files: beside the importing file, else from the library.
-struct Files;
+/// Imported files: beside the importing file, else from the library. What lies beside a program that is built in is built in, too.
+struct Files {
+    built_in: bool,
+}
 
 impl Loader for Files {
     fn load(&self, from: &str, path: &str) -> Option<(String, String)> {
         let beside: PathBuf = Path::new(from).parent()?.join(format!("{path}.baker"));
-        match std::fs::read_to_string(&beside) {
-            Ok(text) => Some((beside.display().to_string(), text)),
-            Err(_) => library::file(path),
-        }
+        let text = match beside.strip_prefix("apps") {
+            Ok(inside) if self.built_in => {
+                APPS.get_file(inside).and_then(|file| file.contents_utf8().map(str::to_owned))
+            }
+            _ => std::fs::read_to_string(&beside).ok(),
+        };
+        text.map(|text| (beside.display().to_string(), text)).or_else(|| library::file(path))
     }
 }
 
 /// Checks a program; its diagnostics become the failure.
 pub fn check(source: &Source) -> Result<Compilation, Failure> {
-    let compilation = baker::check::check(&source.name, &source.text, &Files);
+    let compilation = baker::check::check(&source.name, &source.text, &Files { built_in: source.built_in });
     if compilation.diagnostics.is_empty() {
         return Ok(compilation);
     }
