@@ -176,7 +176,7 @@ fn file(source: &Source, given: Option<&PathBuf>) -> Option<PathBuf> {
 fn reload(file: Option<PathBuf>, program: Arc<Program>, controllers: Vec<(&'static str, Reloads)>) -> Reload {
     Box::new(move || {
         let Some(file) = &file else {
-            return Err("its configuration is built in: start it with -c FILE to change it".into());
+            return Err("its configuration is in no file: start it with -c FILE to change it".into());
         };
         if controllers.is_empty() {
             return Err("its program has no controller with settings; change tables with `millrace table set`".into());
