@@ -1,4 +1,4 @@
-//! Ten thousand rules of the firewall against the rules one by one, and what they cost.
+//! Ten thousand rules of the firewall against the rules one by one, and what they cost; and more flows than there is room for.
 
 mod common;
 
@@ -55,7 +55,7 @@ fn rules(count: u32) -> Vec<Rule> {
 
 fn config(program: &Program, rules: &[Rule]) -> Config {
     let net = |(address, len): (u32, u32)| format!("\"{}/{len}\"", Ipv4Addr::from(address));
-    let mut text = include_str!("../../../apps/firewall/firewall.toml").to_owned();
+    let mut text = example();
     let (start, rest) = text.split_once("rules = [").unwrap();
     let (_, end) = rest.split_once("\n]\n").unwrap();
     let line = |rule: &Rule| {
@@ -66,8 +66,15 @@ fn config(program: &Program, rules: &[Rule]) -> Config {
         line + " },\n"
     };
     text = format!("{start}rules = [\n{}]\n{end}", rules.iter().map(line).collect::<String>());
-    text = text.replace("0 = { rate = 10, burst = 20 }", "0 = { rate = 0, burst = 0 }");
     Config::parse("t.toml", &text, program).unwrap_or_else(|errors| panic!("{errors:?}"))
+}
+
+/// The example configuration without a log, which would be outputs too.
+fn example() -> String {
+    let text = include_str!("../../../apps/firewall/firewall.toml");
+    let quiet = text.replace("0 = { rate = 10, burst = 20 }", "0 = { rate = 0, burst = 0 }");
+    assert_ne!(quiet, text);
+    quiet
 }
 
 /// What comes in at the WAN: source, destination and port of a UDP packet. Half of them are made for a rule.
@@ -134,6 +141,30 @@ fn ten_thousand_rules_decide_as_one_by_one() {
     expected[0] = 0;
     assert!(expected.iter().filter(|count| **count > 0).count() > 2000, "too few rules are tried");
     assert_eq!(counted, expected);
+}
+
+/// Flows from inside, more than the table of opening flows holds: those that pass, those that are dropped because it is full, and
+/// those that pass without being recorded.
+fn beyond_the_table(policy: &str) -> (u64, u64, u64) {
+    let program = program();
+    let text = example().replace("\"REFUSE\"", &format!("{policy:?}"));
+    let config = Config::parse("t.toml", &text, &program).unwrap();
+    let fill = |tables: &mut dataplane::TableAccess| config.fill(&program, tables).map_err(|error| error.to_string());
+    let mut rig = Rig::new(&program, EngineKind::NATIVE, fill).unwrap();
+    // Of two sources, each with as many ports as there are.
+    let flow = |number: usize| frame(&(0x0a00_0100 + (number / 50_000) as u32, outside(0), 53), number % 50_000);
+    let frames: Vec<Vec<u8>> = (0..70_000).map(flow).collect();
+    let measured = rig.run(1, &frames, 1);
+    let count =
+        |of: &[(String, u64)], name: &str| of.iter().find(|(own, _)| own == name).map_or(0, |(_, count)| *count);
+    let unrecorded = measured.snapshot.user.iter().find(|(name, _)| name == "gate.unrecorded").unwrap().1[0];
+    (measured.outputs, count(&measured.snapshot.drops, "flow_table_full"), unrecorded)
+}
+
+#[test]
+fn a_full_flow_table_is_handled_by_policy() {
+    assert_eq!(beyond_the_table("REFUSE"), (65_536, 70_000 - 65_536, 0));
+    assert_eq!(beyond_the_table("PASS_UNRECORDED"), (70_000, 0, 70_000 - 65_536));
 }
 
 /// Instructions per packet that opens a flow or is denied, of the intermediate representation.

@@ -34,8 +34,11 @@ fn matches(rule: &Rule, packet: &Packet) -> bool {
         && port(&rule.services, packet.service)
 }
 
+/// A table: values by keys, with the length of a prefix.
+type Table = HashMap<(Vec<u128>, Option<u32>), Vec<u128>>;
+
 /// The look-ups of `rules.match` in `apps/firewall`, in Rust.
-struct Tables(HashMap<&'static str, HashMap<(Vec<u128>, Option<u32>), Vec<u128>>>);
+struct Tables(HashMap<&'static str, Table>);
 
 impl Tables {
     fn new(look_ups: LookUps) -> Tables {
