@@ -60,7 +60,7 @@ fn sets_are_lists_of_members() {
 fn firewall(rules: &str) -> (Vec<String>, Vec<String>) {
     let program = common::compile(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps/firewall/firewall.baker"));
     let text =
-        format!("[ports.lan]\nnumber = 1\n[ports.wan]\nnumber = 70\n[controllers.firewall]\nrules = [\n{rules}\n]");
+        format!("[ports.lan]\nnumber = 1\n[ports.outer]\nnumber = 70\n[controllers.firewall]\nrules = [\n{rules}\n]");
     let shown = |errors: &[ConfigError]| errors.iter().map(ToString::to_string).collect();
     match Config::parse("t.toml", &text, &program) {
         Ok(config) => (Vec::new(), shown(&config.warnings)),
@@ -84,7 +84,7 @@ fn errors_of_firewall_rules() {
             "{ action = \"deny\", entry = \"lann\" }",
             ".entry: there is no such port \"lann\"; did you mean `lan`?; accepted: a port with a number below 64: lan".into(),
         ),
-        ("{ action = \"deny\", entry = \"wan\" }", ".entry: there is no such port \"wan\"; accepted: a port with a number below 64: lan".into()),
+        ("{ action = \"deny\", entry = \"outer\" }", ".entry: there is no such port \"outer\"; accepted: a port with a number below 64: lan".into()),
         (
             "{ action = \"deny\", entry = [] }",
             ".entry: this list is empty, so nothing matches; accepted: at least one value".into(),
