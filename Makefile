@@ -44,7 +44,7 @@ soak: ## run the L3 switch for ten minutes under traffic, changes and flapping l
 	@tools/setup test
 	@SOAK_SECONDS=$(or $(SECONDS),600) cargo test --release --quiet --package millrace --test soak -- --nocapture
 
-fuzz: ## fuzz one target: make fuzz T=parser SECONDS=60 (parser, config, packet, control, text)
+fuzz: ## fuzz one target: make fuzz T=parser SECONDS=60 (parser, config, packet, control, lab, text)
 	@test -n "$(T)" || { echo "fuzz: say which: make fuzz T=NAME" >&2; exit 1; }
 	@tools/setup build
 	@tools/fuzz $(T) $(or $(SECONDS),60)

@@ -8,7 +8,7 @@ mod seeds;
 mod targets;
 
 pub use mutate::Mutator;
-pub use targets::{control, packet, parser, settings, text};
+pub use targets::{control, labfile, packet, parser, settings, text};
 
 /// Something to be fuzzed.
 #[derive(Clone, Copy)]
@@ -24,11 +24,12 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     Target { name: "parser", run: parser::run, seeds: seeds::programs, words: parser::WORDS },
     Target { name: "config", run: settings::run, seeds: seeds::configurations, words: settings::WORDS },
     Target { name: "packet", run: packet::run, seeds: seeds::packets, words: &[] },
     Target { name: "control", run: control::run, seeds: seeds::requests, words: control::WORDS },
+    Target { name: "lab", run: labfile::run, seeds: seeds::labs, words: labfile::WORDS },
     Target { name: "text", run: text::run, seeds: seeds::packet_texts, words: text::WORDS },
 ];
 

@@ -51,6 +51,23 @@ pub fn configurations() -> Vec<Vec<u8>> {
     files(&["apps"], "toml").into_iter().map(read).chain(own.map(|text| text.as_bytes().to_vec())).collect()
 }
 
+/// Files of labs: the examples, and that of the documentation.
+pub fn labs() -> Vec<Vec<u8>> {
+    let documentation = String::from_utf8_lossy(&read(Path::new(ROOT).join("docs/operations.md"))).into_owned();
+    let blocks = documentation.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let documented: Vec<_> =
+        blocks.filter(|block| block.contains("[[links]]")).map(|text| text.as_bytes().to_vec()).collect();
+    assert!(!documented.is_empty(), "docs/operations.md shows a lab");
+    let own = [
+        "[hosts.a]\n[hosts.b]\n[[links]]\nends = [\"a:eth0\", \"b:eth0\"]\n",
+        "[hosts.a]\ndevices.x = { addresses = [\"fd00::1/64\"] }\n[hosts.b]\n[[links]]\nends = [\"b:y\", \"a:x\"]\nloss = \"1 %\"\n",
+        "hosts = { a = {} }\nlinks = [{ ends = [\"a:p\", \"a:q\"], forward = { delay = \"1 s\", reorder = 1 } }]\n",
+    ];
+    let examples = files(&["examples"], "toml").into_iter().map(read);
+    let examples = examples.filter(|text| String::from_utf8_lossy(text).contains("[[links]]"));
+    examples.chain(documented).chain(own.map(|text| text.as_bytes().to_vec())).collect()
+}
+
 /// Sequences of packets: those of the L3 switch's cases.
 pub fn packets() -> Vec<Vec<u8>> {
     let program = switch::program();
@@ -75,6 +92,8 @@ pub fn requests() -> Vec<Vec<u8>> {
         r#"{"request": "table_set", "table": "l3_forward.fib", "key": "10.0.3.0/24", "value": 2}"#,
         r#"{"request": "table_set", "table": "l2_bridge.stations", "key": {"domain": 1, "mac": "02:00:00:00:00:99"}, "value": {"port": "p1", "heard": 0}}"#,
         r#"{"request": "table_set", "table": "l3_forward.next_hops", "key": 7, "value": {"domain": 1, "gateway": "10.0.1.9", "src": "02:00:00:00:01:01"}}"#,
+        r#"{"request": "table_load", "table": "l3_forward.fib", "entries": [{"key": "10.0.3.0/24", "value": 2}, {"key": "10.0.4.0/24", "value": 3}]}"#,
+        r#"{"request": "table_load", "table": "l3_forward.next_hops", "entries": []}"#,
         r#"{"request": "table_del", "table": "l3_forward.fib", "key": "10.0.3.0/24"}"#,
         r#"{"request": "table_dump", "table": "l3_forward.neighbours"}"#,
         "{\"request\": \"status\"}\n\n{\"request\": \"ports\"}\n[]\nnull\n\"\\ud800\"",

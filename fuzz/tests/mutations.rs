@@ -46,6 +46,11 @@ fn config() {
 }
 
 #[test]
+fn lab() {
+    run("lab", 10_000);
+}
+
+#[test]
 fn packet() {
     run("packet", 5000);
 }

@@ -129,6 +129,7 @@ fn every_target_is_emitted() {
     for app in ["l3switch", PATCH] {
         for level in ["0", "3"] {
             let (ir, dot) = (emit(app, "ir", level), emit(app, "dot", level));
+            assert!(app != "l3switch" || dot.contains("l2_bridge.age\\nover l2_bridge.stations every 10s"), "{dot}");
             let (llvm, asm) = (emit(app, "llvm", level), emit(app, "asm", level));
             assert!(ir.starts_with("program ") && ir.contains("protocol ipv4 (20 bytes)"), "{ir}");
             assert!(dot.starts_with("digraph ") && dot.trim_end().ends_with('}') && dot.contains(" -> "), "{dot}");

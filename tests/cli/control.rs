@@ -81,6 +81,36 @@ fn tables_are_read_and_changed() {
 }
 
 #[test]
+fn many_entries_are_loaded_at_once() {
+    for mode in [&[][..], &["--workers", "2", "--busy"], &["--engine", "interp"]] {
+        let runtime = Runtime::new();
+        let _switch = switch(&runtime, mode);
+        let table = |arguments: &[&str]| runtime.millrace(&[&["table"], arguments].concat());
+        let hops = "l3_forward.next_hops";
+        let hop = |n: u32| json!({"domain": n % 60, "gateway": "10.0.2.254", "src": format!("02:00:00:00:{:02x}:{:02x}", n / 256, n % 256)});
+        let entries: Vec<Json> = (1..5000).map(|n| json!({"key": n, "value": hop(n)})).collect();
+        let file = runtime.write("hops.json", &json!(entries).to_string());
+        assert_eq!(table(&["load", hops, &file]).ok(), "4999 entries\n");
+        let dumped = runtime.json(&["table", "dump", hops]);
+        assert_eq!(dumped.as_array().unwrap().len(), 4999);
+        assert_eq!(dumped[4998], json!({"key": 4999, "value": hop(4999)}));
+        // What was dumped can be loaded.
+        let file = runtime.write("dumped.json", &dumped.to_string());
+        assert_eq!(runtime.json(&["table", "load", hops, &file]), json!({"entries": 4999}));
+        assert_eq!(runtime.json(&["table", "dump", hops]), dumped);
+        // One that can't be read, and one that is refused.
+        let some = |last: Json| runtime.write("some.json", &json!([{"key": 1, "value": hop(7)}, last]).to_string());
+        let text = table(&["load", hops, &some(json!({"key": 2, "value": 3}))]).failed_in_one_line(1);
+        assert!(text.contains("key 2"), "{text}");
+        assert_eq!(runtime.json(&["table", "get", hops, "1"])["value"], hop(1), "nothing was changed");
+        let text = table(&["load", hops, &some(json!({"key": 65536, "value": hop(1)}))]).failed_in_one_line(1);
+        assert!(text.contains("key 65536: the index is beyond the end of the array"), "{text}");
+        let text = table(&["load", hops, &runtime.write("bad.json", "[1]")]).failed_in_one_line(1);
+        assert!(text.contains("bad.json") && text.contains("accepted: [{"), "{text}");
+    }
+}
+
+#[test]
 fn mistakes_are_told_and_change_nothing() {
     let runtime = Runtime::new();
     let _switch = switch(&runtime, &[]);

@@ -77,6 +77,21 @@ fn hosts_are_answered_learned_and_forgotten() {
         let counters: Json = runtime.json(&ask);
         assert!(counters["counters"]["responder.forgotten"][0].as_u64() >= Some(2), "{counters}");
         assert!(counters["drops"]["not_private"].as_u64() >= Some(1), "{counters}");
+        let timer = &counters["timers"]["responder.forget"];
+        assert_eq!((&timer["table"], &timer["period_ns"]), (&"responder.hosts".into(), &2_000_000_000u64.into()));
+        // Two hosts that were found at least once, in several runs.
+        assert!(timer["runs"].as_u64() >= Some(2) && timer["entries"].as_u64() >= Some(2), "{timer}");
+        let status: Json = runtime.json(&["status", "--socket", &runtime.path("socket")]);
+        let status = status.as_array().map_or(&status, |all| &all[0]);
+        assert!(status["timers"]["responder.forget"]["runs"].as_u64() >= timer["runs"].as_u64(), "{status}");
+        for command in ["status", "counters"] {
+            let text = runtime.millrace(&[command, "--socket", &runtime.path("socket")]).ok();
+            let mut lines = text.lines();
+            assert!(
+                lines.any(|line| line.contains("responder.forget ") && line.ends_with(" responder.hosts")),
+                "{text}"
+            );
+        }
 
         millrace.signal(Signal::SIGINT).unwrap();
         let output = millrace.wait(PATIENCE).unwrap();

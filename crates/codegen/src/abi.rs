@@ -34,8 +34,28 @@ pub struct Context {
     pub frame_size: u64,
     /// The time in nanoseconds (CLOCK_MONOTONIC); constant while a batch runs, and set only for programs that use it.
     pub now: u64,
+    /// For generated code: what packets of the batch have changed, as a signature (see `baker::opt::stage`).
+    pub written: u64,
+    /// Which batches are staged.
+    pub staging: Staging,
+    /// For generated code: batches to come that are not staged, for in the last one that was too many packets began again.
+    /// 0 at first.
+    pub rest: u32,
     /// One function per extern of the program.
     pub externs: *const ExternCall,
+}
+
+/// Which batches are staged: see `baker::opt::stage`.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Staging {
+    /// Those that look into tables which are larger than the caches.
+    #[default]
+    Auto = 0,
+    /// All, at every look-up. For tests: what comes out is the same.
+    Always = 1,
+    /// None.
+    Never = 2,
 }
 
 /// A function of a controller.
@@ -123,8 +143,8 @@ pub fn key_words(key: &Layout) -> usize {
     bits.div_ceil(64).max(1) as usize
 }
 
-/// Control block of an array table. Entry `i` is at `i * stride(value layout)`. The block is constant while a batch runs,
-/// and the entries are aligned to 8 bytes at least.
+/// Control block of an array table. Entry `i` is at `i * stride(value layout)`. The block is constant while a batch runs, but
+/// `entries` may be others in the next one; they are aligned to 8 bytes at least.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ArrayTable {
@@ -162,9 +182,15 @@ pub struct LpmTable {
     pub entries: *mut u8,
     /// Slot of the route with prefix length 0.
     pub default_slot: u32,
-    /// Not 0 where the table holds so much that look-ups are worth fetching ahead. May change at any time.
+    /// Which of a look-up's two steps are worth fetching ahead, by what the table holds: [`LARGE_FIRST`], [`LARGE_SECOND`].
+    /// May change at any time.
     pub large: u32,
 }
+
+/// Bit of `large`: a table's first memory (`tbl24`, the buckets).
+pub const LARGE_FIRST: u32 = 1;
+/// Bit of `large`: the memory that this leads to (groups and values, entries).
+pub const LARGE_SECOND: u32 = 2;
 
 /// Whether an `lpm` table has the control block [`LpmTable`]: its keys have 32 bits.
 pub fn is_dir_24_8(program: &Program, table: &Table) -> bool {

@@ -4,6 +4,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use baker::ir::{ChannelId, Program, TimerId};
+use baker::opt::stage::Plan;
 use baker::opt::{Level, optimise};
 use inkwell::context::Context;
 use inkwell::execution_engine::ExecutionEngine;
@@ -90,7 +91,9 @@ pub fn emit(program: &Program, opt: OptLevel, packets: Level, what: Emit) -> Res
 
 /// The optimised module of a program.
 fn build<'c>(context: &'c Context, program: &Program, packets: Level, host: &Host) -> Result<Module<'c>, CodegenError> {
-    let module = lower::lower(context, &optimise(program, packets), program, host)?;
+    let program = optimise(program, packets);
+    let plan = if packets == Level::Cgpc { Plan::new(&program) } else { None };
+    let module = lower::lower(context, &program, plan.as_ref(), host)?;
     module
         .verify()
         .map_err(|error| CodegenError::Internal(format!("LLVM refuses the module of `{}`: {error}", program.name)))?;

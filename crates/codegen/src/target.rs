@@ -43,8 +43,11 @@ impl Host {
             OptLevel::O0 => "default<O0>",
             OptLevel::O3 => "default<O3>",
         };
+        // Neighbouring words of a header go different ways: a vector of them is taken apart again at once.
+        let options = PassBuilderOptions::create();
+        options.set_loop_slp_vectorization(false);
         module
-            .run_passes(pipeline, &self.machine, PassBuilderOptions::create())
+            .run_passes(pipeline, &self.machine, options)
             .map_err(|error| CodegenError::Internal(format!("LLVM's passes: {error}")))
     }
 

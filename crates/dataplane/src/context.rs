@@ -4,13 +4,13 @@ use std::mem::size_of;
 use std::sync::Arc;
 
 use baker::ir::Program;
-use codegen::abi::{Context, MAX_BATCH, Output, read_field};
+use codegen::abi::{Context, MAX_BATCH, Output, Staging, read_field};
 
 use crate::controller::ExternTable;
 use crate::counters::CounterBlock;
 use crate::frames::FramePool;
 use crate::sys::Mapping;
-use crate::tables::Tables;
+use crate::tables::{Tables, View};
 
 /// Frames that a worker takes from the pool beyond what it needs, so that the pool's lock is rare.
 const REFILL: usize = 512;
@@ -22,9 +22,9 @@ pub struct WorkerContext {
     raw: Box<Context>,
     pool: Arc<FramePool>,
     counters: Arc<CounterBlock>,
+    tables: Option<View>,
     // These are held only so that the pointers in `raw` stay valid.
     externs: Option<Arc<ExternTable>>,
-    _tables: Option<Arc<Tables>>,
     _memory: [Mapping; 2],
     /// Frames that it may have at a time without being given any.
     share: usize,
@@ -49,7 +49,7 @@ impl WorkerContext {
     }
 
     /// The context of one of several workers, which takes at most `share` frames from the pool, so that the others have
-    /// theirs.
+    /// theirs. Fails where no memory is to be had, and where there are as many workers as there can be.
     pub fn with_share(
         program: &Program,
         pool: Arc<FramePool>,
@@ -58,6 +58,8 @@ impl WorkerContext {
         share: u32,
     ) -> std::io::Result<Self> {
         let per_packet = program.limits.copies as usize + 1;
+        let too_many = || std::io::Error::other("the tables have as many workers as they can have");
+        let tables = tables.map(|tables| View::new(tables).ok_or_else(too_many)).transpose()?;
         // The stack has room for every frame there is, so that returning one never overflows it.
         let free = Mapping::anonymous(pool.count() as usize * size_of::<u32>())?;
         let outputs = Mapping::anonymous(MAX_BATCH * per_packet * size_of::<Output>())?;
@@ -65,21 +67,24 @@ impl WorkerContext {
             region: pool.region(),
             descriptors: pool.descriptors(),
             counters: counters.as_ptr(),
-            tables: tables.as_ref().map_or(std::ptr::null(), |t| t.control_blocks().as_ptr()),
+            tables: tables.as_ref().map_or(std::ptr::null(), View::control_blocks),
             free: free.ptr().cast(),
             outputs: outputs.ptr().cast(),
             free_len: 0,
             output_len: 0,
             frame_size: u64::from(pool.frame_size()),
             now: 0,
+            written: 0,
+            staging: Staging::default(),
+            rest: 0,
             externs: std::ptr::null(),
         };
         Ok(WorkerContext {
             raw: Box::new(raw),
             pool,
             counters,
+            tables,
             externs: None,
-            _tables: tables,
             _memory: [free, outputs],
             share: share as usize,
             per_packet,
@@ -99,9 +104,26 @@ impl WorkerContext {
         self.externs = Some(externs);
     }
 
+    /// Announces that nothing is held of what look-ups found, and takes over what the control plane has changed. To be called before
+    /// each batch.
+    pub(crate) fn quiescent(&self) {
+        self.tables.iter().for_each(View::quiescent);
+    }
+
+    /// Announces that no look-up comes before [`WorkerContext::quiescent`], so that nobody waits for one.
+    pub(crate) fn offline(&self) {
+        self.tables.iter().for_each(View::offline);
+    }
+
     /// Sets the time that the program sees, in nanoseconds.
     pub fn set_now(&mut self, now: u64) {
         self.raw.now = now;
+    }
+
+    /// Says which batches are staged.
+    pub(crate) fn set_staging(&mut self, staging: Staging) {
+        self.raw.staging = staging;
+        self.raw.rest = 0;
     }
 
     /// The time that the program sees.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::controller::ExternTable;
-use baker::ir::{ChannelId, CounterId, CounterSlots, DropId, Program, TableId, Target};
+use baker::ir::{ChannelId, CounterId, CounterSlots, DropId, Program, TableId, Target, TimerId};
 
 #[repr(align(64))]
 #[derive(Debug, Default)]
@@ -101,6 +101,21 @@ pub struct PortSnapshot {
     pub error: Option<String>,
 }
 
+/// What a timer did since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimerSnapshot {
+    /// Its full name.
+    pub name: String,
+    /// The table that it goes over.
+    pub table: Option<String>,
+    /// Nanoseconds from one start to the next.
+    pub period: u64,
+    /// How often it began to run.
+    pub runs: u64,
+    /// Entries that it ran for; 0 where it goes over no table. One that is removed at that moment is counted, too.
+    pub entries: u64,
+}
+
 /// All counters at one time, summed over the workers, by name, in the program's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
@@ -114,6 +129,8 @@ pub struct Snapshot {
     pub tables_full: Vec<(String, u64)>,
     /// Cells of the program's own counters.
     pub user: Vec<(String, Vec<u64>)>,
+    /// Timers.
+    pub timers: Vec<TimerSnapshot>,
     /// Calls of functions of controllers that failed and gave 0.
     pub externs_failed: Vec<(String, u64)>,
     /// Ports.
@@ -188,6 +205,13 @@ impl Observer {
             let first = slots.user(CounterId(index as u32));
             (counter.name.clone(), (0..counter.size as usize).map(|cell| sum(first + cell)).collect())
         };
+        let timer = |(id, timer): (u32, &baker::ir::Timer)| TimerSnapshot {
+            name: timer.name.clone(),
+            table: timer.over(program).map(str::to_owned),
+            period: timer.period,
+            runs: sum(slots.timer_runs(TimerId(id))),
+            entries: sum(slots.timer_entries(TimerId(id))),
+        };
         let channels = program.channels.iter().enumerate();
         let ppfs = program.ppfs.iter().enumerate();
         let drops = program.drop_reasons.iter().enumerate();
@@ -198,6 +222,7 @@ impl Observer {
             drops: drops.map(|(i, d)| (d.name.clone(), sum(slots.drop(DropId(i as u32))))).collect(),
             tables_full: tables.map(|(i, t)| (t.name.clone(), sum(slots.table_full(TableId(i as u32))))).collect(),
             user: program.counters.iter().enumerate().map(user).collect(),
+            timers: (0..).zip(&program.timers).map(timer).collect(),
             externs_failed: self.externs.iter().flat_map(|t| t.failed()).map(|(n, c)| (n.to_owned(), c)).collect(),
             ports: self.ports.iter().map(port).collect(),
         }

@@ -159,6 +159,14 @@ impl TableStore for TableAccess {
         }
     }
 
+    fn insert_all(&mut self, table: TableId, entries: &mut dyn Iterator<Item = &TableEntry>) -> Result<(), TableError> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.insert_all(table, entries),
+            TableAccess::Interp(machine) => lock(machine).insert_all(table, entries),
+        }
+    }
+
     fn remove(&mut self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
         refuse_inside();
         match self {

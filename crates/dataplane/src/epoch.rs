@@ -65,14 +65,17 @@ pub struct Registration {
 
 impl Registration {
     /// Announces that the worker holds no pointer into a table from before. To be called before each batch, and it must
-    /// be called before the first look-up after [`Registration::offline`].
-    pub fn quiescent(&self) {
+    /// be called before the first look-up after [`Registration::offline`]. Whether anything was retired since the last time:
+    /// only then what was replaced before may have to be looked at anew.
+    pub fn quiescent(&self) -> bool {
         let now = self.epochs.now.load(Ordering::SeqCst);
         let seen = &self.epochs.slots[self.slot].seen;
-        if seen.load(Ordering::Relaxed) != now {
+        let moved = seen.load(Ordering::Relaxed) != now;
+        if moved {
             seen.store(now, Ordering::SeqCst);
             fence(Ordering::SeqCst);
         }
+        moved
     }
 
     /// Announces that the worker holds no pointer and takes none until [`Registration::quiescent`].

@@ -208,9 +208,6 @@ impl Instance {
             if let Some(externs) = &externs {
                 context.set_externs(externs.clone());
             }
-            // There are more places than workers, and nobody else has a program's new tables.
-            let registration =
-                native.map(|tables| tables.epochs().register().expect("a place among the epochs for every worker"));
             let engine = engines.engine();
             let exchange = doorbells.get(index).map(|doorbell| {
                 let rings = controllers.iter().map(|controller| controller.rings.clone()).collect();
@@ -219,7 +216,7 @@ impl Instance {
             let has_timers = index == 0 && !program.timers.is_empty();
             let timers = has_timers
                 .then(|| Timers { schedule: Schedule::new(&program, monotonic_ns()), tables: tables.clone() });
-            let equipment = Equipment { registration, exchange, timers };
+            let equipment = Equipment { exchange, timers };
             workers.push((Worker::new(&program, context, engine, ports, host_of, options.poll, equipment), cpu));
         }
         Ok(Prepared { program, workers, controllers, end_counters, tables, pool, observer })

@@ -27,7 +27,7 @@ mod timer;
 mod worker;
 
 pub use context::{Received, RxBatch, TxBatch, WorkerContext};
-pub use counters::{CounterBlock, Observer, PortCounters, PortSnapshot, Snapshot};
+pub use counters::{CounterBlock, Observer, PortCounters, PortSnapshot, Snapshot, TimerSnapshot};
 pub use crew::MOST as MAX_WORKERS;
 pub use engine::{Engine, EngineError, EngineKind, InterpEngine, NativeEngine, RunFnEngine, TableAccess};
 pub use epoch::{Epochs, Registration};

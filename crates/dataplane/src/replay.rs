@@ -79,16 +79,13 @@ pub fn replay(
     if let Some(externs) = externs {
         context.set_externs(externs);
     }
-    let registration = tables.native().and_then(|tables| tables.epochs().register());
     let (mut received, mut oversize) = (0, 0);
     let mut leaving = Leaving { pool: pool.clone(), output: &mut output, tx: 0, host: 0, controllers: 0 };
     let mut timers: Option<Schedule> = None;
     while let Some(packet) = input.next() {
         let (time, packet) = packet?;
         received += 1;
-        if let Some(registration) = &registration {
-            registration.quiescent();
-        }
+        context.quiescent();
         let now = context.now().max(time.as_nanos() as u64);
         let timers = timers.get_or_insert_with(|| Schedule::sorted(program, now));
         timers.leap(now);
@@ -100,9 +97,7 @@ pub fn replay(
             unsafe { timers.slice(&mut context, &mut *engine, &tables) };
             let time = Duration::from_nanos(context.now());
             leaving.take(&mut context, time)?;
-            if let Some(registration) = &registration {
-                registration.quiescent();
-            }
+            context.quiescent();
         }
         let mut one = Received::default();
         let mut batch = RxBatch::new(&mut context, &mut one, rx_port);

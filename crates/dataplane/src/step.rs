@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use baker::ir::interp::End;
 use baker::ir::{ChannelId, CounterSlots, Program, TableEntry, TableError, TableId, TableStore, storage_size};
-use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, read_field, write_field};
+use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, Staging, read_field, write_field};
 
 use crate::context::{Received, RxBatch, WorkerContext};
 use crate::controller::ExternTable;
 use crate::counters::CounterBlock;
 use crate::engine::{Engine, EngineError, EngineKind, NativeEngine, TableAccess, engine};
-use crate::epoch::Registration;
 use crate::frames::{FrameConfig, FrameError, FramePool};
 use crate::tables::Tables;
 use crate::timer::Schedule;
@@ -111,7 +110,6 @@ pub struct Stepper {
     counters: Arc<CounterBlock>,
     engine: Box<dyn Engine>,
     tables: TableAccess,
-    registration: Option<Registration>,
     timers: Schedule,
 }
 
@@ -147,7 +145,6 @@ impl Stepper {
         let pool = Arc::new(FramePool::new(&program, config)?);
         let counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
         let context = WorkerContext::new(&program, pool.clone(), tables.native().cloned(), counters.clone())?;
-        let registration = tables.native().and_then(|tables| tables.epochs().register());
         for frame in 0..pool.count() {
             // SAFETY: no frame was taken from the pool yet. The poisoned part lies in the frame, the metadata behind
             // the descriptor.
@@ -158,7 +155,7 @@ impl Stepper {
             }
         }
         let timers = Schedule::sorted(&program, 0);
-        Ok(Stepper { program, pool, context, counters, engine, tables, registration, timers })
+        Ok(Stepper { program, pool, context, counters, engine, tables, timers })
     }
 
     /// The program.
@@ -184,7 +181,7 @@ impl Stepper {
                 Some(due) => self.context.set_now(due.max(self.context.now())),
                 None => break,
             }
-            self.rest();
+            self.context.quiescent();
             // SAFETY: the context was made for the engine's program and tables, and its outputs were taken.
             unsafe { self.timers.slice(&mut self.context, &mut *self.engine, &self.tables) };
             self.take_outputs(&mut outputs);
@@ -196,7 +193,7 @@ impl Stepper {
     /// Runs a packet that a controller injects into a channel, one of [`Program::entries`], with one number per field of the
     /// metadata; those left out are 0. Gives what left the program, in order.
     pub fn inject(&mut self, channel: ChannelId, packet: &[u8], metadata: &[u128]) -> Vec<StepOutput> {
-        self.rest();
+        self.context.quiescent();
         let mut one = Received::default();
         RxBatch::new(&mut self.context, &mut one, 0).push(&[packet]);
         for &frame in one.frames() {
@@ -221,6 +218,11 @@ impl Stepper {
         self.context.set_now(now);
     }
 
+    /// Says which batches are staged; what comes out is the same.
+    pub fn set_staging(&mut self, staging: Staging) {
+        self.context.set_staging(staging);
+    }
+
     /// Removes the entries that have not been used for longer than their table's idle time.
     pub fn expire(&mut self) {
         self.tables.expire(self.context.now());
@@ -241,7 +243,7 @@ impl Stepper {
 
     /// At most [`MAX_BATCH`] packets.
     fn batch<'a>(&mut self, packets: impl Iterator<Item = (u8, &'a [u8])>) -> Vec<StepOutput> {
-        self.rest();
+        self.context.quiescent();
         let mut frames = Vec::with_capacity(MAX_BATCH);
         for (port, packet) in packets {
             // Each packet in a batch of its own, for each has its own port; the engine gets them all at once.
@@ -257,16 +259,11 @@ impl Stepper {
         outputs
     }
 
-    /// Between two batches.
-    fn rest(&self) {
-        if let Some(registration) = &self.registration {
-            registration.quiescent();
-        }
-    }
-
     fn take_outputs(&mut self, outputs: &mut Vec<StepOutput>) {
         outputs.extend(self.context.outputs().iter().map(|output| self.output(output)));
         self.context.free_outputs();
+        // Nobody waits for the next packet.
+        self.context.offline();
     }
 
     fn output(&self, output: &Output) -> StepOutput {

@@ -183,6 +183,23 @@ pub fn bind_packet(fd: &OwnedFd, interface: i32) -> io::Result<()> {
     }
 }
 
+/// Index of the interface that a packet socket is bound to; of one that was removed, −1.
+pub fn bound_interface(fd: &OwnedFd) -> io::Result<i32> {
+    // SAFETY: sockaddr_ll is plain data for which zero is valid; the kernel writes at most `len` bytes, which is its size.
+    unsafe {
+        let mut address: libc::sockaddr_ll = std::mem::zeroed();
+        let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        check(libc::getsockname(fd.as_raw_fd(), (&raw mut address).cast(), &mut len))?;
+        Ok(address.sll_ifindex)
+    }
+}
+
+/// Makes a descriptor's number that of another one's file; what it was before is closed.
+pub fn put_in_place(of: &OwnedFd, place: &OwnedFd) -> io::Result<()> {
+    // SAFETY: both descriptors are open, and the place stays one that its owner closes.
+    unsafe { check(libc::dup3(of.as_raw_fd(), place.as_raw_fd(), libc::O_CLOEXEC)).map(drop) }
+}
+
 /// Sets a socket option. `T` is the structure that the kernel defines for this option: plain data.
 pub fn set_option<T: Copy>(fd: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {
     // SAFETY: the kernel reads `size_of::<T>()` bytes from the value and keeps nothing.

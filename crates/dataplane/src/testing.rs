@@ -44,7 +44,7 @@ pub fn pair() -> Layout {
 /// A program with these tables and nothing else.
 pub fn tables_only(tables: &[(TableKind, Layout, Layout, u32)]) -> Program {
     let mut program = forward();
-    (program.tables, program.layouts) = (Vec::new(), Vec::new());
+    (program.ppfs, program.tables, program.layouts) = (Vec::new(), Vec::new(), Vec::new());
     for (kind, key, value, capacity) in tables {
         let id = LayoutId(program.layouts.len() as u32);
         program.layouts.extend([key.clone(), value.clone()]);

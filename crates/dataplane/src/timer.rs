@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use baker::ir::{Program, TimerId};
+use baker::ir::{CounterSlots, Program, TimerId};
 use codegen::abi::{MAX_BATCH, key_words, pack_key};
 
 use crate::context::WorkerContext;
@@ -37,6 +37,7 @@ struct State {
 /// The timers of a program.
 pub(crate) struct Schedule {
     program: Arc<Program>,
+    slots: CounterSlots,
     timers: Vec<State>,
     /// The timer that is looked at first, so that each gets its turn.
     next: usize,
@@ -58,6 +59,7 @@ impl Schedule {
         Schedule {
             timers: program.timers.iter().map(state).collect(),
             program: program.clone(),
+            slots: CounterSlots::new(program),
             next: 0,
             keys: Vec::with_capacity(most * MAX_BATCH),
             sorted: false,
@@ -105,7 +107,9 @@ impl Schedule {
         if most == 0 {
             return false;
         }
+        let id = TimerId(index as u32);
         if state.sweep.is_none() {
+            context.counters().add(self.slots.timer_runs(id), 1);
             let on_time = state.due.saturating_add(timer.period);
             state.due = if on_time > now { on_time } else { now.saturating_add(timer.period) };
         }
@@ -136,8 +140,11 @@ impl Schedule {
             state.sweep = None;
             self.next = (index + 1) % count;
         }
+        if timer.table.is_some() {
+            context.counters().add(self.slots.timer_entries(id), calls as u64);
+        }
         // SAFETY: there are as many keys as calls, no more than there are frames for; the rest is the caller's promise.
-        unsafe { engine.timer(TimerId(index as u32), context, &self.keys, calls as u32) };
+        unsafe { engine.timer(id, context, &self.keys, calls as u32) };
         true
     }
 }

@@ -16,7 +16,6 @@ use crate::context::{Received, RxBatch, TxBatch, WorkerContext};
 use crate::controller::Exchange;
 use crate::counters::PortCounters;
 use crate::engine::{Engine, TableAccess};
-use crate::epoch::Registration;
 use crate::ports::Queue;
 use crate::sys;
 use crate::timer::Schedule;
@@ -84,7 +83,6 @@ pub struct Worker {
     mode: PollMode,
     /// What to wait for, made once.
     wait: Vec<libc::pollfd>,
-    registration: Option<Registration>,
     /// Where the program has controllers.
     exchange: Option<Exchange>,
     /// Where this worker runs the program's timers.
@@ -99,7 +97,6 @@ pub struct Timers {
 
 /// What a worker has besides its ports.
 pub struct Equipment {
-    pub registration: Option<Registration>,
     pub exchange: Option<Exchange>,
     pub timers: Option<Timers>,
 }
@@ -114,7 +111,7 @@ impl Worker {
         mode: PollMode,
         equipment: Equipment,
     ) -> Self {
-        let Equipment { registration, exchange, timers } = equipment;
+        let Equipment { exchange, timers } = equipment;
         let mut by_number = [NO_PORT; 256];
         for (index, port) in ports.iter_mut().enumerate() {
             by_number[port.number as usize] = index as u16;
@@ -125,20 +122,7 @@ impl Worker {
         let wait = ports.iter().filter_map(|port| port.queue.wait_fd()).chain(doorbell).map(wait).collect();
         let slots = CounterSlots::new(program);
         let uses_time = program.uses_time();
-        Worker {
-            context,
-            engine,
-            ports,
-            by_number,
-            host_of,
-            slots,
-            uses_time,
-            mode,
-            wait,
-            registration,
-            exchange,
-            timers,
-        }
+        Worker { context, engine, ports, by_number, host_of, slots, uses_time, mode, wait, exchange, timers }
     }
 
     /// Runs until it is told to stop, then takes what the ports hold already, closes them and returns all frames.
@@ -197,9 +181,7 @@ impl Worker {
     fn round(&mut self) -> bool {
         let mut worked = self.exchange.as_ref().is_some_and(Exchange::has_injected) && self.run_injected();
         for index in 0..self.ports.len() {
-            if let Some(registration) = &self.registration {
-                registration.quiescent();
-            }
+            self.context.quiescent();
             let port = &mut self.ports[index];
             let mut received = Received::default();
             let mut batch = RxBatch::new(&mut self.context, &mut received, port.number);
@@ -225,9 +207,7 @@ impl Worker {
 
     /// A batch of what controllers inject, for which there are frames for all copies; whether there was a packet.
     fn run_injected(&mut self) -> bool {
-        if let Some(registration) = &self.registration {
-            registration.quiescent();
-        }
+        self.context.quiescent();
         if self.uses_time {
             self.context.set_now(sys::monotonic_ns());
         }
@@ -267,9 +247,7 @@ impl Worker {
         if !timers.schedule.is_sweeping() && timers.schedule.next_due().is_none_or(|due| due > now) {
             return false;
         }
-        if let Some(registration) = &self.registration {
-            registration.quiescent();
-        }
+        self.context.quiescent();
         self.context.set_now(now);
         // SAFETY: the context is that of the engine, and what left the program before was sent.
         let worked = unsafe { timers.schedule.slice(&mut self.context, &mut *self.engine, &timers.tables) };
@@ -350,9 +328,7 @@ impl Worker {
                     let left = due.saturating_sub(sys::monotonic_ns()).div_ceil(1_000_000);
                     left.min(SLEEP_MS as u64) as i32
                 });
-                if let Some(registration) = &self.registration {
-                    registration.offline();
-                }
+                self.context.offline();
                 let exchange = self.exchange.as_ref();
                 if let Some(exchange) = exchange {
                     exchange.doorbell().sleep();

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use control::socket::{Counters, PortState};
+use control::socket::{Counters, PortState, TimerState};
 use indexmap::IndexMap;
 
 /// Ports, channels and drops; lines with nothing to say are left out. Rates where it is known how long the packets took.
@@ -14,6 +14,7 @@ pub fn render(counters: &Counters, time: Option<Duration>) -> String {
     section(&mut out, DROPS, &counters.drops, time);
     section(&mut out, ["insertions refused by a full table", "times"], &counters.tables_full, time);
     section(&mut out, ["failed calls of functions of controllers", "times"], &counters.externs_failed, time);
+    timers(&mut out, &counters.timers);
     let mut cells = IndexMap::new();
     for (name, values) in &counters.counters {
         let one = values.len() == 1;
@@ -22,6 +23,17 @@ pub fn render(counters: &Counters, time: Option<Duration>) -> String {
     }
     section(&mut out, ["the program's counters", "sum"], &cells, time);
     out
+}
+
+/// What each timer did, where there are any.
+pub fn timers(out: &mut String, timers: &IndexMap<String, TimerState>) {
+    let row = |(name, timer): (&String, &TimerState)| {
+        vec![name.clone(), grouped(timer.runs), grouped(timer.entries), timer.table.clone().unwrap_or_default()]
+    };
+    if !timers.is_empty() {
+        out.push('\n');
+        table(out, &["timers", "runs", "entries", "over"], timers.iter().map(row).collect());
+    }
 }
 
 const DROPS: [&str; 2] = ["packets dropped, by reason", "packets"];

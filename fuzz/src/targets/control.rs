@@ -22,6 +22,8 @@ pub const WORDS: &[&str] = &[
     "{\"request\": \"",
     "table_get",
     "table_set",
+    "table_load",
+    "\"entries\": [",
     "table_del",
     "table_dump",
     "status",
@@ -85,6 +87,7 @@ fn start() -> Running {
         frames: options.frames.count,
         uptime_ms: 0,
         ports: Default::default(),
+        timers: Default::default(),
     };
     let notation = Notation::new(program.clone(), PortNames::new(&ports));
     // Being told to stop changes nothing here: nobody looks at it.

@@ -7,7 +7,7 @@ use control::config::Config;
 use dataplane::EngineKind;
 use dataplane::step::Stepper;
 
-use super::switch;
+use super::{switch, told};
 
 /// Pieces of configurations.
 pub const WORDS: &[&str] = &[
@@ -47,16 +47,7 @@ pub fn run(data: &[u8]) {
     let program = switch::program();
     let config = match Config::parse("fuzz.toml", &text, program) {
         Ok(config) => config,
-        Err(errors) => {
-            assert!(!errors.is_empty() && errors.len() <= 100, "{} errors", errors.len());
-            let lines = text.lines().count().max(1) + 1;
-            for error in errors {
-                assert!((1..=lines).contains(&error.line) && error.column >= 1, "{error:?}");
-                assert!(!error.problem.is_empty(), "{error:?}");
-                assert!(!error.to_string().contains('\n'), "an error is one line: {error:?}");
-            }
-            return;
-        }
+        Err(errors) => return told(&errors, &text),
     };
     thread_local! {
         static STORE: RefCell<Stepper> = RefCell::new(Stepper::new(switch::program().clone(), EngineKind::Interp).unwrap_or_else(|e| panic!("{e}")));

@@ -1,7 +1,7 @@
 //! Where each counter of a program lies in a worker's block of 64-bit counters.
 //!
 //! Every engine counts into one block per worker with this order: packets put to each channel, packets dropped for each
-//! reason, insertions refused by each full table, then the cells of the user counters. Readers add up the workers' blocks.
+//! reason, insertions refused by each full table, runs and visits of each timer, then the cells of the user counters. Readers add up the workers' blocks.
 
 use super::program::*;
 
@@ -10,6 +10,7 @@ use super::program::*;
 pub struct CounterSlots {
     drops: usize,
     full: usize,
+    timers: usize,
     user: Vec<usize>,
     len: usize,
 }
@@ -19,7 +20,8 @@ impl CounterSlots {
     pub fn new(program: &Program) -> Self {
         let drops = program.channels.len();
         let full = drops + program.drop_reasons.len();
-        let mut len = full + program.tables.len();
+        let timers = full + program.tables.len();
+        let mut len = timers + 2 * program.timers.len();
         let user = program
             .counters
             .iter()
@@ -29,7 +31,7 @@ impl CounterSlots {
                 first
             })
             .collect();
-        CounterSlots { drops, full, user, len }
+        CounterSlots { drops, full, timers, user, len }
     }
 
     /// Number of slots.
@@ -51,6 +53,16 @@ impl CounterSlots {
     /// Insertions that a full table refused.
     pub fn table_full(&self, table: TableId) -> usize {
         self.full + table.0 as usize
+    }
+
+    /// How often a timer began to run.
+    pub fn timer_runs(&self, timer: TimerId) -> usize {
+        self.timers + 2 * timer.0 as usize
+    }
+
+    /// Entries that a timer ran for.
+    pub fn timer_entries(&self, timer: TimerId) -> usize {
+        self.timer_runs(timer) + 1
     }
 
     /// First cell of a user counter; cell `i` is `i` slots further.

@@ -1,4 +1,4 @@
-//! The channels of a program as a Graphviz graph: PPFs are boxes, channels are edges with their protocol.
+//! The channels of a program as a Graphviz graph: PPFs are boxes, channels are edges with their protocol, timers are hexagons.
 
 use std::fmt::Write;
 
@@ -13,6 +13,11 @@ pub fn dot(program: &Program) -> String {
     let controllers = program.controllers.iter().map(|controller| controller.name.as_str());
     for end in ["rx", "tx", "host"].into_iter().chain(controllers) {
         let _ = writeln!(out, "  \"{end}\" [shape=ellipse];");
+    }
+    for timer in &program.timers {
+        let over = timer.over(program).map_or(String::new(), |table| format!("over {table} "));
+        let (name, every) = (&timer.name, timer.every());
+        let _ = writeln!(out, "  \"{name}\" [shape=hexagon, label=\"{name}\\n{over}every {every}\"];");
     }
     let mut edge = |from: &str, channel: ChannelId| {
         let channel = &program.channels[channel.0 as usize];

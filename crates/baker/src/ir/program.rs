@@ -410,6 +410,26 @@ pub struct Timer {
 }
 
 impl Timer {
+    /// Its period as programs write it, in the largest unit that divides it: `30s`.
+    pub fn every(&self) -> String {
+        const UNITS: [(&str, u64); 6] = [
+            ("h", 3_600_000_000_000),
+            ("min", 60_000_000_000),
+            ("s", 1_000_000_000),
+            ("ms", 1_000_000),
+            ("us", 1000),
+            ("ns", 1),
+        ];
+        let divides = |(_, ns): &(&str, u64)| self.period.is_multiple_of(*ns);
+        let (unit, ns) = UNITS.into_iter().find(divides).unwrap_or(("ns", 1));
+        format!("{}{unit}", self.period / ns)
+    }
+
+    /// Name of the table that it goes over.
+    pub fn over<'p>(&self, program: &'p Program) -> Option<&'p str> {
+        self.table.map(|table| program.tables[table.0 as usize].name.as_str())
+    }
+
     /// Types of the entry block's parameters. The table exists.
     pub fn params(&self, program: &Program) -> Vec<Ty> {
         let key = self.table.map(|table| program.tables[table.0 as usize].key);

@@ -25,6 +25,8 @@ pub enum TableError {
     BadPrefix,
     /// There is no such entry.
     NotFound,
+    /// A worker has been in one batch for so long that nothing could be changed.
+    Busy,
 }
 
 impl std::fmt::Display for TableError {
@@ -34,6 +36,7 @@ impl std::fmt::Display for TableError {
             TableError::OutOfRange => "the index is beyond the end of the array",
             TableError::BadPrefix => "not a prefix of this table's keys",
             TableError::NotFound => "there is no such entry",
+            TableError::Busy => "a worker has not finished its batch for a second; try again",
         })
     }
 }
@@ -55,6 +58,14 @@ pub fn is_expired(now: u64, used: u64, idle: u64) -> bool {
 pub trait TableStore {
     /// Inserts an entry or replaces the value of the one with the same key (and prefix length).
     fn insert(&mut self, table: TableId, entry: &TableEntry) -> Result<(), TableError>;
+    /// Inserts entries in order, up to the first that is refused. Where look-ups go on meanwhile, many entries of an array take
+    /// less time than one by one.
+    fn insert_all(&mut self, table: TableId, entries: &mut dyn Iterator<Item = &TableEntry>) -> Result<(), TableError> {
+        for entry in entries {
+            self.insert(table, entry)?;
+        }
+        Ok(())
+    }
     /// Removes an entry; for an array, sets it to zero.
     fn remove(&mut self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError>;
     /// The value of exactly this entry; `NotFound` where there is none.

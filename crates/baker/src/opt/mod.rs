@@ -10,13 +10,18 @@
 //! | [`Level::Pac`] | [`COMBINE`], [`NUMBER`]: accesses to the headers that a PPF sees are combined |
 //! | [`Level::Cgpc`] | [`AGGREGATE`], [`CACHE`], [`NUMBER`]: headers, heads, lengths and metadata stay in registers across PPFs and channels |
 //!
+//! Native code of the last level stages look-ups: see [`stage`].
+//!
 //! That handles are unique and that a handle's type is a promise is what makes this legal: the checker has proved both.
 
-pub mod aggregate;
+mod aggregate;
 pub mod cache;
+pub mod division;
 pub mod explain;
 mod liveness;
 mod numbering;
+pub mod profile;
+pub mod stage;
 mod straighten;
 mod usual;
 

@@ -11,3 +11,4 @@ mod tables;
 mod verifier;
 mod verifier_entries;
 mod verifier_flow;
+mod written;

@@ -1,8 +1,9 @@
 //! Bit fields of headers: network order, any offset, 1 to 128 bits.
 //!
-//! A field is read as one integer of exactly the bytes that it touches, never more: the byte after a header may be the
-//! end of the frame. `v:4@0` of IPv4 is one byte, shifted right by 4; a 48-bit address is a load of 48 bits (LLVM makes
-//! one of 32 and one of 16 of it), swapped. A store to a part of a byte reads the bytes first.
+//! A field is read as one integer, never beyond its last byte: that of a header may be the end of the frame. `v:4@0` of
+//! IPv4 is one byte, shifted right by 4; a 48-bit address behind other bytes of the packet is the lower part of a load of 64
+//! bits, swapped, and at the head a load of 48 bits (LLVM makes one of 32 and one of 16 of it). A store to a part of a byte
+//! reads the bytes first.
 
 use baker::ir::BitRange;
 use inkwell::intrinsics::Intrinsic;
@@ -15,7 +16,13 @@ use crate::{CodegenError, internal};
 impl<'c> Module<'c, '_> {
     /// The field of the header at `head`.
     pub(super) fn load_bits(&self, head: PointerValue<'c>, bits: BitRange) -> Res<IntValue<'c>> {
-        let (ptr, bytes) = self.covering(head, bits)?;
+        let (mut ptr, mut bytes) = self.covering(head, bits)?;
+        // What lies in front of it is the packet's, too.
+        let whole = bytes.next_power_of_two();
+        if bytes < whole && whole <= 8 && bits.end_byte() >= whole {
+            ptr = self.at(head, u64::from(bits.end_byte() - whole))?;
+            bytes = whole;
+        }
         let all = self.load_big_endian(ptr, bytes)?;
         let shift = all.get_type().const_int(below(bits), false);
         let field = self.builder.build_right_shift(all, shift, false, "")?;

@@ -9,12 +9,22 @@ use inkwell::types::BasicTypeEnum;
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PhiValue, PointerValue};
 use std::collections::HashMap;
 
+use super::stage::{Part, Staged, Way};
 use super::{Module, Res};
 use crate::{CodegenError, internal};
 
-/// Lowers the body of a PPF into its function.
-pub(super) fn lower_ppf<'c>(module: &Module<'c, '_>, ppf: &baker::ir::Ppf, function: FunctionValue<'c>) -> Res<()> {
-    lower_body(module, &ppf.name, &ppf.body, function, |_, _| Ok(vec![pointer_param(function, 1)?.into()]))
+/// Lowers the body of a PPF into its function. With a part of it the function has more parameters: see [`Part`].
+pub(super) fn lower_ppf<'c, 'p>(
+    module: &Module<'c, 'p>,
+    ppf: &'p baker::ir::Ppf,
+    function: FunctionValue<'c>,
+    part: Option<Part<'p>>,
+) -> Res<()> {
+    let packet = pointer_param(function, 1)?;
+    let lowered = Ppf::new(module, &ppf.body, function)
+        .and_then(|lowering| lowering.part(part))
+        .and_then(|mut lowering| lowering.run(|_, _| Ok(vec![packet.into()])));
+    named(&ppf.name, lowered)
 }
 
 /// Lowers a body into a function. `arguments` gives what the entry block takes, in the function's first block.
@@ -25,7 +35,11 @@ pub(super) fn lower_body<'c, 'p>(
     function: FunctionValue<'c>,
     arguments: impl FnOnce(&Module<'c, 'p>, FunctionValue<'c>) -> Res<Vec<BasicValueEnum<'c>>>,
 ) -> Res<()> {
-    let lowered = Ppf::new(module, body, function).and_then(|mut lowering| lowering.run(arguments));
+    named(name, Ppf::new(module, body, function).and_then(|mut lowering| lowering.run(arguments)))
+}
+
+/// Says in whose body something went wrong.
+fn named(name: &str, lowered: Res<()>) -> Res<()> {
     lowered.map_err(|error| match error {
         CodegenError::Internal(message) => CodegenError::Internal(format!("`{name}`: {message}")),
         other => other,
@@ -61,6 +75,8 @@ pub(super) struct Ppf<'a, 'c, 'p> {
     pub prologue: BasicBlock<'c>,
     /// Stack slots for what is handed to functions outside.
     pub slots: HashMap<Scratch, PointerValue<'c>>,
+    /// Which part of the body runs, where the batch is staged.
+    pub staged: Option<Staged<'c, 'p>>,
     values: Vec<Option<BasicValueEnum<'c>>>,
     blocks: HashMap<u32, Target<'c>>,
 }
@@ -74,6 +90,7 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
             ctx: pointer_param(function, 0)?,
             prologue: module.context.append_basic_block(function, "prologue"),
             slots: HashMap::new(),
+            staged: None,
             values: vec![None; body.values.len()],
             blocks: HashMap::new(),
         })
@@ -84,25 +101,33 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
         arguments: impl FnOnce(&Module<'c, 'p>, FunctionValue<'c>) -> Res<Vec<BasicValueEnum<'c>>>,
     ) -> Res<()> {
         let builder = &self.module.builder;
-        let order = reverse_postorder(self.body)?;
+        let mut order = reverse_postorder(self.body)?;
+        order.retain(|id| self.has_block(BlockId(*id)));
         for &id in &order {
             let block = self.module.context.append_basic_block(self.function, &format!("b{id}"));
             builder.position_at_end(block);
             let mut phis = Vec::new();
-            for &param in &self.body.blocks[id as usize].params {
-                let phi = builder.build_phi(self.ty(param)?, "")?;
-                phis.push(phi);
+            let params = &self.body.blocks[id as usize].params;
+            for &param in params {
+                phis.push(builder.build_phi(self.ty(param)?, "")?);
+            }
+            for (&param, phi) in params.iter().zip(&phis) {
                 self.define(param, phi.as_basic_value())?;
             }
             self.blocks.insert(id, Target { block, phis });
         }
         builder.position_at_end(self.prologue);
         let arguments = arguments(self.module, self.function)?;
-        self.jump(BlockId(0), &arguments)?;
-        for &id in &order {
+        self.start(BlockId(0), &arguments)?;
+        'blocks: for &id in &order {
             builder.position_at_end(self.blocks[&id].block);
             let block = &self.body.blocks[id as usize];
-            for inst in &block.insts {
+            for (index, inst) in block.insts.iter().enumerate() {
+                match self.pass(BlockId(id), index)? {
+                    Way::GoesOn => {}
+                    Way::Skips => continue,
+                    Way::Ends => continue 'blocks,
+                }
                 let result = self.inst(inst)?;
                 match (inst.result, result) {
                     (Some(value), Some(result)) => self.define(value, result)?,
@@ -111,7 +136,13 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                     (None, Some(_)) => return internal(format!("the value of {:?} has no name", inst.op)),
                 }
             }
+            if self.pass(BlockId(id), block.insts.len())? == Way::Ends {
+                continue;
+            }
             self.terminator(&block.term)?;
+            if let Some(counts) = block.counts {
+                self.module.weigh(counts)?;
+            }
         }
         Ok(())
     }
@@ -149,7 +180,7 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
         }
     }
 
-    fn jump(&self, block: BlockId, args: &[BasicValueEnum<'c>]) -> Res<()> {
+    pub(super) fn jump(&self, block: BlockId, args: &[BasicValueEnum<'c>]) -> Res<()> {
         let target = self.enter(block, args)?;
         self.module.builder.build_unconditional_branch(target)?;
         Ok(())
@@ -177,7 +208,8 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
         dest.args.iter().map(|&arg| self.value(arg)).collect()
     }
 
-    fn inst(&mut self, inst: &Inst) -> Res<Option<BasicValueEnum<'c>>> {
+    /// Lowers an instruction; gives its value.
+    pub(super) fn inst(&mut self, inst: &Inst) -> Res<Option<BasicValueEnum<'c>>> {
         let module = self.module;
         let ctx = self.ctx;
         Ok(match &inst.op {
@@ -280,11 +312,14 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 if layout != Some(Ty::Entry(module.table(*table)?.value)) {
                     return internal(format!("a look-up in table {} gives {layout:?}", table.0));
                 }
-                Some(self.lookup(*table, key)?.into())
+                let entry = self.lookup(*table, key)?;
+                self.note_read(*table, key, entry)?;
+                Some(entry.into())
             }
             Op::IsNull(entry) => Some(module.builder.build_is_null(self.entry(*entry)?.0, "")?.into()),
             Op::EntryLoad { entry, field } => Some(self.entry_load(*entry, *field)?.into()),
             Op::EntryStore { entry, field, value } => {
+                self.note_store(*entry, *field)?;
                 self.entry_store(*entry, *field, *value)?;
                 None
             }
@@ -296,8 +331,14 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 self.unlock(*entry)?;
                 None
             }
-            Op::Insert { table, key, value } => Some(self.insert(*table, key, value)?.into()),
-            Op::Remove { table, key } => Some(self.remove(*table, key)?.into()),
+            Op::Insert { table, key, value } => {
+                self.note_change(*table, key)?;
+                Some(self.insert(*table, key, value)?.into())
+            }
+            Op::Remove { table, key } => {
+                self.note_change(*table, key)?;
+                Some(self.remove(*table, key)?.into())
+            }
             Op::Extern { function, args } => self.call_extern(*function, args)?.map(Into::into),
             Op::Take { table, index, amount } => Some(self.meter_take(*table, *index, *amount)?.into()),
             Op::Count { counter, index, amount } => {
@@ -308,7 +349,7 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
     }
 
     /// Type that holds a value.
-    fn ty(&self, value: Value) -> Res<BasicTypeEnum<'c>> {
+    pub(super) fn ty(&self, value: Value) -> Res<BasicTypeEnum<'c>> {
         Ok(match self.ir_ty(value)? {
             Ty::Int(width) if (1..=128).contains(&width) => self.module.int(width)?.into(),
             Ty::Int(width) => return internal(format!("value {} has {width} bits", value.0)),
@@ -316,21 +357,21 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
         })
     }
 
-    fn ir_ty(&self, value: Value) -> Res<Ty> {
+    pub(super) fn ir_ty(&self, value: Value) -> Res<Ty> {
         match self.body.values.get(value.0 as usize) {
             Some(&ty) => Ok(ty),
             None => internal(format!("there is no value {}", value.0)),
         }
     }
 
-    fn define(&mut self, value: Value, result: BasicValueEnum<'c>) -> Res<()> {
+    pub(super) fn define(&mut self, value: Value, result: BasicValueEnum<'c>) -> Res<()> {
         if result.get_type() != self.ty(value)? {
             return internal(format!("value {} is {}, not {:?}", value.0, result.get_type(), self.ir_ty(value)?));
         }
         if self.values[value.0 as usize].replace(result).is_some() {
             return internal(format!("value {} is defined twice", value.0));
         }
-        Ok(())
+        self.keep(value, result)
     }
 
     fn is_entry(&self, inst: &Inst) -> Res<bool> {
@@ -344,7 +385,10 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
         }
     }
 
-    fn value(&self, value: Value) -> Res<BasicValueEnum<'c>> {
+    pub(super) fn value(&self, value: Value) -> Res<BasicValueEnum<'c>> {
+        if let Some(kept) = self.kept(value)? {
+            return Ok(kept);
+        }
         match self.values.get(value.0 as usize) {
             Some(Some(result)) => Ok(*result),
             _ => internal(format!("value {} is used before its definition", value.0)),

@@ -191,7 +191,7 @@ impl<'c> Module<'c, '_> {
     }
 
     /// A bit per slot (8 bits) of the bucket whose tag is that of the hash.
-    fn equal_tags(&self, bucket: PointerValue<'c>, hash: IntValue<'c>) -> Res<IntValue<'c>> {
+    pub(super) fn equal_tags(&self, bucket: PointerValue<'c>, hash: IntValue<'c>) -> Res<IntValue<'c>> {
         let builder = &self.builder;
         let i16_type = self.context.i16_type();
         let lanes = i16_type.vec_type(8);
@@ -211,7 +211,7 @@ impl<'c> Module<'c, '_> {
     }
 
     /// Index (32 bits) of the lowest bit that is set; there is one.
-    fn lowest_bit(&self, bits: IntValue<'c>) -> Res<IntValue<'c>> {
+    pub(super) fn lowest_bit(&self, bits: IntValue<'c>) -> Res<IntValue<'c>> {
         let wide = self.resize(bits, 32)?;
         let count = Intrinsic::find("llvm.cttz")
             .and_then(|cttz| cttz.get_declaration(&self.llvm, &[BasicTypeEnum::IntType(self.i32)]))

@@ -15,13 +15,14 @@ mod lock;
 mod memory;
 mod out_of_line;
 mod packet;
-mod prefetch;
 mod run;
+mod stage;
 mod sum;
 mod table;
 mod timer;
 
 use baker::ir::{ChannelId, CounterSlots, Program};
+use baker::opt::stage::Plan;
 use inkwell::AddressSpace;
 use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::basic_block::BasicBlock;
@@ -61,14 +62,20 @@ const PACKET_COPY: &str = "packet.copy";
 
 type Res<T> = Result<T, CodegenError>;
 
-/// Lowers a program, which was optimised from `source`. The module is not yet verified or optimised by LLVM.
-pub(crate) fn lower<'c>(context: &'c Context, program: &Program, source: &Program, host: &Host) -> Res<LlvmModule<'c>> {
-    let mut module = Module::new(context, program, source, host);
+/// Lowers a program, its look-ups staged where there is a plan. The module is not yet verified or optimised by LLVM.
+pub(crate) fn lower<'c>(
+    context: &'c Context,
+    program: &Program,
+    plan: Option<&Plan>,
+    host: &Host,
+) -> Res<LlvmModule<'c>> {
+    let mut module = Module::new(context, program, plan, host);
     module.define_out_of_line()?;
     module.declare_ppfs()?;
-    for (ppf, function) in program.ppfs.iter().zip(&module.ppfs) {
+    for (index, (ppf, function)) in program.ppfs.iter().zip(&module.ppfs).enumerate() {
         if let Some(function) = function {
-            body::lower_ppf(&module, ppf, *function)?;
+            let plan = plan.filter(|plan| plan.root.0 as usize == index);
+            body::lower_ppf(&module, ppf, *function, plan.map(stage::Part::Rest))?;
         }
     }
     for channel in program.entries() {
@@ -83,8 +90,8 @@ pub(crate) fn lower<'c>(context: &'c Context, program: &Program, source: &Progra
 /// What the lowering of every function shares.
 struct Module<'c, 'p> {
     program: &'p Program,
-    /// The program before the optimiser, PPF by PPF: what `prefetch` follows packets through.
-    source: &'p Program,
+    /// How the look-ups of the PPF behind `rx` are staged.
+    plan: Option<&'p Plan>,
     slots: CounterSlots,
     context: &'c Context,
     llvm: LlvmModule<'c>,
@@ -108,7 +115,7 @@ struct Module<'c, 'p> {
 }
 
 impl<'c, 'p> Module<'c, 'p> {
-    fn new(context: &'c Context, program: &'p Program, source: &'p Program, host: &Host) -> Self {
+    fn new(context: &'c Context, program: &'p Program, plan: Option<&'p Plan>, host: &Host) -> Self {
         let llvm = context.create_module(&program.name);
         host.prepare(&llvm);
         let ptr = context.ptr_type(AddressSpace::default());
@@ -128,7 +135,7 @@ impl<'c, 'p> Module<'c, 'p> {
         let packet_copy = outside(PACKET_COPY, ptr.fn_type(&[ptr.into(), ptr.into()], false));
         Module {
             program,
-            source,
+            plan,
             slots: CounterSlots::new(program),
             context,
             builder: context.create_builder(),
@@ -152,28 +159,40 @@ impl<'c, 'p> Module<'c, 'p> {
     /// Declares a function for each PPF that packets come to, so that puts can call it. The optimiser has merged others
     /// into those.
     fn declare_ppfs(&mut self) -> Res<()> {
-        let ty = self.context.void_type().fn_type(&[self.ptr.into(), self.ptr.into()], false);
-        let descriptor_size = abi::METADATA_OFFSET as u64 + u64::from(self.program.metadata_size);
+        let ptr = self.ptr.into();
+        let plain = self.context.void_type().fn_type(&[ptr, ptr], false);
+        let staged = self.context.void_type().fn_type(&[ptr, ptr, ptr, self.i32.into()], false);
         let reached = self.program.reached_ppfs();
         let inlined = inline::inlined(self.program, &reached)?;
-        for ((ppf, inlined), reached) in self.program.ppfs.iter().zip(inlined).zip(reached) {
+        for (index, ((ppf, inlined), reached)) in self.program.ppfs.iter().zip(inlined).zip(reached).enumerate() {
             if !reached {
                 self.ppfs.push(None);
                 continue;
             }
+            let ty = if self.is_staged(index) { staged } else { plain };
             let function = self.llvm.add_function(&format!("ppf.{}", ppf.name), ty, Some(Linkage::Internal));
-            self.decorate(function);
-            self.decorate_pointer(function, 0, size_of::<abi::Context>() as u64);
-            // Only the context gets `noalias`: the frame of a dropped packet may come back as a copy, which reaches the
-            // same descriptor by another pointer.
-            self.decorate_pointer(function, 1, descriptor_size);
-            self.attribute(function, AttributeLoc::Param(0), "noalias", 0);
+            self.decorate_ppf(function);
             if inlined {
                 self.attribute(function, AttributeLoc::Function, "alwaysinline", 0);
             }
             self.ppfs.push(Some(function));
         }
         Ok(())
+    }
+
+    /// Whether the PPF with this number is the one whose look-ups are staged.
+    fn is_staged(&self, ppf: usize) -> bool {
+        self.plan.is_some_and(|plan| plan.root.0 as usize == ppf)
+    }
+
+    /// Adds the attributes of functions of context and packet.
+    fn decorate_ppf(&self, function: FunctionValue<'c>) {
+        self.decorate(function);
+        self.decorate_pointer(function, 0, size_of::<abi::Context>() as u64);
+        // Only the context gets `noalias`: the frame of a dropped packet may come back as a copy, which reaches the
+        // same descriptor by another pointer.
+        self.decorate_pointer(function, 1, abi::METADATA_OFFSET as u64 + u64::from(self.program.metadata_size));
+        self.attribute(function, AttributeLoc::Param(0), "noalias", 0);
     }
 
     /// Adds the attributes of all functions.

@@ -164,6 +164,17 @@ impl<'c> Module<'c, '_> {
 
     /// Hands the packet to a channel.
     pub(super) fn put(&self, ctx: PointerValue<'c>, packet: PointerValue<'c>, channel: ChannelId) -> Res<()> {
+        self.put_at(ctx, packet, channel, None)
+    }
+
+    /// As `put`. Where the PPF's look-ups are staged, with the packet's record, and the point to go on from.
+    pub(super) fn put_at(
+        &self,
+        ctx: PointerValue<'c>,
+        packet: PointerValue<'c>,
+        channel: ChannelId,
+        at: Option<(PointerValue<'c>, IntValue<'c>)>,
+    ) -> Res<()> {
         let Some(target) = self.program.channels.get(channel.0 as usize).map(|channel| channel.target) else {
             return internal(format!("there is no channel {}", channel.0));
         };
@@ -173,7 +184,11 @@ impl<'c> Module<'c, '_> {
                 let Some(Some(function)) = self.ppfs.get(ppf.0 as usize) else {
                     return internal(format!("there is no PPF {}", ppf.0));
                 };
-                self.builder.build_call(*function, &[ctx.into(), packet.into()], "")?;
+                // At the start nothing is read from the record.
+                let (record, point) = at.unwrap_or((ctx, self.i32.const_zero()));
+                let args = [ctx.into(), packet.into(), record.into(), point.into()];
+                let count = if self.is_staged(ppf.0 as usize) { 4 } else { 2 };
+                self.builder.build_call(*function, &args[..count], "")?;
                 Ok(())
             }
             Target::Tx => self.output(ctx, packet, abi::END_TX),

@@ -145,7 +145,12 @@ impl<'c> Ppf<'_, 'c, '_> {
     }
 
     /// Address of an array's entry, and whether the index is in range (else the address means nothing).
-    fn array_entry(&self, id: TableId, table: &Table, key: &[Value]) -> Res<(PointerValue<'c>, IntValue<'c>)> {
+    pub(super) fn array_entry(
+        &self,
+        id: TableId,
+        table: &Table,
+        key: &[Value],
+    ) -> Res<(PointerValue<'c>, IntValue<'c>)> {
         let module = self.module;
         let index = self.scalar_key(table, key)?;
         let control = module.control(self.ctx, id)?;

@@ -4,10 +4,11 @@ use baker::ir::{Timer, Ty};
 use inkwell::IntPredicate;
 use inkwell::attributes::AttributeLoc;
 use inkwell::module::Linkage;
-use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PointerValue};
+use inkwell::values::{FunctionValue, IntValue, PointerValue};
 
 use super::body::{lower_body, pointer_param};
 use super::memory::Memory;
+use super::stage::int_param;
 use super::{Module, Res, timer_symbol};
 use crate::{abi, internal};
 
@@ -22,9 +23,7 @@ impl<'c, 'p> Module<'c, 'p> {
         self.decorate_pointer(function, 0, size_of::<abi::Context>() as u64);
         self.attribute(function, AttributeLoc::Param(0), "noalias", 0);
         let (ctx, keys) = (pointer_param(function, 0)?, pointer_param(function, 1)?);
-        let Some(BasicValueEnum::IntValue(n)) = function.get_nth_param(2) else {
-            return internal("the number of calls is not an integer");
-        };
+        let n = int_param(function, 2)?;
         let block = |name| self.context.append_basic_block(function, name);
         let (entry, call, exit) = (block("entry"), block("call"), block("exit"));
         builder.position_at_end(entry);
@@ -33,17 +32,15 @@ impl<'c, 'p> Module<'c, 'p> {
         builder.build_conditional_branch(any, call, exit)?;
 
         builder.position_at_end(call);
-        let index = builder.build_phi(self.i32, "")?;
-        let i = index.as_basic_value().into_int_value();
         let words = match timer.table {
             Some(table) => abi::key_words(self.layout(self.table(table)?.key)?),
             None => 0,
         };
-        builder.build_call(body, &[ctx.into(), self.element(keys, i, 8 * words as u64)?.into()], "")?;
-        let following = builder.build_int_nuw_add(i, self.i32.const_int(1, false), "")?;
-        let more = builder.build_int_compare(IntPredicate::ULT, following, n, "")?;
-        builder.build_conditional_branch(more, call, exit)?;
-        index.add_incoming(&[(&zero, entry), (&following, call)]);
+        self.for_each(function, n, |i| {
+            builder.build_call(body, &[ctx.into(), self.element(keys, i, 8 * words as u64)?.into()], "")?;
+            Ok(())
+        })?;
+        builder.build_unconditional_branch(exit)?;
 
         builder.position_at_end(exit);
         builder.build_return(None)?;

@@ -140,6 +140,9 @@ impl Machine {
             output_len: 0,
             frame_size: FRAME_SIZE as u64,
             now: NOW,
+            written: 0,
+            staging: Default::default(),
+            rest: 0,
             externs: std::ptr::null(),
         };
         // SAFETY: the context is complete and `native` lives.

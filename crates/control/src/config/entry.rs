@@ -34,6 +34,8 @@ pub enum EntryFault {
     NotFound,
     /// The table has no room.
     Full,
+    /// Not now.
+    Busy,
 }
 
 /// Why an entry can't be had or changed. Shows as one line that names the table, the key, and what is accepted.
@@ -98,6 +100,7 @@ impl Notation {
             TableError::Full => (EntryFault::Full, format!("; it is declared with {capacity} entries")),
             TableError::NotFound => (EntryFault::NotFound, String::new()),
             TableError::OutOfRange | TableError::BadPrefix => (EntryFault::Key, String::new()),
+            TableError::Busy => (EntryFault::Busy, String::new()),
         };
         self.error(table, fault, format!("key {}: {error}{more}", text(key)))
     }

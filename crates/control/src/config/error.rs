@@ -53,7 +53,7 @@ impl fmt::Display for FillError {
             TableError::Full | TableError::OutOfRange => {
                 write!(f, "; it is declared with {capacity} entries: declare it larger, or configure fewer")
             }
-            TableError::BadPrefix | TableError::NotFound => Ok(()),
+            TableError::BadPrefix | TableError::NotFound | TableError::Busy => Ok(()),
         }
     }
 }

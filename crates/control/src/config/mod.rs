@@ -186,8 +186,9 @@ pub(crate) fn fill<S: TableStore + ?Sized>(
     entries: &[(TableId, TableEntry)],
     store: &mut S,
 ) -> Result<(), FillError> {
-    for (id, entry) in entries {
-        store.insert(*id, entry).map_err(|error| {
+    for same in entries.chunk_by(|(one, _), (other, _)| one == other) {
+        let id = same[0].0;
+        store.insert_all(id, &mut same.iter().map(|(_, entry)| entry)).map_err(|error| {
             let table = &program.tables[id.0 as usize];
             FillError { table: table.name.clone(), capacity: table.capacity, error }
         })?;

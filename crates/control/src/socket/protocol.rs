@@ -3,7 +3,7 @@
 //! A request is one line: `{"request": "table_get", "table": "l3_forward.fib", "key": "10.0.1.0/24"}`. Its reply ends with
 //! one line that holds either `ok` or `error`; before it, `table_dump` sends a line with `entry` for each entry.
 
-use dataplane::Snapshot;
+use dataplane::{Snapshot, TimerSnapshot};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -33,6 +33,14 @@ pub enum Request {
         key: Json,
         /// Its value, as in the configuration.
         value: Json,
+    },
+    /// Inserts entries or replaces their values, in order up to one that is refused: their number as `entries`. Where one can't
+    /// be read nothing changes.
+    TableLoad {
+        /// `MODULE.TABLE`.
+        table: String,
+        /// As in the configuration.
+        entries: Vec<Entry>,
     },
     /// Removes an entry; sets that of an array to zero: an empty object.
     TableDel {
@@ -138,6 +146,9 @@ pub struct Status {
     pub uptime_ms: u64,
     /// Device by port.
     pub ports: IndexMap<String, String>,
+    /// Timers of the program.
+    #[serde(default)]
+    pub timers: IndexMap<String, TimerState>,
 }
 
 /// What a table is.
@@ -191,6 +202,30 @@ pub struct Counters {
     /// Calls of functions of controllers that failed.
     #[serde(default)]
     pub externs_failed: IndexMap<String, u64>,
+    /// Timers.
+    #[serde(default)]
+    pub timers: IndexMap<String, TimerState>,
+}
+
+/// A timer and what it did since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimerState {
+    /// The table that it goes over.
+    pub table: Option<String>,
+    /// Nanoseconds from one start to the next.
+    pub period_ns: u64,
+    /// How often it began to run.
+    pub runs: u64,
+    /// Entries that it ran for.
+    pub entries: u64,
+}
+
+impl TimerState {
+    /// A timer of a snapshot by its name.
+    pub(super) fn named(timer: TimerSnapshot) -> (String, Self) {
+        let TimerSnapshot { name, table, period, runs, entries } = timer;
+        (name, TimerState { table, period_ns: period, runs, entries })
+    }
 }
 
 /// A port and what it did since the start.
@@ -243,6 +278,7 @@ impl From<Snapshot> for Counters {
             tables_full: snapshot.tables_full.into_iter().collect(),
             counters: snapshot.user.into_iter().collect(),
             externs_failed: snapshot.externs_failed.into_iter().collect(),
+            timers: snapshot.timers.into_iter().map(TimerState::named).collect(),
         }
     }
 }

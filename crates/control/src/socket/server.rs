@@ -26,7 +26,7 @@ const MAX_CONNECTIONS: usize = 16;
 /// Threads of connections, with those that are about to end.
 const MAX_THREADS: usize = 2 * MAX_CONNECTIONS;
 /// Bytes of the longest request.
-const MAX_REQUEST: usize = 64 << 10;
+pub const MAX_REQUEST: usize = 64 << 10;
 /// How long a connection may stay without a request.
 const IDLE: Duration = Duration::from_secs(60);
 /// How long a request may take to arrive.

@@ -11,7 +11,9 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::line::Writer;
-use super::protocol::{Code, Counters, Entry, Refusal, Reloaded, Reply, Request, Status, TableInfo, TableKindName};
+use super::protocol::{
+    Code, Counters, Entry, Refusal, Reloaded, Reply, Request, Status, TableInfo, TableKindName, TimerState,
+};
 use crate::config::{EntryError, EntryFault, Notation, text};
 
 /// What an instance says about itself; the rest of [`Status`] is known here.
@@ -92,6 +94,12 @@ impl Service {
                 tracing::info!(table, key = text(&entry.key), value = text(&entry.value), pid, uid, "table entry set");
                 done(out, &entry)
             }
+            Request::TableLoad { table, entries } => {
+                self.load(&table, &entries)?;
+                let Peer { pid, uid } = peer;
+                tracing::info!(table, entries = entries.len(), pid, uid, "table entries set");
+                done(out, &json!({ "entries": entries.len() }))
+            }
             Request::TableDel { table, key } => {
                 let key = self.delete(&table, &key)?;
                 tracing::info!(table, key = text(&key), pid = peer.pid, uid = peer.uid, "table entry removed");
@@ -117,7 +125,8 @@ impl Service {
 
     fn status(&self) -> Status {
         let uptime = self.started.elapsed().as_millis();
-        Status { uptime_ms: u64::try_from(uptime).unwrap_or(u64::MAX), ..self.about.clone() }
+        let timers = self.observer.snapshot().timers.into_iter().map(TimerState::named).collect();
+        Status { uptime_ms: u64::try_from(uptime).unwrap_or(u64::MAX), timers, ..self.about.clone() }
     }
 
     fn tables_info(&self) -> Vec<TableInfo> {
@@ -148,11 +157,26 @@ impl Service {
 
     fn set(&self, table: &str, key: &Json, value: &Json) -> Result<Entry, Refusal> {
         let id = self.notation.table(table)?;
-        let (numbers, prefix_len) = self.notation.key(id, key)?;
-        let value = self.notation.value(id, key, value)?;
-        let entry = TableEntry { key: numbers, prefix_len, value };
+        let entry = self.read(id, key, value)?;
         self.lock().insert(id, &entry).map_err(|error| self.refused(id, key, error))?;
         Ok(self.entry(id, &entry))
+    }
+
+    /// An entry as it is written.
+    fn read(&self, table: TableId, key: &Json, value: &Json) -> Result<TableEntry, Refusal> {
+        let (numbers, prefix_len) = self.notation.key(table, key)?;
+        let value = self.notation.value(table, key, value)?;
+        Ok(TableEntry { key: numbers, prefix_len, value })
+    }
+
+    fn load(&self, table: &str, entries: &[Entry]) -> Result<(), Refusal> {
+        let id = self.notation.table(table)?;
+        let read = |Entry { key, value }: &Entry| self.read(id, key, value);
+        let numbers = entries.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let mut taken = 0;
+        let result = self.lock().insert_all(id, &mut numbers.iter().inspect(|_| taken += 1));
+        // The last one that the table looked at is the one that it refused.
+        result.map_err(|error| self.refused(id, &entries[taken - 1].key, error))
     }
 
     /// The key as it is shown.
@@ -202,6 +226,7 @@ impl From<EntryError> for Refusal {
             EntryFault::Value => Code::BadValue,
             EntryFault::NotFound => Code::NotFound,
             EntryFault::Full => Code::TableFull,
+            EntryFault::Busy => Code::Busy,
         };
         Refusal { code, message: error.to_string() }
     }

@@ -46,6 +46,7 @@ mod link;
 mod punted;
 mod record;
 mod rings;
+mod spare;
 mod tables;
 
 pub(crate) use crew::{Controllers, Waiting};

@@ -5,10 +5,11 @@
 //!
 //! * A worker's packet counts against [`Rings::punts`] from the worker's push until the controller lets go of it; where that
 //!   is used up the packet is dropped as `controller_busy`.
-//! * A packet to be injected counts against [`Rings::injecting`] until a worker takes it.
+//! * A packet to be injected counts against [`Rings::spare`] until a worker takes it.
 //!
 //! Both come out of frames that the workers do not count on, so a controller that is slow, or keeps packets, can't starve
-//! forwarding.
+//! forwarding. Frames that the controller has no use for just now lie at hand ([`Spare`]), so that the pool's lock is taken once
+//! for many packets.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,6 +18,7 @@ use std::thread::Thread;
 use baker::ir::{ChannelId, DropId};
 use crossbeam_queue::ArrayQueue;
 
+use super::spare::Spare;
 use crate::frames::FramePool;
 use crate::sys::Doorbell;
 
@@ -46,8 +48,9 @@ pub struct Rings {
     lanes: Vec<Lane>,
     /// Packets of one worker that may be with the controller.
     punts: u32,
-    /// Packets that the controller may have on their way to workers.
-    injections: u32,
+    /// Frames for packets that the controller injects.
+    spare: Spare,
+    /// Packets that the controller has on their way to workers.
     injecting: AtomicU32,
     /// The controller's thread, once it runs.
     reader: OnceLock<Thread>,
@@ -70,7 +73,7 @@ impl Rings {
             lanes: doorbells.iter().map(lane).collect(),
             pool,
             punts,
-            injections,
+            spare: Spare::new(injections),
             injecting: AtomicU32::new(0),
             reader: OnceLock::new(),
             gone: AtomicBool::new(false),
@@ -123,6 +126,7 @@ impl Rings {
     /// The next packet to be run on this worker, which it then owns.
     pub fn take_injected(&self, worker: usize) -> Option<Carried> {
         let packet = self.lanes[worker].injected.pop()?;
+        self.spare.leave(1);
         self.injecting.fetch_sub(1, Ordering::Release);
         Some(packet)
     }
@@ -153,20 +157,15 @@ impl Rings {
 
     /// Takes back a packet that the controller held.
     pub fn release(&self, worker: usize, frame: u32) {
-        self.pool.put_back(&[frame]);
+        self.spare.put_back(&self.pool, frame);
         self.lanes[worker].held.fetch_sub(1, Ordering::Release);
     }
 
     /// A frame for a packet to be injected; none where too many are under way.
     pub fn frame(&self) -> Option<u32> {
-        let taken = |count: u32| (count < self.injections).then_some(count + 1);
-        self.injecting.fetch_update(Ordering::Acquire, Ordering::Relaxed, taken).ok()?;
-        let mut frame = [0];
-        if self.pool.take(&mut frame) == 1 {
-            return Some(frame[0]);
-        }
-        self.injecting.fetch_sub(1, Ordering::Release);
-        None
+        let frame = self.spare.take(&self.pool)?;
+        self.injecting.fetch_add(1, Ordering::Relaxed);
+        Some(frame)
     }
 
     /// Hands a packet in a frame of [`Rings::frame`] to a worker.
@@ -174,7 +173,8 @@ impl Rings {
         let lane = &self.lanes[worker];
         if lane.injected.push(packet).is_err() {
             // There is a place for every packet that may be under way.
-            self.pool.put_back(&[packet.frame]);
+            self.spare.leave(1);
+            self.spare.put_back(&self.pool, packet.frame);
             self.injecting.fetch_sub(1, Ordering::Release);
             return;
         }
@@ -199,7 +199,7 @@ impl Rings {
         self.gone.store(true, Ordering::Release);
     }
 
-    /// Gives back the frames of all packets in the rings, when the workers and the controller have ended; how many.
+    /// Gives back the spare frames and those of all packets in the rings, when the workers and the controller have ended; how many.
     pub fn drain(&self) -> u64 {
         let mut packets = 0;
         for worker in 0..self.workers() {
@@ -208,10 +208,11 @@ impl Rings {
                 packets += 1;
             }
             while let Some(Carried { frame, .. }) = self.take_injected(worker) {
-                self.pool.put_back(&[frame]);
+                self.spare.put_back(&self.pool, frame);
                 packets += 1;
             }
         }
+        self.spare.empty(&self.pool);
         packets
     }
 }

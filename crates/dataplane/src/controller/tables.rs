@@ -78,10 +78,14 @@ impl<K: Key, V: Record> Table<K, V> {
 
     /// Inserts an entry, or replaces its value as a whole.
     pub fn set(&mut self, key: &K, value: &V) -> Result<(), TableError> {
-        let (key, prefix_len) = key.to_key();
-        let mut fields = Vec::with_capacity(V::FIELDS);
-        value.to_fields(&mut fields);
-        self.tables.insert(self.id, &TableEntry { key, prefix_len, value: fields })
+        self.tables.insert(self.id, &entry(key, value))
+    }
+
+    /// Sets many entries, in order, up to the first that is refused. Those of an array that the program does not write take less
+    /// time than one by one, and packets see all of them from the same moment on.
+    pub fn set_all(&mut self, entries: &[(K, V)]) -> Result<(), TableError> {
+        let entries: Vec<TableEntry> = entries.iter().map(|(key, value)| entry(key, value)).collect();
+        self.tables.insert_all(self.id, &mut entries.iter())
     }
 
     /// Removes an entry; sets that of an array to zero. Whether it was there.
@@ -106,4 +110,11 @@ impl<K: Key, V: Record> Table<K, V> {
         let entries = self.tables.dump(self.id).into_iter();
         entries.filter_map(|e| Some((K::from_key(&e.key, e.prefix_len)?, V::from_fields(&e.value)?))).collect()
     }
+}
+
+fn entry(key: &impl Key, value: &impl Record) -> TableEntry {
+    let (key, prefix_len) = key.to_key();
+    let mut fields = Vec::new();
+    value.to_fields(&mut fields);
+    TableEntry { key, prefix_len, value: fields }
 }

@@ -1,24 +1,56 @@
 //! Arrays: entries side by side, all of them there from the start.
+//!
+//! Where a program does not write the entries itself, the control plane's changes are seen as a whole: there are two copies
+//! of the array, of which look-ups read one. A change is made in the other, which is then published by one store, and the
+//! first one follows with the next change, when no worker reads it any more (as in Ramalhete and Correia, "Left-Right", 2013,
+//! with the workers' batches in place of read indicators). A worker takes over what is published between two batches
+//! ([`super::View`]), so look-ups cost nothing more.
 
 use std::io;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use baker::ir::{Layout, LayoutField, TableError, storage_size};
 use codegen::abi::ArrayTable;
 
 use super::lock::locked;
-use super::{load_shared, store_shared};
+use super::shared::{load_shared, store_shared};
+use super::slots::patiently;
+use crate::epoch::Epochs;
 use crate::sys::Mapping;
 
-/// Whether an entry of an array counts as one.
-fn is_set(bytes: &[u8]) -> bool {
-    bytes.iter().any(|&byte| byte != 0)
+/// The control block of an array, or a worker's own in its place: where the entries begin.
+pub type Entries = AtomicPtr<u8>;
+
+const _: () = assert!(size_of::<Entries>() == size_of::<ArrayTable>());
+
+/// How an array's entries change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Where they lie, field by field; with the lock that lies at this offset, if there is one.
+    InPlace(Option<usize>),
+    /// As a whole.
+    Whole,
 }
+
+/// The copy that no new batch reads.
+#[derive(Debug)]
+struct Spare {
+    entries: *mut u8,
+    /// The stamp from which on no worker reads it.
+    unused_from: u64,
+    /// Entries that are newer in the published copy.
+    behind: Vec<u32>,
+}
+
+// SAFETY: the pointer leads into the array's mapping, which any thread may access.
+unsafe impl Send for Spare {}
 
 /// An array table.
 #[derive(Debug)]
 pub struct Array {
-    control: Box<ArrayTable>,
-    _entries: Mapping,
+    entries: Box<Entries>,
+    _memory: Mapping,
     capacity: u32,
     size: usize,
     align: usize,
@@ -28,27 +60,49 @@ pub struct Array {
     lock: Option<usize>,
     /// What an entry is at first.
     first: Vec<u8>,
+    /// Where entries change as a whole. Its lock is the writer's.
+    spare: Option<Mutex<Spare>>,
+    epochs: Arc<Epochs>,
 }
 
 impl Array {
     /// `capacity` entries with the value `first`.
-    pub fn new(capacity: u32, value: &Layout, lock: Option<usize>, first: Vec<u8>) -> io::Result<Self> {
+    pub fn new(capacity: u32, value: &Layout, change: Change, first: Vec<u8>, epochs: Arc<Epochs>) -> io::Result<Self> {
         let size = value.size as usize;
-        let entries = Mapping::anonymous(capacity as usize * size)?;
-        let control = Box::new(ArrayTable { entries: entries.ptr() });
+        let bytes = (capacity as usize * size).next_multiple_of(64);
+        let copies = if change == Change::Whole { 2 } else { 1 };
+        let memory = Mapping::anonymous(copies * bytes)?;
+        // SAFETY: within the mapping where there are two copies, else at its end.
+        let second = unsafe { memory.ptr().add(bytes) };
+        let spare = Spare { entries: second, unused_from: 0, behind: Vec::new() };
         let end = |field: &LayoutField| (field.offset + storage_size(field.width)) as usize;
-        let shown = value.fields.iter().map(end).max().unwrap_or(size);
-        let array =
-            Array { control, _entries: entries, capacity, size, align: value.align as usize, shown, lock, first };
+        let array = Array {
+            entries: Box::new(AtomicPtr::new(memory.ptr())),
+            _memory: memory,
+            capacity,
+            size,
+            align: value.align as usize,
+            shown: value.fields.iter().map(end).max().unwrap_or(size),
+            lock: if let Change::InPlace(lock) = change { lock } else { None },
+            first,
+            spare: (change == Change::Whole).then(|| Mutex::new(spare)),
+            epochs,
+        };
         // Memory that is zero anyway is not touched.
         if is_set(&array.first) {
-            (0..capacity).for_each(|index| array.store(index, &array.first));
+            let all = &mut (0..capacity).map(|index| (index, array.first.clone()));
+            array.write(all).map_err(io::Error::other)?;
         }
         Ok(array)
     }
 
     pub fn control_block(&self) -> *mut u8 {
-        (&raw const *self.control).cast_mut().cast()
+        (&raw const *self.entries).cast_mut().cast()
+    }
+
+    /// Where the entries lie that a batch which begins now reads, where these may be others for the next one.
+    pub fn published(&self) -> Option<*mut u8> {
+        self.spare.as_ref().map(|_| self.entries.load(Ordering::Acquire))
     }
 
     /// Number of entries.
@@ -59,45 +113,93 @@ impl Array {
     /// Entries that are not all zero, with their index.
     pub fn used(&self) -> impl Iterator<Item = (u32, Vec<u8>)> {
         // Only where something is set the entry is locked, so that memory that is zero is not touched.
-        let set = (0..self.capacity).filter(|index| is_set(&self.load(*index)[..self.shown]));
+        let set = (0..self.capacity).filter(|index| is_set(&self.load(self.current(), *index)[..self.shown]));
         let entries = set.filter_map(|index| Some((index, self.read(index)?)));
         entries.filter(|(_, bytes)| is_set(&bytes[..self.shown]))
     }
 
     /// Bytes of an entry.
     pub fn read(&self, index: u32) -> Option<Vec<u8>> {
-        // SAFETY: the index is checked.
-        (index < self.capacity).then(|| unsafe { locked(self.at(index), self.lock, || self.load(index)) })
-    }
-
-    fn load(&self, index: u32) -> Vec<u8> {
-        // SAFETY: the callers checked the index; entries follow each other at the layout's size, a multiple of its
-        // alignment.
-        unsafe { load_shared(self.at(index), self.size, self.align) }
-    }
-
-    /// Sets an entry.
-    pub fn write(&self, index: u32, value: &[u8]) -> Result<(), TableError> {
         if index >= self.capacity {
-            return Err(TableError::OutOfRange);
+            return None;
         }
-        self.store(index, value);
-        Ok(())
+        let _writer = self.spare.as_ref().map(lock);
+        let at = self.at(self.current(), index);
+        // SAFETY: an entry, and its own lock.
+        Some(unsafe { locked(at, self.lock, || self.load(self.current(), index)) })
+    }
+
+    /// Sets entries, in order, up to the first index that there is not.
+    pub fn write(&self, changes: &mut dyn Iterator<Item = (u32, Vec<u8>)>) -> Result<(), TableError> {
+        let mut refused = Ok(());
+        let mut inside = changes.map_while(|(index, value)| {
+            if index >= self.capacity {
+                refused = Err(TableError::OutOfRange);
+                return None;
+            }
+            Some((index, value))
+        });
+        match &self.spare {
+            Some(spare) => self.publish(&mut lock(spare), &mut inside)?,
+            None => inside.for_each(|(index, value)| {
+                let (at, stored) = (self.at(self.current(), index), self.lock.unwrap_or(self.size));
+                // SAFETY: an entry, and its own lock, which lies behind all else.
+                unsafe { locked(at, self.lock, || store_shared(at, &value[..stored], self.align)) };
+            }),
+        }
+        refused
     }
 
     /// Makes an entry what it was at first.
     pub fn clear(&self, index: u32) -> Result<(), TableError> {
-        self.write(index, &self.first)
+        self.write(&mut std::iter::once((index, self.first.clone())))
     }
 
-    fn store(&self, index: u32, value: &[u8]) {
-        let (at, stored) = (self.at(index), self.lock.unwrap_or(self.size));
-        // SAFETY: as for `load`. The lock lies behind all else.
-        unsafe { locked(at, self.lock, || store_shared(at, &value[..stored], self.align)) };
+    /// Makes the changes in the spare copy and publishes that.
+    fn publish(&self, spare: &mut Spare, changes: &mut dyn Iterator<Item = (u32, Vec<u8>)>) -> Result<(), TableError> {
+        let published = self.current();
+        let mut changes = changes.skip_while(|(index, value)| self.load(published, *index) == *value).peekable();
+        if changes.peek().is_none() {
+            return Ok(());
+        }
+        // A batch that reads it takes microseconds.
+        patiently(|| (spare.unused_from <= self.epochs.safe()).then_some(())).ok_or(TableError::Busy)?;
+        let store = |index: u32, value: &[u8]| {
+            // SAFETY: an entry of the copy, and a value that is as long; nobody reads it, but that is not needed.
+            unsafe { store_shared(self.at(spare.entries, index), value, self.align) };
+        };
+        spare.behind.drain(..).for_each(|index| store(index, &self.load(published, index)));
+        for (index, value) in changes {
+            store(index, &value);
+            spare.behind.push(index);
+        }
+        self.entries.store(spare.entries, Ordering::Release);
+        spare.entries = published;
+        spare.unused_from = self.epochs.retire();
+        Ok(())
     }
 
-    fn at(&self, index: u32) -> *mut u8 {
-        // SAFETY: the callers checked the index.
-        unsafe { self.control.entries.add(index as usize * self.size) }
+    fn current(&self) -> *mut u8 {
+        self.entries.load(Ordering::Acquire)
     }
+
+    fn load(&self, entries: *mut u8, index: u32) -> Vec<u8> {
+        // SAFETY: the callers checked the index; entries follow each other at the layout's size, a multiple of its
+        // alignment.
+        unsafe { load_shared(self.at(entries, index), self.size, self.align) }
+    }
+
+    fn at(&self, entries: *mut u8, index: u32) -> *mut u8 {
+        // SAFETY: one of the copies, and the callers checked the index.
+        unsafe { entries.add(index as usize * self.size) }
+    }
+}
+
+/// Whether an entry of an array counts as one.
+fn is_set(bytes: &[u8]) -> bool {
+    bytes.iter().any(|&byte| byte != 0)
+}
+
+fn lock(spare: &Mutex<Spare>) -> MutexGuard<'_, Spare> {
+    spare.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -21,19 +21,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use baker::ir::{Layout, is_expired};
-use codegen::abi::{HashEntry, HashTable, first_bucket, hash_key, hash_tag};
+use codegen::abi::{HashEntry, HashTable, LARGE_FIRST, LARGE_SECOND, first_bucket, hash_key, hash_tag};
 
 use super::bucket::{Bucket, SLOTS};
+use super::large;
 use super::lock::locked;
+use super::shared::{at_once, load_shared, store_shared};
 use super::slots::{PATIENCE, SPARE, Slots};
-use super::{at_once, load_shared, store_shared};
 use crate::epoch::Epochs;
 use crate::sys::Mapping;
 
 /// Buckets that are looked through under one lock for entries that nobody uses.
 const BUCKETS_AT_ONCE: usize = 256;
-/// Keys whose buckets and entries stay in the nearest cache.
-const SMALL: u32 = 512;
 /// A key stays in its first bucket while that holds fewer than this.
 const PREFER_FIRST: usize = 4;
 /// Between two looks whether the workers have finished their batches.
@@ -61,6 +60,8 @@ pub struct Hash {
     entry: HashEntry,
     value_size: usize,
     value_align: usize,
+    /// One store changes a value.
+    at_once: bool,
     /// Where the lock of a value lies, if it has one.
     lock: Option<usize>,
     capacity: u32,
@@ -117,6 +118,7 @@ impl Hash {
             entry,
             value_size: value.size as usize,
             value_align: value.align as usize,
+            at_once: at_once(value),
             lock,
             capacity,
             epochs,
@@ -145,7 +147,7 @@ impl Hash {
     /// Inserts a key or replaces its value as a whole: a look-up sees the old value or the new one. False where the table
     /// is full. For the control plane, which may wait for the workers to finish their batches.
     pub fn set(&self, key: &[u64], value: &[u8]) -> bool {
-        if self.lock.is_none() && at_once(self.value_size, self.value_align) {
+        if self.at_once {
             return self.insert(key, value);
         }
         let mut writer = self.lock_patiently();
@@ -318,7 +320,9 @@ impl Hash {
         match self.epochs.register() {
             Some(reader) => {
                 reader.quiescent();
-                look(&|| reader.quiescent())
+                look(&|| {
+                    reader.quiescent();
+                })
             }
             // There are too many others: keep the writers out.
             None => {
@@ -381,8 +385,10 @@ impl Hash {
     /// Tells generated code whether look-ups are worth fetching ahead.
     fn note_size(&self, live: u32) {
         // SAFETY: the field lives as long as the table and is only accessed atomically or read by generated code.
-        let large = unsafe { AtomicU32::from_ptr(&raw mut (*self.control.get()).large) };
-        large.store((live > SMALL).into(), Ordering::Relaxed);
+        let flags = unsafe { AtomicU32::from_ptr(&raw mut (*self.control.get()).large) };
+        let buckets = live.min(self.bucket_count) as usize * size_of::<Bucket>();
+        let entries = live as usize * self.entry.stride;
+        flags.store(large(buckets, LARGE_FIRST) | large(entries, LARGE_SECOND), Ordering::Relaxed);
     }
 
     fn bucket(&self, index: u32) -> &Bucket {

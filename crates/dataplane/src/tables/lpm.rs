@@ -1,7 +1,8 @@
 //! Longest prefix match: DIR-24-8 (Gupta, Lin, McKeown, "Routing lookups in hardware at memory access speeds", 1998).
 //!
-//! Two array look-ups at most. The arrays are mapped lazily, so that a small table costs little; the default route is one
-//! slot and not 2^24 of them. Beside the arrays the writer keeps the set of routes, to find the covering route when one
+//! Two array look-ups at most. The default route is one slot and not 2^24 of them. Routes of one length with equal values
+//! share an entry where the program only reads it, so that the values of a million routes to a few neighbours stay in the
+//! nearest cache. Beside the arrays the writer keeps the set of routes, to find the covering route when one
 //! is removed, and each entry's prefix length, to know which of two nested routes a slot belongs to.
 
 use std::cell::UnsafeCell;
@@ -11,15 +12,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::{Layout, TableError};
-use codegen::abi::{LPM_GROUP, LpmTable};
+use codegen::abi::{LARGE_FIRST, LARGE_SECOND, LPM_GROUP, LpmTable};
 
+use super::entries::Entries;
+use super::large;
 use super::slots::{SPARE, Slots};
 use super::values::Values;
 use crate::epoch::Epochs;
 use crate::sys::Mapping;
 
-/// Routes whose slots stay in the nearest cache: each may have a line of its own.
-const SMALL: usize = 256;
+/// Tables for more routes than this get large pages: their routes lie all over the arrays, and a look-up would miss the
+/// translation of its address, too.
+const FEW: u32 = 4096;
 
 /// The bits of a prefix of this length, 0 to 32.
 pub fn mask(len: u8) -> u32 {
@@ -30,10 +34,10 @@ pub fn mask(len: u8) -> u32 {
 struct Writer {
     /// Entry by prefix and length.
     routes: HashMap<(u32, u8), u32, ahash::RandomState>,
-    entries: Slots,
+    entries: Entries,
     groups: Slots,
-    /// Prefix length of each entry.
-    lengths: Vec<u8>,
+    /// Groups in use.
+    grouped: usize,
     /// Number of routes longer than 24 in each group.
     long_routes: Vec<u16>,
 }
@@ -51,16 +55,21 @@ pub struct Lpm {
 }
 
 impl Lpm {
-    /// An empty table for `capacity` routes.
-    pub fn new(capacity: u32, value: (&Layout, Option<usize>), epochs: Arc<Epochs>) -> io::Result<Self> {
+    /// An empty table for `capacity` routes. `read_only`: the program changes no entry.
+    pub fn new(
+        capacity: u32,
+        value: (&Layout, Option<usize>),
+        read_only: bool,
+        epochs: Arc<Epochs>,
+    ) -> io::Result<Self> {
         let limit = capacity.saturating_add(SPARE);
         if limit >= LPM_GROUP {
             return Err(io::Error::from(io::ErrorKind::OutOfMemory));
         }
         // A group is there only for a route longer than 24, and there are 2^24 places for one.
         let groups = capacity.min(1 << 24) + SPARE;
-        let tbl24 = Mapping::sparse(4 << 24)?;
-        let tbl8 = Mapping::sparse(groups as usize * 1024)?;
+        let map = if capacity > FEW { Mapping::anonymous } else { Mapping::sparse };
+        let (tbl24, tbl8) = (map(4 << 24)?, map(groups as usize * 1024)?);
         let values = Values::new(limit, value)?;
         let control = LpmTable {
             tbl24: tbl24.ptr().cast(),
@@ -71,9 +80,9 @@ impl Lpm {
         };
         let writer = Writer {
             routes: HashMap::default(),
-            entries: Slots::new(limit)?,
+            entries: Entries::new(limit, read_only)?,
             groups: Slots::new(groups)?,
-            lengths: vec![0; limit as usize],
+            grouped: 0,
             long_routes: vec![0; groups as usize],
         };
         Ok(Lpm {
@@ -111,17 +120,16 @@ impl Lpm {
         let writer = &mut *writer;
         let old = writer.routes.get(&(prefix, len)).copied();
         match old {
-            Some(entry) if self.values.change_at_once(entry, value) => return Ok(()),
+            Some(entry) if writer.entries.are_shared() && self.values.read(entry) == value => return Ok(()),
+            Some(entry) if !writer.entries.are_shared() && self.values.change_at_once(entry, value) => return Ok(()),
             None if writer.routes.len() >= self.capacity as usize => return Err(TableError::Full),
             _ => {}
         }
-        let entry = writer.entries.take_patiently(&self.epochs)?;
-        self.values.write(entry, value);
-        writer.lengths[entry as usize] = len;
+        let entry = writer.entries.take(len, value, &self.values, &self.epochs)?;
         let new = entry + 1;
-        let lengths = &writer.lengths;
-        // Of the same length is only the entry that is replaced, if there is one.
-        let shorter = |slot: u32| slot == 0 || lengths[slot as usize - 1] <= len;
+        let entries = &writer.entries;
+        // Of the same length is only the route that is replaced, if there is one.
+        let shorter = |slot: u32| slot == 0 || entries.length(slot - 1) <= len;
         match len {
             0 => self.default_slot().store(new, Ordering::Release),
             1..=24 => {
@@ -149,10 +157,11 @@ impl Lpm {
                     let group = match writer.groups.take_patiently(&self.epochs) {
                         Ok(group) => group,
                         Err(error) => {
-                            writer.entries.untake(entry);
+                            writer.entries.release(entry, &self.values, &self.epochs);
                             return Err(error);
                         }
                     };
+                    writer.grouped += 1;
                     self.replace(group, 0, 255, before, |_| true);
                     self.replace(group, first, last, new, |_| true);
                     slot.store(LPM_GROUP | group, Ordering::Release);
@@ -162,16 +171,17 @@ impl Lpm {
             }
         }
         writer.routes.insert((prefix, len), entry);
-        self.note_size(writer.routes.len());
         if let Some(old) = old {
-            writer.entries.retire(old, &self.epochs);
+            writer.entries.release(old, &self.values, &self.epochs);
         }
+        self.note_size(writer);
         Ok(())
     }
 
     /// Removes a route; its addresses fall to the next shorter one.
     pub fn remove(&self, prefix: u32, len: u8) -> Result<(), TableError> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let writer = &mut *writer;
         let entry = writer.routes.remove(&(prefix, len)).ok_or(TableError::NotFound)?;
         // The default route is in no slot of the arrays, so it covers nothing there.
         let covering = (1..len).rev().find_map(|len| writer.routes.get(&(prefix & mask(len), len)));
@@ -201,11 +211,12 @@ impl Lpm {
                     // Only routes of up to 24 bits are left, so all 256 slots are alike.
                     slot.store(self.tbl8(group, 0).load(Ordering::Relaxed), Ordering::Release);
                     writer.groups.retire(group, &self.epochs);
+                    writer.grouped -= 1;
                 }
             }
         }
-        writer.entries.retire(entry, &self.epochs);
-        self.note_size(writer.routes.len());
+        writer.entries.release(entry, &self.values, &self.epochs);
+        self.note_size(writer);
         Ok(())
     }
 
@@ -248,10 +259,13 @@ impl Lpm {
     }
 
     /// Tells generated code whether look-ups are worth fetching ahead.
-    fn note_size(&self, routes: usize) {
+    fn note_size(&self, writer: &Writer) {
+        // A route may have a line of the array of its own, and so may a group.
+        let first = large(writer.routes.len() * 64, LARGE_FIRST);
+        let second = large(writer.entries.used() * self.values.size() + writer.grouped * 64, LARGE_SECOND);
         // SAFETY: the field lives as long as the table and is only accessed atomically or read by generated code.
-        let large = unsafe { AtomicU32::from_ptr(&raw mut (*self.control.get()).large) };
-        large.store((routes > SMALL).into(), Ordering::Relaxed);
+        let flags = unsafe { AtomicU32::from_ptr(&raw mut (*self.control.get()).large) };
+        flags.store(first | second, Ordering::Relaxed);
     }
 
     fn default_slot(&self) -> &AtomicU32 {

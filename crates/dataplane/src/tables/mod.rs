@@ -1,33 +1,37 @@
 //! Tables as generated code reaches them: shared by all workers and the control plane, look-ups without a lock.
 //!
 //! Writers take the table's lock and publish with one aligned atomic store, so that a look-up sees either the old slot
-//! or the new one. The control plane replaces the value of a hash or lpm entry as a whole: by a new entry where it is more
-//! than one word. What a program writes, through a pointer or by inserting a key that is there, and entries of arrays are
-//! written in place: each field of up to 8 bytes changes at once, but another worker's look-up at that moment may see some
-//! fields old and others new.
+//! or the new one. The control plane replaces the value of an entry as a whole, where it is more than one word: by a new entry
+//! of a hash or lpm table, by a new copy of an array ([`array`]). What a program writes, through a pointer or by inserting a key
+//! that is there, is written in place, and so are all entries of an array that a program writes: each field of up to 8 bytes
+//! changes at once, but another worker's look-up at that moment may see some fields old and others new.
 
 mod array;
 mod bucket;
+mod entries;
 mod hash;
 mod layout;
 mod lock;
 mod lpm;
 mod meter;
+mod shared;
 mod slots;
 mod trie;
 mod values;
+mod view;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use baker::ir::{Layout, Program, TableEntry, TableError, TableId, TableKind, TableStore, prefix_mask};
 use codegen::abi::{Runtime, is_dir_24_8, unpack_key};
 
 use crate::epoch::Epochs;
-use array::Array;
+use array::{Array, Change};
 use hash::{Hash, Idle};
 use lpm::Lpm;
+use shared::at_once;
 use trie::Trie;
+pub use view::View;
 
 /// A table could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -88,13 +92,17 @@ impl Tables {
 
     fn with_hasher(program: &Program, hasher: &ahash::RandomState) -> Result<Self, TablesError> {
         let epochs = Arc::new(Epochs::default());
-        let make = |table: &baker::ir::Table| {
+        let make = |(table, written): (&baker::ir::Table, bool)| {
             let layout = |id: baker::ir::LayoutId| program.layouts[id.0 as usize].clone();
             let (key, value, capacity) = (layout(table.key), program.shown_value(table).into_owned(), table.capacity);
             let last = program.layouts[table.value.0 as usize].fields.last();
             let lock = last.filter(|_| table.locked).map(|field| field.offset as usize);
             let kind = match table.kind {
-                TableKind::Array => Array::new(capacity, &value, lock, first(table, &value)).map(Kind::Array),
+                TableKind::Array => {
+                    let in_place = written || at_once(&value);
+                    let change = if in_place { Change::InPlace(lock) } else { Change::Whole };
+                    Array::new(capacity, &value, change, first(table, &value), epochs.clone()).map(Kind::Array)
+                }
                 TableKind::Hash => Hash::new(capacity, &key, (&value, lock), hasher, epochs.clone())
                     .map(|table| Kind::Hash(Box::new(table))),
                 TableKind::Lpm if !is_dir_24_8(program, table) => {
@@ -102,7 +110,7 @@ impl Tables {
                         .map(|table| Kind::Trie(Box::new(table)))
                 }
                 TableKind::Lpm => {
-                    Lpm::new(capacity, (&value, lock), epochs.clone()).map(|table| Kind::Lpm(Box::new(table)))
+                    Lpm::new(capacity, (&value, lock), !written, epochs.clone()).map(|table| Kind::Lpm(Box::new(table)))
                 }
             };
             let kind = kind.map_err(|error| TablesError { table: table.name.clone(), capacity, error })?;
@@ -110,7 +118,8 @@ impl Tables {
             let idle = table.idle.zip(hidden).map(|(ns, field)| Idle { ns, offset: field.offset as usize });
             Ok(Table { kind, key, value, idle })
         };
-        let tables: Vec<_> = program.tables.iter().map(make).collect::<Result<_, _>>()?;
+        let tables = program.tables.iter().zip(program.written_tables()).map(make);
+        let tables: Vec<_> = tables.collect::<Result<_, _>>()?;
         let block = |table: &Table| match &table.kind {
             Kind::Array(array) => array.control_block(),
             Kind::Hash(hash) => hash.control_block(),
@@ -121,7 +130,7 @@ impl Tables {
         Ok(Tables { tables, control_blocks, epochs })
     }
 
-    /// One control block per table, in the program's order.
+    /// One control block per table, in the program's order. Workers have some of their own: see [`View`].
     pub fn control_blocks(&self) -> &[*mut u8] {
         &self.control_blocks
     }
@@ -164,7 +173,7 @@ impl Tables {
         let Table { kind, key, value, .. } = self.table(table)?;
         let bytes = layout::encode(value, &entry.value).ok_or(TableError::OutOfRange)?;
         match kind {
-            Kind::Array(array) => array.write(index(&entry.key, entry.prefix_len)?, &bytes),
+            Kind::Array(array) => array.write(&mut std::iter::once((index(&entry.key, entry.prefix_len)?, bytes))),
             Kind::Lpm(lpm) => {
                 let (prefix, len) = prefix(key, &entry.key, entry.prefix_len)?;
                 lpm.insert(prefix as u32, len, &bytes)
@@ -179,6 +188,25 @@ impl Tables {
                 hash.set(&key, &bytes).then_some(()).ok_or(TableError::Full)
             }
         }
+    }
+
+    /// See [`TableStore::insert_all`]; any thread may call it while packets are processed. The entries of an array up to one that
+    /// is refused change together.
+    pub fn insert_all(&self, id: TableId, entries: &mut dyn Iterator<Item = &TableEntry>) -> Result<(), TableError> {
+        let Table { kind: Kind::Array(array), value, .. } = self.table(id)? else {
+            for entry in entries {
+                self.insert(id, entry)?;
+            }
+            return Ok(());
+        };
+        let mut refused = Ok(());
+        let mut changes = entries.map_while(|entry| {
+            let bytes = layout::encode(value, &entry.value).ok_or(TableError::OutOfRange);
+            let change = index(&entry.key, entry.prefix_len).and_then(|index| Ok((index, bytes?)));
+            change.map_err(|error| refused = Err(error)).ok()
+        });
+        array.write(&mut changes)?;
+        refused
     }
 
     /// See [`TableStore::remove`]; any thread may call it while packets are processed.
@@ -290,6 +318,10 @@ impl TableStore for Tables {
         Tables::insert(self, table, entry)
     }
 
+    fn insert_all(&mut self, table: TableId, entries: &mut dyn Iterator<Item = &TableEntry>) -> Result<(), TableError> {
+        Tables::insert_all(self, table, entries)
+    }
+
     fn remove(&mut self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
         Tables::remove(self, table, key, prefix_len)
     }
@@ -335,56 +367,13 @@ fn route(prefix: u128, len: u8, value: Vec<u128>) -> TableEntry {
     TableEntry { key: vec![prefix], prefix_len: Some(len.into()), value }
 }
 
-/// Whether [`store_shared`] stores a value of this size and alignment at once.
-fn at_once(size: usize, align: usize) -> bool {
-    size <= align.clamp(1, 8)
-}
+/// Bytes that look-ups of different packets spread over before it is worth fetching them ahead: what the second cache
+/// holds is there almost as soon as asked for.
+const FAR: usize = 512 << 10;
 
-/// Copies a value into an entry that others may be reading: field by field at once, for fields of up to 8 bytes.
-///
-/// # Safety
-/// `to` is valid for writes of `from.len()` bytes and aligned to `align`, a power of two that divides `from.len()`.
-unsafe fn store_shared(to: *mut u8, from: &[u8], align: usize) {
-    let step = align.clamp(1, 8);
-    for (index, chunk) in from.chunks_exact(step).enumerate() {
-        // SAFETY: within the entry and aligned to the step, by the caller's promise.
-        unsafe {
-            let at = to.add(index * step);
-            match chunk {
-                &[a] => AtomicU8::from_ptr(at).store(a, Ordering::Relaxed),
-                &[a, b] => AtomicU16::from_ptr(at.cast()).store(u16::from_ne_bytes([a, b]), Ordering::Relaxed),
-                &[a, b, c, d] => {
-                    AtomicU32::from_ptr(at.cast()).store(u32::from_ne_bytes([a, b, c, d]), Ordering::Relaxed)
-                }
-                chunk => {
-                    let word = u64::from_ne_bytes(chunk.try_into().expect("the step is 8"));
-                    AtomicU64::from_ptr(at.cast()).store(word, Ordering::Relaxed)
-                }
-            }
-        }
-    }
-}
-
-/// Copies a value out of an entry that others may be writing.
-///
-/// # Safety
-/// As for [`store_shared`], for reads.
-unsafe fn load_shared(from: *const u8, len: usize, align: usize) -> Vec<u8> {
-    let step = align.clamp(1, 8);
-    let mut bytes = Vec::with_capacity(len);
-    for index in 0..len / step {
-        // SAFETY: within the entry and aligned to the step, by the caller's promise.
-        unsafe {
-            let at = from.add(index * step).cast_mut();
-            match step {
-                1 => bytes.push(AtomicU8::from_ptr(at).load(Ordering::Relaxed)),
-                2 => bytes.extend(AtomicU16::from_ptr(at.cast()).load(Ordering::Relaxed).to_ne_bytes()),
-                4 => bytes.extend(AtomicU32::from_ptr(at.cast()).load(Ordering::Relaxed).to_ne_bytes()),
-                _ => bytes.extend(AtomicU64::from_ptr(at.cast()).load(Ordering::Relaxed).to_ne_bytes()),
-            }
-        }
-    }
-    bytes
+/// The bit of a table's `large` for so many bytes.
+fn large(bytes: usize, bit: u32) -> u32 {
+    if bytes > FAR { bit } else { 0 }
 }
 
 #[cfg(test)]

@@ -14,6 +14,18 @@ pub const SPARE: u32 = 4096;
 /// How long the control plane waits for the workers to finish their batches, which takes microseconds.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
+/// What comes of an attempt that fails until the workers have finished their batches. `None` where they do not.
+pub fn patiently<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    let start = Instant::now();
+    loop {
+        let done = attempt();
+        if done.is_some() || start.elapsed() > PATIENCE {
+            return done;
+        }
+        std::thread::yield_now();
+    }
+}
+
 /// Hands out numbers from 0 to `limit` − 1. Does not allocate after it was made.
 #[derive(Debug)]
 pub struct Slots {
@@ -85,16 +97,7 @@ impl Slots {
 
     /// As [`Slots::take`] for the control plane, which may wait for the workers to finish their batches.
     pub fn take_patiently(&mut self, epochs: &Epochs) -> Result<u32, TableError> {
-        let start = Instant::now();
-        loop {
-            if let Some(number) = self.take(epochs) {
-                return Ok(number);
-            }
-            if start.elapsed() > PATIENCE {
-                return Err(TableError::Full);
-            }
-            std::thread::yield_now();
-        }
+        patiently(|| self.take(epochs)).ok_or(TableError::Full)
     }
 
     /// Takes a number back that new look-ups cannot find any more.
@@ -104,11 +107,6 @@ impl Slots {
             self.compact();
         }
         self.retired.push((number, epochs.retire()));
-    }
-
-    /// Takes a number back that was never published.
-    pub fn untake(&mut self, number: u32) {
-        self.free.push(number);
     }
 }
 

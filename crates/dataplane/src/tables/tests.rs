@@ -37,6 +37,44 @@ fn array() {
 }
 
 #[test]
+fn an_array_of_structs_changes_between_batches() {
+    let tables = Arc::new(Tables::new(&tables_only(&[(TableKind::Array, scalar(32), pair(), 65536)])).unwrap());
+    let entry =
+        |key: u128, n: u128| TableEntry { key: vec![key], prefix_len: None, value: vec![n, !n & u128::from(u64::MAX)] };
+    let all = |n: u128| (0..65536).map(|key| entry(key, n)).collect::<Vec<_>>();
+    let view = View::new(tables.clone()).unwrap();
+    // SAFETY: as generated code does it: the blocks are the view's, and the index is below the capacity.
+    let sees = |index: usize| unsafe {
+        let control = (*view.control_blocks()).cast::<codegen::abi::ArrayTable>();
+        (*control).entries.cast::<[u64; 2]>().add(index).read_volatile()[0]
+    };
+    // A worker that sleeps holds nobody up.
+    (1..=20).for_each(|n| tables.insert_all(T, &mut all(n).iter()).unwrap());
+    view.quiescent();
+    assert_eq!([sees(0), sees(65535)], [20, 20]);
+    tables.insert(T, &entry(3, 7)).unwrap();
+    assert_eq!((sees(3), tables.get(T, &[3], None).unwrap()[0]), (20, 7), "the batch sees what it began with");
+    assert_eq!(tables.insert(T, &entry(4, 8)), Err(TableError::Busy), "it may still read the other copy");
+    assert_eq!(tables.insert(T, &entry(3, 7)), Ok(()), "nothing changes");
+    view.quiescent();
+    assert_eq!([sees(3), sees(4)], [7, 20]);
+    let before = tables.epochs().retire();
+    let refused = [entry(4, 8), entry(5, 9), entry(65536, 1), entry(6, 1)];
+    assert_eq!(tables.insert_all(T, &mut refused.iter()), Err(TableError::OutOfRange));
+    view.quiescent();
+    assert_eq!([3, 4, 5, 6].map(sees), [7, 8, 9, 20], "up to the one that is refused");
+    tables.insert_all(T, &mut all(30).iter()).unwrap();
+    assert_eq!(tables.epochs().retire(), before + 3, "all together wait for one batch");
+    view.quiescent();
+    assert_eq!([3, 4, 65535].map(sees), [30; 3]);
+    tables.remove(T, &[4], None).unwrap();
+    assert_eq!((sees(4), tables.count(T)), (30, 65535));
+    drop(view);
+    (0..100).for_each(|n| tables.insert(T, &entry(n, n)).unwrap());
+    assert_eq!(tables.dump(T)[99], entry(99, 99));
+}
+
+#[test]
 fn meter() {
     let tables = Tables::with_seed(&crate::testing::meter_only(1000, 10), 7).unwrap();
     let cell = |index: u128, rate, burst| TableEntry { key: vec![index], prefix_len: None, value: vec![rate, burst] };
@@ -180,6 +218,16 @@ fn naive(routes: &HashMap<(u32, u32), u128>, key: u32) -> Option<u128> {
 
 #[test]
 fn lpm_agrees_with_a_list() {
+    lpm_agrees(u128::MAX);
+}
+
+/// Routes with equal values share entries, also nested ones.
+#[test]
+fn lpm_of_few_values_agrees_with_a_list() {
+    lpm_agrees(3);
+}
+
+fn lpm_agrees(values: u128) {
     let tables = one(TableKind::Lpm, scalar(32), scalar(64), 300);
     let mut model = HashMap::new();
     let mut numbers = Numbers(2);
@@ -193,7 +241,7 @@ fn lpm_agrees_with_a_list() {
         let address = 0x0a00_0000 | (numbers.next() as u32 & 0x000f_0307);
         (address & lpm::mask(len as u8), len)
     };
-    for step in 0..30_000u128 {
+    for step in (0..30_000u128).map(|step| step % values) {
         let (address, len) = prefix(&mut numbers);
         if numbers.below(100) < 45 {
             let removed = tables.remove(T, &[address.into()], Some(len));

@@ -5,7 +5,7 @@ use std::io;
 use baker::ir::Layout;
 
 use super::lock::locked;
-use super::{at_once, load_shared, store_shared};
+use super::shared::{at_once, load_shared, store_shared};
 use crate::sys::Mapping;
 
 /// Memory for the values of a fixed number of entries.
@@ -15,6 +15,8 @@ pub struct Values {
     limit: u32,
     size: usize,
     align: usize,
+    /// One store changes a value.
+    at_once: bool,
     /// Where the lock of a value lies, if it has one.
     lock: Option<usize>,
 }
@@ -23,12 +25,18 @@ impl Values {
     /// All zero.
     pub fn new(limit: u32, (layout, lock): (&Layout, Option<usize>)) -> io::Result<Self> {
         let (size, align) = (layout.size as usize, layout.align as usize);
-        Ok(Values { memory: Mapping::anonymous(limit as usize * size)?, limit, size, align, lock })
+        let memory = Mapping::anonymous(limit as usize * size)?;
+        Ok(Values { memory, limit, size, align, at_once: at_once(layout), lock })
     }
 
     /// Where the first value lies; value `n` lies `n` times the layout's size behind it.
     pub fn start(&self) -> *mut u8 {
         self.memory.ptr()
+    }
+
+    /// Bytes of a value.
+    pub fn size(&self) -> usize {
+        self.size
     }
 
     /// Where a value lies.
@@ -47,12 +55,11 @@ impl Values {
 
     /// Makes this the value of an entry where that is possible at once, as a look-up sees it; whether it is its value now.
     pub fn change_at_once(&self, number: u32, value: &[u8]) -> bool {
-        // A value with a lock is never stored at once, and what stays the same is not written: a worker may hold the lock.
-        let at_once = self.lock.is_none() && at_once(self.size, self.align);
-        if at_once {
+        if self.at_once {
             self.write(number, value);
         }
-        at_once || {
+        self.at_once || {
+            // What stays the same is not written: a worker may hold the lock.
             let end = self.lock.unwrap_or(self.size);
             self.read(number)[..end] == value[..end]
         }

@@ -20,14 +20,8 @@ pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
         // SAFETY: moves this thread alone, which ends with the test.
         let moved = sys::check(unsafe { libc::unshare(libc::CLONE_NEWNET) });
         moved.expect("a network namespace of its own: run the tests as root or in `unshare -Ur`");
-        for (one, other) in [("left", "a"), ("b", "right")] {
-            ip(&format!("link add dev {one} type veth peer name {other}"));
-            for name in [one, other] {
-                // Without it the kernel sends router solicitations and the like in between.
-                std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1").unwrap();
-                ip(&format!("link set dev {name} up"));
-            }
-        }
+        pair("left", "a");
+        pair("b", "right");
         test();
     };
     if let Err(panic) = std::thread::spawn(run).join() {
@@ -35,7 +29,17 @@ pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-fn ip(arguments: &str) {
+/// A pair of interfaces that are up.
+pub fn pair(one: &str, other: &str) {
+    ip(&format!("link add dev {one} type veth peer name {other}"));
+    for name in [one, other] {
+        // Without it the kernel sends router solicitations and the like in between.
+        std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1").unwrap();
+        ip(&format!("link set dev {name} up"));
+    }
+}
+
+pub fn ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split(' ')).output().expect("`ip` of iproute2 is installed");
     assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }

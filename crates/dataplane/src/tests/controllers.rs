@@ -290,6 +290,8 @@ fn names_and_tables() {
             assert_eq!(noted.get(&[2, 0, 0, 0, 0, 8]), None);
             assert_eq!(noted.entries(), [([2, 0, 0, 0, 0, 1], 8), ([2, 0, 0, 0, 0, 9], 9)]);
             assert!(noted.remove(&[2, 0, 0, 0, 0, 1]) && !noted.remove(&[2, 0, 0, 0, 0, 1]));
+            noted.set_all(&[([2, 0, 0, 0, 0, 3], 1), ([2, 0, 0, 0, 0, 4], 2), ([2, 0, 0, 0, 0, 3], 5)]).unwrap();
+            assert_eq!((noted.len(), noted.get(&[2, 0, 0, 0, 0, 3])), (3, Some(5)));
             let mut routes = link.tables().table::<Prefix<u32>, u8>("m.routes").unwrap();
             routes.set(&Prefix(0x0a00_0000, 8), &3).unwrap();
             assert_eq!((routes.entries(), routes.len()), (vec![(Prefix(0x0a00_0000, 8), 3)], 1));

@@ -1,12 +1,13 @@
 //! AF_PACKET ports shared by two workers, on live veth pairs.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use baker::ir::{CounterSlots, Program};
 use baker::opt::Level;
 use codegen::OptLevel;
 
-use super::afpacket::{Host, eventually, in_namespace, start_with};
+use super::afpacket::{Host, eventually, in_namespace, ip, pair, start_with};
 use crate::testing::forward;
 use crate::{EngineKind, Instance, Options, PollMode};
 
@@ -37,26 +38,32 @@ fn each(instance: &Instance) -> Vec<u64> {
     instance.observer().blocks.iter().map(|block| block.get(rx)).collect()
 }
 
+const FLOWS: u8 = 200;
+const BURST: u32 = 10;
+
+/// Sends bursts of all flows and receives them at the other end.
+fn pass_in_order(from: &Host, to: &Host, back: bool, bursts: u32) {
+    let mut next: HashMap<u8, u32> = HashMap::new();
+    for burst in 0..bursts {
+        for number in burst * BURST..(burst + 1) * BURST {
+            (0..FLOWS).for_each(|flow| from.send(&packet(flow, back, number)));
+        }
+        for _ in 0..u32::from(FLOWS) * BURST {
+            let (bytes, _) = to.receive().expect("the packet arrives");
+            let (flow, number) = (bytes[11], u32::from_be_bytes(bytes[42..46].try_into().unwrap()));
+            assert_eq!(bytes, packet(flow, back, number), "as it was sent");
+            let expected = next.entry(flow).or_default();
+            assert_eq!(number, *expected, "flow {flow}: in order, none twice, none lost");
+            *expected += 1;
+        }
+    }
+}
+
 fn many_flows() {
-    const FLOWS: u8 = 200;
-    const BURST: u32 = 10;
     for poll in [PollMode::Interrupt, PollMode::Busy] {
         let (left, right) = (Host::on("left"), Host::on("right"));
         let instance = two(poll);
-        let mut next: HashMap<u8, u32> = HashMap::new();
-        for burst in 0..10 {
-            for number in burst * BURST..(burst + 1) * BURST {
-                (0..FLOWS).for_each(|flow| left.send(&packet(flow, false, number)));
-            }
-            for _ in 0..u32::from(FLOWS) * BURST {
-                let (bytes, _) = right.receive().expect("the packet arrives");
-                let (flow, number) = (bytes[11], u32::from_be_bytes(bytes[42..46].try_into().unwrap()));
-                assert_eq!(bytes, packet(flow, false, number), "as it was sent");
-                let expected = next.entry(flow).or_default();
-                assert_eq!(number, *expected, "flow {flow}: in order, none twice, none lost");
-                *expected += 1;
-            }
-        }
+        pass_in_order(&left, &right, false, 10);
         let sent = u64::from(FLOWS) * u64::from(BURST) * 10;
         eventually(&instance, |s| s.port("b").unwrap().tx_packets == sent);
         let share = each(&instance);
@@ -96,7 +103,7 @@ fn nothing_comes_twice_while_workers_start_and_stop() {
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                     left.send(&packet((number % 50) as u8, false, number));
                     number += 1;
-                    std::thread::sleep(std::time::Duration::from_micros(100));
+                    std::thread::sleep(Duration::from_micros(100));
                 }
             });
             let mut received = 0;
@@ -118,4 +125,51 @@ fn nothing_comes_twice_while_workers_start_and_stop() {
             }
         });
     });
+}
+
+fn made_again() {
+    for poll in [PollMode::Interrupt, PollMode::Busy] {
+        let instance = two(poll);
+        let says = |port: &str, wanted: Option<&str>| {
+            eventually(&instance, |s| s.port(port).unwrap().error.as_deref() == wanted);
+        };
+        // The one that packets come from, the one that they go to, both at once.
+        for removed in [&["left"][..], &["b"], &["left", "b"]] {
+            for name in removed {
+                // The other end goes with it.
+                ip(&format!("link del dev {name}"));
+            }
+            for name in removed {
+                let (port, other) = if *name == "left" { ("a", "a") } else { ("b", "right") };
+                says(port, Some(&format!("{port}: was removed")));
+                pair(name, other);
+            }
+            ["a", "b"].into_iter().for_each(|port| says(port, None));
+            let (left, right) = (Host::on("left"), Host::on("right"));
+            let before = each(&instance);
+            pass_in_order(&left, &right, false, 3);
+            pass_in_order(&right, &left, true, 3);
+            let sent = u64::from(FLOWS) * u64::from(BURST) * 6;
+            eventually(&instance, |s| s.channel("rx") == before.iter().sum::<u64>() + sent);
+            let more: Vec<u64> = each(&instance).iter().zip(before).map(|(after, before)| after - before).collect();
+            assert!(more.iter().all(|n| *n > sent / 4), "{removed:?}: both workers get packets: {more:?}");
+        }
+        // It goes while it is not yet used by all.
+        for _ in 0..20 {
+            ip("link del dev left");
+            pair("left", "a");
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        // So that the workers have looked at the last one.
+        std::thread::sleep(Duration::from_millis(300));
+        says("a", None);
+        pass_in_order(&Host::on("left"), &Host::on("right"), false, 3);
+        let report = instance.stop();
+        assert_eq!((report.errors, report.free_frames), (Vec::new(), report.frames));
+    }
+}
+
+#[test]
+fn a_shared_interface_that_is_made_again_is_used_again_by_all_workers() {
+    in_namespace(made_again);
 }

@@ -4,5 +4,6 @@ mod critical;
 mod fanout;
 mod pcap;
 mod timers;
+mod whole;
 mod worker;
 mod workers;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use baker::ir::{Program, TableEntry, TableId, TableStore};
+use baker::ir::{CounterSlots, Program, TableEntry, TableId, TableStore, TimerId};
 use baker::opt::Level;
 use codegen::OptLevel;
 
@@ -101,6 +101,12 @@ fn every_kind_of_table_is_gone_over() {
         let values: Vec<u128> = state[0].iter().map(|entry| entry.value[0]).collect();
         assert_eq!(values, [4, 8, 12], "all entries of an array, also those that are zero");
         assert!(state[1].len() < 150 && state[2].len() > 1, "{}, {}", state[1].len(), state[2].len());
+        let (slots, counters) = (CounterSlots::new(&program), stepper.counters());
+        let counted = [0, 1, 2].map(|timer| {
+            [slots.timer_runs(TimerId(timer)), slots.timer_entries(TimerId(timer))].map(|slot| counters[slot])
+        });
+        assert_eq!([counted[0], counted[2]], [[4, 12], [4, counter(&stepper, 2)]], "{engine:?}");
+        assert!(counted[1][0] == 4 && counted[1][1] >= 150, "{engine:?}: {counted:?}");
         found.push((state, stepper.counters()));
     }
     assert!(found.iter().all(|one| *one == found[0]));

@@ -17,6 +17,7 @@ mod generate;
 mod mutants;
 mod numbers;
 mod packets;
+mod profile;
 mod reduce;
 mod run;
 
@@ -94,7 +95,7 @@ fn random_program(seed: u64, under_way: &Path) -> run::Seen {
     let mut numbers = Numbers::new(!seed);
     let packets: Vec<Packet> = (0..PACKETS).map(|_| packets::packet(&mut numbers, &program.headers)).collect();
     let error = match run(&program.text, &packets, seed) {
-        Ok(seen) => return seen,
+        Ok(seen) => return run::Seen { constructs: program.constructs, ..seen },
         Err(error) => error,
     };
     let text = match number("REDUCE") {

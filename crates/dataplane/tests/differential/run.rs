@@ -8,25 +8,31 @@ use baker::ir::{
     BUILTIN_DROP_REASONS, CounterSlots, DropId, Program, TableEntry, TableError, TableId, TableKind, TableStore,
     prefix_mask, print, verify,
 };
+use baker::opt::stage::Plan;
 use baker::opt::{self, Level, Pass};
 use codegen::OptLevel;
+use codegen::abi::Staging;
 use dataplane::EngineKind;
 use dataplane::controller::{ExternFn, ExternTable};
 use dataplane::step::{StepOutput, Stepper};
 
+use crate::generate::CONSTRUCTS;
 use crate::numbers::Numbers;
 use crate::packets::Packet;
+use crate::profile::PROFILE;
 
 /// A name, an engine, and the passes of the optimiser that the program goes through before it gets there.
 pub type Engine = (&'static str, EngineKind, &'static [Pass]);
 
-/// What is compared with the interpreter: each pass alone, then the levels.
-const ENGINES: [Engine; 9] = [
+/// What is compared with the interpreter: each pass alone, then the levels, with wrong profiles and without.
+const ENGINES: [Engine; 11] = [
     ("aggregate, interpreter", EngineKind::Interp, &[opt::AGGREGATE]),
     ("number, interpreter", EngineKind::Interp, &[opt::NUMBER]),
     ("combine, interpreter", EngineKind::Interp, &[opt::COMBINE]),
     ("cache, interpreter", EngineKind::Interp, &[opt::CACHE]),
     ("cgpc, interpreter", EngineKind::Interp, &[opt::AGGREGATE, opt::CACHE, opt::NUMBER]),
+    ("pac with a profile, interpreter", EngineKind::Interp, &[PROFILE, opt::COMBINE, opt::NUMBER]),
+    ("cgpc with a profile, interpreter", EngineKind::Interp, &[PROFILE, opt::AGGREGATE, opt::CACHE, opt::NUMBER]),
     ("base, native O0", EngineKind::Native(OptLevel::O0, Level::Base), &[]),
     ("base, native O3", EngineKind::Native(OptLevel::O3, Level::Base), &[]),
     ("pac, native O3", EngineKind::Native(OptLevel::O3, Level::Pac), &[]),
@@ -61,8 +67,17 @@ pub struct Seen {
     pub counted: u64,
     /// Tables of instances of modules.
     pub instances: u64,
+    /// Members of sets at the end.
+    pub members: u64,
+    /// Programs whose look-ups are staged, those of them in which packets may have to begin again, and those in which what
+    /// is put off depends on the path.
+    pub staged: u64,
+    pub conflicts: u64,
+    pub choices: u64,
     /// Programs that have each of [`OPERATIONS`].
     pub operations: [u64; OPERATIONS.len()],
+    /// How often each of [`CONSTRUCTS`] was written.
+    pub constructs: [u64; CONSTRUCTS.len()],
 }
 
 /// Operations that no other event shows, by the first word of their text.
@@ -88,11 +103,16 @@ impl Seen {
             (&mut self.entries, other.entries),
             (&mut self.counted, other.counted),
             (&mut self.instances, other.instances),
+            (&mut self.members, other.members),
+            (&mut self.staged, other.staged),
+            (&mut self.conflicts, other.conflicts),
+            (&mut self.choices, other.choices),
         ];
         for (sum, more) in pairs {
             *sum += more;
         }
-        for (sum, more) in self.operations.iter_mut().zip(other.operations) {
+        let operations = self.operations.iter_mut().zip(other.operations);
+        for (sum, more) in operations.chain(self.constructs.iter_mut().zip(other.constructs)) {
             *sum += more;
         }
     }
@@ -114,9 +134,19 @@ impl Seen {
             ("entries", self.entries),
             ("counted", self.counted),
             ("instances", self.instances),
+            ("members", self.members),
+            ("staged", self.staged),
+            ("conflicts", self.conflicts),
+            ("choices", self.choices),
         ];
         let operations = OPERATIONS.into_iter().zip(self.operations);
-        all.into_iter().chain(operations).filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
+        let constructs = CONSTRUCTS.into_iter().zip(self.constructs);
+        all.into_iter()
+            .chain(operations)
+            .chain(constructs)
+            .filter(|(_, count)| *count == 0)
+            .map(|(name, _)| name)
+            .collect()
     }
 
     fn outputs(&mut self, packet: &[u8], outputs: &[StepOutput]) {
@@ -134,12 +164,21 @@ impl Seen {
         let (slots, counters) = (CounterSlots::new(program), stepper.counters());
         let drop = |reason: usize| counters[slots.drop(DropId(reason as u32))];
         self.programs += 1;
+        if let Some(plan) = Plan::new(&opt::optimise(program, Level::Cgpc)) {
+            self.staged += 1;
+            self.conflicts += u64::from(plan.may_conflict());
+            self.choices += u64::from(plan.has_choice());
+        }
         self.truncated += drop(0);
         self.malformed += drop(1);
         self.dropped += (BUILTIN_DROP_REASONS.len()..program.drop_reasons.len()).map(drop).sum::<u64>();
         for table in (0..program.tables.len()).map(|index| TableId(index as u32)) {
             self.refused += counters[slots.table_full(table)];
-            self.entries += stepper.dump(table).len() as u64;
+            let entries = stepper.dump(table).len() as u64;
+            self.entries += entries;
+            if program.tables[table.0 as usize].is_set {
+                self.members += entries;
+            }
         }
         let user = &counters[counters.len() - program.counters.iter().map(|c| c.size as usize).sum::<usize>()..];
         self.counted += user.iter().filter(|count| **count != 0).count() as u64;
@@ -207,6 +246,7 @@ pub fn compare_with(
         }
         natives.push((*name, stepper(Arc::new(optimised), *kind)?));
     }
+    natives.iter_mut().for_each(|(_, native)| native.set_staging(Staging::Always));
     let (one_by_one, batch) = packets.split_at(singly.min(packets.len()));
 
     let mut numbers = Numbers::new(fill);
@@ -334,7 +374,8 @@ fn slot_name(program: &Program, slot: usize) -> String {
     let drops = program.drop_reasons.iter().map(|r| format!("drops {}", r.name));
     let full = program.tables.iter().map(|t| format!("full {}", t.name));
     let user = program.counters.iter().flat_map(|c| (0..c.size).map(|cell| format!("{}[{cell}]", c.name)));
-    channels.chain(drops).chain(full).chain(user).nth(slot).unwrap_or_default()
+    let timers = program.timers.iter().flat_map(|t| [format!("runs {}", t.name), format!("entries {}", t.name)]);
+    channels.chain(drops).chain(full).chain(timers).chain(user).nth(slot).unwrap_or_default()
 }
 
 /// The control plane inserts and removes entries. All engines must answer alike.
@@ -365,6 +406,9 @@ fn control(
                 }
             };
             let mut value: Vec<u128> = values.iter().map(|w| n.bits(*w)).collect();
+            if table.is_set {
+                value = vec![1];
+            }
             if table.meter.is_some() && n.chance(70) {
                 value = vec![*n.pick(&[1, 50, 1_000_000]), *n.pick(&[1, 10, 100_000])];
             }

@@ -17,6 +17,8 @@ use crate::sys::{self, BATCH};
 
 /// It sleeps until so long before the next packet is due, in ns, and looks at the clock for the rest.
 const SPIN: u64 = 80_000;
+/// Packets that are sent together at most where there is a rate: they have one time, which is to be that of each to about 10 µs.
+const PACED: u64 = 8;
 /// What it is behind by more than this, in ns, it does not catch up: it did not get the processor.
 const BEHIND: u64 = 50_000_000;
 /// Pause while the device takes nothing, such as one that is down.
@@ -189,9 +191,10 @@ impl Sending {
         sys::stay_on(self.cpu)?;
         sys::prefer_this_thread();
         let start = monotonic();
+        let most = if self.rate.is_some() { PACED } else { BATCH as u64 };
         let (mut next, mut left, mut pace) = (0, self.count, Pace::new(self.rate, start));
         while left > 0 && !self.shared.stop.load(Ordering::Relaxed) {
-            let due = pace.wait(left.min(BATCH as u64)) as usize;
+            let due = pace.wait(left.min(most)) as usize;
             let size = due.min(self.templates.len() - next);
             let refused = self.send(next, size);
             pace.took(size as u64);

@@ -19,6 +19,7 @@ pub mod run;
 pub mod status;
 pub mod stop;
 pub mod table;
+mod trace;
 
 /// A length of time on the command line, in seconds: at most a year.
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -72,6 +72,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let source = apps::find(&args.app)?;
     let program = apps::compile(&source)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
+    let program = args.packets.profiled(program, &config)?;
     let ports = ports(&config, &args.ports)?;
     if ports.is_empty() {
         return Err(Failure::wrong(
@@ -213,6 +214,7 @@ fn about(instance: &str, program: &str, options: &Options, cpus: &[usize], ports
         frames: options.frames.count,
         uptime_ms: 0,
         ports: ports.iter().map(|port| (port.spec.name.clone(), port.spec.driver.to_string())).collect(),
+        timers: Default::default(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `millrace status`: what runs.
+//! `millrace status`: what runs, and what its timers did.
 
 use std::time::Duration;
 
@@ -35,6 +35,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let header = ["instance", "program", "engine", "workers", "cpus", "ports", "pid", "up"];
     let mut out = String::new();
     report::table(&mut out, &header, all.iter().map(row).collect());
+    if let [one] = &all[..] {
+        report::timers(&mut out, &one.timers);
+    }
     print(format_args!("{out}"));
     Ok(())
 }

@@ -1,13 +1,18 @@
 //! `millrace table`: reads and changes the tables of a running instance.
 
+use std::path::{Path, PathBuf};
+
 use control::config::{text, typed};
-use control::socket::{Entry, Request, TableInfo, TableKindName};
-use serde_json::Value as Json;
+use control::socket::{Entry, MAX_REQUEST, Request, TableInfo, TableKindName};
+use serde_json::{Value as Json, json};
 
 use super::remote::{Remote, failed, print_json};
 use crate::failure::Failure;
 use crate::output::{print, say};
 use crate::report;
+
+/// Bytes of a request beside its entries.
+const ROOM: usize = 256;
 
 /// What to do with a table.
 #[derive(clap::Args)]
@@ -37,6 +42,16 @@ enum Action {
         /// The value, which a set needs not: 1, 10.0.0.1, 02:00:00:00:00:01, '{ domain = 1, mac = "02:00:00:00:00:01" }'
         #[arg(allow_hyphen_values = true, default_value = "true", hide_default_value = true)]
         value: String,
+        #[command(flatten)]
+        remote: Remote,
+    },
+    /// Insert many entries, or replace their values, from JSON as `dump --json` prints it
+    Load {
+        /// The table
+        #[arg(value_name = "MODULE.TABLE")]
+        table: String,
+        /// The file, or - for standard input
+        file: PathBuf,
         #[command(flatten)]
         remote: Remote,
     },
@@ -92,6 +107,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             }
             Ok(())
         }
+        Action::Load { table, file, remote } => load(table, file, remote),
         Action::Dump { table, remote } => dump(table, remote),
     }
 }
@@ -116,6 +132,40 @@ fn list(remote: &Remote) -> Result<(), Failure> {
     let mut out = String::new();
     report::table(&mut out, &["table", "kind", "entries", "of"], tables.into_iter().map(row).collect());
     print(format_args!("{out}"));
+    Ok(())
+}
+
+/// As many entries in a request as one may hold.
+fn load(table: &str, file: &Path, remote: &Remote) -> Result<(), Failure> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::wrong(format!("error: {}: {error}", file.display()));
+    let read =
+        if file == Path::new("-") { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(file) };
+    let entries: Vec<Entry> = serde_json::from_str(&read.map_err(|error| wrong(&error))?)
+        .map_err(|error| wrong(&format_args!("{error}; accepted: [{{\"key\": …, \"value\": …}}, …]")))?;
+    let mut client = remote.connect()?;
+    let count = entries.len();
+    let (mut next, mut bytes) = (Vec::new(), 0);
+    let mut send = |entries: &mut Vec<Entry>| {
+        let request = Request::TableLoad { table: table.into(), entries: std::mem::take(entries) };
+        client.ask::<Json>(&request).map_err(failed)
+    };
+    for entry in entries {
+        let size = json!(entry).to_string().len() + 1;
+        if !next.is_empty() && bytes + size > MAX_REQUEST - table.len() - ROOM {
+            send(&mut next)?;
+            bytes = 0;
+        }
+        bytes += size;
+        next.push(entry);
+    }
+    if !next.is_empty() {
+        send(&mut next)?;
+    }
+    if remote.json {
+        print_json(&json!({ "entries": count }))
+    } else {
+        say!("{count} entries")
+    }
     Ok(())
 }
 

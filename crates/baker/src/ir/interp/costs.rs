@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use super::super::{BitRange, ChannelId, DropId, Op, Value};
+use super::super::{ChannelId, DropId, How, Op, PpfId, Span, Touches, Value};
 
 /// Bytes that packet memory moves at least, and to whose multiples an access is widened: those of the DRAM of the network
 /// processors (Intel IXP1200 and IXP2400).
@@ -40,11 +40,23 @@ pub enum Step {
     Drop(DropId),
 }
 
+/// What a received packet did and cost.
+#[derive(Clone, Debug, Default)]
+pub struct Metered {
+    /// What it cost.
+    pub costs: Costs,
+    /// Of that, in each PPF of the program. In an aggregate a PPF's code begins where its channel is passed.
+    pub ppfs: Vec<Costs>,
+    /// Which way it took.
+    pub steps: Vec<Step>,
+}
+
 /// Counts one received packet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Meter {
-    pub costs: Costs,
-    pub trail: Vec<Step>,
+    pub found: Metered,
+    /// The PPF that is running.
+    pub at: Option<PpfId>,
     bursts: bool,
     /// The access before, where the next one may belong to it.
     last: Option<Access>,
@@ -60,8 +72,16 @@ struct Access {
 }
 
 impl Meter {
-    pub fn new(bursts: bool) -> Meter {
-        Meter { bursts, ..Meter::default() }
+    pub fn new(bursts: bool, ppfs: usize) -> Meter {
+        let found = Metered { ppfs: vec![Costs::default(); ppfs], ..Metered::default() };
+        Meter { bursts, found, ..Meter::default() }
+    }
+
+    fn add(&mut self, costs: Costs) {
+        self.found.costs += costs;
+        if let Some(ppf) = self.at.and_then(|ppf| self.found.ppfs.get_mut(ppf.0 as usize)) {
+            *ppf += costs;
+        }
     }
 
     /// Counts an operation. `get` gives operands, `head` where a packet's head is in its buffer.
@@ -69,50 +89,40 @@ impl Meter {
         if matches!(op, Op::Const(_)) {
             return;
         }
-        self.costs.instructions += 1;
-        let span = |packet: Value, offset: u64, bits: BitRange| {
-            let (head, _) = head(get(packet));
-            let from = head + offset + u64::from(bits.first_byte());
-            (from, from + u64::from(bits.end_byte() - bits.first_byte()))
-        };
-        match *op {
-            Op::Load { packet, bits } => self.access(get(packet), false, span(packet, 0, bits)),
-            Op::Store { packet, bits, .. } => self.access(get(packet), true, span(packet, 0, bits)),
-            Op::LoadAt { packet, offset, bits } => {
-                self.access(get(packet), false, span(packet, get(offset) as u64, bits));
+        self.add(Costs { instructions: 1, ..Costs::default() });
+        match op.touches() {
+            Touches::Bytes { packet, span, how } => {
+                let packet = get(packet);
+                let (head, len) = head(packet);
+                let bytes = match span {
+                    Span::Bits(offset, bits) => {
+                        let from = head + offset.map_or(0, |offset| get(offset) as u64) + u64::from(bits.first_byte());
+                        (from, from + u64::from(bits.end_byte() - bits.first_byte()))
+                    }
+                    Span::Range(offset, bytes) => {
+                        let from = head + get(offset) as u64;
+                        (from, from + get(bytes) as u64)
+                    }
+                    Span::Front(bytes) => (head.saturating_sub(bytes.into()), head),
+                    Span::All => (head, head + len),
+                };
+                match how {
+                    How::Load => self.access(packet, false, bytes),
+                    How::Store => self.access(packet, true, bytes),
+                    How::Copy => {
+                        for store in [false, true] {
+                            self.access(packet, store, bytes);
+                            self.last = None;
+                        }
+                    }
+                }
             }
-            Op::StoreAt { packet, offset, bits, .. } => {
-                self.access(get(packet), true, span(packet, get(offset) as u64, bits));
-            }
-            Op::Sum { packet, offset, bytes } => {
-                let from = head(get(packet)).0 + get(offset) as u64;
-                self.access(get(packet), false, (from, from + get(bytes) as u64));
-            }
-            Op::Push { packet, bytes } => {
-                let (head, _) = head(get(packet));
-                self.access(get(packet), true, (head.saturating_sub(bytes.into()), head));
-            }
-            Op::Copy { packet } => {
-                let (head, len) = head(get(packet));
-                self.access(get(packet), false, (head, head + len));
-                self.last = None;
-                self.access(get(packet), true, (head, head + len));
-                self.last = None;
-            }
-            Op::Has { .. }
-            | Op::Len { .. }
-            | Op::Pull { .. }
-            | Op::Move { .. }
-            | Op::Trim { .. }
-            | Op::Grow { .. }
-            | Op::Create
-            | Op::MetaLoad { .. }
-            | Op::MetaStore { .. } => {
-                self.costs.descriptor += 1;
+            Touches::Descriptor => {
+                self.add(Costs { descriptor: 1, ..Costs::default() });
                 self.last = None;
             }
-            Op::Bin(..) | Op::Cmp(..) | Op::Cast(..) | Op::Select(..) => {}
-            _ => self.last = None,
+            Touches::Nothing => {}
+            Touches::Other => self.last = None,
         }
     }
 
@@ -123,15 +133,14 @@ impl Meter {
         let units = |from: u64, end: u64| end.div_ceil(UNIT) - from / UNIT;
         match &mut self.last {
             Some(last) if self.bursts && last.packet == packet && last.store == store && last.end == from => {
-                self.costs.bytes += (units(last.from, end) - units(last.from, last.end)) * UNIT;
+                let bytes = (units(last.from, end) - units(last.from, last.end)) * UNIT;
                 last.end = end;
+                self.add(Costs { bytes, ..Costs::default() });
             }
             last => {
                 *last = Some(Access { packet, store, from, end });
-                self.costs.accesses += 1;
                 // The handle is resolved.
-                self.costs.descriptor += 1;
-                self.costs.bytes += units(from, end) * UNIT;
+                self.add(Costs { accesses: 1, bytes: units(from, end) * UNIT, descriptor: 1, instructions: 0 });
             }
         }
     }

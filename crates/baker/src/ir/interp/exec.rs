@@ -28,6 +28,8 @@ pub(super) struct Call {
     next: usize,
     /// First of its registers.
     base: usize,
+    /// The PPF that it came to: in an aggregate the last one whose channel it passed.
+    ppf: Option<PpfId>,
 }
 
 /// Why an instruction could not be done.
@@ -63,7 +65,11 @@ impl Machine {
         for (param, argument) in body.blocks[0].params.iter().zip(arguments) {
             registers[base + param.0 as usize] = *argument;
         }
-        self.calls.push(Call { code, block: 0, next: 0, base });
+        if let (Some(recording), Code::Ppf(ppf), [packet]) = (&mut self.recording, code, arguments) {
+            recording.enter(ppf, self.packets[*packet as usize].len());
+        }
+        let ppf = if let Code::Ppf(ppf) = code { Some(ppf) } else { None };
+        self.calls.push(Call { code, block: 0, next: 0, base, ppf });
     }
 
     fn resume_all(&mut self, program: &Program, mut registers: Vec<u128>) -> Result<(), RunError> {
@@ -98,12 +104,18 @@ impl Machine {
     ) -> Result<(), RunError> {
         let (name, body) = call.code.of(program);
         let ppf = || name.to_string();
+        if let Some(meter) = &mut self.meter {
+            meter.at = call.ppf;
+        }
         loop {
             let block = &body.blocks[call.block];
             if call.next == 0 {
                 *steps += block.insts.len() as u64 + 1;
                 if *steps > STEP_LIMIT {
                     return Err(RunError::StepLimit { ppf: ppf() });
+                }
+                if let (Some(recording), Code::Ppf(ppf)) = (&mut self.recording, call.code) {
+                    recording.block(ppf, call.block);
                 }
             }
             while let Some(inst) = block.insts.get(call.next) {
@@ -118,7 +130,16 @@ impl Machine {
                     self.put(program, registers, channel, packet, call.base + body.values.len());
                     return Ok(());
                 }
+                if let (Some(meter), Op::Pass { channel }) = (&mut self.meter, &inst.op)
+                    && let Target::Ppf(next) = program.channels[channel.0 as usize].target
+                {
+                    call.ppf = Some(next);
+                    meter.at = call.ppf;
+                }
                 let frame = &mut registers[call.base..call.base + body.values.len()];
+                if let (Some(recording), Code::Ppf(ppf)) = (&mut self.recording, call.code) {
+                    recording.inst(ppf, &inst.op, |value| frame[value.0 as usize]);
+                }
                 self.step(program, body, frame, inst).map_err(|fault| match fault {
                     Fault::BeyondEnd => RunError::BeyondEnd { ppf: ppf() },
                     Fault::NullEntry => RunError::NullEntry { ppf: ppf() },
@@ -128,8 +149,13 @@ impl Machine {
             let frame = &mut registers[call.base..call.base + body.values.len()];
             let dest = match &block.term {
                 Terminator::Jump(dest) => dest,
-                Terminator::Branch(condition, then, _) if frame[condition.0 as usize] == 1 => then,
-                Terminator::Branch(_, _, other) => other,
+                Terminator::Branch(condition, then, other) => {
+                    let way = usize::from(frame[condition.0 as usize] != 1);
+                    if let (Some(recording), Code::Ppf(ppf)) = (&mut self.recording, call.code) {
+                        recording.branch(ppf, call.block, way);
+                    }
+                    [then, other][way]
+                }
                 Terminator::Return => return Ok(()),
             };
             self.pass_arguments(body, frame, dest);
@@ -230,7 +256,7 @@ impl Machine {
             Op::Drop { reason, .. } => {
                 self.count(self.slots.drop(*reason), 1);
                 if let Some(meter) = &mut self.meter {
-                    meter.trail.push(Step::Drop(*reason));
+                    meter.found.steps.push(Step::Drop(*reason));
                 }
                 return Ok(());
             }

@@ -7,13 +7,15 @@ mod bits;
 mod costs;
 mod exec;
 mod packet;
+mod record;
 mod tables;
 
 use std::sync::Arc;
 
 pub use bits::{load_bits, store_bits};
-pub use costs::{Costs, Step};
+pub use costs::{Costs, Metered, Step};
 pub use packet::FrameLayout;
+pub use record::Recording;
 
 use self::exec::Call;
 use self::packet::Packet;
@@ -120,6 +122,8 @@ pub struct Machine {
     externs: Option<Arc<dyn Externs>>,
     /// Where costs are counted.
     meter: Option<costs::Meter>,
+    /// Where the ways of packets are recorded.
+    recording: Option<Box<Recording>>,
 }
 
 impl Machine {
@@ -150,6 +154,7 @@ impl Machine {
             now: 0,
             externs: None,
             meter: None,
+            recording: None,
         }
     }
 
@@ -194,13 +199,22 @@ impl Machine {
         }
     }
 
-    /// As [`Machine::receive`]; also gives what it cost, and which way the packet took. `bursts`: accesses to bytes that follow
-    /// each other count as one.
-    pub fn receive_metered(&mut self, port: u8, frame: &[u8], bursts: bool) -> (Vec<Output>, Costs, Vec<Step>) {
-        self.meter = Some(costs::Meter::new(bursts));
-        let outputs = self.receive(port, frame);
-        let meter = self.meter.take().unwrap_or_default();
-        (outputs, meter.costs, meter.trail)
+    /// As [`Machine::receive`]; gives what it cost, and which way the packet took. `bursts`: accesses to bytes that follow each
+    /// other count as one.
+    pub fn receive_metered(&mut self, port: u8, frame: &[u8], bursts: bool) -> Metered {
+        self.meter = Some(costs::Meter::new(bursts, self.program.ppfs.len()));
+        self.receive(port, frame);
+        self.meter.take().unwrap_or_default().found
+    }
+
+    /// Records the ways of packets from now on, until [`Machine::recorded`].
+    pub fn record(&mut self) {
+        self.recording = Some(Box::new(Recording::new(&self.program)));
+    }
+
+    /// What was seen since [`Machine::record`].
+    pub fn recorded(&mut self) -> Option<Recording> {
+        self.recording.take().map(|recording| *recording)
     }
 
     /// Runs a frame that came in on a port through the program. Gives what left it, in order.
@@ -289,7 +303,7 @@ impl Machine {
 
     fn count_channel(&mut self, channel: ChannelId) {
         if let Some(meter) = &mut self.meter {
-            meter.trail.push(Step::Channel(channel));
+            meter.found.steps.push(Step::Channel(channel));
         }
         self.count(self.slots.channel(channel), 1);
     }

@@ -1,7 +1,7 @@
 //! Bodies: what is in scope while one is written.
 
 use super::types::{Expr, Ty, Value};
-use super::world::{Channel, Function, Param, Target, World};
+use super::world::{Channel, Function, Kind, Param, Table, Target, World};
 use crate::numbers::Numbers;
 
 /// Most trips of loops inside each other, those of called functions included.
@@ -35,6 +35,8 @@ pub struct Body<'w> {
     pub result: Option<Option<Value>>,
     /// Whether an entry is locked: nothing is looked up, changed or called then.
     pub locked: bool,
+    /// A function that may be called while an entry is locked.
+    pub calm: bool,
     names: usize,
 }
 
@@ -97,11 +99,13 @@ pub fn timer(world: &World, n: &mut Numbers, module: usize, index: usize) -> Str
     let mut params = Vec::new();
     let mut over = String::new();
     if let Some(table) = timer.table.map(|table| &world.modules[module].tables[table]) {
-        params =
-            vec![format!("{} key", world.value_name(table.key)), format!("{} *entry", world.value_name(table.value))];
         over = format!(" over {}", table.name);
+        params.push(format!("{} key", world.value_name(table.key)));
         body.scope.variables.push(Variable { name: "key".into(), ty: table.key, settable: true });
-        body.scope.pointers.push(Pointer { name: "entry".into(), to: table.value, tested: true });
+        if table.kind != Kind::Set {
+            params.push(format!("{} *entry", world.value_name(table.value)));
+            body.scope.pointers.push(Pointer { name: "entry".into(), to: table.value, tested: true });
+        }
     }
     let count = body.n.range(1, 4);
     body.statements(count);
@@ -119,6 +123,7 @@ pub fn function(world: &World, n: &mut Numbers, module: Option<usize>) -> (Funct
     body.fuel = 25;
     body.size_left = 12;
     body.result = Some(result);
+    (body.calm, body.locked) = if body.n.chance(40) { (true, true) } else { (false, false) };
     // Every PPF of the module may call it.
     body.source = world.ppfs.iter().rposition(|ppf| Some(ppf.module) == module).unwrap_or(world.ppfs.len());
     body.copies_left = if module.is_some() { 1 } else { 0 };
@@ -144,8 +149,8 @@ pub fn function(world: &World, n: &mut Numbers, module: Option<usize>) -> (Funct
     }
     let head = format!("{} {name}({})", result.map_or("void".into(), |ty| world.value_name(ty)), heads.join(", "));
     let text = format!("{head} {{\n{}}}\n", body.out);
-    let (size, trips, copies) = (body.size + 1, body.most_trips, body.copies);
-    (Function { name, module, params, result, size, trips, copies }, text)
+    let (size, trips, copies, calm) = (body.size + 1, body.most_trips, body.copies, body.calm);
+    (Function { name, module, params, result, size, trips, copies, calm, library: false }, text)
 }
 
 fn param(world: &World, n: &mut Numbers) -> Param {
@@ -171,6 +176,7 @@ impl<'w> Body<'w> {
             exits: Vec::new(),
             result: None,
             locked: false,
+            calm: false,
             names: 0,
         }
     }
@@ -231,6 +237,21 @@ impl<'w> Body<'w> {
         .collect()
     }
 
+    /// One of the tables in scope that fit, as it is written here.
+    pub fn pick_table(&mut self, fits: impl Fn(&str, &Table) -> bool) -> Option<(String, &'w Table)> {
+        let world = self.world;
+        let all = self
+            .tables()
+            .into_iter()
+            .map(|(name, (module, index))| (name, module, &world.modules[module].tables[index]));
+        let fitting: Vec<_> = all.filter(|(name, _, table)| fits(name, table)).collect();
+        let (name, module, table) = fitting.get(self.n.below(fitting.len())).cloned()?;
+        if self.module.is_some_and(|own| own != module) {
+            world.note("a table of another module");
+        }
+        Some((name, table))
+    }
+
     /// Channels of the module that carry this protocol, or any, and lead forward.
     pub fn channels(&self, protocol: Option<usize>) -> Vec<&'w Channel> {
         let Some(module) = self.module else { return Vec::new() };
@@ -259,6 +280,7 @@ impl<'w> Body<'w> {
             let function = &self.world.functions[*index];
             (function.module.is_none() || function.module == self.module)
                 && function.size <= self.size_left
+                && (!self.locked || function.calm)
                 && function.trips * self.trips <= MAX_TRIPS
                 && function.copies * self.trips <= self.copies_left
                 && function.params.iter().all(|param| match param {
@@ -269,9 +291,20 @@ impl<'w> Body<'w> {
         (0..self.world.functions.len()).filter(fits).collect()
     }
 
+    /// Whether this is inside a critical section, and not in a function that may be called there.
+    pub fn is_critical(&self) -> bool {
+        self.locked && !self.calm
+    }
+
     /// The text of a call.
     pub fn call(&mut self, index: usize, depth: u32) -> String {
         let function = &self.world.functions[index];
+        if self.is_critical() {
+            self.world.note("a call while an entry is locked");
+        }
+        if function.library {
+            self.world.note("a function of the library");
+        }
         self.size_left -= function.size;
         self.size += function.size;
         self.most_trips = self.most_trips.max(self.trips * function.trips);

@@ -12,7 +12,7 @@ impl Body<'_> {
             return self.leaf();
         }
         let depth = depth - 1;
-        match self.n.below(21) {
+        match self.n.below(22) {
             0..=5 => self.arithmetic(depth),
             6 | 7 => self.shift(depth),
             8 => {
@@ -27,10 +27,11 @@ impl Body<'_> {
             10 | 11 => self.ternary(depth),
             12 | 13 => self.comparison(depth),
             14 | 15 => self.truth(depth),
-            16..=20 if self.locked => self.leaf(),
             16 | 17 => self.call_value(depth),
+            18..=21 if self.locked => self.leaf(),
             18 => self.table_change(depth),
             19 => self.take(depth),
+            21 => self.member(depth),
             _ => self.pointer_test(),
         }
     }
@@ -146,7 +147,7 @@ impl Body<'_> {
 
     fn call_value(&mut self, depth: u32) -> Expr {
         let externs = self.module.map_or(&[][..], |module| &self.world.modules[module].externs);
-        if !externs.is_empty() && self.n.chance(50) {
+        if !externs.is_empty() && !self.locked && self.n.chance(50) {
             let called = self.n.pick(externs);
             let args: Vec<String> = called.params.iter().map(|ty| self.scalar(*ty, depth.min(1))).collect();
             return Expr::new(format!("{}({})", called.name, args.join(", ")), called.result);
@@ -167,18 +168,24 @@ impl Body<'_> {
 
     /// `table_insert` and `table_remove` as values.
     fn table_change(&mut self, depth: u32) -> Expr {
-        let tables = self.tables();
-        let (name, (module, index)) = self.n.pick(&tables).clone();
-        let table = &self.world.modules[module].tables[index];
-        if table.kind == Kind::Lpm {
-            return self.leaf();
-        }
+        let Some((name, table)) = self.pick_table(|_, table| table.kind != Kind::Lpm) else { return self.leaf() };
         let key = self.key(table.key, table.kind, depth.min(1));
+        if table.kind == Kind::Set {
+            let change = *self.n.pick(&["insert", "insert", "remove"]);
+            return Expr::new(format!("table_{change}({name}, {key})"), Ty::Bool);
+        }
         if table.kind == Kind::Hash && self.n.chance(40) {
             return Expr::new(format!("table_remove({name}, {key})"), Ty::Bool);
         }
         let value = self.value(table.value, depth.min(1));
         Expr::new(format!("table_insert({name}, {key}, {value})"), Ty::Bool)
+    }
+
+    /// Whether a key is in a set.
+    fn member(&mut self, depth: u32) -> Expr {
+        let Some((name, table)) = self.pick_table(|_, table| table.kind == Kind::Set) else { return self.leaf() };
+        let key = self.key(table.key, table.kind, depth.min(1));
+        Expr::new(format!("{name}[{key}]"), Ty::Bool)
     }
 
     /// A pointer, or a look-up, compared with null; or a value behind a pointer where it is not null.
@@ -212,9 +219,8 @@ impl Body<'_> {
 
     /// A look-up and what it points to; a null pointer where there is no entry.
     pub fn lookup(&mut self) -> (String, Value) {
-        let tables = self.tables();
-        let (name, (module, index)) = self.n.pick(&tables).clone();
-        let table = &self.world.modules[module].tables[index];
+        let found = self.pick_table(|_, table| table.kind != Kind::Set);
+        let (name, table) = found.expect("the first module has such a table");
         let key = self.key(table.key, table.kind, 1);
         (format!("{name}[{key}]"), table.value)
     }
@@ -312,12 +318,10 @@ impl Body<'_> {
 
     /// An entry of an array, whose index may be out of range.
     pub fn array_entry(&mut self, depth: u32) -> Option<(String, Value)> {
-        let tables = self.tables();
-        let (name, (module, index)) = self.n.pick(&tables).clone();
-        let table = &self.world.modules[module].tables[index];
-        if table.kind != Kind::Array || self.fuel < -20 || self.locked {
+        if self.fuel < -20 || self.locked {
             return None;
         }
+        let (name, table) = self.pick_table(|_, table| table.kind == Kind::Array)?;
         let index = if self.n.chance(50) {
             self.n.below(table.capacity as usize + 2).to_string()
         } else {

@@ -4,7 +4,10 @@
 mod body;
 mod bytes;
 mod expr;
+mod library;
+mod loops;
 mod packet;
+mod protocol;
 mod stmt;
 mod text;
 mod types;
@@ -14,11 +17,23 @@ use crate::numbers::Numbers;
 
 pub use world::Header;
 
+/// What programs are written with that neither their operations nor their effects show.
+pub const CONSTRUCTS: [&str; 6] = [
+    "a table of another module",
+    "a function of the library",
+    "a protocol of the library",
+    "a call while an entry is locked",
+    "break while an entry is locked",
+    "continue while an entry is locked",
+];
+
 /// A program and what the maker of packets wants to know of it.
 pub struct Generated {
     pub text: String,
     /// Headers by protocol; the first is that of received frames.
     pub headers: Vec<Header>,
+    /// How often each of [`CONSTRUCTS`] is in it.
+    pub constructs: [u64; CONSTRUCTS.len()],
 }
 
 /// The program of a seed.
@@ -28,7 +43,12 @@ pub fn program(seed: u64) -> Generated {
     for module in 0..world.modules.len() {
         world.modules[module].functions = (0..numbers.below(2)).collect();
     }
-    let mut functions = Vec::new();
+    if world.imports.ipv4 {
+        world.note("a protocol of the library");
+    }
+    world.functions = world.imports.functions(&world.protocols);
+    // They have no text here.
+    let mut functions = vec![String::new(); world.functions.len()];
     // Global functions first: those of modules, and PPFs, call them.
     for _ in 0..numbers.range(1, 3) {
         let function = body::function(&world, &mut numbers, None);
@@ -51,5 +71,7 @@ pub fn program(seed: u64) -> Generated {
         (0..count).map(|timer| body::timer(&world, numbers, module, timer)).collect()
     };
     let timers: Vec<_> = (0..world.modules.len()).map(|module| timers(module, &mut numbers)).collect();
-    Generated { text: text::program(&world, &mut numbers, &functions, &bodies, &timers), headers: world.headers() }
+    let text = text::program(&world, &mut numbers, &functions, &bodies, &timers);
+    let constructs = CONSTRUCTS.map(|name| world.constructs.borrow().get(name).copied().unwrap_or(0));
+    Generated { text, headers: world.headers(), constructs }
 }

@@ -1,8 +1,8 @@
 //! Statements that leave all handles as they are.
 
-use super::body::{Body, MAX_TRIPS, Pointer, Variable};
+use super::body::{Body, Pointer, Variable};
 use super::types::{Expr, Ty, Value, literal, unsigned};
-use super::world::Kind;
+use super::world::{Kind, Table};
 
 impl Body<'_> {
     pub fn statements(&mut self, count: usize) {
@@ -46,7 +46,11 @@ impl Body<'_> {
 
     /// What may stand in a critical section.
     fn locked_statement(&mut self) {
-        match self.n.below(12) {
+        match self.n.below(17) {
+            12 => self.call_statement(),
+            13 | 14 => self.leave_loop(),
+            15 if self.calm => self.leave_early(),
+            16 => self.repeat(),
             0 => self.variable(),
             1 | 2 => self.assign_variable(),
             3 | 4 => self.assign_header(),
@@ -85,7 +89,7 @@ impl Body<'_> {
         self.scope.variables.push(Variable { name, ty, settable: true });
     }
 
-    fn assign_variable(&mut self) {
+    pub fn assign_variable(&mut self) {
         let settable: Vec<_> = self.scope.variables.iter().filter(|v| v.settable).cloned().collect();
         let Some(variable) = settable.get(self.n.below(settable.len())) else { return self.variable() };
         match variable.ty {
@@ -161,10 +165,12 @@ impl Body<'_> {
     }
 
     fn change_table(&mut self) {
-        let tables = self.tables();
-        let (name, (module, index)) = self.n.pick(&tables).clone();
-        let table = &self.world.modules[module].tables[index];
+        let Some((name, table)) = self.pick_table(|_, _| true) else { return };
         match table.kind {
+            Kind::Set => {
+                let (key, change) = (self.key(table.key, table.kind, 2), *self.n.pick(&["insert", "insert", "remove"]));
+                self.line(format!("table_{change}({name}, {key});"));
+            }
             Kind::Lpm => self.pointer(),
             Kind::Array if self.n.chance(50) => {
                 let Some((entry, ty)) = self.array_entry(1) else { return };
@@ -275,16 +281,14 @@ impl Body<'_> {
         }
         if self.n.chance(10) {
             // Behind this the pointer leads elsewhere.
-            let tables = self.tables();
-            // A pointer leads into tables that age, or into others.
-            let table = |(m, t): (usize, usize)| &self.world.modules[m].tables[t];
             let first = lookup.split_once('[').expect("a look-up").0;
-            let ages = tables.iter().any(|(name, at)| name == first && table(*at).idle.is_some());
-            let fits = |at| table(at).value == to && table(at).idle.is_some() == ages;
-            let of_type: Vec<_> = tables.iter().filter(|(_, at)| fits(*at)).cloned().collect();
-            let (table, (module, index)) = self.n.pick(&of_type).clone();
-            let table_def = &self.world.modules[module].tables[index];
-            let key = self.key(table_def.key, table_def.kind, 1);
+            let (_, table) = self.pick_table(|name, _| name == first).expect("where it was looked up");
+            // A pointer leads into tables that age, or into others.
+            let ages = table.idle.is_some();
+            let of_type =
+                |_: &str, table: &Table| table.value == to && table.idle.is_some() == ages && table.kind != Kind::Set;
+            let (table, found) = self.pick_table(of_type).expect("the same at least");
+            let key = self.key(found.key, found.kind, 1);
             self.line(format!("{name} = {table}[{key}];"));
         }
     }
@@ -328,90 +332,5 @@ impl Body<'_> {
             let call = self.call(*function, 2);
             self.line(format!("{call};"));
         }
-    }
-
-    fn repeat(&mut self) {
-        let Some((head, variable, trips)) = self.loop_head() else { return };
-        let before = self.trips;
-        if trips * before > MAX_TRIPS {
-            return;
-        }
-        self.trips = trips.max(1) * before;
-        self.most_trips = self.most_trips.max(self.trips);
-        self.exits.push((true, self.held()));
-        let count = self.n.range(1, 3);
-        self.block(&head, |body| {
-            body.scope.variables.push(variable);
-            body.statements(count);
-        });
-        self.exits.pop();
-        self.trips = before;
-    }
-
-    /// The head of a loop, its counter, and how often it runs. The counter may wrap.
-    fn loop_head(&mut self) -> Option<(String, Variable, usize)> {
-        let ty = Ty::Int { width: self.n.range(3, 64) as u32, signed: self.n.chance(40) };
-        let Ty::Int { width, signed } = ty else { return None };
-        let modulus = 1i128 << width;
-        let least = if signed { -(modulus / 2) } else { 0 };
-        let wrap = |value: i128| (value - least).rem_euclid(modulus) + least;
-        let extremes = [least, least + modulus - 1, 0];
-        let near = if self.n.chance(20) { *self.n.pick(&extremes) } else { 0 };
-        let [start, limit] = [(); 2].map(|_| wrap(near + self.n.range(0, 6) as i128 - 3));
-        let step = self.n.range(1, 3) as i128;
-        let (up, op) = (self.n.chance(65), *self.n.pick(&["<", "<=", "!=", ">", ">="]));
-        let mut value = start;
-        let mut trips = 0;
-        loop {
-            let goes_on = match op {
-                "<" => value < limit,
-                "<=" => value <= limit,
-                "!=" => value != limit,
-                ">" => value > limit,
-                _ => value >= limit,
-            };
-            if !goes_on {
-                break;
-            }
-            trips += 1;
-            if trips > 8 {
-                return None;
-            }
-            value = wrap(if up { value + step } else { value - step });
-        }
-        let name = self.name("i");
-        let next = match (step, up) {
-            (1, true) => format!("{name}++"),
-            (1, false) => format!("{name}--"),
-            (_, true) => format!("{name} += {step}"),
-            (_, false) => format!("{name} = {name} - {step}"),
-        };
-        let more = if self.n.chance(20) { format!(" && {}", self.condition(1)) } else { String::new() };
-        let head = format!("for ({} {name} = {start}; {name} {op} {limit}{more}; {next})", ty.name());
-        Some((head, Variable { name, ty: Value::Scalar(ty), settable: false }, trips))
-    }
-
-    /// Names of the handles that are held.
-    fn held(&self) -> Vec<String> {
-        let own = self.scope.handles.iter().filter(|handle| handle.looks_into.is_none());
-        own.map(|handle| handle.name.clone()).collect()
-    }
-
-    /// `break` or `continue` out of a loop or `switch`, where the same packets are held as at the loop's head.
-    fn leave_loop(&mut self) {
-        let (word, exit) = match self.n.below(2) {
-            0 => ("break", self.exits.last()),
-            _ => ("continue", self.exits.iter().rev().find(|(is_loop, _)| *is_loop)),
-        };
-        if exit.map(|(_, held)| held) != Some(&self.held()) {
-            return self.assign_variable();
-        }
-        let condition = self.condition(2);
-        self.block(&format!("if ({condition})"), |body| {
-            if body.n.chance(30) {
-                body.assign_variable();
-            }
-            body.line(format!("{word};"));
-        });
     }
 }

@@ -14,7 +14,7 @@ pub fn program(
     bodies: &[String],
     timers: &[Vec<String>],
 ) -> String {
-    let mut text = String::new();
+    let mut text: String = world.imports.files().iter().map(|file| format!("import \"{file}\";\n")).collect();
     declarations(world, n, &mut text);
     for (function, body) in world.functions.iter().zip(functions) {
         if function.module.is_none() {
@@ -70,7 +70,7 @@ fn declarations(world: &World, n: &mut Numbers, text: &mut String) {
         }
         text.push_str("}\n");
     }
-    for protocol in &world.protocols {
+    for protocol in world.protocols.iter().filter(|protocol| !protocol.imported) {
         let _ = writeln!(text, "protocol {} {{", protocol.name);
         for (index, (name, ty)) in protocol.fields.iter().enumerate() {
             let width = if n.chance(80) { ty.width().to_string() } else { ty.name() };
@@ -111,6 +111,7 @@ fn tables(world: &World, module: &Module, text: &mut String) {
         let ty = match table.kind {
             Kind::Array => format!("array<{value}>"),
             Kind::Hash => format!("hash<{key}, {value}>"),
+            Kind::Set => format!("set<{key}>"),
             Kind::Lpm => format!("lpm<{key}, {value}>"),
         };
         let idle = table.idle.map_or(String::new(), |ns| format!(" idle {ns}ns"));

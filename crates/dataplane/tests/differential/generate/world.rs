@@ -1,5 +1,10 @@
 //! The declarations of a program: protocols, metadata, structs, constants, tables, modules and their wiring.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use super::library::Imports;
+use super::protocol;
 use super::types::{Ty, Value, unsigned, width};
 use crate::numbers::Numbers;
 
@@ -7,6 +12,7 @@ use crate::numbers::Numbers;
 const MAX_PACKETS: usize = 40;
 
 pub struct World {
+    pub imports: Imports,
     pub protocols: Vec<Protocol>,
     pub metadata: Vec<(String, Ty)>,
     pub structs: Vec<Struct>,
@@ -20,6 +26,8 @@ pub struct World {
     pub ppfs: Vec<Ppf>,
     /// PPFs that a controller injects packets into.
     pub injected: Vec<usize>,
+    /// How often each of [`super::CONSTRUCTS`] was written.
+    pub constructs: RefCell<BTreeMap<&'static str, u64>>,
 }
 
 pub struct Protocol {
@@ -38,6 +46,8 @@ pub struct Protocol {
     pub demux: String,
     /// For a computed demux: the field, and values for which the header has a plausible length.
     pub lengths: Option<(usize, Vec<u128>)>,
+    /// From the library.
+    pub imported: bool,
 }
 
 pub struct Struct {
@@ -81,6 +91,7 @@ pub struct Timer {
 pub enum Kind {
     Array,
     Hash,
+    Set,
     Lpm,
 }
 
@@ -135,6 +146,10 @@ pub struct Function {
     /// Trips of its loops, one inside the other.
     pub trips: usize,
     pub copies: usize,
+    /// It may be called while an entry is locked.
+    pub calm: bool,
+    /// It is written in the library.
+    pub library: bool,
 }
 
 /// A header as the maker of packets sees it.
@@ -156,10 +171,13 @@ impl Module {
 
 impl World {
     pub fn random(n: &mut Numbers) -> World {
-        let protocols: Vec<_> = (0..n.range(2, 5)).map(|index| protocol(n, index)).collect();
+        let mut protocols: Vec<_> = (0..n.range(2, 5)).map(|index| protocol::random(n, index)).collect();
+        let imports = Imports::random(n);
+        imports.protocols(&mut protocols);
         let metadata = (0..n.range(1, 5)).map(|i| (format!("m{i}"), field_type(n))).collect();
         let structs: Vec<_> = (0..n.range(1, 3)).map(|i| structure(n, i)).collect();
         let mut world = World {
+            imports,
             protocols,
             metadata,
             structs,
@@ -170,6 +188,7 @@ impl World {
             modules: Vec::new(),
             ppfs: Vec::new(),
             injected: Vec::new(),
+            constructs: RefCell::default(),
         };
         world.constants(n);
         world.graph(n);
@@ -193,7 +212,7 @@ impl World {
     fn graph(&mut self, n: &mut Numbers) {
         let modules = n.range(1, 4);
         for index in 0..modules {
-            let tables = (0..n.range(1, 4)).map(|i| self.table(n, i)).collect();
+            let tables = (0..n.range(1, 4)).map(|i| self.table(n, index, i)).collect();
             let counters = (0..n.range(1, 2)).map(|i| (format!("n{i}"), *n.pick(&[1, 1, 3, 8]))).collect();
             let name = format!("mod{index}");
             let instances = Vec::new();
@@ -288,17 +307,25 @@ impl World {
         }
     }
 
-    fn table(&self, n: &mut Numbers, index: usize) -> Table {
-        let kind = *n.pick(&[Kind::Array, Kind::Array, Kind::Hash, Kind::Hash, Kind::Lpm]);
+    fn table(&self, n: &mut Numbers, module: usize, index: usize) -> Table {
+        let all = [Kind::Array, Kind::Array, Kind::Hash, Kind::Hash, Kind::Lpm, Kind::Set];
+        // There is always a table whose look-up gives a pointer.
+        let kind = *n.pick(if (module, index) == (0, 0) { &all[..5] } else { &all });
         let key = match kind {
-            Kind::Hash => self.value(n),
+            Kind::Hash | Kind::Set => self.value(n),
             Kind::Lpm => Value::Scalar(unsigned(*n.pick(&[32, 32, 128, 20, 64, 7]))),
             _ => Value::Scalar(unsigned(32)),
         };
-        let capacity = if kind == Kind::Lpm { 64 } else { *n.pick(&[1, 2, 3, 4, 8, 9, 16, 100]) };
-        let ages = kind == Kind::Hash && n.chance(40);
+        let capacity = if kind == Kind::Lpm { 64 } else { *n.pick(&[1, 2, 3, 4, 8, 9, 16, 100, 4000]) };
+        let ages = matches!(kind, Kind::Hash | Kind::Set) && n.chance(40);
         let idle = ages.then(|| *n.pick(&[1_000_000, 300_000_000_000, 2_000_000_000_000]));
-        Table { name: format!("t{index}"), kind, key, value: self.value(n), capacity, idle }
+        let value = if kind == Kind::Set { Value::Scalar(Ty::Bool) } else { self.value(n) };
+        Table { name: format!("t{index}"), kind, key, value, capacity, idle }
+    }
+
+    /// Notes that one of [`super::CONSTRUCTS`] was written.
+    pub fn note(&self, construct: &'static str) {
+        *self.constructs.borrow_mut().entry(construct).or_default() += 1;
     }
 
     /// A type for a variable or a table.
@@ -339,82 +366,4 @@ fn field_type(n: &mut Numbers) -> Ty {
 fn structure(n: &mut Numbers, index: usize) -> Struct {
     let fields = (0..n.range(1, 4)).map(|i| (format!("a{i}"), Ty::random(n))).collect();
     Struct { name: format!("s{index}"), fields }
-}
-
-/// Fields of random widths that fill whole bytes, sometimes a checksum among them.
-fn protocol(n: &mut Numbers, index: usize) -> Protocol {
-    let most = if n.chance(20) { 48 } else { 20 };
-    let bytes = n.range(1, most) as u32;
-    let mut widths: Vec<u32> = Vec::new();
-    let fill = |n: &mut Numbers, widths: &mut Vec<u32>, mut bits: u32| {
-        while bits > 0 {
-            widths.push(width(n).min(bits));
-            bits -= widths[widths.len() - 1];
-        }
-    };
-    let mut checksum = None;
-    if bytes >= 2 && n.chance(40) {
-        let word = n.below(bytes as usize / 2) as u32;
-        fill(n, &mut widths, word * 16);
-        checksum = Some(widths.len());
-        widths.push(16);
-        fill(n, &mut widths, (bytes - word * 2 - 2) * 8);
-    } else {
-        fill(n, &mut widths, bytes * 8);
-    }
-    let field = |(i, width): (usize, u32)| {
-        // Words that are keywords elsewhere are names of fields.
-        let name = ["type", "in", "protocol"].get(i).filter(|_| index == 1).map_or(format!("f{i}"), |s| s.to_string());
-        (name, unsigned(width))
-    };
-    let fields: Vec<_> = widths.into_iter().enumerate().map(field).collect();
-    let name = if index == 0 { "ether".into() } else { format!("proto{index}") };
-    let covers = *n.pick(&[
-        "header",
-        "header",
-        "header, payload",
-        "payload, header, optional",
-        "pseudo, header, payload",
-        "optional, pseudo, header, payload",
-    ]);
-    let pseudo = if n.chance(40) { (0..fields.len()).filter(|_| n.chance(40)).collect() } else { Vec::new() };
-    let pseudo_sum = covers.contains("pseudo");
-    let demux_text = bytes.to_string();
-    let mut made =
-        Protocol { name, fields, checksum, covers, pseudo_sum, pseudo, bytes, demux: demux_text, lengths: None };
-    demux(n, &mut made);
-    made
-}
-
-fn demux(n: &mut Numbers, protocol: &mut Protocol) {
-    let bytes = protocol.bytes;
-    if n.chance(15) {
-        protocol.demux = format!("{} + {}", bytes, n.range(1, 8));
-    }
-    let is_small = |i: &usize| (2..=32).contains(&protocol.fields[*i].1.width()) && Some(*i) != protocol.checksum;
-    let small: Vec<usize> = (0..protocol.fields.len()).filter(is_small).collect();
-    if small.is_empty() || n.chance(55) {
-        return;
-    }
-    let index = *n.pick(&small);
-    let (name, ty) = &protocol.fields[index];
-    let shift = n.range(0, 3) as u32;
-    // What the demux says, as text and as a number of the field's value.
-    let (text, length): (String, Box<dyn Fn(u128) -> u128>) = match n.below(5) {
-        0 => (format!("{name} << {shift}"), Box::new(move |v| v << shift)),
-        1 => (format!("{name} * 4"), Box::new(|v| v * 4)),
-        2 => (format!("{name} + {bytes}"), Box::new(move |v| v + u128::from(bytes))),
-        3 => (format!("({name} & 3) + {bytes}"), Box::new(move |v| (v & 3) + u128::from(bytes))),
-        _ => (
-            format!("{name} == 1 ? {bytes} : {name} + 1"),
-            Box::new(move |v| if v == 1 { u128::from(bytes) } else { v + 1 }),
-        ),
-    };
-    let most = ty.width().min(8);
-    let near = |v: &u128| (u128::from(bytes)..=u128::from(bytes) + 12).contains(&length(*v));
-    let good: Vec<u128> = (0..1u128 << most).filter(near).collect();
-    if !good.is_empty() {
-        protocol.demux = text;
-        protocol.lengths = Some((index, good));
-    }
 }

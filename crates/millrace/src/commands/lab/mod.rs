@@ -2,7 +2,6 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `plan` | what the file says |
 //! | `network` | hosts, devices, links, captures |
 //! | `program` | what runs in the hosts, and its output |
 //! | `registry` | how other terminals find the lab, and who cleans up behind it |
@@ -11,7 +10,6 @@
 
 mod exec;
 mod network;
-mod plan;
 mod program;
 mod registry;
 mod said;
@@ -26,8 +24,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::Failure;
 use crate::output::say;
+use labfile::Plan;
 use network::Network;
-use plan::Plan;
 use program::Programs;
 use registry::Registration;
 use said::Said;
@@ -143,12 +141,12 @@ fn read(file: &Path) -> Result<Plan, Failure> {
 fn name(plan: &Plan, file: &Path) -> Result<String, Failure> {
     let stem = || file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let name = plan.name.clone().unwrap_or_else(stem);
-    if plan::is_name(&name) {
+    if labfile::is_name(&name) {
         return Ok(name);
     }
     Err(Failure::wrong(format!(
         "error: {}: {name:?} cannot be the lab's name: write name = \"…\" into it; accepted: {}",
         file.display(),
-        plan::NAME
+        labfile::NAME
     )))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lab::{Capture, Captured, Direction, Emulator, LinkConfig, LinkCounters, Namespace, Result, Tap, Wire, veth};
 
-use super::plan::{CaptureTo, End, Host, Plan};
+use labfile::{CaptureTo, End, Host, Plan};
 
 /// How long a device may take until it carries frames.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use lab::{Namespace, Running, Signal};
 
 use super::TICK;
-use super::plan::Command;
 use super::said::Said;
 use crate::failure::Failure;
+use labfile::Command;
 
 /// How long programs may take to end when they are asked to.
 const END: Duration = Duration::from_secs(5);

@@ -5,9 +5,9 @@ use std::process::ExitStatus;
 use serde_json::{Map, Value as Json, json};
 
 use super::network::{Counted, Network};
-use super::plan::{Link, Plan};
 use crate::output::{print, say};
 use crate::report::{grouped, table};
+use labfile::{Link, Plan};
 
 /// For whom it is printed.
 #[derive(Clone)]

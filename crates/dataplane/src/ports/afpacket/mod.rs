@@ -9,25 +9,27 @@
 //! rest (the MTU may shrink at any time).
 //!
 //! While an interface is down or gone, what is to be sent fails at once: it would be old news when the interface is back.
-//! An interface that comes up again, or is made again under its name, is used again.
+//! An interface that comes up again is used again; for one that is made again under its name each worker opens a new socket.
+
+mod share;
+mod socket;
 
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use libc::{TPACKET_ALIGNMENT, tpacket_req, tpacket2_hdr};
+use libc::{TPACKET_ALIGNMENT, tpacket2_hdr};
+use share::Share;
+use socket::{RING_BYTES, Socket};
 
 use super::{PortError, Queue, Sent};
 use crate::context::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
 use crate::sys::{self, Interface, Mapping};
 
-/// Bytes of each ring.
-const RING_BYTES: usize = 8 << 20;
-/// Bytes of a block of the ring: contiguous kernel memory, so not too large.
-const BLOCK_BYTES: usize = 1 << 17;
 /// What the kernel puts in front of a packet in a slot, and room for a VLAN tag, rounded up.
 const SLOT_HEADER: usize = 128;
 /// Bytes of an Ethernet header.
@@ -36,8 +38,6 @@ const ETHERNET: usize = 14;
 const TAG_AT: usize = 12;
 /// Bytes of a VLAN tag.
 const TAG: usize = 4;
-/// Socket buffer: how much the device may have under way.
-const SEND_BUFFER: i32 = 8 << 20;
 
 /// One worker's queue of an interface.
 pub struct AfPacket {
@@ -51,8 +51,8 @@ pub struct AfPacket {
     tx_next: usize,
     /// The device took less than the ring holds: send again.
     unsent: bool,
-    /// The interface was not there at the last look: the socket belongs to none.
-    gone: bool,
+    /// The sockets of all workers, and which this one is.
+    share: (Arc<Share>, usize),
     /// Why packets can't pass just now.
     trouble: Option<String>,
     /// The latest of other errors.
@@ -60,80 +60,29 @@ pub struct AfPacket {
 }
 
 impl AfPacket {
-    /// Opens an interface for packets of up to `max_packet` bytes, with a socket for each worker. The kernel spreads the
-    /// packets over them by a hash of the flow that is the same for both directions (PACKET_FANOUT_HASH, packet(7)).
+    /// Opens an interface for packets of up to `max_packet` bytes, with a socket for each worker.
     pub fn open(interface: &str, workers: usize, max_packet: usize) -> Result<Vec<Self>, PortError> {
-        let open = |_| Self::open_one(interface, max_packet, workers > 1);
-        let queues: Vec<Self> = (0..workers).map(open).collect::<Result<_, _>>()?;
-        if workers > 1 {
-            fan_out(&queues)
-                .map_err(|e| PortError(format!("{interface}: cannot be shared by {workers} workers: {e}")))?;
-        }
-        Ok(queues)
-    }
-
-    /// One socket; where there are several no packet comes in before they share them.
-    fn open_one(interface: &str, max_packet: usize, shared: bool) -> Result<Self, PortError> {
-        let denied = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EPERM | libc::EACCES));
-        let error = |what: &str, e: io::Error| match e.raw_os_error() {
-            Some(libc::ENODEV) => {
-                PortError(format!("{interface}: there is no such interface in this network namespace (see `ip link`)"))
-            }
-            _ if denied(&e) => PortError(format!(
-                "{interface}: no permission to open a packet socket: run as root, with CAP_NET_RAW, or in `unshare -Urn`"
-            )),
-            _ => PortError(format!("{interface}: {what}: {e}")),
-        };
-        let socket = sys::packet_socket().map_err(|e| error("no packet socket", e))?;
-        let device = sys::interface(&socket, interface).map_err(|e| error("cannot be examined", e))?;
-        if !device.up {
-            return Err(PortError(format!("{interface}: is down: run `ip link set dev {interface} up`")));
-        }
         // The largest packet that a frame can hold, or the largest that the interface can get; a slot holds either.
         let slot_size = (max_packet + SLOT_HEADER).next_power_of_two().max(2048);
-        let block = BLOCK_BYTES.max(slot_size);
-        let slots = RING_BYTES / slot_size;
-        let request = tpacket_req {
-            tp_block_size: block as u32,
-            tp_block_nr: (RING_BYTES / block) as u32,
-            tp_frame_size: slot_size as u32,
-            tp_frame_nr: slots as u32,
+        let share = Arc::new(Share::new(workers));
+        let open = |worker| {
+            let Socket { fd, rings, device } = join(interface, slot_size, &share, worker)?;
+            Ok(AfPacket {
+                interface: interface.to_owned(),
+                device,
+                socket: fd,
+                rings,
+                slot_size,
+                slots: RING_BYTES / slot_size,
+                rx_next: 0,
+                tx_next: 0,
+                unsent: false,
+                share: (share.clone(), worker),
+                trouble: None,
+                error: None,
+            })
         };
-        let set = |name, value: i32| sys::set_option(&socket, libc::SOL_PACKET, name, &value);
-        let ring = |name| {
-            let result = sys::set_option(&socket, libc::SOL_PACKET, name, &request);
-            result.map_err(|e| error("no memory for its packet rings", e))
-        };
-        let version = libc::tpacket_versions::TPACKET_V2 as i32;
-        set(libc::PACKET_VERSION, version).map_err(|e| error("TPACKET_V2 is not supported", e))?;
-        set(libc::PACKET_IGNORE_OUTGOING, 1)
-            .map_err(|e| error("PACKET_IGNORE_OUTGOING is not supported (Linux 4.20 or later is needed)", e))?;
-        set(libc::PACKET_LOSS, 1).map_err(|e| error("PACKET_LOSS is not supported", e))?;
-        // Both only make it faster, so their refusal does not matter.
-        let _ = set(libc::PACKET_QDISC_BYPASS, 1);
-        let _ = sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER)
-            .or_else(|_| sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER));
-        ring(libc::PACKET_RX_RING)?;
-        ring(libc::PACKET_TX_RING)?;
-        let rings = Mapping::of_fd(socket.as_raw_fd(), 2 * RING_BYTES).map_err(|e| error("cannot map its rings", e))?;
-        if shared {
-            sys::keep_out(&socket).map_err(|e| error("has no socket filter", e))?;
-        }
-        attach(&socket, device.index).map_err(|e| error("cannot be bound to", e))?;
-        Ok(AfPacket {
-            interface: interface.to_owned(),
-            device,
-            socket,
-            rings,
-            slot_size,
-            slots,
-            rx_next: 0,
-            tx_next: 0,
-            unsent: false,
-            gone: false,
-            trouble: None,
-            error: None,
-        })
+        (0..workers).map(open).collect()
     }
 
     /// First byte of a slot: the receive ring comes first in the mapping, then the transmit ring.
@@ -205,53 +154,42 @@ impl AfPacket {
         let name = &self.interface;
         self.trouble = match sys::interface(&self.socket, name) {
             Ok(now) if !now.up => Some(format!("{name}: went down: run `ip link set dev {name} up`")),
-            Ok(now) if self.gone || now.index != self.device.index => match attach(&self.socket, now.index) {
-                Ok(()) => {
-                    self.gone = false;
-                    self.device = now;
-                    None
-                }
-                // Sockets that share an interface keep to it (packet_do_bind in net/packet/af_packet.c).
-                Err(error) => {
-                    Some(format!("{name}: was removed, and the new one can't be used without a restart: {error}"))
-                }
-            },
             Ok(now) => {
-                self.device = now;
-                None
+                let attached = sys::bound_interface(&self.socket).is_ok_and(|index| index == now.index);
+                let result = if attached { Ok(()) } else { self.open_again() };
+                result.err().map(|error| error.0).or_else(|| {
+                    self.device = now;
+                    let waits = !self.share.0.is_open(now.index);
+                    waits.then(|| format!("{}: was made again; not all workers have noticed", self.interface))
+                })
             }
-            Err(_) => {
-                self.gone = true;
-                Some(format!("{name}: was removed"))
-            }
+            Err(_) => Some(format!("{name}: was removed")),
         };
     }
-}
 
-/// Makes a socket that of an interface: it gets all packets there, and sends there.
-fn attach(socket: &OwnedFd, interface: i32) -> io::Result<()> {
-    let promiscuous = libc::packet_mreq {
-        mr_ifindex: interface,
-        mr_type: libc::PACKET_MR_PROMISC as u16,
-        mr_alen: 0,
-        mr_address: [0; 8],
-    };
-    sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)?;
-    sys::bind_packet(socket, interface)
-}
-
-/// Spreads the packets over the sockets of an interface. A socket can join only when it is bound, and would get every
-/// packet until then: so they are all kept shut before.
-fn fan_out(queues: &[AfPacket]) -> io::Result<()> {
-    const TYPE: i32 = libc::PACKET_FANOUT_HASH as i32;
-    // The kernel finds a number that no other group has.
-    let mut group = (TYPE | libc::PACKET_FANOUT_FLAG_UNIQUEID as i32) << 16;
-    for queue in queues {
-        sys::set_option(&queue.socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &group)?;
-        let number = sys::packet_option(&queue.socket, libc::PACKET_FANOUT)? & 0xffff;
-        group = TYPE << 16 | number;
+    /// Goes over to the interface that has the name now.
+    #[cold]
+    fn open_again(&mut self) -> Result<(), PortError> {
+        let (share, worker) = &self.share;
+        if status(self.rx_slot()).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0 {
+            return Err(PortError(format!("{}: was made again; packets of the old one come first", self.interface)));
+        }
+        let Socket { fd, rings, device } = join(&self.interface, self.slot_size, share, *worker)?;
+        // The worker waits for the descriptor by its number.
+        sys::put_in_place(&fd, &self.socket)
+            .map_err(|error| PortError(format!("{}: cannot be opened again: {error}", self.interface)))?;
+        (self.rings, self.device) = (rings, device);
+        (self.rx_next, self.tx_next, self.unsent) = (0, 0, false);
+        Ok(())
     }
-    queues.iter().try_for_each(|queue| sys::let_in(&queue.socket))
+}
+
+/// A socket of a worker, which gets its packets when those of all workers are there.
+fn join(interface: &str, slot_size: usize, share: &Share, worker: usize) -> Result<Socket, PortError> {
+    let socket = Socket::open(interface, slot_size, share.is_shared())?;
+    let joined = share.join(worker, &socket.fd, socket.device.index);
+    joined.map_err(|error| PortError(format!("{interface}: cannot be shared by several workers: {error}")))?;
+    Ok(socket)
 }
 
 /// The status word of a slot, which the kernel and we hand the slot over with.

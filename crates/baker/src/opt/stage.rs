@@ -1,0 +1,417 @@
+//! Look-up staging: where the packets of a batch wait for each other's memory.
+//!
+//! A look-up in a table that is larger than the caches waits for memory, and packet after packet waits in turn. So native
+//! code takes the whole batch up to a look-up, fetches ahead what each packet will look into, and only then goes on, from
+//! look-up to look-up, as the threads of a network processor give way to each other:
+//!
+//! ```text
+//! for packet in batch { station = learn(packet); … }      becomes
+//!
+//! for packet in batch { up to the first look-up: prefetch, save what is live }
+//! for packet in batch { from there to the next look-up: prefetch, save }             as often as look-ups follow
+//! for packet in batch { from where it stopped to its end }                           in order, with all effects
+//! ```
+//!
+//! Nothing of this can be seen. What runs ahead has no effects: before the first one a packet stops, and waits until all
+//! packets before it are done. What counts packets is put off until then, too ([`Plan::deferred`]), as is the time of use
+//! of entries that age. And where a packet before it has changed what a packet has looked up meanwhile, that one begins
+//! again: each notes what it has read in a signature of 64 bits, and each change notes what it changes ([`Plan::keys`],
+//! [`Plan::layouts`]); where both share a bit, they may have met.
+//!
+//! This pass changes nothing in the body: it finds the places, what is live there, and where a packet's record keeps it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::liveness::live_in;
+use crate::ir::*;
+
+/// Tables that can take no more bytes than this stay in the nearest cache.
+const CACHED: u64 = 32 << 10;
+/// Instructions that may be put off: bits of a record's mask.
+const DEFERRED: usize = 64;
+/// Words of a record at most: all records of a batch lie in the nearest cache.
+const WORDS: u32 = 64;
+/// Look-ups that are fetched for at most.
+const LOOKS: usize = 30;
+/// Places at most where packets stop, so that code stays short.
+const STOPS: usize = 200;
+
+/// A place in the body behind `rx`, in front of an instruction (or of the terminator).
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// The block.
+    pub block: BlockId,
+    /// The instruction's index.
+    pub inst: usize,
+    /// What the record keeps for what follows.
+    pub saved: Vec<Value>,
+    /// What is computed again instead, each after what it is made of.
+    pub again: Vec<Value>,
+    /// Which of [`Plan::deferred`] are due here on all paths.
+    pub due: Vec<usize>,
+    /// Which of them are due here on some paths; a bit in the record's mask says whether.
+    pub maybe: Vec<usize>,
+}
+
+/// A look-up that may wait for memory.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// In front of it.
+    pub point: Point,
+    /// The table.
+    pub table: TableId,
+    /// Which of [`Plan::looks`] a packet may come to after it.
+    pub later: Vec<usize>,
+}
+
+/// How the look-ups of a program are staged.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The PPF behind `rx`.
+    pub root: PpfId,
+    /// Blocks that run ahead, some of them only as far as an effect.
+    pub ahead: BTreeSet<BlockId>,
+    /// In front of look-ups that may wait for memory.
+    pub looks: Vec<Look>,
+    /// In front of effects.
+    pub stops: Vec<Point>,
+    /// What is put off: blocks and instructions.
+    pub deferred: Vec<(BlockId, usize)>,
+    /// Where in the record a value lies: in words of 64 bits.
+    pub slots: BTreeMap<Value, u32>,
+    /// Words of a record's slots.
+    pub words: u32,
+    /// Tables that are looked up ahead and that the program inserts into or removes from.
+    pub keys: BTreeSet<TableId>,
+    /// Layouts of entries that are read ahead and that the program changes.
+    pub layouts: BTreeSet<LayoutId>,
+    /// Fields in which entries that age keep their time of use.
+    pub times: BTreeSet<(LayoutId, u32)>,
+}
+
+impl Plan {
+    /// The plan for the body behind `rx`; `None` where no look-up may wait for memory.
+    pub fn new(program: &Program) -> Option<Plan> {
+        let Target::Ppf(root) = program.channels.get(Program::RX.0 as usize)?.target else { return None };
+        let body = &program.ppfs.get(root.0 as usize)?.body;
+        let times = times(program);
+        let ahead = Ahead::new(program, body, &times);
+        if ahead.looks.is_empty() || ahead.stops.len() > STOPS {
+            return None;
+        }
+        let live = Live::new(body);
+        let points = Points { body, ahead: &ahead, live: &live };
+        let look = |&(block, inst, table): &(BlockId, usize, TableId)| Look {
+            point: points.point(block, inst),
+            table,
+            later: ahead.later(body, block, inst),
+        };
+        let looks: Vec<Look> = ahead.looks.iter().map(look).collect();
+        let stops: Vec<Point> = ahead.stops.iter().map(|&(block, inst)| points.point(block, inst)).collect();
+        let (slots, words) = slots(body, looks.iter().map(|look| &look.point).chain(&stops));
+        if words > WORDS {
+            return None;
+        }
+        let (keys, layouts) = changed(program, &ahead.tables, &times);
+        let blocks = ahead.before.keys().copied().collect();
+        Some(Plan { root, ahead: blocks, looks, stops, deferred: ahead.deferred, slots, words, keys, layouts, times })
+    }
+
+    /// Whether what is put off depends on the path somewhere.
+    pub fn has_choice(&self) -> bool {
+        let mut points = self.looks.iter().map(|look| &look.point).chain(&self.stops);
+        points.any(|point| !point.maybe.is_empty())
+    }
+
+    /// Whether a packet may have to begin again.
+    pub fn may_conflict(&self) -> bool {
+        !self.keys.is_empty() || !self.layouts.is_empty()
+    }
+}
+
+/// Whether look-ups in a table may wait for memory that can be fetched ahead.
+fn may_wait(program: &Program, table: &Table) -> bool {
+    let layout = |id: LayoutId| program.layouts.get(id.0 as usize);
+    let (Some(key), Some(value)) = (layout(table.key), layout(table.value)) else { return false };
+    match table.kind {
+        TableKind::Array => false,
+        // Other tries lead from node to node, which nothing knows beforehand.
+        TableKind::Lpm => key.fields.first().is_some_and(|field| field.width == 32),
+        TableKind::Hash => {
+            let key_bits: u32 = key.fields.iter().map(|field| field.width).sum();
+            // And about as much for what leads there.
+            let entry = u64::from(key_bits.div_ceil(64) * 8 + value.size) + 24;
+            u64::from(table.capacity) * entry > CACHED
+        }
+    }
+}
+
+/// The fields that keep the time of use in entries that age: see `lower/aging.rs`.
+fn times(program: &Program) -> BTreeSet<(LayoutId, u32)> {
+    let field = |table: &Table| {
+        let fields = program.layouts[table.value.0 as usize].fields.len() as u32;
+        (table.value, fields - table.hidden_fields() as u32)
+    };
+    program.tables.iter().filter(|table| table.idle.is_some()).map(field).collect()
+}
+
+/// Whether an operation brings an entry's time of use up to date.
+fn is_touch(times: &BTreeSet<(LayoutId, u32)>, body: &Body, op: &Op) -> bool {
+    matches!(op, Op::EntryStore { entry, field, .. }
+        if matches!(body.ty(*entry), Ty::Entry(layout) if times.contains(&(layout, *field))))
+}
+
+/// What the program changes of these tables: those whose keys come and go, and layouts whose entries change.
+fn changed(
+    program: &Program,
+    read: &BTreeSet<TableId>,
+    times: &BTreeSet<(LayoutId, u32)>,
+) -> (BTreeSet<TableId>, BTreeSet<LayoutId>) {
+    let (mut keys, mut layouts) = (BTreeSet::new(), BTreeSet::new());
+    let value = |table: &TableId| program.tables[table.0 as usize].value;
+    for body in program.ppfs.iter().map(|ppf| &ppf.body) {
+        for op in body.blocks.iter().flat_map(|block| &block.insts).map(|inst| &inst.op) {
+            match op {
+                Op::Insert { table, .. } | Op::Remove { table, .. } => {
+                    match program.tables[table.0 as usize].kind {
+                        TableKind::Hash => keys.insert(*table),
+                        // The entry is there already, and changes.
+                        _ => layouts.insert(value(table)),
+                    };
+                }
+                Op::EntryStore { entry, .. } if !is_touch(times, body, op) => {
+                    if let Ty::Entry(layout) = body.ty(*entry) {
+                        layouts.insert(layout);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    keys.retain(|table| read.contains(table));
+    layouts.retain(|layout| read.iter().any(|table| value(table) == *layout));
+    (keys, layouts)
+}
+
+/// What of a body may run ahead: from the entry to the first effect on each path.
+struct Ahead {
+    looks: Vec<(BlockId, usize, TableId)>,
+    stops: Vec<(BlockId, usize)>,
+    deferred: Vec<(BlockId, usize)>,
+    /// Tables that are looked up.
+    tables: BTreeSet<TableId>,
+    /// For each block that may run ahead, which of `deferred` were come by before it on all paths, and on some.
+    before: BTreeMap<BlockId, (u64, u64)>,
+}
+
+impl Ahead {
+    fn new(program: &Program, body: &Body, times: &BTreeSet<(LayoutId, u32)>) -> Ahead {
+        let mut ahead = Ahead {
+            looks: Vec::new(),
+            stops: Vec::new(),
+            deferred: Vec::new(),
+            tables: BTreeSet::new(),
+            before: BTreeMap::from([(BlockId(0), (0, 0))]),
+        };
+        let (order, heads) = order(body);
+        let mut done = BTreeSet::new();
+        for block in order.into_iter().filter(|block| !heads.contains(block)) {
+            if ahead.before.contains_key(&block) {
+                ahead.block(program, body, block, times);
+                done.insert(block);
+            }
+        }
+        // Loops are not run ahead, whichever way packets come into them.
+        ahead.stops.extend(ahead.before.keys().filter(|block| !done.contains(block)).map(|block| (*block, 0)));
+        ahead
+    }
+
+    fn block(&mut self, program: &Program, body: &Body, id: BlockId, times: &BTreeSet<(LayoutId, u32)>) {
+        let (mut always, mut sometimes) = self.before[&id];
+        let block = &body.blocks[id.0 as usize];
+        for (index, inst) in block.insts.iter().enumerate() {
+            match &inst.op {
+                Op::Lookup { table, .. } => {
+                    self.tables.insert(*table);
+                    if self.looks.len() < LOOKS && may_wait(program, &program.tables[table.0 as usize]) {
+                        self.looks.push((id, index, *table));
+                    }
+                }
+                op if op.is_pure() => {}
+                op if self.deferred.len() < DEFERRED
+                    && (matches!(op, Op::Pass { .. } | Op::Count { .. }) || is_touch(times, body, op)) =>
+                {
+                    always |= 1 << self.deferred.len();
+                    sometimes |= 1 << self.deferred.len();
+                    self.deferred.push((id, index));
+                }
+                _ => {
+                    self.stops.push((id, index));
+                    return;
+                }
+            }
+        }
+        if block.term == Terminator::Return {
+            self.stops.push((id, block.insts.len()));
+        }
+        for dest in block.term.dests() {
+            let entry = self.before.entry(dest.block).or_insert((u64::MAX, 0));
+            entry.0 &= always;
+            entry.1 |= sometimes;
+        }
+    }
+
+    /// The look-ups that may follow a place.
+    fn later(&self, body: &Body, block: BlockId, inst: usize) -> Vec<usize> {
+        let (mut seen, mut work) = (BTreeSet::new(), vec![block]);
+        while let Some(from) = work.pop() {
+            // Where there is an effect in it, what follows does not run ahead.
+            let ends = self.stops.iter().any(|(stop, _)| *stop == from);
+            let next = body.blocks[from.0 as usize].term.dests().into_iter().map(|dest| dest.block);
+            work.extend(next.filter(|next| !ends && seen.insert(*next)));
+        }
+        let is_later = |&(b, i, _): &(BlockId, usize, TableId)| seen.contains(&b) || (b == block && i > inst);
+        (0..self.looks.len()).filter(|look| is_later(&self.looks[*look])).collect()
+    }
+
+    /// Which of `deferred` were come by on all paths to a place, and on some.
+    fn due(&self, block: BlockId, inst: usize) -> (u64, u64) {
+        let (always, sometimes) = self.before[&block];
+        let here = self.deferred.iter().enumerate().filter(|(_, (b, i))| *b == block && *i < inst);
+        let here = here.fold(0, |bits, (index, _)| bits | 1 << index);
+        (always | here, sometimes | here)
+    }
+}
+
+/// The blocks that the entry reaches, in reverse postorder, and those that edges lead back to: one at least on each circle.
+fn order(body: &Body) -> (Vec<BlockId>, BTreeSet<BlockId>) {
+    let (mut state, mut order, mut heads) = (vec![0u8; body.blocks.len()], Vec::new(), BTreeSet::new());
+    let mut path = vec![(BlockId(0), 0usize)];
+    state[0] = 1;
+    while let Some((block, followed)) = path.last_mut() {
+        let dests = body.blocks[block.0 as usize].term.dests();
+        let Some(next) = dests.get(*followed).map(|dest| dest.block) else {
+            state[block.0 as usize] = 2;
+            order.push(*block);
+            path.pop();
+            continue;
+        };
+        *followed += 1;
+        match state[next.0 as usize] {
+            0 => {
+                state[next.0 as usize] = 1;
+                path.push((next, 0));
+            }
+            1 => {
+                heads.insert(next);
+            }
+            _ => {}
+        }
+    }
+    order.reverse();
+    (order, heads)
+}
+
+/// What is used from a place on.
+struct Live<'b> {
+    body: &'b Body,
+    at_start: Vec<BTreeSet<Value>>,
+}
+
+impl<'b> Live<'b> {
+    fn new(body: &'b Body) -> Self {
+        Live { body, at_start: live_in(body) }
+    }
+
+    fn at(&self, block: BlockId, inst: usize) -> BTreeSet<Value> {
+        let block = &self.body.blocks[block.0 as usize];
+        let mut now = BTreeSet::new();
+        for dest in block.term.dests() {
+            now.extend(&self.at_start[dest.block.0 as usize]);
+            now.extend(&dest.args);
+        }
+        if let Terminator::Branch(condition, ..) = block.term {
+            now.insert(condition);
+        }
+        for inst in block.insts[inst..].iter().rev() {
+            if let Some(result) = inst.result {
+                now.remove(&result);
+            }
+            now.extend(inst.op.operands());
+        }
+        now
+    }
+}
+
+struct Points<'a> {
+    body: &'a Body,
+    ahead: &'a Ahead,
+    live: &'a Live<'a>,
+}
+
+impl Points<'_> {
+    fn point(&self, block: BlockId, inst: usize) -> Point {
+        let (always, sometimes) = self.ahead.due(block, inst);
+        let bits = |mask: u64| (0..DEFERRED).filter(|bit| mask >> bit & 1 != 0).collect::<Vec<usize>>();
+        let (due, maybe) = (bits(always), bits(sometimes & !always));
+        let mut wanted = self.live.at(block, inst);
+        for &index in due.iter().chain(&maybe) {
+            let (block, inst) = self.ahead.deferred[index];
+            wanted.extend(self.body.blocks[block.0 as usize].insts[inst].op.operands());
+        }
+        let defs = definitions(self.body);
+        // The packet itself is always at hand.
+        wanted.remove(&self.body.blocks[0].params[0]);
+        let is = |value: &Value, test: fn(&Op) -> bool| defs.get(value).is_some_and(|op| test(op));
+        wanted.retain(|value| !is(value, |op| matches!(op, Op::Const(_))));
+        let (mut again, mut saved) = (Vec::new(), Vec::new());
+        for value in wanted {
+            match is(&value, |op| matches!(op, Op::Now | Op::Len { .. } | Op::MetaLoad { .. })) {
+                true => again.push(value),
+                false => saved.push(value),
+            }
+        }
+        // What is a narrower or wider form of another.
+        let casts: Vec<Value> =
+            saved.iter().copied().filter(|value| is(value, |op| matches!(op, Op::Cast(..)))).collect();
+        for &value in &casts {
+            if let Some(Op::Cast(_, from)) = defs.get(&value)
+                && !casts.contains(from)
+                && (saved.contains(from) || again.contains(from))
+            {
+                saved.retain(|other| *other != value);
+                again.push(value);
+            }
+        }
+        Point { block, inst, saved, again, due, maybe }
+    }
+}
+
+fn definitions(body: &Body) -> HashMap<Value, &Op> {
+    body.blocks.iter().flat_map(|block| &block.insts).filter_map(|inst| Some((inst.result?, &inst.op))).collect()
+}
+
+/// A place in the record for each value: its own where both are kept at the same time.
+fn slots<'a>(body: &Body, points: impl Iterator<Item = &'a Point>) -> (BTreeMap<Value, u32>, u32) {
+    let mut beside: BTreeMap<Value, BTreeSet<Value>> = BTreeMap::new();
+    for point in points {
+        for value in &point.saved {
+            beside.entry(*value).or_default().extend(&point.saved);
+        }
+    }
+    let words_of = |value: Value| match body.ty(value) {
+        Ty::Int(width) => width.div_ceil(64),
+        _ => 1,
+    };
+    let (mut slots, mut words) = (BTreeMap::new(), 0);
+    for (&value, others) in &beside {
+        let size = words_of(value);
+        let taken: Vec<(u32, u32)> =
+            others.iter().filter_map(|other| Some((*slots.get(other)?, words_of(*other)))).collect();
+        let free = |at: u32| taken.iter().all(|(from, len)| at + size <= *from || from + len <= at);
+        let at = (0..).find(|at| free(*at)).unwrap_or(words);
+        slots.insert(value, at);
+        words = words.max(at + size);
+    }
+    (slots, words)
+}
