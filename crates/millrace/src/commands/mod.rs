@@ -12,6 +12,7 @@ mod instance;
 pub mod lab;
 pub mod lsp;
 mod packets;
+pub mod reload;
 mod remote;
 pub mod replay;
 pub mod run;
