@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::cache::{self, Fallback, Scope};
 use super::{Level, NUMBER, aggregate, optimise};
-use crate::ir::interp::{Costs, Machine, Step};
+use crate::ir::interp::{Costs, Machine, Recording, Step, costs as costs_of};
 use crate::ir::{Op, PpfId, Program};
 
 /// All that is known about what was optimised.
@@ -71,10 +71,13 @@ pub fn explain<E>(
     let mut costs = [Costs::default(); 3];
     let mut ways: BTreeMap<Vec<Step>, Way> = BTreeMap::new();
     for (index, level) in Level::ALL.into_iter().enumerate() {
-        let mut machine = Machine::new(Arc::new(optimise(program, level)));
+        let optimised = Arc::new(optimise(program, level));
+        let mut machine = Machine::new(Arc::clone(&optimised));
+        let mut recording = Recording::default();
         fill(&mut machine)?;
         for (port, frame) in trace {
-            let (_, cost, steps) = machine.receive_metered(*port, frame, level != Level::Base);
+            machine.receive_recorded(*port, frame, &mut recording);
+            let (cost, steps) = costs_of(&optimised, &recording, level != Level::Base);
             costs[index] += cost;
             let way = ways.entry(steps.clone()).or_insert_with(|| Way { steps, packets: 0, costs: Default::default() });
             way.packets += u64::from(index == 0);

@@ -7,14 +7,13 @@ use baker::ir::{PpfId, Program, Timer};
 use baker::opt::explain::{Explanation, explain};
 use baker::opt::{Level, optimise};
 use baker::source::Sources;
-use control::config::{Config, PortNames};
 use control::controllers;
-use dataplane::ports::{TracePacket, read_trace};
 use serde_json::{Map, Value, json};
 
-use super::instance::{configuration, port_number};
+use super::instance::configuration;
 use super::remote::print_json;
-use crate::apps::{self, Source};
+use super::trace;
+use crate::apps;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::report::{grouped, table};
@@ -49,7 +48,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let compilation = apps::check(&source)?;
     let program = apps::lower(&source, &compilation)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
-    let trace = trace(args, &source, &config)?;
+    let trace = trace::read(args.profile.as_ref(), "--profile T.pcap", &args.port, &source, &config)?;
     let externs = controllers::externs(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     let found = explain(&program, &trace, |machine| {
         if let Some(externs) = &externs {
@@ -65,43 +64,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         print(format_args!("{}", view.text()));
     }
     Ok(())
-}
-
-/// Port numbers and frames.
-fn trace(args: &Args, source: &Source, config: &Config) -> Result<Vec<(u8, Vec<u8>)>, Failure> {
-    let wrong = |error: &dyn std::fmt::Display| Failure::wrong(format!("error: {error}"));
-    let (name, content) = match (&args.profile, &source.trace) {
-        (Some(path), _) => {
-            let content = std::fs::read(path).map_err(|error| wrong(&format!("{}: {error}", path.display())))?;
-            (path.display().to_string(), content)
-        }
-        (None, Some(trace)) => trace.clone(),
-        (None, None) => {
-            return Err(wrong(&format!(
-                "{}: no trace lies beside it; give one to measure with: --profile T.pcap",
-                source.name
-            )));
-        }
-    };
-    let port = port_number(config, &args.port)?;
-    let names = config.port_names();
-    let packets = read_trace(&name, &content).map_err(|error| wrong(&error))?;
-    packets
-        .into_iter()
-        .map(|packet| enter(&names, packet, port).map_err(|what| wrong(&format!("{name}: {what}"))))
-        .collect()
-}
-
-/// The port that a packet comes in on.
-fn enter(names: &PortNames, packet: TracePacket, port: u8) -> Result<(u8, Vec<u8>), String> {
-    let number = match &packet.interface {
-        None => port,
-        Some(interface) => names.number(interface).ok_or_else(|| {
-            let known: Vec<_> = names.names().collect();
-            format!("interface {interface} is no port of the configuration\n  ports: {}", known.join(", "))
-        })?,
-    };
-    Ok((number, packet.frame))
 }
 
 struct View<'a> {

@@ -12,12 +12,15 @@ mod instance;
 pub mod lab;
 pub mod lsp;
 mod packets;
+mod plot;
 mod remote;
 pub mod replay;
 pub mod run;
+pub mod sim;
 pub mod status;
 pub mod stop;
 pub mod table;
+mod trace;
 
 /// A length of time on the command line, in seconds: at most a year.
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -1,8 +1,10 @@
-//! What packets cost: accesses to packet memory and to descriptors, and instructions, counted while the interpreter runs.
+//! What packets cost: accesses to packet memory and to descriptors, and instructions, counted from what was
+//! executed.
 
 use std::ops::AddAssign;
 
-use super::super::{BitRange, ChannelId, DropId, Op, Value};
+use super::super::{ChannelId, DropId, Op, Program};
+use super::record::{Recording, Touched};
 
 /// Bytes that packet memory moves at least, and to whose multiples an access is widened: those of the DRAM of the network
 /// processors (Intel IXP1200 and IXP2400).
@@ -40,11 +42,27 @@ pub enum Step {
     Drop(DropId),
 }
 
-/// Counts one received packet.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Meter {
-    pub costs: Costs,
-    pub trail: Vec<Step>,
+/// What a received packet cost, and the stations on its way. `bursts`: accesses to bytes that follow each other count as one.
+pub fn costs(program: &Program, recording: &Recording, bursts: bool) -> (Costs, Vec<Step>) {
+    let mut meter = Meter { bursts, ..Meter::default() };
+    let mut trail: Vec<Step> = recording.entry.map(Step::Channel).into_iter().collect();
+    for executed in &recording.executed {
+        let Some(inst) = executed.inst(program) else { continue };
+        match inst.op {
+            // The end of a body's work on a packet, which is there at every level alike: it is not counted.
+            Op::Put { channel, .. } => trail.push(Step::Channel(channel)),
+            Op::Pass { channel } => trail.push(Step::Channel(channel)),
+            Op::Drop { reason, .. } => trail.push(Step::Drop(reason)),
+            _ => {}
+        }
+        meter.charge(&inst.op, executed.touched);
+    }
+    (meter.costs, trail)
+}
+
+#[derive(Default)]
+struct Meter {
+    costs: Costs,
     bursts: bool,
     /// The access before, where the next one may belong to it.
     last: Option<Access>,
@@ -52,7 +70,7 @@ pub(super) struct Meter {
 
 #[derive(Clone, Copy, Debug)]
 struct Access {
-    packet: u128,
+    packet: u32,
     store: bool,
     /// Bytes from the packet buffer's start: the first one, and the one after the last.
     from: u64,
@@ -60,43 +78,18 @@ struct Access {
 }
 
 impl Meter {
-    pub fn new(bursts: bool) -> Meter {
-        Meter { bursts, ..Meter::default() }
-    }
-
-    /// Counts an operation. `get` gives operands, `head` where a packet's head is in its buffer.
-    pub fn charge(&mut self, op: &Op, get: impl Fn(Value) -> u128, head: impl Fn(u128) -> (u64, u64)) {
-        if matches!(op, Op::Const(_)) {
+    fn charge(&mut self, op: &Op, touched: Touched) {
+        if matches!(op, Op::Const(_) | Op::Put { .. }) {
             return;
         }
         self.costs.instructions += 1;
-        let span = |packet: Value, offset: u64, bits: BitRange| {
-            let (head, _) = head(get(packet));
-            let from = head + offset + u64::from(bits.first_byte());
-            (from, from + u64::from(bits.end_byte() - bits.first_byte()))
-        };
         match *op {
-            Op::Load { packet, bits } => self.access(get(packet), false, span(packet, 0, bits)),
-            Op::Store { packet, bits, .. } => self.access(get(packet), true, span(packet, 0, bits)),
-            Op::LoadAt { packet, offset, bits } => {
-                self.access(get(packet), false, span(packet, get(offset) as u64, bits));
-            }
-            Op::StoreAt { packet, offset, bits, .. } => {
-                self.access(get(packet), true, span(packet, get(offset) as u64, bits));
-            }
-            Op::Sum { packet, offset, bytes } => {
-                let from = head(get(packet)).0 + get(offset) as u64;
-                self.access(get(packet), false, (from, from + get(bytes) as u64));
-            }
-            Op::Push { packet, bytes } => {
-                let (head, _) = head(get(packet));
-                self.access(get(packet), true, (head.saturating_sub(bytes.into()), head));
-            }
-            Op::Copy { packet } => {
-                let (head, len) = head(get(packet));
-                self.access(get(packet), false, (head, head + len));
+            Op::Load { .. } | Op::LoadAt { .. } | Op::Sum { .. } => self.access(touched, false),
+            Op::Store { .. } | Op::StoreAt { .. } | Op::Push { .. } => self.access(touched, true),
+            Op::Copy { .. } => {
+                self.access(touched, false);
                 self.last = None;
-                self.access(get(packet), true, (head, head + len));
+                self.access(touched, true);
                 self.last = None;
             }
             Op::Has { .. }
@@ -116,7 +109,9 @@ impl Meter {
         }
     }
 
-    fn access(&mut self, packet: u128, store: bool, (from, end): (u64, u64)) {
+    fn access(&mut self, touched: Touched, store: bool) {
+        let Touched::Packet { packet, from, end } = touched else { return };
+        let (from, end) = (u64::from(from), u64::from(end));
         if from >= end {
             return;
         }

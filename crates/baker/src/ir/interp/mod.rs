@@ -7,13 +7,15 @@ mod bits;
 mod costs;
 mod exec;
 mod packet;
+mod record;
 mod tables;
 
 use std::sync::Arc;
 
 pub use bits::{load_bits, store_bits};
-pub use costs::{Costs, Step};
+pub use costs::{Costs, Step, costs};
 pub use packet::FrameLayout;
+pub use record::{Code, Executed, Recording, Touched};
 
 use self::exec::Call;
 use self::packet::Packet;
@@ -118,8 +120,8 @@ pub struct Machine {
     outputs: Vec<Output>,
     now: u64,
     externs: Option<Arc<dyn Externs>>,
-    /// Where costs are counted.
-    meter: Option<costs::Meter>,
+    /// Where it is noted what is executed.
+    recording: Option<Recording>,
 }
 
 impl Machine {
@@ -149,7 +151,7 @@ impl Machine {
             outputs: Vec::new(),
             now: 0,
             externs: None,
-            meter: None,
+            recording: None,
         }
     }
 
@@ -194,13 +196,14 @@ impl Machine {
         }
     }
 
-    /// As [`Machine::receive`]; also gives what it cost, and which way the packet took. `bursts`: accesses to bytes that follow
-    /// each other count as one.
-    pub fn receive_metered(&mut self, port: u8, frame: &[u8], bursts: bool) -> (Vec<Output>, Costs, Vec<Step>) {
-        self.meter = Some(costs::Meter::new(bursts));
+    /// As [`Machine::receive`]; also notes what the packet executes, in place of what `recording` held.
+    pub fn receive_recorded(&mut self, port: u8, frame: &[u8], recording: &mut Recording) -> Vec<Output> {
+        recording.entry = None;
+        recording.executed.clear();
+        self.recording = Some(std::mem::take(recording));
         let outputs = self.receive(port, frame);
-        let meter = self.meter.take().unwrap_or_default();
-        (outputs, meter.costs, meter.trail)
+        *recording = self.recording.take().unwrap_or_default();
+        outputs
     }
 
     /// Runs a frame that came in on a port through the program. Gives what left it, in order.
@@ -238,6 +241,9 @@ impl Machine {
         packet.fill(self.layout.headroom as usize, frame, program.metadata.len());
         for ((to, given), field) in packet.metadata.iter_mut().zip(metadata).zip(&program.metadata) {
             *to = given & mask(field.width);
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.entry = Some(channel);
         }
         self.run(&program, channel, id)?;
         Ok(std::mem::take(&mut self.outputs))
@@ -288,9 +294,6 @@ impl Machine {
     }
 
     fn count_channel(&mut self, channel: ChannelId) {
-        if let Some(meter) = &mut self.meter {
-            meter.trail.push(Step::Channel(channel));
-        }
         self.count(self.slots.channel(channel), 1);
     }
 
