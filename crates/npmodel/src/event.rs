@@ -257,7 +257,7 @@ impl Model<'_> {
         let mut before = None;
         loop {
             if before.is_none() && self.arrived >= warm_up {
-                before = Some(self.measured());
+                before = Some(self.begin_measuring());
             }
             if self.arrived >= self.total && self.next_arrival == NEVER {
                 break;
@@ -266,17 +266,17 @@ impl Model<'_> {
                 break;
             }
         }
-        self.measured().since(&before.unwrap_or_else(|| self.measured()))
+        let before = before.unwrap_or_else(|| self.begin_measuring());
+        self.use_.time = self.now;
+        std::mem::take(&mut self.use_).since(&before)
     }
 
-    /// What was done so far, with what is under way.
-    fn measured(&self) -> Outcome {
-        let mut outcome = self.use_.clone();
-        outcome.time = self.now;
-        for engine in self.engines.iter().filter(|engine| engine.until == NEVER) {
-            outcome.stages[engine.stage].idle += self.now - engine.idle_since;
+    /// What was done so far. What idle engines are waiting for is known at its end only, so that it counts from here.
+    fn begin_measuring(&mut self) -> Outcome {
+        for engine in &mut self.engines {
+            engine.idle_since = self.now;
         }
-        outcome
+        Outcome { time: self.now, ..self.use_.clone() }
     }
 
     /// The next thing that happens; whether there was one. Of two at the same time the one with the lower index is first, an
@@ -474,3 +474,6 @@ impl Model<'_> {
         self.wake(next);
     }
 }
+
+#[cfg(test)]
+mod tests;
