@@ -1,15 +1,19 @@
-//! Builds the C peers, with clang where there is one.
+//! Builds the C peers, with clang where there is one, and with DPDK's look-up where its headers are installed.
 //!
 //! Twice: for this processor, as Millrace's own code generator targets it, and without AVX-512 for valgrind, which does
 //! not know it (Millrace then sees a processor without it, too).
 
+use std::process::Command;
+
 fn main() {
     println!("cargo::rerun-if-changed=peers");
     println!("cargo::rerun-if-env-changed=CC");
-    let clang = ["clang-19", "clang"].into_iter().find(|name| {
-        let version = std::process::Command::new(name).arg("--version").output();
-        version.is_ok_and(|output| output.status.success())
-    });
+    let clang = ["clang-19", "clang"].into_iter().find(|name| output(name, &["--version"]).is_some());
+    let dpdk = output("pkg-config", &["--cflags-only-I", "libdpdk"]);
+    if dpdk.is_none() {
+        // A file that is never there: to look again in the next build.
+        println!("cargo::rerun-if-changed=peers/dpdk-is-installed");
+    }
     for (build, cpu) in [("native", "native"), ("v3", "x86-64-v3")] {
         let mut cc = cc::Build::new();
         if let Some(clang) = clang
@@ -17,14 +21,25 @@ fn main() {
         {
             cc.compiler(clang);
         }
-        cc.files(["peers/l3.c", "peers/tables.c"])
-            .define("L3_BUILD", build)
+        cc.files(["peers/staged.c", "peers/straight.c", "peers/tables.c"]);
+        if let Some(flags) = &dpdk {
+            // As a system's headers, so that only our own code is warned of.
+            flags.split_whitespace().filter_map(|flag| flag.strip_prefix("-I")).for_each(|folder| {
+                cc.flag("-isystem").flag(folder);
+            });
+            cc.file("peers/dpdk.c").define("HAVE_DPDK", None);
+        }
+        cc.define("L3_BUILD", build)
             .opt_level(3)
             .flag(format!("-march={cpu}"))
             .flag("-std=gnu11")
             .warnings_into_errors(true)
             .compile(&format!("l3_{build}"));
     }
-    let compiler = clang.unwrap_or("cc");
-    println!("cargo::rustc-env=BENCH_CC={compiler} -O3 -march=native");
+}
+
+/// What a program prints; `None` where it is not there or fails.
+fn output(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }

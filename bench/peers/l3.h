@@ -1,5 +1,6 @@
-/* An L3 switch in C, by hand: the peer that Millrace's compiled apps/l3switch is measured against. It does the same work
- * on the same batches: see l3.c. `L3` puts the build's name in front of a symbol, so that builds for several
+/* An L3 switch in C, by hand: the peers that Millrace's compiled apps/l3switch is measured against. They do the same work
+ * on the same batches, over the same tables: straight.c packet by packet, staged.c over the batch, dpdk.c as that with
+ * DPDK's look-up of routes. `L3` puts the build's name in front of a symbol, so that builds for several
  * processors fit into one program. */
 #ifndef L3_H
 #define L3_H
@@ -10,6 +11,7 @@
 #define hash_init L3(hash_init)
 #define hash_free L3(hash_free)
 #define hash_put L3(hash_put)
+#define table_memory L3(table_memory)
 
 #include "hash.h"
 
@@ -29,7 +31,7 @@ struct context {
 	uint32_t *free;
 	struct output *outputs;
 	uint32_t free_len, output_len;
-	uint64_t frame_size;
+	uint64_t frame_size, now; /* in ns */
 };
 struct descriptor {
 	uint64_t addr;
@@ -48,6 +50,10 @@ struct next_hop {
 	uint32_t gateway; /* 0: directly connected */
 	uint8_t domain;
 	uint64_t src;
+};
+struct place { /* of a station */
+	uint8_t port;
+	uint32_t heard; /* second in which a frame came from there; 0: set, not learned */
 };
 struct fib { /* DIR-24-8 */
 	uint32_t *tbl24, *tbl8, default_slot, groups;
@@ -74,16 +80,29 @@ struct l3 {
 	struct port ports[256];
 	uint64_t members[256];
 	struct next_hop next_hops[NEXT_HOPS];
+	struct rte_lpm *dpdk; /* the routes once more, where they are looked up there */
 };
 
 /* Domain and address of a station, in 56 bits. */
 static inline uint64_t station_key(uint8_t domain, uint64_t mac) { return (uint64_t)domain << 48 | mac; }
 
-void L3(run)(struct l3 *s, struct context *ctx, const uint32_t *frames, uint32_t n);
+/* A place as a hash table's value. */
+static inline struct place place_of(uint64_t value) { return (struct place){ (uint8_t)value, value >> 32 }; }
+static inline uint64_t of_place(struct place place) { return place.port | (uint64_t)place.heard << 32; }
+
+/* Memory for a table, zero, in large pages where there are any; NULL: none. */
+void *table_memory(size_t bytes);
+
+typedef void run(struct l3 *s, struct context *ctx, const uint32_t *frames, uint32_t n);
+run L3(run_staged), L3(run_straight), L3(run_dpdk);
+
+/* Makes DPDK's table of the routes; false: no memory. */
+bool L3(dpdk_fill)(struct l3 *s);
+void L3(dpdk_free)(struct l3 *s);
 
 /* What the bench calls. Those that fill tables give false where one is full or a number out of range. */
 struct l3_functions {
-	void (*run)(struct l3 *s, struct context *ctx, const uint32_t *frames, uint32_t n);
+	run *staged, *straight, *dpdk; /* dpdk: NULL where DPDK's headers were not there */
 	struct l3 *(*new)(const struct l3_config *config); /* NULL: no memory */
 	void (*free)(struct l3 *s);
 	void (*port)(struct l3 *s, uint8_t port, uint8_t domain, uint64_t mac);
@@ -93,7 +112,11 @@ struct l3_functions {
 	bool (*neighbour)(struct l3 *s, uint32_t address, uint64_t mac);
 	bool (*local)(struct l3 *s, uint32_t address);
 	bool (*station)(struct l3 *s, uint8_t domain, uint64_t mac, uint8_t port);
+	/* When all routes are there; before `dpdk`. */
+	bool (*dpdk_fill)(struct l3 *s);
 	const struct counters *(*counters)(const struct l3 *s);
+	/* Key and value of the station with this number; false: there are no more. */
+	bool (*station_at)(const struct l3 *s, uint32_t number, struct entry *to);
 };
 extern const struct l3_functions L3(functions);
 

@@ -1,4 +1,4 @@
-/* The control plane's side of the C peer: allocation, insertion. Nothing here is on the measured path but the insertion
+/* The control plane's side of the C peers: allocation, insertion. Nothing here is on the measured path but the insertion
  * of a station that is not known yet. */
 #include "l3.h"
 
@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
-static void *map(size_t bytes)
+void *table_memory(size_t bytes)
 {
 	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (at == MAP_FAILED)
@@ -24,8 +24,8 @@ bool hash_init(struct hash *h, uint32_t capacity)
 	while (capacity > SLOTS && buckets < capacity / 3)
 		buckets *= 2;
 	*h = (struct hash){ .mask = buckets - 1, .capacity = capacity };
-	h->buckets = map(bucket_bytes(h));
-	h->entries = map(capacity * sizeof *h->entries);
+	h->buckets = table_memory(bucket_bytes(h));
+	h->entries = table_memory(capacity * sizeof *h->entries);
 	if (getrandom(h->seed, sizeof h->seed, 0) != sizeof h->seed)
 		return false;
 	h->seed[1] |= 1;
@@ -75,6 +75,9 @@ bool hash_put(struct hash *h, uint64_t key, uint64_t value)
 
 static void destroy(struct l3 *s)
 {
+#ifdef HAVE_DPDK
+	L3(dpdk_free)(s);
+#endif
 	void *maps[] = { s->fib.tbl24, s->fib.depth24, s->fib.tbl8, s->fib.depth8 };
 	size_t groups = (size_t)s->config.groups * 256;
 	size_t bytes[] = { sizeof(uint32_t) << 24, 1 << 24, groups * sizeof(uint32_t), groups };
@@ -94,10 +97,10 @@ static struct l3 *new(const struct l3_config *config)
 		return NULL;
 	memset(s, 0, sizeof *s);
 	s->config = *config;
-	s->fib.tbl24 = map(sizeof(uint32_t) << 24);
-	s->fib.depth24 = map(1 << 24);
-	s->fib.tbl8 = map((size_t)config->groups * 256 * sizeof(uint32_t));
-	s->fib.depth8 = map((size_t)config->groups * 256);
+	s->fib.tbl24 = table_memory(sizeof(uint32_t) << 24);
+	s->fib.depth24 = table_memory(1 << 24);
+	s->fib.tbl8 = table_memory((size_t)config->groups * 256 * sizeof(uint32_t));
+	s->fib.depth8 = table_memory((size_t)config->groups * 256);
 	bool ok = s->fib.tbl24 && s->fib.depth24 && s->fib.tbl8 && s->fib.depth8;
 	ok = hash_init(&s->neighbours, config->neighbours) && ok;
 	ok = hash_init(&s->stations, config->stations) && ok;
@@ -168,12 +171,24 @@ static bool neighbour(struct l3 *s, uint32_t address, uint64_t mac) { return has
 static bool local(struct l3 *s, uint32_t address) { return hash_put(&s->local_addrs, address, 1); }
 static bool station(struct l3 *s, uint8_t domain, uint64_t mac, uint8_t port)
 {
-	return hash_put(&s->stations, station_key(domain, mac), port);
+	return hash_put(&s->stations, station_key(domain, mac), of_place((struct place){ port, 0 }));
+}
+
+static bool station_at(const struct l3 *s, uint32_t number, struct entry *to)
+{
+	if (number >= s->stations.used)
+		return false;
+	*to = s->stations.entries[number];
+	return true;
 }
 
 static const struct counters *counters(const struct l3 *s) { return &s->counters; }
 
 const struct l3_functions L3(functions) = {
-	.run = L3(run), .new = new, .free = destroy, .port = port, .members = members, .next_hop = next_hop,
-	.route = route, .neighbour = neighbour, .local = local, .station = station, .counters = counters,
+	.staged = L3(run_staged), .straight = L3(run_straight), .new = new, .free = destroy, .port = port,
+	.members = members, .next_hop = next_hop, .route = route, .neighbour = neighbour, .local = local,
+	.station = station, .counters = counters, .station_at = station_at,
+#ifdef HAVE_DPDK
+	.dpdk = L3(run_dpdk), .dpdk_fill = L3(dpdk_fill),
+#endif
 };

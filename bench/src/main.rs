@@ -3,6 +3,7 @@
 //! The sides of a comparison are interleaved in one run and repeated; medians are quoted, with the least and the greatest
 //! value. `QUICK=1` is a smoke run: it shows that a measurement still works, its figures mean nothing.
 
+mod compile;
 mod emulator;
 mod l3;
 mod results;
@@ -22,7 +23,7 @@ pub struct Effort {
 
 type Bench = fn(Effort) -> Result<results::Results, String>;
 
-const BENCHES: [(&str, Bench); 2] = [("emulator", emulator::run), ("l3", l3::run)];
+const BENCHES: [(&str, Bench); 3] = [("compile", compile::run), ("emulator", emulator::run), ("l3", l3::run)];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -33,7 +33,30 @@ fn the_l3_switch() {
     let aggregate = &found["aggregates"][0];
     assert_eq!((&aggregate["root"], &aggregate["loaded_at_once"]), (&"l3_switch.l2_clsfr".into(), &34.into()));
     assert!(aggregate["in_memory"][1]["at"].as_str().unwrap().starts_with("lib/net/ipv4.baker:"), "{aggregate}");
-    assert_eq!(found["ppfs"].as_array().unwrap().len(), 8);
+    assert!(
+        aggregate["in_memory"][0]["at"].as_str().unwrap().starts_with("apps/l3switch/l3switch.baker:"),
+        "{aggregate}"
+    );
+    let ppfs = found["ppfs"].as_array().unwrap();
+    assert_eq!(ppfs.len(), 8);
+    // The whole is the sum of its parts, but for what is rounded.
+    for level in ["base", "pac", "cgpc"] {
+        for name in ["accesses", "bytes", "descriptor_accesses", "instructions"] {
+            let sum: f64 = ppfs.iter().map(|ppf| figure(&ppf["builds"], level, name)).sum();
+            assert!((sum - figure(builds, level, name)).abs() < 0.1, "{level} {name}: {sum}, {builds}");
+        }
+    }
+    let routing = ppfs.iter().find(|ppf| ppf["name"] == "l3_forward.route").unwrap();
+    assert!(routing["at"].as_str().unwrap().starts_with("apps/l3switch/l3switch.baker:"), "{routing}");
+    assert!(routing["in_memory"][0]["at"].as_str().unwrap().starts_with("lib/net/ipv4.baker:"), "{routing}");
+    assert_eq!(routing["passes"][3]["code"], Value::Null, "it is in an aggregate: {routing}");
+    let staging = &found["staging"];
+    assert_eq!(staging["root"], "l3_switch.l2_clsfr");
+    let looks: Vec<&str> =
+        staging["lookups"].as_array().unwrap().iter().map(|look| look["table"].as_str().unwrap()).collect();
+    for table in ["l2_bridge.stations", "l3_forward.fib", "l3_forward.neighbours"] {
+        assert!(looks.contains(&table), "{table}: {looks:?}");
+    }
     let timer = &found["timers"][0];
     assert_eq!((&timer["name"], &timer["table"]), (&"l2_bridge.age".into(), &"l2_bridge.stations".into()));
     assert_eq!(timer["period_ns"], 10_000_000_000u64);
@@ -42,6 +65,30 @@ fn the_l3_switch() {
     assert!(text.lines().any(|line| line.contains("l2_bridge.age  l2_bridge.stations    10s")), "{text}");
     for part in ["400 packets of the trace", "per packet", "297 packets: rx > ", "aggregate l3_switch.l2_clsfr"] {
         assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+/// Each pass has a line, for the whole, for each way and for each PPF; the last of a level is the level's.
+#[test]
+fn pass_by_pass() {
+    let found = json(&["l3switch"]);
+    for part in [&found, &found["paths"][0], &found["ppfs"][0]] {
+        let passes = part["passes"].as_array().unwrap();
+        let name =
+            |pass: &Value| (pass["level"].as_str().unwrap().to_owned(), pass["pass"].as_str().map(str::to_owned));
+        let (level, pass): (Vec<_>, Vec<_>) = passes.iter().map(name).unzip();
+        assert_eq!(level, ["base", "pac", "pac", "cgpc", "cgpc", "cgpc"]);
+        let pass: Vec<_> = pass.iter().map(Option::as_deref).collect();
+        assert_eq!(pass, [None, Some("combine"), Some("number"), Some("aggregate"), Some("cache"), Some("number")]);
+        for (level, last) in [("base", 0), ("pac", 2), ("cgpc", 5)] {
+            for name in ["accesses", "bytes", "descriptor_accesses", "instructions"] {
+                assert_eq!(passes[last][name], part["builds"][level][name], "{part}");
+            }
+        }
+        // Aggregation moves no byte; numbering computes less, and accesses nothing more.
+        assert_eq!(passes[3]["accesses"], passes[0]["accesses"]);
+        assert!(passes[5]["instructions"].as_f64() < passes[4]["instructions"].as_f64(), "{part}");
+        assert_eq!(passes[5]["bytes"], passes[4]["bytes"]);
     }
 }
 

@@ -10,6 +10,7 @@ mod explain;
 mod fmt;
 mod hostile_clients;
 mod output;
+mod profile;
 mod replay;
 mod run;
 mod tap;

@@ -1,19 +1,26 @@
-//! Whether the C peer and Millrace do the same: same packets in, same bytes, ports and drops out.
+//! Whether the C peers and Millrace do the same: same packets in, same bytes, ports, drops and known stations out.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use baker::ir::{CounterSlots, DropId, Program};
+use baker::ir::{CounterSlots, DropId, Program, TableStore};
 use dataplane::step::{StepOutput, Stepper};
 use dataplane::{EngineKind, TableAccess, Tables};
 
 use super::numbers::Numbers;
-use super::peer::{Build, Peer};
-use super::setup::{NEIGHBOUR, ROUTER, SENDER, Setup, checksum, ethernet, packet};
+use super::peer::{Build, Kind, Left, Peer, Place};
+use super::setup::{NEIGHBOUR, ROUTER, SENDER, STATIONS, Setup, checksum, ethernet, packet, table};
 
-/// Runs packets through both, first as the batches that are measured, then one at a time beside packets of every other
-/// kind. The error says where they differ.
+/// Time between two batches in ns: each second has some.
+const STEP: u64 = 400_000_000;
+
+/// Runs packets through Millrace and each peer, first as the batches that are measured, then one at a time beside packets of
+/// every other kind. The error says where they differ.
 pub fn check(program: &Arc<Program>, setup: &Setup, build: Build, packets: &[Vec<u8>]) -> Result<(), String> {
-    compare(program, [setup, setup], build, packets)
+    let each = |kind: &Kind| {
+        compare(program, [setup, setup], build, *kind, packets).map_err(|error| format!("{}: {error}", kind.name()))
+    };
+    Kind::all().iter().try_for_each(each)
 }
 
 /// The same with tables for Millrace and for the peer.
@@ -21,29 +28,47 @@ pub(super) fn compare(
     program: &Arc<Program>,
     [setup, peers]: [&Setup; 2],
     build: Build,
+    kind: Kind,
     packets: &[Vec<u8>],
 ) -> Result<(), String> {
     let text = |error: dataplane::step::StepError| error.to_string();
     let mut millrace = Stepper::new(program.clone(), EngineKind::NATIVE).map_err(text)?;
     setup.fill(program, &mut millrace)?;
-    let peer = Peer::new(build, peers)?;
-    let drops = peer.drops();
+    let peer = Peer::new(build, kind, peers)?;
+    let left = peer.left();
     let unused = TableAccess::Native(Arc::new(Tables::new(program).map_err(|error| error.to_string())?));
     let mut c = Stepper::with_engine(program.clone(), Box::new(peer), unused).map_err(text)?;
-    for batch in packets.chunks(codegen::abi::MAX_BATCH) {
-        let batch: Vec<_> = batch.iter().map(|packet| (1, packet.clone())).collect();
+    let of_port_1 = |batch: &[Vec<u8>]| -> Vec<_> { batch.iter().map(|packet| (1, packet.clone())).collect() };
+    let batches = packets.chunks(codegen::abi::MAX_BATCH).map(of_port_1);
+    let others = others(setup).into_iter().map(|one| vec![one]);
+    for (batch, now) in batches.chain(others).zip((0..).step_by(STEP as usize)) {
+        millrace.set_now(now);
+        c.set_now(now);
         same(&batch, &millrace.receive_batch(&batch), &c.receive_batch(&batch))?;
-    }
-    for one in others(setup) {
-        let one = [one];
-        same(&one, &millrace.receive_batch(&one), &c.receive_batch(&one))?;
     }
     millrace.check_frames()?;
     c.check_frames()?;
     drop(c);
+    let left = left.lock().map_err(|_| "the C peer failed")?;
+    same_drops(program, millrace.counters(), &left)?;
+    let known: BTreeMap<_, Place> = millrace
+        .dump(table(program, STATIONS)?)
+        .into_iter()
+        .map(|entry| ((entry.key[0] as u8, entry.key[1] as u64), (entry.value[0] as u8, entry.value[1] as u32)))
+        .collect();
+    let differs = known.iter().map(|(key, place)| (key, Some(place), left.stations.get(key)));
+    let more = left.stations.iter().map(|(key, place)| (key, known.get(key), Some(place)));
+    match differs.chain(more).find(|(_, own, peers)| own != peers) {
+        None => Ok(()),
+        Some((station, own, peers)) => {
+            Err(format!("station {station:x?}: Millrace knows {own:?}, the C peer {peers:?}"))
+        }
+    }
+}
+
+fn same_drops(program: &Program, counters: Vec<u64>, left: &Left) -> Result<(), String> {
     let slots = CounterSlots::new(program);
-    let counters = millrace.counters();
-    for &(reason, count) in drops.lock().map_err(|_| "the C peer failed")?.iter() {
+    for &(reason, count) in &left.drops {
         let id = program.drop_reasons.iter().position(|drop| drop.name == reason);
         let id = id.ok_or_else(|| format!("the L3 switch has no drop reason {reason}"))?;
         let own = counters[slots.drop(DropId(id as u32))];

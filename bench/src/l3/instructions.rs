@@ -3,7 +3,7 @@
 //! A child of this program runs one system under valgrind twice, with different numbers of packets. Only what happens
 //! inside `Rig::measured_batch` is counted, and the difference of the two counts cancels what its first call costs
 //! (binding of symbols, a full table's page faults). Valgrind knows no AVX-512: Millrace sees a processor without it,
-//! and the C peer is a build without it.
+//! and the C peers are builds without it.
 
 use std::process::Command;
 
@@ -11,27 +11,27 @@ use dataplane::EngineKind;
 
 use super::LEVELS;
 use super::memory::Case;
-use super::peer::Build;
+use super::peer::{Build, Kind};
 use crate::results::Results;
 
 /// First argument of the child.
 pub const CHILD: &str = "l3-instructions";
 
-const SYSTEMS: [&str; 5] = ["millrace", "c", "base", "pac", "cgpc"];
 const CASES: [&str; 3] = ["bridged", "16 routes", "1000000 routes"];
 /// Packets of the two runs, at most what a case holds.
 const PACKETS: [u32; 2] = [1024, 3072];
 
-/// Counts for both systems. Without valgrind there is a note and no row.
+/// Counts for all systems, or two of them. Without valgrind there is a note and no row.
 pub fn measure(quick: bool, results: &mut Results) -> Result<(), String> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         results.note("instructions per packet: not measured, valgrind is not installed");
         return Ok(());
     }
     let cases = if quick { &CASES[1..2] } else { &CASES[..] };
+    let peers = Kind::all().iter().map(|kind| kind.name());
+    let systems: Vec<&str> = ["millrace"].into_iter().chain(peers).chain(LEVELS.map(|(level, _)| level)).collect();
     for case in cases {
-        let systems = if quick { &SYSTEMS[..2] } else { &SYSTEMS[..] };
-        for &system in systems {
+        for &system in if quick { &systems[..2] } else { &systems[..] } {
             let few = count(case, system, PACKETS[0])?;
             let per_packet = if quick {
                 few / f64::from(PACKETS[0])
@@ -69,13 +69,11 @@ pub fn child(arguments: &[String]) -> Result<(), String> {
         _ => Case::routes(&program, 1_000_000, packets),
     };
     case.packets.truncate(packets as usize);
-    let mut rig = match system.as_str() {
-        "millrace" => case.millrace(EngineKind::NATIVE)?,
-        "c" => case.c(Build::V3)?,
-        level => {
-            let (_, kind) = LEVELS.into_iter().find(|(name, _)| *name == level).ok_or("there is no such system")?;
-            case.millrace(kind)?
-        }
+    let level = LEVELS.into_iter().chain([("millrace", EngineKind::NATIVE)]).find(|(name, _)| name == system);
+    let mut rig = match (level, Kind::all().iter().find(|kind| kind.name() == system)) {
+        (Some((_, engine)), _) => case.millrace(engine)?,
+        (None, Some(&kind)) => case.c(Build::V3, kind)?,
+        (None, None) => return Err("there is no such system".into()),
     };
     rig.run(1, &case.packets, 1);
     Ok(())

@@ -1,8 +1,10 @@
-//! In memory, 64-byte packets, one core: Millrace against the C peer and the interpreter.
+//! In memory, 64-byte packets, one core: Millrace against the C peers and the interpreter.
 
 use std::sync::Arc;
 
 use baker::ir::{Program, TableKind};
+use baker::opt::profile::profiled;
+use codegen::abi::{MAX_BATCH, Staging};
 use dataplane::EngineKind;
 use dataplane::bench::Rig;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -10,8 +12,8 @@ use nix::unistd::Pid;
 
 use super::LEVELS;
 use super::agree;
-use super::peer::{Build, Peer};
-use super::setup::Setup;
+use super::peer::{Build, Kind, Peer};
+use super::setup::{STATIONS, Setup};
 use crate::Effort;
 use crate::results::Results;
 
@@ -21,6 +23,7 @@ pub struct Case {
     pub program: Arc<Program>,
     pub setup: Setup,
     pub packets: Vec<Vec<u8>>,
+    routed: bool,
     interpreted: bool,
 }
 
@@ -28,16 +31,26 @@ pub struct Case {
 const ROUTES: [u32; 6] = [1, 16, 256, 4096, 65_536, 1_000_000];
 /// Stations of the cases, in order.
 const FLOWS: [u32; 6] = [1, 16, 256, 4096, 65_536, 1_000_000];
-/// Packets in the pool that a run cycles through; more where there are many different destinations.
+/// Packets that a run cycles through; more where there are many different destinations.
 const POOL: u32 = 4096;
 const LARGE_POOL: u32 = 1 << 20;
+/// Frames that packets are received into, in turn: as many as a batch has, whose headers stay in the nearest cache; and as many as
+/// ports have, whose headers do not.
+const FRAMES: [usize; 2] = [MAX_BATCH, 4096];
 
 impl Case {
     /// One station to another in the same domain.
     pub fn bridged(program: &Program) -> Self {
         let setup = Setup::new(program, 16);
         let packets = setup.bridged(POOL);
-        Case { name: "bridged".into(), program: Arc::new(program.clone()), setup, packets, interpreted: true }
+        Case {
+            name: "bridged".into(),
+            program: Arc::new(program.clone()),
+            setup,
+            packets,
+            routed: false,
+            interpreted: true,
+        }
     }
 
     /// Routed to random hosts behind so many routes.
@@ -45,25 +58,33 @@ impl Case {
         let setup = Setup::new(program, count);
         let packets = setup.routed(pool);
         let name = if count == 1 { "1 route".into() } else { format!("{count} routes") };
-        Case { name, program: Arc::new(program.clone()), setup, packets, interpreted: count == 16 }
+        Case { name, program: Arc::new(program.clone()), setup, packets, routed: true, interpreted: count == 16 }
     }
 
     /// Bridged between so many stations.
     pub fn flows(program: &Program, count: u32, pool: u32) -> Self {
         let mut program = program.clone();
-        let stations =
-            program.tables.iter_mut().filter(|t| t.kind == TableKind::Hash && t.name == "l2_bridge.stations");
+        let stations = program.tables.iter_mut().filter(|t| t.kind == TableKind::Hash && t.name == STATIONS);
         // Each flow has a source and a destination.
         stations.for_each(|table| table.capacity = table.capacity.max(count * 2 + 1024));
         let mut setup = Setup::new(&program, 16);
         let packets = setup.flows(count, pool);
         let name = if count == 1 { "1 flow".into() } else { format!("{count} flows") };
-        Case { name, program: Arc::new(program), setup, packets, interpreted: false }
+        Case { name, program: Arc::new(program), setup, packets, routed: false, interpreted: false }
     }
 
     /// The compiled program with full tables.
     pub fn millrace(&self, kind: EngineKind) -> Result<Rig, String> {
         Rig::new(&self.program, kind, |tables| self.setup.fill(&self.program, tables)).map_err(|e| e.to_string())
+    }
+
+    /// The compiled program with full tables, optimised by a profile of the packets that come.
+    fn profiled(&self) -> Result<Rig, String> {
+        let trace: Vec<(u8, Vec<u8>)> = self.packets.iter().take(256).map(|packet| (1, packet.clone())).collect();
+        let program = profiled(&self.program, &trace, |machine| self.setup.fill(&self.program, machine));
+        let program = Arc::new(program.map_err(|error| error.to_string())?);
+        let fill = |tables: &mut _| self.setup.fill(&program, tables);
+        Rig::new(&program, EngineKind::NATIVE, fill).map_err(|error| error.to_string())
     }
 
     /// Workers over the same full tables.
@@ -72,46 +93,77 @@ impl Case {
         Rig::several(&self.program, kind, fill, workers).map_err(|e| e.to_string())
     }
 
-    /// The C peer with full tables.
-    pub fn c(&self, build: Build) -> Result<Rig, String> {
-        Rig::with_engine(&self.program, Box::new(Peer::new(build, &self.setup)?)).map_err(|e| e.to_string())
+    /// A C peer with full tables.
+    pub fn c(&self, build: Build, kind: Kind) -> Result<Rig, String> {
+        Rig::with_engine(&self.program, Box::new(Peer::new(build, kind, &self.setup)?)).map_err(|e| e.to_string())
+    }
+
+    /// Its name with so many frames.
+    fn named(&self, frames: usize) -> String {
+        if frames == MAX_BATCH { self.name.clone() } else { format!("{}, {frames} frames", self.name) }
     }
 
     fn measure(&self, effort: Effort, results: &mut Results) -> Result<(), String> {
-        if std::env::var("CASE").is_ok_and(|wanted| wanted != self.name) {
+        let only = std::env::var("CASE").ok();
+        let wanted = |frames: &usize| only.as_ref().is_none_or(|only| *only == self.named(*frames));
+        let frames: Vec<usize> = FRAMES.into_iter().filter(wanted).collect();
+        if frames.is_empty() {
             return Ok(());
         }
         agree::check(&self.program, &self.setup, Build::Native, &self.packets[..self.packets.len().min(4096)])
             .map_err(|error| format!("{}: {error}", self.name))?;
-        let mut systems = vec![
-            ("millrace", self.millrace(EngineKind::NATIVE)?, 1, Vec::new()),
-            ("c", self.c(Build::Native)?, 1, Vec::new()),
-        ];
-        for (level, kind) in LEVELS {
-            systems.push((level, self.millrace(kind)?, 1, Vec::new()));
+        let system = |name, rig| System { name, rig, slower: 1, values: vec![Vec::new(); frames.len()] };
+        let mut systems = vec![system("millrace", self.millrace(EngineKind::NATIVE)?)];
+        // Where nothing is routed, the peer with DPDK's table of routes is the staged one.
+        for &kind in Kind::all().iter().filter(|kind| self.routed || **kind != Kind::Dpdk) {
+            systems.push(system(kind.name(), self.c(Build::Native, kind)?));
         }
+        for (level, kind) in LEVELS {
+            systems.push(system(level, self.millrace(kind)?));
+        }
+        let mut unstaged = self.millrace(EngineKind::NATIVE)?;
+        unstaged.set_staging(Staging::Never);
+        systems.push(system("unstaged", unstaged));
         if self.interpreted {
-            systems.push(("interpreter", self.millrace(EngineKind::Interp)?, 50, Vec::new()));
+            systems.push(system("profiled", self.profiled()?));
+            let rig = self.millrace(EngineKind::Interp)?;
+            systems.push(System { slower: 50, ..system("interpreter", rig) });
         }
         for run in 0..=effort.runs {
-            for (system, rig, slower, values) in &mut systems {
-                let rounds = (effort.kilopackets * 1000 / self.packets.len() as u32 / *slower).max(1);
-                let measured = rig.run(1, &self.packets, rounds);
-                if measured.outputs != measured.packets {
-                    let (name, out, all) = (&self.name, measured.outputs, measured.packets);
-                    return Err(format!("{name}: {out} of {all} packets came out of {system}"));
-                }
-                // The first run warms up caches and page tables.
-                if run > 0 {
-                    values.push(measured.ns_per_packet);
+            for (index, &frames) in frames.iter().enumerate() {
+                // The interpreter's figures do not depend on where headers lie.
+                for system in systems.iter_mut().filter(|system| index == 0 || system.slower == 1) {
+                    let rounds = (effort.kilopackets * 1000 / self.packets.len() as u32 / system.slower).max(1);
+                    let measured = system.rig.run_spread(1, &self.packets, rounds, frames);
+                    if measured.outputs != measured.packets {
+                        let (name, out, all) = (system.name, measured.outputs, measured.packets);
+                        return Err(format!("{}: {out} of {all} packets came out of {name}", self.name));
+                    }
+                    // The first run warms up caches and page tables.
+                    if run > 0 {
+                        system.values[index].push(measured.ns_per_packet);
+                    }
                 }
             }
         }
-        for (system, _, _, values) in systems {
-            results.add(&self.name, system, "ns_per_packet", "ns", values);
+        for (index, &frames) in frames.iter().enumerate() {
+            for system in &mut systems {
+                let values = std::mem::take(&mut system.values[index]);
+                results.add(&self.named(frames), system.name, "ns_per_packet", "ns", values);
+            }
         }
         Ok(())
     }
+}
+
+/// One side of the comparison.
+struct System {
+    name: &'static str,
+    rig: Rig,
+    /// Gets so many times fewer packets.
+    slower: u32,
+    /// Per number of frames: ns per packet of each run.
+    values: Vec<Vec<f64>>,
 }
 
 /// Measures all cases, on a thread that stays on the last CPU.
@@ -129,6 +181,9 @@ pub fn measure(program: &Program, effort: Effort, results: &mut Results) -> Resu
 }
 
 fn cases(program: &Program, effort: Effort, results: &mut Results) -> Result<(), String> {
+    if Kind::all().len() < 3 {
+        results.note("c-rte_lpm: not measured, DPDK's headers (libdpdk-dev) are not installed");
+    }
     Case::bridged(program).measure(effort, results)?;
     // A smoke run leaves out what takes long to fill.
     let measured = |count: &u32| !effort.quick || *count <= 4096;
@@ -148,7 +203,7 @@ mod tests {
 
     /// As the measurement does at its start, for every kind of case.
     #[test]
-    fn the_c_peer_and_millrace_agree() {
+    fn the_c_peers_and_millrace_agree() {
         let program = super::super::program().unwrap();
         let cases = [
             Case::bridged(&program),
@@ -172,7 +227,8 @@ mod tests {
         let case = Case::routes(&program, 16, 64);
         let mut other = Setup::new(&program, 16);
         other.next_hops[3].src += 1;
-        let error = agree::compare(&case.program, [&case.setup, &other], Build::Native, &case.packets).unwrap_err();
+        let error = agree::compare(&case.program, [&case.setup, &other], Build::Native, Kind::Straight, &case.packets)
+            .unwrap_err();
         assert!(error.contains("differ"), "{error}");
     }
 }

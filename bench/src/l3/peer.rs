@@ -1,5 +1,6 @@
-//! The hand-written L3 switch in C (`bench/peers`) as an engine: it runs over the same batches, frames and descriptors.
+//! The hand-written L3 switches in C (`bench/peers`) as engines: they run over the same batches, frames and descriptors.
 
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
@@ -44,10 +45,21 @@ struct Counters {
     drops: [u64; REASONS.len()],
 }
 
-/// `struct l3_functions`: what one build of the peer offers.
+type Run = unsafe extern "C" fn(*mut c_void, *mut Context, *const u32, u32);
+
+/// `struct entry` of a hash table.
+#[repr(C)]
+struct Entry {
+    key: u64,
+    value: u64,
+}
+
+/// `struct l3_functions`: what one build of the peers offers.
 #[repr(C)]
 struct Functions {
-    run: unsafe extern "C" fn(*mut c_void, *mut Context, *const u32, u32),
+    staged: Run,
+    straight: Run,
+    dpdk: Option<Run>,
     new: unsafe extern "C" fn(*const Config) -> *mut c_void,
     free: unsafe extern "C" fn(*mut c_void),
     port: unsafe extern "C" fn(*mut c_void, u8, u8, u64),
@@ -57,7 +69,9 @@ struct Functions {
     neighbour: unsafe extern "C" fn(*mut c_void, u32, u64) -> bool,
     local: unsafe extern "C" fn(*mut c_void, u32) -> bool,
     station: unsafe extern "C" fn(*mut c_void, u8, u64, u8) -> bool,
+    dpdk_fill: Option<unsafe extern "C" fn(*mut c_void) -> bool>,
     counters: unsafe extern "C" fn(*const c_void) -> *const Counters,
+    station_at: unsafe extern "C" fn(*const c_void, u32, *mut Entry) -> bool,
 }
 
 unsafe extern "C" {
@@ -65,7 +79,7 @@ unsafe extern "C" {
     static l3_v3_functions: Functions;
 }
 
-/// Which build of the peer.
+/// Which build of the peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Build {
     /// For this processor.
@@ -74,28 +88,77 @@ pub enum Build {
     V3,
 }
 
+impl Build {
+    fn functions(self) -> &'static Functions {
+        // SAFETY: the statics are constant tables of functions, laid out as `Functions` says.
+        unsafe {
+            match self {
+                Build::Native => &l3_native_functions,
+                Build::V3 => &l3_v3_functions,
+            }
+        }
+    }
+}
+
+/// Which of the peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Each pass over the whole batch before the next.
+    Staged,
+    /// Each packet to completion before the next.
+    Straight,
+    /// As `Staged` with DPDK's bulk look-up of routes.
+    Dpdk,
+}
+
+impl Kind {
+    /// All that were built; the last one only where DPDK's headers were there.
+    pub fn all() -> &'static [Kind] {
+        let kinds = &[Kind::Staged, Kind::Straight, Kind::Dpdk];
+        if Build::Native.functions().dpdk.is_some() { kinds } else { &kinds[..2] }
+    }
+
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Staged => "c",
+            Kind::Straight => "c-straight",
+            Kind::Dpdk => "c-rte_lpm",
+        }
+    }
+}
+
 /// An L3 switch in C.
 pub struct Peer {
     functions: &'static Functions,
+    run: Run,
     state: NonNull<c_void>,
-    drops: Drops,
+    left: Arc<Mutex<Left>>,
 }
 
-/// Packets dropped, by reason; filled when the peer ends.
-pub type Drops = Arc<Mutex<Vec<(&'static str, u64)>>>;
+/// What a peer leaves behind when it ends.
+#[derive(Debug, Default)]
+pub struct Left {
+    /// Packets dropped, by reason.
+    pub drops: Vec<(&'static str, u64)>,
+    /// Where each station is.
+    pub stations: BTreeMap<(u8, u64), Place>,
+}
+
+/// A port, and the second in which it was heard of there.
+pub type Place = (u8, u32);
 
 // SAFETY: the state is plain memory that only this value reaches; the functions keep nothing elsewhere.
 unsafe impl Send for Peer {}
 
 impl Peer {
     /// A switch with these tables. Nothing but its configuration is in them.
-    pub fn new(build: Build, setup: &Setup) -> Result<Self, String> {
-        // SAFETY: the statics are constant tables of functions, laid out as `Functions` says.
-        let functions = unsafe {
-            match build {
-                Build::Native => &l3_native_functions,
-                Build::V3 => &l3_v3_functions,
-            }
+    pub fn new(build: Build, kind: Kind, setup: &Setup) -> Result<Self, String> {
+        let functions = build.functions();
+        let run = match kind {
+            Kind::Staged => functions.staged,
+            Kind::Straight => functions.straight,
+            Kind::Dpdk => functions.dpdk.ok_or("DPDK's headers are not installed")?,
         };
         let groups = setup.routes.iter().filter(|route| route.len > 24).count() as u32;
         let config = Config {
@@ -106,8 +169,16 @@ impl Peer {
         };
         // SAFETY: the configuration is as `struct l3_config`.
         let state = NonNull::new(unsafe { (functions.new)(&config) }).ok_or("no memory for the C peer")?;
-        let peer = Peer { functions, state, drops: Drops::default() };
-        if peer.fill(setup) { Ok(peer) } else { Err("a table of the C peer is full".into()) }
+        let peer = Peer { functions, run, state, left: Arc::default() };
+        if !peer.fill(setup) {
+            return Err("a table of the C peer is full".into());
+        }
+        if let (Kind::Dpdk, Some(fill)) = (kind, functions.dpdk_fill) {
+            // SAFETY: the state is from `new` and nobody else uses it now.
+            let filled = unsafe { fill(state.as_ptr()) };
+            filled.then_some(()).ok_or("no memory for DPDK's table")?;
+        }
+        Ok(peer)
     }
 
     fn fill(&self, setup: &Setup) -> bool {
@@ -127,13 +198,25 @@ impl Peer {
         }
     }
 
-    /// Where its drops can be read once it has ended.
-    pub fn drops(&self) -> Drops {
-        self.drops.clone()
+    /// What it leaves behind, once it has ended.
+    pub fn left(&self) -> Arc<Mutex<Left>> {
+        self.left.clone()
+    }
+
+    /// Stations by domain and address.
+    fn stations(&self) -> BTreeMap<(u8, u64), Place> {
+        let mut entry = Entry { key: 0, value: 0 };
+        let mut stations = BTreeMap::new();
+        // SAFETY: the state is from `new`; the entry is laid out as `struct entry`.
+        while unsafe { (self.functions.station_at)(self.state.as_ptr(), stations.len() as u32, &mut entry) } {
+            let mac = raw(entry.key & 0xffff_ffff_ffff);
+            stations.insert(((entry.key >> 48) as u8, mac), (entry.value as u8, (entry.value >> 32) as u32));
+        }
+        stations
     }
 }
 
-/// An Ethernet address as the peer keeps it: the first byte on the wire lowest.
+/// An Ethernet address as the peer keeps it, the first byte on the wire lowest, or from there.
 fn raw(mac: u64) -> u64 {
     mac.swap_bytes() >> 16
 }
@@ -142,19 +225,19 @@ impl Engine for Peer {
     unsafe fn run(&mut self, context: &mut WorkerContext, frames: &[u32]) {
         // SAFETY: the peer obeys the rules of `codegen::abi` for a program whose first metadata are `rx.port` and
         // `tx.port` and whose descriptors are 64 bytes apart, and the caller keeps its side.
-        unsafe { (self.functions.run)(self.state.as_ptr(), context.raw(), frames.as_ptr(), frames.len() as u32) }
+        unsafe { (self.run)(self.state.as_ptr(), context.raw(), frames.as_ptr(), frames.len() as u32) }
     }
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // SAFETY: the state is from `new`, the counters are a part of it, and it is freed once.
-        unsafe {
-            let counters = &*(self.functions.counters)(self.state.as_ptr());
-            if let Ok(mut drops) = self.drops.lock() {
-                *drops = REASONS.into_iter().zip(counters.drops).skip(1).collect();
-            }
-            (self.functions.free)(self.state.as_ptr());
+        // SAFETY: the state is from `new`, and the counters are a part of it.
+        let drops = unsafe { (*(self.functions.counters)(self.state.as_ptr())).drops };
+        if let Ok(mut left) = self.left.lock() {
+            left.drops = REASONS.into_iter().zip(drops).skip(1).collect();
+            left.stations = self.stations();
         }
+        // SAFETY: the state is from `new`, and nobody uses it any more.
+        unsafe { (self.functions.free)(self.state.as_ptr()) };
     }
 }

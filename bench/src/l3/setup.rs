@@ -65,6 +65,8 @@ pub const ROUTER: u64 = 0x0200_0000_0100;
 pub const SENDER: u64 = 0x0200_0000_0011;
 /// A host on port 3, in the sender's domain.
 pub const NEIGHBOUR: u64 = 0x0200_0000_0012;
+/// The table of stations.
+pub const STATIONS: &str = "l2_bridge.stations";
 const GATEWAY_MAC: u64 = 0x0200_0001_0000;
 const GATEWAY: u32 = 0x0a00_020a;
 
@@ -85,7 +87,7 @@ impl Setup {
         Setup {
             capacity: Capacity {
                 neighbours: capacity("l3_forward.neighbours"),
-                stations: capacity("l2_bridge.stations"),
+                stations: capacity(STATIONS),
                 local_addrs: capacity("l3_forward.local_addrs"),
             },
             ports: vec![port(1, 1, ROUTER + 1), port(2, 2, ROUTER + 2), port(3, 1, ROUTER + 1)],
@@ -101,11 +103,9 @@ impl Setup {
     /// Fills the tables of the Baker program.
     pub fn fill(&self, program: &Program, tables: &mut impl TableStore) -> Result<(), String> {
         let mut add = |name: &str, key: &[u64], prefix_len: Option<u32>, value: &[u64]| {
-            let index =
-                program.tables.iter().position(|t| t.name == name).ok_or(format!("there is no table {name}"))?;
             let wide = |numbers: &[u64]| numbers.iter().map(|&n| n.into()).collect();
             let entry = TableEntry { key: wide(key), prefix_len, value: wide(value) };
-            tables.insert(TableId(index as u32), &entry).map_err(|e| format!("{name}: {e}"))
+            tables.insert(table(program, name)?, &entry).map_err(|e| format!("{name}: {e}"))
         };
         for port in &self.ports {
             let key = [port.number.into()];
@@ -129,7 +129,7 @@ impl Setup {
             add("l3_forward.local_addrs", &[address.into()], None, &[1])?;
         }
         for station in &self.stations {
-            add("l2_bridge.stations", &[station.domain.into(), station.mac], None, &[station.port.into(), 0])?;
+            add(STATIONS, &[station.domain.into(), station.mac], None, &[station.port.into(), 0])?;
         }
         Ok(())
     }
@@ -164,6 +164,12 @@ impl Setup {
     pub fn bridged(&self, count: u32) -> Vec<Vec<u8>> {
         (0..count).map(|index| packet(NEIGHBOUR, SENDER, 0x0a00_010c, index)).collect()
     }
+}
+
+/// A table of the program, by name.
+pub fn table(program: &Program, name: &str) -> Result<TableId, String> {
+    let index = program.tables.iter().position(|table| table.name == name);
+    index.map(|index| TableId(index as u32)).ok_or_else(|| format!("there is no table {name}"))
 }
 
 /// Share of each prefix length among the routes of the Internet's default-free zone, in thousandths (as the CIDR Report

@@ -78,31 +78,23 @@ fn descriptors_fill_whole_cache_lines() {
     assert_eq!(abi::descriptor_stride(&program), 128);
 }
 
-/// Before a look-up that may wait for memory, a batch stops to fetch ahead; without one there is nothing to fetch.
+/// What a profile says of a branch, LLVM is told.
 #[test]
-fn large_tables_are_fetched_ahead() {
-    let (mut asm, packet) = Asm::new(0);
-    let dst = asm.load(packet, 240, 32);
-    let (table, value) = (TableId(0), LayoutId(1));
-    let entry = asm.def(Ty::Entry(value), Op::Lookup { table, key: vec![dst] });
-    asm.int(1, Op::IsNull(entry));
-    asm.put(packet, 1);
-    let mut routes = program(&[34], &[(0, Target::Ppf(PpfId(0))), (0, Target::Tx)], vec![(0, asm.body)]);
-    let key = common::asm::add_layout(&mut routes, &[32]);
-    let value = common::asm::add_layout(&mut routes, &[32]);
-    common::asm::add_table(&mut routes, TableKind::Lpm, key, value, 1_000_000);
-    let count = |program: &Program| {
-        let text = emit(program, OptLevel::O0, Level::Cgpc, Emit::Llvm).unwrap();
-        text.matches("call void @llvm.prefetch").count()
+fn branches_by_a_profile() {
+    let compilation = baker::check::check(
+        "profile.baker",
+        "import \"net/ether\";\ndrop_reason other;\nmodule m {\n in ether input;\n out ether output;\n\
+         ppf p(ether_packet_t *pkt) from input {\n if (pkt->type == 5) { packet_drop(pkt, other); return; }\n\
+         channel_put(output, pkt);\n}\n}\nprogram { rx -> m.input; m.output -> tx; }\n",
+        &baker::library::Library,
+    );
+    let mut program = lower(&compilation.program.unwrap());
+    let weights = |program: &Program| {
+        let text = emit(program, OptLevel::O0, Level::Base, Emit::Llvm).unwrap();
+        text.lines().filter(|line| line.contains("i32 4, i32 8")).count()
     };
-    assert_eq!(count(&routes), 2, "the slot, then the value that it leads to");
-    assert_eq!(count(&small()), 0);
-    for mut machine in Machine::both(&routes) {
-        // Long enough, just so, and too short to be looked at.
-        for packet in [vec![0xff; 64], vec![0xff; 60], vec![0xff; 34]] {
-            let frames: Vec<u32> = (0..64).map(|_| machine.receive(0, &packet, 0)).collect();
-            assert_eq!(machine.run(&frames).len(), 64);
-            machine.release(&frames);
-        }
-    }
+    assert_eq!(weights(&program), 0);
+    let block = program.ppfs[0].body.blocks.iter_mut().find(|b| matches!(b.term, Terminator::Branch(..))).unwrap();
+    block.counts = Some(Counts { runs: 10, taken: [3, 7] });
+    assert_eq!(weights(&program), 1);
 }

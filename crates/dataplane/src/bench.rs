@@ -12,6 +12,9 @@ use crate::engine::{Engine, EngineError, EngineKind, Engines, TableAccess};
 use crate::frames::{FrameConfig, FrameError, FramePool};
 use crate::tables::Tables;
 
+/// Frames that packets can be spread over at most: see [`Rig::run_spread`].
+pub const MAX_SPREAD: usize = 4096;
+
 /// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
@@ -97,7 +100,8 @@ impl Rig {
         engine: Box<dyn Engine>,
         tables: Option<&Arc<Tables>>,
     ) -> Result<Self, BenchError> {
-        let count = (MAX_BATCH as u32).saturating_mul(program.limits.copies.saturating_add(1)).max(4096);
+        let count = (MAX_BATCH as u32).saturating_mul(program.limits.copies.saturating_add(1));
+        let count = count.saturating_add(MAX_SPREAD as u32);
         let pool = Arc::new(FramePool::new(program, FrameConfig { count, ..FrameConfig::default() })?);
         let counters = Arc::new(CounterBlock::new(CounterSlots::new(program).len()));
         let context = WorkerContext::new(program, pool, tables.cloned(), counters.clone())?;
@@ -109,24 +113,40 @@ impl Rig {
         self.context.set_staging(staging);
     }
 
-    /// Runs all packets `rounds` times, in batches of [`MAX_BATCH`], received on port `rx_port`.
-    ///
-    /// Before each batch its packets are written afresh into frames, with fresh descriptors and metadata, as a driver
-    /// does: outside of the measured time, and with the same code for every engine. So each round sees the same packets
-    /// (no TTL runs out), and their headers are in the cache as after a driver's copy. Measured is [`crate::Engine::run`]
-    /// alone; two reads of the clock per batch are in it, less than a nanosecond per packet.
+    /// Runs all packets `rounds` times, in batches of [`MAX_BATCH`], received on port `rx_port`: as
+    /// [`Rig::run_spread`] over the frames of one batch, whose headers are in the nearest cache as after a driver's copy.
     pub fn run(&mut self, rx_port: u8, packets: &[Vec<u8>], rounds: u32) -> Measured {
+        self.run_spread(rx_port, packets, rounds, MAX_BATCH)
+    }
+
+    /// Runs all packets `rounds` times, in batches of [`MAX_BATCH`], received on port `rx_port` into a pool of so many
+    /// `frames`, at most [`MAX_SPREAD`].
+    ///
+    /// Before the first batch of as many packets as there are frames, these are written afresh into frames, with fresh
+    /// descriptors and metadata, as a driver does: outside of the measured time, and with the same code for every engine. So
+    /// each round sees the same packets (no TTL runs out), and where there are many frames the headers of a batch have left the
+    /// nearest caches for those that were written later. Measured is [`crate::Engine::run`] alone; two reads of the clock
+    /// per batch are in it, less than a nanosecond per packet.
+    ///
+    /// # Panics
+    /// On more frames than [`MAX_SPREAD`].
+    pub fn run_spread(&mut self, rx_port: u8, packets: &[Vec<u8>], rounds: u32, frames: usize) -> Measured {
+        assert!(frames <= MAX_SPREAD, "{frames} frames are more than there are");
         let (mut total, mut processed, mut outputs) = (Duration::ZERO, 0, 0);
+        let mut batches: Vec<Received> = std::iter::repeat_with(Received::default).take(frames / MAX_BATCH).collect();
         for _ in 0..rounds {
-            for batch in packets.chunks(MAX_BATCH) {
-                self.context.quiescent();
-                let mut received = Received::default();
-                let mut rx = RxBatch::new(&mut self.context, &mut received, rx_port);
-                batch.iter().for_each(|packet| rx.push(&[packet]));
-                processed += rx.totals().0;
-                total += self.measured_batch(&received);
-                outputs += self.context.outputs().len() as u64;
-                self.context.free_outputs();
+            for packets in packets.chunks(batches.len() * MAX_BATCH) {
+                for (batch, received) in packets.chunks(MAX_BATCH).zip(&mut batches) {
+                    let mut rx = RxBatch::new(&mut self.context, received, rx_port);
+                    batch.iter().for_each(|packet| rx.push(&[packet]));
+                    processed += rx.totals().0;
+                }
+                for received in &batches[..packets.len().div_ceil(MAX_BATCH)] {
+                    self.context.quiescent();
+                    total += self.measured_batch(received);
+                    outputs += self.context.outputs().len() as u64;
+                    self.context.free_outputs();
+                }
             }
         }
         self.context.offline();

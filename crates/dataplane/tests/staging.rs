@@ -6,8 +6,8 @@ use std::sync::Arc;
 use baker::ir::{Program, TableEntry, TableId, TableStore};
 use baker::opt::stage::Plan;
 use baker::opt::{Level, optimise};
-use codegen::OptLevel;
 use codegen::abi::Staging;
+use codegen::{Emit, OptLevel, emit};
 use dataplane::EngineKind;
 use dataplane::step::{StepOutput, Stepper};
 
@@ -200,6 +200,11 @@ fn the_program_is_staged() {
     assert_eq!(looks, ["m.ends", "m.names", "m.hops", "m.ends"]);
     assert!(plan.may_conflict());
     assert!(!plan.deferred.is_empty() && plan.has_choice());
+    let fetches = |level| {
+        let text = emit(&program(), OptLevel::O0, level, Emit::Llvm).expect("it compiles");
+        text.matches("call void @llvm.prefetch").count()
+    };
+    assert_eq!(Level::ALL.map(fetches), [0, 0, 2 * looks.len()], "two for each look-up, at the last level");
 }
 
 #[test]

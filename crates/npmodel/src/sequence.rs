@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use baker::ir::interp::{Code, Executed, Recording, Touched};
+use baker::ir::interp::{Code, Executed, Execution, Touched};
 use baker::ir::{Inst, Op, Program, TableId, TableKind, Target, Terminator, Value, storage_size};
 use baker::opt::Level;
 
@@ -74,9 +74,9 @@ impl<'a> Lowering<'a> {
     }
 
     /// What a packet executed.
-    pub fn sequence(&self, recording: &Recording) -> Vec<Micro> {
+    pub fn sequence(&self, execution: &Execution) -> Vec<Micro> {
         let mut sequence = Sequence::new(self);
-        for executed in &recording.executed {
+        for executed in &execution.executed {
             sequence.executed(executed);
         }
         sequence.finish()

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use baker::ir::interp::{End, Machine, Recording};
+use baker::ir::interp::{End, Execution, Machine};
 use baker::ir::{DropId, Op, Program};
 use baker::opt::{Level, optimise};
 
@@ -79,21 +79,21 @@ pub fn trace<E>(
     let mut machine = Machine::new(Arc::clone(&program));
     fill(&mut machine)?;
     let lowering = Lowering::new(&program, level, platform);
-    let mut recording = Recording::default();
+    let mut execution = Execution::default();
     let mut known: HashMap<(u64, u32, Vec<u32>), u32> = HashMap::new();
     let mut ways: Vec<Way> = Vec::new();
     let mut taken = Vec::with_capacity(packets.len());
     for (index, (port, frame)) in packets.iter().enumerate() {
-        let outputs = machine.receive_recorded(*port, frame, &mut recording);
+        let outputs = machine.receive_noted(*port, frame, &mut execution);
         let sent: Vec<u32> = outputs.iter().filter(|o| o.end == End::Tx).map(|o| o.packet.len() as u32).collect();
         let handed = (outputs.len() - sent.len()) as u32;
-        let key = (recording.fingerprint(), frame.len() as u32, sent);
+        let key = (execution.fingerprint(), frame.len() as u32, sent);
         let way = match known.get(&key) {
             Some(way) => *way,
             None => {
                 let (received, sent) = (key.1, key.2.clone());
-                let drop = dropped(&program, &recording);
-                ways.push(Way { sequence: lowering.sequence(&recording), received, sent, handed, drop, packets: 0 });
+                let drop = dropped(&program, &execution);
+                ways.push(Way { sequence: lowering.sequence(&execution), received, sent, handed, drop, packets: 0 });
                 known.insert(key, ways.len() as u32 - 1);
                 ways.len() as u32 - 1
             }
@@ -109,9 +109,9 @@ pub fn trace<E>(
 }
 
 /// Why a packet was dropped.
-fn dropped(program: &Program, recording: &Recording) -> Option<DropId> {
-    let Some(_) = recording.entry else { return Some(DropId::TRUNCATED) };
-    recording.executed.iter().find_map(|executed| match executed.inst(program)?.op {
+fn dropped(program: &Program, execution: &Execution) -> Option<DropId> {
+    let Some(_) = execution.entry else { return Some(DropId::TRUNCATED) };
+    execution.executed.iter().find_map(|executed| match executed.inst(program)?.op {
         Op::Drop { reason, .. } => Some(reason),
         _ => None,
     })

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use baker::check::check;
-use baker::ir::interp::{Machine, Recording, costs};
+use baker::ir::interp::{Execution, Machine};
 use baker::ir::{Program, TableEntry, TableId, TableStore};
 use baker::library::Library;
 use baker::opt::{Level, optimise};
@@ -94,9 +94,9 @@ fn micro_operations() {
         let lowering = Lowering::new(&optimised, level, &platform);
         let mut machine = Machine::new(Arc::clone(&optimised));
         fill(&mut machine).unwrap();
-        let mut recording = Recording::default();
-        machine.receive_recorded(1, &packets()[0].1, &mut recording);
-        let sequence = lowering.sequence(&recording);
+        let mut execution = Execution::default();
+        machine.receive_noted(1, &packets()[0].1, &mut execution);
+        let sequence = lowering.sequence(&execution);
         let instructions: u32 = sequence.iter().map(|micro| micro.op.instructions()).sum();
         writeln!(text, "{}: {instructions} instructions", level.name()).unwrap();
         let mut code = None;
@@ -121,12 +121,13 @@ fn packet_accesses_are_those_that_explain_counts() {
         let lowering = Lowering::new(&optimised, level, &platform);
         let mut machine = Machine::new(Arc::clone(&optimised));
         fill(&mut machine).unwrap();
+        let mut metered = machine.clone();
         for (port, frame) in packets() {
-            let mut recording = Recording::default();
-            machine.receive_recorded(port, &frame, &mut recording);
-            let (counted, _) = costs(&optimised, &recording, level != Level::Base);
+            let mut execution = Execution::default();
+            machine.receive_noted(port, &frame, &mut execution);
+            let counted = metered.receive_metered(port, &frame, level != Level::Base).costs;
             let accesses: Vec<u64> = lowering
-                .sequence(&recording)
+                .sequence(&execution)
                 .iter()
                 .filter_map(|micro| match micro.op {
                     npmodel::micro::MicroOp::Access { memory: Memory::Dram, bytes, .. } => Some(bytes.into()),
@@ -150,7 +151,7 @@ fn results_are_the_interpreters() {
         let [noted, plain] = &mut machines;
         let mut sent = 0;
         for (port, frame) in packets() {
-            let found = noted.receive_recorded(port, &frame, &mut Recording::default());
+            let found = noted.receive_noted(port, &frame, &mut Execution::default());
             let wanted = plain.receive(port, &frame);
             let bytes = |outputs: &[baker::ir::interp::Output]| -> Vec<_> {
                 outputs.iter().map(|output| (output.end, output.packet.clone(), output.metadata[1])).collect()

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use super::inst::*;
+use super::profile::Counts;
 use crate::source::Span;
 
 /// A variable of the source program.
@@ -127,6 +128,12 @@ impl Builder {
             self.predecessors[dest.block.0 as usize].push(block);
         }
         self.body.blocks[block.0 as usize].term = term;
+    }
+
+    /// Says what a profile says of the current block.
+    pub fn set_counts(&mut self, counts: Option<Counts>) {
+        let block = self.current();
+        self.body.blocks[block.0 as usize].counts = counts;
     }
 
     /// Sets a variable in the current block.

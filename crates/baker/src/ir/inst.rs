@@ -1,5 +1,6 @@
 //! Instructions, blocks and bodies.
 
+use super::profile::{Counts, Usage};
 use super::program::*;
 use crate::source::Span;
 
@@ -355,18 +356,19 @@ pub struct Dest {
 }
 
 /// How a block ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Terminator {
     /// To one block.
     Jump(Dest),
     /// To the first where the condition (1 bit) is 1, else to the second.
     Branch(Value, Dest, Dest),
     /// End of the PPF.
+    #[default]
     Return,
 }
 
 /// A basic block.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Block {
     /// Values that its predecessors pass.
     pub params: Vec<Value>,
@@ -374,6 +376,8 @@ pub struct Block {
     pub insts: Vec<Inst>,
     /// How it ends.
     pub term: Terminator,
+    /// How often it ran, where a profile says so.
+    pub counts: Option<Counts>,
 }
 
 /// Code of a PPF or timer. Block 0 is the entry; its parameter is a PPF's packet, or the fields of a timer's key.
@@ -383,6 +387,8 @@ pub struct Body {
     pub values: Vec<Ty>,
     /// Blocks. Loops are ordinary backward jumps with constant trip bounds, guaranteed by the checker.
     pub blocks: Vec<Block>,
+    /// What a profile says of the packets that enter it.
+    pub usage: Option<Usage>,
 }
 
 impl Body {
@@ -394,7 +400,7 @@ impl Body {
 
     /// A new empty block that returns.
     pub fn block(&mut self) -> BlockId {
-        self.blocks.push(Block { params: Vec::new(), insts: Vec::new(), term: Terminator::Return });
+        self.blocks.push(Block::default());
         BlockId(self.blocks.len() as u32 - 1)
     }
 

@@ -4,6 +4,7 @@
 //! Blocks take parameters in place of phi instructions. Nothing in it can fail: arithmetic is total, a field access
 //! lies within what the packet's type promises, and a check that may fail is an ordinary branch.
 
+mod access;
 pub mod arith;
 mod build;
 mod clean;
@@ -14,11 +15,13 @@ pub mod interp;
 mod lower;
 pub mod meter;
 mod print;
+mod profile;
 mod program;
 mod tables;
 mod verify;
 mod written;
 
+pub use access::{How, Span, Touches};
 pub(crate) use build::{Builder, Var};
 pub(crate) use clean::tidy;
 pub use counters::CounterSlots;
@@ -26,6 +29,7 @@ pub use dot::dot;
 pub use inst::*;
 pub use lower::lower;
 pub use print::{print, print_body};
+pub use profile::{Counts, Usage, WORTH};
 pub use program::*;
 pub use tables::{TableEntry, TableError, TableStore, is_expired, prefix_mask};
 pub(crate) use verify::Dominators;

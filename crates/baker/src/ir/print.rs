@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use super::inst::*;
+use super::profile::{Counts, Usage};
 use super::program::*;
 
 /// The whole program: declarations, then every PPF.
@@ -31,10 +32,10 @@ pub fn print(program: &Program) -> String {
 /// The blocks of one body.
 pub fn print_body(program: &Program, body: &Body) -> String {
     let names = Names { program, body };
-    let mut out = String::new();
+    let mut out = usage(body.usage.as_ref());
     for (i, block) in body.blocks.iter().enumerate() {
         let params = list(&block.params, |v| format!("v{}: {}", v.0, names.ty(*v)));
-        let _ = writeln!(out, "b{i}({params}):");
+        let _ = writeln!(out, "b{i}({params}):{}", counts(block.counts));
         for inst in &block.insts {
             out.push_str("  ");
             if let Some(result) = inst.result {
@@ -45,6 +46,21 @@ pub fn print_body(program: &Program, body: &Body) -> String {
         let _ = writeln!(out, "  {}", terminator(&block.term));
     }
     out
+}
+
+/// What a profile says.
+fn usage(usage: Option<&Usage>) -> String {
+    let Some(Usage { length, usual }) = usage else { return String::new() };
+    let usual: String = usual.iter().map(|(value, n)| format!(", v{} mostly {}", value.0, number(*n))).collect();
+    format!("  # {length} bytes or more{usual}\n")
+}
+
+fn counts(counts: Option<Counts>) -> String {
+    match counts {
+        None => String::new(),
+        Some(Counts { runs, taken: [0, 0] }) => format!("  # {runs} times"),
+        Some(Counts { runs, taken: [first, second] }) => format!("  # {runs} times, then {first} : {second}"),
+    }
 }
 
 fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {

@@ -9,14 +9,13 @@
 //!   …                                 …
 //! ```
 //!
-//! A put is replaced where nothing follows it (`channel_put` runs the receiver at once, so a put at the end is a jump).
-//! The PPF behind any other put stays a body of its own, an *aggregate root*, as those are by which packets enter and those that
-//! timers put packets into. Each put gets a
-//! copy of the PPF, so that what is known at the put is known in the copy, until the aggregate has [`COPIED`] instructions;
-//! from then on puts share one copy. PPFs that were merged wherever they are used stay in the program, unused.
+//! A put is replaced where nothing follows it (`channel_put` runs the receiver at once, so a put at the end is a jump); see
+//! [`super::division`]. Each put gets a copy of the PPF, so that what is known at the put is known in the copy, until the aggregate has [`COPIED`] instructions;
+//! from then on puts share one copy, and so do those that no packet came by, where a profile says that of a put. PPFs that were merged wherever they are used stay in the program, unused.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
+use super::division::{Division, is_last};
 use crate::ir::*;
 
 /// Instructions of an aggregate up to which each put gets a copy of its own.
@@ -25,89 +24,16 @@ const COPIED: usize = 2000;
 /// Merges PPFs.
 pub fn aggregate(program: &Program) -> Program {
     let mut merged = program.clone();
-    for root in roots(program) {
-        merged.ppfs[root.0 as usize].body = Aggregate::new(program).build(root);
+    let division = Division::of(program);
+    for &root in &division.roots {
+        merged.ppfs[root.0 as usize].body = Aggregate::new(program, &division).build(root);
     }
     merged
 }
 
-/// PPFs that packets enter otherwise than by a jump: those behind `rx` and controllers, those behind puts of timers, and those
-/// behind puts that something follows.
-pub fn roots(program: &Program) -> Vec<PpfId> {
-    let entered = program.entries().filter_map(|entry| ppf_behind(program, entry));
-    let insts = program.timers.iter().flat_map(|timer| &timer.body.blocks).flat_map(|block| &block.insts);
-    let mut roots: BTreeSet<PpfId> = entered.chain(insts.filter_map(|inst| put_into(program, &inst.op))).collect();
-    let mut work: Vec<PpfId> = roots.iter().copied().collect();
-    let mut seen: BTreeSet<PpfId> = roots.clone();
-    while let Some(ppf) = work.pop() {
-        let body = &program.ppfs[ppf.0 as usize].body;
-        for (b, block) in body.blocks.iter().enumerate() {
-            for (i, inst) in block.insts.iter().enumerate() {
-                let Some(target) = put_into(program, &inst.op) else { continue };
-                if !is_last(body, b, i) {
-                    roots.insert(target);
-                }
-                if seen.insert(target) {
-                    work.push(target);
-                }
-            }
-        }
-    }
-    roots.into_iter().collect()
-}
-
-/// The PPFs that an aggregate with this root consists of.
-pub fn members(program: &Program, root: PpfId) -> Vec<PpfId> {
-    let mut members = vec![root];
-    let mut next = 0;
-    while let Some(&ppf) = members.get(next) {
-        let body = &program.ppfs[ppf.0 as usize].body;
-        for (b, block) in body.blocks.iter().enumerate() {
-            let Some(target) = block.insts.last().and_then(|inst| put_into(program, &inst.op)) else { continue };
-            if is_last(body, b, block.insts.len() - 1) && !members.contains(&target) {
-                members.push(target);
-            }
-        }
-        next += 1;
-    }
-    members
-}
-
-/// The PPF that an instruction puts a packet into.
-fn put_into(program: &Program, op: &Op) -> Option<PpfId> {
-    let Op::Put { channel, .. } = op else { return None };
-    ppf_behind(program, *channel)
-}
-
-fn ppf_behind(program: &Program, channel: ChannelId) -> Option<PpfId> {
-    match program.channels[channel.0 as usize].target {
-        Target::Ppf(ppf) => Some(ppf),
-        _ => None,
-    }
-}
-
-/// Whether nothing follows an instruction but the end of the body.
-fn is_last(body: &Body, block: usize, inst: usize) -> bool {
-    let mut at = &body.blocks[block];
-    if inst + 1 != at.insts.len() {
-        return false;
-    }
-    // A chain of empty blocks ends, for a body has a return that every path reaches.
-    for _ in 0..body.blocks.len() {
-        match &at.term {
-            Terminator::Return => return true,
-            Terminator::Jump(dest) => at = &body.blocks[dest.block.0 as usize],
-            Terminator::Branch(..) => return false,
-        }
-        if !at.insts.is_empty() {
-            return false;
-        }
-    }
-    false
-}
-
 struct Aggregate<'p> {
     program: &'p Program,
+    division: &'p Division<'p>,
     body: Body,
     /// PPFs to be copied, and the index of the copy's first block.
     queue: VecDeque<PpfId>,
@@ -119,9 +45,10 @@ struct Aggregate<'p> {
 }
 
 impl<'p> Aggregate<'p> {
-    fn new(program: &'p Program) -> Self {
+    fn new(program: &'p Program, division: &'p Division<'p>) -> Self {
         Aggregate {
             program,
+            division,
             body: Body::default(),
             queue: VecDeque::new(),
             shared: HashMap::new(),
@@ -149,9 +76,9 @@ impl<'p> Aggregate<'p> {
         first
     }
 
-    /// The first block that a put jumps to.
-    fn entry_of(&mut self, ppf: PpfId) -> BlockId {
-        if self.instructions < COPIED {
+    /// The first block that a put jumps to; `used`: for all that is known, packets come by it.
+    fn entry_of(&mut self, ppf: PpfId, used: bool) -> BlockId {
+        if used && self.instructions < COPIED {
             return self.enqueue(ppf);
         }
         if let Some(&block) = self.shared.get(&ppf) {
@@ -167,16 +94,21 @@ impl<'p> Aggregate<'p> {
         let body = &program.ppfs[ppf.0 as usize].body;
         let (first_value, first_block) = (self.body.values.len() as u32, self.body.blocks.len() as u32);
         self.body.values.extend(&body.values);
+        if let Some(usage) = &body.usage {
+            // The first is the root, which packets enter.
+            let all = self.body.usage.get_or_insert_with(|| Usage { length: usage.length, ..Usage::default() });
+            all.usual.extend(usage.usual.iter().map(|(value, number)| (Value(value.0 + first_value), *number)));
+        }
         for (b, block) in body.blocks.iter().enumerate() {
             let mut block = block.clone();
-            let merged = block.insts.last().and_then(|inst| put_into(program, &inst.op));
+            let merged = block.insts.last().and_then(|inst| self.division.takes_in(&inst.op));
             if let Some(target) = merged
                 && is_last(body, b, block.insts.len() - 1)
                 && let Some(put) = block.insts.last_mut()
                 && let Op::Put { packet, channel } = put.op
             {
                 put.op = Op::Pass { channel };
-                let renumbered = self.entry_of(target);
+                let renumbered = self.entry_of(target, block.counts.is_none_or(|counts| counts.runs > 0));
                 // Made relative, for it is shifted below with the others.
                 let to = BlockId(renumbered.0.wrapping_sub(first_block));
                 block.term = Terminator::Jump(Dest { block: to, args: vec![packet] });

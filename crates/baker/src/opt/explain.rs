@@ -1,26 +1,39 @@
-//! What the optimiser does to a program, in figures: per packet of a trace, per way through the program, per aggregate.
+//! What the optimiser does to a program, in figures, before and after each pass: per packet of a trace, per way through the
+//! program, per PPF, per aggregate.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::cache::{self, Fallback, Scope};
-use super::{Level, NUMBER, aggregate, optimise};
-use crate::ir::interp::{Costs, Machine, Recording, Step, costs as costs_of};
-use crate::ir::{Op, PpfId, Program};
+use super::division::Division;
+use super::{AGGREGATE, CACHE, COMBINE, Level};
+use crate::ir::interp::{Costs, Machine, Metered, Step};
+use crate::ir::{Body, Op, PpfId, Program};
 
 /// All that is known about what was optimised.
 #[derive(Clone, Debug)]
 pub struct Explanation {
+    /// The program before and after each pass of each level.
+    pub stages: Vec<Stage>,
     /// Packets of the trace.
     pub packets: u64,
-    /// Sums over all packets, for each of [`Level::ALL`].
-    pub costs: [Costs; 3],
+    /// Sums over all packets, for each stage.
+    pub costs: Vec<Costs>,
     /// Ways that packets took, the most frequent first.
     pub ways: Vec<Way>,
     /// One per PPF of the program.
     pub ppfs: Vec<PpfShape>,
     /// Bodies that packets enter at level cgpc.
     pub aggregates: Vec<AggregateShape>,
+}
+
+/// A state of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// The level that is on the way.
+    pub level: Level,
+    /// The last pass that was done; `None`: none was.
+    pub pass: Option<&'static str>,
 }
 
 /// A way through the program.
@@ -30,19 +43,30 @@ pub struct Way {
     pub steps: Vec<Step>,
     /// Packets that took it.
     pub packets: u64,
-    /// Sums over them, for each level.
-    pub costs: [Costs; 3],
+    /// Sums over them, for each stage.
+    pub costs: Vec<Costs>,
 }
 
-/// What a PPF consists of.
+/// What code consists of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Operations that access packet bytes.
+    pub accesses: usize,
+    /// Instructions without constants.
+    pub instructions: usize,
+}
+
+/// A PPF.
 #[derive(Clone, Debug)]
 pub struct PpfShape {
     /// The PPF.
     pub ppf: PpfId,
-    /// Operations that access packet bytes, at levels base and pac.
-    pub accesses: [usize; 2],
-    /// Instructions, at levels base and pac.
-    pub instructions: [usize; 2],
+    /// Sums over all packets of what they cost in it, for each stage.
+    pub costs: Vec<Costs>,
+    /// Its code at each stage; `None` from where on it is in aggregates only.
+    pub code: Vec<Option<Size>>,
+    /// Where it goes back to memory at level pac.
+    pub fallbacks: Vec<Fallback>,
 }
 
 /// What an aggregate consists of.
@@ -54,82 +78,95 @@ pub struct AggregateShape {
     pub ppfs: Vec<PpfId>,
     /// Bytes from the packet's head that are loaded at once.
     pub ahead: u32,
-    /// Operations that access packet bytes.
-    pub accesses: usize,
-    /// Instructions.
-    pub instructions: usize,
+    /// Its code after the last pass.
+    pub code: Size,
     /// Where it goes back to memory.
     pub fallbacks: Vec<Fallback>,
 }
 
-/// Runs the trace, port numbers and frames, through each level. `fill` sets up tables; its error is the result.
+impl Explanation {
+    /// The stage that a level ends with.
+    pub fn last_stage(&self, level: Level) -> usize {
+        self.stages.iter().rposition(|stage| stage.level == level).unwrap_or(0)
+    }
+}
+
+/// A stage's program, and whether accesses were combined on the way to it: then bursts count as one.
+type Staged = (Stage, Program, bool);
+
+/// The program as it is, then after each pass of each level.
+fn stages(program: &Program) -> Vec<Staged> {
+    let mut stages = vec![(Stage { level: Level::Base, pass: None }, program.clone(), false)];
+    for level in Level::ALL {
+        let (mut now, mut combined) = (program.clone(), false);
+        for pass in level.passes() {
+            now = (pass.run)(&now);
+            combined |= [COMBINE.name, CACHE.name].contains(&pass.name);
+            stages.push((Stage { level, pass: Some(pass.name) }, now.clone(), combined));
+        }
+    }
+    stages
+}
+
+/// Runs the trace, port numbers and frames, through each stage. `fill` sets up tables; its error is the result.
 pub fn explain<E>(
     program: &Program,
     trace: &[(u8, Vec<u8>)],
     fill: impl Fn(&mut Machine) -> Result<(), E>,
 ) -> Result<Explanation, E> {
-    let mut costs = [Costs::default(); 3];
+    let stages = stages(program);
+    let nothing = vec![Costs::default(); stages.len()];
+    let mut costs = nothing.clone();
     let mut ways: BTreeMap<Vec<Step>, Way> = BTreeMap::new();
-    for (index, level) in Level::ALL.into_iter().enumerate() {
-        let optimised = Arc::new(optimise(program, level));
-        let mut machine = Machine::new(Arc::clone(&optimised));
-        let mut recording = Recording::default();
+    let mut ppfs: Vec<PpfShape> = (0..program.ppfs.len() as u32)
+        .map(|ppf| PpfShape { ppf: PpfId(ppf), costs: nothing.clone(), code: Vec::new(), fallbacks: Vec::new() })
+        .collect();
+    for (index, (_, program, combined)) in stages.iter().enumerate() {
+        let reached = program.reached_ppfs();
+        for ((shape, ppf), reached) in ppfs.iter_mut().zip(&program.ppfs).zip(reached) {
+            shape.code.push(reached.then(|| size(&ppf.body)));
+        }
+        let mut machine = Machine::new(Arc::new(program.clone()));
         fill(&mut machine)?;
         for (port, frame) in trace {
-            machine.receive_recorded(*port, frame, &mut recording);
-            let (cost, steps) = costs_of(&optimised, &recording, level != Level::Base);
+            let Metered { costs: cost, ppfs: in_ppfs, steps } = machine.receive_metered(*port, frame, *combined);
             costs[index] += cost;
-            let way = ways.entry(steps.clone()).or_insert_with(|| Way { steps, packets: 0, costs: Default::default() });
+            ppfs.iter_mut().zip(in_ppfs).for_each(|(shape, cost)| shape.costs[index] += cost);
+            let new = |steps| Way { steps, packets: 0, costs: nothing.clone() };
+            let way = ways.entry(steps).or_insert_with_key(|steps| new(steps.clone()));
             way.packets += u64::from(index == 0);
             way.costs[index] += cost;
         }
     }
     let mut ways: Vec<Way> = ways.into_values().collect();
     ways.sort_by_key(|way| std::cmp::Reverse(way.packets));
-    let (ppfs, aggregates) = (ppfs(program), aggregates(program));
-    Ok(Explanation { packets: trace.len() as u64, costs, ways, ppfs, aggregates })
+    for fallback in cache::cache(program, &Scope::ppf()).1.fallbacks {
+        ppfs[fallback.ppf.0 as usize].fallbacks.push(fallback);
+    }
+    let optimised = stages.last().map_or(program, |(_, program, _)| program);
+    let aggregates = aggregates(program, optimised);
+    let stages = stages.iter().map(|(stage, ..)| *stage).collect();
+    Ok(Explanation { stages, packets: trace.len() as u64, costs, ways, ppfs, aggregates })
 }
 
-fn ppfs(program: &Program) -> Vec<PpfShape> {
-    let pac = optimise(program, Level::Pac);
-    let shape = |(index, (base, pac)): (usize, (&crate::ir::Ppf, &crate::ir::Ppf))| {
-        let [base, pac] = [base, pac].map(|ppf| size(&ppf.body));
-        PpfShape { ppf: PpfId(index as u32), accesses: [base.0, pac.0], instructions: [base.1, pac.1] }
+fn aggregates(program: &Program, optimised: &Program) -> Vec<AggregateShape> {
+    let division = Division::of(program);
+    let aggregated = (AGGREGATE.run)(program);
+    let (_, report) = cache::cache(&aggregated, &Scope::aggregate(&aggregated));
+    let shape = |root: PpfId| AggregateShape {
+        root,
+        ppfs: division.members(root),
+        ahead: report.ahead.get(&root).copied().unwrap_or(0),
+        code: size(&optimised.ppfs[root.0 as usize].body),
+        fallbacks: report.fallbacks.iter().filter(|fallback| fallback.ppf == root).cloned().collect(),
     };
-    program.ppfs.iter().zip(&pac.ppfs).enumerate().map(shape).collect()
+    division.roots.iter().copied().map(shape).collect()
 }
 
-fn aggregates(program: &Program) -> Vec<AggregateShape> {
-    let aggregated = aggregate::aggregate(program);
-    let (cached, report) = cache::cache(&aggregated, &Scope::aggregate(&aggregated));
-    let optimised = (NUMBER.run)(&cached);
-    let shape = |root: PpfId| {
-        let (accesses, instructions) = size(&optimised.ppfs[root.0 as usize].body);
-        AggregateShape {
-            root,
-            ppfs: aggregate::members(program, root),
-            ahead: report.ahead.get(&root).copied().unwrap_or(0),
-            accesses,
-            instructions,
-            fallbacks: report.fallbacks.iter().filter(|fallback| fallback.ppf == root).cloned().collect(),
-        }
-    };
-    aggregate::roots(program).into_iter().map(shape).collect()
-}
-
-/// Operations on packet bytes, and instructions without constants.
-fn size(body: &crate::ir::Body) -> (usize, usize) {
+fn size(body: &Body) -> Size {
     let ops = || body.blocks.iter().flat_map(|block| &block.insts).map(|inst| &inst.op);
-    let access = |op: &&Op| {
-        matches!(
-            op,
-            Op::Load { .. }
-                | Op::Store { .. }
-                | Op::LoadAt { .. }
-                | Op::StoreAt { .. }
-                | Op::Sum { .. }
-                | Op::Push { .. }
-        )
-    };
-    (ops().filter(access).count(), ops().filter(|op| !matches!(op, Op::Const(_))).count())
+    Size {
+        accesses: ops().filter(|op| op.accesses_packet()).count(),
+        instructions: ops().filter(|op| !matches!(op, Op::Const(_))).count(),
+    }
 }

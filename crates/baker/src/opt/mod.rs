@@ -14,11 +14,13 @@
 //!
 //! That handles are unique and that a handle's type is a promise is what makes this legal: the checker has proved both.
 
-pub mod aggregate;
+mod aggregate;
 pub mod cache;
+pub mod division;
 pub mod explain;
 mod liveness;
 mod numbering;
+pub mod profile;
 pub mod stage;
 mod straighten;
 mod usual;

@@ -33,10 +33,7 @@ fn number_body(body: &mut Body) {
         Numbering { ops: vec![None; body.values.len()], found: HashMap::new(), dominators: &dominators };
     let mut replaced: Vec<Value> = (0..body.values.len() as u32).map(Value).collect();
     for &id in &dominators.order {
-        let mut block = std::mem::replace(
-            &mut body.blocks[id.0 as usize],
-            Block { params: Vec::new(), insts: Vec::new(), term: Terminator::Return },
-        );
+        let mut block = std::mem::take(&mut body.blocks[id.0 as usize]);
         for inst in &mut block.insts {
             inst.op.operands_mut(|value| *value = replaced[value.0 as usize]);
             let Some(result) = inst.result else { continue };

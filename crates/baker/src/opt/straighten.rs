@@ -39,13 +39,17 @@ pub(super) fn straighten(body: &mut Body) {
             let next = &mut body.blocks[to];
             let insts = std::mem::take(&mut next.insts);
             let params = std::mem::take(&mut next.params);
-            let term = std::mem::replace(&mut next.term, Terminator::Return);
+            let term = std::mem::take(&mut next.term);
+            let taken = next.counts.map(|counts| counts.taken);
             reached[to] = false;
             for (param, arg) in params.into_iter().zip(args) {
                 replaced[param.0 as usize] = arg;
             }
             body.blocks[b].insts.extend(insts);
             body.blocks[b].term = term;
+            if let Some(counts) = &mut body.blocks[b].counts {
+                counts.taken = taken.unwrap_or_default();
+            }
         }
     }
     let find = |mut value: Value| {
@@ -57,13 +61,14 @@ pub(super) fn straighten(body: &mut Body) {
     for block in &mut body.blocks {
         block.uses_mut(|value| *value = find(*value));
     }
+    body.rename_usual(|value| Some(find(value)));
     tidy(body);
 }
 
 /// Redirects what leads to an empty block without parameters that only jumps on.
 fn skip_empty(body: &mut Body) {
     for b in 0..body.blocks.len() {
-        let mut term = std::mem::replace(&mut body.blocks[b].term, Terminator::Return);
+        let mut term = std::mem::take(&mut body.blocks[b].term);
         for dest in term.dests_mut() {
             for _ in 0..body.blocks.len() {
                 let next = &body.blocks[dest.block.0 as usize];

@@ -1,4 +1,5 @@
-//! What a number computed from header fields usually is: what it is when the fields have their defaults.
+//! What a number computed from header fields usually is: what a profile found it to be most often, else what it is when the
+//! fields have their defaults.
 //!
 //! A protocol's defaults are what `packet_encap` writes, so they describe its plainest header: `ihl : 4 = 5` says that an
 //! IPv4 header has no options. The optimiser tests a computed header length for this value and goes on with a constant.
@@ -44,6 +45,9 @@ impl<'p> Usual<'p> {
 
     fn eval(&self, value: Value, depth: usize) -> Option<u128> {
         let depth = depth.checked_sub(1)?;
+        if let Some(number) = self.body.usage.as_ref().and_then(|usage| usage.usual.get(&value)) {
+            return Some(*number);
+        }
         let width = |value: Value| match self.body.ty(value) {
             Ty::Int(width) => Some(width),
             _ => None,

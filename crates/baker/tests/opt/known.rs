@@ -69,17 +69,55 @@ fn short_packets_stay_what_they_are() {
     assert!(sent.iter().all(|packet| packet[..] == [[1; 12].to_vec(), vec![0, 7]].concat()));
 }
 
+/// Instructions of the bodies that packets come to.
+fn size(source: &str) -> usize {
+    let optimised = optimise(&compiled(source), Level::Cgpc);
+    let reached = optimised.reached_ppfs();
+    let bodies = optimised.ppfs.iter().zip(reached).filter(|(_, reached)| *reached);
+    bodies.flat_map(|(ppf, _)| &ppf.body.blocks).map(|block| block.insts.len()).sum()
+}
+
 /// A chain of PPFs is one body, without a copy for each way through it: code grows with the program, not faster.
 #[test]
 fn code_grows_with_the_program() {
-    let size = |ppfs: usize| {
-        let optimised = optimise(&compiled(&chain(ppfs)), Level::Cgpc);
-        let reached = optimised.reached_ppfs();
-        let bodies = optimised.ppfs.iter().zip(reached).filter(|(_, reached)| *reached);
-        bodies.flat_map(|(ppf, _)| &ppf.body.blocks).map(|block| block.insts.len()).sum::<usize>()
-    };
-    let (few, many) = (size(15), size(60));
+    let (few, many) = (size(&chain(15)), size(&chain(60)));
     assert!(many < 6 * few, "{few} instructions with 15 PPFs, {many} with 60");
+}
+
+/// Nor with the number of aggregates times that of the PPFs behind all of them.
+#[test]
+fn code_grows_with_aggregates_that_share_what_follows() {
+    let (few, many) = (size(&mirrors(20)), size(&mirrors(80)));
+    assert!(many < 6 * few, "{few} instructions with 20 aggregates, {many} with 80");
+}
+
+/// As many PPFs that send a copy into a PPF of its own, as many that all these copies may come to.
+fn mirrors(count: usize) -> String {
+    let dispatch = |name: &str| {
+        let outputs: String = (0..count).map(|i| format!(", r{i}")).collect();
+        let puts: String =
+            (0..count).map(|i| format!("if (pkt->type == {i}) {{ channel_put(r{i}, pkt); return; }}\n")).collect();
+        format!(
+            "module {name} {{\n in ether input;\n out ether other{outputs};\n ppf p(ether_packet_t *pkt) from input {{\n\
+             {puts}channel_put(other, pkt);\n}}\n}}\n"
+        )
+    };
+    let ppf = |name: String, outputs: &str, body: String| {
+        format!(
+            "module {name} {{\n in ether input;\n out ether {outputs};\n ppf p(ether_packet_t *pkt) from input {{\n\
+             {body}channel_put(o, pkt);\n}}\n}}\n"
+        )
+    };
+    let mut text = format!("import \"net/ether\";\n{}{}", dispatch("first"), dispatch("second"));
+    let mut wires = String::from("rx -> first.input;\nfirst.other -> tx;\nsecond.other -> tx;\n");
+    for i in 0..count {
+        text += &ppf(format!("a{i}"), "o, c", "channel_put(c, packet_copy(pkt));\n".into());
+        text += &ppf(format!("x{i}"), "o", format!("pkt->src = {i};\n"));
+        text += &ppf(format!("y{i}"), "o", format!("pkt->dst = {i};\n"));
+        wires += &format!("first.r{i} -> a{i}.input;\na{i}.c -> x{i}.input;\na{i}.o -> tx;\n");
+        wires += &format!("x{i}.o -> second.input;\nsecond.r{i} -> y{i}.input;\ny{i}.o -> tx;\n");
+    }
+    format!("{text}program {{\n{wires}}}\n")
 }
 
 /// PPFs behind each other; every one has two ways to the next.

@@ -1,6 +1,7 @@
 //! The optimiser's passes: what they make of small programs, as snapshots of the IR before and after.
 
 mod known;
+mod profile;
 mod snapshots;
 
 use baker::ir::{self, Program};
@@ -19,13 +20,5 @@ fn accesses(program: &Program) -> usize {
     let reached = program.reached_ppfs();
     let bodies = program.ppfs.iter().zip(reached).filter(|(_, reached)| *reached).map(|(ppf, _)| &ppf.body);
     let insts = bodies.flat_map(|body| &body.blocks).flat_map(|block| &block.insts);
-    insts
-        .filter(|inst| {
-            use ir::Op;
-            matches!(
-                inst.op,
-                Op::Load { .. } | Op::Store { .. } | Op::LoadAt { .. } | Op::StoreAt { .. } | Op::Push { .. }
-            )
-        })
-        .count()
+    insts.filter(|inst| inst.op.accesses_packet()).count()
 }

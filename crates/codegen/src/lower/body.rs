@@ -136,8 +136,12 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                     (None, Some(_)) => return internal(format!("the value of {:?} has no name", inst.op)),
                 }
             }
-            if self.pass(BlockId(id), block.insts.len())? == Way::GoesOn {
-                self.terminator(&block.term)?;
+            if self.pass(BlockId(id), block.insts.len())? == Way::Ends {
+                continue;
+            }
+            self.terminator(&block.term)?;
+            if let Some(counts) = block.counts {
+                self.module.weigh(counts)?;
             }
         }
         Ok(())

@@ -4,6 +4,7 @@
 //! pointers loaded from memory. Each access therefore carries a type (TBAA): accesses of different types do not alias,
 //! so a store to a header leaves the descriptor's fields in registers.
 
+use baker::ir::Counts;
 use inkwell::AtomicOrdering;
 use inkwell::context::Context;
 use inkwell::types::{BasicTypeEnum, IntType};
@@ -73,19 +74,11 @@ impl<'c> Tags<'c> {
                 context.metadata_node(&[ty.into(), ty.into(), zero.into()])
             })
             .collect();
-        let weights = |taken: u64, other: u64| {
-            let i32_type = context.i32_type();
-            context.metadata_node(&[
-                context.metadata_string("branch_weights").into(),
-                i32_type.const_int(taken, false).into(),
-                i32_type.const_int(other, false).into(),
-            ])
-        };
         Tags {
             kinds,
             empty: context.metadata_node(&[]),
-            unlikely: weights(1, 2000),
-            likely: weights(2000, 1),
+            unlikely: weights(context, 1, 2000),
+            likely: weights(context, 2000, 1),
             tbaa: context.get_kind_id("tbaa"),
             invariant: context.get_kind_id("invariant.load"),
             non_null: context.get_kind_id("nonnull"),
@@ -95,6 +88,16 @@ impl<'c> Tags<'c> {
 }
 
 /// An attachment that LLVM refuses is a fault of ours.
+/// How often a branch takes its first way and its second.
+fn weights(context: &Context, first: u64, second: u64) -> MetadataValue<'_> {
+    let i32_type = context.i32_type();
+    context.metadata_node(&[
+        context.metadata_string("branch_weights").into(),
+        i32_type.const_int(first, false).into(),
+        i32_type.const_int(second, false).into(),
+    ])
+}
+
 fn attach<'c>(inst: InstructionValue<'c>, node: MetadataValue<'c>, kind: u32) -> Res<()> {
     inst.set_metadata(node, kind).map_err(|error| CodegenError::Internal(error.to_string()))
 }
@@ -113,6 +116,17 @@ impl<'c> Module<'c, '_> {
     /// Says that a branch mostly takes its first way.
     pub fn likely(&self, branch: InstructionValue<'c>) -> Res<()> {
         attach(branch, self.tags.likely, self.tags.prof)
+    }
+
+    /// Says how often the branch at the end of the block that is being built took either way, by a profile.
+    pub fn weigh(&self, counts: Counts) -> Res<()> {
+        let end = self.block()?.get_terminator();
+        let Some(branch) = end.filter(|end| end.get_num_operands() == 3 && counts.taken != [0, 0]) else {
+            return Ok(());
+        };
+        // LLVM's weights have 32 bits, and a way of weight 0 is one that is never taken.
+        let [then, other] = counts.taken.map(|taken| u32::try_from(taken).unwrap_or(u32::MAX).saturating_add(1).into());
+        attach(branch, weights(self.context, then, other), self.tags.prof)
     }
 
     /// A load.

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use baker::ir::{Layout, TableError};
 use codegen::abi::{LARGE_FIRST, LARGE_SECOND, LPM_GROUP, LpmTable};
 
+use super::entries::Entries;
 use super::large;
 use super::slots::{SPARE, Slots};
 use super::values::Values;
@@ -33,55 +34,12 @@ pub fn mask(len: u8) -> u32 {
 struct Writer {
     /// Entry by prefix and length.
     routes: HashMap<(u32, u8), u32, ahash::RandomState>,
-    entries: Slots,
-    /// Entry by prefix length and value, where routes share them.
-    shared: Option<HashMap<(u8, Box<[u8]>), u32, ahash::RandomState>>,
-    /// Number of routes of each entry.
-    uses: Vec<u32>,
-    /// Entries in use.
-    used: usize,
+    entries: Entries,
     groups: Slots,
     /// Groups in use.
     grouped: usize,
-    /// Prefix length of each entry.
-    lengths: Vec<u8>,
     /// Number of routes longer than 24 in each group.
     long_routes: Vec<u16>,
-}
-
-impl Writer {
-    /// An entry with this value, for one more route.
-    fn entry(&mut self, len: u8, value: &[u8], values: &Values, epochs: &Epochs) -> Result<u32, TableError> {
-        let known = self.shared.as_ref().and_then(|shared| shared.get(&(len, value.into())).copied());
-        let entry = match known {
-            Some(entry) => entry,
-            None => {
-                let entry = self.entries.take_patiently(epochs)?;
-                values.write(entry, value);
-                self.lengths[entry as usize] = len;
-                self.used += 1;
-                if let Some(shared) = &mut self.shared {
-                    shared.insert((len, value.into()), entry);
-                }
-                entry
-            }
-        };
-        self.uses[entry as usize] += 1;
-        Ok(entry)
-    }
-
-    /// A route less for an entry. What no route leads to any more may still be held by a batch.
-    fn release(&mut self, entry: u32, values: &Values, epochs: &Epochs) {
-        self.uses[entry as usize] -= 1;
-        if self.uses[entry as usize] > 0 {
-            return;
-        }
-        if let Some(shared) = &mut self.shared {
-            shared.remove(&(self.lengths[entry as usize], values.read(entry).into()));
-        }
-        self.used -= 1;
-        self.entries.retire(entry, epochs);
-    }
 }
 
 /// An lpm table.
@@ -122,13 +80,9 @@ impl Lpm {
         };
         let writer = Writer {
             routes: HashMap::default(),
-            entries: Slots::new(limit)?,
-            shared: read_only.then(HashMap::default),
-            uses: vec![0; limit as usize],
-            used: 0,
+            entries: Entries::new(limit, read_only)?,
             groups: Slots::new(groups)?,
             grouped: 0,
-            lengths: vec![0; limit as usize],
             long_routes: vec![0; groups as usize],
         };
         Ok(Lpm {
@@ -166,16 +120,16 @@ impl Lpm {
         let writer = &mut *writer;
         let old = writer.routes.get(&(prefix, len)).copied();
         match old {
-            Some(entry) if writer.shared.is_some() && self.values.read(entry) == value => return Ok(()),
-            Some(entry) if writer.shared.is_none() && self.values.change_at_once(entry, value) => return Ok(()),
+            Some(entry) if writer.entries.are_shared() && self.values.read(entry) == value => return Ok(()),
+            Some(entry) if !writer.entries.are_shared() && self.values.change_at_once(entry, value) => return Ok(()),
             None if writer.routes.len() >= self.capacity as usize => return Err(TableError::Full),
             _ => {}
         }
-        let entry = writer.entry(len, value, &self.values, &self.epochs)?;
+        let entry = writer.entries.take(len, value, &self.values, &self.epochs)?;
         let new = entry + 1;
-        let lengths = &writer.lengths;
+        let entries = &writer.entries;
         // Of the same length is only the route that is replaced, if there is one.
-        let shorter = |slot: u32| slot == 0 || lengths[slot as usize - 1] <= len;
+        let shorter = |slot: u32| slot == 0 || entries.length(slot - 1) <= len;
         match len {
             0 => self.default_slot().store(new, Ordering::Release),
             1..=24 => {
@@ -203,7 +157,7 @@ impl Lpm {
                     let group = match writer.groups.take_patiently(&self.epochs) {
                         Ok(group) => group,
                         Err(error) => {
-                            writer.release(entry, &self.values, &self.epochs);
+                            writer.entries.release(entry, &self.values, &self.epochs);
                             return Err(error);
                         }
                     };
@@ -218,7 +172,7 @@ impl Lpm {
         }
         writer.routes.insert((prefix, len), entry);
         if let Some(old) = old {
-            writer.release(old, &self.values, &self.epochs);
+            writer.entries.release(old, &self.values, &self.epochs);
         }
         self.note_size(writer);
         Ok(())
@@ -261,7 +215,7 @@ impl Lpm {
                 }
             }
         }
-        writer.release(entry, &self.values, &self.epochs);
+        writer.entries.release(entry, &self.values, &self.epochs);
         self.note_size(writer);
         Ok(())
     }
@@ -308,7 +262,7 @@ impl Lpm {
     fn note_size(&self, writer: &Writer) {
         // A route may have a line of the array of its own, and so may a group.
         let first = large(writer.routes.len() * 64, LARGE_FIRST);
-        let second = large(writer.used * self.values.size() + writer.grouped * 64, LARGE_SECOND);
+        let second = large(writer.entries.used() * self.values.size() + writer.grouped * 64, LARGE_SECOND);
         // SAFETY: the field lives as long as the table and is only accessed atomically or read by generated code.
         let flags = unsafe { AtomicU32::from_ptr(&raw mut (*self.control.get()).large) };
         flags.store(first | second, Ordering::Relaxed);

@@ -8,6 +8,7 @@
 
 mod array;
 mod bucket;
+mod entries;
 mod hash;
 mod layout;
 mod lock;

@@ -218,6 +218,16 @@ fn naive(routes: &HashMap<(u32, u32), u128>, key: u32) -> Option<u128> {
 
 #[test]
 fn lpm_agrees_with_a_list() {
+    lpm_agrees(u128::MAX);
+}
+
+/// Routes with equal values share entries, also nested ones.
+#[test]
+fn lpm_of_few_values_agrees_with_a_list() {
+    lpm_agrees(3);
+}
+
+fn lpm_agrees(values: u128) {
     let tables = one(TableKind::Lpm, scalar(32), scalar(64), 300);
     let mut model = HashMap::new();
     let mut numbers = Numbers(2);
@@ -231,7 +241,7 @@ fn lpm_agrees_with_a_list() {
         let address = 0x0a00_0000 | (numbers.next() as u32 & 0x000f_0307);
         (address & lpm::mask(len as u8), len)
     };
-    for step in 0..30_000u128 {
+    for step in (0..30_000u128).map(|step| step % values) {
         let (address, len) = prefix(&mut numbers);
         if numbers.below(100) < 45 {
             let removed = tables.remove(T, &[address.into()], Some(len));

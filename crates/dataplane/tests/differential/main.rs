@@ -17,6 +17,7 @@ mod generate;
 mod mutants;
 mod numbers;
 mod packets;
+mod profile;
 mod reduce;
 mod run;
 

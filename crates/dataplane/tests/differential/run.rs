@@ -19,17 +19,20 @@ use dataplane::step::{StepOutput, Stepper};
 use crate::generate::CONSTRUCTS;
 use crate::numbers::Numbers;
 use crate::packets::Packet;
+use crate::profile::PROFILE;
 
 /// A name, an engine, and the passes of the optimiser that the program goes through before it gets there.
 pub type Engine = (&'static str, EngineKind, &'static [Pass]);
 
-/// What is compared with the interpreter: each pass alone, then the levels.
-const ENGINES: [Engine; 9] = [
+/// What is compared with the interpreter: each pass alone, then the levels, with wrong profiles and without.
+const ENGINES: [Engine; 11] = [
     ("aggregate, interpreter", EngineKind::Interp, &[opt::AGGREGATE]),
     ("number, interpreter", EngineKind::Interp, &[opt::NUMBER]),
     ("combine, interpreter", EngineKind::Interp, &[opt::COMBINE]),
     ("cache, interpreter", EngineKind::Interp, &[opt::CACHE]),
     ("cgpc, interpreter", EngineKind::Interp, &[opt::AGGREGATE, opt::CACHE, opt::NUMBER]),
+    ("pac with a profile, interpreter", EngineKind::Interp, &[PROFILE, opt::COMBINE, opt::NUMBER]),
+    ("cgpc with a profile, interpreter", EngineKind::Interp, &[PROFILE, opt::AGGREGATE, opt::CACHE, opt::NUMBER]),
     ("base, native O0", EngineKind::Native(OptLevel::O0, Level::Base), &[]),
     ("base, native O3", EngineKind::Native(OptLevel::O3, Level::Base), &[]),
     ("pac, native O3", EngineKind::Native(OptLevel::O3, Level::Pac), &[]),

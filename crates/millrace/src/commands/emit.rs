@@ -1,8 +1,11 @@
 //! `millrace emit`: shows what a program is compiled to.
 
+use std::path::PathBuf;
+
 use baker::opt::optimise;
 use codegen::{Emit, OptLevel};
 
+use super::instance::configuration;
 use super::packets::Packets;
 use crate::apps;
 use crate::failure::Failure;
@@ -20,6 +23,9 @@ pub struct Args {
     /// Optimise llvm and asm not at all (0) or fully (3)
     #[arg(short = 'O', value_parser = ["0", "3"], default_value = "3")]
     level: String,
+    /// Configuration, for the tables that a profile's packets meet; without it, the .toml file beside the program
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     packets: Packets,
 }
@@ -34,7 +40,12 @@ enum Target {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let program = apps::compile(&apps::find(&args.app)?)?;
+    let source = apps::find(&args.app)?;
+    let mut program = apps::compile(&source)?;
+    if args.packets.has_profile() {
+        let config = configuration(&source, args.config.as_ref(), &program)?;
+        program = args.packets.profiled(program, &config)?;
+    }
     let level = if args.level == "0" { OptLevel::O0 } else { OptLevel::O3 };
     let packets = args.packets.level();
     let native = |what| codegen::emit(&program, level, packets, what).map_err(Failure::refused);

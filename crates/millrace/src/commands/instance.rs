@@ -56,13 +56,13 @@ pub fn ports(config: &Config, given: &[PortSpec]) -> Result<Vec<PortConfig>, Fai
     config.port_configs(given).map_err(|errors| wrong(&errors))
 }
 
-/// The number of the port that `--port` names.
-pub fn port_number(config: &Config, port: &str) -> Result<u8, Failure> {
+/// The number of the port that an option names.
+pub fn port_number(config: &Config, option: &str, port: &str) -> Result<u8, Failure> {
     let named = config.ports.iter().find(|known| known.name == port).map(|known| known.number);
     named.or_else(|| port.parse().ok()).ok_or_else(|| {
         let known: Vec<_> = config.ports.iter().map(|port| &*port.name).collect();
         Failure::wrong(format!(
-            "error: --port {port}: neither a port of the configuration nor a number from 0 to 255\n  ports: {}",
+            "error: {option} {port}: neither a port of the configuration nor a number from 0 to 255\n  ports: {}",
             known.join(", ")
         ))
     })

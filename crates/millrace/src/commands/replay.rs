@@ -41,7 +41,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let source = apps::find(&args.app)?;
     let program = apps::compile(&source)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
-    let port = port_number(&config, &args.port)?;
+    let program = args.packets.profiled(program, &config)?;
+    let port = port_number(&config, "--port", &args.port)?;
     // Writing would empty the file before it is read.
     let same =
         |output: &PathBuf| args.input.canonicalize().is_ok_and(|input| output.canonicalize().is_ok_and(|o| o == input));

@@ -70,6 +70,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let source = apps::find(&args.app)?;
     let program = apps::compile(&source)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
+    let program = args.packets.profiled(program, &config)?;
     let ports = ports(&config, &args.ports)?;
     if ports.is_empty() {
         return Err(Failure::wrong(

@@ -87,7 +87,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let source = apps::find(&args.app)?;
     let program = apps::compile(&source)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
-    let packets = trace::read(args.trace.as_ref(), "--trace T.pcap", &args.port, &source, &config)?;
+    let file = trace::given_or_beside(args.trace.as_ref(), &source, "--trace")?;
+    let packets = trace::packets(&file, &config, ("--port", &args.port))?;
     let engines = args.engines.clone().unwrap_or(1..=platform.application_engines() as usize);
     let builds = builds(args, &program, &config, &platform, &packets, engines)?;
     if let Some(path) = &args.plot {
@@ -127,8 +128,7 @@ fn builds(
     packets: &[(u8, Vec<u8>)],
     engines: RangeInclusive<usize>,
 ) -> Result<Vec<Build>, Failure> {
-    let wrong = |error: &dyn std::fmt::Display| Failure::wrong(format!("error: {error}"));
-    let externs = controllers::externs(program).map_err(|error| wrong(&error))?;
+    let externs = controllers::externs(program).map_err(|error| trace::wrong(&error))?;
     let steps = Level::ALL.len() * (packets.len() + engines.clone().count() * packets.len().max(1));
     let style = ProgressStyle::with_template("{msg:32} {wide_bar} {percent:>3} %");
     // Hidden by itself where standard error is no terminal.
@@ -147,7 +147,7 @@ fn builds(
             config.fill(program, machine)
         };
         let traced = npmodel::trace(program, level, platform, packets, fill, &|done| bar.set_position(before + done));
-        let traced = traced.map_err(|error| wrong(&error))?;
+        let traced = traced.map_err(|error| trace::wrong(&error))?;
         bar.set_position(before + packets.len() as u64);
         if traced.left() == 0 {
             bar.finish_and_clear();

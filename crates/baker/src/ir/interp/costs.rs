@@ -1,10 +1,8 @@
-//! What packets cost: accesses to packet memory and to descriptors, and instructions, counted from what was
-//! executed.
+//! What packets cost: accesses to packet memory and to descriptors, and instructions, counted while the interpreter runs.
 
 use std::ops::AddAssign;
 
-use super::super::{ChannelId, DropId, Op, Program};
-use super::record::{Recording, Touched};
+use super::super::{ChannelId, DropId, How, Op, PpfId, Touches, Value};
 
 /// Bytes that packet memory moves at least, and to whose multiples an access is widened: those of the DRAM of the network
 /// processors (Intel IXP1200 and IXP2400).
@@ -42,27 +40,23 @@ pub enum Step {
     Drop(DropId),
 }
 
-/// What a received packet cost, and the stations on its way. `bursts`: accesses to bytes that follow each other count as one.
-pub fn costs(program: &Program, recording: &Recording, bursts: bool) -> (Costs, Vec<Step>) {
-    let mut meter = Meter { bursts, ..Meter::default() };
-    let mut trail: Vec<Step> = recording.entry.map(Step::Channel).into_iter().collect();
-    for executed in &recording.executed {
-        let Some(inst) = executed.inst(program) else { continue };
-        match inst.op {
-            // The end of a body's work on a packet, which is there at every level alike: it is not counted.
-            Op::Put { channel, .. } => trail.push(Step::Channel(channel)),
-            Op::Pass { channel } => trail.push(Step::Channel(channel)),
-            Op::Drop { reason, .. } => trail.push(Step::Drop(reason)),
-            _ => {}
-        }
-        meter.charge(&inst.op, executed.touched);
-    }
-    (meter.costs, trail)
+/// What a received packet did and cost.
+#[derive(Clone, Debug, Default)]
+pub struct Metered {
+    /// What it cost.
+    pub costs: Costs,
+    /// Of that, in each PPF of the program. In an aggregate a PPF's code begins where its channel is passed.
+    pub ppfs: Vec<Costs>,
+    /// Which way it took.
+    pub steps: Vec<Step>,
 }
 
-#[derive(Default)]
-struct Meter {
-    costs: Costs,
+/// Counts one received packet.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Meter {
+    pub found: Metered,
+    /// The PPF that is running.
+    pub at: Option<PpfId>,
     bursts: bool,
     /// The access before, where the next one may belong to it.
     last: Option<Access>,
@@ -70,7 +64,7 @@ struct Meter {
 
 #[derive(Clone, Copy, Debug)]
 struct Access {
-    packet: u32,
+    packet: u128,
     store: bool,
     /// Bytes from the packet buffer's start: the first one, and the one after the last.
     from: u64,
@@ -78,55 +72,64 @@ struct Access {
 }
 
 impl Meter {
-    fn charge(&mut self, op: &Op, touched: Touched) {
-        if matches!(op, Op::Const(_) | Op::Put { .. }) {
-            return;
-        }
-        self.costs.instructions += 1;
-        match *op {
-            Op::Load { .. } | Op::LoadAt { .. } | Op::Sum { .. } => self.access(touched, false),
-            Op::Store { .. } | Op::StoreAt { .. } | Op::Push { .. } => self.access(touched, true),
-            Op::Copy { .. } => {
-                self.access(touched, false);
-                self.last = None;
-                self.access(touched, true);
-                self.last = None;
-            }
-            Op::Has { .. }
-            | Op::Len { .. }
-            | Op::Pull { .. }
-            | Op::Move { .. }
-            | Op::Trim { .. }
-            | Op::Grow { .. }
-            | Op::Create
-            | Op::MetaLoad { .. }
-            | Op::MetaStore { .. } => {
-                self.costs.descriptor += 1;
-                self.last = None;
-            }
-            Op::Bin(..) | Op::Cmp(..) | Op::Cast(..) | Op::Select(..) => {}
-            _ => self.last = None,
+    pub fn new(bursts: bool, ppfs: usize) -> Meter {
+        let found = Metered { ppfs: vec![Costs::default(); ppfs], ..Metered::default() };
+        Meter { bursts, found, ..Meter::default() }
+    }
+
+    fn add(&mut self, costs: Costs) {
+        self.found.costs += costs;
+        if let Some(ppf) = self.at.and_then(|ppf| self.found.ppfs.get_mut(ppf.0 as usize)) {
+            *ppf += costs;
         }
     }
 
-    fn access(&mut self, touched: Touched, store: bool) {
-        let Touched::Packet { packet, from, end } = touched else { return };
-        let (from, end) = (u64::from(from), u64::from(end));
+    /// Counts an operation. `get` gives operands, `head` where a packet's head is in its buffer.
+    pub fn charge(&mut self, op: &Op, get: impl Fn(Value) -> u128, head: impl Fn(u128) -> (u64, u64)) {
+        if matches!(op, Op::Const(_)) {
+            return;
+        }
+        self.add(Costs { instructions: 1, ..Costs::default() });
+        match op.touches() {
+            Touches::Bytes { packet, span, how } => {
+                let packet = get(packet);
+                let (head, len) = head(packet);
+                let bytes = span.bytes(head, len, get);
+                match how {
+                    How::Load => self.access(packet, false, bytes),
+                    How::Store => self.access(packet, true, bytes),
+                    How::Copy => {
+                        for store in [false, true] {
+                            self.access(packet, store, bytes);
+                            self.last = None;
+                        }
+                    }
+                }
+            }
+            Touches::Descriptor => {
+                self.add(Costs { descriptor: 1, ..Costs::default() });
+                self.last = None;
+            }
+            Touches::Nothing => {}
+            Touches::Other => self.last = None,
+        }
+    }
+
+    fn access(&mut self, packet: u128, store: bool, (from, end): (u64, u64)) {
         if from >= end {
             return;
         }
         let units = |from: u64, end: u64| end.div_ceil(UNIT) - from / UNIT;
         match &mut self.last {
             Some(last) if self.bursts && last.packet == packet && last.store == store && last.end == from => {
-                self.costs.bytes += (units(last.from, end) - units(last.from, last.end)) * UNIT;
+                let bytes = (units(last.from, end) - units(last.from, last.end)) * UNIT;
                 last.end = end;
+                self.add(Costs { bytes, ..Costs::default() });
             }
             last => {
                 *last = Some(Access { packet, store, from, end });
-                self.costs.accesses += 1;
                 // The handle is resolved.
-                self.costs.descriptor += 1;
-                self.costs.bytes += units(from, end) * UNIT;
+                self.add(Costs { accesses: 1, bytes: units(from, end) * UNIT, descriptor: 1, instructions: 0 });
             }
         }
     }

@@ -1,7 +1,6 @@
 //! Runs PPFs and timers, instruction by instruction.
 
-use super::record::{Executed, Touched};
-use super::{Code, End, Machine, RunError, STEP_LIMIT};
+use super::{Code, End, Executed, Machine, RunError, STEP_LIMIT, Step, Touched};
 use crate::ir::arith::mask;
 use crate::ir::*;
 
@@ -13,6 +12,8 @@ pub(super) struct Call {
     next: usize,
     /// First of its registers.
     base: usize,
+    /// The PPF that it came to: in an aggregate the last one whose channel it passed.
+    ppf: Option<PpfId>,
 }
 
 /// Why an instruction could not be done.
@@ -48,7 +49,11 @@ impl Machine {
         for (param, argument) in body.blocks[0].params.iter().zip(arguments) {
             registers[base + param.0 as usize] = *argument;
         }
-        self.calls.push(Call { code, block: 0, next: 0, base });
+        if let (Some(recording), Code::Ppf(ppf), [packet]) = (&mut self.recording, code, arguments) {
+            recording.enter(ppf, self.packets[*packet as usize].len());
+        }
+        let ppf = if let Code::Ppf(ppf) = code { Some(ppf) } else { None };
+        self.calls.push(Call { code, block: 0, next: 0, base, ppf });
     }
 
     fn resume_all(&mut self, program: &Program, mut registers: Vec<u128>) -> Result<(), RunError> {
@@ -83,6 +88,9 @@ impl Machine {
     ) -> Result<(), RunError> {
         let (name, body) = call.code.of(program);
         let ppf = || name.to_string();
+        if let Some(meter) = &mut self.meter {
+            meter.at = call.ppf;
+        }
         loop {
             let block = &body.blocks[call.block];
             if call.next == 0 {
@@ -90,13 +98,16 @@ impl Machine {
                 if *steps > STEP_LIMIT {
                     return Err(RunError::StepLimit { ppf: ppf() });
                 }
+                if let (Some(recording), Code::Ppf(ppf)) = (&mut self.recording, call.code) {
+                    recording.block(ppf, call.block);
+                }
             }
             while let Some(inst) = block.insts.get(call.next) {
-                if let Some(recording) = &mut self.recording {
+                if let Some(execution) = &mut self.execution {
                     let frame = &registers[call.base..];
                     let get = |value: Value| frame[value.0 as usize];
                     let place = |packet: usize| self.packets[packet].place();
-                    recording.operation((call.code, call.block, call.next), &inst.op, get, place);
+                    execution.operation((call.code, call.block, call.next), &inst.op, get, place);
                 }
                 call.next += 1;
                 if let Op::Put { packet, channel } = inst.op {
@@ -109,22 +120,36 @@ impl Machine {
                     self.put(program, registers, channel, packet, call.base + body.values.len());
                     return Ok(());
                 }
+                if let (Some(meter), Op::Pass { channel }) = (&mut self.meter, &inst.op)
+                    && let Target::Ppf(next) = program.channels[channel.0 as usize].target
+                {
+                    call.ppf = Some(next);
+                    meter.at = call.ppf;
+                }
                 let frame = &mut registers[call.base..call.base + body.values.len()];
+                if let (Some(recording), Code::Ppf(ppf)) = (&mut self.recording, call.code) {
+                    recording.inst(ppf, &inst.op, |value| frame[value.0 as usize]);
+                }
                 self.step(program, body, frame, inst).map_err(|fault| match fault {
                     Fault::BeyondEnd => RunError::BeyondEnd { ppf: ppf() },
                     Fault::NullEntry => RunError::NullEntry { ppf: ppf() },
                     Fault::NoExterns => RunError::NoExterns { ppf: ppf() },
                 })?;
             }
-            if let Some(recording) = &mut self.recording {
+            if let Some(execution) = &mut self.execution {
                 let (block, index) = (call.block as u32, call.next as u32);
-                recording.executed.push(Executed { code: call.code, block, index, touched: Touched::Nothing });
+                execution.executed.push(Executed { code: call.code, block, index, touched: Touched::Nothing });
             }
             let frame = &mut registers[call.base..call.base + body.values.len()];
             let dest = match &block.term {
                 Terminator::Jump(dest) => dest,
-                Terminator::Branch(condition, then, _) if frame[condition.0 as usize] == 1 => then,
-                Terminator::Branch(_, _, other) => other,
+                Terminator::Branch(condition, then, other) => {
+                    let way = usize::from(frame[condition.0 as usize] != 1);
+                    if let (Some(recording), Code::Ppf(ppf)) = (&mut self.recording, call.code) {
+                        recording.branch(ppf, call.block, way);
+                    }
+                    [then, other][way]
+                }
                 Terminator::Return => return Ok(()),
             };
             self.pass_arguments(body, frame, dest);
@@ -147,6 +172,9 @@ impl Machine {
     fn step(&mut self, program: &Program, body: &Body, frame: &mut [u128], inst: &Inst) -> Result<(), Fault> {
         let get = |value: Value| frame[value.0 as usize];
         let packet = |value: Value| frame[value.0 as usize] as usize;
+        if let Some(meter) = &mut self.meter {
+            meter.charge(&inst.op, get, |packet| self.packets[packet as usize].place());
+        }
         // The verifier has seen to it that this is asked of integers only.
         let width = |value: Value| match body.ty(value) {
             Ty::Int(width) => width,
@@ -221,6 +249,9 @@ impl Machine {
             Op::Put { .. } => return Ok(()), // done by the caller, which knows the call
             Op::Drop { reason, .. } => {
                 self.count(self.slots.drop(*reason), 1);
+                if let Some(meter) = &mut self.meter {
+                    meter.found.steps.push(Step::Drop(*reason));
+                }
                 return Ok(());
             }
 
@@ -229,8 +260,8 @@ impl Machine {
                 self.arguments.clear();
                 self.arguments.extend(key);
                 let found = self.tables[table].lookup(&self.arguments);
-                if let Some(recording) = &mut self.recording {
-                    recording.looked_up(found.map(|(_, prefix)| prefix));
+                if let Some(execution) = &mut self.execution {
+                    execution.looked_up(found.map(|(_, prefix)| prefix));
                 }
                 found.map_or(NULL, |(slot, _)| pointer(table, slot))
             }

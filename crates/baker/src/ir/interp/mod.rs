@@ -6,6 +6,7 @@
 mod bits;
 mod costs;
 mod exec;
+mod execution;
 mod packet;
 mod record;
 mod tables;
@@ -13,9 +14,10 @@ mod tables;
 use std::sync::Arc;
 
 pub use bits::{load_bits, store_bits};
-pub use costs::{Costs, Step, costs};
+pub use costs::{Costs, Metered, Step};
+pub use execution::{Code, Executed, Execution, Touched};
 pub use packet::FrameLayout;
-pub use record::{Code, Executed, Recording, Touched};
+pub use record::Recording;
 
 use self::exec::Call;
 use self::packet::Packet;
@@ -120,8 +122,12 @@ pub struct Machine {
     outputs: Vec<Output>,
     now: u64,
     externs: Option<Arc<dyn Externs>>,
-    /// Where it is noted what is executed.
-    recording: Option<Recording>,
+    /// Where costs are counted.
+    meter: Option<costs::Meter>,
+    /// Where the ways of packets are recorded.
+    recording: Option<Box<Recording>>,
+    /// Where it is noted what a packet executes.
+    execution: Option<Execution>,
 }
 
 impl Machine {
@@ -151,7 +157,9 @@ impl Machine {
             outputs: Vec::new(),
             now: 0,
             externs: None,
+            meter: None,
             recording: None,
+            execution: None,
         }
     }
 
@@ -196,14 +204,32 @@ impl Machine {
         }
     }
 
-    /// As [`Machine::receive`]; also notes what the packet executes, in place of what `recording` held.
-    pub fn receive_recorded(&mut self, port: u8, frame: &[u8], recording: &mut Recording) -> Vec<Output> {
-        recording.entry = None;
-        recording.executed.clear();
-        self.recording = Some(std::mem::take(recording));
+    /// As [`Machine::receive`]; gives what it cost, and which way the packet took. `bursts`: accesses to bytes that follow each
+    /// other count as one.
+    pub fn receive_metered(&mut self, port: u8, frame: &[u8], bursts: bool) -> Metered {
+        self.meter = Some(costs::Meter::new(bursts, self.program.ppfs.len()));
+        self.receive(port, frame);
+        self.meter.take().unwrap_or_default().found
+    }
+
+    /// As [`Machine::receive`]; also notes what the packet executes, in place of what `execution` held.
+    pub fn receive_noted(&mut self, port: u8, frame: &[u8], execution: &mut Execution) -> Vec<Output> {
+        execution.entry = None;
+        execution.executed.clear();
+        self.execution = Some(std::mem::take(execution));
         let outputs = self.receive(port, frame);
-        *recording = self.recording.take().unwrap_or_default();
+        *execution = self.execution.take().unwrap_or_default();
         outputs
+    }
+
+    /// Records the ways of packets from now on, until [`Machine::recorded`].
+    pub fn record(&mut self) {
+        self.recording = Some(Box::new(Recording::new(&self.program)));
+    }
+
+    /// What was seen since [`Machine::record`].
+    pub fn recorded(&mut self) -> Option<Recording> {
+        self.recording.take().map(|recording| *recording)
     }
 
     /// Runs a frame that came in on a port through the program. Gives what left it, in order.
@@ -242,8 +268,8 @@ impl Machine {
         for ((to, given), field) in packet.metadata.iter_mut().zip(metadata).zip(&program.metadata) {
             *to = given & mask(field.width);
         }
-        if let Some(recording) = &mut self.recording {
-            recording.entry = Some(channel);
+        if let Some(execution) = &mut self.execution {
+            execution.entry = Some(channel);
         }
         self.run(&program, channel, id)?;
         Ok(std::mem::take(&mut self.outputs))
@@ -294,6 +320,9 @@ impl Machine {
     }
 
     fn count_channel(&mut self, channel: ChannelId) {
+        if let Some(meter) = &mut self.meter {
+            meter.found.steps.push(Step::Channel(channel));
+        }
         self.count(self.slots.channel(channel), 1);
     }
 

@@ -1,156 +1,105 @@
-//! What a packet executed: recorded while the interpreter runs, for whoever counts costs or models a processor.
+//! Records which way packets go through a program, how long they are, and which places in them are found at run time.
 
-use super::super::{BitRange, Body, ChannelId, Inst, Op, PpfId, Program, TimerId, Value};
+use std::collections::HashMap;
 
-/// A body of code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Code {
-    /// That of a PPF.
-    Ppf(PpfId),
-    /// That of a timer.
-    Timer(TimerId),
-}
+use super::super::{Block, Body, Counts, Inst, Op, Ppf, PpfId, Program, Usage, Value, WORTH};
 
-impl Code {
-    /// Its name and its instructions.
-    pub fn of(self, program: &Program) -> (&str, &Body) {
-        match self {
-            Code::Ppf(id) => (&program.ppfs[id.0 as usize].name, &program.ppfs[id.0 as usize].body),
-            Code::Timer(id) => (&program.timers[id.0 as usize].name, &program.timers[id.0 as usize].body),
-        }
-    }
-}
+/// Lengths from which on packets are not told apart, in bytes: farther from the head nothing is held in registers.
+const LONG: usize = 256;
+/// Different numbers that are counted for one value.
+const NUMBERS: usize = 64;
 
-/// What of an executed operation is not in the program's text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Touched {
-    /// Nothing.
-    Nothing,
-    /// A packet: these bytes of its buffer; none (`from` = `end`, the head) where only its descriptor is asked.
-    Packet {
-        /// Number of the packet among those made of one received packet, in order.
-        packet: u32,
-        /// First byte, counted from the buffer's start.
-        from: u32,
-        /// Byte after the last one.
-        end: u32,
-    },
-    /// The entry that a look-up found: bits of the prefix that matched, or 0 in a table without prefixes.
-    Found {
-        /// Bits of the prefix.
-        prefix: u8,
-    },
-    /// A look-up that found nothing.
-    Missed,
-}
-
-/// An operation that was executed, or a block's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Executed {
-    /// Whose code.
-    pub code: Code,
-    /// Index of the block.
-    pub block: u32,
-    /// Index of the instruction in the block; the number of its instructions stands for the terminator.
-    pub index: u32,
-    /// What it touched.
-    pub touched: Touched,
-}
-
-impl Executed {
-    /// All that it is, in two numbers.
-    fn words(&self) -> [u64; 2] {
-        let code = match self.code {
-            Code::Ppf(id) => u64::from(id.0) << 1,
-            Code::Timer(id) => u64::from(id.0) << 1 | 1,
-        };
-        let (kind, touched) = match self.touched {
-            Touched::Nothing => (0, 0),
-            Touched::Packet { packet, from, end } => {
-                (1 | u64::from(packet) << 2, u64::from(from) << 32 | u64::from(end))
-            }
-            Touched::Found { prefix } => (2, prefix.into()),
-            Touched::Missed => (3, 0),
-        };
-        let place = code << 48 ^ u64::from(self.block) << 24 ^ u64::from(self.index);
-        [place, touched ^ kind.rotate_right(8)]
-    }
-
-    /// The instruction; `None` for a terminator.
-    pub fn inst<'p>(&self, program: &'p Program) -> Option<&'p Inst> {
-        self.code.of(program).1.blocks[self.block as usize].insts.get(self.index as usize)
-    }
-}
-
-/// All that one received packet executed, in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+/// What was seen of a program while it was recorded.
+#[derive(Clone, Debug)]
 pub struct Recording {
-    /// The channel that it entered by; `None` where it was too short for that.
-    pub entry: Option<ChannelId>,
-    /// Operations and terminators.
-    pub executed: Vec<Executed>,
+    ppfs: Vec<Recorded>,
+}
+
+/// Of one PPF.
+#[derive(Clone, Debug)]
+struct Recorded {
+    /// Packets that entered, by length.
+    lengths: [u64; LONG + 1],
+    blocks: Vec<Counts>,
+    numbers: HashMap<Value, HashMap<u128, u64>>,
 }
 
 impl Recording {
-    /// A fingerprint: packets that took the same way have the same one.
-    pub fn fingerprint(&self) -> u64 {
-        // Folded multiplication, as in wyhash: this runs over hundreds of operations of each packet.
-        let mix = |seed: u64, word: u64| {
-            let product = u128::from(seed ^ 0x9e37_79b9_7f4a_7c15) * u128::from(word ^ 0xd6e8_feb8_6659_fd93);
-            (product >> 64) as u64 ^ product as u64 ^ word.rotate_left(29)
+    pub(super) fn new(program: &Program) -> Recording {
+        let recorded = |ppf: &Ppf| Recorded {
+            lengths: [0; LONG + 1],
+            blocks: vec![Counts::default(); ppf.body.blocks.len()],
+            numbers: HashMap::new(),
         };
-        let entry = self.entry.map_or(0, |entry| u64::from(entry.0) + 1);
-        self.executed.iter().flat_map(Executed::words).fold(entry, mix)
+        Recording { ppfs: program.ppfs.iter().map(recorded).collect() }
     }
 
-    /// Notes an operation. `get` gives operands, `place` where a packet's head is in its buffer and how long the packet is.
-    pub(super) fn operation(
-        &mut self,
-        (code, block, index): (Code, usize, usize),
-        op: &Op,
-        get: impl Fn(Value) -> u128,
-        place: impl Fn(usize) -> (u64, u64),
-    ) {
-        let touched = touched(op, get, place);
-        self.executed.push(Executed { code, block: block as u32, index: index as u32, touched });
+    fn of(&mut self, ppf: PpfId) -> &mut Recorded {
+        &mut self.ppfs[ppf.0 as usize]
     }
 
-    /// What the look-up noted last has found.
-    pub(super) fn looked_up(&mut self, prefix: Option<u8>) {
-        if let Some(last) = self.executed.last_mut() {
-            last.touched = prefix.map_or(Touched::Missed, |prefix| Touched::Found { prefix });
+    pub(super) fn enter(&mut self, ppf: PpfId, length: usize) {
+        self.of(ppf).lengths[length.min(LONG)] += 1;
+    }
+
+    pub(super) fn block(&mut self, ppf: PpfId, block: usize) {
+        self.of(ppf).blocks[block].runs += 1;
+    }
+
+    pub(super) fn branch(&mut self, ppf: PpfId, block: usize, way: usize) {
+        self.of(ppf).blocks[block].taken[way] += 1;
+    }
+
+    pub(super) fn inst(&mut self, ppf: PpfId, op: &Op, get: impl Fn(Value) -> u128) {
+        for value in op.places() {
+            let numbers = self.of(ppf).numbers.entry(value).or_default();
+            let known = numbers.len() < NUMBERS || numbers.contains_key(&get(value));
+            if known {
+                *numbers.entry(get(value)).or_default() += 1;
+            }
         }
+    }
+
+    /// The program with what was seen of it beside its code.
+    pub fn beside(&self, program: &Program) -> Program {
+        let mut program = program.clone();
+        for (ppf, recorded) in program.ppfs.iter_mut().zip(&self.ppfs) {
+            let constants = constants(&ppf.body);
+            ppf.body.usage = recorded.usage(|value| constants[value.0 as usize]);
+            for (block, counts) in ppf.body.blocks.iter_mut().zip(&recorded.blocks) {
+                block.counts = Some(*counts);
+            }
+        }
+        program
     }
 }
 
-fn touched(op: &Op, get: impl Fn(Value) -> u128, place: impl Fn(usize) -> (u64, u64)) -> Touched {
-    let bytes = |packet: Value, from: i64, count: u64| {
-        let number = get(packet) as usize;
-        let from = (place(number).0 as i64 + from).max(0) as u32;
-        Touched::Packet { packet: number as u32, from, end: from + count as u32 }
-    };
-    let field = |packet, offset: u128, bits: BitRange| {
-        let first = offset as i64 + i64::from(bits.first_byte());
-        bytes(packet, first, u64::from(bits.end_byte() - bits.first_byte()))
-    };
-    match *op {
-        Op::Load { packet, bits } | Op::Store { packet, bits, .. } => field(packet, 0, bits),
-        Op::LoadAt { packet, offset, bits } | Op::StoreAt { packet, offset, bits, .. } => {
-            field(packet, get(offset), bits)
-        }
-        Op::Sum { packet, offset, bytes: count } => bytes(packet, get(offset) as i64, get(count) as u64),
-        Op::Push { packet, bytes: count } => bytes(packet, -i64::from(count), count.into()),
-        Op::Copy { packet } => bytes(packet, 0, place(get(packet) as usize).1),
-        Op::Has { packet, .. }
-        | Op::Len { packet }
-        | Op::Pull { packet, .. }
-        | Op::Move { packet, .. }
-        | Op::Trim { packet, .. }
-        | Op::Grow { packet, .. }
-        | Op::MetaLoad { packet, .. }
-        | Op::MetaStore { packet, .. }
-        | Op::Put { packet, .. }
-        | Op::Drop { packet, .. } => bytes(packet, 0, 0),
-        _ => Touched::Nothing,
+impl Recorded {
+    /// `None` where no packet came.
+    fn usage(&self, is_constant: impl Fn(Value) -> bool) -> Option<Usage> {
+        let packets: u64 = self.lengths.iter().sum();
+        // The greatest length that all but a tenth have.
+        let mut shorter = 0;
+        let too_long = |&(_, count): &(usize, &u64)| {
+            shorter += count;
+            shorter * WORTH > packets
+        };
+        let (length, _) = self.lengths.iter().enumerate().find(too_long).filter(|_| packets > 0)?;
+        let usual = |(value, numbers): (&Value, &HashMap<u128, u64>)| {
+            let (number, count) = numbers.iter().max_by_key(|(number, count)| (**count, **number))?;
+            (count * 2 > numbers.values().sum() && !is_constant(*value)).then_some((*value, *number))
+        };
+        Some(Usage { length: length as u32, usual: self.numbers.iter().filter_map(usual).collect() })
     }
+}
+
+/// Which values are constants.
+fn constants(body: &Body) -> Vec<bool> {
+    let mut constants = vec![false; body.values.len()];
+    for Inst { result, op, .. } in body.blocks.iter().flat_map(|block: &Block| &block.insts) {
+        if let (Some(result), Op::Const(_)) = (result, op) {
+            constants[result.0 as usize] = true;
+        }
+    }
+    constants
 }

@@ -20,6 +20,7 @@ impl Rewriter<'_> {
             let bytes = self.b.constant(32, reach.into());
             let long = self.b.push(Ty::Int(1), Op::Has { packet, bytes });
             let [long_block, short_block] = [self.b.block(), self.b.block()];
+            self.seldom_other();
             self.b.branch(long, long_block, short_block);
             self.b.seal(long_block);
             self.b.seal(short_block);
@@ -336,6 +337,7 @@ impl Rewriter<'_> {
         let number = self.b.constant(width, usual);
         let as_usual = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, found, number));
         let [usual_block, other_block] = [self.b.block(), self.b.block()];
+        self.seldom_other();
         self.b.branch(as_usual, usual_block, other_block);
         self.b.seal(usual_block);
         self.b.seal(other_block);

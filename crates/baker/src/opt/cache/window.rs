@@ -41,8 +41,8 @@ impl Rewriter<'_> {
             at = chunk.end();
         }
         window.proven = window.proven.max(end);
-        if family == self.source.body.blocks[0].params[0] {
-            self.reach = self.reach.max(window.end() as u32);
+        if family == self.source.body.blocks[0].params[0] && self.is_hot() {
+            self.reach.insert(window.end() as u32);
         }
     }
 

@@ -1,9 +1,9 @@
-/* The data path of the C peer: the work of apps/l3switch/l3switch.baker, written for speed by hand.
- *
- * A batch goes through in four passes, so that the memory that one pass needs was prefetched by the pass before for all
- * packets of the batch: parse; learn and validate; resolve the next hop and rewrite; deliver. Headers are rewritten where
- * they lie. What is rare is out of line.
+/* What the C peers do with one packet: the work of apps/l3switch/l3switch.baker in pieces, of which each peer makes its
+ * own order (straight.c, staged.c). Headers are rewritten where they lie. What is rare is out of line.
  */
+#ifndef L3_PACKET_H
+#define L3_PACKET_H
+
 #include "l3.h"
 
 #include <string.h>
@@ -27,13 +27,14 @@ static inline uint16_t big16(const uint8_t *p) { return __builtin_bswap16(load16
 static inline uint64_t dst_mac(const uint8_t *p) { return load64(p) & MAC_MASK; }
 static inline uint64_t src_mac(const uint8_t *p) { return load64(p + 4) >> 16; }
 static inline bool is_group(uint64_t mac) { return mac & 1; }
+/* Of the IPv4 header in a frame. */
+static inline uint32_t destination(const uint8_t *p) { return big32(p + ETHER + 16); }
 
-/* What becomes of a packet, and what the next pass needs of it. */
+/* What becomes of a packet, and what the next piece of work needs of it. */
 struct work {
 	uint8_t *p;
 	struct descriptor *d;
 	uint64_t key, hash; /* of the source station, then of the destination's */
-	uint32_t slot;	    /* of the route */
 	uint8_t reason;	    /* dropped, unless NONE */
 	bool host, arp, routed;
 	uint8_t domain, not_to;
@@ -73,7 +74,8 @@ static inline void drop(struct l3 *s, struct context *ctx, const struct descript
 	ctx->free[ctx->free_len++] = d->frame;
 }
 
-static rare void learn_new(struct l3 *s, uint64_t key, uint8_t port) { hash_put(&s->stations, key, port); }
+/* The time in seconds, never 0. */
+static inline uint32_t now_s(const struct context *ctx) { return (uint32_t)(ctx->now / 1000000000) + 1; }
 
 static inline uint32_t route_of(const struct fib *f, uint32_t slot, uint32_t address)
 {
@@ -83,7 +85,7 @@ static inline uint32_t route_of(const struct fib *f, uint32_t slot, uint32_t add
 }
 
 /* The host gets a copy of an ARP packet; what it says of a directly connected neighbour is believed. */
-static rare void arp(struct l3 *s, struct context *ctx, const struct work *w)
+static rare void answer_arp(struct l3 *s, struct context *ctx, const struct work *w)
 {
 	struct descriptor *c = copy(ctx, w->d);
 	if (c->len < ETHER + ARP) {
@@ -168,139 +170,122 @@ static inline void decrement_ttl(uint8_t *ip)
 	memcpy(ip + 10, &check, 2);
 }
 
-void L3(run)(struct l3 *s, struct context *ctx, const uint32_t *frames, uint32_t n)
+/* The header of a frame and what follows from it. A frame has room for more than both headers, so a short packet may be
+ * read beyond its end. */
+static inline void parse(struct l3 *s, const struct context *ctx, uint32_t frame, struct work *w)
 {
-	struct work work[MAX_BATCH];
-	uint8_t routed[MAX_BATCH];
-	uint32_t routes = 0;
-
-	/* Parse. A frame has room for more than both headers, so a short packet may be read beyond its end. */
-	for (uint32_t i = 0; i < n; i++) {
-		struct work *w = &work[i];
-		struct descriptor *d = w->d = descriptor(ctx, frames[i]);
-		uint8_t *p = w->p = ctx->region + d->addr;
-		const struct port *port = &s->ports[d->rx_port];
-		uint64_t src = src_mac(p), dst = dst_mac(p);
-		s->counters.rx[d->rx_port]++;
-		w->domain = port->domain;
-		w->not_to = d->rx_port;
-		w->host = w->arp = w->routed = false;
-		w->reason = unlikely(d->len < ETHER) ? TRUNCATED :
-			    unlikely(!port->domain)  ? NO_DOMAIN :
-			    unlikely(is_group(src))  ? GROUP_SOURCE :
-						       NONE;
-		if (unlikely(w->reason))
-			continue;
-		w->key = station_key(port->domain, src);
-		w->hash = hash_of(&s->stations, w->key);
-		__builtin_prefetch(hash_first(&s->stations, w->hash));
-		uint16_t type = load16(p + 12);
-		if (port->mac && dst == port->mac) {
-			if (likely(type == TYPE_IPV4)) {
-				w->routed = true;
-				routed[routes++] = i;
-				__builtin_prefetch(&s->fib.tbl24[big32(p + ETHER + 16) >> 8]);
-			} else if (type == TYPE_ARP) {
-				w->arp = true;
-				w->reason = ARP_ANSWERED;
-			} else {
-				w->host = true;
-			}
-		} else {
-			w->arp = type == TYPE_ARP && port->mac;
-		}
-	}
-
-	/* Learn; find what is bridged; validate what is routed. */
-	for (uint32_t i = 0; i < n; i++) {
-		struct work *w = &work[i];
-		if (unlikely(w->reason && !w->arp))
-			continue;
-		struct entry *known = hash_find(&s->stations, w->hash, w->key);
-		if (unlikely(!known))
-			learn_new(s, w->key, w->d->rx_port);
-		else if (unlikely(known->value != w->d->rx_port))
-			known->value = w->d->rx_port;
-		if (!w->routed) {
-			w->key = station_key(w->domain, dst_mac(w->p));
-			w->hash = hash_of(&s->stations, w->key);
-			__builtin_prefetch(hash_first(&s->stations, w->hash));
-			continue;
-		}
-		const uint8_t *ip = w->p + ETHER;
-		uint32_t dst = big32(ip + 16);
-		w->reason = validate(ip, w->d->len - ETHER);
-		w->slot = s->fib.tbl24[dst >> 8];
-		if (unlikely(w->slot & FIB_GROUP))
-			__builtin_prefetch(&s->fib.tbl8[(w->slot & ~FIB_GROUP) * 256 + (dst & 255)]);
-	}
-
-	/* Resolve and rewrite. */
-	for (uint32_t i = 0; i < routes; i++) {
-		struct work *w = &work[routed[i]];
-		uint8_t *p = w->p, *ip = p + ETHER;
-		uint32_t dst = big32(ip + 16);
-		if (unlikely(w->reason))
-			continue;
-		if (unlikely(hash_find(&s->local_addrs, hash_of(&s->local_addrs, dst), dst))) {
-			w->host = true;
-			continue;
-		}
-		uint32_t slot = route_of(&s->fib, w->slot, dst);
-		if (unlikely(!slot)) {
-			w->reason = NO_ROUTE;
-			continue;
-		}
-		if (unlikely(ip[8] <= 1)) {
-			w->host = true;
-			continue;
-		}
-		static const struct next_hop none;
-		const struct next_hop *hop = likely(slot - 1 < NEXT_HOPS) ? &s->next_hops[slot - 1] : &none;
-		uint32_t next = hop->gateway ? hop->gateway : dst;
-		const struct entry *neighbour = hash_find(&s->neighbours, hash_of(&s->neighbours, next), next);
-		if (unlikely(!neighbour)) {
-			w->host = true;
-			continue;
-		}
-		decrement_ttl(ip);
-		uint64_t to = neighbour->value, from = hop->src;
-		uint64_t first = to | from << 48;
-		uint32_t rest = from >> 16;
-		memcpy(p, &first, 8);
-		memcpy(p + 8, &rest, 4);
-		w->domain = hop->domain;
-		w->not_to = 0;
-		w->key = station_key(w->domain, to);
-		w->hash = hash_of(&s->stations, w->key);
-		__builtin_prefetch(hash_first(&s->stations, w->hash));
-	}
-
-	/* Deliver, in order. */
-	for (uint32_t i = 0; i < n; i++) {
-		struct work *w = &work[i];
+	struct descriptor *d = w->d = descriptor(ctx, frame);
+	uint8_t *p = w->p = ctx->region + d->addr;
+	const struct port *port = &s->ports[d->rx_port];
+	uint64_t src = src_mac(p), dst = dst_mac(p);
+	uint16_t type = load16(p + 12);
+	s->counters.rx[d->rx_port]++;
+	w->domain = port->domain;
+	w->not_to = d->rx_port;
+	w->host = w->arp = w->routed = false;
+	w->key = station_key(port->domain, src);
+	w->reason = unlikely(d->len < ETHER) ? TRUNCATED :
+		    unlikely(!port->domain)  ? NO_DOMAIN :
+		    unlikely(is_group(src))  ? GROUP_SOURCE :
+					       NONE;
+	if (unlikely(w->reason))
+		return;
+	if (port->mac && dst == port->mac) {
+		w->routed = likely(type == TYPE_IPV4);
+		w->arp = type == TYPE_ARP;
+		w->host = !w->routed && !w->arp;
 		if (unlikely(w->arp))
-			arp(s, ctx, w);
-		if (unlikely(w->reason)) {
-			drop(s, ctx, w->d, w->reason);
-			continue;
-		}
-		if (unlikely(w->host)) {
-			s->counters.host++;
-			output(ctx, w->d->frame, END_HOST);
-			continue;
-		}
-		if (likely(!is_group(w->key))) {
-			const struct entry *station = hash_find(&s->stations, w->hash, w->key);
-			if (likely(station)) {
-				uint8_t port = station->value;
-				if (unlikely(port == w->not_to))
-					drop(s, ctx, w->d, SAME_PORT);
-				else
-					send(s, ctx, w->d, port);
-				continue;
-			}
-		}
-		flood(s, ctx, w);
+			w->reason = ARP_ANSWERED;
+	} else {
+		w->arp = type == TYPE_ARP && port->mac;
 	}
 }
+
+/* The station that the frame goes to is the next one to look up. */
+static inline void bridge_to(const struct l3 *s, struct work *w, uint64_t mac)
+{
+	w->key = station_key(w->domain, mac);
+	w->hash = hash_of(&s->stations, w->key);
+}
+
+static rare void learn_new(struct l3 *s, uint64_t key, struct place place) { hash_put(&s->stations, key, of_place(place)); }
+
+/* Learns where the source is, or that it is still there. Mostly nothing changes, and then nothing is written. */
+static inline void learn(struct l3 *s, const struct work *w, uint32_t now)
+{
+	struct entry *known = hash_find(&s->stations, w->hash, w->key);
+	if (unlikely(!known)) {
+		learn_new(s, w->key, (struct place){ w->d->rx_port, now });
+		return;
+	}
+	/* Those that are set, not learned, do not age. */
+	uint64_t fresh = of_place((struct place){ w->d->rx_port, place_of(known->value).heard ? now : 0 });
+	if (unlikely(known->value != fresh))
+		known->value = fresh;
+}
+
+/* Routes a valid packet whose address has this slot in the table: finds next hop and neighbour, rewrites the headers. */
+static inline void forward(struct l3 *s, struct work *w, uint32_t slot)
+{
+	uint8_t *p = w->p, *ip = p + ETHER;
+	uint32_t dst = destination(p);
+	if (unlikely(hash_find(&s->local_addrs, hash_of(&s->local_addrs, dst), dst))) {
+		w->host = true;
+		return;
+	}
+	if (unlikely(!slot)) {
+		w->reason = NO_ROUTE;
+		return;
+	}
+	if (unlikely(ip[8] <= 1)) {
+		w->host = true;
+		return;
+	}
+	static const struct next_hop none;
+	const struct next_hop *hop = likely(slot - 1 < NEXT_HOPS) ? &s->next_hops[slot - 1] : &none;
+	uint32_t next = hop->gateway ? hop->gateway : dst;
+	const struct entry *neighbour = hash_find(&s->neighbours, hash_of(&s->neighbours, next), next);
+	if (unlikely(!neighbour)) {
+		w->host = true;
+		return;
+	}
+	decrement_ttl(ip);
+	uint64_t to = neighbour->value, from = hop->src;
+	uint64_t first = to | from << 48;
+	uint32_t rest = from >> 16;
+	memcpy(p, &first, 8);
+	memcpy(p + 8, &rest, 4);
+	w->domain = hop->domain;
+	w->not_to = 0;
+	bridge_to(s, w, to);
+}
+
+/* The packet leaves. */
+static inline void deliver(struct l3 *s, struct context *ctx, const struct work *w)
+{
+	if (unlikely(w->arp))
+		answer_arp(s, ctx, w);
+	if (unlikely(w->reason)) {
+		drop(s, ctx, w->d, w->reason);
+		return;
+	}
+	if (unlikely(w->host)) {
+		s->counters.host++;
+		output(ctx, w->d->frame, END_HOST);
+		return;
+	}
+	if (likely(!is_group(w->key))) {
+		const struct entry *station = hash_find(&s->stations, w->hash, w->key);
+		if (likely(station)) {
+			uint8_t port = place_of(station->value).port;
+			if (unlikely(port == w->not_to))
+				drop(s, ctx, w->d, SAME_PORT);
+			else
+				send(s, ctx, w->d, port);
+			return;
+		}
+	}
+	flood(s, ctx, w);
+}
+
+#endif

@@ -1,0 +1,74 @@
+//! `millrace explain`: what the optimiser does to a program, measured on a trace.
+
+mod staging;
+mod timers;
+mod view;
+
+use std::path::PathBuf;
+
+use baker::opt::explain::explain;
+use control::config::Config;
+use control::controllers;
+
+use super::instance::configuration;
+use super::packets::by_profile;
+use super::remote::print_json;
+use super::trace::{self, Trace, wrong};
+use crate::apps::{self, Source};
+use crate::failure::Failure;
+use crate::output::print;
+
+/// What to explain.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Baker file, directory of an application, or its name
+    #[arg(value_name = "APP|FILE")]
+    app: String,
+    /// Packets to optimise by and to measure with (pcap or pcapng). An interface of a pcapng file is the port of its name.
+    /// Without it, the trace beside the program is measured with, and no profile optimised by
+    #[arg(long, value_name = "T.pcap")]
+    profile: Option<PathBuf>,
+    /// Port of packets whose file names none: a name of the configuration, or a number
+    #[arg(long, value_name = "PORT", default_value = "1")]
+    port: String,
+    /// Configuration; without it, the .toml file beside the program
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let source = apps::find(&args.app)?;
+    let compilation = apps::check(&source)?;
+    let program = apps::lower(&source, &compilation)?;
+    let config = configuration(&source, args.config.as_ref(), &program)?;
+    let trace = trace(args, &source, &config)?;
+    let program = match &args.profile {
+        Some(path) => by_profile(&program, &config, path, &trace)?,
+        None => program,
+    };
+    let externs = controllers::externs(&program).map_err(|error| wrong(&error))?;
+    let found = explain(&program, &trace, |machine| {
+        if let Some(externs) = &externs {
+            machine.set_externs(externs.clone());
+        }
+        config.fill(&program, machine)
+    })
+    .map_err(|error| wrong(&error))?;
+    let view = view::View { name: &source.name, program: &program, sources: &compilation.sources, found: &found };
+    if args.json {
+        print_json(&view.json());
+    } else {
+        print(format_args!("{}", view.text()));
+    }
+    Ok(())
+}
+
+/// The trace that was given, else the one beside the program.
+fn trace(args: &Args, source: &Source, config: &Config) -> Result<Trace, Failure> {
+    let file = trace::given_or_beside(args.profile.as_ref(), source, "--profile")?;
+    trace::packets(&file, config, ("--port", &args.port))
+}
