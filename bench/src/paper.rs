@@ -101,7 +101,8 @@ pub fn run(effort: Effort) -> Result<Results, String> {
                 results.add(&case, "published", metric, unit, published.into_iter().collect());
             }
         }
-        for (section, key) in SWEPT {
+        let swept = if effort.quick { &SWEPT[..1] } else { &SWEPT };
+        for &(section, key) in swept {
             for factor in [0.5, 2.0] {
                 let platform = folder.join(format!("{section}.{key}.{factor}.toml"));
                 std::fs::write(&platform, scaled(section, key, factor)?).map_err(text)?;
