@@ -6,6 +6,7 @@
 mod compile;
 mod emulator;
 mod l3;
+mod paper;
 mod results;
 
 use std::process::ExitCode;
@@ -23,7 +24,8 @@ pub struct Effort {
 
 type Bench = fn(Effort) -> Result<results::Results, String>;
 
-const BENCHES: [(&str, Bench); 3] = [("compile", compile::run), ("emulator", emulator::run), ("l3", l3::run)];
+const BENCHES: [(&str, Bench); 4] =
+    [("compile", compile::run), ("emulator", emulator::run), ("l3", l3::run), ("paper", paper::run)];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -13,6 +13,7 @@ mod output;
 mod profile;
 mod replay;
 mod run;
+mod sim;
 mod tap;
 
 #[path = "../support/frames.rs"]

@@ -39,6 +39,8 @@ enum Command {
     Emit(commands::emit::Args),
     /// Show what the optimiser does to a program, packet by packet of a trace
     Explain(commands::explain::Args),
+    /// Show what a program would do on a network processor, by a model of it
+    Sim(commands::sim::Args),
     /// Run a program between ports until interrupted
     Run(commands::run::Args),
     /// Show what runs
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Command::Lsp(args) => commands::lsp::run(&args),
         Command::Emit(args) => commands::emit::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
+        Command::Sim(args) => commands::sim::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Status(args) => commands::status::run(&args),
         Command::Table(args) => commands::table::run(&args),

@@ -36,6 +36,25 @@ pub enum Span {
     All,
 }
 
+impl Span {
+    /// The first byte and the one behind the last, where the packet's head is at `head` and `len` bytes long. `get` gives
+    /// values.
+    pub(super) fn bytes(self, head: u64, len: u64, get: impl Fn(Value) -> u128) -> (u64, u64) {
+        match self {
+            Span::Bits(offset, bits) => {
+                let from = head + offset.map_or(0, |offset| get(offset) as u64) + u64::from(bits.first_byte());
+                (from, from + u64::from(bits.end_byte() - bits.first_byte()))
+            }
+            Span::Range(offset, bytes) => {
+                let from = head + get(offset) as u64;
+                (from, from + get(bytes) as u64)
+            }
+            Span::Front(bytes) => (head.saturating_sub(bytes.into()), head),
+            Span::All => (head, head + len),
+        }
+    }
+}
+
 /// How bytes are touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {

@@ -1,11 +1,12 @@
 //! Traces: packets from a capture file that programs are measured with, and profiled.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use control::config::{Config, PortNames};
 use dataplane::ports::{TracePacket, read_trace};
 
 use super::instance::port_number;
+use crate::apps::Source;
 use crate::failure::Failure;
 
 /// Port numbers and frames.
@@ -15,6 +16,18 @@ pub type Trace = Vec<(u8, Vec<u8>)>;
 pub fn file(path: &Path) -> Result<(String, Vec<u8>), Failure> {
     let content = std::fs::read(path).map_err(|error| wrong(&format!("{}: {error}", path.display())))?;
     Ok((path.display().to_string(), content))
+}
+
+/// The capture file given, else the trace beside the program. `option` is how messages say to give one.
+pub fn given_or_beside(given: Option<&PathBuf>, source: &Source, option: &str) -> Result<(String, Vec<u8>), Failure> {
+    match (given, &source.trace) {
+        (Some(path), _) => file(path),
+        (None, Some(beside)) => Ok(beside.clone()),
+        (None, None) => {
+            let name = &source.name;
+            Err(wrong(&format!("{name}: no trace lies beside it; give one to measure with: {option} T.pcap")))
+        }
+    }
 }
 
 /// The packets of a capture file. Those whose file names no interface come in on the port that an option, given with its

@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use super::super::{ChannelId, DropId, How, Op, PpfId, Span, Touches, Value};
+use super::super::{ChannelId, DropId, How, Op, PpfId, Touches, Value};
 
 /// Bytes that packet memory moves at least, and to whose multiples an access is widened: those of the DRAM of the network
 /// processors (Intel IXP1200 and IXP2400).
@@ -94,18 +94,7 @@ impl Meter {
             Touches::Bytes { packet, span, how } => {
                 let packet = get(packet);
                 let (head, len) = head(packet);
-                let bytes = match span {
-                    Span::Bits(offset, bits) => {
-                        let from = head + offset.map_or(0, |offset| get(offset) as u64) + u64::from(bits.first_byte());
-                        (from, from + u64::from(bits.end_byte() - bits.first_byte()))
-                    }
-                    Span::Range(offset, bytes) => {
-                        let from = head + get(offset) as u64;
-                        (from, from + get(bytes) as u64)
-                    }
-                    Span::Front(bytes) => (head.saturating_sub(bytes.into()), head),
-                    Span::All => (head, head + len),
-                };
+                let bytes = span.bytes(head, len, get);
                 match how {
                     How::Load => self.access(packet, false, bytes),
                     How::Store => self.access(packet, true, bytes),

@@ -1,24 +1,8 @@
 //! Runs PPFs and timers, instruction by instruction.
 
-use super::{End, Machine, RunError, STEP_LIMIT, Step};
+use super::{Code, End, Executed, Machine, RunError, STEP_LIMIT, Step, Touched};
 use crate::ir::arith::mask;
 use crate::ir::*;
-
-/// What is run.
-#[derive(Clone, Copy, Debug)]
-enum Code {
-    Ppf(PpfId),
-    Timer(TimerId),
-}
-
-impl Code {
-    fn of(self, program: &Program) -> (&str, &Body) {
-        match self {
-            Code::Ppf(id) => (&program.ppfs[id.0 as usize].name, &program.ppfs[id.0 as usize].body),
-            Code::Timer(id) => (&program.timers[id.0 as usize].name, &program.timers[id.0 as usize].body),
-        }
-    }
-}
 
 /// A PPF or timer that is under way: where it goes on, and where its values lie.
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +103,12 @@ impl Machine {
                 }
             }
             while let Some(inst) = block.insts.get(call.next) {
+                if let Some(execution) = &mut self.execution {
+                    let frame = &registers[call.base..];
+                    let get = |value: Value| frame[value.0 as usize];
+                    let place = |packet: usize| self.packets[packet].place();
+                    execution.operation((call.code, call.block, call.next), &inst.op, get, place);
+                }
                 call.next += 1;
                 if let Op::Put { packet, channel } = inst.op {
                     let packet = registers[call.base + packet.0 as usize];
@@ -145,6 +135,10 @@ impl Machine {
                     Fault::NullEntry => RunError::NullEntry { ppf: ppf() },
                     Fault::NoExterns => RunError::NoExterns { ppf: ppf() },
                 })?;
+            }
+            if let Some(execution) = &mut self.execution {
+                let (block, index) = (call.block as u32, call.next as u32);
+                execution.executed.push(Executed { code: call.code, block, index, touched: Touched::Nothing });
             }
             let frame = &mut registers[call.base..call.base + body.values.len()];
             let dest = match &block.term {
@@ -265,7 +259,11 @@ impl Machine {
                 let (table, key) = (table.0 as usize, key.iter().map(|v| get(*v)));
                 self.arguments.clear();
                 self.arguments.extend(key);
-                self.tables[table].lookup(&self.arguments).map_or(NULL, |slot| pointer(table, slot))
+                let found = self.tables[table].lookup(&self.arguments);
+                if let Some(execution) = &mut self.execution {
+                    execution.looked_up(found.map(|(_, prefix)| prefix));
+                }
+                found.map_or(NULL, |(slot, _)| pointer(table, slot))
             }
             Op::IsNull(entry) => (get(*entry) == NULL) as u128,
             Op::EntryLoad { entry, field } => {

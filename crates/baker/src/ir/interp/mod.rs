@@ -6,6 +6,7 @@
 mod bits;
 mod costs;
 mod exec;
+mod execution;
 mod packet;
 mod record;
 mod tables;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 pub use bits::{load_bits, store_bits};
 pub use costs::{Costs, Metered, Step};
+pub use execution::{Code, Executed, Execution, Touched};
 pub use packet::FrameLayout;
 pub use record::Recording;
 
@@ -124,6 +126,8 @@ pub struct Machine {
     meter: Option<costs::Meter>,
     /// Where the ways of packets are recorded.
     recording: Option<Box<Recording>>,
+    /// Where it is noted what a packet executes.
+    execution: Option<Execution>,
 }
 
 impl Machine {
@@ -155,6 +159,7 @@ impl Machine {
             externs: None,
             meter: None,
             recording: None,
+            execution: None,
         }
     }
 
@@ -207,6 +212,16 @@ impl Machine {
         self.meter.take().unwrap_or_default().found
     }
 
+    /// As [`Machine::receive`]; also notes what the packet executes, in place of what `execution` held.
+    pub fn receive_noted(&mut self, port: u8, frame: &[u8], execution: &mut Execution) -> Vec<Output> {
+        execution.entry = None;
+        execution.executed.clear();
+        self.execution = Some(std::mem::take(execution));
+        let outputs = self.receive(port, frame);
+        *execution = self.execution.take().unwrap_or_default();
+        outputs
+    }
+
     /// Records the ways of packets from now on, until [`Machine::recorded`].
     pub fn record(&mut self) {
         self.recording = Some(Box::new(Recording::new(&self.program)));
@@ -252,6 +267,9 @@ impl Machine {
         packet.fill(self.layout.headroom as usize, frame, program.metadata.len());
         for ((to, given), field) in packet.metadata.iter_mut().zip(metadata).zip(&program.metadata) {
             *to = given & mask(field.width);
+        }
+        if let Some(execution) = &mut self.execution {
+            execution.entry = Some(channel);
         }
         self.run(&program, channel, id)?;
         Ok(std::mem::take(&mut self.outputs))

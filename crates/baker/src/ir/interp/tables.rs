@@ -68,14 +68,18 @@ impl Store {
         }
     }
 
-    pub fn lookup(&self, key: &[u128]) -> Option<u32> {
+    /// The slot that a key leads to, and how many bits of it matched; 0 in a table without prefixes.
+    pub fn lookup(&self, key: &[u128]) -> Option<(u32, u8)> {
         match &self.index {
-            Index::Array => (key[0] < self.capacity as u128).then_some(key[0] as u32),
-            Index::Hash { slots, .. } => slots.get(key).copied(),
+            Index::Array => (key[0] < self.capacity as u128).then_some((key[0] as u32, 0)),
+            Index::Hash { slots, .. } => slots.get(key).map(|slot| (*slot, 0)),
             Index::Lpm(lengths) => {
                 let width = self.key_widths[0];
-                let by_length = |len: u32| lengths[len as usize].get(&(key[0] & prefix_mask(width, len)?));
-                (0..=width).rev().find_map(by_length).copied()
+                let by_length = |len: u32| {
+                    let slot = lengths[len as usize].get(&(key[0] & prefix_mask(width, len)?))?;
+                    Some((*slot, len as u8))
+                };
+                (0..=width).rev().find_map(by_length)
             }
         }
     }
@@ -113,7 +117,7 @@ impl Store {
 
     /// Takes tokens from a cell of a meter; whether they were there.
     pub fn take(&mut self, index: u128, now: u64, tokens: u64) -> bool {
-        let Some(slot) = self.lookup(&[index]) else { return false };
+        let Some((slot, _)) = self.lookup(&[index]) else { return false };
         let cell = &mut self.values[slot as usize * 3..][..3];
         let meter = MeterRate { rate: cell[0] as u64, burst: cell[1] as u64 };
         let full = meter.take(cell[2] as u64, now, tokens);

@@ -69,15 +69,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 /// The trace that was given, else the one beside the program.
 fn trace(args: &Args, source: &Source, config: &Config) -> Result<Trace, Failure> {
-    let file = match (&args.profile, &source.trace) {
-        (Some(path), _) => trace::file(path)?,
-        (None, Some(trace)) => trace.clone(),
-        (None, None) => {
-            return Err(wrong(&format!(
-                "{}: no trace lies beside it; give one to measure with: --profile T.pcap",
-                source.name
-            )));
-        }
-    };
+    let file = trace::given_or_beside(args.profile.as_ref(), source, "--profile")?;
     trace::packets(&file, config, ("--port", &args.port))
 }

@@ -1,0 +1,361 @@
+//! `millrace sim`: what a program would do on a network processor, by the model of [`npmodel`].
+
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use baker::ir::Program;
+use baker::ir::interp::Machine;
+use baker::opt::Level;
+use control::config::Config;
+use control::controllers;
+use indicatif::{ProgressBar, ProgressStyle};
+use npmodel::platform::PlatformError;
+use npmodel::{Memory, Platform, Point, Traced};
+use serde_json::{Value, json};
+
+use super::instance::configuration;
+use super::remote::print_json;
+use super::{plot, trace};
+use crate::apps;
+use crate::failure::Failure;
+use crate::output::print;
+use crate::report::{grouped, table};
+
+/// What to simulate.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Baker file, directory of an application, or its name
+    #[arg(value_name = "APP|FILE")]
+    app: String,
+    /// Network processor: a name, or a file NAME.toml
+    #[arg(long, value_name = "NAME|FILE", default_value = "ixp2400")]
+    platform: String,
+    /// Packets (pcap or pcapng); without it, the trace beside the program. An interface of a pcapng file is the port of its
+    /// name
+    #[arg(long, value_name = "T.pcap")]
+    trace: Option<PathBuf>,
+    /// Port of packets whose file names none: a name of the configuration, or a number
+    #[arg(long, value_name = "PORT", default_value = "1")]
+    port: String,
+    /// Configuration; without it, the .toml file beside the program
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Engines that run the program: a number, or a range; without it, as many as the processor has for it
+    #[arg(long, value_name = "1..8", value_parser = engines)]
+    engines: Option<RangeInclusive<usize>>,
+    /// Rate at which packets arrive, in Gbit/s; without it, as fast as they are taken
+    #[arg(long, value_name = "GBIT", value_parser = gigabits)]
+    offered: Option<f64>,
+    /// Write the rates as curves, in SVG
+    #[arg(long, value_name = "OUT.svg")]
+    plot: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Engines at most: enough for what might have been built.
+const MOST_ENGINES: usize = 64;
+
+fn engines(text: &str) -> Result<RangeInclusive<usize>, String> {
+    let (from, to) = text.split_once("..").unwrap_or((text, text));
+    let number = |text: &str| text.parse().ok().filter(|engines| (1..=MOST_ENGINES).contains(engines));
+    match (number(from), number(to.trim_start_matches('='))) {
+        (Some(from), Some(to)) if from <= to => Ok(from..=to),
+        _ => Err(format!("neither a number of engines from 1 to {MOST_ENGINES} nor a range, such as 1..8")),
+    }
+}
+
+fn gigabits(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (0.001..=1000.0).contains(rate));
+    rate.ok_or_else(|| "not a rate from 0.001 to 1000 Gbit/s".into())
+}
+
+/// A level's packets, and what each number of engines does with them.
+pub struct Build {
+    /// The packets.
+    pub traced: Traced,
+    /// By number of engines.
+    pub points: Vec<Point>,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let platform = platform(&args.platform)?;
+    let source = apps::find(&args.app)?;
+    let program = apps::compile(&source)?;
+    let config = configuration(&source, args.config.as_ref(), &program)?;
+    let file = trace::given_or_beside(args.trace.as_ref(), &source, "--trace")?;
+    let packets = trace::packets(&file, &config, ("--port", &args.port))?;
+    let engines = args.engines.clone().unwrap_or(1..=platform.application_engines() as usize);
+    let builds = builds(args, &program, &config, &platform, &packets, engines)?;
+    if let Some(path) = &args.plot {
+        write_plot(path, &program.name, &platform, &builds)?;
+    }
+    let view =
+        View { name: &source.name, app: &program.name, platform: &platform, builds: &builds, offered: args.offered };
+    if args.json {
+        print_json(&view.json());
+    } else {
+        print(format_args!("{}", view.text()));
+    }
+    Ok(())
+}
+
+fn platform(given: &str) -> Result<Platform, Failure> {
+    let wrong = |error: PlatformError| Failure::wrong(format!("error: {error}"));
+    if !given.ends_with(".toml") {
+        return Platform::built_in(given).map_err(wrong);
+    }
+    let text = std::fs::read_to_string(given).map_err(|error| Failure::wrong(format!("error: {given}: {error}")))?;
+    Platform::parse(given, &text).map_err(wrong)
+}
+
+fn write_plot(path: &Path, app: &str, platform: &Platform, builds: &[Build]) -> Result<(), Failure> {
+    let title = format!("{app} on the {}", platform.title);
+    let svg = plot::rates(&title, builds).map_err(|error| Failure::refused(format!("the plot: {error}")))?;
+    std::fs::write(path, svg).map_err(|error| Failure::refused(format!("{}: {error}", path.display())))
+}
+
+/// All levels with all numbers of engines.
+fn builds(
+    args: &Args,
+    program: &Arc<Program>,
+    config: &Config,
+    platform: &Platform,
+    packets: &[(u8, Vec<u8>)],
+    engines: RangeInclusive<usize>,
+) -> Result<Vec<Build>, Failure> {
+    let externs = controllers::externs(program).map_err(|error| trace::wrong(&error))?;
+    let steps = Level::ALL.len() * (packets.len() + engines.clone().count() * packets.len().max(1));
+    let style = ProgressStyle::with_template("{msg:32} {wide_bar} {percent:>3} %");
+    // Hidden by itself where standard error is no terminal.
+    let bar = ProgressBar::new(steps as u64);
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    let mut traces = Vec::new();
+    for level in Level::ALL {
+        bar.set_message(format!("{}: packets", level.name()));
+        let before = bar.position();
+        let fill = |machine: &mut Machine| {
+            if let Some(externs) = &externs {
+                machine.set_externs(externs.clone());
+            }
+            config.fill(program, machine)
+        };
+        let traced = npmodel::trace(program, level, platform, packets, fill, &|done| bar.set_position(before + done));
+        let traced = traced.map_err(|error| trace::wrong(&error))?;
+        bar.set_position(before + packets.len() as u64);
+        if traced.left() == 0 {
+            bar.finish_and_clear();
+            return Err(dropped(&traced));
+        }
+        traces.push(traced);
+    }
+    bar.set_message("engines");
+    let work: Vec<(usize, usize)> =
+        (0..traces.len()).flat_map(|level| engines.clone().map(move |engines| (level, engines))).collect();
+    let points = in_parallel(&work, |&(level, engines)| {
+        let point = npmodel::simulate(&traces[level], platform, engines, args.offered.map(|rate| rate * 1e9));
+        bar.inc(packets.len() as u64);
+        point
+    });
+    bar.finish_and_clear();
+    let mut points = points.into_iter();
+    let count = engines.count();
+    Ok(traces.into_iter().map(|traced| Build { traced, points: points.by_ref().take(count).collect() }).collect())
+}
+
+/// No packet left the program: why they were dropped.
+fn dropped(traced: &Traced) -> Failure {
+    let mut reasons: Vec<(String, u64)> = Vec::new();
+    for way in &traced.ways {
+        let name = match way.drop {
+            Some(reason) => traced.program.drop_reasons[reason.0 as usize].name.clone(),
+            None => continue,
+        };
+        match reasons.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += way.packets,
+            None => reasons.push((name, way.packets)),
+        }
+    }
+    let reasons: Vec<String> = reasons.iter().map(|(name, count)| format!("{name} {}", grouped(*count))).collect();
+    Failure::wrong(format!(
+        "error: the trace does not fit the program and its configuration: all of its {} packets are dropped\n  reasons: {}",
+        grouped(traced.packets.len() as u64),
+        reasons.join(", ")
+    ))
+}
+
+/// Results in the order of the work, on as many threads as there are processors.
+fn in_parallel<W: Sync, R: Send>(work: &[W], each: impl Fn(&W) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<(usize, R)>> = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(work.len());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((index, item)) = {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    work.get(index).map(|item| (index, item))
+                } {
+                    let result = each(item);
+                    results.lock().expect("no panic under this lock").push((index, result));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().expect("no panic under this lock");
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+struct View<'a> {
+    name: &'a str,
+    app: &'a str,
+    platform: &'a Platform,
+    builds: &'a [Build],
+    offered: Option<f64>,
+}
+
+impl View<'_> {
+    fn json(&self) -> Value {
+        let builds: serde_json::Map<String, Value> =
+            self.builds.iter().map(|build| (build.traced.level.name().to_owned(), build_json(build))).collect();
+        json!({
+            "app": self.app, "platform": self.platform.name, "packets": self.builds[0].traced.packets.len(),
+            "offered_gbps": self.offered, "builds": builds,
+        })
+    }
+
+    fn text(&self) -> String {
+        let first = &self.builds[0].traced;
+        let mut out = format!("{}: {} packets of the trace, ", self.name, grouped(first.packets.len() as u64));
+        out += &format!(
+            "{:.1} bytes on the line on average; {}\n",
+            first.mean(|way| way.bits() as f64 / 8.0),
+            self.platform.title
+        );
+        out += "\nper packet, by the program\n";
+        let header = ["", "instructions", "dram accesses", "bytes", "sram", "bytes", "scratch", "bytes", "ways"];
+        let row = |build: &Build| {
+            let traced = &build.traced;
+            let mut cells = vec![traced.level.name().to_owned(), format!("{:.1}", traced.instructions())];
+            for traffic in Memory::ALL.map(|memory| traced.traffic(memory)) {
+                cells.extend([traffic.accesses, traffic.bytes].map(|number| format!("{number:.1}")));
+            }
+            cells.push(traced.ways.len().to_string());
+            cells
+        };
+        table(&mut out, &header, self.builds.iter().map(row).collect());
+        out += match self.offered {
+            Some(_) => "\nGbit/s by number of engines, as offered\n",
+            None => "\nGbit/s by number of engines, as fast as packets are taken\n",
+        };
+        let levels: Vec<&str> = self.builds.iter().map(|build| build.traced.level.name()).collect();
+        let rates = (0..self.builds[0].points.len()).map(|index| {
+            let point = |build: &Build| format!("{:.3}", build.points[index].bits_per_second / 1e9);
+            let engines = self.builds[0].points[index].engines;
+            std::iter::once(engines.to_string()).chain(self.builds.iter().map(point)).collect()
+        });
+        let rates: Vec<Vec<String>> = rates.collect();
+        table(&mut out, &[&["engines"], &levels[..]].concat(), rates);
+        for build in self.builds {
+            out += &format!(
+                "\n{}: percent of the engines' cycles, and of each memory's time\n",
+                build.traced.level.name()
+            );
+            let header = [
+                "engines",
+                "busy",
+                "wait dram",
+                "sram",
+                "scratch",
+                "ring full",
+                "no packet",
+                "use of dram",
+                "sram",
+                "scratch",
+                "receive",
+                "transmit",
+                "mapping",
+            ];
+            table(&mut out, &header, build.points.iter().map(cycles).collect());
+        }
+        let has = self.platform.application_engines() as usize;
+        if self.builds[0].points.iter().any(|point| point.engines > has) {
+            out += &format!(
+                "\nthe processor has {has} engines beside those that receive and send; more is what it might have had\n"
+            );
+        }
+        for build in self.builds.iter().filter(|build| build.points.iter().any(|point| !point.fits)) {
+            let code: u32 = build.points[0].mapping.code(&build.traced);
+            out += &format!(
+                "\n{}: {} instructions of code do not fit into an engine's {}; the figures are as if they did\n",
+                build.traced.level.name(),
+                grouped(code.into()),
+                grouped(self.platform.engines.code_store.whole().into())
+            );
+        }
+        out
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}", share * 100.0)
+}
+
+fn cycles(point: &Point) -> Vec<String> {
+    let cycles = point.cycles;
+    let shares = [cycles.busy].into_iter().chain(cycles.waiting).chain([cycles.blocked, cycles.idle]);
+    let shares = shares.chain(point.utilisation).chain(point.edges).map(percent);
+    let groups: Vec<String> = point.mapping.groups.iter().map(|group| group.engines.to_string()).collect();
+    let mapping = match groups.len() {
+        1 => point.mapping.name().to_owned(),
+        _ => format!("{} {}", point.mapping.name(), groups.join("+")),
+    };
+    std::iter::once(point.engines.to_string()).chain(shares).chain([mapping]).collect()
+}
+
+fn build_json(build: &Build) -> Value {
+    let traced = &build.traced;
+    let traffic = Memory::ALL.map(|memory| {
+        let of = traced.traffic(memory);
+        (memory.name().to_owned(), json!({"accesses": of.accesses, "bytes": of.bytes}))
+    });
+    let by_memory = |values: [f64; 3]| {
+        Memory::ALL
+            .iter()
+            .zip(values)
+            .map(|(memory, value)| (memory.name().to_owned(), json!(value)))
+            .collect::<serde_json::Map<_, _>>()
+    };
+    let point = |point: &Point| {
+        let groups: Vec<Value> = point
+            .mapping
+            .groups
+            .iter()
+            .map(|group| {
+                let name = |ppf: &baker::ir::PpfId| traced.program.ppfs[ppf.0 as usize].name.clone();
+                json!({"engines": group.engines, "ppfs": group.ppfs.iter().map(name).collect::<Vec<_>>()})
+            })
+            .collect();
+        json!({
+            "engines": point.engines, "gbps": point.bits_per_second / 1e9, "mpps": point.packets_per_second / 1e6,
+            "lost": point.lost, "mapping": point.mapping.name(), "groups": groups,
+            "code": point.mapping.code(traced), "fits": point.fits,
+            "cycles": {
+                "busy": point.cycles.busy, "waiting": by_memory(point.cycles.waiting), "ring_full": point.cycles.blocked,
+                "no_packet": point.cycles.idle,
+            },
+            "utilisation": by_memory(point.utilisation), "receive": point.edges[0], "transmit": point.edges[1],
+        })
+    };
+    json!({
+        "instructions": traced.instructions(), "memories": serde_json::Map::from_iter(traffic),
+        "ways": traced.ways.len(), "points": build.points.iter().map(point).collect::<Vec<_>>(),
+    })
+}

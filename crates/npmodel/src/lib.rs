@@ -1,0 +1,27 @@
+//! A model of Intel's IXP network processors: what a Baker program would do there.
+//!
+//! ```text
+//! program ── optimise ──▶ IR ── interpreter, packet by packet ──▶ what was executed
+//!                                                                     │ sequence, alu, words
+//!                                    platforms/NAME.toml ──▶ micro-operations, one list per way
+//!                                                                     │ mapping
+//!                                                       steps of each stage ── event ──▶ rates, cycles, utilisation
+//! ```
+//!
+//! The interpreter runs each packet, so results are the program's; the model says what they cost. Pure: no input or output.
+
+#![forbid(unsafe_code)]
+
+mod alu;
+pub mod event;
+pub mod mapping;
+pub mod micro;
+pub mod platform;
+pub mod sequence;
+pub mod simulate;
+pub mod ways;
+mod words;
+
+pub use platform::{Memory, Platform, PlatformError};
+pub use simulate::{Point, simulate};
+pub use ways::{Traced, trace};
