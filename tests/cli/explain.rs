@@ -88,7 +88,7 @@ fn label_switching() {
     let found = json(&["mpls"]);
     assert_eq!(found["packets"], 400);
     let builds = &found["builds"];
-    assert!(figure(builds, "cgpc", "accesses") <= figure(builds, "base", "accesses") / 4.0, "{builds}");
+    assert!(figure(builds, "cgpc", "accesses") <= figure(builds, "base", "accesses") / 3.0, "{builds}");
     let pushed =
         found["paths"].as_array().unwrap().iter().any(|way| way["path"].to_string().contains("label_push.stack"));
     assert!(pushed, "{found}");
