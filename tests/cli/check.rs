@@ -83,7 +83,7 @@ bad.baker: 1 error
 #[test]
 fn programs_that_are_not_there() {
     let text = millrace(&["check", "l3swich"]).failed(1);
-    assert!(text.contains("l3swich") && text.contains("applications: l3switch"), "{text}");
+    assert!(text.contains("l3swich") && text.contains("applications: firewall, l3switch, mpls"), "{text}");
     let scratch = Scratch::new();
     let text = millrace(&["check", &scratch.path("")]).failed_in_one_line(1);
     assert!(text.contains(".baker: No such file"), "{text}");

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use lab::{Host, HostConfig, Namespace, Running, Signal};
 use serde_json::Value as Json;
 
+use crate::PATCH;
 use crate::instance::Runtime;
 use crate::process::{Scratch, millrace};
 use crate::report::Report;
@@ -124,7 +125,7 @@ fn what_no_controller_has_is_told_at_the_start() {
     assert_eq!(done.status, Some(1), "{done:?}");
     assert_eq!(
         done.stderr,
-        "error: there is no controller respondr; did you mean `responder`?\n  controllers: responder\n"
+        "error: there is no controller respondr; did you mean `responder`?\n  controllers: firewall, responder\n"
     );
     let extern_ = [
         program("extern u8 pick(u16 n); ppf p(ether_packet_t *p) from input { p->metadata.tx.port = pick(p->type);"),
@@ -135,7 +136,7 @@ fn what_no_controller_has_is_told_at_the_start() {
     for arguments in [&["run", &file, "--port", "a=mem:"][..], &["replay", &file, "--in", input]] {
         let done = millrace(arguments);
         assert_eq!(done.status, Some(1), "{done:?}");
-        assert_eq!(done.stderr, "error: no controller has the function m.pick\n  controllers: responder\n");
+        assert_eq!(done.stderr, "error: no controller has the function m.pick\n  controllers: firewall, responder\n");
     }
 }
 
@@ -162,4 +163,38 @@ program { rx -> m.input; m.a -> controller responder; }
         assert!(!given.is_empty() && punted == given, "{text}");
         assert!(text.contains(&format!("{} packets to controllers", given.len())), "{text}");
     }
+}
+
+#[test]
+fn reload_needs_a_file_and_something_to_read_again() {
+    let runtime = Runtime::new();
+    let ports = ["lan=mem:", "wan=mem:"].map(|port| ["--port", port]).concat();
+    let firewall = runtime.start(&[&["firewall"], &ports[..]].concat());
+    let error = runtime.millrace(&["reload"]).failed_in_one_line(1);
+    assert_eq!(error, "error: its configuration is in no file: start it with -c FILE to change it\n");
+    runtime.millrace(&["stop"]).ok();
+    firewall.end().ok();
+    let config = runtime.write("patch.toml", "");
+    let patch = runtime.start(&[PATCH, "-c", &config, "--port", "a=mem:"]);
+    let error = runtime.millrace(&["reload"]).failed_in_one_line(1);
+    let expected = "error: its program has no controller with settings; change tables with `millrace table set`\n";
+    assert_eq!(error, expected);
+    runtime.millrace(&["stop"]).ok();
+    patch.end().ok();
+    // With a file it is read; what is in it comes into force, and what was wrong does not.
+    let text = include_str!("../../apps/firewall/firewall.toml");
+    let config = runtime.write("firewall.toml", text);
+    let firewall = runtime.start(&[&["firewall", "-c", &config], &ports[..]].concat());
+    let active = || runtime.millrace(&["table", "get", "flow.active", "0"]).ok();
+    assert_eq!(active(), "0\n");
+    assert_eq!(runtime.json(&["reload"]), serde_json::json!({"controllers": ["firewall"], "warnings": []}));
+    assert_eq!(active(), "1\n");
+    let dump = |set: &str| runtime.millrace(&["table", "dump", &format!("{set}.decisions")]).ok();
+    assert_eq!(dump("blue"), dump("green"));
+    runtime.write("firewall.toml", &text.replace("icmp_type = 8 ", "icmp_typ = 8 "));
+    let error = runtime.millrace(&["reload"]).failed_in_one_line(1);
+    assert!(error.contains("icmp_typ: unknown key; did you mean `icmp_type`?"), "{error}");
+    assert_eq!(active(), "1\n");
+    runtime.millrace(&["stop"]).ok();
+    firewall.end().ok();
 }

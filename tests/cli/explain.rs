@@ -68,6 +68,32 @@ fn the_l3_switch() {
     }
 }
 
+/// At most one access to packet memory for a packet of IPv4, of a flow that is known or one that is opened.
+#[test]
+fn the_firewall() {
+    let found = json(&["firewall"]);
+    assert_eq!(found["packets"], 400);
+    let ways: Vec<&Value> = found["paths"].as_array().unwrap().iter().collect();
+    let of = |way: &&&Value, step: &str| way["path"].as_array().unwrap().iter().any(|found| found == step);
+    let passes = |way: &&&Value| of(way, "parse.v4") && of(way, "gate.output");
+    let ipv4: Vec<_> = ways.iter().filter(passes).collect();
+    assert_eq!(ipv4.iter().map(|way| way["packets"].as_u64().unwrap()).sum::<u64>(), 310);
+    assert!(ipv4.iter().all(|way| figure(&way["builds"], "cgpc", "accesses") <= 1.0), "{ipv4:?}");
+    assert!(figure(&found["builds"], "cgpc", "accesses") <= 2.0, "{found}");
+}
+
+/// Few accesses, though labels move the headers behind them.
+#[test]
+fn label_switching() {
+    let found = json(&["mpls"]);
+    assert_eq!(found["packets"], 400);
+    let builds = &found["builds"];
+    assert!(figure(builds, "cgpc", "accesses") <= figure(builds, "base", "accesses") / 4.0, "{builds}");
+    let pushed =
+        found["paths"].as_array().unwrap().iter().any(|way| way["path"].to_string().contains("label_push.stack"));
+    assert!(pushed, "{found}");
+}
+
 /// Each pass has a line, for the whole, for each way and for each PPF; the last of a level is the level's.
 #[test]
 fn pass_by_pass() {

@@ -3,10 +3,16 @@
 use crate::process::{ROOT, Scratch, millrace};
 
 #[test]
-fn the_example_is_right() {
-    let path = format!("{ROOT}/examples/lab.toml");
-    assert_eq!(millrace(&["lab", "--check", &path]).ok(), format!("{path}: 5 hosts, 6 links\n"));
-    assert_eq!(millrace(&["lab", "--check", "--json", &path]).ok(), "");
+fn the_examples_are_right() {
+    for (file, size) in [
+        ("examples/lab.toml", "5 hosts, 6 links"),
+        ("apps/firewall/lab.toml", "3 hosts, 2 links"),
+        ("apps/mpls/lab/lab.toml", "5 hosts, 10 links"),
+    ] {
+        let path = format!("{ROOT}/{file}");
+        assert_eq!(millrace(&["lab", "--check", &path]).ok(), format!("{path}: {size}\n"));
+        assert_eq!(millrace(&["lab", "--check", "--json", &path]).ok(), "");
+    }
 }
 
 /// A lab of two hosts and a link, and more.

@@ -253,6 +253,15 @@ fn the_example_works_as_it_says() {
 }
 
 #[test]
+fn the_labs_of_the_applications_work() {
+    for file in ["apps/firewall/lab.toml", "apps/mpls/lab/lab.toml"] {
+        let runtime = Runtime::new();
+        let said = run(runtime.command(&["lab", &format!("{ROOT}/{file}"), "--duration", "0"])).ok();
+        assert!(said.contains("3 packets transmitted") && said.contains("lab lab is up"), "{said}");
+    }
+}
+
+#[test]
 fn a_lab_works_without_root() {
     let scratch = Scratch::new();
     let runtime = Runtime::new();

@@ -10,6 +10,7 @@ use baker::opt::Level;
 use codegen::OptLevel;
 use control::cases::{self, Case, LoadError};
 use dataplane::EngineKind;
+use dataplane::step::Compiled;
 
 const CONFIG: &str = "
 [ports.a]
@@ -60,7 +61,7 @@ fn outcome(name: &str, case: &str) -> Result<(), String> {
     let case = folder.load().unwrap_or_else(|error| panic!("{error}"));
     let engines = [EngineKind::Interp, EngineKind::Native(OptLevel::O0, Level::Base), EngineKind::NATIVE];
     let outcomes = engines.map(|engine| {
-        cases::run(&program(), &case, engine).map_err(|failure| {
+        cases::run(&Compiled::new(program(), engine).unwrap(), &case).map_err(|failure| {
             assert_eq!(failure.engine, engine);
             folder.strip(&failure.to_string()).replace(&format!("{engine:?}"), "E")
         })
@@ -185,7 +186,7 @@ bounce.seen = 5
     let names = "ether, hex, text, zero, pad";
     let expected = [
         "1: description: is missing; accepted: a sentence that says what the case shows",
-        "2: descripton: unknown key; did you mean `description`?; accepted: description, config, define, externs, tables, step, after",
+        "2: descripton: unknown key; did you mean `description`?; accepted: description, config, define, externs, controllers, tables, step, after",
         "4: define.ether: this is the name of a protocol; accepted: another name",
         "5: define.\"a b\": packet text can't name this; accepted: letters, digits and `_`, no digit first",
         "6: define.n: this is an integer; accepted: packet text, or a value of a field",

@@ -8,6 +8,7 @@ use baker::opt::Level;
 use codegen::OptLevel;
 use control::cases;
 use dataplane::EngineKind;
+use dataplane::step::Compiled;
 
 mod common;
 
@@ -37,11 +38,12 @@ fn all_cases_of_all_applications_on_all_engines() {
     for (folder, program) in applications() {
         let files = cases::files(&folder.join("cases")).unwrap();
         assert!(!files.is_empty(), "{}", folder.display());
+        let engines = ENGINES.map(|engine| Compiled::new(program.clone(), engine).unwrap());
         for file in files {
             match cases::load(&file, &program) {
                 Ok(case) => {
-                    let runs = ENGINES.map(|engine| cases::run(&program, &case, engine));
-                    failures.extend(runs.into_iter().filter_map(|run| Some(run.err()?.to_string())));
+                    let runs = engines.iter().map(|engine| cases::run(engine, &case));
+                    failures.extend(runs.filter_map(|run| Some(run.err()?.to_string())));
                 }
                 Err(error) => failures.push(error.to_string()),
             }

@@ -11,8 +11,9 @@ use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, Staging, re
 use crate::context::{Received, RxBatch, WorkerContext};
 use crate::controller::ExternTable;
 use crate::counters::CounterBlock;
-use crate::engine::{Engine, EngineError, EngineKind, TableAccess, engine};
+use crate::engine::{Engine, EngineError, EngineKind, NativeEngine, TableAccess, engine};
 use crate::frames::{FrameConfig, FrameError, FramePool};
+use crate::tables::Tables;
 use crate::timer::Schedule;
 
 /// Bytes of the longest packet that must fit into a frame.
@@ -53,6 +54,54 @@ pub struct StepOutput {
     pub metadata: Vec<u128>,
 }
 
+/// A program that was made ready to run on an engine, for any number of steppers.
+pub struct Compiled {
+    program: Arc<Program>,
+    kind: EngineKind,
+    /// The interpreter needs none.
+    code: Option<NativeEngine>,
+}
+
+impl Compiled {
+    /// Compiles the program where the engine needs it.
+    pub fn new(program: Arc<Program>, kind: EngineKind) -> Result<Compiled, StepError> {
+        let code = match kind {
+            EngineKind::Native(opt, packets) => {
+                Some(NativeEngine::compile(&program, opt, packets).map_err(EngineError::from)?)
+            }
+            EngineKind::Interp => None,
+        };
+        Ok(Compiled { program, kind, code })
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// The engine.
+    pub fn kind(&self) -> EngineKind {
+        self.kind
+    }
+
+    /// With empty tables of its own, and the functions of controllers that the program calls.
+    pub fn stepper(&self, externs: Option<Arc<ExternTable>>) -> Result<Stepper, StepError> {
+        let program = self.program.clone();
+        let (engine, tables): (Box<dyn Engine>, _) = match &self.code {
+            Some(code) => {
+                let tables = Tables::new(&program).map_err(EngineError::from)?;
+                (Box::new(code.clone()), TableAccess::Native(Arc::new(tables)))
+            }
+            None => engine(&program, self.kind, externs.as_ref())?,
+        };
+        let mut stepper = Stepper::with_engine(program, engine, tables)?;
+        if let Some(externs) = externs {
+            stepper.context.set_externs(externs);
+        }
+        Ok(stepper)
+    }
+}
+
 /// A program that runs when it is told to. As a [`TableStore`] it is the control plane's way to the program's tables.
 pub struct Stepper {
     program: Arc<Program>,
@@ -77,12 +126,7 @@ impl Stepper {
         kind: EngineKind,
         externs: Option<Arc<ExternTable>>,
     ) -> Result<Stepper, StepError> {
-        let (engine, tables) = engine(&program, kind, externs.as_ref())?;
-        let mut stepper = Self::with_engine(program, engine, tables)?;
-        if let Some(externs) = externs {
-            stepper.context.set_externs(externs);
-        }
-        Ok(stepper)
+        Compiled::new(program, kind)?.stepper(externs)
     }
 
     /// Runs this engine: one made by hand, to be compared with the program. `tables` are those of the engine, or empty

@@ -21,6 +21,8 @@ pub struct Source {
     pub text: String,
     /// The configuration beside it, with its name, if there is one.
     pub config: Option<(String, String)>,
+    /// Whether all of it is built into this program, and so can't change.
+    pub built_in: bool,
     /// The packets beside it to measure with (`trace.pcapng`), with the file's name.
     pub trace: Option<(String, Vec<u8>)>,
 }
@@ -46,7 +48,7 @@ pub fn find(app: &str) -> Result<Source, Failure> {
     if let Some((name, text)) = embedded("baker") {
         let trace = format!("{app}/{TRACE}");
         let trace = APPS.get_file(&trace).map(|file| (format!("apps/{trace}"), file.contents().to_vec()));
-        return Ok(Source { name, text, config: embedded("toml"), trace });
+        return Ok(Source { name, text, config: embedded("toml"), built_in: true, trace });
     }
     let known: Vec<_> = APPS.dirs().filter_map(|d| d.path().to_str()).collect();
     Err(Failure::wrong(format!(
@@ -63,7 +65,7 @@ fn read(path: &Path) -> Result<Source, Failure> {
     let config = beside(&config_path, std::fs::read_to_string(&config_path))?.map(|text| (shown(&config_path), text));
     let trace_path = path.with_file_name(TRACE);
     let trace = beside(&trace_path, std::fs::read(&trace_path))?.map(|content| (shown(&trace_path), content));
-    Ok(Source { name: shown(path), text, config, trace })
+    Ok(Source { name: shown(path), text, config, built_in: false, trace })
 }
 
 /// A file that need not be there.
@@ -75,22 +77,27 @@ fn beside<T>(path: &Path, content: std::io::Result<T>) -> Result<Option<T>, Fail
     }
 }
 
-/// Imported files: beside the importing file, else from the library.
-struct Files;
+/// Imported files: beside the importing file, else from the library. What lies beside a program that is built in is built in, too.
+struct Files {
+    built_in: bool,
+}
 
 impl Loader for Files {
     fn load(&self, from: &str, path: &str) -> Option<(String, String)> {
         let beside: PathBuf = Path::new(from).parent()?.join(format!("{path}.baker"));
-        match std::fs::read_to_string(&beside) {
-            Ok(text) => Some((beside.display().to_string(), text)),
-            Err(_) => library::file(path),
-        }
+        let text = match beside.strip_prefix("apps") {
+            Ok(inside) if self.built_in => {
+                APPS.get_file(inside).and_then(|file| file.contents_utf8().map(str::to_owned))
+            }
+            _ => std::fs::read_to_string(&beside).ok(),
+        };
+        text.map(|text| (beside.display().to_string(), text)).or_else(|| library::file(path))
     }
 }
 
 /// Checks a program; its diagnostics become the failure.
 pub fn check(source: &Source) -> Result<Compilation, Failure> {
-    let compilation = baker::check::check(&source.name, &source.text, &Files);
+    let compilation = baker::check::check(&source.name, &source.text, &Files { built_in: source.built_in });
     if compilation.diagnostics.is_empty() {
         return Ok(compilation);
     }

@@ -53,6 +53,8 @@ enum Command {
     Drops(commands::counters::Args),
     /// Show the ports of a running instance
     Ports(commands::counters::Args),
+    /// Have a running instance read the settings of its controllers again
+    Reload(commands::reload::Args),
     /// End a running instance
     Stop(commands::stop::Args),
     /// Run a program over a capture file
@@ -86,6 +88,7 @@ fn main() -> ExitCode {
         Command::Counters(args) => commands::counters::counters(&args),
         Command::Drops(args) => commands::counters::drops(&args),
         Command::Ports(args) => commands::counters::ports(&args),
+        Command::Reload(args) => commands::reload::run(&args),
         Command::Stop(args) => commands::stop::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Demo(args) => commands::demo::run(&args),

@@ -92,7 +92,8 @@ fn start() -> Running {
     let notation = Notation::new(program.clone(), PortNames::new(&ports));
     // Being told to stop changes nothing here: nobody looks at it.
     let stop = Arc::new(AtomicBool::new(false));
-    let service = Service::new(about, program.clone(), notation, instance.observer(), instance.tables(), stop);
+    let reload = Box::new(|| Err("its configuration is in no file".to_owned()));
+    let service = Service::new(about, program.clone(), notation, instance.observer(), instance.tables(), stop, reload);
     let server = Server::start(claim, service).unwrap_or_else(|error| panic!("{error}"));
     Running { socket, _server: server, _instance: instance }
 }

@@ -160,20 +160,24 @@ impl Builder {
         } else {
             let value = self.param(block, self.var_types[var.0 as usize]);
             self.definitions.insert((var, block), value);
-            self.add_arguments(var, value, block);
-            value
+            // Where all paths bring one value it is that one, also for who asks whether it is a constant; the parameter is
+            // redundant then.
+            self.add_arguments(var, value, block).unwrap_or(value)
         };
         self.definitions.insert((var, block), value);
         value
     }
 
-    /// Passes the variable from every predecessor. A predecessor may reach the block by both edges of a branch.
-    fn add_arguments(&mut self, var: Var, param: Value, block: BlockId) {
+    /// Passes the variable from every predecessor, which may reach the block by both edges of a branch. The value that they all
+    /// pass, if it is one.
+    fn add_arguments(&mut self, var: Var, param: Value, block: BlockId) -> Option<Value> {
         let mut predecessors = self.predecessors[block.0 as usize].clone();
         predecessors.dedup();
+        let mut passed = Vec::new();
         for from in predecessors {
             // Reading may add further parameters to this block, so the argument goes to its parameter's position.
             let value = self.read(var, from);
+            passed.push(value);
             let params = &self.body.blocks[block.0 as usize].params;
             let position = params.iter().position(|&p| p == param).expect("a parameter of the block");
             for dest in self.body.blocks[from.0 as usize].term.dests_mut() {
@@ -183,6 +187,9 @@ impl Builder {
                 }
             }
         }
+        passed.retain(|&value| value != param);
+        passed.dedup();
+        <[Value; 1]>::try_from(passed).ok().map(|[only]| only)
     }
 
     /// Says that all predecessors of the block have ended.

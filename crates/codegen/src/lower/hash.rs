@@ -14,7 +14,7 @@ use baker::ir::{Table, TableId, Value};
 use inkwell::IntPredicate;
 use inkwell::intrinsics::Intrinsic;
 use inkwell::types::BasicTypeEnum;
-use inkwell::values::{BasicValueEnum, CallSiteValue, IntValue, PointerValue};
+use inkwell::values::{BasicValueEnum, CallSiteValue, IntValue, PointerValue, VectorValue};
 
 use super::body::{Ppf, Scratch};
 use super::memory::{Memory, instruction};
@@ -33,16 +33,13 @@ impl<'c> Ppf<'_, 'c, '_> {
         let hash = module.hash_of(control, &words)?;
         let bucket = module.first_bucket(control, hash)?;
         let equal = module.equal_tags(bucket, hash)?;
-        let zero8 = equal.get_type().const_zero();
-        let any = builder.build_int_compare(IntPredicate::NE, equal, zero8, "")?;
+        let any = builder.build_int_compare(IntPredicate::NE, equal, module.i32.const_zero(), "")?;
         let names = ["candidate", "none", "slow", "found"].map(|name| self.new_block(name));
         let [candidate, none, slow, found] = names;
         builder.build_conditional_branch(any, candidate, none)?;
 
         builder.position_at_end(candidate);
-        let slot = module.lowest_bit(equal)?;
-        let numbers = module.at(bucket, offset_of!(HashBucket, entries) as u64)?;
-        let number = module.load_shared_in(module.i32, module.element(numbers, slot, 4)?, Memory::Table)?;
+        let number = module.entry_number(bucket, equal)?;
         let zero = module.i32.const_zero();
         let used = builder.build_int_compare(IntPredicate::NE, number, zero, "")?;
         // There is always an entry 0 to read, though what it holds means nothing.
@@ -190,34 +187,56 @@ impl<'c> Module<'c, '_> {
         self.at_index(buckets, bytes)
     }
 
-    /// A bit per slot (8 bits) of the bucket whose tag is that of the hash.
+    /// Two bits per slot (32 bits) of the bucket, both set where its tag is that of the hash.
     pub(super) fn equal_tags(&self, bucket: PointerValue<'c>, hash: IntValue<'c>) -> Res<IntValue<'c>> {
         let builder = &self.builder;
-        let i16_type = self.context.i16_type();
-        let lanes = i16_type.vec_type(8);
-        let mut halves = self.i64.vec_type(2).get_undef();
-        for index in 0..2 {
-            let half = self.load_shared_in(self.i64, self.at(bucket, index * 8)?, Memory::Table)?;
-            halves = builder.build_insert_element(halves, half, self.i64.const_int(index, false), "")?;
-        }
-        let tags = builder.build_bit_cast(halves, lanes, "")?.into_vector_value();
+        let lanes = self.context.i16_type().vec_type(8);
+        // Each tag is read as it was at some time, for it lies in one word; volatile, so that it is read once.
+        let tags = self.load(lanes, bucket, 16, Memory::Table)?;
+        instruction(tags)?.set_volatile(true).map_err(|error| CodegenError::Internal(error.to_string()))?;
         let tag = builder.build_right_shift(hash, self.i64.const_int(32, false), false, "")?;
         let tag = self.resize(tag, 16)?;
         let first = builder.build_insert_element(lanes.get_undef(), tag, self.i64.const_zero(), "")?;
         let everywhere = self.i32.vec_type(8).const_zero();
         let pattern = builder.build_shuffle_vector(first, lanes.get_undef(), everywhere, "")?;
-        let equal = builder.build_int_compare(IntPredicate::EQ, tags, pattern, "")?;
-        Ok(builder.build_bit_cast(equal, self.i8, "")?.into_int_value())
+        let equal = builder.build_int_compare(IntPredicate::EQ, tags.into_vector_value(), pattern, "")?;
+        let equal = builder.build_int_s_extend(equal, lanes, "")?;
+        let bytes = builder.build_bit_cast(equal, self.i8.vec_type(16), "")?.into_vector_value();
+        self.sign_bits(bytes)
     }
 
-    /// Index (32 bits) of the lowest bit that is set; there is one.
-    pub(super) fn lowest_bit(&self, bits: IntValue<'c>) -> Res<IntValue<'c>> {
-        let wide = self.resize(bits, 32)?;
+    /// The sign bits of 16 bytes; 32 bits.
+    fn sign_bits(&self, bytes: VectorValue<'c>) -> Res<IntValue<'c>> {
+        if cfg!(target_arch = "x86_64") {
+            // By name, for LLVM prefers mask registers, from which it takes longer.
+            let mask = Intrinsic::find("llvm.x86.sse2.pmovmskb.128")
+                .and_then(|mask| mask.get_declaration(&self.llvm, &[]))
+                .ok_or_else(|| CodegenError::Internal("LLVM cannot gather sign bits".into()))?;
+            let call = self.builder.build_call(mask, &[bytes.into()], "")?;
+            return match call.try_as_basic_value().basic() {
+                Some(BasicValueEnum::IntValue(bits)) => Ok(bits),
+                _ => internal("gathering sign bits gives no number"),
+            };
+        }
+        let negative = self.builder.build_int_compare(IntPredicate::SLT, bytes, bytes.get_type().const_zero(), "")?;
+        let bits = self.builder.build_bit_cast(negative, self.context.i16_type(), "")?.into_int_value();
+        self.resize(bits, 32)
+    }
+
+    /// The entry number in the first slot whose bits are set in `equal`; some are.
+    pub(super) fn entry_number(&self, bucket: PointerValue<'c>, equal: IntValue<'c>) -> Res<IntValue<'c>> {
+        let numbers = self.at(bucket, offset_of!(HashBucket, entries) as u64)?;
+        // Two bits per slot, four bytes per number.
+        self.load_shared_in(self.i32, self.element(numbers, self.lowest_bit(equal)?, 2)?, Memory::Table)
+    }
+
+    /// Index (32 bits) of the lowest bit that is set in 32 bits; there is one.
+    fn lowest_bit(&self, bits: IntValue<'c>) -> Res<IntValue<'c>> {
         let count = Intrinsic::find("llvm.cttz")
             .and_then(|cttz| cttz.get_declaration(&self.llvm, &[BasicTypeEnum::IntType(self.i32)]))
             .ok_or_else(|| CodegenError::Internal("LLVM cannot count trailing zeros".into()))?;
         let zero_is_poison = self.context.bool_type().const_int(1, false);
-        let call = self.builder.build_call(count, &[wide.into(), zero_is_poison.into()], "")?;
+        let call = self.builder.build_call(count, &[bits.into(), zero_is_poison.into()], "")?;
         match call.try_as_basic_value().basic() {
             Some(BasicValueEnum::IntValue(index)) => Ok(index),
             _ => internal("counting zeros gives no number"),

@@ -24,7 +24,7 @@ use super::body::{Ppf, pointer_param};
 use super::memory::Memory;
 use super::packet::align;
 use super::{Module, Res};
-use crate::abi::{self, Context, HashBucket, HashTable, LpmTable};
+use crate::abi::{self, Context, HashTable, LpmTable};
 use crate::{CodegenError, internal};
 
 /// Where in a packet's record the signature of what it has read lies.
@@ -297,10 +297,8 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
         let hash = module.hash_of(control, &module.pack(table, key)?)?;
         let equal = module.equal_tags(first, hash)?;
         // Without an equal tag it is the last slot's entry: there is one to read in any case.
-        let last = equal.get_type().const_int(0x80, false);
-        let slot = module.lowest_bit(builder.build_or(equal, last, "")?)?;
-        let numbers = module.at(first, offset_of!(HashBucket, entries) as u64)?;
-        let number = module.load_shared_in(module.i32, module.element(numbers, slot, 4)?, Memory::Table)?;
+        let last = module.i32.const_int(1 << 14, false);
+        let number = module.entry_number(first, builder.build_or(equal, last, "")?)?;
         let entries = module.entries(control, offset_of!(HashTable, entries))?;
         module.element(entries, number, module.hash_entry(table)?.stride as u64)
     }

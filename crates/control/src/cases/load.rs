@@ -8,6 +8,7 @@ use super::Case;
 use super::step::Reader;
 use crate::config::document::{self, Errors, Path, Table, Value};
 use crate::config::{Config, ConfigError, tables};
+use crate::controllers;
 use crate::packet::Definitions;
 use crate::words::{did_you_mean, list};
 
@@ -70,7 +71,12 @@ pub fn load(file: &FilePath, program: &Program) -> Result<Case, LoadError> {
 /// All but the configuration.
 fn contents(root: &Table, case: &mut Case, text: &str, program: &Program, errors: &mut Errors) {
     let path = Path::Root;
-    document::only(root, &path, &["description", "config", "define", "externs", "tables", "step", "after"], errors);
+    document::only(
+        root,
+        &path,
+        &["description", "config", "define", "externs", "controllers", "tables", "step", "after"],
+        errors,
+    );
     match root.get("description") {
         Some(value) => {
             let what = "a sentence that says what the case shows";
@@ -78,6 +84,11 @@ fn contents(root: &Table, case: &mut Case, text: &str, program: &Program, errors
             case.description = description.unwrap_or_default().to_owned();
         }
         None => errors.add(0, &path.key("description"), "is missing", "a sentence that says what the case shows"),
+    }
+    if let Some(value) = root.get("controllers") {
+        // Whether rules are well chosen is not the case's matter.
+        let mut warnings = Errors::new("", text);
+        case.controllers = controllers::configure(program, &case.ports, text, value, errors, &mut warnings);
     }
     if let Some(value) = root.get("tables") {
         case.entries.extend(tables::read(program, &case.ports, value, &path.key("tables"), errors));

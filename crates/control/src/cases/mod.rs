@@ -3,6 +3,8 @@
 //! ```toml
 //! description = "a packet for the other subnet is routed"
 //! config = "../l3switch.toml"                 # optional; this is the default, with the program's name
+//! [controllers.firewall]                      # optional: settings of controllers, in place of the configuration's
+//! rules = []
 //! [tables.l3_forward.neighbours]              # optional: more entries, or other values, than the configuration's
 //! "10.0.2.13" = "02:00:00:00:00:13"
 //! [define]                                    # optional: names for packets, layers and values
@@ -39,6 +41,7 @@ pub use load::{LoadError, files, load};
 pub use run::{CaseFailure, run};
 
 use crate::config::{Config, PortNames};
+use crate::controllers::Made;
 
 /// A packet test.
 #[derive(Clone, Debug)]
@@ -47,6 +50,8 @@ pub struct Case {
     pub file: PathBuf,
     /// What it shows, in one sentence.
     pub description: String,
+    /// Entries that the settings of controllers make: those of the case if it has any, else those of the configuration.
+    pub controllers: Vec<(String, Made)>,
     /// Entries of the configuration, then those of the case.
     pub entries: Vec<(TableId, TableEntry)>,
     /// Names of the configuration's ports.
@@ -137,6 +142,7 @@ impl Case {
         Case {
             file,
             description: String::new(),
+            controllers: config.controllers,
             entries: config.entries,
             ports,
             externs: Vec::new(),

@@ -1,13 +1,12 @@
 //! Runs a case on an engine.
 
 use std::fmt::{self, Write};
-use std::sync::Arc;
 
 use baker::ir::interp::End;
 use baker::ir::{CounterSlots, DropId, Program, TableEntry, TableId, TableStore, Target};
 use dataplane::EngineKind;
 use dataplane::controller::{ExternFn, ExternTable};
-use dataplane::step::{StepOutput, Stepper};
+use dataplane::step::{Compiled, StepOutput, Stepper};
 
 use super::{Case, Enters, Leaving, Step, To};
 use crate::config::fill;
@@ -39,7 +38,8 @@ impl std::error::Error for CaseFailure {}
 
 /// Runs a case: all steps in order on one engine with fresh tables. Stops at the first step that fails, for what follows
 /// would only show its consequences.
-pub fn run(program: &Arc<Program>, case: &Case, engine: EngineKind) -> Result<(), CaseFailure> {
+pub fn run(compiled: &Compiled, case: &Case) -> Result<(), CaseFailure> {
+    let (program, engine) = (compiled.program(), compiled.kind());
     let failure = |line: Option<usize>, note: &str, problems: String| {
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();
         let place = format!("{}{line}", case.file.display());
@@ -52,9 +52,11 @@ pub fn run(program: &Arc<Program>, case: &Case, engine: EngineKind) -> Result<()
         (name.clone(), Box::new(move |_: &[u128]| number) as ExternFn)
     });
     let externs = ExternTable::new(program, externs).map_err(|error| failure(None, "", error.to_string()))?;
-    let stepper = Stepper::with_externs(program.clone(), engine, Some(externs));
-    let mut stepper = stepper.map_err(|error| failure(None, "", error.to_string()))?;
+    let mut stepper = compiled.stepper(Some(externs)).map_err(|error| failure(None, "", error.to_string()))?;
     let mut now = 0u64;
+    for (_, made) in &case.controllers {
+        fill(program, made, &mut stepper).map_err(|error| failure(None, "", error.to_string()))?;
+    }
     fill(program, &case.entries, &mut stepper).map_err(|error| failure(None, "", error.to_string()))?;
     for step in &case.steps {
         if let Enters::Wait(time) = step.enters {

@@ -16,6 +16,7 @@
 //! number = 1                           # what rx.port and tx.port say; 1 to 255
 //! device = "afpacket:eth0"             # or --port p1=afpacket:eth0 on the command line
 //! host = "host1"                       # the port that takes this port's packets for the host
+//! [controllers.NAME]                   # optional: settings of a controller
 //! [tables.MODULE.TABLE]                # array: INDEX = value; hash: "KEY" = value; lpm: "10.0.1.0/24" = value
 //! ```
 //!
@@ -44,6 +45,7 @@ use self::document::{Errors, Path};
 pub use self::entry::{EntryError, EntryFault, Key, Notation, text, typed};
 pub use self::error::{ConfigError, FillError, PortSetupError};
 pub(crate) use self::value::{address, literal};
+use crate::controllers::{self, Made};
 use crate::words::list;
 
 /// A port of the instance.
@@ -88,6 +90,10 @@ pub struct Config {
     pub ports: Vec<Port>,
     /// Entries of its tables, table by table.
     pub entries: Vec<(TableId, TableEntry)>,
+    /// Entries that the settings of its controllers make, by their names.
+    pub controllers: Vec<(String, Made)>,
+    /// What is accepted but can hardly be meant.
+    pub warnings: Vec<ConfigError>,
     /// Its frames.
     pub frames: FrameConfig,
     /// Its workers.
@@ -105,7 +111,7 @@ impl Config {
             return Err(errors.finish());
         }
         let path = Path::Root;
-        document::only(&root, &path, &["frames", "workers", "control", "ports", "tables"], &mut errors);
+        document::only(&root, &path, &["frames", "workers", "control", "ports", "controllers", "tables"], &mut errors);
         let frames = ports::frames(root.get("frames"), program, &mut errors);
         let workers = ports::workers(root.get("workers"), &mut errors);
         let control = ports::control(root.get("control"), &mut errors);
@@ -115,11 +121,19 @@ impl Config {
             Some(value) => tables::read(program, &names, value, &path.key("tables"), &mut errors),
             None => Vec::new(),
         };
-        if errors.is_empty() { Ok(Config { ports, entries, frames, workers, control }) } else { Err(errors.finish()) }
+        let mut warnings = Errors::new(file_name, text);
+        let controllers = root.get("controllers").map_or_else(Vec::new, |value| {
+            controllers::configure(program, &names, text, value, &mut errors, &mut warnings)
+        });
+        if !errors.is_empty() {
+            return Err(errors.finish());
+        }
+        Ok(Config { ports, entries, controllers, warnings: warnings.finish(), frames, workers, control })
     }
 
-    /// Puts all entries into the tables of an engine.
+    /// Puts all entries into the tables of an engine: first those of the controllers, then those that are given.
     pub fn fill<S: TableStore + ?Sized>(&self, program: &Program, store: &mut S) -> Result<(), FillError> {
+        self.controllers.iter().try_for_each(|(_, made)| fill(program, made, store))?;
         fill(program, &self.entries, store)
     }
 

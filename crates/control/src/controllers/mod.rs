@@ -2,24 +2,92 @@
 //!
 //! | controller | what it does |
 //! |---|---|
+//! | [`firewall`] | compiles the rules of `apps/firewall`, logs what is denied |
 //! | [`responder`] | answers ARP and ping: the example of docs/controllers.md |
 
+pub mod firewall;
+mod reloads;
 pub mod responder;
 
 use std::sync::Arc;
 
-use baker::ir::Program;
+use baker::ir::{Program, TableEntry, TableId};
 use dataplane::controller::{Controller, ExternFn, ExternTable, MissingExterns, Named};
 
+pub use self::reloads::Reloads;
+use crate::config::PortNames;
+use crate::config::document::{self, Errors, Path, Value};
 use crate::words::{did_you_mean, list};
+
+/// Entries of the program's tables that a controller's settings make.
+pub type Made = Vec<(TableId, TableEntry)>;
 
 /// A controller that can be started.
 struct Known {
     name: &'static str,
-    start: fn() -> Box<dyn Controller>,
+    start: fn(&Reloads) -> Box<dyn Controller>,
+    /// What it makes of `[controllers.NAME]`, if it has settings.
+    configure: Option<fn(&Section, &mut Errors, &mut Errors) -> Made>,
 }
 
-const KNOWN: [Known; 1] = [Known { name: "responder", start: || Box::new(responder::Responder) }];
+const KNOWN: [Known; 2] = [
+    Known {
+        name: "firewall",
+        start: |reloads| Box::new(firewall::Firewall::new(reloads.clone())),
+        configure: Some(firewall::configure),
+    },
+    Known { name: "responder", start: |_| Box::new(responder::Responder), configure: None },
+];
+
+/// The settings of a controller: `[controllers.NAME]` of a configuration.
+pub(crate) struct Section<'s> {
+    /// The program that they are for.
+    pub program: &'s Program,
+    /// Its ports.
+    pub ports: &'s PortNames,
+    /// The whole file.
+    pub text: &'s str,
+    /// The settings.
+    pub value: &'s Value<'s>,
+    /// Where they are.
+    pub path: Path<'s>,
+}
+
+impl Section<'_> {
+    /// The table `module.table`.
+    fn table(&self, name: &str) -> Option<TableId> {
+        self.program.tables.iter().position(|table| table.name == name).map(|index| TableId(index as u32))
+    }
+}
+
+/// Reads `[controllers]`: what the settings of each of the program's controllers make.
+pub(crate) fn configure(
+    program: &Program,
+    ports: &PortNames,
+    text: &str,
+    value: &Value,
+    errors: &mut Errors,
+    warnings: &mut Errors,
+) -> Vec<(String, Made)> {
+    let (root, mut made) = (Path::Root, Vec::new());
+    let path = root.key("controllers");
+    let Some(table) = document::table(value, &path, errors) else { return made };
+    let wired = |known: &&Known| program.controllers.iter().any(|controller| controller.name == known.name);
+    let names = || KNOWN.iter().filter(wired).filter(|known| known.configure.is_some()).map(|known| known.name);
+    for (key, value) in table {
+        let name: &str = key.get_ref();
+        let path = path.key(name);
+        let known = KNOWN.iter().filter(wired).find(|known| known.name == name);
+        let Some(configure) = known.and_then(|known| known.configure) else {
+            let problem =
+                format!("the program has no controller of this name with settings{}", did_you_mean(name, names()));
+            errors.add(key.span().start, &path, problem, list(names()));
+            continue;
+        };
+        made.push((name.to_owned(), configure(&Section { program, ports, text, value, path }, errors, warnings)));
+    }
+    made
+}
 
 /// A program that needs what no controller has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,8 +112,16 @@ pub enum ControllersError {
     },
 }
 
+/// The controllers of a program, ready to start.
+pub struct Needed {
+    /// Each with its name.
+    pub controllers: Vec<Named>,
+    /// By which new settings come to those that have some, by name.
+    pub reloads: Vec<(&'static str, Reloads)>,
+}
+
 /// The controllers that a program needs: those that it is wired to, and those whose functions it calls.
-pub fn of_program(program: &Program) -> Result<Vec<Named>, ControllersError> {
+pub fn of_program(program: &Program) -> Result<Needed, ControllersError> {
     let names = || KNOWN.iter().map(|known| known.name);
     let wired = |name: &str| program.controllers.iter().any(|controller| controller.name == name);
     for controller in &program.controllers {
@@ -55,14 +131,16 @@ pub fn of_program(program: &Program) -> Result<Vec<Named>, ControllersError> {
         }
     }
     let mut missing: Vec<String> = program.externs.iter().map(|function| function.name.clone()).collect();
-    let mut needed = Vec::new();
+    let mut needed = Needed { controllers: Vec::new(), reloads: Vec::new() };
     for known in &KNOWN {
         // One that is only asked for its functions' names.
-        let functions = (known.start)().externs();
+        let functions = (known.start)(&Reloads::default()).externs();
         let calls = functions.iter().any(|(function, _)| missing.contains(function));
         if wired(known.name) || calls {
             missing.retain(|name| !functions.iter().any(|(function, _)| function == name));
-            needed.push((known.name.to_owned(), (known.start)()));
+            let reloads = Reloads::default();
+            needed.controllers.push((known.name.to_owned(), (known.start)(&reloads)));
+            needed.reloads.extend(known.configure.map(|_| (known.name, reloads)));
         }
     }
     if !missing.is_empty() {
@@ -76,7 +154,8 @@ pub fn externs(program: &Program) -> Result<Option<Arc<ExternTable>>, Controller
     if program.externs.is_empty() {
         return Ok(None);
     }
-    let all: Vec<(String, ExternFn)> = KNOWN.iter().flat_map(|known| (known.start)().externs()).collect();
+    let all: Vec<(String, ExternFn)> =
+        KNOWN.iter().flat_map(|known| (known.start)(&Reloads::default()).externs()).collect();
     let table = ExternTable::new(program, all);
     let known = || list(KNOWN.iter().map(|known| known.name));
     table.map(Some).map_err(|missing| ControllersError::Missing { missing, known: known() })
@@ -100,8 +179,11 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_with_what_there_is() {
         let error = of_program(&program("p->metadata.tx.port = known(1) ? 1 : 2;")).err().unwrap().to_string();
-        assert_eq!(error, "no controller has the function m.known\n  controllers: responder");
+        assert_eq!(error, "no controller has the function m.known\n  controllers: firewall, responder");
         let error = of_program(&program("/* echo */")).err().unwrap().to_string();
-        assert_eq!(error, "there is no controller responser; did you mean `responder`?\n  controllers: responder");
+        assert_eq!(
+            error,
+            "there is no controller responser; did you mean `responder`?\n  controllers: firewall, responder"
+        );
     }
 }

@@ -54,6 +54,8 @@ pub enum Request {
         /// `MODULE.TABLE`.
         table: String,
     },
+    /// Reads the configuration again and puts the settings of its controllers in force: [`Reloaded`].
+    Reload,
     /// Ends the instance as SIGTERM does: an empty object. The connection is closed when it has ended.
     Stop,
 }
@@ -95,6 +97,8 @@ pub enum Code {
     NotFound,
     /// The table has no room.
     TableFull,
+    /// The configuration is wrong, or can't be put in force; all is as it was.
+    BadConfiguration,
     /// Ask again later.
     Busy,
 }
@@ -106,6 +110,15 @@ pub struct Entry {
     pub key: Json,
     /// Its value.
     pub value: Json,
+}
+
+/// What a reload did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// The controllers whose settings are in force, by name.
+    pub controllers: Vec<String>,
+    /// What is accepted but can hardly be meant, a line each.
+    pub warnings: Vec<String>,
 }
 
 /// What runs.

@@ -11,14 +11,18 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::line::Writer;
-use super::protocol::{Code, Counters, Entry, Refusal, Reply, Request, Status, TableInfo, TableKindName, TimerState};
+use super::protocol::{
+    Code, Counters, Entry, Refusal, Reloaded, Reply, Request, Status, TableInfo, TableKindName, TimerState,
+};
 use crate::config::{EntryError, EntryFault, Notation, text};
 
 /// What an instance says about itself; the rest of [`Status`] is known here.
 pub type About = Status;
 
+/// Reads the configuration again and puts it in force, or says why not.
+pub type Reload = Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>;
+
 /// A running instance, for those who ask about it.
-#[derive(Debug)]
 pub struct Service {
     about: About,
     started: Instant,
@@ -30,6 +34,13 @@ pub struct Service {
     /// A dump holds a copy of a table, so there is one at a time.
     dump: Mutex<()>,
     stop: Arc<AtomicBool>,
+    reload: Reload,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("about", &self.about).finish_non_exhaustive()
+    }
 }
 
 /// Who asks, for the log.
@@ -40,7 +51,8 @@ pub(super) struct Peer {
 }
 
 impl Service {
-    /// Answers for an instance that just started; `stop` is set when it is asked to end.
+    /// Answers for an instance that just started; `stop` is set when it is asked to end, `reload` called when it is asked to
+    /// read its configuration again.
     pub fn new(
         about: About,
         program: Arc<Program>,
@@ -48,9 +60,10 @@ impl Service {
         observer: Observer,
         tables: TableAccess,
         stop: Arc<AtomicBool>,
+        reload: Reload,
     ) -> Self {
         let (tables, dump) = (Mutex::new(tables), Mutex::new(()));
-        Service { about, started: Instant::now(), program, notation, observer, tables, dump, stop }
+        Service { about, started: Instant::now(), program, notation, observer, tables, dump, stop, reload }
     }
 
     /// Answers one line. An error is one of the connection.
@@ -93,6 +106,13 @@ impl Service {
                 done(out, &json!({}))
             }
             Request::TableDump { table } => self.dump(&table, out)?,
+            Request::Reload => {
+                let reloaded = (self.reload)();
+                let reloaded = reloaded.map_err(|message| Refusal { code: Code::BadConfiguration, message })?;
+                let Peer { pid, uid } = peer;
+                tracing::info!(controllers = reloaded.controllers.join(", "), pid, uid, "configuration read again");
+                done(out, &reloaded)
+            }
             Request::Stop => {
                 tracing::info!(pid = peer.pid, uid = peer.uid, "told to stop");
                 // The answer goes first: afterwards the connection is closed at any moment.

@@ -1,5 +1,6 @@
 //! The program's tables by name, with keys and values of Rust types.
 
+use std::collections::{HashMap, HashSet};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -36,6 +37,27 @@ impl NamedTables {
             return Err(NameError::Shape { table: name.to_owned(), key, value, prefix });
         }
         Ok(Table { id: TableId(index as u32), tables: self.tables.clone(), types: PhantomData })
+    }
+
+    /// Makes a table hold these entries and no others. What it has already is not touched; what must go goes first, so
+    /// that there is room.
+    pub fn replace(&self, id: TableId, entries: &[&TableEntry]) -> Result<(), TableError> {
+        let mut tables = self.tables.clone();
+        let wanted: HashMap<_, _> =
+            entries.iter().map(|entry| ((&entry.key[..], entry.prefix_len), &entry.value)).collect();
+        let there = tables.dump(id);
+        let mut kept = HashSet::new();
+        for entry in &there {
+            let key = (&entry.key[..], entry.prefix_len);
+            match wanted.get(&key) {
+                Some(value) if **value == entry.value => _ = kept.insert(key),
+                Some(_) => {}
+                // It is there: nobody else changes this table.
+                None => tables.remove(id, key.0, key.1)?,
+            }
+        }
+        let missing = entries.iter().filter(|entry| !kept.contains(&(&entry.key[..], entry.prefix_len)));
+        missing.into_iter().try_for_each(|entry| tables.insert(id, entry))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What `run` and `replay` share: the engine, the configuration, the ports.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use baker::ir::Program;
 use baker::opt::Level;
@@ -33,15 +33,24 @@ impl Engine {
 
 /// Reads the configuration: the file given, else the one beside the program, else an empty one.
 pub fn configuration(source: &Source, given: Option<&PathBuf>, program: &Program) -> Result<Config, Failure> {
-    let (name, text) = match given {
-        Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Failure::wrong(format!("error: {}: {error}", path.display())))?;
-            (path.display().to_string(), text)
+    let config = match given {
+        Some(path) => read(path, program)?,
+        None => {
+            let (name, text) = source.config.clone().unwrap_or_default();
+            Config::parse(&name, &text, program).map_err(|errors| wrong(&errors))?
         }
-        None => source.config.clone().unwrap_or_default(),
     };
-    Config::parse(&name, &text, program).map_err(|errors| wrong(&errors))
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(config)
+}
+
+/// Reads a configuration's file.
+pub fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
+    let text =
+        std::fs::read_to_string(path).map_err(|error| Failure::wrong(format!("error: {}: {error}", path.display())))?;
+    Config::parse(&path.display().to_string(), &text, program).map_err(|errors| wrong(&errors))
 }
 
 /// The ports to open: those of the configuration, or, where it has none, those of the command line numbered from 1.

@@ -13,6 +13,7 @@ pub mod lab;
 pub mod lsp;
 mod packets;
 mod plot;
+pub mod reload;
 mod remote;
 pub mod replay;
 pub mod run;

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use baker::ir::Program;
 use control::config::{Control, Notation, PortNames};
-use control::controllers;
-use control::socket::{About, Claim, ClaimError, Place, PlaceError, Server, Service};
+use control::controllers::{self, Reloads};
+use control::socket::{About, Claim, ClaimError, Place, PlaceError, Reload, Reloaded, Server, Service};
 use dataplane::ports::{DRIVERS, PortSpec};
 use dataplane::{EngineKind, Instance, Observer, Options, PollMode, PortConfig, StartError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::instance::{Engine, configuration, ports};
 use super::packets::Packets;
+use crate::apps::Source;
 use crate::failure::Failure;
 use crate::output::{print, say};
 use crate::{apps, report};
@@ -82,14 +84,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         poll: if args.busy { PollMode::Busy } else { config.workers.mode },
         ..workers(args, config.options())
     };
-    let controllers = controllers::of_program(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
+    let needed = controllers::of_program(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     let claim = if args.no_socket { None } else { Some(claim(args, &source.name, &config.control)?) };
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::refused)?;
     }
     let prepared =
-        Instance::prepare_with(program.clone(), &options, &ports, controllers).map_err(|error| match error {
+        Instance::prepare_with(program.clone(), &options, &ports, needed.controllers).map_err(|error| match error {
             StartError::Workers(_) | StartError::Cpus { .. } | StartError::CpuTwice(_) => {
                 Failure::wrong(format!("error: {error}"))
             }
@@ -104,7 +106,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             let about = about(claim.instance(), &source.name, &options, &cpus, &ports);
             let notation = Notation::new(program.clone(), PortNames::new(&ports));
             let (observer, tables) = (instance.observer(), instance.tables());
-            let service = Service::new(about, program.clone(), notation, observer, tables, stop.clone());
+            let reload = reload(file(&source, args.config.as_ref()), program.clone(), needed.reloads);
+            let service = Service::new(about, program.clone(), notation, observer, tables, stop.clone(), reload);
             Some(Server::start(claim, service).map_err(Failure::refused)?)
         }
         None => None,
@@ -161,6 +164,34 @@ fn claim(args: &Args, program: &str, config: &Control) -> Result<Claim, Failure>
     claim.map_err(|error| match error {
         ClaimError::Group(_) | ClaimError::Place(PlaceError::Name(_)) => Failure::wrong(format!("error: {error}")),
         _ => Failure::refused(error),
+    })
+}
+
+/// The configuration's file, if it is in one.
+fn file(source: &Source, given: Option<&PathBuf>) -> Option<PathBuf> {
+    let beside = || source.config.as_ref().filter(|_| !source.built_in).map(|(name, _)| PathBuf::from(name));
+    given.cloned().or_else(beside)
+}
+
+/// Reads the configuration again: what its controllers have settings for is put in force, the rest must wait for a restart.
+fn reload(file: Option<PathBuf>, program: Arc<Program>, controllers: Vec<(&'static str, Reloads)>) -> Reload {
+    Box::new(move || {
+        let Some(file) = &file else {
+            return Err("its configuration is in no file: start it with -c FILE to change it".into());
+        };
+        if controllers.is_empty() {
+            return Err("its program has no controller with settings; change tables with `millrace table set`".into());
+        }
+        let config = super::instance::read(file, &program)
+            .map_err(|failure| failure.to_string().trim_start_matches("error: ").to_owned())?;
+        for (name, reloads) in &controllers {
+            let made = config.controllers.iter().find(|(own, _)| own == name).map(|(_, made)| made.clone());
+            reloads.offer(made.unwrap_or_default()).map_err(|error| format!("controller {name}: {error}"))?;
+        }
+        Ok(Reloaded {
+            controllers: controllers.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            warnings: config.warnings.iter().map(ToString::to_string).collect(),
+        })
     })
 }
 

@@ -316,13 +316,9 @@ impl<'p> Lowering<'p> {
 
     fn apply_checksum(&mut self, index: usize) {
         let (Some(delta), Some(checksum)) = (self.packets[index].delta, self.declared(index)) else { return };
-        let mut sum = self.b.get(delta);
-        let zero = self.b.constant(32, 0);
-        self.b.set(delta, zero);
+        let mut sum = self.take(delta);
         if checksum.pseudo {
-            let carried = self.packets[index].carried;
-            let change = self.b.get(carried);
-            self.b.set(carried, zero);
+            let change = self.take(self.packets[index].carried);
             if self.b.as_constant(change) != Some(0) {
                 sum = self.fold_carry(sum);
                 sum = self.sum_of(sum, change);
@@ -331,6 +327,17 @@ impl<'p> Lowering<'p> {
         if self.b.as_constant(sum) != Some(0) {
             self.update_checksum(index, checksum, sum);
         }
+    }
+
+    /// What a sum has come to; it begins anew. One that is zero stays the same value, so that it is still known to be zero where
+    /// paths meet on which it was taken with those on which it was not.
+    fn take(&mut self, var: Var) -> Value {
+        let sum = self.b.get(var);
+        if self.b.as_constant(sum) != Some(0) {
+            let zero = self.b.constant(32, 0);
+            self.b.set(var, zero);
+        }
+        sum
     }
 
     /// Applies a change to the field itself.

@@ -65,8 +65,13 @@ impl Set {
         *word = if present { *word | bit } else { *word & !bit };
     }
 
-    fn and(mut self, other: &Set) -> Set {
+    /// Takes out what is not in the other.
+    fn keep(&mut self, other: &Set) {
         self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a &= b);
+    }
+
+    fn and(mut self, other: &Set) -> Set {
+        self.keep(other);
         self
     }
 
@@ -88,6 +93,8 @@ struct Flow<'a> {
     starts: Vec<Set>,
     /// For each value of 1 bit.
     tells: Vec<Option<Tells>>,
+    /// Of each block that has truth values as parameters: the values defined above it.
+    above: Vec<Option<Set>>,
 }
 
 impl<'a> Flow<'a> {
@@ -96,8 +103,14 @@ impl<'a> Flow<'a> {
         let full = || Set::full(values);
         let mut starts = vec![full(); body.blocks.len()];
         starts[0] = Set::empty(values);
+        let truth = |value: &Value| body.ty(*value) == Ty::Int(1);
         let tells = body.values.iter().map(|ty| (*ty == Ty::Int(1)).then(|| [full(), full()])).collect();
-        Flow { program, body, definitions, dominators, starts, tells }
+        let above = |(index, block): (usize, &Block)| {
+            let id = BlockId(index as u32);
+            block.params.iter().any(truth).then(|| defined_above(body, definitions, dominators, id))
+        };
+        let above = body.blocks.iter().enumerate().map(above).collect();
+        Flow { program, body, definitions, dominators, starts, tells, above }
     }
 
     /// Goes over all blocks once; whether anything changed.
@@ -160,23 +173,14 @@ impl<'a> Flow<'a> {
             start.set(*param, known.has(*arg));
             if let Some([if_0, if_1]) = &mut tells[param.0 as usize] {
                 // Only pointers from above the block: one from inside a loop may be another by the time it is used.
-                let above = self.defined_above(dest.block);
+                let above = self.above[dest.block.0 as usize].as_ref().expect("the block has such a parameter");
                 let [arg_0, arg_1] = self.tells(*arg);
-                *if_0 = if_0.clone().and(&arg_0.or(known)).and(&above);
-                *if_1 = if_1.clone().and(&arg_1.or(known)).and(&above);
+                if_0.keep(&arg_0.or(known).and(above));
+                if_1.keep(&arg_1.or(known).and(above));
             }
         }
         let block = dest.block.0 as usize;
-        starts[block] = starts[block].clone().and(&start);
-    }
-
-    fn defined_above(&self, block: BlockId) -> Set {
-        let mut above = Set::empty(self.body.values.len());
-        for value in (0..self.body.values.len() as u32).map(Value) {
-            let defined = self.definitions.place(value).map(|place| place.block);
-            above.set(value, defined.is_some_and(|at| at != block && self.dominators.dominates(at, block)));
-        }
-        above
+        starts[block].keep(&start);
     }
 
     fn tells(&self, condition: Value) -> Tells {
@@ -264,4 +268,14 @@ impl<'a> Flow<'a> {
             _ => mask(width(value)),
         }
     }
+}
+
+/// The values that are defined above a block.
+fn defined_above(body: &Body, definitions: &Definitions, dominators: &Dominators, block: BlockId) -> Set {
+    let mut above = Set::empty(body.values.len());
+    for value in (0..body.values.len() as u32).map(Value) {
+        let defined = definitions.place(value).map(|place| place.block);
+        above.set(value, defined.is_some_and(|at| at != block && dominators.dominates(at, block)));
+    }
+    above
 }

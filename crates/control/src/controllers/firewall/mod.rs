@@ -1,0 +1,116 @@
+//! The controller of `apps/firewall`: compiles the rules, installs them while flows go on, and logs denied packets.
+//!
+//! | file | what |
+//! |---|---|
+//! | `settings` | reads `[controllers.firewall]` |
+//! | `rule` | a rule, and which rules are never reached |
+//! | `compile` | rules to look-up tables; `addresses` and `services` are the classes of their fields |
+//! | `denied` | a denied packet as a line of the log |
+
+mod addresses;
+mod compile;
+mod denied;
+mod rule;
+mod services;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use baker::ir::{TableEntry, TableId};
+use dataplane::controller::{Controller, Event, Link, NameError};
+
+use self::denied::Denied;
+use super::{Made, Reloads, Section};
+use crate::config::document::Errors;
+
+/// How often it looks for new rules.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The instances of the module `rules`, by the number in `flow.active`. A configuration that is read goes to the first.
+const SETS: [&str; 2] = ["blue", "green"];
+
+/// The entries that the rules of a configuration make, for [`SETS`]`[0]`.
+pub(super) fn configure(section: &Section, errors: &mut Errors, warnings: &mut Errors) -> Made {
+    let rules = settings::rules(section.value, &section.path, section.text, section.ports, errors);
+    let at = section.value.span().start;
+    if !errors.is_empty() {
+        return Made::new();
+    }
+    let made = compile::compile(&rules).unwrap_or_else(|compile::TooMany(index)| {
+        let which = rules[index].shown(index + 1);
+        let problem = format!("the look-up tables have no room for {which}");
+        errors.add(at, &section.path, problem, "fewer rules that name wide prefixes or ranges along with narrow ones");
+        Vec::new()
+    });
+    for (index, earlier) in rule::shadowed(&rules) {
+        let (own, first) = (&rules[index], &rules[earlier]);
+        let end = match (own.permit == first.permit, first.permit) {
+            (true, _) => "does the same",
+            (false, true) => "permits",
+            (false, false) => "denies",
+        };
+        let problem = format!(
+            "no packet reaches {}: {} matches all that it matches, and {end}{}",
+            own.shown(index + 1),
+            first.shown(earlier + 1),
+            if own.permit == first.permit { "" } else { " it" },
+        );
+        let path = section.path.key("rules");
+        let line_start = section.text.split_inclusive('\n').take(own.line - 1).map(str::len).sum();
+        warnings.add(line_start, &path.index(index), problem, "");
+    }
+    let entry = |(table, entry): (&str, TableEntry)| Some((section.table(&format!("{}.{table}", SETS[0]))?, entry));
+    made.into_iter().filter_map(entry).collect()
+}
+
+/// The controller.
+#[derive(Debug)]
+pub struct Firewall {
+    reloads: Reloads,
+}
+
+impl Firewall {
+    /// With where new configurations come from.
+    pub(super) fn new(reloads: Reloads) -> Firewall {
+        Firewall { reloads }
+    }
+}
+
+impl Controller for Firewall {
+    fn run(&mut self, link: &mut Link) -> Result<(), String> {
+        let text = |error: NameError| error.to_string();
+        let denied = Denied::new(link).map_err(text)?;
+        let mut active = link.tables().table::<u32, u8>("flow.active").map_err(text)?;
+        loop {
+            match link.receive(PAUSE) {
+                Event::Packet(packet) => denied.log(&packet),
+                Event::Idle => {}
+                Event::Stop => return Ok(()),
+            }
+            self.reloads.apply(|made| {
+                let now = active.get(&0).unwrap_or(0);
+                let next = 1 - usize::from(now & 1);
+                // The set that no packet asks is made anew, then all packets ask it at once.
+                install(link, made, SETS[next])?;
+                active.set(&0, &(next as u8)).map_err(|error| format!("table flow.active: {error}"))
+            });
+        }
+    }
+}
+
+/// Makes the tables of one set of rules hold what was made for the first.
+fn install(link: &Link, made: &[(TableId, TableEntry)], set: &str) -> Result<(), String> {
+    let program = link.program();
+    for (id, table) in (0u32..).zip(&program.tables) {
+        let name = |set: &str| table.name.strip_prefix(set)?.strip_prefix('.');
+        let Some(name) = name(SETS[0]) else { continue };
+        let entries: Vec<&TableEntry> = made.iter().filter(|(own, _)| own.0 == id).map(|(_, entry)| entry).collect();
+        let name = format!("{set}.{name}");
+        let own =
+            program.tables.iter().position(|table| table.name == name).ok_or(format!("there is no table {name}"))?;
+        let replaced = link.tables().replace(TableId(own as u32), &entries);
+        replaced.map_err(|error| format!("table {name}: {error}"))?;
+    }
+    Ok(())
+}
