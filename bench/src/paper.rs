@@ -71,11 +71,13 @@ const METRICS: [(&str, &str); 4] = [
 ];
 
 /// Parameters of memories that the platform's file calls unverified: section and key.
-const SWEPT: [(&str, &str); 6] = [
+const SWEPT: [(&str, &str); 8] = [
     ("memory.dram", "latency"),
     ("memory.dram", "commands"),
+    ("memory.dram", "bandwidth"),
     ("memory.sram", "latency"),
     ("memory.sram", "commands"),
+    ("memory.sram", "bandwidth"),
     ("memory.scratch", "latency"),
     ("memory.scratch", "commands"),
 ];

@@ -103,7 +103,7 @@ fn what_is_wrong_is_said() {
             args(&["l3switch", "--trace", &short]),
             "the trace does not fit the program and its configuration: all of its 2 packets are dropped\n  reasons: truncated 2".into(),
         ),
-        (args(&["l3switch", "--trace", FIRST, "--port", "77"]), "reasons: no_domain 6".into()),
+        (args(&["l3switch", "--trace", FIRST, "--port", "77"]), "reasons: no_domain 5, truncated 1".into()),
         (args(&[PATCH]), "no trace lies beside it; give one to measure with: --trace T.pcap".into()),
         (args(&["l3switch", "--engines", "1", "--plot", "/no/such/place.svg"]), "/no/such/place.svg".into()),
     ];

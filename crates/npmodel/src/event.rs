@@ -168,8 +168,6 @@ struct Engine {
     ready: u32,
     free: u32,
     running: usize,
-    /// When the running thread's step ends; [`NEVER`] where none runs.
-    until: u64,
     idle_since: u64,
 }
 
@@ -197,6 +195,8 @@ struct Model<'a> {
     arrived: u64,
     next_arrival: u64,
     engines: Vec<Engine>,
+    /// When the step of each engine's running thread ends; [`NEVER`] where none runs. Asked for every event, so close together.
+    until: Vec<u64>,
     memories: Vec<Memory>,
     rings: Vec<Ring>,
     now: u64,
@@ -217,7 +217,6 @@ pub fn run(hardware: &Hardware, jobs: &[Job], packets: &[u32], total: u64) -> Ou
             ready: 0,
             free: (((1u64 << stage.threads) - 1) & u64::from(u32::MAX)) as u32,
             running: 0,
-            until: NEVER,
             idle_since: 0,
         };
         (0..stage.engines).map(new)
@@ -233,6 +232,7 @@ pub fn run(hardware: &Hardware, jobs: &[Job], packets: &[u32], total: u64) -> Ou
         arrived: 0,
         next_arrival: NEVER,
         engines: hardware.stages.iter().enumerate().flat_map(engine).collect(),
+        until: vec![NEVER; hardware.stages.iter().map(|stage| stage.engines).sum()],
         rings: hardware.stages.iter().map(|_| Ring::default()).collect(),
         now: 0,
         use_: Outcome {
@@ -291,12 +291,10 @@ impl Model<'_> {
                 (at, what) = (time, self.engines.len() + index);
             }
         }
-        for (index, engine) in self.engines.iter().enumerate() {
-            if engine.until <= at && engine.until != NEVER {
-                if engine.until == at && what < self.engines.len() {
-                    continue;
-                }
-                (at, what) = (engine.until, index);
+        let is_engine = |what: usize| what < self.until.len();
+        for (index, &until) in self.until.iter().enumerate() {
+            if until < at || until == at && until != NEVER && !is_engine(what) {
+                (at, what) = (until, index);
             }
         }
         if at == NEVER {
@@ -338,8 +336,8 @@ impl Model<'_> {
 
     /// Lets an engine of the stage that has nothing to run take a packet.
     fn wake(&mut self, stage: usize) {
-        let idle = |engine: &Engine| engine.stage == stage && engine.until == NEVER && engine.free != 0;
-        if let Some(engine) = self.engines.iter().position(idle) {
+        let idle = |(engine, until): (&Engine, &u64)| engine.stage == stage && *until == NEVER && engine.free != 0;
+        if let Some(engine) = self.engines.iter().zip(&self.until).position(idle) {
             self.dispatch(engine, Cause::Packet);
         }
     }
@@ -370,7 +368,7 @@ impl Model<'_> {
     /// Lets the next thread run, if the engine runs none and one can.
     fn dispatch(&mut self, index: usize, cause: Cause) {
         let engine = &self.engines[index];
-        if engine.until != NEVER {
+        if self.until[index] != NEVER {
             return;
         }
         let stage = engine.stage;
@@ -394,7 +392,7 @@ impl Model<'_> {
         engine.ready &= !(1 << thread);
         engine.free &= !(1 << thread);
         // Marks it as running while a packet is taken.
-        engine.until = self.now;
+        self.until[index] = self.now;
         if !is_ready && let Some(job) = self.take(stage) {
             self.engines[index].threads[thread] = Thread { job, step: 0 };
         }
@@ -407,7 +405,7 @@ impl Model<'_> {
         let thread = engine.threads[engine.running];
         let step = &self.jobs[thread.job as usize].tasks[engine.stage][thread.step as usize];
         let time = u64::from(step.cycles + swap) * CYCLE;
-        engine.until = self.now + time;
+        self.until[index] = self.now + time;
         self.use_.stages[engine.stage].busy += time;
     }
 
@@ -427,12 +425,12 @@ impl Model<'_> {
             }
         }
         if over {
-            self.engines[index].until = NEVER;
+            self.until[index] = NEVER;
             self.engines[index].idle_since = self.now;
             self.hand_over(index, running, stage, job);
             self.dispatch(index, Cause::Packet);
         } else if wait {
-            self.engines[index].until = NEVER;
+            self.until[index] = NEVER;
             self.engines[index].idle_since = self.now;
             self.dispatch(index, Cause::Packet);
         } else {

@@ -160,7 +160,7 @@ impl<'l, 'a> Sequence<'l, 'a> {
         let Some(inst) = block.insts.get(executed.index as usize) else {
             return match &block.term {
                 Terminator::Branch(..) => self.run(Unit::Branch, 1),
-                Terminator::Jump(dest) => self.moves(ppf.0 as usize, dest.args.len()),
+                Terminator::Jump(dest) => self.moves(dest.args.len()),
                 Terminator::Return => {}
             };
         };
@@ -172,7 +172,7 @@ impl<'l, 'a> Sequence<'l, 'a> {
     }
 
     /// A jump is laid out as falling through; arguments mostly get their registers at once, and half of them is moved.
-    fn moves(&mut self, _ppf: usize, arguments: usize) {
+    fn moves(&mut self, arguments: usize) {
         self.run(Unit::Alu, arguments as u32 / 2);
     }
 

@@ -17,6 +17,9 @@ use crate::sequence::{Lowering, Micro};
 /// Bytes of the frame check sequence, which captures leave out and the line carries.
 const FRAME_CHECK: u64 = 4;
 
+/// Packets after which progress is told of.
+const STRIDE: u64 = 4096;
+
 /// A way through the program.
 #[derive(Clone, Debug)]
 pub struct Way {
@@ -65,8 +68,8 @@ pub struct Traced {
     pub code: Vec<u32>,
 }
 
-/// Runs a trace, port numbers and frames. `fill` sets up tables; its error is the result. `progress` is told of each 4096th
-/// packet how many were run.
+/// Runs a trace, port numbers and frames. `fill` sets up tables; its error is the result. `progress` is told now
+/// and then how many more packets were run.
 pub fn trace<E>(
     program: &Program,
     level: Level,
@@ -100,10 +103,11 @@ pub fn trace<E>(
         };
         ways[way as usize].packets += 1;
         taken.push(way);
-        if index % 4096 == 4095 {
-            progress(index as u64 + 1);
+        if index as u64 % STRIDE == STRIDE - 1 {
+            progress(STRIDE);
         }
     }
+    progress(packets.len() as u64 % STRIDE);
     let code = (0..program.ppfs.len()).map(|ppf| lowering.code_size(ppf)).collect();
     Ok(Traced { level, ways, packets: taken, code, program: Arc::clone(&program) })
 }

@@ -136,24 +136,20 @@ fn builds(
     if let Ok(style) = style {
         bar.set_style(style);
     }
-    let mut traces = Vec::new();
-    for level in Level::ALL {
-        bar.set_message(format!("{}: packets", level.name()));
-        let before = bar.position();
+    bar.set_message("packets");
+    let traces = in_parallel(&Level::ALL, |level| {
         let fill = |machine: &mut Machine| {
             if let Some(externs) = &externs {
                 machine.set_externs(externs.clone());
             }
             config.fill(program, machine)
         };
-        let traced = npmodel::trace(program, level, platform, packets, fill, &|done| bar.set_position(before + done));
-        let traced = traced.map_err(|error| trace::wrong(&error))?;
-        bar.set_position(before + packets.len() as u64);
-        if traced.left() == 0 {
-            bar.finish_and_clear();
-            return Err(dropped(&traced));
-        }
-        traces.push(traced);
+        npmodel::trace(program, *level, platform, packets, fill, &|more| bar.inc(more))
+    });
+    let traces = traces.into_iter().collect::<Result<Vec<_>, _>>().map_err(|error| trace::wrong(&error))?;
+    if let Some(traced) = traces.iter().find(|traced| traced.left() == 0) {
+        bar.finish_and_clear();
+        return Err(dropped(traced));
     }
     bar.set_message("engines");
     let work: Vec<(usize, usize)> =
