@@ -93,6 +93,11 @@ pub fn run(effort: Effort) -> Result<Results, String> {
             results.note(format!("{}: there is no apps/{} yet", app.title, app.name));
             continue;
         }
+        let shipped = Path::new(ROOT).join("apps").join(app.name).join("trace.pcapng");
+        if app.trace.is_none() && !shipped.is_file() {
+            results.note(format!("{}: there is no {}; tools/traces makes it", app.title, shipped.display()));
+            continue;
+        }
         let input = input(app, folder, effort.quick)?;
         let found = sim(&millrace, app, &input, "ixp2400")?;
         for (level, published) in app.published {
