@@ -312,9 +312,7 @@ fn an_interface_that_is_removed() {
         assert_eq!(snapshot.port("b").unwrap().error.as_deref(), Some("b: was removed"));
         assert_eq!(snapshot.dropped("tx_failed"), 10);
         // Made again, it is used again.
-        ip("link add name b type veth peer name right");
-        ip("link set dev right up");
-        ip("link set dev b up");
+        pair("b", "right");
         eventually(&instance, |s| s.port("b").unwrap().error.is_none());
         let right = Host::on("right");
         let packet = frame(0x88b6, 11, 60);
