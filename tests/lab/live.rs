@@ -257,7 +257,8 @@ fn the_labs_of_the_applications_work() {
     for file in ["apps/firewall/lab.toml", "apps/mpls/lab/lab.toml"] {
         let runtime = Runtime::new();
         let said = run(runtime.command(&["lab", &format!("{ROOT}/{file}"), "--duration", "0"])).ok();
-        assert!(said.contains("3 packets transmitted") && said.contains("lab lab is up"), "{said}");
+        // Routers may lose the first ones, until they know their neighbours.
+        assert!(said.contains(" 3 received") && said.contains("lab lab is up"), "{said}");
     }
 }
 
