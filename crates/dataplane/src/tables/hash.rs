@@ -33,6 +33,8 @@ use crate::sys::Mapping;
 
 /// Buckets that are looked through under one lock for entries that nobody uses.
 const BUCKETS_AT_ONCE: usize = 256;
+/// Bytes of buckets, or of entries, that make staging worth it: measured, see docs/benchmarks.md.
+const FAR: usize = 4 << 20;
 /// A key stays in its first bucket while that holds fewer than this.
 const PREFER_FIRST: usize = 4;
 /// Between two looks whether the workers have finished their batches.
@@ -388,7 +390,8 @@ impl Hash {
         let flags = unsafe { AtomicU32::from_ptr(&raw mut (*self.control.get()).large) };
         let buckets = live.min(self.bucket_count) as usize * size_of::<Bucket>();
         let entries = live as usize * self.entry.stride;
-        flags.store(large(buckets, LARGE_FIRST) | large(entries, LARGE_SECOND), Ordering::Relaxed);
+        let bits = large(buckets, FAR, LARGE_FIRST) | large(entries, FAR, LARGE_SECOND);
+        flags.store(bits, Ordering::Relaxed);
     }
 
     fn bucket(&self, index: u32) -> &Bucket {

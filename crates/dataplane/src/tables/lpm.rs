@@ -21,6 +21,10 @@ use super::values::Values;
 use crate::epoch::Epochs;
 use crate::sys::Mapping;
 
+/// Bytes of `tbl24` that make staging worth it: measured, see docs/benchmarks.md. A packet's other look-ups wait for this one.
+const FAR_FIRST: usize = 128 << 10;
+/// Bytes of groups and values.
+const FAR_SECOND: usize = 512 << 10;
 /// Tables for more routes than this get large pages: their routes lie all over the arrays, and a look-up would miss the
 /// translation of its address, too.
 const FEW: u32 = 4096;
@@ -261,8 +265,9 @@ impl Lpm {
     /// Tells generated code whether look-ups are worth fetching ahead.
     fn note_size(&self, writer: &Writer) {
         // A route may have a line of the array of its own, and so may a group.
-        let first = large(writer.routes.len() * 64, LARGE_FIRST);
-        let second = large(writer.entries.used() * self.values.size() + writer.grouped * 64, LARGE_SECOND);
+        let first = large(writer.routes.len() * 64, FAR_FIRST, LARGE_FIRST);
+        let behind = writer.entries.used() * self.values.size() + writer.grouped * 64;
+        let second = large(behind, FAR_SECOND, LARGE_SECOND);
         // SAFETY: the field lives as long as the table and is only accessed atomically or read by generated code.
         let flags = unsafe { AtomicU32::from_ptr(&raw mut (*self.control.get()).large) };
         flags.store(first | second, Ordering::Relaxed);

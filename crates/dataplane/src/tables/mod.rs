@@ -367,13 +367,10 @@ fn route(prefix: u128, len: u8, value: Vec<u128>) -> TableEntry {
     TableEntry { key: vec![prefix], prefix_len: Some(len.into()), value }
 }
 
-/// Bytes that look-ups of different packets spread over before it is worth fetching them ahead: what the second cache
-/// holds is there almost as soon as asked for.
-const FAR: usize = 512 << 10;
-
-/// The bit of a table's `large` for so many bytes.
-fn large(bytes: usize, bit: u32) -> u32 {
-    if bytes > FAR { bit } else { 0 }
+/// The bit of a table's `large` where look-ups of different packets spread over more than `far` bytes, so that it is worth
+/// fetching them ahead.
+fn large(bytes: usize, far: usize, bit: u32) -> u32 {
+    if bytes > far { bit } else { 0 }
 }
 
 #[cfg(test)]
