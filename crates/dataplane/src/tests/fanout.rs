@@ -1,7 +1,7 @@
 //! AF_PACKET ports shared by two workers, on live veth pairs.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use baker::ir::{CounterSlots, Program};
 use baker::opt::Level;
@@ -100,7 +100,9 @@ fn nothing_comes_twice_while_workers_start_and_stop() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut number = 0;
-                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                // Also where the test fails before it says stop.
+                let until = Instant::now() + Duration::from_secs(60);
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) && Instant::now() < until {
                     left.send(&packet((number % 50) as u8, false, number));
                     number += 1;
                     std::thread::sleep(Duration::from_micros(100));
