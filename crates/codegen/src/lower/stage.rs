@@ -454,7 +454,7 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
     pub(super) fn note_store(&self, entry: Value, field: u32) -> Res<()> {
         let Some(plan) = self.module.plan else { return Ok(()) };
         let (entry, layout) = self.entry(entry)?;
-        if plan.layouts.contains(&layout) && !plan.times.contains(&(layout, field)) {
+        if plan.layouts.contains(&layout) && !plan.times.has(layout, field) {
             return self.module.note_written(self.ctx, self.module.entry_bit(entry)?);
         }
         Ok(())
