@@ -92,7 +92,7 @@ fn point(engines: usize, fits: bool, mapping: Mapping, outcome: &Outcome, platfo
             blocked: sum(&|s| s.blocked) / all,
             idle: sum(&|s| s.idle) / all,
         },
-        utilisation: Memory::ALL.map(|memory| outcome.memories[memory as usize].busy as f64 / time),
+        utilisation: Memory::ALL.map(|memory| outcome.memories[memory as usize].busy() as f64 / time),
         edges: [
             edge(0, platform.receive.engines.whole()),
             edge(outcome.stages.len() - 1, platform.transmit.engines.whole()),
