@@ -9,6 +9,7 @@
 //!
 //! Times are in thousandths of a cycle ([`CYCLE`]).
 
+mod agenda;
 mod memory;
 mod model;
 

@@ -14,6 +14,7 @@
 
 mod alu;
 pub mod event;
+mod listing;
 pub mod mapping;
 pub mod micro;
 pub mod platform;
@@ -22,6 +23,7 @@ pub mod simulate;
 pub mod ways;
 mod words;
 
+pub use listing::listing;
 pub use platform::{Memory, Platform, PlatformError};
 pub use simulate::{Point, simulate};
 pub use ways::{Traced, trace};

@@ -99,14 +99,7 @@ fn micro_operations() {
         let sequence = lowering.sequence(&execution);
         let instructions: u32 = sequence.iter().map(|micro| micro.op.instructions()).sum();
         writeln!(text, "{}: {instructions} instructions", level.name()).unwrap();
-        let mut code = None;
-        for micro in sequence {
-            if code != Some(micro.code) {
-                writeln!(text, "  {}", micro.code.of(&optimised).0).unwrap();
-                code = Some(micro.code);
-            }
-            writeln!(text, "    {}", micro.op).unwrap();
-        }
+        text.extend(npmodel::listing(&optimised, &sequence).iter().map(|line| format!("  {line}\n")));
     }
     insta::assert_snapshot!(text);
 }

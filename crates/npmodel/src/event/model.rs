@@ -3,22 +3,16 @@
 
 use std::collections::VecDeque;
 
+use super::agenda::{Agenda, NEVER};
 use super::memory::{Command, Memory};
 use super::{CYCLE, Hardware, Job, Outcome, Stage, StageUse, Step};
-
-const NEVER: u64 = u64::MAX;
 
 /// Threads of an engine at most: one bit each.
 const THREADS: usize = 32;
 
-/// Bits of an event that say what happens; the others say when. So the least is the next, and of two at the same time the one
-/// with the lower number.
-const WHAT: u32 = 10;
-
-/// Why an engine that had nothing to run goes on.
+/// Why an engine that had nothing to run goes on, where it is not a memory's answer.
 #[derive(Clone, Copy)]
 enum Cause {
-    Memory(usize),
     Room,
     Packet,
 }
@@ -43,13 +37,16 @@ struct Thread {
 struct Engine {
     stage: usize,
     threads: Vec<Thread>,
-    /// When each thread's access is done; [`NEVER`] where none is under way.
+    /// When each waiting thread's access is done. 0 where it has no packet: it could go on with one at any time.
     ready_at: [u64; THREADS],
-    /// Threads that have no packet.
+    /// Threads that wait for a memory, and threads that have no packet. Others run, or their packet finds no room.
+    waiting: u32,
     free: u32,
     /// The thread that runs, or did last.
     running: usize,
     runs: bool,
+    /// Where none runs: the waiting thread that goes on first.
+    first: usize,
     idle_since: u64,
 }
 
@@ -58,19 +55,40 @@ impl Engine {
         Engine {
             stage,
             threads: vec![Thread::default(); threads],
-            ready_at: [NEVER; THREADS],
-            free: ((1u64 << threads) - 1) as u32,
+            ready_at: [0; THREADS],
+            waiting: 0,
+            free: all(threads),
             running: 0,
             runs: false,
+            first: 0,
             idle_since: 0,
         }
     }
 
-    /// Threads that could go on.
-    fn ready(&self, now: u64) -> u32 {
-        let ready_at = &self.ready_at[..self.threads.len()];
-        ready_at.iter().enumerate().fold(0, |ready, (thread, at)| ready | u32::from(*at <= now) << thread)
+    /// Of these threads the first that can go on, in turn behind the one that ran last; else the one that is the first to. With
+    /// the time from which it can.
+    fn next(&self, threads: u32, now: u64) -> (u64, usize) {
+        let behind = threads & (u32::MAX << self.running << 1);
+        let mut found = (NEVER, 0);
+        for mut part in [behind, threads & !behind] {
+            while part != 0 {
+                let thread = part.trailing_zeros() as usize;
+                let at = self.ready_at[thread];
+                if at <= now {
+                    return (now, thread);
+                }
+                if at < found.0 {
+                    found = (at, thread);
+                }
+                part &= part - 1;
+            }
+        }
+        found
     }
+}
+
+fn all(threads: usize) -> u32 {
+    ((1u64 << threads) - 1) as u32
 }
 
 #[derive(Default)]
@@ -92,7 +110,7 @@ struct Model<'a> {
     total: u64,
     arrived: u64,
     /// For each engine when its step ends or the first of its threads goes on; behind them, when the next packet arrives.
-    events: Vec<u64>,
+    events: Agenda,
     engines: Vec<Engine>,
     memories: Vec<Memory>,
     rings: Vec<Ring>,
@@ -103,13 +121,12 @@ struct Model<'a> {
 /// Runs so many packets, whose jobs `packets` says, over and over. The first tenth warms up.
 ///
 /// # Panics
-/// Where a stage has no engine or no thread, or more than 32 of these, where there are more than 1000 engines, or a job names a
-/// memory or stage that is not there, or has no steps in the first stage.
+/// Where a stage has no engine or no thread, or more than 32 of these, or a job names a memory or stage that is not there, or has
+/// no steps in the first stage.
 pub fn run(hardware: &Hardware, jobs: &[Job], packets: &[u32], total: u64) -> Outcome {
     assert!(hardware.stages.iter().all(|stage| stage.engines > 0 && (1..=THREADS).contains(&stage.threads)));
     let engine = |(index, &stage): (usize, &Stage)| (0..stage.engines).map(move |_| Engine::new(index, stage.threads));
     let engines: Vec<Engine> = hardware.stages.iter().enumerate().flat_map(engine).collect();
-    assert!(engines.len() < 1 << WHAT);
     let stage_use = StageUse { waiting: vec![0; hardware.memories.len()], ..StageUse::default() };
     let (steps, first) = prepare(hardware, jobs);
     let mut model = Model {
@@ -121,7 +138,7 @@ pub fn run(hardware: &Hardware, jobs: &[Job], packets: &[u32], total: u64) -> Ou
         next_packet: 0,
         total: if packets.is_empty() { 0 } else { total },
         arrived: 0,
-        events: vec![NEVER; engines.len() + 1],
+        events: Agenda::new(engines.len() + 1),
         engines,
         memories: hardware.memories.iter().map(|timing| Memory::new(*timing)).collect(),
         rings: hardware.stages.iter().map(|_| Ring::default()).collect(),
@@ -149,7 +166,7 @@ fn prepare(hardware: &Hardware, jobs: &[Job]) -> (Vec<Prepared>, Vec<u32>) {
 impl Model<'_> {
     fn run(&mut self) -> Outcome {
         if self.hardware.offered.is_some() && self.total > 0 {
-            self.schedule(self.engines.len(), 0);
+            self.events.set(self.engines.len(), 0);
         }
         for engine in 0..self.engines.len() {
             self.dispatch(engine, Cause::Packet);
@@ -160,7 +177,7 @@ impl Model<'_> {
             if before.is_none() && self.arrived >= warm_up {
                 before = Some(self.begin_measuring());
             }
-            let arrivals = self.events[self.engines.len()] != NEVER;
+            let arrivals = self.events.get(self.engines.len()) != NEVER;
             if self.arrived >= self.total && !arrivals || !self.event() {
                 break;
             }
@@ -182,25 +199,14 @@ impl Model<'_> {
         Outcome { time: self.now, memories, ..self.spent.clone() }
     }
 
-    fn schedule(&mut self, what: usize, at: u64) {
-        self.events[what] = if at == NEVER { NEVER } else { at << WHAT | what as u64 };
-    }
-
     /// The next thing that happens; whether there was one.
     fn event(&mut self) -> bool {
-        let next = self.events.iter().fold(NEVER, |least, event| least.min(*event));
-        if next == NEVER {
-            return false;
-        }
-        self.now = next >> WHAT;
-        let what = (next & ((1 << WHAT) - 1)) as usize;
+        let Some((at, what)) = self.events.first() else { return false };
+        self.now = at;
         match self.engines.get(what) {
             None => self.arrival(),
             Some(engine) if engine.runs => self.step_ends(what),
-            Some(engine) => {
-                let first = (0..engine.threads.len()).min_by_key(|thread| engine.ready_at[*thread]).unwrap_or(0);
-                self.dispatch(what, Cause::Memory(engine.threads[first].memory.into()));
-            }
+            Some(engine) => self.go_on(what, engine.first, at),
         }
         true
     }
@@ -218,7 +224,7 @@ impl Model<'_> {
         let bits = self.jobs[job as usize].bits;
         let rate = self.hardware.offered.unwrap_or(1.0);
         let next = self.now + (bits as f64 * CYCLE as f64 / rate) as u64;
-        self.schedule(self.engines.len(), if self.arrived < self.total { next } else { NEVER });
+        self.events.set(self.engines.len(), if self.arrived < self.total { next } else { NEVER });
         if self.rings[0].packets.len() >= self.hardware.ring {
             self.spent.lost += 1;
             return;
@@ -243,7 +249,7 @@ impl Model<'_> {
         let job = self.rings[stage].packets.pop_front()?;
         if let Some((engine, thread, waiting)) = self.rings[stage].blocked.pop_front() {
             self.rings[stage].packets.push_back(waiting);
-            self.engines[engine].free |= 1 << thread;
+            self.release(engine, thread);
             self.dispatch(engine, Cause::Room);
         }
         Some(job)
@@ -263,42 +269,65 @@ impl Model<'_> {
             return;
         }
         let stage = engine.stage;
-        let ready = engine.ready(self.now);
-        let can = ready | if engine.free != 0 && self.has_packet(stage) { engine.free } else { 0 };
-        if can == 0 {
-            let first = engine.ready_at[..engine.threads.len()].iter().fold(NEVER, |least, at| least.min(*at));
-            return self.schedule(index, first);
+        let packets = engine.free != 0 && self.has_packet(stage);
+        let (at, thread) = engine.next(engine.waiting | if packets { engine.free } else { 0 }, self.now);
+        if at > self.now {
+            if engine.waiting == all(engine.threads.len()) {
+                // All threads wait for memories, so nothing else can come in between.
+                return self.go_on(index, thread, at);
+            }
+            self.engines[index].first = thread;
+            return self.events.set(index, at);
         }
-        // In turn: the first one behind the one that ran last.
-        let behind = can & (u32::MAX << engine.running << 1);
-        let thread = if behind != 0 { behind.trailing_zeros() } else { can.trailing_zeros() } as usize;
         let idle = self.now - engine.idle_since;
-        let spent = &mut self.spent.stages[stage];
         match cause {
-            Cause::Memory(memory) => spent.waiting[memory] += idle,
-            Cause::Room => spent.blocked += idle,
-            Cause::Packet => spent.idle += idle,
+            Cause::Room => self.spent.stages[stage].blocked += idle,
+            Cause::Packet => self.spent.stages[stage].idle += idle,
+        }
+        if engine.waiting >> thread & 1 == 1 {
+            return self.start(index, thread, self.now);
         }
         let engine = &mut self.engines[index];
-        engine.running = thread;
-        engine.ready_at[thread] = NEVER;
         engine.free &= !(1 << thread);
+        // Marks it as running while a packet is taken.
         engine.runs = true;
-        if ready >> thread & 1 == 0
-            && let Some(job) = self.take(stage)
-        {
+        if let Some(job) = self.take(stage) {
             let step = self.first[job as usize * self.hardware.stages.len() + stage];
             self.engines[index].threads[thread] = Thread { job, step, memory: 0 };
         }
-        self.begin_step(index, u64::from(self.hardware.swap) * CYCLE);
+        self.start(index, thread, self.now);
+    }
+
+    /// Lets a thread go on whose memory is the first to answer.
+    fn go_on(&mut self, index: usize, thread: usize, at: u64) {
+        let engine = &self.engines[index];
+        let memory = usize::from(engine.threads[thread].memory);
+        self.spent.stages[engine.stage].waiting[memory] += at - engine.idle_since;
+        self.start(index, thread, at);
+    }
+
+    /// The engine switches to a thread.
+    fn start(&mut self, index: usize, thread: usize, at: u64) {
+        let engine = &mut self.engines[index];
+        engine.running = thread;
+        engine.waiting &= !(1 << thread);
+        engine.runs = true;
+        self.begin_step(index, at, u64::from(self.hardware.swap) * CYCLE);
     }
 
     /// The running thread executes its next step.
-    fn begin_step(&mut self, index: usize, swap: u64) {
+    fn begin_step(&mut self, index: usize, at: u64, swap: u64) {
         let engine = &self.engines[index];
         let time = self.steps[engine.threads[engine.running].step as usize].time + swap;
         self.spent.stages[engine.stage].busy += time;
-        self.schedule(index, self.now + time);
+        self.events.set(index, at + time);
+    }
+
+    /// A thread is done with its packet.
+    fn release(&mut self, engine: usize, thread: usize) {
+        let engine = &mut self.engines[engine];
+        engine.free |= 1 << thread;
+        engine.ready_at[thread] = 0;
     }
 
     fn step_ends(&mut self, index: usize) {
@@ -314,10 +343,11 @@ impl Model<'_> {
                 waits = true;
                 thread.memory = *memory;
                 engine.ready_at[running] = done;
+                engine.waiting |= 1 << running;
             }
         }
         if !waits && !step.last {
-            return self.begin_step(index, 0);
+            return self.begin_step(index, self.now, 0);
         }
         let (job, over) = (thread.job, step.last);
         engine.runs = false;
@@ -335,15 +365,14 @@ impl Model<'_> {
         let Some(next) = next else {
             self.spent.packets += 1;
             self.spent.bits += self.jobs[job as usize].bits;
-            self.engines[index].free |= 1 << thread;
-            return;
+            return self.release(index, thread);
         };
         if self.rings[next].packets.len() >= self.hardware.ring {
             self.rings[next].blocked.push_back((index, thread, job));
             return;
         }
         self.rings[next].packets.push_back(job);
-        self.engines[index].free |= 1 << thread;
+        self.release(index, thread);
         self.wake(next);
     }
 }
