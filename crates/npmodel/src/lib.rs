@@ -25,5 +25,5 @@ mod words;
 
 pub use listing::listing;
 pub use platform::{Memory, Platform, PlatformError};
-pub use simulate::{Point, simulate};
+pub use simulate::{MOST, Point, simulate};
 pub use ways::{Traced, trace};

@@ -24,6 +24,7 @@ impl Agenda {
     }
 
     /// Sets the time of one, or takes it away.
+    #[inline(always)]
     pub(super) fn set(&mut self, whose: usize, at: u64) {
         let mut least = if at == NEVER { NEVER } else { at << WHOSE | whose as u64 };
         let mut place = self.tree.len() / 2 + whose;

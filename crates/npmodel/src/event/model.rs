@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::agenda::{Agenda, NEVER};
-use super::memory::{Command, Memory};
+use super::memory::{Memory, ports};
 use super::{CYCLE, Hardware, Job, Outcome, Stage, StageUse, Step};
 
 /// Threads of an engine at most: one bit each.
@@ -17,13 +17,19 @@ enum Cause {
     Packet,
 }
 
-/// A step, with what the machine makes of it.
+/// A step in as few bytes as it can be, for there are thousands and each event looks at one.
+#[derive(Clone, Copy)]
 struct Prepared {
-    time: u64,
-    /// The memory, the command, and whether the thread waits.
-    access: Option<(u8, bool, Command)>,
+    cycles: u32,
+    bytes: u32,
+    /// Index of the memory; [`NO_ACCESS`] if none is asked.
+    memory: u8,
+    ports: u8,
+    wait: bool,
     last: bool,
 }
+
+const NO_ACCESS: u8 = u8::MAX;
 
 #[derive(Clone, Copy, Default)]
 struct Thread {
@@ -67,21 +73,20 @@ impl Engine {
 
     /// Of these threads the first that can go on, in turn behind the one that ran last; else the one that is the first to. With
     /// the time from which it can.
+    #[inline(always)]
     fn next(&self, threads: u32, now: u64) -> (u64, usize) {
-        let behind = threads & (u32::MAX << self.running << 1);
+        // Turned so that the one behind is the lowest bit.
+        let turn = self.running as u32 + 1;
+        let mut left = threads.rotate_right(turn);
         let mut found = (NEVER, 0);
-        for mut part in [behind, threads & !behind] {
-            while part != 0 {
-                let thread = part.trailing_zeros() as usize;
-                let at = self.ready_at[thread];
-                if at <= now {
-                    return (now, thread);
-                }
-                if at < found.0 {
-                    found = (at, thread);
-                }
-                part &= part - 1;
+        while left != 0 {
+            let thread = (left.trailing_zeros() + turn) as usize % THREADS;
+            let at = self.ready_at[thread];
+            if at <= now {
+                return (now, thread);
             }
+            found = if at < found.0 { (at, thread) } else { found };
+            left &= left - 1;
         }
         found
     }
@@ -149,16 +154,21 @@ pub fn run(hardware: &Hardware, jobs: &[Job], packets: &[u32], total: u64) -> Ou
 }
 
 fn prepare(hardware: &Hardware, jobs: &[Job]) -> (Vec<Prepared>, Vec<u32>) {
+    assert!(hardware.memories.len() <= usize::from(NO_ACCESS));
+    let prepared = |step: &Step, last: bool| {
+        let alone = Prepared { cycles: step.cycles, bytes: 0, memory: NO_ACCESS, ports: 0, wait: false, last };
+        step.access.map_or(alone, |access| Prepared {
+            bytes: access.bytes,
+            memory: access.memory as u8,
+            ports: ports(access.direction, &hardware.memories[access.memory]),
+            wait: access.wait && !last,
+            ..alone
+        })
+    };
     let (mut steps, mut first) = (Vec::new(), Vec::new());
     for task in jobs.iter().flat_map(|job| &job.tasks) {
         first.push(steps.len() as u32);
-        steps.extend(task.iter().enumerate().map(|(index, step): (usize, &Step)| Prepared {
-            time: u64::from(step.cycles) * CYCLE,
-            access: step.access.map(|access| {
-                (access.memory as u8, access.wait, Command::new(&access, &hardware.memories[access.memory]))
-            }),
-            last: index + 1 == task.len(),
-        }));
+        steps.extend(task.iter().enumerate().map(|(index, step)| prepared(step, index + 1 == task.len())));
     }
     (steps, first)
 }
@@ -263,6 +273,7 @@ impl Model<'_> {
     }
 
     /// Lets the next thread run, if the engine runs none and one can; else it sleeps until one can.
+    #[inline(always)]
     fn dispatch(&mut self, index: usize, cause: Cause) {
         let engine = &self.engines[index];
         if engine.runs {
@@ -299,6 +310,7 @@ impl Model<'_> {
     }
 
     /// Lets a thread go on whose memory is the first to answer.
+    #[inline(always)]
     fn go_on(&mut self, index: usize, thread: usize, at: u64) {
         let engine = &self.engines[index];
         let memory = usize::from(engine.threads[thread].memory);
@@ -307,18 +319,21 @@ impl Model<'_> {
     }
 
     /// The engine switches to a thread.
+    #[inline(always)]
     fn start(&mut self, index: usize, thread: usize, at: u64) {
         let engine = &mut self.engines[index];
         engine.running = thread;
         engine.waiting &= !(1 << thread);
         engine.runs = true;
-        self.begin_step(index, at, u64::from(self.hardware.swap) * CYCLE);
+        self.begin_step(index, at, self.hardware.swap);
     }
 
     /// The running thread executes its next step.
-    fn begin_step(&mut self, index: usize, at: u64, swap: u64) {
+    #[inline(always)]
+    fn begin_step(&mut self, index: usize, at: u64, swap: u32) {
         let engine = &self.engines[index];
-        let time = self.steps[engine.threads[engine.running].step as usize].time + swap;
+        let cycles = self.steps[engine.threads[engine.running].step as usize].cycles + swap;
+        let time = u64::from(cycles) * CYCLE;
         self.spent.stages[engine.stage].busy += time;
         self.events.set(index, at + time);
     }
@@ -334,19 +349,17 @@ impl Model<'_> {
         let engine = &mut self.engines[index];
         let running = engine.running;
         let thread = &mut engine.threads[running];
-        let step = &self.steps[thread.step as usize];
+        let step = self.steps[thread.step as usize];
         thread.step += 1;
-        let mut waits = false;
-        if let Some((memory, wait, command)) = &step.access {
-            let done = self.memories[*memory as usize].issue(command, self.now);
-            if *wait && !step.last {
-                waits = true;
-                thread.memory = *memory;
+        if step.memory != NO_ACCESS {
+            let done = self.memories[usize::from(step.memory)].issue(step.ports, step.bytes, self.now);
+            if step.wait {
+                thread.memory = step.memory;
                 engine.ready_at[running] = done;
                 engine.waiting |= 1 << running;
             }
         }
-        if !waits && !step.last {
+        if !step.wait && !step.last {
             return self.begin_step(index, self.now, 0);
         }
         let (job, over) = (thread.job, step.last);

@@ -15,7 +15,7 @@ use control::config::Config;
 use control::controllers;
 use indicatif::{ProgressBar, ProgressStyle};
 use npmodel::platform::PlatformError;
-use npmodel::{Platform, Point, Traced};
+use npmodel::{MOST, Platform, Point, Traced};
 
 use super::instance::configuration;
 use self::view::View;
@@ -142,7 +142,7 @@ fn builds(
     engines: RangeInclusive<usize>,
 ) -> Result<Vec<Build>, Failure> {
     let externs = controllers::externs(program).map_err(|error| trace::wrong(&error))?;
-    let steps = Level::ALL.len() * (packets.len() + engines.clone().count() * packets.len().max(1));
+    let steps = Level::ALL.len() * (packets.len() + engines.clone().count() * packets.len().min(MOST));
     let style = ProgressStyle::with_template("{msg:32} {wide_bar} {percent:>3} %");
     // Hidden by itself where standard error is no terminal.
     let bar = ProgressBar::new(steps as u64);
@@ -169,7 +169,7 @@ fn builds(
         (0..traces.len()).flat_map(|level| engines.clone().map(move |engines| (level, engines))).collect();
     let points = in_parallel(&work, |&(level, engines)| {
         let point = npmodel::simulate(&traces[level], platform, engines, args.offered.map(|rate| rate * 1e9));
-        bar.inc(packets.len() as u64);
+        bar.inc(packets.len().min(MOST) as u64);
         point
     });
     bar.finish_and_clear();

@@ -1,7 +1,7 @@
 //! What `millrace sim` prints.
 
 use npmodel::ways::Way;
-use npmodel::{Memory, Platform, Point, listing};
+use npmodel::{MOST, Memory, Platform, Point, listing};
 use serde_json::{Value, json};
 
 use super::Build;
@@ -38,6 +38,9 @@ impl View<'_> {
             first.mean(|way| way.bits() as f64 / 8.0),
             self.platform.title
         );
+        if first.packets.len() > MOST {
+            out += &format!("rates are those of {} of them, spread evenly over the trace\n", grouped(MOST as u64));
+        }
         out += "\nper packet, by the program\n";
         let header = ["", "instructions", "dram accesses", "bytes", "sram", "bytes", "scratch", "bytes", "ways"];
         let row = |build: &Build| {
