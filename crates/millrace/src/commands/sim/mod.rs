@@ -18,6 +18,7 @@ use npmodel::platform::PlatformError;
 use npmodel::{MOST, Platform, Point, Traced};
 
 use super::instance::configuration;
+use super::packets::by_profile;
 use self::view::View;
 use super::remote::print_json;
 use super::trace;
@@ -39,6 +40,9 @@ pub struct Args {
     /// name
     #[arg(long, value_name = "T.pcap")]
     trace: Option<PathBuf>,
+    /// Packets like those of the trace (pcap or pcapng), by which the program is optimised; may be the trace itself
+    #[arg(long, value_name = "T.pcap")]
+    profile: Option<PathBuf>,
     /// Port of packets whose file names none: a name of the configuration, or a number
     #[arg(long, value_name = "PORT", default_value = "1")]
     port: String,
@@ -96,6 +100,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let config = configuration(&source, args.config.as_ref(), &program)?;
     let file = trace::given_or_beside(args.trace.as_ref(), &source, "--trace")?;
     let packets = trace::packets(&file, &config, ("--port", &args.port))?;
+    let program = match &args.profile {
+        Some(path) => {
+            let profile = trace::packets(&trace::file(path)?, &config, ("--port", &args.port))?;
+            by_profile(&program, &config, path, &profile)?
+        }
+        None => program,
+    };
     let engines = args.engines.clone().unwrap_or(1..=platform.application_engines() as usize);
     let builds = builds(args, &program, &config, &platform, &packets, engines)?;
     if let Some(path) = &args.plot {
