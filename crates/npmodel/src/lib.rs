@@ -20,6 +20,7 @@ pub mod micro;
 pub mod platform;
 pub mod sequence;
 pub mod simulate;
+mod used;
 pub mod ways;
 mod words;
 

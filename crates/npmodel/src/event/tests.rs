@@ -83,7 +83,8 @@ fn many_threads_are_bound_by_commands_or_bytes() {
         assert!(outcome.stages[0].waiting[0] > outcome.stages[0].busy);
     }
     let bytes = Timing { latency: 100 * CYCLE, command: CYCLE, byte: CYCLE / 4, duplex: false };
-    let long = Step { cycles: 1, access: Some(Access { memory: 0, direction: Direction::Read, bytes: 256, wait: true }) };
+    let long =
+        Step { cycles: 1, access: Some(Access { memory: 0, direction: Direction::Read, bytes: 256, wait: true }) };
     near(interval(&all_alike(&hardware(&[bytes], &[(1, 8)]), &[&[long, only(1)]], 2000)), 64.0);
 }
 
@@ -140,7 +141,8 @@ fn packets_that_are_offered() {
 #[test]
 fn each_run_gives_the_same() {
     let machine = hardware(&[memory(97, 13), memory(31, 7)], &[(1, 8), (3, 8), (2, 8)]);
-    let other = |cycles, wait| Step { cycles, access: Some(Access { memory: 1, direction: Direction::Both, bytes: 4, wait }) };
+    let other =
+        |cycles, wait| Step { cycles, access: Some(Access { memory: 1, direction: Direction::Both, bytes: 4, wait }) };
     let jobs = [
         Job { tasks: vec![vec![read(5), only(1)], vec![read(31), other(7, true), only(3)], vec![only(9)]], bits: 512 },
         Job {

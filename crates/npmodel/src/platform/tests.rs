@@ -37,12 +37,7 @@ fn what_is_wrong_is_said_with_its_line() {
             dram + 1,
             "memory.dram.latency: NaN is not from 1 to 100000",
         ),
-        (
-            "count = { value = 8,",
-            "count = { value = 7.5,",
-            line("count ="),
-            "engines.count: 7.5 is not a whole number",
-        ),
+        ("count = { value = 8,", "count = { value = 7.5,", line("count ="), "engines.count: 7.5 is not a whole number"),
         (
             "count = { value = 8,",
             "count = { value = \"8\",",

@@ -17,9 +17,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use npmodel::platform::PlatformError;
 use npmodel::{MOST, Platform, Point, Traced};
 
+use self::view::View;
 use super::instance::configuration;
 use super::packets::by_profile;
-use self::view::View;
 use super::remote::print_json;
 use super::trace;
 use crate::apps;

@@ -21,8 +21,11 @@ pub(super) struct View<'a> {
 impl View<'_> {
     /// As data.
     pub fn json(&self) -> Value {
-        let builds: serde_json::Map<String, Value> =
-            self.builds.iter().map(|build| (build.traced.level.name().to_owned(), build_json(build, self.listed))).collect();
+        let builds: serde_json::Map<String, Value> = self
+            .builds
+            .iter()
+            .map(|build| (build.traced.level.name().to_owned(), build_json(build, self.listed)))
+            .collect();
         json!({
             "app": self.app, "platform": self.platform.name, "packets": self.builds[0].traced.packets.len(),
             "offered_gbps": self.offered, "builds": builds,
