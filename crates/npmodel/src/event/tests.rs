@@ -88,6 +88,24 @@ fn many_threads_are_bound_by_commands_or_bytes() {
     near(interval(&all_alike(&hardware(&[bytes], &[(1, 8)]), &[&[long, only(1)]], 2000)), 64.0);
 }
 
+/// Reading and writing at once, where each has a port; what does both occupies both.
+#[test]
+fn ports_of_their_own() {
+    let step = |direction, wait| Step { cycles: 1, access: Some(Access { memory: 0, direction, bytes: 40, wait }) };
+    let (read, write, both) = (step(Direction::Read, true), step(Direction::Write, false), step(Direction::Both, true));
+    let rate = |duplex, task: &[Step]| {
+        let timing = Timing { latency: 100 * CYCLE, command: CYCLE, byte: CYCLE, duplex };
+        let outcome = all_alike(&hardware(&[timing], &[(4, 8)]), &[task], 4000);
+        near(outcome.memories[0].busy() as f64, outcome.time as f64);
+        interval(&outcome)
+    };
+    near(rate(false, &[read, write, only(1)]), 80.0);
+    near(rate(true, &[read, write, only(1)]), 40.0);
+    near(rate(true, &[read, write, write, only(1)]), 80.0);
+    near(rate(true, &[both, only(1)]), 40.0);
+    near(rate(true, &[both, read, only(1)]), 80.0);
+}
+
 #[test]
 fn a_write_is_not_waited_for() {
     let machine = hardware(&[memory(1000, 5)], &[(1, 1)]);

@@ -50,13 +50,14 @@ impl Burst {
     fn with(self, object: Object, from: u32, end: u32, memory: &MemoryParameters) -> Option<Burst> {
         let unit = memory.unit.whole();
         let together = Burst { at: self.at, from: self.from.min(from), end: self.end.max(end) };
-        let between = from.saturating_sub(self.end).max(self.from.saturating_sub(end));
+        let whole = bytes(together.from, together.end, unit);
+        let between = whole.saturating_sub(bytes(self.from, self.end, unit) + bytes(from, end, unit));
         let near = match object {
             // As packets' accesses are combined by the optimiser, which `explain` counts.
             Object::Packet(_) => from == self.end,
             _ => f64::from(between) / memory.bandwidth.get() <= 1.0 / memory.commands.get(),
         };
-        (near && bytes(together.from, together.end, unit) <= memory.burst.whole()).then_some(together)
+        (near && whole <= memory.burst.whole()).then_some(together)
     }
 }
 
