@@ -176,6 +176,6 @@ fn build_json(build: &Build, listed: usize) -> Value {
     let way = |way: &Way| json!({"packets": way.packets, "operations": listing(&traced.program, &way.sequence)});
     json!({
         "instructions": traced.instructions(), "memories": serde_json::Map::from_iter(traffic),
-        "ways": traced.ways.len(), "forwarded": traced.left() as f64 / traced.packets.len().max(1) as f64, "listed": most_taken(build, listed).map(way).collect::<Vec<_>>(), "points": build.points.iter().map(point).collect::<Vec<_>>(),
+        "ways": traced.ways.len(), "forwarded": traced.forwarded(), "listed": most_taken(build, listed).map(way).collect::<Vec<_>>(), "points": build.points.iter().map(point).collect::<Vec<_>>(),
     })
 }
