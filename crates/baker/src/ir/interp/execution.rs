@@ -77,7 +77,7 @@ pub struct Execution {
 impl Execution {
     /// A fingerprint: packets that took the same way have the same one.
     pub fn fingerprint(&self) -> u64 {
-        self.entry.map_or(self.fingerprint, |entry| self.fingerprint ^ u64::from(entry.0) + 1)
+        self.entry.map_or(self.fingerprint, |entry| self.fingerprint ^ (u64::from(entry.0) + 1))
     }
 
     /// Forgets what was noted.
