@@ -5,10 +5,10 @@ use baker::ir::{BinOp, CastOp, CmpOp};
 use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 
-use super::{Module, Res};
+use super::{Core, Res};
 use crate::internal;
 
-impl<'c> Module<'c, '_> {
+impl<'c> Core<'c, '_> {
     /// The constant's low `width` bits.
     pub(super) fn constant(&self, width: u32, value: u128) -> Res<IntValue<'c>> {
         let words = [value as u64, (value >> 64) as u64];

@@ -10,10 +10,10 @@ use inkwell::intrinsics::Intrinsic;
 use inkwell::values::{IntValue, PointerValue};
 
 use super::memory::Memory;
-use super::{Module, Res};
+use super::{Core, Res};
 use crate::{CodegenError, internal};
 
-impl<'c> Module<'c, '_> {
+impl<'c> Core<'c, '_> {
     /// The field of the header at `head`.
     pub(super) fn load_bits(&self, head: PointerValue<'c>, bits: BitRange) -> Res<IntValue<'c>> {
         let (mut ptr, mut bytes) = self.covering(head, bits)?;

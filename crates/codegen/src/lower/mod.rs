@@ -20,6 +20,7 @@ mod stage;
 mod sum;
 mod table;
 mod timer;
+mod walk;
 
 use baker::ir::{ChannelId, CounterSlots, Program};
 use baker::opt::stage::Plan;
@@ -32,6 +33,7 @@ use inkwell::module::{Linkage, Module as LlvmModule};
 use inkwell::types::{IntType, PointerType};
 use inkwell::values::{FunctionValue, IntValue};
 use std::num::NonZeroU32;
+use std::ops::Deref;
 
 use crate::target::Host;
 use crate::{CodegenError, abi, internal};
@@ -60,7 +62,7 @@ pub(crate) const METER_TAKE: &str = "millrace_meter_take";
 /// Name of the function that copies a packet.
 const PACKET_COPY: &str = "packet.copy";
 
-type Res<T> = Result<T, CodegenError>;
+pub(crate) type Res<T> = Result<T, CodegenError>;
 
 /// Lowers a program, its look-ups staged where there is a plan. The module is not yet verified or optimised by LLVM.
 pub(crate) fn lower<'c>(
@@ -84,23 +86,40 @@ pub(crate) fn lower<'c>(
     for (index, timer) in program.timers.iter().enumerate() {
         module.define_timer(index, timer)?;
     }
-    Ok(module.llvm)
+    Ok(module.core.llvm)
 }
 
-/// What the lowering of every function shares.
+/// What the lowering of every function shares, whatever processor it is for.
+pub(crate) struct Core<'c, 'p> {
+    pub program: &'p Program,
+    pub slots: CounterSlots,
+    pub context: &'c Context,
+    pub llvm: LlvmModule<'c>,
+    pub builder: Builder<'c>,
+    tags: Tags<'c>,
+    pub ptr: PointerType<'c>,
+    pub i8: IntType<'c>,
+    pub i32: IntType<'c>,
+    pub i64: IntType<'c>,
+    /// What the processor has no instructions for, and LLVM no code either.
+    pub lacks: Lacks,
+    /// Put on every function.
+    attributes: Vec<Attribute>,
+}
+
+/// What a processor lacks, so that it is put together from what it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lacks {
+    Nothing,
+    /// Arithmetic beyond 64 bits other than addition, and signed division.
+    Wide,
+}
+
+/// What the lowering of every function to native code shares.
 struct Module<'c, 'p> {
-    program: &'p Program,
+    core: Core<'c, 'p>,
     /// How the look-ups of the PPF behind `rx` are staged.
     plan: Option<&'p Plan>,
-    slots: CounterSlots,
-    context: &'c Context,
-    llvm: LlvmModule<'c>,
-    builder: Builder<'c>,
-    tags: Tags<'c>,
-    ptr: PointerType<'c>,
-    i8: IntType<'c>,
-    i32: IntType<'c>,
-    i64: IntType<'c>,
     /// See `out_of_line.rs`.
     hash_lookup: FunctionValue<'c>,
     hash_insert: FunctionValue<'c>,
@@ -110,40 +129,37 @@ struct Module<'c, 'p> {
     packet_copy: FunctionValue<'c>,
     /// One per PPF; `None` where no packet comes to it.
     ppfs: Vec<Option<FunctionValue<'c>>>,
-    /// Put on every function: processor, features, never unwinds.
-    attributes: Vec<Attribute>,
+}
+
+impl<'c, 'p> Deref for Module<'c, 'p> {
+    type Target = Core<'c, 'p>;
+
+    fn deref(&self) -> &Core<'c, 'p> {
+        &self.core
+    }
 }
 
 impl<'c, 'p> Module<'c, 'p> {
     fn new(context: &'c Context, program: &'p Program, plan: Option<&'p Plan>, host: &Host) -> Self {
         let llvm = context.create_module(&program.name);
         host.prepare(&llvm);
-        let ptr = context.ptr_type(AddressSpace::default());
-        let i8 = context.i8_type();
         let attributes = vec![
             enum_attribute(context, "nounwind", 0),
             context.create_string_attribute("target-cpu", &host.cpu),
             context.create_string_attribute("target-features", &host.features),
         ];
-        let outside = |name: &str, ty| out_of_line::declare(context, &llvm, &attributes, name, ty);
+        let core = Core::new(context, program, llvm, attributes, Lacks::Nothing);
+        let Core { ptr, i8, i64, .. } = core;
+        let outside = |name: &str, ty| out_of_line::declare(context, &core.llvm, &core.attributes, name, ty);
         let hash_lookup = outside(HASH_LOOKUP, ptr.fn_type(&[ptr.into(), ptr.into()], false));
         let hash_insert = outside(HASH_INSERT, i8.fn_type(&[ptr.into(), ptr.into(), ptr.into()], false));
         let hash_remove = outside(HASH_REMOVE, i8.fn_type(&[ptr.into(), ptr.into()], false));
         let lpm_lookup = outside(LPM_LOOKUP, ptr.fn_type(&[ptr.into(), ptr.into()], false));
-        let i64 = context.i64_type();
         let meter_take = outside(METER_TAKE, i8.fn_type(&[ptr.into(), i64.into(), i64.into()], false));
         let packet_copy = outside(PACKET_COPY, ptr.fn_type(&[ptr.into(), ptr.into()], false));
         Module {
-            program,
+            core,
             plan,
-            slots: CounterSlots::new(program),
-            context,
-            builder: context.create_builder(),
-            tags: Tags::new(context),
-            ptr,
-            i8,
-            i32: context.i32_type(),
-            i64,
             hash_lookup,
             hash_insert,
             hash_remove,
@@ -151,8 +167,6 @@ impl<'c, 'p> Module<'c, 'p> {
             meter_take,
             packet_copy,
             ppfs: Vec::new(),
-            attributes,
-            llvm,
         }
     }
 
@@ -195,13 +209,6 @@ impl<'c, 'p> Module<'c, 'p> {
         self.attribute(function, AttributeLoc::Param(0), "noalias", 0);
     }
 
-    /// Adds the attributes of all functions.
-    fn decorate(&self, function: FunctionValue<'c>) {
-        for attribute in &self.attributes {
-            function.add_attribute(AttributeLoc::Function, *attribute);
-        }
-    }
-
     /// Says that a parameter points to `bytes` bytes of memory that is aligned to 8 bytes.
     fn decorate_pointer(&self, function: FunctionValue<'c>, param: u32, bytes: u64) {
         let loc = AttributeLoc::Param(param);
@@ -210,18 +217,51 @@ impl<'c, 'p> Module<'c, 'p> {
         self.attribute(function, loc, "align", 8);
         self.attribute(function, loc, "dereferenceable", bytes);
     }
+}
 
-    fn attribute(&self, function: FunctionValue<'c>, loc: AttributeLoc, name: &str, value: u64) {
+impl<'c, 'p> Core<'c, 'p> {
+    /// A module that holds nothing yet.
+    pub(crate) fn new(
+        context: &'c Context,
+        program: &'p Program,
+        llvm: LlvmModule<'c>,
+        attributes: Vec<Attribute>,
+        lacks: Lacks,
+    ) -> Self {
+        Core {
+            program,
+            slots: CounterSlots::new(program),
+            context,
+            llvm,
+            builder: context.create_builder(),
+            tags: Tags::new(context),
+            ptr: context.ptr_type(AddressSpace::default()),
+            i8: context.i8_type(),
+            i32: context.i32_type(),
+            i64: context.i64_type(),
+            lacks,
+            attributes,
+        }
+    }
+
+    /// Adds the attributes of all functions.
+    pub(crate) fn decorate(&self, function: FunctionValue<'c>) {
+        for attribute in &self.attributes {
+            function.add_attribute(AttributeLoc::Function, *attribute);
+        }
+    }
+
+    pub(crate) fn attribute(&self, function: FunctionValue<'c>, loc: AttributeLoc, name: &str, value: u64) {
         function.add_attribute(loc, enum_attribute(self.context, name, value));
     }
 
     /// The block that is being built.
-    fn block(&self) -> Res<BasicBlock<'c>> {
+    pub(crate) fn block(&self) -> Res<BasicBlock<'c>> {
         self.builder.get_insert_block().ok_or_else(|| CodegenError::Internal("no block is being built".into()))
     }
 
     /// The integer type of `width` bits.
-    fn int(&self, width: u32) -> Res<IntType<'c>> {
+    pub(crate) fn int(&self, width: u32) -> Res<IntType<'c>> {
         let Some(bits) = NonZeroU32::new(width) else {
             return internal("an integer of 0 bits");
         };
@@ -229,7 +269,7 @@ impl<'c, 'p> Module<'c, 'p> {
     }
 
     /// Widens with zeros, or keeps the low bits.
-    fn resize(&self, value: IntValue<'c>, width: u32) -> Res<IntValue<'c>> {
+    pub(crate) fn resize(&self, value: IntValue<'c>, width: u32) -> Res<IntValue<'c>> {
         let from = value.get_type().get_bit_width();
         let ty = self.int(width)?;
         Ok(match width.cmp(&from) {
@@ -240,6 +280,6 @@ impl<'c, 'p> Module<'c, 'p> {
     }
 }
 
-fn enum_attribute(context: &Context, name: &str, value: u64) -> Attribute {
+pub(crate) fn enum_attribute(context: &Context, name: &str, value: u64) -> Attribute {
     context.create_enum_attribute(Attribute::get_named_enum_kind_id(name), value)
 }

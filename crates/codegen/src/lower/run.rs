@@ -17,9 +17,10 @@ use inkwell::basic_block::BasicBlock;
 use inkwell::module::Linkage;
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PointerValue};
 
-use super::body::{lower_ppf, pointer_param};
+use super::body::lower_ppf;
 use super::memory::Memory;
 use super::stage::{LAST, Part, READS, int_param, record_size};
+use super::walk::pointer_param;
 use super::{Module, Res, entry_symbol};
 use crate::abi::{self, Context, HashTable, LpmTable, MAX_BATCH, Staging};
 use crate::internal;

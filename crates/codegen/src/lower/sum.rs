@@ -3,9 +3,9 @@
 use inkwell::IntPredicate;
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PointerValue};
 
-use super::body::pointer_param;
 use super::memory::Memory;
-use super::{Module, Res, out_of_line};
+use super::walk::pointer_param;
+use super::{Core, Module, Res, out_of_line};
 use crate::{CodegenError, internal};
 
 /// The function that adds up bytes; it is made where it is needed first.
@@ -73,19 +73,6 @@ impl<'c> Module<'c, '_> {
         self.fold_sum(sum)
     }
 
-    /// Folds a sum of 64 bits of words as the host reads them; 16 bits, in network order.
-    fn fold_sum(&self, sum: IntValue<'c>) -> Res<IntValue<'c>> {
-        let builder = &self.builder;
-        let mut folded = sum;
-        // 64 bits, then 33, then 18, then 17, then 16.
-        for bits in [32, 16, 16, 16] {
-            let low = builder.build_and(folded, self.i64.const_int((1 << bits) - 1, false), "")?;
-            let high = builder.build_right_shift(folded, self.i64.const_int(bits, false), false, "")?;
-            folded = builder.build_int_add(low, high, "")?;
-        }
-        self.swap_bytes(self.resize(folded, 16)?, 2)
-    }
-
     /// `sum(bytes, count)`: the words are added as the host reads them, which gives the sum with its bytes swapped (RFC
     /// 1071 section 2), so they are swapped once at the end. 64 bits hold the sum of 2^32 words of 32 bits.
     fn define_sum(&self) -> Res<FunctionValue<'c>> {
@@ -141,5 +128,20 @@ impl<'c> Module<'c, '_> {
             None => return Err(CodegenError::Internal("no block is being built".into())),
         }
         Ok(function)
+    }
+}
+
+impl<'c> Core<'c, '_> {
+    /// Folds a sum of 64 bits of words as the host reads them; 16 bits, in network order.
+    fn fold_sum(&self, sum: IntValue<'c>) -> Res<IntValue<'c>> {
+        let builder = &self.builder;
+        let mut folded = sum;
+        // 64 bits, then 33, then 18, then 17, then 16.
+        for bits in [32, 16, 16, 16] {
+            let low = builder.build_and(folded, self.i64.const_int((1 << bits) - 1, false), "")?;
+            let high = builder.build_right_shift(folded, self.i64.const_int(bits, false), false, "")?;
+            folded = builder.build_int_add(low, high, "")?;
+        }
+        self.swap_bytes(self.resize(folded, 16)?, 2)
     }
 }

@@ -10,7 +10,8 @@ use inkwell::values::{IntValue, PointerValue};
 use super::body::{Ppf, Scratch};
 use super::memory::Memory;
 use super::packet::align;
-use super::{Module, Res};
+use super::walk::Lowering;
+use super::{Core, Module, Res};
 use crate::abi::{self, ArrayTable, Context, LpmTable};
 use crate::{CodegenError, internal};
 
@@ -264,7 +265,7 @@ impl<'c> Ppf<'_, 'c, '_> {
     }
 }
 
-impl<'c, 'p> Module<'c, 'p> {
+impl<'c, 'p> Core<'c, 'p> {
     /// A table of the program.
     pub fn table(&self, id: TableId) -> Res<&'p Table> {
         let found = self.program.tables.get(id.0 as usize);
@@ -286,15 +287,17 @@ impl<'c, 'p> Module<'c, 'p> {
         found.ok_or_else(|| CodegenError::Internal(format!("layout {} has no field {field}", layout.0)))
     }
 
-    /// The time of the batch.
-    pub(super) fn now(&self, ctx: PointerValue<'c>) -> Res<IntValue<'c>> {
-        self.load_constant_i64(self.at(ctx, offset_of!(Context, now) as u64)?, Memory::Context)
-    }
-
     /// Bytes from one entry to the next.
     pub(super) fn stride(&self, value: LayoutId) -> Res<u64> {
         self.layout(value)?;
         Ok(abi::stride(self.program, value) as u64)
+    }
+}
+
+impl<'c> Module<'c, '_> {
+    /// The time of the batch.
+    pub(super) fn now(&self, ctx: PointerValue<'c>) -> Res<IntValue<'c>> {
+        self.load_constant_i64(self.at(ctx, offset_of!(Context, now) as u64)?, Memory::Context)
     }
 
     /// The table's control block.

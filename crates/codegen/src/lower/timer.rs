@@ -6,9 +6,10 @@ use inkwell::attributes::AttributeLoc;
 use inkwell::module::Linkage;
 use inkwell::values::{FunctionValue, IntValue, PointerValue};
 
-use super::body::{lower_body, pointer_param};
+use super::body::lower_body;
 use super::memory::Memory;
 use super::stage::int_param;
+use super::walk::pointer_param;
 use super::{Module, Res, timer_symbol};
 use crate::{abi, internal};
 
@@ -57,7 +58,7 @@ impl<'c, 'p> Module<'c, 'p> {
         if let Some(table) = timer.table {
             self.table(table)?;
         }
-        lower_body(self, &timer.name, &timer.body, function, |module, function| {
+        lower_body(self, &timer.name, &timer.body, function, None, |module, function| {
             let key = pointer_param(function, 1)?;
             let mut at = 0;
             let mut fields = Vec::new();
