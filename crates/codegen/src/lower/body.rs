@@ -135,6 +135,11 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
         })
     }
 
+    /// The instruction at a place.
+    pub(super) fn inst_at(&self, (block, index): (BlockId, usize)) -> &'a Inst {
+        &self.body.blocks[block.0 as usize].insts[index]
+    }
+
     /// Lowers an operation other than arithmetic; gives its value.
     fn native(&mut self, inst: &Inst) -> Res<Option<BasicValueEnum<'c>>> {
         let module = self.module;

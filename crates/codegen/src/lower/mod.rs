@@ -30,7 +30,7 @@ use inkwell::basic_block::BasicBlock;
 use inkwell::builder::Builder;
 use inkwell::context::Context;
 use inkwell::module::{Linkage, Module as LlvmModule};
-use inkwell::types::{IntType, PointerType};
+use inkwell::types::{FunctionType, IntType, PointerType};
 use inkwell::values::{FunctionValue, IntValue};
 use std::num::NonZeroU32;
 use std::ops::Deref;
@@ -184,8 +184,7 @@ impl<'c, 'p> Module<'c, 'p> {
                 continue;
             }
             let ty = if self.is_staged(index) { staged } else { plain };
-            let function = self.llvm.add_function(&format!("ppf.{}", ppf.name), ty, Some(Linkage::Internal));
-            self.decorate_ppf(function);
+            let function = self.packet_function(&format!("ppf.{}", ppf.name), ty);
             if inlined {
                 self.attribute(function, AttributeLoc::Function, "alwaysinline", 0);
             }
@@ -199,14 +198,22 @@ impl<'c, 'p> Module<'c, 'p> {
         self.plan.is_some_and(|plan| plan.root.0 as usize == ppf)
     }
 
-    /// Adds the attributes of functions of context and packet.
-    fn decorate_ppf(&self, function: FunctionValue<'c>) {
+    /// Adds a function whose first parameter is the context.
+    fn context_function(&self, name: &str, ty: FunctionType<'c>, linkage: Option<Linkage>) -> FunctionValue<'c> {
+        let function = self.llvm.add_function(name, ty, linkage);
         self.decorate(function);
         self.decorate_pointer(function, 0, size_of::<abi::Context>() as u64);
+        self.attribute(function, AttributeLoc::Param(0), "noalias", 0);
+        function
+    }
+
+    /// Adds an internal function whose first parameters are context and packet.
+    fn packet_function(&self, name: &str, ty: FunctionType<'c>) -> FunctionValue<'c> {
+        let function = self.context_function(name, ty, Some(Linkage::Internal));
         // Only the context gets `noalias`: the frame of a dropped packet may come back as a copy, which reaches the
         // same descriptor by another pointer.
         self.decorate_pointer(function, 1, abi::METADATA_OFFSET as u64 + u64::from(self.program.metadata_size));
-        self.attribute(function, AttributeLoc::Param(0), "noalias", 0);
+        function
     }
 
     /// Says that a parameter points to `bytes` bytes of memory that is aligned to 8 bytes.

@@ -14,13 +14,12 @@ use baker::opt::stage::Plan;
 use inkwell::IntPredicate;
 use inkwell::attributes::AttributeLoc;
 use inkwell::basic_block::BasicBlock;
-use inkwell::module::Linkage;
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PointerValue};
 
 use super::body::lower_ppf;
 use super::memory::Memory;
-use super::stage::{LAST, Part, READS, int_param, record_size};
-use super::walk::pointer_param;
+use super::stage::{LAST, Part, READS, record_size};
+use super::walk::{int_param, pointer_param};
 use super::{Module, Res, entry_symbol};
 use crate::abi::{self, Context, HashTable, LpmTable, MAX_BATCH, Staging};
 use crate::internal;
@@ -70,10 +69,7 @@ impl<'c, 'p> Module<'c, 'p> {
         let ahead = plan.map(|plan| Res::Ok((plan, self.define_ahead(plan)?))).transpose()?;
 
         let ty = self.context.void_type().fn_type(&[self.ptr.into(), self.ptr.into(), self.i32.into()], false);
-        let function = self.llvm.add_function(&entry_symbol(entry), ty, None);
-        self.decorate(function);
-        self.decorate_pointer(function, 0, size_of::<abi::Context>() as u64);
-        self.attribute(function, AttributeLoc::Param(0), "noalias", 0);
+        let function = self.context_function(&entry_symbol(entry), ty, None);
         for name in ["noalias", "readonly", "nocapture"] {
             self.attribute(function, AttributeLoc::Param(1), name, 0);
         }
@@ -309,8 +305,7 @@ impl<'c, 'p> Module<'c, 'p> {
         };
         let ptr = self.ptr.into();
         let ty = self.i32.fn_type(&[ptr, ptr, ptr, self.i32.into(), self.i64.into()], false);
-        let function = self.llvm.add_function("ahead", ty, Some(Linkage::Internal));
-        self.decorate_ppf(function);
+        let function = self.packet_function("ahead", ty);
         self.attribute(function, AttributeLoc::Function, "alwaysinline", 0);
         lower_ppf(self, root, function, Some(Part::Ahead(plan)))?;
         Ok(function)

@@ -27,7 +27,7 @@ pub(crate) struct Walk<'a, 'c> {
     /// Before block 0; holds the stack slots.
     pub prologue: BasicBlock<'c>,
     values: Vec<Option<BasicValueEnum<'c>>>,
-    blocks: HashMap<u32, Target<'c>>,
+    blocks: HashMap<BlockId, Target<'c>>,
 }
 
 impl<'a, 'c> Walk<'a, 'c> {
@@ -99,13 +99,13 @@ where
         let builder = &core.builder;
         let before = core.block()?;
         let body = self.walk().body;
-        let mut order = reverse_postorder(body)?;
-        order.retain(|id| self.has_block(BlockId(*id)));
+        let mut order = body.reverse_postorder();
+        order.retain(|id| self.has_block(*id));
         for &id in &order {
-            let block = core.context.append_basic_block(self.walk().function, &format!("b{id}"));
+            let block = core.context.append_basic_block(self.walk().function, &format!("b{}", id.0));
             builder.position_at_end(block);
             let mut phis = Vec::new();
-            let params = &body.blocks[id as usize].params;
+            let params = &body.blocks[id.0 as usize].params;
             for &param in params {
                 phis.push(builder.build_phi(self.ty(param)?, "")?);
             }
@@ -118,10 +118,10 @@ where
         self.start(BlockId(0), arguments)?;
         'blocks: for &id in &order {
             builder.position_at_end(self.walk().blocks[&id].block);
-            self.begin(BlockId(id))?;
-            let block = &body.blocks[id as usize];
+            self.begin(id)?;
+            let block = &body.blocks[id.0 as usize];
             for (index, inst) in block.insts.iter().enumerate() {
-                match self.pass(BlockId(id), index)? {
+                match self.pass(id, index)? {
                     Way::GoesOn => {}
                     Way::Skips => continue,
                     Way::Ends => continue 'blocks,
@@ -134,7 +134,7 @@ where
                     (None, Some(_)) => return internal(format!("the value of {:?} has no name", inst.op)),
                 }
             }
-            if self.pass(BlockId(id), block.insts.len())? == Way::Ends {
+            if self.pass(id, block.insts.len())? == Way::Ends {
                 continue;
             }
             self.terminator(&block.term)?;
@@ -186,7 +186,7 @@ where
 
     /// Passes the block's arguments from the block that is being built.
     fn enter(&self, block: BlockId, args: &[BasicValueEnum<'c>]) -> Res<BasicBlock<'c>> {
-        let Some(target) = self.walk().blocks.get(&block.0) else {
+        let Some(target) = self.walk().blocks.get(&block) else {
             return internal(format!("a jump to block {}, which is not there", block.0));
         };
         let from = self.here()?;
@@ -308,32 +308,10 @@ pub(crate) fn pointer_param<'c>(function: FunctionValue<'c>, index: u32) -> Res<
     }
 }
 
-/// The blocks that the entry reaches, each before its successors but for loops.
-fn reverse_postorder(body: &Body) -> Res<Vec<u32>> {
-    let mut seen = vec![false; body.blocks.len()];
-    let mut order = Vec::new();
-    // A block, and how many of its successors were followed.
-    let mut path = vec![(0u32, 0usize)];
-    match seen.first_mut() {
-        Some(entry) => *entry = true,
-        None => return internal("a body without blocks"),
+/// An integer parameter.
+pub(crate) fn int_param<'c>(function: FunctionValue<'c>, index: u32) -> Res<IntValue<'c>> {
+    match function.get_nth_param(index) {
+        Some(BasicValueEnum::IntValue(param)) => Ok(param),
+        _ => internal(format!("parameter {index} is not an integer")),
     }
-    while let Some((block, followed)) = path.last_mut() {
-        let Some(successor) = body.blocks[*block as usize].term.dests().get(*followed).map(|dest| dest.block.0) else {
-            order.push(*block);
-            path.pop();
-            continue;
-        };
-        *followed += 1;
-        match seen.get_mut(successor as usize) {
-            Some(true) => {}
-            Some(new) => {
-                *new = true;
-                path.push((successor, 0));
-            }
-            None => return internal(format!("there is no block {successor}")),
-        }
-    }
-    order.reverse();
-    Ok(order)
 }
