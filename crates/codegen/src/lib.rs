@@ -4,6 +4,8 @@
 //! memory; [`emit`] shows the same code as text. What the function works on, and who owns what, is in [`abi`].
 
 pub mod abi;
+pub mod bpf;
+pub mod kernel;
 mod lower;
 mod native;
 mod target;

@@ -164,6 +164,11 @@ impl<'c> Core<'c, '_> {
         Ok(value)
     }
 
+    /// Says that a load is done as it is written.
+    pub(crate) fn volatile(&self, load: BasicValueEnum<'c>) -> Res<()> {
+        instruction(load)?.set_volatile(true).map_err(|error| CodegenError::Internal(error.to_string()))
+    }
+
     /// A load of a pointer that is not null and does not change while a batch runs.
     pub fn load_constant_ptr(&self, ptr: PointerValue<'c>, memory: Memory) -> Res<PointerValue<'c>> {
         let value = self.load(self.ptr, ptr, 8, memory)?;
@@ -225,7 +230,7 @@ impl<'c> Core<'c, '_> {
 }
 
 /// The instruction that made a value.
-pub(super) fn instruction<'c>(value: BasicValueEnum<'c>) -> Res<InstructionValue<'c>> {
+pub(crate) fn instruction<'c>(value: BasicValueEnum<'c>) -> Res<InstructionValue<'c>> {
     use inkwell::values::BasicValue;
     value.as_instruction_value().ok_or_else(|| CodegenError::Internal("a value without an instruction".into()))
 }

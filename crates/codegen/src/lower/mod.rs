@@ -31,13 +31,17 @@ use inkwell::builder::Builder;
 use inkwell::context::Context;
 use inkwell::module::{Linkage, Module as LlvmModule};
 use inkwell::types::{FunctionType, IntType, PointerType};
-use inkwell::values::{FunctionValue, IntValue};
+use inkwell::values::{FunctionValue, IntValue, PointerValue};
+use std::cell::Cell;
 use std::num::NonZeroU32;
 use std::ops::Deref;
 
 use crate::target::Host;
 use crate::{CodegenError, abi, internal};
+pub(crate) use body::named;
 use memory::Tags;
+pub(crate) use memory::{Memory, instruction};
+pub(crate) use walk::{Lowering, Walk, Way, pointer_param};
 
 /// Symbol of the function for packets that enter by this channel, an [`abi::RunFn`].
 pub(crate) fn entry_symbol(channel: ChannelId) -> String {
@@ -103,6 +107,8 @@ pub(crate) struct Core<'c, 'p> {
     pub i64: IntType<'c>,
     /// What the processor has no instructions for, and LLVM no code either.
     pub lacks: Lacks,
+    /// Memory for what it lacks, in the function that is being built.
+    pub scratch: Cell<Option<PointerValue<'c>>>,
     /// Put on every function.
     attributes: Vec<Attribute>,
 }
@@ -247,6 +253,7 @@ impl<'c, 'p> Core<'c, 'p> {
             i32: context.i32_type(),
             i64: context.i64_type(),
             lacks,
+            scratch: Cell::new(None),
             attributes,
         }
     }
@@ -260,6 +267,25 @@ impl<'c, 'p> Core<'c, 'p> {
 
     pub(crate) fn attribute(&self, function: FunctionValue<'c>, loc: AttributeLoc, name: &str, value: u64) {
         function.add_attribute(loc, enum_attribute(self.context, name, value));
+    }
+
+    /// Whether the processor, or LLVM, has all arithmetic.
+    pub(crate) fn has_wide(&self) -> bool {
+        self.lacks == Lacks::Nothing
+    }
+
+    /// How `bytes` bytes of a packet are taken to be aligned. The kernel's virtual machine is told that they are, for its loads
+    /// of unaligned bytes would be one by one, and processors that it runs packets on do not mind.
+    pub(crate) fn align(&self, bytes: u32) -> u32 {
+        if self.has_wide() { 1 } else { bytes.next_power_of_two().min(8) }
+    }
+
+    /// New blocks of the function that is being built.
+    pub(crate) fn new_blocks<const N: usize>(&self, names: [&str; N]) -> Res<[BasicBlock<'c>; N]> {
+        match self.block()?.get_parent() {
+            Some(function) => Ok(names.map(|name| self.context.append_basic_block(function, name))),
+            None => internal("a block without a function"),
+        }
     }
 
     /// The block that is being built.

@@ -63,16 +63,6 @@ impl<'c> Module<'c, '_> {
         }
     }
 
-    /// The same for a few words of 32 bits, without a loop; 16 bits.
-    fn sum_of_words(&self, from: PointerValue<'c>, words: u32) -> Res<IntValue<'c>> {
-        let mut sum = self.i64.const_zero();
-        for word in 0..words {
-            let word = self.load_int(self.i32, self.at(from, u64::from(word) * 4)?, 1, Memory::Frame)?;
-            sum = self.builder.build_int_add(sum, self.resize(word, 64)?, "")?;
-        }
-        self.fold_sum(sum)
-    }
-
     /// `sum(bytes, count)`: the words are added as the host reads them, which gives the sum with its bytes swapped (RFC
     /// 1071 section 2), so they are swapped once at the end. 64 bits hold the sum of 2^32 words of 32 bits.
     fn define_sum(&self) -> Res<FunctionValue<'c>> {
@@ -132,8 +122,18 @@ impl<'c> Module<'c, '_> {
 }
 
 impl<'c> Core<'c, '_> {
+    /// Ones' complement sum of a few words of 32 bits of a packet, without a loop; 16 bits.
+    pub(crate) fn sum_of_words(&self, from: PointerValue<'c>, words: u32) -> Res<IntValue<'c>> {
+        let mut sum = self.i64.const_zero();
+        for word in 0..words {
+            let word = self.load_int(self.i32, self.at(from, u64::from(word) * 4)?, self.align(4), Memory::Frame)?;
+            sum = self.builder.build_int_add(sum, self.resize(word, 64)?, "")?;
+        }
+        self.fold_sum(sum)
+    }
+
     /// Folds a sum of 64 bits of words as the host reads them; 16 bits, in network order.
-    fn fold_sum(&self, sum: IntValue<'c>) -> Res<IntValue<'c>> {
+    pub(crate) fn fold_sum(&self, sum: IntValue<'c>) -> Res<IntValue<'c>> {
         let builder = &self.builder;
         let mut folded = sum;
         // 64 bits, then 33, then 18, then 17, then 16.

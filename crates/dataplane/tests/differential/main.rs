@@ -14,6 +14,7 @@
 //! crashes the process. A failure that was found is kept in `kept/`: NAME.baker and NAME.packets.
 
 mod generate;
+mod kernel;
 mod mutants;
 mod numbers;
 mod packets;
@@ -24,6 +25,7 @@ mod run;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use generate::Style;
 use numbers::Numbers;
 use packets::Packet;
 
@@ -87,7 +89,7 @@ fn random_programs() {
 
 /// What was seen of the program with this seed. Panics where engines differ.
 fn random_program(seed: u64, under_way: &Path) -> run::Seen {
-    let program = generate::program(seed);
+    let program = generate::program(seed, Style::Any);
     if number("SHOW").is_some() {
         println!("// seed {seed}\n{}", program.text);
     }
@@ -152,7 +154,7 @@ fn generated_programs_are_valid() {
     let first = number("FIRST_SEED").unwrap_or(0);
     let mut refused = 0;
     for seed in first..first + number("PAIRS").unwrap_or(2000) {
-        let program = generate::program(seed);
+        let program = generate::program(seed, Style::Any);
         if let Err(error) = run::compile(&program.text) {
             println!("seed {seed}: {error}");
             refused += 1;

@@ -1,0 +1,136 @@
+//! What LLVM must not see through: instructions of which the kernel's verifier learns something.
+//!
+//! The verifier follows values through registers. LLVM knows nothing of that and takes tests away that it can prove, moves them, and
+//! computes the same address twice. Each rule that the verifier is to see is therefore a piece of assembly.
+
+use inkwell::types::{BasicTypeEnum, IntType};
+use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, IntValue, PointerValue};
+
+use super::Kernel;
+use crate::lower::Res;
+use crate::{CodegenError, internal};
+
+/// Loads of maps carry this number and the map's until the loader knows it: `0x4d62_…`.
+pub(super) const MAP: u64 = 0x4d62_7066_0000_0000;
+
+impl<'c> Kernel<'c, '_> {
+    /// A piece of assembly with one result. `effects`: it is neither left out nor moved.
+    fn asm(
+        &self,
+        result: BasicTypeEnum<'c>,
+        text: String,
+        constraints: &str,
+        args: &[BasicMetadataValueEnum<'c>],
+        effects: bool,
+    ) -> Res<BasicValueEnum<'c>> {
+        use inkwell::types::{BasicMetadataTypeEnum, BasicType};
+        let param = |arg: &BasicMetadataValueEnum<'c>| match arg {
+            BasicMetadataValueEnum::IntValue(value) => Ok(BasicMetadataTypeEnum::from(value.get_type())),
+            BasicMetadataValueEnum::PointerValue(value) => Ok(value.get_type().into()),
+            _ => internal("an operand of assembly that is no number"),
+        };
+        let params = args.iter().map(param).collect::<Res<Vec<_>>>()?;
+        let ty = result.fn_type(&params, false);
+        let asm = self.context.create_inline_asm(ty, text, constraints.into(), effects, false, None, false);
+        let call = self.builder.build_indirect_call(ty, asm, args, "")?;
+        let value = call.try_as_basic_value().basic();
+        value.ok_or_else(|| CodegenError::Internal("assembly without a result".into()))
+    }
+
+    fn asm_int(
+        &self,
+        ty: IntType<'c>,
+        text: String,
+        constraints: &str,
+        args: &[BasicMetadataValueEnum<'c>],
+        effects: bool,
+    ) -> Res<IntValue<'c>> {
+        Ok(self.asm(ty.into(), text, constraints, args, effects)?.into_int_value())
+    }
+
+    /// A word of the program's context that is a packet pointer.
+    pub(super) fn packet_pointer(&self, ctx: PointerValue<'c>, offset: u32) -> Res<PointerValue<'c>> {
+        let text = format!("$0 = *(u32 *)($1 + {offset})");
+        let value = self.asm(self.ptr.into(), text, "=r,r,~{memory}", &[ctx.into()], true)?;
+        Ok(value.into_pointer_value())
+    }
+
+    /// A number (64 bits) of which the verifier knows that it has no bits but these.
+    pub(super) fn masked(&self, value: IntValue<'c>, mask: u64) -> Res<IntValue<'c>> {
+        if mask > i32::MAX as u64 {
+            return internal(format!("a mask of {mask:#x}"));
+        }
+        self.asm_int(self.i64, format!("$0 &= {mask}"), "=r,0", &[value.into()], false)
+    }
+
+    /// A number (64 bits) of which LLVM knows nothing.
+    pub(super) fn opaque(&self, value: IntValue<'c>) -> Res<IntValue<'c>> {
+        self.asm_int(self.i64, String::new(), "=r,0", &[value.into()], true)
+    }
+
+    /// Distance of two packet pointers, 64 bits.
+    pub(super) fn distance(&self, to: PointerValue<'c>, from: PointerValue<'c>) -> Res<IntValue<'c>> {
+        self.asm_int(self.i64, "$0 -= $2".into(), "=r,0,r", &[to.into(), from.into()], false)
+    }
+
+    /// The pointer, where `bytes` bytes from it on lie within the packet. They do.
+    pub(super) fn within(&self, ptr: PointerValue<'c>, bytes: u64, end: PointerValue<'c>) -> Res<PointerValue<'c>> {
+        let text = format!("r0 = $1\n\tr0 += {bytes}\n\tif r0 <= $2 goto +2\n\tr0 = 0\n\texit");
+        let value = self.asm(self.ptr.into(), text, "=r,0,r,~{r0},~{memory}", &[ptr.into(), end.into()], true)?;
+        Ok(value.into_pointer_value())
+    }
+
+    /// Whether so many bytes from a pointer on lie within the packet (1 bit); where it is found to be so, the verifier knows.
+    pub(super) fn has(&self, ptr: PointerValue<'c>, bytes: u64, end: PointerValue<'c>) -> Res<IntValue<'c>> {
+        let text = format!("r0 = $1\n\tr0 += {bytes}\n\t$0 = 1\n\tif r0 <= $2 goto +1\n\t$0 = 0");
+        let value = self.asm_int(self.i64, text, "=&r,r,r,~{r0}", &[ptr.into(), end.into()], true)?;
+        let zero = self.i64.const_zero();
+        Ok(self.builder.build_int_compare(inkwell::IntPredicate::NE, value, zero, "")?)
+    }
+
+    /// What the kernel did, which is 0 unless it could not. It could.
+    pub(super) fn must(&self, failed: IntValue<'c>) -> Res<()> {
+        let text = "if $0 == 0 goto +2\n\tr0 = 0\n\texit".into();
+        let ty = self.context.void_type().fn_type(&[self.i64.into()], false);
+        let asm = self.context.create_inline_asm(ty, text, "r,~{r0},~{memory}".into(), true, false, None, false);
+        self.builder.build_indirect_call(ty, asm, &[failed.into()], "")?;
+        Ok(())
+    }
+
+    /// A map: see [`crate::kernel::MapUse`].
+    pub(super) fn map(&self, which: crate::kernel::MapUse) -> Res<PointerValue<'c>> {
+        let text = format!("$0 = {} ll", MAP | which as u64);
+        Ok(self.asm(self.ptr.into(), text, "=r", &[], false)?.into_pointer_value())
+    }
+
+    /// Calls a function of the kernel by its number; 64 bits.
+    pub(super) fn help(&self, number: Helper, args: &[BasicMetadataValueEnum<'c>]) -> Res<IntValue<'c>> {
+        use inkwell::types::BasicMetadataTypeEnum;
+        let param = |arg: &BasicMetadataValueEnum<'c>| match arg {
+            BasicMetadataValueEnum::PointerValue(_) => BasicMetadataTypeEnum::from(self.ptr),
+            _ => self.i64.into(),
+        };
+        let params: Vec<_> = args.iter().map(param).collect();
+        let ty = self.i64.fn_type(&params, false);
+        let function = self.i64.const_int(number as u64, false);
+        let function = self.builder.build_int_to_ptr(function, self.ptr, "")?;
+        let call = self.builder.build_indirect_call(ty, function, args, "")?;
+        match call.try_as_basic_value().basic() {
+            Some(BasicValueEnum::IntValue(value)) => Ok(value),
+            _ => internal("a call without a result"),
+        }
+    }
+}
+
+/// Functions of the kernel (`enum bpf_func_id`).
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Helper {
+    KtimeGetNs = 5,
+    GetSmpProcessorId = 8,
+    CsumDiff = 28,
+    XdpAdjustHead = 44,
+    RedirectMap = 51,
+    XdpAdjustTail = 65,
+    XdpLoadBytes = 189,
+    XdpStoreBytes = 190,
+}

@@ -1,0 +1,136 @@
+//! IR to BPF, for the XDP hook: one function of a received frame. See [`crate::kernel`] for what it works on.
+//!
+//! There is one packet at a time. Where its head is and what else is known of it lies in a [`state::State`] on the stack, which LLVM
+//! turns into registers once everything is inlined. Kernel functions that move the packet make all pointers into it void;
+//! so these are read again then, and each handle's promise is tested again where it is used next ([`packet`]).
+
+mod asm;
+mod body;
+mod cut;
+mod fit;
+mod main;
+mod object;
+mod packet;
+mod resize;
+mod state;
+mod sum;
+mod target;
+mod wide;
+
+use std::ops::Deref;
+
+use baker::ir::Program;
+use baker::opt::{Level, optimise};
+use inkwell::context::Context;
+use inkwell::module::Module as LlvmModule;
+use inkwell::values::FunctionValue;
+
+pub use cut::cut;
+pub use fit::obstacles;
+
+use crate::kernel::{Memory, Object, Options};
+use crate::lower::{Core, Lacks, Res, enum_attribute};
+use crate::{CodegenError, Emit, internal};
+use state::Fields;
+use target::{Bpf, Complaints};
+
+/// The section of the function.
+const SECTION: &str = "xdp";
+/// Its name.
+const NAME: &str = "millrace_xdp";
+
+/// Bytes of stack that the kernel gives a program.
+const STACK: u32 = 512;
+
+/// Compiles a program, all of whose PPFs run in the kernel, for its memory. [`obstacles`] says which can; [`cut`] makes the others
+/// controllers.
+pub fn compile(program: &Program, packets: Level, memory: &Memory, options: Options) -> Result<Object, CodegenError> {
+    with_module(program, packets, memory, options, |bpf, module| object::read(&bpf.object(module)?, program))
+}
+
+/// The program as LLVM IR or as BPF assembly, for people to read.
+pub fn emit(
+    program: &Program,
+    packets: Level,
+    memory: &Memory,
+    options: Options,
+    what: Emit,
+) -> Result<String, CodegenError> {
+    with_module(program, packets, memory, options, |bpf, module| match what {
+        Emit::Llvm => Ok(module.print_to_string().to_string()),
+        Emit::Asm => bpf.assembly(module),
+    })
+}
+
+fn with_module<T>(
+    program: &Program,
+    packets: Level,
+    memory: &Memory,
+    options: Options,
+    write: impl FnOnce(&Bpf, &LlvmModule) -> Result<T, CodegenError>,
+) -> Result<T, CodegenError> {
+    if let Some(obstacle) = obstacles(program).first() {
+        let ppf = &program.ppfs[obstacle.ppf.0 as usize].name;
+        return internal(format!("ppf {ppf} cannot run in the kernel: {:?}", obstacle.reason));
+    }
+    let program = optimise(program, packets);
+    let context = Context::create();
+    let complaints = Complaints::of(&context);
+    let bpf = Bpf::new()?;
+    let module = lower(&context, &program, memory, options, &bpf)?;
+    module
+        .verify()
+        .map_err(|error| CodegenError::Internal(format!("LLVM refuses the module of `{}`: {error}", program.name)))?;
+    bpf.optimise(&module)?;
+    let written = write(&bpf, &module);
+    match &complaints.take()[..] {
+        [] => written,
+        complaints => internal(format!("LLVM's BPF back end: {}", complaints.join("; "))),
+    }
+}
+
+fn lower<'c>(
+    context: &'c Context,
+    program: &Program,
+    memory: &Memory,
+    options: Options,
+    bpf: &Bpf,
+) -> Res<LlvmModule<'c>> {
+    let llvm = context.create_module(&program.name);
+    bpf.prepare(&llvm);
+    let attributes = vec![
+        enum_attribute(context, "nounwind", 0),
+        // Lists of constants lie in memory that the kernel does not know.
+        context.create_string_attribute("no-jump-tables", "true"),
+        context.create_string_attribute("no-builtins", ""),
+    ];
+    let core = Core::new(context, program, llvm, attributes, Lacks::Wide);
+    let fields = Fields::new(program);
+    let mut kernel = Kernel { core, memory, options, fields, ppfs: Vec::new() };
+    kernel.declare_ppfs();
+    for (ppf, function) in program.ppfs.iter().zip(&kernel.ppfs) {
+        if let Some(function) = function {
+            body::lower_ppf(&kernel, ppf, *function)?;
+        }
+    }
+    kernel.define_main()?;
+    Ok(kernel.core.llvm)
+}
+
+/// What the lowering of every function to BPF shares.
+struct Kernel<'c, 'p> {
+    core: Core<'c, 'p>,
+    memory: &'p Memory,
+    options: Options,
+    fields: Fields,
+    /// One per PPF; `None` where no packet comes to it.
+    ppfs: Vec<Option<FunctionValue<'c>>>,
+}
+
+impl<'c, 'p> Deref for Kernel<'c, 'p> {
+    type Target = Core<'c, 'p>;
+
+    fn deref(&self) -> &Core<'c, 'p> {
+        &self.core
+    }
+}
