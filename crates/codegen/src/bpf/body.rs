@@ -6,6 +6,7 @@ use baker::ir::{BlockId, Inst, LayoutId, Op, Ppf as IrPpf, Terminator, Ty, Value
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PointerValue};
 
 use super::Kernel;
+use super::packet::OFFSETS;
 use super::state::Field;
 use crate::internal;
 use crate::kernel::{Memory as Shared, ROOM};
@@ -139,7 +140,9 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
             Op::Has { bytes, .. } => {
                 let bytes = self.int_of(*bytes, 32)?;
                 let has = self.has(bytes)?;
-                if let (Some(result), Some(bytes)) = (inst.result, super::main::constant(bytes)) {
+                if let (Some(result), Some(bytes)) = (inst.result, super::main::constant(bytes))
+                    && bytes <= OFFSETS
+                {
                     self.tests.insert(result, There { bytes, ..self.there });
                 }
                 Some(has.into())

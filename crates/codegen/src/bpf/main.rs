@@ -138,26 +138,20 @@ impl<'c> Kernel<'c, '_> {
     /// Hands the packet to a channel.
     pub(super) fn put(&self, ctx: PointerValue<'c>, state: PointerValue<'c>, id: ChannelId) -> Res<()> {
         let target = self.channel(id)?.target;
+        self.count_slot(state, self.slots.channel(id))?;
+        if let Target::Ppf(ppf) = target {
+            let Some(Some(function)) = self.ppfs.get(ppf.0 as usize) else {
+                return internal(format!("there is no PPF {}", ppf.0));
+            };
+            self.builder.build_call(*function, &[ctx.into(), state.into()], "")?;
+            return Ok(());
+        }
+        self.settle(ctx, state)?;
         match target {
-            Target::Ppf(ppf) => {
-                self.count_slot(state, self.slots.channel(id))?;
-                let Some(Some(function)) = self.ppfs.get(ppf.0 as usize) else {
-                    return internal(format!("there is no PPF {}", ppf.0));
-                };
-                self.builder.build_call(*function, &[ctx.into(), state.into()], "")?;
-                Ok(())
-            }
-            Target::Tx => {
-                self.count_slot(state, self.slots.channel(id))?;
-                self.settle(ctx, state)?;
-                self.transmit(state)
-            }
-            Target::Host => {
-                self.count_slot(state, self.slots.channel(id))?;
-                self.settle(ctx, state)?;
-                self.end(state, self.verdict(Verdict::Pass), Verdict::Pass as u64)
-            }
-            Target::Controller(_) => self.punt(ctx, state, id),
+            Target::Ppf(_) => Ok(()),
+            Target::Tx => self.transmit(state),
+            Target::Host => self.end(state, self.verdict(Verdict::Pass), Verdict::Pass as u64),
+            Target::Controller(_) => self.punt(state, id),
         }
     }
 
@@ -219,9 +213,8 @@ impl<'c> Kernel<'c, '_> {
     }
 
     /// Out of the kernel, to go on behind a channel.
-    fn punt(&self, ctx: PointerValue<'c>, state: PointerValue<'c>, id: ChannelId) -> Res<()> {
+    fn punt(&self, state: PointerValue<'c>, id: ChannelId) -> Res<()> {
         if self.options.recorded {
-            self.settle(ctx, state)?;
             return self.end(state, self.verdict(Verdict::Pass), PUNTED + u64::from(id.0));
         }
         let _ = RX_QUEUE_INDEX;

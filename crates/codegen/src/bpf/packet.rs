@@ -38,6 +38,8 @@ impl<'c> Kernel<'c, '_> {
         let call = self.builder.build_call(is_constant, &[offset.into()], "")?;
         let is_constant = call.try_as_basic_value().basic();
         let is_constant = as_int(is_constant.ok_or_else(|| CodegenError::Internal("no truth value".into()))?)?;
+        let inside = self.builder.build_int_compare(IntPredicate::ULE, offset, self.i64.const_int(OFFSETS, false), "")?;
+        let is_constant = self.builder.build_and(is_constant, inside, "")?;
         let masked = self.masked(offset, OFFSETS)?;
         Ok(self.builder.build_select(is_constant, offset, masked, "")?.into_int_value())
     }
@@ -102,7 +104,7 @@ impl<'c> Ppf<'_, 'c, '_> {
     pub(super) fn place(&mut self, packet: Value, offset: Value, bits: BitRange) -> Res<PointerValue<'c>> {
         let kernel = self.kernel;
         let offset = self.int_of(offset, 32)?;
-        if let Some(offset) = constant(offset) {
+        if let Some(offset) = constant(offset).filter(|offset| *offset <= OFFSETS) {
             let head = self.head(packet, offset + u64::from(bits.end_byte()))?;
             return kernel.at(head, offset);
         }
@@ -143,7 +145,9 @@ impl<'c> Ppf<'_, 'c, '_> {
         self.moved();
         let offset = kernel.number(state, Field::Offset)?;
         let next = kernel.builder.build_int_add(offset, kernel.resize(bytes, 64)?, "")?;
-        let Some(bytes) = constant(bytes) else { return kernel.set_offset(state, next) };
+        let Some(bytes) = constant(bytes).filter(|bytes| *bytes <= OFFSETS) else {
+            return kernel.set_offset(state, next);
+        };
         self.there.bytes = there.saturating_sub(bytes);
         kernel.set(state, Field::Offset, next)?;
         kernel.set(state, Field::Head, kernel.at(kernel.pointer(state, Field::Head)?, bytes)?)

@@ -128,7 +128,7 @@ impl<'c> Core<'c, '_> {
         let [round, done] = self.new_blocks(["round", "divided"])?;
         let wide = a.get_type();
         let one = wide.const_int(1, false);
-        let (dividend, remainder) = (scratch, self.at(scratch, 16)?);
+        let (dividend, remainder, divisor) = (scratch, self.at(scratch, 16)?, self.at(scratch, 32)?);
         let load = |at| -> Res<IntValue<'c>> {
             let value = builder.build_load(wide, at, "")?;
             self.volatile(value)?;
@@ -140,19 +140,20 @@ impl<'c> Core<'c, '_> {
         };
         store(dividend, a)?;
         store(remainder, wide.const_zero())?;
+        store(divisor, b)?;
         let before = self.block()?;
         builder.build_unconditional_branch(round)?;
 
         builder.position_at_end(round);
         let count = builder.build_phi(self.i64, "")?;
-        let (bits, rest) = (load(dividend)?, load(remainder)?);
+        let (bits, rest, by) = (load(dividend)?, load(remainder)?, load(divisor)?);
         let top = |value| builder.build_right_shift(value, wide.const_int(u64::from(WIDE) - 1, false), false, "");
         let twice = |value| builder.build_left_shift(value, one, "");
         let is_beyond = self.resize(top(rest)?, 1)?;
         let rest = builder.build_or(twice(rest)?, top(bits)?, "")?;
-        let is_more = builder.build_int_compare(IntPredicate::UGE, rest, b, "")?;
+        let is_more = builder.build_int_compare(IntPredicate::UGE, rest, by, "")?;
         let fits = builder.build_or(is_beyond, is_more, "")?;
-        store(remainder, self.select_int(fits, builder.build_int_sub(rest, b, "")?, rest)?)?;
+        store(remainder, self.select_int(fits, builder.build_int_sub(rest, by, "")?, rest)?)?;
         store(dividend, builder.build_or(twice(bits)?, self.resize(fits, WIDE)?, "")?)?;
         let next = builder.build_int_add(count.as_basic_value().into_int_value(), self.i64.const_int(1, false), "")?;
         count.add_incoming(&[(&self.i64.const_zero(), before), (&next, round)]);

@@ -3,6 +3,7 @@
 //! `PROGRAMS=n`: how many, 2000 if not set; the other variables are those of the test with native code.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use baker::ir::Program;
@@ -122,7 +123,9 @@ fn random_programs_in_the_kernel() {
             continue;
         }
         let level = [Level::Base, Level::Pac, Level::Cgpc][seed as usize % 3];
-        match compare(&program, &packets, level, seed) {
+        let compared = catch_unwind(AssertUnwindSafe(|| compare(&program, &packets, level, seed)));
+        let compared = compared.unwrap_or_else(|panic| Err(crate::said(panic)));
+        match compared {
             Ok(Some(seen)) => {
                 tally.ran += 1;
                 tally.seen.add(&seen);

@@ -38,12 +38,15 @@ fn run(text: &str, packets: &[Packet], fill: u64) -> Result<run::Seen, String> {
     let run = || run::compile(text).and_then(|program| run::compare(&program, packets, SINGLY, fill));
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => result,
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
-            Err(format!("panic: {}", text.unwrap_or_default()))
-        }
+        Err(panic) => Err(said(panic)),
     }
+}
+
+/// What a panic said.
+fn said(panic: Box<dyn std::any::Any + Send>) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
+    format!("panic: {}", text.unwrap_or_default())
 }
 
 fn number(name: &str) -> Option<u64> {
