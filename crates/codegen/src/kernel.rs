@@ -52,6 +52,8 @@ pub struct Record {
     pub now: u64,
     /// What became of the packet: one of [`Verdict`], plus [`PUNTED`] and the channel's number.
     pub end: u64,
+    /// Of a packet that goes on outside: bytes in front of its head.
+    pub head: u64,
     /// Its metadata where it left, if it did.
     pub metadata: [u8; RECORDED_METADATA],
 }

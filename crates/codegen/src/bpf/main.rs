@@ -15,9 +15,9 @@ use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
 use super::asm::Helper;
 use super::state::Field;
 use super::{Kernel, NAME, SECTION};
+use crate::internal;
 use crate::kernel::{MapUse, Memory as Shared, OWN, PORT_SLOTS, PORTS, PUNTED, PortSlot, RECORD, Record, Verdict};
 use crate::lower::{Memory, Res, pointer_param};
-use crate::internal;
 
 /// Offsets in `struct xdp_md`.
 const DATA: u32 = 0;
@@ -146,7 +146,10 @@ impl<'c> Kernel<'c, '_> {
             self.builder.build_call(*function, &[ctx.into(), state.into()], "")?;
             return Ok(());
         }
-        self.settle(ctx, state)?;
+        // The kernel has no frame as short as a packet without its headers can be.
+        if !matches!(target, Target::Controller(_)) {
+            self.settle(ctx, state)?;
+        }
         match target {
             Target::Ppf(_) => Ok(()),
             Target::Tx => self.transmit(state),
@@ -215,6 +218,8 @@ impl<'c> Kernel<'c, '_> {
     /// Out of the kernel, to go on behind a channel.
     fn punt(&self, state: PointerValue<'c>, id: ChannelId) -> Res<()> {
         if self.options.recorded {
+            let head = self.fixed(RECORD + std::mem::offset_of!(Record, head) as u64)?;
+            self.store(head, self.number(state, Field::Offset)?, 8, Memory::Table)?;
             return self.end(state, self.verdict(Verdict::Pass), PUNTED + u64::from(id.0));
         }
         let _ = RX_QUEUE_INDEX;

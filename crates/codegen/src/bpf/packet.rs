@@ -38,7 +38,8 @@ impl<'c> Kernel<'c, '_> {
         let call = self.builder.build_call(is_constant, &[offset.into()], "")?;
         let is_constant = call.try_as_basic_value().basic();
         let is_constant = as_int(is_constant.ok_or_else(|| CodegenError::Internal("no truth value".into()))?)?;
-        let inside = self.builder.build_int_compare(IntPredicate::ULE, offset, self.i64.const_int(OFFSETS, false), "")?;
+        let inside =
+            self.builder.build_int_compare(IntPredicate::ULE, offset, self.i64.const_int(OFFSETS, false), "")?;
         let is_constant = self.builder.build_and(is_constant, inside, "")?;
         let masked = self.masked(offset, OFFSETS)?;
         Ok(self.builder.build_select(is_constant, offset, masked, "")?.into_int_value())

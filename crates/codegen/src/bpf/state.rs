@@ -57,12 +57,7 @@ impl<'c> Kernel<'c, '_> {
     }
 
     /// Sets a field of the state.
-    pub(super) fn set(
-        &self,
-        state: PointerValue<'c>,
-        field: Field,
-        value: impl Into<BasicValueEnum<'c>>,
-    ) -> Res<()> {
+    pub(super) fn set(&self, state: PointerValue<'c>, field: Field, value: impl Into<BasicValueEnum<'c>>) -> Res<()> {
         let store = self.builder.build_store(self.slot(state, field)?, value.into())?;
         self.tag(store, Memory::Descriptor)
     }

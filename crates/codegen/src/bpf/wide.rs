@@ -89,7 +89,8 @@ impl<'c> Core<'c, '_> {
         let builder = &self.builder;
         let ((a0, a1), (b0, b1)) = (self.halves(a)?, self.halves(b)?);
         let (low, high) = self.product(a0, b0)?;
-        let across = builder.build_int_add(builder.build_int_mul(a0, b1, "")?, builder.build_int_mul(a1, b0, "")?, "")?;
+        let across =
+            builder.build_int_add(builder.build_int_mul(a0, b1, "")?, builder.build_int_mul(a1, b0, "")?, "")?;
         self.of_halves(low, builder.build_int_add(high, across, "")?)
     }
 

@@ -63,22 +63,27 @@ impl Engine for KernelEngine {
             // SAFETY: the frame is the caller's and holds a packet. The borrow ends here.
             let packet = unsafe { pool.packet(frame).to_vec() };
             let ran = self.loaded.run(&packet).expect("the kernel takes the packet");
-            assert_ne!(ran.verdict, Verdict::Aborted as u32, "the program found a packet other than it was tested to be");
-            let end = match self.memory.end() {
-                end if end == Verdict::Drop as u64 => None,
-                end if end == Verdict::Transmit as u64 => Some(END_TX),
-                end if end == Verdict::Pass as u64 => Some(END_HOST),
-                end => Some(END_CHANNEL + (end - PUNTED) as u32),
+            assert_ne!(
+                ran.verdict,
+                Verdict::Aborted as u32,
+                "the program found a packet other than it was tested to be"
+            );
+            let (end, head) = match self.memory.end() {
+                end if end == Verdict::Drop as u64 => (None, 0),
+                end if end == Verdict::Transmit as u64 => (Some(END_TX), 0),
+                end if end == Verdict::Pass as u64 => (Some(END_HOST), 0),
+                end => (Some(END_CHANNEL + (end - PUNTED) as u32), self.memory.head() as usize),
             };
+            let left = &ran.packet[head..];
             let Some(end) = end else {
                 context.push(frame);
                 continue;
             };
             let metadata = self.memory.metadata(self.program.metadata_size as usize);
-            let room = (pool.frame_size() as usize).checked_sub(ran.packet.len()).expect("frames as in the kernel");
+            let room = (pool.frame_size() as usize).checked_sub(left.len()).expect("frames as in the kernel");
             // SAFETY: the frame is the caller's, the packet ends within it, and the metadata is as long as the program says.
             unsafe {
-                pool.place(frame, room.min(pool.headroom() as usize), ran.packet.len()).copy_from_slice(&ran.packet);
+                pool.place(frame, room.min(pool.headroom() as usize), left.len()).copy_from_slice(left);
                 pool.metadata(frame).copy_from_nonoverlapping(metadata.as_ptr(), metadata.len());
             }
             context.output(Output { frame, end });

@@ -20,7 +20,9 @@ const VALUE: u8 = 2;
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// No right to do so.
-    #[error("the kernel lets this process load no BPF programs ({0}): it takes CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, or root")]
+    #[error(
+        "the kernel lets this process load no BPF programs ({0}): it takes CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, or root"
+    )]
     Refused(io::Error),
     /// The verifier's refusal, which no program that the checker accepts should meet.
     #[error("internal error: the kernel's verifier refuses the program, at instruction {at:?}: {reason}")]

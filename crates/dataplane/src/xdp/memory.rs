@@ -70,6 +70,11 @@ impl SharedMemory {
         self.word(RECORD as usize + std::mem::offset_of!(Record, end)).load(Ordering::Relaxed)
     }
 
+    /// After it: bytes in front of the head of a packet that goes on outside of the kernel.
+    pub fn head(&self) -> u64 {
+        self.word(RECORD as usize + std::mem::offset_of!(Record, head)).load(Ordering::Relaxed)
+    }
+
     /// After it: `bytes` bytes of metadata.
     pub fn metadata(&self, bytes: usize) -> Vec<u8> {
         assert!(bytes <= kernel::RECORDED_METADATA);

@@ -103,7 +103,9 @@ fn random_programs_in_the_kernel() {
             let p = Arc::make_mut(&mut program);
             for body in p.ppfs.iter_mut().map(|p| &mut p.body) {
                 for block in &mut body.blocks {
-                    block.insts.retain(|i| !matches!(i.op, Op::EntryStore { .. } | Op::Lock { .. } | Op::Unlock { .. }));
+                    block
+                        .insts
+                        .retain(|i| !matches!(i.op, Op::EntryStore { .. } | Op::Lock { .. } | Op::Unlock { .. }));
                 }
                 for inst in body.blocks.iter_mut().flat_map(|b| &mut b.insts) {
                     if matches!(inst.op, Op::IsNull(_)) {
@@ -133,7 +135,10 @@ fn random_programs_in_the_kernel() {
             Ok(None) => {}
             Err(error) => {
                 println!("seed {seed}, {level:?}: {error}");
-                failures.entry(error.chars().filter(|c| !c.is_ascii_digit()).take(140).collect()).or_default().push(seed);
+                failures
+                    .entry(error.chars().filter(|c| !c.is_ascii_digit()).take(140).collect())
+                    .or_default()
+                    .push(seed);
             }
         }
     }

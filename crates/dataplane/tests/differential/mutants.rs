@@ -6,10 +6,10 @@ use baker::ir::{BitRange, Op, Program};
 use baker::opt::{self, Pass};
 use dataplane::EngineKind;
 
+use crate::generate::Style;
 use crate::numbers::Numbers;
 use crate::packets::{self, Packet};
 use crate::run::Engine;
-use crate::generate::Style;
 use crate::{PACKETS, SINGLY, generate, run};
 
 /// The optimiser, then a fault in what it made.

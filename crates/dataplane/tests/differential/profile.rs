@@ -3,8 +3,8 @@
 use baker::ir::{Counts, Program, Ty, Usage, Value, print};
 use baker::opt::{self, Level, Pass};
 
-use crate::numbers::Numbers;
 use crate::generate::Style;
+use crate::numbers::Numbers;
 use crate::{generate, run};
 
 /// Puts one beside a program, the same for the same program.
