@@ -91,8 +91,49 @@ pub struct Memory {
     pub reach: u64,
     /// CPUs that have counters of their own: a power of two.
     pub cpus: u32,
-    /// Of each table, where its control block lies in the memory.
-    pub control: Vec<u64>,
+    /// Where each table lies.
+    pub tables: Vec<TablePlace>,
+}
+
+/// Where a table lies: distances from the memory's start. The layouts are those of [`crate::abi`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TablePlace {
+    /// An array whose entries lie there.
+    Array {
+        /// The first entry.
+        entries: u64,
+    },
+    /// An array whose entries lie where its control block says.
+    Published {
+        /// [`crate::abi::ArrayTable`], with an address of the process.
+        control: u64,
+    },
+    /// Longest prefix match of keys of 32 bits.
+    Lpm {
+        /// [`crate::abi::LpmTable`]
+        control: u64,
+        /// Its parts.
+        tbl24: u64,
+        /// See `tbl24`.
+        tbl8: u64,
+        /// Number of groups in `tbl8`, a power of two.
+        groups: u32,
+        /// See `tbl24`.
+        entries: u64,
+    },
+    /// Exact match.
+    Hash {
+        /// The first [`crate::abi::HashBucket`].
+        buckets: u64,
+        /// Number of buckets, a power of two.
+        count: u32,
+        /// Entry 0.
+        entries: u64,
+        /// See [`crate::abi::hash_key`].
+        seed: [u64; 2],
+    },
+    /// In memory that the kernel does not see.
+    Nowhere,
 }
 
 impl Memory {
@@ -175,4 +216,6 @@ pub enum Reason {
     Metadata,
     /// Tables.
     Tables,
+    /// The table lies in memory that the kernel does not see.
+    WideLpm,
 }

@@ -6,8 +6,10 @@
 use inkwell::types::{BasicTypeEnum, IntType};
 use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, IntValue, PointerValue};
 
+use inkwell::attributes::AttributeLoc;
+
 use super::Kernel;
-use crate::lower::Res;
+use crate::lower::{Res, enum_attribute};
 use crate::{CodegenError, internal};
 
 /// Loads of maps carry this number and the map's until the loader knows it: `0x4d62_…`.
@@ -33,6 +35,12 @@ impl<'c> Kernel<'c, '_> {
         let ty = result.fn_type(&params, false);
         let asm = self.context.create_inline_asm(ty, text, constraints.into(), effects, false, None, false);
         let call = self.builder.build_indirect_call(ty, asm, args, "")?;
+        if !effects {
+            // It depends on its operands alone (`memory(none)`).
+            for name in ["memory", "nounwind", "willreturn"] {
+                call.add_attribute(AttributeLoc::Function, enum_attribute(self.context, name, 0));
+            }
+        }
         let value = call.try_as_basic_value().basic();
         value.ok_or_else(|| CodegenError::Internal("assembly without a result".into()))
     }
@@ -63,11 +71,6 @@ impl<'c> Kernel<'c, '_> {
         self.asm_int(self.i64, format!("$0 &= {mask}"), "=r,0", &[value.into()], false)
     }
 
-    /// A number (64 bits) of which LLVM knows nothing.
-    pub(super) fn opaque(&self, value: IntValue<'c>) -> Res<IntValue<'c>> {
-        self.asm_int(self.i64, String::new(), "=r,0", &[value.into()], true)
-    }
-
     /// Distance of two packet pointers, 64 bits.
     pub(super) fn distance(&self, to: PointerValue<'c>, from: PointerValue<'c>) -> Res<IntValue<'c>> {
         self.asm_int(self.i64, "$0 -= $2".into(), "=r,0,r", &[to.into(), from.into()], false)
@@ -80,12 +83,21 @@ impl<'c> Kernel<'c, '_> {
         Ok(value.into_pointer_value())
     }
 
-    /// Whether so many bytes from a pointer on lie within the packet (1 bit); where it is found to be so, the verifier knows.
-    pub(super) fn has(&self, ptr: PointerValue<'c>, bytes: u64, end: PointerValue<'c>) -> Res<IntValue<'c>> {
-        let text = format!("r0 = $1\n\tr0 += {bytes}\n\t$0 = 1\n\tif r0 <= $2 goto +1\n\t$0 = 0");
-        let value = self.asm_int(self.i64, text, "=&r,r,r,~{r0}", &[ptr.into(), end.into()], true)?;
-        let zero = self.i64.const_zero();
-        Ok(self.builder.build_int_compare(inkwell::IntPredicate::NE, value, zero, "")?)
+    /// Whether so many bytes from a pointer on lie within the packet (1 bit), and the pointer; where it is found to be so, the
+    /// verifier knows. LLVM would compute the pointer once more, of which the verifier then knows nothing.
+    pub(super) fn has(
+        &self,
+        ptr: PointerValue<'c>,
+        bytes: u64,
+        end: PointerValue<'c>,
+    ) -> Res<(IntValue<'c>, PointerValue<'c>)> {
+        let text = format!("r0 = $2\n\tr0 += {bytes}\n\t$0 = 1\n\tif r0 <= $3 goto +1\n\t$0 = 0");
+        let both = self.context.struct_type(&[self.i64.into(), self.ptr.into()], false);
+        let value = self.asm(both.into(), text, "=&r,=r,1,r,~{r0}", &[ptr.into(), end.into()], true)?.into_struct_value();
+        let flag = self.builder.build_extract_value(value, 0, "")?.into_int_value();
+        let ptr = self.builder.build_extract_value(value, 1, "")?.into_pointer_value();
+        let has = self.builder.build_int_compare(inkwell::IntPredicate::NE, flag, self.i64.const_zero(), "")?;
+        Ok((has, ptr))
     }
 
     /// What the kernel did, which is 0 unless it could not. It could.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use baker::ir::{BlockId, Inst, LayoutId, Op, Ppf as IrPpf, Terminator, Ty, Value};
+use inkwell::IntPredicate;
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PointerValue};
 
 use super::Kernel;
@@ -204,6 +205,22 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
                 self.count(*counter, self.int_of(*index, 32)?, self.int_of(*amount, 64)?)?;
                 None
             }
+            Op::Lookup { table, key } => {
+                let layout = inst.result.map(|value| self.ir_ty(value)).transpose()?;
+                if layout != Some(Ty::Entry(kernel.table(*table)?.value)) {
+                    return internal(format!("a look-up in table {} gives {layout:?}", table.0));
+                }
+                Some(self.lookup(*table, key)?.into())
+            }
+            Op::IsNull(entry) => {
+                let (entry, _) = self.entry(*entry)?;
+                Some(kernel.builder.build_int_compare(IntPredicate::EQ, entry, kernel.long(0), "")?.into())
+            }
+            Op::EntryLoad { entry, field } => Some(self.entry_load(*entry, *field)?.into()),
+            Op::EntryStore { entry, field, value } => {
+                self.entry_store(*entry, *field, *value)?;
+                None
+            }
             op => return internal(format!("{op:?} cannot run in the kernel")),
         })
     }
@@ -235,7 +252,7 @@ impl<'c> Ppf<'_, 'c, '_> {
             return internal(format!("there is no counter {}", id.0));
         };
         let size = kernel.i32.const_int(counter.size.into(), false);
-        let in_range = builder.build_int_compare(inkwell::IntPredicate::ULT, index, size, "")?;
+        let in_range = builder.build_int_compare(IntPredicate::ULT, index, size, "")?;
         let (add, done) = (self.new_block("add"), self.new_block("done"));
         kernel.likely(builder.build_conditional_branch(in_range, add, done)?)?;
         builder.position_at_end(add);

@@ -1,6 +1,8 @@
 //! Which PPFs cannot run in the kernel, and why: the placer goes by it.
 
-use baker::ir::{Inst, Op, PpfId, Program};
+use baker::ir::{Inst, Op, PpfId, Program, TableKind};
+
+use crate::abi::is_dir_24_8;
 
 use super::resize::SHORTEST;
 use super::state::Fields;
@@ -51,7 +53,11 @@ fn operation(program: &Program, inst: &Inst) -> Option<Reason> {
         Op::Copy { .. } => Some(Reason::Copies),
         Op::Create => Some(Reason::Creates),
         Op::Extern { .. } => Some(Reason::CallsController),
-        Op::Lookup { .. } | Op::Insert { .. } | Op::Remove { .. } | Op::Take { .. } => Some(Reason::Tables),
+        Op::Insert { .. } | Op::Remove { .. } | Op::Take { .. } | Op::Lock { .. } => Some(Reason::Tables),
+        Op::Lookup { table, .. } => {
+            let table = program.tables.get(table.0 as usize)?;
+            (table.kind == TableKind::Lpm && !is_dir_24_8(program, table)).then_some(Reason::WideLpm)
+        }
         _ => None,
     }
 }

@@ -79,7 +79,8 @@ impl<'c> Kernel<'c, '_> {
             return internal("rx has no protocol");
         };
         let (head, end) = (self.pointer(state, Field::Head)?, self.pointer(state, Field::End)?);
-        let has = self.has(head, protocol.size.into(), end)?;
+        let (has, head) = self.has(head, protocol.size.into(), end)?;
+        self.set(state, Field::Head, head)?;
         self.likely(builder.build_conditional_branch(has, complete, short)?)?;
 
         builder.position_at_end(short);

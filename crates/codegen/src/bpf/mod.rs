@@ -8,12 +8,14 @@ mod asm;
 mod body;
 mod cut;
 mod fit;
+mod hash;
 mod main;
 mod object;
 mod packet;
 mod resize;
 mod state;
 mod sum;
+mod table;
 mod target;
 mod wide;
 

@@ -128,7 +128,9 @@ impl<'c> Ppf<'_, 'c, '_> {
             Some(bytes) if bytes <= self.there.bytes => Ok(kernel.context.bool_type().const_int(1, false)),
             Some(bytes) if bytes <= OFFSETS => {
                 let [head, end] = [Field::Head, Field::End].map(|field| kernel.pointer(self.state, field));
-                kernel.has(head?, bytes, end?)
+                let (has, head) = kernel.has(head?, bytes, end?)?;
+                kernel.set(self.state, Field::Head, head)?;
+                Ok(has)
             }
             _ => Ok(kernel.builder.build_int_compare(IntPredicate::UGE, kernel.len(self.state)?, bytes, "")?),
         }

@@ -8,7 +8,7 @@ use super::asm::Helper;
 use super::body::Ppf;
 use super::state::Field;
 use crate::kernel::{ROOM, ZEROS};
-use crate::lower::{Lowering, Res};
+use crate::lower::Res;
 
 /// The kernel makes no frame shorter than this (`ETH_HLEN`).
 pub(super) const SHORTEST: u32 = 14;

@@ -92,10 +92,14 @@ impl<'c> Kernel<'c, '_> {
         self.at(self.map(crate::kernel::MapUse::Memory)?, at)
     }
 
+    /// The place in the memory at a distance (64 bits) that the verifier knows to lie inside.
+    pub(super) fn index(&self, at: IntValue<'c>) -> Res<PointerValue<'c>> {
+        self.at_index(self.map(crate::kernel::MapUse::Memory)?, at)
+    }
+
     /// The place in the memory at a distance (64 bits) found at run time, of which nothing has to be known.
     pub(super) fn found(&self, at: IntValue<'c>) -> Res<PointerValue<'c>> {
-        let inside = self.masked(at, self.memory.reach)?;
-        self.at_index(self.map(crate::kernel::MapUse::Memory)?, inside)
+        self.index(self.masked(at, self.memory.reach)?)
     }
 
     /// A load that is neither left out nor done twice, of what the process may change at any time.

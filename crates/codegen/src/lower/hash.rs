@@ -131,7 +131,7 @@ impl<'c> Ppf<'_, 'c, '_> {
 
 impl<'c> Core<'c, '_> {
     /// The words of a key: see [`crate::abi::pack_key`].
-    pub(super) fn pack(&self, table: &Table, key: &[IntValue<'c>]) -> Res<Vec<IntValue<'c>>> {
+    pub(crate) fn pack(&self, table: &Table, key: &[IntValue<'c>]) -> Res<Vec<IntValue<'c>>> {
         let builder = &self.builder;
         let layout = self.layout(table.key)?;
         let widths = || key.iter().map(|value| value.get_type().get_bit_width());
@@ -155,7 +155,7 @@ impl<'c> Core<'c, '_> {
         (0..count).map(word).collect()
     }
 
-    pub(super) fn hash_entry(&self, table: &Table) -> Res<HashEntry> {
+    pub(crate) fn hash_entry(&self, table: &Table) -> Res<HashEntry> {
         Ok(HashEntry::new(self.layout(table.key)?, self.layout(table.value)?))
     }
 }

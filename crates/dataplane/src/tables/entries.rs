@@ -91,12 +91,13 @@ impl Entries {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tables::Space;
     use crate::testing::scalar;
 
     #[test]
     fn equal_values_of_one_length_share_an_entry() {
         let epochs = Epochs::default();
-        let values = Values::new(100, (&scalar(32), None)).unwrap();
+        let values = Values::new(100, (&scalar(32), None), &Space::private()).unwrap();
         let mut entries = Entries::new(100, true).unwrap();
         let mut take = |len, value: u32| entries.take(len, &value.to_ne_bytes(), &values, &epochs).unwrap();
         let first = take(24, 7);
@@ -113,7 +114,7 @@ mod tests {
     #[test]
     fn entries_that_the_program_writes_are_not_shared() {
         let epochs = Epochs::default();
-        let values = Values::new(100, (&scalar(32), None)).unwrap();
+        let values = Values::new(100, (&scalar(32), None), &Space::private()).unwrap();
         let mut entries = Entries::new(100, false).unwrap();
         let mut take = || entries.take(24, &7u32.to_ne_bytes(), &values, &epochs).unwrap();
         assert_ne!(take(), take());

@@ -23,13 +23,15 @@ use std::time::{Duration, Instant};
 use baker::ir::{Layout, is_expired};
 use codegen::abi::{HashEntry, HashTable, LARGE_FIRST, LARGE_SECOND, first_bucket, hash_key, hash_tag};
 
+use codegen::kernel::TablePlace;
+
 use super::bucket::{Bucket, SLOTS};
 use super::large;
 use super::lock::locked;
 use super::shared::{at_once, load_shared, store_shared};
 use super::slots::{PATIENCE, SPARE, Slots};
 use crate::epoch::Epochs;
-use crate::sys::Mapping;
+use super::space::{Block, Space, Use};
 
 /// Buckets that are looked through under one lock for entries that nobody uses.
 const BUCKETS_AT_ONCE: usize = 256;
@@ -56,9 +58,9 @@ struct Writer {
 pub struct Hash {
     control: UnsafeCell<HashTable>,
     seed: [u64; 2],
-    buckets: Mapping,
+    buckets: Block,
     bucket_count: u32,
-    entries: Mapping,
+    entries: Block,
     entry: HashEntry,
     value_size: usize,
     value_align: usize,
@@ -95,13 +97,14 @@ impl Hash {
         (value, lock): (&Layout, Option<usize>),
         hasher: &ahash::RandomState,
         epochs: Arc<Epochs>,
+        space: &Space,
     ) -> io::Result<Self> {
         let entry = HashEntry::new(key, value);
         let limit = capacity.checked_add(SPARE).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let bucket_count =
             if capacity as usize <= SLOTS { 1 } else { capacity.div_ceil(3).max(64).next_power_of_two() };
-        let buckets = Mapping::anonymous(bucket_count as usize * size_of::<Bucket>())?;
-        let entries = Mapping::anonymous((limit as usize + 1) * entry.stride)?;
+        let buckets = space.take(bucket_count as usize * size_of::<Bucket>(), Use::Index)?;
+        let entries = space.take((limit as usize + 1) * entry.stride, Use::Entries)?;
         // An even multiplier would lose a bit.
         let seed = [hasher.hash_one(0u64), hasher.hash_one(1u64) | 1];
         let control = HashTable {
@@ -126,6 +129,17 @@ impl Hash {
             epochs,
             writer: Mutex::new(Writer { live: 0, entries: Slots::new(limit)? }),
         })
+    }
+
+    /// Where it lies, to code in the kernel.
+    pub fn kernel_place(&self, base: u64) -> TablePlace {
+        let at = |ptr: *mut u8| ptr as u64 - base;
+        TablePlace::Hash {
+            buckets: at(self.buckets.ptr()),
+            count: self.bucket_count,
+            entries: at(self.entries.ptr()),
+            seed: self.seed,
+        }
     }
 
     pub fn control_block(&self) -> *mut u8 {

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::{Layout, TableError};
 
+use super::space::Space;
 use super::slots::{SPARE, Slots};
 use super::values::Values;
 use crate::epoch::Epochs;
@@ -155,13 +156,19 @@ pub struct Trie {
 
 impl Trie {
     /// An empty table for `capacity` routes.
-    pub fn new(capacity: u32, width: u32, value: (&Layout, Option<usize>), epochs: Arc<Epochs>) -> io::Result<Self> {
+    pub fn new(
+        capacity: u32,
+        width: u32,
+        value: (&Layout, Option<usize>),
+        epochs: Arc<Epochs>,
+        space: &Space,
+    ) -> io::Result<Self> {
         let limit = capacity.saturating_add(SPARE);
         let writer = Writer { routes: HashMap::default(), entries: Slots::new(limit)?, old: VecDeque::new() };
         Ok(Trie {
             root: AtomicPtr::new(boxed(Node::default())),
             width,
-            values: Values::new(limit, value)?,
+            values: Values::new(limit, value, space)?,
             capacity,
             epochs,
             writer: Mutex::new(writer),

@@ -10,9 +10,9 @@ use codegen::bpf;
 use codegen::kernel::{Options, PUNTED, Verdict};
 
 use super::load::{LoadError, Loaded};
-use super::memory::SharedMemory;
+use super::memory::{MemoryError, SharedMemory};
 use crate::context::WorkerContext;
-use crate::engine::{Engine, EngineError};
+use crate::engine::{Engine, EngineError, TableAccess};
 
 /// Where packets lie in frames of the test run: of the 256 bytes in front the kernel takes 40 for itself, and 320 of a page at
 /// the end.
@@ -27,6 +27,9 @@ pub enum KernelEngineError {
     /// No code.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// No memory.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// Not loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
@@ -45,12 +48,19 @@ pub struct KernelEngine {
 impl KernelEngine {
     /// Compiles and loads a program.
     pub fn new(program: &Arc<Program>, packets: Level) -> Result<Self, KernelEngineError> {
-        let memory = SharedMemory::new(program).map_err(LoadError::from)?;
+        let memory = SharedMemory::new(program)?;
         let options = Options { recorded: true };
         let object = bpf::compile(program, packets, memory.memory(), options).map_err(EngineError::from)?;
         let loaded = Loaded::new(&object, &memory, &program.name)?;
         let slots = CounterSlots::new(program).len();
         Ok(KernelEngine { program: program.clone(), memory, loaded, slots, counted: vec![0; slots] })
+    }
+}
+
+impl KernelEngine {
+    /// The program's tables.
+    pub fn tables(&self) -> TableAccess {
+        TableAccess::Native(self.memory.tables().clone())
     }
 }
 

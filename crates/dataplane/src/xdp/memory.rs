@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use baker::ir::Program;
@@ -9,35 +10,66 @@ use codegen::kernel::{self, Memory, OWN, PORT_SLOTS, PORTS, PortSlot, RECORD, Re
 
 use super::sys::{self, MMAPABLE, MapType};
 use crate::sys::{Mapping, possible_cpus};
+use crate::tables::{Space, Tables, TablesError};
+
+/// The verifier knows no larger distances (`BPF_MAX_VAR_OFF`).
+const MOST: u64 = 1 << 29;
+
+/// Why there is no memory.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// Tables that are too large.
+    #[error("tables and counters take {0} bytes of memory that the kernel sees, which is more than {MOST}: declare them smaller")]
+    Large(u64),
+    /// A table.
+    #[error(transparent)]
+    Tables(#[from] TablesError),
+    /// The system.
+    #[error("memory that the kernel sees: {0}")]
+    System(#[from] io::Error),
+}
 
 /// The memory of one program.
 #[derive(Debug)]
 pub struct SharedMemory {
     map: OwnedFd,
-    mapping: Mapping,
+    mapping: Arc<Mapping>,
     memory: Memory,
     counters: usize,
     own: usize,
+    tables: Arc<Tables>,
 }
 
 impl SharedMemory {
-    /// For a program without tables.
-    pub fn new(program: &Program) -> io::Result<Self> {
+    /// With a program's tables, empty.
+    pub fn new(program: &Program) -> Result<Self, MemoryError> {
         let cpus = possible_cpus()?.next_power_of_two() as u32;
-        let low = Memory::tables(program, cpus);
-        let reach = low.next_power_of_two() - 1;
-        let size = low.max(reach + 1 + SLACK).next_multiple_of(4096);
-        let value_size = u32::try_from(size).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let measured = Space::measuring();
+        Tables::in_space(program, &measured)?;
+        let (entries, rest) = measured.taken();
+        let first = Memory::tables(program, cpus) as usize;
+        let index = first + entries;
+        let reach = (index as u64).next_power_of_two() - 1;
+        let end = index + rest;
+        let size = (end as u64).max(reach + 1 + SLACK).next_multiple_of(4096);
+        let value_size = u32::try_from(size).ok().filter(|_| size <= MOST).ok_or(MemoryError::Large(size))?;
         let map = sys::map_create(MapType::Array, value_size, 1, MMAPABLE, &program.name)?;
-        let mapping = Mapping::of_fd(map.as_raw_fd(), size as usize)?;
-        let memory = Memory { base: mapping.ptr() as u64, size, reach, cpus, control: Vec::new() };
+        let mapping = Arc::new(Mapping::of_fd(map.as_raw_fd(), size as usize)?);
+        let tables = Tables::in_space(program, &Space::shared(mapping.clone(), first, index, end))?;
+        let base = mapping.ptr() as u64;
+        let memory = Memory { base, size, reach, cpus, tables: tables.places(base) };
         let (counters, own) = (Memory::counters(program) as usize / 8, Memory::own(program) as usize);
-        Ok(SharedMemory { map, mapping, memory, counters, own })
+        Ok(SharedMemory { map, mapping, memory, counters, own, tables: Arc::new(tables) })
     }
 
     /// Where things lie in it.
     pub fn memory(&self) -> &Memory {
         &self.memory
+    }
+
+    /// The program's tables.
+    pub fn tables(&self) -> &Arc<Tables> {
+        &self.tables
     }
 
     /// The map.

@@ -9,4 +9,4 @@ mod sys;
 
 pub use engine::{KERNEL_FRAMES, KernelEngine, KernelEngineError};
 pub use load::{LoadError, Loaded, Ran};
-pub use memory::SharedMemory;
+pub use memory::{MemoryError, SharedMemory};
