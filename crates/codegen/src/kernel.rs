@@ -91,6 +91,8 @@ pub struct Memory {
     pub reach: u64,
     /// CPUs that have counters of their own: a power of two.
     pub cpus: u32,
+    /// Where the clock lies that says when something was retired, 64 bits: adding 1 gives its stamp.
+    pub epoch: u64,
     /// Where each table lies.
     pub tables: Vec<TablePlace>,
 }
@@ -131,6 +133,10 @@ pub enum TablePlace {
         entries: u64,
         /// See [`crate::abi::hash_key`].
         seed: [u64; 2],
+        /// [`crate::abi::SlotNumbers`]
+        numbers: u64,
+        /// Its `ring`.
+        ring: u32,
     },
     /// In memory that the kernel does not see.
     Nowhere,
@@ -214,8 +220,6 @@ pub enum Reason {
     Headroom,
     /// The metadata does not fit the stack.
     Metadata,
-    /// Tables.
-    Tables,
     /// The table lies in memory that the kernel does not see.
     WideLpm,
 }

@@ -109,6 +109,15 @@ impl<'c> Kernel<'c, '_> {
         Ok(())
     }
 
+    /// Returns at once where a truth value (1 bit) is 0.
+    pub(super) fn leave(&self, stays: IntValue<'c>, verdict: crate::kernel::Verdict) -> Res<()> {
+        let text = format!("if $0 != 0 goto +2\n\tr0 = {}\n\texit", verdict as u32);
+        let ty = self.context.void_type().fn_type(&[self.i64.into()], false);
+        let asm = self.context.create_inline_asm(ty, text, "r,~{r0},~{memory}".into(), true, false, None, false);
+        self.builder.build_indirect_call(ty, asm, &[self.resize(stays, 64)?.into()], "")?;
+        Ok(())
+    }
+
     /// A map: see [`crate::kernel::MapUse`].
     pub(super) fn map(&self, which: crate::kernel::MapUse) -> Res<PointerValue<'c>> {
         let text = format!("$0 = {} ll", MAP | which as u64);

@@ -221,6 +221,17 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
                 self.entry_store(*entry, *field, *value)?;
                 None
             }
+            Op::Insert { table, key, value } => Some(self.insert(*table, key, value)?.into()),
+            Op::Remove { table, key } => Some(self.remove(*table, key)?.into()),
+            Op::Take { table, index, amount } => Some(self.meter_take(*table, *index, *amount)?.into()),
+            Op::Lock { entry } => {
+                self.lock_entry(*entry)?;
+                None
+            }
+            Op::Unlock { entry } => {
+                self.unlock_entry(*entry)?;
+                None
+            }
             op => return internal(format!("{op:?} cannot run in the kernel")),
         })
     }

@@ -53,7 +53,6 @@ fn operation(program: &Program, inst: &Inst) -> Option<Reason> {
         Op::Copy { .. } => Some(Reason::Copies),
         Op::Create => Some(Reason::Creates),
         Op::Extern { .. } => Some(Reason::CallsController),
-        Op::Insert { .. } | Op::Remove { .. } | Op::Take { .. } | Op::Lock { .. } => Some(Reason::Tables),
         Op::Lookup { table, .. } => {
             let table = program.tables.get(table.0 as usize)?;
             (table.kind == TableKind::Lpm && !is_dir_24_8(program, table)).then_some(Reason::WideLpm)

@@ -9,7 +9,10 @@ mod body;
 mod cut;
 mod fit;
 mod hash;
+mod insert;
+mod lock;
 mod main;
+mod meter;
 mod object;
 mod packet;
 mod resize;
@@ -25,7 +28,7 @@ use baker::ir::Program;
 use baker::opt::{Level, optimise};
 use inkwell::context::Context;
 use inkwell::module::Module as LlvmModule;
-use inkwell::values::FunctionValue;
+use inkwell::values::{FunctionValue, InstructionOpcode, InstructionValue};
 
 pub use cut::cut;
 pub use fit::obstacles;
@@ -40,6 +43,9 @@ use target::{Bpf, Complaints};
 const SECTION: &str = "xdp";
 /// Its name.
 const NAME: &str = "millrace_xdp";
+
+/// Instructions that a jump of 16 bits reaches.
+const LONGEST: usize = 1 << 15;
 
 /// Bytes of stack that the kernel gives a program.
 const STACK: u32 = 512;
@@ -84,11 +90,27 @@ fn with_module<T>(
         .verify()
         .map_err(|error| CodegenError::Internal(format!("LLVM refuses the module of `{}`: {error}", program.name)))?;
     bpf.optimise(&module)?;
+    let size = size(&module);
+    if size > LONGEST {
+        return Err(CodegenError::TooLarge(size, LONGEST));
+    }
     let written = write(&bpf, &module);
     match &complaints.take()[..] {
         [] => written,
         complaints => internal(format!("LLVM's BPF back end: {}", complaints.join("; "))),
     }
+}
+
+/// About how many instructions a module becomes. LLVM ends the process where a jump goes too far.
+fn size(module: &LlvmModule) -> usize {
+    let blocks = module.get_functions().flat_map(|function| function.get_basic_blocks());
+    let of_instruction = |instruction: InstructionValue| match instruction.get_opcode() {
+        // Some are assembly of five instructions.
+        InstructionOpcode::Call => 5,
+        InstructionOpcode::Phi => 1,
+        _ => 2,
+    };
+    blocks.flat_map(|block| block.get_instructions()).map(of_instruction).sum()
 }
 
 fn lower<'c>(

@@ -58,7 +58,7 @@ impl<'c> Core<'c, '_> {
         Ok((self.resize(value, 64)?, self.resize(high, 64)?))
     }
 
-    fn of_halves(&self, low: IntValue<'c>, high: IntValue<'c>) -> Res<IntValue<'c>> {
+    pub(crate) fn of_halves(&self, low: IntValue<'c>, high: IntValue<'c>) -> Res<IntValue<'c>> {
         let high = self.resize(high, WIDE)?;
         let high = self.builder.build_left_shift(high, high.get_type().const_int(64, false), "")?;
         Ok(self.builder.build_or(high, self.resize(low, WIDE)?, "")?)

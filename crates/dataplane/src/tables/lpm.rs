@@ -98,7 +98,7 @@ impl Lpm {
         let writer = Writer {
             routes: HashMap::default(),
             entries: Entries::new(limit, read_only)?,
-            groups: Slots::new(groups)?,
+            groups: Slots::new(groups, &Space::private())?,
             grouped: 0,
             long_routes: vec![0; groups as usize],
         };
@@ -184,7 +184,7 @@ impl Lpm {
                     group
                 } else {
                     // The group is complete before look-ups can reach it.
-                    let group = match writer.groups.take_patiently(&self.epochs) {
+                    let group = match writer.groups.lock().take_patiently(&self.epochs) {
                         Ok(group) => group,
                         Err(error) => {
                             writer.entries.release(entry, &self.values, &self.epochs);
@@ -240,7 +240,7 @@ impl Lpm {
                 if writer.long_routes[group as usize] == 0 {
                     // Only routes of up to 24 bits are left, so all 256 slots are alike.
                     slot.store(self.tbl8(group, 0).load(Ordering::Relaxed), Ordering::Release);
-                    writer.groups.retire(group, &self.epochs);
+                    writer.groups.lock().retire(group, &self.epochs);
                     writer.grouped -= 1;
                 }
             }

@@ -32,7 +32,7 @@ use array::{Array, Change};
 use hash::{Hash, Idle};
 use lpm::Lpm;
 use shared::at_once;
-pub(crate) use space::Space;
+pub(crate) use space::{Block, Space, Use};
 use trie::Trie;
 pub use view::View;
 
@@ -99,7 +99,8 @@ impl Tables {
     }
 
     fn with_hasher(program: &Program, hasher: &ahash::RandomState, space: &Space) -> Result<Self, TablesError> {
-        let epochs = Arc::new(Epochs::default());
+        let no_clock = |error| TablesError { table: "clock".into(), capacity: 1, error };
+        let epochs = Arc::new(Epochs::new(space).map_err(no_clock)?);
         let make = |(table, written): (&baker::ir::Table, bool)| {
             let layout = |id: baker::ir::LayoutId| program.layouts[id.0 as usize].clone();
             let (key, value, capacity) = (layout(table.key), program.shown_value(table).into_owned(), table.capacity);
@@ -141,6 +142,15 @@ impl Tables {
     /// One control block per table, in the program's order. Workers have some of their own: see [`View`].
     pub fn control_blocks(&self) -> &[*mut u8] {
         &self.control_blocks
+    }
+
+    /// Frees the places of removed entries, for code in the kernel, which cannot.
+    pub(crate) fn reclaim(&self) {
+        for table in &self.tables {
+            if let Kind::Hash(hash) = &table.kind {
+                hash.reclaim();
+            }
+        }
     }
 
     /// Where each table lies in the memory that begins at `base`, to code in the kernel.

@@ -164,7 +164,7 @@ impl Trie {
         space: &Space,
     ) -> io::Result<Self> {
         let limit = capacity.saturating_add(SPARE);
-        let writer = Writer { routes: HashMap::default(), entries: Slots::new(limit)?, old: VecDeque::new() };
+        let writer = Writer { routes: HashMap::default(), entries: Slots::new(limit, &Space::private())?, old: VecDeque::new() };
         Ok(Trie {
             root: AtomicPtr::new(boxed(Node::default())),
             width,
@@ -219,12 +219,12 @@ impl Trie {
             None if writer.routes.len() >= self.capacity as usize => return Err(TableError::Full),
             _ => {}
         }
-        let entry = writer.entries.take_patiently(&self.epochs)?;
+        let entry = writer.entries.lock().take_patiently(&self.epochs)?;
         self.values.write(entry, value);
         writer.routes.insert((prefix, len), entry);
         self.change(writer, prefix, len, Some(entry));
         if let Some(old) = old {
-            writer.entries.retire(old, &self.epochs);
+            writer.entries.lock().retire(old, &self.epochs);
         }
         Ok(())
     }
@@ -235,7 +235,7 @@ impl Trie {
         let writer = &mut *writer;
         let entry = writer.routes.remove(&(prefix, len)).ok_or(TableError::NotFound)?;
         self.change(writer, prefix, len, None);
-        writer.entries.retire(entry, &self.epochs);
+        writer.entries.lock().retire(entry, &self.epochs);
         Ok(())
     }
 

@@ -67,6 +67,7 @@ impl KernelEngine {
 impl Engine for KernelEngine {
     unsafe fn run(&mut self, context: &mut WorkerContext, frames: &[u32]) {
         let pool = context.pool().clone();
+        self.memory.tables().reclaim();
         self.memory.set_now(context.now());
         for &frame in frames {
             self.memory.set_port(LOOPBACK, context.rx_port(frame));
