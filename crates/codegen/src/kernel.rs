@@ -25,10 +25,12 @@ pub const PORT_SLOTS: u32 = 4096;
 pub const ZEROS: u64 = PORTS + PORT_SLOTS as u64 * size_of::<PortSlot>() as u64;
 /// Bytes that a packet, as far as the kernel shows it, does not exceed.
 pub const ROOM: u64 = 4096;
-/// Where what CPUs have of their own lies: counters, then [`SCRATCH`] bytes.
+/// Where what CPUs have of their own lies: counters, then [`SCRATCH`] bytes, then [`VALUES`].
 pub const OWN: u64 = ZEROS + ROOM;
 /// Bytes of a CPU's scratch memory: a packet, and what is computed beside it.
 pub const SCRATCH: u64 = ROOM + 256;
+/// Bytes in which careful code keeps values.
+pub const VALUES: u64 = 1 << 16;
 /// Bytes behind an address that is masked with [`Memory::reach`]: an entry's, or a cell's.
 pub const SLACK: u64 = 1 << 16;
 /// Bytes of [`Record::metadata`].
@@ -150,7 +152,7 @@ impl Memory {
 
     /// Bytes from what one CPU has of its own to that of the next.
     pub fn own(program: &Program) -> u64 {
-        Self::counters(program) + SCRATCH
+        Self::counters(program) + SCRATCH + VALUES
     }
 
     /// Where tables can begin.
@@ -166,6 +168,8 @@ impl Memory {
 pub struct Options {
     /// For tests: time, ports and ends are those of [`Record`].
     pub recorded: bool,
+    /// Code that is slower, takes less stack, and costs the kernel's verifier less.
+    pub careful: bool,
 }
 
 /// A reference to a map in [`Object::code`].

@@ -55,6 +55,9 @@ impl<'c> Kernel<'c, '_> {
         if let Some(inst) = state.as_instruction() {
             inst.set_alignment(16).map_err(|error| crate::CodegenError::Internal(error.to_string()))?;
         }
+        if self.options.careful {
+            self.touch_stack()?;
+        }
         self.reload(ctx, state)?;
         self.set(state, Field::Head, self.pointer(state, Field::Data)?)?;
         self.set(state, Field::Offset, self.i64.const_zero())?;

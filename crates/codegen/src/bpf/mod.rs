@@ -6,6 +6,7 @@
 
 mod asm;
 mod body;
+mod careful;
 mod cut;
 mod fit;
 mod hash;
@@ -22,6 +23,7 @@ mod table;
 mod target;
 mod wide;
 
+use std::cell::Cell;
 use std::ops::Deref;
 
 use baker::ir::Program;
@@ -130,7 +132,7 @@ fn lower<'c>(
     ];
     let core = Core::new(context, program, llvm, attributes, Lacks::Wide);
     let fields = Fields::new(program);
-    let mut kernel = Kernel { core, memory, options, fields, ppfs: Vec::new() };
+    let mut kernel = Kernel { core, memory, options, fields, kept: Cell::new(0), ppfs: Vec::new() };
     kernel.declare_ppfs();
     for (ppf, function) in program.ppfs.iter().zip(&kernel.ppfs) {
         if let Some(function) = function {
@@ -147,6 +149,8 @@ struct Kernel<'c, 'p> {
     memory: &'p Memory,
     options: Options,
     fields: Fields,
+    /// Bytes in which careful code keeps values of the bodies so far.
+    kept: Cell<u64>,
     /// One per PPF; `None` where no packet comes to it.
     ppfs: Vec<Option<FunctionValue<'c>>>,
 }

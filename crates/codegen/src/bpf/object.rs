@@ -61,7 +61,7 @@ pub(super) fn read(file: &[u8], program: &Program) -> Result<Object, CodegenErro
         index += 1;
     }
     if stack > STACK {
-        return internal(format!("`{}` takes {stack} bytes of stack", program.name));
+        return Err(CodegenError::Stack(stack));
     }
     Ok(Object { code, maps, places: Vec::new(), stack })
 }

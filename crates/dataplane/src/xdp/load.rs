@@ -3,7 +3,10 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use codegen::kernel::{MapUse, Object};
+use baker::ir::Program;
+use baker::opt::Level;
+use codegen::kernel::{MapUse, Object, Options};
+use codegen::{CodegenError, bpf};
 
 use super::memory::SharedMemory;
 use super::sys::{self, MapType};
@@ -12,6 +15,10 @@ use super::sys::{self, MapType};
 const LOG: usize = 16 << 20;
 /// Ports are numbered with 8 bits.
 const PORTS: u32 = 256;
+/// How the verifier says that it has seen a million instructions, or more jumps than it keeps in mind, or that it lost count
+/// itself (see `touch_stack` in the code generator).
+const EXHAUSTED: [&str; 3] = [" is too large. Processed ", " jumps is too complex", "verifier bug: "];
+
 /// Sources of what a wide load loads (`BPF_PSEUDO_MAP_FD`, `BPF_PSEUDO_MAP_VALUE`).
 const MAP: u8 = 1;
 const VALUE: u8 = 2;
@@ -34,6 +41,15 @@ pub enum LoadError {
         /// All that it said.
         log: String,
     },
+    /// Its patience.
+    #[error("the kernel's verifier gives up: the program branches too much; give some of it to workers")]
+    Exhausted {
+        /// All that it said.
+        log: String,
+    },
+    /// No code.
+    #[error(transparent)]
+    Codegen(#[from] CodegenError),
     /// Anything else.
     #[error("bpf: {0}")]
     System(#[from] io::Error),
@@ -57,6 +73,26 @@ pub struct Ran {
 }
 
 impl Loaded {
+    /// Compiles a program and loads it; where the kernel's verifier gives up, or the stack does not suffice, as careful code.
+    pub fn compile(
+        program: &Program,
+        packets: Level,
+        memory: &SharedMemory,
+        options: Options,
+    ) -> Result<Loaded, LoadError> {
+        let attempt = |careful| {
+            let options = Options { careful, ..options };
+            let object = bpf::compile(program, packets, memory.memory(), options)?;
+            Loaded::new(&object, memory, &program.name)
+        };
+        match attempt(options.careful) {
+            Err(LoadError::Exhausted { .. } | LoadError::Codegen(CodegenError::Stack(_))) if !options.careful => {
+                attempt(true)
+            }
+            result => result,
+        }
+    }
+
     /// Loads code for a memory.
     pub fn new(object: &Object, memory: &SharedMemory, name: &str) -> Result<Loaded, LoadError> {
         let mut code = object.code.clone();
@@ -105,6 +141,9 @@ fn refusal(code: &[u8], name: &str) -> LoadError {
     let log = String::from_utf8_lossy(&log[..end]).into_owned();
     if log.is_empty() {
         return error.into();
+    }
+    if EXHAUSTED.iter().any(|said| log.contains(said)) {
+        return LoadError::Exhausted { log };
     }
     // The last lines: the instruction, then what is wrong with it, then statistics.
     let lines: Vec<&str> = log.lines().filter(|line| !line.starts_with("processed ")).collect();

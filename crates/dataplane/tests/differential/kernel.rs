@@ -49,7 +49,9 @@ fn compare(program: &Arc<Program>, packets: &[Packet], level: Level, fill: u64) 
     };
     let mut interp = stepper(reference, TableAccess::Interp(machine.clone()))?;
     let engine = KernelEngine::new(program, level).map_err(|error| match &error {
-        dataplane::xdp::KernelEngineError::Load(dataplane::xdp::LoadError::Verifier { log, .. }) => {
+        dataplane::xdp::KernelEngineError::Load(
+            dataplane::xdp::LoadError::Verifier { log, .. } | dataplane::xdp::LoadError::Exhausted { log },
+        ) => {
             let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("verifier.log");
             std::fs::write(&path, log).expect("cargo's directory for tests");
             format!("{error}; {}", path.display())
