@@ -14,6 +14,7 @@
 //! Process addresses that lie in the memory (in control blocks) are turned into distances by subtracting [`Memory::base`].
 
 use baker::ir::{ChannelId, CounterSlots, PpfId, Program};
+use baker::source::Span;
 
 /// Where [`Record`] lies.
 pub const RECORD: u64 = 64;
@@ -190,10 +191,37 @@ pub struct Object {
     pub code: Vec<u8>,
     /// Instructions of two slots that load a map, by the number of their first slot. Their immediate is 0.
     pub maps: Vec<(usize, MapUse)>,
-    /// Where code begins that belongs to a source place: instruction number, place, PPF; in order.
-    pub places: Vec<(usize, Option<baker::source::Span>, PpfId)>,
+    /// Where code begins that belongs to a source place: numbers of instructions, in order.
+    pub places: Vec<(usize, Place)>,
     /// Bytes of stack.
     pub stack: u32,
+}
+
+/// What code belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The PPF's name; where PPFs became one function, that of the first.
+    pub ppf: String,
+    /// In the source, where there is one.
+    pub span: Option<Span>,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ppf {}", self.ppf)?;
+        match self.span {
+            Some(span) => write!(f, ", file {} from byte {}", span.file.0, span.start),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Object {
+    /// What an instruction belongs to.
+    pub fn place(&self, instruction: usize) -> Option<&Place> {
+        let behind = self.places.partition_point(|(first, _)| *first <= instruction);
+        Some(&self.places.get(behind.checked_sub(1)?)?.1)
+    }
 }
 
 /// Why a PPF cannot run in the kernel.
@@ -204,7 +232,7 @@ pub struct Obstacle {
     /// What it does.
     pub reason: Reason,
     /// Where.
-    pub span: Option<baker::source::Span>,
+    pub span: Option<Span>,
 }
 
 /// What cannot be done in the kernel.

@@ -28,6 +28,7 @@ pub(super) fn lower_ppf<'c>(kernel: &Kernel<'c, '_>, ppf: &IrPpf, function: Func
             kernel,
             ctx: pointer_param(function, 0)?,
             state: pointer_param(function, 1)?,
+            name: &ppf.name,
             walk: Walk::new(kernel, &ppf.body, function),
             before,
             there: There::default(),
@@ -42,6 +43,7 @@ pub(super) fn lower_ppf<'c>(kernel: &Kernel<'c, '_>, ppf: &IrPpf, function: Func
             lowering.places = Places::new(&ppf.body, &mut used);
             kernel.kept.set(used);
         }
+        kernel.at_place(function, &ppf.name, ppf.span)?;
         kernel.builder.position_at_end(lowering.walk.prologue);
         let own = kernel.pointer(lowering.state, Field::Counters)?;
         kernel.scratch.set(Some(kernel.at(own, Shared::counters(kernel.program) + ROOM)?));
@@ -65,6 +67,7 @@ pub(super) struct Ppf<'a, 'c, 'p> {
     /// The kernel's `struct xdp_md`.
     pub ctx: PointerValue<'c>,
     pub state: PointerValue<'c>,
+    name: &'a str,
     walk: Walk<'a, 'c>,
     /// The blocks that lead to each.
     before: HashMap<BlockId, Vec<BlockId>>,
@@ -153,6 +156,7 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
 
     fn operation(&mut self, inst: &Inst) -> Res<Option<BasicValueEnum<'c>>> {
         let kernel = self.kernel;
+        kernel.at_place(self.walk.function, self.name, inst.span)?;
         let state = self.state;
         let handle = || Some(kernel.ptr.const_null().into());
         Ok(match &inst.op {

@@ -65,11 +65,11 @@ fn counted(body: &Body) -> BTreeSet<Value> {
     let mut stays: BTreeSet<Value> = BTreeSet::new();
     let insts = || body.blocks.iter().flat_map(|block| &block.insts);
     stays.extend(insts().filter(|inst| matches!(inst.op, Op::Has { .. })).filter_map(|inst| inst.result));
-    let reach = reachable(body);
-    for (index, block) in body.blocks.iter().enumerate() {
-        if let Terminator::Branch(condition, then, other) = &block.term {
-            let returns = |to: BlockId| reach[to.0 as usize].contains(&(index as u32));
-            if returns(then.block) != returns(other.block) {
+    for inside in loops(body) {
+        for block in &inside {
+            if let Terminator::Branch(condition, then, other) = &body.blocks[block.0 as usize].term
+                && inside.contains(&then.block) != inside.contains(&other.block)
+            {
                 stays.insert(*condition);
             }
         }
@@ -94,16 +94,32 @@ fn counted(body: &Body) -> BTreeSet<Value> {
     stays
 }
 
-/// The blocks that each block leads to.
-fn reachable(body: &Body) -> Vec<BTreeSet<u32>> {
-    let from = |start: usize| {
-        let mut seen = BTreeSet::new();
-        let mut work = vec![start as u32];
-        while let Some(block) = work.pop() {
-            let next = body.blocks[block as usize].term.dests().into_iter().map(|dest| dest.block.0);
-            work.extend(next.filter(|block| seen.insert(*block)));
+/// The blocks of each loop: those that lead to a jump back without passing the block that it goes to.
+fn loops(body: &Body) -> Vec<BTreeSet<BlockId>> {
+    let order = body.reverse_postorder();
+    let place: HashMap<BlockId, usize> = order.iter().enumerate().map(|(place, block)| (*block, place)).collect();
+    let mut before: HashMap<BlockId, Vec<BlockId>> = HashMap::new();
+    for block in &order {
+        for dest in body.blocks[block.0 as usize].term.dests() {
+            before.entry(dest.block).or_default().push(*block);
         }
-        seen
-    };
-    (0..body.blocks.len()).map(from).collect()
+    }
+    let mut loops = Vec::new();
+    for (from, to) in order.iter().flat_map(|from| {
+        let dests = body.blocks[from.0 as usize].term.dests();
+        dests.into_iter().map(|dest| (*from, dest.block)).collect::<Vec<_>>()
+    }) {
+        if place.get(&to) > place.get(&from) {
+            continue;
+        }
+        let mut inside = BTreeSet::from([to]);
+        let mut work = vec![from];
+        while let Some(block) = work.pop() {
+            if inside.insert(block) {
+                work.extend(before.get(&block).into_iter().flatten());
+            }
+        }
+        loops.push(inside);
+    }
+    loops
 }

@@ -42,10 +42,10 @@ pub struct KernelEngine {
 }
 
 impl KernelEngine {
-    /// Compiles and loads a program.
-    pub fn new(program: &Arc<Program>, packets: Level) -> Result<Self, KernelEngineError> {
+    /// Compiles and loads a program; `careful`: at once as code that the verifier goes through faster.
+    pub fn new(program: &Arc<Program>, packets: Level, careful: bool) -> Result<Self, KernelEngineError> {
         let memory = SharedMemory::new(program)?;
-        let options = Options { recorded: true, ..Options::default() };
+        let options = Options { recorded: true, careful };
         let loaded = Loaded::compile(program, packets, &memory, options)?;
         let slots = CounterSlots::new(program).len();
         Ok(KernelEngine { program: program.clone(), memory, loaded, slots, counted: vec![0; slots] })

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use baker::ir::Program;
 use baker::opt::Level;
-use codegen::kernel::{MapUse, Object, Options};
+use codegen::kernel::{MapUse, Object, Options, Place};
 use codegen::{CodegenError, bpf};
 
 use super::memory::SharedMemory;
@@ -32,10 +32,12 @@ pub enum LoadError {
     )]
     Refused(io::Error),
     /// The verifier's refusal, which no program that the checker accepts should meet.
-    #[error("internal error: the kernel's verifier refuses the program, at instruction {at:?}: {reason}")]
+    #[error("internal error: the kernel's verifier refuses the program at instruction {at:?}, {}: {reason}", place.as_ref().map_or(String::new(), ToString::to_string))]
     Verifier {
         /// The instruction.
         at: Option<usize>,
+        /// What it belongs to.
+        place: Option<Place>,
         /// What it said last.
         reason: String,
         /// All that it said.
@@ -43,10 +45,7 @@ pub enum LoadError {
     },
     /// Its patience.
     #[error("the kernel's verifier gives up: the program branches too much; give some of it to workers")]
-    Exhausted {
-        /// All that it said.
-        log: String,
-    },
+    Exhausted,
     /// No code.
     #[error(transparent)]
     Codegen(#[from] CodegenError),
@@ -86,7 +85,7 @@ impl Loaded {
             Loaded::new(&object, memory, &program.name)
         };
         match attempt(options.careful) {
-            Err(LoadError::Exhausted { .. } | LoadError::Codegen(CodegenError::Stack(_))) if !options.careful => {
+            Err(LoadError::Exhausted | LoadError::Codegen(CodegenError::Stack(_))) if !options.careful => {
                 attempt(true)
             }
             result => result,
@@ -114,8 +113,12 @@ impl Loaded {
         }
         let program = match sys::prog_load(&code, name, &mut []) {
             Ok(program) => program,
-            Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Err(LoadError::Refused(error)),
-            Err(_) => return Err(refusal(&code, name)),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EPERM) => return Err(LoadError::Refused(error)),
+                // Its log would be as long as what it has seen.
+                Some(libc::E2BIG | libc::EFAULT) => return Err(LoadError::Exhausted),
+                _ => return Err(refusal(&code, object, name)),
+            },
         };
         Ok(Loaded { program, _devices: devices })
     }
@@ -130,7 +133,7 @@ impl Loaded {
 }
 
 /// What the verifier has against a program.
-fn refusal(code: &[u8], name: &str) -> LoadError {
+fn refusal(code: &[u8], object: &Object, name: &str) -> LoadError {
     let mut log = vec![0; LOG];
     let error = match sys::prog_load(code, name, &mut log) {
         // It was refused a moment ago: a lack that has passed.
@@ -143,12 +146,13 @@ fn refusal(code: &[u8], name: &str) -> LoadError {
         return error.into();
     }
     if EXHAUSTED.iter().any(|said| log.contains(said)) {
-        return LoadError::Exhausted { log };
+        return LoadError::Exhausted;
     }
     // The last lines: the instruction, then what is wrong with it, then statistics.
     let lines: Vec<&str> = log.lines().filter(|line| !line.starts_with("processed ")).collect();
     let reason = lines.last().map_or(String::new(), |line| (*line).to_owned());
     let number = |line: &&str| line.split_once(": (").and_then(|(number, _)| number.trim().parse().ok());
     let at = lines.iter().rev().find_map(number);
-    LoadError::Verifier { at, reason, log }
+    let place = at.and_then(|at| object.place(at)).cloned();
+    LoadError::Verifier { at, place, reason, log }
 }
