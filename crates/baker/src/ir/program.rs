@@ -148,7 +148,7 @@ impl Program {
 }
 
 /// Drop reasons that every program has, in the order of their ids.
-pub const BUILTIN_DROP_REASONS: [(&str, &str); 7] = [
+pub const BUILTIN_DROP_REASONS: [(&str, &str); 8] = [
     ("truncated", "the packet is shorter than the fixed header of the protocol"),
     ("malformed", "a header's own length is below its fixed header or beyond the packet's end"),
     ("no_port", "metadata.tx.port names no port"),
@@ -156,6 +156,7 @@ pub const BUILTIN_DROP_REASONS: [(&str, &str); 7] = [
     ("tx_failed", "the port could not send: its queue was full or the frame too long"),
     ("controller_busy", "the controller had as many packets as it may have"),
     ("controller_gone", "the controller was no longer there, or never"),
+    ("table_busy", "in the kernel, which cannot wait: a table or an entry stayed locked by another processor"),
 ];
 
 impl DropId {
@@ -173,6 +174,8 @@ impl DropId {
     pub const CONTROLLER_BUSY: DropId = DropId(5);
     /// `controller_gone`: the controller is not there.
     pub const CONTROLLER_GONE: DropId = DropId(6);
+    /// `table_busy`: the kernel could not wait for a lock.
+    pub const TABLE_BUSY: DropId = DropId(7);
 }
 
 /// A protocol's fixed header.

@@ -20,9 +20,10 @@ use inkwell::basic_block::BasicBlock;
 use inkwell::intrinsics::Intrinsic;
 use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
 
-use super::body::{Ppf, int_param, pointer_param};
+use super::body::Ppf;
 use super::memory::Memory;
 use super::packet::align;
+use super::walk::{Lowering, Way, int_param, pointer_param};
 use super::{Module, Res};
 use crate::abi::{self, Context, HashTable, LpmTable};
 use crate::{CodegenError, internal};
@@ -42,16 +43,6 @@ pub(super) const LAST: u64 = 1 << 31;
 pub(super) enum Part<'p> {
     Ahead(&'p Plan),
     Rest(&'p Plan),
-}
-
-/// What becomes of an instruction.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    GoesOn,
-    /// The instruction is put off.
-    Skips,
-    /// The function has returned.
-    Ends,
 }
 
 /// A body on the way to one of the functions.
