@@ -5,6 +5,7 @@
 
 pub mod abi;
 pub mod bpf;
+mod code;
 pub mod kernel;
 mod lower;
 mod native;
