@@ -60,7 +60,7 @@ impl From<String> for Refusal {
 /// The engine of a program, or why there is none.
 fn engine(program: &Arc<Program>, level: Level, careful: bool) -> Result<KernelEngine, Refusal> {
     if let Some(obstacle) = bpf::obstacles(program).first() {
-        return Err(Refusal::Unfit(format!("{:?}", obstacle.reason)));
+        return Err(Refusal::Unfit(format!("{}", obstacle.reason)));
     }
     KernelEngine::new(program, level, careful).map_err(|error| match &error {
         KernelEngineError::Load(LoadError::Exhausted) => Refusal::Unfit("too much for the verifier".into()),
