@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Commands (`enum bpf_cmd`).
 const MAP_CREATE: libc::c_long = 0;
+const MAP_UPDATE_ELEM: libc::c_long = 2;
 const PROG_LOAD: libc::c_long = 5;
 const PROG_TEST_RUN: libc::c_long = 10;
 
@@ -15,6 +16,7 @@ const PROG_TEST_RUN: libc::c_long = 10;
 pub enum MapType {
     Array = 2,
     DevMap = 14,
+    XskMap = 17,
 }
 
 /// The process can map it.
@@ -34,6 +36,16 @@ struct MapCreate {
     inner_map_fd: u32,
     numa_node: u32,
     map_name: [u8; 16],
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct MapElem {
+    map_fd: u32,
+    _pad: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
 }
 
 #[repr(C)]
@@ -104,6 +116,14 @@ pub fn map_create(kind: MapType, value_size: u32, entries: u32, flags: u32, name
     };
     // SAFETY: no pointers; the result is a new descriptor.
     unsafe { Ok(owned(bpf(MAP_CREATE, &mut attributes)?)) }
+}
+
+/// Sets an element of a map of 32-bit values.
+pub fn map_update(map: &OwnedFd, key: u32, value: u32) -> io::Result<()> {
+    let (key, value) = ((&raw const key) as u64, (&raw const value) as u64);
+    let mut attributes = MapElem { map_fd: map.as_raw_fd() as u32, key, value, ..MapElem::default() };
+    // SAFETY: key and value are words that live through the call.
+    unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes).map(drop) }
 }
 
 /// An XDP program. The log of the kernel's verifier goes to `log`, as far as it fits, where that is not empty.
