@@ -1,6 +1,7 @@
 //! What cannot be done in the kernel, and why: the placer goes by it.
 
 use baker::ir::{Inst, Op, PpfId, Program, TableKind};
+use baker::place::Limits;
 
 use super::resize::SHORTEST;
 use super::state::Fields;
@@ -15,7 +16,7 @@ const HEADROOM: u32 = 192;
 const STATE: u32 = 256;
 
 /// What keeps the whole program from the kernel.
-pub fn whole(program: &Program) -> Vec<Reason> {
+fn whole(program: &Program) -> Vec<Reason> {
     let rx = program.channels.get(Program::RX.0 as usize);
     let frame = rx.and_then(|rx| program.protocols.get(rx.protocol.0 as usize)).map_or(0, |protocol| protocol.size);
     let limits = program.limits;
@@ -26,7 +27,7 @@ pub fn whole(program: &Program) -> Vec<Reason> {
 }
 
 /// Why an operation cannot be done there.
-pub fn operation(program: &Program, inst: &Inst) -> Option<Reason> {
+fn operation(program: &Program, inst: &Inst) -> Option<Reason> {
     match &inst.op {
         Op::Copy { .. } => Some(Reason::Copies),
         Op::Create => Some(Reason::Creates),
@@ -36,6 +37,15 @@ pub fn operation(program: &Program, inst: &Inst) -> Option<Reason> {
             (table.kind == TableKind::Lpm && !is_dir_24_8(program, table)).then_some(Reason::WideLpm)
         }
         _ => None,
+    }
+}
+
+/// Both for the placer.
+pub fn limits(program: &Program) -> Limits<'_> {
+    let text = |reason: Reason| reason.to_string();
+    Limits {
+        whole: whole(program).into_iter().map(text).collect(),
+        operation: Box::new(move |inst| operation(program, inst).map(text)),
     }
 }
 
