@@ -78,7 +78,8 @@ impl Loader for Files {
     }
 }
 
-fn program(name: &str, source: &str) -> Result<Program, String> {
+/// A program's intermediate representation; its imports lie beside `name`, or are the library's.
+pub fn program(name: &str, source: &str) -> Result<Program, String> {
     let compilation = baker::check::check(name, source, &Files);
     let program = compilation.program.ok_or_else(|| format!("{name} does not compile"))?;
     Ok(ir::lower(&program))
