@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use baker::ir::Program;
+use control::controllers;
 use dataplane::ports::Driver;
 use dataplane::{EngineKind, Instance, Options, PollMode, PortConfig, TableAccess};
 use lab::{Generator, LinkConfig, Mac, Namespace, Traffic, veth};
@@ -112,8 +113,9 @@ impl Line {
             number += 1;
             PortConfig::new(name, number, Driver::AfPacket { interface: name.into() })
         });
-        let prepared =
-            self.system.enter(|| Instance::prepare(program.clone(), &options, &ports)).map_err(text)?.map_err(text)?;
+        let needed = controllers::of_program(program).map_err(text)?;
+        let prepare = || Instance::prepare_with(program.clone(), &options, &ports, needed.controllers);
+        let prepared = self.system.enter(prepare).map_err(text)?.map_err(text)?;
         fill(&mut prepared.tables())?;
         prepared.run().map_err(text)
     }

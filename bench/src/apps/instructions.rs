@@ -1,6 +1,6 @@
 //! Instructions per packet at each level.
 
-use super::{Apps, NAMES};
+use super::{Apps, NAMES, SMOKE};
 use crate::callgrind;
 use crate::levels::{LEVELS, millrace};
 use crate::results::Results;
@@ -10,16 +10,21 @@ pub const CHILD: &str = "apps-instructions";
 
 /// Packets that are counted, about.
 const PACKETS: u32 = 2048;
+/// Cases that are counted at each level, and those of which the last one is enough. Each costs a compilation under valgrind, which
+/// takes a minute.
+const LEVELLED: [&str; 3] = [NAMES[0], NAMES[1], "mpls, swap"];
+const LAST: [&str; 2] = ["firewall, 10 rules, first packets", "firewall, 10000 rules, first packets"];
 
-/// Counts for all cases, or one of them.
+/// Counts for all these cases, or one of them.
 pub fn measure(quick: bool, results: &mut Results) -> Result<(), String> {
     if !callgrind::is_installed(results) {
         return Ok(());
     }
-    for name in if quick { &NAMES[..1] } else { &NAMES[..] } {
-        for (system, _) in LEVELS {
-            callgrind::count(CHILD, name, system, results)?;
-        }
+    let levelled = LEVELLED.into_iter().flat_map(|name| LEVELS.map(|(system, _)| (name, system)));
+    let last = LAST.into_iter().map(|name| (name, "cgpc"));
+    let counted = levelled.chain(last);
+    for (name, system) in counted.take(if quick { SMOKE } else { usize::MAX }) {
+        callgrind::count(CHILD, name, system, results)?;
     }
     Ok(())
 }
