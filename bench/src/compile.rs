@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use baker::ir::{self, Program};
-use baker::library;
+use baker::library::{Beside, Library};
 use baker::opt::{Level, Pass, optimise};
-use baker::source::Loader;
 use codegen::OptLevel;
 use dataplane::NativeEngine;
 
@@ -67,20 +66,9 @@ pub fn whole(name: &str, source: &str, runs: usize) -> Result<Vec<f64>, String> 
     (0..runs).map(|_| once(name, source)).collect()
 }
 
-/// Imported files: beside the program, else from the library.
-struct Files;
-
-impl Loader for Files {
-    fn load(&self, from: &str, path: &str) -> Option<(String, String)> {
-        let beside = Path::new(from).parent()?.join(format!("{path}.baker"));
-        let text = std::fs::read_to_string(&beside).ok();
-        text.map(|text| (beside.display().to_string(), text)).or_else(|| library::file(path))
-    }
-}
-
 /// A program's intermediate representation; its imports lie beside `name`, or are the library's.
 pub fn program(name: &str, source: &str) -> Result<Program, String> {
-    let compilation = baker::check::check(name, source, &Files);
+    let compilation = baker::check::check(name, source, &Beside(|path: &Path| std::fs::read_to_string(path).ok()));
     let program = compilation.program.ok_or_else(|| format!("{name} does not compile"))?;
     Ok(ir::lower(&program))
 }
@@ -101,7 +89,7 @@ fn generated(ppfs: usize, effort: Effort, results: &mut Results) -> Result<(), S
     };
     for _ in 0..runs {
         let start = Instant::now();
-        let compilation = baker::check::check("rows.baker", &source, &Files);
+        let compilation = baker::check::check("rows.baker", &source, &Library);
         add("check", start);
         let start = Instant::now();
         let base = ir::lower(&compilation.program.ok_or("a generated program does not compile")?);

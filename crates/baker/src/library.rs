@@ -1,5 +1,7 @@
 //! The Baker library, `lib/` of the repository, built into the program.
 
+use std::path::Path;
+
 use include_dir::{Dir, include_dir};
 
 use crate::source::Loader;
@@ -22,6 +24,16 @@ pub fn paths() -> Vec<String> {
     }
     paths.sort();
     paths
+}
+
+/// Loads files beside the importing one, as the function reads them, else library files.
+pub struct Beside<R>(pub R);
+
+impl<R: Fn(&Path) -> Option<String>> Loader for Beside<R> {
+    fn load(&self, from: &str, path: &str) -> Option<(String, String)> {
+        let beside = Path::new(from).parent()?.join(format!("{path}.baker"));
+        (self.0)(&beside).map(|text| (beside.display().to_string(), text)).or_else(|| file(path))
+    }
 }
 
 /// Loads library files only.

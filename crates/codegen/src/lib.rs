@@ -4,6 +4,7 @@
 //! memory; [`emit`] shows the same code as text. What the function works on, and who owns what, is in [`abi`].
 
 pub mod abi;
+mod code;
 mod lower;
 mod native;
 mod target;

@@ -1,12 +1,12 @@
 //! Programs: a Baker file, a directory with one, or the name of an application that comes with Millrace.
 
 use std::io::{ErrorKind, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use baker::check::Compilation;
-use baker::source::Loader;
-use baker::{diag, ir, library};
+use baker::library::Beside;
+use baker::{diag, ir};
 use include_dir::{Dir, include_dir};
 
 use crate::failure::Failure;
@@ -77,27 +77,18 @@ fn beside<T>(path: &Path, content: std::io::Result<T>) -> Result<Option<T>, Fail
     }
 }
 
-/// Imported files: beside the importing file, else from the library. What lies beside a program that is built in is built in, too.
-struct Files {
-    built_in: bool,
-}
-
-impl Loader for Files {
-    fn load(&self, from: &str, path: &str) -> Option<(String, String)> {
-        let beside: PathBuf = Path::new(from).parent()?.join(format!("{path}.baker"));
-        let text = match beside.strip_prefix("apps") {
-            Ok(inside) if self.built_in => {
-                APPS.get_file(inside).and_then(|file| file.contents_utf8().map(str::to_owned))
-            }
-            _ => std::fs::read_to_string(&beside).ok(),
-        };
-        text.map(|text| (beside.display().to_string(), text)).or_else(|| library::file(path))
+/// A file beside a program. What lies beside one that is built in is built in, too.
+fn imported(built_in: bool, path: &Path) -> Option<String> {
+    match path.strip_prefix("apps") {
+        Ok(inside) if built_in => APPS.get_file(inside)?.contents_utf8().map(str::to_owned),
+        _ => std::fs::read_to_string(path).ok(),
     }
 }
 
 /// Checks a program; its diagnostics become the failure.
 pub fn check(source: &Source) -> Result<Compilation, Failure> {
-    let compilation = baker::check::check(&source.name, &source.text, &Files { built_in: source.built_in });
+    let compilation =
+        baker::check::check(&source.name, &source.text, &Beside(|path: &Path| imported(source.built_in, path)));
     if compilation.diagnostics.is_empty() {
         return Ok(compilation);
     }

@@ -14,6 +14,7 @@ mod inst;
 pub mod interp;
 mod lower;
 pub mod meter;
+mod order;
 mod print;
 mod profile;
 mod program;

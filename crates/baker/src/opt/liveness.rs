@@ -17,22 +17,8 @@ pub(super) fn live_in(body: &Body) -> Vec<BTreeSet<Value>> {
     let mut work: Vec<usize> = (0..body.blocks.len()).collect();
     while let Some(b) = work.pop() {
         queued[b] = false;
-        let block = &body.blocks[b];
-        let mut now = BTreeSet::new();
-        for dest in block.term.dests() {
-            now.extend(&live[dest.block.0 as usize]);
-            now.extend(&dest.args);
-        }
-        if let Terminator::Branch(condition, ..) = block.term {
-            now.insert(condition);
-        }
-        for inst in block.insts.iter().rev() {
-            if let Some(result) = inst.result {
-                now.remove(&result);
-            }
-            now.extend(inst.op.operands());
-        }
-        for param in &block.params {
+        let mut now = live_at(body, &live, BlockId(b as u32), 0);
+        for param in &body.blocks[b].params {
             now.remove(param);
         }
         if now != live[b] {
@@ -45,4 +31,24 @@ pub(super) fn live_in(body: &Body) -> Vec<BTreeSet<Value>> {
         }
     }
     live
+}
+
+/// What is used from a place on, in front of an instruction of a block, where `live` says what is where blocks begin.
+pub(super) fn live_at(body: &Body, live: &[BTreeSet<Value>], block: BlockId, inst: usize) -> BTreeSet<Value> {
+    let block = &body.blocks[block.0 as usize];
+    let mut now = BTreeSet::new();
+    for dest in block.term.dests() {
+        now.extend(&live[dest.block.0 as usize]);
+        now.extend(&dest.args);
+    }
+    if let Terminator::Branch(condition, ..) = block.term {
+        now.insert(condition);
+    }
+    for inst in block.insts[inst..].iter().rev() {
+        if let Some(result) = inst.result {
+            now.remove(&result);
+        }
+        now.extend(inst.op.operands());
+    }
+    now
 }

@@ -22,7 +22,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::liveness::live_in;
+use super::liveness::{live_at, live_in};
 use crate::ir::*;
 
 /// Tables that can take no more bytes than this stay in the nearest cache.
@@ -45,8 +45,8 @@ pub struct Point {
     pub inst: usize,
     /// What the record keeps for what follows.
     pub saved: Vec<Value>,
-    /// What is computed again instead, each after what it is made of.
-    pub again: Vec<Value>,
+    /// Instructions that run again instead, each after what it is made of: blocks and instructions.
+    pub again: Vec<(BlockId, usize)>,
     /// Which of [`Plan::deferred`] are due here on all paths.
     pub due: Vec<usize>,
     /// Which of them are due here on some paths; a bit in the record's mask says whether.
@@ -99,16 +99,15 @@ impl Plan {
         if ahead.looks.is_empty() || ahead.stops.len() > STOPS {
             return None;
         }
-        let live = Live::new(body);
-        let points = Points { body, ahead: &ahead, live: &live };
+        let places = Points { body, ahead: &ahead, live: &live_in(body), definitions: &definitions(body) };
         let look = |&(block, inst, table): &(BlockId, usize, TableId)| Look {
-            point: points.point(block, inst),
+            point: places.point(block, inst),
             table,
             later: ahead.later(body, block, inst),
         };
         let looks: Vec<Look> = ahead.looks.iter().map(look).collect();
-        let stops: Vec<Point> = ahead.stops.iter().map(|&(block, inst)| points.point(block, inst)).collect();
-        let (slots, words) = slots(body, looks.iter().map(|look| &look.point).chain(&stops));
+        let stops: Vec<Point> = ahead.stops.iter().map(|&(block, inst)| places.point(block, inst)).collect();
+        let (slots, words) = slots(body, points(&looks, &stops));
         if words > WORDS {
             return None;
         }
@@ -117,16 +116,24 @@ impl Plan {
         Some(Plan { root, ahead: blocks, looks, stops, deferred: ahead.deferred, slots, words, keys, layouts, times })
     }
 
+    /// All places at which packets stop.
+    pub fn points(&self) -> impl Iterator<Item = &Point> {
+        points(&self.looks, &self.stops)
+    }
+
     /// Whether what is put off depends on the path somewhere.
     pub fn has_choice(&self) -> bool {
-        let mut points = self.looks.iter().map(|look| &look.point).chain(&self.stops);
-        points.any(|point| !point.maybe.is_empty())
+        self.points().any(|point| !point.maybe.is_empty())
     }
 
     /// Whether a packet may have to begin again.
     pub fn may_conflict(&self) -> bool {
         !self.keys.is_empty() || !self.layouts.is_empty()
     }
+}
+
+fn points<'a>(looks: &'a [Look], stops: &'a [Point]) -> impl Iterator<Item = &'a Point> {
+    looks.iter().map(|look| &look.point).chain(stops)
 }
 
 /// Whether look-ups in a table may wait for memory that can be fetched ahead.
@@ -213,9 +220,9 @@ impl Ahead {
             tables: BTreeSet::new(),
             before: BTreeMap::from([(BlockId(0), (0, 0))]),
         };
-        let (order, heads) = order(body);
+        let heads = loop_heads(body);
         let mut done = BTreeSet::new();
-        for block in order.into_iter().filter(|block| !heads.contains(block)) {
+        for block in body.reverse_postorder().into_iter().filter(|block| !heads.contains(block)) {
             if ahead.before.contains_key(&block) {
                 ahead.block(program, body, block, times);
                 done.insert(block);
@@ -283,70 +290,22 @@ impl Ahead {
     }
 }
 
-/// The blocks that the entry reaches, in reverse postorder, and those that edges lead back to: one at least on each circle.
-fn order(body: &Body) -> (Vec<BlockId>, BTreeSet<BlockId>) {
-    let (mut state, mut order, mut heads) = (vec![0u8; body.blocks.len()], Vec::new(), BTreeSet::new());
-    let mut path = vec![(BlockId(0), 0usize)];
-    state[0] = 1;
-    while let Some((block, followed)) = path.last_mut() {
+/// The blocks that edges lead back to: one at least on each circle.
+fn loop_heads(body: &Body) -> BTreeSet<BlockId> {
+    let ranks = body.ranks();
+    let heads = |block: &BlockId| {
+        let rank = ranks[block.0 as usize];
         let dests = body.blocks[block.0 as usize].term.dests();
-        let Some(next) = dests.get(*followed).map(|dest| dest.block) else {
-            state[block.0 as usize] = 2;
-            order.push(*block);
-            path.pop();
-            continue;
-        };
-        *followed += 1;
-        match state[next.0 as usize] {
-            0 => {
-                state[next.0 as usize] = 1;
-                path.push((next, 0));
-            }
-            1 => {
-                heads.insert(next);
-            }
-            _ => {}
-        }
-    }
-    order.reverse();
-    (order, heads)
-}
-
-/// What is used from a place on.
-struct Live<'b> {
-    body: &'b Body,
-    at_start: Vec<BTreeSet<Value>>,
-}
-
-impl<'b> Live<'b> {
-    fn new(body: &'b Body) -> Self {
-        Live { body, at_start: live_in(body) }
-    }
-
-    fn at(&self, block: BlockId, inst: usize) -> BTreeSet<Value> {
-        let block = &self.body.blocks[block.0 as usize];
-        let mut now = BTreeSet::new();
-        for dest in block.term.dests() {
-            now.extend(&self.at_start[dest.block.0 as usize]);
-            now.extend(&dest.args);
-        }
-        if let Terminator::Branch(condition, ..) = block.term {
-            now.insert(condition);
-        }
-        for inst in block.insts[inst..].iter().rev() {
-            if let Some(result) = inst.result {
-                now.remove(&result);
-            }
-            now.extend(inst.op.operands());
-        }
-        now
-    }
+        dests.into_iter().map(|dest| dest.block).filter(|to| ranks[to.0 as usize] <= rank).collect::<Vec<_>>()
+    };
+    body.reverse_postorder().iter().flat_map(heads).collect()
 }
 
 struct Points<'a> {
     body: &'a Body,
     ahead: &'a Ahead,
-    live: &'a Live<'a>,
+    live: &'a [BTreeSet<Value>],
+    definitions: &'a HashMap<Value, (BlockId, usize)>,
 }
 
 impl Points<'_> {
@@ -354,15 +313,17 @@ impl Points<'_> {
         let (always, sometimes) = self.ahead.due(block, inst);
         let bits = |mask: u64| (0..DEFERRED).filter(|bit| mask >> bit & 1 != 0).collect::<Vec<usize>>();
         let (due, maybe) = (bits(always), bits(sometimes & !always));
-        let mut wanted = self.live.at(block, inst);
+        let mut wanted = live_at(self.body, self.live, block, inst);
         for &index in due.iter().chain(&maybe) {
             let (block, inst) = self.ahead.deferred[index];
             wanted.extend(self.body.blocks[block.0 as usize].insts[inst].op.operands());
         }
-        let defs = definitions(self.body);
         // The packet itself is always at hand.
         wanted.remove(&self.body.blocks[0].params[0]);
-        let is = |value: &Value, test: fn(&Op) -> bool| defs.get(value).is_some_and(|op| test(op));
+        let op = |value: &Value| {
+            self.definitions.get(value).map(|(block, inst)| &self.body.blocks[block.0 as usize].insts[*inst].op)
+        };
+        let is = |value: &Value, test: fn(&Op) -> bool| op(value).is_some_and(test);
         wanted.retain(|value| !is(value, |op| matches!(op, Op::Const(_))));
         let (mut again, mut saved) = (Vec::new(), Vec::new());
         for value in wanted {
@@ -375,7 +336,7 @@ impl Points<'_> {
         let casts: Vec<Value> =
             saved.iter().copied().filter(|value| is(value, |op| matches!(op, Op::Cast(..)))).collect();
         for &value in &casts {
-            if let Some(Op::Cast(_, from)) = defs.get(&value)
+            if let Some(Op::Cast(_, from)) = op(&value)
                 && !casts.contains(from)
                 && (saved.contains(from) || again.contains(from))
             {
@@ -383,12 +344,18 @@ impl Points<'_> {
                 again.push(value);
             }
         }
+        let again = again.iter().map(|value| self.definitions[value]).collect();
         Point { block, inst, saved, again, due, maybe }
     }
 }
 
-fn definitions(body: &Body) -> HashMap<Value, &Op> {
-    body.blocks.iter().flat_map(|block| &block.insts).filter_map(|inst| Some((inst.result?, &inst.op))).collect()
+/// Which instruction gives each value.
+fn definitions(body: &Body) -> HashMap<Value, (BlockId, usize)> {
+    let insts = (0..)
+        .map(BlockId)
+        .zip(&body.blocks)
+        .flat_map(|(id, block)| block.insts.iter().enumerate().map(move |(index, inst)| (inst.result, (id, index))));
+    insts.filter_map(|(result, place)| Some((result?, place))).collect()
 }
 
 /// A place in the record for each value: its own where both are kept at the same time.

@@ -78,7 +78,7 @@ pub(super) struct Ppf<'a, 'c, 'p> {
     /// Which part of the body runs, where the batch is staged.
     pub staged: Option<Staged<'c, 'p>>,
     values: Vec<Option<BasicValueEnum<'c>>>,
-    blocks: HashMap<u32, Target<'c>>,
+    blocks: HashMap<BlockId, Target<'c>>,
 }
 
 impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
@@ -101,13 +101,13 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
         arguments: impl FnOnce(&Module<'c, 'p>, FunctionValue<'c>) -> Res<Vec<BasicValueEnum<'c>>>,
     ) -> Res<()> {
         let builder = &self.module.builder;
-        let mut order = reverse_postorder(self.body)?;
-        order.retain(|id| self.has_block(BlockId(*id)));
+        let mut order = self.body.reverse_postorder();
+        order.retain(|id| self.has_block(*id));
         for &id in &order {
-            let block = self.module.context.append_basic_block(self.function, &format!("b{id}"));
+            let block = self.module.context.append_basic_block(self.function, &format!("b{}", id.0));
             builder.position_at_end(block);
             let mut phis = Vec::new();
-            let params = &self.body.blocks[id as usize].params;
+            let params = &self.body.blocks[id.0 as usize].params;
             for &param in params {
                 phis.push(builder.build_phi(self.ty(param)?, "")?);
             }
@@ -121,9 +121,9 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
         self.start(BlockId(0), &arguments)?;
         'blocks: for &id in &order {
             builder.position_at_end(self.blocks[&id].block);
-            let block = &self.body.blocks[id as usize];
+            let block = &self.body.blocks[id.0 as usize];
             for (index, inst) in block.insts.iter().enumerate() {
-                match self.pass(BlockId(id), index)? {
+                match self.pass(id, index)? {
                     Way::GoesOn => {}
                     Way::Skips => continue,
                     Way::Ends => continue 'blocks,
@@ -136,7 +136,7 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                     (None, Some(_)) => return internal(format!("the value of {:?} has no name", inst.op)),
                 }
             }
-            if self.pass(BlockId(id), block.insts.len())? == Way::Ends {
+            if self.pass(id, block.insts.len())? == Way::Ends {
                 continue;
             }
             self.terminator(&block.term)?;
@@ -188,7 +188,7 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
 
     /// Passes the block's arguments from the block that is being built.
     fn enter(&self, block: BlockId, args: &[BasicValueEnum<'c>]) -> Res<BasicBlock<'c>> {
-        let Some(target) = self.blocks.get(&block.0) else {
+        let Some(target) = self.blocks.get(&block) else {
             return internal(format!("a jump to block {}, which is not there", block.0));
         };
         let from = self.here()?;
@@ -206,6 +206,11 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
 
     fn args(&self, dest: &Dest) -> Res<Vec<BasicValueEnum<'c>>> {
         dest.args.iter().map(|&arg| self.value(arg)).collect()
+    }
+
+    /// The instruction at a place.
+    pub(super) fn inst_at(&self, (block, index): (BlockId, usize)) -> &'a Inst {
+        &self.body.blocks[block.0 as usize].insts[index]
     }
 
     /// Lowers an instruction; gives its value.
@@ -444,32 +449,10 @@ pub(super) fn pointer_param<'c>(function: FunctionValue<'c>, index: u32) -> Res<
     }
 }
 
-/// The blocks that the entry reaches, each before its successors but for loops.
-fn reverse_postorder(body: &Body) -> Res<Vec<u32>> {
-    let mut seen = vec![false; body.blocks.len()];
-    let mut order = Vec::new();
-    // A block, and how many of its successors were followed.
-    let mut path = vec![(0u32, 0usize)];
-    match seen.first_mut() {
-        Some(entry) => *entry = true,
-        None => return internal("a body without blocks"),
+/// An integer parameter.
+pub(super) fn int_param<'c>(function: FunctionValue<'c>, index: u32) -> Res<IntValue<'c>> {
+    match function.get_nth_param(index) {
+        Some(BasicValueEnum::IntValue(param)) => Ok(param),
+        _ => internal(format!("parameter {index} is not an integer")),
     }
-    while let Some((block, followed)) = path.last_mut() {
-        let Some(successor) = body.blocks[*block as usize].term.dests().get(*followed).map(|dest| dest.block.0) else {
-            order.push(*block);
-            path.pop();
-            continue;
-        };
-        *followed += 1;
-        match seen.get_mut(successor as usize) {
-            Some(true) => {}
-            Some(new) => {
-                *new = true;
-                path.push((successor, 0));
-            }
-            None => return internal(format!("there is no block {successor}")),
-        }
-    }
-    order.reverse();
-    Ok(order)
 }

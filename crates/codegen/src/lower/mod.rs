@@ -15,6 +15,7 @@ mod lock;
 mod memory;
 mod out_of_line;
 mod packet;
+mod rounds;
 mod run;
 mod stage;
 mod sum;
@@ -29,7 +30,7 @@ use inkwell::basic_block::BasicBlock;
 use inkwell::builder::Builder;
 use inkwell::context::Context;
 use inkwell::module::{Linkage, Module as LlvmModule};
-use inkwell::types::{IntType, PointerType};
+use inkwell::types::{FunctionType, IntType, PointerType};
 use inkwell::values::{FunctionValue, IntValue};
 use std::num::NonZeroU32;
 
@@ -47,6 +48,10 @@ pub(crate) fn timer_symbol(index: usize) -> String {
     format!("millrace_timer_{index}")
 }
 
+/// Symbol of the function that takes a batch's packets up to their first effects.
+pub(crate) const STAGE: &str = "millrace_stage";
+/// Symbol of the pointer to it.
+pub(crate) const STAGE_AT: &str = "millrace_stage_at";
 /// Symbol of [`abi::Runtime::hash_lookup`].
 pub(crate) const HASH_LOOKUP: &str = "millrace_hash_lookup";
 /// Symbol of [`abi::Runtime::hash_insert`].
@@ -84,6 +89,19 @@ pub(crate) fn lower<'c>(
     for (index, timer) in program.timers.iter().enumerate() {
         module.define_timer(index, timer)?;
     }
+    Ok(module.llvm)
+}
+
+/// The module of [`STAGE`] beside it.
+pub(crate) fn lower_stage<'c>(
+    context: &'c Context,
+    program: &Program,
+    plan: &Plan,
+    host: &Host,
+) -> Res<LlvmModule<'c>> {
+    let module = Module::new(context, program, Some(plan), host);
+    module.define_out_of_line()?;
+    module.define_stage(plan)?;
     Ok(module.llvm)
 }
 
@@ -170,8 +188,7 @@ impl<'c, 'p> Module<'c, 'p> {
                 continue;
             }
             let ty = if self.is_staged(index) { staged } else { plain };
-            let function = self.llvm.add_function(&format!("ppf.{}", ppf.name), ty, Some(Linkage::Internal));
-            self.decorate_ppf(function);
+            let function = self.packet_function(&format!("ppf.{}", ppf.name), ty);
             if inlined {
                 self.attribute(function, AttributeLoc::Function, "alwaysinline", 0);
             }
@@ -185,14 +202,22 @@ impl<'c, 'p> Module<'c, 'p> {
         self.plan.is_some_and(|plan| plan.root.0 as usize == ppf)
     }
 
-    /// Adds the attributes of functions of context and packet.
-    fn decorate_ppf(&self, function: FunctionValue<'c>) {
+    /// Adds a function whose first parameter is the context.
+    fn context_function(&self, name: &str, ty: FunctionType<'c>, linkage: Option<Linkage>) -> FunctionValue<'c> {
+        let function = self.llvm.add_function(name, ty, linkage);
         self.decorate(function);
         self.decorate_pointer(function, 0, size_of::<abi::Context>() as u64);
+        self.attribute(function, AttributeLoc::Param(0), "noalias", 0);
+        function
+    }
+
+    /// Adds an internal function whose first parameters are context and packet.
+    fn packet_function(&self, name: &str, ty: FunctionType<'c>) -> FunctionValue<'c> {
+        let function = self.context_function(name, ty, Some(Linkage::Internal));
         // Only the context gets `noalias`: the frame of a dropped packet may come back as a copy, which reaches the
         // same descriptor by another pointer.
         self.decorate_pointer(function, 1, abi::METADATA_OFFSET as u64 + u64::from(self.program.metadata_size));
-        self.attribute(function, AttributeLoc::Param(0), "noalias", 0);
+        function
     }
 
     /// Adds the attributes of all functions.

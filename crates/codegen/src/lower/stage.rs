@@ -10,7 +10,7 @@
 //! fetched, and where what that leads to is; then those in front of effects. `stops` has a bit for each of those two. A point
 //! with [`LAST`] is where the packet waits for those before it: no place to stop follows.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::mem::offset_of;
 
 use baker::ir::{BlockId, Op, TableId, TableKind, Ty, Value, storage_size};
@@ -20,7 +20,7 @@ use inkwell::basic_block::BasicBlock;
 use inkwell::intrinsics::Intrinsic;
 use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
 
-use super::body::{Ppf, pointer_param};
+use super::body::{Ppf, int_param, pointer_param};
 use super::memory::Memory;
 use super::packet::align;
 use super::{Module, Res};
@@ -82,14 +82,6 @@ impl<'p> Part<'p> {
             Part::Ahead(plan) | Part::Rest(plan) => plan,
         }
     }
-
-    /// Points at which the function is entered, from point 1 on.
-    fn entries(self) -> usize {
-        match self {
-            Part::Ahead(plan) => 2 * plan.looks.len(),
-            Part::Rest(plan) => 2 * plan.looks.len() + plan.stops.len(),
-        }
-    }
 }
 
 /// The first point in front of an effect.
@@ -110,14 +102,21 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
         builder.position_at_end(self.prologue);
         let i64_type = self.module.i64;
         let (reads, mask) = (builder.build_alloca(i64_type, "reads")?, builder.build_alloca(i64_type, "mask")?);
-        let mut kept = HashMap::new();
-        let points = part.plan().looks.iter().map(|look| &look.point).chain(&part.plan().stops);
-        for value in points.flat_map(|point| point.saved.iter().chain(&point.again)) {
-            if !kept.contains_key(value) {
-                kept.insert(*value, builder.build_alloca(self.ty(*value)?, "")?);
+        let again =
+            |point: &Point| point.again.iter().filter_map(|place| self.inst_at(*place).result).collect::<Vec<_>>();
+        let values: BTreeSet<Value> =
+            part.plan().points().flat_map(|point| [point.saved.clone(), again(point)].concat()).collect();
+        let slot = |value| Ok((value, builder.build_alloca(self.ty(value)?, "")?));
+        let kept = values.into_iter().map(slot).collect::<Res<_>>()?;
+        let entry = || self.new_block("resume");
+        let entries = match part {
+            Part::Ahead(plan) => (0..2 * plan.looks.len()).map(|_| entry()).collect(),
+            // From a look-up on it is all the same what of its memory was fetched.
+            Part::Rest(plan) => {
+                let looks = plan.looks.iter().map(|_| entry()).flat_map(|entry| [entry, entry]);
+                looks.chain(plan.stops.iter().map(|_| entry())).collect()
             }
-        }
-        let entries = (0..part.entries()).map(|_| self.new_block("resume")).collect();
+        };
         let record = pointer_param(self.function, 2)?;
         self.staged = Some(Staged { part, record, kept, reads, mask, entries });
         Ok(self)
@@ -173,8 +172,8 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
         let stop = plan.stops.iter().position(is_here);
         let look = plan.looks.iter().position(|look| is_here(&look.point));
         match (part, stop, look) {
-            (Part::Rest(_), Some(stop), _) => self.enter_at(&plan.stops[stop], &[2 * plan.looks.len() + stop])?,
-            (Part::Rest(_), _, Some(look)) => self.enter_at(&plan.looks[look].point, &[2 * look, 2 * look + 1])?,
+            (Part::Rest(_), Some(stop), _) => self.enter_at(&plan.stops[stop], 2 * plan.looks.len() + stop)?,
+            (Part::Rest(_), _, Some(look)) => self.enter_at(&plan.looks[look].point, 2 * look)?,
             (Part::Ahead(_), Some(stop), _) => {
                 let number = LAST + (first_stop(plan) + stop) as u64;
                 self.leave(&plan.stops[stop], self.module.i32.const_int(number, false))?;
@@ -192,15 +191,13 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
     }
 
     /// Lets the function be entered here.
-    fn enter_at(&mut self, point: &Point, entries: &[usize]) -> Res<()> {
+    fn enter_at(&mut self, point: &Point, entry: usize) -> Res<()> {
         let module = self.module;
         let here = self.new_block("here");
         module.builder.build_unconditional_branch(here)?;
-        for &entry in entries {
-            self.resume(entry, point)?;
-            self.catch_up(point)?;
-            module.builder.build_unconditional_branch(here)?;
-        }
+        self.resume(entry, point)?;
+        self.catch_up(point)?;
+        module.builder.build_unconditional_branch(here)?;
         module.builder.position_at_end(here);
         Ok(())
     }
@@ -252,7 +249,7 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
     }
 
     fn key_of(&self, point: &Point) -> Res<Vec<IntValue<'c>>> {
-        match &self.body.blocks[point.block.0 as usize].insts[point.inst].op {
+        match &self.inst_at((point.block, point.inst)).op {
             Op::Lookup { key, .. } => key.iter().map(|value| self.int(*value)).collect(),
             _ => internal("a look-up that is none"),
         }
@@ -356,15 +353,11 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
             };
             self.keep(*value, loaded)?;
         }
-        for value in &point.again {
-            let body = self.body;
-            let mut insts = body.blocks.iter().flat_map(|block| &block.insts);
-            let Some(inst) = insts.find(|inst| inst.result == Some(*value)) else {
-                return internal(format!("value {} has no instruction", value.0));
-            };
-            match self.inst(inst)? {
-                Some(result) => self.keep(*value, result)?,
-                None => return internal(format!("{:?} gives no value", inst.op)),
+        for place in &point.again {
+            let inst = self.inst_at(*place);
+            match (inst.result, self.inst(inst)?) {
+                (Some(value), Some(result)) => self.keep(value, result)?,
+                _ => return internal(format!("{:?} gives no value", inst.op)),
             }
         }
         Ok(())
@@ -373,16 +366,11 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
     /// Does what was put off on the way to a point.
     fn catch_up(&mut self, point: &Point) -> Res<()> {
         let module = self.module;
-        let body = self.body;
         let Some((plan, mask)) = self.staged.as_ref().map(|staged| (staged.part.plan(), staged.mask)) else {
             return internal("a body that is not staged");
         };
-        let op = |index: &usize| {
-            let (block, inst) = plan.deferred[*index];
-            &body.blocks[block.0 as usize].insts[inst]
-        };
         for index in &point.due {
-            self.inst(op(index))?;
+            self.inst(self.inst_at(plan.deferred[*index]))?;
         }
         for index in &point.maybe {
             let (due, next) = (self.new_block("due"), self.new_block("next"));
@@ -391,7 +379,7 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
             let is_due = module.builder.build_int_compare(IntPredicate::NE, bit, module.i64.const_zero(), "")?;
             module.builder.build_conditional_branch(is_due, due, next)?;
             module.builder.position_at_end(due);
-            self.inst(op(index))?;
+            self.inst(self.inst_at(plan.deferred[*index]))?;
             module.builder.build_unconditional_branch(next)?;
             module.builder.position_at_end(next);
         }
@@ -401,7 +389,7 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
     /// Notes that an instruction is due later, where the point alone does not say so.
     fn put_off(&self, plan: &Plan, bit: usize) -> Res<Way> {
         if let Some(staged) = &self.staged
-            && plan.looks.iter().map(|look| &look.point).chain(&plan.stops).any(|point| point.maybe.contains(&bit))
+            && plan.points().any(|point| point.maybe.contains(&bit))
         {
             self.set_bits(staged.mask, self.module.i64.const_int(1 << bit, false))?;
         }
@@ -509,13 +497,5 @@ impl<'c> Module<'c, '_> {
         let [read, all, data] = [0, 3, 1].map(|n| self.i32.const_int(n, false));
         self.builder.build_call(prefetch, &[at.into(), read.into(), all.into(), data.into()], "")?;
         Ok(())
-    }
-}
-
-/// An integer parameter.
-pub(super) fn int_param<'c>(function: inkwell::values::FunctionValue<'c>, index: u32) -> Res<IntValue<'c>> {
-    match function.get_nth_param(index) {
-        Some(BasicValueEnum::IntValue(param)) => Ok(param),
-        _ => internal(format!("parameter {index} is not an integer")),
     }
 }

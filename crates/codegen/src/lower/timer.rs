@@ -2,13 +2,11 @@
 
 use baker::ir::{Timer, Ty};
 use inkwell::IntPredicate;
-use inkwell::attributes::AttributeLoc;
 use inkwell::module::Linkage;
 use inkwell::values::{FunctionValue, IntValue, PointerValue};
 
-use super::body::{lower_body, pointer_param};
+use super::body::{int_param, lower_body, pointer_param};
 use super::memory::Memory;
-use super::stage::int_param;
 use super::{Module, Res, timer_symbol};
 use crate::{abi, internal};
 
@@ -18,10 +16,7 @@ impl<'c, 'p> Module<'c, 'p> {
         let builder = &self.builder;
         let body = self.timer_body(timer)?;
         let ty = self.context.void_type().fn_type(&[self.ptr.into(), self.ptr.into(), self.i32.into()], false);
-        let function = self.llvm.add_function(&timer_symbol(index), ty, None);
-        self.decorate(function);
-        self.decorate_pointer(function, 0, size_of::<abi::Context>() as u64);
-        self.attribute(function, AttributeLoc::Param(0), "noalias", 0);
+        let function = self.context_function(&timer_symbol(index), ty, None);
         let (ctx, keys) = (pointer_param(function, 0)?, pointer_param(function, 1)?);
         let n = int_param(function, 2)?;
         let block = |name| self.context.append_basic_block(function, name);
@@ -50,10 +45,7 @@ impl<'c, 'p> Module<'c, 'p> {
     /// The function of context and key.
     fn timer_body(&self, timer: &Timer) -> Res<FunctionValue<'c>> {
         let ty = self.context.void_type().fn_type(&[self.ptr.into(), self.ptr.into()], false);
-        let function = self.llvm.add_function(&format!("timer.{}", timer.name), ty, Some(Linkage::Internal));
-        self.decorate(function);
-        self.decorate_pointer(function, 0, size_of::<abi::Context>() as u64);
-        self.attribute(function, AttributeLoc::Param(0), "noalias", 0);
+        let function = self.context_function(&format!("timer.{}", timer.name), ty, Some(Linkage::Internal));
         if let Some(table) = timer.table {
             self.table(table)?;
         }

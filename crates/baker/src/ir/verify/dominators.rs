@@ -15,11 +15,7 @@ pub(crate) struct Dominators {
 
 impl Dominators {
     pub fn new(body: &Body) -> Self {
-        let order = reverse_postorder(body);
-        let mut rank = vec![usize::MAX; body.blocks.len()];
-        for (i, block) in order.iter().enumerate() {
-            rank[block.0 as usize] = i;
-        }
+        let (order, rank) = (body.reverse_postorder(), body.ranks());
         let mut predecessors = vec![Vec::new(); order.len()];
         for (i, block) in order.iter().enumerate() {
             for dest in body.blocks[block.0 as usize].term.dests() {
@@ -54,27 +50,6 @@ impl Dominators {
             _ => false,
         }
     }
-}
-
-fn reverse_postorder(body: &Body) -> Vec<BlockId> {
-    let mut seen = vec![false; body.blocks.len()];
-    let mut order = Vec::new();
-    // Each entry: a block and how many of its successors were visited.
-    let mut stack = vec![(BlockId(0), 0)];
-    seen[0] = true;
-    while let Some((block, next)) = stack.pop() {
-        match body.blocks[block.0 as usize].term.dests().get(next) {
-            None => order.push(block),
-            Some(dest) => {
-                stack.push((block, next + 1));
-                if !std::mem::replace(&mut seen[dest.block.0 as usize], true) {
-                    stack.push((dest.block, 0));
-                }
-            }
-        }
-    }
-    order.reverse();
-    order
 }
 
 /// Nearest common dominator of two blocks, by rank.

@@ -7,6 +7,7 @@ mod view;
 use std::path::PathBuf;
 
 use baker::opt::explain::explain;
+use baker::opt::{Level, optimise};
 use control::config::Config;
 use control::controllers;
 
@@ -58,7 +59,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         config.fill(&program, machine)
     })
     .map_err(|error| wrong(&error))?;
-    let view = view::View { name: &source.name, program: &program, sources: &compilation.sources, found: &found };
+    let view = view::View {
+        name: &source.name,
+        program: &program,
+        optimised: &optimise(&program, Level::Cgpc),
+        sources: &compilation.sources,
+        found: &found,
+    };
     if args.json {
         print_json(&view.json());
     } else {

@@ -1,8 +1,6 @@
 //! Look-up staging in an explanation: at which look-ups native code stops to fetch ahead, once tables are large.
 
-use baker::ir::Program;
 use baker::opt::stage::{Look, Plan};
-use baker::opt::{Level, optimise};
 use serde_json::{Value, json};
 
 use super::view::View;
@@ -18,25 +16,19 @@ struct Stop {
 }
 
 impl View<'_> {
-    fn stops(&self) -> Option<(Program, Plan)> {
-        let program = optimise(self.program, Level::Cgpc);
-        let plan = Plan::new(&program)?;
-        Some((program, plan))
-    }
-
-    fn each_stop(&self, program: &Program, plan: &Plan) -> Vec<Stop> {
-        let body = &program.ppfs[plan.root.0 as usize].body;
+    fn stops(&self, plan: &Plan) -> impl Iterator<Item = Stop> {
+        let body = &self.optimised.ppfs[plan.root.0 as usize].body;
         let one = |look: &Look| Stop {
-            table: program.tables[look.table.0 as usize].name.clone(),
+            table: self.optimised.tables[look.table.0 as usize].name.clone(),
             at: self.place(body.blocks[look.point.block.0 as usize].insts[look.point.inst].span),
             saved: look.point.saved.len(),
         };
-        plan.looks.iter().map(one).collect()
+        plan.looks.iter().map(one)
     }
 
     /// For people.
     pub(super) fn staging_text(&self, out: &mut String) {
-        let Some((program, plan)) = self.stops() else {
+        let Some(plan) = Plan::new(self.optimised) else {
             *out += "\nlook-up staging: none, for no look-up of the aggregate behind rx may wait for memory\n";
             return;
         };
@@ -45,15 +37,15 @@ impl View<'_> {
             self.ppf(plan.root)
         );
         let row = |stop: Stop| vec![stop.table, stop.at, stop.saved.to_string()];
-        let rows = self.each_stop(&program, &plan).into_iter().map(row).collect();
+        let rows = self.stops(&plan).map(row).collect();
         table(out, &["table", "at", "values saved"], rows);
     }
 
     /// As JSON; null where nothing is staged.
     pub(super) fn staging_json(&self) -> Value {
-        let Some((program, plan)) = self.stops() else { return Value::Null };
+        let Some(plan) = Plan::new(self.optimised) else { return Value::Null };
         let one = |stop: Stop| json!({"table": stop.table, "at": stop.at, "saved": stop.saved});
-        let looks: Vec<Value> = self.each_stop(&program, &plan).into_iter().map(one).collect();
+        let looks: Vec<Value> = self.stops(&plan).map(one).collect();
         json!({"root": self.ppf(plan.root), "lookups": looks, "effects": plan.stops.len()})
     }
 }

@@ -1,7 +1,6 @@
 //! The timers in an explanation.
 
 use baker::ir::Timer;
-use baker::opt::{Level, optimise};
 use serde_json::{Value, json};
 
 use super::view::View;
@@ -11,9 +10,8 @@ impl View<'_> {
     /// Each timer with the instructions of its code at levels base and cgpc.
     fn each_timer(&self) -> impl Iterator<Item = (&Timer, [usize; 2])> {
         let instructions = |timer: &Timer| timer.body.blocks.iter().map(|block| block.insts.len()).sum::<usize>();
-        let optimised = optimise(self.program, Level::Cgpc).timers;
-        let both = self.program.timers.iter().zip(optimised);
-        both.map(move |(timer, optimised)| (timer, [instructions(timer), instructions(&optimised)]))
+        let both = self.program.timers.iter().zip(&self.optimised.timers);
+        both.map(move |(timer, optimised)| (timer, [timer, optimised].map(instructions)))
     }
 
     /// For people.

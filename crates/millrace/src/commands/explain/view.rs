@@ -18,6 +18,8 @@ const HEADER: [&str; 5] = ["", "packet accesses", "bytes", "descriptor accesses"
 pub struct View<'a> {
     pub name: &'a str,
     pub program: &'a Program,
+    /// The program as native code is made from it.
+    pub optimised: &'a Program,
     pub sources: &'a Sources,
     pub found: &'a Explanation,
 }
