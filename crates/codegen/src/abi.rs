@@ -243,6 +243,63 @@ pub struct HashBucket {
     pub spilled: u32,
 }
 
+/// The numbers of a table's entries: fresh, in use, free again, or waiting until no look-up can hold them. Behind it lie
+/// `ring` free numbers of 32 bits, then as many [`Retired`]. For a hash table, entry `number` is `number + 1` in its buckets.
+///
+/// Whoever changes the table, or this, holds `lock`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SlotNumbers {
+    /// 1 while somebody holds it.
+    pub lock: u32,
+    /// Entries in the table.
+    pub live: u32,
+    /// Numbers from here on have never been in use.
+    pub fresh: u32,
+    /// How many free numbers there are.
+    pub free: u32,
+    /// The first number that there is not.
+    pub limit: u32,
+    /// Places of each list: a power of two.
+    pub ring: u32,
+    /// Which numbers wait: those in the ring from `first` to the one before `last`, both modulo `ring`.
+    pub first: u32,
+    /// See `first`.
+    pub last: u32,
+}
+
+/// A number that waits.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retired {
+    /// The moment it was retired, on the clock that readers announce (`Memory::epoch`).
+    pub stamp: u64,
+    /// The number.
+    pub number: u32,
+    /// 0
+    pub unused: u32,
+}
+
+impl SlotNumbers {
+    /// Places of the lists of a table with so many numbers.
+    pub fn ring(limit: u32) -> u32 {
+        limit.max(1).next_power_of_two()
+    }
+
+    /// Where the free numbers lie.
+    pub const FREE: usize = size_of::<SlotNumbers>();
+
+    /// Where the numbers lie that wait.
+    pub fn retired(ring: u32) -> usize {
+        Self::FREE + ring as usize * size_of::<u32>()
+    }
+
+    /// Bytes of it all.
+    pub fn bytes(ring: u32) -> usize {
+        Self::retired(ring) + ring as usize * size_of::<Retired>()
+    }
+}
+
 /// Where things lie in an entry of a hash table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashEntry {

@@ -262,13 +262,21 @@ pub struct InterpEngine {
     machine: Arc<Mutex<Machine>>,
     /// The machine's counters before the batch; the difference goes into the worker's block.
     counted: Vec<u64>,
+    /// Where packets lie in frames, if not as in the context's.
+    layout: Option<FrameLayout>,
 }
 
 impl InterpEngine {
     /// An engine over a machine, which the control plane may share to reach its tables.
     pub fn new(machine: Arc<Mutex<Machine>>) -> Self {
         let counted = lock(&machine).counters().to_vec();
-        InterpEngine { machine, counted }
+        InterpEngine { machine, counted, layout: None }
+    }
+
+    /// With room in front of packets and behind them as in another engine's frames.
+    pub fn with_layout(mut self, layout: FrameLayout) -> Self {
+        self.layout = Some(layout);
+        self
     }
 }
 
@@ -280,7 +288,8 @@ impl InterpEngine {
         // Other workers may have run since the last batch.
         self.counted.copy_from_slice(machine.counters());
         let pool = context.pool();
-        machine.set_frame_layout(FrameLayout { headroom: pool.headroom(), frame_size: pool.frame_size() });
+        let layout = FrameLayout { headroom: pool.headroom(), frame_size: pool.frame_size() };
+        machine.set_frame_layout(self.layout.unwrap_or(layout));
         run(&mut machine, context);
         for (slot, (&now, &before)) in machine.counters().iter().zip(&self.counted).enumerate() {
             if now != before {

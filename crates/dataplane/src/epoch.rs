@@ -4,8 +4,11 @@
 //! update", 1998). A removed entry gets a stamp; it may be reused once every registered worker has announced a
 //! later one. A worker that sleeps says so and is not waited for. With no worker registered everything is free at once.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::tables::{Block, Space, Use};
 
 /// Workers at most.
 pub const MAX_WORKERS: usize = 64;
@@ -23,18 +26,33 @@ struct Slot {
 /// The epochs of all workers.
 #[derive(Debug)]
 pub struct Epochs {
-    now: AtomicU64,
+    /// The clock: 64 bits. Code in the kernel advances it, too.
+    clock: Block,
     slots: Box<[Slot]>,
 }
 
-impl Default for Epochs {
-    fn default() -> Self {
-        let slot = |_| Slot { seen: AtomicU64::new(OFFLINE), taken: AtomicU64::new(0) };
-        Epochs { now: AtomicU64::new(1), slots: (0..MAX_WORKERS).map(slot).collect() }
-    }
-}
-
 impl Epochs {
+    /// Their clock lies in this space.
+    pub(crate) fn new(space: &Space) -> io::Result<Self> {
+        let slot = |_| Slot { seen: AtomicU64::new(OFFLINE), taken: AtomicU64::new(0) };
+        let epochs = Epochs {
+            clock: space.take(size_of::<AtomicU64>(), Use::Index)?,
+            slots: (0..MAX_WORKERS).map(slot).collect(),
+        };
+        epochs.now().store(1, Ordering::Relaxed);
+        Ok(epochs)
+    }
+
+    /// Where the clock lies.
+    pub(crate) fn clock(&self) -> *mut u8 {
+        self.clock.ptr()
+    }
+
+    fn now(&self) -> &AtomicU64 {
+        // SAFETY: the block holds it, aligned to a page; it is only accessed atomically.
+        unsafe { AtomicU64::from_ptr(self.clock.ptr().cast()) }
+    }
+
     /// Registers a worker; `None` where there are [`MAX_WORKERS`] already. It starts offline.
     pub fn register(self: &Arc<Self>) -> Option<Registration> {
         let free = |slot: &Slot| slot.taken.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -44,7 +62,7 @@ impl Epochs {
 
     /// Stamp for something that was just made unreachable for new look-ups.
     pub(crate) fn retire(&self) -> u64 {
-        self.now.fetch_add(1, Ordering::SeqCst) + 1
+        self.now().fetch_add(1, Ordering::SeqCst) + 1
     }
 
     /// Everything with a stamp at or below the result may be reused.
@@ -68,7 +86,7 @@ impl Registration {
     /// be called before the first look-up after [`Registration::offline`]. Whether anything was retired since the last time:
     /// only then what was replaced before may have to be looked at anew.
     pub fn quiescent(&self) -> bool {
-        let now = self.epochs.now.load(Ordering::SeqCst);
+        let now = self.epochs.now().load(Ordering::SeqCst);
         let seen = &self.epochs.slots[self.slot].seen;
         let moved = seen.load(Ordering::Relaxed) != now;
         if moved {
@@ -97,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_retired_entry_waits_for_every_online_worker() {
-        let epochs = Arc::new(Epochs::default());
+        let epochs = Arc::new(Epochs::new(&Space::private()).unwrap());
         let stamp = epochs.retire();
         assert!(stamp <= epochs.safe(), "no worker: at once");
         let (a, b) = (epochs.register().unwrap(), epochs.register().unwrap());
@@ -119,7 +137,7 @@ mod tests {
 
     #[test]
     fn places_are_limited_and_given_back() {
-        let epochs = Arc::new(Epochs::default());
+        let epochs = Arc::new(Epochs::new(&Space::private()).unwrap());
         let all: Vec<_> = (0..MAX_WORKERS).map(|_| epochs.register().unwrap()).collect();
         assert!(epochs.register().is_none());
         drop(all);

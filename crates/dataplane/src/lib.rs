@@ -25,6 +25,7 @@ mod testing;
 mod tests;
 mod timer;
 mod worker;
+pub mod xdp;
 
 pub use context::{Received, RxBatch, TxBatch, WorkerContext};
 pub use counters::{CounterBlock, Observer, PortCounters, PortSnapshot, Snapshot, TimerSnapshot};

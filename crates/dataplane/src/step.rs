@@ -136,10 +136,21 @@ impl Stepper {
         engine: Box<dyn Engine>,
         tables: TableAccess,
     ) -> Result<Stepper, StepError> {
+        let size = frame_size(program.limits.headroom);
+        Self::with_frames(program, engine, tables, size)
+    }
+
+    /// As [`Stepper::with_engine`], in frames of this size.
+    pub fn with_frames(
+        program: Arc<Program>,
+        engine: Box<dyn Engine>,
+        tables: TableAccess,
+        frame_size: u32,
+    ) -> Result<Stepper, StepError> {
         let limits = program.limits;
         let config = FrameConfig {
             count: limits.copies.saturating_add(1).saturating_mul(MAX_BATCH as u32),
-            frame_size: frame_size(limits.headroom),
+            frame_size,
             ..FrameConfig::default()
         };
         let pool = Arc::new(FramePool::new(&program, config)?);

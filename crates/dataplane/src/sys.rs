@@ -106,6 +106,14 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     }
 }
 
+/// Number of CPUs that there may ever be, one more than the highest number.
+pub fn possible_cpus() -> io::Result<usize> {
+    // As in "0-3" or "0,2-5".
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
+    let last = list.trim().rsplit([',', '-']).next().and_then(|number| number.parse::<usize>().ok());
+    last.map(|last| last + 1).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+}
+
 /// Waits until one of the descriptors is readable or the time is over. Interruptions count as time over. Whether there is
 /// nothing but an error at one of them, which would be there at once the next time, too.
 pub fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> bool {

@@ -35,6 +35,7 @@ mod meters;
 mod names;
 mod packet;
 mod paths;
+mod pins;
 mod protocols;
 mod stmt;
 mod switch;

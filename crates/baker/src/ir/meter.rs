@@ -19,19 +19,19 @@ pub struct MeterRate {
 }
 
 /// Binary digits behind the point of a time in nanoseconds.
-const FRACTION: u32 = 10;
+pub const FRACTION: u32 = 10;
 
 /// Further digits of the time from token to token.
-const FINER: u32 = 24;
+pub const FINER: u32 = 24;
 
 /// A second, in the unit of the time from token to token; just within 64 bits.
-const SECOND: u64 = 1_000_000_000 << (FRACTION + FINER);
+pub const SECOND: u64 = 1_000_000_000 << (FRACTION + FINER);
 
 /// A bucket takes 52 days to fill at most; one that would take longer holds less.
-const LONGEST: u64 = 1 << 62;
+pub const LONGEST: u64 = 1 << 62;
 
 /// How far the times of two workers may differ: their batches begin at different moments. One second and a bit.
-const APART: u64 = 1 << (FRACTION + 30);
+pub const APART: u64 = 1 << (FRACTION + 30);
 
 impl MeterRate {
     /// Takes `tokens` at the time `now` (nanoseconds) from a bucket that is full again at `full` (see above): the new

@@ -5,24 +5,29 @@ use baker::ir::{BinOp, CastOp, CmpOp};
 use inkwell::IntPredicate;
 use inkwell::values::IntValue;
 
-use super::{Module, Res};
+use super::{Core, Res};
 use crate::internal;
 
-impl<'c> Module<'c, '_> {
+impl<'c> Core<'c, '_> {
     /// The constant's low `width` bits.
-    pub(super) fn constant(&self, width: u32, value: u128) -> Res<IntValue<'c>> {
+    pub(crate) fn constant(&self, width: u32, value: u128) -> Res<IntValue<'c>> {
         let words = [value as u64, (value >> 64) as u64];
         Ok(self.int(width)?.const_int_arbitrary_precision(&words))
     }
 
     /// A binary operation on integers of one width.
-    pub(super) fn binary(&self, op: BinOp, a: IntValue<'c>, b: IntValue<'c>) -> Res<IntValue<'c>> {
+    pub(crate) fn binary(&self, op: BinOp, a: IntValue<'c>, b: IntValue<'c>) -> Res<IntValue<'c>> {
         let b_width = b.get_type().get_bit_width();
         let width = a.get_type().get_bit_width();
         if width != b_width {
             return internal(format!("{op:?} of {width} and {b_width} bits"));
         }
         let builder = &self.builder;
+        if !self.has_wide()
+            && let Some(result) = self.lacking(op, a, b)?
+        {
+            return Ok(result);
+        }
         Ok(match op {
             BinOp::Add => builder.build_int_add(a, b, "")?,
             BinOp::Sub => builder.build_int_sub(a, b, "")?,
@@ -55,8 +60,21 @@ impl<'c> Module<'c, '_> {
         })
     }
 
+    /// The operation where the processor lacks it.
+    fn lacking(&self, op: BinOp, a: IntValue<'c>, b: IntValue<'c>) -> Res<Option<IntValue<'c>>> {
+        let divides = matches!(op, BinOp::UDiv | BinOp::URem | BinOp::SDiv | BinOp::SRem);
+        let by = if divides { self.unless_zero(b)? } else { b };
+        let Some(result) = self.put_together(op, a, by)? else { return Ok(None) };
+        Ok(Some(match op {
+            BinOp::UDiv | BinOp::SDiv => self.zero_where_zero(b, result)?,
+            // What x by 1 leaves is 0.
+            BinOp::Shl | BinOp::LShr | BinOp::AShr => self.zero_unless_below_width(b, result)?,
+            _ => result,
+        }))
+    }
+
     /// A comparison of integers of one width.
-    pub(super) fn compare(&self, op: CmpOp, a: IntValue<'c>, b: IntValue<'c>) -> Res<IntValue<'c>> {
+    pub(crate) fn compare(&self, op: CmpOp, a: IntValue<'c>, b: IntValue<'c>) -> Res<IntValue<'c>> {
         if a.get_type() != b.get_type() {
             return internal(format!("{op:?} of different widths"));
         }
@@ -72,7 +90,7 @@ impl<'c> Module<'c, '_> {
     }
 
     /// A change of width.
-    pub(super) fn cast(&self, op: CastOp, value: IntValue<'c>, width: u32) -> Res<IntValue<'c>> {
+    pub(crate) fn cast(&self, op: CastOp, value: IntValue<'c>, width: u32) -> Res<IntValue<'c>> {
         let from = value.get_type().get_bit_width();
         let possible = match op {
             CastOp::ZExt | CastOp::SExt => width >= from,
@@ -124,7 +142,7 @@ impl<'c> Module<'c, '_> {
     }
 
     /// `then` where `condition` (1 bit) is 1, else `other`.
-    pub(super) fn select_int(
+    pub(crate) fn select_int(
         &self,
         condition: IntValue<'c>,
         then: IntValue<'c>,

@@ -10,12 +10,12 @@ use inkwell::intrinsics::Intrinsic;
 use inkwell::values::{IntValue, PointerValue};
 
 use super::memory::Memory;
-use super::{Module, Res};
+use super::{Core, Res};
 use crate::{CodegenError, internal};
 
-impl<'c> Module<'c, '_> {
+impl<'c> Core<'c, '_> {
     /// The field of the header at `head`.
-    pub(super) fn load_bits(&self, head: PointerValue<'c>, bits: BitRange) -> Res<IntValue<'c>> {
+    pub(crate) fn load_bits(&self, head: PointerValue<'c>, bits: BitRange) -> Res<IntValue<'c>> {
         let (mut ptr, mut bytes) = self.covering(head, bits)?;
         // What lies in front of it is the packet's, too.
         let whole = bytes.next_power_of_two();
@@ -30,7 +30,7 @@ impl<'c> Module<'c, '_> {
     }
 
     /// Stores the field of the header at `head`; other bits keep their values.
-    pub(super) fn store_bits(&self, head: PointerValue<'c>, bits: BitRange, value: IntValue<'c>) -> Res<()> {
+    pub(crate) fn store_bits(&self, head: PointerValue<'c>, bits: BitRange, value: IntValue<'c>) -> Res<()> {
         let (ptr, bytes) = self.covering(head, bits)?;
         if value.get_type().get_bit_width() != bits.width {
             return internal(format!("a store of {} bits with {}", bits.width, value.get_type()));
@@ -59,17 +59,17 @@ impl<'c> Module<'c, '_> {
     }
 
     fn load_big_endian(&self, ptr: PointerValue<'c>, bytes: u32) -> Res<IntValue<'c>> {
-        let raw = self.load_int(self.int(bytes * 8)?, ptr, 1, Memory::Frame)?;
+        let raw = self.load_int(self.int(bytes * 8)?, ptr, self.align(bytes), Memory::Frame)?;
         self.swap_bytes(raw, bytes)
     }
 
     fn store_big_endian(&self, ptr: PointerValue<'c>, bytes: u32, value: IntValue<'c>) -> Res<()> {
         let raw = self.swap_bytes(value, bytes)?;
-        self.store(ptr, raw, 1, Memory::Frame)
+        self.store(ptr, raw, self.align(bytes), Memory::Frame)
     }
 
     /// Reverses the order of an integer's bytes.
-    pub(super) fn swap_bytes(&self, value: IntValue<'c>, bytes: u32) -> Res<IntValue<'c>> {
+    pub(crate) fn swap_bytes(&self, value: IntValue<'c>, bytes: u32) -> Res<IntValue<'c>> {
         if bytes == 1 {
             return Ok(value);
         }

@@ -8,6 +8,7 @@ use inkwell::values::IntValue;
 use super::Res;
 use super::body::{Ppf, Scratch};
 use super::memory::Memory;
+use super::walk::Lowering;
 use crate::abi::{Context, ExternCall};
 use crate::internal;
 

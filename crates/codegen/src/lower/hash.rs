@@ -18,7 +18,8 @@ use inkwell::values::{BasicValueEnum, CallSiteValue, IntValue, PointerValue, Vec
 
 use super::body::{Ppf, Scratch};
 use super::memory::{Memory, instruction};
-use super::{Module, Res};
+use super::walk::Lowering;
+use super::{Core, Module, Res};
 use crate::abi::{HashBucket, HashEntry, HashTable};
 use crate::{CodegenError, internal};
 
@@ -128,9 +129,9 @@ impl<'c> Ppf<'_, 'c, '_> {
     }
 }
 
-impl<'c> Module<'c, '_> {
+impl<'c> Core<'c, '_> {
     /// The words of a key: see [`crate::abi::pack_key`].
-    pub(super) fn pack(&self, table: &Table, key: &[IntValue<'c>]) -> Res<Vec<IntValue<'c>>> {
+    pub(crate) fn pack(&self, table: &Table, key: &[IntValue<'c>]) -> Res<Vec<IntValue<'c>>> {
         let builder = &self.builder;
         let layout = self.layout(table.key)?;
         let widths = || key.iter().map(|value| value.get_type().get_bit_width());
@@ -154,10 +155,12 @@ impl<'c> Module<'c, '_> {
         (0..count).map(word).collect()
     }
 
-    pub(super) fn hash_entry(&self, table: &Table) -> Res<HashEntry> {
+    pub(crate) fn hash_entry(&self, table: &Table) -> Res<HashEntry> {
         Ok(HashEntry::new(self.layout(table.key)?, self.layout(table.value)?))
     }
+}
 
+impl<'c> Module<'c, '_> {
     /// [`crate::abi::hash_key`].
     pub(super) fn hash_of(&self, control: PointerValue<'c>, words: &[IntValue<'c>]) -> Res<IntValue<'c>> {
         let builder = &self.builder;

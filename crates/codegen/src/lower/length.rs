@@ -8,6 +8,7 @@ use inkwell::values::{IntValue, PointerValue};
 
 use super::body::Ppf;
 use super::memory::Memory;
+use super::walk::Lowering;
 use super::{Module, Res};
 use crate::abi::{self, Context};
 use crate::internal;

@@ -14,6 +14,7 @@ use inkwell::{AtomicOrdering, IntPredicate};
 
 use super::body::Ppf;
 use super::memory::Memory;
+use super::walk::Lowering;
 use super::{Module, Res};
 use crate::{CodegenError, internal};
 

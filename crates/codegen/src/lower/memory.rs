@@ -10,12 +10,12 @@ use inkwell::context::Context;
 use inkwell::types::{BasicTypeEnum, IntType};
 use inkwell::values::{BasicValueEnum, InstructionValue, IntValue, MetadataValue, PointerValue};
 
-use super::{Module, Res};
+use super::{Core, Res};
 use crate::CodegenError;
 
 /// A kind of memory, disjoint from all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Memory {
+pub(crate) enum Memory {
     /// [`crate::abi::Context`].
     Context,
     /// The list of frame numbers of the batch, or of keys for a timer.
@@ -102,7 +102,7 @@ fn attach<'c>(inst: InstructionValue<'c>, node: MetadataValue<'c>, kind: u32) ->
     inst.set_metadata(node, kind).map_err(|error| CodegenError::Internal(error.to_string()))
 }
 
-impl<'c> Module<'c, '_> {
+impl<'c> Core<'c, '_> {
     /// Says which memory an instruction touches.
     pub fn tag(&self, inst: InstructionValue<'c>, memory: Memory) -> Res<()> {
         attach(inst, self.tags.kinds[memory as usize], self.tags.tbaa)
@@ -162,6 +162,11 @@ impl<'c> Module<'c, '_> {
             .set_atomic_ordering(AtomicOrdering::Unordered)
             .map_err(|error| CodegenError::Internal(error.to_string()))?;
         Ok(value)
+    }
+
+    /// Says that a load is done as it is written.
+    pub(crate) fn volatile(&self, load: BasicValueEnum<'c>) -> Res<()> {
+        instruction(load)?.set_volatile(true).map_err(|error| CodegenError::Internal(error.to_string()))
     }
 
     /// A load of a pointer that is not null and does not change while a batch runs.
@@ -225,7 +230,7 @@ impl<'c> Module<'c, '_> {
 }
 
 /// The instruction that made a value.
-pub(super) fn instruction<'c>(value: BasicValueEnum<'c>) -> Res<InstructionValue<'c>> {
+pub(crate) fn instruction<'c>(value: BasicValueEnum<'c>) -> Res<InstructionValue<'c>> {
     use inkwell::values::BasicValue;
     value.as_instruction_value().ok_or_else(|| CodegenError::Internal("a value without an instruction".into()))
 }

@@ -21,6 +21,7 @@ mod stage;
 mod sum;
 mod table;
 mod timer;
+mod walk;
 
 use baker::ir::{ChannelId, CounterSlots, Program};
 use baker::opt::stage::Plan;
@@ -31,12 +32,17 @@ use inkwell::builder::Builder;
 use inkwell::context::Context;
 use inkwell::module::{Linkage, Module as LlvmModule};
 use inkwell::types::{FunctionType, IntType, PointerType};
-use inkwell::values::{FunctionValue, IntValue};
+use inkwell::values::{FunctionValue, IntValue, PointerValue};
+use std::cell::Cell;
 use std::num::NonZeroU32;
+use std::ops::Deref;
 
 use crate::target::Host;
 use crate::{CodegenError, abi, internal};
+pub(crate) use body::named;
+pub(crate) use memory::Memory;
 use memory::Tags;
+pub(crate) use walk::{Lowering, Walk, Way, pointer_param};
 
 /// Symbol of the function for packets that enter by this channel, an [`abi::RunFn`].
 pub(crate) fn entry_symbol(channel: ChannelId) -> String {
@@ -65,7 +71,7 @@ pub(crate) const METER_TAKE: &str = "millrace_meter_take";
 /// Name of the function that copies a packet.
 const PACKET_COPY: &str = "packet.copy";
 
-type Res<T> = Result<T, CodegenError>;
+pub(crate) type Res<T> = Result<T, CodegenError>;
 
 /// Lowers a program, its look-ups staged where there is a plan. The module is not yet verified or optimised by LLVM.
 pub(crate) fn lower<'c>(
@@ -89,7 +95,7 @@ pub(crate) fn lower<'c>(
     for (index, timer) in program.timers.iter().enumerate() {
         module.define_timer(index, timer)?;
     }
-    Ok(module.llvm)
+    Ok(module.core.llvm)
 }
 
 /// The module of [`STAGE`] beside it.
@@ -102,23 +108,42 @@ pub(crate) fn lower_stage<'c>(
     let module = Module::new(context, program, Some(plan), host);
     module.define_out_of_line()?;
     module.define_stage(plan)?;
-    Ok(module.llvm)
+    Ok(module.core.llvm)
 }
 
-/// What the lowering of every function shares.
+/// What the lowering of every function shares, whatever processor it is for.
+pub(crate) struct Core<'c, 'p> {
+    pub program: &'p Program,
+    pub slots: CounterSlots,
+    pub context: &'c Context,
+    pub llvm: LlvmModule<'c>,
+    pub builder: Builder<'c>,
+    tags: Tags<'c>,
+    pub ptr: PointerType<'c>,
+    pub i8: IntType<'c>,
+    pub i32: IntType<'c>,
+    pub i64: IntType<'c>,
+    /// What the processor has no instructions for, and LLVM no code either.
+    pub lacks: Lacks,
+    /// Memory for what it lacks, in the function that is being built.
+    pub scratch: Cell<Option<PointerValue<'c>>>,
+    /// Put on every function.
+    attributes: Vec<Attribute>,
+}
+
+/// What a processor lacks, so that it is put together from what it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lacks {
+    Nothing,
+    /// Arithmetic beyond 64 bits other than addition, and signed division.
+    Wide,
+}
+
+/// What the lowering of every function to native code shares.
 struct Module<'c, 'p> {
-    program: &'p Program,
+    core: Core<'c, 'p>,
     /// How the look-ups of the PPF behind `rx` are staged.
     plan: Option<&'p Plan>,
-    slots: CounterSlots,
-    context: &'c Context,
-    llvm: LlvmModule<'c>,
-    builder: Builder<'c>,
-    tags: Tags<'c>,
-    ptr: PointerType<'c>,
-    i8: IntType<'c>,
-    i32: IntType<'c>,
-    i64: IntType<'c>,
     /// See `out_of_line.rs`.
     hash_lookup: FunctionValue<'c>,
     hash_insert: FunctionValue<'c>,
@@ -128,40 +153,37 @@ struct Module<'c, 'p> {
     packet_copy: FunctionValue<'c>,
     /// One per PPF; `None` where no packet comes to it.
     ppfs: Vec<Option<FunctionValue<'c>>>,
-    /// Put on every function: processor, features, never unwinds.
-    attributes: Vec<Attribute>,
+}
+
+impl<'c, 'p> Deref for Module<'c, 'p> {
+    type Target = Core<'c, 'p>;
+
+    fn deref(&self) -> &Core<'c, 'p> {
+        &self.core
+    }
 }
 
 impl<'c, 'p> Module<'c, 'p> {
     fn new(context: &'c Context, program: &'p Program, plan: Option<&'p Plan>, host: &Host) -> Self {
         let llvm = context.create_module(&program.name);
         host.prepare(&llvm);
-        let ptr = context.ptr_type(AddressSpace::default());
-        let i8 = context.i8_type();
         let attributes = vec![
             enum_attribute(context, "nounwind", 0),
             context.create_string_attribute("target-cpu", &host.cpu),
             context.create_string_attribute("target-features", &host.features),
         ];
-        let outside = |name: &str, ty| out_of_line::declare(context, &llvm, &attributes, name, ty);
+        let core = Core::new(context, program, llvm, attributes, Lacks::Nothing);
+        let Core { ptr, i8, i64, .. } = core;
+        let outside = |name: &str, ty| out_of_line::declare(context, &core.llvm, &core.attributes, name, ty);
         let hash_lookup = outside(HASH_LOOKUP, ptr.fn_type(&[ptr.into(), ptr.into()], false));
         let hash_insert = outside(HASH_INSERT, i8.fn_type(&[ptr.into(), ptr.into(), ptr.into()], false));
         let hash_remove = outside(HASH_REMOVE, i8.fn_type(&[ptr.into(), ptr.into()], false));
         let lpm_lookup = outside(LPM_LOOKUP, ptr.fn_type(&[ptr.into(), ptr.into()], false));
-        let i64 = context.i64_type();
         let meter_take = outside(METER_TAKE, i8.fn_type(&[ptr.into(), i64.into(), i64.into()], false));
         let packet_copy = outside(PACKET_COPY, ptr.fn_type(&[ptr.into(), ptr.into()], false));
         Module {
-            program,
+            core,
             plan,
-            slots: CounterSlots::new(program),
-            context,
-            builder: context.create_builder(),
-            tags: Tags::new(context),
-            ptr,
-            i8,
-            i32: context.i32_type(),
-            i64,
             hash_lookup,
             hash_insert,
             hash_remove,
@@ -169,8 +191,6 @@ impl<'c, 'p> Module<'c, 'p> {
             meter_take,
             packet_copy,
             ppfs: Vec::new(),
-            attributes,
-            llvm,
         }
     }
 
@@ -220,13 +240,6 @@ impl<'c, 'p> Module<'c, 'p> {
         function
     }
 
-    /// Adds the attributes of all functions.
-    fn decorate(&self, function: FunctionValue<'c>) {
-        for attribute in &self.attributes {
-            function.add_attribute(AttributeLoc::Function, *attribute);
-        }
-    }
-
     /// Says that a parameter points to `bytes` bytes of memory that is aligned to 8 bytes.
     fn decorate_pointer(&self, function: FunctionValue<'c>, param: u32, bytes: u64) {
         let loc = AttributeLoc::Param(param);
@@ -235,18 +248,71 @@ impl<'c, 'p> Module<'c, 'p> {
         self.attribute(function, loc, "align", 8);
         self.attribute(function, loc, "dereferenceable", bytes);
     }
+}
 
-    fn attribute(&self, function: FunctionValue<'c>, loc: AttributeLoc, name: &str, value: u64) {
+impl<'c, 'p> Core<'c, 'p> {
+    /// A module that holds nothing yet.
+    pub(crate) fn new(
+        context: &'c Context,
+        program: &'p Program,
+        llvm: LlvmModule<'c>,
+        attributes: Vec<Attribute>,
+        lacks: Lacks,
+    ) -> Self {
+        Core {
+            program,
+            slots: CounterSlots::new(program),
+            context,
+            llvm,
+            builder: context.create_builder(),
+            tags: Tags::new(context),
+            ptr: context.ptr_type(AddressSpace::default()),
+            i8: context.i8_type(),
+            i32: context.i32_type(),
+            i64: context.i64_type(),
+            lacks,
+            scratch: Cell::new(None),
+            attributes,
+        }
+    }
+
+    /// Adds the attributes of all functions.
+    pub(crate) fn decorate(&self, function: FunctionValue<'c>) {
+        for attribute in &self.attributes {
+            function.add_attribute(AttributeLoc::Function, *attribute);
+        }
+    }
+
+    pub(crate) fn attribute(&self, function: FunctionValue<'c>, loc: AttributeLoc, name: &str, value: u64) {
         function.add_attribute(loc, enum_attribute(self.context, name, value));
     }
 
+    /// Whether the processor, or LLVM, has all arithmetic.
+    pub(crate) fn has_wide(&self) -> bool {
+        self.lacks == Lacks::Nothing
+    }
+
+    /// How `bytes` bytes of a packet are taken to be aligned. The kernel's virtual machine is told that they are, for its loads
+    /// of unaligned bytes would be one by one, and processors that it runs packets on do not mind.
+    pub(crate) fn align(&self, bytes: u32) -> u32 {
+        if self.has_wide() { 1 } else { bytes.next_power_of_two().min(8) }
+    }
+
+    /// New blocks of the function that is being built.
+    pub(crate) fn new_blocks<const N: usize>(&self, names: [&str; N]) -> Res<[BasicBlock<'c>; N]> {
+        match self.block()?.get_parent() {
+            Some(function) => Ok(names.map(|name| self.context.append_basic_block(function, name))),
+            None => internal("a block without a function"),
+        }
+    }
+
     /// The block that is being built.
-    fn block(&self) -> Res<BasicBlock<'c>> {
+    pub(crate) fn block(&self) -> Res<BasicBlock<'c>> {
         self.builder.get_insert_block().ok_or_else(|| CodegenError::Internal("no block is being built".into()))
     }
 
     /// The integer type of `width` bits.
-    fn int(&self, width: u32) -> Res<IntType<'c>> {
+    pub(crate) fn int(&self, width: u32) -> Res<IntType<'c>> {
         let Some(bits) = NonZeroU32::new(width) else {
             return internal("an integer of 0 bits");
         };
@@ -254,7 +320,7 @@ impl<'c, 'p> Module<'c, 'p> {
     }
 
     /// Widens with zeros, or keeps the low bits.
-    fn resize(&self, value: IntValue<'c>, width: u32) -> Res<IntValue<'c>> {
+    pub(crate) fn resize(&self, value: IntValue<'c>, width: u32) -> Res<IntValue<'c>> {
         let from = value.get_type().get_bit_width();
         let ty = self.int(width)?;
         Ok(match width.cmp(&from) {
@@ -265,6 +331,6 @@ impl<'c, 'p> Module<'c, 'p> {
     }
 }
 
-fn enum_attribute(context: &Context, name: &str, value: u64) -> Attribute {
+pub(crate) fn enum_attribute(context: &Context, name: &str, value: u64) -> Attribute {
     context.create_enum_attribute(Attribute::get_named_enum_kind_id(name), value)
 }

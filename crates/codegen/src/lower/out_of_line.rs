@@ -10,7 +10,7 @@ use inkwell::module::{Linkage, Module as LlvmModule};
 use inkwell::types::FunctionType;
 use inkwell::values::{BasicMetadataValueEnum, CallSiteValue, FunctionValue};
 
-use super::body::pointer_param;
+use super::walk::pointer_param;
 use super::{HASH_INSERT, HASH_LOOKUP, HASH_REMOVE, LPM_LOOKUP, METER_TAKE, Module, Res, enum_attribute};
 use crate::CodegenError;
 

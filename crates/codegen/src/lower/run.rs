@@ -16,9 +16,9 @@ use inkwell::basic_block::BasicBlock;
 use inkwell::types::BasicMetadataTypeEnum;
 use inkwell::values::{FunctionValue, IntValue, PointerValue};
 
-use super::body::{int_param, pointer_param};
 use super::memory::Memory;
 use super::stage::{LAST, READS, record_size};
+use super::walk::{int_param, pointer_param};
 use super::{Module, Res, entry_symbol};
 use crate::abi::{Context, MAX_BATCH};
 use crate::internal;

@@ -20,9 +20,10 @@ use inkwell::basic_block::BasicBlock;
 use inkwell::intrinsics::Intrinsic;
 use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
 
-use super::body::{Ppf, int_param, pointer_param};
+use super::body::Ppf;
 use super::memory::Memory;
 use super::packet::align;
+use super::walk::{Lowering, Way, int_param, pointer_param};
 use super::{Module, Res};
 use crate::abi::{self, Context, HashTable, LpmTable};
 use crate::{CodegenError, internal};
@@ -42,16 +43,6 @@ pub(super) const LAST: u64 = 1 << 31;
 pub(super) enum Part<'p> {
     Ahead(&'p Plan),
     Rest(&'p Plan),
-}
-
-/// What becomes of an instruction.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    GoesOn,
-    /// The instruction is put off.
-    Skips,
-    /// The function has returned.
-    Ends,
 }
 
 /// A body on the way to one of the functions.
@@ -454,7 +445,7 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
     pub(super) fn note_store(&self, entry: Value, field: u32) -> Res<()> {
         let Some(plan) = self.module.plan else { return Ok(()) };
         let (entry, layout) = self.entry(entry)?;
-        if plan.layouts.contains(&layout) && !plan.times.contains(&(layout, field)) {
+        if plan.layouts.contains(&layout) && !plan.times.has(layout, field) {
             return self.module.note_written(self.ctx, self.module.entry_bit(entry)?);
         }
         Ok(())

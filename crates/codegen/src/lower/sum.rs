@@ -3,9 +3,9 @@
 use inkwell::IntPredicate;
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PointerValue};
 
-use super::body::pointer_param;
 use super::memory::Memory;
-use super::{Module, Res, out_of_line};
+use super::walk::pointer_param;
+use super::{Core, Module, Res, out_of_line};
 use crate::{CodegenError, internal};
 
 /// The function that adds up bytes; it is made where it is needed first.
@@ -63,29 +63,6 @@ impl<'c> Module<'c, '_> {
         }
     }
 
-    /// The same for a few words of 32 bits, without a loop; 16 bits.
-    fn sum_of_words(&self, from: PointerValue<'c>, words: u32) -> Res<IntValue<'c>> {
-        let mut sum = self.i64.const_zero();
-        for word in 0..words {
-            let word = self.load_int(self.i32, self.at(from, u64::from(word) * 4)?, 1, Memory::Frame)?;
-            sum = self.builder.build_int_add(sum, self.resize(word, 64)?, "")?;
-        }
-        self.fold_sum(sum)
-    }
-
-    /// Folds a sum of 64 bits of words as the host reads them; 16 bits, in network order.
-    fn fold_sum(&self, sum: IntValue<'c>) -> Res<IntValue<'c>> {
-        let builder = &self.builder;
-        let mut folded = sum;
-        // 64 bits, then 33, then 18, then 17, then 16.
-        for bits in [32, 16, 16, 16] {
-            let low = builder.build_and(folded, self.i64.const_int((1 << bits) - 1, false), "")?;
-            let high = builder.build_right_shift(folded, self.i64.const_int(bits, false), false, "")?;
-            folded = builder.build_int_add(low, high, "")?;
-        }
-        self.swap_bytes(self.resize(folded, 16)?, 2)
-    }
-
     /// `sum(bytes, count)`: the words are added as the host reads them, which gives the sum with its bytes swapped (RFC
     /// 1071 section 2), so they are swapped once at the end. 64 bits hold the sum of 2^32 words of 32 bits.
     fn define_sum(&self) -> Res<FunctionValue<'c>> {
@@ -141,5 +118,30 @@ impl<'c> Module<'c, '_> {
             None => return Err(CodegenError::Internal("no block is being built".into())),
         }
         Ok(function)
+    }
+}
+
+impl<'c> Core<'c, '_> {
+    /// Ones' complement sum of a few words of 32 bits of a packet, without a loop; 16 bits.
+    pub(crate) fn sum_of_words(&self, from: PointerValue<'c>, words: u32) -> Res<IntValue<'c>> {
+        let mut sum = self.i64.const_zero();
+        for word in 0..words {
+            let word = self.load_int(self.i32, self.at(from, u64::from(word) * 4)?, self.align(4), Memory::Frame)?;
+            sum = self.builder.build_int_add(sum, self.resize(word, 64)?, "")?;
+        }
+        self.fold_sum(sum)
+    }
+
+    /// Folds a sum of 64 bits of words as the host reads them; 16 bits, in network order.
+    pub(crate) fn fold_sum(&self, sum: IntValue<'c>) -> Res<IntValue<'c>> {
+        let builder = &self.builder;
+        let mut folded = sum;
+        // 64 bits, then 33, then 18, then 17, then 16.
+        for bits in [32, 16, 16, 16] {
+            let low = builder.build_and(folded, self.i64.const_int((1 << bits) - 1, false), "")?;
+            let high = builder.build_right_shift(folded, self.i64.const_int(bits, false), false, "")?;
+            folded = builder.build_int_add(low, high, "")?;
+        }
+        self.swap_bytes(self.resize(folded, 16)?, 2)
     }
 }

@@ -10,7 +10,8 @@ use inkwell::values::{IntValue, PointerValue};
 use super::body::{Ppf, Scratch};
 use super::memory::Memory;
 use super::packet::align;
-use super::{Module, Res};
+use super::walk::Lowering;
+use super::{Core, Module, Res};
 use crate::abi::{self, ArrayTable, Context, LpmTable};
 use crate::{CodegenError, internal};
 
@@ -264,14 +265,14 @@ impl<'c> Ppf<'_, 'c, '_> {
     }
 }
 
-impl<'c, 'p> Module<'c, 'p> {
+impl<'c, 'p> Core<'c, 'p> {
     /// A table of the program.
-    pub fn table(&self, id: TableId) -> Res<&'p Table> {
+    pub(crate) fn table(&self, id: TableId) -> Res<&'p Table> {
         let found = self.program.tables.get(id.0 as usize);
         found.ok_or_else(|| CodegenError::Internal(format!("there is no table {}", id.0)))
     }
 
-    pub(super) fn layout(&self, id: LayoutId) -> Res<&'p Layout> {
+    pub(crate) fn layout(&self, id: LayoutId) -> Res<&'p Layout> {
         let Some(layout) = self.program.layouts.get(id.0 as usize) else {
             return internal(format!("there is no layout {}", id.0));
         };
@@ -281,30 +282,32 @@ impl<'c, 'p> Module<'c, 'p> {
         Ok(layout)
     }
 
-    pub(super) fn field(&self, layout: LayoutId, field: u32) -> Res<&'p LayoutField> {
+    pub(crate) fn field(&self, layout: LayoutId, field: u32) -> Res<&'p LayoutField> {
         let found = self.layout(layout)?.fields.get(field as usize);
         found.ok_or_else(|| CodegenError::Internal(format!("layout {} has no field {field}", layout.0)))
     }
 
-    /// The time of the batch.
-    pub(super) fn now(&self, ctx: PointerValue<'c>) -> Res<IntValue<'c>> {
-        self.load_constant_i64(self.at(ctx, offset_of!(Context, now) as u64)?, Memory::Context)
-    }
-
     /// Bytes from one entry to the next.
-    pub(super) fn stride(&self, value: LayoutId) -> Res<u64> {
+    pub(crate) fn stride(&self, value: LayoutId) -> Res<u64> {
         self.layout(value)?;
         Ok(abi::stride(self.program, value) as u64)
     }
+}
+
+impl<'c> Module<'c, '_> {
+    /// The time of the batch.
+    pub(crate) fn now(&self, ctx: PointerValue<'c>) -> Res<IntValue<'c>> {
+        self.load_constant_i64(self.at(ctx, offset_of!(Context, now) as u64)?, Memory::Context)
+    }
 
     /// The table's control block.
-    pub(super) fn control(&self, ctx: PointerValue<'c>, id: TableId) -> Res<PointerValue<'c>> {
+    pub(crate) fn control(&self, ctx: PointerValue<'c>, id: TableId) -> Res<PointerValue<'c>> {
         let tables = self.context_ptr(ctx, offset_of!(Context, tables))?;
         self.load_constant_ptr(self.at(tables, u64::from(id.0) * size_of::<*mut u8>() as u64)?, Memory::Control)
     }
 
     /// A pointer in a control block.
-    pub(super) fn entries(&self, control: PointerValue<'c>, offset: usize) -> Res<PointerValue<'c>> {
+    pub(crate) fn entries(&self, control: PointerValue<'c>, offset: usize) -> Res<PointerValue<'c>> {
         self.load_constant_ptr(self.at(control, offset as u64)?, Memory::Control)
     }
 }

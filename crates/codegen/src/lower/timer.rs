@@ -5,8 +5,9 @@ use inkwell::IntPredicate;
 use inkwell::module::Linkage;
 use inkwell::values::{FunctionValue, IntValue, PointerValue};
 
-use super::body::{int_param, lower_body, pointer_param};
+use super::body::lower_body;
 use super::memory::Memory;
+use super::walk::{int_param, pointer_param};
 use super::{Module, Res, timer_symbol};
 use crate::{abi, internal};
 
@@ -49,7 +50,7 @@ impl<'c, 'p> Module<'c, 'p> {
         if let Some(table) = timer.table {
             self.table(table)?;
         }
-        lower_body(self, &timer.name, &timer.body, function, |module, function| {
+        lower_body(self, &timer.name, &timer.body, function, None, |module, function| {
             let key = pointer_param(function, 1)?;
             let mut at = 0;
             let mut fields = Vec::new();

@@ -12,12 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use baker::ir::{Layout, LayoutField, TableError, storage_size};
 use codegen::abi::ArrayTable;
+use codegen::kernel::TablePlace;
 
 use super::lock::locked;
 use super::shared::{load_shared, store_shared};
 use super::slots::patiently;
+use super::space::{Block, Space, Use};
 use crate::epoch::Epochs;
-use crate::sys::Mapping;
 
 /// The control block of an array, or a worker's own in its place: where the entries begin.
 pub type Entries = AtomicPtr<u8>;
@@ -49,8 +50,9 @@ unsafe impl Send for Spare {}
 /// An array table.
 #[derive(Debug)]
 pub struct Array {
-    entries: Box<Entries>,
-    _memory: Mapping,
+    /// Holds the control block.
+    control: Block,
+    memory: Block,
     capacity: u32,
     size: usize,
     align: usize,
@@ -67,18 +69,25 @@ pub struct Array {
 
 impl Array {
     /// `capacity` entries with the value `first`.
-    pub fn new(capacity: u32, value: &Layout, change: Change, first: Vec<u8>, epochs: Arc<Epochs>) -> io::Result<Self> {
+    pub fn new(
+        capacity: u32,
+        value: &Layout,
+        change: Change,
+        first: Vec<u8>,
+        epochs: Arc<Epochs>,
+        space: &Space,
+    ) -> io::Result<Self> {
         let size = value.size as usize;
         let bytes = (capacity as usize * size).next_multiple_of(64);
         let copies = if change == Change::Whole { 2 } else { 1 };
-        let memory = Mapping::anonymous(copies * bytes)?;
+        let memory = space.take(copies * bytes, Use::Entries)?;
         // SAFETY: within the mapping where there are two copies, else at its end.
         let second = unsafe { memory.ptr().add(bytes) };
         let spare = Spare { entries: second, unused_from: 0, behind: Vec::new() };
         let end = |field: &LayoutField| (field.offset + storage_size(field.width)) as usize;
         let array = Array {
-            entries: Box::new(AtomicPtr::new(memory.ptr())),
-            _memory: memory,
+            control: space.take(size_of::<Entries>(), Use::Index)?,
+            memory,
             capacity,
             size,
             align: value.align as usize,
@@ -88,6 +97,7 @@ impl Array {
             spare: (change == Change::Whole).then(|| Mutex::new(spare)),
             epochs,
         };
+        array.entries().store(array.memory.ptr(), Ordering::Release);
         // Memory that is zero anyway is not touched.
         if is_set(&array.first) {
             let all = &mut (0..capacity).map(|index| (index, array.first.clone()));
@@ -96,13 +106,22 @@ impl Array {
         Ok(array)
     }
 
+    /// Where it lies, to code in the kernel.
+    pub fn kernel_place(&self, base: u64) -> TablePlace {
+        let at = |ptr: *mut u8| ptr as u64 - base;
+        match &self.spare {
+            None => TablePlace::Array { entries: at(self.memory.ptr()) },
+            Some(_) => TablePlace::Published { control: at(self.control.ptr()) },
+        }
+    }
+
     pub fn control_block(&self) -> *mut u8 {
-        (&raw const *self.entries).cast_mut().cast()
+        self.control.ptr()
     }
 
     /// Where the entries lie that a batch which begins now reads, where these may be others for the next one.
     pub fn published(&self) -> Option<*mut u8> {
-        self.spare.as_ref().map(|_| self.entries.load(Ordering::Acquire))
+        self.spare.as_ref().map(|_| self.entries().load(Ordering::Acquire))
     }
 
     /// Number of entries.
@@ -173,14 +192,19 @@ impl Array {
             store(index, &value);
             spare.behind.push(index);
         }
-        self.entries.store(spare.entries, Ordering::Release);
+        self.entries().store(spare.entries, Ordering::Release);
         spare.entries = published;
         spare.unused_from = self.epochs.retire();
         Ok(())
     }
 
+    fn entries(&self) -> &Entries {
+        // SAFETY: the block holds the control block, which is only accessed atomically or read by generated code.
+        unsafe { Entries::from_ptr(self.control.ptr().cast()) }
+    }
+
     fn current(&self) -> *mut u8 {
-        self.entries.load(Ordering::Acquire)
+        self.entries().load(Ordering::Acquire)
     }
 
     fn load(&self, entries: *mut u8, index: u32) -> Vec<u8> {

@@ -9,6 +9,7 @@ use std::io;
 use baker::ir::TableError;
 
 use super::slots::Slots;
+use super::space::Space;
 use super::values::Values;
 use crate::epoch::Epochs;
 
@@ -31,7 +32,7 @@ impl Entries {
     /// At most so many; whether routes share them.
     pub fn new(limit: u32, are_shared: bool) -> io::Result<Self> {
         Ok(Entries {
-            slots: Slots::new(limit)?,
+            slots: Slots::new(limit, &Space::private())?,
             shared: are_shared.then(HashMap::default),
             uses: vec![0; limit as usize],
             lengths: vec![0; limit as usize],
@@ -60,7 +61,7 @@ impl Entries {
         let entry = match known {
             Some(entry) => entry,
             None => {
-                let entry = self.slots.take_patiently(epochs)?;
+                let entry = self.slots.lock().take_patiently(epochs)?;
                 values.write(entry, value);
                 self.lengths[entry as usize] = len;
                 self.used += 1;
@@ -84,19 +85,20 @@ impl Entries {
             shared.remove(&(self.lengths[entry as usize], values.read(entry).into()));
         }
         self.used -= 1;
-        self.slots.retire(entry, epochs);
+        self.slots.lock().retire(entry, epochs);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tables::Space;
     use crate::testing::scalar;
 
     #[test]
     fn equal_values_of_one_length_share_an_entry() {
-        let epochs = Epochs::default();
-        let values = Values::new(100, (&scalar(32), None)).unwrap();
+        let epochs = Epochs::new(&Space::private()).unwrap();
+        let values = Values::new(100, (&scalar(32), None), &Space::private()).unwrap();
         let mut entries = Entries::new(100, true).unwrap();
         let mut take = |len, value: u32| entries.take(len, &value.to_ne_bytes(), &values, &epochs).unwrap();
         let first = take(24, 7);
@@ -112,8 +114,8 @@ mod tests {
 
     #[test]
     fn entries_that_the_program_writes_are_not_shared() {
-        let epochs = Epochs::default();
-        let values = Values::new(100, (&scalar(32), None)).unwrap();
+        let epochs = Epochs::new(&Space::private()).unwrap();
+        let values = Values::new(100, (&scalar(32), None), &Space::private()).unwrap();
         let mut entries = Entries::new(100, false).unwrap();
         let mut take = || entries.take(24, &7u32.to_ne_bytes(), &values, &epochs).unwrap();
         assert_ne!(take(), take());

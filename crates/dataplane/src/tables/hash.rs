@@ -16,20 +16,22 @@
 
 use std::cell::UnsafeCell;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use baker::ir::{Layout, is_expired};
 use codegen::abi::{HashEntry, HashTable, LARGE_FIRST, LARGE_SECOND, first_bucket, hash_key, hash_tag};
 
+use codegen::kernel::TablePlace;
+
 use super::bucket::{Bucket, SLOTS};
 use super::large;
 use super::lock::locked;
 use super::shared::{at_once, load_shared, store_shared};
-use super::slots::{PATIENCE, SPARE, Slots};
+use super::slots::{Locked, PATIENCE, SPARE, Slots};
+use super::space::{Block, Space, Use};
 use crate::epoch::Epochs;
-use crate::sys::Mapping;
 
 /// Buckets that are looked through under one lock for entries that nobody uses.
 const BUCKETS_AT_ONCE: usize = 256;
@@ -44,21 +46,15 @@ const SCANNED: u32 = 4096;
 /// Buckets that are read between two quiescent states.
 const READ_AT_ONCE: u32 = 64;
 
-#[derive(Debug)]
-struct Writer {
-    live: u32,
-    entries: Slots,
-}
-
 /// A hash table. Its control block comes first, so that a pointer to the one is a pointer to the other.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Hash {
     control: UnsafeCell<HashTable>,
     seed: [u64; 2],
-    buckets: Mapping,
+    buckets: Block,
     bucket_count: u32,
-    entries: Mapping,
+    entries: Block,
     entry: HashEntry,
     value_size: usize,
     value_align: usize,
@@ -68,7 +64,7 @@ pub struct Hash {
     lock: Option<usize>,
     capacity: u32,
     epochs: Arc<Epochs>,
-    writer: Mutex<Writer>,
+    numbers: Slots,
 }
 
 /// How the entries of a table age.
@@ -95,13 +91,14 @@ impl Hash {
         (value, lock): (&Layout, Option<usize>),
         hasher: &ahash::RandomState,
         epochs: Arc<Epochs>,
+        space: &Space,
     ) -> io::Result<Self> {
         let entry = HashEntry::new(key, value);
         let limit = capacity.checked_add(SPARE).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let bucket_count =
             if capacity as usize <= SLOTS { 1 } else { capacity.div_ceil(3).max(64).next_power_of_two() };
-        let buckets = Mapping::anonymous(bucket_count as usize * size_of::<Bucket>())?;
-        let entries = Mapping::anonymous((limit as usize + 1) * entry.stride)?;
+        let buckets = space.take(bucket_count as usize * size_of::<Bucket>(), Use::Index)?;
+        let entries = space.take((limit as usize + 1) * entry.stride, Use::Entries)?;
         // An even multiplier would lose a bit.
         let seed = [hasher.hash_one(0u64), hasher.hash_one(1u64) | 1];
         let control = HashTable {
@@ -124,8 +121,21 @@ impl Hash {
             lock,
             capacity,
             epochs,
-            writer: Mutex::new(Writer { live: 0, entries: Slots::new(limit)? }),
+            numbers: Slots::new(limit, space)?,
         })
+    }
+
+    /// Where it lies, to code in the kernel.
+    pub fn kernel_place(&self, base: u64) -> TablePlace {
+        let at = |ptr: *mut u8| ptr as u64 - base;
+        TablePlace::Hash {
+            buckets: at(self.buckets.ptr()),
+            count: self.bucket_count,
+            entries: at(self.entries.ptr()),
+            seed: self.seed,
+            numbers: at(self.numbers.ptr()),
+            ring: self.numbers.ring(),
+        }
     }
 
     pub fn control_block(&self) -> *mut u8 {
@@ -162,17 +172,17 @@ impl Hash {
         if unsafe { self.load(old) }[..stored] == value[..stored] {
             return true;
         }
-        let Some(new) = writer.entries.take(&self.epochs) else { return false };
+        let Some(new) = writer.take(&self.epochs) else { return false };
         // SAFETY: nobody can reach the new entry yet.
         unsafe { self.fill(new, key, value) };
         self.bucket(bucket).entries[slot].store(new + 1, Ordering::Release);
-        writer.entries.retire(old, &self.epochs);
+        writer.retire(old, &self.epochs);
         true
     }
 
     /// Adds a key that is not there.
-    fn add(&self, writer: &mut Writer, place: &Place, key: &[u64], value: &[u8]) -> bool {
-        if writer.live >= self.capacity {
+    fn add(&self, writer: &mut Locked<'_>, place: &Place, key: &[u64], value: &[u8]) -> bool {
+        if writer.live() >= self.capacity {
             return false;
         }
         let (first, second) = (self.bucket(place.first), self.bucket(place.second));
@@ -180,7 +190,7 @@ impl Hash {
         let Some(slot) = bucket.entries.iter().position(|entry| entry.load(Ordering::Relaxed) == 0) else {
             return false;
         };
-        let Some(entry) = writer.entries.take(&self.epochs) else { return false };
+        let Some(entry) = writer.take(&self.epochs) else { return false };
         // SAFETY: nobody can reach the entry yet.
         unsafe { self.fill(entry, key, value) };
         if place.first != place.second && std::ptr::eq(bucket, second) {
@@ -188,8 +198,7 @@ impl Hash {
         }
         bucket.set_tag(slot, place.tag);
         bucket.entries[slot].store(entry + 1, Ordering::Release);
-        writer.live += 1;
-        self.note_size(writer.live);
+        self.set_live(writer, writer.live() + 1);
         true
     }
 
@@ -221,16 +230,15 @@ impl Hash {
         self.take_out(self.lock_patiently(), key)
     }
 
-    fn take_out(&self, mut writer: MutexGuard<'_, Writer>, key: &[u64]) -> bool {
+    fn take_out(&self, mut writer: Locked<'_>, key: &[u64]) -> bool {
         let place = self.place(key);
         let Some((bucket, slot, entry)) = self.find(key, &place) else { return false };
         self.bucket(bucket).entries[slot].store(0, Ordering::Release);
         if bucket != place.first {
             self.bucket(place.first).spilled.fetch_sub(1, Ordering::Release);
         }
-        writer.live -= 1;
-        self.note_size(writer.live);
-        writer.entries.retire(entry, &self.epochs);
+        self.set_live(&writer, writer.live() - 1);
+        writer.retire(entry, &self.epochs);
         true
     }
 
@@ -253,9 +261,8 @@ impl Hash {
                     if index != place.first {
                         self.bucket(place.first).spilled.fetch_sub(1, Ordering::Release);
                     }
-                    writer.live -= 1;
-                    self.note_size(writer.live);
-                    writer.entries.retire(entry, &self.epochs);
+                    self.set_live(&writer, writer.live() - 1);
+                    writer.retire(entry, &self.epochs);
                 }
             }
         }
@@ -272,7 +279,7 @@ impl Hash {
 
     /// Number of entries.
     pub fn count(&self) -> usize {
-        self.lock().live as usize
+        self.lock().live() as usize
     }
 
     /// Appends the keys that lie in slots from `*from` on, at most as many as `most`, and goes over no more than [`SCANNED`]
@@ -336,11 +343,11 @@ impl Hash {
 
     /// The lock for the control plane: where many removed entries wait for a worker that the system holds up, it waits
     /// too, so that they do not use up what the workers need to learn. Not with the lock in its hands.
-    fn lock_patiently(&self) -> MutexGuard<'_, Writer> {
+    fn lock_patiently(&self) -> Locked<'_> {
         let start = Instant::now();
         loop {
             let mut writer = self.lock();
-            if !writer.entries.is_crowded(&self.epochs) || start.elapsed() > PATIENCE {
+            if !writer.is_crowded(&self.epochs) || start.elapsed() > PATIENCE {
                 return writer;
             }
             drop(writer);
@@ -348,8 +355,8 @@ impl Hash {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Locked<'_> {
+        self.numbers.lock()
     }
 
     fn place(&self, key: &[u64]) -> Place {
@@ -382,6 +389,16 @@ impl Hash {
     unsafe fn key(&self, entry: u32) -> &[u64] {
         // SAFETY: an entry has room for a key, and entries are aligned to 16 bytes or their own size.
         unsafe { std::slice::from_raw_parts(self.entry(entry).cast(), self.entry.key_words) }
+    }
+
+    fn set_live(&self, writer: &Locked<'_>, live: u32) {
+        writer.set_live(live);
+        self.note_size(live);
+    }
+
+    /// Frees the places of removed entries that nobody can hold any more, for whoever cannot do it.
+    pub fn reclaim(&self) {
+        self.lock().reclaim(&self.epochs);
     }
 
     /// Tells generated code whether look-ups are worth fetching ahead.

@@ -13,12 +13,17 @@ pub unsafe fn locked<T>(value: *mut u8, lock: Option<usize>, inside: impl FnOnce
     let Some(offset) = lock else { return inside() };
     // SAFETY: the lock lies in the value, aligned to 4 bytes, and is only accessed atomically.
     let lock = unsafe { AtomicU32::from_ptr(value.add(offset).cast()) };
+    wait_for(lock);
+    let result = inside();
+    lock.store(0, Ordering::Release);
+    result
+}
+
+/// Takes a lock: 0 where it is free.
+pub fn wait_for(lock: &AtomicU32) {
     let mut spins = 0;
     while lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
         spins += 1;
         if spins % SPINS == 0 { std::thread::yield_now() } else { std::hint::spin_loop() }
     }
-    let result = inside();
-    lock.store(0, Ordering::Release);
-    result
 }

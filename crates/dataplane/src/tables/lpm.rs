@@ -5,7 +5,6 @@
 //! nearest cache. Beside the arrays the writer keeps the set of routes, to find the covering route when one
 //! is removed, and each entry's prefix length, to know which of two nested routes a slot belongs to.
 
-use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,13 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::{Layout, TableError};
 use codegen::abi::{LARGE_FIRST, LARGE_SECOND, LPM_GROUP, LpmTable};
+use codegen::kernel::TablePlace;
 
 use super::entries::Entries;
 use super::large;
 use super::slots::{SPARE, Slots};
+use super::space::{Block, Space, Use};
 use super::values::Values;
 use crate::epoch::Epochs;
-use crate::sys::Mapping;
 
 /// Bytes of `tbl24` that make staging worth it: measured, see docs/benchmarks.md. A packet's other look-ups wait for this one.
 const FAR_FIRST: usize = 128 << 10;
@@ -28,6 +28,9 @@ const FAR_SECOND: usize = 512 << 10;
 /// Tables for more routes than this get large pages: their routes lie all over the arrays, and a look-up would miss the
 /// translation of its address, too.
 const FEW: u32 = 4096;
+
+/// Where memory costs something before it is touched, there are groups for one of so many routes (or [`FEW`]).
+const GROUPED: u32 = 16;
 
 /// The bits of a prefix of this length, 0 to 32.
 pub fn mask(len: u8) -> u32 {
@@ -49,9 +52,11 @@ struct Writer {
 /// An lpm table.
 #[derive(Debug)]
 pub struct Lpm {
-    control: Box<UnsafeCell<LpmTable>>,
-    tbl24: Mapping,
-    tbl8: Mapping,
+    /// Holds the control block.
+    control: Block,
+    tbl24: Block,
+    tbl8: Block,
+    groups: u32,
     values: Values,
     capacity: u32,
     epochs: Arc<Epochs>,
@@ -65,43 +70,55 @@ impl Lpm {
         value: (&Layout, Option<usize>),
         read_only: bool,
         epochs: Arc<Epochs>,
+        space: &Space,
     ) -> io::Result<Self> {
         let limit = capacity.saturating_add(SPARE);
         if limit >= LPM_GROUP {
             return Err(io::Error::from(io::ErrorKind::OutOfMemory));
         }
         // A group is there only for a route longer than 24, and there are 2^24 places for one.
-        let groups = capacity.min(1 << 24) + SPARE;
-        let map = if capacity > FEW { Mapping::anonymous } else { Mapping::sparse };
-        let (tbl24, tbl8) = (map(4 << 24)?, map(groups as usize * 1024)?);
-        let values = Values::new(limit, value)?;
-        let control = LpmTable {
+        let groups = if space.is_dense() {
+            (capacity.min((capacity / GROUPED).max(FEW)) + SPARE).next_power_of_two()
+        } else {
+            capacity.min(1 << 24) + SPARE
+        };
+        let what = if capacity > FEW { Use::Index } else { Use::SparseIndex };
+        let (tbl24, tbl8) = (space.take(4 << 24, what)?, space.take(groups as usize * 1024, what)?);
+        let values = Values::new(limit, value, space)?;
+        let control = space.take(size_of::<LpmTable>(), Use::Index)?;
+        let table = LpmTable {
             tbl24: tbl24.ptr().cast(),
             tbl8: tbl8.ptr().cast(),
             entries: values.start(),
             default_slot: 0,
             large: 0,
         };
+        // SAFETY: the block has room for it and is aligned to a page.
+        unsafe { control.ptr().cast::<LpmTable>().write(table) };
         let writer = Writer {
             routes: HashMap::default(),
             entries: Entries::new(limit, read_only)?,
-            groups: Slots::new(groups)?,
+            groups: Slots::new(groups, &Space::private())?,
             grouped: 0,
             long_routes: vec![0; groups as usize],
         };
-        Ok(Lpm {
-            control: Box::new(UnsafeCell::new(control)),
-            tbl24,
-            tbl8,
-            values,
-            capacity,
-            epochs,
-            writer: Mutex::new(writer),
-        })
+        Ok(Lpm { control, tbl24, tbl8, groups, values, capacity, epochs, writer: Mutex::new(writer) })
+    }
+
+    /// Where it lies, to code in the kernel.
+    pub fn kernel_place(&self, base: u64) -> TablePlace {
+        let at = |ptr: *mut u8| ptr as u64 - base;
+        TablePlace::Lpm {
+            control: at(self.control.ptr()),
+            tbl24: at(self.tbl24.ptr()),
+            tbl8: at(self.tbl8.ptr()),
+            groups: self.groups,
+            entries: at(self.values.start()),
+        }
     }
 
     pub fn control_block(&self) -> *mut u8 {
-        self.control.get().cast()
+        self.control.ptr()
     }
 
     /// Bytes of the entry that a packet's look-up of this key finds.
@@ -158,7 +175,7 @@ impl Lpm {
                     group
                 } else {
                     // The group is complete before look-ups can reach it.
-                    let group = match writer.groups.take_patiently(&self.epochs) {
+                    let group = match writer.groups.lock().take_patiently(&self.epochs) {
                         Ok(group) => group,
                         Err(error) => {
                             writer.entries.release(entry, &self.values, &self.epochs);
@@ -214,7 +231,7 @@ impl Lpm {
                 if writer.long_routes[group as usize] == 0 {
                     // Only routes of up to 24 bits are left, so all 256 slots are alike.
                     slot.store(self.tbl8(group, 0).load(Ordering::Relaxed), Ordering::Release);
-                    writer.groups.retire(group, &self.epochs);
+                    writer.groups.lock().retire(group, &self.epochs);
                     writer.grouped -= 1;
                 }
             }
@@ -269,12 +286,12 @@ impl Lpm {
         let behind = writer.entries.used() * self.values.size() + writer.grouped * 64;
         let second = large(behind, FAR_SECOND, LARGE_SECOND);
         // SAFETY: the field lives as long as the table and is only accessed atomically or read by generated code.
-        let flags = unsafe { AtomicU32::from_ptr(&raw mut (*self.control.get()).large) };
+        let flags = unsafe { AtomicU32::from_ptr(&raw mut (*self.control.ptr().cast::<LpmTable>()).large) };
         flags.store(first | second, Ordering::Relaxed);
     }
 
     fn default_slot(&self) -> &AtomicU32 {
         // SAFETY: the field lives as long as the table and is only accessed atomically or read by generated code.
-        unsafe { AtomicU32::from_ptr(&raw mut (*self.control.get()).default_slot) }
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.control.ptr().cast::<LpmTable>()).default_slot) }
     }
 }

@@ -16,6 +16,7 @@ mod lpm;
 mod meter;
 mod shared;
 mod slots;
+mod space;
 mod trie;
 mod values;
 mod view;
@@ -24,12 +25,14 @@ use std::sync::Arc;
 
 use baker::ir::{Layout, Program, TableEntry, TableError, TableId, TableKind, TableStore, prefix_mask};
 use codegen::abi::{Runtime, is_dir_24_8, unpack_key};
+use codegen::kernel::TablePlace;
 
 use crate::epoch::Epochs;
 use array::{Array, Change};
 use hash::{Hash, Idle};
 use lpm::Lpm;
 use shared::at_once;
+pub(crate) use space::{Block, Space, Use};
 use trie::Trie;
 pub use view::View;
 
@@ -81,17 +84,23 @@ unsafe impl Sync for Tables {}
 impl Tables {
     /// Allocates a program's tables, empty, with a random key for the hash functions.
     pub fn new(program: &Program) -> Result<Self, TablesError> {
-        Self::with_hasher(program, &ahash::RandomState::new())
+        Self::with_hasher(program, &ahash::RandomState::new(), &Space::private())
     }
 
     /// Like [`Tables::new`] with a given key for the hash functions, for repeatable tests.
     pub fn with_seed(program: &Program, seed: u64) -> Result<Self, TablesError> {
         let mix = |n: u64| seed.wrapping_add(n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Self::with_hasher(program, &ahash::RandomState::with_seeds(mix(1), mix(2), mix(3), mix(4)))
+        Self::with_hasher(program, &ahash::RandomState::with_seeds(mix(1), mix(2), mix(3), mix(4)), &Space::private())
     }
 
-    fn with_hasher(program: &Program, hasher: &ahash::RandomState) -> Result<Self, TablesError> {
-        let epochs = Arc::new(Epochs::default());
+    /// As [`Tables::new`], in this memory.
+    pub(crate) fn in_space(program: &Program, space: &Space) -> Result<Self, TablesError> {
+        Self::with_hasher(program, &ahash::RandomState::new(), space)
+    }
+
+    fn with_hasher(program: &Program, hasher: &ahash::RandomState, space: &Space) -> Result<Self, TablesError> {
+        let no_clock = |error| TablesError { table: "clock".into(), capacity: 1, error };
+        let epochs = Arc::new(Epochs::new(space).map_err(no_clock)?);
         let make = |(table, written): (&baker::ir::Table, bool)| {
             let layout = |id: baker::ir::LayoutId| program.layouts[id.0 as usize].clone();
             let (key, value, capacity) = (layout(table.key), program.shown_value(table).into_owned(), table.capacity);
@@ -101,17 +110,16 @@ impl Tables {
                 TableKind::Array => {
                     let in_place = written || at_once(&value);
                     let change = if in_place { Change::InPlace(lock) } else { Change::Whole };
-                    Array::new(capacity, &value, change, first(table, &value), epochs.clone()).map(Kind::Array)
+                    Array::new(capacity, &value, change, first(table, &value), epochs.clone(), space).map(Kind::Array)
                 }
-                TableKind::Hash => Hash::new(capacity, &key, (&value, lock), hasher, epochs.clone())
+                TableKind::Hash => Hash::new(capacity, &key, (&value, lock), hasher, epochs.clone(), space)
                     .map(|table| Kind::Hash(Box::new(table))),
                 TableKind::Lpm if !is_dir_24_8(program, table) => {
-                    Trie::new(capacity, key.fields[0].width, (&value, lock), epochs.clone())
+                    Trie::new(capacity, key.fields[0].width, (&value, lock), epochs.clone(), space)
                         .map(|table| Kind::Trie(Box::new(table)))
                 }
-                TableKind::Lpm => {
-                    Lpm::new(capacity, (&value, lock), !written, epochs.clone()).map(|table| Kind::Lpm(Box::new(table)))
-                }
+                TableKind::Lpm => Lpm::new(capacity, (&value, lock), !written, epochs.clone(), space)
+                    .map(|table| Kind::Lpm(Box::new(table))),
             };
             let kind = kind.map_err(|error| TablesError { table: table.name.clone(), capacity, error })?;
             let hidden = program.layouts[table.value.0 as usize].fields.get(value.fields.len());
@@ -133,6 +141,26 @@ impl Tables {
     /// One control block per table, in the program's order. Workers have some of their own: see [`View`].
     pub fn control_blocks(&self) -> &[*mut u8] {
         &self.control_blocks
+    }
+
+    /// Frees the places of removed entries, for code in the kernel, which cannot.
+    pub(crate) fn reclaim(&self) {
+        for table in &self.tables {
+            if let Kind::Hash(hash) = &table.kind {
+                hash.reclaim();
+            }
+        }
+    }
+
+    /// Where each table lies in the memory that begins at `base`, to code in the kernel.
+    pub(crate) fn places(&self, base: u64) -> Vec<TablePlace> {
+        let place = |table: &Table| match &table.kind {
+            Kind::Array(array) => array.kernel_place(base),
+            Kind::Hash(hash) => hash.kernel_place(base),
+            Kind::Lpm(lpm) => lpm.kernel_place(base),
+            Kind::Trie(_) => TablePlace::Nowhere,
+        };
+        self.tables.iter().map(place).collect()
     }
 
     /// Where workers register, so that entries that they may hold are not reused.

@@ -1,10 +1,15 @@
 //! Numbers of table entries: fresh, in use, or waiting until no look-up can hold them.
 
 use std::io;
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use baker::ir::TableError;
+use codegen::abi::{Retired, SlotNumbers};
 
+use super::lock::wait_for;
+use super::space::{Block, Space, Use};
 use crate::epoch::Epochs;
 
 /// Numbers beyond a table's capacity, for removed entries that may still be held: what one batch of every worker can
@@ -26,76 +31,144 @@ pub fn patiently<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// Hands out numbers from 0 to `limit` − 1. Does not allocate after it was made.
+/// Hands out numbers from 0 to `limit` − 1, under the lock that lies beside them: [`SlotNumbers`]. Does not allocate after it
+/// was made.
 #[derive(Debug)]
 pub struct Slots {
-    fresh: u32,
-    limit: u32,
-    free: Vec<u32>,
-    /// Numbers with their stamps; those before `reclaimed` are free already. Kept at the beginning of its memory, which a
-    /// ring would go through from end to end.
-    retired: Vec<(u32, u64)>,
-    reclaimed: usize,
+    block: Block,
+    ring: u32,
+}
+
+/// The lists, while the lock is held.
+#[derive(Debug)]
+pub struct Locked<'a> {
+    slots: &'a Slots,
 }
 
 impl Slots {
     /// All numbers are fresh.
-    pub fn new(limit: u32) -> io::Result<Self> {
-        let (mut free, mut retired) = (Vec::new(), Vec::new());
-        let out_of_memory = |_| io::Error::from(io::ErrorKind::OutOfMemory);
-        free.try_reserve_exact(limit as usize).map_err(out_of_memory)?;
-        retired.try_reserve_exact(limit as usize).map_err(out_of_memory)?;
-        Ok(Slots { fresh: 0, limit, free, retired, reclaimed: 0 })
+    pub fn new(limit: u32, space: &Space) -> io::Result<Self> {
+        let ring = SlotNumbers::ring(limit);
+        let block = space.take(SlotNumbers::bytes(ring), Use::Index)?;
+        let numbers = SlotNumbers { lock: 0, live: 0, fresh: 0, free: 0, limit, ring, first: 0, last: 0 };
+        // SAFETY: the block has room for it and is aligned to a page; nobody else has it yet.
+        unsafe { block.ptr().cast::<SlotNumbers>().write(numbers) };
+        Ok(Slots { block, ring })
+    }
+
+    /// Where they lie.
+    pub fn ptr(&self) -> *mut u8 {
+        self.block.ptr()
+    }
+
+    /// Places of each list.
+    pub fn ring(&self) -> u32 {
+        self.ring
+    }
+
+    /// Takes the lock, for which one waits microseconds.
+    pub fn lock(&self) -> Locked<'_> {
+        wait_for(self.word(offset_of!(SlotNumbers, lock)));
+        Locked { slots: self }
+    }
+
+    fn word(&self, at: usize) -> &AtomicU32 {
+        // SAFETY: the callers' offsets are those of words within the block, which are only accessed atomically or by code in
+        // the kernel that holds the lock.
+        unsafe { AtomicU32::from_ptr(self.block.ptr().add(at).cast()) }
+    }
+
+    fn free_place(&self, index: u32) -> &AtomicU32 {
+        self.word(SlotNumbers::FREE + (index & (self.ring - 1)) as usize * size_of::<u32>())
+    }
+
+    fn retired_place(&self, index: u32) -> *mut Retired {
+        let at = SlotNumbers::retired(self.ring) + (index & (self.ring - 1)) as usize * size_of::<Retired>();
+        // SAFETY: within the block.
+        unsafe { self.block.ptr().add(at).cast() }
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.slots.word(offset_of!(SlotNumbers, lock)).store(0, Ordering::Release);
+    }
+}
+
+impl Locked<'_> {
+    fn get(&self, at: usize) -> u32 {
+        self.slots.word(at).load(Ordering::Relaxed)
+    }
+
+    fn set(&self, at: usize, value: u32) {
+        self.slots.word(at).store(value, Ordering::Relaxed);
+    }
+
+    /// Entries in the table.
+    pub fn live(&self) -> u32 {
+        self.get(offset_of!(SlotNumbers, live))
+    }
+
+    /// Sets their number.
+    pub fn set_live(&self, live: u32) {
+        self.set(offset_of!(SlotNumbers, live), live);
+    }
+
+    /// Numbers that wait.
+    fn waiting(&self) -> u32 {
+        self.get(offset_of!(SlotNumbers, last)).wrapping_sub(self.get(offset_of!(SlotNumbers, first)))
     }
 
     /// A number that nothing refers to; `None` where all are in use or waiting.
     pub fn take(&mut self, epochs: &Epochs) -> Option<u32> {
-        if self.free.is_empty() {
+        if self.get(offset_of!(SlotNumbers, free)) == 0 {
             self.reclaim(epochs);
         }
-        self.free.pop().or_else(|| {
-            let number = self.fresh;
-            (number < self.limit).then(|| {
-                self.fresh += 1;
-                number
-            })
+        if let Some(free) = self.get(offset_of!(SlotNumbers, free)).checked_sub(1) {
+            self.set(offset_of!(SlotNumbers, free), free);
+            return Some(self.slots.free_place(free).load(Ordering::Relaxed));
+        }
+        let fresh = self.get(offset_of!(SlotNumbers, fresh));
+        (fresh < self.get(offset_of!(SlotNumbers, limit))).then(|| {
+            self.set(offset_of!(SlotNumbers, fresh), fresh + 1);
+            fresh
         })
     }
 
     /// Whether so many numbers wait that the control plane must not add to them: the workers need the rest.
     pub fn is_crowded(&mut self, epochs: &Epochs) -> bool {
-        let crowded = |slots: &Self| slots.retired.len() - slots.reclaimed >= SPARE as usize / 2;
-        if crowded(self) {
+        if self.waiting() >= SPARE / 2 {
             self.reclaim(epochs);
         }
-        crowded(self)
+        self.waiting() >= SPARE / 2
     }
 
     /// Frees the numbers that no look-up can hold any more.
-    fn reclaim(&mut self, epochs: &Epochs) {
-        if self.reclaimed == self.retired.len() {
+    pub fn reclaim(&mut self, epochs: &Epochs) {
+        let (mut first, last) = (self.get(offset_of!(SlotNumbers, first)), self.get(offset_of!(SlotNumbers, last)));
+        if first == last {
             return;
         }
         let safe = epochs.safe();
-        while let Some(&(number, stamp)) = self.retired.get(self.reclaimed)
-            && stamp <= safe
-        {
-            self.free.push(number);
-            self.reclaimed += 1;
+        let mut free = self.get(offset_of!(SlotNumbers, free));
+        while first != last {
+            // SAFETY: a place of the ring between first and last, which was written under the lock.
+            let Retired { stamp, number, .. } = unsafe { self.slots.retired_place(first).read() };
+            if stamp > safe {
+                break;
+            }
+            self.slots.free_place(free).store(number, Ordering::Relaxed);
+            free += 1;
+            first = first.wrapping_add(1);
         }
-        // So that each number is moved once at most, on average.
-        if self.reclaimed * 2 >= self.retired.len() {
-            self.compact();
-        }
+        self.set(offset_of!(SlotNumbers, free), free);
+        // From its beginning again, so that not all of the ring's memory is touched.
+        let (first, last) = if first == last { (0, 0) } else { (first, last) };
+        self.set(offset_of!(SlotNumbers, first), first);
+        self.set(offset_of!(SlotNumbers, last), last);
     }
 
-    /// Forgets what is free already.
-    fn compact(&mut self) {
-        self.retired.drain(..self.reclaimed);
-        self.reclaimed = 0;
-    }
-
-    /// As [`Slots::take`] for the control plane, which may wait for the workers to finish their batches.
+    /// As [`Locked::take`] for the control plane, which may wait for the workers to finish their batches.
     pub fn take_patiently(&mut self, epochs: &Epochs) -> Result<u32, TableError> {
         patiently(|| self.take(epochs)).ok_or(TableError::Full)
     }
@@ -103,10 +176,11 @@ impl Slots {
     /// Takes a number back that new look-ups cannot find any more.
     pub fn retire(&mut self, number: u32, epochs: &Epochs) {
         // There is room for every number once.
-        if self.retired.len() == self.retired.capacity() {
-            self.compact();
-        }
-        self.retired.push((number, epochs.retire()));
+        let last = self.get(offset_of!(SlotNumbers, last));
+        let retired = Retired { stamp: epochs.retire(), number, unused: 0 };
+        // SAFETY: a place of the ring; the lock is held.
+        unsafe { self.slots.retired_place(last).write(retired) };
+        self.set(offset_of!(SlotNumbers, last), last.wrapping_add(1));
     }
 }
 
@@ -116,9 +190,9 @@ mod tests {
 
     #[test]
     fn numbers_that_come_and_go_take_little_memory_and_none_is_lost() {
-        let epochs = std::sync::Arc::new(Epochs::default());
-        let mut slots = Slots::new(100_000).unwrap();
-        let capacity = slots.retired.capacity();
+        let epochs = std::sync::Arc::new(Epochs::new(&Space::private()).unwrap());
+        let slots = Slots::new(100_000, &Space::private()).unwrap();
+        let mut slots = slots.lock();
         let mut used = std::collections::VecDeque::new();
         for round in 0..50_000u32 {
             used.push_back(slots.take(&epochs).unwrap());
@@ -126,23 +200,25 @@ mod tests {
                 slots.retire(used.pop_front().unwrap(), &epochs);
                 slots.is_crowded(&epochs);
             }
-            assert!(slots.retired.len() <= 2 * SPARE as usize, "{}", slots.retired.len());
+            assert!(slots.get(offset_of!(SlotNumbers, last)) <= 2 * SPARE, "{slots:?}");
         }
-        assert!(slots.fresh <= SPARE + 20, "{} numbers were used for 10 at a time", slots.fresh);
-        assert_eq!(slots.retired.capacity(), capacity);
+        let fresh = slots.get(offset_of!(SlotNumbers, fresh));
+        assert!(fresh <= SPARE + 20, "{fresh} numbers were used for 10 at a time");
         slots.reclaim(&epochs);
-        let mut all: Vec<u32> = used.into_iter().chain(slots.free).collect();
+        let free = slots.get(offset_of!(SlotNumbers, free));
+        let free = (0..free).map(|index| slots.slots.free_place(index).load(Ordering::Relaxed));
+        let mut all: Vec<u32> = used.into_iter().chain(free).collect();
         all.sort_unstable();
-        assert!(all.into_iter().eq(0..slots.fresh), "each number is in one place");
+        assert!(all.into_iter().eq(0..fresh), "each number is in one place");
     }
 
     #[test]
     fn all_numbers_can_wait_at_once() {
-        let epochs = std::sync::Arc::new(Epochs::default());
+        let epochs = std::sync::Arc::new(Epochs::new(&Space::private()).unwrap());
         let held = epochs.register().unwrap();
         held.quiescent();
-        let mut slots = Slots::new(1000).unwrap();
-        let capacity = slots.retired.capacity();
+        let slots = Slots::new(1000, &Space::private()).unwrap();
+        let mut slots = slots.lock();
         for round in 0..10 {
             let numbers: Vec<u32> = std::iter::from_fn(|| slots.take(&epochs)).collect();
             assert_eq!(numbers.len(), 1000, "round {round}");
@@ -150,6 +226,5 @@ mod tests {
             assert_eq!(slots.take(&epochs), None, "the worker may hold all of them");
             held.quiescent();
         }
-        assert_eq!(slots.retired.capacity(), capacity);
     }
 }

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use baker::ir::{Layout, TableError};
 
 use super::slots::{SPARE, Slots};
+use super::space::Space;
 use super::values::Values;
 use crate::epoch::Epochs;
 
@@ -155,13 +156,20 @@ pub struct Trie {
 
 impl Trie {
     /// An empty table for `capacity` routes.
-    pub fn new(capacity: u32, width: u32, value: (&Layout, Option<usize>), epochs: Arc<Epochs>) -> io::Result<Self> {
+    pub fn new(
+        capacity: u32,
+        width: u32,
+        value: (&Layout, Option<usize>),
+        epochs: Arc<Epochs>,
+        space: &Space,
+    ) -> io::Result<Self> {
         let limit = capacity.saturating_add(SPARE);
-        let writer = Writer { routes: HashMap::default(), entries: Slots::new(limit)?, old: VecDeque::new() };
+        let writer =
+            Writer { routes: HashMap::default(), entries: Slots::new(limit, &Space::private())?, old: VecDeque::new() };
         Ok(Trie {
             root: AtomicPtr::new(boxed(Node::default())),
             width,
-            values: Values::new(limit, value)?,
+            values: Values::new(limit, value, space)?,
             capacity,
             epochs,
             writer: Mutex::new(writer),
@@ -212,12 +220,12 @@ impl Trie {
             None if writer.routes.len() >= self.capacity as usize => return Err(TableError::Full),
             _ => {}
         }
-        let entry = writer.entries.take_patiently(&self.epochs)?;
+        let entry = writer.entries.lock().take_patiently(&self.epochs)?;
         self.values.write(entry, value);
         writer.routes.insert((prefix, len), entry);
         self.change(writer, prefix, len, Some(entry));
         if let Some(old) = old {
-            writer.entries.retire(old, &self.epochs);
+            writer.entries.lock().retire(old, &self.epochs);
         }
         Ok(())
     }
@@ -228,7 +236,7 @@ impl Trie {
         let writer = &mut *writer;
         let entry = writer.routes.remove(&(prefix, len)).ok_or(TableError::NotFound)?;
         self.change(writer, prefix, len, None);
-        writer.entries.retire(entry, &self.epochs);
+        writer.entries.lock().retire(entry, &self.epochs);
         Ok(())
     }
 

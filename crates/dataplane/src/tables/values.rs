@@ -6,12 +6,12 @@ use baker::ir::Layout;
 
 use super::lock::locked;
 use super::shared::{at_once, load_shared, store_shared};
-use crate::sys::Mapping;
+use super::space::{Block, Space, Use};
 
 /// Memory for the values of a fixed number of entries.
 #[derive(Debug)]
 pub struct Values {
-    memory: Mapping,
+    memory: Block,
     limit: u32,
     size: usize,
     align: usize,
@@ -23,9 +23,9 @@ pub struct Values {
 
 impl Values {
     /// All zero.
-    pub fn new(limit: u32, (layout, lock): (&Layout, Option<usize>)) -> io::Result<Self> {
+    pub fn new(limit: u32, (layout, lock): (&Layout, Option<usize>), space: &Space) -> io::Result<Self> {
         let (size, align) = (layout.size as usize, layout.align as usize);
-        let memory = Mapping::anonymous(limit as usize * size)?;
+        let memory = space.take(limit as usize * size, Use::Entries)?;
         Ok(Values { memory, limit, size, align, at_once: at_once(layout), lock })
     }
 

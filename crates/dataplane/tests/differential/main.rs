@@ -14,6 +14,7 @@
 //! crashes the process. A failure that was found is kept in `kept/`: NAME.baker and NAME.packets.
 
 mod generate;
+mod kernel;
 mod mutants;
 mod numbers;
 mod packets;
@@ -24,6 +25,7 @@ mod run;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use generate::Style;
 use numbers::Numbers;
 use packets::Packet;
 
@@ -36,12 +38,15 @@ fn run(text: &str, packets: &[Packet], fill: u64) -> Result<run::Seen, String> {
     let run = || run::compile(text).and_then(|program| run::compare(&program, packets, SINGLY, fill));
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => result,
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
-            Err(format!("panic: {}", text.unwrap_or_default()))
-        }
+        Err(panic) => Err(said(panic)),
     }
+}
+
+/// What a panic said.
+fn said(panic: Box<dyn std::any::Any + Send>) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
+    format!("panic: {}", text.unwrap_or_default())
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -87,7 +92,7 @@ fn random_programs() {
 
 /// What was seen of the program with this seed. Panics where engines differ.
 fn random_program(seed: u64, under_way: &Path) -> run::Seen {
-    let program = generate::program(seed);
+    let program = generate::program(seed, Style::Any);
     if number("SHOW").is_some() {
         println!("// seed {seed}\n{}", program.text);
     }
@@ -152,7 +157,7 @@ fn generated_programs_are_valid() {
     let first = number("FIRST_SEED").unwrap_or(0);
     let mut refused = 0;
     for seed in first..first + number("PAIRS").unwrap_or(2000) {
-        let program = generate::program(seed);
+        let program = generate::program(seed, Style::Any);
         if let Err(error) = run::compile(&program.text) {
             println!("seed {seed}: {error}");
             refused += 1;

@@ -6,6 +6,7 @@ use baker::ir::{BitRange, Op, Program};
 use baker::opt::{self, Pass};
 use dataplane::EngineKind;
 
+use crate::generate::Style;
 use crate::numbers::Numbers;
 use crate::packets::{self, Packet};
 use crate::run::Engine;
@@ -85,7 +86,7 @@ fn broken_passes_are_noticed() {
     for mutant in &MUTANTS {
         let engines: [Engine; 1] = [(mutant.name, EngineKind::Interp, std::slice::from_ref(mutant))];
         let noticed = (0..PROGRAMS).any(|seed| {
-            let program = generate::program(seed);
+            let program = generate::program(seed, Style::Any);
             let mut numbers = Numbers::new(!seed);
             let packets: Vec<Packet> = (0..PACKETS).map(|_| packets::packet(&mut numbers, &program.headers)).collect();
             let program = run::compile(&program.text).expect("a program");

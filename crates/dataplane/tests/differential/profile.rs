@@ -3,6 +3,7 @@
 use baker::ir::{Counts, Program, Ty, Usage, Value, print};
 use baker::opt::{self, Level, Pass};
 
+use crate::generate::Style;
 use crate::numbers::Numbers;
 use crate::{generate, run};
 
@@ -36,7 +37,7 @@ fn made_up(program: &Program) -> Program {
 /// A profile that changes no code would test nothing.
 #[test]
 fn a_made_up_profile_changes_code() {
-    let programs = (0..20).map(|seed| run::compile(&generate::program(seed).text).expect("a program"));
+    let programs = (0..20).map(|seed| run::compile(&generate::program(seed, Style::Any).text).expect("a program"));
     let optimised = |program: &Program| print(&opt::optimise(program, Level::Cgpc));
     let changed = programs.filter(|program| {
         let without = |text: String| -> String { text.lines().filter(|line| !line.contains('#')).collect() };

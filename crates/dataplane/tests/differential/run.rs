@@ -149,7 +149,7 @@ impl Seen {
             .collect()
     }
 
-    fn outputs(&mut self, packet: &[u8], outputs: &[StepOutput]) {
+    pub fn outputs(&mut self, packet: &[u8], outputs: &[StepOutput]) {
         self.packets += 1;
         self.multiplied += u64::from(outputs.len() > 1);
         for output in outputs {
@@ -160,7 +160,7 @@ impl Seen {
         }
     }
 
-    fn state(&mut self, program: &Program, stepper: &Stepper) {
+    pub fn state(&mut self, program: &Program, stepper: &Stepper) {
         let (slots, counters) = (CounterSlots::new(program), stepper.counters());
         let drop = |reason: usize| counters[slots.drop(DropId(reason as u32))];
         self.programs += 1;
@@ -330,7 +330,7 @@ pub fn show_packet(port: u8, bytes: &[u8]) -> String {
 }
 
 /// Of the metadata, only what is looked at where the packet leaves.
-fn same_outputs(name: &str, wanted: &[StepOutput], found: &[StepOutput]) -> Result<(), String> {
+pub fn same_outputs(name: &str, wanted: &[StepOutput], found: &[StepOutput]) -> Result<(), String> {
     let seen = |output: &StepOutput| {
         let metadata = match output.end {
             End::Tx => vec![output.metadata[Program::TX_PORT.0 as usize]],
@@ -352,7 +352,7 @@ fn same_outputs(name: &str, wanted: &[StepOutput], found: &[StepOutput]) -> Resu
 }
 
 /// Counters and tables.
-fn same_state(program: &Program, name: &str, interp: &Stepper, native: &Stepper) -> Result<(), String> {
+pub fn same_state(program: &Program, name: &str, interp: &Stepper, native: &Stepper) -> Result<(), String> {
     let (wanted, found) = (interp.counters(), native.counters());
     if let Some(slot) = (0..wanted.len()).find(|&slot| wanted[slot] != found[slot]) {
         let (a, b) = (wanted[slot], found[slot]);
@@ -379,7 +379,7 @@ fn slot_name(program: &Program, slot: usize) -> String {
 }
 
 /// The control plane inserts and removes entries. All engines must answer alike.
-fn control(
+pub fn control(
     program: &Program,
     n: &mut Numbers,
     interp: &mut Stepper,

@@ -36,10 +36,19 @@ pub struct Generated {
     pub constructs: [u64; CONSTRUCTS.len()],
 }
 
+/// What programs may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// All that there is.
+    Any,
+    /// What can run in the kernel.
+    Kernel,
+}
+
 /// The program of a seed.
-pub fn program(seed: u64) -> Generated {
+pub fn program(seed: u64, style: Style) -> Generated {
     let mut numbers = Numbers::new(seed);
-    let mut world = world::World::random(&mut numbers);
+    let mut world = world::World::random(&mut numbers, style);
     for module in 0..world.modules.len() {
         world.modules[module].functions = (0..numbers.below(2)).collect();
     }

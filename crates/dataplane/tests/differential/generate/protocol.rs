@@ -1,13 +1,16 @@
 //! Protocols.
 
+use super::Style;
 use super::types::{unsigned, width};
 use super::world::Protocol;
 use crate::numbers::Numbers;
 
 /// Fields of random widths that fill whole bytes, sometimes a checksum among them.
-pub fn random(n: &mut Numbers, index: usize) -> Protocol {
+pub fn random(n: &mut Numbers, index: usize, style: Style) -> Protocol {
     let most = if n.chance(20) { 48 } else { 20 };
-    let bytes = n.range(1, most) as u32;
+    // No frame in the kernel is shorter than 14 bytes.
+    let least = if style == Style::Kernel && index == 0 { 14 } else { 1 };
+    let bytes = n.range(least, most) as u32;
     let mut widths: Vec<u32> = Vec::new();
     let fill = |n: &mut Numbers, widths: &mut Vec<u32>, mut bits: u32| {
         while bits > 0 {

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use super::Style;
 use super::library::Imports;
 use super::protocol;
 use super::types::{Ty, Value, unsigned, width};
@@ -12,6 +13,7 @@ use crate::numbers::Numbers;
 const MAX_PACKETS: usize = 40;
 
 pub struct World {
+    pub style: Style,
     pub imports: Imports,
     pub protocols: Vec<Protocol>,
     pub metadata: Vec<(String, Ty)>,
@@ -170,13 +172,14 @@ impl Module {
 }
 
 impl World {
-    pub fn random(n: &mut Numbers) -> World {
-        let mut protocols: Vec<_> = (0..n.range(2, 5)).map(|index| protocol::random(n, index)).collect();
+    pub fn random(n: &mut Numbers, style: Style) -> World {
+        let mut protocols: Vec<_> = (0..n.range(2, 5)).map(|index| protocol::random(n, index, style)).collect();
         let imports = Imports::random(n);
         imports.protocols(&mut protocols);
         let metadata = (0..n.range(1, 5)).map(|i| (format!("m{i}"), field_type(n))).collect();
         let structs: Vec<_> = (0..n.range(1, 3)).map(|i| structure(n, i)).collect();
         let mut world = World {
+            style,
             imports,
             protocols,
             metadata,
@@ -217,7 +220,7 @@ impl World {
             let name = format!("mod{index}");
             let instances = Vec::new();
             let mut externs = Vec::new();
-            for i in 0..n.below(3) {
+            for i in 0..if self.style == Style::Kernel { 0 } else { n.below(3) } {
                 let params = (0..n.range(0, 3)).map(|_| Ty::random(n)).collect();
                 externs.push(Extern { name: format!("ext{index}_{i}"), params, result: Ty::random(n) });
             }
@@ -240,7 +243,8 @@ impl World {
             // Every module has a PPF.
             let module = if index < modules { index } else { n.below(modules) };
             let protocol = if index == 0 { 0 } else { n.below(self.protocols.len()) };
-            let copies = n.below((MAX_PACKETS / packets).min(9));
+            let most = if self.style == Style::Kernel { 1 } else { (MAX_PACKETS / packets).min(9) };
+            let copies = n.below(most);
             packets *= copies + 1;
             let siblings = self.ppfs.iter().any(|ppf| ppf.module == module);
             let internal = siblings && n.chance(40);
@@ -260,13 +264,15 @@ impl World {
             }
             self.timers(n, module);
         }
-        self.injected = (0..count).filter(|ppf| !self.ppfs[*ppf].internal && n.chance(30)).collect();
+        let injects = if self.style == Style::Kernel { 0 } else { 30 };
+        self.injected = (0..count).filter(|ppf| !self.ppfs[*ppf].internal && n.chance(injects)).collect();
         self.instances(n);
     }
 
     fn timers(&mut self, n: &mut Numbers, module: usize) {
+        let most = if self.style == Style::Kernel { 1 } else { 3 };
         let module = &mut self.modules[module];
-        for i in 0..n.below(3) {
+        for i in 0..n.below(most) {
             let table = n.below(module.tables.len() + 1);
             let table = (table < module.tables.len() && module.tables[table].kind != Kind::Lpm).then_some(table);
             let period = *n.pick(&[50_000_000_000, 300_000_000_000, 700_000_000_001]);
@@ -313,7 +319,11 @@ impl World {
         let kind = *n.pick(if (module, index) == (0, 0) { &all[..5] } else { &all });
         let key = match kind {
             Kind::Hash | Kind::Set => self.value(n),
-            Kind::Lpm => Value::Scalar(unsigned(*n.pick(&[32, 32, 128, 20, 64, 7]))),
+            Kind::Lpm => Value::Scalar(unsigned(*n.pick(if self.style == Style::Kernel {
+                &[32][..]
+            } else {
+                &[32, 32, 128, 20, 64, 7]
+            }))),
             _ => Value::Scalar(unsigned(32)),
         };
         let capacity = if kind == Kind::Lpm { 64 } else { *n.pick(&[1, 2, 3, 4, 8, 9, 16, 100, 4000]) };

@@ -1,0 +1,250 @@
+//! The function of a received frame.
+//!
+//! ```text
+//! state = { data, end, head = data, counters of this CPU, metadata 0 but for rx.port }
+//! shorter than the fixed header of rx ─▶ truncated
+//! count rx, ppf(state), return state.verdict
+//! ```
+
+use baker::ir::{ChannelId, DropId, MetaId, Program, Target, storage_size};
+use inkwell::IntPredicate;
+use inkwell::attributes::AttributeLoc;
+use inkwell::module::Linkage;
+use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
+
+use super::asm::Helper;
+use super::state::Field;
+use super::{Kernel, NAME, SECTION};
+use crate::internal;
+use crate::kernel::{MapUse, Memory as Shared, OWN, PORT_SLOTS, PORTS, PUNTED, PortSlot, RECORD, Record, Verdict};
+use crate::lower::{Memory, Res, pointer_param};
+
+/// What code in front of PPFs is called.
+const ENTRY: &str = "rx";
+/// Offsets in `struct xdp_md`.
+const DATA: u32 = 0;
+const DATA_END: u32 = 4;
+const INGRESS_IFINDEX: u64 = 12;
+const RX_QUEUE_INDEX: u64 = 16;
+
+impl<'c> Kernel<'c, '_> {
+    /// Declares a function for each PPF that packets come to. All are inlined.
+    pub(super) fn declare_ppfs(&mut self) {
+        let ty = self.context.void_type().fn_type(&[self.ptr.into(), self.ptr.into()], false);
+        let reached = self.program.reached_ppfs();
+        for (ppf, reached) in self.program.ppfs.iter().zip(reached) {
+            let function = reached.then(|| {
+                let function = self.llvm.add_function(&format!("ppf.{}", ppf.name), ty, Some(Linkage::Internal));
+                self.decorate(function);
+                self.attribute(function, AttributeLoc::Function, "alwaysinline", 0);
+                self.notes.function(function, &ppf.name);
+                function
+            });
+            self.ppfs.push(function);
+        }
+    }
+
+    /// Defines the function.
+    pub(super) fn define_main(&self) -> Res<()> {
+        let builder = &self.builder;
+        let function = self.llvm.add_function(NAME, self.i32.fn_type(&[self.ptr.into()], false), None);
+        function.set_section(Some(SECTION));
+        self.decorate(function);
+        self.notes.function(function, NAME);
+        self.at_place(function, ENTRY, None)?;
+        let ctx = pointer_param(function, 0)?;
+        let [entry, complete, short, exit] =
+            ["entry", "complete", "short", "exit"].map(|name| self.context.append_basic_block(function, name));
+        builder.position_at_end(entry);
+        let state = builder.build_alloca(self.i8.array_type(self.fields.size), "state")?;
+        if let Some(inst) = state.as_instruction() {
+            inst.set_alignment(16).map_err(|error| crate::CodegenError::Internal(error.to_string()))?;
+        }
+        if self.options.careful {
+            self.touch_stack()?;
+        }
+        self.reload(ctx, state)?;
+        self.set(state, Field::Head, self.pointer(state, Field::Data)?)?;
+        self.set(state, Field::Offset, self.i64.const_zero())?;
+        self.set(state, Field::Verdict, self.verdict(Verdict::Drop))?;
+        self.set(state, Field::Counters, self.counters()?)?;
+        if self.program.uses_time() {
+            let now = if self.options.recorded {
+                self.load_once(self.fixed(RECORD + std::mem::offset_of!(Record, now) as u64)?, 64)?
+            } else {
+                self.help(Helper::KtimeGetNs, &[])?
+            };
+            self.set(state, Field::Now, now)?;
+        }
+        for (id, field) in (0u32..).zip(&self.program.metadata) {
+            let zero = self.int(field.width)?.const_zero();
+            self.meta_store(state, MetaId(id), zero)?;
+        }
+        let interface = self.load_int(self.i32, self.at(ctx, INGRESS_IFINDEX)?, 4, Memory::Context)?;
+        self.meta_store(state, Program::RX_PORT, self.port(interface)?)?;
+
+        let Some(protocol) = self.program.protocols.get(self.channel(Program::RX)?.protocol.0 as usize) else {
+            return internal("rx has no protocol");
+        };
+        let (head, end) = (self.pointer(state, Field::Head)?, self.pointer(state, Field::End)?);
+        let (has, head) = self.has(head, protocol.size.into(), end)?;
+        self.set(state, Field::Head, head)?;
+        self.likely(builder.build_conditional_branch(has, complete, short)?)?;
+
+        builder.position_at_end(short);
+        self.drop_packet(state, DropId::TRUNCATED)?;
+        builder.build_unconditional_branch(exit)?;
+
+        builder.position_at_end(complete);
+        self.put(ctx, state, Program::RX)?;
+        builder.build_unconditional_branch(exit)?;
+
+        builder.position_at_end(exit);
+        let verdict = self.resize(self.number(state, Field::Verdict)?, 32)?;
+        builder.build_return(Some(&verdict))?;
+        Ok(())
+    }
+
+    /// Reads the packet's pointers.
+    pub(super) fn reload(&self, ctx: PointerValue<'c>, state: PointerValue<'c>) -> Res<()> {
+        self.set(state, Field::Data, self.packet_pointer(ctx, DATA)?)?;
+        self.set(state, Field::End, self.packet_pointer(ctx, DATA_END)?)
+    }
+
+    /// The counters of this CPU.
+    fn counters(&self) -> Res<PointerValue<'c>> {
+        let cpu = self.help(Helper::GetSmpProcessorId, &[])?;
+        let cpu = self.masked(cpu, u64::from(self.memory.cpus) - 1)?;
+        let stride = self.i64.const_int(Shared::own(self.program), false);
+        self.at_index(self.fixed(OWN)?, self.builder.build_int_mul(cpu, stride, "")?)
+    }
+
+    /// The number of the port with an interface, or 0; 8 bits.
+    fn port(&self, interface: IntValue<'c>) -> Res<IntValue<'c>> {
+        let slot = self.masked(self.resize(interface, 64)?, u64::from(PORT_SLOTS) - 1)?;
+        let size = self.i64.const_int(size_of::<PortSlot>() as u64, false);
+        let slot = self.at_index(self.fixed(PORTS)?, self.builder.build_int_mul(slot, size, "")?)?;
+        // Interface and port in one word, so that they belong together.
+        let both = self.load_once(slot, 64)?;
+        let found = self.resize(both, 32)?;
+        let port = self.builder.build_right_shift(both, self.i64.const_int(32, false), false, "")?;
+        let is_it = self.builder.build_int_compare(IntPredicate::EQ, found, interface, "")?;
+        let port = self.resize(port, 8)?;
+        Ok(self.builder.build_select(is_it, port, port.get_type().const_zero(), "")?.into_int_value())
+    }
+
+    pub(super) fn verdict(&self, verdict: Verdict) -> IntValue<'c> {
+        self.i64.const_int(verdict as u64, false)
+    }
+
+    fn channel(&self, id: ChannelId) -> Res<&baker::ir::Channel> {
+        match self.program.channels.get(id.0 as usize) {
+            Some(channel) => Ok(channel),
+            None => internal(format!("there is no channel {}", id.0)),
+        }
+    }
+
+    /// Hands the packet to a channel.
+    pub(super) fn put(&self, ctx: PointerValue<'c>, state: PointerValue<'c>, id: ChannelId) -> Res<()> {
+        let target = self.channel(id)?.target;
+        self.count_slot(state, self.slots.channel(id))?;
+        if let Target::Ppf(ppf) = target {
+            let Some(Some(function)) = self.ppfs.get(ppf.0 as usize) else {
+                return internal(format!("there is no PPF {}", ppf.0));
+            };
+            self.builder.build_call(*function, &[ctx.into(), state.into()], "")?;
+            return Ok(());
+        }
+        // The kernel has no frame as short as a packet without its headers can be.
+        if !matches!(target, Target::Controller(_)) {
+            self.settle(ctx, state)?;
+        }
+        match target {
+            Target::Ppf(_) => Ok(()),
+            Target::Tx => self.transmit(state),
+            Target::Host => self.end(state, self.verdict(Verdict::Pass), Verdict::Pass as u64),
+            Target::Controller(_) => self.punt(state, id),
+        }
+    }
+
+    /// Drops the packet.
+    pub(super) fn drop_packet(&self, state: PointerValue<'c>, reason: DropId) -> Res<()> {
+        if reason.0 as usize >= self.program.drop_reasons.len() {
+            return internal(format!("there is no drop reason {}", reason.0));
+        }
+        self.count_slot(state, self.slots.drop(reason))?;
+        self.end(state, self.verdict(Verdict::Drop), Verdict::Drop as u64)
+    }
+
+    /// Sets what becomes of the packet, which `noted` says, too.
+    pub(super) fn end(&self, state: PointerValue<'c>, verdict: IntValue<'c>, noted: u64) -> Res<()> {
+        self.set(state, Field::Verdict, verdict)?;
+        if !self.options.recorded {
+            return Ok(());
+        }
+        let end = self.fixed(RECORD + std::mem::offset_of!(Record, end) as u64)?;
+        self.store(end, self.i64.const_int(noted, false), 8, Memory::Table)?;
+        for (id, field) in (0u32..).zip(&self.program.metadata) {
+            let at = RECORD + (std::mem::offset_of!(Record, metadata) as u32 + field.offset) as u64;
+            let size = storage_size(field.width);
+            let value = self.resize(self.meta_load(state, MetaId(id))?, size * 8)?;
+            self.store(self.fixed(at)?, value, size.min(8), Memory::Table)?;
+        }
+        Ok(())
+    }
+
+    /// Out of the port that the metadata names.
+    fn transmit(&self, state: PointerValue<'c>) -> Res<()> {
+        if self.options.recorded {
+            return self.end(state, self.verdict(Verdict::Transmit), Verdict::Transmit as u64);
+        }
+        let builder = &self.builder;
+        let [same, other, missing, done] = self.new_blocks(["same", "other", "missing", "sent"])?;
+        let [to, from] = [Program::TX_PORT, Program::RX_PORT].map(|port| self.meta_load(state, port));
+        let (to, from) = (to?, from?);
+        let is_same = builder.build_int_compare(IntPredicate::EQ, to, from, "")?;
+        let named = builder.build_int_compare(IntPredicate::NE, to, to.get_type().const_zero(), "")?;
+        builder.build_conditional_branch(builder.build_and(is_same, named, "")?, same, other)?;
+        builder.position_at_end(same);
+        self.set(state, Field::Verdict, self.verdict(Verdict::Transmit))?;
+        builder.build_unconditional_branch(done)?;
+
+        builder.position_at_end(other);
+        let devices = self.map(MapUse::Devices)?;
+        let fallback = self.verdict(Verdict::Drop);
+        let verdict =
+            self.help(Helper::RedirectMap, &[devices.into(), self.resize(to, 64)?.into(), fallback.into()])?;
+        self.set(state, Field::Verdict, verdict)?;
+        let is_missing = builder.build_int_compare(IntPredicate::EQ, verdict, fallback, "")?;
+        self.unlikely(builder.build_conditional_branch(is_missing, missing, done)?)?;
+        builder.position_at_end(missing);
+        self.drop_packet(state, DropId::NO_PORT)?;
+        builder.build_unconditional_branch(done)?;
+        builder.position_at_end(done);
+        Ok(())
+    }
+
+    /// Out of the kernel, to go on behind a channel.
+    fn punt(&self, state: PointerValue<'c>, id: ChannelId) -> Res<()> {
+        if self.options.recorded {
+            let head = self.fixed(RECORD + std::mem::offset_of!(Record, head) as u64)?;
+            self.store(head, self.number(state, Field::Offset)?, 8, Memory::Table)?;
+            return self.end(state, self.verdict(Verdict::Pass), PUNTED + u64::from(id.0));
+        }
+        let _ = RX_QUEUE_INDEX;
+        internal("punts are not there yet")
+    }
+}
+
+/// The number that an integer is known to be.
+pub(super) fn constant(value: IntValue) -> Option<u64> {
+    value.get_zero_extended_constant()
+}
+
+/// An integer.
+pub(super) fn as_int(value: BasicValueEnum) -> Res<IntValue> {
+    match value {
+        BasicValueEnum::IntValue(value) => Ok(value),
+        _ => internal("a value that is no number"),
+    }
+}

@@ -1,0 +1,170 @@
+//! IR to BPF, for the XDP hook: one function of a received frame. See [`crate::kernel`] for what it works on.
+//!
+//! There is one packet at a time. Where its head is and what else is known of it lies in a [`state::State`] on the stack, which LLVM
+//! turns into registers once everything is inlined. Kernel functions that move the packet make all pointers into it void;
+//! so these are read again then, and each handle's promise is tested again where it is used next ([`packet`]).
+
+mod asm;
+mod body;
+mod careful;
+mod cut;
+mod fit;
+mod hash;
+mod insert;
+mod lock;
+mod main;
+mod meter;
+mod object;
+mod packet;
+mod places;
+mod resize;
+mod state;
+mod sum;
+mod table;
+mod target;
+mod wide;
+
+use std::cell::Cell;
+use std::ops::Deref;
+
+use baker::ir::Program;
+use baker::opt::{Level, optimise};
+use inkwell::context::Context;
+use inkwell::module::Module as LlvmModule;
+use inkwell::values::{FunctionValue, InstructionOpcode, InstructionValue};
+
+pub use cut::cut;
+pub use fit::obstacles;
+
+use crate::kernel::{Memory, Object, Options, Place};
+use crate::lower::{Core, Lacks, Res, enum_attribute};
+use crate::{CodegenError, Emit, internal};
+use places::Notes;
+use state::Fields;
+use target::{Bpf, Complaints};
+
+/// The section of the function.
+const SECTION: &str = "xdp";
+/// Its name.
+const NAME: &str = "millrace_xdp";
+
+/// Instructions that a jump of 16 bits reaches.
+const LONGEST: usize = 1 << 15;
+
+/// Bytes of stack that the kernel gives a program.
+const STACK: u32 = 512;
+
+/// Compiles a program, all of whose PPFs run in the kernel, for its memory. [`obstacles`] says which can; [`cut`] makes the others
+/// controllers.
+pub fn compile(program: &Program, packets: Level, memory: &Memory, options: Options) -> Result<Object, CodegenError> {
+    with_module(program, packets, memory, options, |bpf, module, places| {
+        object::read(&bpf.object(module)?, program, places)
+    })
+}
+
+/// The program as LLVM IR or as BPF assembly, for people to read.
+pub fn emit(
+    program: &Program,
+    packets: Level,
+    memory: &Memory,
+    options: Options,
+    what: Emit,
+) -> Result<String, CodegenError> {
+    with_module(program, packets, memory, options, |bpf, module, _| match what {
+        Emit::Llvm => Ok(module.print_to_string().to_string()),
+        Emit::Asm => bpf.assembly(module),
+    })
+}
+
+fn with_module<T>(
+    program: &Program,
+    packets: Level,
+    memory: &Memory,
+    options: Options,
+    write: impl FnOnce(&Bpf, &LlvmModule, &[Place]) -> Result<T, CodegenError>,
+) -> Result<T, CodegenError> {
+    if let Some(obstacle) = obstacles(program).first() {
+        let ppf = &program.ppfs[obstacle.ppf.0 as usize].name;
+        return internal(format!("ppf {ppf} cannot run in the kernel: {:?}", obstacle.reason));
+    }
+    let program = optimise(program, packets);
+    let context = Context::create();
+    let complaints = Complaints::of(&context);
+    let bpf = Bpf::new()?;
+    let (module, places) = lower(&context, &program, memory, options, &bpf)?;
+    module
+        .verify()
+        .map_err(|error| CodegenError::Internal(format!("LLVM refuses the module of `{}`: {error}", program.name)))?;
+    bpf.optimise(&module)?;
+    let size = size(&module);
+    if size > LONGEST {
+        return Err(CodegenError::TooLarge(size, LONGEST));
+    }
+    let written = write(&bpf, &module, &places);
+    match &complaints.take()[..] {
+        [] => written,
+        complaints => internal(format!("LLVM's BPF back end: {}", complaints.join("; "))),
+    }
+}
+
+/// About how many instructions a module becomes. LLVM ends the process where a jump goes too far.
+fn size(module: &LlvmModule) -> usize {
+    let blocks = module.get_functions().flat_map(|function| function.get_basic_blocks());
+    let of_instruction = |instruction: InstructionValue| match instruction.get_opcode() {
+        // Some are assembly of five instructions.
+        InstructionOpcode::Call => 5,
+        InstructionOpcode::Phi => 1,
+        _ => 2,
+    };
+    blocks.flat_map(|block| block.get_instructions()).map(of_instruction).sum()
+}
+
+fn lower<'c>(
+    context: &'c Context,
+    program: &Program,
+    memory: &Memory,
+    options: Options,
+    bpf: &Bpf,
+) -> Res<(LlvmModule<'c>, Vec<Place>)> {
+    let llvm = context.create_module(&program.name);
+    bpf.prepare(&llvm);
+    let attributes = vec![
+        enum_attribute(context, "nounwind", 0),
+        // Lists of constants lie in memory that the kernel does not know.
+        context.create_string_attribute("no-jump-tables", "true"),
+        context.create_string_attribute("no-builtins", ""),
+    ];
+    let core = Core::new(context, program, llvm, attributes, Lacks::Wide);
+    let fields = Fields::new(program);
+    let notes = Notes::new(context, &core.llvm);
+    let mut kernel = Kernel { core, memory, options, fields, notes, kept: Cell::new(0), ppfs: Vec::new() };
+    kernel.declare_ppfs();
+    for (ppf, function) in program.ppfs.iter().zip(&kernel.ppfs) {
+        if let Some(function) = function {
+            body::lower_ppf(&kernel, ppf, *function)?;
+        }
+    }
+    kernel.define_main()?;
+    Ok((kernel.core.llvm, kernel.notes.finish()))
+}
+
+/// What the lowering of every function to BPF shares.
+struct Kernel<'c, 'p> {
+    core: Core<'c, 'p>,
+    memory: &'p Memory,
+    options: Options,
+    fields: Fields,
+    notes: Notes<'c>,
+    /// Bytes in which careful code keeps values of the bodies so far.
+    kept: Cell<u64>,
+    /// One per PPF; `None` where no packet comes to it.
+    ppfs: Vec<Option<FunctionValue<'c>>>,
+}
+
+impl<'c, 'p> Deref for Kernel<'c, 'p> {
+    type Target = Core<'c, 'p>;
+
+    fn deref(&self) -> &Core<'c, 'p> {
+        &self.core
+    }
+}

@@ -1,0 +1,195 @@
+//! The packet's bytes: where its head is, and what of it is there.
+//!
+//! ```text
+//! a handle's promise, where it is first used:     if head + 20 > end: abort        the verifier learns of 20 bytes
+//! from there on:                                  load [head + 12]                 no further test
+//! ```
+//!
+//! The program has tested that; the verifier has to see it once more where the head or the packet's memory has changed since.
+
+use baker::ir::{BitRange, Value};
+use inkwell::IntPredicate;
+use inkwell::intrinsics::Intrinsic;
+use inkwell::values::{IntValue, PointerValue};
+
+use super::Kernel;
+use super::asm::Helper;
+use super::body::{Ppf, There};
+use super::main::{as_int, constant};
+use super::state::Field;
+use crate::CodegenError;
+use crate::lower::{Lowering, Memory, Res};
+
+/// Distances within a packet have no bits but these. What the kernel shows of a packet is shorter than a page.
+pub(super) const OFFSETS: u64 = 0x1fff;
+
+impl<'c> Kernel<'c, '_> {
+    /// Bytes from the head to the end; 32 bits.
+    pub(super) fn len(&self, state: PointerValue<'c>) -> Res<IntValue<'c>> {
+        let len = self.distance(self.pointer(state, Field::End)?, self.pointer(state, Field::Head)?)?;
+        self.resize(len, 32)
+    }
+
+    /// A distance (64 bits) that the verifier knows to lie within a packet; constants stay what they are.
+    fn bounded(&self, offset: IntValue<'c>) -> Res<IntValue<'c>> {
+        let is_constant = Intrinsic::find("llvm.is.constant")
+            .and_then(|intrinsic| intrinsic.get_declaration(&self.llvm, &[self.i64.into()]))
+            .ok_or_else(|| CodegenError::Internal("LLVM cannot tell constants".into()))?;
+        let call = self.builder.build_call(is_constant, &[offset.into()], "")?;
+        let is_constant = call.try_as_basic_value().basic();
+        let is_constant = as_int(is_constant.ok_or_else(|| CodegenError::Internal("no truth value".into()))?)?;
+        let inside =
+            self.builder.build_int_compare(IntPredicate::ULE, offset, self.i64.const_int(OFFSETS, false), "")?;
+        let is_constant = self.builder.build_and(is_constant, inside, "")?;
+        let masked = self.masked(offset, OFFSETS)?;
+        Ok(self.builder.build_select(is_constant, offset, masked, "")?.into_int_value())
+    }
+
+    /// Puts the head `offset` bytes (64 bits) behind the frame's first byte.
+    pub(super) fn set_offset(&self, state: PointerValue<'c>, offset: IntValue<'c>) -> Res<()> {
+        let offset = self.bounded(offset)?;
+        self.set(state, Field::Offset, offset)?;
+        let head = self.at_index(self.pointer(state, Field::Data)?, offset)?;
+        self.set(state, Field::Head, head)
+    }
+
+    /// Moves the frame's first byte, to the front where `by` (64 bits) is negative; 0 where the kernel did it.
+    pub(super) fn move_data(
+        &self,
+        ctx: PointerValue<'c>,
+        state: PointerValue<'c>,
+        by: IntValue<'c>,
+    ) -> Res<IntValue<'c>> {
+        let failed = self.help(Helper::XdpAdjustHead, &[ctx.into(), by.into()])?;
+        self.reload(ctx, state)?;
+        Ok(failed)
+    }
+
+    /// Makes the head the frame's first byte, as the packet leaves.
+    pub(super) fn settle(&self, ctx: PointerValue<'c>, state: PointerValue<'c>) -> Res<()> {
+        let builder = &self.builder;
+        let offset = self.number(state, Field::Offset)?;
+        let [move_, done] = self.new_blocks(["move", "settled"])?;
+        let moves = builder.build_int_compare(IntPredicate::NE, offset, self.i64.const_zero(), "")?;
+        builder.build_conditional_branch(moves, move_, done)?;
+        builder.position_at_end(move_);
+        let failed = self.move_data(ctx, state, offset)?;
+        self.must(failed)?;
+        builder.build_unconditional_branch(done)?;
+        builder.position_at_end(done);
+        Ok(())
+    }
+}
+
+impl<'c> Ppf<'_, 'c, '_> {
+    /// The head of a packet of which `bytes` bytes are there.
+    pub(super) fn head(&mut self, packet: Value, bytes: u64) -> Res<PointerValue<'c>> {
+        let bytes = bytes.max(self.promise(packet)?);
+        self.reach(bytes)
+    }
+
+    /// The head, where `bytes` bytes from it on are there, which the verifier is to know.
+    pub(super) fn reach(&mut self, bytes: u64) -> Res<PointerValue<'c>> {
+        let kernel = self.kernel;
+        let head = kernel.pointer(self.state, Field::Head)?;
+        if bytes <= self.there.bytes {
+            return Ok(head);
+        }
+        let head = kernel.within(head, bytes, kernel.pointer(self.state, Field::End)?)?;
+        kernel.set(self.state, Field::Head, head)?;
+        self.there.bytes = bytes;
+        Ok(head)
+    }
+
+    /// Where bits lie that are counted from `offset` bytes behind the head.
+    pub(super) fn place(&mut self, packet: Value, offset: Value, bits: BitRange) -> Res<PointerValue<'c>> {
+        let kernel = self.kernel;
+        let offset = self.int_of(offset, 32)?;
+        if let Some(offset) = constant(offset).filter(|offset| *offset <= OFFSETS) {
+            let head = self.head(packet, offset + u64::from(bits.end_byte()))?;
+            return kernel.at(head, offset);
+        }
+        let place = self.place_at(offset)?;
+        kernel.within(place, bits.end_byte().into(), kernel.pointer(self.state, Field::End)?)
+    }
+
+    /// A pointer `offset` (32 bits) bytes behind the head, of which nothing is known yet.
+    pub(super) fn place_at(&self, offset: IntValue<'c>) -> Res<PointerValue<'c>> {
+        let kernel = self.kernel;
+        let head = kernel.number(self.state, Field::Offset)?;
+        let offset = kernel.builder.build_int_add(head, kernel.resize(offset, 64)?, "")?;
+        kernel.at_index(kernel.pointer(self.state, Field::Data)?, kernel.masked(offset, OFFSETS)?)
+    }
+
+    /// Whether the packet has so many bytes (32 bits).
+    pub(super) fn has(&self, bytes: IntValue<'c>) -> Res<IntValue<'c>> {
+        let kernel = self.kernel;
+        match constant(bytes) {
+            Some(bytes) if bytes <= self.there.bytes => Ok(kernel.context.bool_type().const_int(1, false)),
+            Some(bytes) if bytes <= OFFSETS => {
+                let [head, end] = [Field::Head, Field::End].map(|field| kernel.pointer(self.state, field));
+                let (has, head) = kernel.has(head?, bytes, end?)?;
+                kernel.set(self.state, Field::Head, head)?;
+                Ok(has)
+            }
+            _ => Ok(kernel.builder.build_int_compare(IntPredicate::UGE, kernel.len(self.state)?, bytes, "")?),
+        }
+    }
+
+    /// The head is another one; what is there of it has to be tested again.
+    pub(super) fn moved(&mut self) {
+        self.there = There { bytes: 0, head: self.new_head() };
+    }
+
+    /// Moves the head `bytes` (32 bits) towards the end.
+    pub(super) fn pull(&mut self, bytes: IntValue<'c>) -> Res<()> {
+        let (kernel, state) = (self.kernel, self.state);
+        let there = self.there.bytes;
+        self.moved();
+        let offset = kernel.number(state, Field::Offset)?;
+        let next = kernel.builder.build_int_add(offset, kernel.resize(bytes, 64)?, "")?;
+        let Some(bytes) = constant(bytes).filter(|bytes| *bytes <= OFFSETS) else {
+            return kernel.set_offset(state, next);
+        };
+        self.there.bytes = there.saturating_sub(bytes);
+        kernel.set(state, Field::Offset, next)?;
+        kernel.set(state, Field::Head, kernel.at(kernel.pointer(state, Field::Head)?, bytes)?)
+    }
+
+    /// Moves the head `bytes` to the front, where the frame has room.
+    pub(super) fn push(&mut self, bytes: u32) -> Res<()> {
+        let (kernel, state) = (self.kernel, self.state);
+        let builder = &kernel.builder;
+        self.moved();
+        let offset = kernel.number(state, Field::Offset)?;
+        let bytes = kernel.i64.const_int(bytes.into(), false);
+        let next = builder.build_int_sub(offset, bytes, "")?;
+        let [inside, beyond, done] = kernel.new_blocks(["inside", "beyond", "pushed"])?;
+        let is_inside = builder.build_int_compare(IntPredicate::UGE, offset, bytes, "")?;
+        builder.build_conditional_branch(is_inside, inside, beyond)?;
+        builder.position_at_end(inside);
+        kernel.set_offset(state, next)?;
+        builder.build_unconditional_branch(done)?;
+        builder.position_at_end(beyond);
+        let failed = kernel.move_data(self.ctx, state, next)?;
+        kernel.must(failed)?;
+        kernel.set_offset(state, kernel.i64.const_zero())?;
+        builder.build_unconditional_branch(done)?;
+        builder.position_at_end(done);
+        Ok(())
+    }
+
+    /// Sets the first bytes of the packet to zero.
+    pub(super) fn zero(&mut self, bytes: u64) -> Res<()> {
+        let kernel = self.kernel;
+        let head = self.reach(bytes)?;
+        let mut at = 0;
+        while at < bytes {
+            let width = [8, 4, 2, 1].into_iter().find(|width| at + width <= bytes).unwrap_or(1);
+            let zero = kernel.int(width as u32 * 8)?.const_zero();
+            kernel.store(kernel.at(head, at)?, zero, kernel.align(width as u32), Memory::Frame)?;
+            at += width;
+        }
+        Ok(())
+    }
+}

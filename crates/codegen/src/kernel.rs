@@ -1,0 +1,257 @@
+//! The contract between BPF code and the process: one memory that both see.
+//!
+//! ```text
+//! 0          64       4096        PORTS_END                     tables
+//! │ nothing  │ Record │ PortSlot… │ zeros │ counters and scratch of CPU 0 │ of 1 │… │ entries… │ slots, buckets…
+//! └────────────────────────── reach ────────────────────────────────────┘
+//! ```
+//!
+//! It is one BPF array of one element, which the kernel's verifier knows as memory of a constant size. An address in it is a
+//! number, the distance from its start: what a program finds in memory is a number to the verifier, and any number masked with
+//! [`Memory::reach`] and a little more lies inside. So nothing has to be proved of entries: they are where they are, and
+//! what is computed wrongly reads something else of the same program.
+//!
+//! Process addresses that lie in the memory (in control blocks) are turned into distances by subtracting [`Memory::base`].
+
+use baker::ir::{ChannelId, CounterSlots, PpfId, Program};
+use baker::source::Span;
+
+/// Where [`Record`] lies.
+pub const RECORD: u64 = 64;
+/// Where the slots of [`PortSlot`] lie.
+pub const PORTS: u64 = 4096;
+/// Number of slots.
+pub const PORT_SLOTS: u32 = 4096;
+/// Where [`ROOM`] zero bytes lie.
+pub const ZEROS: u64 = PORTS + PORT_SLOTS as u64 * size_of::<PortSlot>() as u64;
+/// Bytes that a packet, as far as the kernel shows it, does not exceed.
+pub const ROOM: u64 = 4096;
+/// Where what CPUs have of their own lies: counters, then [`SCRATCH`] bytes, then [`VALUES`].
+pub const OWN: u64 = ZEROS + ROOM;
+/// Bytes of a CPU's scratch memory: a packet, and what is computed beside it.
+pub const SCRATCH: u64 = ROOM + 256;
+/// Bytes in which careful code keeps values.
+pub const VALUES: u64 = 1 << 16;
+/// Bytes behind an address that is masked with [`Memory::reach`]: an entry's, or a cell's.
+pub const SLACK: u64 = 1 << 16;
+/// Bytes of [`Record::metadata`].
+pub const RECORDED_METADATA: usize = 1024;
+
+/// An interface that packets come in by: slot `interface % PORT_SLOTS`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortSlot {
+    /// The interface's index.
+    pub interface: u32,
+    /// The port's number; 0 where no port has the interface.
+    pub port: u32,
+}
+
+/// What a program compiled with [`Options::recorded`] reads and writes in place of the kernel's time and ports.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    /// The time.
+    pub now: u64,
+    /// What became of the packet: one of [`Verdict`], plus [`PUNTED`] and the channel's number.
+    pub end: u64,
+    /// Of a packet that goes on outside: bytes in front of its head.
+    pub head: u64,
+    /// Its metadata where it left, if it did.
+    pub metadata: [u8; RECORDED_METADATA],
+}
+
+const _: () = assert!(RECORD as usize + size_of::<Record>() <= PORTS as usize);
+
+/// What becomes of a packet (`enum xdp_action`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Verdict {
+    /// A fault of the code: a packet that is shorter than it was found to be.
+    Aborted = 0,
+    /// Dropped and counted.
+    Drop = 1,
+    /// To the kernel's own stack.
+    Pass = 2,
+    /// Out of the port that it came in by.
+    Transmit = 3,
+    /// Out of another port, or to a socket.
+    Redirect = 4,
+}
+
+/// Plus the number of a channel: in [`Record::end`], a packet that goes on outside of the kernel.
+pub const PUNTED: u64 = 1 << 32;
+
+/// The memory that a program works on.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    /// Where the process has mapped it.
+    pub base: u64,
+    /// Bytes.
+    pub size: u64,
+    /// A power of two less 1; not more than `size` less [`SLACK`]. All entries, and what lies in front of them, begin at or
+    /// below it.
+    pub reach: u64,
+    /// CPUs that have counters of their own: a power of two.
+    pub cpus: u32,
+    /// Where the clock lies that says when something was retired, 64 bits: adding 1 gives its stamp.
+    pub epoch: u64,
+    /// Where each table lies.
+    pub tables: Vec<TablePlace>,
+}
+
+/// Where a table lies: distances from the memory's start. The layouts are those of [`crate::abi`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TablePlace {
+    /// An array whose entries lie there.
+    Array {
+        /// The first entry.
+        entries: u64,
+    },
+    /// An array whose entries lie where its control block says.
+    Published {
+        /// [`crate::abi::ArrayTable`], with an address of the process.
+        control: u64,
+    },
+    /// Longest prefix match of keys of 32 bits.
+    Lpm {
+        /// [`crate::abi::LpmTable`]
+        control: u64,
+        /// Its parts.
+        tbl24: u64,
+        /// See `tbl24`.
+        tbl8: u64,
+        /// Number of groups in `tbl8`, a power of two.
+        groups: u32,
+        /// See `tbl24`.
+        entries: u64,
+    },
+    /// Exact match.
+    Hash {
+        /// The first [`crate::abi::HashBucket`].
+        buckets: u64,
+        /// Number of buckets, a power of two.
+        count: u32,
+        /// Entry 0.
+        entries: u64,
+        /// See [`crate::abi::hash_key`].
+        seed: [u64; 2],
+        /// [`crate::abi::SlotNumbers`]
+        numbers: u64,
+        /// Its `ring`.
+        ring: u32,
+    },
+    /// In memory that the kernel does not see.
+    Nowhere,
+}
+
+impl Memory {
+    /// Bytes of the counters of one CPU: the order is that of [`CounterSlots`].
+    pub fn counters(program: &Program) -> u64 {
+        (CounterSlots::new(program).len() as u64 * 8).next_multiple_of(64)
+    }
+
+    /// Bytes from what one CPU has of its own to that of the next.
+    pub fn own(program: &Program) -> u64 {
+        Self::counters(program) + SCRATCH + VALUES
+    }
+
+    /// Where tables can begin.
+    pub fn tables(program: &Program, cpus: u32) -> u64 {
+        // A cell's index is masked, not compared.
+        let counters = Self::counters(program).next_power_of_two();
+        (OWN + u64::from(cpus) * Self::own(program) + counters).next_multiple_of(4096)
+    }
+}
+
+/// What is compiled how.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// For tests: time, ports and ends are those of [`Record`].
+    pub recorded: bool,
+    /// Code that is slower, takes less stack, and costs the kernel's verifier less.
+    pub careful: bool,
+}
+
+/// A reference to a map in [`Object::code`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapUse {
+    /// Of the memory: the address of its start.
+    Memory,
+    /// The array of devices (`BPF_MAP_TYPE_DEVMAP`), by port number.
+    Devices,
+    /// The array of sockets (`BPF_MAP_TYPE_XSKMAP`), by queue.
+    Sockets,
+}
+
+/// BPF code.
+#[derive(Clone, Debug)]
+pub struct Object {
+    /// Instructions of 8 bytes.
+    pub code: Vec<u8>,
+    /// Instructions of two slots that load a map, by the number of their first slot. Their immediate is 0.
+    pub maps: Vec<(usize, MapUse)>,
+    /// Where code begins that belongs to a source place: numbers of instructions, in order.
+    pub places: Vec<(usize, Place)>,
+    /// Bytes of stack.
+    pub stack: u32,
+}
+
+/// What code belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The PPF's name; where PPFs became one function, that of the first.
+    pub ppf: String,
+    /// In the source, where there is one.
+    pub span: Option<Span>,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ppf {}", self.ppf)?;
+        match self.span {
+            Some(span) => write!(f, ", file {} from byte {}", span.file.0, span.start),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Object {
+    /// What an instruction belongs to.
+    pub fn place(&self, instruction: usize) -> Option<&Place> {
+        let behind = self.places.partition_point(|(first, _)| *first <= instruction);
+        Some(&self.places.get(behind.checked_sub(1)?)?.1)
+    }
+}
+
+/// Why a PPF cannot run in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// The PPF.
+    pub ppf: PpfId,
+    /// What it does.
+    pub reason: Reason,
+    /// Where.
+    pub span: Option<Span>,
+}
+
+/// What cannot be done in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// There is one packet at a time.
+    Copies,
+    /// As above.
+    Creates,
+    /// Controllers live in the process.
+    CallsController,
+    /// As above: the channel.
+    Controller(ChannelId),
+    /// Received frames have 14 bytes at least, and what leaves must have as many; the protocol of `rx` has fewer.
+    ShortFrames,
+    /// More is pushed in front than drivers keep free.
+    Headroom,
+    /// The metadata does not fit the stack.
+    Metadata,
+    /// The table lies in memory that the kernel does not see.
+    WideLpm,
+}

@@ -1,0 +1,103 @@
+//! A program in the kernel as an engine for tests: each packet by itself, through the kernel's test run.
+
+use std::sync::Arc;
+
+use baker::ir::interp::FrameLayout;
+use baker::ir::{CounterSlots, Program};
+use baker::opt::Level;
+use codegen::abi::{END_CHANNEL, END_HOST, END_TX, Output};
+use codegen::kernel::{Options, PUNTED, Verdict};
+
+use super::load::{LoadError, Loaded};
+use super::memory::{MemoryError, SharedMemory};
+use crate::context::WorkerContext;
+use crate::engine::{Engine, TableAccess};
+
+/// Where packets lie in frames of the test run: of the 256 bytes in front the kernel takes 40 for itself, and 320 of a page at
+/// the end.
+pub const KERNEL_FRAMES: FrameLayout = FrameLayout { headroom: 216, frame_size: 216 + 4096 - 256 - 320 };
+
+/// The interface that test runs come in by.
+const LOOPBACK: u32 = 1;
+
+/// Why there is none.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelEngineError {
+    /// No memory.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// Not loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+/// The engine.
+pub struct KernelEngine {
+    program: Arc<Program>,
+    memory: SharedMemory,
+    loaded: Loaded,
+    slots: usize,
+    /// Counters before the batch.
+    counted: Vec<u64>,
+}
+
+impl KernelEngine {
+    /// Compiles and loads a program; `careful`: at once as code that the verifier goes through faster.
+    pub fn new(program: &Arc<Program>, packets: Level, careful: bool) -> Result<Self, KernelEngineError> {
+        let memory = SharedMemory::new(program)?;
+        let options = Options { recorded: true, careful };
+        let loaded = Loaded::compile(program, packets, &memory, options)?;
+        let slots = CounterSlots::new(program).len();
+        Ok(KernelEngine { program: program.clone(), memory, loaded, slots, counted: vec![0; slots] })
+    }
+}
+
+impl KernelEngine {
+    /// The program's tables.
+    pub fn tables(&self) -> TableAccess {
+        TableAccess::Native(self.memory.tables().clone())
+    }
+}
+
+impl Engine for KernelEngine {
+    unsafe fn run(&mut self, context: &mut WorkerContext, frames: &[u32]) {
+        let pool = context.pool().clone();
+        self.memory.tables().reclaim();
+        self.memory.set_now(context.now());
+        for &frame in frames {
+            self.memory.set_port(LOOPBACK, context.rx_port(frame));
+            // SAFETY: the frame is the caller's and holds a packet. The borrow ends here.
+            let packet = unsafe { pool.packet(frame).to_vec() };
+            let ran = self.loaded.run(&packet).expect("the kernel takes the packet");
+            assert_ne!(
+                ran.verdict,
+                Verdict::Aborted as u32,
+                "the program found a packet other than it was tested to be"
+            );
+            let (end, head) = match self.memory.end() {
+                end if end == Verdict::Drop as u64 => (None, 0),
+                end if end == Verdict::Transmit as u64 => (Some(END_TX), 0),
+                end if end == Verdict::Pass as u64 => (Some(END_HOST), 0),
+                end => (Some(END_CHANNEL + (end - PUNTED) as u32), self.memory.head() as usize),
+            };
+            let left = &ran.packet[head..];
+            let Some(end) = end else {
+                context.push(frame);
+                continue;
+            };
+            let metadata = self.memory.metadata(self.program.metadata_size as usize);
+            let room = (pool.frame_size() as usize).checked_sub(left.len()).expect("frames as in the kernel");
+            // SAFETY: the frame is the caller's, the packet ends within it, and the metadata is as long as the program says.
+            unsafe {
+                pool.place(frame, room.min(pool.headroom() as usize), left.len()).copy_from_slice(left);
+                pool.metadata(frame).copy_from_nonoverlapping(metadata.as_ptr(), metadata.len());
+            }
+            context.output(Output { frame, end });
+        }
+        for slot in 0..self.slots {
+            let now = self.memory.counter(slot);
+            context.counters().add(slot, now.wrapping_sub(self.counted[slot]));
+            self.counted[slot] = now;
+        }
+    }
+}

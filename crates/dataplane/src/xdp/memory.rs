@@ -1,0 +1,132 @@
+//! The memory that a program in the kernel and the process share: see `codegen::kernel`.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use baker::ir::Program;
+use codegen::kernel::{self, Memory, OWN, PORT_SLOTS, PORTS, PortSlot, RECORD, Record, SLACK};
+
+use super::sys::{self, MMAPABLE, MapType};
+use crate::sys::{Mapping, possible_cpus};
+use crate::tables::{Space, Tables, TablesError};
+
+/// The verifier knows no larger distances (`BPF_MAX_VAR_OFF`).
+const MOST: u64 = 1 << 29;
+
+/// Why there is no memory.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// Tables that are too large.
+    #[error(
+        "tables and counters take {0} bytes of memory that the kernel sees, which is more than {MOST}: declare them smaller"
+    )]
+    Large(u64),
+    /// A table.
+    #[error(transparent)]
+    Tables(#[from] TablesError),
+    /// The system.
+    #[error("memory that the kernel sees: {0}")]
+    System(#[from] io::Error),
+}
+
+/// The memory of one program.
+#[derive(Debug)]
+pub struct SharedMemory {
+    map: OwnedFd,
+    mapping: Arc<Mapping>,
+    memory: Memory,
+    counters: usize,
+    own: usize,
+    tables: Arc<Tables>,
+}
+
+impl SharedMemory {
+    /// With a program's tables, empty.
+    pub fn new(program: &Program) -> Result<Self, MemoryError> {
+        let cpus = possible_cpus()?.next_power_of_two() as u32;
+        let measured = Space::measuring();
+        Tables::in_space(program, &measured)?;
+        let (entries, rest) = measured.taken();
+        let first = Memory::tables(program, cpus) as usize;
+        let index = first + entries;
+        let reach = (index as u64).next_power_of_two() - 1;
+        let end = index + rest;
+        let size = (end as u64).max(reach + 1 + SLACK).next_multiple_of(4096);
+        let value_size = u32::try_from(size).ok().filter(|_| size <= MOST).ok_or(MemoryError::Large(size))?;
+        let map = sys::map_create(MapType::Array, value_size, 1, MMAPABLE, &program.name)?;
+        let mapping = Arc::new(Mapping::of_fd(map.as_raw_fd(), size as usize)?);
+        let tables = Tables::in_space(program, &Space::shared(mapping.clone(), first, index, end))?;
+        let base = mapping.ptr() as u64;
+        let memory = Memory {
+            base,
+            size,
+            reach,
+            cpus,
+            epoch: tables.epochs().clock() as u64 - base,
+            tables: tables.places(base),
+        };
+        let (counters, own) = (Memory::counters(program) as usize / 8, Memory::own(program) as usize);
+        Ok(SharedMemory { map, mapping, memory, counters, own, tables: Arc::new(tables) })
+    }
+
+    /// Where things lie in it.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// The program's tables.
+    pub fn tables(&self) -> &Arc<Tables> {
+        &self.tables
+    }
+
+    /// The map.
+    pub fn map(&self) -> &OwnedFd {
+        &self.map
+    }
+
+    /// The sum over all CPUs of a counter.
+    pub fn counter(&self, slot: usize) -> u64 {
+        assert!(slot < self.counters);
+        let of_cpu = |cpu: usize| self.word(OWN as usize + cpu * self.own + slot * 8).load(Ordering::Relaxed);
+        (0..self.memory.cpus as usize).fold(0, |sum, cpu| sum.wrapping_add(of_cpu(cpu)))
+    }
+
+    /// Says which port an interface is.
+    pub fn set_port(&self, interface: u32, port: u8) {
+        let slot = PortSlot { interface, port: port.into() };
+        let at = PORTS as usize + (interface % PORT_SLOTS) as usize * size_of::<PortSlot>();
+        let both = u64::from(slot.interface) | u64::from(slot.port) << 32;
+        self.word(at).store(both, Ordering::Relaxed);
+    }
+
+    /// Before a program that is recorded: the time.
+    pub fn set_now(&self, now: u64) {
+        self.word(RECORD as usize + std::mem::offset_of!(Record, now)).store(now, Ordering::Relaxed);
+    }
+
+    /// After it: what became of the packet.
+    pub fn end(&self) -> u64 {
+        self.word(RECORD as usize + std::mem::offset_of!(Record, end)).load(Ordering::Relaxed)
+    }
+
+    /// After it: bytes in front of the head of a packet that goes on outside of the kernel.
+    pub fn head(&self) -> u64 {
+        self.word(RECORD as usize + std::mem::offset_of!(Record, head)).load(Ordering::Relaxed)
+    }
+
+    /// After it: `bytes` bytes of metadata.
+    pub fn metadata(&self, bytes: usize) -> Vec<u8> {
+        assert!(bytes <= kernel::RECORDED_METADATA);
+        let at = RECORD as usize + std::mem::offset_of!(Record, metadata);
+        let words = (0..bytes.div_ceil(8)).map(|word| self.word(at + word * 8).load(Ordering::Relaxed).to_le_bytes());
+        words.flatten().take(bytes).collect()
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.memory.size as usize);
+        // SAFETY: inside of the mapping and aligned. Programs in the kernel write it as words.
+        unsafe { AtomicU64::from_ptr(self.mapping.ptr().add(at).cast()) }
+    }
+}

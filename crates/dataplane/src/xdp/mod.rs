@@ -1,0 +1,12 @@
+//! Programs in the kernel: their memory, loading, and running them for tests.
+//!
+//! Everything hangs on descriptors: when the process ends, however it does, nothing stays behind.
+
+mod engine;
+mod load;
+mod memory;
+mod sys;
+
+pub use engine::{KERNEL_FRAMES, KernelEngine, KernelEngineError};
+pub use load::{LoadError, Loaded, Ran};
+pub use memory::{MemoryError, SharedMemory};

@@ -1,0 +1,146 @@
+//! The system call bpf(2), as far as it is needed.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// Commands (`enum bpf_cmd`).
+const MAP_CREATE: libc::c_long = 0;
+const PROG_LOAD: libc::c_long = 5;
+const PROG_TEST_RUN: libc::c_long = 10;
+
+/// Kinds of maps (`enum bpf_map_type`).
+#[derive(Clone, Copy, Debug)]
+#[repr(u32)]
+pub enum MapType {
+    Array = 2,
+    DevMap = 14,
+}
+
+/// The process can map it.
+pub const MMAPABLE: u32 = 1 << 10;
+
+/// `BPF_PROG_TYPE_XDP`
+const XDP: u32 = 6;
+
+#[repr(C)]
+#[derive(Default)]
+struct MapCreate {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    map_flags: u32,
+    inner_map_fd: u32,
+    numa_node: u32,
+    map_name: [u8; 16],
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgLoad {
+    prog_type: u32,
+    insn_cnt: u32,
+    insns: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log_buf: u64,
+    kern_version: u32,
+    prog_flags: u32,
+    prog_name: [u8; 16],
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    prog_fd: u32,
+    retval: u32,
+    data_size_in: u32,
+    data_size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    ctx_size_in: u32,
+    ctx_size_out: u32,
+    ctx_in: u64,
+    ctx_out: u64,
+}
+
+/// # Safety
+/// What the structure's pointers lead to is as the command wants it, for as long as the call takes.
+unsafe fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<i32> {
+    // SAFETY: the structure begins with what the kernel reads and writes, and its size is told; the rest by the caller.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, (&raw mut *attributes), size_of::<T>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+}
+
+/// # Safety
+/// The number is a descriptor that nobody owns yet.
+unsafe fn owned(fd: i32) -> OwnedFd {
+    // SAFETY: by the caller's promise.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// A name as the kernel takes it.
+fn name(text: &str) -> [u8; 16] {
+    let mut name = [0; 16];
+    let good = text.bytes().map(|byte| if byte.is_ascii_alphanumeric() { byte } else { b'_' });
+    name.iter_mut().take(15).zip(good).for_each(|(to, from)| *to = from);
+    name
+}
+
+/// A map.
+pub fn map_create(kind: MapType, value_size: u32, entries: u32, flags: u32, named: &str) -> io::Result<OwnedFd> {
+    let mut attributes = MapCreate {
+        map_type: kind as u32,
+        key_size: 4,
+        value_size,
+        max_entries: entries,
+        map_flags: flags,
+        map_name: name(named),
+        ..MapCreate::default()
+    };
+    // SAFETY: no pointers; the result is a new descriptor.
+    unsafe { Ok(owned(bpf(MAP_CREATE, &mut attributes)?)) }
+}
+
+/// An XDP program. The log of the kernel's verifier goes to `log`, as far as it fits, where that is not empty.
+pub fn prog_load(code: &[u8], named: &str, log: &mut [u8]) -> io::Result<OwnedFd> {
+    let license = c"GPL";
+    let mut attributes = ProgLoad {
+        prog_type: XDP,
+        insn_cnt: (code.len() / 8) as u32,
+        insns: code.as_ptr() as u64,
+        license: license.as_ptr() as u64,
+        log_level: u32::from(!log.is_empty()),
+        log_size: log.len() as u32,
+        log_buf: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+        prog_name: name(named),
+        ..ProgLoad::default()
+    };
+    // SAFETY: the pointers lead to memory as long as is told, which lives through the call; the result is a new descriptor.
+    unsafe { Ok(owned(bpf(PROG_LOAD, &mut attributes)?)) }
+}
+
+/// Runs an XDP program once with this packet. Gives what it returned and how many bytes of `out` hold the packet now.
+pub fn test_run(program: &OwnedFd, packet: &[u8], out: &mut [u8]) -> io::Result<(u32, usize)> {
+    let mut attributes = TestRun {
+        prog_fd: program.as_raw_fd() as u32,
+        data_size_in: packet.len() as u32,
+        data_size_out: out.len() as u32,
+        data_in: packet.as_ptr() as u64,
+        data_out: out.as_mut_ptr() as u64,
+        repeat: 1,
+        ..TestRun::default()
+    };
+    // SAFETY: the pointers lead to memory as long as is told, which lives through the call.
+    unsafe { bpf(PROG_TEST_RUN, &mut attributes)? };
+    Ok((attributes.retval, attributes.data_size_out as usize))
+}
+
+/// The number of a descriptor, as instructions hold it.
+pub fn number(fd: &OwnedFd) -> RawFd {
+    fd.as_raw_fd()
+}
