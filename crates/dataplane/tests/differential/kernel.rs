@@ -121,7 +121,7 @@ fn compare(
 
 /// The program of a seed, compared. Panics where the kernel differs or refuses what it should not.
 fn random_program(seed: u64, tally: &mut Tally) {
-    let style = if seed % ONE_LARGE_IN == 0 { Style::Kernel } else { Style::SmallKernel };
+    let style = if seed.is_multiple_of(ONE_LARGE_IN) { Style::Kernel } else { Style::SmallKernel };
     let generated = generate::program(seed, style);
     if number("SHOW").is_some() {
         println!("// seed {seed}\n{}", generated.text);
