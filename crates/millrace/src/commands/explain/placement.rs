@@ -11,7 +11,8 @@ use crate::report::table;
 struct Row<'a> {
     ppf: &'a str,
     runs: &'static str,
-    why: String,
+    /// Each goes on "it …" or "where it …".
+    why: Vec<String>,
 }
 
 impl View<'_> {
@@ -20,21 +21,26 @@ impl View<'_> {
     }
 
     fn row<'a>(&self, ppf: &'a Ppf, stage: &Stage) -> Row<'a> {
-        let at = |obstacle: &Obstacle| format!("{} ({})", obstacle.reason, self.place(obstacle.span));
         let (runs, why) = match stage {
-            Stage::Kernel(punts) => {
-                let punts: Vec<String> = punts.iter().map(at).collect();
-                let why = match &punts[..] {
-                    [] => String::new(),
-                    punts => format!("but for packets for which it {}: a worker begins it again", punts.join(", ")),
-                };
-                ("kernel", why)
-            }
-            Stage::Cannot(obstacle) => ("worker", at(obstacle)),
-            Stage::Pinned => ("worker", "is pinned there".into()),
-            Stage::Behind => ("worker", "gets packets from workers only".into()),
+            Stage::Kernel(punts) => ("kernel", self.reasons(punts)),
+            Stage::Cannot(obstacle) => ("worker", self.reasons(std::slice::from_ref(obstacle))),
+            Stage::Pinned => ("worker", vec!["is pinned there".into()]),
+            Stage::Behind => ("worker", vec!["gets packets from workers only".into()]),
         };
         Row { ppf: &ppf.name, runs, why }
+    }
+
+    /// Each reason once, with its places.
+    fn reasons(&self, obstacles: &[Obstacle]) -> Vec<String> {
+        let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+        for Obstacle { reason, span } in obstacles {
+            let place = self.place(*span);
+            match reasons.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, places)) => places.push(place),
+                None => reasons.push((reason, vec![place])),
+            }
+        }
+        reasons.into_iter().map(|(reason, places)| format!("{reason} ({})", places.join(", "))).collect()
     }
 
     /// Each channel from the kernel to workers with the PPF that it leads to.
@@ -50,9 +56,17 @@ impl View<'_> {
 
     /// For people.
     pub(super) fn placement_text(&self, out: &mut String) {
-        *out += "\nplacement: where each PPF can run, the kernel's XDP hook first\n";
-        let row = |row: Row| vec![row.ppf.to_owned(), row.runs.to_owned(), row.why];
-        table(out, &["ppf", "runs in", "why"], self.each_stage().map(row).collect());
+        *out += "\nplacement: what can run in the kernel's XDP hook, and what workers do\n";
+        let width = self.program.ppfs.iter().map(|ppf| ppf.name.chars().count()).max().unwrap_or(0);
+        for Row { ppf, runs, why } in self.each_stage() {
+            *out += &format!("  {ppf:width$}  {runs}");
+            let why = why.join(", and ");
+            *out += &match (runs, why.is_empty()) {
+                (_, true) => "\n".to_owned(),
+                ("kernel", _) => format!(", handed to a worker where it {why}\n"),
+                _ => format!(": it {why}\n"),
+            };
+        }
         let cuts: Vec<_> = self.cuts().map(|(channel, to)| vec![channel.to_owned(), to.to_owned()]).collect();
         if !cuts.is_empty() && self.placement.any_kernel() {
             out.push('\n');
