@@ -53,7 +53,8 @@ fn the_l3_switch() {
     // All but flooding fits the kernel; ARP packets are handed over from the start.
     let placement = &found["placement"];
     let stages = placement["ppfs"].as_array().unwrap();
-    let on_workers: Vec<_> = stages.iter().filter(|stage| stage["runs"] == "worker").map(|stage| &stage["ppf"]).collect();
+    let on_workers: Vec<_> =
+        stages.iter().filter(|stage| stage["runs"] == "worker").map(|stage| &stage["ppf"]).collect();
     assert_eq!(on_workers, ["l2_bridge.spread"]);
     assert!(stages[0]["why"][0].as_str().unwrap().starts_with("copies the packet"), "{}", stages[0]);
     assert_eq!(placement["cuts"][0]["channel"], "l2_bridge.flood");
