@@ -15,7 +15,7 @@ fn programs_without_mistakes() {
         assert_eq!(from(&by_path), from(&by_name), "{path}");
     }
     let patch = millrace(&["check", PATCH]).ok();
-    // Five built-in reasons and the seven of net/ipv4.
+    // The built-in reasons and those of net/ipv4.
     assert!(patch.ends_with("patch.baker: ok; 2 PPFs, 4 channels, 0 tables, 16 drop reasons\n"), "{patch}");
     for library in ["ether", "arp", "ipv4"] {
         let text = millrace(&["check", &format!("{ROOT}/lib/net/{library}.baker")]).ok();
