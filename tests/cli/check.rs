@@ -84,7 +84,7 @@ bad.baker: 1 error
 fn a_pin_that_the_kernel_cannot_keep() {
     let good = fs::read_to_string(format!("{ROOT}/apps/l3switch/l3switch.baker")).unwrap();
     let scratch = Scratch::new();
-    let pinned = scratch.write("pinned.baker", &good.replace("    ppf spread", "    @kernel ppf spread"));
+    let pinned = scratch.write("pinned.baker", good.replace("    ppf spread", "    @kernel ppf spread"));
     let said = millrace(&["check", &pinned]).failed(1);
     assert!(said.contains("error[cannot-be-pinned]: `l2_bridge.spread` cannot run in the kernel"), "{said}");
     assert!(said.contains("packet_copy(pkt);\n") && said.contains("copies the packet"), "{said}");
