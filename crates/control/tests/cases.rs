@@ -12,8 +12,14 @@ use dataplane::step::Compiled;
 
 mod common;
 
-const ENGINES: [EngineKind; 3] =
-    [EngineKind::Interp, EngineKind::Native(OptLevel::O0, Level::Base), EngineKind::NATIVE];
+const ENGINES: [EngineKind; 6] = [
+    EngineKind::Interp,
+    EngineKind::Native(OptLevel::O0, Level::Base),
+    EngineKind::NATIVE,
+    EngineKind::Kernel(Level::Base),
+    EngineKind::Kernel(Level::Pac),
+    EngineKind::Kernel(Level::Cgpc),
+];
 
 /// Applications with cases: folder and program.
 fn applications() -> Vec<(PathBuf, Arc<Program>)> {

@@ -32,7 +32,7 @@ use inkwell::context::Context;
 use inkwell::module::Module as LlvmModule;
 use inkwell::values::{FunctionValue, InstructionOpcode, InstructionValue};
 
-pub use fit::{obstacles, operation, whole};
+pub use fit::{obstacles, operation, whole, with_limits};
 
 use crate::kernel::{Memory, Object, Options, Place};
 use crate::lower::{Core, Lacks, Res, enum_attribute};
