@@ -94,9 +94,12 @@ fn with_module<T>(
         .verify()
         .map_err(|error| CodegenError::Internal(format!("LLVM refuses the module of `{}`: {error}", program.name)))?;
     bpf.optimise(&module)?;
-    let size = size(&module);
-    if size > LONGEST {
-        return Err(CodegenError::TooLarge(size, LONGEST));
+    if estimate(&module) > LONGEST {
+        // LLVM ends the process where a jump goes too far, but not while it writes text.
+        let size = bpf.assembly(&module)?.lines().map(slots).sum();
+        if size > LONGEST {
+            return Err(CodegenError::TooLarge(size, LONGEST));
+        }
     }
     let written = write(&bpf, &module, &places);
     match &complaints.take()[..] {
@@ -105,8 +108,18 @@ fn with_module<T>(
     }
 }
 
-/// About how many instructions a module becomes. LLVM ends the process where a jump goes too far.
-fn size(module: &LlvmModule) -> usize {
+/// Slots of eight bytes that a line of assembly becomes.
+fn slots(line: &str) -> usize {
+    match line.trim_start() {
+        "" => 0,
+        line if line.starts_with(['#', '.']) || line.ends_with(':') => 0,
+        line if line.ends_with(" ll") => 2,
+        _ => 1,
+    }
+}
+
+/// How many instructions a module becomes, and not fewer.
+fn estimate(module: &LlvmModule) -> usize {
     let blocks = module.get_functions().flat_map(|function| function.get_basic_blocks());
     let of_instruction = |instruction: InstructionValue| match instruction.get_opcode() {
         // Some are assembly of five instructions.
