@@ -38,7 +38,9 @@ pub enum CodegenError {
     #[error("LLVM cannot generate code for this processor: {0}")]
     Target(String),
     /// More code than the kernel takes.
-    #[error("the program is too large for the kernel: about {0} instructions, of which {1} can be reached by jumps; give some of it to workers")]
+    #[error(
+        "the program is too large for the kernel: about {0} instructions, of which {1} can be reached by jumps; give some of it to workers"
+    )]
     TooLarge(usize, usize),
     /// More stack than the kernel gives.
     #[error("the program takes {0} bytes of stack in the kernel, which gives 512: give some of it to workers")]

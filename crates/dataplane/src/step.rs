@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use baker::ir::interp::End;
 use baker::ir::{ChannelId, CounterSlots, Pin, Program, TableEntry, TableError, TableId, TableStore, storage_size};
-use codegen::{OptLevel, bpf};
 use baker::place::{Placement, Split, split};
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, Staging, read_field, write_field};
+use codegen::{OptLevel, bpf};
 
 use crate::context::{Received, RxBatch, WorkerContext};
 use crate::controller::ExternTable;

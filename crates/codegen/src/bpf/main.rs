@@ -18,7 +18,9 @@ use super::asm::Helper;
 use super::state::Field;
 use super::{Kernel, NAME, SECTION};
 use crate::internal;
-use crate::kernel::{MapUse, Memory as Shared, OWN, PORT_SLOTS, PORTS, PUNTED, PortSlot, Punt, RECORD, Record, Verdict};
+use crate::kernel::{
+    MapUse, Memory as Shared, OWN, PORT_SLOTS, PORTS, PUNTED, PortSlot, Punt, RECORD, Record, Verdict,
+};
 use crate::lower::{Memory, Res, pointer_param};
 
 /// What code in front of PPFs is called.

@@ -4,8 +4,8 @@ use baker::ir::{MetaField, MetaId, Program, storage_size};
 use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
 
 use super::Kernel;
-use crate::{CodegenError, internal};
 use crate::lower::{Memory, Res};
+use crate::{CodegenError, internal};
 
 /// A field of the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

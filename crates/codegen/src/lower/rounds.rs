@@ -18,10 +18,10 @@ use inkwell::module::Linkage;
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PointerValue};
 
 use super::body::lower_ppf;
-use super::walk::pointer_param;
 use super::memory::Memory;
 use super::run::Batch;
 use super::stage::{LAST, Part, record_size};
+use super::walk::pointer_param;
 use super::{Module, Res, STAGE, STAGE_AT};
 use crate::abi::{self, Context, HashTable, LpmTable, Staging};
 use crate::internal;

@@ -121,7 +121,7 @@ fn compare(
 
 /// The program of a seed, compared. Panics where the kernel differs or refuses what it should not.
 fn random_program(seed: u64, tally: &mut Tally) {
-    let style = if seed % ONE_LARGE_IN == 0 { Style::Kernel } else { Style::SmallKernel };
+    let style = if seed.is_multiple_of(ONE_LARGE_IN) { Style::Kernel } else { Style::SmallKernel };
     let generated = generate::program(seed, style);
     if number("SHOW").is_some() {
         println!("// seed {seed}\n{}", generated.text);
@@ -131,7 +131,7 @@ fn random_program(seed: u64, tally: &mut Tally) {
     let packets: Vec<Packet> = random.filter(|(_, bytes)| bytes.len() >= SHORTEST).take(PACKETS).collect();
     let program = compile(&generated.text).expect("a valid program");
     let level = [Level::Base, Level::Pac, Level::Cgpc][seed as usize % 3];
-    let how = (level, seed % 2 == 0);
+    let how = (level, seed.is_multiple_of(2));
     let compared = catch_unwind(AssertUnwindSafe(|| compare(&program, &packets, how, seed)));
     match compared.unwrap_or_else(|panic| Err(Refusal::Fault(said(panic)))) {
         Ok(seen) => {
