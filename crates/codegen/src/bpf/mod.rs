@@ -46,6 +46,9 @@ const SECTION: &str = "xdp";
 /// Its name.
 const NAME: &str = "millrace_xdp";
 
+/// How LLVM says that the stack does not suffice.
+const NO_STACK: &str = "BPF stack limit is exceeded";
+
 /// Instructions that a jump of 16 bits reaches.
 const LONGEST: usize = 1 << 15;
 
@@ -104,6 +107,7 @@ fn with_module<T>(
     let written = write(&bpf, &module, &places);
     match &complaints.take()[..] {
         [] => written,
+        complaints if complaints.iter().any(|complaint| complaint.contains(NO_STACK)) => Err(CodegenError::Stack),
         complaints => internal(format!("LLVM's BPF back end: {}", complaints.join("; "))),
     }
 }
