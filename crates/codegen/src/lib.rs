@@ -43,8 +43,8 @@ pub enum CodegenError {
     )]
     TooLarge(usize, usize),
     /// More stack than the kernel gives.
-    #[error("the program takes {0} bytes of stack in the kernel, which gives 512: give some of it to workers")]
-    Stack(u32),
+    #[error("the program takes more than the 512 bytes of stack that the kernel gives: give some of it to workers")]
+    Stack,
     /// The program breaks a rule of the IR, or the code generator or LLVM has a fault.
     #[error("internal error of the code generator: {0}")]
     Internal(String),

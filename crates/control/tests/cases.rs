@@ -34,11 +34,23 @@ fn applications() -> Vec<(PathBuf, Arc<Program>)> {
 
 #[test]
 fn all_cases_of_all_applications_on_all_engines() {
+    run(applications(), &ENGINES);
+}
+
+/// The fast path runs in the kernel, what it does not finish on workers.
+#[test]
+fn the_l3_switch_cut_between_kernel_and_workers() {
+    let switch = applications().into_iter().filter(|(_, program)| program.name == "l3switch");
+    run(switch.collect(), &[EngineKind::Kernel(Level::Cgpc)]);
+}
+
+/// Runs all cases of applications on engines.
+fn run(applications: Vec<(PathBuf, Arc<Program>)>, engines: &[EngineKind]) {
     let mut failures = Vec::new();
-    for (folder, program) in applications() {
+    for (folder, program) in applications {
         let files = cases::files(&folder.join("cases")).unwrap();
         assert!(!files.is_empty(), "{}", folder.display());
-        let engines = ENGINES.map(|engine| Compiled::new(program.clone(), engine).unwrap());
+        let engines: Vec<_> = engines.iter().map(|engine| Compiled::new(program.clone(), *engine).unwrap()).collect();
         for file in files {
             match cases::load(&file, &program) {
                 Ok(case) => {

@@ -19,6 +19,9 @@ pub enum EngineKind {
     Native(OptLevel, Level),
     /// The reference interpreter.
     Interp,
+    /// In the kernel, each packet by itself through its test run, with packet accesses optimised so far: for tests. Timers and
+    /// controllers' packets are native code's, on the same tables.
+    Kernel(Level),
 }
 
 impl EngineKind {
@@ -35,6 +38,9 @@ pub enum EngineError {
     /// No tables.
     #[error(transparent)]
     Tables(#[from] TablesError),
+    /// Workers do not run what the kernel runs.
+    #[error("the kernel's test run takes one packet at a time, so it is for tests only")]
+    OneByOne,
     /// A function that no controller has.
     #[error(transparent)]
     Externs(#[from] MissingExterns),
@@ -110,6 +116,7 @@ impl Engines {
                 let machine = Arc::new(Mutex::new(machine));
                 (Engines::Interp(machine.clone()), TableAccess::Interp(machine))
             }
+            EngineKind::Kernel(_) => return Err(EngineError::OneByOne),
         })
     }
 

@@ -5,8 +5,10 @@
 use std::sync::Arc;
 
 use baker::ir::interp::End;
-use baker::ir::{ChannelId, CounterSlots, Program, TableEntry, TableError, TableId, TableStore, storage_size};
+use baker::ir::{ChannelId, CounterSlots, Pin, Program, TableEntry, TableError, TableId, TableStore, storage_size};
+use baker::place::{Placement, Split, split};
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, Staging, read_field, write_field};
+use codegen::{OptLevel, bpf};
 
 use crate::context::{Received, RxBatch, WorkerContext};
 use crate::controller::ExternTable;
@@ -15,6 +17,7 @@ use crate::engine::{Engine, EngineError, EngineKind, NativeEngine, TableAccess, 
 use crate::frames::{FrameConfig, FrameError, FramePool};
 use crate::tables::Tables;
 use crate::timer::Schedule;
+use crate::xdp::{KernelEngine, KernelEngineError};
 
 /// Bytes of the longest packet that must fit into a frame.
 const LONGEST_PACKET: u32 = 1600;
@@ -35,6 +38,9 @@ pub enum StepError {
     /// The engine.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The kernel.
+    #[error(transparent)]
+    Kernel(#[from] KernelEngineError),
     /// The frames.
     #[error(transparent)]
     Frames(#[from] FrameError),
@@ -60,18 +66,26 @@ pub struct Compiled {
     kind: EngineKind,
     /// The interpreter needs none.
     code: Option<NativeEngine>,
+    /// For the kernel.
+    split: Option<Split>,
 }
 
 impl Compiled {
     /// Compiles the program where the engine needs it.
     pub fn new(program: Arc<Program>, kind: EngineKind) -> Result<Compiled, StepError> {
+        let split = matches!(kind, EngineKind::Kernel(_)).then(|| cut(&program));
+        // Its channels are the program's, and then some.
+        let program = split.as_ref().map_or(program, |split| Arc::new(split.workers.clone()));
         let code = match kind {
             EngineKind::Native(opt, packets) => {
                 Some(NativeEngine::compile(&program, opt, packets).map_err(EngineError::from)?)
             }
+            EngineKind::Kernel(packets) => {
+                Some(NativeEngine::compile(&program, OptLevel::O3, packets).map_err(EngineError::from)?)
+            }
             EngineKind::Interp => None,
         };
-        Ok(Compiled { program, kind, code })
+        Ok(Compiled { program, kind, code, split })
     }
 
     /// The program.
@@ -87,12 +101,17 @@ impl Compiled {
     /// With empty tables of its own, and the functions of controllers that the program calls.
     pub fn stepper(&self, externs: Option<Arc<ExternTable>>) -> Result<Stepper, StepError> {
         let program = self.program.clone();
-        let (engine, tables): (Box<dyn Engine>, _) = match &self.code {
-            Some(code) => {
+        let (engine, tables): (Box<dyn Engine>, _) = match (&self.code, self.kind, &self.split) {
+            (Some(code), EngineKind::Kernel(packets), Some(split)) => {
+                let engine = KernelEngine::split(split, packets, code.clone())?;
+                let tables = engine.tables();
+                (Box::new(engine), tables)
+            }
+            (Some(code), ..) => {
                 let tables = Tables::new(&program).map_err(EngineError::from)?;
                 (Box::new(code.clone()), TableAccess::Native(Arc::new(tables)))
             }
-            None => engine(&program, self.kind, externs.as_ref())?,
+            (None, ..) => engine(&program, self.kind, externs.as_ref())?,
         };
         let mut stepper = Stepper::with_engine(program, engine, tables)?;
         if let Some(externs) = externs {
@@ -100,6 +119,15 @@ impl Compiled {
         }
         Ok(stepper)
     }
+}
+
+/// A program cut in two by what the kernel can do; pins that contradict that do not count.
+fn cut(program: &Program) -> Split {
+    let mut program = program.clone();
+    program.ppfs.iter_mut().filter(|ppf| ppf.pin == Some(Pin::Kernel)).for_each(|ppf| ppf.pin = None);
+    let limits = bpf::limits(&program);
+    let placement = Placement::new(&program, &limits).expect("nothing is pinned to the kernel");
+    split(&program, &placement, &limits)
 }
 
 /// A program that runs when it is told to. As a [`TableStore`] it is the control plane's way to the program's tables.

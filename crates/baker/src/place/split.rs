@@ -29,7 +29,6 @@ pub fn split(program: &Program, placement: &Placement, limits: &Limits) -> Split
     let (mut kernel, mut workers) = (program.clone(), program.clone());
     let worker = Target::Controller(ControllerId(kernel.controllers.len() as u32));
     kernel.controllers.push(Controller { name: Split::WORKER.into() });
-    kernel.timers.clear();
     // What controllers inject, workers run.
     kernel.channels.iter_mut().for_each(|channel| channel.from = None);
 

@@ -1,6 +1,6 @@
 //! What cannot be done in the kernel, and why: the placer goes by it.
 
-use baker::ir::{Inst, Op, PpfId, Program, TableKind};
+use baker::ir::{Inst, Op, PpfId, Program, TableKind, Target};
 use baker::place::Limits;
 
 use super::resize::SHORTEST;
@@ -40,7 +40,7 @@ fn operation(program: &Program, inst: &Inst) -> Option<Reason> {
     }
 }
 
-/// Both for the placer.
+/// What the placer goes by.
 pub fn limits(program: &Program) -> Limits<'_> {
     let text = |reason: Reason| reason.to_string();
     Limits {
@@ -49,11 +49,30 @@ pub fn limits(program: &Program) -> Limits<'_> {
     }
 }
 
+/// For each PPF, whether received packets come to it. What controllers and timers send is the workers'.
+pub(super) fn reached(program: &Program) -> Vec<bool> {
+    let mut reached = vec![false; program.ppfs.len()];
+    let mut work = vec![Program::RX];
+    while let Some(channel) = work.pop() {
+        let target = program.channels.get(channel.0 as usize).map(|channel| channel.target);
+        let Some(Target::Ppf(PpfId(ppf))) = target else { continue };
+        let (Some(seen @ false), Some(ppf)) = (reached.get_mut(ppf as usize), program.ppfs.get(ppf as usize)) else {
+            continue;
+        };
+        *seen = true;
+        work.extend(ppf.body.blocks.iter().flat_map(|block| &block.insts).filter_map(|inst| match inst.op {
+            Op::Put { channel, .. } => Some(channel),
+            _ => None,
+        }));
+    }
+    reached
+}
+
 /// What keeps PPFs that packets come to from running in the kernel, in their order; of each PPF the first place of each reason.
 pub fn obstacles(program: &Program) -> Vec<Obstacle> {
     let mut found: Vec<Obstacle> = Vec::new();
     let whole = whole(program);
-    let reached = program.reached_ppfs();
+    let reached = reached(program);
     for ((ppf, index), _) in program.ppfs.iter().zip(0u32..).zip(reached).filter(|(_, reached)| *reached) {
         let of_all = whole.iter().map(|reason| (*reason, ppf.span));
         let insts = ppf.body.blocks.iter().flat_map(|block| &block.insts);

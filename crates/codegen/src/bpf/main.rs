@@ -35,7 +35,7 @@ impl<'c> Kernel<'c, '_> {
     /// Declares a function for each PPF that packets come to. All are inlined.
     pub(super) fn declare_ppfs(&mut self) {
         let ty = self.context.void_type().fn_type(&[self.ptr.into(), self.ptr.into()], false);
-        let reached = self.program.reached_ppfs();
+        let reached = super::fit::reached(self.program);
         for (ppf, reached) in self.program.ppfs.iter().zip(reached) {
             let function = reached.then(|| {
                 let function = self.llvm.add_function(&format!("ppf.{}", ppf.name), ty, Some(Linkage::Internal));

@@ -46,6 +46,9 @@ const SECTION: &str = "xdp";
 /// Its name.
 const NAME: &str = "millrace_xdp";
 
+/// How LLVM says that the stack does not suffice.
+const NO_STACK: &str = "BPF stack limit is exceeded";
+
 /// Instructions that a jump of 16 bits reaches.
 const LONGEST: usize = 1 << 15;
 
@@ -94,19 +97,33 @@ fn with_module<T>(
         .verify()
         .map_err(|error| CodegenError::Internal(format!("LLVM refuses the module of `{}`: {error}", program.name)))?;
     bpf.optimise(&module)?;
-    let size = size(&module);
-    if size > LONGEST {
-        return Err(CodegenError::TooLarge(size, LONGEST));
+    if estimate(&module) > LONGEST {
+        // LLVM ends the process where a jump goes too far, but not while it writes text.
+        let size = bpf.assembly(&module)?.lines().map(slots).sum();
+        if size > LONGEST {
+            return Err(CodegenError::TooLarge(size, LONGEST));
+        }
     }
     let written = write(&bpf, &module, &places);
     match &complaints.take()[..] {
         [] => written,
+        complaints if complaints.iter().any(|complaint| complaint.contains(NO_STACK)) => Err(CodegenError::Stack),
         complaints => internal(format!("LLVM's BPF back end: {}", complaints.join("; "))),
     }
 }
 
-/// About how many instructions a module becomes. LLVM ends the process where a jump goes too far.
-fn size(module: &LlvmModule) -> usize {
+/// Slots of eight bytes that a line of assembly becomes.
+fn slots(line: &str) -> usize {
+    match line.trim_start() {
+        "" => 0,
+        line if line.starts_with(['#', '.']) || line.ends_with(':') => 0,
+        line if line.ends_with(" ll") => 2,
+        _ => 1,
+    }
+}
+
+/// How many instructions a module becomes, and not fewer.
+fn estimate(module: &LlvmModule) -> usize {
     let blocks = module.get_functions().flat_map(|function| function.get_basic_blocks());
     let of_instruction = |instruction: InstructionValue| match instruction.get_opcode() {
         // Some are assembly of five instructions.

@@ -63,7 +63,7 @@ pub(super) fn read(file: &[u8], program: &Program, places: &[Place]) -> Result<O
         index += 1;
     }
     if stack > STACK {
-        return Err(CodegenError::Stack(stack));
+        return Err(CodegenError::Stack);
     }
     let lines = file.section_by_name(LINES).map(|section| section.data()).transpose().map_err(broken)?;
     let places = lines.map_or(Ok(Vec::new()), |lines| super::places::read(lines, places))?;

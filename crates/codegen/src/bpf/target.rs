@@ -20,6 +20,14 @@ use crate::CodegenError;
 /// Instruction set of Linux 5.12 and later: 32-bit arithmetic, atomic operations that fetch.
 const CPU: &str = "v3";
 
+/// Everything becomes one function, whose state becomes registers, and what is known is taken out. None of these passes makes
+/// multiplications that were not there, which those for loops and for sums do, of any width; loops stay as they are, for the verifier goes
+/// through each round anyway.
+const PASSES: &str = "always-inline,globaldce,function(sroa<modify-cfg>,early-cse<memssa>,simplifycfg,\
+    instcombine<no-verify-fixpoint>,jump-threading,correlated-propagation,simplifycfg,\
+    instcombine<no-verify-fixpoint>,gvn,sccp,bdce,instcombine<no-verify-fixpoint>,dse,adce,simplifycfg,\
+    instcombine<no-verify-fixpoint>)";
+
 /// The target.
 pub(super) struct Bpf {
     machine: TargetMachine,
@@ -45,15 +53,10 @@ impl Bpf {
         module.set_data_layout(&self.machine.get_target_data().get_data_layout());
     }
 
-    /// Runs LLVM's standard passes. Loops stay loops: the verifier goes through each round of them anyway.
+    /// Runs LLVM's passes: [`PASSES`].
     pub fn optimise(&self, module: &Module) -> Result<(), CodegenError> {
-        let options = PassBuilderOptions::create();
-        options.set_loop_slp_vectorization(false);
-        options.set_loop_vectorization(false);
-        options.set_loop_unrolling(false);
-        options.set_loop_interleaving(false);
         module
-            .run_passes("default<O2>", &self.machine, options)
+            .run_passes(PASSES, &self.machine, PassBuilderOptions::create())
             .map_err(|error| CodegenError::Internal(format!("LLVM's passes: {error}")))
     }
 

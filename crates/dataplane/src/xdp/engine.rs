@@ -3,20 +3,23 @@
 use std::sync::Arc;
 
 use baker::ir::interp::FrameLayout;
-use baker::ir::{CounterSlots, Program};
+use baker::ir::{ChannelId, CounterSlots, DropId, Program, TimerId};
 use baker::opt::Level;
+use baker::place::Split;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, Output};
 use codegen::kernel::{Options, PUNTED, Verdict};
 
 use super::load::{LoadError, Loaded};
 use super::memory::{MemoryError, SharedMemory};
 use crate::context::WorkerContext;
-use crate::engine::{Engine, TableAccess};
+use crate::engine::{Engine, NativeEngine, TableAccess};
 
 /// Where packets lie in frames of the test run: of the 256 bytes in front the kernel takes 40 for itself, and 320 of a page at
 /// the end.
 pub const KERNEL_FRAMES: FrameLayout = FrameLayout { headroom: 216, frame_size: 216 + 4096 - 256 - 320 };
 
+/// Bytes of a frame at least (`ETH_HLEN`).
+const SHORTEST: usize = 14;
 /// The interface that test runs come in by.
 const LOOPBACK: u32 = 1;
 
@@ -39,20 +42,40 @@ pub struct KernelEngine {
     slots: usize,
     /// Counters before the batch.
     counted: Vec<u64>,
+    /// Runs timers, what controllers inject, and what the kernel hands over.
+    native: Option<NativeEngine>,
+    /// For each channel, the one by which native code goes on with what is punted there.
+    resume: Vec<Option<ChannelId>>,
 }
 
 impl KernelEngine {
     /// Compiles and loads a program; `careful`: at once as code that the verifier goes through faster.
     pub fn new(program: &Arc<Program>, packets: Level, careful: bool) -> Result<Self, KernelEngineError> {
-        let memory = SharedMemory::new(program)?;
-        let options = Options { recorded: true, careful };
-        let loaded = Loaded::compile(program, packets, &memory, options)?;
-        let slots = CounterSlots::new(program).len();
-        Ok(KernelEngine { program: program.clone(), memory, loaded, slots, counted: vec![0; slots] })
+        Self::of_parts(program, program, packets, careful)
     }
-}
 
-impl KernelEngine {
+    /// The kernel's part of a program, in the tables that the workers' part takes.
+    fn of_parts(
+        kernel: &Program,
+        workers: &Arc<Program>,
+        packets: Level,
+        careful: bool,
+    ) -> Result<Self, KernelEngineError> {
+        let memory = SharedMemory::new(workers)?;
+        let loaded = Loaded::compile(kernel, packets, &memory, Options { recorded: true, careful })?;
+        let slots = CounterSlots::new(workers).len();
+        let (program, counted) = (workers.clone(), vec![0; slots]);
+        Ok(KernelEngine { program, memory, loaded, slots, counted, native: None, resume: Vec::new() })
+    }
+
+    /// A program that was cut in two. `workers` is native code of its other part, which goes on with what the kernel hands over,
+    /// and runs its timers and controllers' packets.
+    pub fn split(split: &Split, packets: Level, workers: NativeEngine) -> Result<Self, KernelEngineError> {
+        let program = Arc::new(split.workers.clone());
+        let engine = Self::of_parts(&split.kernel, &program, packets, false)?;
+        Ok(KernelEngine { native: Some(workers), resume: split.resume.clone(), ..engine })
+    }
+
     /// The program's tables.
     pub fn tables(&self) -> TableAccess {
         TableAccess::Native(self.memory.tables().clone())
@@ -68,6 +91,12 @@ impl Engine for KernelEngine {
             self.memory.set_port(LOOPBACK, context.rx_port(frame));
             // SAFETY: the frame is the caller's and holds a packet. The borrow ends here.
             let packet = unsafe { pool.packet(frame).to_vec() };
+            if packet.len() < SHORTEST {
+                // No device gives the kernel such a frame.
+                context.counters().add(CounterSlots::new(&self.program).drop(DropId::TRUNCATED), 1);
+                context.push(frame);
+                continue;
+            }
             let ran = self.loaded.run(&packet).expect("the kernel takes the packet");
             assert_ne!(
                 ran.verdict,
@@ -92,12 +121,29 @@ impl Engine for KernelEngine {
                 pool.place(frame, room.min(pool.headroom() as usize), left.len()).copy_from_slice(left);
                 pool.metadata(frame).copy_from_nonoverlapping(metadata.as_ptr(), metadata.len());
             }
-            context.output(Output { frame, end });
+            let resume = end.checked_sub(END_CHANNEL).and_then(|channel| *self.resume.get(channel as usize)?);
+            match resume {
+                // SAFETY: the frame holds a packet with metadata again; promised by the caller.
+                Some(channel) => unsafe { self.inject(channel, context, &[frame]) },
+                None => context.output(Output { frame, end }),
+            }
         }
         for slot in 0..self.slots {
             let now = self.memory.counter(slot);
             context.counters().add(slot, now.wrapping_sub(self.counted[slot]));
             self.counted[slot] = now;
         }
+    }
+
+    unsafe fn inject(&mut self, channel: ChannelId, context: &mut WorkerContext, frames: &[u32]) {
+        let native = self.native.as_mut().expect("native code for what controllers inject");
+        // SAFETY: promised by the caller; the tables are those of the context.
+        unsafe { native.inject(channel, context, frames) }
+    }
+
+    unsafe fn timer(&mut self, timer: TimerId, context: &mut WorkerContext, keys: &[u64], calls: u32) {
+        let native = self.native.as_mut().expect("native code for timers");
+        // SAFETY: as above.
+        unsafe { native.timer(timer, context, keys, calls) }
     }
 }

@@ -89,7 +89,7 @@ impl Loaded {
             Loaded::new(&object, memory, &program.name)
         };
         match attempt(options.careful) {
-            Err(LoadError::Exhausted | LoadError::Codegen(CodegenError::Stack(_))) if !options.careful => attempt(true),
+            Err(LoadError::Exhausted | LoadError::Codegen(CodegenError::Stack)) if !options.careful => attempt(true),
             result => result,
         }
     }

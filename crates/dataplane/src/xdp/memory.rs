@@ -124,7 +124,7 @@ impl SharedMemory {
         words.flatten().take(bytes).collect()
     }
 
-    fn word(&self, at: usize) -> &AtomicU64 {
+    pub(super) fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.memory.size as usize);
         // SAFETY: inside of the mapping and aligned. Programs in the kernel write it as words.
         unsafe { AtomicU64::from_ptr(self.mapping.ptr().add(at).cast()) }

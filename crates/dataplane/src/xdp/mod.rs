@@ -6,6 +6,8 @@ mod engine;
 mod load;
 mod memory;
 mod sys;
+#[cfg(test)]
+mod tests;
 
 pub use engine::{KERNEL_FRAMES, KernelEngine, KernelEngineError};
 pub use load::{LoadError, Loaded, Ran};

@@ -65,7 +65,7 @@ fn engine(program: &Arc<Program>, level: Level, careful: bool) -> Result<KernelE
     KernelEngine::new(program, level, careful).map_err(|error| match &error {
         KernelEngineError::Load(LoadError::Exhausted) => Refusal::Unfit("too much for the verifier".into()),
         KernelEngineError::Load(LoadError::Codegen(CodegenError::TooLarge(..))) => Refusal::Unfit("too large".into()),
-        KernelEngineError::Load(LoadError::Codegen(CodegenError::Stack(..))) => Refusal::Unfit("too much stack".into()),
+        KernelEngineError::Load(LoadError::Codegen(CodegenError::Stack)) => Refusal::Unfit("too much stack".into()),
         KernelEngineError::Memory(MemoryError::Large(_)) => Refusal::Unfit("tables too large".into()),
         KernelEngineError::Load(LoadError::Verifier { log, .. }) => {
             let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verifier.log");

@@ -1,0 +1,193 @@
+//! Small programs in the kernel, as they run at ports: without a record of what they do.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use baker::ir::{CounterId, CounterSlots, DropId, Program, TableEntry, TableId};
+use baker::opt::Level;
+use codegen::bpf;
+use codegen::kernel::{Options, Punt, TablePlace, Verdict};
+
+use super::load::Loaded;
+use super::memory::SharedMemory;
+
+const HEAD: &str = "protocol ether { dst : u48; src : u48; type : u16; demux { 14 }; }\n";
+const INNER: &str = "protocol inner { first : u8; second : u8; demux { 2 }; }\n";
+const PORT: u8 = 3;
+const LOOPBACK: u32 = 1;
+
+fn program(text: &str) -> Arc<Program> {
+    let text = format!("{HEAD}{INNER}{text}");
+    let checked = baker::check::check("t.baker", &text, &baker::library::Library);
+    let Some(typed) = checked.program else {
+        panic!("{}", baker::diag::render(&checked.diagnostics, &checked.sources, false));
+    };
+    Arc::new(baker::ir::lower(&typed))
+}
+
+struct Rig {
+    program: Arc<Program>,
+    memory: SharedMemory,
+    loaded: Loaded,
+}
+
+impl Rig {
+    fn new(text: &str) -> Rig {
+        let program = program(text);
+        assert_eq!(bpf::obstacles(&program), []);
+        let memory = SharedMemory::new(&program).unwrap();
+        memory.set_port(LOOPBACK, PORT);
+        let loaded = Loaded::compile(&program, Level::Cgpc, &memory, Options::default()).unwrap();
+        Rig { program, memory, loaded }
+    }
+
+    fn dropped(&self, reason: DropId) -> u64 {
+        self.memory.counter(CounterSlots::new(&self.program).drop(reason))
+    }
+}
+
+fn packet() -> Vec<u8> {
+    (0..60).collect()
+}
+
+fn to_port(number: &str) -> String {
+    format!(
+        "module m {{ in ether input; out ether output;
+            ppf p(ether_packet_t *pkt) from input {{
+                pkt->type = 7; pkt->metadata.tx.port = {number}; channel_put(output, pkt);
+            }} }}
+        program {{ rx -> m.input; m.output -> tx; }}"
+    )
+}
+
+#[test]
+fn out_of_the_same_port_another_one_and_none() {
+    let rig = Rig::new(&to_port("pkt->metadata.rx.port"));
+    let ran = rig.loaded.run(&packet()).unwrap();
+    assert_eq!(ran.verdict, Verdict::Transmit as u32);
+    assert_eq!(ran.packet[12..14], [0, 7]);
+    let rig = Rig::new(&to_port("9"));
+    assert_eq!(rig.loaded.run(&packet()).unwrap().verdict, Verdict::Drop as u32);
+    assert_eq!(rig.dropped(DropId::NO_PORT), 1);
+    rig.loaded.set_device(9, LOOPBACK).unwrap();
+    assert_eq!(rig.loaded.run(&packet()).unwrap().verdict, Verdict::Redirect as u32);
+    assert_eq!(rig.dropped(DropId::NO_PORT), 1);
+    // Nothing is port 0, not even the interface of no port.
+    let rig = Rig::new(&to_port("0"));
+    rig.memory.set_port(LOOPBACK, 0);
+    assert_eq!(rig.loaded.run(&packet()).unwrap().verdict, Verdict::Drop as u32);
+    assert_eq!(rig.dropped(DropId::NO_PORT), 1);
+}
+
+#[test]
+fn to_the_host_without_a_header() {
+    let rig = Rig::new(
+        "module m { in ether input; out ether output;
+            ppf p(ether_packet_t *pkt) from input {
+                inner_packet_t *i = packet_decap(pkt); i->first = 9;
+                ether_packet_t *e = packet_encap(i); channel_put(output, packet_encap(e));
+            } }
+        program { rx -> m.input; m.output -> host; }",
+    );
+    let ran = rig.loaded.run(&packet()).unwrap();
+    assert_eq!(ran.verdict, Verdict::Pass as u32);
+    assert_eq!(ran.packet.len(), 74, "two headers of 14 bytes in place of one");
+    assert_eq!((&ran.packet[..28], ran.packet[28], ran.packet[29]), (&[0; 28][..], 9, 15));
+}
+
+#[test]
+fn what_goes_on_outside_has_channel_head_and_metadata_in_front() {
+    let rig = Rig::new(
+        "metadata { note : u32; }
+        module m { in ether input; out inner punted;
+            ppf p(ether_packet_t *pkt) from input {
+                pkt->metadata.note = 0x01020304; channel_put(punted, packet_decap(pkt));
+            } }
+        program { rx -> m.input; m.punted -> controller c; }",
+    );
+    // Nobody takes it, but it can be looked at.
+    let ran = rig.loaded.run(&packet()).unwrap();
+    assert_eq!(ran.verdict, Verdict::Drop as u32);
+    assert_eq!(rig.dropped(DropId::NO_WORKER), 1);
+    let (punt, metadata, rest) = Punt::read(&rig.program, &ran.packet).unwrap();
+    assert_eq!(punt, Punt { channel: 1, head: 14 });
+    let field = rig.program.metadata.iter().find(|field| field.name == "note").unwrap();
+    assert_eq!(metadata[field.offset as usize..][..4], 0x01020304u32.to_ne_bytes());
+    assert_eq!(metadata[rig.program.metadata[0].offset as usize], PORT);
+    assert_eq!(rest, &packet()[14..]);
+    assert_eq!(Punt::read(&rig.program, &ran.packet[..10]), None);
+}
+
+const LEARN: &str = "module m { in ether input; hash<u48, u32> known[16]; counter full;
+        ppf p(ether_packet_t *pkt) from input {
+            if (!table_insert(known, pkt->src, 5)) counter_add(full, 1);
+            packet_drop(pkt, malformed);
+        } }
+    program { rx -> m.input; }";
+
+#[test]
+fn the_process_sees_what_the_kernel_inserts() {
+    let rig = Rig::new(LEARN);
+    for last in 0..20 {
+        let mut packet = packet();
+        packet[11] = last;
+        rig.loaded.run(&packet).unwrap();
+    }
+    let (tables, known) = (rig.memory.tables(), TableId(0));
+    assert_eq!(tables.count(known), 16);
+    let key = u128::from_be_bytes([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6, 7, 8, 9, 10, 3]);
+    assert_eq!(tables.get(known, &[key], None).unwrap(), [5]);
+    let slots = CounterSlots::new(&rig.program);
+    assert_eq!(rig.memory.counter(slots.user(CounterId(0))), 4);
+    assert_eq!(rig.memory.counter(slots.table_full(known)), 4);
+    // What the process removes makes room.
+    tables.remove(known, &[key], None).unwrap();
+    tables.insert(known, &TableEntry { key: vec![7], prefix_len: None, value: vec![1] }).unwrap();
+    assert_eq!(tables.count(known), 16);
+}
+
+#[test]
+fn a_lock_that_is_not_given_up_drops_the_packet() {
+    let rig = Rig::new(LEARN);
+    let TablePlace::Hash { numbers, .. } = rig.memory.memory().tables[0] else { panic!("a hash table") };
+    // The lock is the first word.
+    let lock = rig.memory.word(numbers as usize);
+    lock.store(1, Ordering::Relaxed);
+    assert_eq!(rig.loaded.run(&packet()).unwrap().verdict, Verdict::Drop as u32);
+    assert_eq!((rig.dropped(DropId::TABLE_BUSY), rig.dropped(DropId::MALFORMED)), (1, 0));
+    lock.store(0, Ordering::Relaxed);
+    rig.loaded.run(&packet()).unwrap();
+    assert_eq!((rig.dropped(DropId::TABLE_BUSY), rig.dropped(DropId::MALFORMED)), (1, 1));
+    assert_eq!(rig.memory.tables().count(TableId(0)), 1);
+}
+
+#[test]
+fn instructions_know_where_they_come_from() {
+    let program = program(LEARN);
+    let memory = SharedMemory::new(&program).unwrap();
+    let object = bpf::compile(&program, Level::Base, memory.memory(), Options::default()).unwrap();
+    let span = |index: usize| object.place(index).and_then(|place| place.span);
+    let in_ppf = (0..object.code.len() / 8).filter(|index| span(*index).is_some());
+    assert!(in_ppf.count() > 100, "{:?}", object.places);
+    assert!(object.places.iter().any(|(_, place)| place.ppf == "m.p" && place.span.is_some()));
+    assert!(object.stack <= 512);
+}
+
+#[test]
+fn what_the_kernel_cannot_do_has_a_reason_and_a_place() {
+    let program = program(
+        "module m { in ether input; out ether output; lpm<u128, u32> far[4]; extern u8 ask(u8 n);
+            ppf p(ether_packet_t *pkt) from input {
+                if (far[pkt->src] == null) channel_put(output, packet_copy(pkt));
+                pkt->metadata.tx.port = ask(1);
+                channel_put(output, pkt);
+            } }
+        program { rx -> m.input; m.output -> tx; }",
+    );
+    let obstacles = bpf::obstacles(&program);
+    let said: Vec<String> = obstacles.iter().map(|obstacle| obstacle.reason.to_string()).collect();
+    let wanted = ["looks up an lpm table", "copies the packet", "calls a function of a controller"];
+    assert_eq!(said.len(), wanted.len(), "{said:?}");
+    assert!(said.iter().zip(wanted).all(|(said, wanted)| said.starts_with(wanted)), "{said:?}");
+    assert!(obstacles.iter().all(|obstacle| obstacle.span.is_some()));
+}
