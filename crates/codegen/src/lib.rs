@@ -37,7 +37,9 @@ pub enum CodegenError {
     #[error("LLVM cannot generate code for this processor: {0}")]
     Target(String),
     /// More code than the kernel takes.
-    #[error("the program is too large for the kernel: about {0} instructions, of which {1} can be reached by jumps; give some of it to workers")]
+    #[error(
+        "the program is too large for the kernel: about {0} instructions, of which {1} can be reached by jumps; give some of it to workers"
+    )]
     TooLarge(usize, usize),
     /// The program breaks a rule of the IR, or the code generator or LLVM has a fault.
     #[error("internal error of the code generator: {0}")]

@@ -93,7 +93,8 @@ impl<'c> Kernel<'c, '_> {
     ) -> Res<(IntValue<'c>, PointerValue<'c>)> {
         let text = format!("r0 = $2\n\tr0 += {bytes}\n\t$0 = 1\n\tif r0 <= $3 goto +1\n\t$0 = 0");
         let both = self.context.struct_type(&[self.i64.into(), self.ptr.into()], false);
-        let value = self.asm(both.into(), text, "=&r,=r,1,r,~{r0}", &[ptr.into(), end.into()], true)?.into_struct_value();
+        let value =
+            self.asm(both.into(), text, "=&r,=r,1,r,~{r0}", &[ptr.into(), end.into()], true)?.into_struct_value();
         let flag = self.builder.build_extract_value(value, 0, "")?.into_int_value();
         let ptr = self.builder.build_extract_value(value, 1, "")?.into_pointer_value();
         let has = self.builder.build_int_compare(inkwell::IntPredicate::NE, flag, self.i64.const_zero(), "")?;

@@ -65,7 +65,8 @@ impl<'c> Kernel<'c, '_> {
         };
         let upper = builder.build_right_shift(hash, self.long(32), false, "")?;
         // One of the others, by the upper half.
-        let step = builder.build_right_shift(builder.build_int_mul(upper, self.long(last), "")?, self.long(32), false, "")?;
+        let step =
+            builder.build_right_shift(builder.build_int_mul(upper, self.long(last), "")?, self.long(32), false, "")?;
         let second = builder.build_int_add(self.add(hash, 1)?, step, "")?;
         let tag = builder.build_and(upper, self.long(0xffff), "")?;
         let tag = builder.build_int_mul(tag, self.long(ONES), "")?;

@@ -46,12 +46,7 @@ impl<'c> Ppf<'_, 'c, '_> {
     }
 
     /// Where an array's entry lies, and whether the index is in range (else the number means nothing).
-    pub(super) fn array_entry(
-        &self,
-        id: TableId,
-        table: &Table,
-        key: &[Value],
-    ) -> Res<(IntValue<'c>, IntValue<'c>)> {
+    pub(super) fn array_entry(&self, id: TableId, table: &Table, key: &[Value]) -> Res<(IntValue<'c>, IntValue<'c>)> {
         let kernel = self.kernel;
         let builder = &kernel.builder;
         let index = self.scalar_key(table, key)?;

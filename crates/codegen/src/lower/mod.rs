@@ -39,8 +39,8 @@ use std::ops::Deref;
 use crate::target::Host;
 use crate::{CodegenError, abi, internal};
 pub(crate) use body::named;
-use memory::Tags;
 pub(crate) use memory::Memory;
+use memory::Tags;
 pub(crate) use walk::{Lowering, Walk, Way, pointer_param};
 
 /// Symbol of the function for packets that enter by this channel, an [`abi::RunFn`].

@@ -17,8 +17,8 @@ use codegen::kernel::TablePlace;
 use super::lock::locked;
 use super::shared::{load_shared, store_shared};
 use super::slots::patiently;
-use crate::epoch::Epochs;
 use super::space::{Block, Space, Use};
+use crate::epoch::Epochs;
 
 /// The control block of an array, or a worker's own in its place: where the entries begin.
 pub type Entries = AtomicPtr<u8>;

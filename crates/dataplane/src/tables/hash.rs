@@ -16,8 +16,8 @@
 
 use std::cell::UnsafeCell;
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use baker::ir::{Layout, is_expired};
@@ -30,8 +30,8 @@ use super::large;
 use super::lock::locked;
 use super::shared::{at_once, load_shared, store_shared};
 use super::slots::{Locked, PATIENCE, SPARE, Slots};
-use crate::epoch::Epochs;
 use super::space::{Block, Space, Use};
+use crate::epoch::Epochs;
 
 /// Buckets that are looked through under one lock for entries that nobody uses.
 const BUCKETS_AT_ONCE: usize = 256;

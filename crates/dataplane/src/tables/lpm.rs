@@ -17,9 +17,9 @@ use codegen::kernel::TablePlace;
 use super::entries::Entries;
 use super::large;
 use super::slots::{SPARE, Slots};
+use super::space::{Block, Space, Use};
 use super::values::Values;
 use crate::epoch::Epochs;
-use super::space::{Block, Space, Use};
 
 /// Bytes of `tbl24` that make staging worth it: measured, see docs/benchmarks.md. A packet's other look-ups wait for this one.
 const FAR_FIRST: usize = 128 << 10;
@@ -102,16 +102,7 @@ impl Lpm {
             grouped: 0,
             long_routes: vec![0; groups as usize],
         };
-        Ok(Lpm {
-            control,
-            tbl24,
-            tbl8,
-            groups,
-            values,
-            capacity,
-            epochs,
-            writer: Mutex::new(writer),
-        })
+        Ok(Lpm { control, tbl24, tbl8, groups, values, capacity, epochs, writer: Mutex::new(writer) })
     }
 
     /// Where it lies, to code in the kernel.

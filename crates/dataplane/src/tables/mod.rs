@@ -118,9 +118,8 @@ impl Tables {
                     Trie::new(capacity, key.fields[0].width, (&value, lock), epochs.clone(), space)
                         .map(|table| Kind::Trie(Box::new(table)))
                 }
-                TableKind::Lpm => {
-                    Lpm::new(capacity, (&value, lock), !written, epochs.clone(), space).map(|table| Kind::Lpm(Box::new(table)))
-                }
+                TableKind::Lpm => Lpm::new(capacity, (&value, lock), !written, epochs.clone(), space)
+                    .map(|table| Kind::Lpm(Box::new(table))),
             };
             let kind = kind.map_err(|error| TablesError { table: table.name.clone(), capacity, error })?;
             let hidden = program.layouts[table.value.0 as usize].fields.get(value.fields.len());

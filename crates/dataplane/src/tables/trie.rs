@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::{Layout, TableError};
 
-use super::space::Space;
 use super::slots::{SPARE, Slots};
+use super::space::Space;
 use super::values::Values;
 use crate::epoch::Epochs;
 
@@ -164,7 +164,8 @@ impl Trie {
         space: &Space,
     ) -> io::Result<Self> {
         let limit = capacity.saturating_add(SPARE);
-        let writer = Writer { routes: HashMap::default(), entries: Slots::new(limit, &Space::private())?, old: VecDeque::new() };
+        let writer =
+            Writer { routes: HashMap::default(), entries: Slots::new(limit, &Space::private())?, old: VecDeque::new() };
         Ok(Trie {
             root: AtomicPtr::new(boxed(Node::default())),
             width,

@@ -1,7 +1,8 @@
-mod afpacket;
 mod controllers;
 mod critical;
 mod fanout;
+mod interfaces;
+mod live;
 mod pcap;
 mod timers;
 mod whole;

@@ -19,7 +19,9 @@ const MOST: u64 = 1 << 29;
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// Tables that are too large.
-    #[error("tables and counters take {0} bytes of memory that the kernel sees, which is more than {MOST}: declare them smaller")]
+    #[error(
+        "tables and counters take {0} bytes of memory that the kernel sees, which is more than {MOST}: declare them smaller"
+    )]
     Large(u64),
     /// A table.
     #[error(transparent)]
@@ -57,7 +59,14 @@ impl SharedMemory {
         let mapping = Arc::new(Mapping::of_fd(map.as_raw_fd(), size as usize)?);
         let tables = Tables::in_space(program, &Space::shared(mapping.clone(), first, index, end))?;
         let base = mapping.ptr() as u64;
-        let memory = Memory { base, size, reach, cpus, epoch: tables.epochs().clock() as u64 - base, tables: tables.places(base) };
+        let memory = Memory {
+            base,
+            size,
+            reach,
+            cpus,
+            epoch: tables.epochs().clock() as u64 - base,
+            tables: tables.places(base),
+        };
         let (counters, own) = (Memory::counters(program) as usize / 8, Memory::own(program) as usize);
         Ok(SharedMemory { map, mapping, memory, counters, own, tables: Arc::new(tables) })
     }

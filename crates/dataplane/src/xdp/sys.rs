@@ -6,8 +6,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Commands (`enum bpf_cmd`).
 const MAP_CREATE: libc::c_long = 0;
+const MAP_UPDATE: libc::c_long = 2;
 const PROG_LOAD: libc::c_long = 5;
 const PROG_TEST_RUN: libc::c_long = 10;
+const LINK_CREATE: libc::c_long = 28;
 
 /// Kinds of maps (`enum bpf_map_type`).
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +17,7 @@ const PROG_TEST_RUN: libc::c_long = 10;
 pub enum MapType {
     Array = 2,
     DevMap = 14,
+    XskMap = 17,
 }
 
 /// The process can map it.
@@ -22,6 +25,11 @@ pub const MMAPABLE: u32 = 1 << 10;
 
 /// `BPF_PROG_TYPE_XDP`
 const XDP: u32 = 6;
+/// `BPF_XDP`, of `enum bpf_attach_type`
+const ATTACH_XDP: u32 = 37;
+
+/// Packets in several parts are shown to the program, too (`BPF_F_XDP_HAS_FRAGS`).
+pub const FRAGS: u32 = 1 << 5;
 
 #[repr(C)]
 #[derive(Default)]
@@ -49,6 +57,24 @@ struct ProgLoad {
     kern_version: u32,
     prog_flags: u32,
     prog_name: [u8; 16],
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct MapElement {
+    map_fd: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct LinkCreate {
+    prog_fd: u32,
+    target_ifindex: u32,
+    attach_type: u32,
+    flags: u32,
 }
 
 #[repr(C)]
@@ -108,6 +134,11 @@ pub fn map_create(kind: MapType, value_size: u32, entries: u32, flags: u32, name
 
 /// An XDP program. The log of the kernel's verifier goes to `log`, as far as it fits, where that is not empty.
 pub fn prog_load(code: &[u8], named: &str, log: &mut [u8]) -> io::Result<OwnedFd> {
+    prog_load_with(code, named, 0, log)
+}
+
+/// As [`prog_load`], with flags such as [`FRAGS`].
+pub fn prog_load_with(code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> io::Result<OwnedFd> {
     let license = c"GPL";
     let mut attributes = ProgLoad {
         prog_type: XDP,
@@ -117,11 +148,37 @@ pub fn prog_load(code: &[u8], named: &str, log: &mut [u8]) -> io::Result<OwnedFd
         log_level: u32::from(!log.is_empty()),
         log_size: log.len() as u32,
         log_buf: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+        prog_flags: flags,
         prog_name: name(named),
         ..ProgLoad::default()
     };
     // SAFETY: the pointers lead to memory as long as is told, which lives through the call; the result is a new descriptor.
     unsafe { Ok(owned(bpf(PROG_LOAD, &mut attributes)?)) }
+}
+
+/// Puts a descriptor into a map of descriptors, such as that of a socket.
+pub fn map_put(map: &OwnedFd, key: u32, value: &OwnedFd) -> io::Result<()> {
+    let value = value.as_raw_fd();
+    let mut attributes = MapElement {
+        map_fd: map.as_raw_fd() as u32,
+        key: (&raw const key) as u64,
+        value: (&raw const value) as u64,
+        flags: 0,
+    };
+    // SAFETY: key and value have four bytes each, as the map's, and live through the call.
+    unsafe { bpf(MAP_UPDATE, &mut attributes).map(drop) }
+}
+
+/// Attaches an XDP program to an interface for as long as the result is open.
+pub fn link_create(program: &OwnedFd, interface: i32, flags: u32) -> io::Result<OwnedFd> {
+    let mut attributes = LinkCreate {
+        prog_fd: program.as_raw_fd() as u32,
+        target_ifindex: interface as u32,
+        attach_type: ATTACH_XDP,
+        flags,
+    };
+    // SAFETY: no pointers; the result is a new descriptor.
+    unsafe { Ok(owned(bpf(LINK_CREATE, &mut attributes)?)) }
 }
 
 /// Runs an XDP program once with this packet. Gives what it returned and how many bytes of `out` hold the packet now.
