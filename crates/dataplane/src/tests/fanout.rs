@@ -34,7 +34,7 @@ const FLOWS: u8 = 200;
 const BURST: u32 = 10;
 
 /// Sends bursts of all flows and receives them at the other end.
-fn pass_in_order(from: &Host, to: &Host, back: bool, bursts: u32) {
+pub fn pass_in_order(from: &Host, to: &Host, back: bool, bursts: u32) {
     let mut next: HashMap<u8, u32> = HashMap::new();
     for burst in 0..bursts {
         for number in burst * BURST..(burst + 1) * BURST {

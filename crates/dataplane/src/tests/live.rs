@@ -1,6 +1,6 @@
 //! What tests of ports on live veth pairs share: a network namespace that ends with the test's thread, hosts, instances.
 //!
-//! Needs the right to make network namespaces (root, or `unshare -Ur`) and `ip` of iproute2; fails without.
+//! Needs the right to make network namespaces (root, or `unshare -Ur`) and `ip` and `tc` of iproute2; fails without.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Command;
@@ -48,20 +48,44 @@ pub fn in_namespace(queues: u32, test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// A pair of interfaces that are up, with so many queues.
+/// A pair of interfaces that are up, with so many queues. What one sends waits where the other has no room: with XDP it has
+/// room for 256 packets, and a busy machine is slow to make more.
 pub fn pair(one: &str, other: &str, queues: u32) {
     let queues = format!("numtxqueues {queues} numrxqueues {queues}");
     ip(&format!("link add dev {one} {queues} type veth peer name {other} {queues}"));
     for name in [one, other] {
         // Without it the kernel sends router solicitations and the like in between.
         std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1").unwrap();
+        run("tc", &format!("qdisc replace dev {name} root pfifo limit 20000"));
         ip(&format!("link set dev {name} up"));
     }
 }
 
 pub fn ip(arguments: &str) {
-    let output = Command::new("ip").args(arguments.split(' ')).output().expect("`ip` of iproute2 is installed");
-    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    run("ip", arguments);
+}
+
+fn run(program: &str, arguments: &str) {
+    let output = Command::new(program).args(arguments.split(' ')).output().expect("iproute2 is installed");
+    assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Capabilities by number (`linux/capability.h`).
+pub const CAP_IPC_LOCK: u32 = 14;
+pub const CAP_SYS_ADMIN: u32 = 21;
+pub const CAP_BPF: u32 = 39;
+
+/// Takes a right from this thread.
+pub fn drop_capability(number: u32) {
+    // `_LINUX_CAPABILITY_VERSION_3` and this thread; effective, permitted and inheritable, low words and high.
+    let header = [0x2008_0522u32, 0];
+    let mut sets = [[0u32; 3]; 2];
+    // SAFETY: both calls take the header and two sets of three words, which they read or write.
+    unsafe {
+        assert_eq!(libc::syscall(libc::SYS_capget, &header, &mut sets), 0);
+        sets[number as usize / 32][0] &= !(1 << (number % 32));
+        assert_eq!(libc::syscall(libc::SYS_capset, &header, &sets), 0, "run the tests as root");
+    }
 }
 
 /// An instance between a and b.
@@ -90,7 +114,10 @@ impl Host {
         let index = sys::interface(&socket, interface).unwrap().index;
         sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1i32).unwrap();
         sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32).unwrap();
-        sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &(8i32 << 20)).unwrap();
+        // Beyond the system's limit where that is allowed.
+        sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &(64i32 << 20))
+            .or_else(|_| sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &(8i32 << 20)))
+            .unwrap();
         let timeout = libc::timeval { tv_sec: 5, tv_usec: 0 };
         sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout).unwrap();
         sys::bind_packet(&socket, index).unwrap();

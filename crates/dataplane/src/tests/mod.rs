@@ -1,3 +1,4 @@
+mod afxdp;
 mod controllers;
 mod critical;
 mod fanout;
