@@ -1,8 +1,8 @@
 //! The published table of the IXP2400, beside what the model gives: `make bench B=paper`.
 //!
-//! Each application that there is runs through `millrace sim` at 6 engines with packets of 64 bytes where a trace of that kind
-//! is made for it (`tools/npf`), else with the trace that ships with it. Then the memories' parameters that no readable source
-//! gives are halved and doubled, one at a time. The model is deterministic: there is one run of each.
+//! Each application runs through `millrace sim` at 6 engines with packets of 64 bytes (`tools/npf`), as it is and once more
+//! optimised by a profile of these packets, as the publication's compiler did. Then the memories' parameters that no readable
+//! source gives are halved and doubled, one at a time. The model is deterministic: there is one run of each.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,13 +20,22 @@ const PLATFORM: &str = include_str!("../../platforms/ixp2400.toml");
 const ENGINES: &str = "6";
 
 /// A published row: DRAM accesses, bytes, instructions; `None` where the source can't be read.
-type Published = (&'static str, [Option<f64>; 3]);
+type Published = [Option<f64>; 3];
+
+/// The builds of the model: their names, the level, whether by profile, and which published row is theirs.
+const BUILDS: [(&str, &str, bool, usize); 4] = [
+    ("base", "base", false, 0),
+    ("pac", "pac", false, 1),
+    ("cgpc", "cgpc", false, 2),
+    ("cgpc by profile", "cgpc", true, 2),
+];
 
 struct App {
     name: &'static str,
     title: &'static str,
     /// What `tools/npf` makes for it.
-    trace: Option<&'static str>,
+    trace: &'static str,
+    /// By level.
     published: [Published; 3],
 }
 
@@ -34,31 +43,27 @@ const APPS: [App; 3] = [
     App {
         name: "l3switch",
         title: "L3-Switch",
-        trace: Some("l3-28k"),
+        trace: "l3-28k",
         published: [
-            ("base", [Some(29.0), Some(696.0), Some(2033.0)]),
-            ("pac", [None, Some(200.0), Some(1190.0)]),
-            ("cgpc", [None, None, Some(770.0)]),
+            [Some(29.0), Some(696.0), Some(2033.0)],
+            [None, Some(200.0), Some(1190.0)],
+            [None, None, Some(770.0)],
         ],
     },
     App {
         name: "mpls",
         title: "MPLS",
-        trace: None,
-        published: [
-            ("base", [None, None, Some(1851.0)]),
-            ("pac", [None, None, Some(1428.0)]),
-            ("cgpc", [None, None, Some(1495.0)]),
-        ],
+        trace: "mpls-28k",
+        published: [[None, None, Some(1851.0)], [None, None, Some(1428.0)], [None, None, Some(1495.0)]],
     },
     App {
         name: "firewall",
         title: "Firewall",
-        trace: None,
+        trace: "firewall",
         published: [
-            ("base", [Some(24.2), Some(580.0), Some(1742.0)]),
-            ("pac", [Some(4.4), Some(140.0), Some(572.0)]),
-            ("cgpc", [Some(1.0), Some(32.0), Some(375.0)]),
+            [Some(24.2), Some(580.0), Some(1742.0)],
+            [Some(4.4), Some(140.0), Some(572.0)],
+            [Some(1.0), Some(32.0), Some(375.0)],
         ],
     },
 ];
@@ -88,38 +93,43 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     let folder = Path::new("target/bench/paper");
     std::fs::create_dir_all(folder).map_err(text)?;
     let mut results = Results::default();
+    let mut faster: Vec<Vec<f64>> = vec![Vec::new(); BUILDS.len()];
     for app in &APPS {
-        if !Path::new(ROOT).join("apps").join(app.name).is_dir() {
-            results.note(format!("{}: there is no apps/{} yet", app.title, app.name));
-            continue;
-        }
-        let shipped = Path::new(ROOT).join("apps").join(app.name).join("trace.pcapng");
-        if app.trace.is_none() && !shipped.is_file() {
-            results.note(format!("{}: there is no {}; tools/traces makes it", app.title, shipped.display()));
-            continue;
-        }
         let input = input(app, folder, effort.quick)?;
-        let found = sim(&millrace, app, &input, "ixp2400")?;
-        for (level, published) in app.published {
-            let wanted = published.into_iter().chain([(level == "cgpc").then_some(2.0)]);
-            for (((metric, unit), published), value) in METRICS.into_iter().zip(wanted).zip(figures(&found, level)?) {
-                let case = format!("{} {level}", app.title);
+        let found = figures(&millrace, app, &input, "ixp2400")?;
+        for (index, (name, level, _, row)) in BUILDS.into_iter().enumerate() {
+            let case = format!("{} {name}", app.title);
+            let wanted = app.published[row].into_iter().chain([(level == "cgpc").then_some(2.0)]);
+            for (((metric, unit), published), value) in METRICS.into_iter().zip(wanted).zip(found[index]) {
                 results.add(&case, "model", metric, unit, vec![value]);
                 results.add(&case, "published", metric, unit, published.into_iter().collect());
             }
+            faster[index].push(found[index][3] / found[0][3]);
         }
         let swept = if effort.quick { &SWEPT[..1] } else { &SWEPT };
         for &(section, key) in swept {
             for factor in [0.5, 2.0] {
                 let platform = folder.join(format!("{section}.{key}.{factor}.toml"));
                 std::fs::write(&platform, scaled(section, key, factor)?).map_err(text)?;
-                let found = sim(&millrace, app, &input, &platform.display().to_string())?;
-                for (level, _) in app.published {
-                    let case = format!("{} {level}, {section}.{key} × {factor}", app.title);
-                    results.add(&case, "model", "gbps", "Gbit/s", vec![figures(&found, level)?[3]]);
+                let found = figures(&millrace, app, &input, &platform.display().to_string())?;
+                for ((name, ..), figures) in BUILDS.into_iter().zip(found) {
+                    let case = format!("{} {name}, {section}.{key} × {factor}", app.title);
+                    results.add(&case, "model", "gbps", "Gbit/s", vec![figures[3]]);
                 }
             }
         }
+    }
+    for ((name, level, ..), faster) in BUILDS.into_iter().zip(faster).skip(1) {
+        let case = format!("average, {name}");
+        let mean = faster.iter().sum::<f64>() / faster.len() as f64;
+        results.add(&case, "model", "speed-up", "times base", vec![mean]);
+        results.add(
+            &case,
+            "published",
+            "speed-up",
+            "times base",
+            (level == "cgpc").then_some(5.8).into_iter().collect(),
+        );
     }
     results.note(
         "Published: Baker on the IXP2400, 6 engines, 64-byte packets; 2 Gbit/s is what packet caching is said to reach. Base's \
@@ -137,7 +147,7 @@ fn millrace() -> Result<PathBuf, String> {
 
 /// Options of `millrace sim` that say which packets.
 fn input(app: &App, folder: &Path, quick: bool) -> Result<Vec<String>, String> {
-    let Some(kind) = app.trace else { return Ok(Vec::new()) };
+    let kind = app.trace;
     let packets = if quick { "2000" } else { "20000" };
     let made = Command::new(format!("{ROOT}/tools/npf")).arg(kind).arg(folder).args(["--packets", packets]).output();
     let made = made.map_err(|error| format!("tools/npf: {error}"))?;
@@ -145,7 +155,19 @@ fn input(app: &App, folder: &Path, quick: bool) -> Result<Vec<String>, String> {
         return Err(format!("tools/npf: {}", String::from_utf8_lossy(&made.stderr)));
     }
     let file = |ending: &str| folder.join(format!("{kind}.{ending}")).display().to_string();
-    Ok(vec!["--trace".into(), file("pcap"), "--config".into(), file("toml")])
+    Ok(vec!["--trace".into(), file("pcapng"), "--config".into(), file("toml")])
+}
+
+/// For each of [`BUILDS`], in the order of [`METRICS`].
+fn figures(millrace: &Path, app: &App, input: &[String], platform: &str) -> Result<Vec<[f64; 4]>, String> {
+    let plain = sim(millrace, app, input, platform)?;
+    // The first two of the input are the trace.
+    let profile = ["--profile".to_owned(), input[1].clone()];
+    let profiled = sim(millrace, app, &[input, &profile[..]].concat(), platform)?;
+    BUILDS
+        .into_iter()
+        .map(|(_, level, by_profile, _)| build(if by_profile { &profiled } else { &plain }, level))
+        .collect()
 }
 
 fn sim(millrace: &Path, app: &App, input: &[String], platform: &str) -> Result<Value, String> {
@@ -159,7 +181,7 @@ fn sim(millrace: &Path, app: &App, input: &[String], platform: &str) -> Result<V
 }
 
 /// In the order of [`METRICS`].
-fn figures(found: &Value, level: &str) -> Result<[f64; 4], String> {
+fn build(found: &Value, level: &str) -> Result<[f64; 4], String> {
     let build = &found["builds"][level];
     let dram = &build["memories"]["dram"];
     let values = [&dram["accesses"], &dram["bytes"], &build["instructions"], &build["points"][0]["gbps"]];

@@ -73,6 +73,65 @@ fn offered_rate_text_and_plot() {
 }
 
 #[test]
+fn ways_are_listed_and_a_profile_is_optimised_by() {
+    let found = json(&["l3switch", "--engines", "2", "--ways", "2"]);
+    for level in ["base", "pac", "cgpc"] {
+        let build = &found["builds"][level];
+        let listed = build["listed"].as_array().unwrap();
+        assert_eq!(listed.len(), 2);
+        assert!(number(&listed[0]["packets"]) >= number(&listed[1]["packets"]));
+        let lines: Vec<&str> =
+            listed[0]["operations"].as_array().unwrap().iter().map(|l| l.as_str().unwrap()).collect();
+        assert_eq!(lines[0], "l3_switch.l2_clsfr");
+        assert!(lines.iter().any(|line| line.starts_with("  dram[read, ")), "{lines:?}");
+    }
+    let text = millrace(&["sim", "l3switch", "--engines", "2", "--ways", "1"]).ok();
+    for part in ["cgpc: what ", " packets execute\n  l3_switch.l2_clsfr\n", "sram[read, 4 bytes], ctx_swap\n"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // Labelled packets are read at places that are found at run time, unless a profile says where most of them lie.
+    let trace = format!("{ROOT}/apps/mpls/trace.pcapng");
+    let accesses = |found: &Value| number(&found["builds"]["cgpc"]["memories"]["dram"]["accesses"]);
+    let plain = accesses(&json(&["mpls", "--engines", "2"]));
+    let profiled = accesses(&json(&["mpls", "--engines", "2", "--profile", &trace]));
+    assert!(profiled < 0.8 * plain, "{profiled}, {plain}");
+}
+
+/// Every packet of them is forwarded but those that a firewall is to deny, all have 64 bytes, and the published relation of the
+/// levels is there.
+#[test]
+fn traces_in_the_style_of_the_npf() {
+    let scratch = Scratch::new();
+    for (app, kind, denied) in [("l3switch", "l3-28k", 0.0), ("mpls", "mpls-28k", 0.0), ("firewall", "firewall", 0.02)]
+    {
+        let folder = scratch.path(kind);
+        let make = || {
+            let made = std::process::Command::new(format!("{ROOT}/tools/npf"))
+                .args([kind, &folder, "--packets", "600"])
+                .output()
+                .expect("tools/npf");
+            assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+            let read = |ending: &str| std::fs::read(format!("{folder}/{kind}.{ending}")).unwrap();
+            (read("pcapng"), read("toml"))
+        };
+        assert_eq!(make(), make(), "{kind}: the same seed, the same trace");
+        let file = |ending: &str| format!("{folder}/{kind}.{ending}");
+        let given = [app, "--trace", &file("pcapng"), "--config", &file("toml")];
+        let found = json(&[&given[..], &["--engines", "6"]].concat());
+        let build = |level: &str| &found["builds"][level];
+        assert_eq!(found["packets"], 600);
+        let forwarded = number(&build("cgpc")["forwarded"]);
+        assert!(forwarded >= 1.0 - denied && (forwarded < 1.0) == (denied > 0.0), "{found}");
+        let dram = |level: &str, name: &str| number(&build(level)["memories"]["dram"][name]);
+        assert!(dram("cgpc", "bytes") < 0.2 * dram("base", "bytes"), "{found}");
+        let rate = |level: &str| number(&build(level)["points"][0]["gbps"]);
+        assert!(rate("cgpc") > 3.0 * rate("base") && rate("cgpc") > rate("pac"), "{found}");
+        let text = millrace(&[&["sim"], &given[..], &["--engines", "1"]].concat()).ok();
+        assert!(text.contains("600 packets of the trace, 64.0 bytes on the line on average"), "{text}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said() {
     let scratch = Scratch::new();
     let shipped = std::fs::read_to_string(format!("{ROOT}/platforms/ixp2400.toml")).unwrap();
@@ -81,6 +140,11 @@ fn what_is_wrong_is_said() {
         scratch.write(name, shipped.replacen(from, to, 1))
     };
     let line = |of: &str| shipped[..shipped.find(of).unwrap()].matches('\n').count() + 1;
+    let without_ports = changed("ports.toml", "duplex = ", "# duplex = ");
+    let half_a_port = changed("half.toml", "duplex = { value = 1,", "duplex = { value = 0.5,");
+    let endless = changed("endless.toml", "clock_hz = { value = 600e6,", "clock_hz = { value = 1e300,");
+    let no_source = changed("source.toml", "count = { value = 8, source = ", "count = { value = 8, said_by = ");
+    let other_ports = scratch.write("ports.pcapng", std::fs::read(format!("{ROOT}/apps/mpls/trace.pcapng")).unwrap());
     let negative = changed("negative.toml", "latency = { value = 120", "latency = { value = -120");
     let missing = changed("missing.toml", "swap = ", "# swap = ");
     let typo = changed("typo.toml", "[lpm]", "[ipm]");
@@ -94,6 +158,10 @@ fn what_is_wrong_is_said() {
         (own("/no/such.toml"), "/no/such.toml: ".into()),
         (own(&negative), at("negative.toml", line("latency = { value = 120"), "memory.dram.latency: -120 is not from 1 to 100000")),
         (own(&missing), at("missing.toml", line("[engines]"), "engines: missing field `swap`")),
+        (own(&without_ports), at("ports.toml", line("[memory.dram]"), "memory.dram: missing field `duplex`")),
+        (own(&half_a_port), at("half.toml", line("duplex = { value = 1,"), "memory.sram.duplex: 0.5 is not a whole number")),
+        (own(&endless), at("endless.toml", line("clock_hz"), "engines.clock_hz: ")),
+        (own(&no_source), at("source.toml", line("count = "), "engines.count: unknown field `said_by`")),
         (own(&typo), at("typo.toml", line("[lpm]"), "ipm: unknown field `ipm`")),
         (args(&["l3switch", "--engines", "0"]), "neither a number of engines from 1 to 64 nor a range".into()),
         (args(&["l3switch", "--engines", "4..2"]), "neither a number of engines".into()),
@@ -103,6 +171,13 @@ fn what_is_wrong_is_said() {
             args(&["l3switch", "--trace", &short]),
             "the trace does not fit the program and its configuration: all of its 2 packets are dropped\n  reasons: truncated 2".into(),
         ),
+        (
+            args(&["l3switch", "--trace", &other_ports]),
+            "ports.pcapng: interface ce is no port of the configuration\n  ports: ".into(),
+        ),
+        (args(&["l3switch", "--profile", &text]), "text.pcap: neither a pcap nor a pcapng file".into()),
+        (args(&["l3switch", "--profile", "/no/such.pcap"]), "/no/such.pcap: ".into()),
+        (args(&["l3switch", "--ways", "all"]), "invalid value 'all' for '--ways <COUNT>'".into()),
         (args(&["l3switch", "--trace", FIRST, "--port", "77"]), "reasons: no_domain 5, truncated 1".into()),
         (args(&[PATCH]), "no trace lies beside it; give one to measure with: --trace T.pcap".into()),
         (args(&["l3switch", "--engines", "1", "--plot", "/no/such/place.svg"]), "/no/such/place.svg".into()),

@@ -13,5 +13,6 @@ pub mod format;
 pub mod ir;
 pub mod library;
 pub mod opt;
+pub mod place;
 pub mod source;
 pub mod syntax;

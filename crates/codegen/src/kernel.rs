@@ -14,6 +14,7 @@
 //! Process addresses that lie in the memory (in control blocks) are turned into distances by subtracting [`Memory::base`].
 
 use baker::ir::{ChannelId, CounterSlots, PpfId, Program};
+use baker::source::Span;
 
 /// Where [`Record`] lies.
 pub const RECORD: u64 = 64;
@@ -25,10 +26,12 @@ pub const PORT_SLOTS: u32 = 4096;
 pub const ZEROS: u64 = PORTS + PORT_SLOTS as u64 * size_of::<PortSlot>() as u64;
 /// Bytes that a packet, as far as the kernel shows it, does not exceed.
 pub const ROOM: u64 = 4096;
-/// Where what CPUs have of their own lies: counters, then [`SCRATCH`] bytes.
+/// Where what CPUs have of their own lies: counters, then [`SCRATCH`] bytes, then [`VALUES`].
 pub const OWN: u64 = ZEROS + ROOM;
 /// Bytes of a CPU's scratch memory: a packet, and what is computed beside it.
 pub const SCRATCH: u64 = ROOM + 256;
+/// Bytes in which careful code keeps values.
+pub const VALUES: u64 = 1 << 16;
 /// Bytes behind an address that is masked with [`Memory::reach`]: an entry's, or a cell's.
 pub const SLACK: u64 = 1 << 16;
 /// Bytes of [`Record::metadata`].
@@ -150,7 +153,7 @@ impl Memory {
 
     /// Bytes from what one CPU has of its own to that of the next.
     pub fn own(program: &Program) -> u64 {
-        Self::counters(program) + SCRATCH
+        Self::counters(program) + SCRATCH + VALUES
     }
 
     /// Where tables can begin.
@@ -166,6 +169,8 @@ impl Memory {
 pub struct Options {
     /// For tests: time, ports and ends are those of [`Record`].
     pub recorded: bool,
+    /// Code that is slower, takes less stack, and costs the kernel's verifier less.
+    pub careful: bool,
 }
 
 /// A reference to a map in [`Object::code`].
@@ -186,10 +191,37 @@ pub struct Object {
     pub code: Vec<u8>,
     /// Instructions of two slots that load a map, by the number of their first slot. Their immediate is 0.
     pub maps: Vec<(usize, MapUse)>,
-    /// Where code begins that belongs to a source place: instruction number, place, PPF; in order.
-    pub places: Vec<(usize, Option<baker::source::Span>, PpfId)>,
+    /// Where code begins that belongs to a source place: numbers of instructions, in order.
+    pub places: Vec<(usize, Place)>,
     /// Bytes of stack.
     pub stack: u32,
+}
+
+/// What code belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The PPF's name; where PPFs became one function, that of the first.
+    pub ppf: String,
+    /// In the source, where there is one.
+    pub span: Option<Span>,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ppf {}", self.ppf)?;
+        match self.span {
+            Some(span) => write!(f, ", file {} from byte {}", span.file.0, span.start),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Object {
+    /// What an instruction belongs to.
+    pub fn place(&self, instruction: usize) -> Option<&Place> {
+        let behind = self.places.partition_point(|(first, _)| *first <= instruction);
+        Some(&self.places.get(behind.checked_sub(1)?)?.1)
+    }
 }
 
 /// Why a PPF cannot run in the kernel.
@@ -200,7 +232,7 @@ pub struct Obstacle {
     /// What it does.
     pub reason: Reason,
     /// Where.
-    pub span: Option<baker::source::Span>,
+    pub span: Option<Span>,
 }
 
 /// What cannot be done in the kernel.

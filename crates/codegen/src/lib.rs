@@ -5,6 +5,7 @@
 
 pub mod abi;
 pub mod bpf;
+mod code;
 pub mod kernel;
 mod lower;
 mod native;
@@ -41,6 +42,9 @@ pub enum CodegenError {
         "the program is too large for the kernel: about {0} instructions, of which {1} can be reached by jumps; give some of it to workers"
     )]
     TooLarge(usize, usize),
+    /// More stack than the kernel gives.
+    #[error("the program takes {0} bytes of stack in the kernel, which gives 512: give some of it to workers")]
+    Stack(u32),
     /// The program breaks a rule of the IR, or the code generator or LLVM has a fault.
     #[error("internal error of the code generator: {0}")]
     Internal(String),

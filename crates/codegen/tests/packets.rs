@@ -125,7 +125,7 @@ fn copies_are_independent() {
     asm.store(packet, 16, wide);
     asm.put(copy, 2);
     asm.put(packet, 1);
-    program.ppfs = vec![Ppf { name: "m.f".into(), protocol: ProtocolId(0), body: asm.body, span: None }];
+    program.ppfs = vec![Ppf { name: "m.f".into(), protocol: ProtocolId(0), pin: None, body: asm.body, span: None }];
     program.limits.copies = 1;
     for mut machine in Machine::both(&program) {
         let mut random = Random(9);

@@ -16,7 +16,7 @@ fn one_ppf<T>(size: u32, declare: impl FnOnce(&mut Program) -> T, code: impl FnO
     let (mut asm, packet) = Asm::new(0);
     code(&mut asm, packet, declared);
     asm.put(packet, 1);
-    program.ppfs.push(Ppf { name: "m.f".into(), protocol: ProtocolId(0), body: asm.body, span: None });
+    program.ppfs.push(Ppf { name: "m.f".into(), protocol: ProtocolId(0), body: asm.body, pin: None, span: None });
     program
 }
 

@@ -133,7 +133,7 @@ pub fn forward() -> Program {
             channel("m.out", Target::Tx),
             channel("m.host", Target::Host),
         ],
-        ppfs: vec![Ppf { name: "m.forward".into(), protocol: ProtocolId(0), body: body(), span: None }],
+        ppfs: vec![Ppf { name: "m.forward".into(), protocol: ProtocolId(0), pin: None, body: body(), span: None }],
         limits: Limits { copies: 1, ..Limits::default() },
     }
 }

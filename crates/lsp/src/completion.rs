@@ -1,6 +1,6 @@
 //! What can stand at the cursor.
 
-use baker::ir::BUILTIN_DROP_REASONS;
+use baker::ir::{BUILTIN_DROP_REASONS, Pin};
 use baker::library;
 use baker::syntax::ast::{self, AstNode};
 use baker::syntax::{SyntaxElement, SyntaxKind, SyntaxNode, SyntaxToken};
@@ -83,6 +83,7 @@ impl Model {
         let Some(before) = before else { return words(&FILE_WORDS) };
         match before.kind() {
             Arrow | Dot => self.after_dot(&before),
+            At => words(&Pin::ALL.map(|(_, name)| name)),
             Int | Mac | Ipv4 | String => Vec::new(),
             _ => self.in_place(&before, at),
         }

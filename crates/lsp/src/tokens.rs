@@ -122,6 +122,7 @@ impl Walk<'_> {
             NameExpr => self.expression(text)?,
             WireEnd | Path => self.dotted(node, token),
             FromClause => SemanticTokenType::EVENT,
+            Pin => SemanticTokenType::KEYWORD,
             Port => {
                 let is_protocol = ast::Port::cast(node.clone())?.protocol().is_some_and(|p| p.syntax() == token);
                 if is_protocol { SemanticTokenType::INTERFACE } else { SemanticTokenType::EVENT }

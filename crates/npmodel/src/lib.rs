@@ -14,14 +14,17 @@
 
 mod alu;
 pub mod event;
+mod listing;
 pub mod mapping;
 pub mod micro;
 pub mod platform;
 pub mod sequence;
 pub mod simulate;
+mod used;
 pub mod ways;
 mod words;
 
+pub use listing::listing;
 pub use platform::{Memory, Platform, PlatformError};
-pub use simulate::{Point, simulate};
+pub use simulate::{MOST, Point, simulate};
 pub use ways::{Traced, trace};

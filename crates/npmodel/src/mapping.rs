@@ -4,7 +4,7 @@
 use baker::ir::interp::Code;
 use baker::ir::{Op, PpfId, Program, Target};
 
-use crate::event::{Access, CYCLE, Hardware, Job, Stage, Step, Timing};
+use crate::event::{Access, CYCLE, Direction, Hardware, Job, Stage, Step, Timing};
 use crate::micro::{Command, MicroOp, Unit};
 use crate::platform::{Memory, Platform};
 use crate::sequence::{DESCRIPTOR, Micro, RING_ENTRY};
@@ -118,7 +118,7 @@ pub fn build(traced: &Traced, mapping: &Mapping, platform: &Platform, offered: O
         let of = platform.memory(memory);
         let ticks = |cycles: f64| (cycles * CYCLE as f64).round() as u64;
         let (command, byte) = (ticks(clock / of.commands.get()), ticks(clock / of.bandwidth.get()));
-        Timing { latency: ticks(of.latency.get()), command, byte }
+        Timing { latency: ticks(of.latency.get()), command, byte, duplex: of.duplex.whole() == 1 }
     };
     let threads = platform.engines.threads.whole() as usize;
     let stage = |engines: usize| Stage { engines, threads };
@@ -218,8 +218,13 @@ fn steps(ops: &[MicroOp]) -> Vec<Step> {
     let mut cycles = 0;
     for op in ops {
         cycles += op.instructions();
-        if let MicroOp::Access { memory, bytes, wait, .. } = *op {
-            steps.push(Step { cycles, access: Some(Access { memory: memory as usize, bytes, wait }) });
+        if let MicroOp::Access { memory, command, bytes, wait } = *op {
+            let direction = match command {
+                Command::Read | Command::Get => Direction::Read,
+                Command::Write | Command::Put => Direction::Write,
+                Command::Add | Command::TestAndSet | Command::Hash => Direction::Both,
+            };
+            steps.push(Step { cycles, access: Some(Access { memory: memory as usize, direction, bytes, wait }) });
             cycles = 0;
         }
     }

@@ -102,6 +102,8 @@ pub struct MemoryParameters {
     pub burst: Parameter,
     /// Whether part of a unit can be written; 0 or 1. Otherwise the unit is read first.
     pub masked_writes: Parameter,
+    /// Whether reading and writing have ports of their own, each of that bandwidth; 0 or 1.
+    pub duplex: Parameter,
 }
 
 /// The memories.
@@ -300,6 +302,7 @@ impl Platform {
                 (key("unit"), &of.unit, 1.0, 64.0, true),
                 (key("burst"), &of.burst, of.unit.get(), 4096.0, true),
                 (key("masked_writes"), &of.masked_writes, 0.0, 1.0, true),
+                (key("duplex"), &of.duplex, 0.0, 1.0, true),
             ]);
         }
         rules
@@ -339,74 +342,4 @@ fn section(text: &str, at: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ixp2400() -> String {
-        BUILT_IN.get_file("ixp2400.toml").unwrap().contents_utf8().unwrap().to_owned()
-    }
-
-    #[test]
-    fn built_in() {
-        assert_eq!(Platform::known(), ["ixp1200", "ixp2400"]);
-        for name in Platform::known() {
-            let platform = Platform::built_in(&name).unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(platform.name, name);
-        }
-        assert_eq!(Platform::built_in("ixp2400").unwrap().application_engines(), 6);
-        let error = Platform::built_in("ixp9").unwrap_err().to_string();
-        assert_eq!(error, "there is no platform ixp9\n  platforms: ixp1200, ixp2400; or a file, NAME.toml");
-    }
-
-    /// A change to the file, and the message.
-    #[test]
-    fn what_is_wrong_is_said_with_its_line() {
-        let text = ixp2400();
-        let line = |what: &str| text[..text.find(what).unwrap()].matches('\n').count() + 1;
-        let dram = line("[memory.dram]");
-        let cases = [
-            (
-                "latency = { value = 120,",
-                "latency = { value = -3,",
-                dram + 1,
-                "memory.dram.latency: -3 is not from 1 to 100000",
-            ),
-            (
-                "latency = { value = 120,",
-                "latency = { value = nan,",
-                dram + 1,
-                "memory.dram.latency: NaN is not from 1 to 100000",
-            ),
-            (
-                "count = { value = 8,",
-                "count = { value = 7.5,",
-                line("count ="),
-                "engines.count: 7.5 is not a whole number",
-            ),
-            (
-                "count = { value = 8,",
-                "count = { value = \"8\",",
-                line("count ="),
-                "engines.count: invalid type: string \"8\"",
-            ),
-            ("engines = { value = 1,", "engines = { value = 7,", line("count ="), "engines.count: 8 receive and send"),
-            ("clock_hz =", "clock =", line("clock_hz"), "engines.clock: unknown field `clock`"),
-            (
-                "descriptors = \"sram\"",
-                "descriptors = \"rom\"",
-                line("descriptors ="),
-                "place.descriptors: unknown variant `rom`",
-            ),
-            ("burst = { value = 64,", "burst = { value = 4,", dram + 5, "memory.dram.burst: 4 is not from 8 to 4096"),
-            ("[lpm]", "[lpm", line("[lpm]"), "lpm"),
-        ];
-        for (from, to, line, wanted) in cases {
-            let error = Platform::parse("p.toml", &text.replacen(from, to, 1)).expect_err(to).to_string();
-            assert!(error.starts_with(&format!("p.toml:{line}: ")), "{to}: {error}");
-            assert!(error.contains(wanted), "{to}: {error}");
-        }
-        let without: String = text.lines().filter(|l| !l.starts_with("swap")).map(|l| format!("{l}\n")).collect();
-        let error = Platform::parse("p.toml", &without).unwrap_err().to_string();
-        assert_eq!(error, format!("p.toml:{}: engines: missing field `swap`", line("[engines]")));
-    }
-}
+mod tests;

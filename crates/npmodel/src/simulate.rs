@@ -1,5 +1,7 @@
 //! The whole: a trace on so many engines, with the better of all mappings.
 
+use std::borrow::Cow;
+
 use crate::event::{CYCLE, Outcome, run};
 use crate::mapping::{Mapping, build, candidates};
 use crate::platform::{Memory, Platform};
@@ -7,6 +9,12 @@ use crate::ways::Traced;
 
 /// Packets at least that are run: shorter traces are run over and over.
 const LEAST: u64 = 20_000;
+
+/// Packets at most that are run: of longer traces as many, in stretches spread evenly over it. A rate has long settled by then.
+pub const MOST: usize = 250_000;
+
+/// Packets of a stretch.
+const STRETCH: usize = 1_000;
 
 /// Packets with which mappings are compared.
 const TRIAL: u64 = 4_000;
@@ -50,10 +58,11 @@ pub struct Cycles {
 /// Runs a trace on so many engines. `offered` is the line's rate in bits per second; without it packets come as fast as they
 /// are taken.
 pub fn simulate(traced: &Traced, platform: &Platform, engines: usize, offered: Option<f64>) -> Point {
-    let total = LEAST.max(traced.packets.len() as u64);
-    let outcome = |mapping: &Mapping, packets: u64| {
+    let packets = stretches(&traced.packets);
+    let total = LEAST.max(packets.len() as u64);
+    let outcome = |mapping: &Mapping, total: u64| {
         let (hardware, jobs) = build(traced, mapping, platform, offered);
-        run(&hardware, &jobs, &traced.packets, packets)
+        run(&hardware, &jobs, &packets, total)
     };
     let fits = |mapping: &Mapping| mapping.code(traced) <= platform.engines.code_store.whole();
     let mut mappings = candidates(traced, engines);
@@ -70,6 +79,19 @@ pub fn simulate(traced: &Traced, platform: &Platform, engines: usize, offered: O
     let mapping = mappings.swap_remove(best);
     let outcome = outcome(&mapping, total);
     point(engines, fits(&mapping), mapping, &outcome, platform)
+}
+
+/// What of a trace is run.
+fn stretches(packets: &[u32]) -> Cow<'_, [u32]> {
+    if packets.len() <= MOST {
+        return Cow::Borrowed(packets);
+    }
+    let count = MOST / STRETCH;
+    let stretch = |number: usize| {
+        let from = number * (packets.len() - STRETCH) / (count - 1);
+        &packets[from..from + STRETCH]
+    };
+    Cow::Owned((0..count).flat_map(stretch).copied().collect())
 }
 
 fn point(engines: usize, fits: bool, mapping: Mapping, outcome: &Outcome, platform: &Platform) -> Point {
@@ -92,10 +114,27 @@ fn point(engines: usize, fits: bool, mapping: Mapping, outcome: &Outcome, platfo
             blocked: sum(&|s| s.blocked) / all,
             idle: sum(&|s| s.idle) / all,
         },
-        utilisation: Memory::ALL.map(|memory| outcome.memories[memory as usize].busy as f64 / time),
+        utilisation: Memory::ALL.map(|memory| outcome.memories[memory as usize].busy() as f64 / time),
         edges: [
             edge(0, platform.receive.engines.whole()),
             edge(outcome.stages.len() - 1, platform.transmit.engines.whole()),
         ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_long_traces_stretches_from_beginning_to_end() {
+        let all: Vec<u32> = (0..MOST as u32).collect();
+        assert!(matches!(stretches(&all), Cow::Borrowed(packets) if packets.len() == MOST));
+        let all: Vec<u32> = (0..4 * MOST as u32 + 7).collect();
+        let some = stretches(&all);
+        assert_eq!((some.len(), some[0], some[MOST - 1]), (MOST, 0, *all.last().unwrap()));
+        let gaps: Vec<u32> = some.windows(2).map(|two| two[1] - two[0]).filter(|gap| *gap != 1).collect();
+        assert_eq!(gaps.len(), MOST / STRETCH - 1);
+        assert!(gaps.iter().all(|gap| (3000..3100).contains(gap)), "{gaps:?}");
     }
 }

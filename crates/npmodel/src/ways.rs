@@ -147,6 +147,11 @@ impl Traced {
         Traffic { accesses: sum(|_| 1.0), bytes: sum(f64::from) }
     }
 
+    /// Share of the packets that left by `tx`.
+    pub fn forwarded(&self) -> f64 {
+        self.mean(|way| f64::from(u8::from(!way.sent.is_empty())))
+    }
+
     /// Packets that left by any end.
     pub fn left(&self) -> u64 {
         self.ways.iter().filter(|way| !way.sent.is_empty() || way.handed > 0).map(|way| way.packets).sum()

@@ -11,6 +11,37 @@ use baker::opt::{Level, optimise};
 use npmodel::sequence::Lowering;
 use npmodel::{Memory, Platform, simulate, trace};
 
+/// Entries with fields near each other and far away, of which some ways use none.
+const ENTRIES: &str = r#"
+import "net/ether";
+
+struct interface_t { peer : u8; mac : mac_addr_t; address : u128; trusted : bool; }
+struct place_t { port : u8; seen : u32; }
+
+module entries {
+    in  ether input;
+    out ether output;
+
+    array<interface_t> ports[64];
+    hash<mac_addr_t, place_t> stations[1024];
+
+    ppf look(ether_packet_t *pkt) from input {
+        interface_t it = ports[pkt->metadata.rx.port];
+        if (it.peer == 0) { packet_drop(pkt, malformed); return; }
+        if (pkt->dst == it.mac && it.trusted) { pkt->metadata.tx.port = it.peer; channel_put(output, pkt); return; }
+        place_t *place = stations[pkt->dst];
+        if (place == null || place->seen == 0) { packet_drop(pkt, malformed); return; }
+        pkt->metadata.tx.port = place->port;
+        channel_put(output, pkt);
+    }
+}
+
+program {
+    rx -> entries.input;
+    entries.output -> tx;
+}
+"#;
+
 /// Routes by destination, counts, takes one from the TTL.
 const ROUTER: &str = r#"
 import "net/ether";
@@ -53,7 +84,11 @@ program {
 "#;
 
 fn program() -> Program {
-    let compilation = check("router.baker", ROUTER, &Library);
+    compiled(ROUTER)
+}
+
+fn compiled(source: &str) -> Program {
+    let compilation = check("router.baker", source, &Library);
     let found = baker::diag::render(&compilation.diagnostics, &compilation.sources, false);
     assert!(compilation.diagnostics.is_empty(), "{found}");
     baker::ir::lower(&compilation.program.expect("without errors"))
@@ -99,14 +134,7 @@ fn micro_operations() {
         let sequence = lowering.sequence(&execution);
         let instructions: u32 = sequence.iter().map(|micro| micro.op.instructions()).sum();
         writeln!(text, "{}: {instructions} instructions", level.name()).unwrap();
-        let mut code = None;
-        for micro in sequence {
-            if code != Some(micro.code) {
-                writeln!(text, "  {}", micro.code.of(&optimised).0).unwrap();
-                code = Some(micro.code);
-            }
-            writeln!(text, "    {}", micro.op).unwrap();
-        }
+        text.extend(npmodel::listing(&optimised, &sequence).iter().map(|line| format!("  {line}\n")));
     }
     insta::assert_snapshot!(text);
 }
@@ -162,6 +190,36 @@ fn results_are_the_interpreters() {
         assert_eq!(sent, 2);
         assert_eq!(noted.counters(), plain.counters());
     }
+}
+
+/// A way reads of an entry what it uses; fields near each other come in one burst, those far away by a command of their own that
+/// is waited for together with the first, and a hash table's value in one burst with its key.
+#[test]
+fn entries_are_read_in_few_bursts() {
+    let program = Arc::new(optimise(&compiled(ENTRIES), Level::Cgpc));
+    let platform = Platform::built_in("ixp2400").unwrap();
+    let lowering = Lowering::new(&program, Level::Cgpc, &platform);
+    let mut machine = Machine::new(Arc::clone(&program));
+    let own = 0x0200_0000_0001;
+    let entry = |key, value: &[u128]| TableEntry { key: vec![key], prefix_len: None, value: value.to_vec() };
+    machine.insert(TableId(0), &entry(1, &[2, own, 7, 1])).unwrap();
+    machine.insert(TableId(1), &entry(0x0200_0000_0009, &[3, 5])).unwrap();
+    let mut reads = |port: u8, dst: u128| {
+        let frame = [&dst.to_be_bytes()[10..], &[0; 54]].concat();
+        let mut execution = Execution::default();
+        machine.receive_noted(port, &frame, &mut execution);
+        let lines = npmodel::listing(&program, &lowering.sequence(&execution));
+        let tables: Vec<String> = lines.iter().filter(|line| line.contains("[read")).map(|l| l.trim().into()).collect();
+        tables.into_iter().filter(|line| line.starts_with("sram")).skip(1).collect::<Vec<_>>()
+    };
+    // The first read, of the port of entry, is left out above.
+    assert_eq!(reads(2, own), ["sram[read, 4 bytes], ctx_swap"]);
+    let reads_of_port = ["sram[read, 16 bytes]", "sram[read, 4 bytes], ctx_swap"];
+    assert_eq!(reads(1, own), reads_of_port);
+    let found = reads(1, 0x0200_0000_0009);
+    assert_eq!(found.last().map(String::as_str), Some("sram[read, 20 bytes], ctx_swap"), "{found:?}");
+    let missed = reads(1, 0x0200_0000_0008);
+    assert_eq!(missed.last().map(String::as_str), Some("sram[read, 12 bytes], ctx_swap"), "{missed:?}");
 }
 
 #[test]

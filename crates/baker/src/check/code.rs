@@ -160,6 +160,7 @@ impl Checker<'_> {
         if wired && self.errors.is_empty() {
             self.expand_instances();
             self.check_cycles();
+            self.check_pins();
         }
         if self.errors.is_empty() {
             self.lock_tables();
@@ -171,7 +172,7 @@ impl Checker<'_> {
         let def = &self.ppfs[index];
         let (module, name, span) = (def.module, def.name.clone(), def.span);
         let (body, declared_file, param) = (def.body.clone(), def.file, def.param.clone());
-        let (Some(protocol), Some(param)) = (def.protocol, param) else { return };
+        let (Some(protocol), Some(param), pin) = (def.protocol, param, def.pin) else { return };
         let full_name = format!("{}.{name}", self.modules[module.0].name);
         let Some((file, block, own_param)) = body else { return };
         let mistakes = self.mistakes();
@@ -199,7 +200,7 @@ impl Checker<'_> {
         let mut code = CodeChecker::new(self, file, Some(module));
         code.declare(param_name.text(), Type::Packet(protocol), param_name.span(param_file));
         let code = code.body(&block);
-        let ppf = hir::Ppf { name: full_name, protocol, code, span };
+        let ppf = hir::Ppf { name: full_name, protocol, pin, code, span };
         if self.mistakes() == mistakes {
             let mut found = Vec::new();
             super::flow::check_ppf(&self.hir, &ppf, &mut found);

@@ -4,7 +4,7 @@
 
 use crate::ir::{
     BinOp, Channel, ChannelId, Controller, Counter, CounterId, DropId, DropReason, Extern, ExternId, Layout, LayoutId,
-    MetaField, MetaId, Protocol, ProtocolId, Table, TableId,
+    MetaField, MetaId, Pin, Protocol, ProtocolId, Table, TableId,
 };
 use crate::source::Span;
 
@@ -112,6 +112,8 @@ pub struct Ppf {
     pub name: String,
     /// Protocol of its packets.
     pub protocol: ProtocolId,
+    /// Where it has to run.
+    pub pin: Option<Pin>,
     /// Its code; local 0 is the packet.
     pub code: Code,
     /// Where its name is declared.

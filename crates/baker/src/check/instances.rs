@@ -238,10 +238,10 @@ impl Checker<'_> {
                 hir.functions.push(Function { name, params, result, code });
             }
             for id in module.own.ppfs.clone() {
-                let Ppf { name, protocol, mut code, span } = ppfs[id as usize].clone();
+                let Ppf { name, protocol, pin, mut code, span } = ppfs[id as usize].clone();
                 renumber.code(&mut code);
                 let name = renamed(&name);
-                hir.ppfs.push(Ppf { name, protocol, code, span });
+                hir.ppfs.push(Ppf { name, protocol, pin, code, span });
             }
             for id in module.own.externs.clone() {
                 let function = externs[id as usize].clone();

@@ -34,6 +34,7 @@ mod meters;
 mod names;
 mod packet;
 mod paths;
+mod pins;
 mod protocols;
 mod stmt;
 mod switch;

@@ -7,7 +7,7 @@ use super::instances::{Instance, Own};
 use super::load::File;
 use crate::diag::{Diagnostic, Label};
 use crate::ir::{
-    BUILTIN_DROP_REASONS, ChannelId, CounterId, DropId, DropReason, ExternId, LayoutId, PpfId, ProtocolId, TableId,
+    BUILTIN_DROP_REASONS, ChannelId, CounterId, DropId, DropReason, ExternId, LayoutId, Pin, PpfId, ProtocolId, TableId,
 };
 use crate::source::{FileId, Span};
 use crate::syntax::ast::{self, AstNode};
@@ -138,6 +138,7 @@ pub(super) struct PpfDef {
     pub span: Span,
     pub param: Option<ast::Param>,
     pub from: Option<ast::Name>,
+    pub pin: Option<Pin>,
     /// Body and the file that it stands in, with the parameter of an out-of-body definition.
     pub body: Option<(FileId, ast::Block, Option<ast::Param>)>,
     pub protocol: Option<ProtocolId>,
@@ -371,6 +372,7 @@ impl<'a> Checker<'a> {
                 ast::ModuleItem::Ppf(item) => {
                     let Some(name) = item.name() else { continue };
                     let ppf = PpfId(self.ppfs.len() as u32);
+                    let pin = self.pin(file, &item);
                     self.ppfs.push(PpfDef {
                         file,
                         module: id,
@@ -378,6 +380,7 @@ impl<'a> Checker<'a> {
                         span: name.span(file),
                         param: item.param(),
                         from: item.from(),
+                        pin,
                         body: item.body().map(|body| (file, body, None)),
                         protocol: None,
                     });

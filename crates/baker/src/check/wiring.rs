@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::hir::{Code, ExprKind, Program, Stmt, StmtKind};
+use super::hir::{Code, ExprKind, Ppf, Program, Stmt, StmtKind};
 use super::names::{Checker, Port, Symbol};
 use crate::diag::Diagnostic;
-use crate::ir::{Channel, ChannelId, Controller, ControllerId, PpfId, ProtocolId, Target};
+use crate::ir::{Channel, ChannelId, Controller, ControllerId, PpfId, ProtocolId, Source, Target};
 use crate::source::{FileId, Span};
 use crate::syntax::ast::{self, PortKind};
 
@@ -195,7 +195,7 @@ impl Checker<'_> {
             return;
         };
         fed.insert(ppf, span);
-        let from = Some(self.controller(controller));
+        let from = Some(Source::Controller(self.controller(controller)));
         if self.hir.channels.iter().any(|channel| channel.name == name) {
             let error = Diagnostic::new("wired-twice", at, "this controller injects there already");
             return self.error(error.label("wired again here").also(span, "the same input"));
@@ -303,17 +303,19 @@ impl Checker<'_> {
         Some(End { channel, target, protocol: Some(ether), span })
     }
 
+    /// The PPFs that each PPF puts packets into, and where it does.
+    pub(super) fn edges(&self) -> Vec<Vec<(PpfId, Span)>> {
+        let target = |(channel, span): (ChannelId, Span)| match self.hir.channels[channel.0 as usize].target {
+            Target::Ppf(target) => Some((target, span)),
+            _ => None,
+        };
+        let next = |ppf: &Ppf| puts(&self.hir, &ppf.code).into_iter().filter_map(target).collect();
+        self.hir.ppfs.iter().map(next).collect()
+    }
+
     /// Reports channels that lead back to the PPF that puts packets into them.
     pub(super) fn check_cycles(&mut self) {
-        let mut edges: Vec<Vec<(PpfId, Span)>> = Vec::new();
-        for ppf in &self.hir.ppfs {
-            let targets = puts(&self.hir, &ppf.code).into_iter();
-            let targets = targets.filter_map(|(channel, span)| match self.hir.channels[channel.0 as usize].target {
-                Target::Ppf(target) => Some((target, span)),
-                _ => None,
-            });
-            edges.push(targets.collect());
-        }
+        let edges = self.edges();
         let mut visits = vec![Visit::Not; edges.len()];
         for start in 0..edges.len() {
             if visits[start] == Visit::Not && self.visit(start, 1, &edges, &mut visits) > MAX_CHAIN {

@@ -9,7 +9,7 @@ pub(super) fn between(before: &SyntaxToken, token: &SyntaxToken) -> bool {
     let (left, right) = (before.kind(), token.kind());
     match (left, right) {
         (_, Semicolon | Comma | RParen | RBracket | LBracket | Dot | PlusPlus | MinusMinus) => false,
-        (LParen | LBracket | Dot, _) => false,
+        (LParen | LBracket | Dot | At, _) => false,
         // `- -x`: without the blank it would be another operator.
         (Minus, Minus) => true,
         (Bang | Tilde | Minus | Star, _) if parent(before) == Some(UnaryExpr) => false,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::inst::Op;
-use super::program::{ChannelId, Program, Target};
+use super::program::{ChannelId, Program, Source, Target};
 
 /// The graph in the DOT language.
 pub fn dot(program: &Program) -> String {
@@ -33,7 +33,8 @@ pub fn dot(program: &Program) -> String {
     };
     for channel in program.entries() {
         match program.channels[channel.0 as usize].from {
-            Some(controller) => edge(&program.controllers[controller.0 as usize].name, channel),
+            Some(Source::Controller(id)) => edge(&program.controllers[id.0 as usize].name, channel),
+            Some(Source::Kernel) => edge("kernel", channel),
             None => edge("rx", channel),
         }
     }

@@ -5,6 +5,7 @@
 //! lies within what the packet's type promises, and a check that may fail is an ordinary branch.
 
 mod access;
+mod aging;
 pub mod arith;
 mod build;
 mod clean;
@@ -23,6 +24,7 @@ mod verify;
 mod written;
 
 pub use access::{How, Span, Touches};
+pub use aging::Times;
 pub(crate) use build::{Builder, Var};
 pub(crate) use clean::tidy;
 pub use counters::CounterSlots;

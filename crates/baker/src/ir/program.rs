@@ -102,7 +102,7 @@ impl Program {
         self.ppfs.iter().map(|ppf| &ppf.body).chain(self.timers.iter().map(|timer| &timer.body))
     }
 
-    /// The channels by which packets enter: `rx`, then those that controllers inject into, in order.
+    /// The channels by which packets enter: `rx`, then those that others inject into, in order.
     pub fn entries(&self) -> impl Iterator<Item = ChannelId> + '_ {
         let injected = |(_, channel): &(u32, &Channel)| channel.from.is_some();
         let channels = (0u32..).zip(&self.channels).filter(injected);
@@ -457,12 +457,40 @@ impl Timer {
 pub struct Channel {
     /// Full name: `rx`, `module.channel` of the source end, or `controller -> module.channel` where one injects.
     pub name: String,
-    /// The controller that injects packets here, and nobody else does.
-    pub from: Option<ControllerId>,
+    /// Who injects packets here, and nobody else does.
+    pub from: Option<Source>,
     /// Protocol of its packets.
     pub protocol: ProtocolId,
     /// Where they go.
     pub target: Target,
+}
+
+/// Who injects packets into a channel, beside PPFs and ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// A controller.
+    Controller(ControllerId),
+    /// The kernel's XDP hook, which hands over what it does not finish. Only [`crate::place::split`] makes it.
+    Kernel,
+}
+
+/// Where a PPF has to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pin {
+    /// In the kernel's XDP hook (`@kernel`).
+    Kernel,
+    /// On workers (`@worker`).
+    Worker,
+}
+
+impl Pin {
+    /// All, with how they are written.
+    pub const ALL: [(Pin, &str); 2] = [(Pin::Kernel, "kernel"), (Pin::Worker, "worker")];
+
+    /// How it is written behind `@`.
+    pub fn name(self) -> &'static str {
+        Pin::ALL[self as usize].1
+    }
 }
 
 /// A packet processing function. Its body's entry block takes the packet as its only parameter.
@@ -472,6 +500,8 @@ pub struct Ppf {
     pub name: String,
     /// Protocol of its packets.
     pub protocol: ProtocolId,
+    /// Where it has to run, if the source says so.
+    pub pin: Option<Pin>,
     /// Its code.
     pub body: Body,
     /// Where it is declared.

@@ -86,7 +86,7 @@ pub struct Plan {
     /// Layouts of entries that are read ahead and that the program changes.
     pub layouts: BTreeSet<LayoutId>,
     /// Fields in which entries that age keep their time of use.
-    pub times: BTreeSet<(LayoutId, u32)>,
+    pub times: Times,
 }
 
 impl Plan {
@@ -94,7 +94,7 @@ impl Plan {
     pub fn new(program: &Program) -> Option<Plan> {
         let Target::Ppf(root) = program.channels.get(Program::RX.0 as usize)?.target else { return None };
         let body = &program.ppfs.get(root.0 as usize)?.body;
-        let times = times(program);
+        let times = Times::new(program);
         let ahead = Ahead::new(program, body, &times);
         if ahead.looks.is_empty() || ahead.stops.len() > STOPS {
             return None;
@@ -153,27 +153,8 @@ fn may_wait(program: &Program, table: &Table) -> bool {
     }
 }
 
-/// The fields that keep the time of use in entries that age: see `lower/aging.rs`.
-fn times(program: &Program) -> BTreeSet<(LayoutId, u32)> {
-    let field = |table: &Table| {
-        let fields = program.layouts[table.value.0 as usize].fields.len() as u32;
-        (table.value, fields - table.hidden_fields() as u32)
-    };
-    program.tables.iter().filter(|table| table.idle.is_some()).map(field).collect()
-}
-
-/// Whether an operation brings an entry's time of use up to date.
-fn is_touch(times: &BTreeSet<(LayoutId, u32)>, body: &Body, op: &Op) -> bool {
-    matches!(op, Op::EntryStore { entry, field, .. }
-        if matches!(body.ty(*entry), Ty::Entry(layout) if times.contains(&(layout, *field))))
-}
-
 /// What the program changes of these tables: those whose keys come and go, and layouts whose entries change.
-fn changed(
-    program: &Program,
-    read: &BTreeSet<TableId>,
-    times: &BTreeSet<(LayoutId, u32)>,
-) -> (BTreeSet<TableId>, BTreeSet<LayoutId>) {
+fn changed(program: &Program, read: &BTreeSet<TableId>, times: &Times) -> (BTreeSet<TableId>, BTreeSet<LayoutId>) {
     let (mut keys, mut layouts) = (BTreeSet::new(), BTreeSet::new());
     let value = |table: &TableId| program.tables[table.0 as usize].value;
     for body in program.ppfs.iter().map(|ppf| &ppf.body) {
@@ -186,7 +167,7 @@ fn changed(
                         _ => layouts.insert(value(table)),
                     };
                 }
-                Op::EntryStore { entry, .. } if !is_touch(times, body, op) => {
+                Op::EntryStore { entry, .. } if !times.is_touch(body, op) => {
                     if let Ty::Entry(layout) = body.ty(*entry) {
                         layouts.insert(layout);
                     }
@@ -212,7 +193,7 @@ struct Ahead {
 }
 
 impl Ahead {
-    fn new(program: &Program, body: &Body, times: &BTreeSet<(LayoutId, u32)>) -> Ahead {
+    fn new(program: &Program, body: &Body, times: &Times) -> Ahead {
         let mut ahead = Ahead {
             looks: Vec::new(),
             stops: Vec::new(),
@@ -233,7 +214,7 @@ impl Ahead {
         ahead
     }
 
-    fn block(&mut self, program: &Program, body: &Body, id: BlockId, times: &BTreeSet<(LayoutId, u32)>) {
+    fn block(&mut self, program: &Program, body: &Body, id: BlockId, times: &Times) {
         let (mut always, mut sometimes) = self.before[&id];
         let block = &body.blocks[id.0 as usize];
         for (index, inst) in block.insts.iter().enumerate() {
@@ -246,7 +227,7 @@ impl Ahead {
                 }
                 op if op.is_pure() => {}
                 op if self.deferred.len() < DEFERRED
-                    && (matches!(op, Op::Pass { .. } | Op::Count { .. }) || is_touch(times, body, op)) =>
+                    && (matches!(op, Op::Pass { .. } | Op::Count { .. }) || times.is_touch(body, op)) =>
                 {
                     always |= 1 << self.deferred.len();
                     sometimes |= 1 << self.deferred.len();

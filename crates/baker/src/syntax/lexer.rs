@@ -187,6 +187,7 @@ fn punctuation(rest: &str) -> Option<(SyntaxKind, usize)> {
         b':' => Colon,
         b'.' => Dot,
         b'?' => Question,
+        b'@' => At,
         b'=' => Eq,
         b'|' => Pipe,
         b'^' => Caret,
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!(one("/* * /"), (SyntaxKind::BlockComment, UnterminatedComment));
         assert_eq!(one("/*/"), (SyntaxKind::BlockComment, UnterminatedComment));
         assert_eq!(one("größe"), (SyntaxKind::Name, NonAsciiName));
-        assert_eq!(one("§$€@"), (SyntaxKind::Unknown, Unknown));
+        assert_eq!(one("§$€#"), (SyntaxKind::Unknown, Unknown));
     }
 
     #[test]

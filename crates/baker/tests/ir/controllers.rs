@@ -110,11 +110,11 @@ fn the_verifier() {
         punt.target = Target::Controller(ControllerId(3));
     });
     refuses("channel slow -> m.packets: there is no controller that injects packets", |p| {
-        p.channels.last_mut().unwrap().from = Some(ControllerId(3));
+        p.channels.last_mut().unwrap().from = Some(Source::Controller(ControllerId(3)));
     });
     refuses("ppf m.work: b0: put to m.punt, which only a controller does", |p| {
         let punt = p.channels.iter_mut().find(|channel| channel.name == "m.punt").unwrap();
-        punt.from = Some(ControllerId(0));
+        punt.from = Some(Source::Controller(ControllerId(0)));
     });
 }
 

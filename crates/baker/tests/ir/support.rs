@@ -108,7 +108,7 @@ pub fn channel(program: &mut Program, name: &str, protocol: ProtocolId, target: 
 }
 
 pub fn ppf(program: &mut Program, name: &str, protocol: ProtocolId, code: Code) -> PpfId {
-    program.ppfs.push(Ppf { name: name.into(), protocol, body: code.body, span: None });
+    program.ppfs.push(Ppf { name: name.into(), protocol, pin: None, body: code.body, span: None });
     PpfId(program.ppfs.len() as u32 - 1)
 }
 

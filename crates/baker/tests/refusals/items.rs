@@ -163,3 +163,22 @@ fn functions() {
         ),
     ]);
 }
+
+#[test]
+fn pins() {
+    let pinned = |first: &str, second: &str| {
+        module(&format!(
+            "channel ether on;\n\n{first} ppf start(ether_packet_t *pkt) from input {{\n    channel_put(on, pkt);\n}}\n\n\
+             {second} ppf work(ether_packet_t *pkt) from on {{\n    channel_put(output, pkt);\n}}"
+        ))
+    };
+    refused(&[
+        ("pin-that-is-none", &["unknown-pin"], pinned("@gpu", "@worker")),
+        ("two-pins", &["two-pins"], pinned("@kernel @worker", "@worker")),
+        (
+            "kernel-behind-worker",
+            &["pins-contradict"],
+            pinned("@worker", "@kernel") + "\nprogram { rx -> m.input; m.output -> tx; m.routed -> controller c; }\n",
+        ),
+    ]);
+}

@@ -8,7 +8,7 @@ use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, IntValue, PointerV
 
 use inkwell::attributes::AttributeLoc;
 
-use super::Kernel;
+use super::{Kernel, STACK};
 use crate::lower::{Res, enum_attribute};
 use crate::{CodegenError, internal};
 
@@ -107,6 +107,16 @@ impl<'c> Kernel<'c, '_> {
         let ty = self.context.void_type().fn_type(&[self.i64.into()], false);
         let asm = self.context.create_inline_asm(ty, text, "r,~{r0},~{memory}".into(), true, false, None, false);
         self.builder.build_indirect_call(ty, asm, &[failed.into()], "")?;
+        Ok(())
+    }
+
+    /// Writes the far end of the stack, so that the verifier keeps books of all of it from the start. Some kernels (6.18)
+    /// lose count where paths that meet have come to different depths, and refuse that as a fault of their own.
+    pub(super) fn touch_stack(&self) -> Res<()> {
+        let text = format!("r0 = 0\n\t*(u64 *)(r10 - {STACK}) = r0");
+        let ty = self.context.void_type().fn_type(&[], false);
+        let asm = self.context.create_inline_asm(ty, text, "~{r0},~{memory}".into(), true, false, None, false);
+        self.builder.build_indirect_call(ty, asm, &[], "")?;
         Ok(())
     }
 

@@ -1,16 +1,18 @@
 //! The bodies of PPFs as BPF: each operation to its lowering.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
 
-use baker::ir::{BlockId, Inst, LayoutId, Op, Ppf as IrPpf, Terminator, Ty, Value};
+use baker::ir::{BlockId, Inst, LayoutId, Op, Ppf as IrPpf, Terminator, Ty, Value, storage_size};
 use inkwell::IntPredicate;
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PointerValue};
 
 use super::Kernel;
+use super::careful::Places;
 use super::packet::OFFSETS;
 use super::state::Field;
 use crate::internal;
-use crate::kernel::{Memory as Shared, ROOM};
+use crate::kernel::{Memory as Shared, ROOM, SCRATCH};
 use crate::lower::{Core, Lowering, Res, Walk, Way, named, pointer_param};
 
 /// Lowers the body of a PPF into its function.
@@ -26,13 +28,22 @@ pub(super) fn lower_ppf<'c>(kernel: &Kernel<'c, '_>, ppf: &IrPpf, function: Func
             kernel,
             ctx: pointer_param(function, 0)?,
             state: pointer_param(function, 1)?,
+            name: &ppf.name,
             walk: Walk::new(kernel, &ppf.body, function),
             before,
             there: There::default(),
             tests: HashMap::new(),
             left: HashMap::new(),
             heads: 0,
+            places: Places::default(),
+            fresh: RefCell::default(),
         };
+        if kernel.options.careful {
+            let mut used = kernel.kept.get();
+            lowering.places = Places::new(&ppf.body, &mut used);
+            kernel.kept.set(used);
+        }
+        kernel.at_place(function, &ppf.name, ppf.span)?;
         kernel.builder.position_at_end(lowering.walk.prologue);
         let own = kernel.pointer(lowering.state, Field::Counters)?;
         kernel.scratch.set(Some(kernel.at(own, Shared::counters(kernel.program) + ROOM)?));
@@ -56,6 +67,7 @@ pub(super) struct Ppf<'a, 'c, 'p> {
     /// The kernel's `struct xdp_md`.
     pub ctx: PointerValue<'c>,
     pub state: PointerValue<'c>,
+    name: &'a str,
     walk: Walk<'a, 'c>,
     /// The blocks that lead to each.
     before: HashMap<BlockId, Vec<BlockId>>,
@@ -66,6 +78,10 @@ pub(super) struct Ppf<'a, 'c, 'p> {
     left: HashMap<BlockId, There>,
     /// Numbers of heads so far.
     heads: u32,
+    /// Values that lie in memory.
+    places: Places,
+    /// Those of them that were made in this block, and are in registers still.
+    fresh: RefCell<BTreeSet<Value>>,
 }
 
 impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
@@ -85,7 +101,30 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
         self.kernel.i64.const_zero().into()
     }
 
+    fn keep(&self, value: Value, result: BasicValueEnum<'c>) -> Res<()> {
+        let Some(place) = self.kept_at(value)? else { return Ok(()) };
+        self.fresh.borrow_mut().insert(value);
+        let result = super::main::as_int(result)?;
+        let size = storage_size(result.get_type().get_bit_width());
+        let result = self.kernel.resize(result, size * 8)?;
+        self.kernel.store_once(place, result)
+    }
+
+    fn kept(&self, value: Value) -> Res<Option<BasicValueEnum<'c>>> {
+        if self.fresh.borrow().contains(&value) {
+            return Ok(None);
+        }
+        let Some(place) = self.kept_at(value)? else { return Ok(None) };
+        let width = match self.ir_ty(value)? {
+            Ty::Int(width) => width,
+            _ => 64,
+        };
+        let stored = self.kernel.load_once(place, storage_size(width) * 8)?;
+        Ok(Some(self.kernel.resize(stored, width)?.into()))
+    }
+
     fn begin(&mut self, block: BlockId) -> Res<()> {
+        self.fresh.borrow_mut().clear();
         let before = self.before.get(&block).map_or(&[][..], |before| before);
         let on_the_way = |from: &BlockId| {
             let left = self.left.get(from)?;
@@ -117,6 +156,7 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
 
     fn operation(&mut self, inst: &Inst) -> Res<Option<BasicValueEnum<'c>>> {
         let kernel = self.kernel;
+        kernel.at_place(self.walk.function, self.name, inst.span)?;
         let state = self.state;
         let handle = || Some(kernel.ptr.const_null().into());
         Ok(match &inst.op {
@@ -238,6 +278,14 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
 }
 
 impl<'c> Ppf<'_, 'c, '_> {
+    /// The memory of a value that lies there.
+    fn kept_at(&self, value: Value) -> Res<Option<PointerValue<'c>>> {
+        let Some(at) = self.places.of(value) else { return Ok(None) };
+        let kernel = self.kernel;
+        let own = kernel.pointer(self.state, Field::Counters)?;
+        Ok(Some(kernel.at(own, Shared::counters(kernel.program) + SCRATCH + at)?))
+    }
+
     /// A number for a head that was not there before.
     pub(super) fn new_head(&mut self) -> u32 {
         self.heads += 1;

@@ -41,10 +41,9 @@ impl<'c> Kernel<'c, '_> {
     }
 
     /// A number of which the verifier forgets what it knew, so that it goes on in one way and not in one for each number.
-    fn forgotten(&self, value: IntValue<'c>) -> Res<IntValue<'c>> {
+    pub(super) fn forgotten(&self, value: IntValue<'c>) -> Res<IntValue<'c>> {
         let Some(scratch) = self.scratch.get() else { return internal("nowhere to forget") };
-        let store = self.builder.build_store(scratch, value)?;
-        store.set_volatile(true).map_err(|error| CodegenError::Internal(error.to_string()))?;
+        self.store_once(scratch, value)?;
         self.load_once(scratch, value.get_type().get_bit_width())
     }
 

@@ -103,7 +103,7 @@ impl<'c> Ppf<'_, 'c, '_> {
     pub(super) fn lock_of(&self, entry: IntValue<'c>, layout: baker::ir::LayoutId) -> Res<PointerValue<'c>> {
         let kernel = self.kernel;
         match kernel.layout(layout)?.fields.last() {
-            Some(field) if field.width == 32 => kernel.at(kernel.found(entry)?, field.offset.into()),
+            Some(field) if field.width == 32 => kernel.at(kernel.found_aligned(entry, 4)?, field.offset.into()),
             _ => internal("a lock of an entry that has none"),
         }
     }

@@ -19,6 +19,8 @@ use crate::internal;
 use crate::kernel::{MapUse, Memory as Shared, OWN, PORT_SLOTS, PORTS, PUNTED, PortSlot, RECORD, Record, Verdict};
 use crate::lower::{Memory, Res, pointer_param};
 
+/// What code in front of PPFs is called.
+const ENTRY: &str = "rx";
 /// Offsets in `struct xdp_md`.
 const DATA: u32 = 0;
 const DATA_END: u32 = 4;
@@ -35,6 +37,7 @@ impl<'c> Kernel<'c, '_> {
                 let function = self.llvm.add_function(&format!("ppf.{}", ppf.name), ty, Some(Linkage::Internal));
                 self.decorate(function);
                 self.attribute(function, AttributeLoc::Function, "alwaysinline", 0);
+                self.notes.function(function, &ppf.name);
                 function
             });
             self.ppfs.push(function);
@@ -47,6 +50,8 @@ impl<'c> Kernel<'c, '_> {
         let function = self.llvm.add_function(NAME, self.i32.fn_type(&[self.ptr.into()], false), None);
         function.set_section(Some(SECTION));
         self.decorate(function);
+        self.notes.function(function, NAME);
+        self.at_place(function, ENTRY, None)?;
         let ctx = pointer_param(function, 0)?;
         let [entry, complete, short, exit] =
             ["entry", "complete", "short", "exit"].map(|name| self.context.append_basic_block(function, name));
@@ -54,6 +59,9 @@ impl<'c> Kernel<'c, '_> {
         let state = builder.build_alloca(self.i8.array_type(self.fields.size), "state")?;
         if let Some(inst) = state.as_instruction() {
             inst.set_alignment(16).map_err(|error| crate::CodegenError::Internal(error.to_string()))?;
+        }
+        if self.options.careful {
+            self.touch_stack()?;
         }
         self.reload(ctx, state)?;
         self.set(state, Field::Head, self.pointer(state, Field::Data)?)?;

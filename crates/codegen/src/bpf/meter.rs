@@ -15,7 +15,10 @@ use crate::internal;
 use crate::lower::{Lowering, Res};
 
 /// How often the time is exchanged: each time that it fails, another processor has taken tokens.
-const TRIES: u64 = 32;
+const TRIES: u64 = 16;
+/// Where in scratch memory lies what a bucket holds, and what is asked for costs.
+const HOLDS: u64 = 64;
+const COST: u64 = 72;
 
 impl<'c> Kernel<'c, '_> {
     /// The product of two numbers of 64 bits, in 128.
@@ -49,7 +52,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let before = kernel.block()?;
         kernel.likely(builder.build_conditional_branch(in_range, some, done)?)?;
         builder.position_at_end(some);
-        let cell = kernel.found(cell)?;
+        let cell = kernel.found_aligned(cell, 8)?;
         let field = |offset: usize| kernel.at(cell, offset as u64);
         let rate = kernel.load_once(field(offset_of!(MeterCell, rate))?, 64)?;
         let burst = kernel.load_once(field(offset_of!(MeterCell, burst))?, 64)?;
@@ -86,23 +89,33 @@ impl<'c> Ppf<'_, 'c, '_> {
         let longest = kernel.wide(LONGEST.into())?;
         let is_long = builder.build_int_compare(IntPredicate::UGT, held, longest, "")?;
         let holds = kernel.resize(kernel.select_int(is_long, longest, held)?, 64)?;
+        // What costs more than a bucket can hold is not to be had, so that 64 bits hold every sum.
         let cost = kernel.shifted(kernel.wide_product(tokens, interval)?, FINER)?;
+        let is_dear = builder.build_int_compare(IntPredicate::UGT, cost, longest, "")?;
+        let dear = kernel.long(LONGEST + 1);
+        let cost = kernel.select_int(is_dear, dear, kernel.resize(cost, 64)?)?;
+        // In memory, so that the verifier sees no more of them in each round than in the one before.
+        let Some(scratch) = kernel.scratch.get() else { return internal("a meter without memory") };
+        let (holds_at, cost_at) = (kernel.at(scratch, HOLDS)?, kernel.at(scratch, COST)?);
+        kernel.store_once(holds_at, holds)?;
+        kernel.store_once(cost_at, cost)?;
         let now = kernel.number(self.state, Field::Now)?;
         let now = builder.build_left_shift(now, kernel.long(FRACTION.into()), "")?;
-        let most = builder.build_int_add(holds, kernel.long(APART), "")?;
 
         let before = kernel.block()?;
         let [round, exchange, again, done] = kernel.new_blocks(["round", "exchange", "again", "metered"])?;
         builder.build_unconditional_branch(round)?;
         builder.position_at_end(round);
         let count = builder.build_phi(kernel.i64, "")?;
+        let (holds, cost) = (kernel.load_once(holds_at, 64)?, kernel.load_once(cost_at, 64)?);
+        let most = builder.build_int_add(holds, kernel.long(APART), "")?;
         let full = kernel.load_once(full_at, 64)?;
         let ahead = builder.build_int_sub(full, now, "")?;
         let is_past = builder.build_int_compare(IntPredicate::UGT, ahead, most, "")?;
         let ahead = kernel.select_int(is_past, kernel.long(0), ahead)?;
-        let after = builder.build_int_add(kernel.resize(ahead, 128)?, cost, "")?;
-        let fits = builder.build_int_compare(IntPredicate::ULE, after, kernel.resize(holds, 128)?, "")?;
-        let next = builder.build_int_add(now, kernel.resize(after, 64)?, "")?;
+        let after = builder.build_int_add(ahead, cost, "")?;
+        let fits = builder.build_int_compare(IntPredicate::ULE, after, holds, "")?;
+        let next = builder.build_int_add(now, after, "")?;
         builder.build_conditional_branch(fits, exchange, done)?;
         builder.position_at_end(exchange);
         let was = kernel.exchange(full_at, full, next)?;

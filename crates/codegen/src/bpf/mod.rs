@@ -6,6 +6,7 @@
 
 mod asm;
 mod body;
+mod careful;
 mod cut;
 mod fit;
 mod hash;
@@ -15,6 +16,7 @@ mod main;
 mod meter;
 mod object;
 mod packet;
+mod places;
 mod resize;
 mod state;
 mod sum;
@@ -22,6 +24,7 @@ mod table;
 mod target;
 mod wide;
 
+use std::cell::Cell;
 use std::ops::Deref;
 
 use baker::ir::Program;
@@ -33,9 +36,10 @@ use inkwell::values::{FunctionValue, InstructionOpcode, InstructionValue};
 pub use cut::cut;
 pub use fit::obstacles;
 
-use crate::kernel::{Memory, Object, Options};
+use crate::kernel::{Memory, Object, Options, Place};
 use crate::lower::{Core, Lacks, Res, enum_attribute};
 use crate::{CodegenError, Emit, internal};
+use places::Notes;
 use state::Fields;
 use target::{Bpf, Complaints};
 
@@ -53,7 +57,9 @@ const STACK: u32 = 512;
 /// Compiles a program, all of whose PPFs run in the kernel, for its memory. [`obstacles`] says which can; [`cut`] makes the others
 /// controllers.
 pub fn compile(program: &Program, packets: Level, memory: &Memory, options: Options) -> Result<Object, CodegenError> {
-    with_module(program, packets, memory, options, |bpf, module| object::read(&bpf.object(module)?, program))
+    with_module(program, packets, memory, options, |bpf, module, places| {
+        object::read(&bpf.object(module)?, program, places)
+    })
 }
 
 /// The program as LLVM IR or as BPF assembly, for people to read.
@@ -64,7 +70,7 @@ pub fn emit(
     options: Options,
     what: Emit,
 ) -> Result<String, CodegenError> {
-    with_module(program, packets, memory, options, |bpf, module| match what {
+    with_module(program, packets, memory, options, |bpf, module, _| match what {
         Emit::Llvm => Ok(module.print_to_string().to_string()),
         Emit::Asm => bpf.assembly(module),
     })
@@ -75,7 +81,7 @@ fn with_module<T>(
     packets: Level,
     memory: &Memory,
     options: Options,
-    write: impl FnOnce(&Bpf, &LlvmModule) -> Result<T, CodegenError>,
+    write: impl FnOnce(&Bpf, &LlvmModule, &[Place]) -> Result<T, CodegenError>,
 ) -> Result<T, CodegenError> {
     if let Some(obstacle) = obstacles(program).first() {
         let ppf = &program.ppfs[obstacle.ppf.0 as usize].name;
@@ -85,7 +91,7 @@ fn with_module<T>(
     let context = Context::create();
     let complaints = Complaints::of(&context);
     let bpf = Bpf::new()?;
-    let module = lower(&context, &program, memory, options, &bpf)?;
+    let (module, places) = lower(&context, &program, memory, options, &bpf)?;
     module
         .verify()
         .map_err(|error| CodegenError::Internal(format!("LLVM refuses the module of `{}`: {error}", program.name)))?;
@@ -94,7 +100,7 @@ fn with_module<T>(
     if size > LONGEST {
         return Err(CodegenError::TooLarge(size, LONGEST));
     }
-    let written = write(&bpf, &module);
+    let written = write(&bpf, &module, &places);
     match &complaints.take()[..] {
         [] => written,
         complaints => internal(format!("LLVM's BPF back end: {}", complaints.join("; "))),
@@ -119,7 +125,7 @@ fn lower<'c>(
     memory: &Memory,
     options: Options,
     bpf: &Bpf,
-) -> Res<LlvmModule<'c>> {
+) -> Res<(LlvmModule<'c>, Vec<Place>)> {
     let llvm = context.create_module(&program.name);
     bpf.prepare(&llvm);
     let attributes = vec![
@@ -130,7 +136,8 @@ fn lower<'c>(
     ];
     let core = Core::new(context, program, llvm, attributes, Lacks::Wide);
     let fields = Fields::new(program);
-    let mut kernel = Kernel { core, memory, options, fields, ppfs: Vec::new() };
+    let notes = Notes::new(context, &core.llvm);
+    let mut kernel = Kernel { core, memory, options, fields, notes, kept: Cell::new(0), ppfs: Vec::new() };
     kernel.declare_ppfs();
     for (ppf, function) in program.ppfs.iter().zip(&kernel.ppfs) {
         if let Some(function) = function {
@@ -138,7 +145,7 @@ fn lower<'c>(
         }
     }
     kernel.define_main()?;
-    Ok(kernel.core.llvm)
+    Ok((kernel.core.llvm, kernel.notes.finish()))
 }
 
 /// What the lowering of every function to BPF shares.
@@ -147,6 +154,9 @@ struct Kernel<'c, 'p> {
     memory: &'p Memory,
     options: Options,
     fields: Fields,
+    notes: Notes<'c>,
+    /// Bytes in which careful code keeps values of the bodies so far.
+    kept: Cell<u64>,
     /// One per PPF; `None` where no packet comes to it.
     ppfs: Vec<Option<FunctionValue<'c>>>,
 }

@@ -5,9 +5,11 @@ use object::{Object as _, ObjectSection};
 
 use super::asm::MAP;
 use super::{SECTION, STACK};
-use crate::kernel::{MapUse, Object};
+use crate::kernel::{MapUse, Object, Place};
 use crate::{CodegenError, internal};
 
+/// The section that says which instruction comes from which line.
+const LINES: &str = ".BTF.ext";
 /// Bytes of an instruction.
 const SLOT: usize = 8;
 /// Loads 64 bits from two slots.
@@ -18,7 +20,7 @@ const FRAME: u8 = 10;
 const MAPS: [MapUse; 3] = [MapUse::Memory, MapUse::Devices, MapUse::Sockets];
 
 /// Reads the function out of an object file.
-pub(super) fn read(file: &[u8], program: &Program) -> Result<Object, CodegenError> {
+pub(super) fn read(file: &[u8], program: &Program, places: &[Place]) -> Result<Object, CodegenError> {
     let broken = |error: object::Error| CodegenError::Internal(format!("LLVM's object file: {error}"));
     let file = object::File::parse(file).map_err(broken)?;
     let Some(section) = file.section_by_name(SECTION) else {
@@ -61,7 +63,9 @@ pub(super) fn read(file: &[u8], program: &Program) -> Result<Object, CodegenErro
         index += 1;
     }
     if stack > STACK {
-        return internal(format!("`{}` takes {stack} bytes of stack", program.name));
+        return Err(CodegenError::Stack(stack));
     }
-    Ok(Object { code, maps, places: Vec::new(), stack })
+    let lines = file.section_by_name(LINES).map(|section| section.data()).transpose().map_err(broken)?;
+    let places = lines.map_or(Ok(Vec::new()), |lines| super::places::read(lines, places))?;
+    Ok(Object { code, maps, places, stack })
 }

@@ -4,8 +4,8 @@ use baker::ir::{MetaField, MetaId, Program, storage_size};
 use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
 
 use super::Kernel;
-use crate::internal;
 use crate::lower::{Memory, Res};
+use crate::{CodegenError, internal};
 
 /// A field of the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,12 @@ impl<'c> Kernel<'c, '_> {
 
     /// The place in the memory at a distance (64 bits) found at run time, of which nothing has to be known.
     pub(super) fn found(&self, at: IntValue<'c>) -> Res<PointerValue<'c>> {
-        self.index(self.masked(at, self.memory.reach)?)
+        self.found_aligned(at, 1)
+    }
+
+    /// As [`Kernel::found`], where the distance is a multiple of `align`: atomic operations ask for it.
+    pub(super) fn found_aligned(&self, at: IntValue<'c>, align: u64) -> Res<PointerValue<'c>> {
+        self.index(self.masked(at, self.memory.reach & !(align - 1))?)
     }
 
     /// A load that is neither left out nor done twice, of what the process may change at any time.
@@ -107,6 +112,12 @@ impl<'c> Kernel<'c, '_> {
         let value = self.load_int(self.int(bits)?, ptr, bits / 8, Memory::Control)?;
         self.volatile(value.into())?;
         Ok(value)
+    }
+
+    /// A store that is done, once, and there.
+    pub(super) fn store_once(&self, at: PointerValue<'c>, value: IntValue<'c>) -> Res<()> {
+        let store = self.builder.build_store(at, value)?;
+        store.set_volatile(true).map_err(|error| CodegenError::Internal(error.to_string()))
     }
 
     /// Adds to a counter of this CPU, which only this program on this CPU writes.

@@ -15,6 +15,7 @@ mod lock;
 mod memory;
 mod out_of_line;
 mod packet;
+mod rounds;
 mod run;
 mod stage;
 mod sum;
@@ -53,6 +54,10 @@ pub(crate) fn timer_symbol(index: usize) -> String {
     format!("millrace_timer_{index}")
 }
 
+/// Symbol of the function that takes a batch's packets up to their first effects.
+pub(crate) const STAGE: &str = "millrace_stage";
+/// Symbol of the pointer to it.
+pub(crate) const STAGE_AT: &str = "millrace_stage_at";
 /// Symbol of [`abi::Runtime::hash_lookup`].
 pub(crate) const HASH_LOOKUP: &str = "millrace_hash_lookup";
 /// Symbol of [`abi::Runtime::hash_insert`].
@@ -90,6 +95,19 @@ pub(crate) fn lower<'c>(
     for (index, timer) in program.timers.iter().enumerate() {
         module.define_timer(index, timer)?;
     }
+    Ok(module.core.llvm)
+}
+
+/// The module of [`STAGE`] beside it.
+pub(crate) fn lower_stage<'c>(
+    context: &'c Context,
+    program: &Program,
+    plan: &Plan,
+    host: &Host,
+) -> Res<LlvmModule<'c>> {
+    let module = Module::new(context, program, Some(plan), host);
+    module.define_out_of_line()?;
+    module.define_stage(plan)?;
     Ok(module.core.llvm)
 }
 

@@ -73,14 +73,6 @@ impl<'p> Part<'p> {
             Part::Ahead(plan) | Part::Rest(plan) => plan,
         }
     }
-
-    /// Points at which the function is entered, from point 1 on.
-    fn entries(self) -> usize {
-        match self {
-            Part::Ahead(plan) => 2 * plan.looks.len(),
-            Part::Rest(plan) => 2 * plan.looks.len() + plan.stops.len(),
-        }
-    }
 }
 
 /// The first point in front of an effect.
@@ -107,7 +99,15 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
             part.plan().points().flat_map(|point| [point.saved.clone(), again(point)].concat()).collect();
         let slot = |value| Ok((value, builder.build_alloca(self.ty(value)?, "")?));
         let kept = values.into_iter().map(slot).collect::<Res<_>>()?;
-        let entries = (0..part.entries()).map(|_| self.new_block("resume")).collect();
+        let entry = || self.new_block("resume");
+        let entries = match part {
+            Part::Ahead(plan) => (0..2 * plan.looks.len()).map(|_| entry()).collect(),
+            // From a look-up on it is all the same what of its memory was fetched.
+            Part::Rest(plan) => {
+                let looks = plan.looks.iter().map(|_| entry()).flat_map(|entry| [entry, entry]);
+                looks.chain(plan.stops.iter().map(|_| entry())).collect()
+            }
+        };
         let record = pointer_param(self.function, 2)?;
         self.staged = Some(Staged { part, record, kept, reads, mask, entries });
         Ok(self)
@@ -163,8 +163,8 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
         let stop = plan.stops.iter().position(is_here);
         let look = plan.looks.iter().position(|look| is_here(&look.point));
         match (part, stop, look) {
-            (Part::Rest(_), Some(stop), _) => self.enter_at(&plan.stops[stop], &[2 * plan.looks.len() + stop])?,
-            (Part::Rest(_), _, Some(look)) => self.enter_at(&plan.looks[look].point, &[2 * look, 2 * look + 1])?,
+            (Part::Rest(_), Some(stop), _) => self.enter_at(&plan.stops[stop], 2 * plan.looks.len() + stop)?,
+            (Part::Rest(_), _, Some(look)) => self.enter_at(&plan.looks[look].point, 2 * look)?,
             (Part::Ahead(_), Some(stop), _) => {
                 let number = LAST + (first_stop(plan) + stop) as u64;
                 self.leave(&plan.stops[stop], self.module.i32.const_int(number, false))?;
@@ -182,15 +182,13 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
     }
 
     /// Lets the function be entered here.
-    fn enter_at(&mut self, point: &Point, entries: &[usize]) -> Res<()> {
+    fn enter_at(&mut self, point: &Point, entry: usize) -> Res<()> {
         let module = self.module;
         let here = self.new_block("here");
         module.builder.build_unconditional_branch(here)?;
-        for &entry in entries {
-            self.resume(entry, point)?;
-            self.catch_up(point)?;
-            module.builder.build_unconditional_branch(here)?;
-        }
+        self.resume(entry, point)?;
+        self.catch_up(point)?;
+        module.builder.build_unconditional_branch(here)?;
         module.builder.position_at_end(here);
         Ok(())
     }
@@ -447,7 +445,7 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
     pub(super) fn note_store(&self, entry: Value, field: u32) -> Res<()> {
         let Some(plan) = self.module.plan else { return Ok(()) };
         let (entry, layout) = self.entry(entry)?;
-        if plan.layouts.contains(&layout) && !plan.times.contains(&(layout, field)) {
+        if plan.layouts.contains(&layout) && !plan.times.has(layout, field) {
             return self.module.note_written(self.ctx, self.module.entry_bit(entry)?);
         }
         Ok(())

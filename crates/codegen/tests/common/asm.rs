@@ -18,6 +18,7 @@ pub fn program(sizes: &[u32], channels: &[(u32, Target)], bodies: Vec<(u32, Body
         target,
     });
     let ppfs = bodies.into_iter().enumerate().map(|(i, (protocol, body))| Ppf {
+        pin: None,
         name: format!("m.f{i}"),
         protocol: ProtocolId(protocol),
         body,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use baker::ir::{ChannelId, ControllerId, MetaId, Program, storage_size};
+use baker::ir::{ChannelId, ControllerId, MetaId, Program, Source, storage_size};
 use codegen::abi::{read_field, write_field};
 
 use super::rings::{Carried, Rings};
@@ -118,7 +118,7 @@ impl Link {
     /// The input `module.input`, which the program wires from this controller.
     pub fn input(&self, name: &str) -> Result<Input, NameError> {
         let program = &self.injector.program;
-        let mine = |channel: &&baker::ir::Channel| channel.from == Some(self.controller);
+        let mine = |channel: &&baker::ir::Channel| channel.from == Some(Source::Controller(self.controller));
         let input = |channel: &baker::ir::Channel| channel.name.split(" -> ").nth(1).map(str::to_owned);
         let index = program.channels.iter().position(|c| mine(&c) && input(c).as_deref() == Some(name));
         index.map(|index| Input(ChannelId(index as u32))).ok_or_else(|| NameError::Unknown {

@@ -6,13 +6,12 @@ use baker::ir::interp::FrameLayout;
 use baker::ir::{CounterSlots, Program};
 use baker::opt::Level;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, Output};
-use codegen::bpf;
 use codegen::kernel::{Options, PUNTED, Verdict};
 
 use super::load::{LoadError, Loaded};
 use super::memory::{MemoryError, SharedMemory};
 use crate::context::WorkerContext;
-use crate::engine::{Engine, EngineError, TableAccess};
+use crate::engine::{Engine, TableAccess};
 
 /// Where packets lie in frames of the test run: of the 256 bytes in front the kernel takes 40 for itself, and 320 of a page at
 /// the end.
@@ -24,9 +23,6 @@ const LOOPBACK: u32 = 1;
 /// Why there is none.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelEngineError {
-    /// No code.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
     /// No memory.
     #[error(transparent)]
     Memory(#[from] MemoryError),
@@ -46,12 +42,11 @@ pub struct KernelEngine {
 }
 
 impl KernelEngine {
-    /// Compiles and loads a program.
-    pub fn new(program: &Arc<Program>, packets: Level) -> Result<Self, KernelEngineError> {
+    /// Compiles and loads a program; `careful`: at once as code that the verifier goes through faster.
+    pub fn new(program: &Arc<Program>, packets: Level, careful: bool) -> Result<Self, KernelEngineError> {
         let memory = SharedMemory::new(program)?;
-        let options = Options { recorded: true };
-        let object = bpf::compile(program, packets, memory.memory(), options).map_err(EngineError::from)?;
-        let loaded = Loaded::new(&object, &memory, &program.name)?;
+        let options = Options { recorded: true, careful };
+        let loaded = Loaded::compile(program, packets, &memory, options)?;
         let slots = CounterSlots::new(program).len();
         Ok(KernelEngine { program: program.clone(), memory, loaded, slots, counted: vec![0; slots] })
     }

@@ -3,7 +3,10 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use codegen::kernel::{MapUse, Object};
+use baker::ir::Program;
+use baker::opt::Level;
+use codegen::kernel::{MapUse, Object, Options, Place};
+use codegen::{CodegenError, bpf};
 
 use super::memory::SharedMemory;
 use super::sys::{self, MapType};
@@ -12,6 +15,10 @@ use super::sys::{self, MapType};
 const LOG: usize = 16 << 20;
 /// Ports are numbered with 8 bits.
 const PORTS: u32 = 256;
+/// How the verifier says that it has seen a million instructions, or more jumps than it keeps in mind, or that it lost count
+/// itself (see `touch_stack` in the code generator).
+const EXHAUSTED: [&str; 3] = [" is too large. Processed ", " jumps is too complex", "verifier bug: "];
+
 /// Sources of what a wide load loads (`BPF_PSEUDO_MAP_FD`, `BPF_PSEUDO_MAP_VALUE`).
 const MAP: u8 = 1;
 const VALUE: u8 = 2;
@@ -25,15 +32,23 @@ pub enum LoadError {
     )]
     Refused(io::Error),
     /// The verifier's refusal, which no program that the checker accepts should meet.
-    #[error("internal error: the kernel's verifier refuses the program, at instruction {at:?}: {reason}")]
+    #[error("internal error: the kernel's verifier refuses the program at instruction {at:?}, {}: {reason}", place.as_ref().map_or(String::new(), ToString::to_string))]
     Verifier {
         /// The instruction.
         at: Option<usize>,
+        /// What it belongs to.
+        place: Option<Place>,
         /// What it said last.
         reason: String,
         /// All that it said.
         log: String,
     },
+    /// Its patience.
+    #[error("the kernel's verifier gives up: the program branches too much; give some of it to workers")]
+    Exhausted,
+    /// No code.
+    #[error(transparent)]
+    Codegen(#[from] CodegenError),
     /// Anything else.
     #[error("bpf: {0}")]
     System(#[from] io::Error),
@@ -57,6 +72,24 @@ pub struct Ran {
 }
 
 impl Loaded {
+    /// Compiles a program and loads it; where the kernel's verifier gives up, or the stack does not suffice, as careful code.
+    pub fn compile(
+        program: &Program,
+        packets: Level,
+        memory: &SharedMemory,
+        options: Options,
+    ) -> Result<Loaded, LoadError> {
+        let attempt = |careful| {
+            let options = Options { careful, ..options };
+            let object = bpf::compile(program, packets, memory.memory(), options)?;
+            Loaded::new(&object, memory, &program.name)
+        };
+        match attempt(options.careful) {
+            Err(LoadError::Exhausted | LoadError::Codegen(CodegenError::Stack(_))) if !options.careful => attempt(true),
+            result => result,
+        }
+    }
+
     /// Loads code for a memory.
     pub fn new(object: &Object, memory: &SharedMemory, name: &str) -> Result<Loaded, LoadError> {
         let mut code = object.code.clone();
@@ -78,8 +111,12 @@ impl Loaded {
         }
         let program = match sys::prog_load(&code, name, &mut []) {
             Ok(program) => program,
-            Err(error) if error.raw_os_error() == Some(libc::EPERM) => return Err(LoadError::Refused(error)),
-            Err(_) => return Err(refusal(&code, name)),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EPERM) => return Err(LoadError::Refused(error)),
+                // Its log would be as long as what it has seen.
+                Some(libc::E2BIG | libc::EFAULT) => return Err(LoadError::Exhausted),
+                _ => return Err(refusal(&code, object, name)),
+            },
         };
         Ok(Loaded { program, _devices: devices })
     }
@@ -94,7 +131,7 @@ impl Loaded {
 }
 
 /// What the verifier has against a program.
-fn refusal(code: &[u8], name: &str) -> LoadError {
+fn refusal(code: &[u8], object: &Object, name: &str) -> LoadError {
     let mut log = vec![0; LOG];
     let error = match sys::prog_load(code, name, &mut log) {
         // It was refused a moment ago: a lack that has passed.
@@ -106,10 +143,14 @@ fn refusal(code: &[u8], name: &str) -> LoadError {
     if log.is_empty() {
         return error.into();
     }
+    if EXHAUSTED.iter().any(|said| log.contains(said)) {
+        return LoadError::Exhausted;
+    }
     // The last lines: the instruction, then what is wrong with it, then statistics.
     let lines: Vec<&str> = log.lines().filter(|line| !line.starts_with("processed ")).collect();
     let reason = lines.last().map_or(String::new(), |line| (*line).to_owned());
     let number = |line: &&str| line.split_once(": (").and_then(|(number, _)| number.trim().parse().ok());
     let at = lines.iter().rev().find_map(number);
-    LoadError::Verifier { at, reason, log }
+    let place = at.and_then(|at| object.place(at)).cloned();
+    LoadError::Verifier { at, place, reason, log }
 }

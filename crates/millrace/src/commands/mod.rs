@@ -12,7 +12,6 @@ mod instance;
 pub mod lab;
 pub mod lsp;
 mod packets;
-mod plot;
 pub mod reload;
 mod remote;
 pub mod replay;

@@ -4,7 +4,7 @@ use super::*;
 
 /// A memory whose commands take `latency` cycles and come at least `command` cycles apart.
 fn memory(latency: u64, command: u64) -> Timing {
-    Timing { latency: latency * CYCLE, command: command * CYCLE, byte: 0 }
+    Timing { latency: latency * CYCLE, command: command * CYCLE, byte: 0, duplex: false }
 }
 
 fn hardware(memories: &[Timing], stages: &[(usize, usize)]) -> Hardware {
@@ -13,11 +13,11 @@ fn hardware(memories: &[Timing], stages: &[(usize, usize)]) -> Hardware {
 }
 
 fn read(cycles: u32) -> Step {
-    Step { cycles, access: Some(Access { memory: 0, bytes: 8, wait: true }) }
+    Step { cycles, access: Some(Access { memory: 0, direction: Direction::Read, bytes: 8, wait: true }) }
 }
 
 fn write(cycles: u32) -> Step {
-    Step { cycles, access: Some(Access { memory: 0, bytes: 8, wait: false }) }
+    Step { cycles, access: Some(Access { memory: 0, direction: Direction::Write, bytes: 8, wait: false }) }
 }
 
 fn only(cycles: u32) -> Step {
@@ -48,7 +48,7 @@ fn one_thread_is_bound_by_latency() {
     assert_eq!(outcome.stages[0].busy, 90 * 15 * CYCLE);
     assert_eq!(outcome.stages[0].waiting, [90 * 100 * CYCLE]);
     assert_eq!((outcome.memories[0].accesses, outcome.memories[0].bytes), (90, 720));
-    assert_eq!(outcome.memories[0].busy, 90 * CYCLE);
+    assert_eq!(outcome.memories[0].busy(), 90 * CYCLE);
     assert_eq!((outcome.stages[0].idle, outcome.stages[0].blocked, outcome.lost), (0, 0, 0));
 }
 
@@ -79,12 +79,31 @@ fn many_threads_are_bound_by_commands_or_bytes() {
         let outcome =
             all_alike(&hardware(&[memory(100, 30)], &[(engines, threads)]), &[&[read(1), read(1), only(1)]], 4000);
         near(interval(&outcome), 60.0);
-        near(outcome.memories[0].busy as f64, outcome.time as f64);
+        near(outcome.memories[0].busy() as f64, outcome.time as f64);
         assert!(outcome.stages[0].waiting[0] > outcome.stages[0].busy);
     }
-    let bytes = Timing { latency: 100 * CYCLE, command: CYCLE, byte: CYCLE / 4 };
-    let long = Step { cycles: 1, access: Some(Access { memory: 0, bytes: 256, wait: true }) };
+    let bytes = Timing { latency: 100 * CYCLE, command: CYCLE, byte: CYCLE / 4, duplex: false };
+    let long =
+        Step { cycles: 1, access: Some(Access { memory: 0, direction: Direction::Read, bytes: 256, wait: true }) };
     near(interval(&all_alike(&hardware(&[bytes], &[(1, 8)]), &[&[long, only(1)]], 2000)), 64.0);
+}
+
+/// Reading and writing at once, where each has a port; what does both occupies both.
+#[test]
+fn ports_of_their_own() {
+    let step = |direction, wait| Step { cycles: 1, access: Some(Access { memory: 0, direction, bytes: 40, wait }) };
+    let (read, write, both) = (step(Direction::Read, true), step(Direction::Write, false), step(Direction::Both, true));
+    let rate = |duplex, task: &[Step]| {
+        let timing = Timing { latency: 100 * CYCLE, command: CYCLE, byte: CYCLE, duplex };
+        let outcome = all_alike(&hardware(&[timing], &[(4, 8)]), &[task], 4000);
+        near(outcome.memories[0].busy() as f64, outcome.time as f64);
+        interval(&outcome)
+    };
+    near(rate(false, &[read, write, only(1)]), 80.0);
+    near(rate(true, &[read, write, only(1)]), 40.0);
+    near(rate(true, &[read, write, write, only(1)]), 80.0);
+    near(rate(true, &[both, only(1)]), 40.0);
+    near(rate(true, &[both, read, only(1)]), 80.0);
 }
 
 #[test]
@@ -140,7 +159,8 @@ fn packets_that_are_offered() {
 #[test]
 fn each_run_gives_the_same() {
     let machine = hardware(&[memory(97, 13), memory(31, 7)], &[(1, 8), (3, 8), (2, 8)]);
-    let other = |cycles, wait| Step { cycles, access: Some(Access { memory: 1, bytes: 4, wait }) };
+    let other =
+        |cycles, wait| Step { cycles, access: Some(Access { memory: 1, direction: Direction::Both, bytes: 4, wait }) };
     let jobs = [
         Job { tasks: vec![vec![read(5), only(1)], vec![read(31), other(7, true), only(3)], vec![only(9)]], bits: 512 },
         Job {

@@ -1,6 +1,6 @@
 //! Runs PPFs and timers, instruction by instruction.
 
-use super::{Code, End, Executed, Machine, RunError, STEP_LIMIT, Step, Touched};
+use super::{Code, End, Machine, RunError, STEP_LIMIT, Step};
 use crate::ir::arith::mask;
 use crate::ir::*;
 
@@ -137,8 +137,7 @@ impl Machine {
                 })?;
             }
             if let Some(execution) = &mut self.execution {
-                let (block, index) = (call.block as u32, call.next as u32);
-                execution.executed.push(Executed { code: call.code, block, index, touched: Touched::Nothing });
+                execution.block(call.code, call.block, call.next);
             }
             let frame = &mut registers[call.base..call.base + body.values.len()];
             let dest = match &block.term {

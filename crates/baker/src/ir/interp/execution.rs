@@ -58,24 +58,6 @@ pub struct Executed {
 }
 
 impl Executed {
-    /// All that it is, in two numbers.
-    fn words(&self) -> [u64; 2] {
-        let code = match self.code {
-            Code::Ppf(id) => u64::from(id.0) << 1,
-            Code::Timer(id) => u64::from(id.0) << 1 | 1,
-        };
-        let (kind, touched) = match self.touched {
-            Touched::Nothing => (0, 0),
-            Touched::Packet { packet, from, end } => {
-                (1 | u64::from(packet) << 2, u64::from(from) << 32 | u64::from(end))
-            }
-            Touched::Found { prefix } => (2, prefix.into()),
-            Touched::Missed => (3, 0),
-        };
-        let place = code << 48 ^ u64::from(self.block) << 24 ^ u64::from(self.index);
-        [place, touched ^ kind.rotate_right(8)]
-    }
-
     /// The instruction; `None` for a terminator.
     pub fn inst<'p>(&self, program: &'p Program) -> Option<&'p Inst> {
         self.code.of(program).1.blocks[self.block as usize].insts.get(self.index as usize)
@@ -89,18 +71,20 @@ pub struct Execution {
     pub entry: Option<ChannelId>,
     /// Operations and terminators.
     pub executed: Vec<Executed>,
+    fingerprint: u64,
 }
 
 impl Execution {
     /// A fingerprint: packets that took the same way have the same one.
     pub fn fingerprint(&self) -> u64 {
-        // Folded multiplication, as in wyhash: this runs over hundreds of operations of each packet.
-        let mix = |seed: u64, word: u64| {
-            let product = u128::from(seed ^ 0x9e37_79b9_7f4a_7c15) * u128::from(word ^ 0xd6e8_feb8_6659_fd93);
-            (product >> 64) as u64 ^ product as u64 ^ word.rotate_left(29)
-        };
-        let entry = self.entry.map_or(0, |entry| u64::from(entry.0) + 1);
-        self.executed.iter().flat_map(Executed::words).fold(entry, mix)
+        self.entry.map_or(self.fingerprint, |entry| self.fingerprint ^ (u64::from(entry.0) + 1))
+    }
+
+    /// Forgets what was noted.
+    pub(super) fn clear(&mut self) {
+        self.entry = None;
+        self.executed.clear();
+        self.fingerprint = 0;
     }
 
     /// Notes an operation. `get` gives operands, `place` where a packet's head is in its buffer and how long the packet is.
@@ -113,18 +97,44 @@ impl Execution {
     ) {
         let touched = touched(op, get, place);
         self.executed.push(Executed { code, block: block as u32, index: index as u32, touched });
+        // What touches nothing is known from the block.
+        if let Touched::Packet { packet, from, end } = touched {
+            self.mix(u64::from(packet) << 56 ^ u64::from(from) << 28 ^ u64::from(end) ^ 1 << 63);
+        }
+    }
+
+    /// Notes the end of a block.
+    pub(super) fn block(&mut self, code: Code, block: usize, index: usize) {
+        let (kind, id) = match code {
+            Code::Ppf(id) => (0, id.0),
+            Code::Timer(id) => (1, id.0),
+        };
+        self.mix(kind << 62 | u64::from(id) << 32 | block as u64);
+        let (block, index) = (block as u32, index as u32);
+        self.executed.push(Executed { code, block, index, touched: Touched::Nothing });
     }
 
     /// What the look-up noted last has found.
     pub(super) fn looked_up(&mut self, prefix: Option<u8>) {
         if let Some(last) = self.executed.last_mut() {
             last.touched = prefix.map_or(Touched::Missed, |prefix| Touched::Found { prefix });
+            self.mix(prefix.map_or(u64::MAX, u64::from));
         }
+    }
+
+    /// Folded multiplication, as in wyhash: this runs for every block of each packet.
+    fn mix(&mut self, word: u64) {
+        let product = u128::from(self.fingerprint ^ 0x9e37_79b9_7f4a_7c15) * u128::from(word ^ 0xd6e8_feb8_6659_fd93);
+        self.fingerprint = (product >> 64) as u64 ^ product as u64 ^ word.rotate_left(29);
     }
 }
 
 /// Beside what [`Op::touches`] says, which packet an operation asks the descriptor of, or hands on.
 fn touched(op: &Op, get: impl Fn(Value) -> u128, place: impl Fn(usize) -> (u64, u64)) -> Touched {
+    // Most are of these.
+    if matches!(op, Op::Const(_) | Op::Bin(..) | Op::Cmp(..) | Op::Cast(..) | Op::Select(..)) {
+        return Touched::Nothing;
+    }
     let (packet, span) = match (op.touches(), op) {
         (Touches::Bytes { packet, span, .. }, _) => (packet, Some(span)),
         (

@@ -214,8 +214,7 @@ impl Machine {
 
     /// As [`Machine::receive`]; also notes what the packet executes, in place of what `execution` held.
     pub fn receive_noted(&mut self, port: u8, frame: &[u8], execution: &mut Execution) -> Vec<Output> {
-        execution.entry = None;
-        execution.executed.clear();
+        execution.clear();
         self.execution = Some(std::mem::take(execution));
         let outputs = self.receive(port, frame);
         *execution = self.execution.take().unwrap_or_default();

@@ -40,7 +40,13 @@ pub fn lower(program: &hir::Program) -> Program {
     };
     for ppf in &program.ppfs {
         let body = Lowering::new(program).ppf(ppf);
-        lowered.ppfs.push(Ppf { name: ppf.name.clone(), protocol: ppf.protocol, body, span: Some(ppf.span) });
+        lowered.ppfs.push(Ppf {
+            name: ppf.name.clone(),
+            protocol: ppf.protocol,
+            pin: ppf.pin,
+            body,
+            span: Some(ppf.span),
+        });
     }
     for timer in &program.timers {
         let body = Lowering::new(program).timer(timer);

@@ -25,7 +25,8 @@ pub(super) fn check(program: &Program, errors: &mut Errors) {
             && program.controllers.get(id.0 as usize).is_none()
         {
             errors.add(format!("channel {name}: there is no controller {}", id.0));
-        } else if channel.from.is_some_and(|id| program.controllers.get(id.0 as usize).is_none()) {
+        } else if matches!(channel.from, Some(Source::Controller(id)) if program.controllers.get(id.0 as usize).is_none())
+        {
             errors.add(format!("channel {name}: there is no controller that injects packets"));
         } else if let Target::Ppf(id) = channel.target {
             match program.ppfs.get(id.0 as usize) {

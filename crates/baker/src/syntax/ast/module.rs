@@ -20,8 +20,10 @@ nodes! {
     Rate,
     /// `burst tokens` of a meter.
     Burst,
-    /// `ppf NAME(param) from NAME { … }`, or with `;` when the body stands elsewhere.
+    /// `ppf NAME(param) from NAME { … }`, or with `;` when the body stands elsewhere; a pin may stand in front.
     Ppf,
+    /// `@NAME`
+    Pin,
     /// `from NAME`
     FromClause,
     /// `extern type NAME(param, …);`
@@ -197,6 +199,11 @@ impl Ppf {
         name(&self.syntax)
     }
 
+    /// Where it has to run.
+    pub fn pins(&self) -> impl Iterator<Item = Pin> + use<> {
+        children(&self.syntax)
+    }
+
     /// The packet handle.
     pub fn param(&self) -> Option<Param> {
         child::<ParamList>(&self.syntax)?.params().next()
@@ -210,6 +217,13 @@ impl Ppf {
     /// Its body, unless that stands outside the module.
     pub fn body(&self) -> Option<Block> {
         child(&self.syntax)
+    }
+}
+
+impl Pin {
+    /// `kernel` or `worker`.
+    pub fn place(&self) -> Option<Name> {
+        name(&self.syntax)
     }
 }
 

@@ -38,6 +38,7 @@ impl Parser<'_> {
             Some(CounterKw) => self.counter(),
             Some(MeterKw) => self.meter(),
             Some(PpfKw) => self.ppf(),
+            None if self.at(At) => self.ppf(),
             Some(ExternKw) => self.extern_function(),
             Some(TimerKw) => self.timer(),
             Some(keyword @ (ConstKw | TypeKw | EnumKw | StructKw | DropReasonKw)) => self.keyword_item(keyword),
@@ -149,7 +150,16 @@ impl Parser<'_> {
 
     fn ppf(&mut self) {
         self.start(Ppf);
-        self.bump_as(PpfKw);
+        while self.at(At) {
+            self.start(Pin);
+            self.bump();
+            self.name("`kernel` or `worker`");
+            self.finish();
+        }
+        if !self.expect_keyword(PpfKw, "and the PPF that the pin is for") {
+            self.finish();
+            return self.skip_item_rest();
+        }
         self.name("the name of the PPF");
         self.handle();
         self.start(FromClause);

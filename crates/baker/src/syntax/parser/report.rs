@@ -36,7 +36,6 @@ fn lexical_error(file: FileId, text: &str, token: &Token, error: LexError) -> Di
             match first {
                 '#' => error.hint("there is no preprocessor: use `import` and `const`"),
                 '\'' => error.hint("there are no character literals: write the number"),
-                '@' => error.hint("there are no annotations"),
                 _ => error,
             }
         }

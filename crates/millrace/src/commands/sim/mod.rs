@@ -1,5 +1,8 @@
 //! `millrace sim`: what a program would do on a network processor, by the model of [`npmodel`].
 
+mod plot;
+mod view;
+
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,16 +15,17 @@ use control::config::Config;
 use control::controllers;
 use indicatif::{ProgressBar, ProgressStyle};
 use npmodel::platform::PlatformError;
-use npmodel::{Memory, Platform, Point, Traced};
-use serde_json::{Value, json};
+use npmodel::{MOST, Platform, Point, Traced};
 
+use self::view::View;
 use super::instance::configuration;
+use super::packets::by_profile;
 use super::remote::print_json;
-use super::{plot, trace};
+use super::trace;
 use crate::apps;
 use crate::failure::Failure;
 use crate::output::print;
-use crate::report::{grouped, table};
+use crate::report::grouped;
 
 /// What to simulate.
 #[derive(clap::Args)]
@@ -36,6 +40,9 @@ pub struct Args {
     /// name
     #[arg(long, value_name = "T.pcap")]
     trace: Option<PathBuf>,
+    /// Packets like those of the trace (pcap or pcapng), by which the program is optimised; may be the trace itself
+    #[arg(long, value_name = "T.pcap")]
+    profile: Option<PathBuf>,
     /// Port of packets whose file names none: a name of the configuration, or a number
     #[arg(long, value_name = "PORT", default_value = "1")]
     port: String,
@@ -48,6 +55,10 @@ pub struct Args {
     /// Rate at which packets arrive, in Gbit/s; without it, as fast as they are taken
     #[arg(long, value_name = "GBIT", value_parser = gigabits)]
     offered: Option<f64>,
+    /// List what engines execute, micro-operation by micro-operation, on so many ways through the program: those that most
+    /// packets take
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    ways: usize,
     /// Write the rates as curves, in SVG
     #[arg(long, value_name = "OUT.svg")]
     plot: Option<PathBuf>,
@@ -89,13 +100,26 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let config = configuration(&source, args.config.as_ref(), &program)?;
     let file = trace::given_or_beside(args.trace.as_ref(), &source, "--trace")?;
     let packets = trace::packets(&file, &config, ("--port", &args.port))?;
+    let program = match &args.profile {
+        Some(path) => {
+            let profile = trace::packets(&trace::file(path)?, &config, ("--port", &args.port))?;
+            by_profile(&program, &config, path, &profile)?
+        }
+        None => program,
+    };
     let engines = args.engines.clone().unwrap_or(1..=platform.application_engines() as usize);
     let builds = builds(args, &program, &config, &platform, &packets, engines)?;
     if let Some(path) = &args.plot {
         write_plot(path, &program.name, &platform, &builds)?;
     }
-    let view =
-        View { name: &source.name, app: &program.name, platform: &platform, builds: &builds, offered: args.offered };
+    let view = View {
+        name: &source.name,
+        app: &program.name,
+        platform: &platform,
+        builds: &builds,
+        offered: args.offered,
+        listed: args.ways,
+    };
     if args.json {
         print_json(&view.json());
     } else {
@@ -129,7 +153,7 @@ fn builds(
     engines: RangeInclusive<usize>,
 ) -> Result<Vec<Build>, Failure> {
     let externs = controllers::externs(program).map_err(|error| trace::wrong(&error))?;
-    let steps = Level::ALL.len() * (packets.len() + engines.clone().count() * packets.len().max(1));
+    let steps = Level::ALL.len() * (packets.len() + engines.clone().count() * packets.len().min(MOST));
     let style = ProgressStyle::with_template("{msg:32} {wide_bar} {percent:>3} %");
     // Hidden by itself where standard error is no terminal.
     let bar = ProgressBar::new(steps as u64);
@@ -156,7 +180,7 @@ fn builds(
         (0..traces.len()).flat_map(|level| engines.clone().map(move |engines| (level, engines))).collect();
     let points = in_parallel(&work, |&(level, engines)| {
         let point = npmodel::simulate(&traces[level], platform, engines, args.offered.map(|rate| rate * 1e9));
-        bar.inc(packets.len() as u64);
+        bar.inc(packets.len().min(MOST) as u64);
         point
     });
     bar.finish_and_clear();
@@ -207,151 +231,4 @@ fn in_parallel<W: Sync, R: Send>(work: &[W], each: impl Fn(&W) -> R + Sync) -> V
     let mut results = results.into_inner().expect("no panic under this lock");
     results.sort_by_key(|(index, _)| *index);
     results.into_iter().map(|(_, result)| result).collect()
-}
-
-struct View<'a> {
-    name: &'a str,
-    app: &'a str,
-    platform: &'a Platform,
-    builds: &'a [Build],
-    offered: Option<f64>,
-}
-
-impl View<'_> {
-    fn json(&self) -> Value {
-        let builds: serde_json::Map<String, Value> =
-            self.builds.iter().map(|build| (build.traced.level.name().to_owned(), build_json(build))).collect();
-        json!({
-            "app": self.app, "platform": self.platform.name, "packets": self.builds[0].traced.packets.len(),
-            "offered_gbps": self.offered, "builds": builds,
-        })
-    }
-
-    fn text(&self) -> String {
-        let first = &self.builds[0].traced;
-        let mut out = format!("{}: {} packets of the trace, ", self.name, grouped(first.packets.len() as u64));
-        out += &format!(
-            "{:.1} bytes on the line on average; {}\n",
-            first.mean(|way| way.bits() as f64 / 8.0),
-            self.platform.title
-        );
-        out += "\nper packet, by the program\n";
-        let header = ["", "instructions", "dram accesses", "bytes", "sram", "bytes", "scratch", "bytes", "ways"];
-        let row = |build: &Build| {
-            let traced = &build.traced;
-            let mut cells = vec![traced.level.name().to_owned(), format!("{:.1}", traced.instructions())];
-            for traffic in Memory::ALL.map(|memory| traced.traffic(memory)) {
-                cells.extend([traffic.accesses, traffic.bytes].map(|number| format!("{number:.1}")));
-            }
-            cells.push(traced.ways.len().to_string());
-            cells
-        };
-        table(&mut out, &header, self.builds.iter().map(row).collect());
-        out += match self.offered {
-            Some(_) => "\nGbit/s by number of engines, as offered\n",
-            None => "\nGbit/s by number of engines, as fast as packets are taken\n",
-        };
-        let levels: Vec<&str> = self.builds.iter().map(|build| build.traced.level.name()).collect();
-        let rates = (0..self.builds[0].points.len()).map(|index| {
-            let point = |build: &Build| format!("{:.3}", build.points[index].bits_per_second / 1e9);
-            let engines = self.builds[0].points[index].engines;
-            std::iter::once(engines.to_string()).chain(self.builds.iter().map(point)).collect()
-        });
-        let rates: Vec<Vec<String>> = rates.collect();
-        table(&mut out, &[&["engines"], &levels[..]].concat(), rates);
-        for build in self.builds {
-            out += &format!(
-                "\n{}: percent of the engines' cycles, and of each memory's time\n",
-                build.traced.level.name()
-            );
-            let header = [
-                "engines",
-                "busy",
-                "wait dram",
-                "sram",
-                "scratch",
-                "ring full",
-                "no packet",
-                "use of dram",
-                "sram",
-                "scratch",
-                "receive",
-                "transmit",
-                "mapping",
-            ];
-            table(&mut out, &header, build.points.iter().map(cycles).collect());
-        }
-        let has = self.platform.application_engines() as usize;
-        if self.builds[0].points.iter().any(|point| point.engines > has) {
-            out += &format!(
-                "\nthe processor has {has} engines beside those that receive and send; more is what it might have had\n"
-            );
-        }
-        for build in self.builds.iter().filter(|build| build.points.iter().any(|point| !point.fits)) {
-            let code: u32 = build.points[0].mapping.code(&build.traced);
-            out += &format!(
-                "\n{}: {} instructions of code do not fit into an engine's {}; the figures are as if they did\n",
-                build.traced.level.name(),
-                grouped(code.into()),
-                grouped(self.platform.engines.code_store.whole().into())
-            );
-        }
-        out
-    }
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1}", share * 100.0)
-}
-
-fn cycles(point: &Point) -> Vec<String> {
-    let cycles = point.cycles;
-    let shares = [cycles.busy].into_iter().chain(cycles.waiting).chain([cycles.blocked, cycles.idle]);
-    let shares = shares.chain(point.utilisation).chain(point.edges).map(percent);
-    let groups: Vec<String> = point.mapping.groups.iter().map(|group| group.engines.to_string()).collect();
-    let mapping = match groups.len() {
-        1 => point.mapping.name().to_owned(),
-        _ => format!("{} {}", point.mapping.name(), groups.join("+")),
-    };
-    std::iter::once(point.engines.to_string()).chain(shares).chain([mapping]).collect()
-}
-
-fn build_json(build: &Build) -> Value {
-    let traced = &build.traced;
-    let traffic = Memory::ALL.map(|memory| {
-        let of = traced.traffic(memory);
-        (memory.name().to_owned(), json!({"accesses": of.accesses, "bytes": of.bytes}))
-    });
-    let by_memory = |values: [f64; 3]| {
-        Memory::ALL
-            .iter()
-            .zip(values)
-            .map(|(memory, value)| (memory.name().to_owned(), json!(value)))
-            .collect::<serde_json::Map<_, _>>()
-    };
-    let point = |point: &Point| {
-        let groups: Vec<Value> = point
-            .mapping
-            .groups
-            .iter()
-            .map(|group| {
-                let name = |ppf: &baker::ir::PpfId| traced.program.ppfs[ppf.0 as usize].name.clone();
-                json!({"engines": group.engines, "ppfs": group.ppfs.iter().map(name).collect::<Vec<_>>()})
-            })
-            .collect();
-        json!({
-            "engines": point.engines, "gbps": point.bits_per_second / 1e9, "mpps": point.packets_per_second / 1e6,
-            "lost": point.lost, "mapping": point.mapping.name(), "groups": groups,
-            "code": point.mapping.code(traced), "fits": point.fits,
-            "cycles": {
-                "busy": point.cycles.busy, "waiting": by_memory(point.cycles.waiting), "ring_full": point.cycles.blocked,
-                "no_packet": point.cycles.idle,
-            },
-            "utilisation": by_memory(point.utilisation), "receive": point.edges[0], "transmit": point.edges[1],
-        })
-    };
-    json!({
-        "instructions": traced.instructions(), "memories": serde_json::Map::from_iter(traffic),
-        "ways": traced.ways.len(), "points": build.points.iter().map(point).collect::<Vec<_>>(),
-    })
 }

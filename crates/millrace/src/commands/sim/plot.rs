@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-use super::sim::Build;
+use super::Build;
 
 const SIZE: (u32, u32) = (800, 500);
 

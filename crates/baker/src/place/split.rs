@@ -1,0 +1,82 @@
+//! A placed program as two: what the kernel runs, and what workers run.
+//!
+//! Both have the same channels. For each PPF that packets are handed over to there is one channel more, `kernel -> PPF`: by it
+//! workers get what the kernel does not finish, so that a packet is counted once on each channel of the program.
+
+use super::{Limits, Placement, Stage};
+use crate::ir::{
+    Channel, ChannelId, Controller, ControllerId, Inst, Op, Ppf, PpfId, Program, Source, Target, Terminator,
+};
+
+/// The two programs.
+#[derive(Clone, Debug)]
+pub struct Split {
+    /// What the kernel runs: a channel that leaves it leads to a controller of this name ([`Split::WORKER`]).
+    pub kernel: Program,
+    /// What workers run: all of the program, with channels that packets are handed over by.
+    pub workers: Program,
+    /// For each channel that leaves the kernel, the one by which workers go on.
+    pub resume: Vec<Option<ChannelId>>,
+}
+
+impl Split {
+    /// The controller that stands for workers in [`Split::kernel`].
+    pub const WORKER: &str = "worker";
+}
+
+/// Cuts a program as it was placed with the same limits.
+pub fn split(program: &Program, placement: &Placement, limits: &Limits) -> Split {
+    let (mut kernel, mut workers) = (program.clone(), program.clone());
+    let worker = Target::Controller(ControllerId(kernel.controllers.len() as u32));
+    kernel.controllers.push(Controller { name: Split::WORKER.into() });
+    kernel.timers.clear();
+    // What controllers inject, workers run.
+    kernel.channels.iter_mut().for_each(|channel| channel.from = None);
+
+    let mut resume = vec![None; program.channels.len()];
+    let mut handed_over = |ppf: PpfId, resume: &mut Vec<Option<ChannelId>>| {
+        let Ppf { name, protocol, .. } = &program.ppfs[ppf.0 as usize];
+        let name = format!("kernel -> {name}");
+        if let Some(known) = workers.channels.iter().position(|channel| channel.name == name) {
+            return ChannelId(known as u32);
+        }
+        let id = ChannelId(workers.channels.len() as u32);
+        let channel = Channel { name, from: Some(Source::Kernel), protocol: *protocol, target: Target::Ppf(ppf) };
+        kernel.channels.push(Channel { from: None, target: worker, ..channel.clone() });
+        workers.channels.push(channel);
+        resume.push(Some(id));
+        id
+    };
+    for &cut in &placement.cuts {
+        if let Target::Ppf(ppf) = program.channels[cut.0 as usize].target {
+            resume[cut.0 as usize] = Some(handed_over(ppf, &mut resume));
+        }
+    }
+    let mut starts = vec![None; program.ppfs.len()];
+    for (stage, index) in placement.stages.iter().zip(0..) {
+        if matches!(stage, Stage::Kernel(punts) if !punts.is_empty()) {
+            starts[index] = Some(handed_over(PpfId(index as u32), &mut resume));
+        }
+    }
+    for cut in &placement.cuts {
+        kernel.channels[cut.0 as usize].target = worker;
+    }
+    for (ppf, start) in kernel.ppfs.iter_mut().zip(starts) {
+        if let Some(channel) = start {
+            hand_over(ppf, channel, limits);
+        }
+    }
+    Split { kernel, workers, resume }
+}
+
+/// Ends a PPF in front of each operation that the kernel cannot do: there the packet goes on outside, from the start.
+fn hand_over(ppf: &mut Ppf, channel: ChannelId, limits: &Limits) {
+    let Some(&packet) = ppf.body.blocks[0].params.first() else { return };
+    for block in &mut ppf.body.blocks {
+        let Some(at) = block.insts.iter().position(|inst| (limits.operation)(inst).is_some()) else { continue };
+        let span = block.insts[at].span;
+        block.insts.truncate(at);
+        block.insts.push(Inst { result: None, op: Op::Put { packet, channel }, span });
+        block.term = Terminator::Return;
+    }
+}
