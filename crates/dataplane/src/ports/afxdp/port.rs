@@ -16,8 +16,8 @@ use crate::xdp::{Attached, Redirect};
 
 /// Frames that a queue needs for either direction at least.
 const LEAST: u32 = 16;
-/// How long the kernel may take to let go of a queue that was in use a moment ago.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the kernel may take to let go of an interface that was in use a moment ago.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What the workers of a port share.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ impl Port {
         // What was there was for an interface that is gone.
         *state = State::default();
         let taken = |e| self.attach_error(e);
-        Attached::is_free(index).map_err(taken)?;
+        patiently(until, || Attached::is_free(index), |_| true).map_err(taken)?;
         let (receive, send) = xsk::queues(&self.ask, &self.interface);
         let redirect = Redirect::new(receive).map_err(|e| match e.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => self.no_permission(),
@@ -206,16 +206,9 @@ impl Port {
     }
 
     fn bind(&self, wanted: Wanted, like: Option<&Bound>, until: Instant) -> Result<Made, PortError> {
-        loop {
-            match self.umem.bind(wanted, like) {
-                Ok(made) => return Ok(made),
-                // A socket that was closed lets go of its queue a little later.
-                Err((Step::Bind, e)) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until => {
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-                Err(refusal) => return Err(self.refused(refusal, wanted.queue)),
-            }
-        }
+        let busy = |(step, error): &Refusal| matches!((step, error.raw_os_error()), (Step::Bind, Some(libc::EBUSY)));
+        let bound = patiently(until, || self.umem.bind(wanted, like), busy);
+        bound.map_err(|refusal| self.refused(refusal, wanted.queue))
     }
 
     fn refused(&self, (step, error): Refusal, queue: u32) -> PortError {
@@ -267,5 +260,19 @@ impl Port {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tries again while what is wrong may pass.
+fn patiently<T, E>(
+    until: Instant,
+    mut attempt: impl FnMut() -> Result<T, E>,
+    passes: impl Fn(&E) -> bool,
+) -> Result<T, E> {
+    loop {
+        match attempt() {
+            Err(error) if passes(&error) && Instant::now() < until => std::thread::sleep(Duration::from_millis(10)),
+            result => return result,
+        }
     }
 }
