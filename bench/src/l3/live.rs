@@ -30,10 +30,16 @@ const POOL: u32 = 1024;
 enum System {
     /// The generator straight into the sink: no system can get more.
     Ceiling,
-    Millrace,
-    Interpreter,
+    Millrace(EngineKind, Sockets),
     Kernel,
-    TestPmd,
+    TestPmd(Sockets),
+}
+
+/// What packets come to user space through.
+#[derive(Clone, Copy, PartialEq)]
+enum Sockets {
+    AfPacket,
+    AfXdp,
 }
 
 /// What forwards, kept while it does.
@@ -55,10 +61,12 @@ pub fn measure(program: &Program, effort: Effort, results: &mut Results) -> Resu
     }
     let mut systems = vec![
         ("generator alone", System::Ceiling, vec![], vec![]),
-        ("millrace", System::Millrace, vec![], vec![]),
+        ("millrace", System::Millrace(EngineKind::NATIVE, Sockets::AfPacket), vec![], vec![]),
+        ("millrace, AF_XDP", System::Millrace(EngineKind::NATIVE, Sockets::AfXdp), vec![], vec![]),
         ("kernel", System::Kernel, vec![], vec![]),
-        ("testpmd", System::TestPmd, vec![], vec![]),
-        ("interpreter", System::Interpreter, vec![], vec![]),
+        ("testpmd", System::TestPmd(Sockets::AfPacket), vec![], vec![]),
+        ("testpmd, AF_XDP", System::TestPmd(Sockets::AfXdp), vec![], vec![]),
+        ("interpreter", System::Millrace(EngineKind::Interp, Sockets::AfPacket), vec![], vec![]),
     ];
     let program = Arc::new(program.clone());
     let (runs, window) = if effort.quick { (1, 300) } else { (5, 2000) };
@@ -71,7 +79,7 @@ pub fn measure(program: &Program, effort: Effort, results: &mut Results) -> Resu
                     costs.push(cost);
                 }
                 // A peer that does not run here has no row.
-                Err(error) if *system == System::TestPmd && run == 0 => {
+                Err(error) if matches!(system, System::TestPmd(_)) && run == 0 => {
                     results.note(format!("{CASE}: {name} not measured: {error}"));
                     failed.push(*system);
                 }
@@ -117,11 +125,10 @@ fn one(program: &Arc<Program>, system: System, window: Duration) -> Result<(f64,
     match system {
         System::Ceiling => {}
         System::Kernel => kernel(&switch, &setup)?,
-        System::TestPmd => forwarder = Forwarder::Process(testpmd(&switch)?),
-        System::Millrace => {
-            forwarder = Forwarder::Instance(instance(program, &setup, &switch, EngineKind::NATIVE)?);
+        System::TestPmd(sockets) => forwarder = Forwarder::Process(testpmd(&switch, sockets)?),
+        System::Millrace(engine, sockets) => {
+            forwarder = Forwarder::Instance(instance(program, &setup, &switch, engine, sockets)?);
         }
-        System::Interpreter => forwarder = Forwarder::Instance(instance(program, &setup, &switch, EngineKind::Interp)?),
     }
     let generator = generator(&setup, &source)?;
     std::thread::sleep(window / 4);
@@ -148,10 +155,19 @@ fn generator(setup: &Setup, source: &Namespace) -> Result<Generator, String> {
     Generator::start(source, "eth0", traffic.cpu(GENERATOR_CPU)).map_err(text)
 }
 
-fn instance(program: &Arc<Program>, setup: &Setup, switch: &Namespace, engine: EngineKind) -> Result<Instance, String> {
+fn instance(
+    program: &Arc<Program>,
+    setup: &Setup,
+    switch: &Namespace,
+    engine: EngineKind,
+    sockets: Sockets,
+) -> Result<Instance, String> {
     let options = Options { engine, poll: PollMode::Busy, cpus: vec![SYSTEM_CPU], ..Options::default() };
-    let ports = [("p1", 1), ("p2", 2)]
-        .map(|(name, number)| PortConfig::new(name, number, Driver::AfPacket { interface: name.into() }));
+    let driver = |interface: String| match sockets {
+        Sockets::AfPacket => Driver::AfPacket { interface },
+        Sockets::AfXdp => Driver::AfXdp { interface },
+    };
+    let ports = [("p1", 1), ("p2", 2)].map(|(name, number)| PortConfig::new(name, number, driver(name.into())));
     let prepared =
         switch.enter(|| Instance::prepare(program.clone(), &options, &ports)).map_err(text)?.map_err(text)?;
     setup.fill(program, &mut prepared.tables())?;
@@ -171,14 +187,18 @@ fn kernel(switch: &Namespace, setup: &Setup) -> Result<(), String> {
 }
 
 /// DPDK's testpmd: it does not route, it sets both Ethernet addresses and passes the packet on.
-fn testpmd(switch: &Namespace) -> Result<Running, String> {
+fn testpmd(switch: &Namespace, sockets: Sockets) -> Result<Running, String> {
+    let driver = match sockets {
+        Sockets::AfPacket => "net_af_packet",
+        Sockets::AfXdp => "net_af_xdp",
+    };
     let peer = lab::mac_text(bytes(setup::NEIGHBOUR));
     let mut running = switch
         .command("dpdk-testpmd")
         .args(["--no-huge", "-m", "512", "--no-pci", "--no-shconf", "--no-telemetry"])
         // The first of the two only waits; both on the CPU of the system under test.
         .args(["--lcores", &format!("0@{SYSTEM_CPU},1@{SYSTEM_CPU}")])
-        .args(["--vdev", "net_af_packet0,iface=p1", "--vdev", "net_af_packet1,iface=p2"])
+        .args(["--vdev", &format!("{driver}0,iface=p1"), "--vdev", &format!("{driver}1,iface=p2")])
         .args(["--", "--forward-mode=mac", "--auto-start", "--stats-period=60", "--total-num-mbufs=65536"])
         .arg(format!("--eth-peer=1,{peer}"))
         .spawn()

@@ -37,7 +37,7 @@ fn whole(instance: Instance) -> crate::Snapshot {
 /// Waits until an interface has no XDP program: a process that another test has just forked may still have its descriptor.
 fn gone(interface: &str) {
     let start = Instant::now();
-    while let Err(error) = Attached::is_free(index(interface)) {
+    while let Err(error) = Attached::check_free(index(interface)) {
         assert!(start.elapsed() < Duration::from_secs(5), "{interface} {error}");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -172,7 +172,7 @@ fn a_program_of_somebody_else_stays() {
         let text = error(options());
         assert!(text.starts_with("port b: b: has an XDP program (id "), "{text}");
         assert!(text.ends_with("or remove it with `ip link set dev b xdp off`"), "{text}");
-        assert!(Attached::is_free(index("b")).is_err() && Attached::is_free(index("a")).is_ok());
+        assert!(Attached::check_free(index("b")).is_err() && Attached::check_free(index("a")).is_ok());
         drop(attached);
         whole(start(AFXDP, 1, PollMode::Interrupt));
         ["a", "b"].into_iter().for_each(gone);

@@ -81,7 +81,7 @@ impl Attached {
     }
 
     /// Fails where an interface has a program.
-    pub fn is_free(interface: i32) -> Result<(), AttachError> {
+    pub fn check_free(interface: i32) -> Result<(), AttachError> {
         match netlink::xdp_program(interface) {
             Ok(Some(id)) => Err(AttachError::Taken(Some(id))),
             // Where the kernel does not say, it says so when a program is attached.

@@ -230,12 +230,12 @@ impl Queue for AfPacket {
                 continue;
             }
             let slot = self.tx_slot();
-            let is_free = || status(slot).load(Ordering::Acquire) == libc::TP_STATUS_AVAILABLE;
-            if !is_free() && !kicked {
+            let check_free = || status(slot).load(Ordering::Acquire) == libc::TP_STATUS_AVAILABLE;
+            if !check_free() && !kicked {
                 self.kick();
                 kicked = true;
             }
-            if !is_free() {
+            if !check_free() {
                 continue;
             }
             // SAFETY: the slot is free, so ours, and the packet's length was checked against its room.

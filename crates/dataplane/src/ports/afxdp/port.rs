@@ -140,7 +140,7 @@ impl Port {
         // What was there was for an interface that is gone.
         *state = State::default();
         let taken = |e| self.attach_error(e);
-        patiently(until, || Attached::is_free(index), |_| true).map_err(taken)?;
+        patiently(until, || Attached::check_free(index), |_| true).map_err(taken)?;
         let (receive, send) = xsk::queues(&self.ask, &self.interface);
         let redirect = Redirect::new(receive).map_err(|e| match e.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => self.no_permission(),
