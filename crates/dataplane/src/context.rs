@@ -345,6 +345,11 @@ impl<'a> RxBatch<'a> {
         self.context.push(frame);
     }
 
+    /// To be called where frames that came back may have been another worker's: what is beyond this worker's share is for all.
+    pub(crate) fn keep_to_share(&mut self) {
+        self.context.give_back();
+    }
+
     /// Counts a packet that the driver could not take because it is longer than a frame.
     pub fn skip_oversize(&mut self) {
         self.oversize += 1;

@@ -52,7 +52,7 @@ pub fn xdp_program(interface: i32) -> io::Result<Option<u32>> {
 /// The program among the attributes of an interface.
 fn program_of(attributes: &[u8]) -> Option<u32> {
     let (_, xdp) = each(attributes).find(|(kind, _)| *kind == IFLA_XDP)?;
-    let id = |wanted| each(xdp).find(|(kind, _)| *kind == wanted).and_then(|(_, value)| Some(value.try_into().ok()?));
+    let id = |wanted| each(xdp).find(|(kind, _)| *kind == wanted).and_then(|(_, value)| value.try_into().ok());
     [IFLA_XDP_PROG_ID, IFLA_XDP_DRV_PROG_ID, IFLA_XDP_SKB_PROG_ID].into_iter().find_map(id).map(u32::from_ne_bytes)
 }
 

@@ -132,6 +132,7 @@ impl Queue for AfXdp {
     fn receive(&mut self, batch: &mut RxBatch<'_>) {
         self.reclaim();
         self.back.drain(..).for_each(|frame| batch.give_back(frame));
+        batch.keep_to_share();
         if self.unsent {
             self.kick();
         }
