@@ -66,7 +66,8 @@ pub fn whole(name: &str, source: &str, runs: usize) -> Result<Vec<f64>, String> 
     (0..runs).map(|_| once(name, source)).collect()
 }
 
-fn program(name: &str, source: &str) -> Result<Program, String> {
+/// A program's intermediate representation; its imports lie beside `name`, or are the library's.
+pub fn program(name: &str, source: &str) -> Result<Program, String> {
     let compilation = baker::check::check(name, source, &Beside(|path: &Path| std::fs::read_to_string(path).ok()));
     let program = compilation.program.ok_or_else(|| format!("{name} does not compile"))?;
     Ok(ir::lower(&program))

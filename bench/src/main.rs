@@ -3,11 +3,19 @@
 //! The sides of a comparison are interleaved in one run and repeated; medians are quoted, with the least and the greatest
 //! value. `QUICK=1` is a smoke run: it shows that a measurement still works, its figures mean nothing.
 
+mod apps;
+mod callgrind;
 mod compile;
 mod emulator;
+mod frames;
 mod l3;
+mod levels;
+mod numbers;
 mod paper;
+mod race;
 mod results;
+mod routes;
+mod veth;
 
 use std::process::ExitCode;
 
@@ -24,13 +32,29 @@ pub struct Effort {
 
 type Bench = fn(Effort) -> Result<results::Results, String>;
 
-const BENCHES: [(&str, Bench); 4] =
-    [("compile", compile::run), ("emulator", emulator::run), ("l3", l3::run), ("paper", paper::run)];
+const BENCHES: [(&str, Bench); 5] = [
+    ("apps", apps::run),
+    ("compile", compile::run),
+    ("emulator", emulator::run),
+    ("l3", l3::run),
+    ("paper", paper::run),
+];
+
+/// A measurement in a process of its own.
+type Child = fn(&[String]) -> Result<(), String>;
+
+/// Children by their first argument, with the measurement that starts them.
+const CHILDREN: [(&str, &str, Child); 2] = [
+    (apps::instructions::CHILD, "apps", apps::instructions::child),
+    (l3::instructions::CHILD, "l3", l3::instructions::child),
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Some((l3::instructions::CHILD, rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        return ended("l3", l3::instructions::child(rest));
+    if let Some((first, rest)) = arguments.split_first()
+        && let Some((_, bench, child)) = CHILDREN.into_iter().find(|(name, ..)| name == first)
+    {
+        return ended(bench, child(rest));
     }
     let wanted = arguments.first().cloned().unwrap_or_default();
     let quick = std::env::var_os("QUICK").is_some_and(|q| q == "1");

@@ -8,15 +8,15 @@ use crate::process::{ROOT, Scratch, millrace};
 #[test]
 fn programs_without_mistakes() {
     let by_name = millrace(&["check", "l3switch"]).ok();
-    assert!(by_name.starts_with("apps/l3switch/l3switch.baker: ok; 8 PPFs, "), "{by_name}");
+    assert!(by_name.starts_with("apps/l3switch/l3switch.baker: ok; 9 PPFs, "), "{by_name}");
     let from = |text: &str| text.split_once(": ok;").unwrap().1.to_owned();
     for path in ["apps/l3switch", "apps/l3switch/", "apps/l3switch/l3switch.baker"] {
         let by_path = millrace(&["check", &format!("{ROOT}/{path}")]).ok();
         assert_eq!(from(&by_path), from(&by_name), "{path}");
     }
     let patch = millrace(&["check", PATCH]).ok();
-    // Five built-in reasons and the seven of net/ipv4.
-    assert!(patch.ends_with("patch.baker: ok; 2 PPFs, 4 channels, 0 tables, 14 drop reasons\n"), "{patch}");
+    // The built-in reasons and those of net/ipv4.
+    assert!(patch.ends_with("patch.baker: ok; 2 PPFs, 4 channels, 0 tables, 16 drop reasons\n"), "{patch}");
     for library in ["ether", "arp", "ipv4"] {
         let text = millrace(&["check", &format!("{ROOT}/lib/net/{library}.baker")]).ok();
         assert!(text.ends_with(": ok; a library: it has no `program` block\n"), "{text}");
@@ -78,6 +78,16 @@ bad.baker: 1 error
     scratch.write("mine.baker", "const u8 MINE = ;");
     let text = millrace(&["check", &path]).failed(1);
     assert!(text.contains("mine.baker:1:17"), "{text}");
+}
+
+#[test]
+fn a_pin_that_the_kernel_cannot_keep() {
+    let good = fs::read_to_string(format!("{ROOT}/apps/l3switch/l3switch.baker")).unwrap();
+    let scratch = Scratch::new();
+    let pinned = scratch.write("pinned.baker", good.replace("    ppf spread", "    @kernel ppf spread"));
+    let said = millrace(&["check", &pinned]).failed(1);
+    assert!(said.contains("error[cannot-be-pinned]: `l2_bridge.spread` cannot run in the kernel"), "{said}");
+    assert!(said.contains("packet_copy(pkt);\n") && said.contains("copies the packet"), "{said}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn the_l3_switch() {
         "{aggregate}"
     );
     let ppfs = found["ppfs"].as_array().unwrap();
-    assert_eq!(ppfs.len(), 8);
+    assert_eq!(ppfs.len(), 9);
     // The whole is the sum of its parts, but for what is rounded.
     for level in ["base", "pac", "cgpc"] {
         for name in ["accesses", "bytes", "descriptor_accesses", "instructions"] {
@@ -50,6 +50,14 @@ fn the_l3_switch() {
     assert!(routing["at"].as_str().unwrap().starts_with("apps/l3switch/l3switch.baker:"), "{routing}");
     assert!(routing["in_memory"][0]["at"].as_str().unwrap().starts_with("lib/net/ipv4.baker:"), "{routing}");
     assert_eq!(routing["passes"][3]["code"], Value::Null, "it is in an aggregate: {routing}");
+    // All but flooding fits the kernel; ARP packets are handed over from the start.
+    let placement = &found["placement"];
+    let stages = placement["ppfs"].as_array().unwrap();
+    let on_workers: Vec<_> =
+        stages.iter().filter(|stage| stage["runs"] == "worker").map(|stage| &stage["ppf"]).collect();
+    assert_eq!(on_workers, ["l2_bridge.spread"]);
+    assert!(stages[0]["why"][0].as_str().unwrap().starts_with("copies the packet"), "{}", stages[0]);
+    assert_eq!(placement["cuts"][0]["channel"], "l2_bridge.flood");
     let staging = &found["staging"];
     assert_eq!(staging["root"], "l3_switch.l2_clsfr");
     let looks: Vec<&str> =

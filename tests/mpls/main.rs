@@ -17,7 +17,7 @@ mod process;
 mod report;
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 
 use network::{Core, PATIENCE};
@@ -109,4 +109,51 @@ fn traceroute_sees_routers_and_labels() {
         }
     }
     core.stop();
+}
+
+#[test]
+fn packets_that_do_not_fit_with_their_labels() {
+    let core = Core::narrow(1500);
+    let [h1, h2] = &core.hosts;
+    for (host, to) in [(h1, "10.2.0.11"), (h2, "10.1.0.11"), (h1, "2001:db8:2::11"), (h2, "2001:db8:1::11")] {
+        assert!(host.ping(to, PATIENCE).unwrap(), "no way to {to}");
+    }
+    let ping = |arguments: &[&str]| {
+        let ping = h1.command("ping").args(["-n", "-c", "2", "-i", "0.2", "-W", "10"]).args(arguments.iter().copied());
+        ping.limit(PATIENCE).run().unwrap_or_else(|error| panic!("{error}")).both()
+    };
+    // 1500 bytes, and a label: fragments where they may be, else an error by a router that knows no way to the sender.
+    let found = ping(&["-M", "dont", "-s", "1472", "10.2.0.11"]);
+    assert!(found.contains(" 0% packet loss"), "{found}");
+    let found = ping(&["-M", "do", "-s", "1472", "10.2.0.11"]);
+    assert!(found.contains("From 10.0.12.2 icmp_seq=1 Frag needed and DF set (mtu = 1496)"), "{found}");
+    let found = ping(&["-M", "do", "-s", "1468", "10.2.0.11"]);
+    assert!(found.contains(" 0% packet loss"), "{found}");
+    let found = ping(&["-M", "do", "-s", "1452", "2001:db8:2::11"]);
+    assert!(found.contains("From 2001:db8:12::2 icmp_seq=1 Packet too big: mtu=1496"), "{found}");
+    let found = ping(&["-M", "do", "-s", "1448", "2001:db8:2::11"]);
+    assert!(found.contains(" 0% packet loss"), "{found}");
+    // A host that heard of it sends what fits.
+    let content: Vec<u8> = (0..250_000u32).flat_map(|number| number.to_be_bytes()).collect();
+    for (at, port) in [("10.2.0.11", 5001), ("2001:db8:2::11", 5002)] {
+        let listener = h2.enter(|| TcpListener::bind((at, port))).unwrap().unwrap();
+        let mut client = h1.enter(|| TcpStream::connect((at, port))).unwrap().unwrap();
+        thread::scope(|scope| {
+            let received = scope.spawn(|| {
+                let (mut server, _) = listener.accept().unwrap();
+                server.set_read_timeout(Some(PATIENCE)).unwrap();
+                let mut received = Vec::new();
+                server.read_to_end(&mut received).unwrap();
+                received
+            });
+            client.set_write_timeout(Some(PATIENCE)).unwrap();
+            client.write_all(&content).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            assert!(received.join().unwrap() == content, "{at}");
+        });
+    }
+    let [_, middle, _] = core.stop();
+    assert!(middle.ppf("fit.fragment") >= 2, "{middle:?}");
+    assert!(middle.ppf("icmp_error.error4") >= 1 && middle.ppf("icmp_error.error6") >= 1, "{middle:?}");
+    assert!(middle.drops().into_iter().all(|(reason, _)| reason == "no_neighbour"), "{middle:?}");
 }

@@ -85,6 +85,17 @@ pub struct Core {
 impl Core {
     /// Builds the network and starts the routers. Without privileges this fails with a text that says what to do.
     pub fn start() -> Core {
+        Core::changed("", "", "")
+    }
+
+    /// The same, where the router in the middle takes its way to PE 2 for one of packets of so many bytes, with their labels.
+    pub fn narrow(mtu: u32) -> Core {
+        let east = "ipv6 = \"2001:db8:23::2\", mpls = true, mtu = ";
+        Core::changed("p", &format!("{east}{CORE_MTU}"), &format!("{east}{mtu}"))
+    }
+
+    /// The same with another text in a router's configuration.
+    fn changed(changed: &str, from: &str, to: &str) -> Core {
         let namespaces: Vec<Namespace> = ROUTERS.iter().map(|router| must(Namespace::new(router.name))).collect();
         let hosts = [must(Namespace::new("h1")), must(Namespace::new("h2"))];
         must(veth(&hosts[0], "eth0", &namespaces[0], "west"));
@@ -113,7 +124,9 @@ impl Core {
         }
         let runtime = Runtime::new();
         let start = |(router, ns): (&Router, &Namespace)| {
-            let config = runtime.write(&format!("{}.toml", router.name), router.config);
+            let text = if router.name == changed { router.config.replace(from, to) } else { router.config.to_owned() };
+            assert_eq!(text != router.config, router.name == changed, "{changed} has no {from}");
+            let config = runtime.write(&format!("{}.toml", router.name), &text);
             let arguments = ["run", "mpls", "--no-socket", "-c", &config];
             must(ns.command(env!("CARGO_BIN_EXE_millrace")).args(arguments).spawn())
         };

@@ -7,9 +7,10 @@ use baker::ir::{CounterSlots, DropId, Program, TableStore};
 use dataplane::step::{StepOutput, Stepper};
 use dataplane::{EngineKind, TableAccess, Tables};
 
-use super::numbers::Numbers;
 use super::peer::{Build, Kind, Left, Peer, Place};
-use super::setup::{NEIGHBOUR, ROUTER, SENDER, STATIONS, Setup, checksum, ethernet, packet, table};
+use super::setup::{NEIGHBOUR, ROUTER, SENDER, STATIONS, Setup, packet, table};
+use crate::frames::{checksum, ethernet};
+use crate::numbers::Numbers;
 
 /// Time between two batches in ns: each second has some.
 const STEP: u64 = 400_000_000;

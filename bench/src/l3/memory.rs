@@ -7,14 +7,13 @@ use baker::opt::profile::profiled;
 use codegen::abi::{MAX_BATCH, Staging};
 use dataplane::EngineKind;
 use dataplane::bench::Rig;
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 
-use super::LEVELS;
 use super::agree;
 use super::peer::{Build, Kind, Peer};
 use super::setup::{STATIONS, Setup};
 use crate::Effort;
+use crate::levels::LEVELS;
+use crate::race::{Race, Side, pinned};
 use crate::results::Results;
 
 /// What is measured: tables, packets, and whether the interpreter takes part.
@@ -112,72 +111,34 @@ impl Case {
         }
         agree::check(&self.program, &self.setup, Build::Native, &self.packets[..self.packets.len().min(4096)])
             .map_err(|error| format!("{}: {error}", self.name))?;
-        let system = |name, rig| System { name, rig, slower: 1, values: vec![Vec::new(); frames.len()] };
-        let mut systems = vec![system("millrace", self.millrace(EngineKind::NATIVE)?)];
+        let mut sides = vec![Side::new("millrace", self.millrace(EngineKind::NATIVE)?)];
         // Where nothing is routed, the peer with DPDK's table of routes is the staged one.
         for &kind in Kind::all().iter().filter(|kind| self.routed || **kind != Kind::Dpdk) {
-            systems.push(system(kind.name(), self.c(Build::Native, kind)?));
+            sides.push(Side::new(kind.name(), self.c(Build::Native, kind)?));
         }
         for (level, kind) in LEVELS {
-            systems.push(system(level, self.millrace(kind)?));
+            sides.push(Side::new(level, self.millrace(kind)?));
         }
         let mut unstaged = self.millrace(EngineKind::NATIVE)?;
         unstaged.set_staging(Staging::Never);
-        systems.push(system("unstaged", unstaged));
+        sides.push(Side::new("unstaged", unstaged));
         if self.interpreted {
-            systems.push(system("profiled", self.profiled()?));
+            sides.push(Side::new("profiled", self.profiled()?));
             let rig = self.millrace(EngineKind::Interp)?;
-            systems.push(System { slower: 50, ..system("interpreter", rig) });
+            sides.push(Side::new("interpreter", rig).slower(50));
         }
-        for run in 0..=effort.runs {
-            for (index, &frames) in frames.iter().enumerate() {
-                // The interpreter's figures do not depend on where headers lie.
-                for system in systems.iter_mut().filter(|system| index == 0 || system.slower == 1) {
-                    let rounds = (effort.kilopackets * 1000 / self.packets.len() as u32 / system.slower).max(1);
-                    let measured = system.rig.run_spread(1, &self.packets, rounds, frames);
-                    if measured.outputs != measured.packets {
-                        let (name, out, all) = (system.name, measured.outputs, measured.packets);
-                        return Err(format!("{}: {out} of {all} packets came out of {name}", self.name));
-                    }
-                    // The first run warms up caches and page tables.
-                    if run > 0 {
-                        system.values[index].push(measured.ns_per_packet);
-                    }
-                }
-            }
-        }
-        for (index, &frames) in frames.iter().enumerate() {
-            for system in &mut systems {
-                let values = std::mem::take(&mut system.values[index]);
-                results.add(&self.named(frames), system.name, "ns_per_packet", "ns", values);
-            }
-        }
-        Ok(())
+        let cases: Vec<String> = frames.iter().map(|&frames| self.named(frames)).collect();
+        let packets = self.packets.len() as u32;
+        let race = Race { cases: &cases, packets, outputs: Some(packets.into()) };
+        race.measure(&mut sides, effort, results, |rig, way, rounds| {
+            rig.run_spread(1, &self.packets, rounds, frames[way])
+        })
     }
-}
-
-/// One side of the comparison.
-struct System {
-    name: &'static str,
-    rig: Rig,
-    /// Gets so many times fewer packets.
-    slower: u32,
-    /// Per number of frames: ns per packet of each run.
-    values: Vec<Vec<f64>>,
 }
 
 /// Measures all cases, on a thread that stays on the last CPU.
 pub fn measure(program: &Program, effort: Effort, results: &mut Results) -> Result<(), String> {
-    let pinned = || {
-        let mut cpus = CpuSet::new();
-        let last = std::thread::available_parallelism().map_or(0, |n| n.get() - 1);
-        cpus.set(last)
-            .and_then(|()| sched_setaffinity(Pid::from_raw(0), &cpus))
-            .map_err(|e| format!("CPU {last}: {e}"))?;
-        cases(program, effort, results)
-    };
-    let ended = std::thread::scope(|scope| scope.spawn(pinned).join());
-    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    pinned(|| cases(program, effort, results))
 }
 
 fn cases(program: &Program, effort: Effort, results: &mut Results) -> Result<(), String> {

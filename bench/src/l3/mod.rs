@@ -4,16 +4,11 @@ mod agree;
 pub mod instructions;
 mod live;
 mod memory;
-mod numbers;
 mod peer;
 mod setup;
 mod workers;
 
 use baker::ir::{self, Program};
-
-use baker::opt::Level;
-use codegen::OptLevel;
-use dataplane::EngineKind;
 
 use crate::Effort;
 use crate::results::Results;
@@ -46,13 +41,6 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     }
     Ok(results)
 }
-
-/// Millrace as it runs, then with packet accesses optimised to each level. `cgpc` is what `millrace` is.
-const LEVELS: [(&str, EngineKind); 3] = [
-    ("base", EngineKind::Native(OptLevel::O3, Level::Base)),
-    ("pac", EngineKind::Native(OptLevel::O3, Level::Pac)),
-    ("cgpc", EngineKind::NATIVE),
-];
 
 /// The L3 switch, compiled as far as the intermediate representation.
 pub fn program() -> Result<Program, String> {

@@ -3,11 +3,11 @@
 //! Two domains, bridged inside and routed between. Port 1 (and 3) is in domain 1, port 2 in domain 2, where the gateways
 //! are that routes lead to.
 
-use std::collections::HashSet;
-
 use baker::ir::{Program, TableEntry, TableId, TableStore};
 
-use super::numbers::Numbers;
+use crate::frames::{ethernet, frame, ipv4};
+use crate::numbers::Numbers;
+use crate::routes::{self, Route};
 
 /// A port, with the router's address there.
 pub struct Port {
@@ -22,14 +22,6 @@ pub struct NextHop {
     pub domain: u8,
     pub gateway: u32,
     pub src: u64,
-}
-
-/// A route.
-#[derive(Clone, Copy)]
-pub struct Route {
-    pub prefix: u32,
-    pub len: u8,
-    pub next_hop: u32,
 }
 
 /// A station that is known at the start.
@@ -93,7 +85,7 @@ impl Setup {
             ports: vec![port(1, 1, ROUTER + 1), port(2, 2, ROUTER + 2), port(3, 1, ROUTER + 1)],
             members: vec![(1, 1 << 1 | 1 << 3), (2, 1 << 2)],
             next_hops: (0..gateways).map(hop).collect(),
-            routes: routes_like_the_internet(routes, gateways),
+            routes: routes::like_the_internet(routes, gateways),
             neighbours: (0..gateways).map(gateway).collect(),
             local_addrs: vec![0x0a00_0101, 0x0a00_0201],
             stations,
@@ -139,8 +131,7 @@ impl Setup {
         let mut numbers = Numbers::new(7);
         let packet = |index| {
             let route = self.routes[numbers.below(self.routes.len() as u64) as usize];
-            let host = numbers.next() as u32 & 0xffff_ffffu32.checked_shr(route.len.into()).unwrap_or(0);
-            packet(ROUTER + 1, SENDER, route.prefix | host, index)
+            packet(ROUTER + 1, SENDER, route.host(&mut numbers), index)
         };
         (0..count).map(packet).collect()
     }
@@ -172,68 +163,9 @@ pub fn table(program: &Program, name: &str) -> Result<TableId, String> {
     index.map(|index| TableId(index as u32)).ok_or_else(|| format!("there is no table {name}"))
 }
 
-/// Share of each prefix length among the routes of the Internet's default-free zone, in thousandths (as the CIDR Report
-/// and Geoff Huston's BGP table statistics show it for 2024; lengths with less are put to their neighbours).
-const LENGTHS: [(u8, u32); 11] =
-    [(24, 592), (23, 103), (22, 109), (21, 53), (20, 47), (19, 27), (18, 14), (17, 9), (16, 26), (15, 10), (14, 10)];
-
-/// This many different prefixes, of lengths as in a BGP table, in 11.0.0.0 to 223.255.255.255; beside them, one in 200 is
-/// longer than 24 bits, as a provider's own routes are. Sixteen or fewer are /16s.
-fn routes_like_the_internet(count: u32, gateways: u32) -> Vec<Route> {
-    let next_hop = |index| 1 + index % gateways;
-    if count <= 16 {
-        return (0..count)
-            .map(|index| Route { prefix: 0x1400_0000 | index << 16, len: 16, next_hop: next_hop(index) })
-            .collect();
-    }
-    let mut numbers = Numbers::new(42);
-    let mut seen = HashSet::new();
-    let mut routes = Vec::with_capacity(count as usize);
-    while routes.len() < count as usize {
-        let mut share = numbers.below(1000) as u32;
-        let by_share = |&(_, thousandths): &(u8, u32)| {
-            let found = share < thousandths;
-            share = share.wrapping_sub(thousandths);
-            found
-        };
-        let mut len = LENGTHS.iter().position(by_share).map_or(24, |index| LENGTHS[index].0);
-        if numbers.below(200) == 0 {
-            len = 25 + numbers.below(8) as u8;
-        }
-        let address = (11 + numbers.below(213) as u32) << 24 | numbers.next() as u32 & 0x00ff_ffff;
-        let prefix = address & !(0xffff_ffffu32.checked_shr(len.into()).unwrap_or(0));
-        if prefix >> 24 != 127 && seen.insert((prefix, len)) {
-            routes.push(Route { prefix, len, next_hop: next_hop(numbers.next() as u32 & 0xffff) });
-        }
-    }
-    routes
-}
-
 /// UDP, 64 bytes with the frame check sequence.
 pub fn packet(dst: u64, src: u64, to: u32, index: u32) -> Vec<u8> {
-    let mut ip = vec![0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 1, 11];
-    ip.extend(to.to_be_bytes());
-    let check = checksum(&ip);
-    ip[10..12].copy_from_slice(&check);
-    let mut frame = ethernet(dst, src, 0x0800);
-    frame.extend(ip);
-    frame.extend((index as u16).to_be_bytes());
-    frame.resize(60, 0);
-    frame
-}
-
-/// An Ethernet header.
-pub fn ethernet(dst: u64, src: u64, kind: u16) -> Vec<u8> {
-    let mut frame = dst.to_be_bytes()[2..].to_vec();
-    frame.extend(&src.to_be_bytes()[2..]);
-    frame.extend(kind.to_be_bytes());
-    frame
-}
-
-/// The checksum of an IPv4 header whose checksum field is zero (RFC 1071).
-pub fn checksum(header: &[u8]) -> [u8; 2] {
-    let sum: u32 = header.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    (!(sum as u16)).to_be_bytes()
+    // No more than the beginning of a UDP header: nobody looks.
+    let data = [&(index as u16).to_be_bytes()[..], &[0; 24]].concat();
+    frame(ethernet(dst, src, 0x0800), &ipv4(0x0a00_010b, to, 17, &data))
 }

@@ -75,7 +75,9 @@ fn operation(inst: &Inst) -> Option<String> {
     }
 }
 
-const LIMITS: Limits = Limits { whole: Vec::new(), operation: &operation };
+fn limits() -> Limits<'static> {
+    Limits { whole: Vec::new(), operation: Box::new(operation) }
+}
 
 fn stage<'p>(program: &Program, placement: &'p Placement, name: &str) -> &'p Stage {
     &placement.stages[program.ppfs.iter().position(|ppf| ppf.name == name).unwrap()]
@@ -84,7 +86,7 @@ fn stage<'p>(program: &Program, placement: &'p Placement, name: &str) -> &'p Sta
 #[test]
 fn where_each_runs_and_why() {
     let program = compile(PROGRAM);
-    let placement = Placement::new(&program, &LIMITS).unwrap();
+    let placement = Placement::new(&program, &limits()).unwrap();
     let stage = |name| stage(&program, &placement, name);
     assert_eq!(stage("m.classify"), &Stage::Kernel(Vec::new()));
     assert_eq!(stage("m.finish"), &Stage::Kernel(Vec::new()));
@@ -100,7 +102,7 @@ fn where_each_runs_and_why() {
     let cuts: Vec<_> = placement.cuts.iter().map(|cut| program.channels[cut.0 as usize].name.as_str()).collect();
     assert_eq!(cuts, ["m.asking", "m.pinned", "m.late"]);
 
-    let whole = Limits { whole: vec!["the metadata is too large".into()], operation: &|_| None };
+    let whole = Limits { whole: vec!["the metadata is too large".into()], operation: Box::new(|_| None) };
     let placement = Placement::new(&program, &whole).unwrap();
     assert!(!placement.any_kernel());
     assert_eq!(placement.cuts, [Program::RX]);
@@ -110,7 +112,7 @@ fn where_each_runs_and_why() {
 fn behind_workers() {
     let text = PROGRAM.replace("    ppf classify", "    @worker ppf classify");
     let program = compile(&text);
-    let placement = Placement::new(&program, &LIMITS).unwrap();
+    let placement = Placement::new(&program, &limits()).unwrap();
     assert_eq!(stage(&program, &placement, "m.finish"), &Stage::Behind);
 }
 
@@ -119,7 +121,7 @@ fn what_is_pinned_to_the_kernel_and_cannot_run_there() {
     let errors = |text: &str| {
         let compilation = check("test.baker", text, &Library);
         let program = lower(&compilation.program.unwrap());
-        let errors = Placement::new(&program, &LIMITS).map(|_| ()).unwrap_err();
+        let errors = Placement::new(&program, &limits()).map(|_| ()).unwrap_err();
         diag::render(&errors, &compilation.sources, false)
     };
     insta::assert_snapshot!(errors(&PROGRAM.replace("    ppf ask", "    @kernel ppf ask")));
@@ -146,8 +148,8 @@ fn machine(program: &Program) -> Machine {
 #[test]
 fn cut_in_two_it_does_the_same() {
     let program = compile(PROGRAM);
-    let placement = Placement::new(&program, &LIMITS).unwrap();
-    let Split { kernel, workers, resume } = split(&program, &placement, &LIMITS);
+    let placement = Placement::new(&program, &limits()).unwrap();
+    let Split { kernel, workers, resume } = split(&program, &placement, &limits());
     for part in [&kernel, &workers] {
         verify(part).unwrap_or_else(|errors| panic!("{errors:?}\n{}", print(part)));
     }

@@ -13,7 +13,7 @@
 //!
 //! Process addresses that lie in the memory (in control blocks) are turned into distances by subtracting [`Memory::base`].
 
-use baker::ir::{ChannelId, CounterSlots, PpfId, Program};
+use baker::ir::{CounterSlots, PpfId, Program};
 use baker::source::Span;
 
 /// Where [`Record`] lies.
@@ -238,14 +238,12 @@ pub struct Obstacle {
 /// What cannot be done in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// There is one packet at a time.
+    /// There is one packet at a time in the kernel.
     Copies,
     /// As above.
     Creates,
     /// Controllers live in the process.
     CallsController,
-    /// As above: the channel.
-    Controller(ChannelId),
     /// Received frames have 14 bytes at least, and what leaves must have as many; the protocol of `rx` has fewer.
     ShortFrames,
     /// More is pushed in front than drivers keep free.
@@ -254,4 +252,46 @@ pub enum Reason {
     Metadata,
     /// The table lies in memory that the kernel does not see.
     WideLpm,
+}
+
+/// In words that go on "it …".
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Reason::Copies => "copies the packet, and the kernel has one packet at a time",
+            Reason::Creates => "creates a packet, and the kernel has one packet at a time",
+            Reason::CallsController => "calls a function of a controller, which is in user space",
+            Reason::ShortFrames => "has frames shorter than the 14 bytes that the kernel's have at least",
+            Reason::Headroom => "pushes more bytes in front of packets than drivers keep free",
+            Reason::Metadata => "has more metadata than the kernel's stack has room for",
+            Reason::WideLpm => "looks up an lpm table with keys of other than 32 bits, which the kernel does not see",
+        })
+    }
+}
+
+/// In front of a packet that goes on outside of the kernel, where its frame begins: this, then the metadata
+/// (`Program::metadata_size` bytes), then the frame as the kernel has it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Punt {
+    /// Number of the channel that it was put to.
+    pub channel: u32,
+    /// Bytes from behind the metadata to the packet's head.
+    pub head: u32,
+}
+
+impl Punt {
+    /// Bytes of it and of the metadata behind it: a multiple of 4, as the kernel wants it of what lies in front of packets.
+    pub fn bytes(program: &Program) -> u32 {
+        (size_of::<Punt>() as u32 + program.metadata_size).next_multiple_of(4)
+    }
+
+    /// Reads it: channel, metadata, and the packet from its head on. `None` where there is none.
+    pub fn read<'f>(program: &Program, frame: &'f [u8]) -> Option<(Punt, &'f [u8], &'f [u8])> {
+        let word = |at: usize| frame.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
+        let punt = Punt { channel: word(0)?, head: word(4)? };
+        let metadata = frame.get(size_of::<Punt>()..size_of::<Punt>() + program.metadata_size as usize)?;
+        let packet = frame.get((Punt::bytes(program) + punt.head) as usize..)?;
+        Some((punt, metadata, packet))
+    }
 }

@@ -131,14 +131,28 @@ impl Rig {
     /// # Panics
     /// On more frames than [`MAX_SPREAD`].
     pub fn run_spread(&mut self, rx_port: u8, packets: &[Vec<u8>], rounds: u32, frames: usize) -> Measured {
+        let packets: Vec<(u8, &[u8])> = packets.iter().map(|packet| (rx_port, &packet[..])).collect();
+        self.run_packets(&packets, rounds, frames)
+    }
+
+    /// As [`Rig::run`], for packets of several ports. A batch holds packets of all of them, in the order given.
+    pub fn run_trace(&mut self, trace: &[(u8, Vec<u8>)], rounds: u32) -> Measured {
+        let packets: Vec<(u8, &[u8])> = trace.iter().map(|(port, packet)| (*port, &packet[..])).collect();
+        self.run_packets(&packets, rounds, MAX_BATCH)
+    }
+
+    fn run_packets(&mut self, packets: &[(u8, &[u8])], rounds: u32, frames: usize) -> Measured {
         assert!(frames <= MAX_SPREAD, "{frames} frames are more than there are");
         let (mut total, mut processed, mut outputs) = (Duration::ZERO, 0, 0);
         let mut batches: Vec<Received> = std::iter::repeat_with(Received::default).take(frames / MAX_BATCH).collect();
         for _ in 0..rounds {
             for packets in packets.chunks(batches.len() * MAX_BATCH) {
                 for (batch, received) in packets.chunks(MAX_BATCH).zip(&mut batches) {
-                    let mut rx = RxBatch::new(&mut self.context, received, rx_port);
-                    batch.iter().for_each(|packet| rx.push(&[packet]));
+                    let mut rx = RxBatch::new(&mut self.context, received, 0);
+                    for (port, packet) in batch {
+                        rx.set_port(*port);
+                        rx.push(&[packet]);
+                    }
                     processed += rx.totals().0;
                 }
                 for received in &batches[..packets.len().div_ceil(MAX_BATCH)] {

@@ -282,6 +282,11 @@ impl<'a> RxBatch<'a> {
         RxBatch { context, received, limit, port, bytes: 0, oversize: 0 }
     }
 
+    /// Packets that are pushed from now on come from this port.
+    pub(crate) fn set_port(&mut self, port: u8) {
+        self.port = port;
+    }
+
     /// Packets that still fit. Where it is 0 the driver leaves the rest for the next batch.
     pub fn room(&self) -> usize {
         self.limit - self.received.len

@@ -5,8 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use baker::check::Compilation;
+use baker::diag::Diagnostic;
 use baker::library::Beside;
+use baker::place::Placement;
 use baker::{diag, ir};
+use codegen::bpf;
 use include_dir::{Dir, include_dir};
 
 use crate::failure::Failure;
@@ -92,11 +95,21 @@ pub fn check(source: &Source) -> Result<Compilation, Failure> {
     if compilation.diagnostics.is_empty() {
         return Ok(compilation);
     }
+    Err(errors(source, &compilation, &compilation.diagnostics))
+}
+
+/// The failure that diagnostics become.
+fn errors(source: &Source, compilation: &Compilation, diagnostics: &[Diagnostic]) -> Failure {
     let color = std::io::stderr().is_terminal();
-    let rendered = diag::render(&compilation.diagnostics, &compilation.sources, color);
-    let count = compilation.diagnostics.len();
+    let rendered = diag::render(diagnostics, &compilation.sources, color);
+    let count = diagnostics.len();
     let errors = if count == 1 { "1 error".to_string() } else { format!("{count} errors") };
-    Err(Failure::wrong(format!("{}\n\n{}: {errors}", rendered.trim_end(), source.name)))
+    Failure::wrong(format!("{}\n\n{}: {errors}", rendered.trim_end(), source.name))
+}
+
+/// Where the PPFs of a program can run. The failure: what is pinned to the kernel cannot run there.
+pub fn place(source: &Source, program: &ir::Program, compilation: &Compilation) -> Result<Placement, Failure> {
+    Placement::new(program, &bpf::limits(program)).map_err(|found| errors(source, compilation, &found))
 }
 
 /// Compiles a program that is to be run.
@@ -123,5 +136,6 @@ pub fn lower(source: &Source, compilation: &Compilation) -> Result<Arc<ir::Progr
             errors.join("\n")
         ))
     })?;
+    place(source, &program, compilation)?;
     Ok(Arc::new(program))
 }

@@ -37,19 +37,19 @@ impl CodeChecker<'_, '_> {
             return match pointer.expr.ty {
                 Type::Pointer(layout) => match self.checker.pointee(layout) {
                     Type::Struct(_) => self.struct_field(pointer, &field, span),
-                    other => self.not_a_struct(&field, other, span),
+                    other => self.not_a_struct(&base, &field, other, span),
                 },
-                other => self.not_a_struct(&field, other, span),
+                other => self.not_a_struct(&base, &field, other, span),
             };
         }
         match value.expr.ty {
             Type::Struct(_) => self.struct_field(value, &field, span),
             Type::Error => value,
-            other => self.not_a_struct(&field, other, span),
+            other => self.not_a_struct(&base, &field, other, span),
         }
     }
 
-    fn not_a_struct(&mut self, field: &ast::Name, found: Type, span: Span) -> Typed {
+    fn not_a_struct(&mut self, base: &ast::Expr, field: &ast::Name, found: Type, span: Span) -> Typed {
         let described = self.checker.describe(found);
         let error = Diagnostic::new(
             "no-fields",
@@ -57,13 +57,14 @@ impl CodeChecker<'_, '_> {
             format!("`{described}` has no field `{}`", field.text()),
         )
         .label("not a field");
-        self.error(match found {
+        let error = match found {
             Type::Packet(_) => error.hint("write `->`: a handle points to a packet"),
             Type::Pointer(_) => {
                 error.hint("write `->` after a pointer to a struct, or `*` before a pointer to a number")
             }
             _ => error,
-        });
+        };
+        self.error(self.with_hidden(error, base));
         Typed::error(span)
     }
 
@@ -225,6 +226,18 @@ impl CodeChecker<'_, '_> {
         }
     }
 
+    /// An error about a variable where something else was wanted, with a word on what the variable hides.
+    pub(super) fn with_hidden(&self, error: Diagnostic, expr: &ast::Expr) -> Diagnostic {
+        let ast::Expr::Name(name) = expr else { return error };
+        let Some(name) = name.name().filter(|name| self.local(name.text()).is_some()) else { return error };
+        match self.checker.resolve(self.scope, name.text()) {
+            Some(hidden) => {
+                error.hint(format!("here `{}` is a variable, which hides {} of that name", name.text(), hidden.what()))
+            }
+            None => error,
+        }
+    }
+
     /// The parts of `name` or `name[index]`, where a counter or meter is named.
     pub(super) fn cell(&self, expr: &ast::Expr) -> Option<Cell> {
         let span = self.span(expr);
@@ -284,7 +297,8 @@ impl CodeChecker<'_, '_> {
             };
             if !value.is_error() || self.named(&base).is_some() {
                 let span = self.span(&base);
-                self.error(Diagnostic::new("not-a-table", span, "only a table has entries").label("not a table"));
+                let error = Diagnostic::new("not-a-table", span, "only a table has entries").label("not a table");
+                self.error(self.with_hidden(error, &base));
             }
             self.expr(&key, None);
             return None;

@@ -300,10 +300,11 @@ impl CodeChecker<'_, '_> {
                 let hint = nearest(&text, puts).map(|near| format!("did you mean `{near}`?"));
                 self.checker.report_once(Diagnostic { hint, ..error });
             }
-            _ => self.error(
-                Diagnostic::new("not-a-channel", span, "this is not a channel of the module")
-                    .label("a channel is needed here"),
-            ),
+            _ => {
+                let error = Diagnostic::new("not-a-channel", span, "this is not a channel of the module")
+                    .label("a channel is needed here");
+                self.error(self.with_hidden(error, expr));
+            }
         }
         None
     }
@@ -361,7 +362,8 @@ impl CodeChecker<'_, '_> {
         }
         let Cell { base, index, span: at } = self.cell(&args[0])?;
         let Some(Symbol::Counter(counter)) = self.named(&base) else {
-            self.error(Diagnostic::new("not-a-counter", at, "a counter is needed here").label("not a counter"));
+            let error = Diagnostic::new("not-a-counter", at, "a counter is needed here").label("not a counter");
+            self.error(self.with_hidden(error, &base));
             return None;
         };
         let size = self.checker.hir.counters[counter.0 as usize].size;

@@ -112,7 +112,7 @@ impl Checker<'_> {
 
     fn port(&mut self, file: FileId, module: ModuleId, item: &ast::Port) {
         let (Some(kind), Some(protocol_name)) = (item.kind(), item.protocol()) else { return };
-        let protocol = match self.resolve(Some(module), protocol_name.text()) {
+        let protocol = match self.resolve(None, protocol_name.text()) {
             Some(Symbol::Protocol(id)) => Some(id),
             found => {
                 self.unknown(file, &protocol_name, "protocol", found);

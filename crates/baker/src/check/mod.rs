@@ -17,6 +17,7 @@
 mod access;
 mod arith;
 mod builtin;
+mod clashes;
 mod code;
 mod consts;
 mod critical;

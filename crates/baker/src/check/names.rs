@@ -195,6 +195,8 @@ pub(super) struct Checker<'a> {
     pub runnable: bool,
     /// How deep the expression or type lies that is being worked out, through the constants and types that need it.
     pub depth: u32,
+    /// A name stands for two things: what is meant where it is used can't be told.
+    pub ambiguous: bool,
     /// Layouts with the time of the last look-up, and what they are without it.
     pub aging: HashMap<LayoutId, LayoutId>,
     pub hir: hir::Program,
@@ -249,6 +251,7 @@ impl<'a> Checker<'a> {
             protocols: Vec::new(),
             runnable: false,
             depth: 0,
+            ambiguous: false,
             aging: HashMap::new(),
             hir: hir::Program {
                 name: file_name.strip_suffix(".baker").unwrap_or(file_name).to_string(),
@@ -281,11 +284,17 @@ impl<'a> Checker<'a> {
             self.globals.insert(name.to_string(), (Symbol::Reason(DropId(index as u32)), nowhere));
         }
         self.declare();
+        if self.names_clash() {
+            return;
+        }
         self.aliases_and_consts();
         self.check_structs();
         self.check_protocols();
         self.check_metadata();
         self.check_modules();
+        if self.names_clash() {
+            return;
+        }
         self.check_instances();
         self.check_signatures();
         self.check_demux();
@@ -557,35 +566,44 @@ impl<'a> Checker<'a> {
     pub(super) fn bind(&mut self, file: FileId, scope: Scope, name: &ast::Name, symbol: Symbol) {
         let span = name.span(file);
         let text = name.text().to_string();
-        let language_reason = BUILTIN_DROP_REASONS.iter().any(|(name, _)| *name == text);
-        if BUILTIN_FUNCTIONS.contains(&&*text)
-            || super::types::builtin(&text).is_some()
-            || (scope.is_none() && language_reason)
-        {
-            return self.error(
-                Diagnostic::new("reserved-name", span, format!("`{text}` is a name of the language"))
-                    .label("can't be declared again")
-                    .hint("choose another name"),
-            );
+        if let Some(reserved) = self.reserved(scope, &text, symbol, span) {
+            return self.error(reserved);
         }
         let names = match scope {
             Some(module) => &mut self.modules[module.0].names,
             None => &mut self.globals,
         };
-        if let Some(&(_, first)) = names.get(&text) {
+        if let Some(&(other, first)) = names.get(&text) {
+            let error = Diagnostic::new("duplicate-name", span, format!("`{text}` is declared twice"));
+            let same = other.what() == symbol.what();
+            self.ambiguous |= !same;
+            let [again, before] = [symbol, other].map(|symbol| match same {
+                true => String::new(),
+                false => format!(", as {}", symbol.what()),
+            });
             return self.error(
-                Diagnostic::new("duplicate-name", span, format!("`{text}` is declared twice"))
-                    .label("declared again here")
-                    .also(first, "first declared here"),
+                error.label(format!("declared again here{again}")).also(first, format!("first declared here{before}")),
             );
         }
         names.insert(text, (symbol, span));
     }
 
-    /// What a name stands for in a scope.
+    /// What a name stands for in a scope. PPFs and timers are not named in code, so they hide nothing.
     pub(super) fn resolve(&self, scope: Scope, name: &str) -> Option<Symbol> {
-        let local = scope.and_then(|module| self.modules[module.0].names.get(name));
-        local.or_else(|| self.globals.get(name)).map(|(symbol, _)| *symbol)
+        let known = |names: &Names| names.get(name).map(|(symbol, _)| *symbol);
+        let own = scope.and_then(|module| known(&self.modules[module.0].names));
+        match own {
+            Some(Symbol::Ppf(_) | Symbol::Timer) => known(&self.globals).or(own),
+            _ => own.or_else(|| known(&self.globals)),
+        }
+    }
+
+    /// The protocol of a name. All protocols are declared outside of modules.
+    pub(super) fn protocol_named(&self, name: &str) -> Option<ProtocolId> {
+        match self.resolve(None, name) {
+            Some(Symbol::Protocol(id)) => Some(id),
+            _ => None,
+        }
     }
 
     /// Reports a name that stands for nothing, or for something else than is wanted.

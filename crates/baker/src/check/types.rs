@@ -28,6 +28,9 @@ pub(super) fn builtin(name: &str) -> Option<Type> {
     }
 }
 
+/// What follows a protocol's name in the type of its packet handles.
+pub(super) const PACKET_SUFFIXES: [&str; 2] = ["_packet_t", "_pkt_t"];
+
 /// An unsigned type of this many bits.
 pub(super) fn unsigned(width: u32) -> Type {
     Type::Int { width, signed: false }
@@ -53,11 +56,9 @@ impl Checker<'_> {
     pub(super) fn type_of(&mut self, file: FileId, scope: Scope, ty: &ast::TypeRef, star: bool) -> Type {
         let Some(name) = ty.name() else { return Type::Error };
         let text = name.text();
-        let protocol = text.strip_suffix("_packet_t").or_else(|| text.strip_suffix("_pkt_t"));
-        if let Some(protocol) = protocol
-            && self.resolve(scope, text).is_none()
-        {
-            let Some(Symbol::Protocol(id)) = self.resolve(scope, protocol) else {
+        let protocol = PACKET_SUFFIXES.iter().find_map(|suffix| text.strip_suffix(suffix));
+        if let Some(protocol) = protocol {
+            let Some(id) = self.protocol_named(protocol) else {
                 let title = format!("there is no protocol `{protocol}`");
                 let error = Diagnostic::new("unknown-protocol", name.span(file), title).label("not declared");
                 let protocols = self.globals.iter().filter(|(_, known)| matches!(known.0, Symbol::Protocol(_)));

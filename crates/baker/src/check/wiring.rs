@@ -69,10 +69,7 @@ impl Checker<'_> {
         let mut outputs = Vec::new();
         let mut inputs = Vec::new();
         if !wired.contains_key(&ChannelId(0)) {
-            let ether = match self.resolve(None, "ether") {
-                Some(Symbol::Protocol(id)) => Some(id),
-                _ => None,
-            };
+            let ether = self.protocol_named("ether");
             outputs.push(("rx".to_string(), program, ether));
         }
         for module in &self.modules {
@@ -292,7 +289,7 @@ impl Checker<'_> {
                 return None;
             }
         };
-        let Some(Symbol::Protocol(ether)) = self.resolve(None, "ether") else {
+        let Some(ether) = self.protocol_named("ether") else {
             self.error(
                 Diagnostic::new("no-ether", span, format!("`{}` carries ether packets", name.text()))
                     .label("there is no protocol `ether`")

@@ -3,16 +3,25 @@
 use std::fmt::Write;
 
 use super::inst::Op;
-use super::program::{ChannelId, Program, Source, Target};
+use super::program::{ChannelId, Ppf, PpfId, Program, Source, Target};
 
-/// The graph in the DOT language.
-pub fn dot(program: &Program) -> String {
+/// The graph in the DOT language, with a frame around the PPFs that run in the kernel.
+pub fn dot(program: &Program, in_kernel: impl Fn(PpfId) -> bool) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(out, "digraph \"{}\" {{\n  rankdir=LR;\n  node [shape=box];", program.name);
     let controllers = program.controllers.iter().map(|controller| controller.name.as_str());
     for end in ["rx", "tx", "host"].into_iter().chain(controllers) {
         let _ = writeln!(out, "  \"{end}\" [shape=ellipse];");
+    }
+    let kernel: Vec<&Ppf> =
+        (0..).map(PpfId).zip(&program.ppfs).filter(|(id, _)| in_kernel(*id)).map(|(_, ppf)| ppf).collect();
+    if !kernel.is_empty() {
+        let _ = writeln!(out, "  subgraph cluster_kernel {{\n    label=\"kernel (XDP)\";");
+        for ppf in kernel {
+            let _ = writeln!(out, "    \"{}\";", ppf.name);
+        }
+        out.push_str("  }\n");
     }
     for timer in &program.timers {
         let over = timer.over(program).map_or(String::new(), |table| format!("over {table} "));

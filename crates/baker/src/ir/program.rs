@@ -148,7 +148,7 @@ impl Program {
 }
 
 /// Drop reasons that every program has, in the order of their ids.
-pub const BUILTIN_DROP_REASONS: [(&str, &str); 8] = [
+pub const BUILTIN_DROP_REASONS: [(&str, &str); 9] = [
     ("truncated", "the packet is shorter than the fixed header of the protocol"),
     ("malformed", "a header's own length is below its fixed header or beyond the packet's end"),
     ("no_port", "metadata.tx.port names no port"),
@@ -157,6 +157,7 @@ pub const BUILTIN_DROP_REASONS: [(&str, &str); 8] = [
     ("controller_busy", "the controller had as many packets as it may have"),
     ("controller_gone", "the controller was no longer there, or never"),
     ("table_busy", "in the kernel, which cannot wait: a table or an entry stayed locked by another processor"),
+    ("no_worker", "in the kernel: no worker takes what it does not finish from this queue of the port"),
 ];
 
 impl DropId {
@@ -176,6 +177,8 @@ impl DropId {
     pub const CONTROLLER_GONE: DropId = DropId(6);
     /// `table_busy`: the kernel could not wait for a lock.
     pub const TABLE_BUSY: DropId = DropId(7);
+    /// `no_worker`: no worker takes what the kernel does not finish.
+    pub const NO_WORKER: DropId = DropId(8);
 }
 
 /// A protocol's fixed header.

@@ -25,12 +25,15 @@ use crate::diag::Diagnostic;
 use crate::ir::{ChannelId, Inst, Op, Pin, PpfId, Program, Target, Times};
 use crate::source::Span;
 
+/// Why an operation cannot be done; `None` where it can.
+pub type Test<'a> = Box<dyn Fn(&Inst) -> Option<String> + 'a>;
+
 /// What the kernel cannot do, in words that go on "it …".
 pub struct Limits<'a> {
     /// What keeps the whole program out.
     pub whole: Vec<String>,
     /// Why an operation cannot be done there.
-    pub operation: &'a dyn Fn(&Inst) -> Option<String>,
+    pub operation: Test<'a>,
 }
 
 /// An operation that the kernel cannot do.

@@ -55,7 +55,7 @@ fn as_text() {
         lines.map(|line| format!("{line}\n")).collect::<String>()
     };
     insta::assert_snapshot!(lines("extern", 7) + &lines("timer m.sweep", 30) + &lines("ppf m.work", 14));
-    insta::assert_snapshot!("dot", dot(&program()));
+    insta::assert_snapshot!("dot", dot(&program(), |_| false));
 }
 
 /// The program, changed, gives exactly this error.

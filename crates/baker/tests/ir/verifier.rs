@@ -265,7 +265,9 @@ fn packet_operations() {
         let pulled = c.push(Ty::Packet(INNER), Op::Pull { packet, bytes });
         c.put(pulled, OUT);
     });
-    refuses("there is no drop reason 7", |c, packet| c.effect(Op::Drop { packet, reason: DropId(7) }));
+    let beyond = BUILTIN_DROP_REASONS.len() as u32;
+    let error = format!("there is no drop reason {beyond}");
+    refuses(&error, |c, packet| c.effect(Op::Drop { packet, reason: DropId(beyond) }));
 }
 
 #[test]

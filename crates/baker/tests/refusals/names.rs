@@ -1,6 +1,7 @@
 //! What names stand for.
 
 use baker::check::check;
+use baker::library::Library;
 
 use crate::support::{Files, compare, module, ppf, refused};
 
@@ -64,6 +65,52 @@ fn names() {
         ("reserved-function", &["reserved-name"], "void packet_copy(u8 x) {\n    return;\n}\n".into()),
         ("reserved-drop-reason", &["reserved-name"], "const u8 truncated = 1;\n".into()),
     ]);
+}
+
+/// A module with this item that puts its packets on, and decapsulates nothing.
+fn with(item: &str) -> String {
+    module(&format!("{item}\n\nppf work(ether_packet_t *pkt) from input {{\n    channel_put(output, pkt);\n}}"))
+}
+
+#[test]
+fn clashes() {
+    let decap = "ipv4_packet_t *ip = packet_decap(pkt);\n    channel_put(routed, ip);";
+    let named = |name: &str| module(&format!("ppf {name}(ether_packet_t *pkt) from input {{\n    {decap}\n}}"));
+    refused(&[
+        ("ppf-named-as-a-protocol", &["hides-name"], named("ipv4")),
+        ("timer-named-as-a-protocol", &["hides-name"], with("timer ether() every 1s {\n}")),
+        ("channel-named-as-a-protocol", &["hides-name"], with("channel ipv4 ipv4;")),
+        ("table-named-as-a-protocol", &["hides-name"], with("hash<u32, u32> ipv4[16];")),
+        ("table-named-as-a-struct", &["hides-name"], with("array<hop_t> hop_t[16];")),
+        ("counter-named-as-its-module", &["hides-name"], with("counter m;")),
+        ("counter-named-as-a-reason", &["hides-name", "hides-name"], with("counter too_old;\ncounter truncated;")),
+        ("constant-named-as-a-protocol", &["hides-name"], with("const u32 ether = 5;")),
+        ("meter-named-as-a-constant", &["hides-name"], with("meter ETH_TYPE_ARP;")),
+        ("ppf-named-as-a-function", &["hides-name"], named("mac_is_group")),
+        ("ppf-named-as-its-channel", &["duplicate-name"], named("input")),
+        ("module-named-as-a-protocol", &["duplicate-name"], with("").replace("module m", "module ipv4")),
+        ("module-named-as-an-end", &["reserved-name"], with("").replace("module m", "module tx")),
+        ("instance-named-as-an-end", &["reserved-name"], with("") + "program { m host; rx -> host.input; }\n"),
+        (
+            "struct-named-as-a-handle",
+            &["reserved-name"],
+            then_put("u32 x = 1;") + "struct ipv4_packet_t { x : u32; }\n",
+        ),
+        ("protocol-named-as-a-handle", &["reserved-name"], with("") + "protocol gre_pkt_t { x : 32; demux { 4 }; }\n"),
+        ("variable-that-hides-a-table", &["not-a-table"], then_put("u32 flows = 3;\nu32 *flow = flows[3];")),
+        ("variable-that-hides-a-channel", &["not-a-channel"], ppf("u32 output = 3;\nchannel_put(output, pkt);")),
+        ("variable-that-hides-a-module", &["no-fields"], then_put("u32 m = 3;\nu32 *flow = m.flows[3];")),
+    ]);
+}
+
+/// Of the same kind, names are hidden; and PPFs and timers are not named in code.
+#[test]
+fn names_that_do_not_clash() {
+    let source = with("const u16 ETH_TYPE_ARP = 5;\ntimer m() every 1s {\n    counter_add(n.flows, 1);\n}")
+        + "module n {\n    in  ether input;\n    out ether output;\n    counter flows;\n\n    \
+           ppf m(ether_packet_t *pkt) from input {\n        m.flows[1] = 2;\n        channel_put(output, pkt);\n    }\n}\n";
+    let found = check("test.baker", &source, &Library);
+    assert!(found.diagnostics.is_empty(), "{:?}", found.diagnostics);
 }
 
 #[test]

@@ -1,53 +1,32 @@
-//! Which PPFs cannot run in the kernel, and why: the placer goes by it.
+//! What cannot be done in the kernel, and why: the placer goes by it.
 
 use baker::ir::{Inst, Op, PpfId, Program, TableKind};
-
-use crate::abi::is_dir_24_8;
+use baker::place::Limits;
 
 use super::resize::SHORTEST;
 use super::state::Fields;
+use crate::abi::is_dir_24_8;
 use crate::kernel::{Obstacle, Reason};
 
 /// Bytes in front of a received frame that a program may use: drivers keep 256 free (`XDP_PACKET_HEADROOM`), of which the kernel
 /// takes some for a frame on its way to another device.
 const HEADROOM: u32 = 192;
 
-/// Bytes of metadata that the stack has room for.
-const METADATA: u32 = 256;
+/// Bytes of the packet's state, metadata included, that the stack has room for.
+const STATE: u32 = 256;
 
-/// What keeps PPFs from running in the kernel, in their order; of each PPF the first place of each reason.
-pub fn obstacles(program: &Program) -> Vec<Obstacle> {
-    let mut found: Vec<Obstacle> = Vec::new();
-    for (ppf, index) in program.ppfs.iter().zip(0u32..) {
-        let mut add = |reason: Reason, span| {
-            let obstacle = Obstacle { ppf: PpfId(index), reason, span };
-            if !found.iter().any(|other| other.ppf == obstacle.ppf && other.reason == reason) {
-                found.push(obstacle);
-            }
-        };
-        for reason in whole(program) {
-            add(reason, ppf.span);
-        }
-        for inst in ppf.body.blocks.iter().flat_map(|block| &block.insts) {
-            if let Some(reason) = operation(program, inst) {
-                add(reason, inst.span);
-            }
-        }
-    }
-    found
-}
-
-/// What keeps all PPFs from it.
-fn whole(program: &Program) -> impl Iterator<Item = Reason> {
+/// What keeps the whole program from the kernel.
+fn whole(program: &Program) -> Vec<Reason> {
     let rx = program.channels.get(Program::RX.0 as usize);
     let frame = rx.and_then(|rx| program.protocols.get(rx.protocol.0 as usize)).map_or(0, |protocol| protocol.size);
     let limits = program.limits;
     let short = (frame < SHORTEST).then_some(Reason::ShortFrames);
     let headroom = (limits.headroom.max(limits.encap) > HEADROOM).then_some(Reason::Headroom);
-    let metadata = (Fields::new(program).size > METADATA).then_some(Reason::Metadata);
-    [short, headroom, metadata].into_iter().flatten()
+    let metadata = (Fields::new(program).size > STATE).then_some(Reason::Metadata);
+    [short, headroom, metadata].into_iter().flatten().collect()
 }
 
+/// Why an operation cannot be done there.
 fn operation(program: &Program, inst: &Inst) -> Option<Reason> {
     match &inst.op {
         Op::Copy { .. } => Some(Reason::Copies),
@@ -59,4 +38,32 @@ fn operation(program: &Program, inst: &Inst) -> Option<Reason> {
         }
         _ => None,
     }
+}
+
+/// Both for the placer.
+pub fn limits(program: &Program) -> Limits<'_> {
+    let text = |reason: Reason| reason.to_string();
+    Limits {
+        whole: whole(program).into_iter().map(text).collect(),
+        operation: Box::new(move |inst| operation(program, inst).map(text)),
+    }
+}
+
+/// What keeps PPFs that packets come to from running in the kernel, in their order; of each PPF the first place of each reason.
+pub fn obstacles(program: &Program) -> Vec<Obstacle> {
+    let mut found: Vec<Obstacle> = Vec::new();
+    let whole = whole(program);
+    let reached = program.reached_ppfs();
+    for ((ppf, index), _) in program.ppfs.iter().zip(0u32..).zip(reached).filter(|(_, reached)| *reached) {
+        let of_all = whole.iter().map(|reason| (*reason, ppf.span));
+        let insts = ppf.body.blocks.iter().flat_map(|block| &block.insts);
+        let of_insts = insts.filter_map(|inst| Some((operation(program, inst)?, inst.span)));
+        for (reason, span) in of_all.chain(of_insts) {
+            let obstacle = Obstacle { ppf: PpfId(index), reason, span };
+            if !found.iter().any(|other| other.ppf == obstacle.ppf && other.reason == reason) {
+                found.push(obstacle);
+            }
+        }
+    }
+    found
 }

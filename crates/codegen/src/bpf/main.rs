@@ -6,6 +6,8 @@
 //! count rx, ppf(state), return state.verdict
 //! ```
 
+use std::mem::offset_of;
+
 use baker::ir::{ChannelId, DropId, MetaId, Program, Target, storage_size};
 use inkwell::IntPredicate;
 use inkwell::attributes::AttributeLoc;
@@ -16,7 +18,9 @@ use super::asm::Helper;
 use super::state::Field;
 use super::{Kernel, NAME, SECTION};
 use crate::internal;
-use crate::kernel::{MapUse, Memory as Shared, OWN, PORT_SLOTS, PORTS, PUNTED, PortSlot, RECORD, Record, Verdict};
+use crate::kernel::{
+    MapUse, Memory as Shared, OWN, PORT_SLOTS, PORTS, PUNTED, PortSlot, Punt, RECORD, Record, Verdict,
+};
 use crate::lower::{Memory, Res, pointer_param};
 
 /// What code in front of PPFs is called.
@@ -70,7 +74,7 @@ impl<'c> Kernel<'c, '_> {
         self.set(state, Field::Counters, self.counters()?)?;
         if self.program.uses_time() {
             let now = if self.options.recorded {
-                self.load_once(self.fixed(RECORD + std::mem::offset_of!(Record, now) as u64)?, 64)?
+                self.load_once(self.fixed(RECORD + offset_of!(Record, now) as u64)?, 64)?
             } else {
                 self.help(Helper::KtimeGetNs, &[])?
             };
@@ -163,7 +167,7 @@ impl<'c> Kernel<'c, '_> {
             Target::Ppf(_) => Ok(()),
             Target::Tx => self.transmit(state),
             Target::Host => self.end(state, self.verdict(Verdict::Pass), Verdict::Pass as u64),
-            Target::Controller(_) => self.punt(state, id),
+            Target::Controller(_) => self.punt(ctx, state, id),
         }
     }
 
@@ -182,10 +186,10 @@ impl<'c> Kernel<'c, '_> {
         if !self.options.recorded {
             return Ok(());
         }
-        let end = self.fixed(RECORD + std::mem::offset_of!(Record, end) as u64)?;
+        let end = self.fixed(RECORD + offset_of!(Record, end) as u64)?;
         self.store(end, self.i64.const_int(noted, false), 8, Memory::Table)?;
         for (id, field) in (0u32..).zip(&self.program.metadata) {
-            let at = RECORD + (std::mem::offset_of!(Record, metadata) as u32 + field.offset) as u64;
+            let at = RECORD + (offset_of!(Record, metadata) as u32 + field.offset) as u64;
             let size = storage_size(field.width);
             let value = self.resize(self.meta_load(state, MetaId(id))?, size * 8)?;
             self.store(self.fixed(at)?, value, size.min(8), Memory::Table)?;
@@ -225,14 +229,45 @@ impl<'c> Kernel<'c, '_> {
     }
 
     /// Out of the kernel, to go on behind a channel.
-    fn punt(&self, state: PointerValue<'c>, id: ChannelId) -> Res<()> {
+    fn punt(&self, ctx: PointerValue<'c>, state: PointerValue<'c>, id: ChannelId) -> Res<()> {
         if self.options.recorded {
-            let head = self.fixed(RECORD + std::mem::offset_of!(Record, head) as u64)?;
+            let head = self.fixed(RECORD + offset_of!(Record, head) as u64)?;
             self.store(head, self.number(state, Field::Offset)?, 8, Memory::Table)?;
             return self.end(state, self.verdict(Verdict::Pass), PUNTED + u64::from(id.0));
         }
-        let _ = RX_QUEUE_INDEX;
-        internal("punts are not there yet")
+        let builder = &self.builder;
+        // The frame begins with what workers go on with.
+        let bytes = Punt::bytes(self.program);
+        let offset = self.number(state, Field::Offset)?;
+        let by = self.i64.const_int(-i64::from(bytes) as u64, true);
+        let failed = self.move_data(ctx, state, by)?;
+        let [moved, missing, done] = self.new_blocks(["moved", "missing", "punted"])?;
+        let is_moved = builder.build_int_compare(IntPredicate::EQ, failed, self.i64.const_zero(), "")?;
+        self.likely(builder.build_conditional_branch(is_moved, moved, missing)?)?;
+        builder.position_at_end(moved);
+        let front = self.within(self.pointer(state, Field::Data)?, bytes.into(), self.pointer(state, Field::End)?)?;
+        let field = |at: usize| self.at(front, at as u64);
+        let channel = self.i32.const_int(id.0.into(), false);
+        self.store(field(offset_of!(Punt, channel))?, channel, 4, Memory::Frame)?;
+        self.store(field(offset_of!(Punt, head))?, self.resize(offset, 32)?, 4, Memory::Frame)?;
+        for (id, meta) in (0u32..).zip(&self.program.metadata) {
+            let size = storage_size(meta.width);
+            let value = self.resize(self.meta_load(state, MetaId(id))?, size * 8)?;
+            self.store(field(size_of::<Punt>() + meta.offset as usize)?, value, size.min(8), Memory::Frame)?;
+        }
+        let sockets = self.map(MapUse::Sockets)?;
+        let queue = self.load_int(self.i32, self.at(ctx, RX_QUEUE_INDEX)?, 4, Memory::Context)?;
+        let fallback = self.verdict(Verdict::Drop);
+        let verdict =
+            self.help(Helper::RedirectMap, &[sockets.into(), self.resize(queue, 64)?.into(), fallback.into()])?;
+        self.set(state, Field::Verdict, verdict)?;
+        let is_missing = builder.build_int_compare(IntPredicate::EQ, verdict, fallback, "")?;
+        self.unlikely(builder.build_conditional_branch(is_missing, missing, done)?)?;
+        builder.position_at_end(missing);
+        self.drop_packet(state, DropId::NO_WORKER)?;
+        builder.build_unconditional_branch(done)?;
+        builder.position_at_end(done);
+        Ok(())
     }
 }
 

@@ -7,7 +7,6 @@
 mod asm;
 mod body;
 mod careful;
-mod cut;
 mod fit;
 mod hash;
 mod insert;
@@ -33,8 +32,7 @@ use inkwell::context::Context;
 use inkwell::module::Module as LlvmModule;
 use inkwell::values::{FunctionValue, InstructionOpcode, InstructionValue};
 
-pub use cut::cut;
-pub use fit::obstacles;
+pub use fit::{limits, obstacles};
 
 use crate::kernel::{Memory, Object, Options, Place};
 use crate::lower::{Core, Lacks, Res, enum_attribute};
@@ -54,8 +52,8 @@ const LONGEST: usize = 1 << 15;
 /// Bytes of stack that the kernel gives a program.
 const STACK: u32 = 512;
 
-/// Compiles a program, all of whose PPFs run in the kernel, for its memory. [`obstacles`] says which can; [`cut`] makes the others
-/// controllers.
+/// Compiles a program, all of whose PPFs run in the kernel, for its memory. [`whole`] and [`operation`] say which can;
+/// `baker::place` makes others a controller, and what is put to controllers is punted.
 pub fn compile(program: &Program, packets: Level, memory: &Memory, options: Options) -> Result<Object, CodegenError> {
     with_module(program, packets, memory, options, |bpf, module, places| {
         object::read(&bpf.object(module)?, program, places)
@@ -85,7 +83,7 @@ fn with_module<T>(
 ) -> Result<T, CodegenError> {
     if let Some(obstacle) = obstacles(program).first() {
         let ppf = &program.ppfs[obstacle.ppf.0 as usize].name;
-        return internal(format!("ppf {ppf} cannot run in the kernel: {:?}", obstacle.reason));
+        return internal(format!("ppf {ppf} cannot run in the kernel: {}", obstacle.reason));
     }
     let program = optimise(program, packets);
     let context = Context::create();

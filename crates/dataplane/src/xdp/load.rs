@@ -13,6 +13,8 @@ use super::sys::{self, MapType};
 
 /// Bytes of the verifier's log that are kept.
 const LOG: usize = 16 << 20;
+/// Queues of a port that can have a socket.
+const QUEUES: u32 = 64;
 /// Ports are numbered with 8 bits.
 const PORTS: u32 = 256;
 /// How the verifier says that it has seen a million instructions, or more jumps than it keeps in mind, or that it lost count
@@ -58,8 +60,10 @@ pub enum LoadError {
 #[derive(Debug)]
 pub struct Loaded {
     program: OwnedFd,
-    /// Devices by port.
-    _devices: Option<OwnedFd>,
+    /// Devices by port, where the program sends.
+    devices: Option<OwnedFd>,
+    /// Sockets by queue, where it punts.
+    _sockets: Option<OwnedFd>,
 }
 
 /// What came of a packet.
@@ -93,17 +97,12 @@ impl Loaded {
     /// Loads code for a memory.
     pub fn new(object: &Object, memory: &SharedMemory, name: &str) -> Result<Loaded, LoadError> {
         let mut code = object.code.clone();
-        let mut devices = None;
+        let (mut devices, mut sockets) = (None, None);
         for &(slot, map) in &object.maps {
             let (fd, source) = match map {
                 MapUse::Memory => (sys::number(memory.map()), VALUE),
-                MapUse::Devices => {
-                    if devices.is_none() {
-                        devices = Some(sys::map_create(MapType::DevMap, 4, PORTS, 0, name)?);
-                    }
-                    (devices.as_ref().map_or(-1, sys::number), MAP)
-                }
-                MapUse::Sockets => return Err(io::Error::from(io::ErrorKind::Unsupported).into()),
+                MapUse::Devices => (sys::number(made(&mut devices, MapType::DevMap, PORTS, name)?), MAP),
+                MapUse::Sockets => (sys::number(made(&mut sockets, MapType::XskMap, QUEUES, name)?), MAP),
             };
             let at = &mut code[slot * 8..slot * 8 + 8];
             at[1] |= source << 4;
@@ -118,7 +117,15 @@ impl Loaded {
                 _ => return Err(refusal(&code, object, name)),
             },
         };
-        Ok(Loaded { program, _devices: devices })
+        Ok(Loaded { program, devices, _sockets: sockets })
+    }
+
+    /// Says which interface a port sends by; nothing where the program does not send.
+    pub fn set_device(&self, port: u8, interface: u32) -> io::Result<()> {
+        match &self.devices {
+            Some(devices) => sys::map_update(devices, port.into(), interface),
+            None => Ok(()),
+        }
     }
 
     /// Runs the program with one packet.
@@ -128,6 +135,14 @@ impl Loaded {
         out.truncate(len);
         Ok(Ran { verdict, packet: out })
     }
+}
+
+/// The map, which is created where it is needed first.
+fn made<'m>(map: &'m mut Option<OwnedFd>, kind: MapType, entries: u32, name: &str) -> io::Result<&'m OwnedFd> {
+    if map.is_none() {
+        *map = Some(sys::map_create(kind, 4, entries, 0, name)?);
+    }
+    map.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
 
 /// What the verifier has against a program.

@@ -59,7 +59,7 @@ impl Redirect {
 
     /// From now on the packets of a queue come to this socket, until it is closed.
     pub fn set(&self, queue: u32, socket: &OwnedFd) -> io::Result<()> {
-        sys::map_put(&self.sockets, queue, socket)
+        sys::map_update(&self.sockets, queue, sys::number(socket) as u32)
     }
 
     /// The program.

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Commands (`enum bpf_cmd`).
 const MAP_CREATE: libc::c_long = 0;
-const MAP_UPDATE: libc::c_long = 2;
+const MAP_UPDATE_ELEM: libc::c_long = 2;
 const PROG_LOAD: libc::c_long = 5;
 const PROG_TEST_RUN: libc::c_long = 10;
 const LINK_CREATE: libc::c_long = 28;
@@ -46,6 +46,16 @@ struct MapCreate {
 
 #[repr(C)]
 #[derive(Default)]
+struct MapElem {
+    map_fd: u32,
+    _pad: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
 struct ProgLoad {
     prog_type: u32,
     insn_cnt: u32,
@@ -57,15 +67,6 @@ struct ProgLoad {
     kern_version: u32,
     prog_flags: u32,
     prog_name: [u8; 16],
-}
-
-#[repr(C)]
-#[derive(Default)]
-struct MapElement {
-    map_fd: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
 }
 
 #[repr(C)]
@@ -132,6 +133,14 @@ pub fn map_create(kind: MapType, value_size: u32, entries: u32, flags: u32, name
     unsafe { Ok(owned(bpf(MAP_CREATE, &mut attributes)?)) }
 }
 
+/// Sets an element of a map of 32-bit values.
+pub fn map_update(map: &OwnedFd, key: u32, value: u32) -> io::Result<()> {
+    let (key, value) = ((&raw const key) as u64, (&raw const value) as u64);
+    let mut attributes = MapElem { map_fd: map.as_raw_fd() as u32, key, value, ..MapElem::default() };
+    // SAFETY: key and value are words that live through the call.
+    unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes).map(drop) }
+}
+
 /// An XDP program. The log of the kernel's verifier goes to `log`, as far as it fits, where that is not empty.
 pub fn prog_load(code: &[u8], named: &str, log: &mut [u8]) -> io::Result<OwnedFd> {
     prog_load_with(code, named, 0, log)
@@ -154,19 +163,6 @@ pub fn prog_load_with(code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> i
     };
     // SAFETY: the pointers lead to memory as long as is told, which lives through the call; the result is a new descriptor.
     unsafe { Ok(owned(bpf(PROG_LOAD, &mut attributes)?)) }
-}
-
-/// Puts a descriptor into a map of descriptors, such as that of a socket.
-pub fn map_put(map: &OwnedFd, key: u32, value: &OwnedFd) -> io::Result<()> {
-    let value = value.as_raw_fd();
-    let mut attributes = MapElement {
-        map_fd: map.as_raw_fd() as u32,
-        key: (&raw const key) as u64,
-        value: (&raw const value) as u64,
-        flags: 0,
-    };
-    // SAFETY: key and value have four bytes each, as the map's, and live through the call.
-    unsafe { bpf(MAP_UPDATE, &mut attributes).map(drop) }
 }
 
 /// Attaches an XDP program to an interface for as long as the result is open.

@@ -41,7 +41,8 @@ enum Target {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let source = apps::find(&args.app)?;
-    let mut program = apps::compile(&source)?;
+    let compilation = apps::check(&source)?;
+    let mut program = apps::lower(&source, &compilation)?;
     if args.packets.has_profile() {
         let config = configuration(&source, args.config.as_ref(), &program)?;
         program = args.packets.profiled(program, &config)?;
@@ -53,7 +54,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Target::Ir => baker::ir::print(&optimise(&program, packets)),
         Target::Llvm => native(Emit::Llvm)?,
         Target::Asm => native(Emit::Asm)?,
-        Target::Dot => baker::ir::dot(&program),
+        Target::Dot => {
+            let placement = apps::place(&source, &program, &compilation)?;
+            baker::ir::dot(&program, |ppf| placement.is_kernel(ppf))
+        }
     };
     print(format_args!("{text}"));
     Ok(())

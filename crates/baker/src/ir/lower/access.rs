@@ -132,6 +132,10 @@ impl<'p> Lowering<'p> {
 
     /// Whether `bytes` bytes from `offset` on lie within what the handle leads to.
     fn within(&mut self, index: usize, offset: Value, bytes: u32) -> Value {
+        if let Some(offset) = self.b.as_constant(offset) {
+            let end = self.b.constant(32, (offset as u32).saturating_add(bytes).into());
+            return self.has(index, end);
+        }
         let length = self.length(index);
         let bytes = self.b.constant(32, bytes as u128);
         let enough = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Ule, bytes, length));

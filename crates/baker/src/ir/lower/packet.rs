@@ -286,17 +286,28 @@ impl<'p> Lowering<'p> {
         bytes
     }
 
-    fn require_bytes(&mut self, index: usize, bytes: Value, reason: DropId) {
-        let has = match self.packets[index].place {
+    /// Whether there are so many bytes from the handle's header on.
+    pub(super) fn has(&mut self, index: usize, bytes: Value) -> Value {
+        let packet = self.packet_of(index);
+        let from_head = match self.packets[index].place {
+            None => Some(bytes),
+            // No packet is as long as what would not fit into 32 bits.
+            Some(place) => self.b.as_constant(place.base).zip(self.b.as_constant(bytes)).map(|(base, bytes)| {
+                let end = (base as u32).saturating_add(bytes as u32);
+                self.b.constant(32, end.into())
+            }),
+        };
+        match from_head {
+            Some(bytes) => self.b.push(Ty::Int(1), Op::Has { packet, bytes }),
             None => {
-                let packet = self.packet_of(index);
-                self.b.push(Ty::Int(1), Op::Has { packet, bytes })
-            }
-            Some(_) => {
                 let length = self.length(index);
                 self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Ule, bytes, length))
             }
-        };
+        }
+    }
+
+    fn require_bytes(&mut self, index: usize, bytes: Value, reason: DropId) {
+        let has = self.has(index, bytes);
         let (good, bad) = (self.b.block(), self.b.block());
         self.b.branch(has, good, bad);
         self.fail(bad, reason);

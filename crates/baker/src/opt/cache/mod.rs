@@ -19,7 +19,7 @@
 //! [`super::usual`]); the test's other side works in memory.
 //!
 //! Headers are loaded ahead, at the start of an aggregate, behind one test of the packet's length. How far: as far as any path
-//! looks, where that is within Ethernet's least frame; with a profile, as far as a tenth of the packets look and nine of ten reach.
+//! looks within Ethernet's least frame; with a profile, as far as a tenth of the packets look and nine of ten reach.
 //!
 //! Which bytes and metadata may differ from memory where a block begins depends on all ways to it. Copies are built in the order
 //! of the original body's blocks, each after those that lead to it, so that is known when a copy is built; but for loops, for which
@@ -228,7 +228,7 @@ impl<'p> Rewriter<'p> {
     /// Bytes from the packet's head that are worth loading at once.
     fn worth_loading(&self) -> u32 {
         match &self.source.body.usage {
-            None => self.reach.last().copied().filter(|reach| *reach <= ETHERNET),
+            None => self.reach.range(..=ETHERNET).next_back().copied(),
             Some(usage) => self.reach.range(..=usage.length).next_back().copied(),
         }
         .unwrap_or(0)

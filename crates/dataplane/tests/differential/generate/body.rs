@@ -1,5 +1,6 @@
 //! Bodies: what is in scope while one is written.
 
+use super::Style;
 use super::types::{Expr, Ty, Value};
 use super::world::{Channel, Function, Kind, Param, Table, Target, World};
 use crate::numbers::Numbers;
@@ -81,7 +82,8 @@ pub fn ppf(world: &World, n: &mut Numbers, index: usize) -> String {
     body.source = index;
     body.copies_left = ppf.copies;
     body.scope.handles.push(Handle { name: "pkt".into(), protocol: ppf.protocol, lent: false, looks_into: None });
-    let count = body.n.range(2, 8);
+    let most = if world.style == Style::SmallKernel { 4 } else { 8 };
+    let count = body.n.range(2, most);
     body.statements(count);
     body.finish(0, 3);
     if body.n.chance(10) {

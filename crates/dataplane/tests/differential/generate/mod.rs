@@ -43,6 +43,15 @@ pub enum Style {
     Any,
     /// What can run in the kernel.
     Kernel,
+    /// The same in short.
+    SmallKernel,
+}
+
+impl Style {
+    /// Whether it runs in the kernel.
+    pub fn is_kernel(self) -> bool {
+        self != Style::Any
+    }
 }
 
 /// The program of a seed.

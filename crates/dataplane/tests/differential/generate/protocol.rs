@@ -9,7 +9,7 @@ use crate::numbers::Numbers;
 pub fn random(n: &mut Numbers, index: usize, style: Style) -> Protocol {
     let most = if n.chance(20) { 48 } else { 20 };
     // No frame in the kernel is shorter than 14 bytes.
-    let least = if style == Style::Kernel && index == 0 { 14 } else { 1 };
+    let least = if style.is_kernel() && index == 0 { 14 } else { 1 };
     let bytes = n.range(least, most) as u32;
     let mut widths: Vec<u32> = Vec::new();
     let fill = |n: &mut Numbers, widths: &mut Vec<u32>, mut bits: u32| {

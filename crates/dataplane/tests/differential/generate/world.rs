@@ -213,14 +213,15 @@ impl World {
 
     /// Modules, PPFs, and the channels between them.
     fn graph(&mut self, n: &mut Numbers) {
-        let modules = n.range(1, 4);
+        let small = self.style == Style::SmallKernel;
+        let modules = n.range(1, if small { 1 } else { 4 });
         for index in 0..modules {
             let tables = (0..n.range(1, 4)).map(|i| self.table(n, index, i)).collect();
             let counters = (0..n.range(1, 2)).map(|i| (format!("n{i}"), *n.pick(&[1, 1, 3, 8]))).collect();
             let name = format!("mod{index}");
             let instances = Vec::new();
             let mut externs = Vec::new();
-            for i in 0..if self.style == Style::Kernel { 0 } else { n.below(3) } {
+            for i in 0..if self.style.is_kernel() { 0 } else { n.below(3) } {
                 let params = (0..n.range(0, 3)).map(|_| Ty::random(n)).collect();
                 externs.push(Extern { name: format!("ext{index}_{i}"), params, result: Ty::random(n) });
             }
@@ -237,13 +238,13 @@ impl World {
                 timers: Vec::new(),
             });
         }
-        let count = n.range(modules.max(2), modules + 3);
+        let count = n.range(modules.max(2), modules + if small { 1 } else { 3 });
         let mut packets = 1;
         for index in 0..count {
             // Every module has a PPF.
             let module = if index < modules { index } else { n.below(modules) };
             let protocol = if index == 0 { 0 } else { n.below(self.protocols.len()) };
-            let most = if self.style == Style::Kernel { 1 } else { (MAX_PACKETS / packets).min(9) };
+            let most = if self.style.is_kernel() { 1 } else { (MAX_PACKETS / packets).min(9) };
             let copies = n.below(most);
             packets *= copies + 1;
             let siblings = self.ppfs.iter().any(|ppf| ppf.module == module);
@@ -264,13 +265,13 @@ impl World {
             }
             self.timers(n, module);
         }
-        let injects = if self.style == Style::Kernel { 0 } else { 30 };
+        let injects = if self.style.is_kernel() { 0 } else { 30 };
         self.injected = (0..count).filter(|ppf| !self.ppfs[*ppf].internal && n.chance(injects)).collect();
         self.instances(n);
     }
 
     fn timers(&mut self, n: &mut Numbers, module: usize) {
-        let most = if self.style == Style::Kernel { 1 } else { 3 };
+        let most = if self.style.is_kernel() { 1 } else { 3 };
         let module = &mut self.modules[module];
         for i in 0..n.below(most) {
             let table = n.below(module.tables.len() + 1);
@@ -319,7 +320,7 @@ impl World {
         let kind = *n.pick(if (module, index) == (0, 0) { &all[..5] } else { &all });
         let key = match kind {
             Kind::Hash | Kind::Set => self.value(n),
-            Kind::Lpm => Value::Scalar(unsigned(*n.pick(if self.style == Style::Kernel {
+            Kind::Lpm => Value::Scalar(unsigned(*n.pick(if self.style.is_kernel() {
                 &[32][..]
             } else {
                 &[32, 32, 128, 20, 64, 7]

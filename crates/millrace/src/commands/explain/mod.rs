@@ -1,5 +1,6 @@
 //! `millrace explain`: what the optimiser does to a program, measured on a trace.
 
+mod placement;
 mod staging;
 mod timers;
 mod view;
@@ -63,6 +64,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         name: &source.name,
         program: &program,
         optimised: &optimise(&program, Level::Cgpc),
+        placement: &apps::place(&source, &program, &compilation)?,
         sources: &compilation.sources,
         found: &found,
     };

@@ -5,6 +5,7 @@ use baker::ir::{PpfId, Program};
 use baker::opt::Level;
 use baker::opt::cache::Fallback;
 use baker::opt::explain::{Explanation, PpfShape, Size, Stage};
+use baker::place::Placement;
 use baker::source::Sources;
 use serde_json::{Map, Value, json};
 
@@ -20,6 +21,8 @@ pub struct View<'a> {
     pub program: &'a Program,
     /// The program as native code is made from it.
     pub optimised: &'a Program,
+    /// Where its PPFs can run.
+    pub placement: &'a Placement,
     pub sources: &'a Sources,
     pub found: &'a Explanation,
 }
@@ -89,6 +92,7 @@ impl View<'_> {
             "passes": self.passes(&found.costs, found.packets), "paths": ways.collect::<Vec<_>>(),
             "ppfs": ppfs.collect::<Vec<_>>(), "aggregates": aggregates.collect::<Vec<_>>(),
             "staging": self.staging_json(), "timers": self.timers_json(),
+            "placement": self.placement_json(),
         })
     }
 
@@ -119,6 +123,7 @@ impl View<'_> {
         }
         self.staging_text(&mut out);
         self.timers_text(&mut out);
+        self.placement_text(&mut out);
         out
     }
 
