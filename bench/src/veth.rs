@@ -27,6 +27,13 @@ pub const PORTS: [&str; 2] = ["p1", "p2"];
 /// Until a device runs, or a few packets have been sent.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What packets come to user space through.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Sockets {
+    AfPacket,
+    AfXdp,
+}
+
 /// Source, system and sink.
 pub struct Line {
     source: Namespace,
@@ -105,13 +112,19 @@ impl Line {
         &self,
         program: &Arc<Program>,
         engine: EngineKind,
+        sockets: Sockets,
         fill: impl FnOnce(&mut TableAccess) -> Result<(), String>,
     ) -> Result<Instance, String> {
         let options = Options { engine, poll: PollMode::Busy, cpus: vec![SYSTEM_CPU], ..Options::default() };
         let mut number = 0;
         let ports = PORTS.map(|name| {
             number += 1;
-            PortConfig::new(name, number, Driver::AfPacket { interface: name.into() })
+            let interface = name.to_owned();
+            let driver = match sockets {
+                Sockets::AfPacket => Driver::AfPacket { interface },
+                Sockets::AfXdp => Driver::AfXdp { interface },
+            };
+            PortConfig::new(name, number, driver)
         });
         let needed = controllers::of_program(program).map_err(text)?;
         let prepare = || Instance::prepare_with(program.clone(), &options, &ports, needed.controllers);

@@ -93,8 +93,9 @@ fn ports_and_devices() {
     for (port, problem) in [
         ("eth0", "NAME=DRIVER:DEVICE"),
         ("a=eth0", "NAME=DRIVER:DEVICE"),
-        ("a=dpdk:0", "no driver `dpdk`; use one of afpacket, tap, pcap, mem"),
+        ("a=dpdk:0", "no driver `dpdk`; use one of afpacket, afxdp, tap, pcap, mem"),
         ("a=afpacket:", "needs an interface"),
+        ("a=afxdp:", "needs an interface"),
         ("=mem:", "at least one"),
     ] {
         let text = run(&["--port", port]).failed(1);

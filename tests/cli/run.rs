@@ -14,7 +14,7 @@ use crate::{FIRST, PATCH, pcap};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A namespace for Millrace with devices `left` and `right`, linked to `eth0` of the namespace of one host each.
-fn network() -> (Namespace, [Namespace; 2]) {
+pub fn network() -> (Namespace, [Namespace; 2]) {
     let new = |name| Namespace::new(name).unwrap_or_else(|error| panic!("{error}"));
     let (box_, hosts) = (new("box"), [new("a"), new("b")]);
     for (host, port) in hosts.iter().zip(["left", "right"]) {

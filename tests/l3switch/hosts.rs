@@ -6,12 +6,21 @@ use std::time::Duration;
 use lab::Host;
 
 use crate::random::Random;
-use crate::switch::{PATIENCE, Switch};
+use crate::switch::{AFXDP, PATIENCE, Switch};
 use crate::transfer::{BYTES, connect, exchange, listen};
 
 #[test]
 fn every_host_reaches_every_other_and_the_router() {
-    let switch = Switch::start();
+    every_host_reaches_every_other_and_the_router_over(&[]);
+}
+
+#[test]
+fn every_host_reaches_every_other_and_the_router_over_af_xdp() {
+    every_host_reaches_every_other_and_the_router_over(&AFXDP);
+}
+
+fn every_host_reaches_every_other_and_the_router_over(more: &[&str]) {
+    let switch = Switch::start_with(more);
     let network = &switch.network;
     thread::scope(|scope| {
         // Nobody is there: the kernel gives up after three ARP requests, one second apart, and says so.
@@ -54,7 +63,16 @@ fn every_host_reaches_every_other_and_the_router() {
 
 #[test]
 fn tcp_transfers_arrive_whole() {
-    let switch = Switch::start();
+    tcp_transfers_arrive_whole_over(&[]);
+}
+
+#[test]
+fn tcp_transfers_arrive_whole_over_af_xdp() {
+    tcp_transfers_arrive_whole_over(&AFXDP);
+}
+
+fn tcp_transfers_arrive_whole_over(more: &[&str]) {
+    let switch = Switch::start_with(more);
     let network = &switch.network;
     thread::scope(|scope| {
         // Opened from either side, each with data both ways, all at once: routed and switched.

@@ -26,6 +26,23 @@ pub const IP: [[u8; 4]; 4] = [[10, 0, 1, 11], [10, 0, 1, 12], [10, 0, 2, 13], [1
 /// The router's IPv4 addresses.
 pub const GATEWAY: [[u8; 4]; 2] = [[10, 0, 1, 1], [10, 0, 2, 1]];
 
+/// Arguments by which all ports are AF_XDP ports.
+#[allow(dead_code, reason = "the soak has none")]
+pub const AFXDP: [&str; 12] = [
+    "--port",
+    "p1=afxdp:p1",
+    "--port",
+    "p2=afxdp:p2",
+    "--port",
+    "p3=afxdp:p3",
+    "--port",
+    "p4=afxdp:p4",
+    "--port",
+    "svi1p=afxdp:svi1p",
+    "--port",
+    "svi2p=afxdp:svi2p",
+];
+
 /// A running L3 switch between four hosts.
 pub struct Switch {
     // Declared, so dropped, first: then Millrace is ended before its ports are.

@@ -11,7 +11,7 @@ use super::case::Case;
 use super::firewall::{INSIDE, OUTSIDE, through_gateways};
 use super::{Apps, mpls};
 use crate::results::Results;
-use crate::veth::{Entrant, Line, PORTS, bytes, race};
+use crate::veth::{Entrant, Line, PORTS, Sockets, bytes, race};
 use crate::{Effort, text};
 
 const FIREWALL: &str = "veth, firewall, 1024 flows";
@@ -83,7 +83,8 @@ fn one(
             line.system.route(network, gateway).map_err(text)?;
         }
     } else {
-        instance = Some(line.instance(&case.program, EngineKind::NATIVE, |tables| case.fill(tables))?);
+        instance =
+            Some(line.instance(&case.program, EngineKind::NATIVE, Sockets::AfPacket, |tables| case.fill(tables))?);
     }
     if system == System::Nftables {
         line.system.command("nft").args(["-f", "-"]).input(RULES).check().map_err(text)?;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baker::ir::Program;
-use dataplane::{EngineKind, Instance};
+use dataplane::{EngineKind, Instance, TableAccess};
 use lab::{LinkConfig, Namespace, Running};
 
 use super::setup::{self, ROUTER, Setup};
 use crate::results::Results;
-use crate::veth::{Entrant, Line, PORTS, SYSTEM_CPU, bytes, dotted, race};
+use crate::veth::{Entrant, Line, PORTS, SYSTEM_CPU, Sockets, bytes, dotted, race};
 use crate::{Effort, text};
 
 const CASE: &str = "veth, 16 routes";
@@ -20,10 +20,9 @@ const POOL: u32 = 1024;
 enum System {
     /// The generator straight into the sink: no system can get more.
     Ceiling,
-    Millrace,
-    Interpreter,
+    Millrace(EngineKind, Sockets),
     Kernel,
-    TestPmd,
+    TestPmd(Sockets),
 }
 
 /// What forwards, kept while it does.
@@ -35,13 +34,15 @@ enum Forwarder {
 
 /// Measures all systems that there are.
 pub fn measure(program: &Program, effort: Effort, results: &mut Results) -> Result<(), String> {
-    let entrant = |name, system| Entrant { name, system, may_fail: system == System::TestPmd };
+    let entrant = |name, system| Entrant { name, system, may_fail: matches!(system, System::TestPmd(_)) };
     let systems = vec![
         entrant("generator alone", System::Ceiling),
-        entrant("millrace", System::Millrace),
+        entrant("millrace", System::Millrace(EngineKind::NATIVE, Sockets::AfPacket)),
+        entrant("millrace, AF_XDP", System::Millrace(EngineKind::NATIVE, Sockets::AfXdp)),
         entrant("kernel", System::Kernel),
-        entrant("testpmd", System::TestPmd),
-        entrant("interpreter", System::Interpreter),
+        entrant("testpmd", System::TestPmd(Sockets::AfPacket)),
+        entrant("testpmd, AF_XDP", System::TestPmd(Sockets::AfXdp)),
+        entrant("interpreter", System::Millrace(EngineKind::Interp, Sockets::AfPacket)),
     ];
     let program = Arc::new(program.clone());
     race(CASE, systems, effort, results, |system, window| one(&program, system, window))
@@ -59,12 +60,11 @@ fn one(program: &Arc<Program>, system: System, window: Duration) -> Result<(f64,
         System::Ceiling => Line::direct()?,
         _ => Line::through([port(1), port(2)], kernel)?,
     };
-    let instance = |engine| line.instance(program, engine, |tables| setup.fill(program, tables));
+    let fill = |tables: &mut TableAccess| setup.fill(program, tables);
     let mut forwarder = match system {
         System::Ceiling | System::Kernel => Forwarder::Kernel,
-        System::TestPmd => Forwarder::Process(testpmd(&line.system)?),
-        System::Millrace => Forwarder::Instance(instance(EngineKind::NATIVE)?),
-        System::Interpreter => Forwarder::Instance(instance(EngineKind::Interp)?),
+        System::TestPmd(sockets) => Forwarder::Process(testpmd(&line.system, sockets)?),
+        System::Millrace(engine, sockets) => Forwarder::Instance(line.instance(program, engine, sockets, fill)?),
     };
     if kernel {
         routes(&line.system, &setup)?;
@@ -91,14 +91,18 @@ fn routes(system: &Namespace, setup: &Setup) -> Result<(), String> {
 }
 
 /// DPDK's testpmd: it does not route, it sets both Ethernet addresses and passes the packet on.
-fn testpmd(system: &Namespace) -> Result<Running, String> {
+fn testpmd(system: &Namespace, sockets: Sockets) -> Result<Running, String> {
+    let driver = match sockets {
+        Sockets::AfPacket => "net_af_packet",
+        Sockets::AfXdp => "net_af_xdp",
+    };
     let peer = lab::mac_text(bytes(setup::NEIGHBOUR));
     let mut running = system
         .command("dpdk-testpmd")
         .args(["--no-huge", "-m", "512", "--no-pci", "--no-shconf", "--no-telemetry"])
         // The first of the two only waits; both on the CPU of the system under test.
         .args(["--lcores", &format!("0@{SYSTEM_CPU},1@{SYSTEM_CPU}")])
-        .args(["--vdev", "net_af_packet0,iface=p1", "--vdev", "net_af_packet1,iface=p2"])
+        .args(["--vdev", &format!("{driver}0,iface=p1"), "--vdev", &format!("{driver}1,iface=p2")])
         .args(["--", "--forward-mode=mac", "--auto-start", "--stats-period=60", "--total-num-mbufs=65536"])
         .arg(format!("--eth-peer=1,{peer}"))
         .spawn()

@@ -402,8 +402,9 @@ fn errors_of_sections() {
         [
             "t.toml:1: ports.3a: not a port name; accepted: a letter, then letters, digits, `_`, `-` and `.`",
             "t.toml:3: ports.3a.host: a port can't be its own host port; accepted: the name of another port: p1, p2, p63, b",
-            "t.toml:4: ports.3a.device: there is no driver `dpdk`; use one of afpacket, tap, pcap, mem; accepted: \
+            "t.toml:4: ports.3a.device: there is no driver `dpdk`; use one of afpacket, afxdp, tap, pcap, mem; accepted: \
          afpacket:INTERFACE: a network interface through AF_PACKET, such as afpacket:eth0, \
+         afxdp:INTERFACE: a network interface through AF_XDP, without the kernel's stack, such as afxdp:eth0, \
          tap:DEVICE: a TAP device, created if it is missing: an interface of the kernel, such as tap:svi1, \
          pcap:[INPUT][,OUTPUT]: capture files to receive from and send to, such as pcap:in.pcap,out.pcap, \
          mem:nothing: receives no packet and counts those that it sends",

@@ -323,6 +323,38 @@ impl<'a> RxBatch<'a> {
         self.bytes += len as u64;
     }
 
+    /// Takes a packet that lies in a frame already, `len` bytes from `offset` on. To be called only while there is room.
+    ///
+    /// # Safety
+    /// The caller owns the frame, which is the worker's from here on, and the packet lies within it.
+    pub(crate) unsafe fn take(&mut self, frame: u32, offset: usize, len: usize) {
+        assert!(self.room() > 0, "a driver pushed into a full batch");
+        // SAFETY: by the caller's promise.
+        unsafe {
+            self.context.pool.reset_metadata(frame, self.context.rx_port, self.port);
+            self.context.pool.place(frame, offset, len);
+        }
+        self.received.frames[self.received.len] = frame;
+        self.received.len += 1;
+        self.bytes += len as u64;
+    }
+
+    /// A free frame for packets to come, unless those of this batch may need it for their copies.
+    pub(crate) fn supply(&mut self) -> Option<u32> {
+        let needed = self.received.len * (self.context.per_packet - 1);
+        if self.context.raw.free_len as usize > needed { self.context.pop() } else { None }
+    }
+
+    /// Takes a frame back that the driver had.
+    pub(crate) fn give_back(&mut self, frame: u32) {
+        self.context.push(frame);
+    }
+
+    /// To be called where frames that came back may have been another worker's: what is beyond this worker's share is for all.
+    pub(crate) fn keep_to_share(&mut self) {
+        self.context.give_back();
+    }
+
     /// Counts a packet that the driver could not take because it is longer than a frame.
     pub fn skip_oversize(&mut self) {
         self.oversize += 1;
@@ -334,17 +366,20 @@ impl<'a> RxBatch<'a> {
     }
 }
 
+/// In the place of a frame that the driver keeps.
+const KEPT: u32 = u32::MAX;
+
 /// Packets for a driver to send, in order.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct TxBatch<'a> {
     pool: &'a FramePool,
-    frames: &'a [u32],
+    frames: &'a mut [u32],
 }
 
 impl<'a> TxBatch<'a> {
     /// # Safety
     /// The caller owns the frames, each holds a packet, and none changes while the batch is there.
-    pub(crate) unsafe fn new(pool: &'a FramePool, frames: &'a [u32]) -> Self {
+    pub(crate) unsafe fn new(pool: &'a FramePool, frames: &'a mut [u32]) -> Self {
         TxBatch { pool, frames }
     }
 
@@ -359,9 +394,23 @@ impl<'a> TxBatch<'a> {
     }
 
     /// Their bytes.
-    pub fn packets(&self) -> impl Iterator<Item = &'a [u8]> {
-        let pool = self.pool;
-        // SAFETY: promised by whoever made the batch.
-        self.frames.iter().map(move |&frame| unsafe { pool.packet(frame) })
+    pub fn packets(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).map(|index| self.packet(index))
+    }
+
+    /// The bytes of one, which the driver has not kept.
+    pub(crate) fn packet(&self, index: usize) -> &[u8] {
+        // SAFETY: promised by whoever made the batch; a kept frame is no frame's number.
+        unsafe { self.pool.packet(self.frames[index]) }
+    }
+
+    /// Takes the frame of a packet out of the batch: it is the driver's until a later [`RxBatch::give_back`].
+    pub(crate) fn keep(&mut self, index: usize) -> u32 {
+        std::mem::replace(&mut self.frames[index], KEPT)
+    }
+
+    /// The frames that the driver has not kept.
+    pub(crate) fn left(&self) -> impl Iterator<Item = u32> {
+        self.frames.iter().copied().filter(|&frame| frame != KEPT)
     }
 }

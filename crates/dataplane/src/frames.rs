@@ -218,6 +218,25 @@ impl FramePool {
         }
     }
 
+    /// Copies `len` bytes from one frame to another, each given by its number and how far in it. Nothing where they do not lie
+    /// within their frames.
+    ///
+    /// # Safety
+    /// The caller owns both frames, which are not the same.
+    pub(crate) unsafe fn copy(&self, to: (u32, usize), from: (u32, usize), len: usize) {
+        let size = self.frame_size as usize;
+        if to.1 + len > size || from.1 + len > size || to.0 == from.0 {
+            return;
+        }
+        debug_assert!(to.0 < self.count && from.0 < self.count);
+        let at = |(frame, offset): (u32, usize)| frame as usize * size + offset;
+        // SAFETY: both ranges lie in frames of the caller, and the frames are different.
+        unsafe {
+            let (to, from) = (self.region.ptr().add(at(to)), self.region.ptr().add(at(from)));
+            to.copy_from_nonoverlapping(from, len);
+        }
+    }
+
     /// Zeroes the frame's metadata but for `rx.port`.
     ///
     /// # Safety

@@ -10,7 +10,7 @@ use crate::counters::{CounterBlock, ObservedPort, Observer, PortCounters, Snapsh
 use crate::crew::{self, Crew};
 use crate::engine::{EngineError, EngineKind, Engines, TableAccess};
 use crate::frames::{FrameConfig, FrameError, FramePool};
-use crate::ports::{self, Driver, PortError, PortSpec};
+use crate::ports::{self, Driver, Opened, PortError, PortSpec};
 use crate::sweep::Sweeper;
 use crate::sys::{Doorbell, monotonic_ns};
 use crate::timer::Schedule;
@@ -127,6 +127,7 @@ pub struct Prepared {
     tables: TableAccess,
     pool: Arc<FramePool>,
     observer: Observer,
+    notes: Vec<String>,
 }
 
 /// A running instance. Dropping it stops it.
@@ -179,7 +180,8 @@ impl Instance {
         let cpus = crew::cpus(options.workers, &options.cpus)?;
         let host_of = host_ports(ports)?;
         let pool = Arc::new(FramePool::new(&program, options.frames)?);
-        let (share, each) = shares(&program, pool.count(), cpus.len())?;
+        let common = ports::Common::new(cpus.len(), &pool, ports.iter().map(|port| &port.spec.driver));
+        let (share, each) = shares(&program, pool.count() - common.reserved(), cpus.len())?;
         let bells = if program.controllers.is_empty() { 0 } else { cpus.len() };
         let doorbells = (0..bells).map(|_| Doorbell::new().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
         let controllers = chosen(&program, controllers, || Arc::new(Rings::new(pool.clone(), each, &doorbells)))?;
@@ -189,9 +191,11 @@ impl Instance {
         // Where nobody can drop packets at the end there is nothing to sum up.
         let blocks = if controllers.is_empty() { Vec::new() } else { vec![end_counters.clone()] };
         let mut observer = Observer { program: program.clone(), blocks, ports: Vec::new(), externs: externs.clone() };
+        let mut notes = Vec::new();
         for PortConfig { spec, number, .. } in ports {
-            let queues = ports::open(&spec.driver, cpus.len(), pool.max_packet());
-            let queues = queues.map_err(|error| StartError::Port(spec.name.clone(), error))?;
+            let opened = ports::open(&spec.driver, &common);
+            let Opened { queues, about } = opened.map_err(|error| StartError::Port(spec.name.clone(), error))?;
+            notes.extend(about.map(|about| format!("port {}: {about}", spec.name)));
             let counters: Vec<Arc<PortCounters>> = queues.iter().map(|_| Arc::default()).collect();
             for ((queue, counters), worker) in queues.into_iter().zip(&counters).zip(&mut ports_of) {
                 worker.push(WorkerPort::new(spec.name.clone(), *number, queue, counters.clone()));
@@ -219,7 +223,7 @@ impl Instance {
             let equipment = Equipment { exchange, timers };
             workers.push((Worker::new(&program, context, engine, ports, host_of, options.poll, equipment), cpu));
         }
-        Ok(Prepared { program, workers, controllers, end_counters, tables, pool, observer })
+        Ok(Prepared { program, workers, controllers, end_counters, tables, pool, observer, notes })
     }
 
     /// Starts a program with empty tables; [`Instance::prepare`] is for those who fill them first.
@@ -288,9 +292,14 @@ impl Prepared {
         self.workers.iter().filter_map(|(_, cpu)| *cpu).collect()
     }
 
+    /// How the ports work where that depends on the system, one line each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     /// Starts the workers. Fails where a CPU is not to be had.
     pub fn run(self) -> Result<Instance, StartError> {
-        let Prepared { program, workers, controllers, end_counters, tables, pool, observer } = self;
+        let Prepared { program, workers, controllers, end_counters, tables, pool, observer, notes: _ } = self;
         let sweeper = Sweeper::start(&program, tables.clone())?;
         let named = NamedTables::new(program.clone(), tables.clone());
         let controllers = Controllers::start(&program, controllers, &named)?;

@@ -53,12 +53,22 @@ impl Mapping {
 
     /// `len` bytes of a file or socket, shared with the kernel.
     pub fn of_fd(fd: RawFd, len: usize) -> io::Result<Self> {
-        Self::map(len, libc::MAP_SHARED, fd)
+        Self::of_fd_at(fd, len, 0)
+    }
+
+    /// As [`Mapping::of_fd`], from an offset on, which for a socket says what is to be mapped.
+    pub fn of_fd_at(fd: RawFd, len: usize, offset: i64) -> io::Result<Self> {
+        Self::map_at(len, libc::MAP_SHARED, fd, offset)
     }
 
     fn map(len: usize, flags: i32, fd: RawFd) -> io::Result<Self> {
+        Self::map_at(len, flags, fd, 0)
+    }
+
+    fn map_at(len: usize, flags: i32, fd: RawFd, offset: i64) -> io::Result<Self> {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) };
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, flags, fd, offset) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -284,6 +294,32 @@ pub struct Interface {
     pub up: bool,
 }
 
+/// Bytes of an Ethernet header.
+pub const ETHERNET: usize = 14;
+/// Where a VLAN tag lies: after the two addresses.
+pub const TAG_AT: usize = 12;
+/// Bytes of a VLAN tag.
+pub const TAG: usize = 4;
+
+impl Interface {
+    /// Whether the interface can send a frame: it has a header and fits the MTU, with its tag where it has one.
+    pub fn can_send(&self, packet: &[u8]) -> bool {
+        let tagged = packet.len() >= ETHERNET && packet[TAG_AT..ETHERNET] == [0x81, 0x00];
+        packet.len() >= ETHERNET && packet.len() <= self.mtu + ETHERNET + if tagged { TAG } else { 0 }
+    }
+}
+
+/// Makes an interface take packets for all addresses for as long as this packet socket is open.
+pub fn promiscuous(fd: &OwnedFd, interface: i32) -> io::Result<()> {
+    let request = libc::packet_mreq {
+        mr_ifindex: interface,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set_option(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
+}
+
 /// A socket to ask for interfaces with; needs no privilege.
 pub fn inet_socket() -> io::Result<OwnedFd> {
     // SAFETY: creates a descriptor that only the result owns.
@@ -294,7 +330,7 @@ pub fn inet_socket() -> io::Result<OwnedFd> {
 }
 
 /// A request about an interface; `ENODEV` where no interface can have this name.
-fn interface_request(name: &str) -> io::Result<libc::ifreq> {
+pub fn interface_request(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: ifreq is plain data for which zero is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if name.is_empty() || name.len() >= request.ifr_name.len() || name.contains('\0') {

@@ -16,6 +16,7 @@ use crate::context::{Received, RxBatch, TxBatch, WorkerContext};
 use crate::controller::Exchange;
 use crate::counters::PortCounters;
 use crate::engine::{Engine, TableAccess};
+use crate::frames::FramePool;
 use crate::ports::Queue;
 use crate::sys;
 use crate::timer::Schedule;
@@ -71,6 +72,8 @@ impl WorkerPort {
 /// Everything that one worker thread owns.
 pub struct Worker {
     context: WorkerContext,
+    /// That of the context.
+    pool: Arc<FramePool>,
     engine: Box<dyn Engine>,
     ports: Vec<WorkerPort>,
     /// Index into `ports` by port number.
@@ -122,7 +125,8 @@ impl Worker {
         let wait = ports.iter().filter_map(|port| port.queue.wait_fd()).chain(doorbell).map(wait).collect();
         let slots = CounterSlots::new(program);
         let uses_time = program.uses_time();
-        Worker { context, engine, ports, by_number, host_of, slots, uses_time, mode, wait, exchange, timers }
+        let pool = context.pool().clone();
+        Worker { context, pool, engine, ports, by_number, host_of, slots, uses_time, mode, wait, exchange, timers }
     }
 
     /// Runs until it is told to stop, then takes what the ports hold already, closes them and returns all frames.
@@ -298,18 +302,16 @@ impl Worker {
                 continue;
             }
             // SAFETY: the frames are outputs of the program, so the worker's, and hold packets.
-            let batch = unsafe { TxBatch::new(self.context.pool(), &port.tx) };
-            let sent = port.queue.transmit(&batch);
+            let mut batch = unsafe { TxBatch::new(&self.pool, &mut port.tx) };
+            let (packets, sent) = (batch.len(), port.queue.transmit(&mut batch));
             add(&port.counters.tx_packets, sent.packets as u64);
             add(&port.counters.tx_bytes, sent.bytes);
-            let failed = (port.tx.len() - sent.packets) as u64;
+            let failed = (packets - sent.packets) as u64;
             if failed > 0 {
                 add(&port.counters.tx_failed, failed);
                 self.context.counters().add(self.slots.drop(DropId::TX_FAILED), failed);
             }
-            for &frame in &port.tx {
-                self.context.push(frame);
-            }
+            batch.left().for_each(|frame| self.context.push(frame));
             port.tx.clear();
         }
     }

@@ -17,6 +17,7 @@ pub const WORDS: &[&str] = &[
     "number = ",
     "device = \"",
     "afpacket:",
+    "afxdp:",
     "tap:",
     "\"10.0.0.0/8\" = ",
     "\"02:00:00:00:00:01\"",

@@ -59,15 +59,15 @@ impl<'c> Kernel<'c, '_> {
         let entry = builder.build_int_add(builder.build_int_mul(at, self.long(4), "")?, bucket, "")?;
         let entry = builder.build_int_add(entry, self.long(offset_of!(HashBucket, entries) as u64), "")?;
         let entry = self.load_once(self.index(entry)?, 32)?;
-        let is_free = builder.build_int_compare(IntPredicate::EQ, entry, self.i32.const_zero(), "")?;
+        let check_free = builder.build_int_compare(IntPredicate::EQ, entry, self.i32.const_zero(), "")?;
         if first_free {
-            builder.build_conditional_branch(is_free, done, next)?;
+            builder.build_conditional_branch(check_free, done, next)?;
         } else {
             builder.build_unconditional_branch(next)?;
         }
         builder.position_at_end(next);
         let more = builder.build_int_add(count, self.long(1), "")?;
-        let more = if first_free { more } else { self.select_int(is_free, count, more)? };
+        let more = if first_free { more } else { self.select_int(check_free, count, more)? };
         let further = builder.build_int_add(at, self.long(1), "")?;
         index.add_incoming(&[(&self.long(0), before), (&further, next)]);
         used.add_incoming(&[(&self.long(0), before), (&more, next)]);

@@ -54,8 +54,8 @@ impl<'c> Ppf<'_, 'c, '_> {
         super::memory::instruction(now.into())?
             .set_atomic_ordering(AtomicOrdering::Monotonic)
             .map_err(|error| CodegenError::Internal(error.to_string()))?;
-        let is_free = builder.build_int_compare(IntPredicate::EQ, now, zero, "")?;
-        builder.build_conditional_branch(is_free, try_, wait)?;
+        let check_free = builder.build_int_compare(IntPredicate::EQ, now, zero, "")?;
+        builder.build_conditional_branch(check_free, try_, wait)?;
 
         builder.position_at_end(held);
         Ok(())

@@ -73,7 +73,7 @@ impl Queue for MemQueue {
         }
     }
 
-    fn transmit(&mut self, batch: &TxBatch<'_>) -> Sent {
+    fn transmit(&mut self, batch: &mut TxBatch<'_>) -> Sent {
         let mut sent = Sent::default();
         let mut sink = self.port.sink.as_ref().map(|sink| sink.lock().unwrap_or_else(PoisonError::into_inner));
         for packet in batch.packets() {

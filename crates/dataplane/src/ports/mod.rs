@@ -3,6 +3,7 @@
 //! A port has one queue per worker; a queue belongs to its worker and is never shared.
 
 mod afpacket;
+mod afxdp;
 mod capture;
 mod mem;
 mod pcap;
@@ -10,9 +11,12 @@ mod spec;
 mod tap;
 
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use crate::context::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
+use crate::frames::FramePool;
+use afxdp::Umem;
 
 pub use capture::{TracePacket, read_trace};
 pub use mem::{MemPort, MemSink};
@@ -38,9 +42,9 @@ pub trait Queue: Send {
     /// Receives packets while there are some and the batch has room.
     fn receive(&mut self, batch: &mut RxBatch<'_>);
 
-    /// Sends packets, in order, without waiting. Their bytes are copied: the frames are free when it returns. A packet
-    /// that cannot be sent is left out; those after it are still tried.
-    fn transmit(&mut self, batch: &TxBatch<'_>) -> Sent;
+    /// Sends packets, in order, without waiting. The frames that the driver does not take out of the batch are free when it
+    /// returns: those of packets whose bytes it has copied, or could not send. Those after such a one are still tried.
+    fn transmit(&mut self, batch: &mut TxBatch<'_>) -> Sent;
 
     /// Readable when there may be packets. `None`: no need to wait for this queue.
     fn wait_fd(&self) -> Option<RawFd> {
@@ -61,16 +65,58 @@ pub trait Queue: Send {
     }
 }
 
-/// Opens a port with one queue per worker, for packets of up to `max_packet` bytes. The packets of a flow, in either
-/// direction, come to one of the queues, in order.
-pub fn open(driver: &Driver, workers: usize, max_packet: usize) -> Result<Vec<Box<dyn Queue>>, PortError> {
+/// What the ports of an instance share.
+#[derive(Debug)]
+pub(crate) struct Common {
+    workers: usize,
+    pool: Arc<FramePool>,
+    umem: Arc<Umem>,
+    /// Frames that drivers have besides the workers.
+    reserved: u32,
+}
+
+impl Common {
+    /// For ports with these drivers.
+    pub fn new<'a>(workers: usize, pool: &Arc<FramePool>, drivers: impl Iterator<Item = &'a Driver>) -> Self {
+        let ports = drivers.filter(|driver| matches!(driver, Driver::AfXdp { .. })).count();
+        let umem = Arc::new(Umem::new(pool.clone(), ports));
+        let reserved = umem.per_port() * ports as u32;
+        Common { workers, pool: pool.clone(), umem, reserved }
+    }
+
+    /// Frames that drivers have besides the workers.
+    pub fn reserved(&self) -> u32 {
+        self.reserved
+    }
+}
+
+/// An open port.
+pub(crate) struct Opened {
+    /// One per worker.
+    pub queues: Vec<Box<dyn Queue>>,
+    /// A line about how it works, where that depends on the system.
+    pub about: Option<String>,
+}
+
+/// Opens a port with one queue per worker. The packets of a flow in one direction come to one of the queues, in order.
+pub(crate) fn open(driver: &Driver, common: &Common) -> Result<Opened, PortError> {
     fn boxed<Q: Queue + 'static>(queues: Vec<Q>) -> Vec<Box<dyn Queue>> {
         queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect()
     }
-    Ok(match driver {
-        Driver::AfPacket { interface } => boxed(afpacket::AfPacket::open(interface, workers, max_packet)?),
+    let workers = common.workers;
+    let mut about = None;
+    let queues = match driver {
+        Driver::AfPacket { interface } => {
+            boxed(afpacket::AfPacket::open(interface, workers, common.pool.max_packet())?)
+        }
+        Driver::AfXdp { interface } => {
+            let (queues, line) = afxdp::AfXdp::open(interface, workers, &common.umem)?;
+            about = Some(line);
+            boxed(queues)
+        }
         Driver::Pcap { input, output } => boxed(pcap::PcapPort::open(input.as_deref(), output.as_deref(), workers)?),
         Driver::Tap { device } => boxed(tap::Tap::open(device, workers)?),
         Driver::Mem(port) => boxed(port.queues(workers)),
-    })
+    };
+    Ok(Opened { queues, about })
 }

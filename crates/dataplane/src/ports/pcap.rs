@@ -157,7 +157,7 @@ impl Queue for PcapPort {
         }
     }
 
-    fn transmit(&mut self, batch: &TxBatch<'_>) -> Sent {
+    fn transmit(&mut self, batch: &mut TxBatch<'_>) -> Sent {
         let mut sent = Sent::default();
         let Some(output) = &self.output else { return sent };
         let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use super::MemPort;
 
 /// Drivers and what their device is, for messages and help.
-pub const DRIVERS: [(&str, &str); 4] = [
+pub const DRIVERS: [(&str, &str); 5] = [
     ("afpacket", "INTERFACE: a network interface through AF_PACKET, such as afpacket:eth0"),
+    ("afxdp", "INTERFACE: a network interface through AF_XDP, without the kernel's stack, such as afxdp:eth0"),
     ("tap", "DEVICE: a TAP device, created if it is missing: an interface of the kernel, such as tap:svi1"),
     ("pcap", "[INPUT][,OUTPUT]: capture files to receive from and send to, such as pcap:in.pcap,out.pcap"),
     ("mem", "nothing: receives no packet and counts those that it sends"),
@@ -18,6 +19,11 @@ pub const DRIVERS: [(&str, &str); 4] = [
 pub enum Driver {
     /// A network interface through AF_PACKET.
     AfPacket {
+        /// Its name in the current network namespace.
+        interface: String,
+    },
+    /// A network interface through AF_XDP.
+    AfXdp {
         /// Its name in the current network namespace.
         interface: String,
     },
@@ -42,6 +48,7 @@ impl fmt::Display for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Driver::AfPacket { interface } => write!(f, "afpacket:{interface}"),
+            Driver::AfXdp { interface } => write!(f, "afxdp:{interface}"),
             Driver::Tap { device } => write!(f, "tap:{device}"),
             Driver::Pcap { input, output } => {
                 let path = |path: &Option<PathBuf>| path.as_ref().map_or(String::new(), |p| p.display().to_string());
@@ -87,10 +94,11 @@ impl std::str::FromStr for PortSpec {
         let (driver, device) = rest.split_once(':').ok_or_else(|| error(form()))?;
         let needs = |what: &str| error(format!("{driver} needs {what}"));
         let driver = match driver {
-            "afpacket" if device.is_empty() => {
-                return Err(needs("an interface, such as afpacket:eth0"));
+            "afpacket" | "afxdp" if device.is_empty() => {
+                return Err(needs(&format!("an interface, such as {driver}:eth0")));
             }
             "afpacket" => Driver::AfPacket { interface: device.to_owned() },
+            "afxdp" => Driver::AfXdp { interface: device.to_owned() },
             "tap" if device.is_empty() => return Err(needs("the name of a device, such as tap:svi1")),
             "tap" => Driver::Tap { device: device.to_owned() },
             "pcap" => {
@@ -127,7 +135,9 @@ mod tests {
         assert_eq!(files("a=pcap:x.pcap,y.pcap"), (Some("x.pcap".into()), Some("y.pcap".into())));
         assert_eq!(files("a=pcap:,y.pcap"), (None, Some("y.pcap".into())));
         assert!(matches!(parse("sink=mem:").unwrap().driver, Driver::Mem(_)));
-        for device in ["afpacket:eth0", "tap:svi1", "pcap:x.pcap", "pcap:x.pcap,y.pcap", "pcap:,y.pcap", "mem:"] {
+        for device in
+            ["afpacket:eth0", "afxdp:eth0", "tap:svi1", "pcap:x.pcap", "pcap:x.pcap,y.pcap", "pcap:,y.pcap", "mem:"]
+        {
             assert_eq!(parse(&format!("a={device}")).unwrap().driver.to_string(), device);
         }
     }
@@ -135,14 +145,15 @@ mod tests {
     #[test]
     fn errors_say_what_is_accepted() {
         let error = |spec: &str| spec.parse::<PortSpec>().unwrap_err().to_string();
-        let form = "use NAME=DRIVER:DEVICE with one of the drivers afpacket, tap, pcap, mem";
+        let form = "use NAME=DRIVER:DEVICE with one of the drivers afpacket, afxdp, tap, pcap, mem";
         assert_eq!(error("eth0"), format!("port `eth0`: {form}"));
         assert_eq!(error("a=eth0"), format!("port `a=eth0`: {form}"));
         assert_eq!(
             error("a=dpdk:0"),
-            "port `a=dpdk:0`: there is no driver `dpdk`; use one of afpacket, tap, pcap, mem"
+            "port `a=dpdk:0`: there is no driver `dpdk`; use one of afpacket, afxdp, tap, pcap, mem"
         );
         assert_eq!(error("a=afpacket:"), "port `a=afpacket:`: afpacket needs an interface, such as afpacket:eth0");
+        assert_eq!(error("a=afxdp:"), "port `a=afxdp:`: afxdp needs an interface, such as afxdp:eth0");
         assert_eq!(error("a=tap:"), "port `a=tap:`: tap needs the name of a device, such as tap:svi1");
         assert!(error("=mem:").contains("at least one"));
         assert!(error("a b=mem:").contains("letters, digits"));

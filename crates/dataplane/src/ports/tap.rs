@@ -96,7 +96,7 @@ impl Queue for Tap {
         }
     }
 
-    fn transmit(&mut self, batch: &TxBatch<'_>) -> Sent {
+    fn transmit(&mut self, batch: &mut TxBatch<'_>) -> Sent {
         let mut sent = Sent::default();
         for packet in batch.packets() {
             match self.file.as_ref().write(packet) {

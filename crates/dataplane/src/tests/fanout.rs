@@ -1,24 +1,16 @@
-//! AF_PACKET ports shared by two workers, on live veth pairs.
+//! Ports at network interfaces shared by two workers, on live veth pairs with two queues.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use baker::ir::{CounterSlots, Program};
-use baker::opt::Level;
-use codegen::OptLevel;
 
-use super::afpacket::{Host, eventually, in_namespace, ip, pair, start_with};
+use super::live::{self, Host, Make, eventually, ip, over_both, pair, start};
 use crate::testing::forward;
-use crate::{EngineKind, Instance, Options, PollMode};
+use crate::{Instance, PollMode};
 
-fn two(poll: PollMode) -> Instance {
-    start_with(Options {
-        engine: EngineKind::Native(OptLevel::O0, Level::Base),
-        poll,
-        workers: 2,
-        ..Options::default()
-    })
-}
+over_both!(2: two_workers_keep_flows_in_order, nothing_comes_twice_while_workers_start_and_stop,
+    a_shared_interface_that_is_made_again_is_used_again_by_all_workers);
 
 /// A UDP packet of a flow, or of its other direction, with a number.
 fn packet(flow: u8, back: bool, number: u32) -> Vec<u8> {
@@ -42,7 +34,7 @@ const FLOWS: u8 = 200;
 const BURST: u32 = 10;
 
 /// Sends bursts of all flows and receives them at the other end.
-fn pass_in_order(from: &Host, to: &Host, back: bool, bursts: u32) {
+pub fn pass_in_order(from: &Host, to: &Host, back: bool, bursts: u32) {
     let mut next: HashMap<u8, u32> = HashMap::new();
     for burst in 0..bursts {
         for number in burst * BURST..(burst + 1) * BURST {
@@ -59,10 +51,10 @@ fn pass_in_order(from: &Host, to: &Host, back: bool, bursts: u32) {
     }
 }
 
-fn many_flows() {
+fn two_workers_keep_flows_in_order(driver: Make) {
     for poll in [PollMode::Interrupt, PollMode::Busy] {
         let (left, right) = (Host::on("left"), Host::on("right"));
-        let instance = two(poll);
+        let instance = start(driver, 2, poll);
         pass_in_order(&left, &right, false, 10);
         let sent = u64::from(FLOWS) * u64::from(BURST) * 10;
         eventually(&instance, |s| s.port("b").unwrap().tx_packets == sent);
@@ -87,50 +79,42 @@ fn many_flows() {
     }
 }
 
-#[test]
-fn two_workers_keep_flows_in_order() {
-    in_namespace(many_flows);
-}
-
-#[test]
-fn nothing_comes_twice_while_workers_start_and_stop() {
-    in_namespace(|| {
-        let (left, right) = (Host::on("left"), Host::on("right"));
-        let stop = std::sync::atomic::AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut number = 0;
-                // Also where the test fails before it says stop.
-                let until = Instant::now() + Duration::from_secs(60);
-                while !stop.load(std::sync::atomic::Ordering::Relaxed) && Instant::now() < until {
-                    left.send(&packet((number % 50) as u8, false, number));
-                    number += 1;
-                    std::thread::sleep(Duration::from_micros(100));
-                }
-            });
-            let mut last = [None; 50];
-            for _ in 0..10 {
-                let instance = two(PollMode::Interrupt);
-                eventually(&instance, |s| s.port("b").unwrap().tx_packets > 100);
-                let report = instance.stop();
-                assert_eq!((report.errors.len(), report.free_frames), (0, report.frames));
-                // At once: the host keeps some hundred packets.
-                for _ in 0..report.snapshot.port("b").unwrap().tx_packets {
-                    let (bytes, _) = right.receive().expect("what was sent arrives");
-                    let number = u32::from_be_bytes(bytes[42..46].try_into().unwrap());
-                    let last = &mut last[usize::from(bytes[11])];
-                    assert!(*last < Some(number), "{number} after {last:?}");
-                    *last = Some(number);
-                }
+fn nothing_comes_twice_while_workers_start_and_stop(driver: Make) {
+    let (left, right) = (Host::on("left"), Host::on("right"));
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut number = 0;
+            // Also where the test fails before it says stop.
+            let until = Instant::now() + Duration::from_secs(60);
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) && Instant::now() < until {
+                left.send(&packet((number % 50) as u8, false, number));
+                number += 1;
+                std::thread::sleep(Duration::from_micros(100));
             }
-            stop.store(true, std::sync::atomic::Ordering::Relaxed);
         });
+        let mut last = [None; 50];
+        for _ in 0..10 {
+            let instance = start(driver, 2, PollMode::Interrupt);
+            eventually(&instance, |s| s.port("b").unwrap().tx_packets > 100);
+            let report = instance.stop();
+            assert_eq!((report.errors.len(), report.free_frames), (0, report.frames));
+            // At once: the host keeps some hundred packets.
+            for _ in 0..report.snapshot.port("b").unwrap().tx_packets {
+                let (bytes, _) = right.receive().expect("what was sent arrives");
+                let number = u32::from_be_bytes(bytes[42..46].try_into().unwrap());
+                let last = &mut last[usize::from(bytes[11])];
+                assert!(*last < Some(number), "{number} after {last:?}");
+                *last = Some(number);
+            }
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
 }
 
-fn made_again() {
+fn a_shared_interface_that_is_made_again_is_used_again_by_all_workers(driver: Make) {
     for poll in [PollMode::Interrupt, PollMode::Busy] {
-        let instance = two(poll);
+        let instance = start(driver, 2, poll);
         let says = |port: &str, wanted: Option<&str>| {
             eventually(&instance, |s| s.port(port).unwrap().error.as_deref() == wanted);
         };
@@ -143,7 +127,7 @@ fn made_again() {
             for name in removed {
                 let (port, other) = if *name == "left" { ("a", "a") } else { ("b", "right") };
                 says(port, Some(&format!("{port}: was removed")));
-                pair(name, other);
+                pair(name, other, 2);
             }
             ["a", "b"].into_iter().for_each(|port| says(port, None));
             let (left, right) = (Host::on("left"), Host::on("right"));
@@ -158,7 +142,7 @@ fn made_again() {
         // It goes while it is not yet used by all.
         for _ in 0..20 {
             ip("link del dev left");
-            pair("left", "a");
+            pair("left", "a", 2);
             std::thread::sleep(Duration::from_millis(30));
         }
         // So that the workers have looked at the last one.
@@ -168,9 +152,4 @@ fn made_again() {
         let report = instance.stop();
         assert_eq!((report.errors, report.free_frames), (Vec::new(), report.frames));
     }
-}
-
-#[test]
-fn a_shared_interface_that_is_made_again_is_used_again_by_all_workers() {
-    in_namespace(made_again);
 }

@@ -1,7 +1,9 @@
-mod afpacket;
+mod afxdp;
 mod controllers;
 mod critical;
 mod fanout;
+mod interfaces;
+mod live;
 mod pcap;
 mod timers;
 mod whole;

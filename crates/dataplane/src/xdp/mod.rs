@@ -2,13 +2,18 @@
 //!
 //! Everything hangs on descriptors: when the process ends, however it does, nothing stays behind.
 
+mod attach;
 mod engine;
 mod load;
 mod memory;
+mod netlink;
+mod redirect;
 mod sys;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use attach::{AttachError, Attached};
 pub use engine::{KERNEL_FRAMES, KernelEngine, KernelEngineError};
 pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};
+pub(crate) use redirect::Redirect;

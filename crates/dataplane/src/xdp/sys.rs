@@ -9,6 +9,7 @@ const MAP_CREATE: libc::c_long = 0;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 const PROG_LOAD: libc::c_long = 5;
 const PROG_TEST_RUN: libc::c_long = 10;
+const LINK_CREATE: libc::c_long = 28;
 
 /// Kinds of maps (`enum bpf_map_type`).
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,11 @@ pub const MMAPABLE: u32 = 1 << 10;
 
 /// `BPF_PROG_TYPE_XDP`
 const XDP: u32 = 6;
+/// `BPF_XDP`, of `enum bpf_attach_type`
+const ATTACH_XDP: u32 = 37;
+
+/// Packets in several parts are shown to the program, too (`BPF_F_XDP_HAS_FRAGS`).
+pub const FRAGS: u32 = 1 << 5;
 
 #[repr(C)]
 #[derive(Default)]
@@ -61,6 +67,15 @@ struct ProgLoad {
     kern_version: u32,
     prog_flags: u32,
     prog_name: [u8; 16],
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct LinkCreate {
+    prog_fd: u32,
+    target_ifindex: u32,
+    attach_type: u32,
+    flags: u32,
 }
 
 #[repr(C)]
@@ -128,6 +143,11 @@ pub fn map_update(map: &OwnedFd, key: u32, value: u32) -> io::Result<()> {
 
 /// An XDP program. The log of the kernel's verifier goes to `log`, as far as it fits, where that is not empty.
 pub fn prog_load(code: &[u8], named: &str, log: &mut [u8]) -> io::Result<OwnedFd> {
+    prog_load_with(code, named, 0, log)
+}
+
+/// As [`prog_load`], with flags such as [`FRAGS`].
+pub fn prog_load_with(code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> io::Result<OwnedFd> {
     let license = c"GPL";
     let mut attributes = ProgLoad {
         prog_type: XDP,
@@ -137,11 +157,24 @@ pub fn prog_load(code: &[u8], named: &str, log: &mut [u8]) -> io::Result<OwnedFd
         log_level: u32::from(!log.is_empty()),
         log_size: log.len() as u32,
         log_buf: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+        prog_flags: flags,
         prog_name: name(named),
         ..ProgLoad::default()
     };
     // SAFETY: the pointers lead to memory as long as is told, which lives through the call; the result is a new descriptor.
     unsafe { Ok(owned(bpf(PROG_LOAD, &mut attributes)?)) }
+}
+
+/// Attaches an XDP program to an interface for as long as the result is open.
+pub fn link_create(program: &OwnedFd, interface: i32, flags: u32) -> io::Result<OwnedFd> {
+    let mut attributes = LinkCreate {
+        prog_fd: program.as_raw_fd() as u32,
+        target_ifindex: interface as u32,
+        attach_type: ATTACH_XDP,
+        flags,
+    };
+    // SAFETY: no pointers; the result is a new descriptor.
+    unsafe { Ok(owned(bpf(LINK_CREATE, &mut attributes)?)) }
 }
 
 /// Runs an XDP program once with this packet. Gives what it returned and how many bytes of `out` hold the packet now.

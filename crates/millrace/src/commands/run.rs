@@ -98,6 +98,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             _ => Failure::refused(error),
         })?;
     config.fill(&program, &mut prepared.tables()).map_err(|error| Failure::wrong(format!("error: {error}")))?;
+    for note in prepared.notes() {
+        say!("{note}");
+    }
     let cpus = prepared.cpus();
     let instance = prepared.run().map_err(Failure::refused)?;
     let started = Instant::now();

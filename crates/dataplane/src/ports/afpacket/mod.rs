@@ -28,17 +28,10 @@ use socket::{RING_BYTES, Socket};
 use super::{PortError, Queue, Sent};
 use crate::context::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
-use crate::sys::{self, Interface, Mapping};
+use crate::sys::{self, ETHERNET, Interface, Mapping, TAG_AT};
 
 /// What the kernel puts in front of a packet in a slot, and room for a VLAN tag, rounded up.
 const SLOT_HEADER: usize = 128;
-/// Bytes of an Ethernet header.
-const ETHERNET: usize = 14;
-/// Where a VLAN tag lies: after the two addresses.
-const TAG_AT: usize = 12;
-/// Bytes of a VLAN tag.
-const TAG: usize = 4;
-
 /// One worker's queue of an interface.
 pub struct AfPacket {
     interface: String,
@@ -98,12 +91,6 @@ impl AfPacket {
 
     fn tx_slot(&self) -> *mut tpacket2_hdr {
         self.slot(1, self.tx_next)
-    }
-
-    /// Bytes of the longest frame that the interface sends, with its tag where it has one.
-    fn fits_mtu(&self, packet: &[u8]) -> bool {
-        let tagged = packet.len() >= ETHERNET && packet[TAG_AT..ETHERNET] == [0x81, 0x00];
-        packet.len() <= self.device.mtu + ETHERNET + if tagged { TAG } else { 0 }
     }
 
     /// Lets the kernel send what is in the ring; whether the interface takes packets at all.
@@ -235,20 +222,20 @@ impl Queue for AfPacket {
         }
     }
 
-    fn transmit(&mut self, batch: &TxBatch<'_>) -> Sent {
+    fn transmit(&mut self, batch: &mut TxBatch<'_>) -> Sent {
         let mut sent = Sent::default();
         let mut kicked = false;
         for packet in batch.packets() {
-            if packet.len() < ETHERNET || packet.len() > self.slot_size - TX_DATA || !self.fits_mtu(packet) {
+            if packet.len() > self.slot_size - TX_DATA || !self.device.can_send(packet) {
                 continue;
             }
             let slot = self.tx_slot();
-            let is_free = || status(slot).load(Ordering::Acquire) == libc::TP_STATUS_AVAILABLE;
-            if !is_free() && !kicked {
+            let check_free = || status(slot).load(Ordering::Acquire) == libc::TP_STATUS_AVAILABLE;
+            if !check_free() && !kicked {
                 self.kick();
                 kicked = true;
             }
-            if !is_free() {
+            if !check_free() {
                 continue;
             }
             // SAFETY: the slot is free, so ours, and the packet's length was checked against its room.

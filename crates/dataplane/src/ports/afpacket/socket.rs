@@ -68,13 +68,7 @@ impl Socket {
         if shared {
             sys::keep_out(&fd).map_err(|e| error("has no socket filter", e))?;
         }
-        let promiscuous = libc::packet_mreq {
-            mr_ifindex: device.index,
-            mr_type: libc::PACKET_MR_PROMISC as u16,
-            mr_alen: 0,
-            mr_address: [0; 8],
-        };
-        sys::set_option(&fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
+        sys::promiscuous(&fd, device.index)
             .and_then(|()| sys::bind_packet(&fd, device.index))
             .map_err(|e| error("cannot be bound to", e))?;
         Ok(Socket { fd, rings, device })

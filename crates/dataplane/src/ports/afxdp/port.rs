@@ -1,0 +1,278 @@
+//! An interface with its XDP program and the sockets of all workers, which one worker opens for all.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::plan::{Member, plan};
+use super::socket::{Incoming, Xsk};
+use super::sys as xsk;
+use super::umem::{Bound, Lent, Made, Refusal, Step, Umem, Wanted};
+use crate::ports::PortError;
+use crate::sys::{self, Interface};
+use crate::xdp::AttachError::{self, Refused, Taken};
+use crate::xdp::{Attached, Redirect};
+
+/// Frames that a queue needs for either direction at least.
+const LEAST: u32 = 16;
+/// How long the kernel may take to let go of an interface that was in use a moment ago.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What the workers of a port share.
+#[derive(Debug)]
+pub struct Port {
+    interface: String,
+    workers: usize,
+    umem: Arc<Umem>,
+    /// To ask for the interface with.
+    ask: OwnedFd,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Index of the interface that the sockets are for.
+    index: i32,
+    /// Sockets that their workers have not taken yet.
+    waiting: Vec<Option<Vec<Xsk>>>,
+    hold: Option<Hold>,
+}
+
+/// What keeps packets coming. Dropped in this order.
+#[derive(Debug)]
+struct Hold {
+    attached: Attached,
+    _redirect: Redirect,
+    _promiscuous: OwnedFd,
+}
+
+/// What a worker finds when it looks at the interface.
+pub enum Look {
+    /// All is well.
+    Same(Interface),
+    /// There is another one of this name, with these sockets.
+    New(Interface, Vec<Xsk>),
+    /// No packets can pass, for this reason.
+    Trouble(String),
+}
+
+impl Port {
+    /// Opens an interface. The sockets wait for their workers.
+    pub fn open(interface: &str, workers: usize, umem: Arc<Umem>) -> Result<Self, PortError> {
+        let ask = sys::inet_socket().map_err(|e| PortError(format!("{interface}: cannot be examined: {e}")))?;
+        let port = Port { interface: interface.to_owned(), workers, umem, ask, state: Mutex::default() };
+        port.umem.check().map_err(|what| port.error(what))?;
+        let device = sys::interface(&port.ask, interface).map_err(|e| match e.raw_os_error() {
+            Some(libc::ENODEV) => port.error("there is no such interface in this network namespace (see `ip link`)"),
+            _ => port.error(format!("cannot be examined: {e}")),
+        })?;
+        if !device.up {
+            return Err(port.error(format!("is down: run `ip link set dev {interface} up`")));
+        }
+        port.fill(&mut port.lock(), device.index, Instant::now() + PATIENCE)?;
+        Ok(port)
+    }
+
+    /// A worker's sockets, and the interface that they are for.
+    pub fn take(&self, worker: usize) -> Result<(Interface, Vec<Xsk>), PortError> {
+        match self.look(worker, 0) {
+            Look::New(device, sockets) => Ok((device, sockets)),
+            Look::Same(_) => Err(self.error("cannot be examined")),
+            Look::Trouble(what) => Err(PortError(what)),
+        }
+    }
+
+    /// One line about how packets pass.
+    pub fn about(&self) -> String {
+        let state = self.lock();
+        let sockets = || state.waiting.iter().flatten().flatten();
+        let queues = sockets().filter(|socket| socket.receives()).count();
+        let mode = state.hold.as_ref().map_or(String::new(), |hold| hold.attached.mode().to_string());
+        let copies = match sockets().all(|socket| socket.bound().zero_copy) {
+            true => "zero-copy",
+            false => "copy mode, because its driver has no zero-copy",
+        };
+        let long = match sockets().all(|socket| socket.bound().scatter) {
+            true => "",
+            false => {
+                "; packets longer than a page are dropped, because the kernel or the driver gives them in one piece only"
+            }
+        };
+        let plural = |n: usize| if n == 1 { "" } else { "s" };
+        format!(
+            "{}: {mode}; {copies}; {queues} queue{} for {} worker{}{long}",
+            self.interface,
+            plural(queues),
+            self.workers,
+            plural(self.workers),
+        )
+    }
+
+    /// Looks at the interface, for a worker whose sockets are for the interface of an index. If that is another one now, they
+    /// are exchanged: for those that another worker has opened, or all are opened anew.
+    pub fn look(&self, worker: usize, index: i32) -> Look {
+        let name = &self.interface;
+        let mut state = self.lock();
+        let now = match sys::interface(&self.ask, name) {
+            Err(_) => return Look::Trouble(format!("{name}: was removed")),
+            Ok(now) if !now.up => return Look::Trouble(format!("{name}: went down: run `ip link set dev {name} up`")),
+            Ok(now) => now,
+        };
+        if state.index != now.index
+            && let Err(error) = self.fill(&mut state, now.index, Instant::now())
+        {
+            return Look::Trouble(error.0);
+        }
+        let waiting = state.waiting.get_mut(worker).and_then(Option::take);
+        match waiting {
+            Some(sockets) => Look::New(now, sockets),
+            None if index != now.index => Look::Trouble(format!("{name}: was made again; not yet in use")),
+            None if state.waiting.iter().any(Option::is_some) => {
+                Look::Trouble(format!("{name}: was made again; not all workers have noticed"))
+            }
+            None => Look::Same(now),
+        }
+    }
+
+    /// Opens sockets for all workers, and lets packets in.
+    fn fill(&self, state: &mut State, index: i32, until: Instant) -> Result<(), PortError> {
+        // What was there was for an interface that is gone.
+        *state = State::default();
+        let taken = |e| self.attach_error(e);
+        patiently(until, || Attached::check_free(index), |_| true).map_err(taken)?;
+        let (receive, send) = xsk::queues(&self.ask, &self.interface);
+        let redirect = Redirect::new(receive).map_err(|e| match e.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => self.no_permission(),
+            _ => self.error(format!("the kernel does not take the XDP program (Linux 5.10 or later is needed): {e}")),
+        })?;
+        let mut waiting: Vec<Vec<Xsk>> = (0..self.workers).map(|_| Vec::new()).collect();
+        for (member, socket) in self.sockets(index, receive, send, until)? {
+            if member.receives {
+                redirect
+                    .set(member.queue, socket.fd())
+                    .map_err(|e| self.error(format!("queue {} cannot be redirected: {e}", member.queue)))?;
+            }
+            waiting[member.worker].push(socket);
+        }
+        let promiscuous = sys::packet_socket()
+            .and_then(|socket| sys::promiscuous(&socket, index).map(|()| socket))
+            .map_err(|e| self.error(format!("cannot be made to take packets for all addresses: {e}")))?;
+        let attached = Attached::new(redirect.program(), index).map_err(taken)?;
+        state.hold = Some(Hold { attached, _redirect: redirect, _promiscuous: promiscuous });
+        state.waiting = waiting.into_iter().map(Some).collect();
+        state.index = index;
+        Ok(())
+    }
+
+    fn sockets(&self, index: i32, receive: u32, send: u32, until: Instant) -> Result<Vec<(Member, Xsk)>, PortError> {
+        // What is sent is gone soon, but packets may come in while a worker is busy: a quarter and the rest, by queues.
+        let all = self.umem.per_port();
+        let (target, limit) = ((all - all / 4) / receive, all / 4 / send.min(self.workers as u32));
+        if target.min(limit) < LEAST {
+            let (count, queues) = (self.umem.pool().count(), receive.max(send));
+            return Err(
+                self.error(format!("{count} frames are too few for {queues} queues: raise `count` of [frames]"))
+            );
+        }
+        let mut made: Vec<(Member, Xsk)> = Vec::new();
+        for member in plan(receive, send, self.workers) {
+            // The queue's first socket has the rings for all that send through it.
+            let lead = made.iter().find(|(other, _)| other.queue == member.queue).map(|(_, socket)| socket);
+            let wanted = Wanted {
+                interface: index,
+                queue: member.queue,
+                receives: if member.receives { target } else { 0 },
+                sends: if member.sends { limit } else { 0 },
+            };
+            let socket = match lead {
+                Some(lead) => {
+                    let joined = self.umem.join(wanted, lead.bound());
+                    let (bound, tx) = joined.map_err(|refusal| self.refused(refusal, member.queue))?;
+                    Xsk::new(bound, None, Some(tx), lead.lent().clone(), self.umem.clone())
+                }
+                None => {
+                    let like = made.first().map(|(_, socket)| socket.bound());
+                    let made = self.bind(wanted, like, until)?;
+                    let lent = Lent::new(self.umem.clone(), made.completion, limit);
+                    let fill = made.fill;
+                    let incoming = made.rx.map(|rx| Incoming { fill, rx, posted: 0, target });
+                    Xsk::new(made.bound, incoming, made.tx, Arc::new(lent), self.umem.clone())
+                }
+            };
+            made.push((member, socket));
+        }
+        Ok(made)
+    }
+
+    fn bind(&self, wanted: Wanted, like: Option<&Bound>, until: Instant) -> Result<Made, PortError> {
+        let busy = |(step, error): &Refusal| matches!((step, error.raw_os_error()), (Step::Bind, Some(libc::EBUSY)));
+        let bound = patiently(until, || self.umem.bind(wanted, like), busy);
+        bound.map_err(|refusal| self.refused(refusal, wanted.queue))
+    }
+
+    fn refused(&self, (step, error): Refusal, queue: u32) -> PortError {
+        let pool = self.umem.pool();
+        match (step, error.raw_os_error()) {
+            (_, Some(libc::EPERM | libc::EACCES)) => self.no_permission(),
+            (Step::Socket, Some(libc::EAFNOSUPPORT)) => {
+                self.error("this kernel has no AF_XDP sockets (CONFIG_XDP_SOCKETS): use afpacket")
+            }
+            (Step::Socket, _) => self.error(format!("no AF_XDP socket: {error}")),
+            (Step::Memory, Some(libc::ENOBUFS)) => {
+                let kib = u64::from(pool.count()) * u64::from(pool.frame_size()) / 1024;
+                self.error(format!(
+                    "this process may not lock the {kib} KiB of its frames: raise the limit (`ulimit -l`, LimitMEMLOCK= of \
+                     systemd) above that, give it CAP_IPC_LOCK, or lower `count` of [frames]"
+                ))
+            }
+            (Step::Memory, _) => self.error(format!("the kernel does not take the frames as UMEM: {error}")),
+            (Step::Ring, _) => self.error(format!("no memory for its AF_XDP rings: {error}")),
+            (Step::Bind, Some(libc::EBUSY)) => {
+                self.error(format!("queue {queue} is in use by another AF_XDP socket: stop the program that has it"))
+            }
+            (Step::Bind, Some(libc::EINVAL)) => self.error(format!(
+                "an AF_XDP socket cannot be bound to queue {queue}: {error} (Linux 5.10 or later is needed)"
+            )),
+            (Step::Bind, _) => self.error(format!("an AF_XDP socket cannot be bound to queue {queue}: {error}")),
+        }
+    }
+
+    fn attach_error(&self, error: AttachError) -> PortError {
+        let denied = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EPERM | libc::EACCES));
+        match error {
+            Refused { generic, .. } if denied(&generic) => self.no_permission(),
+            Taken(_) | Refused { .. } => self.error(error.to_string().replace("NAME", &self.interface)),
+        }
+    }
+
+    fn no_permission(&self) -> PortError {
+        let name = &self.interface;
+        self.error(format!(
+            "no permission for AF_XDP: run as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF outside of user \
+             namespaces; afpacket:{name} takes less"
+        ))
+    }
+
+    fn error(&self, what: impl AsRef<str>) -> PortError {
+        PortError(format!("{}: {}", self.interface, what.as_ref()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tries again while what is wrong may pass.
+fn patiently<T, E>(
+    until: Instant,
+    mut attempt: impl FnMut() -> Result<T, E>,
+    passes: impl Fn(&E) -> bool,
+) -> Result<T, E> {
+    loop {
+        match attempt() {
+            Err(error) if passes(&error) && Instant::now() < until => std::thread::sleep(Duration::from_millis(10)),
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A program at an interface, by a link: when its descriptor is closed, however the process ends, the program is gone.
+//!
+//! Somebody else's program is never replaced. A driver that does not take the program gets the kernel's generic way of running it,
+//! which works on every interface, but only after the kernel has made its own form of each packet.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use super::{netlink, sys};
+
+/// `XDP_FLAGS_SKB_MODE`, `XDP_FLAGS_DRV_MODE`
+const GENERIC: u32 = 1 << 1;
+const NATIVE: u32 = 1 << 2;
+
+/// Who runs a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The driver.
+    Native,
+    /// The kernel, because the driver does not, for this reason.
+    Generic(String),
+}
+
+/// As in a line about the port.
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mode::Native => f.write_str("native XDP"),
+            Mode::Generic(why) => {
+                write!(f, "generic XDP, which is slower, because its driver refuses native XDP ({why})")
+            }
+        }
+    }
+}
+
+/// Why a program is not at an interface.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// There is one.
+    #[error(
+        "has an XDP program{} of somebody else, which Millrace does not replace: stop what attached it, or remove it with \
+         `ip link set dev NAME xdp off`",
+        .0.map_or(String::new(), |id| format!(" (id {id})"))
+    )]
+    Taken(Option<u32>),
+    /// Neither the driver nor the kernel takes it.
+    #[error("takes no XDP program, neither natively ({native}) nor generically ({generic})")]
+    Refused {
+        /// What the driver says.
+        native: io::Error,
+        /// What the kernel says.
+        generic: io::Error,
+    },
+}
+
+/// A program at an interface, until this is dropped.
+#[derive(Debug)]
+pub struct Attached {
+    _link: OwnedFd,
+    mode: Mode,
+}
+
+impl Attached {
+    /// Attaches a program.
+    pub fn new(program: &OwnedFd, interface: i32) -> Result<Self, AttachError> {
+        let attach = |flags| sys::link_create(program, interface, flags);
+        let taken = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
+        let native = match attach(NATIVE) {
+            Ok(link) => return Ok(Attached { _link: link, mode: Mode::Native }),
+            Err(error) if taken(&error) => {
+                return Err(AttachError::Taken(netlink::xdp_program(interface).ok().flatten()));
+            }
+            Err(error) => error,
+        };
+        match attach(GENERIC) {
+            Ok(link) => Ok(Attached { _link: link, mode: Mode::Generic(native.to_string()) }),
+            Err(error) if taken(&error) => Err(AttachError::Taken(netlink::xdp_program(interface).ok().flatten())),
+            Err(generic) => Err(AttachError::Refused { native, generic }),
+        }
+    }
+
+    /// Fails where an interface has a program.
+    pub fn check_free(interface: i32) -> Result<(), AttachError> {
+        match netlink::xdp_program(interface) {
+            Ok(Some(id)) => Err(AttachError::Taken(Some(id))),
+            // Where the kernel does not say, it says so when a program is attached.
+            _ => Ok(()),
+        }
+    }
+
+    /// Who runs it.
+    pub fn mode(&self) -> &Mode {
+        &self.mode
+    }
+}

@@ -1,0 +1,69 @@
+//! The XDP program that hands every packet to the AF_XDP socket of the queue it came in by.
+//!
+//! Five instructions, so they are written down here and no compiler is asked:
+//!
+//! | instruction | meaning |
+//! |---|---|
+//! | `r2 = *(u32 *)(r1 + 16)` | the queue, `rx_queue_index` of `struct xdp_md` |
+//! | `r1 = map ll` | the sockets by queue; takes two slots |
+//! | `r3 = 2` | what becomes of a packet whose queue has no socket: `XDP_PASS` |
+//! | `call 51` | `bpf_redirect_map` |
+//! | `exit` | with what the call returned |
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use super::sys::{self, FRAGS, MapType};
+
+/// Offset of `rx_queue_index` in `struct xdp_md`.
+const QUEUE: i16 = 16;
+const XDP_PASS: i32 = 2;
+const REDIRECT_MAP: i32 = 51;
+/// A wide load's source: the number is a map's descriptor (`BPF_PSEUDO_MAP_FD`).
+const OF_MAP: u8 = 1;
+
+/// An instruction (`struct bpf_insn`), little-endian.
+fn instruction(op: u8, to: u8, from: u8, offset: i16, number: i32) -> [u8; 8] {
+    let ([o0, o1], [n0, n1, n2, n3]) = (offset.to_le_bytes(), number.to_le_bytes());
+    [op, from << 4 | to, o0, o1, n0, n1, n2, n3]
+}
+
+/// The program and its sockets.
+#[derive(Debug)]
+pub struct Redirect {
+    program: OwnedFd,
+    sockets: OwnedFd,
+}
+
+impl Redirect {
+    /// Loads the program for an interface with so many queues; no queue has a socket yet.
+    pub fn new(queues: u32) -> io::Result<Self> {
+        let sockets = sys::map_create(MapType::XskMap, 4, queues, 0, "millrace")?;
+        let code = [
+            instruction(0x61, 2, 1, QUEUE, 0),
+            instruction(0x18, 1, OF_MAP, 0, sys::number(&sockets)),
+            instruction(0, 0, 0, 0, 0),
+            instruction(0xb7, 3, 0, 0, XDP_PASS),
+            instruction(0x85, 0, 0, 0, REDIRECT_MAP),
+            instruction(0x95, 0, 0, 0, 0),
+        ]
+        .concat();
+        let load = |flags| sys::prog_load_with(&code, "millrace_afxdp", flags, &mut []);
+        // Without it, which Linux before 5.18 does not know, interfaces with a large MTU take no program.
+        let program = match load(FRAGS) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => load(0)?,
+            result => result?,
+        };
+        Ok(Redirect { program, sockets })
+    }
+
+    /// From now on the packets of a queue come to this socket, until it is closed.
+    pub fn set(&self, queue: u32, socket: &OwnedFd) -> io::Result<()> {
+        sys::map_update(&self.sockets, queue, sys::number(socket) as u32)
+    }
+
+    /// The program.
+    pub fn program(&self) -> &OwnedFd {
+        &self.program
+    }
+}
