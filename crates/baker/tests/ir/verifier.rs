@@ -265,7 +265,7 @@ fn packet_operations() {
         let pulled = c.push(Ty::Packet(INNER), Op::Pull { packet, bytes });
         c.put(pulled, OUT);
     });
-    refuses("there is no drop reason 7", |c, packet| c.effect(Op::Drop { packet, reason: DropId(7) }));
+    refuses("there is no drop reason 9", |c, packet| c.effect(Op::Drop { packet, reason: DropId(9) }));
 }
 
 #[test]
