@@ -27,6 +27,15 @@ pub enum EngineKind {
 impl EngineKind {
     /// Machine code with all optimisations.
     pub const NATIVE: EngineKind = EngineKind::Native(OptLevel::O3, Level::Cgpc);
+
+    /// Its name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineKind::Native(..) => "native",
+            EngineKind::Interp => "interp",
+            EngineKind::Kernel(_) => "kernel",
+        }
+    }
 }
 
 /// Why there is no engine.

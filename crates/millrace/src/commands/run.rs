@@ -11,7 +11,7 @@ use control::config::{Control, Notation, PortNames};
 use control::controllers::{self, Reloads};
 use control::socket::{About, Claim, ClaimError, Place, PlaceError, Reload, Reloaded, Server, Service};
 use dataplane::ports::{DRIVERS, PortSpec};
-use dataplane::{EngineKind, Instance, Observer, Options, PollMode, PortConfig, StartError};
+use dataplane::{Instance, Observer, Options, PollMode, PortConfig, StartError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::instance::{Engine, configuration, ports};
@@ -204,10 +204,7 @@ fn about(instance: &str, program: &str, options: &Options, cpus: &[usize], ports
         version: env!("CARGO_PKG_VERSION").into(),
         pid: std::process::id(),
         program: program.into(),
-        engine: match options.engine {
-            EngineKind::Native(..) => "native".into(),
-            EngineKind::Interp => "interp".into(),
-        },
+        engine: options.engine.name().into(),
         workers: options.workers,
         mode: match options.poll {
             PollMode::Busy => "busy".into(),
