@@ -136,7 +136,7 @@ fn random_program(seed: u64, tally: &mut Tally) {
     match compared.unwrap_or_else(|panic| Err(Refusal::Fault(said(panic)))) {
         Ok(seen) => {
             tally.ran += 1;
-            tally.seen.add(&seen);
+            tally.seen.add(&Seen { constructs: generated.constructs, ..seen });
         }
         Err(Refusal::Unfit(reason)) => *tally.unfit.entry(reason).or_default() += 1,
         Err(Refusal::Fault(error)) => {
