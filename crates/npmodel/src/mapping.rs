@@ -2,7 +2,7 @@
 //! (pipelining).
 
 use baker::ir::interp::Code;
-use baker::ir::{Op, PpfId, Program, Target};
+use baker::ir::{PpfId, Program, Target};
 
 use crate::event::{Access, CYCLE, Direction, Hardware, Job, Stage, Step, Timing};
 use crate::micro::{Command, MicroOp, Unit};
@@ -45,10 +45,8 @@ fn order(program: &Program) -> Vec<PpfId> {
         if std::mem::replace(&mut seen[ppf.0 as usize], true) {
             return;
         }
-        for inst in program.ppfs[ppf.0 as usize].body.blocks.iter().flat_map(|block| &block.insts) {
-            if let Op::Put { channel, .. } = inst.op
-                && let Target::Ppf(next) = program.channels[channel.0 as usize].target
-            {
+        for channel in program.ppfs[ppf.0 as usize].body.puts() {
+            if let Target::Ppf(next) = program.channels[channel.0 as usize].target {
                 visit(program, next, seen, out);
             }
         }

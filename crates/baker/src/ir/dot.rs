@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use super::inst::Op;
 use super::program::{ChannelId, Ppf, PpfId, Program, Source, Target};
 
 /// The graph in the DOT language, with a frame around the PPFs that run in the kernel.
@@ -50,10 +49,8 @@ pub fn dot(program: &Program, in_kernel: impl Fn(PpfId) -> bool) -> String {
     let ppfs = program.ppfs.iter().map(|ppf| (&ppf.name, &ppf.body));
     for (name, body) in ppfs.chain(program.timers.iter().map(|timer| (&timer.name, &timer.body))) {
         let mut channels: Vec<ChannelId> = Vec::new();
-        for inst in body.blocks.iter().flat_map(|b| &b.insts) {
-            if let Op::Put { channel, .. } = inst.op
-                && !channels.contains(&channel)
-            {
+        for channel in body.puts() {
+            if !channels.contains(&channel) {
                 channels.push(channel);
             }
         }

@@ -409,6 +409,14 @@ impl Body {
         self.values[value.0 as usize]
     }
 
+    /// The channels that it puts packets into, once for each put.
+    pub fn puts(&self) -> impl Iterator<Item = ChannelId> + '_ {
+        self.blocks.iter().flat_map(|block| &block.insts).filter_map(|inst| match inst.op {
+            Op::Put { channel, .. } => Some(channel),
+            _ => None,
+        })
+    }
+
     /// Appends an instruction with a result.
     pub fn push(&mut self, block: BlockId, ty: Ty, op: Op, span: Option<Span>) -> Value {
         let result = self.value(ty);

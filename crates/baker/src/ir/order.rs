@@ -27,11 +27,11 @@ impl Body {
         order
     }
 
-    /// Each block's place in [`Body::reverse_postorder`]; `usize::MAX` for blocks that the entry does not reach. An edge to
-    /// a block that does not lie later closes a loop.
-    pub fn ranks(&self) -> Vec<usize> {
+    /// Each block's place in an order, which is [`Body::reverse_postorder`]; `usize::MAX` for blocks that the entry does not
+    /// reach. An edge to a block that does not lie later closes a loop.
+    pub fn ranks(&self, order: &[BlockId]) -> Vec<usize> {
         let mut ranks = vec![usize::MAX; self.blocks.len()];
-        for (rank, block) in self.reverse_postorder().into_iter().enumerate() {
+        for (rank, block) in order.iter().enumerate() {
             ranks[block.0 as usize] = rank;
         }
         ranks

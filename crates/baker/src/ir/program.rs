@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::inst::{Body, Inst, Op, Ty};
+use super::inst::{Body, Op, Ty};
 use super::meter::MeterRate;
 use super::tables::TableStore;
 use crate::source::Span;
@@ -119,14 +119,13 @@ impl Program {
 
     /// For each PPF, whether packets come to it: from an entry, or by a put of a timer or of a PPF that packets come to.
     pub fn reached_ppfs(&self) -> Vec<bool> {
+        self.reached_from(self.entries().chain(self.timers.iter().flat_map(|timer| timer.body.puts())))
+    }
+
+    /// For each PPF, whether packets of these channels come to it.
+    pub fn reached_from(&self, channels: impl IntoIterator<Item = ChannelId>) -> Vec<bool> {
         let mut reached = vec![false; self.ppfs.len()];
-        let puts = |body: &Body| {
-            let insts = body.blocks.iter().flat_map(|block| &block.insts);
-            let put = |inst: &Inst| if let Op::Put { channel, .. } = inst.op { Some(channel) } else { None };
-            insts.filter_map(put).collect::<Vec<_>>()
-        };
-        let mut work: Vec<ChannelId> = self.entries().collect();
-        work.extend(self.timers.iter().flat_map(|timer| puts(&timer.body)));
+        let mut work: Vec<ChannelId> = channels.into_iter().collect();
         while let Some(channel) = work.pop() {
             let Some(Target::Ppf(ppf)) = self.channels.get(channel.0 as usize).map(|channel| channel.target) else {
                 continue;
@@ -135,7 +134,7 @@ impl Program {
                 Some(seen @ false) => *seen = true,
                 _ => continue,
             }
-            work.extend(puts(&self.ppfs[ppf.0 as usize].body));
+            work.extend(self.ppfs[ppf.0 as usize].body.puts());
         }
         reached
     }

@@ -201,9 +201,10 @@ impl Ahead {
             tables: BTreeSet::new(),
             before: BTreeMap::from([(BlockId(0), (0, 0))]),
         };
-        let heads = loop_heads(body);
+        let order = body.reverse_postorder();
+        let heads = loop_heads(body, &order);
         let mut done = BTreeSet::new();
-        for block in body.reverse_postorder().into_iter().filter(|block| !heads.contains(block)) {
+        for block in order.into_iter().filter(|block| !heads.contains(block)) {
             if ahead.before.contains_key(&block) {
                 ahead.block(program, body, block, times);
                 done.insert(block);
@@ -272,14 +273,14 @@ impl Ahead {
 }
 
 /// The blocks that edges lead back to: one at least on each circle.
-fn loop_heads(body: &Body) -> BTreeSet<BlockId> {
-    let ranks = body.ranks();
+fn loop_heads(body: &Body, order: &[BlockId]) -> BTreeSet<BlockId> {
+    let ranks = body.ranks(order);
     let heads = |block: &BlockId| {
         let rank = ranks[block.0 as usize];
         let dests = body.blocks[block.0 as usize].term.dests();
         dests.into_iter().map(|dest| dest.block).filter(|to| ranks[to.0 as usize] <= rank).collect::<Vec<_>>()
     };
-    body.reverse_postorder().iter().flat_map(heads).collect()
+    order.iter().flat_map(heads).collect()
 }
 
 struct Points<'a> {

@@ -22,7 +22,7 @@ mod split;
 pub use split::{Split, split};
 
 use crate::diag::Diagnostic;
-use crate::ir::{ChannelId, Inst, Op, Pin, PpfId, Program, Target, Times};
+use crate::ir::{ChannelId, Inst, Pin, PpfId, Program, Target, Times};
 use crate::source::Span;
 
 /// Why an operation cannot be done; `None` where it can.
@@ -81,7 +81,7 @@ impl Placement {
             if *stage == Stage::Behind {
                 *stage = own_stage(program, PpfId(ppf), limits, &times);
                 if matches!(stage, Stage::Kernel(_)) {
-                    work.extend(puts(program, PpfId(ppf)));
+                    work.extend(program.ppfs[ppf as usize].body.puts());
                 }
             }
             if !matches!(stage, Stage::Kernel(_)) && !cuts.contains(&channel) {
@@ -137,14 +137,6 @@ fn own_stage(program: &Program, id: PpfId, limits: &Limits, times: &Times) -> St
         Some((reason, span)) => Stage::Cannot(Obstacle { reason, span }),
         None => Stage::Kernel(punts),
     }
-}
-
-/// The channels that a PPF puts packets into.
-fn puts(program: &Program, ppf: PpfId) -> impl Iterator<Item = ChannelId> {
-    program.ppfs[ppf.0 as usize].body.blocks.iter().flat_map(|block| &block.insts).filter_map(|inst| match inst.op {
-        Op::Put { channel, .. } => Some(channel),
-        _ => None,
-    })
 }
 
 fn contradiction(ppf: &crate::ir::Ppf, stage: &Stage) -> Option<Diagnostic> {

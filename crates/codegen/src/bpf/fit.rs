@@ -1,6 +1,6 @@
 //! What cannot be done in the kernel, and why: the placer goes by it.
 
-use baker::ir::{Inst, Op, PpfId, Program, TableKind, Target};
+use baker::ir::{Inst, Op, PpfId, Program, TableKind};
 use baker::place::Limits;
 
 use super::resize::SHORTEST;
@@ -51,21 +51,7 @@ pub fn limits(program: &Program) -> Limits<'_> {
 
 /// For each PPF, whether received packets come to it. What controllers and timers send is the workers'.
 pub(super) fn reached(program: &Program) -> Vec<bool> {
-    let mut reached = vec![false; program.ppfs.len()];
-    let mut work = vec![Program::RX];
-    while let Some(channel) = work.pop() {
-        let target = program.channels.get(channel.0 as usize).map(|channel| channel.target);
-        let Some(Target::Ppf(PpfId(ppf))) = target else { continue };
-        let (Some(seen @ false), Some(ppf)) = (reached.get_mut(ppf as usize), program.ppfs.get(ppf as usize)) else {
-            continue;
-        };
-        *seen = true;
-        work.extend(ppf.body.blocks.iter().flat_map(|block| &block.insts).filter_map(|inst| match inst.op {
-            Op::Put { channel, .. } => Some(channel),
-            _ => None,
-        }));
-    }
-    reached
+    program.reached_from([Program::RX])
 }
 
 /// What keeps PPFs that packets come to from running in the kernel, in their order; of each PPF the first place of each reason.

@@ -17,7 +17,7 @@ use super::body::Ppf;
 use crate::abi::HashBucket;
 use crate::internal;
 use crate::kernel::TablePlace;
-use crate::lower::{Memory, Res};
+use crate::lower::Res;
 
 /// Four lanes of 16 bits with 1 each.
 const ONES: u64 = 0x0001_0001_0001_0001;
@@ -149,12 +149,8 @@ impl<'c> Ppf<'_, 'c, '_> {
         let entry = kernel.add(distance, entries)?;
         // Entry 0 is never used, but it is there.
         let memory = kernel.found(entry)?;
-        let mut same = builder.build_int_compare(IntPredicate::NE, number, long(0), "")?;
-        for (index, word) in words.iter().enumerate() {
-            let stored = kernel.load_int(kernel.i64, kernel.at(memory, index as u64 * 8)?, 8, Memory::Table)?;
-            let equal = builder.build_int_compare(IntPredicate::EQ, stored, *word, "")?;
-            same = builder.build_and(same, equal, "")?;
-        }
+        let used = builder.build_int_compare(IntPredicate::NE, number, long(0), "")?;
+        let same = kernel.has_key(used, memory, words)?;
         let value = kernel.add(entry, layout.value_offset as u64)?;
         let from_compare = kernel.block()?;
         kernel.likely(builder.build_conditional_branch(same, found, miss)?)?;

@@ -11,6 +11,7 @@ use std::mem::offset_of;
 use baker::ir::{ChannelId, DropId, MetaId, Program, Target, storage_size};
 use inkwell::IntPredicate;
 use inkwell::attributes::AttributeLoc;
+use inkwell::basic_block::BasicBlock;
 use inkwell::module::Linkage;
 use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
 
@@ -214,18 +215,7 @@ impl<'c> Kernel<'c, '_> {
         builder.build_unconditional_branch(done)?;
 
         builder.position_at_end(other);
-        let devices = self.map(MapUse::Devices)?;
-        let fallback = self.verdict(Verdict::Drop);
-        let verdict =
-            self.help(Helper::RedirectMap, &[devices.into(), self.resize(to, 64)?.into(), fallback.into()])?;
-        self.set(state, Field::Verdict, verdict)?;
-        let is_missing = builder.build_int_compare(IntPredicate::EQ, verdict, fallback, "")?;
-        self.unlikely(builder.build_conditional_branch(is_missing, missing, done)?)?;
-        builder.position_at_end(missing);
-        self.drop_packet(state, DropId::NO_PORT)?;
-        builder.build_unconditional_branch(done)?;
-        builder.position_at_end(done);
-        Ok(())
+        self.redirect(state, (MapUse::Devices, to), (missing, DropId::NO_PORT), done)
     }
 
     /// Out of the kernel, to go on behind a channel.
@@ -255,16 +245,27 @@ impl<'c> Kernel<'c, '_> {
             let value = self.resize(self.meta_load(state, MetaId(id))?, size * 8)?;
             self.store(field(size_of::<Punt>() + meta.offset as usize)?, value, size.min(8), Memory::Frame)?;
         }
-        let sockets = self.map(MapUse::Sockets)?;
         let queue = self.load_int(self.i32, self.at(ctx, RX_QUEUE_INDEX)?, 4, Memory::Context)?;
+        self.redirect(state, (MapUse::Sockets, queue), (missing, DropId::NO_WORKER), done)
+    }
+
+    /// To what a map has under a number, and on at `done`; by `missing`, where the packet is dropped, if it has nothing there.
+    fn redirect(
+        &self,
+        state: PointerValue<'c>,
+        (map, key): (MapUse, IntValue<'c>),
+        (missing, reason): (BasicBlock<'c>, DropId),
+        done: BasicBlock<'c>,
+    ) -> Res<()> {
+        let builder = &self.builder;
+        let map = self.map(map)?;
         let fallback = self.verdict(Verdict::Drop);
-        let verdict =
-            self.help(Helper::RedirectMap, &[sockets.into(), self.resize(queue, 64)?.into(), fallback.into()])?;
+        let verdict = self.help(Helper::RedirectMap, &[map.into(), self.resize(key, 64)?.into(), fallback.into()])?;
         self.set(state, Field::Verdict, verdict)?;
         let is_missing = builder.build_int_compare(IntPredicate::EQ, verdict, fallback, "")?;
         self.unlikely(builder.build_conditional_branch(is_missing, missing, done)?)?;
         builder.position_at_end(missing);
-        self.drop_packet(state, DropId::NO_WORKER)?;
+        self.drop_packet(state, reason)?;
         builder.build_unconditional_branch(done)?;
         builder.position_at_end(done);
         Ok(())

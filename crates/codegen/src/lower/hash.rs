@@ -46,12 +46,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         // There is always an entry 0 to read, though what it holds means nothing.
         let at =
             module.element(module.entries(control, offset_of!(HashTable, entries))?, number, entry.stride as u64)?;
-        let mut same = used;
-        for (index, word) in words.iter().enumerate() {
-            let stored = module.load_int(module.i64, module.at(at, index as u64 * 8)?, 8, Memory::Table)?;
-            let equal = builder.build_int_compare(IntPredicate::EQ, stored, *word, "")?;
-            same = builder.build_and(same, equal, "")?;
-        }
+        let same = module.has_key(used, at, &words)?;
         let value = module.at(at, entry.value_offset as u64)?;
         let from_candidate = self.here()?;
         module.likely(builder.build_conditional_branch(same, found, slow)?)?;
@@ -157,6 +152,22 @@ impl<'c> Core<'c, '_> {
 
     pub(crate) fn hash_entry(&self, table: &Table) -> Res<HashEntry> {
         Ok(HashEntry::new(self.layout(table.key)?, self.layout(table.value)?))
+    }
+
+    /// Whether an entry is used and begins with this packed key; 1 bit.
+    pub(crate) fn has_key(
+        &self,
+        used: IntValue<'c>,
+        entry: PointerValue<'c>,
+        words: &[IntValue<'c>],
+    ) -> Res<IntValue<'c>> {
+        let mut same = used;
+        for (index, word) in words.iter().enumerate() {
+            let stored = self.load_int(self.i64, self.at(entry, index as u64 * 8)?, 8, Memory::Table)?;
+            let equal = self.builder.build_int_compare(IntPredicate::EQ, stored, *word, "")?;
+            same = self.builder.build_and(same, equal, "")?;
+        }
+        Ok(same)
     }
 }
 

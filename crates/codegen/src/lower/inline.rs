@@ -19,10 +19,8 @@ pub(super) fn inlined(program: &Program, reached: &[bool]) -> Res<Vec<bool>> {
     }
     let ppfs = program.ppfs.iter().zip(reached).filter(|(_, reached)| **reached).map(|(ppf, _)| &ppf.body);
     for body in ppfs.chain(program.timers.iter().map(|timer| &timer.body)) {
-        for inst in body.blocks.iter().flat_map(|block| &block.insts) {
-            if let Op::Put { channel, .. } = inst.op {
-                plan.count(channel.0)?;
-            }
+        for channel in body.puts() {
+            plan.count(channel.0)?;
         }
     }
     Ok((0..program.ppfs.len()).map(|index| plan.is_inlined(index)).collect())

@@ -15,7 +15,8 @@ pub(crate) struct Dominators {
 
 impl Dominators {
     pub fn new(body: &Body) -> Self {
-        let (order, rank) = (body.reverse_postorder(), body.ranks());
+        let order = body.reverse_postorder();
+        let rank = body.ranks(&order);
         let mut predecessors = vec![Vec::new(); order.len()];
         for (i, block) in order.iter().enumerate() {
             for dest in body.blocks[block.0 as usize].term.dests() {

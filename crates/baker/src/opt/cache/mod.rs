@@ -103,7 +103,7 @@ pub fn cache(program: &Program, scope: &Scope) -> (Program, Report) {
 fn cache_body(program: &Program, scope: &Scope, id: PpfId, body: &Body, report: &mut Report) -> Body {
     let live = super::liveness::live_in(body);
     let usual = Usual::new(program, body);
-    let rank = body.ranks();
+    let rank = body.ranks(&body.reverse_postorder());
     let source = Source { program, scope, id, body, live: &live, usual: &usual, rank: &rank };
     let first = source.rebuild(0);
     let ahead = if scope.ahead { first.worth_loading() } else { 0 };
