@@ -37,8 +37,8 @@ struct Aggregate<'p> {
     body: Body,
     /// PPFs to be copied, and the index of the copy's first block.
     queue: VecDeque<PpfId>,
-    /// First block of the copy that puts share, once they do.
-    shared: HashMap<PpfId, BlockId>,
+    /// First block of the copy that puts share, once they do: one for those that packets come by, one for the others.
+    shared: HashMap<(PpfId, bool), BlockId>,
     /// Blocks that the copies in the queue will take up.
     reserved: u32,
     instructions: usize,
@@ -81,11 +81,11 @@ impl<'p> Aggregate<'p> {
         if used && self.instructions < COPIED {
             return self.enqueue(ppf);
         }
-        if let Some(&block) = self.shared.get(&ppf) {
+        if let Some(&block) = self.shared.get(&(ppf, used)) {
             return block;
         }
         let block = self.enqueue(ppf);
-        self.shared.insert(ppf, block);
+        self.shared.insert((ppf, used), block);
         block
     }
 
@@ -96,7 +96,8 @@ impl<'p> Aggregate<'p> {
         self.body.values.extend(&body.values);
         if let Some(usage) = &body.usage {
             // The first is the root, which packets enter.
-            let all = self.body.usage.get_or_insert_with(|| Usage { length: usage.length, ..Usage::default() });
+            let all =
+                self.body.usage.get_or_insert_with(|| Usage { lengths: usage.lengths.clone(), ..Usage::default() });
             all.usual.extend(usage.usual.iter().map(|(value, number)| (Value(value.0 + first_value), *number)));
         }
         for (b, block) in body.blocks.iter().enumerate() {
