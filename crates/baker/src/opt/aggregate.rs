@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A put is replaced where nothing follows it (`channel_put` runs the receiver at once, so a put at the end is a jump); see
-//! [`super::division`]. Each put gets a copy of the PPF, so that what is known at the put is known in the copy, until the aggregate has [`COPIED`] instructions;
+//! [`super::division`]. Each put gets a copy of the PPF, so that what is known at the put is known in the copy, until the aggregate has [`COPIED`] instructions, or fewer where a program has many aggregates;
 //! from then on puts share one copy, and so do those that no packet came by, where a profile says that of a put. PPFs that were merged wherever they are used stay in the program, unused.
 
 use std::collections::{HashMap, VecDeque};
@@ -20,6 +20,8 @@ use crate::ir::*;
 
 /// Instructions of an aggregate up to which each put gets a copy of its own.
 const COPIED: usize = 2000;
+/// The same for all aggregates of a program together.
+const ALL_COPIED: usize = 8 * COPIED;
 
 /// Merges PPFs.
 pub fn aggregate(program: &Program) -> Program {
@@ -42,6 +44,8 @@ struct Aggregate<'p> {
     /// Blocks that the copies in the queue will take up.
     reserved: u32,
     instructions: usize,
+    /// Up to so many each put gets a copy.
+    copied: usize,
 }
 
 impl<'p> Aggregate<'p> {
@@ -54,6 +58,7 @@ impl<'p> Aggregate<'p> {
             shared: HashMap::new(),
             reserved: 0,
             instructions: 0,
+            copied: COPIED.min(ALL_COPIED / division.roots.len().max(1)),
         }
     }
 
@@ -71,14 +76,14 @@ impl<'p> Aggregate<'p> {
         let body = &self.program.ppfs[ppf.0 as usize].body;
         let first = BlockId(self.reserved);
         self.reserved += body.blocks.len() as u32;
-        self.instructions += body.blocks.iter().map(|block| block.insts.len()).sum::<usize>();
+        self.instructions += body.size();
         self.queue.push_back(ppf);
         first
     }
 
     /// The first block that a put jumps to; `used`: for all that is known, packets come by it.
     fn entry_of(&mut self, ppf: PpfId, used: bool) -> BlockId {
-        if used && self.instructions < COPIED {
+        if used && self.instructions < self.copied {
             return self.enqueue(ppf);
         }
         if let Some(&block) = self.shared.get(&(ppf, used)) {
