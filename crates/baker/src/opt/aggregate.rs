@@ -19,7 +19,7 @@ use super::division::{Division, is_last};
 use crate::ir::*;
 
 /// Instructions of an aggregate up to which each put gets a copy of its own.
-const COPIED: usize = 2000;
+const COPIED: usize = 500;
 /// The same for all aggregates of a program together.
 const ALL_COPIED: usize = 8 * COPIED;
 
