@@ -44,8 +44,17 @@ pub struct PortSlot {
     /// The interface's index.
     pub interface: u32,
     /// The port's number; 0 where no port has the interface.
-    pub port: u32,
+    pub port: u8,
+    /// Number of the port that takes its packets for the host.
+    pub host: u8,
+    /// Whether there is one; otherwise they go to the kernel's own stack.
+    pub has_host: u8,
+    /// Nothing.
+    pub unused: u8,
 }
+
+/// Queues of a port that can have a socket: that of port p and queue q is number `p * QUEUES + q` of [`MapUse::Sockets`].
+pub const QUEUES: u32 = 64;
 
 /// What a program compiled with [`Options::recorded`] reads and writes in place of the kernel's time and ports.
 #[repr(C)]
@@ -180,7 +189,7 @@ pub enum MapUse {
     Memory,
     /// The array of devices (`BPF_MAP_TYPE_DEVMAP`), by port number.
     Devices,
-    /// The array of sockets (`BPF_MAP_TYPE_XSKMAP`), by queue.
+    /// The array of sockets (`BPF_MAP_TYPE_XSKMAP`), by port and queue (see [`QUEUES`]).
     Sockets,
 }
 

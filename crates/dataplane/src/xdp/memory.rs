@@ -93,12 +93,13 @@ impl SharedMemory {
         (0..self.memory.cpus as usize).fold(0, |sum, cpu| sum.wrapping_add(of_cpu(cpu)))
     }
 
-    /// Says which port an interface is.
-    pub fn set_port(&self, interface: u32, port: u8) {
-        let slot = PortSlot { interface, port: port.into() };
+    /// Says which port an interface is, and which one takes its packets for the host; otherwise they go to the kernel's stack.
+    pub fn set_port(&self, interface: u32, port: u8, host: Option<u8>) {
         let at = PORTS as usize + (interface % PORT_SLOTS) as usize * size_of::<PortSlot>();
-        let both = u64::from(slot.interface) | u64::from(slot.port) << 32;
-        self.word(at).store(both, Ordering::Relaxed);
+        let [i0, i1, i2, i3] = interface.to_ne_bytes();
+        // As `PortSlot` has it.
+        let slot = [i0, i1, i2, i3, port, host.unwrap_or(0), host.is_some().into(), 0];
+        self.word(at).store(u64::from_ne_bytes(slot), Ordering::Relaxed);
     }
 
     /// Before a program that is recorded: the time.
