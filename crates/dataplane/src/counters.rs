@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::controller::ExternTable;
-use baker::ir::{ChannelId, CounterId, CounterSlots, DropId, Program, TableId, Target, TimerId};
+use crate::xdp::FastPath;
+use baker::ir::{ChannelId, CounterId, CounterSlots, DropId, Program, Source, TableId, Target, TimerId};
 
 #[repr(align(64))]
 #[derive(Debug, Default)]
@@ -44,7 +45,7 @@ impl CounterBlock {
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct PortCounters {
-    /// Packets received.
+    /// Packets received. This and the three below: of a port with a fast path all that the interface counts since it was opened.
     pub rx_packets: AtomicU64,
     /// Bytes received, from the Ethernet header on.
     pub rx_bytes: AtomicU64,
@@ -159,6 +160,7 @@ impl Snapshot {
 pub struct Observer {
     pub(crate) program: Arc<Program>,
     pub(crate) blocks: Vec<Arc<CounterBlock>>,
+    pub(crate) fast_path: Option<Arc<FastPath>>,
     pub(crate) ports: Vec<ObservedPort>,
     pub(crate) externs: Option<Arc<ExternTable>>,
 }
@@ -182,7 +184,7 @@ impl ObservedPort {
 impl Observer {
     /// Of a worker without ports.
     pub(crate) fn of_block(program: &Arc<Program>, block: Arc<CounterBlock>) -> Self {
-        Observer { program: program.clone(), blocks: vec![block], ports: Vec::new(), externs: None }
+        Observer { program: program.clone(), blocks: vec![block], fast_path: None, ports: Vec::new(), externs: None }
     }
 
     /// The latest error of each port that has one, by name.
@@ -194,11 +196,17 @@ impl Observer {
     pub fn snapshot(&self) -> Snapshot {
         let program = &self.program;
         let slots = CounterSlots::new(program);
-        let sum = |slot: usize| self.blocks.iter().fold(0u64, |sum, block| sum.wrapping_add(block.get(slot)));
+        let sum = |slot: usize| {
+            let kernel = self.fast_path.as_ref().map_or(0, |path| path.counter(slot));
+            self.blocks.iter().fold(kernel, |sum, block| sum.wrapping_add(block.get(slot)))
+        };
         let channel = |index: usize| sum(slots.channel(ChannelId(index as u32)));
         let into_ppf = |ppf: usize| {
-            let leads = |target| matches!(target, Target::Ppf(id) if id.0 as usize == ppf);
-            let channels = program.channels.iter().enumerate().filter(|(_, c)| leads(c.target));
+            // What the kernel handed over has entered before.
+            let enters = |c: &baker::ir::Channel| {
+                c.from != Some(Source::Kernel) && matches!(c.target, Target::Ppf(id) if id.0 as usize == ppf)
+            };
+            let channels = program.channels.iter().enumerate().filter(|(_, c)| enters(c));
             channels.fold(0u64, |sum, (index, _)| sum.wrapping_add(channel(index)))
         };
         let user = |(index, counter): (usize, &baker::ir::Counter)| {

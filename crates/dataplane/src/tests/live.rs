@@ -19,6 +19,7 @@ pub type Make = fn(&str) -> Driver;
 
 pub const AFPACKET: Make = |name| Driver::AfPacket { interface: name.to_owned() };
 pub const AFXDP: Make = |name| Driver::AfXdp { interface: name.to_owned() };
+pub const XDP: Make = |name| Driver::Xdp { interface: name.to_owned() };
 
 /// The same tests over each driver of network interfaces, with the pairs left–a and b–right of so many queues.
 macro_rules! over_both {
@@ -100,8 +101,8 @@ pub fn try_start(driver: Make, options: Options) -> Result<Instance, crate::Star
 
 pub fn start(driver: Make, workers: usize, poll: PollMode) -> Instance {
     let engine = EngineKind::Native(OptLevel::O0, Level::Base);
-    // Bursts of tests are not to be lost where a worker does not run for a while.
-    let frames = FrameConfig { count: 16384 * workers as u32, ..FrameConfig::default() };
+    // Bursts of tests, 2000 packets in one queue, are not to be lost where a worker does not run for a while.
+    let frames = FrameConfig { count: 32768 * workers as u32, ..FrameConfig::default() };
     start_with(driver, Options { engine, poll, workers, frames, ..Options::default() })
 }
 

@@ -118,11 +118,12 @@ impl Loaded {
         Ok(Loaded { program, devices, sockets })
     }
 
-    /// Says which interface a port sends by; nothing where the program does not send.
-    pub fn set_device(&self, port: u8, interface: u32) -> io::Result<()> {
-        match &self.devices {
-            Some(devices) => sys::map_update(devices, port.into(), interface),
-            None => Ok(()),
+    /// Says which interface a port sends by, if any; nothing where the program does not send.
+    pub fn set_device(&self, port: u8, interface: Option<u32>) -> io::Result<()> {
+        match (&self.devices, interface) {
+            (Some(devices), Some(interface)) => sys::map_update(devices, port.into(), interface),
+            (Some(devices), None) => sys::map_delete(devices, port.into()),
+            (None, _) => Ok(()),
         }
     }
 

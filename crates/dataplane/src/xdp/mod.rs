@@ -4,6 +4,8 @@
 
 mod attach;
 mod engine;
+mod fast_path;
+mod grace;
 mod load;
 mod memory;
 mod netlink;
@@ -14,6 +16,9 @@ mod tests;
 
 pub(crate) use attach::{AttachError, Attached};
 pub use engine::{KERNEL_FRAMES, KernelEngine, KernelEngineError};
+pub use fast_path::{FastPath, PortRole};
+pub(crate) use fast_path::Onward;
 pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};
+pub(crate) use netlink::{Netlink, Statistics};
 pub(crate) use redirect::Redirect;

@@ -7,15 +7,18 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 /// Commands (`enum bpf_cmd`).
 const MAP_CREATE: libc::c_long = 0;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
+const MAP_DELETE_ELEM: libc::c_long = 3;
 const PROG_LOAD: libc::c_long = 5;
 const PROG_TEST_RUN: libc::c_long = 10;
 const LINK_CREATE: libc::c_long = 28;
+const LINK_UPDATE: libc::c_long = 29;
 
 /// Kinds of maps (`enum bpf_map_type`).
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
 pub enum MapType {
     Array = 2,
+    ArrayOfMaps = 12,
     DevMap = 14,
     XskMap = 17,
 }
@@ -80,6 +83,15 @@ struct LinkCreate {
 
 #[repr(C)]
 #[derive(Default)]
+struct LinkUpdate {
+    link_fd: u32,
+    new_prog_fd: u32,
+    flags: u32,
+    old_prog_fd: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
 struct TestRun {
     prog_fd: u32,
     retval: u32,
@@ -133,12 +145,40 @@ pub fn map_create(kind: MapType, value_size: u32, entries: u32, flags: u32, name
     unsafe { Ok(owned(bpf(MAP_CREATE, &mut attributes)?)) }
 }
 
+/// An array of one map like `inner`, which is in it from now on.
+pub fn map_of_maps(inner: &OwnedFd, named: &str) -> io::Result<OwnedFd> {
+    let mut attributes = MapCreate {
+        map_type: MapType::ArrayOfMaps as u32,
+        key_size: 4,
+        value_size: 4,
+        max_entries: 1,
+        inner_map_fd: inner.as_raw_fd() as u32,
+        map_name: name(named),
+        ..MapCreate::default()
+    };
+    // SAFETY: no pointers; the result is a new descriptor.
+    let outer = unsafe { owned(bpf(MAP_CREATE, &mut attributes)?) };
+    map_update(&outer, 0, number(inner) as u32)?;
+    Ok(outer)
+}
+
 /// Sets an element of a map of 32-bit values.
 pub fn map_update(map: &OwnedFd, key: u32, value: u32) -> io::Result<()> {
     let (key, value) = ((&raw const key) as u64, (&raw const value) as u64);
     let mut attributes = MapElem { map_fd: map.as_raw_fd() as u32, key, value, ..MapElem::default() };
     // SAFETY: key and value are words that live through the call.
     unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes).map(drop) }
+}
+
+/// Takes an element out of a map; nothing where there is none.
+pub fn map_delete(map: &OwnedFd, key: u32) -> io::Result<()> {
+    let key = (&raw const key) as u64;
+    let mut attributes = MapElem { map_fd: map.as_raw_fd() as u32, key, ..MapElem::default() };
+    // SAFETY: the key is a word that lives through the call.
+    match unsafe { bpf(MAP_DELETE_ELEM, &mut attributes) } {
+        Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// An XDP program. The log of the kernel's verifier goes to `log`, as far as it fits, where that is not empty.
@@ -175,6 +215,14 @@ pub fn link_create(program: &OwnedFd, interface: i32, flags: u32) -> io::Result<
     };
     // SAFETY: no pointers; the result is a new descriptor.
     unsafe { Ok(owned(bpf(LINK_CREATE, &mut attributes)?)) }
+}
+
+/// Puts another program in the place of a link's, between two packets.
+pub fn link_update(link: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
+    let (link_fd, new_prog_fd) = (link.as_raw_fd() as u32, program.as_raw_fd() as u32);
+    let mut attributes = LinkUpdate { link_fd, new_prog_fd, ..LinkUpdate::default() };
+    // SAFETY: no pointers.
+    unsafe { bpf(LINK_UPDATE, &mut attributes).map(drop) }
 }
 
 /// Runs an XDP program once with this packet. Gives what it returned and how many bytes of `out` hold the packet now.

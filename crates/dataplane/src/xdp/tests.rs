@@ -69,7 +69,7 @@ fn out_of_the_same_port_another_one_and_none() {
     let rig = Rig::new(&to_port("9"));
     assert_eq!(rig.loaded.run(&packet()).unwrap().verdict, Verdict::Drop as u32);
     assert_eq!(rig.dropped(DropId::NO_WORKER), 1, "a port of workers, or none: they know");
-    rig.loaded.set_device(9, LOOPBACK).unwrap();
+    rig.loaded.set_device(9, Some(LOOPBACK)).unwrap();
     assert_eq!(rig.loaded.run(&packet()).unwrap().verdict, Verdict::Redirect as u32);
     assert_eq!(rig.dropped(DropId::NO_WORKER), 1);
     // Nothing is port 0, not even the interface of no port.
@@ -105,7 +105,7 @@ fn to_the_host_without_a_header() {
     let (punt, _, rest) = Punt::read(&rig.program, &ran.packet).unwrap();
     assert_eq!(punt, Punt { channel: 1, head: 0 });
     good(rest);
-    rig.loaded.set_device(7, LOOPBACK).unwrap();
+    rig.loaded.set_device(7, Some(LOOPBACK)).unwrap();
     let ran = rig.loaded.run(&packet()).unwrap();
     assert_eq!(ran.verdict, Verdict::Redirect as u32);
     good(&ran.packet);

@@ -10,7 +10,11 @@
 //! no ring can run over, and no port can take the frames of the others.
 //!
 //! What happens to an interface that is down or gone is as for AF_PACKET.
+//!
+//! A port with a fast path has that in the place of the small program ([`entry`]); its sockets get what the fast path hands over.
 
+mod count;
+mod entry;
 mod plan;
 mod port;
 mod ring;
@@ -23,6 +27,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use count::Count;
+pub(crate) use entry::Take;
 use port::{Look, Port};
 use socket::{Kick, Xsk};
 pub(crate) use umem::Umem;
@@ -52,12 +58,19 @@ pub struct AfXdp {
     trouble: Option<String>,
     /// The latest of other errors.
     error: Option<String>,
+    /// What the interface counts, of the first worker where there is a fast path.
+    count: Option<Count>,
 }
 
 impl AfXdp {
     /// Opens an interface for a number of workers. Also gives a line about how it works.
-    pub fn open(interface: &str, workers: usize, umem: &Arc<Umem>) -> Result<(Vec<Self>, String), PortError> {
-        let port = Arc::new(Port::open(interface, workers, umem.clone())?);
+    pub fn open(
+        interface: &str,
+        workers: usize,
+        umem: &Arc<Umem>,
+        take: Take,
+    ) -> Result<(Vec<Self>, String), PortError> {
+        let port = Arc::new(Port::open(interface, workers, umem.clone(), take)?);
         let about = port.about();
         let queue = |worker| {
             let (device, sockets) = port.take(worker)?;
@@ -75,6 +88,7 @@ impl AfXdp {
                 unsent: false,
                 trouble: None,
                 error: None,
+                count: port.counts(worker, device.index),
             };
             queue.use_sockets(device, sockets)?;
             Ok(queue)
@@ -157,7 +171,16 @@ impl Queue for AfXdp {
         let dropped = self.sockets.iter_mut().map(Xsk::newly_dropped).sum();
         counters.rx_dropped.fetch_add(dropped, Ordering::Relaxed);
         self.look();
+        if let Some(count) = &mut self.count
+            && let Some(now) = self.port.0.statistics(self.device.index)
+        {
+            count.update(self.device.index, now, counters);
+        }
         counters.set_error(self.trouble.as_ref().or(self.error.as_ref()));
+    }
+
+    fn is_counted_by_interface(&self) -> bool {
+        self.port.0.has_fast_path()
     }
 
     fn close(&mut self) -> Result<(), PortError> {
