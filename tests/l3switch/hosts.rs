@@ -6,21 +6,26 @@ use std::time::Duration;
 use lab::Host;
 
 use crate::random::Random;
-use crate::switch::{AFXDP, PATIENCE, Switch};
+use crate::switch::{PATIENCE, Switch};
 use crate::transfer::{BYTES, connect, exchange, listen};
 
 #[test]
 fn every_host_reaches_every_other_and_the_router() {
-    every_host_reaches_every_other_and_the_router_over(&[]);
+    every_host_reaches_every_other_and_the_router_over("afpacket");
 }
 
 #[test]
 fn every_host_reaches_every_other_and_the_router_over_af_xdp() {
-    every_host_reaches_every_other_and_the_router_over(&AFXDP);
+    every_host_reaches_every_other_and_the_router_over("afxdp");
 }
 
-fn every_host_reaches_every_other_and_the_router_over(more: &[&str]) {
-    let switch = Switch::start_with(more);
+#[test]
+fn every_host_reaches_every_other_and_the_router_with_a_fast_path() {
+    every_host_reaches_every_other_and_the_router_over("xdp");
+}
+
+fn every_host_reaches_every_other_and_the_router_over(driver: &str) {
+    let switch = Switch::start_over(driver);
     let network = &switch.network;
     thread::scope(|scope| {
         // Nobody is there: the kernel gives up after three ARP requests, one second apart, and says so.
@@ -63,16 +68,21 @@ fn every_host_reaches_every_other_and_the_router_over(more: &[&str]) {
 
 #[test]
 fn tcp_transfers_arrive_whole() {
-    tcp_transfers_arrive_whole_over(&[]);
+    tcp_transfers_arrive_whole_over("afpacket");
 }
 
 #[test]
 fn tcp_transfers_arrive_whole_over_af_xdp() {
-    tcp_transfers_arrive_whole_over(&AFXDP);
+    tcp_transfers_arrive_whole_over("afxdp");
 }
 
-fn tcp_transfers_arrive_whole_over(more: &[&str]) {
-    let switch = Switch::start_with(more);
+#[test]
+fn tcp_transfers_arrive_whole_with_a_fast_path() {
+    tcp_transfers_arrive_whole_over("xdp");
+}
+
+fn tcp_transfers_arrive_whole_over(driver: &str) {
+    let switch = Switch::start_over(driver);
     let network = &switch.network;
     thread::scope(|scope| {
         // Opened from either side, each with data both ways, all at once: routed and switched.

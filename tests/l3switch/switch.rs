@@ -26,22 +26,12 @@ pub const IP: [[u8; 4]; 4] = [[10, 0, 1, 11], [10, 0, 1, 12], [10, 0, 2, 13], [1
 /// The router's IPv4 addresses.
 pub const GATEWAY: [[u8; 4]; 2] = [[10, 0, 1, 1], [10, 0, 2, 1]];
 
-/// Arguments by which all ports are AF_XDP ports.
+/// Arguments by which all ports have this driver.
 #[allow(dead_code, reason = "the soak has none")]
-pub const AFXDP: [&str; 12] = [
-    "--port",
-    "p1=afxdp:p1",
-    "--port",
-    "p2=afxdp:p2",
-    "--port",
-    "p3=afxdp:p3",
-    "--port",
-    "p4=afxdp:p4",
-    "--port",
-    "svi1p=afxdp:svi1p",
-    "--port",
-    "svi2p=afxdp:svi2p",
-];
+pub fn over(driver: &str) -> Vec<String> {
+    let port = |name: &str| ["--port".to_owned(), format!("{name}={driver}:{name}")];
+    ["p1", "p2", "p3", "p4", "svi1p", "svi2p"].into_iter().flat_map(port).collect()
+}
 
 /// A running L3 switch between four hosts.
 pub struct Switch {
@@ -72,6 +62,13 @@ impl Switch {
         Self::start_both(&Network::default(), more)
     }
 
+    /// As [`Switch::start`], with all ports by a driver.
+    #[allow(dead_code, reason = "the soak has none")]
+    pub fn start_over(driver: &str) -> Switch {
+        let ports = over(driver);
+        Self::start_with(&ports.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
     /// As [`Switch::start`], in another network.
     pub fn start_in(network: &Network) -> Switch {
         Self::start_both(network, &[])
@@ -81,6 +78,14 @@ impl Switch {
         let network = L3Switch::with(options).unwrap_or_else(|error| panic!("{error}"));
         // The kernel is the slow path: it forwards the first packet to a neighbour, and sends ICMP errors.
         network.switch.set_sysctl("net.ipv4.ip_forward", "1").unwrap_or_else(|error| panic!("{error}"));
+        if more.iter().any(|word| word.contains("=xdp:")) {
+            // So that they take packets from the kernel's part of the program.
+            let hosts = network.hosts.iter().map(|host| (&host.ns, Host::DEVICE));
+            let svis = L3Switch::GATEWAYS.iter().map(|gateway| (&network.switch, gateway.0));
+            for (ns, device) in hosts.chain(svis) {
+                ns.check(&["ethtool", "-K", device, "gro", "on"]).unwrap_or_else(|error| panic!("{error}"));
+            }
+        }
         let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../apps/l3switch/l3switch.toml");
         let runtime = Runtime::new();
         let mut config = config.to_owned();

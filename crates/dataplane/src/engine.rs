@@ -32,7 +32,7 @@ impl EngineKind {
     /// Its name on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
-            EngineKind::Native(..) => "native",
+            EngineKind::Native(..) => "worker",
             EngineKind::Interp => "interp",
             EngineKind::Kernel(_) => "kernel",
         }
