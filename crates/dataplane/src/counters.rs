@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::controller::ExternTable;
+use crate::ports::Count;
 use crate::xdp::FastPath;
 use baker::ir::{ChannelId, CounterId, CounterSlots, DropId, Program, Source, TableId, Target, TimerId};
 
@@ -45,7 +46,7 @@ impl CounterBlock {
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct PortCounters {
-    /// Packets received. This and the three below: of a port with a fast path all that the interface counts since it was opened.
+    /// Packets received. This and the three below are 0 of a port with a fast path, where the interface counts.
     pub rx_packets: AtomicU64,
     /// Bytes received, from the Ethernet header on.
     pub rx_bytes: AtomicU64,
@@ -173,6 +174,8 @@ pub(crate) struct ObservedPort {
     pub device: String,
     /// One per worker.
     pub counters: Vec<Arc<PortCounters>>,
+    /// Who counts packets and bytes where workers do not see them all.
+    pub count: Option<Arc<Count>>,
 }
 
 impl ObservedPort {
@@ -241,14 +244,15 @@ fn port(port: &ObservedPort) -> PortSnapshot {
     let sum = |counter: fn(&PortCounters) -> &AtomicU64| {
         port.counters.iter().fold(0u64, |sum, worker| sum.wrapping_add(counter(worker).load(Ordering::Relaxed)))
     };
+    let counted = port.count.as_ref().map(|count| count.read()).unwrap_or_default();
     PortSnapshot {
         name: port.name.clone(),
         number: port.number,
         device: port.device.clone(),
-        rx_packets: sum(|worker| &worker.rx_packets),
-        rx_bytes: sum(|worker| &worker.rx_bytes),
-        tx_packets: sum(|worker| &worker.tx_packets),
-        tx_bytes: sum(|worker| &worker.tx_bytes),
+        rx_packets: counted.rx_packets + sum(|worker| &worker.rx_packets),
+        rx_bytes: counted.rx_bytes + sum(|worker| &worker.rx_bytes),
+        tx_packets: counted.tx_packets + sum(|worker| &worker.tx_packets),
+        tx_bytes: counted.tx_bytes + sum(|worker| &worker.tx_bytes),
         tx_failed: sum(|worker| &worker.tx_failed),
         rx_dropped: sum(|worker| &worker.rx_dropped),
         oversize: sum(|worker| &worker.oversize),

@@ -207,12 +207,13 @@ impl Instance {
             let opened = ports::open(&spec.driver, PortRole { number, host }, &common);
             let Opened { queues, about } = opened.map_err(|error| StartError::Port(spec.name.clone(), error))?;
             notes.extend(about.map(|about| format!("port {}: {about}", spec.name)));
+            let count = queues.first().and_then(|queue| queue.count());
             let counters: Vec<Arc<PortCounters>> = queues.iter().map(|_| Arc::default()).collect();
             for ((queue, counters), worker) in queues.into_iter().zip(&counters).zip(&mut ports_of) {
                 worker.push(WorkerPort::new(spec.name.clone(), number, queue, counters.clone()));
             }
             let (name, device) = (spec.name.clone(), spec.driver.to_string());
-            observer.ports.push(ObservedPort { name, number, device, counters });
+            observer.ports.push(ObservedPort { name, number, device, counters, count });
         }
         let mut workers = Vec::new();
         for (index, (ports, cpu)) in ports_of.into_iter().zip(cpus).enumerate() {

@@ -68,7 +68,7 @@ pub struct WorkerPort {
 
 impl WorkerPort {
     pub fn new(name: String, number: u8, queue: Box<dyn Queue>, counters: Arc<PortCounters>) -> Self {
-        let fast = queue.is_counted_by_interface();
+        let fast = queue.count().is_some();
         WorkerPort { name, number, queue, counters, fast, tx: Vec::new() }
     }
 }

@@ -18,6 +18,7 @@ use crate::context::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
 use crate::frames::FramePool;
 use crate::xdp::{FastPath, PortRole};
+pub(crate) use afxdp::Count;
 use afxdp::{Take, Umem};
 
 pub use capture::{TracePacket, read_trace};
@@ -58,9 +59,9 @@ pub trait Queue: Send {
         false
     }
 
-    /// Whether the interface itself counts packets and bytes, which [`Queue::tick`] then writes: workers do not see them all.
-    fn is_counted_by_interface(&self) -> bool {
-        false
+    /// Who counts packets and bytes where a fast path takes most of them: what comes here was handed over by it.
+    fn count(&self) -> Option<Arc<Count>> {
+        None
     }
 
     /// Called a few times per second and before the end: brings counters that the kernel keeps up to date.

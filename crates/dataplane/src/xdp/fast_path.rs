@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use baker::ir::{ChannelId, Program, Target};
+use baker::ir::{ChannelId, CounterSlots, DropId, Program, Target};
 use baker::opt::Level;
 use baker::place::Split;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX};
@@ -16,6 +16,7 @@ use codegen::kernel::{Options, Punt};
 
 use super::attach::{AttachError, Attached};
 use super::engine::KernelEngineError;
+use super::failed::Failed;
 use super::grace::Grace;
 use super::load::Loaded;
 use super::memory::SharedMemory;
@@ -40,6 +41,8 @@ pub struct FastPath {
     loaded: Loaded,
     /// Lets all packets through.
     idle: OwnedFd,
+    /// Counts what it could not send; none where the kernel does not tell.
+    failed: Option<Failed>,
     resume: Resume,
     state: Mutex<State>,
 }
@@ -56,8 +59,15 @@ impl FastPath {
     pub fn new(split: &Split, packets: Level) -> Result<Self, KernelEngineError> {
         let memory = SharedMemory::new(&split.workers)?;
         let loaded = Loaded::compile(&split.kernel, packets, &memory, Options::default())?;
-        let idle = redirect::pass().map_err(super::LoadError::from)?;
-        Ok(FastPath { memory, loaded, idle, resume: Resume::new(split), state: Mutex::default() })
+        let idle = redirect::pass(loaded.flags()).map_err(super::LoadError::from)?;
+        let cell = memory.cell(CounterSlots::new(&split.workers).drop(DropId::TX_FAILED));
+        let failed = loaded.devices().and_then(|devices| Failed::count(devices, cell).ok());
+        Ok(FastPath { memory, loaded, idle, failed, resume: Resume::new(split), state: Mutex::default() })
+    }
+
+    /// Whether packets that the kernel cannot send are counted (as `tx_failed`): it takes the right to trace.
+    pub fn counts_failures(&self) -> bool {
+        self.failed.is_some() || self.loaded.devices().is_none()
     }
 
     /// The tables of both parts.

@@ -136,6 +136,16 @@ impl Loaded {
         }
     }
 
+    /// The devices by port, where the program sends.
+    pub(super) fn devices(&self) -> Option<&OwnedFd> {
+        self.devices.as_ref()
+    }
+
+    /// What it was loaded with; a program that is to take its place needs the same.
+    pub fn flags(&self) -> u32 {
+        0
+    }
+
     /// The program, to be attached.
     pub fn program(&self) -> &OwnedFd {
         &self.program

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use baker::ir::Program;
 use codegen::kernel::{self, Memory, OWN, PORT_SLOTS, PORTS, PortSlot, RECORD, Record, SLACK};
 
+use super::failed::Cell;
 use super::sys::{self, MMAPABLE, MapType};
 use crate::sys::{Mapping, possible_cpus};
 use crate::tables::{Space, Tables, TablesError};
@@ -26,6 +27,11 @@ pub enum MemoryError {
     /// A table.
     #[error(transparent)]
     Tables(#[from] TablesError),
+    /// No right to do so.
+    #[error(
+        "the kernel lets this process make no BPF maps ({0}): it takes CAP_BPF and CAP_NET_ADMIN outside of user namespaces, or root"
+    )]
+    Refused(io::Error),
     /// The system.
     #[error("memory that the kernel sees: {0}")]
     System(#[from] io::Error),
@@ -55,7 +61,11 @@ impl SharedMemory {
         let end = index + rest;
         let size = (end as u64).max(reach + 1 + SLACK).next_multiple_of(4096);
         let value_size = u32::try_from(size).ok().filter(|_| size <= MOST).ok_or(MemoryError::Large(size))?;
-        let map = sys::map_create(MapType::Array, value_size, 1, MMAPABLE, &program.name)?;
+        let map = sys::map_create(MapType::Array, value_size, 1, MMAPABLE, &program.name);
+        let map = map.map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM) => MemoryError::Refused(error),
+            _ => MemoryError::System(error),
+        })?;
         let mapping = Arc::new(Mapping::of_fd(map.as_raw_fd(), size as usize)?);
         let tables = Tables::in_space(program, &Space::shared(mapping.clone(), first, index, end))?;
         let base = mapping.ptr() as u64;
@@ -91,6 +101,13 @@ impl SharedMemory {
         assert!(slot < self.counters);
         let of_cpu = |cpu: usize| self.word(OWN as usize + cpu * self.own + slot * 8).load(Ordering::Relaxed);
         (0..self.memory.cpus as usize).fold(0, |sum, cpu| sum.wrapping_add(of_cpu(cpu)))
+    }
+
+    /// Where a counter lies that every CPU has.
+    pub(super) fn cell(&self, slot: usize) -> Cell<'_> {
+        assert!(slot < self.counters);
+        let at = OWN as u32 + slot as u32 * 8;
+        Cell { memory: &self.map, at, cpus: self.memory.cpus, own: self.own as u32 }
     }
 
     /// Says which port an interface is, and which one takes its packets for the host; otherwise they go to the kernel's stack.

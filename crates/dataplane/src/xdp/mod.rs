@@ -4,6 +4,7 @@
 
 mod attach;
 mod engine;
+mod failed;
 mod fast_path;
 mod grace;
 mod load;

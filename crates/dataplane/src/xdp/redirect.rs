@@ -14,7 +14,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use super::sys::{self, FRAGS, MapType};
+use super::sys::{self, FRAGS, MapType, instruction};
 
 /// Offset of `rx_queue_index` in `struct xdp_md`.
 const QUEUE: i16 = 16;
@@ -22,12 +22,6 @@ const XDP_PASS: i32 = 2;
 const REDIRECT_MAP: i32 = 51;
 /// A wide load's source: the number is a map's descriptor (`BPF_PSEUDO_MAP_FD`).
 const OF_MAP: u8 = 1;
-
-/// An instruction (`struct bpf_insn`), little-endian.
-const fn instruction(op: u8, to: u8, from: u8, offset: i16, number: i32) -> [u8; 8] {
-    let ([o0, o1], [n0, n1, n2, n3]) = (offset.to_le_bytes(), number.to_le_bytes());
-    [op, from << 4 | to, o0, o1, n0, n1, n2, n3]
-}
 
 /// `exit`
 const EXIT: [u8; 8] = instruction(0x95, 0, 0, 0, 0);
@@ -41,9 +35,9 @@ fn load(code: &[u8], name: &str) -> io::Result<OwnedFd> {
     }
 }
 
-/// The program that lets every packet through.
-pub fn pass() -> io::Result<OwnedFd> {
-    load(&[instruction(0xb7, 0, 0, 0, XDP_PASS), EXIT].concat(), "millrace_idle")
+/// The program that lets every packet through, loaded with these flags.
+pub fn pass(flags: u32) -> io::Result<OwnedFd> {
+    sys::prog_load_with(&[instruction(0xb7, 0, 0, 0, XDP_PASS), EXIT].concat(), "millrace_idle", flags, &mut [])
 }
 
 /// The program and its sockets.

@@ -77,7 +77,10 @@ pub fn choose(
     let placement = apps::place(source, &program, compilation)?;
     match fast_path(&program, &placement, level) {
         Ok((split, path)) => {
-            let about = about(&program, &placement);
+            let mut about = about(&program, &placement);
+            if !path.counts_failures() {
+                about += "; the kernel lets this process trace nothing, so packets that it cannot send are not counted";
+            }
             let ports = if engine == Engine::Xdp { ports.into_iter().map(fixed).collect() } else { ports };
             let (program, fast_path) = (Arc::new(split.workers), Some(Arc::new(path)));
             Ok(Chosen { program, kind, fast_path, ports, about: Some(about) })

@@ -1,15 +1,21 @@
-//! What passes at a port whose packets workers do not see: the interface itself has counted it.
+//! What passes at a port whose packets workers do not see: its interface counts it, and is asked whenever somebody wants to know.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::counters::PortCounters;
-use crate::xdp::Statistics;
+use crate::xdp::{Netlink, Statistics};
 
-/// The counts of a port's interfaces, one after the other.
-#[derive(Debug, Default)]
+/// The counts of a port's interfaces, one after the other, since the port was opened.
+#[derive(Debug)]
 pub struct Count {
-    index: i32,
-    /// What this one had counted when it was first looked at.
+    netlink: Netlink,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The interface; none before the first and when the port is closed.
+    index: Option<i32>,
+    /// What it had counted when it became the port's.
     first: Statistics,
     /// What those before it have counted.
     before: Statistics,
@@ -17,19 +23,9 @@ pub struct Count {
     all: Statistics,
 }
 
-impl Count {
-    /// Of an interface with this index.
-    pub fn new(index: i32, now: Statistics) -> Self {
-        Count { index, first: now, ..Count::default() }
-    }
-
-    /// Writes what the interfaces have counted since then. Their `rx_dropped` is not among that: it has what the kernel's own stack
-    /// has no use for, too.
-    pub fn update(&mut self, index: i32, now: Statistics, counters: &PortCounters) {
-        if index != self.index {
-            (self.index, self.first, self.before) = (index, Statistics::default(), self.all);
-        }
-        let Count { first, before, .. } = *self;
+impl State {
+    fn update(&mut self, now: Statistics) {
+        let State { first, before, .. } = *self;
         let since = |of: fn(&Statistics) -> u64| of(&before) + of(&now).saturating_sub(of(&first));
         self.all = Statistics {
             rx_packets: since(|s| s.rx_packets),
@@ -37,10 +33,45 @@ impl Count {
             rx_bytes: since(|s| s.rx_bytes),
             tx_bytes: since(|s| s.tx_bytes),
         };
-        counters.rx_packets.store(self.all.rx_packets, Ordering::Relaxed);
-        counters.rx_bytes.store(self.all.rx_bytes, Ordering::Relaxed);
-        counters.tx_packets.store(self.all.tx_packets, Ordering::Relaxed);
-        counters.tx_bytes.store(self.all.tx_bytes, Ordering::Relaxed);
+    }
+
+    fn go_over(&mut self, index: Option<i32>, first: Statistics) {
+        (self.index, self.first, self.before) = (index, first, self.all);
+    }
+}
+
+impl Count {
+    /// None yet; asks in this network namespace.
+    pub fn new(netlink: Netlink) -> Self {
+        Count { netlink, state: Mutex::default() }
+    }
+
+    /// What was counted until now.
+    pub fn read(&self) -> Statistics {
+        let mut state = self.lock();
+        if let Some(now) = state.index.and_then(|index| self.ask(index)) {
+            state.update(now);
+        }
+        state.all
+    }
+
+    /// From now on it is this interface that counts.
+    pub fn follow(&self, index: i32) {
+        self.lock().go_over(Some(index), self.ask(index).unwrap_or_default());
+    }
+
+    /// Nothing more is the port's.
+    pub fn close(&self) {
+        self.read();
+        self.lock().go_over(None, Statistics::default());
+    }
+
+    fn ask(&self, index: i32) -> Option<Statistics> {
+        self.netlink.link(index).ok().map(|link| link.statistics)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -51,14 +82,14 @@ mod tests {
     #[test]
     fn interfaces_of_a_port_add_up() {
         let seen = |rx_packets, tx_bytes| Statistics { rx_packets, tx_bytes, ..Statistics::default() };
-        let counters = PortCounters::default();
-        let said = || (counters.rx_packets.load(Ordering::Relaxed), counters.tx_bytes.load(Ordering::Relaxed));
-        let mut count = Count::new(4, seen(100, 7));
-        count.update(4, seen(150, 9), &counters);
-        assert_eq!(said(), (50, 2));
-        count.update(9, seen(3, 1), &counters);
-        assert_eq!(said(), (53, 3));
-        count.update(9, seen(4, 10), &counters);
-        assert_eq!(said(), (54, 12));
+        let mut state = State::default();
+        state.go_over(Some(4), seen(100, 7));
+        state.update(seen(150, 9));
+        assert_eq!(state.all, seen(50, 2));
+        state.go_over(Some(9), seen(0, 0));
+        state.update(seen(3, 1));
+        assert_eq!(state.all, seen(53, 3));
+        state.update(seen(4, 10));
+        assert_eq!(state.all, seen(54, 12));
     }
 }

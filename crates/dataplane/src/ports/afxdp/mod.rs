@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use count::Count;
+pub use count::Count;
 pub(crate) use entry::Take;
 use port::{Look, Port};
 use socket::{Kick, Xsk};
@@ -58,8 +58,6 @@ pub struct AfXdp {
     trouble: Option<String>,
     /// The latest of other errors.
     error: Option<String>,
-    /// What the interface counts, of the first worker where there is a fast path.
-    count: Option<Count>,
 }
 
 impl AfXdp {
@@ -88,7 +86,6 @@ impl AfXdp {
                 unsent: false,
                 trouble: None,
                 error: None,
-                count: port.counts(worker, device.index),
             };
             queue.use_sockets(device, sockets)?;
             Ok(queue)
@@ -171,16 +168,13 @@ impl Queue for AfXdp {
         let dropped = self.sockets.iter_mut().map(Xsk::newly_dropped).sum();
         counters.rx_dropped.fetch_add(dropped, Ordering::Relaxed);
         self.look();
-        if let Some(count) = &mut self.count
-            && let Some(now) = self.port.0.statistics(self.device.index)
-        {
-            count.update(self.device.index, now, counters);
-        }
+        // An interface that is removed takes with it what it has counted since.
+        self.port.0.count().filter(|_| self.port.1 == 0).map(|count| count.read());
         counters.set_error(self.trouble.as_ref().or(self.error.as_ref()));
     }
 
-    fn is_counted_by_interface(&self) -> bool {
-        self.port.0.has_fast_path()
+    fn count(&self) -> Option<Arc<Count>> {
+        self.port.0.count().cloned()
     }
 
     fn close(&mut self) -> Result<(), PortError> {
@@ -194,6 +188,7 @@ impl Queue for AfXdp {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.look();
+        self.port.0.count().into_iter().for_each(|count| count.close());
         self.trouble.take().or(self.error.take()).map_or(Ok(()), |error| Err(PortError(error)))
     }
 }

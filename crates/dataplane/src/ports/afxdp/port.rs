@@ -16,7 +16,7 @@ use super::umem::{Bound, Lent, Made, Refusal, Step, Umem, Wanted};
 use crate::ports::PortError;
 use crate::sys::{self, Interface};
 use crate::xdp::AttachError::{self, Refused, Taken};
-use crate::xdp::{Attached, Netlink, Statistics};
+use crate::xdp::{Attached, Netlink};
 
 /// Frames that a queue needs for either direction at least.
 const LEAST: u32 = 16;
@@ -33,6 +33,7 @@ pub struct Port {
     /// To ask for the interface with.
     ask: OwnedFd,
     netlink: Netlink,
+    count: Option<Arc<Count>>,
     state: Mutex<State>,
 }
 
@@ -68,10 +69,12 @@ pub enum Look {
 impl Port {
     /// Opens an interface. The sockets wait for their workers.
     pub fn open(interface: &str, workers: usize, umem: Arc<Umem>, take: Take) -> Result<Self, PortError> {
-        let opened = sys::inet_socket().and_then(|ask| Ok((ask, Netlink::new()?)));
-        let (ask, netlink) = opened.map_err(|e| PortError(format!("{interface}: cannot be examined: {e}")))?;
+        let fast = matches!(take, Take::HandedOver(..));
+        let count = || if fast { Netlink::new().map(|netlink| Some(Arc::new(Count::new(netlink)))) } else { Ok(None) };
+        let opened = sys::inet_socket().and_then(|ask| Ok((ask, Netlink::new()?, count()?)));
+        let (ask, netlink, count) = opened.map_err(|e| PortError(format!("{interface}: cannot be examined: {e}")))?;
         let interface = interface.to_owned();
-        let port = Port { interface, workers, umem, take, ask, netlink, state: Mutex::default() };
+        let port = Port { interface, workers, umem, take, ask, netlink, count, state: Mutex::default() };
         let interface = &port.interface;
         port.umem.check().map_err(|what| port.error(what))?;
         let device = sys::interface(&port.ask, interface).map_err(|e| match e.raw_os_error() {
@@ -192,26 +195,16 @@ impl Port {
             .map_err(|e| self.error(format!("cannot be made to take packets for all addresses: {e}")))?;
         let attached = entry.attach(index, &self.netlink).map_err(taken)?;
         self.let_send(state, Some(index));
+        self.count().into_iter().for_each(|count| count.follow(index));
         state.hold = Some(Hold { attached, _entry: entry, _promiscuous: promiscuous });
         state.waiting = waiting.into_iter().map(Some).collect();
         state.index = index;
         Ok(())
     }
 
-    /// Whether the fast path takes the packets.
-    pub fn has_fast_path(&self) -> bool {
-        matches!(self.take, Take::HandedOver(..))
-    }
-
-    /// What counts for the first worker where there is a fast path.
-    pub fn counts(&self, worker: usize, index: i32) -> Option<Count> {
-        let counts = worker == 0 && self.has_fast_path();
-        counts.then(|| Count::new(index, self.statistics(index).unwrap_or_default()))
-    }
-
-    /// What the interface has counted.
-    pub fn statistics(&self, index: i32) -> Option<Statistics> {
-        self.netlink.link(index).ok().map(|link| link.statistics)
+    /// Who counts the packets where workers do not see them all.
+    pub fn count(&self) -> Option<&Arc<Count>> {
+        self.count.as_ref()
     }
 
     /// Lets the fast path send by the interface, where that can be; otherwise workers do.
