@@ -1,8 +1,8 @@
 //! The contract between BPF code and the process: one memory that both see.
 //!
 //! ```text
-//! 0          64       4096        PORTS_END                     tables
-//! │ nothing  │ Record │ PortSlot… │ zeros │ counters and scratch of CPU 0 │ of 1 │… │ entries… │ slots, buckets…
+//! 0          64       2048    4096        PORTS_END                     tables
+//! │ nothing  │ Record │ failed… │ PortSlot… │ zeros │ counters and scratch of CPU 0 │ of 1 │… │ entries… │ slots, buckets…
 //! └────────────────────────── reach ────────────────────────────────────┘
 //! ```
 //!
@@ -18,6 +18,8 @@ use baker::source::Span;
 
 /// Where [`Record`] lies.
 pub const RECORD: u64 = 64;
+/// Where 64 bits for each port number lie: packets that the kernel could not send there.
+pub const FAILED: u64 = 2048;
 /// Where the slots of [`PortSlot`] lie.
 pub const PORTS: u64 = 4096;
 /// Number of slots.
@@ -70,7 +72,7 @@ pub struct Record {
     pub metadata: [u8; RECORDED_METADATA],
 }
 
-const _: () = assert!(RECORD as usize + size_of::<Record>() <= PORTS as usize);
+const _: () = assert!(RECORD as usize + size_of::<Record>() <= FAILED as usize && FAILED + 256 * 8 <= PORTS);
 
 /// What becomes of a packet (`enum xdp_action`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -199,8 +199,11 @@ impl Observer {
     pub fn snapshot(&self) -> Snapshot {
         let program = &self.program;
         let slots = CounterSlots::new(program);
+        let failed = |port: u8| self.fast_path.as_ref().map_or(0, |path| path.failed(port));
         let sum = |slot: usize| {
             let kernel = self.fast_path.as_ref().map_or(0, |path| path.counter(slot));
+            let unsent = if slot == slots.drop(DropId::TX_FAILED) { (0..=u8::MAX).map(failed).sum() } else { 0 };
+            let kernel = kernel.wrapping_add(unsent);
             self.blocks.iter().fold(kernel, |sum, block| sum.wrapping_add(block.get(slot)))
         };
         let channel = |index: usize| sum(slots.channel(ChannelId(index as u32)));
@@ -235,12 +238,13 @@ impl Observer {
             user: program.counters.iter().enumerate().map(user).collect(),
             timers: (0..).zip(&program.timers).map(timer).collect(),
             externs_failed: self.externs.iter().flat_map(|t| t.failed()).map(|(n, c)| (n.to_owned(), c)).collect(),
-            ports: self.ports.iter().map(port).collect(),
+            ports: self.ports.iter().map(|of| port(of, failed(of.number))).collect(),
         }
     }
 }
 
-fn port(port: &ObservedPort) -> PortSnapshot {
+/// A port's counters; the kernel could not send `failed` packets there.
+fn port(port: &ObservedPort, failed: u64) -> PortSnapshot {
     let sum = |counter: fn(&PortCounters) -> &AtomicU64| {
         port.counters.iter().fold(0u64, |sum, worker| sum.wrapping_add(counter(worker).load(Ordering::Relaxed)))
     };
@@ -253,7 +257,7 @@ fn port(port: &ObservedPort) -> PortSnapshot {
         rx_bytes: counted.rx_bytes + sum(|worker| &worker.rx_bytes),
         tx_packets: counted.tx_packets + sum(|worker| &worker.tx_packets),
         tx_bytes: counted.tx_bytes + sum(|worker| &worker.tx_bytes),
-        tx_failed: sum(|worker| &worker.tx_failed),
+        tx_failed: failed + sum(|worker| &worker.tx_failed),
         rx_dropped: sum(|worker| &worker.rx_dropped),
         oversize: sum(|worker| &worker.oversize),
         error: port.error(),

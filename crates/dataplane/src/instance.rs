@@ -14,8 +14,8 @@ use crate::ports::{self, Driver, Opened, PortError, PortSpec};
 use crate::sweep::Sweeper;
 use crate::sys::{Doorbell, monotonic_ns};
 use crate::timer::Schedule;
-use crate::xdp::{FastPath, PortRole};
 use crate::worker::{Equipment, FINISH, PollMode, STOP, Timers, Worker, WorkerPort};
+use crate::xdp::{FastPath, PortRole};
 
 /// How to run a program.
 #[derive(Clone, Debug)]
@@ -189,7 +189,12 @@ impl Instance {
         let cpus = crew::cpus(options.workers, &options.cpus)?;
         let host_of = host_ports(ports)?;
         let pool = Arc::new(FramePool::new(&program, options.frames)?);
-        let common = ports::Common::new(cpus.len(), &pool, options.fast_path.clone(), ports.iter().map(|port| &port.spec.driver));
+        let common = ports::Common::new(
+            cpus.len(),
+            &pool,
+            options.fast_path.clone(),
+            ports.iter().map(|port| &port.spec.driver),
+        );
         let (share, each) = shares(&program, pool.count() - common.reserved(), cpus.len())?;
         let bells = if program.controllers.is_empty() { 0 } else { cpus.len() };
         let doorbells = (0..bells).map(|_| Doorbell::new().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
@@ -314,7 +319,8 @@ impl Prepared {
 
     /// Starts the workers. Fails where a CPU is not to be had.
     pub fn run(self) -> Result<Instance, StartError> {
-        let Prepared { program, workers, controllers, end_counters, tables, pool, observer, fast_path, notes: _ } = self;
+        let Prepared { program, workers, controllers, end_counters, tables, pool, observer, fast_path, notes: _ } =
+            self;
         let sweeper = Sweeper::start(&program, tables.clone())?;
         let named = NamedTables::new(program.clone(), tables.clone());
         let controllers = Controllers::start(&program, controllers, &named)?;

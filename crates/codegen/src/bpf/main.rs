@@ -297,8 +297,8 @@ impl<'c> Kernel<'c, '_> {
             let value = self.resize(self.meta_load(state, MetaId(id))?, size * 8)?;
             self.store(field(size_of::<Punt>() + meta.offset as usize)?, value, size.min(8), Memory::Frame)?;
         }
-        let [interface, queue] = [INGRESS_IFINDEX, RX_QUEUE_INDEX]
-            .map(|at| self.load_int(self.i32, self.at(ctx, at)?, 4, Memory::Context));
+        let [interface, queue] =
+            [INGRESS_IFINDEX, RX_QUEUE_INDEX].map(|at| self.load_int(self.i32, self.at(ctx, at)?, 4, Memory::Context));
         let (port, queue, queues) = (self.port(interface?)?, queue?, self.i32.const_int(QUEUES.into(), false));
         let first = builder.build_int_mul(self.resize(port, 32)?, queues, "")?;
         let has_socket = builder.build_int_compare(IntPredicate::ULT, queue, queues, "")?;

@@ -7,7 +7,10 @@ use super::MemPort;
 
 /// Drivers and what their device is, for messages and help.
 pub const DRIVERS: [(&str, &str); 7] = [
-    ("auto", "INTERFACE: a network interface through the first of xdp, afxdp and afpacket that works, such as auto:eth0"),
+    (
+        "auto",
+        "INTERFACE: a network interface through the first of xdp, afxdp and afpacket that works, such as auto:eth0",
+    ),
     ("xdp", "INTERFACE: a network interface whose packets the kernel processes as far as it can, such as xdp:eth0"),
     ("afpacket", "INTERFACE: a network interface through AF_PACKET, such as afpacket:eth0"),
     ("afxdp", "INTERFACE: a network interface through AF_XDP, without the kernel's stack, such as afxdp:eth0"),
@@ -151,9 +154,17 @@ mod tests {
         assert_eq!(files("a=pcap:x.pcap,y.pcap"), (Some("x.pcap".into()), Some("y.pcap".into())));
         assert_eq!(files("a=pcap:,y.pcap"), (None, Some("y.pcap".into())));
         assert!(matches!(parse("sink=mem:").unwrap().driver, Driver::Mem(_)));
-        for device in
-            ["auto:eth0", "xdp:eth0", "afpacket:eth0", "afxdp:eth0", "tap:svi1", "pcap:x.pcap", "pcap:x.pcap,y.pcap", "pcap:,y.pcap", "mem:"]
-        {
+        for device in [
+            "auto:eth0",
+            "xdp:eth0",
+            "afpacket:eth0",
+            "afxdp:eth0",
+            "tap:svi1",
+            "pcap:x.pcap",
+            "pcap:x.pcap,y.pcap",
+            "pcap:,y.pcap",
+            "mem:",
+        ] {
             assert_eq!(parse(&format!("a={device}")).unwrap().driver.to_string(), device);
         }
     }

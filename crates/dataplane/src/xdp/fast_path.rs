@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use baker::ir::{ChannelId, CounterSlots, DropId, Program, Target};
+use baker::ir::{ChannelId, Program, Target};
 use baker::opt::Level;
 use baker::place::Split;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX};
@@ -60,8 +60,7 @@ impl FastPath {
         let memory = SharedMemory::new(&split.workers)?;
         let loaded = Loaded::compile(&split.kernel, packets, &memory, Options::default())?;
         let idle = redirect::pass(loaded.flags()).map_err(super::LoadError::from)?;
-        let cell = memory.cell(CounterSlots::new(&split.workers).drop(DropId::TX_FAILED));
-        let failed = loaded.devices().and_then(|devices| Failed::count(devices, cell).ok());
+        let failed = loaded.devices().and_then(|devices| Failed::count(devices, memory.map()).ok());
         Ok(FastPath { memory, loaded, idle, failed, resume: Resume::new(split), state: Mutex::default() })
     }
 
@@ -78,6 +77,11 @@ impl FastPath {
     /// What the kernel has counted.
     pub(crate) fn counter(&self, slot: usize) -> u64 {
         self.memory.counter(slot)
+    }
+
+    /// Packets that the kernel could not send to a port.
+    pub(crate) fn failed(&self, port: u8) -> u64 {
+        self.memory.failed(port)
     }
 
     /// Where workers go on.

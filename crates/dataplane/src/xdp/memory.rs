@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use baker::ir::Program;
-use codegen::kernel::{self, Memory, OWN, PORT_SLOTS, PORTS, PortSlot, RECORD, Record, SLACK};
+use codegen::kernel::{self, FAILED, Memory, OWN, PORT_SLOTS, PORTS, PortSlot, RECORD, Record, SLACK};
 
-use super::failed::Cell;
 use super::sys::{self, MMAPABLE, MapType};
 use crate::sys::{Mapping, possible_cpus};
 use crate::tables::{Space, Tables, TablesError};
@@ -103,11 +102,9 @@ impl SharedMemory {
         (0..self.memory.cpus as usize).fold(0, |sum, cpu| sum.wrapping_add(of_cpu(cpu)))
     }
 
-    /// Where a counter lies that every CPU has.
-    pub(super) fn cell(&self, slot: usize) -> Cell<'_> {
-        assert!(slot < self.counters);
-        let at = OWN as u32 + slot as u32 * 8;
-        Cell { memory: &self.map, at, cpus: self.memory.cpus, own: self.own as u32 }
+    /// Packets that the kernel could not send to a port.
+    pub fn failed(&self, port: u8) -> u64 {
+        self.word(FAILED as usize + usize::from(port) * 8).load(Ordering::Relaxed)
     }
 
     /// Says which port an interface is, and which one takes its packets for the host; otherwise they go to the kernel's stack.

@@ -17,8 +17,8 @@ mod tests;
 
 pub(crate) use attach::{AttachError, Attached};
 pub use engine::{KERNEL_FRAMES, KernelEngine, KernelEngineError};
-pub use fast_path::{FastPath, PortRole};
 pub(crate) use fast_path::Onward;
+pub use fast_path::{FastPath, PortRole};
 pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};
 pub(crate) use netlink::{Netlink, Statistics};

@@ -101,7 +101,8 @@ fn ask(socket: &OwnedFd, kind: u16, header: &[u8], attributes: &[(u16, &[u8])]) 
     // SAFETY: pointers and lengths describe the parts of the request and the buffer. The kernel answers before `sendmsg` returns.
     let len = unsafe {
         let part = |base: *const u8, len| libc::iovec { iov_base: base.cast_mut().cast(), iov_len: len };
-        let mut parts = [part((&raw const message).cast(), size_of::<libc::nlmsghdr>()), part(body.as_ptr(), body.len())];
+        let mut parts =
+            [part((&raw const message).cast(), size_of::<libc::nlmsghdr>()), part(body.as_ptr(), body.len())];
         let mut request: libc::msghdr = std::mem::zeroed();
         (request.msg_iov, request.msg_iovlen) = (parts.as_mut_ptr(), parts.len());
         check(libc::sendmsg(socket.as_raw_fd(), &request, 0) as i32)?;
@@ -142,12 +143,7 @@ fn statistics_of(attributes: &[u8]) -> Option<Statistics> {
     let bytes: [u8; size_of::<Statistics>()] = find(attributes, IFLA_STATS64)?;
     let mut words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
     let mut next = || words.next().unwrap_or_default();
-    Some(Statistics {
-        rx_packets: next(),
-        tx_packets: next(),
-        rx_bytes: next(),
-        tx_bytes: next(),
-    })
+    Some(Statistics { rx_packets: next(), tx_packets: next(), rx_bytes: next(), tx_bytes: next() })
 }
 
 /// Attributes one after the other, type and value, up to one that is cut off.
@@ -183,6 +179,10 @@ mod tests {
         let link = netlink.link(1).unwrap();
         assert_eq!(link.program, None);
         assert_eq!(netlink.link(i32::MAX).unwrap_err().raw_os_error(), Some(libc::ENODEV));
-        assert_eq!(netlink.netdev.is_some(), !netlink.takes_redirects(1), "loopback takes none, if the kernel can tell");
+        assert_eq!(
+            netlink.netdev.is_some(),
+            !netlink.takes_redirects(1),
+            "loopback takes none, if the kernel can tell"
+        );
     }
 }

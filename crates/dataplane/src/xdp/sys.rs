@@ -235,11 +235,8 @@ pub fn trace(program: &OwnedFd, tracepoint: &CStr) -> io::Result<OwnedFd> {
 pub fn map_id(map: &OwnedFd) -> io::Result<u32> {
     // The first fields of `struct bpf_map_info`: type and number.
     let mut info = [0u32; 2];
-    let mut attributes = GetInfo {
-        bpf_fd: map.as_raw_fd() as u32,
-        info_len: size_of_val(&info) as u32,
-        info: info.as_mut_ptr() as u64,
-    };
+    let mut attributes =
+        GetInfo { bpf_fd: map.as_raw_fd() as u32, info_len: size_of_val(&info) as u32, info: info.as_mut_ptr() as u64 };
     // SAFETY: the kernel writes as many bytes as is told, where the array lies.
     unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut attributes)? };
     Ok(info[1])

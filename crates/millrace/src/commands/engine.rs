@@ -58,9 +58,8 @@ pub fn choose(
     level: Level,
 ) -> Result<Chosen, Failure> {
     let kind = if engine == Engine::Interp { EngineKind::Interp } else { EngineKind::Native(OptLevel::O3, level) };
-    let workers = |about: Option<String>, ports| {
-        Ok(Chosen { program: program.clone(), kind, fast_path: None, ports, about })
-    };
+    let workers =
+        |about: Option<String>, ports| Ok(Chosen { program: program.clone(), kind, fast_path: None, ports, about });
     if matches!(engine, Engine::Worker | Engine::Interp) {
         return workers(None, ports);
     }
@@ -89,7 +88,10 @@ pub fn choose(
             let why = said(&refusal, compilation);
             match engine {
                 Engine::Auto if !has_xdp => workers(Some(format!("workers, because {why}")), ports),
-                _ => Err(Failure::refused(format!("{}: {why}; `--engine worker` runs all of it on workers", source.name))),
+                _ => Err(Failure::refused(format!(
+                    "{}: {why}; `--engine worker` runs all of it on workers",
+                    source.name
+                ))),
             }
         }
     }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use baker::ir::Program;
 use control::config::Config;
-use dataplane::ports::PortSpec;
 use dataplane::PortConfig;
+use dataplane::ports::PortSpec;
 
 use crate::apps::Source;
 use crate::failure::Failure;

@@ -207,7 +207,14 @@ fn reload(file: Option<PathBuf>, program: Arc<Program>, controllers: Vec<(&'stat
     })
 }
 
-fn about(instance: &str, program: &str, engine: &str, options: &Options, cpus: &[usize], ports: &[PortConfig]) -> About {
+fn about(
+    instance: &str,
+    program: &str,
+    engine: &str,
+    options: &Options,
+    cpus: &[usize],
+    ports: &[PortConfig],
+) -> About {
     About {
         instance: instance.into(),
         version: env!("CARGO_PKG_VERSION").into(),
