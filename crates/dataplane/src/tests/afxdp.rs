@@ -92,6 +92,7 @@ fn other_numbers_of_queues_than_workers() {
             ip("link del dev right");
             pair("left", "a", of_a);
             pair("b", "right", of_b);
+            live::gro(&["left", "right"]);
             for poll in [PollMode::Interrupt, PollMode::Busy] {
                 let (left, right) = (Host::on("left"), Host::on("right"));
                 let instance = start(AFXDP, workers, poll);

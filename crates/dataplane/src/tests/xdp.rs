@@ -1,6 +1,5 @@
 //! Programs that run in the kernel at live veth pairs, and on workers where the kernel does not finish.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use baker::place::{Placement, split};
 use codegen::{OptLevel, bpf};
 
 use super::fanout::pass_in_order;
-use super::live::{Host, XDP, eventually, in_namespace, ip, pair};
+use super::live::{Host, XDP, eventually, gro, in_namespace, ip, pair};
 use crate::testing::{TO_HOST, compiled, frame};
 use crate::xdp::FastPath;
 use crate::{EngineKind, FrameConfig, Instance, Options, PortConfig, Prepared};
@@ -45,14 +44,6 @@ fn start(program: &Arc<Program>) -> Instance {
     prepare(program, 1).run().unwrap()
 }
 
-/// What receives at the other end takes packets from the kernel's part, too.
-fn redirects(names: &[&str]) {
-    for name in names {
-        let done = Command::new("ethtool").args(["-K", name, "gro", "on"]).status().expect("ethtool is installed");
-        assert!(done.success());
-    }
-}
-
 fn whole(instance: Instance) -> crate::Snapshot {
     let report = instance.stop();
     assert_eq!((report.errors, report.free_frames), (Vec::new(), report.frames));
@@ -64,7 +55,7 @@ fn forwards_in_the_kernel_or_through_workers() {
     for in_kernel in [true, false] {
         in_namespace(1, move || {
             if in_kernel {
-                redirects(&["left", "right"]);
+                gro(&["left", "right"]);
             }
             let (left, right) = (Host::on("left"), Host::on("right"));
             let prepared = prepare(&compiled(FORWARD), 1);
@@ -117,7 +108,7 @@ program { rx -> m.input; m.output -> tx; }";
 #[test]
 fn workers_go_on_where_the_kernel_hands_over() {
     in_namespace(1, || {
-        redirects(&["left", "right"]);
+        gro(&["left", "right"]);
         let (left, right) = (Host::on("left"), Host::on("right"));
         let instance = start(&compiled(HANDED_OVER));
         for number in 0..1000 {
@@ -155,7 +146,7 @@ program { rx -> m.input; m.output -> tx; }";
 fn flows_stay_in_order_on_either_way_and_nothing_is_lost_at_the_end() {
     for (queues, workers) in [(1, 1), (2, 2)] {
         in_namespace(queues, move || {
-            redirects(&["left", "right"]);
+            gro(&["left", "right"]);
             let (left, right) = (Host::on("left"), Host::on("right"));
             let instance = prepare(&compiled(BY_FLOW), workers).run().unwrap();
             pass_in_order(&left, &right, false, 10);
@@ -174,7 +165,7 @@ fn flows_stay_in_order_on_either_way_and_nothing_is_lost_at_the_end() {
 #[test]
 fn interfaces_that_go_down_are_removed_and_come_back() {
     in_namespace(1, || {
-        redirects(&["left", "right"]);
+        gro(&["left", "right"]);
         let (left, right) = (Host::on("left"), Host::on("right"));
         let instance = start(&compiled(FORWARD));
         let packet = frame(0x88b6, 1, 60);
@@ -204,7 +195,7 @@ fn interfaces_that_go_down_are_removed_and_come_back() {
         (0..100).for_each(|_| left.send(&packet));
         eventually(&instance, |s| s.dropped("tx_failed") == 301);
         pair("b", "right", 1);
-        redirects(&["right"]);
+        gro(&["right"]);
         let right = Host::on("right");
         let snapshot = eventually(&instance, |s| s.port("b").unwrap().error.is_none());
         let sent = snapshot.port("b").unwrap().tx_packets;
@@ -249,7 +240,7 @@ program { rx -> m.input; m.output -> tx; }";
 #[test]
 fn tables_change_while_the_kernel_looks() {
     in_namespace(1, || {
-        redirects(&["left", "right"]);
+        gro(&["left", "right"]);
         let (left, right) = (Host::on("left"), Host::on("right"));
         let instance = start(&compiled(CHURN));
         let mut tables = instance.tables();
