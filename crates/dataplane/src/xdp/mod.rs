@@ -4,6 +4,9 @@
 
 mod attach;
 mod engine;
+mod failed;
+mod fast_path;
+mod grace;
 mod load;
 mod memory;
 mod netlink;
@@ -14,6 +17,9 @@ mod tests;
 
 pub(crate) use attach::{AttachError, Attached};
 pub use engine::{KERNEL_FRAMES, KernelEngine, KernelEngineError};
+pub(crate) use fast_path::Onward;
+pub use fast_path::{FastPath, PortRole};
 pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};
+pub(crate) use netlink::{Netlink, Statistics};
 pub(crate) use redirect::Redirect;
