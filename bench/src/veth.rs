@@ -142,13 +142,14 @@ impl Line {
 pub fn with_fast_path(
     system: &Namespace,
     program: &Program,
+    poll: PollMode,
     fill: impl FnOnce(&mut TableAccess) -> Result<(), String>,
 ) -> Result<Instance, String> {
     let limits = bpf::limits(program);
     let placement = Placement::new(program, &limits).map_err(|found| format!("{found:?}"))?;
     let split = split(program, &placement, &limits);
     let fast_path = Some(Arc::new(FastPath::new(&split, Level::Cgpc).map_err(text)?));
-    let options = Options { fast_path, cpus: vec![SYSTEM_CPU], ..Options::default() };
+    let options = Options { fast_path, poll, cpus: vec![SYSTEM_CPU], ..Options::default() };
     let xdp = |(number, name): (u8, &str)| PortConfig::new(name, number, Driver::Xdp { interface: name.to_owned() });
     let ports = [(1, PORTS[0]), (2, PORTS[1])].map(xdp);
     let prepare = || Instance::prepare(Arc::new(split.workers), &options, &ports);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use aya::maps::Array;
 use aya::programs::{Xdp, XdpFlags};
 use aya::{Ebpf, Pod};
-use lab::{LinkConfig, Namespace, veth};
+use lab::{LinkConfig, Namespace, RawPort, veth};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
@@ -75,7 +75,9 @@ impl Line {
             end.wait_running("eth0", PATIENCE).map_err(text)?;
         }
         // So that frames can be sent into them.
-        system.check(&["ethtool", "-K", PORTS[0], "gro", "on"]).map_err(text)?;
+        for (end, device) in [(&system, PORTS[0]), (&source, "eth0")] {
+            end.check(&["ethtool", "-K", device, "gro", "on"]).map_err(text)?;
+        }
         let mut ends = Ebpf::load(LINE).map_err(text)?;
         for name in ["source", "sink"] {
             program(&mut ends, name)?.load().map_err(text)?;
@@ -103,6 +105,11 @@ impl Line {
             return Err("no packet reached the sink".into());
         }
         Ok(arrived as f64 / time / 1e6)
+    }
+
+    /// A socket at the source's end.
+    pub fn host(&self) -> Result<RawPort, String> {
+        RawPort::open(&self.source, "eth0").map_err(text)
     }
 
     /// Sends so many frames; the seconds that it took.

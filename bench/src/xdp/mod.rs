@@ -2,13 +2,14 @@
 
 mod line;
 mod peer;
+mod punt;
 mod sys;
 
 use std::time::Duration;
 
 use aya::Ebpf;
 use baker::ir::Program;
-use dataplane::Instance;
+use dataplane::{Instance, PollMode};
 use lab::{LinkConfig, Namespace};
 
 use crate::l3::setup::{ROUTER, Setup};
@@ -59,7 +60,8 @@ pub fn run(effort: Effort) -> Result<Results, String> {
         let mut rates: Vec<Vec<f64>> = vec![Vec::new(); SYSTEMS.len()];
         for _ in 0..runs {
             for ((name, system), rates) in SYSTEMS.iter().zip(&mut rates) {
-                let (mut line, forwarder) = start(&program, &setup, *system).map_err(|e| format!("{case}: {name}: {e}"))?;
+                let (mut line, forwarder) =
+                    start(&program, &setup, *system).map_err(|e| format!("{case}: {name}: {e}"))?;
                 let rate = line.measure(&frames, Duration::from_millis(window));
                 rates.push(rate.map_err(|e| format!("{case}: {name}: {e}"))?);
                 drop(forwarder);
@@ -71,6 +73,7 @@ pub fn run(effort: Effort) -> Result<Results, String> {
             results.add(case, name, "ns_per_packet", "ns, source and sink included", times);
         }
     }
+    punt::measure(effort, &mut results)?;
     Ok(results)
 }
 
@@ -96,7 +99,7 @@ fn start(program: &Program, setup: &Setup, system: System) -> Result<(Line, Forw
 
 /// Millrace with its fast path at both ports.
 fn millrace(program: &Program, setup: &Setup, system: &Namespace) -> Result<Instance, String> {
-    crate::veth::with_fast_path(system, program, |tables| setup.fill(program, tables))
+    crate::veth::with_fast_path(system, program, PollMode::Interrupt, |tables| setup.fill(program, tables))
 }
 
 /// The same routes and neighbours for the kernel.

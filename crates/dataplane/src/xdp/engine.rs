@@ -88,7 +88,7 @@ impl Engine for KernelEngine {
         self.memory.tables().reclaim();
         self.memory.set_now(context.now());
         for &frame in frames {
-            self.memory.set_port(LOOPBACK, context.rx_port(frame), None);
+            self.memory.set_port(LOOPBACK, context.rx_port(frame), None, true);
             // SAFETY: the frame is the caller's and holds a packet. The borrow ends here.
             let packet = unsafe { pool.packet(frame).to_vec() };
             if packet.len() < SHORTEST {
