@@ -26,12 +26,14 @@ pub const PORT_SLOTS: u32 = 4096;
 pub const ZEROS: u64 = PORTS + PORT_SLOTS as u64 * size_of::<PortSlot>() as u64;
 /// Bytes that a packet, as far as the kernel shows it, does not exceed.
 pub const ROOM: u64 = 4096;
-/// Where what CPUs have of their own lies: counters, then [`SCRATCH`] bytes, then [`VALUES`].
+/// Where what CPUs have of their own lies: counters, then [`SCRATCH`] bytes, then [`VALUES`], then [`Carried`].
 pub const OWN: u64 = ZEROS + ROOM;
 /// Bytes of a CPU's scratch memory: a packet, and what is computed beside it.
 pub const SCRATCH: u64 = ROOM + 256;
 /// Bytes in which careful code keeps values.
 pub const VALUES: u64 = 1 << 16;
+/// Bytes of [`Carried`].
+const CARRIED: u64 = size_of::<Carried>() as u64;
 /// Bytes behind an address that is masked with [`Memory::reach`]: an entry's, or a cell's.
 pub const SLACK: u64 = 1 << 16;
 /// Bytes of [`Record::metadata`].
@@ -62,6 +64,16 @@ pub struct Record {
 }
 
 const _: () = assert!(RECORD as usize + size_of::<Record>() <= PORTS as usize);
+
+/// What parts of a program hand on beside the packet, in the memory of the CPU; the packet's metadata lies behind it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Carried {
+    /// The time.
+    pub now: u64,
+    /// Bytes from the frame's first byte to the packet's head.
+    pub offset: u64,
+}
 
 /// What becomes of a packet (`enum xdp_action`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +165,11 @@ impl Memory {
 
     /// Bytes from what one CPU has of its own to that of the next.
     pub fn own(program: &Program) -> u64 {
+        Self::carried(program) + (CARRIED + u64::from(program.metadata_size)).next_multiple_of(64)
+    }
+
+    /// From the counters of a CPU to its [`Carried`].
+    pub fn carried(program: &Program) -> u64 {
         Self::counters(program) + SCRATCH + VALUES
     }
 
@@ -171,6 +188,8 @@ pub struct Options {
     pub recorded: bool,
     /// Code that is slower, takes less stack, and costs the kernel's verifier less.
     pub careful: bool,
+    /// Several programs joined by tail calls, though one might do.
+    pub apart: bool,
 }
 
 /// A reference to a map in [`Object::code`].
@@ -182,6 +201,8 @@ pub enum MapUse {
     Devices,
     /// The array of sockets (`BPF_MAP_TYPE_XSKMAP`), by queue.
     Sockets,
+    /// The array of the program's parts (`BPF_MAP_TYPE_PROG_ARRAY`), by number of the PPF that each begins with.
+    Parts,
 }
 
 /// BPF code.

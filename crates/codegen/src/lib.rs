@@ -45,6 +45,9 @@ pub enum CodegenError {
     /// More stack than the kernel gives.
     #[error("the program takes more than the 512 bytes of stack that the kernel gives: give some of it to workers")]
     Stack,
+    /// More channels in a row than the kernel has tail calls.
+    #[error("packets go through more parts of the program than the kernel's 33 tail calls")]
+    Deep,
     /// The program breaks a rule of the IR, or the code generator or LLVM has a fault.
     #[error("internal error of the code generator: {0}")]
     Internal(String),

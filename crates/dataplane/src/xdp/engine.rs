@@ -49,9 +49,9 @@ pub struct KernelEngine {
 }
 
 impl KernelEngine {
-    /// Compiles and loads a program; `careful`: at once as code that the verifier goes through faster.
-    pub fn new(program: &Arc<Program>, packets: Level, careful: bool) -> Result<Self, KernelEngineError> {
-        Self::of_parts(program, program, packets, careful)
+    /// Compiles and loads a program, recorded, and else with these options.
+    pub fn new(program: &Arc<Program>, packets: Level, options: Options) -> Result<Self, KernelEngineError> {
+        Self::of_parts(program, program, packets, options)
     }
 
     /// The kernel's part of a program, in the tables that the workers' part takes.
@@ -59,10 +59,10 @@ impl KernelEngine {
         kernel: &Program,
         workers: &Arc<Program>,
         packets: Level,
-        careful: bool,
+        options: Options,
     ) -> Result<Self, KernelEngineError> {
         let memory = SharedMemory::new(workers)?;
-        let loaded = Loaded::compile(kernel, packets, &memory, Options { recorded: true, careful })?;
+        let loaded = Loaded::compile(kernel, packets, &memory, Options { recorded: true, ..options })?;
         let slots = CounterSlots::new(workers).len();
         let (program, counted) = (workers.clone(), vec![0; slots]);
         Ok(KernelEngine { program, memory, loaded, slots, counted, native: None, resume: Vec::new() })
@@ -72,7 +72,7 @@ impl KernelEngine {
     /// and runs its timers and controllers' packets.
     pub fn split(split: &Split, packets: Level, workers: NativeEngine) -> Result<Self, KernelEngineError> {
         let program = Arc::new(split.workers.clone());
-        let engine = Self::of_parts(&split.kernel, &program, packets, false)?;
+        let engine = Self::of_parts(&split.kernel, &program, packets, Options::default())?;
         Ok(KernelEngine { native: Some(workers), resume: split.resume.clone(), ..engine })
     }
 

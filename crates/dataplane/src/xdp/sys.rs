@@ -16,6 +16,7 @@ const LINK_CREATE: libc::c_long = 28;
 #[repr(u32)]
 pub enum MapType {
     Array = 2,
+    ProgArray = 3,
     DevMap = 14,
     XskMap = 17,
 }
