@@ -1,5 +1,7 @@
 //! What cannot be done in the kernel, and why: the placer goes by it.
 
+use std::collections::BTreeMap;
+
 use baker::ir::{Inst, Op, PpfId, Program, TableKind};
 use baker::place::Limits;
 
@@ -46,6 +48,7 @@ pub fn limits(program: &Program) -> Limits<'_> {
     Limits {
         whole: whole(program).into_iter().map(text).collect(),
         operation: Box::new(move |inst| operation(program, inst).map(text)),
+        ppfs: BTreeMap::new(),
     }
 }
 

@@ -47,7 +47,7 @@ pub enum LoadError {
         log: String,
     },
     /// Its patience.
-    #[error("the kernel's verifier gives up: the program branches too much; give some of it to workers")]
+    #[error("the kernel's verifier gives up after a million instructions")]
     Exhausted,
     /// A PPF is too much, even by itself.
     #[error("{name} is too much for the kernel: {why}")]

@@ -4,6 +4,7 @@
 
 mod attach;
 mod engine;
+mod fit;
 mod load;
 mod memory;
 mod netlink;
@@ -14,6 +15,7 @@ mod tests;
 
 pub(crate) use attach::{AttachError, Attached};
 pub use engine::{KERNEL_FRAMES, KernelEngine, KernelEngineError};
+pub use fit::{FitError, Fitted, fit};
 pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};
 pub(crate) use redirect::Redirect;
