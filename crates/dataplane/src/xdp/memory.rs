@@ -40,6 +40,10 @@ pub struct SharedMemory {
     counters: usize,
     own: usize,
     tables: Arc<Tables>,
+    /// Keys of hash functions.
+    hasher: ahash::RandomState,
+    /// The tables' memory, see [`Space::shared`].
+    parts: [usize; 3],
 }
 
 impl SharedMemory {
@@ -47,7 +51,8 @@ impl SharedMemory {
     pub fn new(program: &Program) -> Result<Self, MemoryError> {
         let cpus = possible_cpus()?.next_power_of_two() as u32;
         let measured = Space::measuring();
-        Tables::in_space(program, &measured)?;
+        let hasher = ahash::RandomState::new();
+        Tables::with_hasher(program, &hasher, &measured)?;
         let (entries, rest) = measured.taken();
         let first = Memory::tables(program, cpus) as usize;
         let index = first + entries;
@@ -57,7 +62,7 @@ impl SharedMemory {
         let value_size = u32::try_from(size).ok().filter(|_| size <= MOST).ok_or(MemoryError::Large(size))?;
         let map = sys::map_create(MapType::Array, value_size, 1, MMAPABLE, &program.name)?;
         let mapping = Arc::new(Mapping::of_fd(map.as_raw_fd(), size as usize)?);
-        let tables = Tables::in_space(program, &Space::shared(mapping.clone(), first, index, end))?;
+        let tables = Tables::with_hasher(program, &hasher, &Space::shared(mapping.clone(), first, index, end))?;
         let base = mapping.ptr() as u64;
         let memory = Memory {
             base,
@@ -68,7 +73,22 @@ impl SharedMemory {
             tables: tables.places(base),
         };
         let (counters, own) = (Memory::counters(program) as usize / 8, Memory::own(program) as usize);
-        Ok(SharedMemory { map, mapping, memory, counters, own, tables: Arc::new(tables) })
+        let (tables, parts) = (Arc::new(tables), [first, index, end]);
+        Ok(SharedMemory { map, mapping, memory, counters, own, tables, hasher, parts })
+    }
+
+    /// Empties tables and counters. What is loaded for this memory stays good for it. No program runs meanwhile, and nobody else
+    /// has the tables.
+    pub fn clear(&mut self, program: &Program) -> Result<(), MemoryError> {
+        assert_eq!(Arc::strong_count(&self.tables), 1, "tables in use");
+        // SAFETY: the mapping is that large, and nobody reads or writes it meanwhile.
+        unsafe { self.mapping.ptr().write_bytes(0, self.memory.size as usize) };
+        let [first, index, end] = self.parts;
+        let space = Space::shared(self.mapping.clone(), first, index, end);
+        let tables = Tables::with_hasher(program, &self.hasher, &space)?;
+        assert_eq!(tables.places(self.memory.base), self.memory.tables, "tables lie elsewhere");
+        self.tables = Arc::new(tables);
+        Ok(())
     }
 
     /// Where things lie in it.

@@ -14,7 +14,7 @@ mod sys;
 mod tests;
 
 pub(crate) use attach::{AttachError, Attached};
-pub use engine::{KERNEL_FRAMES, KernelEngine, KernelEngineError};
+pub use engine::{KERNEL_FRAMES, KernelCode, KernelEngine, KernelEngineError};
 pub use fit::{FitError, Fitted, fit};
 pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};

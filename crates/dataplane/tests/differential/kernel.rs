@@ -15,7 +15,7 @@ use baker::opt::Level;
 use codegen::kernel::Options;
 use codegen::{CodegenError, bpf};
 use dataplane::step::Stepper;
-use dataplane::xdp::{KERNEL_FRAMES, KernelEngine, KernelEngineError, LoadError, MemoryError};
+use dataplane::xdp::{KERNEL_FRAMES, KernelCode, KernelEngine, KernelEngineError, LoadError, MemoryError};
 use dataplane::{InterpEngine, TableAccess};
 
 use crate::generate::{self, Style};
@@ -63,7 +63,7 @@ fn engine(program: &Arc<Program>, level: Level, options: Options) -> Result<Kern
     if let Some(obstacle) = bpf::obstacles(program).first() {
         return Err(Refusal::Unfit(format!("{}", obstacle.reason)));
     }
-    KernelEngine::new(program, level, options).map_err(|error| match &error {
+    KernelCode::new(program, level, options).map(|code| KernelEngine::new(Arc::new(code), None)).map_err(|error| match &error {
         KernelEngineError::Load(LoadError::Exhausted | LoadError::TooMuch { .. }) => Refusal::Unfit("too much for the verifier".into()),
         KernelEngineError::Load(LoadError::Codegen(CodegenError::TooLarge(..))) => Refusal::Unfit("too large".into()),
         KernelEngineError::Load(LoadError::Codegen(CodegenError::Stack)) => Refusal::Unfit("too much stack".into()),
