@@ -103,8 +103,11 @@ fn where_each_runs_and_why() {
     let cuts: Vec<_> = placement.cuts.iter().map(|cut| program.channels[cut.0 as usize].name.as_str()).collect();
     assert_eq!(cuts, ["m.asking", "m.pinned", "m.late"]);
 
-    let whole =
-        Limits { whole: vec!["the metadata is too large".into()], operation: Box::new(|_| None), ppfs: BTreeMap::new() };
+    let whole = Limits {
+        whole: vec!["the metadata is too large".into()],
+        operation: Box::new(|_| None),
+        ppfs: BTreeMap::new(),
+    };
     let placement = Placement::new(&program, &whole).unwrap();
     assert!(!placement.any_kernel());
     assert_eq!(placement.cuts, [Program::RX]);

@@ -38,9 +38,7 @@ pub enum CodegenError {
     #[error("LLVM cannot generate code for this processor: {0}")]
     Target(String),
     /// More code than the kernel takes.
-    #[error(
-        "it becomes about {0} instructions, of which {1} can be reached by jumps"
-    )]
+    #[error("it becomes about {0} instructions, of which {1} can be reached by jumps")]
     TooLarge(usize, usize),
     /// More stack than the kernel gives.
     #[error("it takes more than the 512 bytes of stack that the kernel gives")]

@@ -62,14 +62,16 @@ fn applications_cut_at_every_channel() {
             // The first is none in front of a PPF.
             cuts.into_iter().skip(1).map(move |cut| (cases.clone(), cut))
         })
+        .zip([Level::Base, Level::Pac].into_iter().cycle())
         .collect();
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());
     let part = || {
-        while let Some((cases, cut)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let engine = Compiled::cut(cut, Level::Pac, OptLevel::O0).unwrap();
+        while let Some(((cases, cut), level)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let engine = Compiled::cut(cut, *level, OptLevel::O0).unwrap();
             let failed = cases.iter().filter_map(|case| cases::run(&engine, case).err());
-            let left: Vec<_> = cut.workers.channels.iter().filter(|channel| channel.from == Some(Source::Kernel)).collect();
+            let left: Vec<_> =
+                cut.workers.channels.iter().filter(|channel| channel.from == Some(Source::Kernel)).collect();
             let names: Vec<_> = left.iter().map(|channel| channel.name.as_str()).collect();
             failures.lock().unwrap().extend(failed.map(|failure| format!("{names:?}: {failure}")));
         }

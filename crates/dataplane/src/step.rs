@@ -5,13 +5,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::interp::End;
-use baker::ir::{ChannelId, CounterSlots, Pin, PpfId, Program, TableEntry, TableError, TableId, TableStore, storage_size};
+use baker::ir::{
+    ChannelId, CounterSlots, Pin, PpfId, Program, TableEntry, TableError, TableId, TableStore, storage_size,
+};
 use baker::opt::Level;
 use baker::place::{Limits, Placement, Split, split};
+use codegen::OptLevel;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, Staging, read_field, write_field};
 use codegen::bpf::{self, Form};
 use codegen::kernel::Options;
-use codegen::OptLevel;
 
 use crate::context::{Received, RxBatch, WorkerContext};
 use crate::controller::ExternTable;

@@ -34,7 +34,7 @@ pub enum Form {
 /// Instructions of the IR that an aggregate of [`Form::Aggregates`] has at most, before it is optimised.
 const AGGREGATE: usize = 300;
 /// Instructions of the IR of a program for which one function is tried. LLVM takes long for more, and the verifier never took it.
-const WHOLE: usize = 3000;
+const WHOLE: usize = 1500;
 
 /// What became of code that was offered.
 pub enum Refusal<E> {
@@ -88,7 +88,9 @@ pub fn fit<T, E: From<CodegenError>>(
     if !options.apart || first.is_none() {
         let optimised = optimise(program, packets);
         if expanded(&optimised) <= WHOLE {
-            for form in [Form::Whole, Form::Careful].into_iter().filter(|form| *form == Form::Careful || !options.careful) {
+            for form in
+                [Form::Whole, Form::Careful].into_iter().filter(|form| *form == Form::Careful || !options.careful)
+            {
                 match (make(&optimised, Scope::Whole, form == Form::Careful), first) {
                     (Ok(first), _) => return Ok(Taken { form, first, parts: Vec::new() }),
                     (Err(Refusal::TooMuch(_)), Some(_)) => {}

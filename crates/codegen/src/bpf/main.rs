@@ -85,7 +85,8 @@ impl<'c> Kernel<'c, '_> {
 
     /// A packet that another part of the program has handed on.
     fn go_on(&self, ctx: PointerValue<'c>, state: PointerValue<'c>, part: PpfId) -> Res<()> {
-        let offset = self.load_int(self.i64, self.carried(state, offset_of!(Carried, offset))?, 8, Memory::Descriptor)?;
+        let offset =
+            self.load_int(self.i64, self.carried(state, offset_of!(Carried, offset))?, 8, Memory::Descriptor)?;
         self.set_offset(state, offset)?;
         self.call(ctx, state, part)
     }

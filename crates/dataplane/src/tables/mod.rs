@@ -94,7 +94,11 @@ impl Tables {
     }
 
     /// As [`Tables::new`], in this memory, which holds zeros, and with these keys for the hash functions.
-    pub(crate) fn with_hasher(program: &Program, hasher: &ahash::RandomState, space: &Space) -> Result<Self, TablesError> {
+    pub(crate) fn with_hasher(
+        program: &Program,
+        hasher: &ahash::RandomState,
+        space: &Space,
+    ) -> Result<Self, TablesError> {
         let no_clock = |error| TablesError { table: "clock".into(), capacity: 1, error };
         let epochs = Arc::new(Epochs::new(space).map_err(no_clock)?);
         let make = |(table, written): (&baker::ir::Table, bool)| {

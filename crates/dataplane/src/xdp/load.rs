@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 
 use baker::ir::{PpfId, Program};
 use baker::opt::Level;
+use codegen::CodegenError;
 use codegen::bpf::{self, Form, Misfit, Refusal};
 use codegen::kernel::{MapUse, Object, Options, Place};
-use codegen::CodegenError;
 
 use super::memory::SharedMemory;
 use super::sys::{self, MapType};

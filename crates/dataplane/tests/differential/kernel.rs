@@ -63,17 +63,23 @@ fn engine(program: &Arc<Program>, level: Level, options: Options) -> Result<Kern
     if let Some(obstacle) = bpf::obstacles(program).first() {
         return Err(Refusal::Unfit(format!("{}", obstacle.reason)));
     }
-    KernelCode::new(program, level, options).map(|code| KernelEngine::new(Arc::new(code), None)).map_err(|error| match &error {
-        KernelEngineError::Load(LoadError::Exhausted | LoadError::TooMuch { .. }) => Refusal::Unfit("too much for the verifier".into()),
-        KernelEngineError::Load(LoadError::Codegen(CodegenError::TooLarge(..))) => Refusal::Unfit("too large".into()),
-        KernelEngineError::Load(LoadError::Codegen(CodegenError::Stack)) => Refusal::Unfit("too much stack".into()),
-        KernelEngineError::Memory(MemoryError::Large(_)) => Refusal::Unfit("tables too large".into()),
-        KernelEngineError::Load(LoadError::Verifier { log, .. }) => {
-            let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verifier.log");
-            std::fs::write(&path, log).expect("cargo's directory for tests");
-            Refusal::Fault(format!("{error}; see {}", path.display()))
+    KernelCode::new(program, level, options).map(|code| KernelEngine::new(Arc::new(code), None)).map_err(|error| {
+        match &error {
+            KernelEngineError::Load(LoadError::Exhausted | LoadError::TooMuch { .. }) => {
+                Refusal::Unfit("too much for the verifier".into())
+            }
+            KernelEngineError::Load(LoadError::Codegen(CodegenError::TooLarge(..))) => {
+                Refusal::Unfit("too large".into())
+            }
+            KernelEngineError::Load(LoadError::Codegen(CodegenError::Stack)) => Refusal::Unfit("too much stack".into()),
+            KernelEngineError::Memory(MemoryError::Large(_)) => Refusal::Unfit("tables too large".into()),
+            KernelEngineError::Load(LoadError::Verifier { log, .. }) => {
+                let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verifier.log");
+                std::fs::write(&path, log).expect("cargo's directory for tests");
+                Refusal::Fault(format!("{error}; see {}", path.display()))
+            }
+            _ => Refusal::Fault(error.to_string()),
         }
-        _ => Refusal::Fault(error.to_string()),
     })
 }
 
