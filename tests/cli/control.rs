@@ -35,7 +35,7 @@ fn switch<'r>(runtime: &'r Runtime, more: &[&str]) -> Instance<'r> {
 
 #[test]
 fn tables_are_read_and_changed() {
-    for engine in ["native", "interp"] {
+    for engine in ["worker", "interp"] {
         let runtime = Runtime::new();
         let _switch = switch(&runtime, &["--engine", engine]);
         let table = |arguments: &[&str]| runtime.millrace(&[&["table"], arguments].concat());

@@ -154,7 +154,7 @@ module m {
 program { rx -> m.input; m.a -> controller responder; }
 ";
     let (file, out) = (scratch.write("punt.baker", program), scratch.path("out.pcap"));
-    for engine in ["native", "interp"] {
+    for engine in ["worker", "interp"] {
         let text = millrace(&["replay", &file, "--in", crate::FIRST, "--out", &out, "--engine", engine]).ok();
         let punted = crate::pcap::read(&std::fs::read(&out).unwrap());
         let long = |packet: &&Vec<u8>| packet.len() >= 14;

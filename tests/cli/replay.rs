@@ -16,7 +16,7 @@ fn replay(app: &str, input: &str, port: &str, scratch: &Scratch) -> (Vec<Vec<u8>
         let summary = text.lines().next().unwrap().split_once(": ").unwrap().1.to_owned();
         (fs::read(output).unwrap(), summary, Report::parse(&text))
     };
-    let (native, interp) = (run("native"), run("interp"));
+    let (native, interp) = (run("worker"), run("interp"));
     assert!(native.0 == interp.0, "the output files differ");
     assert_eq!((&native.1, &native.2), (&interp.1, &interp.2));
     (pcap::read(&native.0), native.1, native.2)

@@ -40,7 +40,7 @@ fn start(ns: &Namespace, more: &[&str]) -> Running {
 #[test]
 fn between_capture_files() {
     let scratch = Scratch::new();
-    for engine in ["native", "interp"] {
+    for engine in ["worker", "interp"] {
         let (out, replayed) = (scratch.path("out.pcap"), scratch.path("replayed.pcap"));
         let left = format!("left=pcap:{FIRST}");
         let right = format!("right=pcap:,{out}");

@@ -2,11 +2,16 @@
 
 use crate::frames::{BROADCAST, ETH_EXPERIMENT, Ipv4, ethernet};
 use crate::random::Random;
-use crate::switch::{IP, MAC, ROUTER, Switch};
+use crate::switch::{IP, MAC, ROUTER, Switch, over_both};
 
-#[test]
-fn frames_of_every_length_class_are_carried_as_they_are() {
-    let switch = Switch::start();
+over_both!(
+    frames_of_every_length_class_are_carried_as_they_are,
+    frames_to_unknown_stations_and_to_groups_are_flooded_in_their_domain_only,
+    a_station_that_moves_is_found_at_its_new_port
+);
+
+fn frames_of_every_length_class_are_carried_as_they_are(driver: &str) {
+    let switch = Switch::start(driver);
     let mut wires = switch.wires();
     let mut random = Random(1);
     wires.settle().nothing();
@@ -43,9 +48,8 @@ fn frames_of_every_length_class_are_carried_as_they_are() {
     assert_eq!(switch.stop().drops(), []);
 }
 
-#[test]
-fn frames_to_unknown_stations_and_to_groups_are_flooded_in_their_domain_only() {
-    let switch = Switch::start();
+fn frames_to_unknown_stations_and_to_groups_are_flooded_in_their_domain_only(driver: &str) {
+    let switch = Switch::start(driver);
     let mut wires = switch.wires();
     let unknown = [2, 0, 0, 0, 0, 0x99];
     let multicast = [1, 0, 0x5e, 0, 0, 1];
@@ -67,9 +71,8 @@ fn frames_to_unknown_stations_and_to_groups_are_flooded_in_their_domain_only() {
     assert_eq!(switch.stop_by(lab::Signal::SIGTERM).drops(), []);
 }
 
-#[test]
-fn a_station_that_moves_is_found_at_its_new_port() {
-    let switch = Switch::start();
+fn a_station_that_moves_is_found_at_its_new_port(driver: &str) {
+    let switch = Switch::start(driver);
     let mut wires = switch.wires();
     let station = [2, 0, 0, 0, 0, 0x77];
     let hello = ethernet(BROADCAST, station, ETH_EXPERIMENT, b"here I am");

@@ -11,7 +11,14 @@ use lab::{Host, RawPort};
 use crate::churn::Churn;
 use crate::frames::Ipv4;
 use crate::stream::Stream;
-use crate::switch::{IP, MAC, PATIENCE, ROUTER, SetAtEnd, Switch, Wires};
+use crate::switch::{IP, MAC, PATIENCE, ROUTER, SetAtEnd, Switch, Wires, over_both};
+
+over_both!(
+    what_is_learned_can_be_read_and_what_is_set_is_used,
+    changes_under_traffic_lose_no_packet_unaccounted,
+    hostile_clients_do_not_disturb_forwarding,
+    thousands_of_changes_cost_no_packet
+);
 
 /// A packet from h1 to h3 with a number, as h1 sends it.
 fn numbered(number: u32) -> Vec<u8> {
@@ -25,8 +32,8 @@ fn number(frame: &[u8]) -> Option<u32> {
 }
 
 /// A switch that knows h1 and h3.
-fn ready() -> (Switch, Wires) {
-    let switch = Switch::start();
+fn ready(driver: &str) -> (Switch, Wires) {
+    let switch = Switch::start(driver);
     let mut wires = switch.wires();
     wires.announce(1);
     wires.announce(3);
@@ -37,9 +44,8 @@ fn dropped(switch: &Switch, reason: &str) -> u64 {
     switch.ask_json(&["drops"])[reason].as_u64().unwrap()
 }
 
-#[test]
-fn what_is_learned_can_be_read_and_what_is_set_is_used() {
-    let (switch, mut wires) = ready();
+fn what_is_learned_can_be_read_and_what_is_set_is_used(driver: &str) {
+    let (switch, mut wires) = ready(driver);
     let stations = switch.ask(&["table", "dump", "l2_bridge.stations"]).ok();
     assert!(stations.contains("{ domain = 1, mac = \"02:00:00:00:00:11\" } = { port = 1, heard = "), "{stations}");
     assert_eq!(switch.ask(&["table", "get", "l3_forward.neighbours", "10.0.2.13"]).ok(), "02:00:00:00:00:13\n");
@@ -95,9 +101,8 @@ fn under_traffic(switch: &Switch, pause: Duration, work: impl FnOnce()) -> (u32,
     })
 }
 
-#[test]
-fn changes_under_traffic_lose_no_packet_unaccounted() {
-    let (switch, _wires) = ready();
+fn changes_under_traffic_lose_no_packet_unaccounted(driver: &str) {
+    let (switch, _wires) = ready(driver);
     let before = dropped(&switch, "no_route");
     let (sent, received) = under_traffic(&switch, Duration::from_millis(2), || {
         for _ in 0..15 {
@@ -112,9 +117,8 @@ fn changes_under_traffic_lose_no_packet_unaccounted() {
     assert_eq!(switch.stop().dropped("no_route"), before + lost);
 }
 
-#[test]
-fn hostile_clients_do_not_disturb_forwarding() {
-    let (switch, _wires) = ready();
+fn hostile_clients_do_not_disturb_forwarding(driver: &str) {
+    let (switch, _wires) = ready(driver);
     let socket = switch.socket();
     let (sent, received) = under_traffic(&switch, Duration::from_millis(2), || {
         let until = Instant::now() + Duration::from_secs(2);
@@ -141,9 +145,8 @@ fn hostile_clients_do_not_disturb_forwarding() {
     switch.stop();
 }
 
-#[test]
-fn thousands_of_changes_cost_no_packet() {
-    let (switch, _wires) = ready();
+fn thousands_of_changes_cost_no_packet(driver: &str) {
+    let (switch, _wires) = ready(driver);
     let stream = Stream::start(&switch.network, 1, 3, &[60], 10_000);
     let mut churn = Churn::new(&switch.socket());
     let start = Instant::now();

@@ -1,15 +1,16 @@
 //! What must not get through is dropped, counted under the right reason, and nothing comes out anywhere.
 
 use crate::frames::{BROADCAST, ETH_EXPERIMENT, ETH_IPV4, Ipv4, ethernet};
-use crate::switch::{IP, MAC, ROUTER, Switch};
+use crate::switch::{IP, MAC, ROUTER, Switch, over_both};
+
+over_both!(bad_packets_are_dropped_and_counted);
 
 /// A good packet from h1 to h3.
 fn good() -> Ipv4 {
     Ipv4::new(IP[0], IP[2], b"a good packet")
 }
 
-#[test]
-fn bad_packets_are_dropped_and_counted() {
+fn bad_packets_are_dropped_and_counted(driver: &str) {
     let mut frames: Vec<(&str, Vec<u8>)> = Vec::new();
     let mut routed = |reason, packets: Vec<Ipv4>| {
         frames.extend(packets.into_iter().map(|packet| (reason, packet.frame(ROUTER[0], MAC[0]))));
@@ -50,7 +51,7 @@ fn bad_packets_are_dropped_and_counted() {
     frames.extend([BROADCAST, MAC[1]].map(|dst| ("group_source", ethernet(dst, BROADCAST, ETH_EXPERIMENT, b"x"))));
     frames.push(("same_port", ethernet(MAC[0], MAC[0], ETH_EXPERIMENT, b"to the port it came from")));
 
-    let switch = Switch::start();
+    let switch = Switch::start(driver);
     let mut wires = switch.wires();
     // The switch must know that h1 is at p1.
     wires.settle().nothing();

@@ -6,13 +6,18 @@ use std::time::{Duration, Instant};
 use lab::{Host, LinkConfig, veth};
 
 use crate::stream::Stream;
-use crate::switch::{PATIENCE, Switch};
+use crate::switch::{PATIENCE, Switch, over_both};
+
+over_both!(
+    a_link_that_flaps_costs_only_its_own_packets_and_each_is_counted,
+    a_port_that_is_removed_and_made_again_is_used_again
+);
 
 const RATE: u64 = 2000;
 
 /// A switch that knows all hosts.
-fn ready() -> Switch {
-    let switch = Switch::start();
+fn ready(driver: &str) -> Switch {
+    let switch = Switch::start(driver);
     let mut wires = switch.wires();
     (1..=4).for_each(|host| wires.announce(host));
     switch
@@ -35,9 +40,8 @@ fn failed(switch: &Switch) -> u64 {
     switch.ask_json(&["drops"])["tx_failed"].as_u64().unwrap()
 }
 
-#[test]
-fn a_link_that_flaps_costs_only_its_own_packets_and_each_is_counted() {
-    let mut switch = ready();
+fn a_link_that_flaps_costs_only_its_own_packets_and_each_is_counted(driver: &str) {
+    let mut switch = ready(driver);
     let network = &switch.network;
     let (flapping, other) = (Stream::start(network, 1, 3, &[60], RATE), Stream::start(network, 2, 4, &[60], RATE));
     for _ in 0..3 {
@@ -66,9 +70,8 @@ fn a_link_that_flaps_costs_only_its_own_packets_and_each_is_counted() {
     assert_eq!(report.port("p3", "failed"), counted, "{report:?}");
 }
 
-#[test]
-fn a_port_that_is_removed_and_made_again_is_used_again() {
-    let mut switch = ready();
+fn a_port_that_is_removed_and_made_again_is_used_again(driver: &str) {
+    let mut switch = ready(driver);
     let network = &switch.network;
     let (from, other) = (Stream::start(network, 1, 3, &[60], RATE), Stream::start(network, 2, 4, &[60], RATE));
     let h3 = &network.host(3).ns;

@@ -9,7 +9,9 @@ use lab::{Host, RawPort};
 
 use crate::hostile;
 use crate::random::Random;
-use crate::switch::{MAC, PATIENCE, ROUTER, Switch};
+use crate::switch::{MAC, PATIENCE, ROUTER, Switch, over_both};
+
+over_both!(rubbish_does_not_stop_it, it_can_be_stopped_in_the_middle_of_a_flood);
 
 const FRAMES: usize = 200_000;
 
@@ -21,9 +23,8 @@ fn device_counters(host: &Host) -> (u64, u64) {
     (numbers[1], numbers[9])
 }
 
-#[test]
-fn rubbish_does_not_stop_it() {
-    let switch = Switch::start();
+fn rubbish_does_not_stop_it(driver: &str) {
+    let switch = Switch::start(driver);
     let network = &switch.network;
     let unseen = thread::scope(|scope| {
         let floods = [1, 3].map(|number| {
@@ -36,9 +37,9 @@ fn rubbish_does_not_stop_it() {
                 for sent in 0..FRAMES / 2 {
                     let frame = hostile::frame(&mut random, 14, router, src);
                     port.send(&frame).unwrap_or_else(|error| panic!("frame {sent}: {error}: {frame:02x?}"));
-                    // The kernel throws frames with half a VLAN tag away before any socket gets them.
-                    unseen +=
-                        u64::from(frame.len() < 20 && [[0x81, 0x00], [0x88, 0xa8]].contains(&[frame[12], frame[13]]));
+                    // The kernel throws frames with half a VLAN tag away before any packet socket gets them.
+                    let half_a_tag = frame.len() < 20 && [[0x81, 0x00], [0x88, 0xa8]].contains(&[frame[12], frame[13]]);
+                    unseen += u64::from(driver == "afpacket" && half_a_tag);
                 }
                 unseen
             })
@@ -58,7 +59,9 @@ fn rubbish_does_not_stop_it() {
     let devices: Vec<_> = network.hosts.iter().map(device_counters).collect();
     let report = switch.stop();
     for ((port, (received, sent)), unseen) in ["p1", "p2", "p3", "p4"].into_iter().zip(devices).zip(unseen) {
-        let came = ["received", "lost in kernel", "oversize"].map(|what| report.port(port, what)).iter().sum::<u64>();
+        // What is lost on its way from the fast path to workers was received.
+        let counts = if driver == "xdp" { &["received"][..] } else { &["received", "lost in kernel", "oversize"] };
+        let came = counts.iter().map(|what| report.port(port, what)).sum::<u64>();
         assert_eq!(came + unseen, sent, "{port}: what the host sent is not what was counted: {report:?}");
         assert_eq!(report.port(port, "sent"), received, "{port}: sent is not what the host got: {report:?}");
     }
@@ -67,9 +70,8 @@ fn rubbish_does_not_stop_it() {
     }
 }
 
-#[test]
-fn it_can_be_stopped_in_the_middle_of_a_flood() {
-    let switch = Switch::start();
+fn it_can_be_stopped_in_the_middle_of_a_flood(driver: &str) {
+    let switch = Switch::start(driver);
     let port = RawPort::open(&switch.network.host(1).ns, Host::DEVICE).unwrap();
     let (stop, started) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {

@@ -6,21 +6,29 @@ use std::time::Duration;
 use lab::Host;
 
 use crate::random::Random;
-use crate::switch::{AFXDP, PATIENCE, Switch};
+use crate::switch::{PATIENCE, Switch, over_both};
 use crate::transfer::{BYTES, connect, exchange, listen};
 
-#[test]
-fn every_host_reaches_every_other_and_the_router() {
-    every_host_reaches_every_other_and_the_router_over(&[]);
+over_both!(
+    every_host_reaches_every_other_and_the_router,
+    tcp_transfers_arrive_whole,
+    udp_datagrams_of_every_length_arrive
+);
+
+mod over_af_xdp {
+    #[test]
+    fn every_host_reaches_every_other_and_the_router() {
+        super::every_host_reaches_every_other_and_the_router("afxdp");
+    }
+
+    #[test]
+    fn tcp_transfers_arrive_whole() {
+        super::tcp_transfers_arrive_whole("afxdp");
+    }
 }
 
-#[test]
-fn every_host_reaches_every_other_and_the_router_over_af_xdp() {
-    every_host_reaches_every_other_and_the_router_over(&AFXDP);
-}
-
-fn every_host_reaches_every_other_and_the_router_over(more: &[&str]) {
-    let switch = Switch::start_with(more);
+fn every_host_reaches_every_other_and_the_router(driver: &str) {
+    let switch = Switch::start(driver);
     let network = &switch.network;
     thread::scope(|scope| {
         // Nobody is there: the kernel gives up after three ARP requests, one second apart, and says so.
@@ -61,18 +69,8 @@ fn every_host_reaches_every_other_and_the_router_over(more: &[&str]) {
     assert!(reasons.iter().all(|reason| *reason == "arp_answered"), "{report:?}");
 }
 
-#[test]
-fn tcp_transfers_arrive_whole() {
-    tcp_transfers_arrive_whole_over(&[]);
-}
-
-#[test]
-fn tcp_transfers_arrive_whole_over_af_xdp() {
-    tcp_transfers_arrive_whole_over(&AFXDP);
-}
-
-fn tcp_transfers_arrive_whole_over(more: &[&str]) {
-    let switch = Switch::start_with(more);
+fn tcp_transfers_arrive_whole(driver: &str) {
+    let switch = Switch::start(driver);
     let network = &switch.network;
     thread::scope(|scope| {
         // Opened from either side, each with data both ways, all at once: routed and switched.
@@ -95,9 +93,8 @@ fn tcp_transfers_arrive_whole_over(more: &[&str]) {
     }
 }
 
-#[test]
-fn udp_datagrams_of_every_length_arrive() {
-    let switch = Switch::start();
+fn udp_datagrams_of_every_length_arrive(driver: &str) {
+    let switch = Switch::start(driver);
     let network = &switch.network;
     let bind = |host: &Host| {
         let socket = host.ns.enter(|| std::net::UdpSocket::bind((host.address.as_str(), 7000))).unwrap().unwrap();

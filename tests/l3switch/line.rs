@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use lab::{Direction, Impairments, L3Options, Loss, Reorder};
 
-use crate::switch::{Network, PATIENCE, Switch};
+use crate::switch::{Network, PATIENCE, Switch, over_both};
 use crate::transfer::{BYTES, connect, exchange, listen};
 
-#[test]
-fn tcp_transfers_arrive_whole_over_a_line_that_loses_doubles_and_reorders() {
+over_both!(tcp_transfers_arrive_whole_over_a_line_that_loses_doubles_and_reorders);
+
+fn tcp_transfers_arrive_whole_over_a_line_that_loses_doubles_and_reorders(driver: &str) {
     let line = Impairments {
         rate: Some(400_000_000),
         delay: Duration::from_millis(2),
@@ -18,8 +19,10 @@ fn tcp_transfers_arrive_whole_over_a_line_that_loses_doubles_and_reorders() {
         reorder: Reorder { probability: 0.02, gap: 3, hold: Duration::from_millis(5) },
         ..Impairments::default()
     };
-    let switch =
-        Switch::start_in(&Network { options: L3Options { line, ..L3Options::default() }, ..Network::default() });
+    let switch = Switch::start_in(
+        driver,
+        &Network { options: L3Options { line, ..L3Options::default() }, ..Network::default() },
+    );
     let network = &switch.network;
     thread::scope(|scope| {
         // Routed, opened from either side, with data both ways.

@@ -4,7 +4,13 @@ use lab::RawPort;
 
 use crate::frames::{ETH_IPV4, Ipv4, checksum, ethernet};
 use crate::random::Random;
-use crate::switch::{GATEWAY, IP, MAC, PATIENCE, ROUTER, Switch};
+use crate::switch::{GATEWAY, IP, MAC, PATIENCE, ROUTER, Switch, over_both};
+
+over_both!(
+    routed_packets_are_as_they_must_be,
+    what_the_router_may_not_change_stays,
+    an_expired_packet_is_answered_by_the_router
+);
 
 /// Options as hosts send them: router alert (RFC 2113), a longer record route (RFC 791), and as many as there may be.
 fn options() -> Vec<Vec<u8>> {
@@ -18,9 +24,8 @@ fn with_checksum(packet: &Ipv4, wanted: u16) -> Ipv4 {
     found.unwrap_or_else(|| panic!("no identification gives the checksum {wanted:#06x}"))
 }
 
-#[test]
-fn routed_packets_are_as_they_must_be() {
-    let switch = Switch::start();
+fn routed_packets_are_as_they_must_be(driver: &str) {
+    let switch = Switch::start(driver);
     let mut wires = switch.wires();
     wires.announce(3);
     wires.announce(1);
@@ -58,9 +63,8 @@ fn routed_packets_are_as_they_must_be() {
     assert_eq!(report.drops(), []);
 }
 
-#[test]
-fn what_the_router_may_not_change_stays() {
-    let switch = Switch::start();
+fn what_the_router_may_not_change_stays(driver: &str) {
+    let switch = Switch::start(driver);
     let mut wires = switch.wires();
     wires.announce(3);
     // A short packet in a frame that was filled up.
@@ -89,9 +93,8 @@ fn icmp_error(port: &mut RawPort) -> Vec<u8> {
     port.recv_where(PATIENCE, is_error).unwrap().expect("no ICMP error came back")
 }
 
-#[test]
-fn an_expired_packet_is_answered_by_the_router() {
-    let switch = Switch::start();
+fn an_expired_packet_is_answered_by_the_router(driver: &str) {
+    let switch = Switch::start(driver);
     let mut wires = switch.wires();
     wires.announce(3);
     wires.announce(1);

@@ -6,7 +6,9 @@ use lab::{Generator, Host, Namespace, RawPort, Traffic, veth};
 
 use crate::frames::{BROADCAST, ETH_EXPERIMENT, ethernet};
 use crate::stream::Stream;
-use crate::switch::{MAC, PATIENCE, Switch};
+use crate::switch::{MAC, PATIENCE, Switch, over_both};
+
+over_both!(a_blast_of_broadcasts_leaves_the_other_domain_alone, a_loop_of_bridges_is_bounded_and_ends_with_the_loop);
 
 /// Packets per second in the domain without a storm.
 const RATE: u64 = 2000;
@@ -15,9 +17,8 @@ fn broadcast() -> Vec<u8> {
     ethernet(BROADCAST, MAC[0], ETH_EXPERIMENT, &[0x55; 46])
 }
 
-#[test]
-fn a_blast_of_broadcasts_leaves_the_other_domain_alone() {
-    let switch = Switch::start();
+fn a_blast_of_broadcasts_leaves_the_other_domain_alone(driver: &str) {
+    let switch = Switch::start(driver);
     let mut wires = switch.wires();
     (1..=4).for_each(|host| wires.announce(host));
     drop(wires);
@@ -49,9 +50,8 @@ fn bridge(namespace: &Namespace, other: &str) {
     }
 }
 
-#[test]
-fn a_loop_of_bridges_is_bounded_and_ends_with_the_loop() {
-    let switch = Switch::start();
+fn a_loop_of_bridges_is_bounded_and_ends_with_the_loop(driver: &str) {
+    let switch = Switch::start(driver);
     let mut wires = switch.wires();
     (1..=4).for_each(|host| wires.announce(host));
     drop(wires);

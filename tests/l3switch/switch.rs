@@ -26,22 +26,26 @@ pub const IP: [[u8; 4]; 4] = [[10, 0, 1, 11], [10, 0, 1, 12], [10, 0, 2, 13], [1
 /// The router's IPv4 addresses.
 pub const GATEWAY: [[u8; 4]; 2] = [[10, 0, 1, 1], [10, 0, 2, 1]];
 
-/// Arguments by which all ports are AF_XDP ports.
-#[allow(dead_code, reason = "the soak has none")]
-pub const AFXDP: [&str; 12] = [
-    "--port",
-    "p1=afxdp:p1",
-    "--port",
-    "p2=afxdp:p2",
-    "--port",
-    "p3=afxdp:p3",
-    "--port",
-    "p4=afxdp:p4",
-    "--port",
-    "svi1p=afxdp:svi1p",
-    "--port",
-    "svi2p=afxdp:svi2p",
-];
+/// The same tests with the fast path in the kernel and all on workers.
+#[allow(unused_macros, reason = "the soak has none")]
+macro_rules! over_both {
+    ($($test:ident),* $(,)?) => {
+        mod on_workers {
+            $(#[test] fn $test() { super::$test("afpacket") })*
+        }
+        mod with_a_fast_path {
+            $(#[test] fn $test() { super::$test("xdp") })*
+        }
+    };
+}
+#[allow(unused_imports, reason = "the soak has none")]
+pub(crate) use over_both;
+
+/// Arguments by which all ports have this driver.
+fn over(driver: &str) -> Vec<String> {
+    let port = |name: &str| ["--port".to_owned(), format!("{name}={driver}:{name}")];
+    ["p1", "p2", "p3", "p4", "svi1p", "svi2p"].into_iter().flat_map(port).collect()
+}
 
 /// A running L3 switch between four hosts.
 pub struct Switch {
@@ -62,25 +66,34 @@ pub struct Network {
 }
 
 impl Switch {
-    /// Builds the network and starts Millrace. Without privileges this fails with a text that says what to do.
-    pub fn start() -> Switch {
-        Self::start_with(&[])
+    /// Builds the network and starts Millrace, with all ports by a driver. Without privileges this fails with a text that says
+    /// what to do.
+    pub fn start(driver: &str) -> Switch {
+        Self::start_both(driver, &Network::default(), &[])
     }
 
     /// As [`Switch::start`], with more arguments for `millrace run`.
-    pub fn start_with(more: &[&str]) -> Switch {
-        Self::start_both(&Network::default(), more)
+    pub fn start_with(driver: &str, more: &[&str]) -> Switch {
+        Self::start_both(driver, &Network::default(), more)
     }
 
     /// As [`Switch::start`], in another network.
-    pub fn start_in(network: &Network) -> Switch {
-        Self::start_both(network, &[])
+    pub fn start_in(driver: &str, network: &Network) -> Switch {
+        Self::start_both(driver, network, &[])
     }
 
-    fn start_both(Network { options, frame_size }: &Network, more: &[&str]) -> Switch {
+    fn start_both(driver: &str, Network { options, frame_size }: &Network, more: &[&str]) -> Switch {
         let network = L3Switch::with(options).unwrap_or_else(|error| panic!("{error}"));
         // The kernel is the slow path: it forwards the first packet to a neighbour, and sends ICMP errors.
         network.switch.set_sysctl("net.ipv4.ip_forward", "1").unwrap_or_else(|error| panic!("{error}"));
+        if driver == "xdp" {
+            // So that they take packets from the kernel's part of the program.
+            let hosts = network.hosts.iter().map(|host| (&host.ns, Host::DEVICE));
+            let svis = L3Switch::GATEWAYS.iter().map(|gateway| (&network.switch, gateway.0));
+            for (ns, device) in hosts.chain(svis) {
+                ns.check(&["ethtool", "-K", device, "gro", "on"]).unwrap_or_else(|error| panic!("{error}"));
+            }
+        }
         let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../apps/l3switch/l3switch.toml");
         let runtime = Runtime::new();
         let mut config = config.to_owned();
@@ -91,7 +104,7 @@ impl Switch {
             config = runtime.write("l3switch.toml", &changed);
         }
         let command = network.switch.command(env!("CARGO_BIN_EXE_millrace")).args(["run", "l3switch", "-c", &config]);
-        let command = command.arg("--socket").arg(runtime.path("socket")).args(more);
+        let command = command.arg("--socket").arg(runtime.path("socket")).args(over(driver)).args(more);
         let mut millrace = command.spawn().unwrap_or_else(|error| panic!("{error}"));
         let ready = millrace.wait_for_text("running on 6 ports", PATIENCE);
         ready.unwrap_or_else(|error| panic!("{error}"));

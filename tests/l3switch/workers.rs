@@ -10,7 +10,9 @@ use lab::{Host, RawPort};
 use serde_json::{Value as Json, json};
 
 use crate::frames::{ETH_IPV4, Ipv4, ethernet};
-use crate::switch::{IP, MAC, PATIENCE, ROUTER, SetAtEnd, Switch};
+use crate::switch::{IP, MAC, PATIENCE, ROUTER, SetAtEnd, Switch, over_both};
+
+over_both!(two_workers_that_sleep, two_workers_that_poll);
 
 const FLOWS: u32 = 100;
 const NUMBERS: u32 = 60;
@@ -85,9 +87,9 @@ fn churn(socket: &str, stop: &AtomicBool) -> u32 {
     round
 }
 
-fn two_workers(mode: &[&str]) {
+fn two_workers(driver: &str, mode: &[&str]) {
     const STATIONS: u32 = 1000;
-    let switch = Switch::start_with(&[&["--workers", "2"], mode].concat());
+    let switch = Switch::start_with(driver, &[&["--workers", "2"], mode].concat());
     let mut wires = switch.wires();
     (1..=3).for_each(|host| wires.announce(host));
     switch.ask(&["table", "set", "l3_forward.neighbours", "10.0.2.77", "02:00:00:00:00:13"]).ok();
@@ -158,12 +160,10 @@ fn two_workers(mode: &[&str]) {
     switch.stop();
 }
 
-#[test]
-fn two_workers_that_sleep() {
-    two_workers(&[]);
+fn two_workers_that_sleep(driver: &str) {
+    two_workers(driver, &[]);
 }
 
-#[test]
-fn two_workers_that_poll() {
-    two_workers(&["--busy"]);
+fn two_workers_that_poll(driver: &str) {
+    two_workers(driver, &["--busy"]);
 }

@@ -89,7 +89,7 @@ fn memory_stays_flat_and_no_packet_is_lost_unexplained() {
     let seconds = std::env::var("SOAK_SECONDS").map_or(SHORT, |text| text.parse().expect("SOAK_SECONDS is a number"));
     let line = Impairments { delay: Duration::from_millis(1), loss: Loss::Random(0.002), ..Impairments::default() };
     let options = L3Options { line, ..L3Options::default() };
-    let mut switch = Switch::start_in(&Network { options, ..Network::default() });
+    let mut switch = Switch::start_in("afpacket", &Network { options, ..Network::default() });
     let mut wires = switch.wires();
     (1..=4).for_each(|host| wires.announce(host));
     drop(wires);

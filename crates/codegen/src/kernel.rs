@@ -1,8 +1,8 @@
 //! The contract between BPF code and the process: one memory that both see.
 //!
 //! ```text
-//! 0          64       4096        PORTS_END                     tables
-//! │ nothing  │ Record │ PortSlot… │ zeros │ counters and scratch of CPU 0 │ of 1 │… │ entries… │ slots, buckets…
+//! 0          64       2048    4096        PORTS_END                     tables
+//! │ nothing  │ Record │ failed… │ PortSlot… │ zeros │ counters and scratch of CPU 0 │ of 1 │… │ entries… │ slots, buckets…
 //! └────────────────────────── reach ────────────────────────────────────┘
 //! ```
 //!
@@ -18,6 +18,8 @@ use baker::source::Span;
 
 /// Where [`Record`] lies.
 pub const RECORD: u64 = 64;
+/// Where 64 bits for each port number lie: packets that the kernel could not send there.
+pub const FAILED: u64 = 2048;
 /// Where the slots of [`PortSlot`] lie.
 pub const PORTS: u64 = 4096;
 /// Number of slots.
@@ -46,8 +48,17 @@ pub struct PortSlot {
     /// The interface's index.
     pub interface: u32,
     /// The port's number; 0 where no port has the interface.
-    pub port: u32,
+    pub port: u8,
+    /// Number of the port that takes its packets for the host.
+    pub host: u8,
+    /// Whether there is one; otherwise they go to the kernel's own stack.
+    pub has_host: u8,
+    /// Nothing.
+    pub unused: u8,
 }
+
+/// Queues of a port that can have a socket: that of port p and queue q is number `p * QUEUES + q` of [`MapUse::Sockets`].
+pub const QUEUES: u32 = 64;
 
 /// What a program compiled with [`Options::recorded`] reads and writes in place of the kernel's time and ports.
 #[repr(C)]
@@ -63,7 +74,7 @@ pub struct Record {
     pub metadata: [u8; RECORDED_METADATA],
 }
 
-const _: () = assert!(RECORD as usize + size_of::<Record>() <= PORTS as usize);
+const _: () = assert!(RECORD as usize + size_of::<Record>() <= FAILED as usize && FAILED + 256 * 8 <= PORTS);
 
 /// What parts of a program hand on beside the packet, in the memory of the CPU; the packet's metadata lies behind it.
 #[repr(C)]
@@ -199,7 +210,7 @@ pub enum MapUse {
     Memory,
     /// The array of devices (`BPF_MAP_TYPE_DEVMAP`), by port number.
     Devices,
-    /// The array of sockets (`BPF_MAP_TYPE_XSKMAP`), by queue.
+    /// The array of sockets (`BPF_MAP_TYPE_XSKMAP`), by port and queue (see [`QUEUES`]).
     Sockets,
     /// The array of the program's parts (`BPF_MAP_TYPE_PROG_ARRAY`), by number of the PPF that each begins with.
     Parts,

@@ -85,7 +85,7 @@ impl Rig {
         fill: impl FnOnce(&mut TableAccess) -> Result<(), String>,
         workers: usize,
     ) -> Result<Vec<Self>, BenchError> {
-        let (engines, mut tables) = Engines::new(program, kind, None)?;
+        let (engines, mut tables) = Engines::new(program, kind, None, None)?;
         fill(&mut tables).map_err(BenchError::Tables)?;
         (0..workers).map(|_| Self::assemble(program, engines.engine(), tables.native())).collect()
     }

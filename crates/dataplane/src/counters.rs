@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::controller::ExternTable;
-use baker::ir::{ChannelId, CounterId, CounterSlots, DropId, Program, TableId, Target, TimerId};
+use crate::ports::Count;
+use crate::xdp::FastPath;
+use baker::ir::{ChannelId, CounterId, CounterSlots, DropId, Program, Source, TableId, Target, TimerId};
 
 #[repr(align(64))]
 #[derive(Debug, Default)]
@@ -44,7 +46,7 @@ impl CounterBlock {
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct PortCounters {
-    /// Packets received.
+    /// Packets received. This and the three below are 0 of a port with a fast path, where the interface counts.
     pub rx_packets: AtomicU64,
     /// Bytes received, from the Ethernet header on.
     pub rx_bytes: AtomicU64,
@@ -159,6 +161,7 @@ impl Snapshot {
 pub struct Observer {
     pub(crate) program: Arc<Program>,
     pub(crate) blocks: Vec<Arc<CounterBlock>>,
+    pub(crate) fast_path: Option<Arc<FastPath>>,
     pub(crate) ports: Vec<ObservedPort>,
     pub(crate) externs: Option<Arc<ExternTable>>,
 }
@@ -171,6 +174,8 @@ pub(crate) struct ObservedPort {
     pub device: String,
     /// One per worker.
     pub counters: Vec<Arc<PortCounters>>,
+    /// Who counts packets and bytes where workers do not see them all.
+    pub count: Option<Arc<Count>>,
 }
 
 impl ObservedPort {
@@ -182,7 +187,7 @@ impl ObservedPort {
 impl Observer {
     /// Of a worker without ports.
     pub(crate) fn of_block(program: &Arc<Program>, block: Arc<CounterBlock>) -> Self {
-        Observer { program: program.clone(), blocks: vec![block], ports: Vec::new(), externs: None }
+        Observer { program: program.clone(), blocks: vec![block], fast_path: None, ports: Vec::new(), externs: None }
     }
 
     /// The latest error of each port that has one, by name.
@@ -194,11 +199,20 @@ impl Observer {
     pub fn snapshot(&self) -> Snapshot {
         let program = &self.program;
         let slots = CounterSlots::new(program);
-        let sum = |slot: usize| self.blocks.iter().fold(0u64, |sum, block| sum.wrapping_add(block.get(slot)));
+        let failed = |port: u8| self.fast_path.as_ref().map_or(0, |path| path.failed(port));
+        let sum = |slot: usize| {
+            let kernel = self.fast_path.as_ref().map_or(0, |path| path.counter(slot));
+            let unsent = if slot == slots.drop(DropId::TX_FAILED) { (0..=u8::MAX).map(failed).sum() } else { 0 };
+            let kernel = kernel.wrapping_add(unsent);
+            self.blocks.iter().fold(kernel, |sum, block| sum.wrapping_add(block.get(slot)))
+        };
         let channel = |index: usize| sum(slots.channel(ChannelId(index as u32)));
         let into_ppf = |ppf: usize| {
-            let leads = |target| matches!(target, Target::Ppf(id) if id.0 as usize == ppf);
-            let channels = program.channels.iter().enumerate().filter(|(_, c)| leads(c.target));
+            // What the kernel handed over has entered before.
+            let enters = |c: &baker::ir::Channel| {
+                c.from != Some(Source::Kernel) && matches!(c.target, Target::Ppf(id) if id.0 as usize == ppf)
+            };
+            let channels = program.channels.iter().enumerate().filter(|(_, c)| enters(c));
             channels.fold(0u64, |sum, (index, _)| sum.wrapping_add(channel(index)))
         };
         let user = |(index, counter): (usize, &baker::ir::Counter)| {
@@ -224,24 +238,26 @@ impl Observer {
             user: program.counters.iter().enumerate().map(user).collect(),
             timers: (0..).zip(&program.timers).map(timer).collect(),
             externs_failed: self.externs.iter().flat_map(|t| t.failed()).map(|(n, c)| (n.to_owned(), c)).collect(),
-            ports: self.ports.iter().map(port).collect(),
+            ports: self.ports.iter().map(|of| port(of, failed(of.number))).collect(),
         }
     }
 }
 
-fn port(port: &ObservedPort) -> PortSnapshot {
+/// A port's counters; the kernel could not send `failed` packets there.
+fn port(port: &ObservedPort, failed: u64) -> PortSnapshot {
     let sum = |counter: fn(&PortCounters) -> &AtomicU64| {
         port.counters.iter().fold(0u64, |sum, worker| sum.wrapping_add(counter(worker).load(Ordering::Relaxed)))
     };
+    let counted = port.count.as_ref().map(|count| count.read()).unwrap_or_default();
     PortSnapshot {
         name: port.name.clone(),
         number: port.number,
         device: port.device.clone(),
-        rx_packets: sum(|worker| &worker.rx_packets),
-        rx_bytes: sum(|worker| &worker.rx_bytes),
-        tx_packets: sum(|worker| &worker.tx_packets),
-        tx_bytes: sum(|worker| &worker.tx_bytes),
-        tx_failed: sum(|worker| &worker.tx_failed),
+        rx_packets: counted.rx_packets + sum(|worker| &worker.rx_packets),
+        rx_bytes: counted.rx_bytes + sum(|worker| &worker.rx_bytes),
+        tx_packets: counted.tx_packets + sum(|worker| &worker.tx_packets),
+        tx_bytes: counted.tx_bytes + sum(|worker| &worker.tx_bytes),
+        tx_failed: failed + sum(|worker| &worker.tx_failed),
         rx_dropped: sum(|worker| &worker.rx_dropped),
         oversize: sum(|worker| &worker.oversize),
         error: port.error(),

@@ -11,6 +11,7 @@ use codegen::{CodegenError, Native, OptLevel};
 use crate::context::WorkerContext;
 use crate::controller::{ExternTable, MissingExterns, refuse_inside};
 use crate::tables::{Tables, TablesError};
+use crate::xdp::FastPath;
 
 /// Which engine runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ impl EngineKind {
     /// Its name on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
-            EngineKind::Native(..) => "native",
+            EngineKind::Native(..) => "worker",
             EngineKind::Interp => "interp",
             EngineKind::Kernel(_) => "kernel",
         }
@@ -50,6 +51,9 @@ pub enum EngineError {
     /// Workers do not run what the kernel runs.
     #[error("the kernel's test run takes one packet at a time, so it is for tests only")]
     OneByOne,
+    /// Its tables are not the kernel's.
+    #[error("the interpreter has tables of its own, so it cannot go on with packets of the kernel")]
+    Unshared,
     /// A function that no controller has.
     #[error(transparent)]
     Externs(#[from] MissingExterns),
@@ -93,7 +97,7 @@ pub(crate) fn engine(
     kind: EngineKind,
     externs: Option<&Arc<ExternTable>>,
 ) -> Result<(Box<dyn Engine>, TableAccess), EngineError> {
-    let (engines, tables) = Engines::new(program, kind, externs)?;
+    let (engines, tables) = Engines::new(program, kind, externs, None)?;
     Ok((engines.engine(), tables))
 }
 
@@ -104,16 +108,23 @@ pub(crate) enum Engines {
 }
 
 impl Engines {
-    /// Compiles the program, and allocates its tables.
+    /// Compiles the program, and allocates its tables unless it shares those of a fast path.
     /// Without `externs` the program calls none.
     pub fn new(
         program: &Arc<Program>,
         kind: EngineKind,
         externs: Option<&Arc<ExternTable>>,
+        fast_path: Option<&FastPath>,
     ) -> Result<(Self, TableAccess), EngineError> {
+        if fast_path.is_some() && !matches!(kind, EngineKind::Native(..)) {
+            return Err(EngineError::Unshared);
+        }
         Ok(match kind {
             EngineKind::Native(opt, packets) => {
-                let tables = Arc::new(Tables::new(program)?);
+                let tables = match fast_path {
+                    Some(path) => path.tables().clone(),
+                    None => Arc::new(Tables::new(program)?),
+                };
                 (Engines::Native(NativeEngine::compile(program, opt, packets)?), TableAccess::Native(tables))
             }
             EngineKind::Interp => {

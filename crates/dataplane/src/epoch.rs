@@ -96,6 +96,22 @@ impl Registration {
         moved
     }
 
+    /// The stamp of what was retired last.
+    pub(crate) fn now(&self) -> u64 {
+        self.epochs.now().load(Ordering::SeqCst)
+    }
+
+    /// Whether something with this stamp waits for this place.
+    pub(crate) fn is_behind(&self, stamp: u64) -> bool {
+        self.epochs.slots[self.slot].seen.load(Ordering::Relaxed) < stamp
+    }
+
+    /// Announces that nobody for whom this place stands holds a pointer from before that stamp was there.
+    pub(crate) fn announce(&self, stamp: u64) {
+        self.epochs.slots[self.slot].seen.store(stamp, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
     /// Announces that the worker holds no pointer and takes none until [`Registration::quiescent`].
     pub fn offline(&self) {
         self.epochs.slots[self.slot].seen.store(OFFLINE, Ordering::Release);

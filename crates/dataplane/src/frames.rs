@@ -218,6 +218,20 @@ impl FramePool {
         }
     }
 
+    /// Lets the packet in a frame begin `front` bytes later, with `len` bytes.
+    ///
+    /// # Safety
+    /// The caller owns the frame, which holds a packet of at least `front + len` bytes.
+    pub(crate) unsafe fn trim_front(&self, frame: u32, front: usize, len: usize) {
+        // SAFETY: the descriptor is the caller's.
+        unsafe {
+            let descriptor = self.descriptor(frame);
+            debug_assert!(front + len <= (*descriptor).len as usize);
+            (*descriptor).addr += front as u64;
+            (*descriptor).len = len as u32;
+        }
+    }
+
     /// Copies `len` bytes from one frame to another, each given by its number and how far in it. Nothing where they do not lie
     /// within their frames.
     ///

@@ -15,12 +15,15 @@ use crate::sweep::Sweeper;
 use crate::sys::{Doorbell, monotonic_ns};
 use crate::timer::Schedule;
 use crate::worker::{Equipment, FINISH, PollMode, STOP, Timers, Worker, WorkerPort};
+use crate::xdp::{FastPath, PortRole};
 
 /// How to run a program.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What runs it.
     pub engine: EngineKind,
+    /// Where a part of the program runs in the kernel, that part; the program is the workers' ([`baker::place::Split`]) then.
+    pub fast_path: Option<Arc<FastPath>>,
     /// Its frames.
     pub frames: FrameConfig,
     /// What a worker does when it has nothing to do.
@@ -36,6 +39,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             engine: EngineKind::NATIVE,
+            fast_path: None,
             frames: FrameConfig::default(),
             poll: PollMode::Interrupt,
             workers: 1,
@@ -84,6 +88,9 @@ pub enum StartError {
     /// No engine.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The fast path is not at the ports.
+    #[error("the kernel's part of the program cannot be started: {0}")]
+    FastPath(std::io::Error),
     /// A controller that is wired and was not given.
     #[error("the program is wired to a controller {0}, which is not there")]
     Controller(String),
@@ -127,6 +134,7 @@ pub struct Prepared {
     tables: TableAccess,
     pool: Arc<FramePool>,
     observer: Observer,
+    fast_path: Option<Arc<FastPath>>,
     notes: Vec<String>,
 }
 
@@ -141,6 +149,7 @@ pub struct Instance {
     tables: TableAccess,
     pool: Arc<FramePool>,
     observer: Observer,
+    fast_path: Option<Arc<FastPath>>,
     _sweeper: Option<Sweeper>,
 }
 
@@ -180,28 +189,36 @@ impl Instance {
         let cpus = crew::cpus(options.workers, &options.cpus)?;
         let host_of = host_ports(ports)?;
         let pool = Arc::new(FramePool::new(&program, options.frames)?);
-        let common = ports::Common::new(cpus.len(), &pool, ports.iter().map(|port| &port.spec.driver));
+        let common = ports::Common::new(
+            cpus.len(),
+            &pool,
+            options.fast_path.clone(),
+            ports.iter().map(|port| &port.spec.driver),
+        );
         let (share, each) = shares(&program, pool.count() - common.reserved(), cpus.len())?;
         let bells = if program.controllers.is_empty() { 0 } else { cpus.len() };
         let doorbells = (0..bells).map(|_| Doorbell::new().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
         let controllers = chosen(&program, controllers, || Arc::new(Rings::new(pool.clone(), each, &doorbells)))?;
-        let (engines, tables) = Engines::new(&program, options.engine, externs.as_ref())?;
+        let (engines, tables) = Engines::new(&program, options.engine, externs.as_ref(), options.fast_path.as_deref())?;
         let mut ports_of: Vec<Vec<WorkerPort>> = cpus.iter().map(|_| Vec::new()).collect();
         let end_counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
         // Where nobody can drop packets at the end there is nothing to sum up.
         let blocks = if controllers.is_empty() { Vec::new() } else { vec![end_counters.clone()] };
-        let mut observer = Observer { program: program.clone(), blocks, ports: Vec::new(), externs: externs.clone() };
+        let (fast_path, externs_of) = (options.fast_path.clone(), externs.clone());
+        let mut observer =
+            Observer { program: program.clone(), blocks, fast_path, ports: Vec::new(), externs: externs_of };
         let mut notes = Vec::new();
-        for PortConfig { spec, number, .. } in ports {
-            let opened = ports::open(&spec.driver, &common);
+        for &PortConfig { ref spec, number, host } in ports {
+            let opened = ports::open(&spec.driver, PortRole { number, host }, &common);
             let Opened { queues, about } = opened.map_err(|error| StartError::Port(spec.name.clone(), error))?;
             notes.extend(about.map(|about| format!("port {}: {about}", spec.name)));
+            let count = queues.first().and_then(|queue| queue.count());
             let counters: Vec<Arc<PortCounters>> = queues.iter().map(|_| Arc::default()).collect();
             for ((queue, counters), worker) in queues.into_iter().zip(&counters).zip(&mut ports_of) {
-                worker.push(WorkerPort::new(spec.name.clone(), *number, queue, counters.clone()));
+                worker.push(WorkerPort::new(spec.name.clone(), number, queue, counters.clone()));
             }
             let (name, device) = (spec.name.clone(), spec.driver.to_string());
-            observer.ports.push(ObservedPort { name, number: *number, device, counters });
+            observer.ports.push(ObservedPort { name, number, device, counters, count });
         }
         let mut workers = Vec::new();
         for (index, (ports, cpu)) in ports_of.into_iter().zip(cpus).enumerate() {
@@ -220,10 +237,11 @@ impl Instance {
             let has_timers = index == 0 && !program.timers.is_empty();
             let timers = has_timers
                 .then(|| Timers { schedule: Schedule::new(&program, monotonic_ns()), tables: tables.clone() });
-            let equipment = Equipment { exchange, timers };
+            let equipment = Equipment { exchange, timers, fast_path: options.fast_path.clone() };
             workers.push((Worker::new(&program, context, engine, ports, host_of, options.poll, equipment), cpu));
         }
-        Ok(Prepared { program, workers, controllers, end_counters, tables, pool, observer, notes })
+        let fast_path = options.fast_path.clone();
+        Ok(Prepared { program, workers, controllers, end_counters, tables, pool, observer, fast_path, notes })
     }
 
     /// Starts a program with empty tables; [`Instance::prepare`] is for those who fill them first.
@@ -263,6 +281,8 @@ impl Instance {
     }
 
     fn end(&mut self, how: u8) -> Report {
+        // What it has handed over by then workers finish.
+        self.fast_path.iter().for_each(|path| path.stop());
         // Controllers end before the workers that run what they inject; but they are needed until the ports have finished.
         let finished = if how == FINISH { self.crew.end(FINISH) } else { Vec::new() };
         self.controllers.stop();
@@ -299,12 +319,14 @@ impl Prepared {
 
     /// Starts the workers. Fails where a CPU is not to be had.
     pub fn run(self) -> Result<Instance, StartError> {
-        let Prepared { program, workers, controllers, end_counters, tables, pool, observer, notes: _ } = self;
+        let Prepared { program, workers, controllers, end_counters, tables, pool, observer, fast_path, notes: _ } =
+            self;
         let sweeper = Sweeper::start(&program, tables.clone())?;
         let named = NamedTables::new(program.clone(), tables.clone());
         let controllers = Controllers::start(&program, controllers, &named)?;
+        fast_path.iter().try_for_each(|path| path.start()).map_err(StartError::FastPath)?;
         let crew = Crew::start(workers)?;
-        Ok(Instance { controllers, crew, end_counters, tables, pool, observer, _sweeper: sweeper })
+        Ok(Instance { controllers, crew, end_counters, tables, pool, observer, fast_path, _sweeper: sweeper })
     }
 }
 

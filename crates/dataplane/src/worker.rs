@@ -20,6 +20,7 @@ use crate::frames::FramePool;
 use crate::ports::Queue;
 use crate::sys;
 use crate::timer::Schedule;
+use crate::xdp::{FastPath, Onward};
 
 /// What a worker does when no port has a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,13 +60,16 @@ pub struct WorkerPort {
     pub number: u8,
     pub queue: Box<dyn Queue>,
     pub counters: Arc<PortCounters>,
+    /// The interface counts its packets, and what comes in was handed over by the kernel's part of the program.
+    fast: bool,
     /// Frames to send, with room for a whole batch's outputs.
     tx: Vec<u32>,
 }
 
 impl WorkerPort {
     pub fn new(name: String, number: u8, queue: Box<dyn Queue>, counters: Arc<PortCounters>) -> Self {
-        WorkerPort { name, number, queue, counters, tx: Vec::new() }
+        let fast = queue.count().is_some();
+        WorkerPort { name, number, queue, counters, fast, tx: Vec::new() }
     }
 }
 
@@ -90,6 +94,8 @@ pub struct Worker {
     exchange: Option<Exchange>,
     /// Where this worker runs the program's timers.
     timers: Option<Timers>,
+    /// Where the kernel runs a part of the program.
+    fast_path: Option<Arc<FastPath>>,
 }
 
 /// What runs timers.
@@ -102,6 +108,7 @@ pub struct Timers {
 pub struct Equipment {
     pub exchange: Option<Exchange>,
     pub timers: Option<Timers>,
+    pub fast_path: Option<Arc<FastPath>>,
 }
 
 impl Worker {
@@ -114,7 +121,7 @@ impl Worker {
         mode: PollMode,
         equipment: Equipment,
     ) -> Self {
-        let Equipment { exchange, timers } = equipment;
+        let Equipment { exchange, timers, fast_path } = equipment;
         let mut by_number = [NO_PORT; 256];
         for (index, port) in ports.iter_mut().enumerate() {
             by_number[port.number as usize] = index as u16;
@@ -126,7 +133,21 @@ impl Worker {
         let slots = CounterSlots::new(program);
         let uses_time = program.uses_time();
         let pool = context.pool().clone();
-        Worker { context, pool, engine, ports, by_number, host_of, slots, uses_time, mode, wait, exchange, timers }
+        Worker {
+            context,
+            pool,
+            engine,
+            ports,
+            by_number,
+            host_of,
+            slots,
+            uses_time,
+            mode,
+            wait,
+            exchange,
+            timers,
+            fast_path,
+        }
     }
 
     /// Runs until it is told to stop, then takes what the ports hold already, closes them and returns all frames.
@@ -196,17 +217,50 @@ impl Worker {
                 continue;
             }
             worked = true;
-            add(&port.counters.rx_packets, packets);
-            add(&port.counters.rx_bytes, bytes);
+            let fast = port.fast;
+            if !fast {
+                add(&port.counters.rx_packets, packets);
+                add(&port.counters.rx_bytes, bytes);
+            }
             if self.uses_time {
                 self.context.set_now(sys::monotonic_ns());
             }
-            // SAFETY: the batch was made by `RxBatch` over this worker's own context.
-            unsafe { self.engine.run(&mut self.context, received.frames()) };
+            if fast {
+                self.resume(received.frames());
+            } else {
+                // SAFETY: the batch was made by `RxBatch` over this worker's own context.
+                unsafe { self.engine.run(&mut self.context, received.frames()) };
+            }
             self.dispatch();
             self.flush();
         }
         worked
+    }
+
+    /// Goes on with a batch that the kernel handed over, in its order.
+    fn resume(&mut self, frames: &[u32]) {
+        let Some(path) = self.fast_path.clone() else { return };
+        let (mut ready, mut count, mut by) = ([0; MAX_BATCH], 0, None);
+        for &frame in frames {
+            let onward = path.resume().take(&self.pool, frame);
+            let channel = if let Some(Onward::GoesOn(channel)) = onward { Some(channel) } else { None };
+            if let Some(before) = by.filter(|_| by != channel) {
+                self.inject(before, &ready[..count]);
+                count = 0;
+            }
+            by = channel;
+            match onward {
+                Some(Onward::GoesOn(_)) => {
+                    ready[count] = frame;
+                    count += 1;
+                }
+                Some(Onward::Leaves(end)) => self.context.output(Output { frame, end }),
+                None => self.drop_output(frame, DropId::NO_WORKER),
+            }
+        }
+        if let Some(channel) = by {
+            self.inject(channel, &ready[..count]);
+        }
     }
 
     /// A batch of what controllers inject, for which there are frames for all copies; whether there was a packet.
@@ -304,8 +358,10 @@ impl Worker {
             // SAFETY: the frames are outputs of the program, so the worker's, and hold packets.
             let mut batch = unsafe { TxBatch::new(&self.pool, &mut port.tx) };
             let (packets, sent) = (batch.len(), port.queue.transmit(&mut batch));
-            add(&port.counters.tx_packets, sent.packets as u64);
-            add(&port.counters.tx_bytes, sent.bytes);
+            if !port.fast {
+                add(&port.counters.tx_packets, sent.packets as u64);
+                add(&port.counters.tx_bytes, sent.bytes);
+            }
             let failed = (packets - sent.packets) as u64;
             if failed > 0 {
                 add(&port.counters.tx_failed, failed);

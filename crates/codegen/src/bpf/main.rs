@@ -3,7 +3,9 @@
 //! ```text
 //! state = { data, end, head = data, counters of this CPU, metadata 0 but for rx.port }
 //! shorter than the fixed header of rx ─▶ truncated
-//! count rx, ppf(state), return state.verdict
+//! count rx, ppf(state)
+//! goes on outside ─▶ channel, head and metadata in front, to the socket of its queue
+//! return state.verdict
 //! ```
 //!
 //! Of a part of a program that goes on with a packet: `state` is as the part before left it, then ppf(state).
@@ -22,7 +24,7 @@ use super::state::Field;
 use super::{Kernel, NAME, SECTION};
 use crate::internal;
 use crate::kernel::{
-    Carried, MapUse, Memory as Shared, OWN, PORT_SLOTS, PORTS, PUNTED, PortSlot, Punt, RECORD, Record, Verdict,
+    Carried, MapUse, Memory as Shared, OWN, PORT_SLOTS, PORTS, PUNTED, PortSlot, Punt, QUEUES, RECORD, Record, Verdict,
 };
 use crate::lower::{Memory, Res, pointer_param};
 
@@ -73,11 +75,13 @@ impl<'c> Kernel<'c, '_> {
         }
         self.reload(ctx, state)?;
         self.set(state, Field::Verdict, self.verdict(Verdict::Drop))?;
+        self.set(state, Field::Punted, self.i64.const_zero())?;
         self.set(state, Field::Counters, self.counters()?)?;
         match self.part.filter(|part| self.program.channels[Program::RX.0 as usize].target != Target::Ppf(*part)) {
             Some(part) => self.go_on(ctx, state, part)?,
             None => self.receive(ctx, state)?,
         }
+        self.hand_over(ctx, state)?;
         let verdict = self.resize(self.number(state, Field::Verdict)?, 32)?;
         builder.build_return(Some(&verdict))?;
         Ok(())
@@ -147,16 +151,21 @@ impl<'c> Kernel<'c, '_> {
 
     /// The number of the port with an interface, or 0; 8 bits.
     fn port(&self, interface: IntValue<'c>) -> Res<IntValue<'c>> {
+        self.of_slot(interface, offset_of!(PortSlot, port))
+    }
+
+    /// The byte at an offset in an interface's [`PortSlot`], 0 where there is none.
+    fn of_slot(&self, interface: IntValue<'c>, offset: usize) -> Res<IntValue<'c>> {
         let slot = self.masked(self.resize(interface, 64)?, u64::from(PORT_SLOTS) - 1)?;
         let size = self.i64.const_int(size_of::<PortSlot>() as u64, false);
         let slot = self.at_index(self.fixed(PORTS)?, self.builder.build_int_mul(slot, size, "")?)?;
-        // Interface and port in one word, so that they belong together.
-        let both = self.load_once(slot, 64)?;
-        let found = self.resize(both, 32)?;
-        let port = self.builder.build_right_shift(both, self.i64.const_int(32, false), false, "")?;
+        // All in one word, so that it belongs together.
+        let word = self.load_once(slot, 64)?;
+        let found = self.resize(word, 32)?;
+        let bits = self.i64.const_int(offset as u64 * 8, false);
+        let byte = self.resize(self.builder.build_right_shift(word, bits, false, "")?, 8)?;
         let is_it = self.builder.build_int_compare(IntPredicate::EQ, found, interface, "")?;
-        let port = self.resize(port, 8)?;
-        Ok(self.builder.build_select(is_it, port, port.get_type().const_zero(), "")?.into_int_value())
+        Ok(self.builder.build_select(is_it, byte, byte.get_type().const_zero(), "")?.into_int_value())
     }
 
     pub(super) fn verdict(&self, verdict: Verdict) -> IntValue<'c> {
@@ -192,9 +201,9 @@ impl<'c> Kernel<'c, '_> {
         }
         match target {
             Target::Ppf(_) => Ok(()),
-            Target::Tx => self.transmit(state),
-            Target::Host => self.end(state, self.verdict(Verdict::Pass), Verdict::Pass as u64),
-            Target::Controller(_) => self.punt(ctx, state, id),
+            Target::Tx => self.transmit(state, id),
+            Target::Host => self.to_host(ctx, state, id),
+            Target::Controller(_) => self.punt(state, id),
         }
     }
 
@@ -234,8 +243,8 @@ impl<'c> Kernel<'c, '_> {
         Ok(())
     }
 
-    /// Out of the port that the metadata names.
-    fn transmit(&self, state: PointerValue<'c>) -> Res<()> {
+    /// Out of the port that the metadata names, behind a channel.
+    fn transmit(&self, state: PointerValue<'c>, id: ChannelId) -> Res<()> {
         if self.options.recorded {
             return self.end(state, self.verdict(Verdict::Transmit), Verdict::Transmit as u64);
         }
@@ -251,46 +260,101 @@ impl<'c> Kernel<'c, '_> {
         builder.build_unconditional_branch(done)?;
 
         builder.position_at_end(other);
-        self.redirect(state, (MapUse::Devices, to), (missing, DropId::NO_PORT), done)
+        self.redirect(state, (MapUse::Devices, to), missing, done)?;
+        // A port of workers, or none.
+        builder.position_at_end(missing);
+        self.punt(state, id)?;
+        builder.build_unconditional_branch(done)?;
+        builder.position_at_end(done);
+        Ok(())
+    }
+
+    /// To the host, behind a channel: to the port that takes the packets for it, or to the kernel's own stack.
+    fn to_host(&self, ctx: PointerValue<'c>, state: PointerValue<'c>, id: ChannelId) -> Res<()> {
+        if self.options.recorded {
+            return self.end(state, self.verdict(Verdict::Pass), Verdict::Pass as u64);
+        }
+        let builder = &self.builder;
+        let [port, stack, missing, done] = self.new_blocks(["port", "stack", "missing", "for_host"])?;
+        let interface = self.load_int(self.i32, self.at(ctx, INGRESS_IFINDEX)?, 4, Memory::Context)?;
+        let has_host = self.of_slot(interface, offset_of!(PortSlot, has_host))?;
+        let has_host = builder.build_int_compare(IntPredicate::NE, has_host, has_host.get_type().const_zero(), "")?;
+        builder.build_conditional_branch(has_host, port, stack)?;
+        builder.position_at_end(stack);
+        self.set(state, Field::Verdict, self.verdict(Verdict::Pass))?;
+        builder.build_unconditional_branch(done)?;
+
+        builder.position_at_end(port);
+        let host = self.of_slot(interface, offset_of!(PortSlot, host))?;
+        self.redirect(state, (MapUse::Devices, host), missing, done)?;
+        builder.position_at_end(missing);
+        self.punt(state, id)?;
+        builder.build_unconditional_branch(done)?;
+        builder.position_at_end(done);
+        Ok(())
     }
 
     /// Out of the kernel, to go on behind a channel.
-    fn punt(&self, ctx: PointerValue<'c>, state: PointerValue<'c>, id: ChannelId) -> Res<()> {
+    fn punt(&self, state: PointerValue<'c>, id: ChannelId) -> Res<()> {
         if self.options.recorded {
             let head = self.fixed(RECORD + offset_of!(Record, head) as u64)?;
             self.store(head, self.number(state, Field::Offset)?, 8, Memory::Table)?;
             return self.end(state, self.verdict(Verdict::Pass), PUNTED + u64::from(id.0));
         }
+        self.set(state, Field::Punted, self.i64.const_int(u64::from(id.0) + 1, false))
+    }
+
+    /// Hands a packet that goes on outside to the socket of its queue: the frame begins with what workers go on with.
+    fn hand_over(&self, ctx: PointerValue<'c>, state: PointerValue<'c>) -> Res<()> {
+        if self.options.recorded {
+            return Ok(());
+        }
         let builder = &self.builder;
-        // The frame begins with what workers go on with.
+        let [goes_on, moved, missing, done] = self.new_blocks(["goes_on", "moved", "missing", "done"])?;
+        let punted = self.number(state, Field::Punted)?;
+        let is_punted = builder.build_int_compare(IntPredicate::NE, punted, self.i64.const_zero(), "")?;
+        self.unlikely(builder.build_conditional_branch(is_punted, goes_on, done)?)?;
+
+        builder.position_at_end(goes_on);
         let bytes = Punt::bytes(self.program);
         let offset = self.number(state, Field::Offset)?;
         let by = self.i64.const_int(-i64::from(bytes) as u64, true);
         let failed = self.move_data(ctx, state, by)?;
-        let [moved, missing, done] = self.new_blocks(["moved", "missing", "punted"])?;
         let is_moved = builder.build_int_compare(IntPredicate::EQ, failed, self.i64.const_zero(), "")?;
         self.likely(builder.build_conditional_branch(is_moved, moved, missing)?)?;
         builder.position_at_end(moved);
         let front = self.within(self.pointer(state, Field::Data)?, bytes.into(), self.pointer(state, Field::End)?)?;
         let field = |at: usize| self.at(front, at as u64);
-        let channel = self.i32.const_int(id.0.into(), false);
-        self.store(field(offset_of!(Punt, channel))?, channel, 4, Memory::Frame)?;
+        let channel = builder.build_int_sub(punted, self.i64.const_int(1, false), "")?;
+        self.store(field(offset_of!(Punt, channel))?, self.resize(channel, 32)?, 4, Memory::Frame)?;
         self.store(field(offset_of!(Punt, head))?, self.resize(offset, 32)?, 4, Memory::Frame)?;
         for (id, meta) in (0u32..).zip(&self.program.metadata) {
             let size = storage_size(meta.width);
             let value = self.resize(self.meta_load(state, MetaId(id))?, size * 8)?;
             self.store(field(size_of::<Punt>() + meta.offset as usize)?, value, size.min(8), Memory::Frame)?;
         }
-        let queue = self.load_int(self.i32, self.at(ctx, RX_QUEUE_INDEX)?, 4, Memory::Context)?;
-        self.redirect(state, (MapUse::Sockets, queue), (missing, DropId::NO_WORKER), done)
+        let [interface, queue] =
+            [INGRESS_IFINDEX, RX_QUEUE_INDEX].map(|at| self.load_int(self.i32, self.at(ctx, at)?, 4, Memory::Context));
+        let (port, queue, queues) = (self.port(interface?)?, queue?, self.i32.const_int(QUEUES.into(), false));
+        let first = builder.build_int_mul(self.resize(port, 32)?, queues, "")?;
+        let has_socket = builder.build_int_compare(IntPredicate::ULT, queue, queues, "")?;
+        let key = builder.build_int_add(first, queue, "")?;
+        let key = builder.build_select(has_socket, key, self.i32.const_all_ones(), "")?.into_int_value();
+        self.redirect(state, (MapUse::Sockets, key), missing, done)?;
+
+        builder.position_at_end(missing);
+        self.drop_packet(state, DropId::NO_WORKER)?;
+        builder.build_unconditional_branch(done)?;
+        builder.position_at_end(done);
+        Ok(())
     }
 
-    /// To what a map has under a number, and on at `done`; by `missing`, where the packet is dropped, if it has nothing there.
+    /// To what a map has under a number, and on at `done`; by `missing` if it has nothing there.
     fn redirect(
         &self,
         state: PointerValue<'c>,
         (map, key): (MapUse, IntValue<'c>),
-        (missing, reason): (BasicBlock<'c>, DropId),
+        missing: BasicBlock<'c>,
         done: BasicBlock<'c>,
     ) -> Res<()> {
         let builder = &self.builder;
@@ -300,10 +364,6 @@ impl<'c> Kernel<'c, '_> {
         self.set(state, Field::Verdict, verdict)?;
         let is_missing = builder.build_int_compare(IntPredicate::EQ, verdict, fallback, "")?;
         self.unlikely(builder.build_conditional_branch(is_missing, missing, done)?)?;
-        builder.position_at_end(missing);
-        self.drop_packet(state, reason)?;
-        builder.build_unconditional_branch(done)?;
-        builder.position_at_end(done);
         Ok(())
     }
 }

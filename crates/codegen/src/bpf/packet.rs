@@ -75,6 +75,7 @@ impl<'c> Kernel<'c, '_> {
         builder.position_at_end(move_);
         let failed = self.move_data(ctx, state, offset)?;
         self.must(failed)?;
+        self.set(state, Field::Offset, self.i64.const_zero())?;
         builder.build_unconditional_branch(done)?;
         builder.position_at_end(done);
         Ok(())

@@ -24,6 +24,8 @@ pub(super) enum Field {
     Offset,
     /// What becomes of the packet: [`crate::kernel::Verdict`], 64 bits.
     Verdict,
+    /// The channel by which it goes on outside of the kernel, plus 1; 0: it does not. 64 bits.
+    Punted,
     /// Pointer to the counters of this CPU.
     Counters,
     /// The time, 64 bits.

@@ -4,6 +4,7 @@
 
 mod afpacket;
 mod afxdp;
+mod auto;
 mod capture;
 mod mem;
 mod pcap;
@@ -16,7 +17,9 @@ use std::sync::Arc;
 use crate::context::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
 use crate::frames::FramePool;
-use afxdp::Umem;
+use crate::xdp::{FastPath, PortRole};
+pub(crate) use afxdp::Count;
+use afxdp::{Take, Umem};
 
 pub use capture::{TracePacket, read_trace};
 pub use mem::{MemPort, MemSink};
@@ -56,6 +59,11 @@ pub trait Queue: Send {
         false
     }
 
+    /// Who counts packets and bytes where a fast path takes most of them: what comes here was handed over by it.
+    fn count(&self) -> Option<Arc<Count>> {
+        None
+    }
+
     /// Called a few times per second and before the end: brings counters that the kernel keeps up to date.
     fn tick(&mut self, _counters: &PortCounters) {}
 
@@ -71,17 +79,26 @@ pub(crate) struct Common {
     workers: usize,
     pool: Arc<FramePool>,
     umem: Arc<Umem>,
+    /// What runs in the kernel, if anything.
+    fast_path: Option<Arc<FastPath>>,
     /// Frames that drivers have besides the workers.
     reserved: u32,
 }
 
 impl Common {
     /// For ports with these drivers.
-    pub fn new<'a>(workers: usize, pool: &Arc<FramePool>, drivers: impl Iterator<Item = &'a Driver>) -> Self {
-        let ports = drivers.filter(|driver| matches!(driver, Driver::AfXdp { .. })).count();
+    pub fn new<'a>(
+        workers: usize,
+        pool: &Arc<FramePool>,
+        fast_path: Option<Arc<FastPath>>,
+        drivers: impl Iterator<Item = &'a Driver>,
+    ) -> Self {
+        let with_sockets =
+            |driver: &&Driver| matches!(driver, Driver::AfXdp { .. } | Driver::Xdp { .. } | Driver::Auto { .. });
+        let ports = drivers.filter(with_sockets).count();
         let umem = Arc::new(Umem::new(pool.clone(), ports));
         let reserved = umem.per_port() * ports as u32;
-        Common { workers, pool: pool.clone(), umem, reserved }
+        Common { workers, pool: pool.clone(), umem, fast_path, reserved }
     }
 
     /// Frames that drivers have besides the workers.
@@ -99,24 +116,33 @@ pub(crate) struct Opened {
 }
 
 /// Opens a port with one queue per worker. The packets of a flow in one direction come to one of the queues, in order.
-pub(crate) fn open(driver: &Driver, common: &Common) -> Result<Opened, PortError> {
+pub(crate) fn open(driver: &Driver, role: PortRole, common: &Common) -> Result<Opened, PortError> {
     fn boxed<Q: Queue + 'static>(queues: Vec<Q>) -> Vec<Box<dyn Queue>> {
         queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect()
     }
     let workers = common.workers;
-    let mut about = None;
+    let afxdp = |interface: &str, take| {
+        let (queues, about) = afxdp::AfXdp::open(interface, workers, &common.umem, take)?;
+        Ok(Opened { queues: boxed(queues), about: Some(about) })
+    };
     let queues = match driver {
+        Driver::Auto { interface } => return auto::open_best(interface, role, common),
+        Driver::Xdp { interface } => {
+            let path = common.fast_path.clone().ok_or_else(|| {
+                PortError(format!(
+                    "{interface}: xdp takes a program that runs in the kernel, and this one runs on workers only: use \
+                     afxdp:{interface} or auto:{interface}, or --engine xdp"
+                ))
+            })?;
+            return afxdp(interface, Take::HandedOver(path, role));
+        }
+        Driver::AfXdp { interface } => return afxdp(interface, Take::All),
         Driver::AfPacket { interface } => {
             boxed(afpacket::AfPacket::open(interface, workers, common.pool.max_packet())?)
-        }
-        Driver::AfXdp { interface } => {
-            let (queues, line) = afxdp::AfXdp::open(interface, workers, &common.umem)?;
-            about = Some(line);
-            boxed(queues)
         }
         Driver::Pcap { input, output } => boxed(pcap::PcapPort::open(input.as_deref(), output.as_deref(), workers)?),
         Driver::Tap { device } => boxed(tap::Tap::open(device, workers)?),
         Driver::Mem(port) => boxed(port.queues(workers)),
     };
-    Ok(Opened { queues, about })
+    Ok(Opened { queues, about: None })
 }

@@ -6,7 +6,12 @@ use std::path::PathBuf;
 use super::MemPort;
 
 /// Drivers and what their device is, for messages and help.
-pub const DRIVERS: [(&str, &str); 5] = [
+pub const DRIVERS: [(&str, &str); 7] = [
+    (
+        "auto",
+        "INTERFACE: a network interface through the first of xdp, afxdp and afpacket that works, such as auto:eth0",
+    ),
+    ("xdp", "INTERFACE: a network interface whose packets the kernel processes as far as it can, such as xdp:eth0"),
     ("afpacket", "INTERFACE: a network interface through AF_PACKET, such as afpacket:eth0"),
     ("afxdp", "INTERFACE: a network interface through AF_XDP, without the kernel's stack, such as afxdp:eth0"),
     ("tap", "DEVICE: a TAP device, created if it is missing: an interface of the kernel, such as tap:svi1"),
@@ -17,6 +22,16 @@ pub const DRIVERS: [(&str, &str); 5] = [
 /// A driver with its device.
 #[derive(Clone, Debug)]
 pub enum Driver {
+    /// A network interface through the first that works of those below.
+    Auto {
+        /// Its name in the current network namespace.
+        interface: String,
+    },
+    /// A network interface with the fast path in the kernel, and AF_XDP for what that hands over.
+    Xdp {
+        /// Its name in the current network namespace.
+        interface: String,
+    },
     /// A network interface through AF_PACKET.
     AfPacket {
         /// Its name in the current network namespace.
@@ -47,6 +62,8 @@ pub enum Driver {
 impl fmt::Display for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Driver::Auto { interface } => write!(f, "auto:{interface}"),
+            Driver::Xdp { interface } => write!(f, "xdp:{interface}"),
             Driver::AfPacket { interface } => write!(f, "afpacket:{interface}"),
             Driver::AfXdp { interface } => write!(f, "afxdp:{interface}"),
             Driver::Tap { device } => write!(f, "tap:{device}"),
@@ -94,9 +111,11 @@ impl std::str::FromStr for PortSpec {
         let (driver, device) = rest.split_once(':').ok_or_else(|| error(form()))?;
         let needs = |what: &str| error(format!("{driver} needs {what}"));
         let driver = match driver {
-            "afpacket" | "afxdp" if device.is_empty() => {
+            "auto" | "xdp" | "afpacket" | "afxdp" if device.is_empty() => {
                 return Err(needs(&format!("an interface, such as {driver}:eth0")));
             }
+            "auto" => Driver::Auto { interface: device.to_owned() },
+            "xdp" => Driver::Xdp { interface: device.to_owned() },
             "afpacket" => Driver::AfPacket { interface: device.to_owned() },
             "afxdp" => Driver::AfXdp { interface: device.to_owned() },
             "tap" if device.is_empty() => return Err(needs("the name of a device, such as tap:svi1")),
@@ -135,9 +154,17 @@ mod tests {
         assert_eq!(files("a=pcap:x.pcap,y.pcap"), (Some("x.pcap".into()), Some("y.pcap".into())));
         assert_eq!(files("a=pcap:,y.pcap"), (None, Some("y.pcap".into())));
         assert!(matches!(parse("sink=mem:").unwrap().driver, Driver::Mem(_)));
-        for device in
-            ["afpacket:eth0", "afxdp:eth0", "tap:svi1", "pcap:x.pcap", "pcap:x.pcap,y.pcap", "pcap:,y.pcap", "mem:"]
-        {
+        for device in [
+            "auto:eth0",
+            "xdp:eth0",
+            "afpacket:eth0",
+            "afxdp:eth0",
+            "tap:svi1",
+            "pcap:x.pcap",
+            "pcap:x.pcap,y.pcap",
+            "pcap:,y.pcap",
+            "mem:",
+        ] {
             assert_eq!(parse(&format!("a={device}")).unwrap().driver.to_string(), device);
         }
     }
@@ -145,14 +172,15 @@ mod tests {
     #[test]
     fn errors_say_what_is_accepted() {
         let error = |spec: &str| spec.parse::<PortSpec>().unwrap_err().to_string();
-        let form = "use NAME=DRIVER:DEVICE with one of the drivers afpacket, afxdp, tap, pcap, mem";
+        let form = "use NAME=DRIVER:DEVICE with one of the drivers auto, xdp, afpacket, afxdp, tap, pcap, mem";
         assert_eq!(error("eth0"), format!("port `eth0`: {form}"));
         assert_eq!(error("a=eth0"), format!("port `a=eth0`: {form}"));
         assert_eq!(
             error("a=dpdk:0"),
-            "port `a=dpdk:0`: there is no driver `dpdk`; use one of afpacket, afxdp, tap, pcap, mem"
+            "port `a=dpdk:0`: there is no driver `dpdk`; use one of auto, xdp, afpacket, afxdp, tap, pcap, mem"
         );
         assert_eq!(error("a=afpacket:"), "port `a=afpacket:`: afpacket needs an interface, such as afpacket:eth0");
+        assert_eq!(error("a=xdp:"), "port `a=xdp:`: xdp needs an interface, such as xdp:eth0");
         assert_eq!(error("a=afxdp:"), "port `a=afxdp:`: afxdp needs an interface, such as afxdp:eth0");
         assert_eq!(error("a=tap:"), "port `a=tap:`: tap needs the name of a device, such as tap:svi1");
         assert!(error("=mem:").contains("at least one"));

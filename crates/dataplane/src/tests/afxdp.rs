@@ -7,7 +7,7 @@ use codegen::OptLevel;
 
 use super::live::{self, AFXDP, Host, eventually, in_namespace, ip, pair, start, try_start};
 use crate::testing::{forward_program, frame};
-use crate::xdp::{Attached, Redirect};
+use crate::xdp::{Attached, Netlink, Redirect};
 use crate::{EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig, Prepared, sys};
 
 fn options() -> Options {
@@ -37,7 +37,7 @@ fn whole(instance: Instance) -> crate::Snapshot {
 /// Waits until an interface has no XDP program: a process that another test has just forked may still have its descriptor.
 fn gone(interface: &str) {
     let start = Instant::now();
-    while let Err(error) = Attached::check_free(index(interface)) {
+    while let Err(error) = Attached::check_free(index(interface), &Netlink::new().unwrap()) {
         assert!(start.elapsed() < Duration::from_secs(5), "{interface} {error}");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -92,6 +92,7 @@ fn other_numbers_of_queues_than_workers() {
             ip("link del dev right");
             pair("left", "a", of_a);
             pair("b", "right", of_b);
+            live::gro(&["left", "right"]);
             for poll in [PollMode::Interrupt, PollMode::Busy] {
                 let (left, right) = (Host::on("left"), Host::on("right"));
                 let instance = start(AFXDP, workers, poll);
@@ -169,11 +170,13 @@ fn instances_side_by_side() {
 fn a_program_of_somebody_else_stays() {
     in_namespace(1, || {
         let redirect = Redirect::new(1).unwrap();
-        let attached = Attached::new(redirect.program(), index("b")).unwrap();
+        let netlink = Netlink::new().unwrap();
+        let attached = Attached::new(redirect.program(), index("b"), &netlink).unwrap();
         let text = error(options());
         assert!(text.starts_with("port b: b: has an XDP program (id "), "{text}");
         assert!(text.ends_with("or remove it with `ip link set dev b xdp off`"), "{text}");
-        assert!(Attached::check_free(index("b")).is_err() && Attached::check_free(index("a")).is_ok());
+        let free = |name| Attached::check_free(index(name), &netlink);
+        assert!(free("b").is_err() && free("a").is_ok());
         drop(attached);
         whole(start(AFXDP, 1, PollMode::Interrupt));
         ["a", "b"].into_iter().for_each(gone);

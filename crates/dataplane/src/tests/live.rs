@@ -19,6 +19,7 @@ pub type Make = fn(&str) -> Driver;
 
 pub const AFPACKET: Make = |name| Driver::AfPacket { interface: name.to_owned() };
 pub const AFXDP: Make = |name| Driver::AfXdp { interface: name.to_owned() };
+pub const XDP: Make = |name| Driver::Xdp { interface: name.to_owned() };
 
 /// The same tests over each driver of network interfaces, with the pairs left–a and b–right of so many queues.
 macro_rules! over_both {
@@ -61,12 +62,18 @@ pub fn pair(one: &str, other: &str, queues: u32) {
     }
 }
 
+/// Lets interfaces receive from a ring of their own: they take packets from programs in the kernel then, and whoever sends to them
+/// waits where they are slow. Otherwise the kernel has room for 1000 packets per CPU, and drops the rest.
+pub fn gro(names: &[&str]) {
+    names.iter().for_each(|name| run("ethtool", &format!("-K {name} gro on")));
+}
+
 pub fn ip(arguments: &str) {
     run("ip", arguments);
 }
 
 fn run(program: &str, arguments: &str) {
-    let output = Command::new(program).args(arguments.split(' ')).output().expect("iproute2 is installed");
+    let output = Command::new(program).args(arguments.split(' ')).output().unwrap_or_else(|error| panic!("{program}: {error}"));
     assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -100,8 +107,8 @@ pub fn try_start(driver: Make, options: Options) -> Result<Instance, crate::Star
 
 pub fn start(driver: Make, workers: usize, poll: PollMode) -> Instance {
     let engine = EngineKind::Native(OptLevel::O0, Level::Base);
-    // Bursts of tests are not to be lost where a worker does not run for a while.
-    let frames = FrameConfig { count: 16384 * workers as u32, ..FrameConfig::default() };
+    // Bursts of tests, 2000 packets in one queue, are not to be lost where a worker does not run for a while.
+    let frames = FrameConfig { count: 32768 * workers as u32, ..FrameConfig::default() };
     start_with(driver, Options { engine, poll, workers, frames, ..Options::default() })
 }
 

@@ -9,3 +9,4 @@ mod timers;
 mod whole;
 mod worker;
 mod workers;
+mod xdp;

@@ -7,7 +7,8 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use super::{netlink, sys};
+use super::netlink::Netlink;
+use super::sys;
 
 /// `XDP_FLAGS_SKB_MODE`, `XDP_FLAGS_DRV_MODE`
 const GENERIC: u32 = 1 << 1;
@@ -57,36 +58,40 @@ pub enum AttachError {
 /// A program at an interface, until this is dropped.
 #[derive(Debug)]
 pub struct Attached {
-    _link: OwnedFd,
+    link: OwnedFd,
     mode: Mode,
 }
 
 impl Attached {
     /// Attaches a program.
-    pub fn new(program: &OwnedFd, interface: i32) -> Result<Self, AttachError> {
+    pub fn new(program: &OwnedFd, interface: i32, netlink: &Netlink) -> Result<Self, AttachError> {
         let attach = |flags| sys::link_create(program, interface, flags);
         let taken = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
+        let owner = || AttachError::Taken(netlink.link(interface).ok().and_then(|link| link.program));
         let native = match attach(NATIVE) {
-            Ok(link) => return Ok(Attached { _link: link, mode: Mode::Native }),
-            Err(error) if taken(&error) => {
-                return Err(AttachError::Taken(netlink::xdp_program(interface).ok().flatten()));
-            }
+            Ok(link) => return Ok(Attached { link, mode: Mode::Native }),
+            Err(error) if taken(&error) => return Err(owner()),
             Err(error) => error,
         };
         match attach(GENERIC) {
-            Ok(link) => Ok(Attached { _link: link, mode: Mode::Generic(native.to_string()) }),
-            Err(error) if taken(&error) => Err(AttachError::Taken(netlink::xdp_program(interface).ok().flatten())),
+            Ok(link) => Ok(Attached { link, mode: Mode::Generic(native.to_string()) }),
+            Err(error) if taken(&error) => Err(owner()),
             Err(generic) => Err(AttachError::Refused { native, generic }),
         }
     }
 
     /// Fails where an interface has a program.
-    pub fn check_free(interface: i32) -> Result<(), AttachError> {
-        match netlink::xdp_program(interface) {
+    pub fn check_free(interface: i32, netlink: &Netlink) -> Result<(), AttachError> {
+        match netlink.link(interface).map(|link| link.program) {
             Ok(Some(id)) => Err(AttachError::Taken(Some(id))),
             // Where the kernel does not say, it says so when a program is attached.
             _ => Ok(()),
         }
+    }
+
+    /// Puts another program in its place, between two packets.
+    pub fn replace(&self, program: &OwnedFd) -> io::Result<()> {
+        sys::link_update(&self.link, program)
     }
 
     /// Who runs it.

@@ -7,15 +7,13 @@ use baker::ir::{PpfId, Program};
 use baker::opt::Level;
 use codegen::CodegenError;
 use codegen::bpf::{self, Form, Misfit, Refusal};
-use codegen::kernel::{MapUse, Object, Options, Place};
+use codegen::kernel::{MapUse, Object, Options, Place, QUEUES};
 
 use super::memory::SharedMemory;
 use super::sys::{self, MapType};
 
 /// Bytes of the verifier's log that are kept.
 const LOG: usize = 16 << 20;
-/// Queues of a port that can have a socket.
-const QUEUES: u32 = 64;
 /// Ports are numbered with 8 bits.
 const PORTS: u32 = 256;
 /// How the verifier says that it has seen a million instructions, or more jumps than it keeps in mind, or that it lost count
@@ -73,8 +71,8 @@ pub struct Loaded {
     program: OwnedFd,
     /// Devices by port, where the program sends.
     devices: Option<OwnedFd>,
-    /// Sockets by queue, where it punts.
-    _sockets: Option<OwnedFd>,
+    /// Sockets by port and queue, where it punts.
+    sockets: Option<OwnedFd>,
     /// Its other parts. The kernel empties this array when no process has it any more, so it is kept as long as the program runs.
     _parts: Option<OwnedFd>,
     form: Form,
@@ -130,12 +128,37 @@ impl Loaded {
         self.form
     }
 
-    /// Says which interface a port sends by; nothing where the program does not send.
-    pub fn set_device(&self, port: u8, interface: u32) -> io::Result<()> {
-        match &self.devices {
-            Some(devices) => sys::map_update(devices, port.into(), interface),
+    /// Says which interface a port sends by, if any; nothing where the program does not send.
+    pub fn set_device(&self, port: u8, interface: Option<u32>) -> io::Result<()> {
+        match (&self.devices, interface) {
+            (Some(devices), Some(interface)) => sys::map_update(devices, port.into(), interface),
+            (Some(devices), None) => sys::map_delete(devices, port.into()),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Says which socket takes what the program punts of a queue, below [`QUEUES`], until that is closed.
+    pub fn set_socket(&self, port: u8, queue: u32, socket: &OwnedFd) -> io::Result<()> {
+        assert!(queue < QUEUES);
+        match &self.sockets {
+            Some(sockets) => sys::map_update(sockets, u32::from(port) * QUEUES + queue, sys::number(socket) as u32),
             None => Ok(()),
         }
+    }
+
+    /// The devices by port, where the program sends.
+    pub(super) fn devices(&self) -> Option<&OwnedFd> {
+        self.devices.as_ref()
+    }
+
+    /// What it was loaded with; a program that is to take its place needs the same.
+    pub fn flags(&self) -> u32 {
+        0
+    }
+
+    /// The program, to be attached.
+    pub fn program(&self) -> &OwnedFd {
+        &self.program
     }
 
     /// Runs the program with one packet.
@@ -170,7 +193,7 @@ impl<'m> Maps<'m> {
             let (fd, source) = match map {
                 MapUse::Memory => (self.memory.map(), VALUE),
                 MapUse::Devices => (made(&mut self.devices, MapType::DevMap, PORTS, name)?, MAP),
-                MapUse::Sockets => (made(&mut self.sockets, MapType::XskMap, QUEUES, name)?, MAP),
+                MapUse::Sockets => (made(&mut self.sockets, MapType::XskMap, PORTS * QUEUES, name)?, MAP),
                 MapUse::Parts => (made(&mut self.parts, MapType::ProgArray, self.entries, name)?, MAP),
             };
             let at = &mut code[slot * 8..slot * 8 + 8];
@@ -193,7 +216,7 @@ impl<'m> Maps<'m> {
     }
 
     fn loaded(self, program: OwnedFd, form: Form) -> Loaded {
-        Loaded { program, devices: self.devices, _sockets: self.sockets, _parts: self.parts, form }
+        Loaded { program, devices: self.devices, sockets: self.sockets, _parts: self.parts, form }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use baker::ir::Program;
-use codegen::kernel::{self, Memory, OWN, PORT_SLOTS, PORTS, PortSlot, RECORD, Record, SLACK};
+use codegen::kernel::{self, FAILED, Memory, OWN, PORT_SLOTS, PORTS, PortSlot, RECORD, Record, SLACK};
 
 use super::sys::{self, MMAPABLE, MapType};
 use crate::sys::{Mapping, possible_cpus};
@@ -26,6 +26,11 @@ pub enum MemoryError {
     /// A table.
     #[error(transparent)]
     Tables(#[from] TablesError),
+    /// No right to do so.
+    #[error(
+        "the kernel lets this process make no BPF maps ({0}): it takes CAP_BPF and CAP_NET_ADMIN outside of user namespaces, or root"
+    )]
+    Refused(io::Error),
     /// The system.
     #[error("memory that the kernel sees: {0}")]
     System(#[from] io::Error),
@@ -60,7 +65,11 @@ impl SharedMemory {
         let end = index + rest;
         let size = (end as u64).max(reach + 1 + SLACK).next_multiple_of(4096);
         let value_size = u32::try_from(size).ok().filter(|_| size <= MOST).ok_or(MemoryError::Large(size))?;
-        let map = sys::map_create(MapType::Array, value_size, 1, MMAPABLE, &program.name)?;
+        let map = sys::map_create(MapType::Array, value_size, 1, MMAPABLE, &program.name);
+        let map = map.map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM) => MemoryError::Refused(error),
+            _ => MemoryError::System(error),
+        })?;
         let mapping = Arc::new(Mapping::of_fd(map.as_raw_fd(), size as usize)?);
         let tables = Tables::with_hasher(program, &hasher, &Space::shared(mapping.clone(), first, index, end))?;
         let base = mapping.ptr() as u64;
@@ -113,12 +122,18 @@ impl SharedMemory {
         (0..self.memory.cpus as usize).fold(0, |sum, cpu| sum.wrapping_add(of_cpu(cpu)))
     }
 
-    /// Says which port an interface is.
-    pub fn set_port(&self, interface: u32, port: u8) {
-        let slot = PortSlot { interface, port: port.into() };
+    /// Packets that the kernel could not send to a port.
+    pub fn failed(&self, port: u8) -> u64 {
+        self.word(FAILED as usize + usize::from(port) * 8).load(Ordering::Relaxed)
+    }
+
+    /// Says which port an interface is, and which one takes its packets for the host; otherwise they go to the kernel's stack.
+    pub fn set_port(&self, interface: u32, port: u8, host: Option<u8>) {
         let at = PORTS as usize + (interface % PORT_SLOTS) as usize * size_of::<PortSlot>();
-        let both = u64::from(slot.interface) | u64::from(slot.port) << 32;
-        self.word(at).store(both, Ordering::Relaxed);
+        let [i0, i1, i2, i3] = interface.to_ne_bytes();
+        // As `PortSlot` has it.
+        let slot = [i0, i1, i2, i3, port, host.unwrap_or(0), host.is_some().into(), 0];
+        self.word(at).store(u64::from_ne_bytes(slot), Ordering::Relaxed);
     }
 
     /// Before a program that is recorded: the time.

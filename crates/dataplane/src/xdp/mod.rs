@@ -4,7 +4,10 @@
 
 mod attach;
 mod engine;
+mod failed;
+mod fast_path;
 mod fit;
+mod grace;
 mod load;
 mod memory;
 mod netlink;
@@ -16,6 +19,9 @@ mod tests;
 pub(crate) use attach::{AttachError, Attached};
 pub use engine::{KERNEL_FRAMES, KernelCode, KernelEngine, KernelEngineError};
 pub use fit::{FitError, Fitted, fit};
+pub(crate) use fast_path::Onward;
+pub use fast_path::{FastPath, PortRole};
 pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};
+pub(crate) use netlink::{Netlink, Statistics};
 pub(crate) use redirect::Redirect;

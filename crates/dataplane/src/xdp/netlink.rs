@@ -1,4 +1,4 @@
-//! Which XDP program an interface has: one question to the kernel by rtnetlink(7).
+//! What the kernel says about an interface by netlink(7): its XDP program, what its driver can do with XDP, what it has counted.
 
 use std::io;
 use std::mem::size_of;
@@ -6,7 +6,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::sys::check;
 
-/// Attributes of an interface and, within the first, of its XDP program (`linux/if_link.h`).
+/// Attributes of an interface and, within one, of its XDP program (`linux/if_link.h`).
+const IFLA_STATS64: u16 = 23;
 const IFLA_XDP: u16 = 43;
 const IFLA_XDP_PROG_ID: u16 = 4;
 const IFLA_XDP_DRV_PROG_ID: u16 = 5;
@@ -14,46 +15,135 @@ const IFLA_XDP_SKB_PROG_ID: u16 = 6;
 /// Set in the type of an attribute that holds attributes.
 const NESTED: u16 = 1 << 15;
 
+/// Where families of generic netlink are asked for (`linux/genetlink.h`).
+const CONTROLLER: u16 = 0x10;
+const CTRL_CMD_GETFAMILY: u8 = 3;
+const CTRL_ATTR_FAMILY_ID: u16 = 1;
+const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+/// Of the family `netdev` (`linux/netdev.h`), since Linux 6.3.
+const NETDEV_CMD_DEV_GET: u8 = 1;
+const NETDEV_A_DEV_IFINDEX: u16 = 1;
+const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
+const NETDEV_XDP_ACT_NDO_XMIT: u64 = 1 << 2;
+
+/// What an interface has counted (the first of `struct rtnl_link_stats64`).
 #[repr(C)]
-struct Request {
-    header: libc::nlmsghdr,
-    interface: libc::ifinfomsg,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    pub rx_packets: u64,
+    pub tx_packets: u64,
+    pub rx_bytes: u64,
+    pub tx_bytes: u64,
 }
 
-/// The number of the XDP program that an interface has.
-pub fn xdp_program(interface: i32) -> io::Result<Option<u32>> {
-    // SAFETY: creates a descriptor that only the result owns.
-    let socket = unsafe {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        OwnedFd::from_raw_fd(check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE))?)
-    };
+/// What is asked of an interface.
+#[derive(Debug)]
+pub struct Link {
+    /// The number of its XDP program.
+    pub program: Option<u32>,
+    pub statistics: Statistics,
+}
+
+/// Asks in the network namespace in which it was made.
+#[derive(Debug)]
+pub struct Netlink {
+    route: OwnedFd,
+    generic: OwnedFd,
+    /// The number of `netdev`, where the kernel has it.
+    netdev: Option<u16>,
+}
+
+impl Netlink {
+    /// Opens it.
+    pub fn new() -> io::Result<Self> {
+        let open = |protocol| {
+            // SAFETY: creates a descriptor that only the result owns.
+            unsafe {
+                let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol);
+                check(fd).map(|fd| OwnedFd::from_raw_fd(fd))
+            }
+        };
+        let (route, generic) = (open(libc::NETLINK_ROUTE)?, open(libc::NETLINK_GENERIC)?);
+        let name = [(CTRL_ATTR_FAMILY_NAME, &b"netdev\0"[..])];
+        let answer = ask(&generic, CONTROLLER, &[CTRL_CMD_GETFAMILY, 1, 0, 0], &name).ok();
+        let netdev = answer.and_then(|answer| Some(u16::from_ne_bytes(find(&answer, CTRL_ATTR_FAMILY_ID)?)));
+        Ok(Netlink { route, generic, netdev })
+    }
+
+    /// What there is to know of an interface.
+    pub fn link(&self, interface: i32) -> io::Result<Link> {
+        // `struct ifinfomsg`
+        let mut header = [0; 16];
+        header[4..8].copy_from_slice(&interface.to_ne_bytes());
+        let answer = ask(&self.route, libc::RTM_GETLINK, &header, &[])?;
+        Ok(Link { program: program_of(&answer), statistics: statistics_of(&answer).unwrap_or_default() })
+    }
+
+    /// Whether packets can be sent by it from programs at other interfaces. Where the kernel does not say, it is taken to be so.
+    pub fn takes_redirects(&self, interface: i32) -> bool {
+        let Some(netdev) = self.netdev else { return true };
+        let index = [(NETDEV_A_DEV_IFINDEX, &interface.to_ne_bytes()[..])];
+        let answer = ask(&self.generic, netdev, &[NETDEV_CMD_DEV_GET, 1, 0, 0], &index);
+        let features = answer.ok().and_then(|answer| find(&answer, NETDEV_A_DEV_XDP_FEATURES)).map(u64::from_ne_bytes);
+        features.is_none_or(|features| features & NETDEV_XDP_ACT_NDO_XMIT != 0)
+    }
+}
+
+/// One question with the family's header and attributes; the attributes of the answer.
+fn ask(socket: &OwnedFd, kind: u16, header: &[u8], attributes: &[(u16, &[u8])]) -> io::Result<Vec<u8>> {
     // SAFETY: plain data for which zero is valid.
-    let mut request: Request = unsafe { std::mem::zeroed() };
-    request.header.nlmsg_len = size_of::<Request>() as u32;
-    request.header.nlmsg_type = libc::RTM_GETLINK;
-    request.header.nlmsg_flags = libc::NLM_F_REQUEST as u16;
-    request.interface.ifi_index = interface;
+    let mut message: libc::nlmsghdr = unsafe { std::mem::zeroed() };
+    let mut body = header.to_vec();
+    attributes.iter().for_each(|(kind, value)| body.extend(attribute(*kind, value)));
+    message.nlmsg_len = (size_of::<libc::nlmsghdr>() + body.len()) as u32;
+    (message.nlmsg_type, message.nlmsg_flags) = (kind, libc::NLM_F_REQUEST as u16);
     let mut answer = vec![0u8; 32 << 10];
-    // SAFETY: pointers and lengths describe the request and the buffer. The kernel answers before `send` returns.
+    // SAFETY: pointers and lengths describe the parts of the request and the buffer. The kernel answers before `sendmsg` returns.
     let len = unsafe {
-        let sent = libc::send(socket.as_raw_fd(), (&raw const request).cast(), size_of::<Request>(), 0);
-        check(sent as i32)?;
+        let part = |base: *const u8, len| libc::iovec { iov_base: base.cast_mut().cast(), iov_len: len };
+        let mut parts =
+            [part((&raw const message).cast(), size_of::<libc::nlmsghdr>()), part(body.as_ptr(), body.len())];
+        let mut request: libc::msghdr = std::mem::zeroed();
+        (request.msg_iov, request.msg_iovlen) = (parts.as_mut_ptr(), parts.len());
+        check(libc::sendmsg(socket.as_raw_fd(), &request, 0) as i32)?;
         check(libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), libc::MSG_DONTWAIT) as i32)?
     };
     answer.truncate(len as usize);
     let broken = || io::Error::from(io::ErrorKind::InvalidData);
-    let kind = answer.get(4..6).ok_or_else(broken)?;
-    if u16::from_ne_bytes([kind[0], kind[1]]) != libc::RTM_NEWLINK {
-        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    let said = answer.get(4..6).ok_or_else(broken)?;
+    if u16::from_ne_bytes([said[0], said[1]]) == libc::NLMSG_ERROR as u16 {
+        let code = answer.get(16..20).and_then(|code| code.try_into().ok()).map_or(0, i32::from_ne_bytes);
+        return Err(io::Error::from_raw_os_error(-code));
     }
-    Ok(program_of(answer.get(size_of::<Request>()..).ok_or_else(broken)?))
+    Ok(answer.get(size_of::<libc::nlmsghdr>() + header.len()..).ok_or_else(broken)?.to_vec())
+}
+
+/// An attribute as bytes.
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = [(value.len() as u16 + 4).to_ne_bytes(), kind.to_ne_bytes()].concat();
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// The value of an attribute, from its first byte on.
+fn find<const N: usize>(attributes: &[u8], wanted: u16) -> Option<[u8; N]> {
+    each(attributes).find(|(kind, _)| *kind == wanted)?.1.first_chunk().copied()
 }
 
 /// The program among the attributes of an interface.
 fn program_of(attributes: &[u8]) -> Option<u32> {
     let (_, xdp) = each(attributes).find(|(kind, _)| *kind == IFLA_XDP)?;
-    let id = |wanted| each(xdp).find(|(kind, _)| *kind == wanted).and_then(|(_, value)| value.try_into().ok());
-    [IFLA_XDP_PROG_ID, IFLA_XDP_DRV_PROG_ID, IFLA_XDP_SKB_PROG_ID].into_iter().find_map(id).map(u32::from_ne_bytes)
+    let id = |wanted| find(xdp, wanted).map(u32::from_ne_bytes);
+    [IFLA_XDP_PROG_ID, IFLA_XDP_DRV_PROG_ID, IFLA_XDP_SKB_PROG_ID].into_iter().find_map(id)
+}
+
+/// Its counters.
+fn statistics_of(attributes: &[u8]) -> Option<Statistics> {
+    let bytes: [u8; size_of::<Statistics>()] = find(attributes, IFLA_STATS64)?;
+    let mut words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+    let mut next = || words.next().unwrap_or_default();
+    Some(Statistics { rx_packets: next(), tx_packets: next(), rx_bytes: next(), tx_bytes: next() })
 }
 
 /// Attributes one after the other, type and value, up to one that is cut off.
@@ -71,13 +161,6 @@ fn each(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 mod tests {
     use super::*;
 
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut bytes = [(value.len() as u16 + 4).to_ne_bytes(), kind.to_ne_bytes()].concat();
-        bytes.extend(value);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    }
-
     #[test]
     fn programs_are_found_among_attributes() {
         let id = attribute(IFLA_XDP_SKB_PROG_ID, &77u32.to_ne_bytes());
@@ -88,5 +171,18 @@ mod tests {
         for len in 0..all.len() {
             assert_eq!(program_of(&all[..len]), None, "{len}");
         }
+    }
+
+    #[test]
+    fn loopback_has_no_program_and_counts() {
+        let netlink = Netlink::new().unwrap();
+        let link = netlink.link(1).unwrap();
+        assert_eq!(link.program, None);
+        assert_eq!(netlink.link(i32::MAX).unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        assert_eq!(
+            netlink.netdev.is_some(),
+            !netlink.takes_redirects(1),
+            "loopback takes none, if the kernel can tell"
+        );
     }
 }

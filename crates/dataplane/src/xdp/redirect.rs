@@ -1,4 +1,5 @@
-//! The XDP program that hands every packet to the AF_XDP socket of the queue it came in by.
+//! The XDP program that hands every packet to the AF_XDP socket of the queue it came in by, and the one that lets every packet
+//! through to the kernel's own stack ([`pass`], the third and the last of these instructions).
 //!
 //! Five instructions, so they are written down here and no compiler is asked:
 //!
@@ -13,7 +14,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use super::sys::{self, FRAGS, MapType};
+use super::sys::{self, FRAGS, MapType, instruction};
 
 /// Offset of `rx_queue_index` in `struct xdp_md`.
 const QUEUE: i16 = 16;
@@ -22,10 +23,21 @@ const REDIRECT_MAP: i32 = 51;
 /// A wide load's source: the number is a map's descriptor (`BPF_PSEUDO_MAP_FD`).
 const OF_MAP: u8 = 1;
 
-/// An instruction (`struct bpf_insn`), little-endian.
-fn instruction(op: u8, to: u8, from: u8, offset: i16, number: i32) -> [u8; 8] {
-    let ([o0, o1], [n0, n1, n2, n3]) = (offset.to_le_bytes(), number.to_le_bytes());
-    [op, from << 4 | to, o0, o1, n0, n1, n2, n3]
+/// `exit`
+const EXIT: [u8; 8] = instruction(0x95, 0, 0, 0, 0);
+
+fn load(code: &[u8], name: &str) -> io::Result<OwnedFd> {
+    let load = |flags| sys::prog_load_with(code, name, flags, &mut []);
+    // Without it, which Linux before 5.18 does not know, interfaces with a large MTU take no program.
+    match load(FRAGS) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => load(0),
+        result => result,
+    }
+}
+
+/// The program that lets every packet through, loaded with these flags.
+pub fn pass(flags: u32) -> io::Result<OwnedFd> {
+    sys::prog_load_with(&[instruction(0xb7, 0, 0, 0, XDP_PASS), EXIT].concat(), "millrace_idle", flags, &mut [])
 }
 
 /// The program and its sockets.
@@ -45,16 +57,10 @@ impl Redirect {
             instruction(0, 0, 0, 0, 0),
             instruction(0xb7, 3, 0, 0, XDP_PASS),
             instruction(0x85, 0, 0, 0, REDIRECT_MAP),
-            instruction(0x95, 0, 0, 0, 0),
+            EXIT,
         ]
         .concat();
-        let load = |flags| sys::prog_load_with(&code, "millrace_afxdp", flags, &mut []);
-        // Without it, which Linux before 5.18 does not know, interfaces with a large MTU take no program.
-        let program = match load(FRAGS) {
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => load(0)?,
-            result => result?,
-        };
-        Ok(Redirect { program, sockets })
+        Ok(Redirect { program: load(&code, "millrace_afxdp")?, sockets })
     }
 
     /// From now on the packets of a queue come to this socket, until it is closed.

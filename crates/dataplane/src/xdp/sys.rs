@@ -1,5 +1,6 @@
 //! The system call bpf(2), as far as it is needed.
 
+use std::ffi::CStr;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -7,9 +8,13 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 /// Commands (`enum bpf_cmd`).
 const MAP_CREATE: libc::c_long = 0;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
+const MAP_DELETE_ELEM: libc::c_long = 3;
 const PROG_LOAD: libc::c_long = 5;
 const PROG_TEST_RUN: libc::c_long = 10;
+const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+const RAW_TRACEPOINT_OPEN: libc::c_long = 17;
 const LINK_CREATE: libc::c_long = 28;
+const LINK_UPDATE: libc::c_long = 29;
 
 /// Kinds of maps (`enum bpf_map_type`).
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +22,7 @@ const LINK_CREATE: libc::c_long = 28;
 pub enum MapType {
     Array = 2,
     ProgArray = 3,
+    ArrayOfMaps = 12,
     DevMap = 14,
     XskMap = 17,
 }
@@ -24,8 +30,9 @@ pub enum MapType {
 /// The process can map it.
 pub const MMAPABLE: u32 = 1 << 10;
 
-/// `BPF_PROG_TYPE_XDP`
+/// `BPF_PROG_TYPE_XDP`, `BPF_PROG_TYPE_RAW_TRACEPOINT`
 const XDP: u32 = 6;
+const RAW_TRACEPOINT: u32 = 17;
 /// `BPF_XDP`, of `enum bpf_attach_type`
 const ATTACH_XDP: u32 = 37;
 
@@ -72,11 +79,37 @@ struct ProgLoad {
 
 #[repr(C)]
 #[derive(Default)]
+struct GetInfo {
+    bpf_fd: u32,
+    info_len: u32,
+    info: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct OpenTracepoint {
+    name: u64,
+    prog_fd: u32,
+    _pad: u32,
+    cookie: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
 struct LinkCreate {
     prog_fd: u32,
     target_ifindex: u32,
     attach_type: u32,
     flags: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct LinkUpdate {
+    link_fd: u32,
+    new_prog_fd: u32,
+    flags: u32,
+    old_prog_fd: u32,
 }
 
 #[repr(C)]
@@ -119,6 +152,12 @@ fn name(text: &str) -> [u8; 16] {
     name
 }
 
+/// An instruction (`struct bpf_insn`), little-endian.
+pub const fn instruction(op: u8, to: u8, from: u8, offset: i16, number: i32) -> [u8; 8] {
+    let ([o0, o1], [n0, n1, n2, n3]) = (offset.to_le_bytes(), number.to_le_bytes());
+    [op, from << 4 | to, o0, o1, n0, n1, n2, n3]
+}
+
 /// A map.
 pub fn map_create(kind: MapType, value_size: u32, entries: u32, flags: u32, named: &str) -> io::Result<OwnedFd> {
     let mut attributes = MapCreate {
@@ -134,12 +173,40 @@ pub fn map_create(kind: MapType, value_size: u32, entries: u32, flags: u32, name
     unsafe { Ok(owned(bpf(MAP_CREATE, &mut attributes)?)) }
 }
 
+/// An array of one map like `inner`, which is in it from now on.
+pub fn map_of_maps(inner: &OwnedFd, named: &str) -> io::Result<OwnedFd> {
+    let mut attributes = MapCreate {
+        map_type: MapType::ArrayOfMaps as u32,
+        key_size: 4,
+        value_size: 4,
+        max_entries: 1,
+        inner_map_fd: inner.as_raw_fd() as u32,
+        map_name: name(named),
+        ..MapCreate::default()
+    };
+    // SAFETY: no pointers; the result is a new descriptor.
+    let outer = unsafe { owned(bpf(MAP_CREATE, &mut attributes)?) };
+    map_update(&outer, 0, number(inner) as u32)?;
+    Ok(outer)
+}
+
 /// Sets an element of a map of 32-bit values.
 pub fn map_update(map: &OwnedFd, key: u32, value: u32) -> io::Result<()> {
     let (key, value) = ((&raw const key) as u64, (&raw const value) as u64);
     let mut attributes = MapElem { map_fd: map.as_raw_fd() as u32, key, value, ..MapElem::default() };
     // SAFETY: key and value are words that live through the call.
     unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes).map(drop) }
+}
+
+/// Takes an element out of a map; nothing where there is none.
+pub fn map_delete(map: &OwnedFd, key: u32) -> io::Result<()> {
+    let key = (&raw const key) as u64;
+    let mut attributes = MapElem { map_fd: map.as_raw_fd() as u32, key, ..MapElem::default() };
+    // SAFETY: the key is a word that lives through the call.
+    match unsafe { bpf(MAP_DELETE_ELEM, &mut attributes) } {
+        Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// An XDP program. The log of the kernel's verifier goes to `log`, as far as it fits, where that is not empty.
@@ -149,9 +216,37 @@ pub fn prog_load(code: &[u8], named: &str, log: &mut [u8]) -> io::Result<OwnedFd
 
 /// As [`prog_load`], with flags such as [`FRAGS`].
 pub fn prog_load_with(code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> io::Result<OwnedFd> {
+    load(XDP, code, named, flags, log)
+}
+
+/// A program for tracepoints.
+pub fn tracer_load(code: &[u8], named: &str) -> io::Result<OwnedFd> {
+    load(RAW_TRACEPOINT, code, named, 0, &mut [])
+}
+
+/// Runs a program at a tracepoint for as long as the result is open.
+pub fn trace(program: &OwnedFd, tracepoint: &CStr) -> io::Result<OwnedFd> {
+    let (name, prog_fd) = (tracepoint.as_ptr() as u64, program.as_raw_fd() as u32);
+    let mut attributes = OpenTracepoint { name, prog_fd, ..OpenTracepoint::default() };
+    // SAFETY: the name ends with a zero byte and lives through the call; the result is a new descriptor.
+    unsafe { Ok(owned(bpf(RAW_TRACEPOINT_OPEN, &mut attributes)?)) }
+}
+
+/// The kernel's number of a map.
+pub fn map_id(map: &OwnedFd) -> io::Result<u32> {
+    // The first fields of `struct bpf_map_info`: type and number.
+    let mut info = [0u32; 2];
+    let mut attributes =
+        GetInfo { bpf_fd: map.as_raw_fd() as u32, info_len: size_of_val(&info) as u32, info: info.as_mut_ptr() as u64 };
+    // SAFETY: the kernel writes as many bytes as is told, where the array lies.
+    unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut attributes)? };
+    Ok(info[1])
+}
+
+fn load(kind: u32, code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> io::Result<OwnedFd> {
     let license = c"GPL";
     let mut attributes = ProgLoad {
-        prog_type: XDP,
+        prog_type: kind,
         insn_cnt: (code.len() / 8) as u32,
         insns: code.as_ptr() as u64,
         license: license.as_ptr() as u64,
@@ -176,6 +271,14 @@ pub fn link_create(program: &OwnedFd, interface: i32, flags: u32) -> io::Result<
     };
     // SAFETY: no pointers; the result is a new descriptor.
     unsafe { Ok(owned(bpf(LINK_CREATE, &mut attributes)?)) }
+}
+
+/// Puts another program in the place of a link's, between two packets.
+pub fn link_update(link: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
+    let (link_fd, new_prog_fd) = (link.as_raw_fd() as u32, program.as_raw_fd() as u32);
+    let mut attributes = LinkUpdate { link_fd, new_prog_fd, ..LinkUpdate::default() };
+    // SAFETY: no pointers.
+    unsafe { bpf(LINK_UPDATE, &mut attributes).map(drop) }
 }
 
 /// Runs an XDP program once with this packet. Gives what it returned and how many bytes of `out` hold the packet now.

@@ -36,7 +36,7 @@ impl Rig {
         let program = program(text);
         assert_eq!(bpf::obstacles(&program), []);
         let memory = SharedMemory::new(&program).unwrap();
-        memory.set_port(LOOPBACK, PORT);
+        memory.set_port(LOOPBACK, PORT, None);
         let loaded = Loaded::compile(&program, Level::Cgpc, &memory, Options::default()).unwrap();
         Rig { program, memory, loaded }
     }
@@ -68,15 +68,17 @@ fn out_of_the_same_port_another_one_and_none() {
     assert_eq!(ran.packet[12..14], [0, 7]);
     let rig = Rig::new(&to_port("9"));
     assert_eq!(rig.loaded.run(&packet()).unwrap().verdict, Verdict::Drop as u32);
-    assert_eq!(rig.dropped(DropId::NO_PORT), 1);
-    rig.loaded.set_device(9, LOOPBACK).unwrap();
+    assert_eq!(rig.dropped(DropId::NO_WORKER), 1, "a port of workers, or none: they know");
+    rig.loaded.set_device(9, Some(LOOPBACK)).unwrap();
     assert_eq!(rig.loaded.run(&packet()).unwrap().verdict, Verdict::Redirect as u32);
-    assert_eq!(rig.dropped(DropId::NO_PORT), 1);
+    assert_eq!(rig.dropped(DropId::NO_WORKER), 1);
     // Nothing is port 0, not even the interface of no port.
     let rig = Rig::new(&to_port("0"));
-    rig.memory.set_port(LOOPBACK, 0);
-    assert_eq!(rig.loaded.run(&packet()).unwrap().verdict, Verdict::Drop as u32);
-    assert_eq!(rig.dropped(DropId::NO_PORT), 1);
+    rig.memory.set_port(LOOPBACK, 0, None);
+    let ran = rig.loaded.run(&packet()).unwrap();
+    assert_eq!((ran.verdict, rig.dropped(DropId::NO_WORKER)), (Verdict::Drop as u32, 1));
+    let (punt, _, rest) = Punt::read(&rig.program, &ran.packet).unwrap();
+    assert_eq!((punt, rest[12..14].to_vec()), (Punt { channel: 1, head: 0 }, vec![0, 7]));
 }
 
 #[test]
@@ -91,8 +93,22 @@ fn to_the_host_without_a_header() {
     );
     let ran = rig.loaded.run(&packet()).unwrap();
     assert_eq!(ran.verdict, Verdict::Pass as u32);
-    assert_eq!(ran.packet.len(), 74, "two headers of 14 bytes in place of one");
-    assert_eq!((&ran.packet[..28], ran.packet[28], ran.packet[29]), (&[0; 28][..], 9, 15));
+    let good = |packet: &[u8]| {
+        assert_eq!(packet.len(), 74, "two headers of 14 bytes in place of one");
+        assert_eq!((&packet[..28], packet[28], packet[29]), (&[0; 28][..], 9, 15));
+    };
+    good(&ran.packet);
+    // To a port that takes it: to its device, or a worker.
+    rig.memory.set_port(LOOPBACK, PORT, Some(7));
+    let ran = rig.loaded.run(&packet()).unwrap();
+    assert_eq!((ran.verdict, rig.dropped(DropId::NO_WORKER)), (Verdict::Drop as u32, 1));
+    let (punt, _, rest) = Punt::read(&rig.program, &ran.packet).unwrap();
+    assert_eq!(punt, Punt { channel: 1, head: 0 });
+    good(rest);
+    rig.loaded.set_device(7, Some(LOOPBACK)).unwrap();
+    let ran = rig.loaded.run(&packet()).unwrap();
+    assert_eq!(ran.verdict, Verdict::Redirect as u32);
+    good(&ran.packet);
 }
 
 #[test]
@@ -230,7 +246,7 @@ fn a_ppf_that_is_too_much_goes_to_workers() {
         assert!(why[2].contains("is too much for the kernel: the kernel's verifier gives up"), "{why:?}");
         let loaded = fitted.loaded.unwrap();
         assert_eq!(loaded.form(), if apart { Form::Aggregates } else { Form::Whole });
-        fitted.memory.set_port(LOOPBACK, PORT);
+        fitted.memory.set_port(LOOPBACK, PORT, None);
         let mut packet = packet();
         packet[12..14].copy_from_slice(&[0, 7]);
         let ran = loaded.run(&packet).unwrap();
@@ -276,7 +292,7 @@ fn parts_hand_on_what_they_know() {
         program { rx -> m.input; m.output -> tx; }";
     let program = program(text);
     let memory = SharedMemory::new(&program).unwrap();
-    memory.set_port(LOOPBACK, PORT);
+    memory.set_port(LOOPBACK, PORT, None);
     memory.set_now(0x01020304);
     for careful in [false, true] {
         let options = Options { apart: true, careful, recorded: true };

@@ -1,35 +1,14 @@
-//! What `run` and `replay` share: the engine, the configuration, the ports.
+//! What `run` and `replay` share: the configuration, the ports.
 
 use std::path::{Path, PathBuf};
 
 use baker::ir::Program;
-use baker::opt::Level;
-use codegen::OptLevel;
 use control::config::Config;
+use dataplane::PortConfig;
 use dataplane::ports::PortSpec;
-use dataplane::{EngineKind, PortConfig};
 
 use crate::apps::Source;
 use crate::failure::Failure;
-
-/// Which engine runs the program.
-#[derive(Clone, Copy, clap::ValueEnum)]
-pub enum Engine {
-    /// Machine code through LLVM
-    Native,
-    /// The reference interpreter
-    Interp,
-}
-
-impl Engine {
-    /// The data plane's word for it.
-    pub fn kind(self, packets: Level) -> EngineKind {
-        match self {
-            Engine::Native => EngineKind::Native(OptLevel::O3, packets),
-            Engine::Interp => EngineKind::Interp,
-        }
-    }
-}
 
 /// Reads the configuration: the file given, else the one beside the program, else an empty one.
 pub fn configuration(source: &Source, given: Option<&PathBuf>, program: &Program) -> Result<Config, Failure> {

@@ -6,6 +6,7 @@ pub mod check;
 pub mod counters;
 pub mod demo;
 pub mod emit;
+mod engine;
 pub mod explain;
 pub mod fmt;
 mod instance;

@@ -2,14 +2,24 @@
 
 use std::path::PathBuf;
 
+use codegen::OptLevel;
 use control::controllers;
-use dataplane::{ReplayError, replay};
+use dataplane::{EngineKind, ReplayError, replay};
 
-use super::instance::{Engine, configuration, port_number};
+use super::instance::{configuration, port_number};
 use super::packets::Packets;
 use crate::failure::Failure;
 use crate::output::{print, say};
 use crate::{apps, report};
+
+/// What runs the program.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Engine {
+    /// A worker, in machine code
+    Worker,
+    /// A worker, by the reference interpreter
+    Interp,
+}
 
 /// What to replay.
 #[derive(clap::Args)]
@@ -30,7 +40,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// What runs the program
-    #[arg(long, value_enum, default_value = "native")]
+    #[arg(long, value_enum, default_value = "worker")]
     engine: Engine,
     #[command(flatten)]
     packets: Packets,
@@ -51,7 +61,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let fill = |tables: &mut dataplane::TableAccess| config.fill(&program, tables).map_err(|error| error.to_string());
     let externs = controllers::externs(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
-    let kind = args.engine.kind(args.packets.level());
+    let kind = match args.engine {
+        Engine::Worker => EngineKind::Native(OptLevel::O3, args.packets.level()),
+        Engine::Interp => EngineKind::Interp,
+    };
     let done = replay(&program, kind, port, externs, fill, &args.input, args.output.as_deref());
     let done = done.map_err(|error| match error {
         ReplayError::File(_) | ReplayError::Tables(_) => Failure::wrong(format!("error: {error}")),

@@ -14,7 +14,8 @@ use dataplane::ports::{DRIVERS, PortSpec};
 use dataplane::{Instance, Observer, Options, PollMode, PortConfig, StartError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::instance::{Engine, configuration, ports};
+use super::engine::{Chosen, Engine, choose};
+use super::instance::{configuration, ports};
 use super::packets::Packets;
 use crate::apps::Source;
 use crate::failure::Failure;
@@ -35,7 +36,7 @@ pub struct Args {
     #[arg(long = "port", value_name = "NAME=DRIVER:DEVICE")]
     ports: Vec<PortSpec>,
     /// What runs the program
-    #[arg(long, value_enum, default_value = "native")]
+    #[arg(long, value_enum, default_value = "auto")]
     engine: Engine,
     #[command(flatten)]
     packets: Packets,
@@ -70,7 +71,8 @@ fn drivers() -> String {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let source = apps::find(&args.app)?;
-    let program = apps::compile(&source)?;
+    let compilation = apps::check(&source)?;
+    let program = apps::lower(&source, &compilation)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
     let program = args.packets.profiled(program, &config)?;
     let ports = ports(&config, &args.ports)?;
@@ -79,8 +81,15 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             "error: there are no ports\n  add --port NAME=DRIVER:DEVICE, such as --port lan=afpacket:eth0",
         ));
     }
+    let chosen = choose(args.engine, &source, &compilation, program, ports, args.packets.level())?;
+    let engine = chosen.name();
+    let Chosen { program, kind, fast_path, ports, about } = chosen;
+    if let Some(about) = about {
+        say!("engine: {about}");
+    }
     let options = Options {
-        engine: args.engine.kind(args.packets.level()),
+        engine: kind,
+        fast_path,
         poll: if args.busy { PollMode::Busy } else { config.workers.mode },
         ..workers(args, config.options())
     };
@@ -106,7 +115,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let started = Instant::now();
     let server = match claim {
         Some(claim) => {
-            let about = about(claim.instance(), &source.name, &options, &cpus, &ports);
+            let about = self::about(claim.instance(), &source.name, engine, &options, &cpus, &ports);
             let notation = Notation::new(program.clone(), PortNames::new(&ports));
             let (observer, tables) = (instance.observer(), instance.tables());
             let reload = reload(file(&source, args.config.as_ref()), program.clone(), needed.reloads);
@@ -198,13 +207,20 @@ fn reload(file: Option<PathBuf>, program: Arc<Program>, controllers: Vec<(&'stat
     })
 }
 
-fn about(instance: &str, program: &str, options: &Options, cpus: &[usize], ports: &[PortConfig]) -> About {
+fn about(
+    instance: &str,
+    program: &str,
+    engine: &str,
+    options: &Options,
+    cpus: &[usize],
+    ports: &[PortConfig],
+) -> About {
     About {
         instance: instance.into(),
         version: env!("CARGO_PKG_VERSION").into(),
         pid: std::process::id(),
         program: program.into(),
-        engine: options.engine.name().into(),
+        engine: engine.into(),
         workers: options.workers,
         mode: match options.poll {
             PollMode::Busy => "busy".into(),

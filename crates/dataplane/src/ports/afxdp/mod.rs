@@ -10,7 +10,11 @@
 //! no ring can run over, and no port can take the frames of the others.
 //!
 //! What happens to an interface that is down or gone is as for AF_PACKET.
+//!
+//! A port with a fast path has that in the place of the small program ([`entry`]); its sockets get what the fast path hands over.
 
+mod count;
+mod entry;
 mod plan;
 mod port;
 mod ring;
@@ -23,6 +27,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+pub use count::Count;
+pub(crate) use entry::Take;
 use port::{Look, Port};
 use socket::{Kick, Xsk};
 pub(crate) use umem::Umem;
@@ -56,8 +62,13 @@ pub struct AfXdp {
 
 impl AfXdp {
     /// Opens an interface for a number of workers. Also gives a line about how it works.
-    pub fn open(interface: &str, workers: usize, umem: &Arc<Umem>) -> Result<(Vec<Self>, String), PortError> {
-        let port = Arc::new(Port::open(interface, workers, umem.clone())?);
+    pub fn open(
+        interface: &str,
+        workers: usize,
+        umem: &Arc<Umem>,
+        take: Take,
+    ) -> Result<(Vec<Self>, String), PortError> {
+        let port = Arc::new(Port::open(interface, workers, umem.clone(), take)?);
         let about = port.about();
         let queue = |worker| {
             let (device, sockets) = port.take(worker)?;
@@ -157,7 +168,13 @@ impl Queue for AfXdp {
         let dropped = self.sockets.iter_mut().map(Xsk::newly_dropped).sum();
         counters.rx_dropped.fetch_add(dropped, Ordering::Relaxed);
         self.look();
+        // An interface that is removed takes with it what it has counted since.
+        self.port.0.count().filter(|_| self.port.1 == 0).map(|count| count.read());
         counters.set_error(self.trouble.as_ref().or(self.error.as_ref()));
+    }
+
+    fn count(&self) -> Option<Arc<Count>> {
+        self.port.0.count().cloned()
     }
 
     fn close(&mut self) -> Result<(), PortError> {
@@ -171,6 +188,7 @@ impl Queue for AfXdp {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.look();
+        self.port.0.count().into_iter().for_each(|count| count.close());
         self.trouble.take().or(self.error.take()).map_or(Ok(()), |error| Err(PortError(error)))
     }
 }

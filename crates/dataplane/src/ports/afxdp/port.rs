@@ -5,6 +5,10 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use codegen::kernel::QUEUES;
+
+use super::count::Count;
+use super::entry::{Entry, Take};
 use super::plan::{Member, plan};
 use super::socket::{Incoming, Xsk};
 use super::sys as xsk;
@@ -12,7 +16,7 @@ use super::umem::{Bound, Lent, Made, Refusal, Step, Umem, Wanted};
 use crate::ports::PortError;
 use crate::sys::{self, Interface};
 use crate::xdp::AttachError::{self, Refused, Taken};
-use crate::xdp::{Attached, Redirect};
+use crate::xdp::{Attached, Netlink};
 
 /// Frames that a queue needs for either direction at least.
 const LEAST: u32 = 16;
@@ -25,8 +29,11 @@ pub struct Port {
     interface: String,
     workers: usize,
     umem: Arc<Umem>,
+    take: Take,
     /// To ask for the interface with.
     ask: OwnedFd,
+    netlink: Netlink,
+    count: Option<Arc<Count>>,
     state: Mutex<State>,
 }
 
@@ -37,13 +44,15 @@ struct State {
     /// Sockets that their workers have not taken yet.
     waiting: Vec<Option<Vec<Xsk>>>,
     hold: Option<Hold>,
+    /// Whether the fast path sends by the interface.
+    sends: bool,
 }
 
 /// What keeps packets coming. Dropped in this order.
 #[derive(Debug)]
 struct Hold {
-    attached: Attached,
-    _redirect: Redirect,
+    attached: Arc<Attached>,
+    _entry: Entry,
     _promiscuous: OwnedFd,
 }
 
@@ -59,9 +68,14 @@ pub enum Look {
 
 impl Port {
     /// Opens an interface. The sockets wait for their workers.
-    pub fn open(interface: &str, workers: usize, umem: Arc<Umem>) -> Result<Self, PortError> {
-        let ask = sys::inet_socket().map_err(|e| PortError(format!("{interface}: cannot be examined: {e}")))?;
-        let port = Port { interface: interface.to_owned(), workers, umem, ask, state: Mutex::default() };
+    pub fn open(interface: &str, workers: usize, umem: Arc<Umem>, take: Take) -> Result<Self, PortError> {
+        let fast = matches!(take, Take::HandedOver(..));
+        let count = || if fast { Netlink::new().map(|netlink| Some(Arc::new(Count::new(netlink)))) } else { Ok(None) };
+        let opened = sys::inet_socket().and_then(|ask| Ok((ask, Netlink::new()?, count()?)));
+        let (ask, netlink, count) = opened.map_err(|e| PortError(format!("{interface}: cannot be examined: {e}")))?;
+        let interface = interface.to_owned();
+        let port = Port { interface, workers, umem, take, ask, netlink, count, state: Mutex::default() };
+        let interface = &port.interface;
         port.umem.check().map_err(|what| port.error(what))?;
         let device = sys::interface(&port.ask, interface).map_err(|e| match e.raw_os_error() {
             Some(libc::ENODEV) => port.error("there is no such interface in this network namespace (see `ip link`)"),
@@ -99,9 +113,17 @@ impl Port {
                 "; packets longer than a page are dropped, because the kernel or the driver gives them in one piece only"
             }
         };
+        let sends = match (&self.take, state.sends) {
+            (Take::HandedOver(..), false) => {
+                "; workers send its packets, because it takes none from other interfaces (a veth device does where its other \
+                 end has GRO on: `ethtool -K DEVICE gro on`)"
+            }
+            _ => "",
+        };
+        let what = if let Take::HandedOver(..) = self.take { "what is handed over comes in " } else { "" };
         let plural = |n: usize| if n == 1 { "" } else { "s" };
         format!(
-            "{}: {mode}; {copies}; {queues} queue{} for {} worker{}{long}",
+            "{}: {mode}; {what}{copies}; {queues} queue{} for {} worker{}{long}{sends}",
             self.interface,
             plural(queues),
             self.workers,
@@ -115,10 +137,18 @@ impl Port {
         let name = &self.interface;
         let mut state = self.lock();
         let now = match sys::interface(&self.ask, name) {
-            Err(_) => return Look::Trouble(format!("{name}: was removed")),
-            Ok(now) if !now.up => return Look::Trouble(format!("{name}: went down: run `ip link set dev {name} up`")),
-            Ok(now) => now,
+            Ok(now) if now.up => now,
+            other => {
+                self.let_send(&mut state, None);
+                return Look::Trouble(match other {
+                    Ok(_) => format!("{name}: went down: run `ip link set dev {name} up`"),
+                    Err(_) => format!("{name}: was removed"),
+                });
+            }
         };
+        if worker == 0 && state.index == now.index {
+            self.let_send(&mut state, Some(now.index));
+        }
         if state.index != now.index
             && let Err(error) = self.fill(&mut state, now.index, Instant::now())
         {
@@ -140,29 +170,50 @@ impl Port {
         // What was there was for an interface that is gone.
         *state = State::default();
         let taken = |e| self.attach_error(e);
-        patiently(until, || Attached::check_free(index), |_| true).map_err(taken)?;
+        patiently(until, || Attached::check_free(index, &self.netlink), |_| true).map_err(taken)?;
         let (receive, send) = xsk::queues(&self.ask, &self.interface);
-        let redirect = Redirect::new(receive).map_err(|e| match e.raw_os_error() {
+        if matches!(self.take, Take::HandedOver(..)) && receive > QUEUES {
+            let name = &self.interface;
+            return Err(self.error(format!(
+                "has {receive} queues, of which the fast path can use {QUEUES}: run `ethtool -L {name} combined {QUEUES}`"
+            )));
+        }
+        let entry = Entry::new(&self.take, receive).map_err(|e| match e.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => self.no_permission(),
             _ => self.error(format!("the kernel does not take the XDP program (Linux 5.10 or later is needed): {e}")),
         })?;
         let mut waiting: Vec<Vec<Xsk>> = (0..self.workers).map(|_| Vec::new()).collect();
         for (member, socket) in self.sockets(index, receive, send, until)? {
             if member.receives {
-                redirect
-                    .set(member.queue, socket.fd())
-                    .map_err(|e| self.error(format!("queue {} cannot be redirected: {e}", member.queue)))?;
+                let set = entry.set(member.queue, socket.fd());
+                set.map_err(|e| self.error(format!("queue {} cannot be redirected: {e}", member.queue)))?;
             }
             waiting[member.worker].push(socket);
         }
         let promiscuous = sys::packet_socket()
             .and_then(|socket| sys::promiscuous(&socket, index).map(|()| socket))
             .map_err(|e| self.error(format!("cannot be made to take packets for all addresses: {e}")))?;
-        let attached = Attached::new(redirect.program(), index).map_err(taken)?;
-        state.hold = Some(Hold { attached, _redirect: redirect, _promiscuous: promiscuous });
+        let attached = entry.attach(index, &self.netlink).map_err(taken)?;
+        self.let_send(state, Some(index));
+        self.count().into_iter().for_each(|count| count.follow(index));
+        state.hold = Some(Hold { attached, _entry: entry, _promiscuous: promiscuous });
         state.waiting = waiting.into_iter().map(Some).collect();
         state.index = index;
         Ok(())
+    }
+
+    /// Who counts the packets where workers do not see them all.
+    pub fn count(&self) -> Option<&Arc<Count>> {
+        self.count.as_ref()
+    }
+
+    /// Lets the fast path send by the interface, where that can be; otherwise workers do.
+    fn let_send(&self, state: &mut State, index: Option<i32>) {
+        let Take::HandedOver(path, role) = &self.take else { return };
+        let index = index.filter(|index| self.netlink.takes_redirects(*index));
+        if state.sends != index.is_some() && path.send_by(*role, index).is_ok() {
+            state.sends = index.is_some();
+        }
     }
 
     fn sockets(&self, index: i32, receive: u32, send: u32, until: Instant) -> Result<Vec<(Member, Xsk)>, PortError> {

@@ -1,0 +1,49 @@
+//! What hands an interface's packets to the sockets: all of them, or those that the fast path does not finish.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::xdp::{AttachError, Attached, FastPath, Netlink, PortRole, Redirect};
+
+/// Which packets come to the sockets.
+#[derive(Clone, Debug)]
+pub enum Take {
+    /// All.
+    All,
+    /// Those that the fast path hands over at this port.
+    HandedOver(Arc<FastPath>, PortRole),
+}
+
+/// The program that is at the interface, or will be.
+#[derive(Debug)]
+pub enum Entry {
+    All(Redirect),
+    HandedOver(Arc<FastPath>, PortRole),
+}
+
+impl Entry {
+    /// For an interface with so many queues; no queue has a socket yet.
+    pub fn new(take: &Take, queues: u32) -> io::Result<Self> {
+        match take {
+            Take::All => Redirect::new(queues).map(Entry::All),
+            Take::HandedOver(path, role) => Ok(Entry::HandedOver(path.clone(), *role)),
+        }
+    }
+
+    /// From now on the packets of a queue come to this socket, until it is closed.
+    pub fn set(&self, queue: u32, socket: &OwnedFd) -> io::Result<()> {
+        match self {
+            Entry::All(redirect) => redirect.set(queue, socket),
+            Entry::HandedOver(path, role) => path.set_socket(*role, queue, socket),
+        }
+    }
+
+    /// Puts the program at the interface.
+    pub fn attach(&self, interface: i32, netlink: &Netlink) -> Result<Arc<Attached>, AttachError> {
+        match self {
+            Entry::All(redirect) => Attached::new(redirect.program(), interface, netlink).map(Arc::new),
+            Entry::HandedOver(path, role) => path.attach(*role, interface, netlink),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The best driver of a network interface that works here.
+
+use super::{Common, Driver, Opened, PortError, open};
+use crate::xdp::PortRole;
+
+/// Opens an interface with the first driver that can; what it says about itself tells which that is, and why no better one.
+pub fn open_best(interface: &str, role: PortRole, common: &Common) -> Result<Opened, PortError> {
+    let interface = || interface.to_owned();
+    let xdp = common.fast_path.is_some().then(|| Driver::Xdp { interface: interface() });
+    let others = [Driver::AfXdp { interface: interface() }, Driver::AfPacket { interface: interface() }];
+    let mut refused = Vec::new();
+    let mut last = PortError(String::new());
+    for driver in xdp.into_iter().chain(others) {
+        match open(&driver, role, common) {
+            Ok(Opened { queues, about }) => {
+                let about = about.map_or_else(|| driver.to_string(), |about| format!("{driver}: {about}"));
+                let about = std::iter::once(about).chain(refused).collect::<Vec<_>>().join("; ");
+                return Ok(Opened { queues, about: Some(about) });
+            }
+            Err(error) => {
+                refused.push(format!("not {driver}, because {error}"));
+                last = error;
+            }
+        }
+    }
+    // What not even the least of them can do without.
+    Err(last)
+}

@@ -1,0 +1,166 @@
+//! What runs a program: workers, or the kernel as far as it can with workers for the rest.
+
+use std::sync::Arc;
+
+use baker::check::Compilation;
+use baker::ir::Program;
+use baker::opt::Level;
+use baker::place::{Placement, Split, Stage, split};
+use codegen::{OptLevel, bpf};
+use dataplane::ports::Driver;
+use dataplane::xdp::{FastPath, KernelEngineError, LoadError};
+use dataplane::{EngineKind, PortConfig};
+
+use crate::apps::{self, Source};
+use crate::failure::Failure;
+
+/// What runs the program.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Engine {
+    /// As xdp where a port is auto: or xdp: and the kernel takes the program, otherwise as worker
+    Auto,
+    /// The kernel as far as it can, at ports that are auto: or xdp:, and workers for the rest
+    Xdp,
+    /// Workers, in machine code
+    Worker,
+    /// Workers, by the reference interpreter
+    Interp,
+}
+
+/// How a program is run.
+pub struct Chosen {
+    /// The program, or the workers' part.
+    pub program: Arc<Program>,
+    /// What workers run it by.
+    pub kind: EngineKind,
+    /// The kernel's part.
+    pub fast_path: Option<Arc<FastPath>>,
+    /// The ports, whose drivers fit.
+    pub ports: Vec<PortConfig>,
+    /// What was chosen and why, where that was not told.
+    pub about: Option<String>,
+}
+
+impl Chosen {
+    /// Its name in reports.
+    pub fn name(&self) -> &'static str {
+        if self.fast_path.is_some() { "xdp" } else { self.kind.name() }
+    }
+}
+
+/// Chooses what runs a program between these ports.
+pub fn choose(
+    engine: Engine,
+    source: &Source,
+    compilation: &Compilation,
+    program: Arc<Program>,
+    ports: Vec<PortConfig>,
+    level: Level,
+) -> Result<Chosen, Failure> {
+    let kind = if engine == Engine::Interp { EngineKind::Interp } else { EngineKind::Native(OptLevel::O3, level) };
+    let workers =
+        |about: Option<String>, ports| Ok(Chosen { program: program.clone(), kind, fast_path: None, ports, about });
+    if matches!(engine, Engine::Worker | Engine::Interp) {
+        return workers(None, ports);
+    }
+    let has = |of: fn(&Driver) -> bool| ports.iter().any(|port| of(&port.spec.driver));
+    let (has_xdp, has_auto) = (has(|d| matches!(d, Driver::Xdp { .. })), has(|d| matches!(d, Driver::Auto { .. })));
+    if !has_xdp && !has_auto {
+        return match engine {
+            Engine::Xdp => Err(Failure::wrong(
+                "error: --engine xdp: no port is xdp:INTERFACE or auto:INTERFACE, so no packet would come to the kernel's part",
+            )),
+            _ => workers(Some("workers, because no port is xdp: or auto:".into()), ports),
+        };
+    }
+    let placement = apps::place(source, &program, compilation)?;
+    match fast_path(&program, &placement, level) {
+        Ok((split, path)) => {
+            let mut about = about(&program, &placement);
+            if !path.counts_failures() {
+                about += "; the kernel lets this process trace nothing, so packets that it cannot send are not counted";
+            }
+            let ports = if engine == Engine::Xdp { ports.into_iter().map(fixed).collect() } else { ports };
+            let (program, fast_path) = (Arc::new(split.workers), Some(Arc::new(path)));
+            Ok(Chosen { program, kind, fast_path, ports, about: Some(about) })
+        }
+        Err(refusal) => {
+            let why = said(&refusal, compilation);
+            match engine {
+                Engine::Auto if !has_xdp => workers(Some(format!("workers, because {why}")), ports),
+                _ => Err(Failure::refused(format!(
+                    "{}: {why}; `--engine worker` runs all of it on workers",
+                    source.name
+                ))),
+            }
+        }
+    }
+}
+
+/// Why nothing runs in the kernel.
+enum Refusal {
+    /// The placer gives it nothing, for the first reason.
+    Nothing(String),
+    /// It does not take it.
+    Kernel(KernelEngineError),
+}
+
+fn fast_path(program: &Program, placement: &Placement, level: Level) -> Result<(Split, FastPath), Refusal> {
+    if !placement.any_kernel() {
+        let reason = program.ppfs.iter().zip(&placement.stages).find_map(|(ppf, stage)| match stage {
+            Stage::Cannot(obstacle) => Some(format!("{} {}", ppf.name, obstacle.reason)),
+            Stage::Pinned => Some(format!("{} is pinned to workers", ppf.name)),
+            Stage::Kernel(_) | Stage::Behind => None,
+        });
+        return Err(Refusal::Nothing(reason.unwrap_or_else(|| "no PPF gets packets from ports".into())));
+    }
+    let split = split(program, placement, &bpf::limits(program));
+    let path = FastPath::new(&split, level).map_err(Refusal::Kernel)?;
+    Ok((split, path))
+}
+
+/// A refusal in one line; what the verifier said is kept for a report.
+fn said(refusal: &Refusal, compilation: &Compilation) -> String {
+    match refusal {
+        Refusal::Nothing(reason) => format!("nothing of it can run in the kernel: {reason}"),
+        Refusal::Kernel(KernelEngineError::Load(error @ LoadError::Verifier { place, log, .. })) => {
+            let line = place.as_ref().and_then(|place| place.span).map(|span| {
+                let (line, _) = compilation.sources.line_column(span.file, span.start);
+                format!(" ({}:{line})", compilation.sources.file(span.file).name)
+            });
+            let file = std::env::temp_dir().join(format!("millrace-verifier-{}.log", std::process::id()));
+            let kept = match std::fs::write(&file, log) {
+                Ok(()) => format!("please report it with {}", file.display()),
+                Err(_) => "please report it".into(),
+            };
+            format!("{error}{}; {kept}", line.unwrap_or_default())
+        }
+        Refusal::Kernel(error) => error.to_string(),
+    }
+}
+
+/// What runs where, in one line.
+fn about(program: &Program, placement: &Placement) -> String {
+    let stages = || program.ppfs.iter().zip(&placement.stages);
+    let kernel = stages().filter(|(_, stage)| matches!(stage, Stage::Kernel(_))).count();
+    let of_workers: Vec<&str> = stages()
+        .filter(|(_, stage)| matches!(stage, Stage::Cannot(_) | Stage::Pinned))
+        .map(|(ppf, _)| ppf.name.as_str())
+        .collect();
+    let all = program.ppfs.len();
+    match of_workers[..] {
+        [] => format!("xdp: {kernel} of {all} PPFs run in the kernel; see `millrace explain`"),
+        _ => format!(
+            "xdp: {kernel} of {all} PPFs run in the kernel, workers take over at {}; see `millrace explain`",
+            of_workers.join(", ")
+        ),
+    }
+}
+
+/// A port that is to have the fast path, and nothing else.
+fn fixed(mut port: PortConfig) -> PortConfig {
+    if let Driver::Auto { interface } = port.spec.driver {
+        port.spec.driver = Driver::Xdp { interface };
+    }
+    port
+}
