@@ -3,8 +3,10 @@
 //! Where a PPF is more than the verifier goes through, in whatever form, it is left to workers with all that only it leads to, and
 //! the rest is tried again.
 
+use std::collections::BTreeMap;
+
 use baker::diag::Diagnostic;
-use baker::ir::Program;
+use baker::ir::{PpfId, Program};
 use baker::opt::Level;
 use baker::place::{Placement, Split, split};
 use codegen::bpf;
@@ -32,6 +34,8 @@ pub enum FitError {
 pub struct Fitted {
     /// Where each PPF runs. Of those that turned out to be too much it says so.
     pub placement: Placement,
+    /// Those, and why, in words that go on "it …".
+    pub too_much: BTreeMap<PpfId, String>,
     /// The program as two.
     pub split: Split,
     /// Tables and counters of both.
@@ -48,10 +52,12 @@ pub fn fit(program: &Program, packets: Level, options: Options) -> Result<Fitted
         let split = split(program, &placement, &limits);
         let memory = SharedMemory::new(&split.workers)?;
         if !placement.any_kernel() {
-            return Ok(Fitted { placement, split, memory, loaded: None });
+            return Ok(Fitted { placement, too_much: limits.ppfs, split, memory, loaded: None });
         }
         match Loaded::compile(&split.kernel, packets, &memory, options) {
-            Ok(loaded) => return Ok(Fitted { placement, split, memory, loaded: Some(loaded) }),
+            Ok(loaded) => {
+                return Ok(Fitted { placement, too_much: limits.ppfs, split, memory, loaded: Some(loaded) });
+            }
             Err(LoadError::TooMuch { ppf, why, .. }) => {
                 // Each round has one PPF less.
                 limits.ppfs.insert(ppf, format!("is too much for the kernel: {why}"));
