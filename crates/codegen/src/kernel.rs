@@ -249,6 +249,17 @@ impl std::fmt::Display for Place {
 }
 
 impl Object {
+    /// Slots of 8 bytes, as the kernel counts instructions.
+    pub fn instructions(&self) -> usize {
+        self.code.len() / 8
+    }
+
+    /// Runs of instructions with what they belong to, and how many they are.
+    pub fn runs(&self) -> impl Iterator<Item = (&Place, usize)> {
+        let ends = self.places.iter().skip(1).map(|(first, _)| *first).chain([self.instructions()]);
+        self.places.iter().zip(ends).map(|((first, place), end)| (place, end - first))
+    }
+
     /// What an instruction belongs to.
     pub fn place(&self, instruction: usize) -> Option<&Place> {
         let behind = self.places.partition_point(|(first, _)| *first <= instruction);

@@ -31,6 +31,28 @@ pub enum Form {
     Ppfs,
 }
 
+impl Form {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Form::Whole => "one program",
+            Form::Careful => "one program that keeps values in memory",
+            Form::Aggregates => "several programs joined by tail calls",
+            Form::Ppfs => "a program for each PPF, joined by tail calls",
+        }
+    }
+
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Form::Whole => "whole",
+            Form::Careful => "careful",
+            Form::Aggregates => "aggregates",
+            Form::Ppfs => "ppfs",
+        }
+    }
+}
+
 /// Instructions of the IR that an aggregate of [`Form::Aggregates`] has at most, before it is optimised.
 const AGGREGATE: usize = 300;
 /// Instructions of the IR of a program for which one function is tried. LLVM takes long for more, and the verifier never took it.

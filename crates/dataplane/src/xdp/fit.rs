@@ -9,10 +9,10 @@ use baker::diag::Diagnostic;
 use baker::ir::{PpfId, Program};
 use baker::opt::Level;
 use baker::place::{Placement, Split, split};
-use codegen::bpf;
-use codegen::kernel::Options;
+use codegen::bpf::{self, Refusal, Taken};
+use codegen::kernel::{Object, Options};
 
-use super::load::{LoadError, Loaded};
+use super::load::{LoadError, Loaded, too_much};
 use super::memory::{MemoryError, SharedMemory};
 
 /// Why nothing of a program is in the kernel.
@@ -29,40 +29,51 @@ pub enum FitError {
     Load(#[from] LoadError),
 }
 
-/// A program whose kernel part is in the kernel.
+/// A program of which as much is the kernel's as it takes.
 #[derive(Debug)]
-pub struct Fitted {
+pub struct Fitted<T> {
     /// Where each PPF runs. Of those that turned out to be too much it says so.
     pub placement: Placement,
     /// Those, and why, in words that go on "it …".
     pub too_much: BTreeMap<PpfId, String>,
     /// The program as two.
     pub split: Split,
-    /// Tables and counters of both.
-    pub memory: SharedMemory,
-    /// The kernel's part; `None` where nothing is left to run there.
-    pub loaded: Option<Loaded>,
+    /// What was made of the kernel's part; `None` where nothing is left to run there.
+    pub made: Option<T>,
 }
 
 /// Places, compiles and loads a program, with as many PPFs in the kernel as it takes.
-pub fn fit(program: &Program, packets: Level, options: Options) -> Result<Fitted, FitError> {
+pub fn fit(program: &Program, packets: Level, options: Options) -> Result<Fitted<(SharedMemory, Loaded)>, FitError> {
+    fit_by(program, |split| {
+        let memory = SharedMemory::new(&split.workers)?;
+        let loaded = Loaded::compile(&split.kernel, packets, &memory, options)?;
+        Ok((memory, loaded))
+    })
+}
+
+/// The same code, as far as can be said without loading it, which takes no privilege.
+pub fn code(program: &Program, packets: Level) -> Result<Fitted<Taken<Object>>, FitError> {
+    fit_by(program, |split| {
+        let memory = SharedMemory::places(&split.workers)?;
+        let taken =
+            bpf::fit(&split.kernel, packets, &memory, Options::default(), |object| Ok::<_, Refusal<LoadError>>(object.clone()));
+        Ok(taken.map_err(|misfit| too_much(&split.kernel, misfit))?)
+    })
+}
+
+fn fit_by<T>(program: &Program, make: impl Fn(&Split) -> Result<T, FitError>) -> Result<Fitted<T>, FitError> {
     let mut limits = bpf::limits(program);
     loop {
         let placement = Placement::new(program, &limits).map_err(FitError::Pinned)?;
         let split = split(program, &placement, &limits);
-        let memory = SharedMemory::new(&split.workers)?;
-        if !placement.any_kernel() {
-            return Ok(Fitted { placement, too_much: limits.ppfs, split, memory, loaded: None });
-        }
-        match Loaded::compile(&split.kernel, packets, &memory, options) {
-            Ok(loaded) => {
-                return Ok(Fitted { placement, too_much: limits.ppfs, split, memory, loaded: Some(loaded) });
-            }
-            Err(LoadError::TooMuch { ppf, why, .. }) => {
+        let made = match placement.any_kernel().then(|| make(&split)).transpose() {
+            Err(FitError::Load(LoadError::TooMuch { ppf, why, .. })) => {
                 // Each round has one PPF less.
                 limits.ppfs.insert(ppf, format!("is too much for the kernel: {why}"));
+                continue;
             }
-            Err(other) => return Err(other.into()),
-        }
+            made => made?,
+        };
+        return Ok(Fitted { placement, too_much: limits.ppfs, split, made });
     }
 }

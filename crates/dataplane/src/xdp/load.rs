@@ -103,13 +103,7 @@ impl Loaded {
                 error => Refusal::Other(error),
             })
         });
-        let taken = taken.map_err(|misfit| match misfit {
-            Misfit::Other(error) => error,
-            Misfit::Ppf(ppf, why) => {
-                let name = program.ppfs[ppf.0 as usize].name.clone();
-                LoadError::TooMuch { ppf, name, why: Box::new(why) }
-            }
-        })?;
+        let taken = taken.map_err(|misfit| too_much(program, misfit))?;
         for (ppf, part) in &taken.parts {
             maps.set_part(*ppf, part)?;
         }
@@ -226,6 +220,17 @@ fn made<'m>(map: &'m mut Option<OwnedFd>, kind: MapType, entries: u32, name: &st
         *map = Some(sys::map_create(kind, 4, entries, 0, name)?);
     }
     map.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+}
+
+/// No form was taken.
+pub(super) fn too_much(program: &Program, misfit: Misfit<LoadError>) -> LoadError {
+    match misfit {
+        Misfit::Other(error) => error,
+        Misfit::Ppf(ppf, why) => {
+            let name = program.ppfs[ppf.0 as usize].name.clone();
+            LoadError::TooMuch { ppf, name, why: Box::new(why) }
+        }
+    }
 }
 
 /// What the verifier has against a program.

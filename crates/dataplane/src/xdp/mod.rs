@@ -18,7 +18,7 @@ mod tests;
 
 pub(crate) use attach::{AttachError, Attached};
 pub use engine::{KERNEL_FRAMES, KernelCode, KernelEngine, KernelEngineError};
-pub use fit::{FitError, Fitted, fit};
+pub use fit::{FitError, Fitted, code, fit};
 pub(crate) use fast_path::Onward;
 pub use fast_path::{FastPath, PortRole};
 pub use load::{LoadError, Loaded, Ran};

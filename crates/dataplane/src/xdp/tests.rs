@@ -244,9 +244,9 @@ fn a_ppf_that_is_too_much_goes_to_workers() {
         let why: Vec<_> = fitted.placement.stages.iter().map(|stage| format!("{stage:?}")).collect();
         assert_eq!(why[..2], ["Kernel([])", "Kernel([])"]);
         assert!(why[2].contains("is too much for the kernel: the kernel's verifier gives up"), "{why:?}");
-        let loaded = fitted.loaded.unwrap();
+        let (memory, loaded) = fitted.made.unwrap();
         assert_eq!(loaded.form(), if apart { Form::Aggregates } else { Form::Whole });
-        fitted.memory.set_port(LOOPBACK, PORT, None);
+        memory.set_port(LOOPBACK, PORT, None);
         let mut packet = packet();
         packet[12..14].copy_from_slice(&[0, 7]);
         let ran = loaded.run(&packet).unwrap();
@@ -255,7 +255,7 @@ fn a_ppf_that_is_too_much_goes_to_workers() {
         // Nobody takes what goes on outside.
         assert_eq!(loaded.run(&packet).unwrap().verdict, Verdict::Drop as u32);
         let slots = CounterSlots::new(&fitted.split.workers);
-        assert_eq!(fitted.memory.counter(slots.drop(DropId::NO_WORKER)), 1);
+        assert_eq!(memory.counter(slots.drop(DropId::NO_WORKER)), 1);
     }
 }
 
@@ -263,7 +263,7 @@ fn a_ppf_that_is_too_much_goes_to_workers() {
 fn where_nothing_is_left_for_the_kernel() {
     let program = heavy("", "", "input");
     let fitted = super::fit(&program, Level::Cgpc, Options::default()).unwrap();
-    assert!(fitted.loaded.is_none() && !fitted.placement.any_kernel());
+    assert!(fitted.made.is_none() && !fitted.placement.any_kernel());
 }
 
 /// As parts: a put that something follows, one that nothing follows, metadata and the time on the way.

@@ -107,9 +107,9 @@ enum Refusal {
 
 /// As much of the program as the kernel takes, and what to say of that.
 fn fast_path(program: &Program, level: Level) -> Result<(Split, FastPath, String), Refusal> {
-    let Fitted { placement, too_much, split, memory, loaded } =
+    let Fitted { placement, too_much, split, made } =
         fit(program, level, Options::default()).map_err(Refusal::Kernel)?;
-    let Some(loaded) = loaded else {
+    let Some((memory, loaded)) = made else {
         let reason = program.ppfs.iter().zip(&placement.stages).find_map(|(ppf, stage)| match stage {
             Stage::Cannot(obstacle) => Some(format!("{} {}", ppf.name, obstacle.reason)),
             Stage::Pinned => Some(format!("{} is pinned to workers", ppf.name)),
