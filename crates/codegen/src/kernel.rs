@@ -164,8 +164,17 @@ pub enum TablePlace {
         /// Its `ring`.
         ring: u32,
     },
-    /// In memory that the kernel does not see.
-    Nowhere,
+    /// Longest prefix match of other keys.
+    Trie {
+        /// The root's number, then the nodes: [`crate::abi::TrieNode`].
+        nodes: u64,
+        /// Units of [`crate::abi::TRIE_UNIT`] bytes, a power of two.
+        units: u32,
+        /// The first entry.
+        entries: u64,
+        /// Bits of a key.
+        width: u32,
+    },
 }
 
 impl Memory {
@@ -293,8 +302,6 @@ pub enum Reason {
     Headroom,
     /// The metadata does not fit the stack.
     Metadata,
-    /// The table lies in memory that the kernel does not see.
-    WideLpm,
 }
 
 /// In words that go on "it …".
@@ -307,7 +314,6 @@ impl std::fmt::Display for Reason {
             Reason::ShortFrames => "has frames shorter than the 14 bytes that the kernel's have at least",
             Reason::Headroom => "pushes more bytes in front of packets than drivers keep free",
             Reason::Metadata => "has more metadata than the kernel's stack has room for",
-            Reason::WideLpm => "looks up an lpm table with keys of other than 32 bits, which the kernel does not see",
         })
     }
 }

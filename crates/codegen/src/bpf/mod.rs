@@ -23,6 +23,7 @@ mod state;
 mod sum;
 mod table;
 mod target;
+mod trie;
 mod wide;
 
 use std::cell::Cell;

@@ -14,6 +14,7 @@ mod layout;
 mod lock;
 mod lpm;
 mod meter;
+mod nodes;
 mod shared;
 mod slots;
 mod space;
@@ -158,7 +159,7 @@ impl Tables {
             Kind::Array(array) => array.kernel_place(base),
             Kind::Hash(hash) => hash.kernel_place(base),
             Kind::Lpm(lpm) => lpm.kernel_place(base),
-            Kind::Trie(_) => TablePlace::Nowhere,
+            Kind::Trie(trie) => trie.kernel_place(base),
         };
         self.tables.iter().map(place).collect()
     }

@@ -73,7 +73,8 @@ pub fn ip(arguments: &str) {
 }
 
 fn run(program: &str, arguments: &str) {
-    let output = Command::new(program).args(arguments.split(' ')).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    let output =
+        Command::new(program).args(arguments.split(' ')).output().unwrap_or_else(|error| panic!("{program}: {error}"));
     assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 

@@ -55,8 +55,9 @@ pub fn fit(program: &Program, packets: Level, options: Options) -> Result<Fitted
 pub fn code(program: &Program, packets: Level) -> Result<Fitted<Taken<Object>>, FitError> {
     fit_by(program, |split| {
         let memory = SharedMemory::places(&split.workers)?;
-        let taken =
-            bpf::fit(&split.kernel, packets, &memory, Options::default(), |object| Ok::<_, Refusal<LoadError>>(object.clone()));
+        let taken = bpf::fit(&split.kernel, packets, &memory, Options::default(), |object| {
+            Ok::<_, Refusal<LoadError>>(object.clone())
+        });
         Ok(taken.map_err(|misfit| too_much(&split.kernel, misfit))?)
     })
 }

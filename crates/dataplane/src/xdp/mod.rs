@@ -18,9 +18,9 @@ mod tests;
 
 pub(crate) use attach::{AttachError, Attached};
 pub use engine::{KERNEL_FRAMES, KernelCode, KernelEngine, KernelEngineError};
-pub use fit::{FitError, Fitted, code, fit};
 pub(crate) use fast_path::Onward;
 pub use fast_path::{FastPath, PortRole};
+pub use fit::{FitError, Fitted, code, fit};
 pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};
 pub(crate) use netlink::{Netlink, Statistics};

@@ -25,7 +25,9 @@ impl View<'_> {
         let mut owners: BTreeMap<(u32, u32, u32), BTreeSet<&str>> = BTreeMap::new();
         let key = |span: Span| (span.file.0, span.start, span.end);
         for ppf in &self.program.ppfs {
-            for span in ppf.body.blocks.iter().flat_map(|block| &block.insts).filter_map(|inst| inst.span).chain(ppf.span) {
+            for span in
+                ppf.body.blocks.iter().flat_map(|block| &block.insts).filter_map(|inst| inst.span).chain(ppf.span)
+            {
                 owners.entry(key(span)).or_default().insert(&ppf.name);
             }
         }
@@ -63,9 +65,7 @@ impl View<'_> {
     /// As JSON.
     pub(super) fn kernel_json(&self) -> Value {
         let Some(taken) = self.kernel else { return Value::Null };
-        let program = |(name, object): (&str, &Object)| {
-            json!({"from": name, "instructions": object.instructions(), "stack": object.stack})
-        };
+        let program = |(name, object): (&str, &Object)| json!({"from": name, "instructions": object.instructions(), "stack": object.stack});
         let programs: Vec<_> = self.programs().into_iter().map(program).collect();
         let all: usize = self.programs().iter().map(|(_, object)| object.instructions()).sum();
         let ppfs = self.by_ppf().into_iter().map(|(ppf, count)| json!({"ppf": ppf, "instructions": count}));
