@@ -16,6 +16,7 @@ mod race;
 mod results;
 mod routes;
 mod veth;
+mod xdp;
 
 use std::process::ExitCode;
 
@@ -32,12 +33,13 @@ pub struct Effort {
 
 type Bench = fn(Effort) -> Result<results::Results, String>;
 
-const BENCHES: [(&str, Bench); 5] = [
+const BENCHES: [(&str, Bench); 6] = [
     ("apps", apps::run),
     ("compile", compile::run),
     ("emulator", emulator::run),
     ("l3", l3::run),
     ("paper", paper::run),
+    ("xdp", xdp::run),
 ];
 
 /// A measurement in a process of its own.

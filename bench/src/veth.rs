@@ -11,8 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use baker::ir::Program;
+use baker::opt::Level;
+use baker::place::{Placement, split};
+use codegen::bpf;
 use control::controllers;
 use dataplane::ports::Driver;
+use dataplane::xdp::FastPath;
 use dataplane::{EngineKind, Instance, Options, PollMode, PortConfig, TableAccess};
 use lab::{Generator, LinkConfig, Mac, Namespace, Traffic, veth};
 
@@ -132,6 +136,26 @@ impl Line {
         fill(&mut prepared.tables())?;
         prepared.run().map_err(text)
     }
+}
+
+/// Millrace between the ports with its fast path in the kernel, as far as it goes.
+pub fn with_fast_path(
+    system: &Namespace,
+    program: &Program,
+    poll: PollMode,
+    fill: impl FnOnce(&mut TableAccess) -> Result<(), String>,
+) -> Result<Instance, String> {
+    let limits = bpf::limits(program);
+    let placement = Placement::new(program, &limits).map_err(|found| format!("{found:?}"))?;
+    let split = split(program, &placement, &limits);
+    let fast_path = Some(Arc::new(FastPath::new(&split, Level::Cgpc).map_err(text)?));
+    let options = Options { fast_path, poll, cpus: vec![SYSTEM_CPU], ..Options::default() };
+    let xdp = |(number, name): (u8, &str)| PortConfig::new(name, number, Driver::Xdp { interface: name.to_owned() });
+    let ports = [(1, PORTS[0]), (2, PORTS[1])].map(xdp);
+    let prepare = || Instance::prepare(Arc::new(split.workers), &options, &ports);
+    let prepared = system.enter(prepare).map_err(text)?.map_err(text)?;
+    fill(&mut prepared.tables())?;
+    prepared.run().map_err(text)
 }
 
 /// A system that takes part.

@@ -5,7 +5,7 @@ pub mod instructions;
 mod live;
 mod memory;
 mod peer;
-mod setup;
+pub mod setup;
 mod workers;
 
 use baker::ir::{self, Program};

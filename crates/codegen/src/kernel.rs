@@ -53,8 +53,8 @@ pub struct PortSlot {
     pub host: u8,
     /// Whether there is one; otherwise they go to the kernel's own stack.
     pub has_host: u8,
-    /// Nothing.
-    pub unused: u8,
+    /// Whether its packets can go back out of it by [`Verdict::Transmit`]; otherwise as to any other port.
+    pub returns: u8,
 }
 
 /// Queues of a port that can have a socket: that of port p and queue q is number `p * QUEUES + q` of [`MapUse::Sockets`].

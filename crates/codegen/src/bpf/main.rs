@@ -201,7 +201,7 @@ impl<'c> Kernel<'c, '_> {
         }
         match target {
             Target::Ppf(_) => Ok(()),
-            Target::Tx => self.transmit(state, id),
+            Target::Tx => self.transmit(ctx, state, id),
             Target::Host => self.to_host(ctx, state, id),
             Target::Controller(_) => self.punt(state, id),
         }
@@ -244,17 +244,22 @@ impl<'c> Kernel<'c, '_> {
     }
 
     /// Out of the port that the metadata names, behind a channel.
-    fn transmit(&self, state: PointerValue<'c>, id: ChannelId) -> Res<()> {
+    fn transmit(&self, ctx: PointerValue<'c>, state: PointerValue<'c>, id: ChannelId) -> Res<()> {
         if self.options.recorded {
             return self.end(state, self.verdict(Verdict::Transmit), Verdict::Transmit as u64);
         }
         let builder = &self.builder;
-        let [same, other, missing, done] = self.new_blocks(["same", "other", "missing", "sent"])?;
+        let [back, same, other, missing, done] = self.new_blocks(["back", "same", "other", "missing", "sent"])?;
         let [to, from] = [Program::TX_PORT, Program::RX_PORT].map(|port| self.meta_load(state, port));
         let (to, from) = (to?, from?);
         let is_same = builder.build_int_compare(IntPredicate::EQ, to, from, "")?;
         let named = builder.build_int_compare(IntPredicate::NE, to, to.get_type().const_zero(), "")?;
-        builder.build_conditional_branch(builder.build_and(is_same, named, "")?, same, other)?;
+        builder.build_conditional_branch(builder.build_and(is_same, named, "")?, back, other)?;
+        builder.position_at_end(back);
+        let interface = self.load_int(self.i32, self.at(ctx, INGRESS_IFINDEX)?, 4, Memory::Context)?;
+        let returns = self.of_slot(interface, offset_of!(PortSlot, returns))?;
+        let returns = builder.build_int_compare(IntPredicate::NE, returns, returns.get_type().const_zero(), "")?;
+        builder.build_conditional_branch(returns, same, other)?;
         builder.position_at_end(same);
         self.set(state, Field::Verdict, self.verdict(Verdict::Transmit))?;
         builder.build_unconditional_branch(done)?;

@@ -83,6 +83,27 @@ fn forwards_in_the_kernel_or_through_workers() {
     }
 }
 
+#[test]
+fn back_out_of_the_port_that_it_came_in_by() {
+    let echo = compiled(&FORWARD.replace("3 - pkt", "pkt"));
+    for in_kernel in [true, false] {
+        let echo = echo.clone();
+        in_namespace(1, move || {
+            if in_kernel {
+                gro(&["left"]);
+            }
+            let left = Host::on("left");
+            let instance = start(&echo);
+            for number in 0..100 {
+                let packet = frame(0x88b6, number, 60);
+                left.send(&packet);
+                left.expect(&packet);
+            }
+            assert_eq!(whole(instance).port("a").unwrap().tx_packets, 100);
+        });
+    }
+}
+
 /// Packets of one kind are marked in the kernel and go on at workers, which copy them; others stay in the kernel.
 const HANDED_OVER: &str = "import \"net/ether\";
 metadata { mark : u64; }

@@ -111,7 +111,7 @@ impl Engine for KernelEngine {
         memory.tables().reclaim();
         memory.set_now(context.now());
         for &frame in frames {
-            memory.set_port(LOOPBACK, context.rx_port(frame), None);
+            memory.set_port(LOOPBACK, context.rx_port(frame), None, true);
             // SAFETY: the frame is the caller's and holds a packet. The borrow ends here.
             let packet = unsafe { pool.packet(frame).to_vec() };
             if packet.len() < SHORTEST {

@@ -106,7 +106,7 @@ impl FastPath {
         interface: i32,
         netlink: &Netlink,
     ) -> Result<Arc<Attached>, AttachError> {
-        self.memory.set_port(interface as u32, port.number, port.host);
+        self.memory.set_port(interface as u32, port.number, port.host, false);
         let mut state = self.lock();
         let program = if state.grace.is_some() { self.loaded.program() } else { &self.idle };
         let attached = Arc::new(Attached::new(program, interface, netlink)?);
@@ -115,9 +115,11 @@ impl FastPath {
         Ok(attached)
     }
 
-    /// Says by which interface a port sends; `None`: workers send its packets.
-    pub(crate) fn send_by(&self, port: PortRole, interface: Option<i32>) -> io::Result<()> {
-        self.loaded.set_device(port.number, interface.map(|interface| interface as u32))
+    /// Says whether the kernel sends by a port's interface, otherwise workers send its packets; and whether that `returns` packets.
+    pub(crate) fn send_by(&self, port: PortRole, interface: i32, sends: bool, returns: bool) -> io::Result<()> {
+        let interface = interface as u32;
+        self.memory.set_port(interface, port.number, port.host, sends && returns);
+        self.loaded.set_device(port.number, sends.then_some(interface))
     }
 
     /// From now on it processes packets.

@@ -148,12 +148,13 @@ impl SharedMemory {
         self.word(FAILED as usize + usize::from(port) * 8).load(Ordering::Relaxed)
     }
 
-    /// Says which port an interface is, and which one takes its packets for the host; otherwise they go to the kernel's stack.
-    pub fn set_port(&self, interface: u32, port: u8, host: Option<u8>) {
+    /// Says which port an interface is, which one takes its packets for the host (otherwise they go to the kernel's stack), and
+    /// whether packets can be returned by it as they are (`XDP_TX`).
+    pub fn set_port(&self, interface: u32, port: u8, host: Option<u8>, returns: bool) {
         let at = PORTS as usize + (interface % PORT_SLOTS) as usize * size_of::<PortSlot>();
         let [i0, i1, i2, i3] = interface.to_ne_bytes();
         // As `PortSlot` has it.
-        let slot = [i0, i1, i2, i3, port, host.unwrap_or(0), host.is_some().into(), 0];
+        let slot = [i0, i1, i2, i3, port, host.unwrap_or(0), host.is_some().into(), returns.into()];
         self.word(at).store(u64::from_ne_bytes(slot), Ordering::Relaxed);
     }
 

@@ -7,6 +7,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use crate::sys::check;
 
 /// Attributes of an interface and, within one, of its XDP program (`linux/if_link.h`).
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
 const IFLA_STATS64: u16 = 23;
 const IFLA_XDP: u16 = 43;
 const IFLA_XDP_PROG_ID: u16 = 4;
@@ -42,6 +44,8 @@ pub struct Link {
     /// The number of its XDP program.
     pub program: Option<u32>,
     pub statistics: Statistics,
+    /// One end of a pair of virtual devices.
+    pub is_veth: bool,
 }
 
 /// Asks in the network namespace in which it was made.
@@ -76,7 +80,8 @@ impl Netlink {
         let mut header = [0; 16];
         header[4..8].copy_from_slice(&interface.to_ne_bytes());
         let answer = ask(&self.route, libc::RTM_GETLINK, &header, &[])?;
-        Ok(Link { program: program_of(&answer), statistics: statistics_of(&answer).unwrap_or_default() })
+        let statistics = statistics_of(&answer).unwrap_or_default();
+        Ok(Link { program: program_of(&answer), statistics, is_veth: kind_of(&answer) == Some(b"veth\0") })
     }
 
     /// Whether packets can be sent by it from programs at other interfaces. Where the kernel does not say, it is taken to be so.
@@ -138,6 +143,12 @@ fn program_of(attributes: &[u8]) -> Option<u32> {
     [IFLA_XDP_PROG_ID, IFLA_XDP_DRV_PROG_ID, IFLA_XDP_SKB_PROG_ID].into_iter().find_map(id)
 }
 
+/// What kind of virtual device it is, if it is one.
+fn kind_of(attributes: &[u8]) -> Option<&[u8]> {
+    let (_, info) = each(attributes).find(|(kind, _)| *kind == IFLA_LINKINFO)?;
+    each(info).find(|(kind, _)| *kind == IFLA_INFO_KIND).map(|(_, value)| value)
+}
+
 /// Its counters.
 fn statistics_of(attributes: &[u8]) -> Option<Statistics> {
     let bytes: [u8; size_of::<Statistics>()] = find(attributes, IFLA_STATS64)?;
@@ -177,7 +188,7 @@ mod tests {
     fn loopback_has_no_program_and_counts() {
         let netlink = Netlink::new().unwrap();
         let link = netlink.link(1).unwrap();
-        assert_eq!(link.program, None);
+        assert_eq!((link.program, link.is_veth), (None, false));
         assert_eq!(netlink.link(i32::MAX).unwrap_err().raw_os_error(), Some(libc::ENODEV));
         assert_eq!(
             netlink.netdev.is_some(),

@@ -36,7 +36,7 @@ impl Rig {
         let program = program(text);
         assert_eq!(bpf::obstacles(&program), []);
         let memory = SharedMemory::new(&program).unwrap();
-        memory.set_port(LOOPBACK, PORT, None);
+        memory.set_port(LOOPBACK, PORT, None, true);
         let loaded = Loaded::compile(&program, Level::Cgpc, &memory, Options::default()).unwrap();
         Rig { program, memory, loaded }
     }
@@ -66,6 +66,10 @@ fn out_of_the_same_port_another_one_and_none() {
     let ran = rig.loaded.run(&packet()).unwrap();
     assert_eq!(ran.verdict, Verdict::Transmit as u32);
     assert_eq!(ran.packet[12..14], [0, 7]);
+    // An interface that cannot send what came in by it.
+    rig.memory.set_port(LOOPBACK, PORT, None, false);
+    assert_eq!(rig.loaded.run(&packet()).unwrap().verdict, Verdict::Drop as u32);
+    assert_eq!(rig.dropped(DropId::NO_WORKER), 1);
     let rig = Rig::new(&to_port("9"));
     assert_eq!(rig.loaded.run(&packet()).unwrap().verdict, Verdict::Drop as u32);
     assert_eq!(rig.dropped(DropId::NO_WORKER), 1, "a port of workers, or none: they know");
@@ -74,7 +78,7 @@ fn out_of_the_same_port_another_one_and_none() {
     assert_eq!(rig.dropped(DropId::NO_WORKER), 1);
     // Nothing is port 0, not even the interface of no port.
     let rig = Rig::new(&to_port("0"));
-    rig.memory.set_port(LOOPBACK, 0, None);
+    rig.memory.set_port(LOOPBACK, 0, None, true);
     let ran = rig.loaded.run(&packet()).unwrap();
     assert_eq!((ran.verdict, rig.dropped(DropId::NO_WORKER)), (Verdict::Drop as u32, 1));
     let (punt, _, rest) = Punt::read(&rig.program, &ran.packet).unwrap();
@@ -99,7 +103,7 @@ fn to_the_host_without_a_header() {
     };
     good(&ran.packet);
     // To a port that takes it: to its device, or a worker.
-    rig.memory.set_port(LOOPBACK, PORT, Some(7));
+    rig.memory.set_port(LOOPBACK, PORT, Some(7), true);
     let ran = rig.loaded.run(&packet()).unwrap();
     assert_eq!((ran.verdict, rig.dropped(DropId::NO_WORKER)), (Verdict::Drop as u32, 1));
     let (punt, _, rest) = Punt::read(&rig.program, &ran.packet).unwrap();
@@ -246,7 +250,7 @@ fn a_ppf_that_is_too_much_goes_to_workers() {
         assert!(why[2].contains("is too much for the kernel: the kernel's verifier gives up"), "{why:?}");
         let (memory, loaded) = fitted.made.unwrap();
         assert_eq!(loaded.form(), if apart { Form::Aggregates } else { Form::Whole });
-        memory.set_port(LOOPBACK, PORT, None);
+        memory.set_port(LOOPBACK, PORT, None, true);
         let mut packet = packet();
         packet[12..14].copy_from_slice(&[0, 7]);
         let ran = loaded.run(&packet).unwrap();
@@ -292,7 +296,7 @@ fn parts_hand_on_what_they_know() {
         program { rx -> m.input; m.output -> tx; }";
     let program = program(text);
     let memory = SharedMemory::new(&program).unwrap();
-    memory.set_port(LOOPBACK, PORT, None);
+    memory.set_port(LOOPBACK, PORT, None, true);
     memory.set_now(0x01020304);
     for careful in [false, true] {
         let options = Options { apart: true, careful, recorded: true };

@@ -139,7 +139,8 @@ impl Port {
         let now = match sys::interface(&self.ask, name) {
             Ok(now) if now.up => now,
             other => {
-                self.let_send(&mut state, None);
+                let index = state.index;
+                self.let_send(&mut state, index, false);
                 return Look::Trouble(match other {
                     Ok(_) => format!("{name}: went down: run `ip link set dev {name} up`"),
                     Err(_) => format!("{name}: was removed"),
@@ -147,7 +148,7 @@ impl Port {
             }
         };
         if worker == 0 && state.index == now.index {
-            self.let_send(&mut state, Some(now.index));
+            self.let_send(&mut state, now.index, true);
         }
         if state.index != now.index
             && let Err(error) = self.fill(&mut state, now.index, Instant::now())
@@ -194,7 +195,7 @@ impl Port {
             .and_then(|socket| sys::promiscuous(&socket, index).map(|()| socket))
             .map_err(|e| self.error(format!("cannot be made to take packets for all addresses: {e}")))?;
         let attached = entry.attach(index, &self.netlink).map_err(taken)?;
-        self.let_send(state, Some(index));
+        self.let_send(state, index, true);
         self.count().into_iter().for_each(|count| count.follow(index));
         state.hold = Some(Hold { attached, _entry: entry, _promiscuous: promiscuous });
         state.waiting = waiting.into_iter().map(Some).collect();
@@ -207,12 +208,17 @@ impl Port {
         self.count.as_ref()
     }
 
-    /// Lets the fast path send by the interface, where that can be; otherwise workers do.
-    fn let_send(&self, state: &mut State, index: Option<i32>) {
+    /// Lets the fast path send by the interface while that is possible; otherwise workers do.
+    fn let_send(&self, state: &mut State, index: i32, up: bool) {
         let Take::HandedOver(path, role) = &self.take else { return };
-        let index = index.filter(|index| self.netlink.takes_redirects(*index));
-        if state.sends != index.is_some() && path.send_by(*role, index).is_ok() {
-            state.sends = index.is_some();
+        let sends = up && self.netlink.takes_redirects(index);
+        if state.sends == sends {
+            return;
+        }
+        // A veth device does not wake its other end up for what it returns if that has no program of its own (Linux 6.18).
+        let returns = self.netlink.link(index).is_ok_and(|link| !link.is_veth);
+        if path.send_by(*role, index, sends, returns).is_ok() {
+            state.sends = sends;
         }
     }
 
