@@ -24,6 +24,7 @@ const LINK_DETACH: libc::c_long = 34;
 #[repr(u32)]
 pub enum MapType {
     Array = 2,
+    ProgArray = 3,
     ArrayOfMaps = 12,
     DevMap = 14,
     XskMap = 17,
