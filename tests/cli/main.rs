@@ -2,7 +2,6 @@
 //!
 //! The tests of `run` on network interfaces need root, or `unshare --user --map-root-user`, and fail without.
 
-mod afxdp;
 mod check;
 mod config;
 mod control;
@@ -10,6 +9,7 @@ mod controllers;
 mod explain;
 mod fmt;
 mod hostile_clients;
+mod kernel;
 mod output;
 mod profile;
 mod replay;

@@ -1,5 +1,6 @@
 //! The placer: where PPFs run and why, and that a program cut in two does what the whole one does.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use baker::check::check;
@@ -76,7 +77,7 @@ fn operation(inst: &Inst) -> Option<String> {
 }
 
 fn limits() -> Limits<'static> {
-    Limits { whole: Vec::new(), operation: Box::new(operation) }
+    Limits { whole: Vec::new(), operation: Box::new(operation), ppfs: BTreeMap::new() }
 }
 
 fn stage<'p>(program: &Program, placement: &'p Placement, name: &str) -> &'p Stage {
@@ -102,7 +103,11 @@ fn where_each_runs_and_why() {
     let cuts: Vec<_> = placement.cuts.iter().map(|cut| program.channels[cut.0 as usize].name.as_str()).collect();
     assert_eq!(cuts, ["m.asking", "m.pinned", "m.late"]);
 
-    let whole = Limits { whole: vec!["the metadata is too large".into()], operation: Box::new(|_| None) };
+    let whole = Limits {
+        whole: vec!["the metadata is too large".into()],
+        operation: Box::new(|_| None),
+        ppfs: BTreeMap::new(),
+    };
     let placement = Placement::new(&program, &whole).unwrap();
     assert!(!placement.any_kernel());
     assert_eq!(placement.cuts, [Program::RX]);

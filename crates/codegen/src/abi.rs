@@ -200,6 +200,28 @@ pub fn is_dir_24_8(program: &Program, table: &Table) -> bool {
 /// Marks a `tbl24` slot that leads to a group of `tbl8`.
 pub const LPM_GROUP: u32 = 1 << 31;
 
+/// Bytes of which the size of a [`TrieNode`] with its list is a multiple; its number counts them from the first node's block on.
+pub const TRIE_UNIT: u64 = 32;
+/// Numbers in the list of a [`TrieNode`] at most: 256 routes and 256 nodes further down.
+pub const TRIE_LISTED: u64 = 512;
+
+/// A node of an `lpm` table with keys of other than 32 bits: a trie with a stride of 8 bits. Behind it lies a list of numbers of
+/// 32 bits: 0 or entry + 1 of each route in `starts`, then each node in `below`. All but the latter is constant while it can be found.
+///
+/// Bytes of the key are bits of the sets, from the lowest bit of the first word on.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TrieNode {
+    /// The bytes at which another route begins to be the longest one that ends in this node.
+    pub starts: [u64; 4],
+    /// The bytes with a node further down.
+    pub below: [u64; 4],
+    /// Numbers in the list in front of those of each word of `starts`.
+    pub routes_before: [u16; 4],
+    /// The same of `below`.
+    pub children_before: [u16; 4],
+}
+
 /// Bytes from one entry of an array or lpm table to the next.
 pub fn stride(program: &Program, value: LayoutId) -> usize {
     program.layouts[value.0 as usize].size as usize

@@ -28,12 +28,14 @@ pub const PORT_SLOTS: u32 = 4096;
 pub const ZEROS: u64 = PORTS + PORT_SLOTS as u64 * size_of::<PortSlot>() as u64;
 /// Bytes that a packet, as far as the kernel shows it, does not exceed.
 pub const ROOM: u64 = 4096;
-/// Where what CPUs have of their own lies: counters, then [`SCRATCH`] bytes, then [`VALUES`].
+/// Where what CPUs have of their own lies: counters, then [`SCRATCH`] bytes, then [`VALUES`], then [`Carried`].
 pub const OWN: u64 = ZEROS + ROOM;
 /// Bytes of a CPU's scratch memory: a packet, and what is computed beside it.
 pub const SCRATCH: u64 = ROOM + 256;
 /// Bytes in which careful code keeps values.
 pub const VALUES: u64 = 1 << 16;
+/// Bytes of [`Carried`].
+const CARRIED: u64 = size_of::<Carried>() as u64;
 /// Bytes behind an address that is masked with [`Memory::reach`]: an entry's, or a cell's.
 pub const SLACK: u64 = 1 << 16;
 /// Bytes of [`Record::metadata`].
@@ -73,6 +75,16 @@ pub struct Record {
 }
 
 const _: () = assert!(RECORD as usize + size_of::<Record>() <= FAILED as usize && FAILED + 256 * 8 <= PORTS);
+
+/// What parts of a program hand on beside the packet, in the memory of the CPU; the packet's metadata lies behind it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Carried {
+    /// The time.
+    pub now: u64,
+    /// Bytes from the frame's first byte to the packet's head.
+    pub offset: u64,
+}
 
 /// What becomes of a packet (`enum xdp_action`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,8 +164,17 @@ pub enum TablePlace {
         /// Its `ring`.
         ring: u32,
     },
-    /// In memory that the kernel does not see.
-    Nowhere,
+    /// Longest prefix match of other keys.
+    Trie {
+        /// The root's number, then the nodes: [`crate::abi::TrieNode`].
+        nodes: u64,
+        /// Units of [`crate::abi::TRIE_UNIT`] bytes, a power of two.
+        units: u32,
+        /// The first entry.
+        entries: u64,
+        /// Bits of a key.
+        width: u32,
+    },
 }
 
 impl Memory {
@@ -164,6 +185,11 @@ impl Memory {
 
     /// Bytes from what one CPU has of its own to that of the next.
     pub fn own(program: &Program) -> u64 {
+        Self::carried(program) + (CARRIED + u64::from(program.metadata_size)).next_multiple_of(64)
+    }
+
+    /// From the counters of a CPU to its [`Carried`].
+    pub fn carried(program: &Program) -> u64 {
         Self::counters(program) + SCRATCH + VALUES
     }
 
@@ -182,6 +208,8 @@ pub struct Options {
     pub recorded: bool,
     /// Code that is slower, takes less stack, and costs the kernel's verifier less.
     pub careful: bool,
+    /// Several programs joined by tail calls, though one might do.
+    pub apart: bool,
 }
 
 /// A reference to a map in [`Object::code`].
@@ -193,6 +221,8 @@ pub enum MapUse {
     Devices,
     /// The array of sockets (`BPF_MAP_TYPE_XSKMAP`), by port and queue (see [`QUEUES`]).
     Sockets,
+    /// The array of the program's parts (`BPF_MAP_TYPE_PROG_ARRAY`), by number of the PPF that each begins with.
+    Parts,
 }
 
 /// BPF code.
@@ -228,6 +258,17 @@ impl std::fmt::Display for Place {
 }
 
 impl Object {
+    /// Slots of 8 bytes, as the kernel counts instructions.
+    pub fn instructions(&self) -> usize {
+        self.code.len() / 8
+    }
+
+    /// Runs of instructions with what they belong to, and how many they are.
+    pub fn runs(&self) -> impl Iterator<Item = (&Place, usize)> {
+        let ends = self.places.iter().skip(1).map(|(first, _)| *first).chain([self.instructions()]);
+        self.places.iter().zip(ends).map(|((first, place), end)| (place, end - first))
+    }
+
     /// What an instruction belongs to.
     pub fn place(&self, instruction: usize) -> Option<&Place> {
         let behind = self.places.partition_point(|(first, _)| *first <= instruction);
@@ -261,8 +302,6 @@ pub enum Reason {
     Headroom,
     /// The metadata does not fit the stack.
     Metadata,
-    /// The table lies in memory that the kernel does not see.
-    WideLpm,
 }
 
 /// In words that go on "it …".
@@ -275,7 +314,6 @@ impl std::fmt::Display for Reason {
             Reason::ShortFrames => "has frames shorter than the 14 bytes that the kernel's have at least",
             Reason::Headroom => "pushes more bytes in front of packets than drivers keep free",
             Reason::Metadata => "has more metadata than the kernel's stack has room for",
-            Reason::WideLpm => "looks up an lpm table with keys of other than 32 bits, which the kernel does not see",
         })
     }
 }

@@ -38,13 +38,14 @@ pub enum CodegenError {
     #[error("LLVM cannot generate code for this processor: {0}")]
     Target(String),
     /// More code than the kernel takes.
-    #[error(
-        "the program is too large for the kernel: about {0} instructions, of which {1} can be reached by jumps; give some of it to workers"
-    )]
+    #[error("it becomes about {0} instructions, of which {1} can be reached by jumps")]
     TooLarge(usize, usize),
     /// More stack than the kernel gives.
-    #[error("the program takes more than the 512 bytes of stack that the kernel gives: give some of it to workers")]
+    #[error("it takes more than the 512 bytes of stack that the kernel gives")]
     Stack,
+    /// More channels in a row than the kernel has tail calls.
+    #[error("packets come to it by more than 33 tail calls in a row, which is all that the kernel makes")]
+    Deep,
     /// The program breaks a rule of the IR, or the code generator or LLVM has a fault.
     #[error("internal error of the code generator: {0}")]
     Internal(String),

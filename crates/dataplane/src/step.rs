@@ -2,13 +2,18 @@
 //!
 //! Frames, context, tables and batches are those of a worker, so what an engine sees is what it sees in one.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::interp::End;
-use baker::ir::{ChannelId, CounterSlots, Pin, Program, TableEntry, TableError, TableId, TableStore, storage_size};
-use baker::place::{Placement, Split, split};
+use baker::ir::{
+    ChannelId, CounterSlots, Pin, PpfId, Program, TableEntry, TableError, TableId, TableStore, storage_size,
+};
+use baker::opt::Level;
+use baker::place::{Limits, Placement, Split, split};
+use codegen::OptLevel;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, Staging, read_field, write_field};
-use codegen::{OptLevel, bpf};
+use codegen::bpf::{self, Form};
+use codegen::kernel::Options;
 
 use crate::context::{Received, RxBatch, WorkerContext};
 use crate::controller::ExternTable;
@@ -17,7 +22,7 @@ use crate::engine::{Engine, EngineError, EngineKind, NativeEngine, TableAccess, 
 use crate::frames::{FrameConfig, FrameError, FramePool};
 use crate::tables::Tables;
 use crate::timer::Schedule;
-use crate::xdp::{KernelEngine, KernelEngineError};
+use crate::xdp::{KernelCode, KernelEngine, KernelEngineError};
 
 /// Bytes of the longest packet that must fit into a frame.
 const LONGEST_PACKET: u32 = 1600;
@@ -66,26 +71,36 @@ pub struct Compiled {
     kind: EngineKind,
     /// The interpreter needs none.
     code: Option<NativeEngine>,
-    /// For the kernel.
-    split: Option<Split>,
+    /// In the kernel. Loading takes long, so steppers use it by turns.
+    kernel: Option<Mutex<Arc<KernelCode>>>,
 }
 
 impl Compiled {
     /// Compiles the program where the engine needs it.
     pub fn new(program: Arc<Program>, kind: EngineKind) -> Result<Compiled, StepError> {
-        let split = matches!(kind, EngineKind::Kernel(_)).then(|| cut(&program));
-        // Its channels are the program's, and then some.
-        let program = split.as_ref().map_or(program, |split| Arc::new(split.workers.clone()));
         let code = match kind {
             EngineKind::Native(opt, packets) => {
                 Some(NativeEngine::compile(&program, opt, packets).map_err(EngineError::from)?)
             }
-            EngineKind::Kernel(packets) => {
-                Some(NativeEngine::compile(&program, OptLevel::O3, packets).map_err(EngineError::from)?)
-            }
+            EngineKind::Kernel(packets) => return Self::cut(&place(&program, &[]), packets, OptLevel::O3),
             EngineKind::Interp => None,
         };
-        Ok(Compiled { program, kind, code, split })
+        Ok(Compiled { program, kind, code, kernel: None })
+    }
+
+    /// Compiles a program that was cut in two, the kernel's part for its test run.
+    pub fn cut(split: &Split, packets: Level, workers: OptLevel) -> Result<Compiled, StepError> {
+        // Its channels are the program's, and then some.
+        let program = Arc::new(split.workers.clone());
+        let code = NativeEngine::compile(&program, workers, packets).map_err(EngineError::from)?;
+        let kernel = KernelCode::split(split, packets, Options::default())?;
+        let kernel = Some(Mutex::new(Arc::new(kernel)));
+        Ok(Compiled { program, kind: EngineKind::Kernel(packets), code: Some(code), kernel })
+    }
+
+    /// The form that the kernel took.
+    pub fn form(&self) -> Option<Form> {
+        self.kernel.as_ref().map(|kernel| kernel.lock().unwrap_or_else(PoisonError::into_inner).form())
     }
 
     /// The program.
@@ -98,20 +113,24 @@ impl Compiled {
         self.kind
     }
 
-    /// With empty tables of its own, and the functions of controllers that the program calls.
+    /// With empty tables of its own, and the functions of controllers that the program calls. Of a program in the kernel there is
+    /// one stepper at a time.
     pub fn stepper(&self, externs: Option<Arc<ExternTable>>) -> Result<Stepper, StepError> {
         let program = self.program.clone();
-        let (engine, tables): (Box<dyn Engine>, _) = match (&self.code, self.kind, &self.split) {
-            (Some(code), EngineKind::Kernel(packets), Some(split)) => {
-                let engine = KernelEngine::split(split, packets, code.clone())?;
+        let (engine, tables): (Box<dyn Engine>, _) = match (&self.code, &self.kernel) {
+            (code, Some(kernel)) => {
+                let mut kernel = kernel.lock().unwrap_or_else(PoisonError::into_inner);
+                let unused = Arc::get_mut(&mut kernel).expect("one stepper at a time of a program in the kernel");
+                unused.clear().map_err(KernelEngineError::from)?;
+                let engine = KernelEngine::new(kernel.clone(), code.clone());
                 let tables = engine.tables();
                 (Box::new(engine), tables)
             }
-            (Some(code), ..) => {
+            (Some(code), None) => {
                 let tables = Tables::new(&program).map_err(EngineError::from)?;
                 (Box::new(code.clone()), TableAccess::Native(Arc::new(tables)))
             }
-            (None, ..) => engine(&program, self.kind, externs.as_ref())?,
+            (None, None) => engine(&program, self.kind, externs.as_ref())?,
         };
         let mut stepper = Stepper::with_engine(program, engine, tables)?;
         if let Some(externs) = externs {
@@ -121,13 +140,34 @@ impl Compiled {
     }
 }
 
-/// A program cut in two by what the kernel can do; pins that contradict that do not count.
-fn cut(program: &Program) -> Split {
-    let mut program = program.clone();
-    program.ppfs.iter_mut().filter(|ppf| ppf.pin == Some(Pin::Kernel)).for_each(|ppf| ppf.pin = None);
-    let limits = bpf::limits(&program);
-    let placement = Placement::new(&program, &limits).expect("nothing is pinned to the kernel");
-    split(&program, &placement, &limits)
+/// A program cut in two by what the kernel can do, with these PPFs on workers; pins to the kernel do not count.
+pub fn place(program: &Program, workers: &[PpfId]) -> Split {
+    let (placement, limits) = placed(program, workers);
+    split(program, &placement, &limits)
+}
+
+fn placed<'p>(program: &'p Program, workers: &[PpfId]) -> (Placement, Limits<'p>) {
+    let mut pinned = program.clone();
+    for (ppf, id) in pinned.ppfs.iter_mut().zip(0..) {
+        let to_workers = workers.contains(&PpfId(id)) || ppf.pin == Some(Pin::Worker);
+        ppf.pin = to_workers.then_some(Pin::Worker);
+    }
+    let limits = bpf::limits(program);
+    let placement = Placement::new(&pinned, &limits).expect("nothing is pinned to the kernel");
+    (placement, limits)
+}
+
+/// A program cut in two, and in front of each PPF in turn that can run in the kernel: each cut once.
+pub fn cuts(program: &Program) -> Vec<Split> {
+    let (most, _) = placed(program, &[]);
+    let mut cuts = vec![place(program, &[])];
+    for ppf in (0..program.ppfs.len() as u32).map(PpfId).filter(|ppf| most.is_kernel(*ppf)) {
+        let cut = place(program, &[ppf]);
+        if cuts.iter().all(|known| known.resume != cut.resume) {
+            cuts.push(cut);
+        }
+    }
+    cuts
 }
 
 /// A program that runs when it is told to. As a [`TableStore`] it is the control plane's way to the program's tables.

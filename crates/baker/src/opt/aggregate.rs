@@ -25,10 +25,18 @@ const ALL_COPIED: usize = 8 * COPIED;
 
 /// Merges PPFs.
 pub fn aggregate(program: &Program) -> Program {
+    merge(program, &Division::of(program))
+}
+
+/// Merges PPFs to aggregates that are not large: see [`Division::within`].
+pub fn aggregate_within(program: &Program, largest: usize) -> Program {
+    merge(program, &Division::within(program, largest))
+}
+
+fn merge(program: &Program, division: &Division) -> Program {
     let mut merged = program.clone();
-    let division = Division::of(program);
     for &root in &division.roots {
-        merged.ppfs[root.0 as usize].body = Aggregate::new(program, &division).build(root);
+        merged.ppfs[root.0 as usize].body = Aggregate::new(program, division).build(root);
     }
     merged
 }

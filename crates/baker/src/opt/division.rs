@@ -10,6 +10,8 @@
 //! but to [`PARTS`] at most: one that more would have stays apart, a root that is called. So code grows with the
 //! program, not with the number of its aggregates times that of the PPFs behind them. Nor does an aggregate have more than
 //! [`LARGEST`] instructions: compilers take more than time in proportion to the length of a function.
+//!
+//! Where an aggregate must be smaller still, copies counted, PPFs stay apart that would make it too large: [`Division::within`].
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -89,6 +91,45 @@ impl<'p> Division<'p> {
         Division { program, roots, apart }
     }
 
+    /// Divides so that no aggregate has more than `largest` instructions, copies counted, but for PPFs that have more by themselves.
+    pub fn within(program: &'p Program, largest: usize) -> Self {
+        let mut division = Division::of(program);
+        let mut sizes = vec![None; program.ppfs.len()];
+        // Recursion as deep as wiring: it has no circles.
+        for root in division.roots.clone() {
+            division.fit(root, largest, &mut sizes);
+        }
+        division
+    }
+
+    /// Keeps PPFs behind this one apart, the largest first, until what it takes in is not too much; instructions of all that.
+    fn fit(&mut self, ppf: PpfId, largest: usize, sizes: &mut Vec<Option<usize>>) -> usize {
+        if let Some(size) = sizes[ppf.0 as usize] {
+            return size;
+        }
+        let body = &self.program.ppfs[ppf.0 as usize].body;
+        let mut size: usize = body.blocks.iter().map(|block| block.insts.len()).sum();
+        let mut behind: HashMap<PpfId, usize> = HashMap::new();
+        for (target, last) in puts(self.program, body) {
+            let of_target = self.fit(target, largest, sizes);
+            if last && !self.apart.contains(&target) {
+                size = size.saturating_add(of_target);
+                *behind.entry(target).or_default() += of_target;
+            }
+        }
+        let mut behind: Vec<(usize, PpfId)> = behind.into_iter().map(|(ppf, size)| (size, ppf)).collect();
+        behind.sort();
+        while size > largest
+            && let Some((of_target, target)) = behind.pop()
+        {
+            self.apart.insert(target);
+            self.roots.insert(target);
+            size = size.saturating_sub(of_target);
+        }
+        sizes[ppf.0 as usize] = Some(size);
+        size
+    }
+
     /// The PPF that an instruction puts a packet into, where an aggregate takes it in if nothing follows.
     pub(super) fn takes_in(&self, op: &Op) -> Option<PpfId> {
         put_into(self.program, op).filter(|target| !self.apart.contains(target))
@@ -130,7 +171,7 @@ fn ppf_behind(program: &Program, channel: ChannelId) -> Option<PpfId> {
 }
 
 /// Whether nothing follows an instruction but the end of the body.
-pub(super) fn is_last(body: &Body, block: usize, inst: usize) -> bool {
+pub fn is_last(body: &Body, block: usize, inst: usize) -> bool {
     let mut at = &body.blocks[block];
     if inst + 1 != at.insts.len() {
         return false;

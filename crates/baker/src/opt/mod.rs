@@ -87,8 +87,17 @@ impl Level {
 /// `rx.port` at `host`, all metadata at controllers, counters, tables. Metadata that no end sees may be missing from packets
 /// that leave.
 pub fn optimise(program: &Program, level: Level) -> Program {
+    run(program, level, aggregate::aggregate)
+}
+
+/// As [`optimise`], where no aggregate may have more than `largest` instructions, copies counted, before it is optimised.
+pub fn optimise_within(program: &Program, level: Level, largest: usize) -> Program {
+    run(program, level, |program| aggregate::aggregate_within(program, largest))
+}
+
+fn run(program: &Program, level: Level, aggregate: impl Fn(&Program) -> Program) -> Program {
     level.passes().iter().fold(program.clone(), |program, pass| {
-        let after = (pass.run)(&program);
+        let after = if pass.name == AGGREGATE.name { aggregate(&program) } else { (pass.run)(&program) };
         debug_assert!(verify(&after).is_ok(), "{}: {:?}", pass.name, verify(&after));
         after
     })

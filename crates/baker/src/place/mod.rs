@@ -21,6 +21,8 @@ mod split;
 
 pub use split::{Split, split};
 
+use std::collections::BTreeMap;
+
 use crate::diag::Diagnostic;
 use crate::ir::{ChannelId, Inst, Pin, PpfId, Program, Target, Times};
 use crate::source::Span;
@@ -34,6 +36,8 @@ pub struct Limits<'a> {
     pub whole: Vec<String>,
     /// Why an operation cannot be done there.
     pub operation: Test<'a>,
+    /// PPFs that turned out to be too much, and why.
+    pub ppfs: BTreeMap<PpfId, String>,
 }
 
 /// An operation that the kernel cannot do.
@@ -112,7 +116,7 @@ fn own_stage(program: &Program, id: PpfId, limits: &Limits, times: &Times) -> St
     if ppf.pin == Some(Pin::Worker) {
         return Stage::Pinned;
     }
-    if let Some(reason) = limits.whole.first() {
+    if let Some(reason) = limits.whole.first().or_else(|| limits.ppfs.get(&id)) {
         return Stage::Cannot(Obstacle { reason: reason.clone(), span: ppf.span });
     }
     let clean = clean::clean(&ppf.body, times);

@@ -159,6 +159,7 @@ impl<'c> Kernel<'c, '_> {
 pub(super) enum Helper {
     KtimeGetNs = 5,
     GetSmpProcessorId = 8,
+    TailCall = 12,
     CsumDiff = 28,
     XdpAdjustHead = 44,
     RedirectMap = 51,

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 
 use baker::ir::{BlockId, Inst, LayoutId, Op, Ppf as IrPpf, Terminator, Ty, Value, storage_size};
+use baker::opt::division::is_last;
 use inkwell::IntPredicate;
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PointerValue};
 
@@ -36,6 +37,8 @@ pub(super) fn lower_ppf<'c>(kernel: &Kernel<'c, '_>, ppf: &IrPpf, function: Func
             left: HashMap::new(),
             heads: 0,
             places: Places::default(),
+            hands_on: kernel.part.is_some_and(|part| std::ptr::eq(ppf, &kernel.program.ppfs[part.0 as usize])),
+            at: (BlockId(0), 0),
             fresh: RefCell::default(),
         };
         if kernel.options.careful {
@@ -80,6 +83,10 @@ pub(super) struct Ppf<'a, 'c, 'p> {
     heads: u32,
     /// Values that lie in memory.
     places: Places,
+    /// Whether a packet that leaves it at its end goes on in another part of the program.
+    hands_on: bool,
+    /// The instruction that is being lowered.
+    at: (BlockId, usize),
     /// Those of them that were made in this block, and are in registers still.
     fresh: RefCell<BTreeSet<Value>>,
 }
@@ -148,6 +155,7 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
     }
 
     fn pass(&mut self, block: BlockId, inst: usize) -> Res<Way> {
+        self.at = (block, inst);
         if inst == self.walk.body.blocks[block.0 as usize].insts.len() {
             self.left.insert(block, self.there);
         }
@@ -226,7 +234,9 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
                 None
             }
             Op::Put { channel, .. } => {
-                kernel.put(self.ctx, state, *channel)?;
+                let (block, inst) = self.at;
+                let hands_on = self.hands_on && is_last(self.walk.body, block.0 as usize, inst);
+                kernel.put(self.ctx, state, *channel, hands_on)?;
                 self.moved();
                 None
             }

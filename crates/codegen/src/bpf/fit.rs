@@ -1,11 +1,12 @@
 //! What cannot be done in the kernel, and why: the placer goes by it.
 
-use baker::ir::{Inst, Op, PpfId, Program, TableKind};
+use std::collections::BTreeMap;
+
+use baker::ir::{Inst, Op, PpfId, Program};
 use baker::place::Limits;
 
 use super::resize::SHORTEST;
 use super::state::Fields;
-use crate::abi::is_dir_24_8;
 use crate::kernel::{Obstacle, Reason};
 
 /// Bytes in front of a received frame that a program may use: drivers keep 256 free (`XDP_PACKET_HEADROOM`), of which the kernel
@@ -27,15 +28,11 @@ fn whole(program: &Program) -> Vec<Reason> {
 }
 
 /// Why an operation cannot be done there.
-fn operation(program: &Program, inst: &Inst) -> Option<Reason> {
+fn operation(inst: &Inst) -> Option<Reason> {
     match &inst.op {
         Op::Copy { .. } => Some(Reason::Copies),
         Op::Create => Some(Reason::Creates),
         Op::Extern { .. } => Some(Reason::CallsController),
-        Op::Lookup { table, .. } => {
-            let table = program.tables.get(table.0 as usize)?;
-            (table.kind == TableKind::Lpm && !is_dir_24_8(program, table)).then_some(Reason::WideLpm)
-        }
         _ => None,
     }
 }
@@ -45,7 +42,8 @@ pub fn limits(program: &Program) -> Limits<'_> {
     let text = |reason: Reason| reason.to_string();
     Limits {
         whole: whole(program).into_iter().map(text).collect(),
-        operation: Box::new(move |inst| operation(program, inst).map(text)),
+        operation: Box::new(move |inst| operation(inst).map(text)),
+        ppfs: BTreeMap::new(),
     }
 }
 
@@ -62,7 +60,7 @@ pub fn obstacles(program: &Program) -> Vec<Obstacle> {
     for ((ppf, index), _) in program.ppfs.iter().zip(0u32..).zip(reached).filter(|(_, reached)| *reached) {
         let of_all = whole.iter().map(|reason| (*reason, ppf.span));
         let insts = ppf.body.blocks.iter().flat_map(|block| &block.insts);
-        let of_insts = insts.filter_map(|inst| Some((operation(program, inst)?, inst.span)));
+        let of_insts = insts.filter_map(|inst| Some((operation(inst)?, inst.span)));
         for (reason, span) in of_all.chain(of_insts) {
             let obstacle = Obstacle { ppf: PpfId(index), reason, span };
             if !found.iter().any(|other| other.ppf == obstacle.ppf && other.reason == reason) {

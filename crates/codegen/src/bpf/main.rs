@@ -7,10 +7,12 @@
 //! goes on outside ─▶ channel, head and metadata in front, to the socket of its queue
 //! return state.verdict
 //! ```
+//!
+//! Of a part of a program that goes on with a packet: `state` is as the part before left it, then ppf(state).
 
 use std::mem::offset_of;
 
-use baker::ir::{ChannelId, DropId, MetaId, Program, Target, storage_size};
+use baker::ir::{ChannelId, DropId, MetaId, PpfId, Program, Target, storage_size};
 use inkwell::IntPredicate;
 use inkwell::attributes::AttributeLoc;
 use inkwell::basic_block::BasicBlock;
@@ -22,7 +24,7 @@ use super::state::Field;
 use super::{Kernel, NAME, SECTION};
 use crate::internal;
 use crate::kernel::{
-    MapUse, Memory as Shared, OWN, PORT_SLOTS, PORTS, PUNTED, PortSlot, Punt, QUEUES, RECORD, Record, Verdict,
+    Carried, MapUse, Memory as Shared, OWN, PORT_SLOTS, PORTS, PUNTED, PortSlot, Punt, QUEUES, RECORD, Record, Verdict,
 };
 use crate::lower::{Memory, Res, pointer_param};
 
@@ -35,11 +37,14 @@ const INGRESS_IFINDEX: u64 = 12;
 const RX_QUEUE_INDEX: u64 = 16;
 
 impl<'c> Kernel<'c, '_> {
-    /// Declares a function for each PPF that packets come to. All are inlined.
+    /// Declares a function for each PPF whose code is needed. All are inlined.
     pub(super) fn declare_ppfs(&mut self) {
         let ty = self.context.void_type().fn_type(&[self.ptr.into(), self.ptr.into()], false);
-        let reached = super::fit::reached(self.program);
-        for (ppf, reached) in self.program.ppfs.iter().zip(reached) {
+        let needed = match self.part {
+            Some(part) => super::parts::needed(self.program, part),
+            None => super::fit::reached(self.program),
+        };
+        for (ppf, reached) in self.program.ppfs.iter().zip(needed) {
             let function = reached.then(|| {
                 let function = self.llvm.add_function(&format!("ppf.{}", ppf.name), ty, Some(Linkage::Internal));
                 self.decorate(function);
@@ -60,9 +65,7 @@ impl<'c> Kernel<'c, '_> {
         self.notes.function(function, NAME);
         self.at_place(function, ENTRY, None)?;
         let ctx = pointer_param(function, 0)?;
-        let [entry, complete, short, exit] =
-            ["entry", "complete", "short", "exit"].map(|name| self.context.append_basic_block(function, name));
-        builder.position_at_end(entry);
+        builder.position_at_end(self.context.append_basic_block(function, "entry"));
         let state = builder.build_alloca(self.i8.array_type(self.fields.size), "state")?;
         if let Some(inst) = state.as_instruction() {
             inst.set_alignment(16).map_err(|error| crate::CodegenError::Internal(error.to_string()))?;
@@ -71,11 +74,32 @@ impl<'c> Kernel<'c, '_> {
             self.touch_stack()?;
         }
         self.reload(ctx, state)?;
-        self.set(state, Field::Head, self.pointer(state, Field::Data)?)?;
-        self.set(state, Field::Offset, self.i64.const_zero())?;
         self.set(state, Field::Verdict, self.verdict(Verdict::Drop))?;
         self.set(state, Field::Punted, self.i64.const_zero())?;
         self.set(state, Field::Counters, self.counters()?)?;
+        match self.part.filter(|part| self.program.channels[Program::RX.0 as usize].target != Target::Ppf(*part)) {
+            Some(part) => self.go_on(ctx, state, part)?,
+            None => self.receive(ctx, state)?,
+        }
+        self.hand_over(ctx, state)?;
+        let verdict = self.resize(self.number(state, Field::Verdict)?, 32)?;
+        builder.build_return(Some(&verdict))?;
+        Ok(())
+    }
+
+    /// A packet that another part of the program has handed on.
+    fn go_on(&self, ctx: PointerValue<'c>, state: PointerValue<'c>, part: PpfId) -> Res<()> {
+        let offset =
+            self.load_int(self.i64, self.carried(state, offset_of!(Carried, offset))?, 8, Memory::Descriptor)?;
+        self.set_offset(state, offset)?;
+        self.call(ctx, state, part)
+    }
+
+    /// A packet that was received.
+    fn receive(&self, ctx: PointerValue<'c>, state: PointerValue<'c>) -> Res<()> {
+        let builder = &self.builder;
+        self.set(state, Field::Head, self.pointer(state, Field::Data)?)?;
+        self.set(state, Field::Offset, self.i64.const_zero())?;
         if self.program.uses_time() {
             let now = if self.options.recorded {
                 self.load_once(self.fixed(RECORD + offset_of!(Record, now) as u64)?, 64)?
@@ -97,20 +121,17 @@ impl<'c> Kernel<'c, '_> {
         let (head, end) = (self.pointer(state, Field::Head)?, self.pointer(state, Field::End)?);
         let (has, head) = self.has(head, protocol.size.into(), end)?;
         self.set(state, Field::Head, head)?;
+        let [complete, short, done] = self.new_blocks(["complete", "short", "done"])?;
         self.likely(builder.build_conditional_branch(has, complete, short)?)?;
 
         builder.position_at_end(short);
         self.drop_packet(state, DropId::TRUNCATED)?;
-        builder.build_unconditional_branch(exit)?;
+        builder.build_unconditional_branch(done)?;
 
         builder.position_at_end(complete);
-        self.put(ctx, state, Program::RX)?;
-        builder.build_unconditional_branch(exit)?;
-
-        builder.position_at_end(exit);
-        self.hand_over(ctx, state)?;
-        let verdict = self.resize(self.number(state, Field::Verdict)?, 32)?;
-        builder.build_return(Some(&verdict))?;
+        self.put(ctx, state, Program::RX, false)?;
+        builder.build_unconditional_branch(done)?;
+        builder.position_at_end(done);
         Ok(())
     }
 
@@ -158,16 +179,21 @@ impl<'c> Kernel<'c, '_> {
         }
     }
 
-    /// Hands the packet to a channel.
-    pub(super) fn put(&self, ctx: PointerValue<'c>, state: PointerValue<'c>, id: ChannelId) -> Res<()> {
+    /// Runs a PPF.
+    fn call(&self, ctx: PointerValue<'c>, state: PointerValue<'c>, ppf: PpfId) -> Res<()> {
+        let Some(Some(function)) = self.ppfs.get(ppf.0 as usize) else {
+            return internal(format!("there is no PPF {}", ppf.0));
+        };
+        self.builder.build_call(*function, &[ctx.into(), state.into()], "")?;
+        Ok(())
+    }
+
+    /// Hands the packet to a channel; `on`: nothing follows, and PPFs behind channels are parts of their own.
+    pub(super) fn put(&self, ctx: PointerValue<'c>, state: PointerValue<'c>, id: ChannelId, on: bool) -> Res<()> {
         let target = self.channel(id)?.target;
         self.count_slot(state, self.slots.channel(id))?;
         if let Target::Ppf(ppf) = target {
-            let Some(Some(function)) = self.ppfs.get(ppf.0 as usize) else {
-                return internal(format!("there is no PPF {}", ppf.0));
-            };
-            self.builder.build_call(*function, &[ctx.into(), state.into()], "")?;
-            return Ok(());
+            return if on { self.hand_on(ctx, state, ppf) } else { self.call(ctx, state, ppf) };
         }
         // The kernel has no frame as short as a packet without its headers can be.
         if !matches!(target, Target::Controller(_)) {
@@ -179,6 +205,16 @@ impl<'c> Kernel<'c, '_> {
             Target::Host => self.to_host(ctx, state, id),
             Target::Controller(_) => self.punt(state, id),
         }
+    }
+
+    /// The rest is done by another part of the program, which does not come back.
+    fn hand_on(&self, ctx: PointerValue<'c>, state: PointerValue<'c>, ppf: PpfId) -> Res<()> {
+        let carried = self.carried(state, offset_of!(Carried, offset))?;
+        self.store(carried, self.number(state, Field::Offset)?, 8, Memory::Descriptor)?;
+        let part = self.i64.const_int(ppf.0.into(), false);
+        self.help(Helper::TailCall, &[ctx.into(), self.map(MapUse::Parts)?.into(), part.into()])?;
+        // Only where the part is not there, or too many came before it.
+        self.set(state, Field::Verdict, self.verdict(Verdict::Aborted))
     }
 
     /// Drops the packet.

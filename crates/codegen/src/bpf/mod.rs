@@ -10,29 +10,33 @@ mod careful;
 mod fit;
 mod hash;
 mod insert;
+mod ladder;
 mod lock;
 mod main;
 mod meter;
 mod object;
 mod packet;
+mod parts;
 mod places;
 mod resize;
 mod state;
 mod sum;
 mod table;
 mod target;
+mod trie;
 mod wide;
 
 use std::cell::Cell;
 use std::ops::Deref;
 
-use baker::ir::Program;
+use baker::ir::{PpfId, Program};
 use baker::opt::{Level, optimise};
 use inkwell::context::Context;
 use inkwell::module::Module as LlvmModule;
 use inkwell::values::{FunctionValue, InstructionOpcode, InstructionValue};
 
 pub use fit::{limits, obstacles};
+pub use ladder::{Form, Misfit, Refusal, Taken, fit};
 
 use crate::kernel::{Memory, Object, Options, Place};
 use crate::lower::{Core, Lacks, Res, enum_attribute};
@@ -55,15 +59,26 @@ const LONGEST: usize = 1 << 15;
 /// Bytes of stack that the kernel gives a program.
 const STACK: u32 = 512;
 
-/// Compiles a program, all of whose PPFs run in the kernel, for its memory. [`whole`] and [`operation`] say which can;
+/// Compiles a program, all of whose PPFs run in the kernel, for its memory, as one function. [`limits`] says which can;
 /// `baker::place` makes others a controller, and what is put to controllers is punted.
 pub fn compile(program: &Program, packets: Level, memory: &Memory, options: Options) -> Result<Object, CodegenError> {
-    with_module(program, packets, memory, options, |bpf, module, places| {
-        object::read(&bpf.object(module)?, program, places)
-    })
+    with_module(&optimise(program, packets), Scope::Whole, memory, options, read)
 }
 
-/// The program as LLVM IR or as BPF assembly, for people to read.
+/// What code is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// All of the program.
+    Whole,
+    /// The part that begins with this PPF.
+    Part(PpfId),
+}
+
+fn read(program: &Program, bpf: &Bpf, module: &LlvmModule, places: &[Place]) -> Result<Object, CodegenError> {
+    object::read(&bpf.object(module)?, program, places)
+}
+
+/// The program, as one function, as LLVM IR or as BPF assembly, for people to read.
 pub fn emit(
     program: &Program,
     packets: Level,
@@ -71,7 +86,7 @@ pub fn emit(
     options: Options,
     what: Emit,
 ) -> Result<String, CodegenError> {
-    with_module(program, packets, memory, options, |bpf, module, _| match what {
+    with_module(&optimise(program, packets), Scope::Whole, memory, options, |_, bpf, module, _| match what {
         Emit::Llvm => Ok(module.print_to_string().to_string()),
         Emit::Asm => bpf.assembly(module),
     })
@@ -79,20 +94,19 @@ pub fn emit(
 
 fn with_module<T>(
     program: &Program,
-    packets: Level,
+    scope: Scope,
     memory: &Memory,
     options: Options,
-    write: impl FnOnce(&Bpf, &LlvmModule, &[Place]) -> Result<T, CodegenError>,
+    write: impl FnOnce(&Program, &Bpf, &LlvmModule, &[Place]) -> Result<T, CodegenError>,
 ) -> Result<T, CodegenError> {
     if let Some(obstacle) = obstacles(program).first() {
         let ppf = &program.ppfs[obstacle.ppf.0 as usize].name;
         return internal(format!("ppf {ppf} cannot run in the kernel: {}", obstacle.reason));
     }
-    let program = optimise(program, packets);
     let context = Context::create();
     let complaints = Complaints::of(&context);
     let bpf = Bpf::new()?;
-    let (module, places) = lower(&context, &program, memory, options, &bpf)?;
+    let (module, places) = lower(&context, program, scope, memory, options, &bpf)?;
     module
         .verify()
         .map_err(|error| CodegenError::Internal(format!("LLVM refuses the module of `{}`: {error}", program.name)))?;
@@ -104,7 +118,7 @@ fn with_module<T>(
             return Err(CodegenError::TooLarge(size, LONGEST));
         }
     }
-    let written = write(&bpf, &module, &places);
+    let written = write(program, &bpf, &module, &places);
     match &complaints.take()[..] {
         [] => written,
         complaints if complaints.iter().any(|complaint| complaint.contains(NO_STACK)) => Err(CodegenError::Stack),
@@ -137,6 +151,7 @@ fn estimate(module: &LlvmModule) -> usize {
 fn lower<'c>(
     context: &'c Context,
     program: &Program,
+    scope: Scope,
     memory: &Memory,
     options: Options,
     bpf: &Bpf,
@@ -152,7 +167,11 @@ fn lower<'c>(
     let core = Core::new(context, program, llvm, attributes, Lacks::Wide);
     let fields = Fields::new(program);
     let notes = Notes::new(context, &core.llvm);
-    let mut kernel = Kernel { core, memory, options, fields, notes, kept: Cell::new(0), ppfs: Vec::new() };
+    let part = match scope {
+        Scope::Whole => None,
+        Scope::Part(root) => Some(root),
+    };
+    let mut kernel = Kernel { core, memory, options, fields, notes, kept: Cell::new(0), part, ppfs: Vec::new() };
     kernel.declare_ppfs();
     for (ppf, function) in program.ppfs.iter().zip(&kernel.ppfs) {
         if let Some(function) = function {
@@ -172,7 +191,9 @@ struct Kernel<'c, 'p> {
     notes: Notes<'c>,
     /// Bytes in which careful code keeps values of the bodies so far.
     kept: Cell<u64>,
-    /// One per PPF; `None` where no packet comes to it.
+    /// What the part of the program begins with that this is; `None`: all of it.
+    part: Option<PpfId>,
+    /// One per PPF; `None` where its code is not needed.
     ppfs: Vec<Option<FunctionValue<'c>>>,
 }
 

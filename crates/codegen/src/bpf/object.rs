@@ -17,7 +17,7 @@ const LOAD_WIDE: u8 = 0x18;
 /// The register that points behind the stack.
 const FRAME: u8 = 10;
 
-const MAPS: [MapUse; 3] = [MapUse::Memory, MapUse::Devices, MapUse::Sockets];
+const MAPS: [MapUse; 4] = [MapUse::Memory, MapUse::Devices, MapUse::Sockets, MapUse::Parts];
 
 /// Reads the function out of an object file.
 pub(super) fn read(file: &[u8], program: &Program, places: &[Place]) -> Result<Object, CodegenError> {

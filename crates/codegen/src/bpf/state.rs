@@ -1,9 +1,13 @@
-//! What is known of the packet under way: memory on the stack, in registers once all is inlined.
+//! What is known of the packet under way: memory on the stack, in registers once all is inlined. What parts of a program hand on
+//! lies in the memory of the CPU instead, all the time: see [`Carried`].
+
+use std::mem::offset_of;
 
 use baker::ir::{MetaField, MetaId, Program, storage_size};
 use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
 
 use super::Kernel;
+use crate::kernel::{Carried, Memory as Shared};
 use crate::lower::{Memory, Res};
 use crate::{CodegenError, internal};
 
@@ -45,7 +49,16 @@ impl Fields {
 
 impl<'c> Kernel<'c, '_> {
     fn slot(&self, state: PointerValue<'c>, field: Field) -> Res<PointerValue<'c>> {
-        self.at(state, field as u64 * 8)
+        match field {
+            Field::Now if self.part.is_some() => self.carried(state, offset_of!(Carried, now)),
+            _ => self.at(state, field as u64 * 8),
+        }
+    }
+
+    /// A place in [`Carried`], or behind it.
+    pub(super) fn carried(&self, state: PointerValue<'c>, at: usize) -> Res<PointerValue<'c>> {
+        let own = self.pointer(state, Field::Counters)?;
+        self.at(own, Shared::carried(self.program) + at as u64)
     }
 
     /// A pointer in the state.
@@ -68,7 +81,11 @@ impl<'c> Kernel<'c, '_> {
         let Some(field) = self.program.metadata.get(id.0 as usize) else {
             return internal(format!("there is no metadata {}", id.0));
         };
-        Ok((self.at(state, u64::from(self.fields.metadata) + u64::from(field.offset))?, field))
+        let place = match self.part {
+            Some(_) => self.carried(state, size_of::<Carried>() + field.offset as usize)?,
+            None => self.at(state, u64::from(self.fields.metadata) + u64::from(field.offset))?,
+        };
+        Ok((place, field))
     }
 
     /// Metadata of the packet.

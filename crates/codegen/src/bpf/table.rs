@@ -37,6 +37,7 @@ impl<'c> Ppf<'_, 'c, '_> {
                 kernel.select_int(in_range, entry, kernel.long(0))
             }
             (TableKind::Lpm, place @ TablePlace::Lpm { .. }) => self.lpm_lookup(place, table, key),
+            (TableKind::Lpm, place @ TablePlace::Trie { .. }) => self.trie_lookup(place, table, key),
             (TableKind::Hash, place @ TablePlace::Hash { .. }) => {
                 let words = self.pack(table, key)?;
                 Ok(self.hash_find(place, table, &words)?.value)

@@ -165,20 +165,13 @@ fn compare(program: &Program, case: &Case, expected: &[Leaving], found: &[Leavin
 /// Entries that should be in the tables and are not.
 fn missing(program: &Program, after: &[(TableId, TableEntry)], store: &Stepper) -> String {
     let mut out = String::new();
-    let mut dumped: Option<(TableId, Vec<TableEntry>)> = None;
     for (id, entry) in after {
-        if dumped.as_ref().is_none_or(|(table, _)| table != id) {
-            dumped = Some((*id, store.dump(*id)));
-        }
-        let entries = dumped.as_ref().map(|(_, entries)| &entries[..]).unwrap_or(&[]);
-        let found = entries.iter().find(|found| found.key == entry.key && found.prefix_len == entry.prefix_len);
-        let table = &program.tables[id.0 as usize];
-        // An array has every entry, and a dump leaves out those that are zero.
-        let zero = table.kind == baker::ir::TableKind::Array && entry.value.iter().all(|number| *number == 0);
-        if found.map_or(zero, |found| found.value == entry.value) {
+        let found = store.get(*id, &entry.key, entry.prefix_len);
+        if found.as_ref().is_ok_and(|found| *found == entry.value) {
             continue;
         }
-        let found = found.map_or("nothing".into(), |found| format!("{:#x?}", found.value).replace(['\n', ' '], ""));
+        let table = &program.tables[id.0 as usize];
+        let found = found.map_or("nothing".into(), |found| format!("{found:#x?}").replace(['\n', ' '], ""));
         let key = program.layouts[table.key.0 as usize].fields.iter().zip(&entry.key);
         let key: Vec<String> = key.map(|(field, number)| format!("{}{number:#x}", prefix(&field.name))).collect();
         let value = format!("{:#x?}", entry.value).replace(['\n', ' '], "");
@@ -192,7 +185,7 @@ fn missing(program: &Program, after: &[(TableId, TableEntry)], store: &Stepper) 
 fn wrong_sizes(program: &Program, sizes: &[(TableId, usize)], store: &Stepper) -> String {
     let mut out = String::new();
     for (id, expected) in sizes {
-        let found = store.dump(*id).len();
+        let found = store.count(*id);
         if found != *expected {
             let name = &program.tables[id.0 as usize].name;
             let _ = writeln!(out, "table {name}: expected {expected} entries, found {found}");

@@ -14,6 +14,7 @@ mod layout;
 mod lock;
 mod lpm;
 mod meter;
+mod nodes;
 mod shared;
 mod slots;
 mod space;
@@ -93,12 +94,12 @@ impl Tables {
         Self::with_hasher(program, &ahash::RandomState::with_seeds(mix(1), mix(2), mix(3), mix(4)), &Space::private())
     }
 
-    /// As [`Tables::new`], in this memory.
-    pub(crate) fn in_space(program: &Program, space: &Space) -> Result<Self, TablesError> {
-        Self::with_hasher(program, &ahash::RandomState::new(), space)
-    }
-
-    fn with_hasher(program: &Program, hasher: &ahash::RandomState, space: &Space) -> Result<Self, TablesError> {
+    /// As [`Tables::new`], in this memory, which holds zeros, and with these keys for the hash functions.
+    pub(crate) fn with_hasher(
+        program: &Program,
+        hasher: &ahash::RandomState,
+        space: &Space,
+    ) -> Result<Self, TablesError> {
         let no_clock = |error| TablesError { table: "clock".into(), capacity: 1, error };
         let epochs = Arc::new(Epochs::new(space).map_err(no_clock)?);
         let make = |(table, written): (&baker::ir::Table, bool)| {
@@ -158,7 +159,7 @@ impl Tables {
             Kind::Array(array) => array.kernel_place(base),
             Kind::Hash(hash) => hash.kernel_place(base),
             Kind::Lpm(lpm) => lpm.kernel_place(base),
-            Kind::Trie(_) => TablePlace::Nowhere,
+            Kind::Trie(trie) => trie.kernel_place(base),
         };
         self.tables.iter().map(place).collect()
     }

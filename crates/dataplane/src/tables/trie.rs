@@ -7,44 +7,26 @@
 //! further down, so a change touches one node, and the nodes above it where that node comes or goes.
 //!
 //! Nodes do not change. A writer replaces a node by a changed copy with one store to the place that leads to it, so a
-//! look-up sees the old node or the new one; the old one is freed when no look-up can be in it any more.
+//! look-up sees the old node or the new one; the old one is freed when no look-up can be in it any more. They lie in one block of
+//! memory ([`super::nodes`]), where code in the kernel walks them, too.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::{Layout, TableError};
+use codegen::kernel::TablePlace;
 
-use super::slots::{SPARE, Slots};
+use super::nodes::{ByteSet, Free, Node, Nodes};
+use super::slots::{SPARE, Slots, patiently};
 use super::space::Space;
 use super::values::Values;
 use crate::epoch::Epochs;
 
 /// Bits of the key that a node tells apart.
 const STRIDE: u32 = 8;
-
-/// A subset of the 256 values of a byte.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct ByteSet([u64; 4]);
-
-impl ByteSet {
-    fn insert(&mut self, byte: u8) {
-        self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
-    }
-
-    fn contains(&self, byte: u8) -> bool {
-        self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
-    }
-
-    /// How many are at or below this one.
-    fn rank(&self, byte: u8) -> usize {
-        let word = usize::from(byte >> 6);
-        let below: u32 = self.0[..word].iter().map(|word| word.count_ones()).sum();
-        (below + (self.0[word] & (u64::MAX >> (63 - (byte & 63)))).count_ones()) as usize
-    }
-}
 
 /// A route that ends in a node: the bits of the next byte that it fixes, the others zero, and its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,79 +37,46 @@ struct Own {
     entry: u32,
 }
 
-#[derive(Debug, Default)]
-struct Node {
-    /// The bytes at which another route begins to be the longest one.
-    starts: ByteSet,
-    /// For each of them, 0 or the route's entry + 1. Empty where no route ends here.
-    routes: Box<[u32]>,
-    /// The bytes with a node further down.
-    below: ByteSet,
-    children: Box<[AtomicPtr<Node>]>,
-    /// For the writer.
-    own: Box<[Own]>,
-}
-
-impl Node {
-    /// Entry + 1 of the longest route that ends here and covers this byte, or 0.
-    fn route(&self, byte: u8) -> u32 {
-        self.routes.get(self.starts.rank(byte).wrapping_sub(1)).copied().unwrap_or(0)
-    }
-
-    fn child(&self, byte: u8) -> Option<&AtomicPtr<Node>> {
-        self.below.contains(byte).then(|| &self.children[self.below.rank(byte) - 1])
-    }
-
-    /// A node with these routes and the nodes further down of this one.
-    fn with_routes(&self, own: Vec<Own>) -> Node {
-        let mut expanded = [(0u32, 0u8); 256];
-        for route in &own {
-            let last = route.byte | u8::MAX.checked_shr(route.bits.into()).unwrap_or(0);
-            for slot in &mut expanded[usize::from(route.byte)..=usize::from(last)] {
-                if slot.0 == 0 || slot.1 <= route.bits {
-                    *slot = (route.entry + 1, route.bits);
-                }
+/// A node with these routes and the nodes further down of this one.
+fn with_routes(node: &Node, own: &[Own]) -> Node {
+    let mut expanded = [(0u32, 0u8); 256];
+    for route in own {
+        let last = route.byte | u8::MAX.checked_shr(route.bits.into()).unwrap_or(0);
+        for slot in &mut expanded[usize::from(route.byte)..=usize::from(last)] {
+            if slot.0 == 0 || slot.1 <= route.bits {
+                *slot = (route.entry + 1, route.bits);
             }
         }
-        let (mut starts, mut routes) = (ByteSet::default(), Vec::new());
-        if !own.is_empty() {
-            for byte in 0..=u8::MAX {
-                let route = expanded[usize::from(byte)].0;
-                if routes.last() != Some(&route) {
-                    starts.insert(byte);
-                    routes.push(route);
-                }
+    }
+    let (mut starts, mut routes) = (ByteSet::default(), Vec::new());
+    if !own.is_empty() {
+        for byte in 0..=u8::MAX {
+            let route = expanded[usize::from(byte)].0;
+            if routes.last() != Some(&route) {
+                starts.insert(byte);
+                routes.push(route);
             }
         }
-        Node { starts, routes: routes.into(), below: self.below, children: self.copy_children(), own: own.into() }
     }
+    Node { starts, routes, ..node.clone() }
+}
 
-    /// This node with the given node further down, or without one where it is null.
-    fn with_child(&self, byte: u8, child: *mut Node) -> Node {
-        let mut below = ByteSet::default();
-        let mut children = Vec::with_capacity(self.children.len() + 1);
-        for at in 0..=u8::MAX {
-            let kept = if at == byte { child } else { self.child(at).map_or(ptr::null_mut(), load) };
-            if !kept.is_null() {
-                below.insert(at);
-                children.push(AtomicPtr::new(kept));
-            }
+/// This node with the given node further down, or without one where it is 0.
+fn with_child(node: &Node, byte: u8, child: u32) -> Node {
+    let mut below = ByteSet::default();
+    let mut children = Vec::with_capacity(node.children.len() + 1);
+    for at in 0..=u8::MAX {
+        let kept = match node.below.contains(at) {
+            _ if at == byte => child,
+            true => node.children[node.below.rank(at) - 1],
+            false => 0,
+        };
+        if kept != 0 {
+            below.insert(at);
+            children.push(kept);
         }
-        let (routes, own) = (self.routes.clone(), self.own.clone());
-        Node { starts: self.starts, routes, below, children: children.into(), own }
     }
-
-    fn copy_children(&self) -> Box<[AtomicPtr<Node>]> {
-        self.children.iter().map(|child| AtomicPtr::new(load(child))).collect()
-    }
-}
-
-fn load(place: &AtomicPtr<Node>) -> *mut Node {
-    place.load(Ordering::Acquire)
-}
-
-fn boxed(node: Node) -> *mut Node {
-    Box::into_raw(Box::new(node))
+    Node { below, children, ..node.clone() }
 }
 
 #[derive(Debug)]
@@ -135,18 +84,17 @@ struct Writer {
     /// Entry by prefix and length.
     routes: HashMap<(u128, u8), u32, ahash::RandomState>,
     entries: Slots,
+    free: Free,
+    /// The routes that end in each node that has any.
+    own: HashMap<u32, Box<[Own]>, ahash::RandomState>,
     /// Replaced nodes, with the stamp from which on nobody looks at them.
-    old: VecDeque<(*mut Node, u64)>,
+    old: VecDeque<(u32, u64)>,
 }
-
-// SAFETY: the old nodes belong to the writer alone, but for look-ups that end before the nodes are freed.
-unsafe impl Send for Writer {}
 
 /// An lpm table with keys of `width` bits.
 #[derive(Debug)]
 pub struct Trie {
-    /// Never null.
-    root: AtomicPtr<Node>,
+    nodes: Nodes,
     width: u32,
     values: Values,
     capacity: u32,
@@ -164,16 +112,25 @@ impl Trie {
         space: &Space,
     ) -> io::Result<Self> {
         let limit = capacity.saturating_add(SPARE);
-        let writer =
-            Writer { routes: HashMap::default(), entries: Slots::new(limit, &Space::private())?, old: VecDeque::new() };
-        Ok(Trie {
-            root: AtomicPtr::new(boxed(Node::default())),
-            width,
-            values: Values::new(limit, value, space)?,
-            capacity,
-            epochs,
-            writer: Mutex::new(writer),
-        })
+        let (nodes, mut free) = Nodes::new(capacity, space)?;
+        let root = nodes.make(&Node::default(), &mut free).ok_or(io::ErrorKind::OutOfMemory)?;
+        nodes.root().store(root, Ordering::Release);
+        let writer = Writer {
+            routes: HashMap::default(),
+            entries: Slots::new(limit, &Space::private())?,
+            free,
+            own: HashMap::default(),
+            old: VecDeque::new(),
+        };
+        let values = Values::new(limit, value, space)?;
+        Ok(Trie { nodes, width, values, capacity, epochs, writer: Mutex::new(writer) })
+    }
+
+    /// Where it lies, to code in the kernel.
+    pub fn kernel_place(&self, base: u64) -> TablePlace {
+        let at = |ptr: *mut u8| ptr as u64 - base;
+        let (nodes, entries) = (at(self.nodes.start()), at(self.values.start()));
+        TablePlace::Trie { nodes, units: self.nodes.size(), entries, width: self.width }
     }
 
     pub fn control_block(&self) -> *mut u8 {
@@ -194,16 +151,15 @@ impl Trie {
     /// The caller holds the lock or is a worker within a batch.
     unsafe fn find(&self, key: u128) -> Option<u32> {
         let mut rest = key << (128 - self.width);
-        let mut node = load(&self.root);
+        let mut place = self.nodes.root();
         let mut best = 0;
         loop {
-            // SAFETY: nodes are freed only when no caller can have found them; see the function's contract.
-            let here = unsafe { &*node };
             let byte = (rest >> (128 - STRIDE)) as u8;
-            let route = here.route(byte);
+            // SAFETY: nodes are freed only when no caller can have found them; see the function's contract.
+            let (route, child) = unsafe { self.nodes.step(load(place), byte) };
             best = if route == 0 { best } else { route };
-            match here.child(byte) {
-                Some(place) => node = load(place),
+            match child {
+                Some(child) => place = child,
                 None => return u32::checked_sub(best, 1),
             }
             rest <<= STRIDE;
@@ -222,8 +178,11 @@ impl Trie {
         }
         let entry = writer.entries.lock().take_patiently(&self.epochs)?;
         self.values.write(entry, value);
+        if let Err(full) = self.change(writer, prefix, len, Some(entry)) {
+            writer.entries.lock().retire(entry, &self.epochs);
+            return Err(full);
+        }
         writer.routes.insert((prefix, len), entry);
-        self.change(writer, prefix, len, Some(entry));
         if let Some(old) = old {
             writer.entries.lock().retire(old, &self.epochs);
         }
@@ -234,8 +193,9 @@ impl Trie {
     pub fn remove(&self, prefix: u128, len: u8) -> Result<(), TableError> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let writer = &mut *writer;
-        let entry = writer.routes.remove(&(prefix, len)).ok_or(TableError::NotFound)?;
-        self.change(writer, prefix, len, None);
+        let entry = *writer.routes.get(&(prefix, len)).ok_or(TableError::NotFound)?;
+        self.change(writer, prefix, len, None)?;
+        writer.routes.remove(&(prefix, len));
         writer.entries.lock().retire(entry, &self.epochs);
         Ok(())
     }
@@ -257,92 +217,117 @@ impl Trie {
         writer.routes.iter().map(|(&(prefix, len), &entry)| (prefix, len, self.values.read(entry))).collect()
     }
 
-    /// Sets or removes the route in the nodes.
-    fn change(&self, writer: &mut Writer, prefix: u128, len: u8, entry: Option<u32>) {
+    /// Sets or removes the route in the nodes; nothing where there is no room for them.
+    fn change(&self, writer: &mut Writer, prefix: u128, len: u8, entry: Option<u32>) -> Result<(), TableError> {
         let level = usize::from(len.saturating_sub(1)) / STRIDE as usize;
         let bytes = (prefix << (128 - self.width)).to_be_bytes();
-        let own = (bytes[level], len - (level as u32 * STRIDE) as u8);
+        let at = (bytes[level], len - (level as u32 * STRIDE) as u8);
         // The places on the way to the node, as far as there are nodes.
-        let mut places = vec![&self.root];
+        let mut places = vec![self.nodes.root()];
         while places.len() <= level {
+            let depth = places.len() - 1;
             // SAFETY: the places lead to nodes that are in use, and the lock is held.
-            let node = unsafe { &*load(places[places.len() - 1]) };
-            match node.child(bytes[places.len() - 1]) {
-                Some(place) => places.push(place),
-                None => break,
+            match unsafe { self.nodes.step(load(places[depth]), bytes[depth]) } {
+                (_, Some(place)) => places.push(place),
+                (_, None) => break,
             }
         }
-        let (mut depth, mut node) = if places.len() > level {
-            // SAFETY: as above.
-            let old = unsafe { &*load(places[level]) };
-            (level, changed(old, own, entry))
+        let mut depth = places.len() - 1;
+        let found = load(places[depth]);
+        let own = changed(if depth == level { writer.own(found) } else { &[] }, at, entry);
+        let mut made: Vec<u32> = Vec::new();
+        // The node that takes the place of one that is there, and the routes that end in it.
+        let (mut node, kept) = if depth == level {
+            (with_routes(&self.nodes.read(found), &own), Vec::new())
         } else {
             // From the node itself upwards to the one that hangs in what is there.
-            let mut new = boxed(changed(&Node::default(), own, entry));
-            for depth in (places.len()..level).rev() {
-                new = boxed(Node::default().with_child(bytes[depth], new));
+            let mut new = with_routes(&Node::default(), &own);
+            for depth in (places.len()..=level).rev() {
+                let Some(number) = self.make(writer, &new) else {
+                    return self.give_up(writer, made);
+                };
+                made.push(number);
+                new = with_child(&Node::default(), bytes[depth - 1], number);
             }
-            let depth = places.len() - 1;
-            // SAFETY: as above.
-            (depth, unsafe { &*load(places[depth]) }.with_child(bytes[depth], new))
+            let child = *made.last().unwrap_or(&0);
+            (with_child(&self.nodes.read(found), bytes[depth], child), writer.own(found).to_vec())
         };
+        let mut own_here = if depth == level { own.clone() } else { kept };
         // A node that has become empty goes, and with it those above that hold nothing else.
         let deepest = depth;
-        while depth > 0 && node.own.is_empty() && node.children.is_empty() {
+        while depth > 0 && own_here.is_empty() && node.children.is_empty() {
             depth -= 1;
-            // SAFETY: as above.
-            node = unsafe { &*load(places[depth]) }.with_child(bytes[depth], ptr::null_mut());
+            let above = load(places[depth]);
+            node = with_child(&self.nodes.read(above), bytes[depth], 0);
+            own_here = writer.own(above).to_vec();
+        }
+        let Some(number) = self.make(writer, &node) else {
+            return self.give_up(writer, made);
+        };
+        // The first that was made is the node that the route ends in.
+        if let Some(&first) = made.first() {
+            writer.own.insert(first, own.into());
+        }
+        if !own_here.is_empty() {
+            writer.own.insert(number, own_here.into());
         }
         // Places in nodes that go still lead to those below them.
         let gone: Vec<_> = places[depth..=deepest].iter().map(|place| load(place)).collect();
-        places[depth].store(boxed(node), Ordering::Release);
+        places[depth].store(number, Ordering::Release);
         for node in gone {
-            writer.retire(node, &self.epochs);
+            writer.own.remove(&node);
+            writer.old.push_back((node, self.epochs.retire()));
         }
-        writer.free_old(&self.epochs);
+        self.free_old(writer);
+        Ok(())
+    }
+
+    /// A node. Where there is no room, old ones are waited for.
+    fn make(&self, writer: &mut Writer, node: &Node) -> Option<u32> {
+        let made = self.nodes.make(node, &mut writer.free);
+        if made.is_some() || writer.old.is_empty() {
+            return made;
+        }
+        patiently(|| {
+            self.free_old(writer);
+            let made = self.nodes.make(node, &mut writer.free);
+            (made.is_some() || writer.old.is_empty()).then_some(made)
+        })?
+    }
+
+    /// Frees nodes that nobody has seen.
+    fn give_up(&self, writer: &mut Writer, made: Vec<u32>) -> Result<(), TableError> {
+        made.into_iter().for_each(|node| self.nodes.free(node, &mut writer.free));
+        Err(TableError::Full)
+    }
+
+    /// Frees replaced nodes, but not those further down, that no look-up can be in any more.
+    fn free_old(&self, writer: &mut Writer) {
+        let safe = self.epochs.safe();
+        while let Some(&(node, stamp)) = writer.old.front()
+            && stamp <= safe
+        {
+            writer.old.pop_front();
+            self.nodes.free(node, &mut writer.free);
+        }
     }
 }
 
-/// The node with this route set or removed.
-fn changed(node: &Node, (byte, bits): (u8, u8), entry: Option<u32>) -> Node {
-    let mut own: Vec<Own> = node.own.iter().copied().filter(|own| (own.byte, own.bits) != (byte, bits)).collect();
+fn load(place: &AtomicU32) -> u32 {
+    place.load(Ordering::Acquire)
+}
+
+/// The routes with this one set or removed.
+fn changed(own: &[Own], (byte, bits): (u8, u8), entry: Option<u32>) -> Vec<Own> {
+    let mut own: Vec<Own> = own.iter().copied().filter(|own| (own.byte, own.bits) != (byte, bits)).collect();
     own.extend(entry.map(|entry| Own { byte, bits, entry }));
-    node.with_routes(own)
+    own
 }
 
 impl Writer {
-    /// Frees a node, but not those further down, when no look-up can be in it any more.
-    fn retire(&mut self, node: *mut Node, epochs: &Epochs) {
-        self.old.push_back((node, epochs.retire()));
-    }
-
-    fn free_old(&mut self, epochs: &Epochs) {
-        let safe = epochs.safe();
-        while let Some(&(node, stamp)) = self.old.front()
-            && stamp <= safe
-        {
-            self.old.pop_front();
-            // SAFETY: made by `boxed`, unlinked before it was retired, and every worker has since begun a new batch.
-            drop(unsafe { Box::from_raw(node) });
-        }
-    }
-}
-
-impl Drop for Trie {
-    fn drop(&mut self) {
-        let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let mut nodes: Vec<*mut Node> = writer.old.drain(..).map(|(node, _)| node).collect();
-        // What still hangs together; replaced nodes own none of those further down.
-        let mut linked = vec![*self.root.get_mut()];
-        while let Some(node) = linked.pop() {
-            // SAFETY: nobody else has the table any more.
-            linked.extend(unsafe { &*node }.children.iter().map(load));
-            nodes.push(node);
-        }
-        for node in nodes {
-            // SAFETY: each node was made by `boxed` and is in the list once.
-            drop(unsafe { Box::from_raw(node) });
-        }
+    /// The routes that end in a node.
+    fn own(&self, node: u32) -> &[Own] {
+        self.own.get(&node).map_or(&[], |own| own)
     }
 }
 
@@ -362,5 +347,39 @@ pub unsafe extern "C" fn lookup(control: *const u8, key: *const u64) -> *mut u8 
             _ => key.cast::<u128>().read_unaligned(),
         };
         trie.find(key).map_or(ptr::null_mut(), |entry| trie.values.at(entry))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::scalar;
+
+    #[test]
+    fn where_nodes_have_no_room_nothing_changes_and_what_is_removed_makes_room() {
+        let space = Space::measuring();
+        let epochs = Arc::new(Epochs::new(&space).unwrap());
+        let trie = Trie::new(1000, 128, (&scalar(32), None), epochs, &space).unwrap();
+        // Routes that share nothing but the root need a node for each byte.
+        let prefix = |n: u32| (u128::from(n) << 120) | (u128::from(n.wrapping_mul(0x9e37_79b9)) << 80) | u128::from(n);
+        for round in 0..3u32 {
+            let mut there = 0;
+            while there < 1000 && trie.insert(prefix(there), 128, &(there + round).to_ne_bytes()).is_ok() {
+                there += 1;
+            }
+            assert!((50..1000).contains(&there), "{there}");
+            assert_eq!(trie.count(), there as usize);
+            assert_eq!(trie.insert(prefix(there), 128, &[0; 4]), Err(TableError::Full));
+            for n in 0..there {
+                assert_eq!(trie.read(prefix(n)), Some((n + round).to_ne_bytes().to_vec()));
+            }
+            assert_eq!(trie.read(prefix(there)), None);
+            // A value that changes takes no node's place.
+            trie.insert(prefix(0), 128, &[7; 4]).unwrap();
+            for n in 0..there {
+                trie.remove(prefix(n), 128).unwrap();
+            }
+            assert_eq!(trie.count(), 0);
+        }
     }
 }

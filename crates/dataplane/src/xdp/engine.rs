@@ -7,6 +7,7 @@ use baker::ir::{ChannelId, CounterSlots, DropId, Program, TimerId};
 use baker::opt::Level;
 use baker::place::Split;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, Output};
+use codegen::bpf::Form;
 use codegen::kernel::{Options, PUNTED, Verdict};
 
 use super::load::{LoadError, Loaded};
@@ -34,102 +35,124 @@ pub enum KernelEngineError {
     Load(#[from] LoadError),
 }
 
-/// The engine.
-pub struct KernelEngine {
+/// A program in the kernel, and its memory.
+pub struct KernelCode {
+    /// The kernel's counters and tables are those of this program.
     program: Arc<Program>,
     memory: SharedMemory,
     loaded: Loaded,
+    /// For each channel, the one by which native code goes on with what is punted there.
+    resume: Vec<Option<ChannelId>>,
+}
+
+impl KernelCode {
+    /// Compiles and loads a program, recorded, and else with these options.
+    pub fn new(program: &Arc<Program>, packets: Level, options: Options) -> Result<Self, KernelEngineError> {
+        Self::of_parts(program, program.clone(), Vec::new(), packets, options)
+    }
+
+    /// Compiles and loads the kernel's part of a program that was cut in two.
+    pub fn split(split: &Split, packets: Level, options: Options) -> Result<Self, KernelEngineError> {
+        Self::of_parts(&split.kernel, Arc::new(split.workers.clone()), split.resume.clone(), packets, options)
+    }
+
+    fn of_parts(
+        kernel: &Program,
+        program: Arc<Program>,
+        resume: Vec<Option<ChannelId>>,
+        packets: Level,
+        options: Options,
+    ) -> Result<Self, KernelEngineError> {
+        let memory = SharedMemory::new(&program)?;
+        let loaded = Loaded::compile(kernel, packets, &memory, Options { recorded: true, ..options })?;
+        Ok(KernelCode { program, memory, loaded, resume })
+    }
+
+    /// Empties tables and counters.
+    pub fn clear(&mut self) -> Result<(), MemoryError> {
+        self.memory.clear(&self.program)
+    }
+
+    /// The form that the kernel took.
+    pub fn form(&self) -> Form {
+        self.loaded.form()
+    }
+}
+
+/// The engine.
+pub struct KernelEngine {
+    code: Arc<KernelCode>,
     slots: usize,
     /// Counters before the batch.
     counted: Vec<u64>,
     /// Runs timers, what controllers inject, and what the kernel hands over.
     native: Option<NativeEngine>,
-    /// For each channel, the one by which native code goes on with what is punted there.
-    resume: Vec<Option<ChannelId>>,
 }
 
 impl KernelEngine {
-    /// Compiles and loads a program; `careful`: at once as code that the verifier goes through faster.
-    pub fn new(program: &Arc<Program>, packets: Level, careful: bool) -> Result<Self, KernelEngineError> {
-        Self::of_parts(program, program, packets, careful)
-    }
-
-    /// The kernel's part of a program, in the tables that the workers' part takes.
-    fn of_parts(
-        kernel: &Program,
-        workers: &Arc<Program>,
-        packets: Level,
-        careful: bool,
-    ) -> Result<Self, KernelEngineError> {
-        let memory = SharedMemory::new(workers)?;
-        let loaded = Loaded::compile(kernel, packets, &memory, Options { recorded: true, careful })?;
-        let slots = CounterSlots::new(workers).len();
-        let (program, counted) = (workers.clone(), vec![0; slots]);
-        Ok(KernelEngine { program, memory, loaded, slots, counted, native: None, resume: Vec::new() })
-    }
-
-    /// A program that was cut in two. `workers` is native code of its other part, which goes on with what the kernel hands over,
-    /// and runs its timers and controllers' packets.
-    pub fn split(split: &Split, packets: Level, workers: NativeEngine) -> Result<Self, KernelEngineError> {
-        let program = Arc::new(split.workers.clone());
-        let engine = Self::of_parts(&split.kernel, &program, packets, false)?;
-        Ok(KernelEngine { native: Some(workers), resume: split.resume.clone(), ..engine })
+    /// With tables and counters that are empty. `workers` is native code of the other part of a program that was cut in two: it
+    /// goes on with what the kernel hands over, and runs the timers and controllers' packets.
+    pub fn new(code: Arc<KernelCode>, workers: Option<NativeEngine>) -> Self {
+        let slots = CounterSlots::new(&code.program).len();
+        KernelEngine { code, slots, counted: vec![0; slots], native: workers }
     }
 
     /// The program's tables.
     pub fn tables(&self) -> TableAccess {
-        TableAccess::Native(self.memory.tables().clone())
+        TableAccess::Native(self.code.memory.tables().clone())
     }
 }
 
 impl Engine for KernelEngine {
     unsafe fn run(&mut self, context: &mut WorkerContext, frames: &[u32]) {
+        let code = self.code.clone();
+        let KernelCode { program, memory, loaded, resume } = &*code;
         let pool = context.pool().clone();
-        self.memory.tables().reclaim();
-        self.memory.set_now(context.now());
+        memory.tables().reclaim();
+        memory.set_now(context.now());
         for &frame in frames {
-            self.memory.set_port(LOOPBACK, context.rx_port(frame), None, true);
+            memory.set_port(LOOPBACK, context.rx_port(frame), None, true);
             // SAFETY: the frame is the caller's and holds a packet. The borrow ends here.
             let packet = unsafe { pool.packet(frame).to_vec() };
             if packet.len() < SHORTEST {
                 // No device gives the kernel such a frame.
-                context.counters().add(CounterSlots::new(&self.program).drop(DropId::TRUNCATED), 1);
+                context.counters().add(CounterSlots::new(program).drop(DropId::TRUNCATED), 1);
                 context.push(frame);
                 continue;
             }
-            let ran = self.loaded.run(&packet).expect("the kernel takes the packet");
+            let ran = loaded.run(&packet).expect("the kernel takes the packet");
             assert_ne!(
                 ran.verdict,
                 Verdict::Aborted as u32,
                 "the program found a packet other than it was tested to be"
             );
-            let (end, head) = match self.memory.end() {
+            let (end, head) = match memory.end() {
                 end if end == Verdict::Drop as u64 => (None, 0),
                 end if end == Verdict::Transmit as u64 => (Some(END_TX), 0),
                 end if end == Verdict::Pass as u64 => (Some(END_HOST), 0),
-                end => (Some(END_CHANNEL + (end - PUNTED) as u32), self.memory.head() as usize),
+                end => (Some(END_CHANNEL + (end - PUNTED) as u32), memory.head() as usize),
             };
             let left = &ran.packet[head..];
             let Some(end) = end else {
                 context.push(frame);
                 continue;
             };
-            let metadata = self.memory.metadata(self.program.metadata_size as usize);
+            let metadata = memory.metadata(program.metadata_size as usize);
             let room = (pool.frame_size() as usize).checked_sub(left.len()).expect("frames as in the kernel");
             // SAFETY: the frame is the caller's, the packet ends within it, and the metadata is as long as the program says.
             unsafe {
                 pool.place(frame, room.min(pool.headroom() as usize), left.len()).copy_from_slice(left);
                 pool.metadata(frame).copy_from_nonoverlapping(metadata.as_ptr(), metadata.len());
             }
-            let resume = end.checked_sub(END_CHANNEL).and_then(|channel| *self.resume.get(channel as usize)?);
-            match resume {
+            let on = end.checked_sub(END_CHANNEL).and_then(|channel| *resume.get(channel as usize)?);
+            match on {
                 // SAFETY: the frame holds a packet with metadata again; promised by the caller.
                 Some(channel) => unsafe { self.inject(channel, context, &[frame]) },
                 None => context.output(Output { frame, end }),
             }
         }
         for slot in 0..self.slots {
-            let now = self.memory.counter(slot);
+            let now = memory.counter(slot);
             context.counters().add(slot, now.wrapping_sub(self.counted[slot]));
             self.counted[slot] = now;
         }

@@ -18,7 +18,7 @@ use super::attach::{AttachError, Attached};
 use super::engine::KernelEngineError;
 use super::failed::Failed;
 use super::grace::Grace;
-use super::load::Loaded;
+use super::load::{LoadError, Loaded};
 use super::memory::SharedMemory;
 use super::netlink::Netlink;
 use super::redirect;
@@ -59,7 +59,12 @@ impl FastPath {
     pub fn new(split: &Split, packets: Level) -> Result<Self, KernelEngineError> {
         let memory = SharedMemory::new(&split.workers)?;
         let loaded = Loaded::compile(&split.kernel, packets, &memory, Options::default())?;
-        let idle = redirect::pass(loaded.flags()).map_err(super::LoadError::from)?;
+        Ok(Self::of(split, memory, loaded)?)
+    }
+
+    /// The kernel's part of a program that was loaded.
+    pub fn of(split: &Split, memory: SharedMemory, loaded: Loaded) -> Result<Self, LoadError> {
+        let idle = redirect::pass(loaded.flags())?;
         let failed = loaded.devices().and_then(|devices| Failed::count(devices, memory.map()).ok());
         Ok(FastPath { memory, loaded, idle, failed, resume: Resume::new(split), state: Mutex::default() })
     }

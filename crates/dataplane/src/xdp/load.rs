@@ -3,10 +3,11 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use baker::ir::Program;
+use baker::ir::{PpfId, Program};
 use baker::opt::Level;
+use codegen::CodegenError;
+use codegen::bpf::{self, Form, Misfit, Refusal};
 use codegen::kernel::{MapUse, Object, Options, Place, QUEUES};
-use codegen::{CodegenError, bpf};
 
 use super::memory::SharedMemory;
 use super::sys::{self, MapType};
@@ -44,8 +45,18 @@ pub enum LoadError {
         log: String,
     },
     /// Its patience.
-    #[error("the kernel's verifier gives up: the program branches too much; give some of it to workers")]
+    #[error("the kernel's verifier gives up after a million instructions")]
     Exhausted,
+    /// A PPF is too much, even by itself.
+    #[error("{name} is too much for the kernel: {why}")]
+    TooMuch {
+        /// Which.
+        ppf: PpfId,
+        /// Its name.
+        name: String,
+        /// Why.
+        why: Box<LoadError>,
+    },
     /// No code.
     #[error(transparent)]
     Codegen(#[from] CodegenError),
@@ -62,6 +73,9 @@ pub struct Loaded {
     devices: Option<OwnedFd>,
     /// Sockets by port and queue, where it punts.
     sockets: Option<OwnedFd>,
+    /// Its other parts. The kernel empties this array when no process has it any more, so it is kept as long as the program runs.
+    _parts: Option<OwnedFd>,
+    form: Form,
 }
 
 /// What came of a packet.
@@ -74,48 +88,38 @@ pub struct Ran {
 }
 
 impl Loaded {
-    /// Compiles a program and loads it; where the kernel's verifier gives up, or the stack does not suffice, as careful code.
+    /// Compiles a program and loads it, in the first form that the kernel takes: see [`Form`].
     pub fn compile(
         program: &Program,
         packets: Level,
         memory: &SharedMemory,
         options: Options,
     ) -> Result<Loaded, LoadError> {
-        let attempt = |careful| {
-            let options = Options { careful, ..options };
-            let object = bpf::compile(program, packets, memory.memory(), options)?;
-            Loaded::new(&object, memory, &program.name)
-        };
-        match attempt(options.careful) {
-            Err(LoadError::Exhausted | LoadError::Codegen(CodegenError::Stack)) if !options.careful => attempt(true),
-            result => result,
+        let name = &program.name;
+        let mut maps = Maps { entries: program.ppfs.len() as u32, ..Maps::of(memory, name) };
+        let taken = bpf::fit(program, packets, memory.memory(), options, |object| {
+            maps.load(object).map_err(|error| match error {
+                LoadError::Exhausted => Refusal::TooMuch(error),
+                error => Refusal::Other(error),
+            })
+        });
+        let taken = taken.map_err(|misfit| too_much(program, misfit))?;
+        for (ppf, part) in &taken.parts {
+            maps.set_part(*ppf, part)?;
         }
+        Ok(maps.loaded(taken.first, taken.form))
     }
 
     /// Loads code for a memory.
     pub fn new(object: &Object, memory: &SharedMemory, name: &str) -> Result<Loaded, LoadError> {
-        let mut code = object.code.clone();
-        let (mut devices, mut sockets) = (None, None);
-        for &(slot, map) in &object.maps {
-            let (fd, source) = match map {
-                MapUse::Memory => (sys::number(memory.map()), VALUE),
-                MapUse::Devices => (sys::number(made(&mut devices, MapType::DevMap, PORTS, name)?), MAP),
-                MapUse::Sockets => (sys::number(made(&mut sockets, MapType::XskMap, PORTS * QUEUES, name)?), MAP),
-            };
-            let at = &mut code[slot * 8..slot * 8 + 8];
-            at[1] |= source << 4;
-            at[4..].copy_from_slice(&fd.to_le_bytes());
-        }
-        let program = match sys::prog_load(&code, name, &mut []) {
-            Ok(program) => program,
-            Err(error) => match error.raw_os_error() {
-                Some(libc::EPERM) => return Err(LoadError::Refused(error)),
-                // Its log would be as long as what it has seen.
-                Some(libc::E2BIG | libc::EFAULT) => return Err(LoadError::Exhausted),
-                _ => return Err(refusal(&code, object, name)),
-            },
-        };
-        Ok(Loaded { program, devices, sockets })
+        let mut maps = Maps::of(memory, name);
+        let program = maps.load(object)?;
+        Ok(maps.loaded(program, Form::Whole))
+    }
+
+    /// The form that the kernel took.
+    pub fn form(&self) -> Form {
+        self.form
     }
 
     /// Says which interface a port sends by, if any; nothing where the program does not send.
@@ -160,12 +164,73 @@ impl Loaded {
     }
 }
 
+/// The maps of a program, made where they are needed first.
+struct Maps<'m> {
+    memory: &'m SharedMemory,
+    name: &'m str,
+    devices: Option<OwnedFd>,
+    sockets: Option<OwnedFd>,
+    parts: Option<OwnedFd>,
+    /// Parts that there can be.
+    entries: u32,
+}
+
+impl<'m> Maps<'m> {
+    fn of(memory: &'m SharedMemory, name: &'m str) -> Self {
+        Maps { memory, name, devices: None, sockets: None, parts: None, entries: 1 }
+    }
+
+    fn load(&mut self, object: &Object) -> Result<OwnedFd, LoadError> {
+        let name = self.name;
+        let mut code = object.code.clone();
+        for &(slot, map) in &object.maps {
+            let (fd, source) = match map {
+                MapUse::Memory => (self.memory.map(), VALUE),
+                MapUse::Devices => (made(&mut self.devices, MapType::DevMap, PORTS, name)?, MAP),
+                MapUse::Sockets => (made(&mut self.sockets, MapType::XskMap, PORTS * QUEUES, name)?, MAP),
+                MapUse::Parts => (made(&mut self.parts, MapType::ProgArray, self.entries, name)?, MAP),
+            };
+            let at = &mut code[slot * 8..slot * 8 + 8];
+            at[1] |= source << 4;
+            at[4..].copy_from_slice(&sys::number(fd).to_le_bytes());
+        }
+        sys::prog_load(&code, name, &mut []).map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM) => LoadError::Refused(error),
+            // Its log would be as long as what it has seen.
+            Some(libc::E2BIG | libc::EFAULT) => LoadError::Exhausted,
+            _ => refusal(&code, object, name),
+        })
+    }
+
+    fn set_part(&self, ppf: PpfId, part: &OwnedFd) -> io::Result<()> {
+        match &self.parts {
+            Some(parts) => sys::map_update(parts, ppf.0, sys::number(part) as u32),
+            None => Ok(()),
+        }
+    }
+
+    fn loaded(self, program: OwnedFd, form: Form) -> Loaded {
+        Loaded { program, devices: self.devices, sockets: self.sockets, _parts: self.parts, form }
+    }
+}
+
 /// The map, which is created where it is needed first.
 fn made<'m>(map: &'m mut Option<OwnedFd>, kind: MapType, entries: u32, name: &str) -> io::Result<&'m OwnedFd> {
     if map.is_none() {
         *map = Some(sys::map_create(kind, 4, entries, 0, name)?);
     }
     map.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+}
+
+/// No form was taken.
+pub(super) fn too_much(program: &Program, misfit: Misfit<LoadError>) -> LoadError {
+    match misfit {
+        Misfit::Other(error) => error,
+        Misfit::Ppf(ppf, why) => {
+            let name = program.ppfs[ppf.0 as usize].name.clone();
+            LoadError::TooMuch { ppf, name, why: Box::new(why) }
+        }
+    }
 }
 
 /// What the verifier has against a program.

@@ -39,20 +39,50 @@ pub enum MemoryError {
 /// The memory of one program.
 #[derive(Debug)]
 pub struct SharedMemory {
-    map: OwnedFd,
+    /// None where only the places count.
+    map: Option<OwnedFd>,
     mapping: Arc<Mapping>,
     memory: Memory,
     counters: usize,
     own: usize,
     tables: Arc<Tables>,
+    /// Keys of hash functions.
+    hasher: ahash::RandomState,
+    /// The tables' memory, see [`Space::shared`].
+    parts: [usize; 3],
 }
 
 impl SharedMemory {
     /// With a program's tables, empty.
     pub fn new(program: &Program) -> Result<Self, MemoryError> {
         let cpus = possible_cpus()?.next_power_of_two() as u32;
+        Self::laid_out(program, cpus, ahash::RandomState::new(), |size| {
+            let map = sys::map_create(MapType::Array, size, 1, MMAPABLE, &program.name);
+            let map = map.map_err(|error| match error.raw_os_error() {
+                Some(libc::EPERM) => MemoryError::Refused(error),
+                _ => MemoryError::System(error),
+            })?;
+            let mapping = Mapping::of_fd(map.as_raw_fd(), size as usize)?;
+            Ok((Some(map), mapping))
+        })
+    }
+
+    /// Where things would lie, on a machine of two processors: for code that is looked at and not loaded. It takes no
+    /// privilege, and is the same each time.
+    pub fn places(program: &Program) -> Result<Memory, MemoryError> {
+        let hasher = ahash::RandomState::with_seeds(1, 2, 3, 4);
+        let made = Self::laid_out(program, 2, hasher, |size| Ok((None, Mapping::sparse(size as usize)?)))?;
+        Ok(Memory { base: 1 << 40, ..made.memory })
+    }
+
+    fn laid_out(
+        program: &Program,
+        cpus: u32,
+        hasher: ahash::RandomState,
+        make: impl FnOnce(u32) -> Result<(Option<OwnedFd>, Mapping), MemoryError>,
+    ) -> Result<Self, MemoryError> {
         let measured = Space::measuring();
-        Tables::in_space(program, &measured)?;
+        Tables::with_hasher(program, &hasher, &measured)?;
         let (entries, rest) = measured.taken();
         let first = Memory::tables(program, cpus) as usize;
         let index = first + entries;
@@ -60,13 +90,9 @@ impl SharedMemory {
         let end = index + rest;
         let size = (end as u64).max(reach + 1 + SLACK).next_multiple_of(4096);
         let value_size = u32::try_from(size).ok().filter(|_| size <= MOST).ok_or(MemoryError::Large(size))?;
-        let map = sys::map_create(MapType::Array, value_size, 1, MMAPABLE, &program.name);
-        let map = map.map_err(|error| match error.raw_os_error() {
-            Some(libc::EPERM) => MemoryError::Refused(error),
-            _ => MemoryError::System(error),
-        })?;
-        let mapping = Arc::new(Mapping::of_fd(map.as_raw_fd(), size as usize)?);
-        let tables = Tables::in_space(program, &Space::shared(mapping.clone(), first, index, end))?;
+        let (map, mapping) = make(value_size)?;
+        let mapping = Arc::new(mapping);
+        let tables = Tables::with_hasher(program, &hasher, &Space::shared(mapping.clone(), first, index, end))?;
         let base = mapping.ptr() as u64;
         let memory = Memory {
             base,
@@ -77,7 +103,22 @@ impl SharedMemory {
             tables: tables.places(base),
         };
         let (counters, own) = (Memory::counters(program) as usize / 8, Memory::own(program) as usize);
-        Ok(SharedMemory { map, mapping, memory, counters, own, tables: Arc::new(tables) })
+        let (tables, parts) = (Arc::new(tables), [first, index, end]);
+        Ok(SharedMemory { map, mapping, memory, counters, own, tables, hasher, parts })
+    }
+
+    /// Empties tables and counters. What is loaded for this memory stays good for it. No program runs meanwhile, and nobody else
+    /// has the tables.
+    pub fn clear(&mut self, program: &Program) -> Result<(), MemoryError> {
+        assert_eq!(Arc::strong_count(&self.tables), 1, "tables in use");
+        // SAFETY: the mapping is that large, and nobody reads or writes it meanwhile.
+        unsafe { self.mapping.ptr().write_bytes(0, self.memory.size as usize) };
+        let [first, index, end] = self.parts;
+        let space = Space::shared(self.mapping.clone(), first, index, end);
+        let tables = Tables::with_hasher(program, &self.hasher, &space)?;
+        assert_eq!(tables.places(self.memory.base), self.memory.tables, "tables lie elsewhere");
+        self.tables = Arc::new(tables);
+        Ok(())
     }
 
     /// Where things lie in it.
@@ -92,7 +133,7 @@ impl SharedMemory {
 
     /// The map.
     pub fn map(&self) -> &OwnedFd {
-        &self.map
+        self.map.as_ref().expect("a memory of the kernel's")
     }
 
     /// The sum over all CPUs of a counter.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use baker::ir::{CounterId, CounterSlots, DropId, Program, TableEntry, TableId};
 use baker::opt::Level;
-use codegen::bpf;
+use codegen::bpf::{self, Form};
 use codegen::kernel::{Options, Punt, TablePlace, Verdict};
 
 use super::load::Loaded;
@@ -196,9 +196,9 @@ fn instructions_know_where_they_come_from() {
 #[test]
 fn what_the_kernel_cannot_do_has_a_reason_and_a_place() {
     let program = program(
-        "module m { in ether input; out ether output; lpm<u128, u32> far[4]; extern u8 ask(u8 n);
+        "module m { in ether input; out ether output; extern u8 ask(u8 n);
             ppf p(ether_packet_t *pkt) from input {
-                if (far[pkt->src] == null) channel_put(output, packet_copy(pkt));
+                if (pkt->src == 1) channel_put(output, packet_copy(pkt));
                 pkt->metadata.tx.port = ask(1);
                 channel_put(output, pkt);
             } }
@@ -206,8 +206,112 @@ fn what_the_kernel_cannot_do_has_a_reason_and_a_place() {
     );
     let obstacles = bpf::obstacles(&program);
     let said: Vec<String> = obstacles.iter().map(|obstacle| obstacle.reason.to_string()).collect();
-    let wanted = ["looks up an lpm table", "copies the packet", "calls a function of a controller"];
+    let wanted = ["copies the packet", "calls a function of a controller"];
     assert_eq!(said.len(), wanted.len(), "{said:?}");
     assert!(said.iter().zip(wanted).all(|(said, wanted)| said.starts_with(wanted)), "{said:?}");
     assert!(obstacles.iter().all(|obstacle| obstacle.span.is_some()));
+}
+
+/// `heavy` goes through more instructions than the verifier does. `others` are PPFs in front of it.
+fn heavy(channels: &str, others: &str, from: &str) -> Arc<Program> {
+    program(&format!(
+        "module m {{ in ether input; out ether output; {channels} hash<u32, u32> marks[256];
+            {others}
+            ppf heavy(ether_packet_t *pkt) from {from} {{
+                u32 n = (u32) pkt->src;
+                for (u32 i = 0; i < 4000; i++) {{
+                    u32 *mark = marks[n];
+                    if (mark != null) n = n * 3 + *mark;
+                    u32 *other = marks[n + 1];
+                    if (other != null) n = n * 5 + *other;
+                }}
+                pkt->src = (u48) n;
+                channel_put(output, pkt);
+            }} }}
+        program {{ rx -> m.input; m.output -> tx; }}"
+    ))
+}
+
+#[test]
+fn a_ppf_that_is_too_much_goes_to_workers() {
+    for apart in [false, true] {
+        let program = heavy(
+            "channel ether all, even;",
+            "ppf p(ether_packet_t *pkt) from input { pkt->dst = 1; channel_put(even, pkt); }
+            ppf light(ether_packet_t *pkt) from even {
+                pkt->metadata.tx.port = pkt->metadata.rx.port;
+                if (pkt->type == 7) channel_put(output, pkt); else channel_put(all, pkt);
+            }",
+            "all",
+        );
+        let fitted = super::fit(&program, Level::Cgpc, Options { apart, ..Options::default() }).unwrap();
+        let why: Vec<_> = fitted.placement.stages.iter().map(|stage| format!("{stage:?}")).collect();
+        assert_eq!(why[..2], ["Kernel([])", "Kernel([])"]);
+        assert!(why[2].contains("is too much for the kernel: the kernel's verifier gives up"), "{why:?}");
+        let (memory, loaded) = fitted.made.unwrap();
+        assert_eq!(loaded.form(), if apart { Form::Aggregates } else { Form::Whole });
+        memory.set_port(LOOPBACK, PORT, None, true);
+        let mut packet = packet();
+        packet[12..14].copy_from_slice(&[0, 7]);
+        let ran = loaded.run(&packet).unwrap();
+        assert_eq!((ran.verdict, &ran.packet[..6]), (Verdict::Transmit as u32, &[0, 0, 0, 0, 0, 1][..]));
+        packet[13] = 8;
+        // Nobody takes what goes on outside.
+        assert_eq!(loaded.run(&packet).unwrap().verdict, Verdict::Drop as u32);
+        let slots = CounterSlots::new(&fitted.split.workers);
+        assert_eq!(memory.counter(slots.drop(DropId::NO_WORKER)), 1);
+    }
+}
+
+#[test]
+fn where_nothing_is_left_for_the_kernel() {
+    let program = heavy("", "", "input");
+    let fitted = super::fit(&program, Level::Cgpc, Options::default()).unwrap();
+    assert!(fitted.made.is_none() && !fitted.placement.any_kernel());
+}
+
+/// As parts: a put that something follows, one that nothing follows, metadata and the time on the way.
+#[test]
+fn parts_hand_on_what_they_know() {
+    let text = "metadata { mark : u32; }
+        module m { in ether input; out ether output; channel ether one, two; channel inner inside; counter seen[4];
+            ppf p(ether_packet_t *pkt) from input {
+                pkt->metadata.mark = (u32) now_ns();
+                if (pkt->type == 1) { channel_put(one, pkt); counter_add(seen[0], 1); }
+                else channel_put(inside, packet_decap(pkt));
+            }
+            ppf first(ether_packet_t *pkt) from one {
+                counter_add(seen[1], 1);
+                pkt->metadata.tx.port = pkt->metadata.rx.port;
+                channel_put(two, pkt);
+            }
+            ppf second(ether_packet_t *pkt) from two { pkt->dst = (u48) pkt->metadata.mark; channel_put(output, pkt); }
+            ppf deep(inner_packet_t *pkt) from inside {
+                pkt->first = 9;
+                ether_packet_t *out = packet_encap(pkt);
+                out->src = (u48) out->metadata.mark;
+                out->metadata.tx.port = out->metadata.rx.port;
+                channel_put(output, out);
+            } }
+        program { rx -> m.input; m.output -> tx; }";
+    let program = program(text);
+    let memory = SharedMemory::new(&program).unwrap();
+    memory.set_port(LOOPBACK, PORT, None, true);
+    memory.set_now(0x01020304);
+    for careful in [false, true] {
+        let options = Options { apart: true, careful, recorded: true };
+        // Each PPF by itself.
+        let loaded = Loaded::compile(&program, Level::Pac, &memory, options).unwrap();
+        assert_eq!(loaded.form(), Form::Aggregates);
+        let mut packet = packet();
+        packet[12..14].copy_from_slice(&[0, 1]);
+        let ran = loaded.run(&packet).unwrap();
+        assert_eq!((ran.verdict, &ran.packet[..6]), (Verdict::Transmit as u32, &[0, 0, 1, 2, 3, 4][..]));
+        packet[13] = 2;
+        let ran = loaded.run(&packet).unwrap();
+        assert_eq!(ran.verdict, Verdict::Transmit as u32);
+        assert_eq!(ran.packet[6..15], [0, 0, 1, 2, 3, 4, 0, 0, 9]);
+    }
+    let slots = CounterSlots::new(&program);
+    assert_eq!([0, 1].map(|cell| memory.counter(slots.user(CounterId(0)) + cell)), [2, 2]);
 }

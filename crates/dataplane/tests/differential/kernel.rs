@@ -12,9 +12,10 @@ use std::sync::{Arc, Mutex};
 use baker::ir::Program;
 use baker::ir::interp::Machine;
 use baker::opt::Level;
+use codegen::kernel::Options;
 use codegen::{CodegenError, bpf};
 use dataplane::step::Stepper;
-use dataplane::xdp::{KERNEL_FRAMES, KernelEngine, KernelEngineError, LoadError, MemoryError};
+use dataplane::xdp::{KERNEL_FRAMES, KernelCode, KernelEngine, KernelEngineError, LoadError, MemoryError};
 use dataplane::{InterpEngine, TableAccess};
 
 use crate::generate::{self, Style};
@@ -58,21 +59,27 @@ impl From<String> for Refusal {
 }
 
 /// The engine of a program, or why there is none.
-fn engine(program: &Arc<Program>, level: Level, careful: bool) -> Result<KernelEngine, Refusal> {
+fn engine(program: &Arc<Program>, level: Level, options: Options) -> Result<KernelEngine, Refusal> {
     if let Some(obstacle) = bpf::obstacles(program).first() {
         return Err(Refusal::Unfit(format!("{}", obstacle.reason)));
     }
-    KernelEngine::new(program, level, careful).map_err(|error| match &error {
-        KernelEngineError::Load(LoadError::Exhausted) => Refusal::Unfit("too much for the verifier".into()),
-        KernelEngineError::Load(LoadError::Codegen(CodegenError::TooLarge(..))) => Refusal::Unfit("too large".into()),
-        KernelEngineError::Load(LoadError::Codegen(CodegenError::Stack)) => Refusal::Unfit("too much stack".into()),
-        KernelEngineError::Memory(MemoryError::Large(_)) => Refusal::Unfit("tables too large".into()),
-        KernelEngineError::Load(LoadError::Verifier { log, .. }) => {
-            let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verifier.log");
-            std::fs::write(&path, log).expect("cargo's directory for tests");
-            Refusal::Fault(format!("{error}; see {}", path.display()))
+    KernelCode::new(program, level, options).map(|code| KernelEngine::new(Arc::new(code), None)).map_err(|error| {
+        match &error {
+            KernelEngineError::Load(LoadError::Exhausted | LoadError::TooMuch { .. }) => {
+                Refusal::Unfit("too much for the verifier".into())
+            }
+            KernelEngineError::Load(LoadError::Codegen(CodegenError::TooLarge(..))) => {
+                Refusal::Unfit("too large".into())
+            }
+            KernelEngineError::Load(LoadError::Codegen(CodegenError::Stack)) => Refusal::Unfit("too much stack".into()),
+            KernelEngineError::Memory(MemoryError::Large(_)) => Refusal::Unfit("tables too large".into()),
+            KernelEngineError::Load(LoadError::Verifier { log, .. }) => {
+                let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verifier.log");
+                std::fs::write(&path, log).expect("cargo's directory for tests");
+                Refusal::Fault(format!("{error}; see {}", path.display()))
+            }
+            _ => Refusal::Fault(error.to_string()),
         }
-        _ => Refusal::Fault(error.to_string()),
     })
 }
 
@@ -80,10 +87,10 @@ fn engine(program: &Arc<Program>, level: Level, careful: bool) -> Result<KernelE
 fn compare(
     program: &Arc<Program>,
     packets: &[Packet],
-    (level, careful): (Level, bool),
+    (level, options): (Level, Options),
     fill: u64,
 ) -> Result<Seen, Refusal> {
-    let engine = engine(program, level, careful)?;
+    let engine = engine(program, level, options)?;
     let mut seen = Seen::default();
     let machine = Arc::new(Mutex::new(Machine::new(program.clone())));
     let reference = Box::new(InterpEngine::new(machine.clone()).with_layout(KERNEL_FRAMES));
@@ -131,7 +138,9 @@ fn random_program(seed: u64, tally: &mut Tally) {
     let packets: Vec<Packet> = random.filter(|(_, bytes)| bytes.len() >= SHORTEST).take(PACKETS).collect();
     let program = compile(&generated.text).expect("a valid program");
     let level = [Level::Base, Level::Pac, Level::Cgpc][seed as usize % 3];
-    let how = (level, seed.is_multiple_of(2));
+    let forms = [(false, false), (true, false), (false, true), (true, true)];
+    let (careful, apart) = forms[(seed / 3) as usize % 4];
+    let how = (level, Options { careful, apart, ..Options::default() });
     let compared = catch_unwind(AssertUnwindSafe(|| compare(&program, &packets, how, seed)));
     match compared.unwrap_or_else(|panic| Err(Refusal::Fault(said(panic)))) {
         Ok(seen) => {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use baker::check::Compilation;
 use baker::ir::Program;
 use baker::opt::Level;
-use baker::place::{Placement, Split, Stage, split};
-use codegen::{OptLevel, bpf};
+use baker::place::{Placement, Split, Stage};
+use codegen::OptLevel;
+use codegen::kernel::Options;
 use dataplane::ports::Driver;
-use dataplane::xdp::{FastPath, KernelEngineError, LoadError};
+use dataplane::xdp::{FastPath, FitError, Fitted, LoadError, fit};
 use dataplane::{EngineKind, PortConfig};
 
 use crate::apps::{self, Source};
@@ -73,10 +74,9 @@ pub fn choose(
             _ => workers(Some("workers, because no port is xdp: or auto:".into()), ports),
         };
     }
-    let placement = apps::place(source, &program, compilation)?;
-    match fast_path(&program, &placement, level) {
-        Ok((split, path)) => {
-            let mut about = about(&program, &placement);
+    apps::place(source, &program, compilation)?;
+    match fast_path(&program, level) {
+        Ok((split, path, mut about)) => {
             if !path.counts_failures() {
                 about += "; the kernel lets this process trace nothing, so packets that it cannot send are not counted";
             }
@@ -102,28 +102,34 @@ enum Refusal {
     /// The placer gives it nothing, for the first reason.
     Nothing(String),
     /// It does not take it.
-    Kernel(KernelEngineError),
+    Kernel(FitError),
 }
 
-fn fast_path(program: &Program, placement: &Placement, level: Level) -> Result<(Split, FastPath), Refusal> {
-    if !placement.any_kernel() {
+/// As much of the program as the kernel takes, and what to say of that.
+fn fast_path(program: &Program, level: Level) -> Result<(Split, FastPath, String), Refusal> {
+    let Fitted { placement, too_much, split, made } =
+        fit(program, level, Options::default()).map_err(Refusal::Kernel)?;
+    let Some((memory, loaded)) = made else {
         let reason = program.ppfs.iter().zip(&placement.stages).find_map(|(ppf, stage)| match stage {
             Stage::Cannot(obstacle) => Some(format!("{} {}", ppf.name, obstacle.reason)),
             Stage::Pinned => Some(format!("{} is pinned to workers", ppf.name)),
             Stage::Kernel(_) | Stage::Behind => None,
         });
         return Err(Refusal::Nothing(reason.unwrap_or_else(|| "no PPF gets packets from ports".into())));
+    };
+    let mut about = about(program, &placement);
+    for (ppf, reason) in too_much {
+        about += &format!("; {} {reason}", program.ppfs[ppf.0 as usize].name);
     }
-    let split = split(program, placement, &bpf::limits(program));
-    let path = FastPath::new(&split, level).map_err(Refusal::Kernel)?;
-    Ok((split, path))
+    let path = FastPath::of(&split, memory, loaded).map_err(|error| Refusal::Kernel(error.into()))?;
+    Ok((split, path, about))
 }
 
 /// A refusal in one line; what the verifier said is kept for a report.
 fn said(refusal: &Refusal, compilation: &Compilation) -> String {
     match refusal {
         Refusal::Nothing(reason) => format!("nothing of it can run in the kernel: {reason}"),
-        Refusal::Kernel(KernelEngineError::Load(error @ LoadError::Verifier { place, log, .. })) => {
+        Refusal::Kernel(FitError::Load(error @ LoadError::Verifier { place, log, .. })) => {
             let line = place.as_ref().and_then(|place| place.span).map(|span| {
                 let (line, _) = compilation.sources.line_column(span.file, span.start);
                 format!(" ({}:{line})", compilation.sources.file(span.file).name)

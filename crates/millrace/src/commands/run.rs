@@ -38,6 +38,9 @@ pub struct Args {
     /// What runs the program
     #[arg(long, value_enum, default_value = "auto")]
     engine: Engine,
+    /// Take XDP programs of others off the interfaces of xdp and afxdp ports
+    #[arg(long)]
+    replace_xdp: bool,
     #[command(flatten)]
     packets: Packets,
     /// Never sleep: lower latency, one core always busy
@@ -84,12 +87,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let chosen = choose(args.engine, &source, &compilation, program, ports, args.packets.level())?;
     let engine = chosen.name();
     let Chosen { program, kind, fast_path, ports, about } = chosen;
-    if let Some(about) = about {
-        say!("engine: {about}");
-    }
     let options = Options {
         engine: kind,
         fast_path,
+        replace_xdp: args.replace_xdp,
         poll: if args.busy { PollMode::Busy } else { config.workers.mode },
         ..workers(args, config.options())
     };
@@ -107,11 +108,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             _ => Failure::refused(error),
         })?;
     config.fill(&program, &mut prepared.tables()).map_err(|error| Failure::wrong(format!("error: {error}")))?;
-    for note in prepared.notes() {
-        say!("{note}");
-    }
+    let notes = prepared.notes().to_vec();
     let cpus = prepared.cpus();
     let instance = prepared.run().map_err(Failure::refused)?;
+    for line in about.map(|about| format!("engine: {about}")).into_iter().chain(notes) {
+        say!("{line}");
+    }
     let started = Instant::now();
     let server = match claim {
         Some(claim) => {

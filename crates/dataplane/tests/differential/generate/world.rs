@@ -320,11 +320,7 @@ impl World {
         let kind = *n.pick(if (module, index) == (0, 0) { &all[..5] } else { &all });
         let key = match kind {
             Kind::Hash | Kind::Set => self.value(n),
-            Kind::Lpm => Value::Scalar(unsigned(*n.pick(if self.style.is_kernel() {
-                &[32][..]
-            } else {
-                &[32, 32, 128, 20, 64, 7]
-            }))),
+            Kind::Lpm => Value::Scalar(unsigned(*n.pick(&[32, 32, 128, 20, 64, 7]))),
             _ => Value::Scalar(unsigned(32)),
         };
         let capacity = if kind == Kind::Lpm { 64 } else { *n.pick(&[1, 2, 3, 4, 8, 9, 16, 100, 4000]) };

@@ -1,5 +1,6 @@
 //! `millrace explain`: what the optimiser does to a program, measured on a trace.
 
+mod kernel;
 mod placement;
 mod staging;
 mod timers;
@@ -11,6 +12,7 @@ use baker::opt::explain::explain;
 use baker::opt::{Level, optimise};
 use control::config::Config;
 use control::controllers;
+use dataplane::xdp;
 
 use super::instance::configuration;
 use super::packets::by_profile;
@@ -60,11 +62,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         config.fill(&program, machine)
     })
     .map_err(|error| wrong(&error))?;
+    apps::place(&source, &program, &compilation)?;
+    let fitted = xdp::code(&program, Level::Cgpc).map_err(|error| wrong(&error))?;
     let view = view::View {
         name: &source.name,
         program: &program,
         optimised: &optimise(&program, Level::Cgpc),
-        placement: &apps::place(&source, &program, &compilation)?,
+        placement: &fitted.placement,
+        kernel: fitted.made.as_ref(),
         sources: &compilation.sources,
         found: &found,
     };

@@ -72,6 +72,7 @@ impl View<'_> {
             out.push('\n');
             table(out, &["channels from the kernel to workers", "to"], cuts);
         }
+        self.kernel_text(out);
     }
 
     /// As JSON.
@@ -80,6 +81,7 @@ impl View<'_> {
         let cut = |(channel, to): (&str, &str)| json!({"channel": channel, "to": to});
         json!({
             "ppfs": self.each_stage().map(stage).collect::<Vec<_>>(), "cuts": self.cuts().map(cut).collect::<Vec<_>>(),
+            "bpf": self.kernel_json(),
         })
     }
 }

@@ -7,6 +7,8 @@ use baker::opt::cache::Fallback;
 use baker::opt::explain::{Explanation, PpfShape, Size, Stage};
 use baker::place::Placement;
 use baker::source::Sources;
+use codegen::bpf::Taken;
+use codegen::kernel::Object;
 use serde_json::{Map, Value, json};
 
 use crate::report::{grouped, table};
@@ -23,6 +25,8 @@ pub struct View<'a> {
     pub optimised: &'a Program,
     /// Where its PPFs can run.
     pub placement: &'a Placement,
+    /// The kernel's part as BPF code, if there is one.
+    pub kernel: Option<&'a Taken<Object>>,
     pub sources: &'a Sources,
     pub found: &'a Explanation,
 }

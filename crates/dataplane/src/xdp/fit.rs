@@ -1,0 +1,80 @@
+//! As much of a program in the kernel as the kernel takes.
+//!
+//! Where a PPF is more than the verifier goes through, in whatever form, it is left to workers with all that only it leads to, and
+//! the rest is tried again.
+
+use std::collections::BTreeMap;
+
+use baker::diag::Diagnostic;
+use baker::ir::{PpfId, Program};
+use baker::opt::Level;
+use baker::place::{Placement, Split, split};
+use codegen::bpf::{self, Refusal, Taken};
+use codegen::kernel::{Object, Options};
+
+use super::load::{LoadError, Loaded, too_much};
+use super::memory::{MemoryError, SharedMemory};
+
+/// Why nothing of a program is in the kernel.
+#[derive(Debug, thiserror::Error)]
+pub enum FitError {
+    /// What is pinned to the kernel cannot run there.
+    #[error("{}", .0.iter().map(|error| error.title.as_str()).collect::<Vec<_>>().join(", "))]
+    Pinned(Vec<Diagnostic>),
+    /// No memory.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// Not loaded, and not for being too much.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+/// A program of which as much is the kernel's as it takes.
+#[derive(Debug)]
+pub struct Fitted<T> {
+    /// Where each PPF runs. Of those that turned out to be too much it says so.
+    pub placement: Placement,
+    /// Those, and why, in words that go on "it …".
+    pub too_much: BTreeMap<PpfId, String>,
+    /// The program as two.
+    pub split: Split,
+    /// What was made of the kernel's part; `None` where nothing is left to run there.
+    pub made: Option<T>,
+}
+
+/// Places, compiles and loads a program, with as many PPFs in the kernel as it takes.
+pub fn fit(program: &Program, packets: Level, options: Options) -> Result<Fitted<(SharedMemory, Loaded)>, FitError> {
+    fit_by(program, |split| {
+        let memory = SharedMemory::new(&split.workers)?;
+        let loaded = Loaded::compile(&split.kernel, packets, &memory, options)?;
+        Ok((memory, loaded))
+    })
+}
+
+/// The same code, as far as can be said without loading it, which takes no privilege.
+pub fn code(program: &Program, packets: Level) -> Result<Fitted<Taken<Object>>, FitError> {
+    fit_by(program, |split| {
+        let memory = SharedMemory::places(&split.workers)?;
+        let taken = bpf::fit(&split.kernel, packets, &memory, Options::default(), |object| {
+            Ok::<_, Refusal<LoadError>>(object.clone())
+        });
+        Ok(taken.map_err(|misfit| too_much(&split.kernel, misfit))?)
+    })
+}
+
+fn fit_by<T>(program: &Program, make: impl Fn(&Split) -> Result<T, FitError>) -> Result<Fitted<T>, FitError> {
+    let mut limits = bpf::limits(program);
+    loop {
+        let placement = Placement::new(program, &limits).map_err(FitError::Pinned)?;
+        let split = split(program, &placement, &limits);
+        let made = match placement.any_kernel().then(|| make(&split)).transpose() {
+            Err(FitError::Load(LoadError::TooMuch { ppf, why, .. })) => {
+                // Each round has one PPF less.
+                limits.ppfs.insert(ppf, format!("is too much for the kernel: {why}"));
+                continue;
+            }
+            made => made?,
+        };
+        return Ok(Fitted { placement, too_much: limits.ppfs, split, made });
+    }
+}

@@ -1,0 +1,76 @@
+//! The kernel's part as BPF code, in an explanation: instructions by program and by PPF, and stack.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use baker::source::Span;
+use codegen::kernel::{Object, Place};
+use serde_json::{Value, json};
+
+use super::view::View;
+use crate::report::table;
+
+/// Code in front of the first PPF, or of a part: it reads the packet's pointers and hands packets over.
+const FRONT: &str = "(entry)";
+
+impl View<'_> {
+    /// The programs that the kernel gets, by the PPF that each begins with.
+    fn programs(&self) -> Vec<(&str, &Object)> {
+        let Some(taken) = self.kernel else { return Vec::new() };
+        let parts = taken.parts.iter().map(|(ppf, object)| (self.ppf(*ppf), object));
+        std::iter::once(("rx", &taken.first)).chain(parts).collect()
+    }
+
+    /// Instructions by PPF. Where PPFs have the same source (instances of one module), they are counted together.
+    fn by_ppf(&self) -> BTreeMap<String, usize> {
+        let mut owners: BTreeMap<(u32, u32, u32), BTreeSet<&str>> = BTreeMap::new();
+        let key = |span: Span| (span.file.0, span.start, span.end);
+        for ppf in &self.program.ppfs {
+            for span in
+                ppf.body.blocks.iter().flat_map(|block| &block.insts).filter_map(|inst| inst.span).chain(ppf.span)
+            {
+                owners.entry(key(span)).or_default().insert(&ppf.name);
+            }
+        }
+        let name = |place: &Place| match place.span.and_then(|span| owners.get(&key(span))) {
+            Some(names) if names.contains(place.ppf.as_str()) => place.ppf.clone(),
+            Some(names) => names.iter().copied().collect::<Vec<_>>().join(", "),
+            None if self.program.ppfs.iter().any(|ppf| ppf.name == place.ppf) => place.ppf.clone(),
+            None => FRONT.to_owned(),
+        };
+        let mut counts = BTreeMap::new();
+        for (place, count) in self.programs().into_iter().flat_map(|(_, object)| object.runs()) {
+            *counts.entry(name(place)).or_default() += count;
+        }
+        counts
+    }
+
+    /// For people.
+    pub(super) fn kernel_text(&self, out: &mut String) {
+        let Some(taken) = self.kernel else { return };
+        *out += &format!("\nBPF code: {}\n", taken.form.text());
+        let (mut rows, mut all) = (Vec::new(), 0);
+        for (name, object) in self.programs() {
+            rows.push(vec![name.to_owned(), object.instructions().to_string(), object.stack.to_string()]);
+            all += object.instructions();
+        }
+        if rows.len() > 1 {
+            rows.push(vec!["all".into(), all.to_string(), String::new()]);
+        }
+        table(out, &["program from", "instructions", "stack bytes"], rows);
+        out.push('\n');
+        let rows = self.by_ppf().into_iter().map(|(ppf, count)| vec![ppf, count.to_string()]);
+        table(out, &["code of", "instructions"], rows.collect());
+    }
+
+    /// As JSON.
+    pub(super) fn kernel_json(&self) -> Value {
+        let Some(taken) = self.kernel else { return Value::Null };
+        let program = |(name, object): (&str, &Object)| json!({"from": name, "instructions": object.instructions(), "stack": object.stack});
+        let programs: Vec<_> = self.programs().into_iter().map(program).collect();
+        let all: usize = self.programs().iter().map(|(_, object)| object.instructions()).sum();
+        let ppfs = self.by_ppf().into_iter().map(|(ppf, count)| json!({"ppf": ppf, "instructions": count}));
+        json!({
+            "form": taken.form.name(), "instructions": all, "programs": programs, "ppfs": ppfs.collect::<Vec<_>>(),
+        })
+    }
+}

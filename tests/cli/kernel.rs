@@ -1,0 +1,207 @@
+//! `millrace run` with XDP programs at its ports, of its own or small ones: what it says, and what it leaves behind.
+
+use std::time::{Duration, Instant};
+
+use lab::{Namespace, RawPort, Running, Signal};
+
+use crate::PATCH;
+use crate::frames::{ETH_EXPERIMENT, ethernet};
+use crate::process::{self, Scratch};
+use crate::report::Report;
+use crate::run::network;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn command<'n>(ns: &'n Namespace, driver: &str) -> lab::Command<'n> {
+    let command = ns.command(env!("CARGO_BIN_EXE_millrace")).args(["run", PATCH]);
+    command.args(["--port", &format!("l={driver}:left"), "--port", &format!("r={driver}:right")])
+}
+
+fn start(ns: &Namespace, driver: &str) -> Running {
+    let mut running = command(ns, driver).spawn().unwrap();
+    running.wait_for_text("running on 2 ports", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+    running
+}
+
+/// Waits until the interfaces have an XDP program, or none.
+fn programs(ns: &Namespace, wanted: bool) {
+    let start = Instant::now();
+    for device in ["left", "right"] {
+        loop {
+            let said = ns.check(&["ip", "link", "show", "dev", device]).unwrap().text();
+            if said.contains("prog/xdp") == wanted {
+                break;
+            }
+            assert!(start.elapsed() < PATIENCE, "{said}");
+        }
+    }
+}
+
+fn passes(hosts: &[Namespace; 2]) {
+    let wires = [0, 1].map(|i| RawPort::open(&hosts[i], "eth0").unwrap());
+    let [mut left, mut right] = wires;
+    for number in 0..100u8 {
+        let frame = ethernet([2; 6], [4; 6], ETH_EXPERIMENT, &[number; 100]);
+        left.send(&frame).unwrap();
+        assert_eq!(right.recv(PATIENCE).unwrap().as_ref(), Some(&frame));
+        right.send(&frame).unwrap();
+        assert_eq!(left.recv(PATIENCE).unwrap().as_ref(), Some(&frame));
+    }
+}
+
+#[test]
+fn nothing_stays_behind_even_after_a_kill() {
+    let (box_, hosts) = network();
+    for (driver, about) in [("afxdp", "copy mode"), ("xdp", "what is handed over comes in copy mode")] {
+        for signal in [Signal::SIGKILL, Signal::SIGTERM] {
+            let mut millrace = start(&box_, driver);
+            passes(&hosts);
+            programs(&box_, true);
+            let second = command(&box_, driver).args(["--no-socket"]).run().unwrap();
+            assert_eq!(second.status.code(), Some(2), "{second}");
+            let text = String::from_utf8(second.stderr.clone()).unwrap();
+            let expected = "error: port l: left: has an XDP program (id ";
+            assert!(text.starts_with(expected) && text.contains("does not replace"), "{text}");
+            millrace.signal(signal).unwrap();
+            let output = millrace.wait(PATIENCE).unwrap();
+            let about =
+                format!("port l: left: native XDP; {about}, because its driver has no zero-copy; 1 queue for 1 worker");
+            assert!(output.text().contains(&about), "{output}");
+            if signal == Signal::SIGTERM {
+                assert!(output.status.success(), "{output}");
+                let report = Report::parse(&output.text());
+                assert_eq!((report.port("l", "received"), report.port("r", "sent")), (100, 100));
+            }
+            programs(&box_, false);
+        }
+    }
+}
+
+#[test]
+fn somebody_elses_program_is_replaced_where_that_is_asked_for() {
+    let (box_, hosts) = network();
+    // Another instance's, and one as `ip` attaches them.
+    let mut first = start(&box_, "xdp");
+    let taken = |more: &[&str]| {
+        let command = command(&box_, "xdp").args(["--no-socket", "--duration", "0.2"]);
+        let output = command.args(more).run().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (status, error) = taken(&[]);
+    assert!(status == Some(2) && error.contains("(`--replace-xdp`)"), "{error}");
+    let (status, error) = taken(&["--replace-xdp"]);
+    assert!(status == Some(2) && error.contains("in use by another AF_XDP socket"), "it lives: {error}");
+    first.signal(Signal::SIGTERM).unwrap();
+    first.wait(PATIENCE).unwrap();
+    let object = Scratch::new();
+    let source = object.write("pass.c", "__attribute__((section(\"xdp\"))) int pass(void *c) { return 2; }");
+    let compiled = object.path("pass.o");
+    let clang = ["clang-19", "-target", "bpf", "-O2", "-c", &source, "-o", &compiled];
+    box_.check(&clang).unwrap();
+    for mode in ["xdpdrv", "xdpgeneric"] {
+        for device in ["left", "right"] {
+            box_.check(&["ip", "link", "set", "dev", device, mode, "obj", &compiled, "sec", "xdp"]).unwrap();
+        }
+        assert!(taken(&[]).1.contains("does not replace"));
+        let mut running = command(&box_, "xdp").args(["--no-socket", "--replace-xdp"]).spawn().unwrap();
+        running.wait_for_text("running on 2 ports", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+        passes(&hosts);
+        running.signal(Signal::SIGTERM).unwrap();
+        running.wait(PATIENCE).unwrap();
+        programs(&box_, false);
+    }
+}
+
+#[test]
+fn the_engine_says_what_it_is() {
+    let (box_, _hosts) = network();
+    let run = |driver: &str, more: &[&str]| {
+        let output = command(&box_, driver).args(["--no-socket", "--duration", "0.1"]).args(more).run().unwrap();
+        (output.status.code(), output.text(), String::from_utf8(output.stderr).unwrap())
+    };
+    for (driver, engine) in [("auto", "auto"), ("auto", "xdp"), ("xdp", "auto")] {
+        let (status, out, error) = run(driver, &["--engine", engine]);
+        assert_eq!(status, Some(0), "{driver} {engine}: {out}{error}");
+        assert!(
+            out.starts_with("engine: xdp: 2 of 2 PPFs run in the kernel; see `millrace explain`\nport l: "),
+            "{out}"
+        );
+    }
+    let (_, out, _) = run("afpacket", &[]);
+    assert!(out.starts_with("engine: workers, because no port is xdp: or auto:\n"), "{out}");
+    let (_, out, _) = run("auto", &["--engine", "worker"]);
+    assert!(out.starts_with("port l: afxdp:left: left: native XDP; copy mode"), "{out}");
+    // Not what was asked for.
+    let (status, _, error) = run("xdp", &["--engine", "worker"]);
+    assert!(status == Some(2) && error.contains("left: xdp takes a program that runs in the kernel"), "{error}");
+    let (status, _, error) = run("afpacket", &["--engine", "xdp"]);
+    assert!(status == Some(1) && error.starts_with("error: --engine xdp: no port is xdp:INTERFACE"), "{error}");
+    // Nothing of it can run in the kernel.
+    let scratch = Scratch::new();
+    let copies = "import \"net/ether\";
+        module m { in ether input; out ether output;
+            ppf p(ether_packet_t *pkt) from input { channel_put(output, packet_copy(pkt)); packet_drop(pkt, malformed); } }
+        program { rx -> m.input; m.output -> tx; }";
+    let copies = scratch.write("copies.baker", copies);
+    let ports = |driver: &str| ["--port".to_owned(), format!("l={driver}:left")];
+    let command = |driver: &str| {
+        let command = box_.command(env!("CARGO_BIN_EXE_millrace")).args(["run", &copies]).args(ports(driver));
+        let output = command.args(["--no-socket", "--duration", "0.1"]).run().unwrap();
+        (output.status.code(), output.text(), String::from_utf8(output.stderr).unwrap())
+    };
+    let why = "nothing of it can run in the kernel: m.p copies the packet, and the kernel has one packet at a time";
+    let (status, out, _) = command("auto");
+    assert!(status == Some(0) && out.starts_with(&format!("engine: workers, because {why}\n")), "{out}");
+    let (status, _, error) = command("xdp");
+    assert!(status == Some(2) && error.contains(why) && error.contains("`--engine worker` runs all"), "{error}");
+}
+
+#[test]
+fn without_privileges_workers_do_it() {
+    let scratch = Scratch::new();
+    let (program, source) = (scratch.millrace(), scratch.write("patch.baker", std::fs::read(PATCH).unwrap()));
+    // Root of a user namespace of its own: packet sockets, but no BPF.
+    let run = |port: &str| {
+        let mut command = std::process::Command::new("unshare");
+        let up =
+            format!("ip link set dev lo up && exec {program} run {source} --port {port} --duration 0.1 --no-socket");
+        command.args(["-Urn", "sh", "-c", &up]);
+        process::run(command)
+    };
+    let out = run("l=auto:lo").ok();
+    let why = "engine: workers, because the kernel lets this process make no BPF maps";
+    assert!(out.starts_with(why) && out.contains("port l: afpacket:lo; not afxdp:lo, because "), "{out}");
+    let error = run("l=xdp:lo").failed_in_one_line(2);
+    assert!(error.contains("the kernel lets this process make no BPF maps") && error.contains("CAP_BPF"), "{error}");
+}
+
+#[test]
+fn two_instances_side_by_side() {
+    let (box_, hosts) = network();
+    // Each between an interface of the network and a pair between the two.
+    box_.check(&["ip", "link", "add", "inner1", "type", "veth", "peer", "name", "inner2"]).unwrap();
+    for device in ["inner1", "inner2"] {
+        box_.check(&["ip", "link", "set", "dev", device, "up"]).unwrap();
+    }
+    let start = |one: &str, other: &str| {
+        let command = box_.command(env!("CARGO_BIN_EXE_millrace")).args(["run", PATCH, "--no-socket"]);
+        let ports = [format!("l=xdp:{one}"), format!("r=xdp:{other}")];
+        let mut running = command.args(["--port", &ports[0], "--port", &ports[1]]).spawn().unwrap();
+        running.wait_for_text("running on 2 ports", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+        running
+    };
+    let first = start("left", "inner1");
+    let mut second = start("inner2", "right");
+    passes(&hosts);
+    // One ends and comes again; the other goes on.
+    second.signal(Signal::SIGKILL).unwrap();
+    second.wait(PATIENCE).unwrap();
+    let second = start("inner2", "right");
+    passes(&hosts);
+    for mut millrace in [first, second] {
+        millrace.signal(Signal::SIGTERM).unwrap();
+        let output = millrace.wait(PATIENCE).unwrap();
+        assert!(output.status.success(), "{output}");
+    }
+    programs(&box_, false);
+}
