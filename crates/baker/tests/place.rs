@@ -77,7 +77,11 @@ fn operation(inst: &Inst) -> Option<String> {
 }
 
 fn limits() -> Limits<'static> {
-    Limits { whole: Vec::new(), operation: Box::new(operation), ppfs: BTreeMap::new() }
+    Limits { whole: Vec::new(), operation: Box::new(operation), unsure: Box::new(unsure), ppfs: BTreeMap::new() }
+}
+
+fn unsure(inst: &Inst) -> Option<String> {
+    matches!(inst.op, Op::Grow { .. }).then(|| "may find no room".into())
 }
 
 fn stage<'p>(program: &Program, placement: &'p Placement, name: &str) -> &'p Stage {
@@ -106,11 +110,30 @@ fn where_each_runs_and_why() {
     let whole = Limits {
         whole: vec!["the metadata is too large".into()],
         operation: Box::new(|_| None),
+        unsure: Box::new(|_| None),
         ppfs: BTreeMap::new(),
     };
     let placement = Placement::new(&program, &whole).unwrap();
     assert!(!placement.any_kernel());
     assert_eq!(placement.cuts, [Program::RX]);
+}
+
+#[test]
+fn what_may_fail_in_the_kernel_is_done_there_only_where_it_is_pinned() {
+    let text = "import \"net/ether\";
+        module m { in ether input; out ether output;
+            PIN ppf p(ether_packet_t *pkt) from input {
+                pkt->type = 1;
+                if (packet_grow_tail(pkt, 4)) { channel_put(output, pkt); return; }
+                packet_drop(pkt, malformed);
+            } }
+        program { rx -> m.input; m.output -> tx; }";
+    let found = |pin: &str| {
+        let program = compile(&text.replace("PIN", pin));
+        stage(&program, &Placement::new(&program, &limits()).unwrap(), "m.p").clone()
+    };
+    assert!(matches!(found(""), Stage::Cannot(Obstacle { reason, .. }) if reason == "may find no room"));
+    assert_eq!(found("@kernel"), Stage::Kernel(Vec::new()));
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub use split::{Split, split};
 use std::collections::BTreeMap;
 
 use crate::diag::Diagnostic;
-use crate::ir::{ChannelId, Inst, Pin, PpfId, Program, Target, Times};
+use crate::ir::{ChannelId, Inst, Pin, Ppf, PpfId, Program, Target, Times};
 use crate::source::Span;
 
 /// Why an operation cannot be done; `None` where it can.
@@ -36,8 +36,18 @@ pub struct Limits<'a> {
     pub whole: Vec<String>,
     /// Why an operation cannot be done there.
     pub operation: Test<'a>,
+    /// Why one may fail there that would not on workers: PPFs with it are the workers', unless they are pinned to the kernel.
+    pub unsure: Test<'a>,
     /// PPFs that turned out to be too much, and why.
     pub ppfs: BTreeMap<PpfId, String>,
+}
+
+impl Limits<'_> {
+    /// Why the kernel is not to do an operation of a PPF.
+    fn refusal(&self, ppf: &Ppf, inst: &Inst) -> Option<String> {
+        let unsure = || (self.unsure)(inst).filter(|_| ppf.pin != Some(Pin::Kernel));
+        (self.operation)(inst).or_else(unsure)
+    }
 }
 
 /// An operation that the kernel cannot do.
@@ -123,7 +133,7 @@ fn own_stage(program: &Program, id: PpfId, limits: &Limits, times: &Times) -> St
     let mut punts: Vec<Obstacle> = Vec::new();
     for (block, unchanged) in ppf.body.blocks.iter().zip(clean) {
         for (index, inst) in block.insts.iter().enumerate() {
-            let Some(reason) = (limits.operation)(inst) else { continue };
+            let Some(reason) = limits.refusal(ppf, inst) else { continue };
             let obstacle = Obstacle { reason, span: inst.span };
             if unchanged.is_none_or(|unchanged| index > unchanged) {
                 return Stage::Cannot(obstacle);
@@ -137,13 +147,13 @@ fn own_stage(program: &Program, id: PpfId, limits: &Limits, times: &Times) -> St
     }
     // Its first operation on all paths: nothing would be gained.
     let entry = &ppf.body.blocks[0];
-    match entry.insts.iter().find_map(|inst| (limits.operation)(inst).map(|reason| (reason, inst.span))) {
+    match entry.insts.iter().find_map(|inst| limits.refusal(ppf, inst).map(|reason| (reason, inst.span))) {
         Some((reason, span)) => Stage::Cannot(Obstacle { reason, span }),
         None => Stage::Kernel(punts),
     }
 }
 
-fn contradiction(ppf: &crate::ir::Ppf, stage: &Stage) -> Option<Diagnostic> {
+fn contradiction(ppf: &Ppf, stage: &Stage) -> Option<Diagnostic> {
     let (Some(Pin::Kernel), Some(span)) = (ppf.pin, ppf.span) else { return None };
     let error = Diagnostic::new("cannot-be-pinned", span, format!("`{}` cannot run in the kernel", ppf.name));
     let error = error.label("pinned to the kernel");

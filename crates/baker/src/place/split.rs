@@ -5,7 +5,7 @@
 
 use super::{Limits, Placement, Stage};
 use crate::ir::{
-    Channel, ChannelId, Controller, ControllerId, Inst, Op, Ppf, PpfId, Program, Source, Target, Terminator,
+    Block, Channel, ChannelId, Controller, ControllerId, Inst, Op, Ppf, PpfId, Program, Source, Target, Terminator,
 };
 
 /// The two programs.
@@ -71,8 +71,10 @@ pub fn split(program: &Program, placement: &Placement, limits: &Limits) -> Split
 /// Ends a PPF in front of each operation that the kernel cannot do: there the packet goes on outside, from the start.
 fn hand_over(ppf: &mut Ppf, channel: ChannelId, limits: &Limits) {
     let Some(&packet) = ppf.body.blocks[0].params.first() else { return };
-    for block in &mut ppf.body.blocks {
-        let Some(at) = block.insts.iter().position(|inst| (limits.operation)(inst).is_some()) else { continue };
+    let refused = |block: &Block| block.insts.iter().position(|inst| limits.refusal(ppf, inst).is_some());
+    let ends: Vec<_> = ppf.body.blocks.iter().map(refused).collect();
+    for (block, at) in ppf.body.blocks.iter_mut().zip(ends) {
+        let Some(at) = at else { continue };
         let span = block.insts[at].span;
         block.insts.truncate(at);
         block.insts.push(Inst { result: None, op: Op::Put { packet, channel }, span });

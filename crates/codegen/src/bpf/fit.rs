@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use baker::ir::{Inst, Op, PpfId, Program};
+use baker::ir::{Inst, Op, PacketEnd, PpfId, Program};
 use baker::place::Limits;
 
 use super::resize::SHORTEST;
@@ -37,12 +37,18 @@ fn operation(inst: &Inst) -> Option<Reason> {
     }
 }
 
+/// Why one may fail there that would not on workers.
+fn unsure(inst: &Inst) -> Option<Reason> {
+    matches!(inst.op, Op::Grow { end: PacketEnd::Tail, .. }).then_some(Reason::Grows)
+}
+
 /// What the placer goes by.
 pub fn limits(program: &Program) -> Limits<'_> {
     let text = |reason: Reason| reason.to_string();
     Limits {
         whole: whole(program).into_iter().map(text).collect(),
         operation: Box::new(move |inst| operation(inst).map(text)),
+        unsure: Box::new(move |inst| unsure(inst).map(text)),
         ppfs: BTreeMap::new(),
     }
 }
