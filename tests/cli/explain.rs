@@ -16,6 +16,20 @@ fn figure(builds: &Value, level: &str, name: &str) -> f64 {
     builds[level][name].as_f64().unwrap_or_else(|| panic!("{level} {name} in {builds}"))
 }
 
+/// A profile of the very packets that are measured is never worse than none: accesses first, then bytes.
+#[test]
+fn a_profile_of_the_trace_costs_no_access_and_no_byte() {
+    for app in ["l3switch", "mpls", "firewall"] {
+        let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../apps").to_owned() + &format!("/{app}/trace.pcapng");
+        let cgpc = |args: &[&str]| {
+            let builds = &json(args)["builds"];
+            ["accesses", "bytes"].map(|name| figure(builds, "cgpc", name))
+        };
+        let (without, with) = (cgpc(&[app]), cgpc(&[app, "--profile", &trace]));
+        assert!(with <= without, "{app}: {with:?} by profile, {without:?} without");
+    }
+}
+
 /// The optimiser's promise for the L3 switch, per packet: at most two accesses to packet memory.
 #[test]
 fn the_l3_switch() {

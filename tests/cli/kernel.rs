@@ -78,6 +78,41 @@ fn nothing_stays_behind_even_after_a_kill() {
 }
 
 #[test]
+fn somebody_elses_program_is_replaced_where_that_is_asked_for() {
+    let (box_, hosts) = network();
+    // Another instance's, and one as `ip` attaches them.
+    let mut first = start(&box_, "xdp");
+    let taken = |more: &[&str]| {
+        let command = command(&box_, "xdp").args(["--no-socket", "--duration", "0.2"]);
+        let output = command.args(more).run().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (status, error) = taken(&[]);
+    assert!(status == Some(2) && error.contains("(`--replace-xdp`)"), "{error}");
+    let (status, error) = taken(&["--replace-xdp"]);
+    assert!(status == Some(2) && error.contains("in use by another AF_XDP socket"), "it lives: {error}");
+    first.signal(Signal::SIGTERM).unwrap();
+    first.wait(PATIENCE).unwrap();
+    let object = Scratch::new();
+    let source = object.write("pass.c", "__attribute__((section(\"xdp\"))) int pass(void *c) { return 2; }");
+    let compiled = object.path("pass.o");
+    let clang = ["clang-19", "-target", "bpf", "-O2", "-c", &source, "-o", &compiled];
+    box_.check(&clang).unwrap();
+    for mode in ["xdpdrv", "xdpgeneric"] {
+        for device in ["left", "right"] {
+            box_.check(&["ip", "link", "set", "dev", device, mode, "obj", &compiled, "sec", "xdp"]).unwrap();
+        }
+        assert!(taken(&[]).1.contains("does not replace"));
+        let mut running = command(&box_, "xdp").args(["--no-socket", "--replace-xdp"]).spawn().unwrap();
+        running.wait_for_text("running on 2 ports", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+        passes(&hosts);
+        running.signal(Signal::SIGTERM).unwrap();
+        running.wait(PATIENCE).unwrap();
+        programs(&box_, false);
+    }
+}
+
+#[test]
 fn the_engine_says_what_it_is() {
     let (box_, _hosts) = network();
     let run = |driver: &str, more: &[&str]| {

@@ -1,5 +1,7 @@
 //! The firewall: flows that it knows, and packets that ask 10 or 10 000 rules. Port 1 is the LAN, port 2 the WAN.
 
+use std::collections::HashSet;
+
 use super::case::{App, Case, Trace};
 use crate::frames::{ethernet, frame, ipv4};
 use crate::numbers::Numbers;
@@ -67,10 +69,12 @@ fn known(app: &App, name: &str, flows: u32, pool: u32) -> Result<Case, String> {
     app.case(name, (0..flows).flat_map(handshake).collect(), (0..pool).map(&mut packet).collect())
 }
 
-/// So many packets from the WAN that the rules let in, each of a flow of its own.
+/// So many packets from the WAN that the rules let in, no two of the same addresses and port: few rules and many have as many flows.
 fn permitted(rules: &[Rule], count: usize) -> Vec<Packet> {
     let permits = |packet: &Packet| first(rules, packet).is_some_and(|rule| rules[rule - 1].permit);
-    packets(8 * count as u32, rules).into_iter().filter(permits).take(count).collect()
+    let mut known = HashSet::new();
+    let packets = packets(8 * count as u32, rules).into_iter().filter(|packet| known.insert(*packet));
+    packets.filter(permits).take(count).collect()
 }
 
 /// Each packet comes for the first time, asks so many rules, and opens a flow.

@@ -1,11 +1,10 @@
 //! From program to machine code in memory.
 //!
-//! The function that takes batches up to their first effects (`lower/rounds.rs`) and all else are compiled at the same time,
-//! each by a thread.
+//! The units of a program (`lower/units.rs`) are compiled at the same time, each by a thread.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use baker::ir::{ChannelId, Program, TimerId};
 use baker::opt::stage::Plan;
@@ -13,6 +12,7 @@ use baker::opt::{Level, optimise};
 use inkwell::context::Context;
 
 use crate::code::Code;
+use crate::lower::Units;
 use crate::target::Host;
 use crate::{CodegenError, Emit, OptLevel, abi, internal, lower};
 
@@ -21,10 +21,19 @@ pub struct Native {
     /// By channel; those by which no packets enter have none.
     entries: Vec<Option<abi::RunFn>>,
     timers: Vec<abi::TimerFn>,
-    // What the functions above lie in, and what they refer to.
-    _code: Code,
-    _stage: Option<Code>,
-    _stage_at: Box<AtomicPtr<u8>>,
+    // What the functions above lie in, and the pointers that they call each other through.
+    _codes: Vec<Code>,
+    _pointers: Vec<Pointer>,
+}
+
+/// Where a function of another module is.
+struct Pointer {
+    /// The unit that the function is in, and its symbol there.
+    unit: usize,
+    symbol: String,
+    /// The pointer's own symbol.
+    at: String,
+    address: Box<AtomicPtr<u8>>,
 }
 
 impl Native {
@@ -37,36 +46,37 @@ impl Native {
         runtime: &abi::Runtime,
     ) -> Result<Native, CodegenError> {
         let (program, plan) = prepare(program, packets);
-        let stage_at = Box::new(AtomicPtr::new(ptr::null_mut()));
-        let outside = [
-            (lower::STAGE_AT, ptr::from_ref(&*stage_at) as usize),
+        let plan = plan.as_ref();
+        let units = &Units::new(&program, plan)?;
+        let pointers = pointers(units, plan);
+        let mut outside = vec![
             (lower::HASH_LOOKUP, runtime.hash_lookup as usize),
             (lower::HASH_INSERT, runtime.hash_insert as usize),
             (lower::HASH_REMOVE, runtime.hash_remove as usize),
             (lower::LPM_LOOKUP, runtime.lpm_lookup as usize),
             (lower::METER_TAKE, runtime.meter_take as usize),
         ];
-        let ((code, addresses), stage) = thread::scope(|scope| {
-            let stage = plan.as_ref().map(|plan| {
-                scope.spawn(|| {
-                    let code =
-                        Code::new(opt, &outside, |context, host| lower::lower_stage(context, &program, plan, host))?;
-                    let address = code.address(lower::STAGE)?;
-                    Ok((code, address))
-                })
-            });
-            let rest = Code::new(opt, &outside, |context, host| lower::lower(context, &program, plan.as_ref(), host));
-            let rest = rest.and_then(|code| Addresses::new(&program, &code).map(|addresses| (code, addresses)));
-            let stage =
-                stage.map(|thread| thread.join().unwrap_or_else(|_| internal("a thread that compiles panicked")));
-            Ok::<_, CodegenError>((rest?, stage.transpose()?))
-        })?;
-        let stage = stage.map(|(code, address)| {
-            stage_at.store(ptr::with_exposed_provenance_mut(address), Ordering::Release);
-            code
+        outside.extend(pointers.iter().map(|pointer| (&*pointer.at, ptr::from_ref(&*pointer.address) as usize)));
+        let unit = |unit: usize| {
+            let code =
+                Code::new(opt, &outside, |context, host| lower::lower(context, &program, plan, (units, unit), host))?;
+            for pointer in pointers.iter().filter(|pointer| pointer.unit == unit) {
+                let address = ptr::with_exposed_provenance_mut(code.address(&pointer.symbol)?);
+                pointer.address.store(address, Ordering::Release);
+            }
+            Ok(code)
+        };
+        let (first, others) = thread::scope(|scope| {
+            let others: Vec<_> = (1..units.count).map(|number| scope.spawn(move || unit(number))).collect();
+            let first = unit(0).and_then(|code| Addresses::new(&program, &code).map(|addresses| (code, addresses)));
+            let join = |thread: ScopedJoinHandle<Result<Code, CodegenError>>| {
+                thread.join().unwrap_or_else(|_| internal("a thread that compiles panicked"))
+            };
+            (first, others.into_iter().map(join).collect::<Result<Vec<Code>, _>>())
         });
-        let Addresses { entries, timers } = addresses;
-        Ok(Native { entries, timers, _code: code, _stage: stage, _stage_at: stage_at })
+        let (first, Addresses { entries, timers }) = first?;
+        let codes = [vec![first], others?].into_iter().flatten().collect();
+        Ok(Native { entries, timers, _codes: codes, _pointers: pointers })
     }
 
     /// The function for packets that enter by a channel, which is one of `Program::entries`; valid while this value lives.
@@ -79,6 +89,15 @@ impl Native {
     pub fn timer_fn(&self, timer: TimerId) -> Option<abi::TimerFn> {
         self.timers.get(timer.0 as usize).copied()
     }
+}
+
+/// For functions that others call which may be in another module.
+fn pointers(units: &Units, plan: Option<&Plan>) -> Vec<Pointer> {
+    let pointer = |unit, symbol, at| Pointer { unit, symbol, at, address: Box::new(AtomicPtr::new(ptr::null_mut())) };
+    let stage = plan.map(|_| pointer(1, lower::STAGE.to_owned(), lower::STAGE_AT.to_owned()));
+    let alone = units.home.iter().enumerate().filter_map(|(ppf, home)| Some((ppf, (*home)?)));
+    let alone = alone.map(|(ppf, home)| pointer(home, lower::ppf_symbol(ppf), lower::ppf_at_symbol(ppf)));
+    stage.into_iter().chain(alone).collect()
 }
 
 /// The functions by which the data plane comes in.
@@ -110,10 +129,10 @@ pub fn emit(program: &Program, opt: OptLevel, packets: Level, what: Emit) -> Res
     let (program, plan) = prepare(program, packets);
     let context = Context::create();
     let host = Host::new(opt)?;
-    let rest = lower::lower(&context, &program, plan.as_ref(), &host)?;
-    let stage = plan.as_ref().map(|plan| lower::lower_stage(&context, &program, plan, &host)).transpose()?;
+    let units = Units::new(&program, plan.as_ref())?;
     let mut texts = Vec::new();
-    for module in [Some(rest), stage].into_iter().flatten() {
+    for unit in 0..units.count {
+        let module = lower::lower(&context, &program, plan.as_ref(), (&units, unit), &host)?;
         host.optimise(&module)?;
         texts.push(match what {
             Emit::Llvm => module.print_to_string().to_string(),

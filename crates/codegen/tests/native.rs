@@ -49,6 +49,40 @@ fn threads_share_one_program() {
     }
 }
 
+/// One PPF puts into another, which is too long to be inlined: it adds a word many times to another one.
+fn long(times: u32) -> Program {
+    let (mut first, packet) = Asm::new(0);
+    first.put(packet, 1);
+    let (mut second, packet) = Asm::new(0);
+    let mut sum = second.load(packet, 0, 32);
+    for _ in 0..times {
+        let word = second.load(packet, 32, 32);
+        sum = second.bin(BinOp::Add, sum, word);
+    }
+    second.store(packet, 64, sum);
+    second.put(packet, 2);
+    let channels = [(0, Target::Ppf(PpfId(0))), (0, Target::Ppf(PpfId(1))), (0, Target::Tx)];
+    program(&[34], &channels, vec![(0, first.body), (0, second.body)])
+}
+
+/// A long PPF lies in a module of its own, which a thread of its own compiles, and is called through a pointer.
+#[test]
+fn a_long_ppf_is_a_function_of_another_module() {
+    let times = 1500;
+    let program = long(times);
+    let text = emit(&program, OptLevel::O0, Level::Base, Emit::Llvm).unwrap();
+    let (first, second) = text.split_once("define void @millrace_ppf_1(").expect("a function of its own");
+    assert!(first.contains("@millrace_ppf_at_1 = external") && first.contains("define void @millrace_run("), "{first}");
+    assert!(!second.contains("define void @millrace_run("), "{second}");
+    for level in [OptLevel::O0, OptLevel::O3] {
+        let native = Native::compile(&program, level, Level::Base, &common::tables::RUNTIME).unwrap();
+        let mut machine = Machine::with(&program, Arc::new(native));
+        let frame = machine.receive(2, &[[0, 0, 0, 7, 0, 0, 0, 3].as_slice(), &[0; 32]].concat(), 0);
+        assert_eq!(machine.run(&[frame]).len(), 1);
+        assert_eq!(machine.packet(frame)[8..12], (7 + 3 * times).to_be_bytes());
+    }
+}
+
 /// Fields are loaded whole and swapped, never byte by byte; PPFs with one caller are gone.
 #[test]
 fn optimised_code_is_sane() {

@@ -24,6 +24,8 @@ pub struct Options {
     pub engine: EngineKind,
     /// Where a part of the program runs in the kernel, that part; the program is the workers' ([`baker::place::Split`]) then.
     pub fast_path: Option<Arc<FastPath>>,
+    /// Take XDP programs of others off the interfaces of ports that need one.
+    pub replace_xdp: bool,
     /// Its frames.
     pub frames: FrameConfig,
     /// What a worker does when it has nothing to do.
@@ -40,6 +42,7 @@ impl Default for Options {
         Options {
             engine: EngineKind::NATIVE,
             fast_path: None,
+            replace_xdp: false,
             frames: FrameConfig::default(),
             poll: PollMode::Interrupt,
             workers: 1,
@@ -193,6 +196,7 @@ impl Instance {
             cpus.len(),
             &pool,
             options.fast_path.clone(),
+            options.replace_xdp,
             ports.iter().map(|port| &port.spec.driver),
         );
         let (share, each) = shares(&program, pool.count() - common.reserved(), cpus.len())?;

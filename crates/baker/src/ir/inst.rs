@@ -398,6 +398,11 @@ impl Body {
         Value(self.values.len() as u32 - 1)
     }
 
+    /// Its instructions.
+    pub fn size(&self) -> usize {
+        self.blocks.iter().map(|block| block.insts.len()).sum()
+    }
+
     /// A new empty block that returns.
     pub fn block(&mut self) -> BlockId {
         self.blocks.push(Block::default());

@@ -50,8 +50,9 @@ pub fn print_body(program: &Program, body: &Body) -> String {
 
 /// What a profile says.
 fn usage(usage: Option<&Usage>) -> String {
-    let Some(Usage { length, usual }) = usage else { return String::new() };
-    let usual: String = usual.iter().map(|(value, n)| format!(", v{} mostly {}", value.0, number(*n))).collect();
+    let Some(usage) = usage else { return String::new() };
+    let length = usage.length();
+    let usual: String = usage.usual.iter().map(|(value, n)| format!(", v{} mostly {}", value.0, number(*n))).collect();
     format!("  # {length} bytes or more{usual}\n")
 }
 

@@ -18,10 +18,29 @@ pub struct Counts {
 /// What is known of the packets that enter a body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Nine of ten have at least so many bytes from their head on.
-    pub length: u32,
+    /// How many have so many bytes from their head on.
+    pub lengths: BTreeMap<u32, u64>,
     /// Places and lengths found at run time that were this number more often than all others together.
     pub usual: BTreeMap<Value, u128>,
+}
+
+impl Usage {
+    /// How many packets have at least so many bytes, and how many have not.
+    pub fn reaching(&self, bytes: u32) -> [u64; 2] {
+        let sum = |lengths: std::collections::btree_map::Range<u32, u64>| {
+            lengths.fold(0, |sum: u64, (_, packets)| sum.saturating_add(*packets))
+        };
+        [sum(self.lengths.range(bytes..)), sum(self.lengths.range(..bytes))]
+    }
+
+    /// The most bytes that all but one of [`WORTH`] packets have at least.
+    pub fn length(&self) -> u32 {
+        let enough = |bytes: &&u32| {
+            let [long, short] = self.reaching(**bytes);
+            short.saturating_mul(WORTH) <= long.saturating_add(short)
+        };
+        self.lengths.keys().rev().find(enough).copied().unwrap_or(0)
+    }
 }
 
 /// A share of packets that is worth working for: one of so many.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A put is replaced where nothing follows it (`channel_put` runs the receiver at once, so a put at the end is a jump); see
-//! [`super::division`]. Each put gets a copy of the PPF, so that what is known at the put is known in the copy, until the aggregate has [`COPIED`] instructions;
+//! [`super::division`]. Each put gets a copy of the PPF, so that what is known at the put is known in the copy, until the aggregate has [`COPIED`] instructions, or fewer where a program has many aggregates;
 //! from then on puts share one copy, and so do those that no packet came by, where a profile says that of a put. PPFs that were merged wherever they are used stay in the program, unused.
 
 use std::collections::{HashMap, VecDeque};
@@ -19,7 +19,9 @@ use super::division::{Division, is_last};
 use crate::ir::*;
 
 /// Instructions of an aggregate up to which each put gets a copy of its own.
-const COPIED: usize = 2000;
+const COPIED: usize = 500;
+/// The same for all aggregates of a program together.
+const ALL_COPIED: usize = 8 * COPIED;
 
 /// Merges PPFs.
 pub fn aggregate(program: &Program) -> Program {
@@ -45,11 +47,13 @@ struct Aggregate<'p> {
     body: Body,
     /// PPFs to be copied, and the index of the copy's first block.
     queue: VecDeque<PpfId>,
-    /// First block of the copy that puts share, once they do.
-    shared: HashMap<PpfId, BlockId>,
+    /// First block of the copy that puts share, once they do: one for those that packets come by, one for the others.
+    shared: HashMap<(PpfId, bool), BlockId>,
     /// Blocks that the copies in the queue will take up.
     reserved: u32,
     instructions: usize,
+    /// Up to so many each put gets a copy.
+    copied: usize,
 }
 
 impl<'p> Aggregate<'p> {
@@ -62,6 +66,7 @@ impl<'p> Aggregate<'p> {
             shared: HashMap::new(),
             reserved: 0,
             instructions: 0,
+            copied: COPIED.min(ALL_COPIED / division.roots.len().max(1)),
         }
     }
 
@@ -79,21 +84,21 @@ impl<'p> Aggregate<'p> {
         let body = &self.program.ppfs[ppf.0 as usize].body;
         let first = BlockId(self.reserved);
         self.reserved += body.blocks.len() as u32;
-        self.instructions += body.blocks.iter().map(|block| block.insts.len()).sum::<usize>();
+        self.instructions += body.size();
         self.queue.push_back(ppf);
         first
     }
 
     /// The first block that a put jumps to; `used`: for all that is known, packets come by it.
     fn entry_of(&mut self, ppf: PpfId, used: bool) -> BlockId {
-        if used && self.instructions < COPIED {
+        if used && self.instructions < self.copied {
             return self.enqueue(ppf);
         }
-        if let Some(&block) = self.shared.get(&ppf) {
+        if let Some(&block) = self.shared.get(&(ppf, used)) {
             return block;
         }
         let block = self.enqueue(ppf);
-        self.shared.insert(ppf, block);
+        self.shared.insert((ppf, used), block);
         block
     }
 
@@ -104,7 +109,8 @@ impl<'p> Aggregate<'p> {
         self.body.values.extend(&body.values);
         if let Some(usage) = &body.usage {
             // The first is the root, which packets enter.
-            let all = self.body.usage.get_or_insert_with(|| Usage { length: usage.length, ..Usage::default() });
+            let all =
+                self.body.usage.get_or_insert_with(|| Usage { lengths: usage.lengths.clone(), ..Usage::default() });
             all.usual.extend(usage.usual.iter().map(|(value, number)| (Value(value.0 + first_value), *number)));
         }
         for (b, block) in body.blocks.iter().enumerate() {

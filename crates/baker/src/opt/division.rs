@@ -8,9 +8,10 @@
 //! A PPF is an *aggregate root* where packets enter it otherwise than by a jump: from `rx` or a controller, from a timer's
 //! put, from a put that something follows. A PPF behind puts at ends belongs to the aggregates that these are in, a copy to each;
 //! but to [`PARTS`] at most: one that more would have stays apart, a root that is called. So code grows with the
-//! program, not with the number of its aggregates times that of the PPFs behind them.
+//! program, not with the number of its aggregates times that of the PPFs behind them. Nor does an aggregate have more than
+//! [`LARGEST`] instructions: compilers take more than time in proportion to the length of a function.
 //!
-//! Where an aggregate must not be large, PPFs stay apart that would make it so: [`Division::within`].
+//! Where an aggregate must be smaller still, copies counted, PPFs stay apart that would make it too large: [`Division::within`].
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -18,6 +19,8 @@ use crate::ir::*;
 
 /// Aggregates that a PPF belongs to at most.
 const PARTS: usize = 8;
+/// Instructions of an aggregate's PPFs, each counted once, at most.
+const LARGEST: usize = 4000;
 
 /// A program's aggregates.
 pub struct Division<'p> {
@@ -58,9 +61,13 @@ impl<'p> Division<'p> {
         ready.sort();
         let mut parts: HashMap<PpfId, BTreeSet<PpfId>> = HashMap::new();
         let mut apart = BTreeSet::new();
+        // Instructions of each root's PPFs so far.
+        let mut sizes: HashMap<PpfId, usize> = HashMap::new();
         while let Some(ppf) = ready.pop() {
             let mut belongs_to = parts.remove(&ppf).unwrap_or_default();
-            if belongs_to.len() > PARTS {
+            let size = program.ppfs[ppf.0 as usize].body.size();
+            let is_full = |root: &PpfId| sizes.get(root).is_some_and(|others| others + size > LARGEST);
+            if belongs_to.len() > PARTS || belongs_to.iter().any(is_full) {
                 belongs_to.clear();
                 apart.insert(ppf);
                 roots.insert(ppf);
@@ -68,6 +75,7 @@ impl<'p> Division<'p> {
             if roots.contains(&ppf) {
                 belongs_to.insert(ppf);
             }
+            belongs_to.iter().for_each(|root| *sizes.entry(*root).or_default() += size);
             for follower in &followers[&ppf] {
                 let of_follower = parts.entry(*follower).or_default();
                 // More than too many make no difference.

@@ -7,7 +7,7 @@
 //! | what | by the profile |
 //! |---|---|
 //! | aggregation | a put that no packet came by gets no copy of its own |
-//! | packet caching | headers are loaded ahead as far as packets look and reach; a computed place is tested for its most frequent value |
+//! | packet caching | headers are loaded ahead as far as costs packets the fewest accesses; a computed place is tested for its most frequent value |
 //! | native code | the ways that packets take lie one behind the other |
 //!
 //! Packets that are not like those of the trace are slower, and nothing else.

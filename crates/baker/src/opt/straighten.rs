@@ -40,16 +40,19 @@ pub(super) fn straighten(body: &mut Body) {
             let insts = std::mem::take(&mut next.insts);
             let params = std::mem::take(&mut next.params);
             let term = std::mem::take(&mut next.term);
-            let taken = next.counts.map(|counts| counts.taken);
+            let counts = next.counts;
             reached[to] = false;
             for (param, arg) in params.into_iter().zip(args) {
                 replaced[param.0 as usize] = arg;
             }
             body.blocks[b].insts.extend(insts);
             body.blocks[b].term = term;
-            if let Some(counts) = &mut body.blocks[b].counts {
-                counts.taken = taken.unwrap_or_default();
-            }
+            body.blocks[b].counts = match (body.blocks[b].counts, counts) {
+                (Some(Counts { runs, .. }), counts) => {
+                    Some(Counts { runs, taken: counts.map_or([0, 0], |counts| counts.taken) })
+                }
+                (None, counts) => counts,
+            };
         }
     }
     let find = |mut value: Value| {

@@ -11,12 +11,18 @@ use crate::internal;
 /// IR instructions of all copies of a PPF that several places call, with what is inlined into them.
 const COPIES: usize = 600;
 
+/// IR instructions of a PPF that one place calls, with what is inlined into it: LLVM takes more than time in proportion to
+/// the length of a function. The one that packets enter is inlined however long it is.
+const ALONE: usize = 2000;
+
 /// For each PPF, whether it is inlined. Only those that packets come to call others.
 pub(super) fn inlined(program: &Program, reached: &[bool]) -> Res<Vec<bool>> {
-    let mut plan = Plan { program, sites: vec![0; program.ppfs.len()], sizes: vec![Size::Unknown; program.ppfs.len()] };
+    let ppfs = program.ppfs.len();
+    let mut plan = Plan { program, sites: vec![0; ppfs], entries: vec![false; ppfs], sizes: vec![Size::Unknown; ppfs] };
     for entry in program.entries() {
         plan.count(entry.0)?;
     }
+    plan.entries = plan.sites.iter().map(|sites| *sites > 0).collect();
     let ppfs = program.ppfs.iter().zip(reached).filter(|(_, reached)| **reached).map(|(ppf, _)| &ppf.body);
     for body in ppfs.chain(program.timers.iter().map(|timer| &timer.body)) {
         for channel in body.puts() {
@@ -39,6 +45,8 @@ struct Plan<'p> {
     program: &'p Program,
     /// Places that call each PPF: puts, and the starts of the batch loops.
     sites: Vec<usize>,
+    /// Whether packets enter by it.
+    entries: Vec<bool>,
     sizes: Vec<Size>,
 }
 
@@ -56,7 +64,10 @@ impl Plan<'_> {
     }
 
     fn is_inlined(&mut self, index: usize) -> bool {
-        self.sites[index] == 1 || self.size(index).saturating_mul(self.sites[index]) <= COPIES
+        if self.sites[index] == 1 {
+            return self.entries[index] || self.size(index) <= ALONE;
+        }
+        self.size(index).saturating_mul(self.sites[index]) <= COPIES
     }
 
     fn size(&mut self, index: usize) -> usize {

@@ -1,7 +1,7 @@
 //! IR to LLVM IR, straight: a packet is the pointer to its descriptor, and each access reads the head from it.
 //!
-//! The whole program becomes one module. Each PPF is an internal function of context and descriptor; a put to a
-//! channel that leads to a PPF is a call, which LLVM inlines. For each channel by which packets enter, one function loops
+//! The whole program becomes one module, or two (`units.rs`). Each PPF is a function of context and descriptor; a put to a
+//! channel that leads to a PPF is a call, which LLVM inlines where that is worth it (`inline.rs`). For each channel by which packets enter, one function loops
 //! over a batch, and for each timer one over keys.
 
 mod arith;
@@ -21,6 +21,7 @@ mod stage;
 mod sum;
 mod table;
 mod timer;
+mod units;
 mod walk;
 
 use baker::ir::{ChannelId, CounterSlots, Program};
@@ -42,6 +43,7 @@ use crate::{CodegenError, abi, internal};
 pub(crate) use body::named;
 pub(crate) use memory::Memory;
 use memory::Tags;
+pub(crate) use units::Units;
 pub(crate) use walk::{Lowering, Walk, Way, pointer_param};
 
 /// Symbol of the function for packets that enter by this channel, an [`abi::RunFn`].
@@ -52,6 +54,16 @@ pub(crate) fn entry_symbol(channel: ChannelId) -> String {
 /// Symbol of the function of the timer with this number, an [`abi::TimerFn`].
 pub(crate) fn timer_symbol(index: usize) -> String {
     format!("millrace_timer_{index}")
+}
+
+/// Symbol of the PPF with this number, where it is a function of its own.
+pub(crate) fn ppf_symbol(ppf: usize) -> String {
+    format!("millrace_ppf_{ppf}")
+}
+
+/// Symbol of the pointer to it.
+pub(crate) fn ppf_at_symbol(ppf: usize) -> String {
+    format!("millrace_ppf_at_{ppf}")
 }
 
 /// Symbol of the function that takes a batch's packets up to their first effects.
@@ -73,41 +85,34 @@ const PACKET_COPY: &str = "packet.copy";
 
 pub(crate) type Res<T> = Result<T, CodegenError>;
 
-/// Lowers a program, its look-ups staged where there is a plan. The module is not yet verified or optimised by LLVM.
+/// Lowers a unit of a program, its look-ups staged where there is a plan. The module is not yet verified or optimised by LLVM.
 pub(crate) fn lower<'c>(
     context: &'c Context,
     program: &Program,
     plan: Option<&Plan>,
+    (units, unit): (&Units, usize),
     host: &Host,
 ) -> Res<LlvmModule<'c>> {
     let mut module = Module::new(context, program, plan, host);
     module.define_out_of_line()?;
-    module.declare_ppfs()?;
-    for (index, (ppf, function)) in program.ppfs.iter().zip(&module.ppfs).enumerate() {
-        if let Some(function) = function {
+    let members = units.members(program, unit);
+    module.declare_ppfs(units, &members)?;
+    for index in members {
+        if let Callee::Here(function) = module.ppfs[index] {
             let plan = plan.filter(|plan| plan.root.0 as usize == index);
-            body::lower_ppf(&module, ppf, *function, plan.map(stage::Part::Rest))?;
+            body::lower_ppf(&module, &program.ppfs[index], function, plan.map(stage::Part::Rest))?;
         }
     }
-    for channel in program.entries() {
-        module.define_run(channel)?;
+    if unit == 0 {
+        for channel in program.entries() {
+            module.define_run(channel)?;
+        }
+        for (index, timer) in program.timers.iter().enumerate() {
+            module.define_timer(index, timer)?;
+        }
+    } else if let Some(plan) = plan {
+        module.define_stage(plan)?;
     }
-    for (index, timer) in program.timers.iter().enumerate() {
-        module.define_timer(index, timer)?;
-    }
-    Ok(module.core.llvm)
-}
-
-/// The module of [`STAGE`] beside it.
-pub(crate) fn lower_stage<'c>(
-    context: &'c Context,
-    program: &Program,
-    plan: &Plan,
-    host: &Host,
-) -> Res<LlvmModule<'c>> {
-    let module = Module::new(context, program, Some(plan), host);
-    module.define_out_of_line()?;
-    module.define_stage(plan)?;
     Ok(module.core.llvm)
 }
 
@@ -151,8 +156,17 @@ struct Module<'c, 'p> {
     lpm_lookup: FunctionValue<'c>,
     meter_take: FunctionValue<'c>,
     packet_copy: FunctionValue<'c>,
-    /// One per PPF; `None` where no packet comes to it.
-    ppfs: Vec<Option<FunctionValue<'c>>>,
+    /// One per PPF.
+    ppfs: Vec<Callee<'c>>,
+}
+
+/// How a PPF is called.
+#[derive(Clone, Copy)]
+enum Callee<'c> {
+    /// It is in this module.
+    Here(FunctionValue<'c>),
+    /// It is in another one, or nobody calls it.
+    Elsewhere(FunctionType<'c>),
 }
 
 impl<'c, 'p> Deref for Module<'c, 'p> {
@@ -194,25 +208,25 @@ impl<'c, 'p> Module<'c, 'p> {
         }
     }
 
-    /// Declares a function for each PPF that packets come to, so that puts can call it. The optimiser has merged others
-    /// into those.
-    fn declare_ppfs(&mut self) -> Res<()> {
+    /// Declares a function for each PPF of this module, so that puts can call it.
+    fn declare_ppfs(&mut self, units: &Units, members: &[usize]) -> Res<()> {
         let ptr = self.ptr.into();
         let plain = self.context.void_type().fn_type(&[ptr, ptr], false);
         let staged = self.context.void_type().fn_type(&[ptr, ptr, ptr, self.i32.into()], false);
-        let reached = self.program.reached_ppfs();
-        let inlined = inline::inlined(self.program, &reached)?;
-        for (index, ((ppf, inlined), reached)) in self.program.ppfs.iter().zip(inlined).zip(reached).enumerate() {
-            if !reached {
-                self.ppfs.push(None);
+        for (index, ppf) in self.program.ppfs.iter().enumerate() {
+            let ty = if self.is_staged(index) { staged } else { plain };
+            if members.binary_search(&index).is_err() {
+                self.ppfs.push(Callee::Elsewhere(ty));
                 continue;
             }
-            let ty = if self.is_staged(index) { staged } else { plain };
-            let function = self.packet_function(&format!("ppf.{}", ppf.name), ty);
-            if inlined {
+            let function = if units.inlined[index] {
+                let function = self.packet_function(&format!("ppf.{}", ppf.name), ty, Linkage::Internal);
                 self.attribute(function, AttributeLoc::Function, "alwaysinline", 0);
-            }
-            self.ppfs.push(Some(function));
+                function
+            } else {
+                self.packet_function(&ppf_symbol(index), ty, Linkage::External)
+            };
+            self.ppfs.push(Callee::Here(function));
         }
         Ok(())
     }
@@ -231,9 +245,9 @@ impl<'c, 'p> Module<'c, 'p> {
         function
     }
 
-    /// Adds an internal function whose first parameters are context and packet.
-    fn packet_function(&self, name: &str, ty: FunctionType<'c>) -> FunctionValue<'c> {
-        let function = self.context_function(name, ty, Some(Linkage::Internal));
+    /// Adds a function whose first parameters are context and packet.
+    fn packet_function(&self, name: &str, ty: FunctionType<'c>, linkage: Linkage) -> FunctionValue<'c> {
+        let function = self.context_function(name, ty, Some(linkage));
         // Only the context gets `noalias`: the frame of a dropped packet may come back as a copy, which reaches the
         // same descriptor by another pointer.
         self.decorate_pointer(function, 1, abi::METADATA_OFFSET as u64 + u64::from(self.program.metadata_size));

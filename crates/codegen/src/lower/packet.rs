@@ -7,7 +7,7 @@ use inkwell::IntPredicate;
 use inkwell::values::{IntValue, PointerValue};
 
 use super::memory::Memory;
-use super::{Module, Res};
+use super::{Callee, Module, Res, ppf_at_symbol};
 use crate::abi::{self, Context, Descriptor, Output};
 use crate::internal;
 
@@ -181,14 +181,21 @@ impl<'c> Module<'c, '_> {
         self.count_slot(ctx, self.slots.channel(channel))?;
         match target {
             Target::Ppf(ppf) => {
-                let Some(Some(function)) = self.ppfs.get(ppf.0 as usize) else {
-                    return internal(format!("there is no PPF {}", ppf.0));
+                let index = ppf.0 as usize;
+                let Some(callee) = self.ppfs.get(index) else {
+                    return internal(format!("there is no PPF {index}"));
                 };
                 // At the start nothing is read from the record.
                 let (record, point) = at.unwrap_or((ctx, self.i32.const_zero()));
                 let args = [ctx.into(), packet.into(), record.into(), point.into()];
-                let count = if self.is_staged(ppf.0 as usize) { 4 } else { 2 };
-                self.builder.build_call(*function, &args[..count], "")?;
+                let count = if self.is_staged(index) { 4 } else { 2 };
+                let args = &args[..count];
+                match *callee {
+                    Callee::Here(function) => self.builder.build_call(function, args, "")?,
+                    Callee::Elsewhere(ty) => {
+                        self.builder.build_indirect_call(ty, self.function_at(&ppf_at_symbol(index))?, args, "")?
+                    }
+                };
                 Ok(())
             }
             Target::Tx => self.output(ctx, packet, abi::END_TX),

@@ -6,7 +6,7 @@
 //!     if stops: repeat { for packet in batch { point = ahead(packet, point) } } until all wait for an effect
 //! ```
 //!
-//! It lies in a module of its own, so that it is compiled at the same time as the rest.
+//! It does not lie in the module of the functions that call it, so that it is compiled at the same time as they are.
 
 use std::mem::offset_of;
 
@@ -47,14 +47,22 @@ impl<'c, 'p> Module<'c, 'p> {
     /// Calls the function, whose address lies at [`STAGE_AT`].
     pub(super) fn call_stage(&self, batch: &Batch<'c>, points: PointerValue<'c>, records: PointerValue<'c>) -> Res<()> {
         let builder = &self.builder;
-        let at = self.llvm.add_global(self.ptr, None, STAGE_AT);
-        at.set_linkage(Linkage::External);
-        let stage = self.load_constant_ptr(at.as_pointer_value(), Memory::Control)?;
+        let stage = self.function_at(STAGE_AT)?;
         let [ptr, n] = [self.ptr.into(), self.i32.into()];
         let ty = self.context.void_type().fn_type(&[ptr, ptr, n, ptr, ptr], false);
         let args = [batch.ctx.into(), batch.frames.into(), batch.n.into(), points.into(), records.into()];
         builder.build_indirect_call(ty, stage, &args, "")?;
         Ok(())
+    }
+
+    /// The function that the pointer with this symbol leads to: one of another module.
+    pub(super) fn function_at(&self, symbol: &str) -> Res<PointerValue<'c>> {
+        let at = self.llvm.get_global(symbol).unwrap_or_else(|| {
+            let at = self.llvm.add_global(self.ptr, None, symbol);
+            at.set_linkage(Linkage::External);
+            at
+        });
+        self.load_constant_ptr(at.as_pointer_value(), Memory::Control)
     }
 
     /// Defines the function.
@@ -162,7 +170,7 @@ impl<'c, 'p> Module<'c, 'p> {
         };
         let ptr = self.ptr.into();
         let ty = self.i32.fn_type(&[ptr, ptr, ptr, self.i32.into(), self.i64.into()], false);
-        let function = self.packet_function("ahead", ty);
+        let function = self.packet_function("ahead", ty, Linkage::Internal);
         self.attribute(function, AttributeLoc::Function, "alwaysinline", 0);
         lower_ppf(self, root, function, Some(Part::Ahead(plan)))?;
         Ok(function)

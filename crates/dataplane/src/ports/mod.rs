@@ -81,6 +81,8 @@ pub(crate) struct Common {
     umem: Arc<Umem>,
     /// What runs in the kernel, if anything.
     fast_path: Option<Arc<FastPath>>,
+    /// Somebody else's XDP programs are replaced.
+    replaces: bool,
     /// Frames that drivers have besides the workers.
     reserved: u32,
 }
@@ -91,6 +93,7 @@ impl Common {
         workers: usize,
         pool: &Arc<FramePool>,
         fast_path: Option<Arc<FastPath>>,
+        replaces: bool,
         drivers: impl Iterator<Item = &'a Driver>,
     ) -> Self {
         let with_sockets =
@@ -98,7 +101,7 @@ impl Common {
         let ports = drivers.filter(with_sockets).count();
         let umem = Arc::new(Umem::new(pool.clone(), ports));
         let reserved = umem.per_port() * ports as u32;
-        Common { workers, pool: pool.clone(), umem, fast_path, reserved }
+        Common { workers, pool: pool.clone(), umem, fast_path, replaces, reserved }
     }
 
     /// Frames that drivers have besides the workers.
@@ -122,7 +125,7 @@ pub(crate) fn open(driver: &Driver, role: PortRole, common: &Common) -> Result<O
     }
     let workers = common.workers;
     let afxdp = |interface: &str, take| {
-        let (queues, about) = afxdp::AfXdp::open(interface, workers, &common.umem, take)?;
+        let (queues, about) = afxdp::AfXdp::open(interface, workers, &common.umem, take, common.replaces)?;
         Ok(Opened { queues: boxed(queues), about: Some(about) })
     };
     let queues = match driver {

@@ -47,6 +47,40 @@ struct Writer {
     grouped: usize,
     /// Number of routes longer than 24 in each group.
     long_routes: Vec<u16>,
+    lines: Lines,
+}
+
+/// Cache lines of `tbl24` in which routes begin.
+#[derive(Debug)]
+struct Lines {
+    /// Number of routes that begin in each.
+    routes: Vec<u16>,
+    used: usize,
+}
+
+impl Lines {
+    fn new() -> Self {
+        Lines { routes: vec![0; 1 << 20], used: 0 }
+    }
+
+    /// The routes of the line of a prefix. There are less than 2^13 prefixes with the same 20 bits.
+    fn of(&mut self, prefix: u32) -> &mut u16 {
+        &mut self.routes[prefix as usize >> 12]
+    }
+
+    fn add(&mut self, prefix: u32) {
+        *self.of(prefix) += 1;
+        self.used += usize::from(*self.of(prefix) == 1);
+    }
+
+    fn remove(&mut self, prefix: u32) {
+        *self.of(prefix) -= 1;
+        self.used -= usize::from(*self.of(prefix) == 0);
+    }
+
+    fn bytes(&self) -> usize {
+        self.used * 64
+    }
 }
 
 /// An lpm table.
@@ -101,6 +135,7 @@ impl Lpm {
             groups: Slots::new(groups, &Space::private())?,
             grouped: 0,
             long_routes: vec![0; groups as usize],
+            lines: Lines::new(),
         };
         Ok(Lpm { control, tbl24, tbl8, groups, values, capacity, epochs, writer: Mutex::new(writer) })
     }
@@ -192,8 +227,9 @@ impl Lpm {
             }
         }
         writer.routes.insert((prefix, len), entry);
-        if let Some(old) = old {
-            writer.entries.release(old, &self.values, &self.epochs);
+        match old {
+            Some(old) => writer.entries.release(old, &self.values, &self.epochs),
+            None => writer.lines.add(prefix),
         }
         self.note_size(writer);
         Ok(())
@@ -204,6 +240,7 @@ impl Lpm {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let writer = &mut *writer;
         let entry = writer.routes.remove(&(prefix, len)).ok_or(TableError::NotFound)?;
+        writer.lines.remove(prefix);
         // The default route is in no slot of the arrays, so it covers nothing there.
         let covering = (1..len).rev().find_map(|len| writer.routes.get(&(prefix & mask(len), len)));
         let covering = covering.map_or(0, |entry| entry + 1);
@@ -281,8 +318,8 @@ impl Lpm {
 
     /// Tells generated code whether look-ups are worth fetching ahead.
     fn note_size(&self, writer: &Writer) {
-        // A route may have a line of the array of its own, and so may a group.
-        let first = large(writer.routes.len() * 64, FAR_FIRST, LARGE_FIRST);
+        let first = large(writer.lines.bytes(), FAR_FIRST, LARGE_FIRST);
+        // A group may be looked into at one line.
         let behind = writer.entries.used() * self.values.size() + writer.grouped * 64;
         let second = large(behind, FAR_SECOND, LARGE_SECOND);
         // SAFETY: the field lives as long as the table and is only accessed atomically or read by generated code.
@@ -293,5 +330,24 @@ impl Lpm {
     fn default_slot(&self) -> &AtomicU32 {
         // SAFETY: the field lives as long as the table and is only accessed atomically or read by generated code.
         unsafe { AtomicU32::from_ptr(&raw mut (*self.control.ptr().cast::<LpmTable>()).default_slot) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_side_by_side_take_few_lines() {
+        let mut lines = Lines::new();
+        (0..16).for_each(|index| lines.add(0x0a00_0000 | index << 8));
+        lines.add(0x0a00_0000);
+        assert_eq!(lines.bytes(), 64);
+        lines.add(0x0a00_1000);
+        assert_eq!(lines.bytes(), 128);
+        (0..16).for_each(|index| lines.remove(0x0a00_0000 | index << 8));
+        assert_eq!(lines.bytes(), 128);
+        lines.remove(0x0a00_0000);
+        assert_eq!(lines.bytes(), 64);
     }
 }

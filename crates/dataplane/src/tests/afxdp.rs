@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use baker::opt::Level;
 use codegen::OptLevel;
 
-use super::live::{self, AFXDP, Host, eventually, in_namespace, ip, pair, start, try_start};
+use super::live::{self, AFXDP, Host, eventually, in_namespace, ip, pair, start, start_with, try_start};
 use crate::testing::{forward_program, frame};
 use crate::xdp::{Attached, Netlink, Redirect};
 use crate::{EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig, Prepared, sys};
@@ -167,18 +167,23 @@ fn instances_side_by_side() {
 }
 
 #[test]
-fn a_program_of_somebody_else_stays() {
+fn a_program_of_somebody_else_stays_unless_it_may_be_replaced() {
     in_namespace(1, || {
         let redirect = Redirect::new(1).unwrap();
         let netlink = Netlink::new().unwrap();
         let attached = Attached::new(redirect.program(), index("b"), &netlink).unwrap();
         let text = error(options());
         assert!(text.starts_with("port b: b: has an XDP program (id "), "{text}");
-        assert!(text.ends_with("or remove it with `ip link set dev b xdp off`"), "{text}");
+        assert!(text.ends_with("`ip link set dev b xdp off`, or tell Millrace to (`--replace-xdp`)"), "{text}");
         let free = |name| Attached::check_free(index(name), &netlink);
         assert!(free("b").is_err() && free("a").is_ok());
+        // It is taken off where that is asked for.
+        let instance = start_with(AFXDP, Options { replace_xdp: true, ..options() });
         drop(attached);
-        whole(start(AFXDP, 1, PollMode::Interrupt));
+        let (left, right) = (Host::on("left"), Host::on("right"));
+        left.send(&frame(0x88b6, 1, 60));
+        right.expect(&frame(0x88b6, 1, 60));
+        whole(instance);
         ["a", "b"].into_iter().for_each(gone);
     });
 }

@@ -1,6 +1,6 @@
 //! A program at an interface, by a link: when its descriptor is closed, however the process ends, the program is gone.
 //!
-//! Somebody else's program is never replaced. A driver that does not take the program gets the kernel's generic way of running it,
+//! Somebody else's program is not replaced unless that is asked for. A driver that does not take the program gets the kernel's generic way of running it,
 //! which works on every interface, but only after the kernel has made its own form of each packet.
 
 use std::fmt;
@@ -41,7 +41,7 @@ pub enum AttachError {
     /// There is one.
     #[error(
         "has an XDP program{} of somebody else, which Millrace does not replace: stop what attached it, or remove it with \
-         `ip link set dev NAME xdp off`",
+         `ip link set dev NAME xdp off`, or tell Millrace to (`--replace-xdp`)",
         .0.map_or(String::new(), |id| format!(" (id {id})"))
     )]
     Taken(Option<u32>),
@@ -92,6 +92,17 @@ impl Attached {
     /// Puts another program in its place, between two packets.
     pub fn replace(&self, program: &OwnedFd) -> io::Result<()> {
         sys::link_update(&self.link, program)
+    }
+
+    /// Takes somebody else's program off an interface, if there is one.
+    pub fn clear(interface: i32, netlink: &Netlink) -> io::Result<()> {
+        let Some(program) = netlink.link(interface)?.program else { return Ok(()) };
+        if sys::links_detach(program, interface)? {
+            return Ok(());
+        }
+        // To take off what is not there is no error.
+        let native = netlink.detach(interface, NATIVE);
+        netlink.detach(interface, GENERIC).or(native)
     }
 
     /// Who runs it.

@@ -11,6 +11,8 @@ const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_STATS64: u16 = 23;
 const IFLA_XDP: u16 = 43;
+const IFLA_XDP_FD: u16 = 1;
+const IFLA_XDP_FLAGS: u16 = 3;
 const IFLA_XDP_PROG_ID: u16 = 4;
 const IFLA_XDP_DRV_PROG_ID: u16 = 5;
 const IFLA_XDP_SKB_PROG_ID: u16 = 6;
@@ -69,39 +71,51 @@ impl Netlink {
         };
         let (route, generic) = (open(libc::NETLINK_ROUTE)?, open(libc::NETLINK_GENERIC)?);
         let name = [(CTRL_ATTR_FAMILY_NAME, &b"netdev\0"[..])];
-        let answer = ask(&generic, CONTROLLER, &[CTRL_CMD_GETFAMILY, 1, 0, 0], &name).ok();
+        let answer = ask(&generic, CONTROLLER, 0, &[CTRL_CMD_GETFAMILY, 1, 0, 0], &name).ok();
         let netdev = answer.and_then(|answer| Some(u16::from_ne_bytes(find(&answer, CTRL_ATTR_FAMILY_ID)?)));
         Ok(Netlink { route, generic, netdev })
     }
 
     /// What there is to know of an interface.
     pub fn link(&self, interface: i32) -> io::Result<Link> {
-        // `struct ifinfomsg`
-        let mut header = [0; 16];
-        header[4..8].copy_from_slice(&interface.to_ne_bytes());
-        let answer = ask(&self.route, libc::RTM_GETLINK, &header, &[])?;
+        let answer = ask(&self.route, libc::RTM_GETLINK, 0, &ifinfomsg(interface), &[])?;
         let statistics = statistics_of(&answer).unwrap_or_default();
         Ok(Link { program: program_of(&answer), statistics, is_veth: kind_of(&answer) == Some(b"veth\0") })
+    }
+
+    /// Takes a program off an interface that no link holds there; in the driver or in the kernel, as the flag says.
+    pub fn detach(&self, interface: i32, flag: u32) -> io::Result<()> {
+        let (fd, flag) =
+            (attribute(IFLA_XDP_FD, &(-1i32).to_ne_bytes()), attribute(IFLA_XDP_FLAGS, &flag.to_ne_bytes()));
+        let xdp = [(IFLA_XDP | NESTED, &[fd, flag].concat()[..])];
+        ask(&self.route, libc::RTM_SETLINK, libc::NLM_F_ACK, &ifinfomsg(interface), &xdp).map(drop)
     }
 
     /// Whether packets can be sent by it from programs at other interfaces. Where the kernel does not say, it is taken to be so.
     pub fn takes_redirects(&self, interface: i32) -> bool {
         let Some(netdev) = self.netdev else { return true };
         let index = [(NETDEV_A_DEV_IFINDEX, &interface.to_ne_bytes()[..])];
-        let answer = ask(&self.generic, netdev, &[NETDEV_CMD_DEV_GET, 1, 0, 0], &index);
+        let answer = ask(&self.generic, netdev, 0, &[NETDEV_CMD_DEV_GET, 1, 0, 0], &index);
         let features = answer.ok().and_then(|answer| find(&answer, NETDEV_A_DEV_XDP_FEATURES)).map(u64::from_ne_bytes);
         features.is_none_or(|features| features & NETDEV_XDP_ACT_NDO_XMIT != 0)
     }
 }
 
+/// The header of questions about an interface (`struct ifinfomsg`).
+fn ifinfomsg(interface: i32) -> [u8; 16] {
+    let mut header = [0; 16];
+    header[4..8].copy_from_slice(&interface.to_ne_bytes());
+    header
+}
+
 /// One question with the family's header and attributes; the attributes of the answer.
-fn ask(socket: &OwnedFd, kind: u16, header: &[u8], attributes: &[(u16, &[u8])]) -> io::Result<Vec<u8>> {
+fn ask(socket: &OwnedFd, kind: u16, flags: i32, header: &[u8], attributes: &[(u16, &[u8])]) -> io::Result<Vec<u8>> {
     // SAFETY: plain data for which zero is valid.
     let mut message: libc::nlmsghdr = unsafe { std::mem::zeroed() };
     let mut body = header.to_vec();
     attributes.iter().for_each(|(kind, value)| body.extend(attribute(*kind, value)));
     message.nlmsg_len = (size_of::<libc::nlmsghdr>() + body.len()) as u32;
-    (message.nlmsg_type, message.nlmsg_flags) = (kind, libc::NLM_F_REQUEST as u16);
+    (message.nlmsg_type, message.nlmsg_flags) = (kind, (libc::NLM_F_REQUEST | flags) as u16);
     let mut answer = vec![0u8; 32 << 10];
     // SAFETY: pointers and lengths describe the parts of the request and the buffer. The kernel answers before `sendmsg` returns.
     let len = unsafe {
@@ -118,7 +132,7 @@ fn ask(socket: &OwnedFd, kind: u16, header: &[u8], attributes: &[(u16, &[u8])]) 
     let said = answer.get(4..6).ok_or_else(broken)?;
     if u16::from_ne_bytes([said[0], said[1]]) == libc::NLMSG_ERROR as u16 {
         let code = answer.get(16..20).and_then(|code| code.try_into().ok()).map_or(0, i32::from_ne_bytes);
-        return Err(io::Error::from_raw_os_error(-code));
+        return if code == 0 { Ok(Vec::new()) } else { Err(io::Error::from_raw_os_error(-code)) };
     }
     Ok(answer.get(size_of::<libc::nlmsghdr>() + header.len()..).ok_or_else(broken)?.to_vec())
 }

@@ -15,6 +15,9 @@ const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const RAW_TRACEPOINT_OPEN: libc::c_long = 17;
 const LINK_CREATE: libc::c_long = 28;
 const LINK_UPDATE: libc::c_long = 29;
+const LINK_GET_FD_BY_ID: libc::c_long = 30;
+const LINK_GET_NEXT_ID: libc::c_long = 31;
+const LINK_DETACH: libc::c_long = 34;
 
 /// Kinds of maps (`enum bpf_map_type`).
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +36,8 @@ pub const MMAPABLE: u32 = 1 << 10;
 /// `BPF_PROG_TYPE_XDP`, `BPF_PROG_TYPE_RAW_TRACEPOINT`
 const XDP: u32 = 6;
 const RAW_TRACEPOINT: u32 = 17;
+/// `BPF_LINK_TYPE_XDP`
+const XDP_LINK: u32 = 6;
 /// `BPF_XDP`, of `enum bpf_attach_type`
 const ATTACH_XDP: u32 = 37;
 
@@ -110,6 +115,27 @@ struct LinkUpdate {
     new_prog_fd: u32,
     flags: u32,
     old_prog_fd: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct GetId {
+    id: u32,
+    next_id: u32,
+    open_flags: u32,
+}
+
+/// The first fields of `struct bpf_link_info`.
+#[repr(C)]
+#[derive(Default)]
+struct LinkInfo {
+    kind: u32,
+    id: u32,
+    prog_id: u32,
+    _pad: u32,
+    /// Of a link of an XDP program.
+    ifindex: u32,
+    _rest: u32,
 }
 
 #[repr(C)]
@@ -235,12 +261,46 @@ pub fn trace(program: &OwnedFd, tracepoint: &CStr) -> io::Result<OwnedFd> {
 /// The kernel's number of a map.
 pub fn map_id(map: &OwnedFd) -> io::Result<u32> {
     // The first fields of `struct bpf_map_info`: type and number.
-    let mut info = [0u32; 2];
-    let mut attributes =
-        GetInfo { bpf_fd: map.as_raw_fd() as u32, info_len: size_of_val(&info) as u32, info: info.as_mut_ptr() as u64 };
-    // SAFETY: the kernel writes as many bytes as is told, where the array lies.
-    unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut attributes)? };
-    Ok(info[1])
+    let mut numbers = [0u32; 2];
+    // SAFETY: plain numbers.
+    unsafe { info(map, &mut numbers)? };
+    Ok(numbers[1])
+}
+
+/// What the kernel tells of an object.
+///
+/// # Safety
+/// The structure is the beginning of what the kernel tells of such objects, and of plain numbers.
+unsafe fn info<T>(object: &OwnedFd, to: &mut T) -> io::Result<()> {
+    let (bpf_fd, info_len) = (object.as_raw_fd() as u32, size_of::<T>() as u32);
+    let mut attributes = GetInfo { bpf_fd, info_len, info: (&raw mut *to) as u64 };
+    // SAFETY: the kernel writes as many bytes as is told, where the structure lies.
+    unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut attributes).map(drop) }
+}
+
+/// Takes the program with a number off an interface, if a link of anybody's holds it there; whether one did.
+pub fn links_detach(program: u32, interface: i32) -> io::Result<bool> {
+    let mut id = 0;
+    loop {
+        let mut next = GetId { id, ..GetId::default() };
+        // SAFETY: no pointers.
+        match unsafe { bpf(LINK_GET_NEXT_ID, &mut next) } {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(false),
+            result => result?,
+        };
+        id = next.next_id;
+        let mut open = GetId { id, ..GetId::default() };
+        // SAFETY: no pointers; the result is a new descriptor. A link may be gone by now.
+        let Ok(link) = (unsafe { bpf(LINK_GET_FD_BY_ID, &mut open).map(|fd| owned(fd)) }) else { continue };
+        let mut found = LinkInfo::default();
+        // SAFETY: plain numbers, as the kernel has them.
+        unsafe { info(&link, &mut found)? };
+        if (found.kind, found.prog_id, found.ifindex) == (XDP_LINK, program, interface as u32) {
+            let mut attributes = link.as_raw_fd() as u32;
+            // SAFETY: the structure of this command has the descriptor only.
+            return unsafe { bpf(LINK_DETACH, &mut attributes).map(|_| true) };
+        }
+    }
 }
 
 fn load(kind: u32, code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> io::Result<OwnedFd> {

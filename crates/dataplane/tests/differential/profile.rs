@@ -29,7 +29,8 @@ fn made_up(program: &Program) -> Program {
                 usual.insert(Value(index as u32), number);
             }
         }
-        body.usage = Some(Usage { length: numbers.below(257) as u32, usual });
+        let lengths = (0..3).map(|_| (numbers.below(257) as u32, numbers.next() >> numbers.below(64))).collect();
+        body.usage = Some(Usage { lengths, usual });
     }
     program
 }

@@ -38,6 +38,9 @@ pub struct Args {
     /// What runs the program
     #[arg(long, value_enum, default_value = "auto")]
     engine: Engine,
+    /// Take XDP programs of others off the interfaces of xdp and afxdp ports
+    #[arg(long)]
+    replace_xdp: bool,
     #[command(flatten)]
     packets: Packets,
     /// Never sleep: lower latency, one core always busy
@@ -87,6 +90,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let options = Options {
         engine: kind,
         fast_path,
+        replace_xdp: args.replace_xdp,
         poll: if args.busy { PollMode::Busy } else { config.workers.mode },
         ..workers(args, config.options())
     };

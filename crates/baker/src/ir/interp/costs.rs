@@ -8,6 +8,11 @@ use super::super::{ChannelId, DropId, How, Op, PpfId, Touches, Value};
 /// processors (Intel IXP1200 and IXP2400).
 const UNIT: u64 = 8;
 
+/// What a header's length and a place behind one are taken for where they are found at run time.
+const HEADER: u128 = 20;
+/// Where heads are taken to be, and how long packets: a whole number of units.
+const HEADROOM: u64 = 64 * UNIT;
+
 /// Sums over packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
@@ -69,6 +74,26 @@ struct Access {
     /// Bytes from the packet buffer's start: the first one, and the one after the last.
     from: u64,
     end: u64,
+}
+
+/// What a run of operations costs, bursts counted as one access. `number` gives values that are known; a packet's own one names
+/// it.
+pub(crate) fn in_line<'a>(ops: impl Iterator<Item = &'a Op>, number: impl Fn(Value) -> Option<u128>) -> Costs {
+    let mut meter = Meter::new(true, 0);
+    for op in ops {
+        let packet = match op.touches() {
+            Touches::Bytes { packet, .. } => Some(packet),
+            _ => None,
+        };
+        let get = |value: Value| match number(value) {
+            _ if Some(value) == packet => value.0.into(),
+            Some(number) => number,
+            // As long as most headers.
+            None => HEADER,
+        };
+        meter.charge(op, get, |_| (HEADROOM, HEADROOM));
+    }
+    meter.found.costs
 }
 
 impl Meter {

@@ -14,6 +14,7 @@ mod tables;
 use std::sync::Arc;
 
 pub use bits::{load_bits, store_bits};
+pub(crate) use costs::in_line;
 pub use costs::{Costs, Metered, Step};
 pub use execution::{Code, Executed, Execution, Touched};
 pub use packet::FrameLayout;

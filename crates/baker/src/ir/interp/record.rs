@@ -1,8 +1,8 @@
 //! Records which way packets go through a program, how long they are, and which places in them are found at run time.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use super::super::{Block, Body, Counts, Inst, Op, Ppf, PpfId, Program, Usage, Value, WORTH};
+use super::super::{Block, Body, Counts, Inst, Op, Ppf, PpfId, Program, Usage, Value};
 
 /// Lengths from which on packets are not told apart, in bytes: farther from the head nothing is held in registers.
 const LONG: usize = 256;
@@ -77,19 +77,13 @@ impl Recording {
 impl Recorded {
     /// `None` where no packet came.
     fn usage(&self, is_constant: impl Fn(Value) -> bool) -> Option<Usage> {
-        let packets: u64 = self.lengths.iter().sum();
-        // The greatest length that all but a tenth have.
-        let mut shorter = 0;
-        let too_long = |&(_, count): &(usize, &u64)| {
-            shorter += count;
-            shorter * WORTH > packets
-        };
-        let (length, _) = self.lengths.iter().enumerate().find(too_long).filter(|_| packets > 0)?;
+        let lengths = (0..).zip(self.lengths).filter(|(_, packets)| *packets > 0).collect::<BTreeMap<u32, u64>>();
         let usual = |(value, numbers): (&Value, &HashMap<u128, u64>)| {
             let (number, count) = numbers.iter().max_by_key(|(number, count)| (**count, **number))?;
             (count * 2 > numbers.values().sum() && !is_constant(*value)).then_some((*value, *number))
         };
-        Some(Usage { length: length as u32, usual: self.numbers.iter().filter_map(usual).collect() })
+        let usual = self.numbers.iter().filter_map(usual).collect();
+        (!lengths.is_empty()).then_some(Usage { lengths, usual })
     }
 }
 

@@ -19,12 +19,14 @@
 //! [`super::usual`]); the test's other side works in memory.
 //!
 //! Headers are loaded ahead, at the start of an aggregate, behind one test of the packet's length. How far: as far as any path
-//! looks within Ethernet's least frame; with a profile, as far as a tenth of the packets look and nine of ten reach.
+//! looks within Ethernet's least frame; with a profile, as far as costs its packets least ([`cost`]), of that and all places that a
+//! tenth of them look to.
 //!
 //! Which bytes and metadata may differ from memory where a block begins depends on all ways to it. Copies are built in the order
 //! of the original body's blocks, each after those that lead to it, so that is known when a copy is built; but for loops, for which
 //! the body is built with an assumption that is widened until it holds.
 
+mod cost;
 mod known;
 mod packets;
 mod report;
@@ -33,6 +35,7 @@ mod window;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
+use self::cost::Cost;
 use self::known::{Chunk, Dirty, Family, Handle, Known};
 pub use self::report::{Fallback, Reason, Report};
 use super::usual::Usual;
@@ -106,19 +109,33 @@ fn cache_body(program: &Program, scope: &Scope, id: PpfId, body: &Body, report: 
     let rank = body.ranks(&body.reverse_postorder());
     let source = Source { program, scope, id, body, live: &live, usual: &usual, rank: &rank };
     let first = source.rebuild(0);
-    let ahead = if scope.ahead { first.worth_loading() } else { 0 };
-    report.ahead.insert(id, ahead);
-    let mut rewriter = if ahead > 0 { source.rebuild(ahead) } else { first };
-    report.fallbacks.append(&mut rewriter.fallbacks);
-    rewriter.finish()
+    let ways = if scope.ahead { first.worth_loading() } else { BTreeSet::from([0]) };
+    let first = ways.contains(&0).then_some(first);
+    let others = ways.into_iter().filter(|ahead| *ahead > 0).map(|ahead| source.rebuild(ahead));
+    let bodies = first.into_iter().chain(others).map(Rewriter::finish);
+    let cheaper = |best: Built, other: Built| {
+        if Cost::of(&other.body).compare(&Cost::of(&best.body)).is_lt() { other } else { best }
+    };
+    let mut best = bodies.reduce(cheaper).expect("at least one way");
+    report.ahead.insert(id, best.ahead);
+    report.fallbacks.append(&mut best.fallbacks);
+    best.body
+}
+
+/// A body that was built anew.
+struct Built {
+    /// Bytes of the packet that are loaded at once.
+    ahead: u32,
+    body: Body,
+    fallbacks: Vec<Fallback>,
 }
 
 impl<'p> Source<'p> {
-    /// Builds the body anew. `reach`: bytes of the packet that are loaded at once, where it has them.
-    fn rebuild(&self, reach: u32) -> Rewriter<'p> {
+    /// Builds the body anew. `ahead`: bytes of the packet that are loaded at once, where it has them.
+    fn rebuild(&self, ahead: u32) -> Rewriter<'p> {
         let mut assumed = HashMap::new();
         loop {
-            let mut rewriter = Rewriter::new(*self, reach, assumed);
+            let mut rewriter = Rewriter::new(*self, ahead, assumed);
             rewriter.run();
             // Each round adds at least one of finitely many bytes or fields.
             if rewriter.holds {
@@ -177,8 +194,8 @@ struct Rewriter<'p> {
     source: Source<'p>,
     /// Bytes of the packet that are loaded at once where it has them.
     ahead: u32,
-    /// How far it was read in registers by blocks that packets come to: each end of what was loaded.
-    reach: BTreeSet<u32>,
+    /// How far it was read in registers: each end of what was loaded, and whether enough packets come there.
+    reach: BTreeMap<u32, bool>,
     /// What was dirty at each copy in the round before.
     assumed: HashMap<Place, BTreeMap<Family, Dirty>>,
     b: Builder,
@@ -207,7 +224,7 @@ impl<'p> Rewriter<'p> {
         Rewriter {
             source,
             ahead,
-            reach: BTreeSet::new(),
+            reach: BTreeMap::new(),
             assumed,
             b: Builder::default(),
             vars: HashMap::new(),
@@ -225,13 +242,16 @@ impl<'p> Rewriter<'p> {
         }
     }
 
-    /// Bytes from the packet's head that are worth loading at once.
-    fn worth_loading(&self) -> u32 {
-        match &self.source.body.usage {
-            None => self.reach.range(..=ETHERNET).next_back().copied(),
-            Some(usage) => self.reach.range(..=usage.length).next_back().copied(),
+    /// How many bytes from the packet's head may be worth loading at once. Without a profile there is one answer, which is
+    /// among those with one.
+    fn worth_loading(&self) -> BTreeSet<u32> {
+        let ethernet = self.reach.range(..=ETHERNET).next_back().map_or(0, |(&end, _)| end);
+        let mut ways = BTreeSet::from([ethernet]);
+        if self.source.body.usage.is_some() {
+            ways.insert(0);
+            ways.extend(self.reach.iter().filter(|(_, hot)| **hot).map(|(end, _)| *end));
         }
-        .unwrap_or(0)
+        ways
     }
 
     /// The block of the original body that is being built.
@@ -252,6 +272,12 @@ impl<'p> Rewriter<'p> {
         self.b.set_counts(counts);
     }
 
+    /// The block being built ends with a branch by whether a packet that enters has so many bytes.
+    fn by_length(&mut self, bytes: u32) {
+        let taken = self.source.body.usage.as_ref().map(|usage| usage.reaching(bytes));
+        self.b.set_counts(taken.map(|taken| Counts { runs: taken[0].saturating_add(taken[1]), taken }));
+    }
+
     fn run(&mut self) {
         let entry = self.b.block();
         self.b.seal(entry);
@@ -263,14 +289,14 @@ impl<'p> Rewriter<'p> {
         }
     }
 
-    fn finish(mut self) -> Body {
+    fn finish(mut self) -> Built {
         // Latest first: what is read there becomes a parameter of blocks before it, without deep recursion.
         for &index in self.built.iter().rev() {
             self.b.seal(self.copies[index].block);
         }
         let mut body = self.b.finish();
         super::straighten::straighten(&mut body);
-        body
+        Built { ahead: self.ahead, body, fallbacks: self.fallbacks }
     }
 
     fn var(&mut self, key: VarKey, ty: Ty) -> Var {

@@ -20,7 +20,7 @@ impl Rewriter<'_> {
             let bytes = self.b.constant(32, reach.into());
             let long = self.b.push(Ty::Int(1), Op::Has { packet, bytes });
             let [long_block, short_block] = [self.b.block(), self.b.block()];
-            self.seldom_other();
+            self.by_length(reach);
             self.b.branch(long, long_block, short_block);
             self.b.seal(long_block);
             self.b.seal(short_block);

@@ -41,8 +41,9 @@ impl Rewriter<'_> {
             at = chunk.end();
         }
         window.proven = window.proven.max(end);
-        if family == self.source.body.blocks[0].params[0] && self.is_hot() {
-            self.reach.insert(window.end() as u32);
+        if family == self.source.body.blocks[0].params[0] {
+            let hot = self.is_hot();
+            *self.reach.entry(window.end() as u32).or_default() |= hot;
         }
     }
 

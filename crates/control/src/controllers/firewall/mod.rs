@@ -4,12 +4,13 @@
 //! |---|---|
 //! | `settings` | reads `[controllers.firewall]` |
 //! | `rule` | a rule, and which rules are never reached |
-//! | `compile` | rules to look-up tables; `addresses` and `services` are the classes of their fields |
+//! | `compile` | rules to look-up tables; `addresses` and `services` are the classes of their fields, `rows` the array |
 //! | `denied` | a denied packet as a line of the log |
 
 mod addresses;
 mod compile;
 mod denied;
+mod rows;
 mod rule;
 mod services;
 mod settings;

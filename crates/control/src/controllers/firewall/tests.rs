@@ -67,23 +67,26 @@ impl Tables {
         found.map_or([0, 0], |value| [value[0], value[1]])
     }
 
-    /// The rule, counted from 1.
-    fn find(&self, packet: &Packet) -> Option<u128> {
+    /// What a row has in a column, or 0.
+    fn cell(&self, row: u128, column: u128) -> u128 {
+        let cell = self.number("cells", &[row + column]);
+        if cell >> 32 == row { cell & 0xffff_ffff } else { 0 }
+    }
+
+    /// The rule, counted from 1, and whether it permits.
+    fn find(&self, packet: &Packet) -> Option<(u128, bool)> {
         let [src_pair, src_single] = self.longest(["src4", "src6"], packet.v6, packet.src);
         let [dst_pair, dst_single] = self.longest(["dst4", "dst6"], packet.v6, packet.dst);
-        let shape = self.get("shape", &[0]).unwrap();
+        let [entries, dst_ports, any, from_ports] = self.get("shape", &[0]).unwrap()[..] else { panic!("its fields") };
         let entry = self.number("entries", &[u128::from(packet.port) << 8 | u128::from(packet.protocol)]);
-        let by_dst = entry * shape[2] + self.number("dst_ports", &[packet.service.into()]);
-        let services = [entry, by_dst, by_dst * shape[1] + self.number("src_ports", &[packet.src_port.into()])];
-        let addresses = [self.number("pairs", &[src_pair, dst_pair]), src_single, dst_single, shape[3]];
-        let kinds = |address: u128| (0..3).filter(move |kind| address >> kind & 1 == 1);
-        let found = addresses.iter().flat_map(|address| {
-            kinds(*address).filter_map(move |kind| {
-                let key = [address >> 3 << 2 | kind as u128, services[kind]];
-                self.get("decisions", &key).map(|value| value[0])
-            })
+        let by_dst = entries + entry * dst_ports + self.number("dst_ports", &[packet.service.into()]);
+        let source = self.number("src_ports", &[packet.src_port.into()]);
+        let rows = [self.cell(src_pair, dst_pair), src_single, dst_single, any];
+        let found = rows.iter().flat_map(|row| {
+            let by_source = if from_ports == 0 { 0 } else { self.cell(*row, by_dst + entries * dst_ports) };
+            [self.cell(*row, entry), self.cell(*row, by_dst), self.cell(by_source, source)]
         });
-        found.min()
+        found.filter(|outcome| *outcome != 0).min().map(|outcome| (outcome >> 1, outcome & 1 == 1))
     }
 }
 
@@ -155,7 +158,8 @@ proptest! {
     ) {
         let tables = Tables::new(compile(&rules).unwrap());
         for packet in packets {
-            let first = rules.iter().position(|rule| matches(rule, &packet)).map(|index| index as u128 + 1);
+            let first = rules.iter().position(|rule| matches(rule, &packet));
+            let first = first.map(|index| (index as u128 + 1, rules[index].permit));
             prop_assert_eq!(tables.find(&packet), first, "{:?}", packet);
         }
     }
@@ -204,9 +208,9 @@ fn ten_thousand_rules_make_about_as_many_entries() {
     assert!(entries < 600_000, "{entries}");
     let tables = Tables::new(compile(&rules).unwrap());
     let packet = |src, dst, service| Packet { v6: false, src, dst, port: 1, protocol: 6, src_port: 5, service };
-    assert_eq!(tables.find(&packet(1, 0x0a00_0000 + 9999, 500)), Some(10_000));
-    assert_eq!(tables.find(&packet(0xc000_0000 + 1, 0x0a00_0000 + 9999, 500)), Some(2));
-    assert_eq!(tables.find(&packet(0xc100_0000 + 2, 0x0a00_0000 + 2, 100)), Some(3));
+    assert_eq!(tables.find(&packet(1, 0x0a00_0000 + 9999, 500)), Some((10_000, true)));
+    assert_eq!(tables.find(&packet(0xc000_0000 + 1, 0x0a00_0000 + 9999, 500)), Some((2, false)));
+    assert_eq!(tables.find(&packet(0xc100_0000 + 2, 0x0a00_0000 + 2, 100)), Some((3, true)));
     assert_eq!(tables.find(&packet(0xc100_0000 + 2, 0x0a00_0000 + 2, 104)), None);
 }
 

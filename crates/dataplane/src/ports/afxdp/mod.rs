@@ -61,14 +61,15 @@ pub struct AfXdp {
 }
 
 impl AfXdp {
-    /// Opens an interface for a number of workers. Also gives a line about how it works.
+    /// Opens an interface for a number of workers, in place of somebody else's XDP program if it `replaces`. Also gives a line about how it works.
     pub fn open(
         interface: &str,
         workers: usize,
         umem: &Arc<Umem>,
         take: Take,
+        replaces: bool,
     ) -> Result<(Vec<Self>, String), PortError> {
-        let port = Arc::new(Port::open(interface, workers, umem.clone(), take)?);
+        let port = Arc::new(Port::open(interface, workers, umem.clone(), take, replaces)?);
         let about = port.about();
         let queue = |worker| {
             let (device, sockets) = port.take(worker)?;

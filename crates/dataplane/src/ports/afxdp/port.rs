@@ -21,7 +21,7 @@ use crate::xdp::{Attached, Netlink};
 /// Frames that a queue needs for either direction at least.
 const LEAST: u32 = 16;
 /// How long the kernel may take to let go of an interface that was in use a moment ago.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What the workers of a port share.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub struct Port {
     workers: usize,
     umem: Arc<Umem>,
     take: Take,
+    /// Takes the place of somebody else's program.
+    replaces: bool,
     /// To ask for the interface with.
     ask: OwnedFd,
     netlink: Netlink,
@@ -68,13 +70,19 @@ pub enum Look {
 
 impl Port {
     /// Opens an interface. The sockets wait for their workers.
-    pub fn open(interface: &str, workers: usize, umem: Arc<Umem>, take: Take) -> Result<Self, PortError> {
+    pub fn open(
+        interface: &str,
+        workers: usize,
+        umem: Arc<Umem>,
+        take: Take,
+        replaces: bool,
+    ) -> Result<Self, PortError> {
         let fast = matches!(take, Take::HandedOver(..));
         let count = || if fast { Netlink::new().map(|netlink| Some(Arc::new(Count::new(netlink)))) } else { Ok(None) };
         let opened = sys::inet_socket().and_then(|ask| Ok((ask, Netlink::new()?, count()?)));
         let (ask, netlink, count) = opened.map_err(|e| PortError(format!("{interface}: cannot be examined: {e}")))?;
         let interface = interface.to_owned();
-        let port = Port { interface, workers, umem, take, ask, netlink, count, state: Mutex::default() };
+        let port = Port { interface, workers, umem, take, replaces, ask, netlink, count, state: Mutex::default() };
         let interface = &port.interface;
         port.umem.check().map_err(|what| port.error(what))?;
         let device = sys::interface(&port.ask, interface).map_err(|e| match e.raw_os_error() {
@@ -171,6 +179,10 @@ impl Port {
         // What was there was for an interface that is gone.
         *state = State::default();
         let taken = |e| self.attach_error(e);
+        if self.replaces {
+            let cleared = Attached::clear(index, &self.netlink);
+            cleared.map_err(|e| self.error(format!("its XDP program cannot be removed: {e}")))?;
+        }
         patiently(until, || Attached::check_free(index, &self.netlink), |_| true).map_err(taken)?;
         let (receive, send) = xsk::queues(&self.ask, &self.interface);
         if matches!(self.take, Take::HandedOver(..)) && receive > QUEUES {

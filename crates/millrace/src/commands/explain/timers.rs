@@ -9,7 +9,7 @@ use crate::report::table;
 impl View<'_> {
     /// Each timer with the instructions of its code at levels base and cgpc.
     fn each_timer(&self) -> impl Iterator<Item = (&Timer, [usize; 2])> {
-        let instructions = |timer: &Timer| timer.body.blocks.iter().map(|block| block.insts.len()).sum::<usize>();
+        let instructions = |timer: &Timer| timer.body.size();
         let both = self.program.timers.iter().zip(&self.optimised.timers);
         both.map(move |(timer, optimised)| (timer, [timer, optimised].map(instructions)))
     }
