@@ -3,9 +3,12 @@
 //! Memory is regions, each at a multiple of 2^40, and every access is tested. What functions of the kernel do inside is not counted: a call is
 //! one instruction. The kernel's own compiler puts look-ups in arrays in line, which counts as a call here, too.
 
+mod arith;
+
 use std::collections::HashMap;
 
 use crate::kernel::{MapUse, Object};
+use arith::{arithmetic, decides};
 
 /// Instructions after which a packet is given up.
 const MOST: u64 = 10_000_000;
@@ -17,11 +20,10 @@ const ROOM: usize = HEADROOM + 4096;
 const STACK: usize = 512;
 /// Bits of a distance in a region.
 const SHIFT: u32 = 40;
-/// Regions: the context, the stack, the packet, then memories of maps.
+/// Regions: the context, the stack, the packet; behind them memories of maps.
 const CONTEXT: usize = 0;
 const STACKS: usize = 1;
 const PACKET: usize = 2;
-const MEMORIES: usize = 3;
 /// Regions from here on are maps themselves.
 const MAPS: usize = 1 << 16;
 
@@ -108,7 +110,6 @@ impl Machine {
             }
             places.push(at);
         }
-        debug_assert!(regions.len() < MAPS && MEMORIES <= regions.len());
         Machine { images, maps, places, regions, data: HEADROOM, end: HEADROOM, now: 0 }
     }
 
@@ -370,61 +371,4 @@ impl Run<'_> {
         }
         Ok(())
     }
-}
-
-/// An operation of class 4 (32 bits) or 7 (64).
-fn arithmetic(op: u8, a: u64, b: u64, number: i32) -> Result<u64, String> {
-    let is_short = op & 7 == 4;
-    if op >> 4 == 0xd {
-        let big = op & 8 != 0 || !is_short;
-        return match (number, big) {
-            (16, true) => Ok(u64::from((a as u16).swap_bytes())),
-            (32, true) => Ok(u64::from((a as u32).swap_bytes())),
-            (64, true) => Ok(a.swap_bytes()),
-            (16 | 32 | 64, false) => Ok(a & (u64::MAX >> (64 - number))),
-            _ => Err(format!("the order of {number} bits")),
-        };
-    }
-    let (a, b) = if is_short { (u64::from(a as u32), u64::from(b as u32)) } else { (a, b) };
-    let by = (b & if is_short { 31 } else { 63 }) as u32;
-    let result = match op >> 4 {
-        0 => a.wrapping_add(b),
-        1 => a.wrapping_sub(b),
-        2 => a.wrapping_mul(b),
-        3 => a.checked_div(b).unwrap_or(0),
-        4 => a | b,
-        5 => a & b,
-        6 => a << by,
-        7 => a >> by,
-        8 => a.wrapping_neg(),
-        9 => a.checked_rem(b).unwrap_or(a),
-        10 => a ^ b,
-        11 => b,
-        12 if is_short => (a as i32 >> by) as u64,
-        12 => (a as i64 >> by) as u64,
-        _ => return Err(format!("operation {op:#x}")),
-    };
-    Ok(if is_short { u64::from(result as u32) } else { result })
-}
-
-/// Whether a jump is taken that compares so many bits.
-fn decides<const BITS: u32>(way: u8, a: u64, b: u64) -> Result<bool, String> {
-    let cut = |value: u64| if BITS == 32 { u64::from(value as u32) } else { value };
-    let sign = |value: u64| if BITS == 32 { i64::from(value as i32) } else { value as i64 };
-    let (ua, ub, sa, sb) = (cut(a), cut(b), sign(a), sign(b));
-    Ok(match way {
-        0 => true,
-        1 => ua == ub,
-        2 => ua > ub,
-        3 => ua >= ub,
-        4 => ua & ub != 0,
-        5 => ua != ub,
-        6 => sa > sb,
-        7 => sa >= sb,
-        10 => ua < ub,
-        11 => ua <= ub,
-        12 => sa < sb,
-        13 => sa <= sb,
-        _ => return Err(format!("jump {way:#x}")),
-    })
 }
