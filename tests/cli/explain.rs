@@ -72,6 +72,13 @@ fn the_l3_switch() {
     assert_eq!(on_workers, ["l2_bridge.spread"]);
     assert!(stages[0]["why"][0].as_str().unwrap().starts_with("copies the packet"), "{}", stages[0]);
     assert_eq!(placement["cuts"][0]["channel"], "l2_bridge.flood");
+    let bpf = &placement["bpf"];
+    assert_eq!((&bpf["form"], bpf["programs"].as_array().unwrap().len()), (&"whole".into(), 1));
+    let count = |value: &Value| value["instructions"].as_u64().unwrap();
+    let of_ppfs: u64 = bpf["ppfs"].as_array().unwrap().iter().map(count).sum();
+    assert_eq!((of_ppfs, count(&bpf["programs"][0])), (count(bpf), count(bpf)), "each instruction is some PPF's");
+    assert!((1000..10_000).contains(&count(bpf)), "{bpf}");
+    assert!((1..=512).contains(&bpf["programs"][0]["stack"].as_u64().unwrap()), "{bpf}");
     let staging = &found["staging"];
     assert_eq!(staging["root"], "l3_switch.l2_clsfr");
     let looks: Vec<&str> =

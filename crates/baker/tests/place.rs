@@ -137,6 +137,18 @@ fn what_may_fail_in_the_kernel_is_done_there_only_where_it_is_pinned() {
 }
 
 #[test]
+fn a_ppf_that_is_too_much_is_the_workers() {
+    let program = compile(PROGRAM);
+    let finish = PpfId(program.ppfs.iter().position(|ppf| ppf.name == "m.finish").unwrap() as u32);
+    let limits = Limits { ppfs: [(finish, "is too much".to_owned())].into(), ..limits() };
+    let placement = Placement::new(&program, &limits).unwrap();
+    assert!(matches!(stage(&program, &placement, "m.finish"), Stage::Cannot(why) if why.reason == "is too much"));
+    assert_eq!(stage(&program, &placement, "m.classify"), &Stage::Kernel(Vec::new()));
+    let cuts: Vec<_> = placement.cuts.iter().map(|cut| program.channels[cut.0 as usize].name.as_str()).collect();
+    assert!(cuts.contains(&"m.last"), "{cuts:?}");
+}
+
+#[test]
 fn behind_workers() {
     let text = PROGRAM.replace("    ppf classify", "    @worker ppf classify");
     let program = compile(&text);

@@ -24,6 +24,7 @@ mod sum;
 mod table;
 mod target;
 mod trie;
+pub mod vm;
 mod wide;
 
 use std::cell::Cell;

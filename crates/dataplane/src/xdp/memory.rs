@@ -181,6 +181,12 @@ impl SharedMemory {
         words.flatten().take(bytes).collect()
     }
 
+    /// All of it as it is now, for code that runs elsewhere ([`codegen::bpf::vm`]).
+    pub fn contents(&self) -> Vec<u8> {
+        let words = (0..self.memory.size as usize / 8).map(|word| self.word(word * 8).load(Ordering::Relaxed));
+        words.flat_map(u64::to_ne_bytes).collect()
+    }
+
     pub(super) fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.memory.size as usize);
         // SAFETY: inside of the mapping and aligned. Programs in the kernel write it as words.

@@ -5,8 +5,10 @@ use std::sync::atomic::Ordering;
 
 use baker::ir::{CounterId, CounterSlots, DropId, Program, TableEntry, TableId};
 use baker::opt::Level;
-use codegen::bpf::{self, Form};
-use codegen::kernel::{Options, Punt, TablePlace, Verdict};
+use codegen::CodegenError;
+use codegen::bpf::vm::{Image, Machine};
+use codegen::bpf::{self, Form, Refusal};
+use codegen::kernel::{Object, Options, Punt, TablePlace, Verdict};
 
 use super::load::Loaded;
 use super::memory::SharedMemory;
@@ -270,10 +272,8 @@ fn where_nothing_is_left_for_the_kernel() {
     assert!(fitted.made.is_none() && !fitted.placement.any_kernel());
 }
 
-/// As parts: a put that something follows, one that nothing follows, metadata and the time on the way.
-#[test]
-fn parts_hand_on_what_they_know() {
-    let text = "metadata { mark : u32; }
+/// A put that something follows, one that nothing follows, metadata and the time on the way.
+const HANDED_ON: &str = "metadata { mark : u32; }
         module m { in ether input; out ether output; channel ether one, two; channel inner inside; counter seen[4];
             ppf p(ether_packet_t *pkt) from input {
                 pkt->metadata.mark = (u32) now_ns();
@@ -294,7 +294,10 @@ fn parts_hand_on_what_they_know() {
                 channel_put(output, out);
             } }
         program { rx -> m.input; m.output -> tx; }";
-    let program = program(text);
+
+#[test]
+fn parts_hand_on_what_they_know() {
+    let program = program(HANDED_ON);
     let memory = SharedMemory::new(&program).unwrap();
     memory.set_port(LOOPBACK, PORT, None, true);
     memory.set_now(0x01020304);
@@ -314,4 +317,76 @@ fn parts_hand_on_what_they_know() {
     }
     let slots = CounterSlots::new(&program);
     assert_eq!([0, 1].map(|cell| memory.counter(slots.user(CounterId(0)) + cell)), [2, 2]);
+}
+
+const LOOKS_UP: &str = "module m { in ether input; out ether output; lpm<u48, u32> far[64]; hash<u48, u64> known[16];
+        ppf p(ether_packet_t *pkt) from input {
+            u32 *mark = far[pkt->dst];
+            if (mark != null) pkt->type = (u16) (*mark % 1000);
+            u64 *seen = known[pkt->src];
+            if (seen == null) table_insert(known, pkt->src, 1); else *seen = *seen * 3;
+            pkt->metadata.tx.port = pkt->metadata.rx.port;
+            channel_put(output, pkt);
+        } }
+    program { rx -> m.input; m.output -> tx; }";
+
+/// What the kernel does the virtual machine does, too, and counts; tables are the same bytes afterwards.
+#[test]
+fn the_virtual_machine_does_what_the_kernel_does() {
+    let mut counts = Vec::new();
+    let ways = [(LEARN, false, false), (HANDED_ON, false, false), (HANDED_ON, true, true), (LOOKS_UP, false, true)];
+    for (text, apart, careful) in ways {
+        let program = program(text);
+        let memory = SharedMemory::new(&program).unwrap();
+        memory.set_port(LOOPBACK, PORT, None, true);
+        memory.set_now(0x01020304);
+        if text == LOOKS_UP {
+            for len in [0, 3, 8, 20, 33, 48] {
+                let key = 0x0001_0203_0405u128 >> (48 - len) << (48 - len);
+                let entry = TableEntry { key: vec![key], prefix_len: Some(len), value: vec![u128::from(len) * 77] };
+                memory.tables().insert(TableId(0), &entry).unwrap();
+            }
+        }
+        let options = Options { apart, careful, recorded: true };
+        let take = |object: &Object| Ok::<_, Refusal<CodegenError>>(object.clone());
+        let Ok(taken) = bpf::fit(&program, Level::Pac, memory.memory(), options, take) else { panic!("too much") };
+        let parts: Vec<_> = taken.parts.iter().map(|(ppf, part)| (ppf.0, part)).collect();
+        let mut machine = Machine::of(&taken.first, &parts, memory.contents());
+        let loaded = Loaded::compile(&program, Level::Pac, &memory, options).unwrap();
+        let mut instructions = 0;
+        for n in 0..40u8 {
+            let mut packet = packet();
+            (packet[n as usize % 6], packet[11]) = (n, n % 24);
+            packet[12..14].copy_from_slice(&[0, n % 3]);
+            packet.truncate(60 - n as usize % 4);
+            let found = machine.run(&packet, LOOPBACK, 0).unwrap();
+            let ran = loaded.run(&packet).unwrap();
+            assert_eq!((found.verdict, &found.packet), (ran.verdict, &ran.packet), "packet {n}");
+            instructions += found.instructions;
+        }
+        let tables = codegen::kernel::Memory::tables(&program, memory.memory().cpus) as usize;
+        let (wanted, found) = (memory.contents(), machine.memory(0).unwrap());
+        assert!(wanted[tables..] == found[tables..], "tables differ");
+        counts.push(instructions);
+    }
+    assert!(counts.iter().all(|count| (40 * 20..40 * 5000).contains(count)), "{counts:?}");
+    assert!(counts[2] > counts[1], "{counts:?}: parts and values in memory cost something");
+}
+
+#[test]
+fn faults_of_code_are_said() {
+    let run = |code: &[[u8; 8]]| {
+        let image = Image { code: code.concat(), maps: Vec::new() };
+        Machine::new(vec![image], Vec::new()).run(&packet(), 1, 0).map_err(|fault| fault.to_string())
+    };
+    // r0 = 2; exit
+    let two = [[0xb7, 0, 0, 0, 2, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]];
+    assert_eq!(run(&two).map(|ran| (ran.verdict, ran.instructions, ran.calls)), Ok((2, 2, 0)));
+    assert_eq!(run(&two[..1]).unwrap_err(), "instruction 1: the end of the code");
+    // goto -1
+    assert!(run(&[[0x05, 0, 0xff, 0xff, 0, 0, 0, 0]]).unwrap_err().contains("more than"));
+    // call 9999
+    assert!(run(&[[0x85, 0, 0, 0, 0x0f, 0x27, 0, 0]]).unwrap_err().contains("function 9999"));
+    // r0 = *(u64 *)(r10 + 0), behind the stack
+    assert!(run(&[[0x79, 0xa0, 0, 0, 0, 0, 0, 0]]).unwrap_err().starts_with("instruction 0: 8 bytes at"));
 }
