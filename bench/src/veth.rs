@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 
 use baker::ir::Program;
 use baker::opt::Level;
-use baker::place::{Placement, split};
-use codegen::bpf;
 use control::controllers;
 use dataplane::ports::Driver;
 use dataplane::xdp::FastPath;
@@ -145,14 +143,12 @@ pub fn with_fast_path(
     poll: PollMode,
     fill: impl FnOnce(&mut TableAccess) -> Result<(), String>,
 ) -> Result<Instance, String> {
-    let limits = bpf::limits(program);
-    let placement = Placement::new(program, &limits).map_err(|found| format!("{found:?}"))?;
-    let split = split(program, &placement, &limits);
-    let fast_path = Some(Arc::new(FastPath::new(&split, Level::Cgpc).map_err(text)?));
-    let options = Options { fast_path, poll, cpus: vec![SYSTEM_CPU], ..Options::default() };
+    let fitted = FastPath::new(program, Level::Cgpc).map_err(text)?;
+    let (program, path) = fitted.ok_or("nothing of the program runs in the kernel")?;
+    let options = Options { fast_path: Some(Arc::new(path)), poll, cpus: vec![SYSTEM_CPU], ..Options::default() };
     let xdp = |(number, name): (u8, &str)| PortConfig::new(name, number, Driver::Xdp { interface: name.to_owned() });
     let ports = [(1, PORTS[0]), (2, PORTS[1])].map(xdp);
-    let prepare = || Instance::prepare(Arc::new(split.workers), &options, &ports);
+    let prepare = || Instance::prepare(program, &options, &ports);
     let prepared = system.enter(prepare).map_err(text)?.map_err(text)?;
     fill(&mut prepared.tables())?;
     prepared.run().map_err(text)

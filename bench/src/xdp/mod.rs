@@ -1,5 +1,6 @@
 //! `bench xdp`: the L3 switch in the kernel, against an XDP program by hand, one that asks the kernel's tables, and the kernel itself.
 
+mod count;
 mod line;
 mod peer;
 mod punt;
@@ -33,6 +34,9 @@ const SYSTEMS: [(&str, System); 4] = [
     ("kernel", System::Kernel),
 ];
 
+/// Routes of the case whose instructions are counted: they are as many with more.
+const COUNTED: u32 = 16;
+
 /// What forwards, for as long as it is there.
 enum Forwarder {
     #[expect(dead_code, reason = "stops when dropped")]
@@ -54,6 +58,9 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     for (case, routes) in [("16 routes", 16), ("1000000 routes", 1_000_000)] {
         let setup = Setup::new(&program, routes);
         let frames = setup.routed(MOST as u32);
+        if routes == COUNTED {
+            count::measure(case, &program, &setup, &frames[..1000], &mut results)?;
+        }
         let mut rates: Vec<Vec<f64>> = vec![Vec::new(); SYSTEMS.len()];
         for _ in 0..runs {
             for ((name, system), rates) in SYSTEMS.iter().zip(&mut rates) {

@@ -9,7 +9,7 @@ use crate::l3::setup::Setup;
 use crate::text;
 use crate::veth::PORTS;
 
-const L3: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/l3.o"));
+pub const L3: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/l3.o"));
 const FIB: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fib.o"));
 
 /// Marks an entry of the first table that leads to a group of the second.
@@ -48,44 +48,103 @@ struct Place {
 // SAFETY: plain data without padding.
 unsafe impl Pod for Place {}
 
+/// What is in the L3 switch's maps, by key.
+struct Tables {
+    ports: Vec<(u32, Port)>,
+    stations: Vec<(u64, Place)>,
+    neighbours: Vec<(u32, u64)>,
+    local: Vec<(u32, u8)>,
+    next_hops: Vec<(u32, NextHop)>,
+    tbl24: Vec<(u32, u32)>,
+    tbl8: Vec<(u32, u32)>,
+}
+
+impl Tables {
+    /// For ports with these interfaces.
+    fn new(setup: &Setup, interfaces: &[u32]) -> Self {
+        let port = |port: &crate::l3::setup::Port| Port {
+            mac: raw(port.mac),
+            number: port.number,
+            domain: port.domain,
+            unused: [0; 6],
+        };
+        let station = |station: &crate::l3::setup::Station| {
+            let key = u64::from(station.domain) << 48 | raw(station.mac);
+            (key, Place { port: station.port.into(), heard: 0 })
+        };
+        let hop = |hop: &crate::l3::setup::NextHop| {
+            (hop.index, NextHop { src: raw(hop.src), gateway: hop.gateway.to_be(), domain: hop.domain.into() })
+        };
+        let used = |entries: Vec<u32>| (0..).zip(entries).filter(|(_, entry)| *entry != 0).collect();
+        let (first, second) = dir_24_8(setup);
+        Tables {
+            ports: interfaces.iter().map(|interface| interface & 63).zip(setup.ports.iter().map(port)).collect(),
+            stations: setup.stations.iter().map(station).collect(),
+            neighbours: setup.neighbours.iter().map(|&(address, mac)| (address.to_be(), raw(mac))).collect(),
+            local: setup.local_addrs.iter().map(|address| (address.to_be(), 1)).collect(),
+            next_hops: setup.next_hops.iter().map(hop).collect(),
+            tbl24: used(first),
+            tbl8: used(second),
+        }
+    }
+}
+
+/// Bytes of a key, and keys with values; none of a map that packets are redirected by.
+pub type Entries = Option<(usize, Vec<(Vec<u8>, Vec<u8>)>)>;
+
+/// What is in the L3 switch's maps, by name, for a port 1 with this interface.
+pub fn contents(setup: &Setup, interface: u32) -> Vec<(&'static str, Entries)> {
+    fn words<T>(entries: Vec<(u32, T)>, value: impl Fn(T) -> Vec<u8>) -> Entries {
+        Some((4, entries.into_iter().map(|(key, of)| (key.to_le_bytes().to_vec(), value(of))).collect()))
+    }
+    let tables = Tables::new(setup, &[interface]);
+    let station = |(key, Place { port, heard }): (u64, Place)| {
+        (key.to_le_bytes().to_vec(), [port.to_le_bytes(), heard.to_le_bytes()].concat())
+    };
+    let port = |Port { mac, number, domain, unused }| [&mac.to_le_bytes()[..], &[number, domain], &unused].concat();
+    let hop = |NextHop { src, gateway, domain }| {
+        [&src.to_le_bytes()[..], &gateway.to_le_bytes(), &domain.to_le_bytes()].concat()
+    };
+    let number = |entry: u32| entry.to_le_bytes().to_vec();
+    vec![
+        ("ports", words(tables.ports, port)),
+        ("devices", None),
+        ("stations", Some((8, tables.stations.into_iter().map(station).collect()))),
+        ("neighbours", words(tables.neighbours, |mac| mac.to_le_bytes().to_vec())),
+        ("local", words(tables.local, |value| vec![value])),
+        ("next_hops", words(tables.next_hops, hop)),
+        ("tbl24", words(tables.tbl24, number)),
+        ("tbl8", words(tables.tbl8, number)),
+        ("counters", words((0..16).map(|counter| (counter, 0u64)).collect(), |count| count.to_le_bytes().to_vec())),
+    ]
+}
+
 /// The L3 switch with these tables, between the ports.
 pub fn l3(system: &Namespace, setup: &Setup) -> Result<Ebpf, String> {
     let mut object = Ebpf::load(L3).map_err(text)?;
     let interfaces = interfaces(system)?;
-    let mut ports = Array::<_, Port>::try_from(map(&mut object, "ports")?).map_err(text)?;
-    for (port, interface) in setup.ports.iter().zip(interfaces) {
-        let value = Port { mac: raw(port.mac), number: port.number, domain: port.domain, unused: [0; 6] };
-        ports.set(interface & 63, value, 0).map_err(text)?;
-    }
+    let tables = Tables::new(setup, &interfaces);
+    array(&mut object, "ports", tables.ports)?;
     let numbers = setup.ports.iter().map(|port| port.number.into()).zip(interfaces);
     devices(&mut object, system, &numbers.collect::<Vec<_>>())?;
-    let mut stations = HashMap::<_, u64, Place>::try_from(map(&mut object, "stations")?).map_err(text)?;
-    for station in &setup.stations {
-        let key = u64::from(station.domain) << 48 | raw(station.mac);
-        stations.insert(key, Place { port: station.port.into(), heard: 0 }, 0).map_err(text)?;
-    }
-    let mut neighbours = HashMap::<_, u32, u64>::try_from(map(&mut object, "neighbours")?).map_err(text)?;
-    for &(address, mac) in &setup.neighbours {
-        neighbours.insert(address.to_be(), raw(mac), 0).map_err(text)?;
-    }
-    let mut local = HashMap::<_, u32, u8>::try_from(map(&mut object, "local")?).map_err(text)?;
-    for address in &setup.local_addrs {
-        local.insert(address.to_be(), 1, 0).map_err(text)?;
-    }
-    let mut hops = Array::<_, NextHop>::try_from(map(&mut object, "next_hops")?).map_err(text)?;
-    for hop in &setup.next_hops {
-        let value = NextHop { src: raw(hop.src), gateway: hop.gateway.to_be(), domain: hop.domain.into() };
-        hops.set(hop.index, value, 0).map_err(text)?;
-    }
-    let (first, second) = dir_24_8(setup);
-    for (name, entries) in [("tbl24", first), ("tbl8", second)] {
-        let mut table = Array::<_, u32>::try_from(map(&mut object, name)?).map_err(text)?;
-        for (index, entry) in (0..).zip(entries).filter(|(_, entry)| *entry != 0) {
-            table.set(index, entry, 0).map_err(text)?;
-        }
-    }
+    hash(&mut object, "stations", tables.stations)?;
+    hash(&mut object, "neighbours", tables.neighbours)?;
+    hash(&mut object, "local", tables.local)?;
+    array(&mut object, "next_hops", tables.next_hops)?;
+    array(&mut object, "tbl24", tables.tbl24)?;
+    array(&mut object, "tbl8", tables.tbl8)?;
     start(&mut object, "l3", system)?;
     Ok(object)
+}
+
+fn array<V: Pod>(object: &mut Ebpf, name: &str, entries: Vec<(u32, V)>) -> Result<(), String> {
+    let mut table = Array::<_, V>::try_from(map(object, name)?).map_err(text)?;
+    entries.into_iter().try_for_each(|(index, value)| table.set(index, value, 0)).map_err(text)
+}
+
+fn hash<K: Pod, V: Pod>(object: &mut Ebpf, name: &str, entries: Vec<(K, V)>) -> Result<(), String> {
+    let mut table = HashMap::<_, K, V>::try_from(map(object, name)?).map_err(text)?;
+    entries.into_iter().try_for_each(|(key, value)| table.insert(key, value, 0)).map_err(text)
 }
 
 /// The router that asks the kernel.

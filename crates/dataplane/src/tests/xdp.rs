@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use baker::ir::{Program, TableEntry, TableId, TableStore};
 use baker::opt::Level;
-use baker::place::{Placement, split};
-use codegen::{OptLevel, bpf};
+use codegen::OptLevel;
 
 use super::fanout::pass_in_order;
 use super::live::{Host, XDP, eventually, gro, in_namespace, ip, pair};
@@ -28,16 +27,13 @@ program { rx -> m.input; m.output -> tx; m.for_host -> host; }";
 
 /// Between a (number 1) and b (2), in the kernel as far as can be.
 fn prepare(program: &Arc<Program>, workers: usize) -> Prepared {
-    let limits = bpf::limits(program);
-    let placement = Placement::new(program, &limits).unwrap();
-    assert!(placement.any_kernel());
-    let split = split(program, &placement, &limits);
-    let fast_path = Some(Arc::new(FastPath::new(&split, Level::Cgpc).unwrap_or_else(|error| panic!("{error}"))));
+    let fitted = FastPath::new(program, Level::Cgpc).unwrap_or_else(|error| panic!("{error}"));
+    let (program, path) = fitted.expect("some of it runs in the kernel");
     let engine = EngineKind::Native(OptLevel::O0, Level::Base);
     let frames = FrameConfig { count: 32768 * workers as u32, ..FrameConfig::default() };
-    let options = Options { engine, fast_path, workers, frames, ..Options::default() };
+    let options = Options { engine, fast_path: Some(Arc::new(path)), workers, frames, ..Options::default() };
     let ports = [("a", 1), ("b", 2)].map(|(name, number)| PortConfig::new(name, number, XDP(name)));
-    Instance::prepare(Arc::new(split.workers), &options, &ports).unwrap_or_else(|error| panic!("{error}"))
+    Instance::prepare(program, &options, &ports).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn start(program: &Arc<Program>) -> Instance {

@@ -15,8 +15,8 @@ use codegen::abi::{END_CHANNEL, END_HOST, END_TX};
 use codegen::kernel::{Options, Punt};
 
 use super::attach::{AttachError, Attached};
-use super::engine::KernelEngineError;
 use super::failed::Failed;
+use super::fit::{FitError, Fitted, fit};
 use super::grace::Grace;
 use super::load::{LoadError, Loaded};
 use super::memory::SharedMemory;
@@ -55,14 +55,15 @@ struct State {
 }
 
 impl FastPath {
-    /// Compiles and loads the kernel's part of a program. It processes packets from [`FastPath::start`] on.
-    pub fn new(split: &Split, packets: Level) -> Result<Self, KernelEngineError> {
-        let memory = SharedMemory::new(&split.workers)?;
-        let loaded = Loaded::compile(&split.kernel, packets, &memory, Options::default())?;
-        Ok(Self::of(split, memory, loaded)?)
+    /// As much of a program as the kernel takes, with the workers' part; `None` where that is nothing.
+    pub fn new(program: &Program, packets: Level) -> Result<Option<(Arc<Program>, Self)>, FitError> {
+        let Fitted { split, made, .. } = fit(program, packets, Options::default())?;
+        let Some((memory, loaded)) = made else { return Ok(None) };
+        let path = Self::of(&split, memory, loaded)?;
+        Ok(Some((Arc::new(split.workers), path)))
     }
 
-    /// The kernel's part of a program that was loaded.
+    /// The kernel's part of a program that was loaded. It processes packets from [`FastPath::start`] on.
     pub fn of(split: &Split, memory: SharedMemory, loaded: Loaded) -> Result<Self, LoadError> {
         let idle = redirect::pass(loaded.flags())?;
         let failed = loaded.devices().and_then(|devices| Failed::count(devices, memory.map()).ok());
