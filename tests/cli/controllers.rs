@@ -189,7 +189,7 @@ fn reload_needs_a_file_and_something_to_read_again() {
     assert_eq!(active(), "0\n");
     assert_eq!(runtime.json(&["reload"]), serde_json::json!({"controllers": ["firewall"], "warnings": []}));
     assert_eq!(active(), "1\n");
-    let dump = |set: &str| runtime.millrace(&["table", "dump", &format!("{set}.decisions")]).ok();
+    let dump = |set: &str| runtime.millrace(&["table", "dump", &format!("{set}.cells")]).ok();
     assert_eq!(dump("blue"), dump("green"));
     runtime.write("firewall.toml", &text.replace("icmp_type = 8 ", "icmp_typ = 8 "));
     let error = runtime.millrace(&["reload"]).failed_in_one_line(1);

@@ -89,12 +89,12 @@ fn ways_are_listed_and_a_profile_is_optimised_by() {
     for part in ["cgpc: what ", " packets execute\n  l3_switch.l2_clsfr\n", "sram[read, 4 bytes], ctx_swap\n"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    // What a profile says changes what is loaded when.
+    // What a profile says changes what is loaded when, and for the better.
     let trace = format!("{ROOT}/apps/mpls/trace.pcapng");
     let accesses = |found: &Value| number(&found["builds"]["cgpc"]["memories"]["dram"]["accesses"]);
     let plain = accesses(&json(&["mpls", "--engines", "2"]));
     let profiled = accesses(&json(&["mpls", "--engines", "2", "--profile", &trace]));
-    assert!((profiled - plain).abs() > 0.01, "{profiled}, {plain}");
+    assert!(profiled < plain, "{profiled}, {plain}");
 }
 
 /// Every packet of them is forwarded but those that a firewall is to deny, all have 64 bytes, and the published relation of the
