@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use aya::maps::Array;
 use aya::programs::{Xdp, XdpFlags};
 use aya::{Ebpf, Pod};
+use dataplane::xdp::send_live;
 use lab::{LinkConfig, Namespace, RawPort, veth};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
-use super::sys;
 use crate::text;
 use crate::veth::PORTS;
 
@@ -122,7 +122,7 @@ impl Line {
             sched_setaffinity(Pid::from_raw(0), &cpu).map_err(text)?;
             let interface = nix::net::if_::if_nametoindex("eth0").map_err(text)?;
             let start = Instant::now();
-            sys::send(fd.as_fd(), interface, FRAME, count).map_err(text)?;
+            send_live(fd.as_fd(), interface, FRAME, count).map_err(text)?;
             Ok(start.elapsed().as_secs_f64())
         };
         self.source.enter(run).map_err(text)?

@@ -4,7 +4,6 @@ mod count;
 mod line;
 mod peer;
 mod punt;
-mod sys;
 
 use std::time::Duration;
 

@@ -249,29 +249,40 @@ impl<'c> Kernel<'c, '_> {
             return self.end(state, self.verdict(Verdict::Transmit), Verdict::Transmit as u64);
         }
         let builder = &self.builder;
-        let [back, same, other, missing, done] = self.new_blocks(["back", "same", "other", "missing", "sent"])?;
+        let [back, same, other, done] = self.new_blocks(["back", "same", "other", "sent"])?;
         let [to, from] = [Program::TX_PORT, Program::RX_PORT].map(|port| self.meta_load(state, port));
         let (to, from) = (to?, from?);
         let is_same = builder.build_int_compare(IntPredicate::EQ, to, from, "")?;
         let named = builder.build_int_compare(IntPredicate::NE, to, to.get_type().const_zero(), "")?;
         builder.build_conditional_branch(builder.build_and(is_same, named, "")?, back, other)?;
         builder.position_at_end(back);
-        let interface = self.load_int(self.i32, self.at(ctx, INGRESS_IFINDEX)?, 4, Memory::Context)?;
-        let returns = self.of_slot(interface, offset_of!(PortSlot, returns))?;
-        let returns = builder.build_int_compare(IntPredicate::NE, returns, returns.get_type().const_zero(), "")?;
+        let (returns, _) = self.says_slot(ctx, offset_of!(PortSlot, returns))?;
         builder.build_conditional_branch(returns, same, other)?;
         builder.position_at_end(same);
         self.set(state, Field::Verdict, self.verdict(Verdict::Transmit))?;
         builder.build_unconditional_branch(done)?;
 
         builder.position_at_end(other);
-        self.redirect(state, (MapUse::Devices, to), missing, done)?;
-        // A port of workers, or none.
-        builder.position_at_end(missing);
+        self.to_port(state, to, id, done)
+    }
+
+    /// Out of a port, and on at `done`; one of workers, or none, is left to them.
+    fn to_port(&self, state: PointerValue<'c>, port: IntValue<'c>, id: ChannelId, done: BasicBlock<'c>) -> Res<()> {
+        let [missing] = self.new_blocks(["missing"])?;
+        self.redirect(state, (MapUse::Devices, port), missing, done)?;
+        self.builder.position_at_end(missing);
         self.punt(state, id)?;
-        builder.build_unconditional_branch(done)?;
-        builder.position_at_end(done);
+        self.builder.build_unconditional_branch(done)?;
+        self.builder.position_at_end(done);
         Ok(())
+    }
+
+    /// Whether a byte in the [`PortSlot`] of the packet's interface is set; and the interface.
+    fn says_slot(&self, ctx: PointerValue<'c>, offset: usize) -> Res<(IntValue<'c>, IntValue<'c>)> {
+        let interface = self.load_int(self.i32, self.at(ctx, INGRESS_IFINDEX)?, 4, Memory::Context)?;
+        let byte = self.of_slot(interface, offset)?;
+        let is_set = self.builder.build_int_compare(IntPredicate::NE, byte, byte.get_type().const_zero(), "")?;
+        Ok((is_set, interface))
     }
 
     /// To the host, behind a channel: to the port that takes the packets for it, or to the kernel's own stack.
@@ -280,10 +291,8 @@ impl<'c> Kernel<'c, '_> {
             return self.end(state, self.verdict(Verdict::Pass), Verdict::Pass as u64);
         }
         let builder = &self.builder;
-        let [port, stack, missing, done] = self.new_blocks(["port", "stack", "missing", "for_host"])?;
-        let interface = self.load_int(self.i32, self.at(ctx, INGRESS_IFINDEX)?, 4, Memory::Context)?;
-        let has_host = self.of_slot(interface, offset_of!(PortSlot, has_host))?;
-        let has_host = builder.build_int_compare(IntPredicate::NE, has_host, has_host.get_type().const_zero(), "")?;
+        let [port, stack, done] = self.new_blocks(["port", "stack", "for_host"])?;
+        let (has_host, interface) = self.says_slot(ctx, offset_of!(PortSlot, has_host))?;
         builder.build_conditional_branch(has_host, port, stack)?;
         builder.position_at_end(stack);
         self.set(state, Field::Verdict, self.verdict(Verdict::Pass))?;
@@ -291,12 +300,7 @@ impl<'c> Kernel<'c, '_> {
 
         builder.position_at_end(port);
         let host = self.of_slot(interface, offset_of!(PortSlot, host))?;
-        self.redirect(state, (MapUse::Devices, host), missing, done)?;
-        builder.position_at_end(missing);
-        self.punt(state, id)?;
-        builder.build_unconditional_branch(done)?;
-        builder.position_at_end(done);
-        Ok(())
+        self.to_port(state, host, id, done)
     }
 
     /// Out of the kernel, to go on behind a channel.

@@ -138,8 +138,10 @@ impl FastPath {
         state.grace = None;
     }
 
+    /// Puts a program at all links, also where one fails.
     fn put(state: &State, program: &OwnedFd) -> io::Result<()> {
-        state.links.iter().filter_map(Weak::upgrade).try_for_each(|link| link.replace(program))
+        let links = state.links.iter().filter_map(Weak::upgrade);
+        links.map(|link| link.replace(program)).fold(Ok(()), io::Result::and)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

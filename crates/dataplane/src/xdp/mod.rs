@@ -25,3 +25,4 @@ pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};
 pub(crate) use netlink::{Netlink, Statistics};
 pub(crate) use redirect::Redirect;
+pub use sys::send_live;

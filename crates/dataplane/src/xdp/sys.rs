@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Commands (`enum bpf_cmd`).
 const MAP_CREATE: libc::c_long = 0;
@@ -40,6 +40,9 @@ const RAW_TRACEPOINT: u32 = 17;
 const XDP_LINK: u32 = 6;
 /// `BPF_XDP`, of `enum bpf_attach_type`
 const ATTACH_XDP: u32 = 37;
+
+/// Frames of a test run are sent (`BPF_F_TEST_XDP_LIVE_FRAMES`).
+const LIVE_FRAMES: u32 = 1 << 1;
 
 /// Packets in several parts are shown to the program, too (`BPF_F_XDP_HAS_FRAGS`).
 pub const FRAGS: u32 = 1 << 5;
@@ -153,6 +156,10 @@ struct TestRun {
     ctx_size_out: u32,
     ctx_in: u64,
     ctx_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch_size: u32,
+    _pad: u32,
 }
 
 /// # Safety
@@ -355,6 +362,37 @@ pub fn test_run(program: &OwnedFd, packet: &[u8], out: &mut [u8]) -> io::Result<
     // SAFETY: the pointers lead to memory as long as is told, which lives through the call.
     unsafe { bpf(PROG_TEST_RUN, &mut attributes)? };
     Ok((attributes.retval, attributes.data_size_out as usize))
+}
+
+/// `struct xdp_md`
+#[repr(C)]
+#[derive(Default)]
+struct Context {
+    data: u32,
+    data_end: u32,
+    data_meta: u32,
+    ingress_ifindex: u32,
+    rx_queue_index: u32,
+    egress_ifindex: u32,
+}
+
+/// Runs an XDP program so many times over frames of zeros that the kernel then really sends where the program says, as if they came in
+/// at an interface of the current network namespace (live frames, Documentation/bpf/bpf_prog_run.rst).
+pub fn send_live(program: BorrowedFd, interface: u32, len: usize, count: u32) -> io::Result<()> {
+    let frame = vec![0u8; len];
+    let context = Context { data_end: len as u32, ingress_ifindex: interface, ..Context::default() };
+    let mut attributes = TestRun {
+        prog_fd: program.as_raw_fd() as u32,
+        data_size_in: len as u32,
+        data_in: frame.as_ptr() as u64,
+        repeat: count,
+        ctx_size_in: size_of::<Context>() as u32,
+        ctx_in: (&raw const context) as u64,
+        flags: LIVE_FRAMES,
+        ..TestRun::default()
+    };
+    // SAFETY: the pointers lead to memory as long as is told, which lives through the call.
+    unsafe { bpf(PROG_TEST_RUN, &mut attributes).map(drop) }
 }
 
 /// The number of a descriptor, as instructions hold it.
