@@ -12,6 +12,7 @@ mod hostile_clients;
 mod kernel;
 mod output;
 mod profile;
+mod reload;
 mod replay;
 mod run;
 mod sim;

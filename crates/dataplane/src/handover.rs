@@ -46,12 +46,7 @@ pub struct Handover {
 impl Handover {
     /// For the worker with this doorbell.
     pub fn new(doorbell: Arc<Doorbell>) -> Self {
-        Handover {
-            pending: AtomicBool::new(false),
-            state: Mutex::default(),
-            answered: Condvar::new(),
-            doorbell,
-        }
+        Handover { pending: AtomicBool::new(false), state: Mutex::default(), answered: Condvar::new(), doorbell }
     }
 
     /// Tells the worker something.

@@ -252,6 +252,11 @@ impl Instance {
         self.tables.clone()
     }
 
+    /// The controllers that run, by name.
+    pub fn controllers(&self) -> impl Iterator<Item = &str> {
+        self.controllers.names()
+    }
+
     /// The counters now.
     pub fn snapshot(&self) -> Snapshot {
         self.observer.snapshot()
@@ -324,17 +329,7 @@ impl Prepared {
         let controllers = Controllers::start(&program, waiting, &named)?;
         site.fast_path.iter().try_for_each(|path| path.start()).map_err(StartError::FastPath)?;
         let crew = Crew::start(workers)?;
-        Ok(Instance {
-            controllers,
-            crew,
-            site,
-            program,
-            externs,
-            end_counters,
-            tables,
-            observer,
-            sweeper,
-        })
+        Ok(Instance { controllers, crew, site, program, externs, end_counters, tables, observer, sweeper })
     }
 }
 

@@ -31,10 +31,10 @@ use codegen::kernel::TablePlace;
 
 use crate::epoch::Epochs;
 use array::{Array, Change};
+pub use carry::{Carried, carried};
 use hash::{Hash, Idle};
 use lpm::Lpm;
 use shared::at_once;
-pub use carry::{Carried, carried};
 pub(crate) use space::{Block, Shared, Space, Use};
 use trie::Trie;
 pub use view::View;

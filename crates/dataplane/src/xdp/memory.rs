@@ -29,9 +29,7 @@ pub enum MemoryError {
     )]
     Large(u64),
     /// Of a program that takes over.
-    #[error(
-        "there is no room for {0} beside what runs, in the memory that the kernel sees: it takes a restart"
-    )]
+    #[error("there is no room for {0} beside what runs, in the memory that the kernel sees: it takes a restart")]
     NoRoom(String),
     /// A table.
     #[error(transparent)]
@@ -189,7 +187,8 @@ impl SharedMemory {
     /// The sum over all CPUs of a counter.
     pub fn counter(&self, slot: usize) -> u64 {
         assert!(slot < self.counters);
-        let of_cpu = |cpu: usize| self.word(self.memory.own as usize + cpu * self.own + slot * 8).load(Ordering::Relaxed);
+        let of_cpu =
+            |cpu: usize| self.word(self.memory.own as usize + cpu * self.own + slot * 8).load(Ordering::Relaxed);
         (0..self.memory.cpus as usize).fold(0, |sum, cpu| sum.wrapping_add(of_cpu(cpu)))
     }
 

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use baker::ir::Program;
 use control::config::{Control, Notation, PortNames};
-use control::controllers::{self, Reloads};
-use control::socket::{About, Claim, ClaimError, Place, PlaceError, Reload, Reloaded, Server, Service};
+use control::controllers;
+use control::socket::{About, Claim, ClaimError, Place, PlaceError, Server, Service, Shown};
 use dataplane::ports::{DRIVERS, PortSpec};
 use dataplane::{Instance, Observer, Options, PollMode, PortConfig, StartError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::engine::{Chosen, Engine, choose};
 use super::instance::{configuration, ports};
+use super::live::{Live, Reread, StartedWith};
 use super::packets::Packets;
 use crate::apps::Source;
 use crate::failure::Failure;
@@ -84,6 +84,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             "error: there are no ports\n  add --port NAME=DRIVER:DEVICE, such as --port lan=afpacket:eth0",
         ));
     }
+    let started_with = StartedWith::new(&compilation, &program, &config, &ports);
     let chosen = choose(args.engine, &source, &compilation, program, ports, args.packets.level())?;
     let engine = chosen.name();
     let Chosen { program, kind, fast_path, ports, about } = chosen;
@@ -115,13 +116,23 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         say!("{line}");
     }
     let started = Instant::now();
+    let observer = instance.observer();
+    let names = PortNames::new(&ports);
+    let shown = Shown::new(program.clone(), Notation::new(program, names.clone()), instance.tables());
+    let live = Arc::new(Live::new(instance, started_with, needed.reloads));
     let server = match claim {
         Some(claim) => {
             let about = self::about(claim.instance(), &source.name, engine, &options, &cpus, &ports);
-            let notation = Notation::new(program.clone(), PortNames::new(&ports));
-            let (observer, tables) = (instance.observer(), instance.tables());
-            let reload = reload(file(&source, args.config.as_ref()), program.clone(), needed.reloads);
-            let service = Service::new(about, program.clone(), notation, observer, tables, stop.clone(), reload);
+            let read = Reread {
+                app: args.app.clone(),
+                config: file(&source, args.config.as_ref()),
+                ports: args.ports.clone(),
+                packets: args.packets.clone(),
+                names,
+            };
+            let reloaded = live.clone();
+            let reload = Box::new(move || reloaded.reload(&read));
+            let service = Service::new(about, shown, observer.clone(), stop.clone(), reload);
             Some(Server::start(claim, service).map_err(Failure::refused)?)
         }
         None => None,
@@ -130,12 +141,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     tracing::info!(program = source.name, ports = ports.len(), socket, "running");
     say!("{}: running on {} ports; Ctrl-C stops it", source.name, ports.len());
     let end = args.duration.map(|duration| started + duration);
-    let mut watch = PortWatch { observer: instance.observer(), errors: HashMap::new(), last: started };
-    while !stop.load(Ordering::Relaxed) && instance.is_running() && end.is_none_or(|end| Instant::now() < end) {
+    let mut watch = PortWatch { observer, errors: HashMap::new(), last: started };
+    while !stop.load(Ordering::Relaxed) && live.is_running() && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(Duration::from_millis(20));
         watch.look();
     }
-    let done = instance.stop();
+    let Some(done) = live.stop() else { return Err(Failure::refused("internal error: the instance is gone")) };
     tracing::info!(seconds = started.elapsed().as_secs_f64(), "stopped");
     drop(server);
     let time = started.elapsed();
@@ -185,28 +196,6 @@ fn claim(args: &Args, program: &str, config: &Control) -> Result<Claim, Failure>
 fn file(source: &Source, given: Option<&PathBuf>) -> Option<PathBuf> {
     let beside = || source.config.as_ref().filter(|_| !source.built_in).map(|(name, _)| PathBuf::from(name));
     given.cloned().or_else(beside)
-}
-
-/// Reads the configuration again: what its controllers have settings for is put in force, the rest must wait for a restart.
-fn reload(file: Option<PathBuf>, program: Arc<Program>, controllers: Vec<(&'static str, Reloads)>) -> Reload {
-    Box::new(move || {
-        let Some(file) = &file else {
-            return Err("its configuration is in no file: start it with -c FILE to change it".into());
-        };
-        if controllers.is_empty() {
-            return Err("its program has no controller with settings; change tables with `millrace table set`".into());
-        }
-        let config = super::instance::read(file, &program)
-            .map_err(|failure| failure.to_string().trim_start_matches("error: ").to_owned())?;
-        for (name, reloads) in &controllers {
-            let made = config.controllers.iter().find(|(own, _)| own == name).map(|(_, made)| made.clone());
-            reloads.offer(made.unwrap_or_default()).map_err(|error| format!("controller {name}: {error}"))?;
-        }
-        Ok(Reloaded {
-            controllers: controllers.iter().map(|(name, _)| (*name).to_owned()).collect(),
-            warnings: config.warnings.iter().map(ToString::to_string).collect(),
-        })
-    })
 }
 
 fn about(
