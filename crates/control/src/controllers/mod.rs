@@ -22,6 +22,9 @@ use crate::words::{did_you_mean, list};
 /// Entries of the program's tables that a controller's settings make.
 pub type Made = Vec<(TableId, TableEntry)>;
 
+/// Puts what settings make in force in these tables.
+type Install = fn(&NamedTables, &Made) -> Result<(), String>;
+
 /// A controller that can be started.
 struct Known {
     name: &'static str,
@@ -29,7 +32,7 @@ struct Known {
     /// What it makes of `[controllers.NAME]`, if it has settings.
     configure: Option<fn(&Section, &mut Errors, &mut Errors) -> Made>,
     /// Puts that in force in the tables of a program that is about to take over, if that takes more than to set the entries.
-    install: Option<fn(&NamedTables, &Made) -> Result<(), String>>,
+    install: Option<Install>,
 }
 
 const KNOWN: [Known; 2] = [

@@ -54,11 +54,11 @@ pub struct TablesError {
 #[derive(Debug)]
 enum Kind {
     Array(Array),
-    Hash(Box<Hash>),
+    Hash(Hash),
     /// With keys of 32 bits.
-    Lpm(Box<Lpm>),
+    Lpm(Lpm),
     /// With keys of other widths.
-    Trie(Box<Trie>),
+    Trie(Trie),
 }
 
 #[derive(Debug)]
@@ -145,14 +145,13 @@ impl Tables {
                     let change = if in_place { Change::InPlace(lock) } else { Change::Whole };
                     Array::new(capacity, &value, change, first(table, &value), epochs.clone(), space).map(Kind::Array)
                 }
-                TableKind::Hash => Hash::new(capacity, &key, (&value, lock), hasher, epochs.clone(), space)
-                    .map(|table| Kind::Hash(Box::new(table))),
-                TableKind::Lpm if !is_dir_24_8(program, table) => {
-                    Trie::new(capacity, key.fields[0].width, (&value, lock), epochs.clone(), space)
-                        .map(|table| Kind::Trie(Box::new(table)))
+                TableKind::Hash => {
+                    Hash::new(capacity, &key, (&value, lock), hasher, epochs.clone(), space).map(Kind::Hash)
                 }
-                TableKind::Lpm => Lpm::new(capacity, (&value, lock), !written, epochs.clone(), space)
-                    .map(|table| Kind::Lpm(Box::new(table))),
+                TableKind::Lpm if !is_dir_24_8(program, table) => {
+                    Trie::new(capacity, key.fields[0].width, (&value, lock), epochs.clone(), space).map(Kind::Trie)
+                }
+                TableKind::Lpm => Lpm::new(capacity, (&value, lock), !written, epochs.clone(), space).map(Kind::Lpm),
             };
             let kind = kept(index).map_or_else(|| new().map(Arc::new), Ok);
             let kind = kind.map_err(|error| TablesError { table: table.name.clone(), capacity, error })?;
