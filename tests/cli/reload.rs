@@ -151,3 +151,39 @@ fn what_is_wrong_changes_nothing_and_is_said() {
     assert_eq!(error, "error: the interpreter cannot take over another program: it takes a restart\n");
     rig.end(interpreter);
 }
+
+#[test]
+fn tables_outlast_the_process() {
+    let rig = Rig::new();
+    let state = rig.runtime.path("state");
+    let fill = |key: &str, value: &str| rig.runtime.millrace(&["table", "set", "m.stations", key, value]).ok();
+    let first = rig.start(&["--state", &state]);
+    assert!(!first.stdout().contains("state:"), "{}", first.stdout());
+    fill("02:00:00:00:00:09", "9");
+    fill("02:00:00:00:00:02", "22");
+    rig.end(first);
+    // The file says otherwise now: 1 is no more, 3 is new. What was set by hand stays.
+    rig.runtime.write("sw.toml", &CONFIG.replace(":01\" = 1", ":03\" = 3"));
+    let second = rig.start(&["--state", &state]);
+    let said = "state: 4 entries are there again; the configuration sets 1 and removes 1";
+    assert!(second.stdout().contains(said), "{}", second.stdout());
+    let stations = "02:00:00:00:00:02 = 22\n02:00:00:00:00:03 = 3\n02:00:00:00:00:09 = 9\n";
+    assert_eq!(rig.dump("m.stations"), stations);
+    let other = rig.runtime.millrace(&["run", &rig.file, "--state", &state]).failed_in_one_line(2);
+    assert!(other.contains("another instance has it"), "{other}");
+    // A change is on disk within moments.
+    fill("02:00:00:00:00:0a", "10");
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    second.kill();
+    let third = rig.start(&["--state", &state]);
+    assert_eq!(rig.dump("m.stations"), format!("{stations}02:00:00:00:00:0a = 10\n"));
+    // A program that takes over is kept, too.
+    let program = PROGRAM.replace("counter seen;", "counter seen; hash<u32, u32> fresh[16];");
+    rig.reload(&program, &format!("{CONFIG}[tables.m.fresh]\n1 = 11\n")).ok();
+    rig.end(third);
+    let fourth = rig.start(&["--state", &state]);
+    assert_eq!(rig.dump("m.fresh"), "1 = 11\n");
+    rig.end(fourth);
+    let error = rig.runtime.millrace(&["run", &rig.file, "--state", "/dev/null/x"]).failed_in_one_line(2);
+    assert!(error.starts_with("error: state in /dev/null/x: "), "{error}");
+}

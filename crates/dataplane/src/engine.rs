@@ -1,5 +1,6 @@
 //! Engines: what runs a program over a batch of packets. Native code, or the reference interpreter.
 
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::interp::{self, End, FrameLayout, Machine};
@@ -10,7 +11,7 @@ use codegen::{CodegenError, Native, OptLevel};
 
 use crate::context::WorkerContext;
 use crate::controller::{ExternTable, MissingExterns, refuse_inside};
-use crate::tables::{Tables, TablesError};
+use crate::tables::{TableChange, Tables, TablesError};
 
 /// Which engine runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +166,15 @@ impl TableAccess {
             TableAccess::Native(tables) => tables.expire(now),
             TableAccess::Interp(machine) => lock(machine).expire(now),
         }
+    }
+
+    /// See [`Tables::tell`]; the interpreter's tables tell nothing.
+    pub fn tell(&self, changes: SyncSender<TableChange>) -> bool {
+        match self {
+            TableAccess::Native(tables) => tables.tell(changes),
+            TableAccess::Interp(_) => return false,
+        }
+        true
     }
 
     /// The native tables, where that is the kind.

@@ -16,20 +16,21 @@ pub struct Changes {
     pub removed: Vec<(TableId, TableEntry)>,
 }
 
-/// Between the old program's configuration and the new one's. Of tables that are not `carried` all entries are to be set.
+/// Between entries that a configuration had, by the names of their tables, and those that it has. Of tables that are not
+/// `carried` all entries are to be set.
 pub fn changes(
-    (old_program, old): (&Program, &Config),
-    (new_program, new): (&Program, &Config),
+    configured: &[(String, TableEntry)],
+    (program, config): (&Program, &Config),
     carried: impl Fn(TableId) -> bool,
 ) -> Changes {
-    let id = |name: &str| new_program.tables.iter().position(|table| table.name == name).map(|id| TableId(id as u32));
+    let id = |name: &str| program.tables.iter().position(|table| table.name == name).map(|id| TableId(id as u32));
     let mut before: HashMap<(TableId, &[u128], Option<u32>), &TableEntry> = HashMap::new();
-    for (table, entry) in &old.entries {
-        let Some(table) = id(&old_program.tables[table.0 as usize].name).filter(|id| carried(*id)) else { continue };
+    for (table, entry) in configured {
+        let Some(table) = id(table).filter(|id| carried(*id)) else { continue };
         before.insert((table, &entry.key, entry.prefix_len), entry);
     }
     let mut changes = Changes::default();
-    for (table, entry) in &new.entries {
+    for (table, entry) in &config.entries {
         let known = before.remove(&(*table, &entry.key[..], entry.prefix_len));
         if known.is_none_or(|known| known.value != entry.value) {
             changes.set.push((*table, entry.clone()));
@@ -116,14 +117,14 @@ mod tests {
         let new = program("array<u32> b[8]; array<u32> c[8]; hash<u32, u32> a[2];");
         let before = config(&old, "[tables.m.a]\n1 = 10\n2 = 20\n[tables.m.b]\n3 = 30\n");
         let after = config(&new, "[tables.m.a]\n2 = 21\n[tables.m.b]\n3 = 30\n4 = 40\n[tables.m.c]\n5 = 50\n");
-        let found = changes((&old, &before), (&new, &after), |table| table != TableId(1));
+        let found = changes(&before.configured(&old), (&new, &after), |table| table != TableId(1));
         let of = |list: &[(TableId, TableEntry)]| -> Vec<_> {
             list.iter().map(|(table, entry)| (table.0, entry.key[0], entry.value[0])).collect()
         };
         let mut set = of(&found.set);
         set.sort();
         assert_eq!((set, of(&found.removed)), (vec![(0, 4, 40), (1, 5, 50), (2, 2, 21)], vec![(2, 1, 10)]));
-        assert!(changes((&new, &after), (&new, &after), |_| true).is_empty());
+        assert!(changes(&after.configured(&new), (&new, &after), |_| true).is_empty());
 
         let mut machine = Machine::new(new.clone());
         let entry = |key, value| TableEntry { key: vec![key], prefix_len: None, value: vec![value] };
@@ -148,7 +149,7 @@ mod tests {
         machine.insert(TableId(1), &entry(3, 30)).unwrap();
         // The program has learnt one.
         machine.insert(TableId(0), &entry(9, 90)).unwrap();
-        let found = changes((&program, &before), (&program, &after), |_| true);
+        let found = changes(&before.configured(&program), (&program, &after), |_| true);
         assert!(found.set(&program, &mut machine).is_err());
         assert_eq!(machine.get(TableId(1), &[3], None), Ok(vec![30]));
         assert_eq!(machine.dump(TableId(0)), [entry(9, 90)]);

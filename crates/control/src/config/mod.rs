@@ -140,6 +140,13 @@ impl Config {
         fill(program, &self.entries, store)
     }
 
+    /// Its entries by the names of their tables, for [`changes`].
+    pub fn configured(&self, program: &Program) -> Vec<(String, TableEntry)> {
+        let named =
+            |(table, entry): &(TableId, TableEntry)| (program.tables[table.0 as usize].name.clone(), entry.clone());
+        self.entries.iter().map(named).collect()
+    }
+
     /// The ports as the data plane opens them: devices of the command line (`--port`) come before those of the file.
     pub fn port_configs(&self, devices: &[PortSpec]) -> Result<Vec<PortConfig>, Vec<PortSetupError>> {
         let mut errors = Vec::new();

@@ -252,6 +252,11 @@ impl Instance {
         self.tables.clone()
     }
 
+    /// What runs on workers.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
     /// The controllers that run, by name.
     pub fn controllers(&self) -> impl Iterator<Item = &str> {
         self.controllers.names()
@@ -309,6 +314,11 @@ impl Prepared {
     /// The tables, to be filled.
     pub fn tables(&self) -> TableAccess {
         self.tables.clone()
+    }
+
+    /// The tables, by name.
+    pub fn named_tables(&self) -> NamedTables {
+        NamedTables::new(self.program.clone(), self.tables())
     }
 
     /// The CPUs that the workers will be pinned to; empty where they are not.

@@ -8,6 +8,7 @@ use baker::ir::{Program, TableEntry, TableId};
 use control::config::{Config, Notation, PortNames, changes};
 use control::controllers::{self, Made, Reloads};
 use control::socket::{Reloaded, Shown};
+use control::state::Keeper;
 use dataplane::ports::PortSpec;
 use dataplane::{Carried, Instance, PortConfig, Report};
 
@@ -77,12 +78,14 @@ struct State {
     instance: Option<Instance>,
     with: StartedWith,
     settings: Settings,
+    /// Where the tables are kept on disk.
+    keeper: Option<Keeper>,
 }
 
 impl Live {
     /// An instance that runs what it was started with.
-    pub fn new(instance: Instance, with: StartedWith, settings: Settings) -> Self {
-        Live(Mutex::new(State { instance: Some(instance), with, settings }))
+    pub fn new(instance: Instance, with: StartedWith, settings: Settings, keeper: Option<Keeper>) -> Self {
+        Live(Mutex::new(State { instance: Some(instance), with, settings, keeper }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -96,7 +99,10 @@ impl Live {
 
     /// Ends it, if it has not ended yet.
     pub fn stop(&self) -> Option<Report> {
-        Some(self.lock().instance.take()?.stop())
+        let mut state = self.lock();
+        let report = state.instance.take()?.stop();
+        state.keeper = None;
+        Some(report)
     }
 
     /// Reads program and configuration again and puts them in force while packets are processed. Where anything is wrong with
@@ -121,6 +127,7 @@ impl Live {
             false => Some(state.take_over(&with, &compilation, reread, &mut reloaded)?),
         };
         state.with = with;
+        state.keep();
         Ok((reloaded, shown))
     }
 }
@@ -145,10 +152,18 @@ impl State {
         self.instance.as_mut().ok_or_else(|| "the instance has ended".into())
     }
 
+    /// Keeps on disk what is in force now.
+    fn keep(&self) {
+        let (Some(keeper), Some(instance)) = (&self.keeper, &self.instance) else { return };
+        let configured = self.with.config.configured(&self.with.program);
+        keeper.keep(instance.program().clone(), configured, instance.tables());
+    }
+
     /// The program is the same.
     fn change(&mut self, with: &StartedWith, reloaded: &mut Reloaded) -> Result<(), String> {
         let program = &with.program;
-        let changes = changes((&self.with.program, &self.with.config), (program, &with.config), |_| true);
+        let configured = self.with.config.configured(&self.with.program);
+        let changes = changes(&configured, (program, &with.config), |_| true);
         let mut tables = self.instance()?.tables();
         let undo = changes.set(program, &mut tables).map_err(|error| error.to_string())?;
         let offer = |(name, settings): &(&str, Reloads)| {
@@ -174,7 +189,7 @@ impl State {
         reloaded: &mut Reloaded,
     ) -> Result<Arc<Shown>, String> {
         let needed = controllers::of_program(&with.program).map_err(|error| error.to_string())?;
-        let (old_program, old_config) = (self.with.program.clone(), self.with.config.clone());
+        let configured = self.with.config.configured(&self.with.program);
         let instance = self.instance()?;
         let running: Vec<String> = instance.controllers().map(str::to_owned).collect();
         let next = instance
@@ -183,7 +198,7 @@ impl State {
         let (program, mut tables) = (next.program().clone(), next.tables());
         let is_carried =
             |table: TableId| matches!(next.carried()[table.0 as usize], Carried::Kept(_) | Carried::Copied(..));
-        let changes = changes((&old_program, &old_config), (&program, &with.config), is_carried);
+        let changes = changes(&configured, (&program, &with.config), is_carried);
         let is_removed = |table: TableId, entry: &TableEntry| {
             let same = |(own, removed): &(TableId, TableEntry)| {
                 (*own, &removed.key, removed.prefix_len) == (table, &entry.key, entry.prefix_len)

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use control::config::{Control, Notation, PortNames};
+use control::config::{Config, Control, Notation, PortNames, changes};
 use control::controllers;
 use control::socket::{About, Claim, ClaimError, Place, PlaceError, Server, Service, Shown};
+use control::state::{self, Keeper, Store};
 use dataplane::ports::{DRIVERS, PortSpec};
-use dataplane::{Instance, Observer, Options, PollMode, PortConfig, StartError};
+use dataplane::{Instance, Observer, Options, PollMode, PortConfig, Prepared, StartError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::engine::{Chosen, Engine, choose};
@@ -61,6 +62,9 @@ pub struct Args {
     /// Answer on no socket
     #[arg(long, conflicts_with_all = ["instance", "socket"])]
     no_socket: bool,
+    /// Keep the tables' entries in this directory, and go on with what is there
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     /// Stop by itself after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = super::seconds)]
     duration: Option<Duration>,
@@ -108,8 +112,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             }
             _ => Failure::refused(error),
         })?;
-    config.fill(&program, &mut prepared.tables()).map_err(|error| Failure::wrong(format!("error: {error}")))?;
-    let notes = prepared.notes().to_vec();
+    let mut notes = prepared.notes().to_vec();
+    let store = args.state.as_deref().map(Store::open).transpose().map_err(Failure::refused)?;
+    notes.extend(fill(&config, &prepared, store.as_ref())?);
     let cpus = prepared.cpus();
     let instance = prepared.run().map_err(Failure::refused)?;
     for line in about.map(|about| format!("engine: {about}")).into_iter().chain(notes) {
@@ -119,7 +124,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let observer = instance.observer();
     let names = PortNames::new(&ports);
     let shown = Shown::new(program.clone(), Notation::new(program, names.clone()), instance.tables());
-    let live = Arc::new(Live::new(instance, started_with, needed.reloads));
+    let configured = config.configured(instance.program());
+    let keep = |store| Keeper::start(store, instance.program().clone(), configured, instance.tables());
+    let keeper = store.map(keep).transpose().map_err(Failure::refused)?;
+    let live = Arc::new(Live::new(instance, started_with, needed.reloads, keeper));
     let server = match claim {
         Some(claim) => {
             let about = self::about(claim.instance(), &source.name, engine, &options, &cpus, &ports);
@@ -158,6 +166,30 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         errors.push(format!("internal error: {lost} of {} frames were not given back", done.frames));
     }
     if errors.is_empty() { Ok(()) } else { Err(Failure::refused(errors.join("\nerror: "))) }
+}
+
+/// Fills the tables of an instance that is about to start: with what was kept, and with what the configuration has. What there
+/// is to say about it.
+fn fill(config: &Config, prepared: &Prepared, store: Option<&Store>) -> Result<Vec<String>, Failure> {
+    let (program, mut tables) = (prepared.program(), prepared.tables());
+    let wrong = |error: &dyn std::fmt::Display| Failure::wrong(format!("error: {error}"));
+    let restored =
+        store.map(|store| state::restore(store, program, &mut tables)).transpose().map_err(Failure::refused)?;
+    let Some(restored) = restored.filter(|restored| !restored.is_first) else {
+        config.fill(program, &mut tables).map_err(|error| wrong(&error))?;
+        return Ok(Vec::new());
+    };
+    let changes = changes(&restored.configured, (program, config), |_| true);
+    changes.set(program, &mut tables).map_err(|error| wrong(&error))?;
+    changes.remove(&mut tables);
+    let named = prepared.named_tables();
+    for (name, made) in &config.controllers {
+        controllers::install(name, &named, made).map_err(|error| wrong(&error))?;
+    }
+    let (entries, set, removed) = (restored.entries, changes.set.len(), changes.removed.len());
+    let counted =
+        format!("state: {entries} entries are there again; the configuration sets {set} and removes {removed}");
+    Ok([counted].into_iter().chain(restored.notes).collect())
 }
 
 /// Number and CPUs of the workers: what the command line says comes before the configuration, and the configuration's CPUs
