@@ -15,6 +15,7 @@ mod profile;
 mod reload;
 mod replay;
 mod run;
+mod service;
 mod sim;
 mod tap;
 

@@ -241,6 +241,7 @@ impl Worker {
     }
 
     fn tick(&mut self) {
+        self.handover.see();
         for port in &mut self.ports.all {
             port.queue.tick(&port.counters);
         }

@@ -4,6 +4,7 @@ mod next;
 mod site;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use baker::ir::{CounterSlots, DropId, Program};
 
@@ -275,6 +276,11 @@ impl Instance {
     /// Whether all workers still run; one ends by itself only after [`Instance::wait`] or a fault.
     pub fn is_running(&self) -> bool {
         self.crew.is_running()
+    }
+
+    /// For how long the worker that was seen least recently has not been seen. That is a fraction of a second, or something is wrong.
+    pub fn unseen(&self) -> Duration {
+        self.site.handovers.iter().map(|handover| handover.unseen()).max().unwrap_or_default()
     }
 
     /// Processes what the ports hold already, stops, and waits for that.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use baker::check::Compilation;
 use baker::ir::{Program, TableEntry, TableId};
@@ -95,6 +96,13 @@ impl Live {
     /// Whether its workers run. While it takes over a program they do.
     pub fn is_running(&self) -> bool {
         self.0.try_lock().map_or(true, |state| state.instance.as_ref().is_some_and(Instance::is_running))
+    }
+
+    /// Whether its workers go round. While it takes over a program, which waits for them, they are taken to.
+    pub fn is_responding(&self) -> bool {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let responds = |instance: &Instance| instance.is_running() && instance.unseen() < PATIENCE;
+        self.0.try_lock().map_or(true, |state| state.instance.as_ref().is_some_and(responds))
     }
 
     /// Ends it, if it has not ended yet.

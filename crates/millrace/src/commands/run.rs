@@ -21,6 +21,7 @@ use super::packets::Packets;
 use crate::apps::Source;
 use crate::failure::Failure;
 use crate::output::{print, say};
+use crate::supervisor::Supervisor;
 use crate::{apps, report};
 
 /// What to run.
@@ -148,12 +149,15 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let socket = server.as_ref().and_then(Server::path).map(|path| path.display().to_string());
     tracing::info!(program = source.name, ports = ports.len(), socket, "running");
     say!("{}: running on {} ports; Ctrl-C stops it", source.name, ports.len());
+    let mut supervisor = Supervisor::ready();
     let end = args.duration.map(|duration| started + duration);
     let mut watch = PortWatch { observer, errors: HashMap::new(), last: started };
     while !stop.load(Ordering::Relaxed) && live.is_running() && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(Duration::from_millis(20));
         watch.look();
+        supervisor.look(|| live.is_responding());
     }
+    supervisor.stopping();
     let Some(done) = live.stop() else { return Err(Failure::refused("internal error: the instance is gone")) };
     tracing::info!(seconds = started.elapsed().as_secs_f64(), "stopped");
     drop(server);
