@@ -27,12 +27,13 @@ program { rx -> m.input; m.output -> tx; m.for_host -> host; }";
 
 /// Between a (number 1) and b (2), in the kernel as far as can be.
 fn prepare(program: &Arc<Program>, workers: usize) -> Prepared {
-    let fitted = FastPath::new(program, Level::Cgpc).unwrap_or_else(|error| panic!("{error}"));
+    let ports = [("a", 1), ("b", 2)].map(|(name, number)| PortConfig::new(name, number, XDP(name)));
+    let compiled = crate::xdp::options(ports.iter().map(|port| &port.spec.driver));
+    let fitted = FastPath::new(program, Level::Cgpc, compiled).unwrap_or_else(|error| panic!("{error}"));
     let (program, path) = fitted.expect("some of it runs in the kernel");
     let engine = EngineKind::Native(OptLevel::O0, Level::Base);
     let frames = FrameConfig { count: 32768 * workers as u32, ..FrameConfig::default() };
     let options = Options { engine, fast_path: Some(Arc::new(path)), workers, frames, ..Options::default() };
-    let ports = [("a", 1), ("b", 2)].map(|(name, number)| PortConfig::new(name, number, XDP(name)));
     Instance::prepare(program, &options, &ports).unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use baker::ir::interp::FrameLayout;
-use baker::ir::{ChannelId, CounterSlots, DropId, Program, TimerId};
+use baker::ir::{ChannelId, CounterSlots, DropId, Program, Target, TimerId};
 use baker::opt::Level;
 use baker::place::Split;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, Output};
 use codegen::bpf::Form;
-use codegen::kernel::{Options, PUNTED, Verdict};
+use codegen::kernel::{FIRST_PIECE, Options, PUNTED, Verdict};
 
 use super::load::{LoadError, Loaded};
 use super::memory::{MemoryError, SharedMemory};
@@ -85,6 +85,8 @@ pub struct KernelEngine {
     slots: usize,
     /// Counters before the batch.
     counted: Vec<u64>,
+    /// Packets so far, which decides how the next one is divided.
+    packets: u64,
     /// Runs timers, what controllers inject, and what the kernel hands over.
     native: Option<NativeEngine>,
 }
@@ -94,7 +96,20 @@ impl KernelEngine {
     /// goes on with what the kernel hands over, and runs the timers and controllers' packets.
     pub fn new(code: Arc<KernelCode>, workers: Option<NativeEngine>) -> Self {
         let slots = CounterSlots::new(&code.program).len();
-        KernelEngine { code, slots, counted: vec![0; slots], native: workers }
+        KernelEngine { code, slots, counted: vec![0; slots], packets: 0, native: workers }
+    }
+
+    /// How many bytes of the next packet lie in its first piece: any number that the kernel's part takes, and of each fourth packet
+    /// one that it leaves to workers, where there are some.
+    fn first_piece(&mut self, len: usize) -> usize {
+        self.packets += 1;
+        let least = FIRST_PIECE as usize;
+        let any = self.packets.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+        match len.checked_sub(least) {
+            _ if self.native.is_some() && self.packets.is_multiple_of(4) => len.min(SHORTEST + any as usize % least),
+            Some(more) if more > 0 => least + any as usize % more,
+            _ => len,
+        }
     }
 
     /// The program's tables.
@@ -120,7 +135,8 @@ impl Engine for KernelEngine {
                 context.push(frame);
                 continue;
             }
-            let ran = loaded.run(&packet).expect("the kernel takes the packet");
+            let first = if loaded.takes_pieces() { self.first_piece(packet.len()) } else { packet.len() };
+            let ran = loaded.run_divided(&packet, first).expect("the kernel takes the packet");
             assert_ne!(
                 ran.verdict,
                 Verdict::Aborted as u32,
@@ -130,7 +146,16 @@ impl Engine for KernelEngine {
                 end if end == Verdict::Drop as u64 => (None, 0),
                 end if end == Verdict::Transmit as u64 => (Some(END_TX), 0),
                 end if end == Verdict::Pass as u64 => (Some(END_HOST), 0),
-                end => (Some(END_CHANNEL + (end - PUNTED) as u32), memory.head() as usize),
+                end => {
+                    let channel = (end - PUNTED) as u32;
+                    let end = match program.channels[channel as usize].target {
+                        // Workers do what the kernel cannot do with the packet as it has it.
+                        Target::Tx => END_TX,
+                        Target::Host => END_HOST,
+                        _ => END_CHANNEL + channel,
+                    };
+                    (Some(end), memory.head() as usize)
+                }
             };
             let left = &ran.packet[head..];
             let Some(end) = end else {
@@ -146,6 +171,11 @@ impl Engine for KernelEngine {
             }
             let on = end.checked_sub(END_CHANNEL).and_then(|channel| *resume.get(channel as usize)?);
             match on {
+                // SAFETY: the frame holds a packet as it was received; promised by the caller.
+                _ if end == END_CHANNEL + Program::RX.0 => unsafe {
+                    let native = self.native.as_mut().expect("native code for what the kernel leaves alone");
+                    native.run(context, &[frame]);
+                },
                 // SAFETY: the frame holds a packet with metadata again; promised by the caller.
                 Some(channel) => unsafe { self.inject(channel, context, &[frame]) },
                 None => context.output(Output { frame, end }),

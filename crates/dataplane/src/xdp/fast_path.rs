@@ -55,9 +55,14 @@ struct State {
 }
 
 impl FastPath {
-    /// As much of a program as the kernel takes, with the workers' part; `None` where that is nothing.
-    pub fn new(program: &Program, packets: Level) -> Result<Option<(Arc<Program>, Self)>, FitError> {
-        let Fitted { split, made, .. } = fit(program, packets, Options::default())?;
+    /// As much of a program as the kernel takes, compiled with these options, with the workers' part; `None` where that is
+    /// nothing.
+    pub fn new(
+        program: &Program,
+        packets: Level,
+        options: Options,
+    ) -> Result<Option<(Arc<Program>, Self)>, FitError> {
+        let Fitted { split, made, .. } = fit(program, packets, options)?;
         let Some((memory, loaded)) = made else { return Ok(None) };
         let path = Self::of(&split, memory, loaded)?;
         Ok(Some((Arc::new(split.workers), path)))
@@ -78,6 +83,11 @@ impl FastPath {
     /// The tables of both parts.
     pub(crate) fn tables(&self) -> &Arc<Tables> {
         self.memory.tables()
+    }
+
+    /// Whether packets may come to it in several pieces: those above a page.
+    pub(crate) fn takes_pieces(&self) -> bool {
+        self.loaded.takes_pieces()
     }
 
     /// What the kernel has counted.
@@ -165,11 +175,14 @@ pub(crate) enum Onward {
     Leaves(u32),
     /// It goes on by this channel.
     GoesOn(ChannelId),
+    /// The kernel has done nothing with it: it is as it was received.
+    Begins,
 }
 
 impl Resume {
     fn new(split: &Split) -> Self {
         let onward = |(channel, id): (&baker::ir::Channel, u32)| match channel.target {
+            _ if id == Program::RX.0 => Onward::Begins,
             Target::Tx => Onward::Leaves(END_TX),
             Target::Host => Onward::Leaves(END_HOST),
             Target::Ppf(_) | Target::Controller(_) => match split.resume.get(id as usize) {

@@ -10,7 +10,7 @@ use codegen::bpf::{self, Form, Misfit, Refusal};
 use codegen::kernel::{MapUse, Object, Options, Place, QUEUES};
 
 use super::memory::SharedMemory;
-use super::sys::{self, MapType};
+use super::sys::{self, FRAGS, MapType};
 
 /// Bytes of the verifier's log that are kept.
 const LOG: usize = 16 << 20;
@@ -76,6 +76,7 @@ pub struct Loaded {
     /// Its other parts. The kernel empties this array when no process has it any more, so it is kept as long as the program runs.
     _parts: Option<OwnedFd>,
     form: Form,
+    flags: u32,
 }
 
 /// What came of a packet.
@@ -96,7 +97,8 @@ impl Loaded {
         options: Options,
     ) -> Result<Loaded, LoadError> {
         let name = &program.name;
-        let mut maps = Maps { entries: program.ppfs.len() as u32, ..Maps::of(memory, name) };
+        let flags = if options.frags { FRAGS } else { 0 };
+        let mut maps = Maps { entries: program.ppfs.len() as u32, flags, ..Maps::of(memory, name) };
         let taken = bpf::fit(program, packets, memory.memory(), options, |object| {
             maps.load(object).map_err(|error| match error {
                 LoadError::Exhausted => Refusal::TooMuch(error),
@@ -145,9 +147,14 @@ impl Loaded {
         self.devices.as_ref()
     }
 
-    /// What it was loaded with; a program that is to take its place needs the same.
-    pub fn flags(&self) -> u32 {
-        0
+    /// What it was loaded with ([`FRAGS`]); a program that is to take its place needs the same.
+    pub(super) fn flags(&self) -> u32 {
+        self.flags
+    }
+
+    /// Whether packets may come in several pieces.
+    pub(super) fn takes_pieces(&self) -> bool {
+        self.flags & FRAGS != 0
     }
 
     /// The program, to be attached.
@@ -157,8 +164,13 @@ impl Loaded {
 
     /// Runs the program with one packet.
     pub fn run(&self, packet: &[u8]) -> io::Result<Ran> {
-        let mut out = vec![0; 8192];
-        let (verdict, len) = sys::test_run(&self.program, packet, &mut out)?;
+        self.run_divided(packet, packet.len())
+    }
+
+    /// As [`Loaded::run`], with so many bytes in the packet's first piece (Linux 6.18).
+    pub fn run_divided(&self, packet: &[u8], first: usize) -> io::Result<Ran> {
+        let mut out = vec![0; packet.len() + 8192];
+        let (verdict, len) = sys::test_run(&self.program, packet, first, &mut out)?;
         out.truncate(len);
         Ok(Ran { verdict, packet: out })
     }
@@ -173,11 +185,13 @@ struct Maps<'m> {
     parts: Option<OwnedFd>,
     /// Parts that there can be.
     entries: u32,
+    /// Of the programs.
+    flags: u32,
 }
 
 impl<'m> Maps<'m> {
     fn of(memory: &'m SharedMemory, name: &'m str) -> Self {
-        Maps { memory, name, devices: None, sockets: None, parts: None, entries: 1 }
+        Maps { memory, name, devices: None, sockets: None, parts: None, entries: 1, flags: 0 }
     }
 
     fn load(&mut self, object: &Object) -> Result<OwnedFd, LoadError> {
@@ -194,11 +208,11 @@ impl<'m> Maps<'m> {
             at[1] |= source << 4;
             at[4..].copy_from_slice(&sys::number(fd).to_le_bytes());
         }
-        sys::prog_load(&code, name, &mut []).map_err(|error| match error.raw_os_error() {
+        sys::prog_load(&code, name, self.flags, &mut []).map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM) => LoadError::Refused(error),
             // Its log would be as long as what it has seen.
             Some(libc::E2BIG | libc::EFAULT) => LoadError::Exhausted,
-            _ => refusal(&code, object, name),
+            _ => refusal(&code, object, name, self.flags),
         })
     }
 
@@ -210,7 +224,8 @@ impl<'m> Maps<'m> {
     }
 
     fn loaded(self, program: OwnedFd, form: Form) -> Loaded {
-        Loaded { program, devices: self.devices, sockets: self.sockets, _parts: self.parts, form }
+        let Maps { devices, sockets, parts, flags, .. } = self;
+        Loaded { program, devices, sockets, _parts: parts, form, flags }
     }
 }
 
@@ -234,9 +249,9 @@ pub(super) fn too_much(program: &Program, misfit: Misfit<LoadError>) -> LoadErro
 }
 
 /// What the verifier has against a program.
-fn refusal(code: &[u8], object: &Object, name: &str) -> LoadError {
+fn refusal(code: &[u8], object: &Object, name: &str, flags: u32) -> LoadError {
     let mut log = vec![0; LOG];
-    let error = match sys::prog_load(code, name, &mut log) {
+    let error = match sys::prog_load(code, name, flags, &mut log) {
         // It was refused a moment ago: a lack that has passed.
         Ok(_) => return io::Error::from(io::ErrorKind::ResourceBusy).into(),
         Err(error) => error,

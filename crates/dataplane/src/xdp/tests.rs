@@ -302,7 +302,7 @@ fn parts_hand_on_what_they_know() {
     memory.set_port(LOOPBACK, PORT, None, true);
     memory.set_now(0x01020304);
     for careful in [false, true] {
-        let options = Options { apart: true, careful, recorded: true };
+        let options = Options { apart: true, careful, recorded: true, ..Options::default() };
         // Each PPF by itself.
         let loaded = Loaded::compile(&program, Level::Pac, &memory, options).unwrap();
         assert_eq!(loaded.form(), Form::Aggregates);
@@ -347,7 +347,7 @@ fn the_virtual_machine_does_what_the_kernel_does() {
                 memory.tables().insert(TableId(0), &entry).unwrap();
             }
         }
-        let options = Options { apart, careful, recorded: true };
+        let options = Options { apart, careful, recorded: true, ..Options::default() };
         let take = |object: &Object| Ok::<_, Refusal<CodegenError>>(object.clone());
         let Ok(taken) = bpf::fit(&program, Level::Pac, memory.memory(), options, take) else { panic!("too much") };
         let parts: Vec<_> = taken.parts.iter().map(|(ppf, part)| (ppf.0, part)).collect();
