@@ -87,6 +87,8 @@ pub struct KernelEngine {
     counted: Vec<u64>,
     /// Packets so far, which decides how the next one is divided.
     packets: u64,
+    /// The kernel's test run divides packets.
+    divides: bool,
     /// Runs timers, what controllers inject, and what the kernel hands over.
     native: Option<NativeEngine>,
 }
@@ -96,7 +98,7 @@ impl KernelEngine {
     /// goes on with what the kernel hands over, and runs the timers and controllers' packets.
     pub fn new(code: Arc<KernelCode>, workers: Option<NativeEngine>) -> Self {
         let slots = CounterSlots::new(&code.program).len();
-        KernelEngine { code, slots, counted: vec![0; slots], packets: 0, native: workers }
+        KernelEngine { code, slots, counted: vec![0; slots], packets: 0, divides: true, native: workers }
     }
 
     /// How many bytes of the next packet lie in its first piece: any number that the kernel's part takes, and of each fourth packet
@@ -106,6 +108,7 @@ impl KernelEngine {
         let least = FIRST_PIECE as usize;
         let any = self.packets.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
         match len.checked_sub(least) {
+            _ if !self.divides => len,
             _ if self.native.is_some() && self.packets.is_multiple_of(4) => len.min(SHORTEST + any as usize % least),
             Some(more) if more > 0 => least + any as usize % more,
             _ => len,
@@ -136,7 +139,13 @@ impl Engine for KernelEngine {
                 continue;
             }
             let first = if loaded.takes_pieces() { self.first_piece(packet.len()) } else { packet.len() };
-            let ran = loaded.run_divided(&packet, first).expect("the kernel takes the packet");
+            let mut ran = loaded.run_divided(&packet, first);
+            if first < packet.len() && ran.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL)) {
+                self.divides = false;
+                eprintln!("the kernel's test run divides no packets (Linux 6.18 does): they come in one piece");
+                ran = loaded.run(&packet);
+            }
+            let ran = ran.expect("the kernel takes the packet");
             assert_ne!(
                 ran.verdict,
                 Verdict::Aborted as u32,

@@ -1,5 +1,7 @@
 //! Small programs in the kernel, as they run at ports: without a record of what they do.
 
+mod pieces;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -35,11 +37,15 @@ struct Rig {
 
 impl Rig {
     fn new(text: &str) -> Rig {
+        Rig::with(text, Options::default())
+    }
+
+    fn with(text: &str, options: Options) -> Rig {
         let program = program(text);
         assert_eq!(bpf::obstacles(&program), []);
         let memory = SharedMemory::new(&program).unwrap();
         memory.set_port(LOOPBACK, PORT, None, true);
-        let loaded = Loaded::compile(&program, Level::Cgpc, &memory, Options::default()).unwrap();
+        let loaded = Loaded::compile(&program, Level::Cgpc, &memory, options).unwrap();
         Rig { program, memory, loaded }
     }
 
