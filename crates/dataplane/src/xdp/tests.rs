@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use baker::ir::{CounterId, CounterSlots, DropId, Program, TableEntry, TableId};
 use baker::opt::Level;
 use codegen::CodegenError;
-use codegen::bpf::vm::{Image, Machine};
+use codegen::bpf::vm::{Image, Machine, Map};
 use codegen::bpf::{self, Form, Refusal};
 use codegen::kernel::{Object, Options, Punt, TablePlace, Verdict};
 
@@ -357,7 +357,7 @@ fn the_virtual_machine_does_what_the_kernel_does() {
         let take = |object: &Object| Ok::<_, Refusal<CodegenError>>(object.clone());
         let Ok(taken) = bpf::fit(&program, Level::Pac, memory.memory(), options, take) else { panic!("too much") };
         let parts: Vec<_> = taken.parts.iter().map(|(ppf, part)| (ppf.0, part)).collect();
-        let mut machine = Machine::of(&taken.first, &parts, memory.contents());
+        let mut machine = Machine::of(&taken.first, &parts, Map::Memory(memory.contents()));
         let loaded = Loaded::compile(&program, Level::Pac, &memory, options).unwrap();
         let mut instructions = 0;
         for n in 0..40u8 {
