@@ -5,6 +5,7 @@
 //! pieces, of which only the first lies between the packet's pointers.
 
 mod arith;
+mod functions;
 mod region;
 
 use std::collections::HashMap;
@@ -151,13 +152,7 @@ impl Machine {
     }
 
     /// As [`Machine::run`], with so many bytes in the packet's first piece.
-    pub fn run_divided(
-        &mut self,
-        packet: &[u8],
-        first: usize,
-        interface: u32,
-        queue: u32,
-    ) -> Result<Executed, Fault> {
+    pub fn run_divided(&mut self, packet: &[u8], first: usize, interface: u32, queue: u32) -> Result<Executed, Fault> {
         let (first, end) = (HEADROOM + first.min(packet.len()), HEADROOM + packet.len());
         (self.data, self.first, self.end) = (HEADROOM, first, end);
         if first > ROOM {
@@ -210,74 +205,6 @@ impl Machine {
         self.bytes(address, len)?.copy_from_slice(&value.to_le_bytes()[..len]);
         Ok(())
     }
-
-    /// A function of the kernel.
-    fn help(&mut self, number: i32, [a, b, c, d, e]: [u64; 5]) -> Result<u64, String> {
-        let failed = (-22i64) as u64;
-        Ok(match number {
-            1 => {
-                let index = (a >> SHIFT) as usize;
-                let Some(Map::Table { key, .. }) = index.checked_sub(MAPS).and_then(|map| self.maps.get(map)) else {
-                    return Err(format!("a look-up in {a:#x}"));
-                };
-                let key = self.bytes(b, *key)?.to_vec();
-                self.places[index - MAPS].get(&key).copied().unwrap_or(0)
-            }
-            5 => self.now,
-            8 => 0,
-            28 => {
-                let mut sum = e & u64::from(u32::MAX);
-                for (from, len, flip) in [(a, b, u32::MAX), (c, d, 0)] {
-                    for at in (0..len).step_by(4) {
-                        sum += u64::from(self.load(from + at, 4)? as u32 ^ flip);
-                    }
-                }
-                while sum >> 32 != 0 {
-                    sum = (sum & u64::from(u32::MAX)) + (sum >> 32);
-                }
-                sum
-            }
-            44 => {
-                let data = self.data as i64 + i64::from(b as i32);
-                if data < 40 || self.first as i64 - data < 14 {
-                    return Ok(failed);
-                }
-                self.data = data as usize;
-                0
-            }
-            65 => {
-                let (before, end) = (self.end, self.end as i64 + i64::from(b as i32));
-                let is_divided = self.first < self.end;
-                if end - (self.data as i64) < 14 || end > (ROOM - 320) as i64 && !is_divided || is_divided && b as i32 > 0 {
-                    return Ok(failed);
-                }
-                self.end = end as usize;
-                self.first = if is_divided { self.first.min(self.end) } else { self.end };
-                if before < self.end {
-                    self.regions[PACKET].bytes()[before..end as usize].fill(0);
-                }
-                0
-            }
-            51 => 4,
-            188 => (self.end - self.data) as u64,
-            189 | 190 => {
-                let at = self.data + (b & u64::from(u32::MAX)) as usize;
-                let len = d as usize;
-                if at + len > self.end {
-                    return Ok(failed);
-                }
-                if number == 189 {
-                    let bytes = self.regions[PACKET].bytes()[at..at + len].to_vec();
-                    self.bytes(c, len)?.copy_from_slice(&bytes);
-                } else {
-                    let bytes = self.bytes(c, len)?.to_vec();
-                    self.regions[PACKET].bytes()[at..at + len].copy_from_slice(&bytes);
-                }
-                0
-            }
-            other => return Err(format!("calls function {other} of the kernel, which is not here")),
-        })
-    }
 }
 
 /// A packet on the way.
@@ -325,7 +252,7 @@ impl Run<'_> {
                 let map = image.maps.iter().find(|(at, _)| *at == self.at - 1).map(|(_, map)| *map);
                 self.r[to] = match map {
                     Some(map) => match self.machine.places[map].get(&Vec::new()) {
-                        Some(place) if matches!(self.machine.maps[map], Map::Memory(_)) => {
+                        Some(place) if matches!(self.machine.maps[map], Map::Memory(_) | Map::Lent(_)) => {
                             place + u64::from(u32::from_le_bytes([h0, h1, h2, h3]))
                         }
                         _ => ((MAPS + map) as u64) << SHIFT,

@@ -1,16 +1,19 @@
-//! A program in the kernel as an engine for tests: each packet by itself, through the kernel's test run.
+//! A program in the kernel as an engine for tests: each packet by itself, through the kernel's test run. Where the kernel lets this process load
+//! nothing, the same code runs on the virtual machine.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::interp::FrameLayout;
 use baker::ir::{ChannelId, CounterSlots, DropId, Program, Target, TimerId};
 use baker::opt::Level;
 use baker::place::Split;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, Output};
-use codegen::bpf::Form;
+use codegen::bpf::vm::{Executed, Machine, Map};
+use codegen::bpf::{self, Form, Refusal};
 use codegen::kernel::{FIRST_PIECE, Options, PUNTED, Verdict};
 
-use super::load::{LoadError, Loaded};
+use super::load::{LoadError, Loaded, Ran, too_much};
 use super::memory::{MemoryError, SharedMemory};
 use crate::context::WorkerContext;
 use crate::engine::{Engine, NativeEngine, TableAccess};
@@ -35,12 +38,35 @@ pub enum KernelEngineError {
     Load(#[from] LoadError),
 }
 
+/// Who runs the code.
+enum Runner {
+    Kernel(Loaded),
+    Machine(Form, Mutex<Machine>),
+}
+
+impl Runner {
+    /// Runs it for a packet, with so many bytes in its first piece.
+    fn run(&self, packet: &[u8], first: usize) -> io::Result<Ran> {
+        match self {
+            Runner::Kernel(loaded) => loaded.run_divided(packet, first),
+            Runner::Machine(_, machine) => {
+                let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
+                let Executed { verdict, packet, .. } =
+                    machine.run_divided(packet, first, LOOPBACK, 0).map_err(io::Error::other)?;
+                Ok(Ran { verdict, packet })
+            }
+        }
+    }
+}
+
 /// A program in the kernel, and its memory.
 pub struct KernelCode {
     /// The kernel's counters and tables are those of this program.
     program: Arc<Program>,
     memory: SharedMemory,
-    loaded: Loaded,
+    runner: Runner,
+    /// Packets may come in several pieces.
+    frags: bool,
     /// For each channel, the one by which native code goes on with what is punted there.
     resume: Vec<Option<ChannelId>>,
 }
@@ -63,9 +89,33 @@ impl KernelCode {
         packets: Level,
         options: Options,
     ) -> Result<Self, KernelEngineError> {
-        let memory = SharedMemory::new(&program)?;
-        let loaded = Loaded::compile(kernel, packets, &memory, Options { recorded: true, ..options })?;
-        Ok(KernelCode { program, memory, loaded, resume })
+        let options = Options { recorded: true, ..options };
+        let refused = |error: &KernelEngineError| {
+            use KernelEngineError::{Load, Memory};
+            matches!(error, Memory(MemoryError::Refused(_)) | Load(LoadError::Refused(_)))
+        };
+        let loaded = || -> Result<_, KernelEngineError> {
+            let memory = SharedMemory::new(&program)?;
+            let loaded = Loaded::compile(kernel, packets, &memory, options)?;
+            Ok((memory, Runner::Kernel(loaded)))
+        };
+        let (memory, runner) = match loaded() {
+            Err(error) if refused(&error) => interpreted(kernel, &program, packets, options)?,
+            result => result?,
+        };
+        Ok(KernelCode { program, memory, runner, frags: options.frags, resume })
+    }
+
+    /// Compiles a program as [`KernelCode::new`] does, for the virtual machine, which takes no privilege.
+    pub fn interpreted(program: &Arc<Program>, packets: Level, options: Options) -> Result<Self, KernelEngineError> {
+        let options = Options { recorded: true, ..options };
+        let (memory, runner) = interpreted(program, program, packets, options)?;
+        Ok(KernelCode { program: program.clone(), memory, runner, frags: options.frags, resume: Vec::new() })
+    }
+
+    /// Whether the virtual machine runs it, in place of the kernel.
+    pub fn is_interpreted(&self) -> bool {
+        matches!(self.runner, Runner::Machine(..))
     }
 
     /// Empties tables and counters.
@@ -75,8 +125,27 @@ impl KernelCode {
 
     /// The form that the kernel took.
     pub fn form(&self) -> Form {
-        self.loaded.form()
+        match &self.runner {
+            Runner::Kernel(loaded) => loaded.form(),
+            Runner::Machine(form, _) => *form,
+        }
     }
+}
+
+/// Code of `kernel` on the virtual machine, with the tables of `program`.
+fn interpreted(
+    kernel: &Program,
+    program: &Program,
+    packets: Level,
+    options: Options,
+) -> Result<(SharedMemory, Runner), KernelEngineError> {
+    let memory = SharedMemory::private(program)?;
+    let taken =
+        bpf::fit(kernel, packets, memory.memory(), options, |object| Ok::<_, Refusal<LoadError>>(object.clone()));
+    let taken = taken.map_err(|misfit| too_much(kernel, misfit))?;
+    let parts: Vec<_> = taken.parts.iter().map(|(ppf, part)| (ppf.0, part)).collect();
+    let machine = Machine::of(&taken.first, &parts, Map::Lent(memory.lent()));
+    Ok((memory, Runner::Machine(taken.form, Mutex::new(machine))))
 }
 
 /// The engine.
@@ -124,7 +193,7 @@ impl KernelEngine {
 impl Engine for KernelEngine {
     unsafe fn run(&mut self, context: &mut WorkerContext, frames: &[u32]) {
         let code = self.code.clone();
-        let KernelCode { program, memory, loaded, resume } = &*code;
+        let KernelCode { program, memory, runner, frags, resume } = &*code;
         let pool = context.pool().clone();
         memory.tables().reclaim();
         memory.set_now(context.now());
@@ -138,14 +207,14 @@ impl Engine for KernelEngine {
                 context.push(frame);
                 continue;
             }
-            let first = if loaded.takes_pieces() { self.first_piece(packet.len()) } else { packet.len() };
-            let mut ran = loaded.run_divided(&packet, first);
+            let first = if *frags { self.first_piece(packet.len()) } else { packet.len() };
+            let mut ran = runner.run(&packet, first);
             if first < packet.len() && ran.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL)) {
                 self.divides = false;
                 eprintln!("the kernel's test run divides no packets (Linux 6.18 does): they come in one piece");
-                ran = loaded.run(&packet);
+                ran = runner.run(&packet, packet.len());
             }
-            let ran = ran.expect("the kernel takes the packet");
+            let ran = ran.unwrap_or_else(|error| panic!("the kernel takes the packet: {error}"));
             assert_ne!(
                 ran.verdict,
                 Verdict::Aborted as u32,

@@ -57,11 +57,7 @@ struct State {
 impl FastPath {
     /// As much of a program as the kernel takes, compiled with these options, with the workers' part; `None` where that is
     /// nothing.
-    pub fn new(
-        program: &Program,
-        packets: Level,
-        options: Options,
-    ) -> Result<Option<(Arc<Program>, Self)>, FitError> {
+    pub fn new(program: &Program, packets: Level, options: Options) -> Result<Option<(Arc<Program>, Self)>, FitError> {
         let Fitted { split, made, .. } = fit(program, packets, options)?;
         let Some((memory, loaded)) = made else { return Ok(None) };
         let path = Self::of(&split, memory, loaded)?;
