@@ -34,7 +34,7 @@ const SHORTEST: usize = 14;
 /// One in so many programs is as large as those for native code, which takes long.
 const ONE_LARGE_IN: u64 = 32;
 /// One in so many programs runs on the virtual machine, too.
-const ONE_ON_MACHINE_IN: u64 = 8;
+const ONE_ON_MACHINE_IN: u64 = 16;
 const MACHINE: &str = "virtual machine";
 /// One in so many programs may be too much for the kernel.
 const MOST_UNFIT: u64 = 20;
