@@ -149,14 +149,18 @@ impl Running {
         let (mut ready, mut count, mut by) = ([0; MAX_BATCH], 0, None);
         for &frame in frames {
             let onward = resume.take(&ports.pool, frame);
-            let channel = if let Some(Onward::GoesOn(channel)) = onward { Some(channel) } else { None };
+            let channel = match onward {
+                Some(Onward::GoesOn(channel)) => Some(channel),
+                Some(Onward::Begins) => Some(Program::RX),
+                _ => None,
+            };
             if let Some(before) = by.filter(|_| by != channel) {
-                self.inject(before, &ready[..count]);
+                self.go_on(before, &ready[..count]);
                 count = 0;
             }
             by = channel;
             match onward {
-                Some(Onward::GoesOn(_)) => {
+                Some(Onward::GoesOn(_) | Onward::Begins) => {
                     ready[count] = frame;
                     count += 1;
                 }
@@ -165,9 +169,18 @@ impl Running {
             }
         }
         if let Some(channel) = by {
-            self.inject(channel, &ready[..count]);
+            self.go_on(channel, &ready[..count]);
         }
         self.send(ports);
+    }
+
+    /// Runs packets that the kernel handed over, of which it may have done nothing.
+    fn go_on(&mut self, channel: ChannelId, frames: &[u32]) {
+        if channel != Program::RX {
+            return self.inject(channel, frames);
+        }
+        // SAFETY: the frames are those of a batch that was received, with the metadata of received packets.
+        unsafe { self.engine.run(&mut self.context, frames) };
     }
 
     /// As [`Running::resume`] where the batch was received by the program that takes over from this one.

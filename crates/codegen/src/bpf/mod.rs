@@ -17,6 +17,7 @@ mod meter;
 mod object;
 mod packet;
 mod parts;
+mod pieces;
 mod places;
 mod resize;
 mod state;

@@ -61,7 +61,8 @@ fn start(program: &Arc<Program>, driver: Make, workers: usize) -> Instance {
     let mut options = Options { engine, workers, frames, ..Options::default() };
     let mut program = program.clone();
     if matches!(driver("a"), Driver::Xdp { .. }) {
-        let (of_workers, path) = FastPath::new(&program, Level::Cgpc).unwrap().expect("some of it runs in the kernel");
+        let (of_workers, path) =
+            FastPath::new(&program, Level::Cgpc, Default::default()).unwrap().expect("some of it runs in the kernel");
         (program, options.fast_path) = (of_workers, Some(Arc::new(path)));
     }
     let ports = [("a", 1), ("b", 2)].map(|(name, number)| PortConfig::new(name, number, driver(name)));

@@ -101,9 +101,10 @@ pub struct NextPart {
 }
 
 impl FastPath {
-    /// As much of a program as the kernel takes, with the workers' part; `None` where that is nothing.
-    pub fn new(program: &Program, packets: Level) -> Result<Option<(Arc<Program>, Self)>, FitError> {
-        let Fitted { split, made, .. } = fit(program, packets, Options::default())?;
+    /// As much of a program as the kernel takes, compiled with these options, with the workers' part; `None` where that is
+    /// nothing.
+    pub fn new(program: &Program, packets: Level, options: Options) -> Result<Option<(Arc<Program>, Self)>, FitError> {
+        let Fitted { split, made, .. } = fit(program, packets, options)?;
         let Some((memory, loaded)) = made else { return Ok(None) };
         let path = Self::of(&split, memory, loaded)?;
         Ok(Some((Arc::new(split.workers), path)))
@@ -125,7 +126,7 @@ impl FastPath {
     pub fn next(&self, program: &Program, packets: Level) -> Result<NextPart, FitError> {
         let before = self.part();
         let generation = before.generation.wrapping_add(1);
-        let options = Options { generation, ..Options::default() };
+        let options = Options { generation, frags: self.takes_pieces(), ..Options::default() };
         let fitted = fit_by(program, |split| {
             let workers = Arc::new(split.workers.clone());
             let memory = before.memory.next(&workers, &carried(&before.program, &workers))?;
@@ -145,6 +146,11 @@ impl FastPath {
     /// Whether packets that the kernel cannot send are counted (as `tx_failed`): it takes the right to trace.
     pub fn counts_failures(&self) -> bool {
         self.failed.is_some()
+    }
+
+    /// Whether packets may come to it in several pieces: those above a page.
+    pub(crate) fn takes_pieces(&self) -> bool {
+        self.lock().part.loaded.takes_pieces()
     }
 
     /// Packets that the kernel could not send to a port.

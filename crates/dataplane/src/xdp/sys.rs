@@ -242,13 +242,9 @@ pub fn map_delete(map: &OwnedFd, key: u32) -> io::Result<()> {
     }
 }
 
-/// An XDP program. The log of the kernel's verifier goes to `log`, as far as it fits, where that is not empty.
-pub fn prog_load(code: &[u8], named: &str, log: &mut [u8]) -> io::Result<OwnedFd> {
-    prog_load_with(code, named, 0, log)
-}
-
-/// As [`prog_load`], with flags such as [`FRAGS`].
-pub fn prog_load_with(code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> io::Result<OwnedFd> {
+/// An XDP program, with flags such as [`FRAGS`]. The log of the kernel's verifier goes to `log`, as far as it fits, where that is
+/// not empty.
+pub fn prog_load(code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> io::Result<OwnedFd> {
     load(XDP, code, named, flags, log)
 }
 
@@ -348,14 +344,20 @@ pub fn link_update(link: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
     unsafe { bpf(LINK_UPDATE, &mut attributes).map(drop) }
 }
 
-/// Runs an XDP program once with this packet. Gives what it returned and how many bytes of `out` hold the packet now.
-pub fn test_run(program: &OwnedFd, packet: &[u8], out: &mut [u8]) -> io::Result<(u32, usize)> {
+/// Runs an XDP program once with this packet, of which so many bytes are the first piece. Gives what it returned and how many bytes
+/// of `out` hold the packet now.
+pub fn test_run(program: &OwnedFd, packet: &[u8], first: usize, out: &mut [u8]) -> io::Result<(u32, usize)> {
+    let context = Context { data_end: first as u32, ..Context::default() };
+    // A whole packet needs none.
+    let ctx_size_in = if first < packet.len() { size_of::<Context>() as u32 } else { 0 };
     let mut attributes = TestRun {
         prog_fd: program.as_raw_fd() as u32,
         data_size_in: packet.len() as u32,
         data_size_out: out.len() as u32,
         data_in: packet.as_ptr() as u64,
         data_out: out.as_mut_ptr() as u64,
+        ctx_size_in,
+        ctx_in: if ctx_size_in == 0 { 0 } else { (&raw const context) as u64 },
         repeat: 1,
         ..TestRun::default()
     };

@@ -10,7 +10,7 @@ use baker::place::{Placement, Split, Stage};
 use codegen::OptLevel;
 use codegen::kernel::Options;
 use dataplane::ports::Driver;
-use dataplane::xdp::{FastPath, FitError, Fitted, LoadError, fit};
+use dataplane::xdp::{self, FastPath, FitError, Fitted, LoadError, fit};
 use dataplane::{EngineKind, PortConfig, ReloadError};
 
 use crate::apps::{self, Source};
@@ -76,7 +76,8 @@ pub fn choose(
         };
     }
     apps::place(source, &program, compilation)?;
-    match fast_path(&program, level) {
+    let options = xdp::options(ports.iter().map(|port| &port.spec.driver));
+    match fast_path(&program, level, options) {
         Ok((split, path, mut about)) => {
             if !path.counts_failures() {
                 about += "; the kernel lets this process trace nothing, so packets that it cannot send are not counted";
@@ -107,9 +108,8 @@ enum Refusal {
 }
 
 /// As much of the program as the kernel takes, and what to say of that.
-fn fast_path(program: &Program, level: Level) -> Result<(Split, FastPath, String), Refusal> {
-    let Fitted { placement, too_much, split, made } =
-        fit(program, level, Options::default()).map_err(Refusal::Kernel)?;
+fn fast_path(program: &Program, level: Level, options: Options) -> Result<(Split, FastPath, String), Refusal> {
+    let Fitted { placement, too_much, split, made } = fit(program, level, options).map_err(Refusal::Kernel)?;
     let Some((memory, loaded)) = made else {
         let reason = program.ppfs.iter().zip(&placement.stages).find_map(|(ppf, stage)| match stage {
             Stage::Cannot(obstacle) => Some(format!("{} {}", ppf.name, obstacle.reason)),

@@ -223,7 +223,7 @@ impl Port {
     /// Lets the fast path send by the interface while that is possible; otherwise workers do.
     fn let_send(&self, state: &mut State, index: i32, up: bool) {
         let Take::HandedOver(path, role) = &self.take else { return };
-        let sends = up && self.netlink.takes_redirects(index);
+        let sends = up && self.netlink.takes_redirects(index, path.takes_pieces());
         if state.sends == sends {
             return;
         }
