@@ -108,8 +108,7 @@ enum Refusal {
 
 /// As much of the program as the kernel takes, and what to say of that.
 fn fast_path(program: &Program, level: Level, options: Options) -> Result<(Split, FastPath, String), Refusal> {
-    let Fitted { placement, too_much, split, made } =
-        fit(program, level, options).map_err(Refusal::Kernel)?;
+    let Fitted { placement, too_much, split, made } = fit(program, level, options).map_err(Refusal::Kernel)?;
     let Some((memory, loaded)) = made else {
         let reason = program.ppfs.iter().zip(&placement.stages).find_map(|(ppf, stage)| match stage {
             Stage::Cannot(obstacle) => Some(format!("{} {}", ppf.name, obstacle.reason)),
