@@ -12,8 +12,10 @@ mod hostile_clients;
 mod kernel;
 mod output;
 mod profile;
+mod reload;
 mod replay;
 mod run;
+mod service;
 mod sim;
 mod tap;
 

@@ -1,5 +1,6 @@
 //! Engines: what runs a program over a batch of packets. Native code, or the reference interpreter.
 
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::interp::{self, End, FrameLayout, Machine};
@@ -10,8 +11,7 @@ use codegen::{CodegenError, Native, OptLevel};
 
 use crate::context::WorkerContext;
 use crate::controller::{ExternTable, MissingExterns, refuse_inside};
-use crate::tables::{Tables, TablesError};
-use crate::xdp::FastPath;
+use crate::tables::{TableChange, Tables, TablesError};
 
 /// Which engine runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,21 +108,21 @@ pub(crate) enum Engines {
 }
 
 impl Engines {
-    /// Compiles the program, and allocates its tables unless it shares those of a fast path.
+    /// Compiles the program, and allocates its tables unless there are some.
     /// Without `externs` the program calls none.
     pub fn new(
         program: &Arc<Program>,
         kind: EngineKind,
         externs: Option<&Arc<ExternTable>>,
-        fast_path: Option<&FastPath>,
+        tables: Option<&Arc<Tables>>,
     ) -> Result<(Self, TableAccess), EngineError> {
-        if fast_path.is_some() && !matches!(kind, EngineKind::Native(..)) {
+        if tables.is_some() && !matches!(kind, EngineKind::Native(..)) {
             return Err(EngineError::Unshared);
         }
         Ok(match kind {
             EngineKind::Native(opt, packets) => {
-                let tables = match fast_path {
-                    Some(path) => path.tables().clone(),
+                let tables = match tables {
+                    Some(tables) => tables.clone(),
                     None => Arc::new(Tables::new(program)?),
                 };
                 (Engines::Native(NativeEngine::compile(program, opt, packets)?), TableAccess::Native(tables))
@@ -166,6 +166,15 @@ impl TableAccess {
             TableAccess::Native(tables) => tables.expire(now),
             TableAccess::Interp(machine) => lock(machine).expire(now),
         }
+    }
+
+    /// See [`Tables::tell`]; the interpreter's tables tell nothing.
+    pub fn tell(&self, changes: SyncSender<TableChange>) -> bool {
+        match self {
+            TableAccess::Native(tables) => tables.tell(changes),
+            TableAccess::Interp(_) => return false,
+        }
+        true
     }
 
     /// The native tables, where that is the kind.

@@ -4,6 +4,7 @@
 //! moves the number, never the packet. Workers take and return frames in bulk, so the pool's lock is rare.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use baker::ir::Program;
 use codegen::abi::{Descriptor, METADATA_OFFSET, descriptor_stride};
@@ -52,6 +53,22 @@ pub enum FrameError {
         /// The least number.
         least: u32,
     },
+    /// A program that takes over has larger metadata.
+    #[error("its metadata takes {bytes} bytes, and frames have room for {most}")]
+    Metadata {
+        /// Bytes for each packet.
+        bytes: u32,
+        /// What there is room for.
+        most: u32,
+    },
+    /// A program that takes over pushes more, or creates longer headers.
+    #[error("it needs {needed} bytes of a frame in front of packets, and there are {headroom}")]
+    Front {
+        /// Bytes in front of packets.
+        needed: u32,
+        /// What there is.
+        headroom: u32,
+    },
     /// The system has no memory left.
     #[error("no memory for {count} frames of {frame_size} bytes: {error}; use fewer")]
     Memory {
@@ -70,7 +87,8 @@ pub struct FramePool {
     region: Mapping,
     descriptors: Mapping,
     stride: usize,
-    metadata_size: usize,
+    /// Grows with programs that take over.
+    metadata_size: AtomicUsize,
     count: u32,
     frame_size: u32,
     headroom: u32,
@@ -102,7 +120,7 @@ impl FramePool {
             region,
             descriptors,
             stride,
-            metadata_size: program.metadata_size as usize,
+            metadata_size: AtomicUsize::new(program.metadata_size as usize),
             count,
             frame_size,
             headroom,
@@ -114,6 +132,26 @@ impl FramePool {
             unsafe { (*pool.descriptor(frame)).frame = frame };
         }
         Ok(pool)
+    }
+
+    /// A program that is to take over, as it is with these frames.
+    pub(crate) fn accommodate(&self, program: &Program) -> Result<Program, FrameError> {
+        let mut program = program.clone();
+        let most = (self.stride - METADATA_OFFSET) as u32;
+        if program.metadata_size > most {
+            return Err(FrameError::Metadata { bytes: program.metadata_size, most });
+        }
+        // Machine code knows the distance between descriptors.
+        if descriptor_stride(&program) < self.stride {
+            program.metadata_size = most;
+        }
+        let needed =
+            program.limits.headroom.max(program.limits.created.saturating_sub(self.frame_size - self.headroom));
+        if needed > self.headroom {
+            return Err(FrameError::Front { needed, headroom: self.headroom });
+        }
+        self.metadata_size.fetch_max(program.metadata_size as usize, Ordering::Relaxed);
+        Ok(program)
     }
 
     /// Number of frames.
@@ -256,11 +294,12 @@ impl FramePool {
     /// # Safety
     /// The caller owns the frame.
     pub(crate) unsafe fn reset_metadata(&self, frame: u32, rx_port_offset: usize, rx_port: u8) {
-        debug_assert!(rx_port_offset < self.metadata_size);
+        let size = self.metadata_size.load(Ordering::Relaxed);
+        debug_assert!(rx_port_offset < size);
         // SAFETY: the metadata is `metadata_size` bytes and the caller's.
         unsafe {
             let metadata = self.metadata(frame);
-            metadata.write_bytes(0, self.metadata_size);
+            metadata.write_bytes(0, size);
             metadata.add(rx_port_offset).write(rx_port);
         }
     }

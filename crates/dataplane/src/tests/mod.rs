@@ -5,6 +5,7 @@ mod fanout;
 mod interfaces;
 mod live;
 mod pcap;
+mod reload;
 mod timers;
 mod whole;
 mod worker;

@@ -1,16 +1,17 @@
 //! What runs a program: workers, or the kernel as far as it can with workers for the rest.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use baker::check::Compilation;
-use baker::ir::Program;
+use baker::ir::{PpfId, Program};
 use baker::opt::Level;
 use baker::place::{Placement, Split, Stage};
 use codegen::OptLevel;
 use codegen::kernel::Options;
 use dataplane::ports::Driver;
 use dataplane::xdp::{self, FastPath, FitError, Fitted, LoadError, fit};
-use dataplane::{EngineKind, PortConfig};
+use dataplane::{EngineKind, PortConfig, ReloadError};
 
 use crate::apps::{self, Source};
 use crate::failure::Failure;
@@ -117,10 +118,7 @@ fn fast_path(program: &Program, level: Level, options: Options) -> Result<(Split
         });
         return Err(Refusal::Nothing(reason.unwrap_or_else(|| "no PPF gets packets from ports".into())));
     };
-    let mut about = about(program, &placement);
-    for (ppf, reason) in too_much {
-        about += &format!("; {} {reason}", program.ppfs[ppf.0 as usize].name);
-    }
+    let about = about(program, &placement, &too_much);
     let path = FastPath::of(&split, memory, loaded).map_err(|error| Refusal::Kernel(error.into()))?;
     Ok((split, path, about))
 }
@@ -145,8 +143,16 @@ fn said(refusal: &Refusal, compilation: &Compilation) -> String {
     }
 }
 
-/// What runs where, in one line.
-fn about(program: &Program, placement: &Placement) -> String {
+/// Why a program does not take over, in one line.
+pub fn reload_error(error: ReloadError, compilation: &Compilation) -> String {
+    match error {
+        ReloadError::Fit(error) => said(&Refusal::Kernel(error), compilation),
+        error => error.to_string(),
+    }
+}
+
+/// What runs where, in one line, with why a PPF turned out to be too much.
+pub fn about(program: &Program, placement: &Placement, too_much: &BTreeMap<PpfId, String>) -> String {
     let stages = || program.ppfs.iter().zip(&placement.stages);
     let kernel = stages().filter(|(_, stage)| matches!(stage, Stage::Kernel(_))).count();
     let of_workers: Vec<&str> = stages()
@@ -154,13 +160,17 @@ fn about(program: &Program, placement: &Placement) -> String {
         .map(|(ppf, _)| ppf.name.as_str())
         .collect();
     let all = program.ppfs.len();
-    match of_workers[..] {
+    let mut about = match of_workers[..] {
         [] => format!("xdp: {kernel} of {all} PPFs run in the kernel; see `millrace explain`"),
         _ => format!(
             "xdp: {kernel} of {all} PPFs run in the kernel, workers take over at {}; see `millrace explain`",
             of_workers.join(", ")
         ),
+    };
+    for (ppf, reason) in too_much {
+        about += &format!("; {} {reason}", program.ppfs[ppf.0 as usize].name);
     }
+    about
 }
 
 /// A port that is to have the fast path, and nothing else.

@@ -57,7 +57,11 @@ fn wherever_a_packet_is_divided() {
             if first < least {
                 assert_eq!(counts(), before, "{first}: the kernel has not seen it");
                 let (punt, metadata, rest) = Punt::read(&rig.program, &ran.packet).unwrap();
-                assert_eq!((punt, rest), (Punt { channel: Program::RX.0, head: 0 }, &packet[..]), "{first}");
+                assert_eq!(
+                    (punt, rest),
+                    (Punt { channel: Program::RX.0 as u16, generation: 0, head: 0 }, &packet[..]),
+                    "{first}"
+                );
                 assert_eq!(metadata[rig.program.metadata[0].offset as usize], PORT);
                 continue;
             }
