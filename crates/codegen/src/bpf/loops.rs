@@ -32,7 +32,7 @@ fn ways(code: &[u8], at: usize) -> Ways {
     let target = at.wrapping_add(1).wrapping_add_signed(i16::from_le_bytes([slot[2], slot[3]]).into());
     let next = at + if op == LOAD_WIDE { 2 } else { 1 };
     let ends = class == 5 && what == 9;
-    Ways { falls: (!ends && !(is_jump && what == 0)).then_some(next), jumps: is_jump.then_some(target) }
+    Ways { falls: (!(ends || is_jump && what == 0)).then_some(next), jumps: is_jump.then_some(target) }
 }
 
 /// Where code falls through to the head of a loop that it is in: numbers of the heads.
