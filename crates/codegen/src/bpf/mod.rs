@@ -12,6 +12,7 @@ mod hash;
 mod insert;
 mod ladder;
 mod lock;
+mod loops;
 mod main;
 mod meter;
 mod object;
