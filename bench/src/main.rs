@@ -13,6 +13,7 @@ mod levels;
 mod numbers;
 mod paper;
 mod race;
+mod reload;
 mod results;
 mod routes;
 mod veth;
@@ -33,12 +34,17 @@ pub struct Effort {
 
 type Bench = fn(Effort) -> Result<results::Results, String>;
 
-const BENCHES: [(&str, Bench); 6] = [
+const BENCHES: [(&str, Bench); 7] = [
     ("apps", apps::run),
     ("compile", compile::run),
     ("emulator", emulator::run),
     ("l3", l3::run),
     ("paper", paper::run),
+    ("reload", |effort| {
+        let mut results = results::Results::default();
+        reload::measure(effort, &mut results)?;
+        Ok(results)
+    }),
     ("xdp", xdp::run),
 ];
 

@@ -16,7 +16,7 @@ use control::controllers;
 use dataplane::ports::Driver;
 use dataplane::xdp::FastPath;
 use dataplane::{EngineKind, Instance, Options, PollMode, PortConfig, TableAccess};
-use lab::{Generator, LinkConfig, Mac, Namespace, Traffic, veth};
+use lab::{Flow, Generator, LinkConfig, Mac, Namespace, Sink, Traffic, veth};
 
 use crate::results::Results;
 use crate::{Effort, text};
@@ -103,6 +103,17 @@ impl Line {
             return Err("no packet reached the sink".into());
         }
         Ok((packets as f64 / time.as_secs_f64() / 1e6, (after.1 - before.1) / packets as f64))
+    }
+
+    /// Numbered frames of 80 bytes of these flows at a rate, and what tells which of them come.
+    pub fn numbered(&self, flows: &[Flow], rate: u64) -> Result<(Generator, Sink), String> {
+        // Where the kernel puts off its work a veth device has room for 256 packets, and drops more.
+        let queue = |device| ["tc", "qdisc", "replace", "dev", device, "root", "pfifo", "limit", "20000"];
+        self.source.check(&queue("eth0")).map_err(text)?;
+        self.system.check(&queue(PORTS[1])).map_err(text)?;
+        let sink = Sink::start(&self.sink, "eth0", None).map_err(text)?;
+        let traffic = Traffic::flows(flows, &[80]).map_err(text)?.rate(rate).cpu(GENERATOR_CPU);
+        Ok((Generator::start(&self.source, "eth0", traffic).map_err(text)?, sink))
     }
 
     fn received(&self) -> Result<u64, String> {
