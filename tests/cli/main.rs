@@ -10,6 +10,7 @@ mod explain;
 mod fmt;
 mod hostile_clients;
 mod kernel;
+mod outlast;
 mod output;
 mod profile;
 mod reload;

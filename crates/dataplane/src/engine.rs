@@ -177,6 +177,22 @@ impl TableAccess {
         true
     }
 
+    /// See [`Tables::dump_kept`].
+    pub fn dump_kept(&self, table: TableId) -> Vec<TableEntry> {
+        match self {
+            TableAccess::Native(tables) => tables.dump_kept(table),
+            TableAccess::Interp(machine) => lock(machine).dump(table),
+        }
+    }
+
+    /// See [`Tables::insert_kept`].
+    pub fn insert_kept(&mut self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
+        match self {
+            TableAccess::Native(tables) => tables.insert_kept(table, entry),
+            TableAccess::Interp(machine) => lock(machine).insert(table, entry),
+        }
+    }
+
     /// The native tables, where that is the kind.
     pub(crate) fn native(&self) -> Option<&Arc<Tables>> {
         match self {

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel}
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use baker::ir::{Program, TableId, TableStore};
+use baker::ir::{Program, TableId};
 use dataplane::{TableAccess, TableChange};
 
 use super::store::{Everything, Store, Whole};
@@ -164,7 +164,7 @@ impl Kept {
         let whole = |(index, table): (usize, &baker::ir::Table)| Whole {
             name: table.name.clone(),
             declared: declared(&self.program, table),
-            entries: self.tables.dump(TableId(index as u32)),
+            entries: self.tables.dump_kept(TableId(index as u32)),
         };
         tables.map(whole).collect()
     }

@@ -13,7 +13,8 @@ mod store;
 
 use std::path::{Path, PathBuf};
 
-use baker::ir::{Layout, Program, Table, TableEntry, TableId, TableStore};
+use baker::ir::{Layout, Program, Table, TableEntry, TableId};
+use dataplane::TableAccess;
 
 pub use self::keeper::Keeper;
 pub use self::store::Store;
@@ -58,20 +59,17 @@ fn declared(program: &Program, table: &Table) -> String {
     };
     let key = fields(&program.layouts[table.key.0 as usize]);
     format!(
-        "{:?} set={} meter={:?} {key} -> {}",
+        "{:?} set={} ages={} meter={:?} {key} -> {}",
         table.kind,
         table.is_set,
+        table.idle.is_some(),
         table.meter,
         fields(&program.shown_value(table))
     )
 }
 
 /// Puts entries back into the tables of a program that processes no packet yet.
-pub fn restore<S: TableStore + ?Sized>(
-    store: &Store,
-    program: &Program,
-    tables: &mut S,
-) -> Result<Restored, StateError> {
+pub fn restore(store: &Store, program: &Program, tables: &mut TableAccess) -> Result<Restored, StateError> {
     let (known, configured) = (store.declared()?, store.configured()?);
     let mut restored = Restored { is_first: known.is_empty(), configured, ..Restored::default() };
     for (name, was) in known {
@@ -88,7 +86,7 @@ pub fn restore<S: TableStore + ?Sized>(
         }
         let (entries, mut left_out) = (store.entries(&name)?, 0);
         for entry in &entries {
-            match tables.insert(TableId(id as u32), entry) {
+            match tables.insert_kept(TableId(id as u32), entry) {
                 Ok(()) => restored.entries += 1,
                 Err(_) => left_out += 1,
             }

@@ -128,6 +128,34 @@ fn changes_are_on_disk_soon_and_what_packets_change_at_the_end() {
 }
 
 #[test]
+fn what_ages_goes_on_ageing() {
+    let scratch = Scratch::new("ages");
+    let text = "import \"net/ether\";
+        module m { in ether input; out ether output; hash<u16, u32> learned[16] idle 5s;
+        ppf p(ether_packet_t *p) from input {
+            if (learned[p->type] == null && !table_insert(learned, p->type, 1)) { packet_drop(p, malformed); return; }
+            channel_put(output, p); } }
+        program { rx -> m.input; m.output -> tx; }";
+    let found = baker::check::check("test.baker", text, &baker::library::Library);
+    let program = Arc::new(baker::ir::lower(&found.program.unwrap_or_else(|| panic!("{:?}", found.diagnostics))));
+    let mut packet = vec![2u8; 60];
+    packet[12..14].copy_from_slice(&[8, 0]);
+    let ports = [PortConfig::new("a", 1, Driver::Mem(MemPort::generator(vec![packet], 1)))];
+    let prepared = Instance::prepare(program.clone(), &Options::default(), &ports).unwrap();
+    let mut tables = prepared.tables();
+    let keeper = Keeper::start(Store::open(&scratch.0).unwrap(), program.clone(), Vec::new(), tables.clone()).unwrap();
+    tables.insert(TableId(0), &entry(7, None, 70)).unwrap();
+    prepared.run().unwrap().wait();
+    drop(keeper);
+    let mut again = self::tables(&program);
+    assert_eq!(restore(&Store::open(&scratch.0).unwrap(), &program, &mut again).unwrap().entries, 2);
+    assert_eq!(again.dump(TableId(0)), [entry(7, None, 70), entry(0x800, None, 1)]);
+    // Nobody has a day: the clock is that of the tables.
+    again.expire(u64::MAX / 2);
+    assert_eq!(again.dump(TableId(0)), [entry(7, None, 70)], "what the control plane set stays");
+}
+
+#[test]
 fn what_is_damaged_is_said() {
     let scratch = Scratch::new("damaged");
     std::fs::create_dir_all(&scratch.0).unwrap();

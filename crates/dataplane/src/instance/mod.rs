@@ -327,6 +327,12 @@ impl Prepared {
         NamedTables::new(self.program.clone(), self.tables())
     }
 
+    /// Fills tables with what packets have made of those of a process that has ended, where that left its part in the kernel; how many
+    /// entries.
+    pub fn inherit(&self) -> Option<usize> {
+        self.site.fast_path.as_ref()?.inherit()
+    }
+
     /// The CPUs that the workers will be pinned to; empty where they are not.
     pub fn cpus(&self) -> Vec<usize> {
         self.workers.iter().filter_map(|(_, cpu)| *cpu).collect()

@@ -10,7 +10,7 @@ use baker::ir::TableEntry;
 pub struct TableChange {
     /// The table's full name.
     pub table: Arc<str>,
-    /// The entry, without a value where it was removed.
+    /// The entry as it is kept ([`super::Tables::dump_kept`]), without a value where it was removed.
     pub entry: TableEntry,
     /// Whether it was removed; that of an array was set to what it is at first.
     pub removed: bool,
@@ -26,10 +26,18 @@ impl Journal {
         let _ = self.0.set(changes);
     }
 
-    pub fn note(&self, table: &Arc<str>, key: &[u128], prefix_len: Option<u32>, value: Option<&[u128]>) {
+    pub fn note(
+        &self,
+        table: &Arc<str>,
+        key: &[u128],
+        prefix_len: Option<u32>,
+        value: Option<impl Iterator<Item = u128>>,
+    ) {
         let Some(changes) = self.0.get() else { return };
-        let entry = TableEntry { key: key.to_vec(), prefix_len, value: value.unwrap_or_default().to_vec() };
+        let removed = value.is_none();
+        let value = value.into_iter().flatten().collect();
+        let entry = TableEntry { key: key.to_vec(), prefix_len, value };
         // Where nobody keeps them any more there is nothing to keep.
-        let _ = changes.send(TableChange { table: table.clone(), entry, removed: value.is_none() });
+        let _ = changes.send(TableChange { table: table.clone(), entry, removed });
     }
 }

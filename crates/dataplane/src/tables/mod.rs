@@ -12,7 +12,8 @@ mod carry;
 mod entries;
 mod hash;
 mod journal;
-mod layout;
+mod kept;
+pub(crate) mod layout;
 mod lock;
 mod lpm;
 mod meter;
@@ -250,7 +251,8 @@ impl Tables {
     /// Notes a change that was made.
     fn note(&self, table: TableId, key: &[u128], prefix_len: Option<u32>, value: Option<&[u128]>) {
         if let Ok(table) = self.table(table) {
-            self.journal.note(&table.name, key, prefix_len, value);
+            let kept = value.map(|value| value.iter().copied().chain(table.idle.map(|_| 0)));
+            self.journal.note(&table.name, key, prefix_len, kept);
         }
     }
 

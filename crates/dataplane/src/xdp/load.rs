@@ -72,7 +72,7 @@ pub struct Loaded {
     program: OwnedFd,
     ports: PortMaps,
     /// Its other parts. The kernel empties this array when no process has it any more, so it is kept as long as the program runs.
-    _parts: Option<Arc<OwnedFd>>,
+    parts: Option<Arc<OwnedFd>>,
     form: Form,
     flags: u32,
 }
@@ -184,6 +184,11 @@ impl Loaded {
         self.flags & FRAGS != 0
     }
 
+    /// Its other parts, if it is several programs.
+    pub(super) fn parts(&self) -> Option<&OwnedFd> {
+        self.parts.as_deref()
+    }
+
     /// The program, to be attached.
     pub fn program(&self) -> &OwnedFd {
         &self.program
@@ -250,7 +255,7 @@ impl<'m> Maps<'m> {
     }
 
     fn loaded(self, program: OwnedFd, form: Form) -> Loaded {
-        Loaded { program, ports: self.ports, _parts: self.parts, form, flags: self.flags }
+        Loaded { program, ports: self.ports, parts: self.parts, form, flags: self.flags }
     }
 }
 

@@ -12,7 +12,9 @@ mod load;
 mod memory;
 mod mtu;
 mod netlink;
+mod pins;
 mod redirect;
+mod relic;
 mod resume;
 mod sys;
 #[cfg(test)]

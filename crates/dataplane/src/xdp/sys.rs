@@ -10,6 +10,8 @@ const MAP_CREATE: libc::c_long = 0;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 const MAP_DELETE_ELEM: libc::c_long = 3;
 const PROG_LOAD: libc::c_long = 5;
+const OBJ_PIN: libc::c_long = 6;
+const OBJ_GET: libc::c_long = 7;
 const PROG_TEST_RUN: libc::c_long = 10;
 const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const RAW_TRACEPOINT_OPEN: libc::c_long = 17;
@@ -87,6 +89,14 @@ struct ProgLoad {
 
 #[repr(C)]
 #[derive(Default)]
+struct Pin {
+    pathname: u64,
+    bpf_fd: u32,
+    file_flags: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
 struct GetInfo {
     bpf_fd: u32,
     info_len: u32,
@@ -131,13 +141,14 @@ struct GetId {
 /// The first fields of `struct bpf_link_info`.
 #[repr(C)]
 #[derive(Default)]
-struct LinkInfo {
+pub struct LinkInfo {
     kind: u32,
     id: u32,
-    prog_id: u32,
+    /// Number of its program.
+    pub program: u32,
     _pad: u32,
-    /// Of a link of an XDP program.
-    ifindex: u32,
+    /// Of a link of an XDP program: number of its interface, or 0 where that is gone.
+    pub interface: u32,
     _rest: u32,
 }
 
@@ -262,12 +273,55 @@ pub fn trace(program: &OwnedFd, tracepoint: &CStr) -> io::Result<OwnedFd> {
 }
 
 /// The kernel's number of a map.
-pub fn map_id(map: &OwnedFd) -> io::Result<u32> {
-    // The first fields of `struct bpf_map_info`: type and number.
+pub fn object_id(object: &OwnedFd) -> io::Result<u32> {
+    // The first fields of `struct bpf_map_info` and of `struct bpf_prog_info`: type and number.
     let mut numbers = [0u32; 2];
     // SAFETY: plain numbers.
-    unsafe { info(map, &mut numbers)? };
+    unsafe { info(object, &mut numbers)? };
     Ok(numbers[1])
+}
+
+/// What a link is.
+pub fn link_info(link: &OwnedFd) -> io::Result<LinkInfo> {
+    let mut found = LinkInfo::default();
+    // SAFETY: plain numbers, as the kernel has them.
+    unsafe { info(link, &mut found)? };
+    Ok(found)
+}
+
+/// Gives an object a name in a BPF file system.
+pub fn pin(object: &OwnedFd, path: &CStr) -> io::Result<()> {
+    let mut attributes = Pin { pathname: path.as_ptr() as u64, bpf_fd: object.as_raw_fd() as u32, file_flags: 0 };
+    // SAFETY: the name is a string that lives through the call.
+    unsafe { bpf(OBJ_PIN, &mut attributes).map(drop) }
+}
+
+/// The object with a name.
+pub fn pinned(path: &CStr) -> io::Result<OwnedFd> {
+    let mut attributes = Pin { pathname: path.as_ptr() as u64, ..Pin::default() };
+    // SAFETY: as above; the result is a new descriptor.
+    unsafe { Ok(owned(bpf(OBJ_GET, &mut attributes)?)) }
+}
+
+/// Whether a BPF file system is mounted there.
+pub fn is_bpf_fs(path: &CStr) -> io::Result<bool> {
+    // SAFETY: statfs is plain data for which zero is valid; the kernel fills it.
+    let found = unsafe {
+        let mut found: libc::statfs = std::mem::zeroed();
+        if libc::statfs(path.as_ptr(), &mut found) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        found
+    };
+    Ok(found.f_type == libc::BPF_FS_MAGIC)
+}
+
+/// Mounts one.
+pub fn mount_bpf_fs(path: &CStr) -> io::Result<()> {
+    let kind = c"bpf".as_ptr();
+    // SAFETY: all are strings; the file system takes no further data.
+    let result = unsafe { libc::mount(kind, path.as_ptr(), kind, 0, std::ptr::null()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// What the kernel tells of an object.
@@ -295,10 +349,8 @@ pub fn links_detach(program: u32, interface: i32) -> io::Result<bool> {
         let mut open = GetId { id, ..GetId::default() };
         // SAFETY: no pointers; the result is a new descriptor. A link may be gone by now.
         let Ok(link) = (unsafe { bpf(LINK_GET_FD_BY_ID, &mut open).map(|fd| owned(fd)) }) else { continue };
-        let mut found = LinkInfo::default();
-        // SAFETY: plain numbers, as the kernel has them.
-        unsafe { info(&link, &mut found)? };
-        if (found.kind, found.prog_id, found.ifindex) == (XDP_LINK, program, interface as u32) {
+        let found = link_info(&link)?;
+        if (found.kind, found.program, found.interface) == (XDP_LINK, program, interface as u32) {
             let mut attributes = link.as_raw_fd() as u32;
             // SAFETY: the structure of this command has the descriptor only.
             return unsafe { bpf(LINK_DETACH, &mut attributes).map(|_| true) };
@@ -400,4 +452,11 @@ pub fn send_live(program: BorrowedFd, interface: u32, len: usize, count: u32) ->
 /// The number of a descriptor, as instructions hold it.
 pub fn number(fd: &OwnedFd) -> RawFd {
     fd.as_raw_fd()
+}
+
+/// Unmounts a file system, as soon as nobody uses it.
+pub fn unmount(path: &CStr) -> io::Result<()> {
+    // SAFETY: the path is a string.
+    let result = unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

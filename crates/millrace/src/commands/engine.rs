@@ -1,6 +1,7 @@
 //! What runs a program: workers, or the kernel as far as it can with workers for the rest.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use baker::check::Compilation;
@@ -50,7 +51,7 @@ impl Chosen {
     }
 }
 
-/// Chooses what runs a program between these ports.
+/// Chooses what runs a program between these ports. With a directory for its state, what runs in the kernel outlasts the process.
 pub fn choose(
     engine: Engine,
     source: &Source,
@@ -58,6 +59,7 @@ pub fn choose(
     program: Arc<Program>,
     ports: Vec<PortConfig>,
     level: Level,
+    state: Option<&Path>,
 ) -> Result<Chosen, Failure> {
     let kind = if engine == Engine::Interp { EngineKind::Interp } else { EngineKind::Native(OptLevel::O3, level) };
     let workers =
@@ -78,7 +80,15 @@ pub fn choose(
     apps::place(source, &program, compilation)?;
     let options = xdp::options(ports.iter().map(|port| &port.spec.driver));
     match fast_path(&program, level, options) {
-        Ok((split, path, mut about)) => {
+        Ok((split, mut path, mut about)) => {
+            if let Some(dir) = state
+                && let Err(error) = path.outlast(dir)
+            {
+                about += &format!(
+                    "; it does not outlast this process, for want of a BPF file system in {}: {error}",
+                    dir.display()
+                );
+            }
             if !path.counts_failures() {
                 about += "; the kernel lets this process trace nothing, so packets that it cannot send are not counted";
             }

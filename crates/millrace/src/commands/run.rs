@@ -90,7 +90,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         ));
     }
     let started_with = StartedWith::new(&compilation, &program, &config, &ports);
-    let chosen = choose(args.engine, &source, &compilation, program, ports, args.packets.level())?;
+    let state = args.state.as_deref();
+    // Before anything else of it is touched: only one process can have it.
+    let store = state.map(Store::open).transpose().map_err(Failure::refused)?;
+    let chosen = choose(args.engine, &source, &compilation, program, ports, args.packets.level(), state)?;
     let engine = chosen.name();
     let Chosen { program, kind, fast_path, ports, about } = chosen;
     let options = Options {
@@ -114,7 +117,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             _ => Failure::refused(error),
         })?;
     let mut notes = prepared.notes().to_vec();
-    let store = args.state.as_deref().map(Store::open).transpose().map_err(Failure::refused)?;
     notes.extend(fill(&config, &prepared, store.as_ref())?);
     let cpus = prepared.cpus();
     let instance = prepared.run().map_err(Failure::refused)?;
@@ -183,6 +185,9 @@ fn fill(config: &Config, prepared: &Prepared, store: Option<&Store>) -> Result<V
         config.fill(program, &mut tables).map_err(|error| wrong(&error))?;
         return Ok(Vec::new());
     };
+    let inherited = prepared.inherit().map(|count| {
+        format!("state: the program of the process before is still in the kernel; {count} entries are as it has them")
+    });
     let changes = changes(&restored.configured, (program, config), |_| true);
     changes.set(program, &mut tables).map_err(|error| wrong(&error))?;
     changes.remove(&mut tables);
@@ -193,7 +198,7 @@ fn fill(config: &Config, prepared: &Prepared, store: Option<&Store>) -> Result<V
     let (entries, set, removed) = (restored.entries, changes.set.len(), changes.removed.len());
     let counted =
         format!("state: {entries} entries are there again; the configuration sets {set} and removes {removed}");
-    Ok([counted].into_iter().chain(restored.notes).collect())
+    Ok([counted].into_iter().chain(inherited).chain(restored.notes).collect())
 }
 
 /// Number and CPUs of the workers: what the command line says comes before the configuration, and the configuration's CPUs
