@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use baker::ir::{CounterSlots, DropId, Program};
 
+use crate::access::{self, Access, LocalMemory};
 use crate::context::WorkerContext;
 use crate::controller::{Controller, Controllers, Exchange, ExternTable, Named, NamedTables, Rings, Waiting};
 use crate::counters::{CounterBlock, ObservedPort, Observer, PortCounters, Snapshot};
@@ -61,12 +62,14 @@ pub struct PortConfig {
     /// Number of the port that takes the packets that came in here and go to the host; `None`: they are dropped with
     /// the reason `no_host`.
     pub host: Option<u8>,
+    /// How workers get at its packets.
+    pub access: Access,
 }
 
 impl PortConfig {
     /// A port with a driver given directly and no host port.
     pub fn new(name: &str, number: u8, driver: Driver) -> Self {
-        PortConfig { spec: PortSpec { name: name.to_owned(), driver }, number, host: None }
+        PortConfig { spec: PortSpec { name: name.to_owned(), driver }, number, host: None, access: Access::default() }
     }
 }
 
@@ -191,7 +194,9 @@ impl Instance {
         };
         let cpus = crew::cpus(options.workers, &options.cpus)?;
         let host_of = host_ports(ports)?;
-        let pool = Arc::new(FramePool::new(&program, options.frames)?);
+        let copies = ports.iter().any(|port| port.access != Access::InPlace);
+        let local = if copies { access::local_frames(&program).saturating_mul(cpus.len() as u32) } else { 0 };
+        let pool = Arc::new(FramePool::with_local(&program, options.frames, local)?);
         let common = ports::Common::new(
             cpus.len(),
             &pool,
@@ -204,6 +209,7 @@ impl Instance {
         let doorbells = (0..bells).map(|_| Doorbell::new().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
         let controllers = chosen(&program, controllers, || Arc::new(Rings::new(pool.clone(), each, &doorbells)))?;
         let (engines, tables) = Engines::new(&program, options.engine, externs.as_ref(), options.fast_path.as_deref())?;
+        let reach = engines.reach();
         let mut ports_of: Vec<Vec<WorkerPort>> = cpus.iter().map(|_| Vec::new()).collect();
         let end_counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
         // Where nobody can drop packets at the end there is nothing to sum up.
@@ -212,14 +218,15 @@ impl Instance {
         let mut observer =
             Observer { program: program.clone(), blocks, fast_path, ports: Vec::new(), externs: externs_of };
         let mut notes = Vec::new();
-        for &PortConfig { ref spec, number, host } in ports {
+        for &PortConfig { ref spec, number, host, access } in ports {
             let opened = ports::open(&spec.driver, PortRole { number, host }, &common);
             let Opened { queues, about } = opened.map_err(|error| StartError::Port(spec.name.clone(), error))?;
             notes.extend(about.map(|about| format!("port {}: {about}", spec.name)));
+            notes.extend(access.about(reach).map(|about| format!("port {}: {about}", spec.name)));
             let count = queues.first().and_then(|queue| queue.count());
             let counters: Vec<Arc<PortCounters>> = queues.iter().map(|_| Arc::default()).collect();
             for ((queue, counters), worker) in queues.into_iter().zip(&counters).zip(&mut ports_of) {
-                worker.push(WorkerPort::new(spec.name.clone(), number, queue, counters.clone()));
+                worker.push(WorkerPort::new(spec.name.clone(), number, access, queue, counters.clone()));
             }
             let (name, device) = (spec.name.clone(), spec.driver.to_string());
             observer.ports.push(ObservedPort { name, number, device, counters, count });
@@ -234,6 +241,7 @@ impl Instance {
                 context.set_externs(externs.clone());
             }
             let engine = engines.engine();
+            let local = copies.then(|| LocalMemory::new(&program, &pool, index, reach)).transpose()?;
             let exchange = doorbells.get(index).map(|doorbell| {
                 let rings = controllers.iter().map(|controller| controller.rings.clone()).collect();
                 Exchange::new(&program, index, rings, doorbell.clone())
@@ -241,7 +249,7 @@ impl Instance {
             let has_timers = index == 0 && !program.timers.is_empty();
             let timers = has_timers
                 .then(|| Timers { schedule: Schedule::new(&program, monotonic_ns()), tables: tables.clone() });
-            let equipment = Equipment { exchange, timers, fast_path: options.fast_path.clone() };
+            let equipment = Equipment { exchange, timers, fast_path: options.fast_path.clone(), local };
             workers.push((Worker::new(&program, context, engine, ports, host_of, options.poll, equipment), cpu));
         }
         let fast_path = options.fast_path.clone();

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use baker::ir::{ChannelId, CounterSlots, DropId, Program};
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output};
 
+use crate::access::{Access, LocalMemory};
 use crate::context::{Received, RxBatch, TxBatch, WorkerContext};
 use crate::controller::Exchange;
 use crate::counters::PortCounters;
@@ -58,6 +59,8 @@ const NO_PORT: u16 = u16::MAX;
 pub struct WorkerPort {
     pub name: String,
     pub number: u8,
+    /// How its packets are got at.
+    pub access: Access,
     pub queue: Box<dyn Queue>,
     pub counters: Arc<PortCounters>,
     /// The interface counts its packets, and what comes in was handed over by the kernel's part of the program.
@@ -67,9 +70,15 @@ pub struct WorkerPort {
 }
 
 impl WorkerPort {
-    pub fn new(name: String, number: u8, queue: Box<dyn Queue>, counters: Arc<PortCounters>) -> Self {
+    pub fn new(
+        name: String,
+        number: u8,
+        access: Access,
+        queue: Box<dyn Queue>,
+        counters: Arc<PortCounters>,
+    ) -> Self {
         let fast = queue.count().is_some();
-        WorkerPort { name, number, queue, counters, fast, tx: Vec::new() }
+        WorkerPort { name, number, access, queue, counters, fast, tx: Vec::new() }
     }
 }
 
@@ -96,6 +105,8 @@ pub struct Worker {
     timers: Option<Timers>,
     /// Where the kernel runs a part of the program.
     fast_path: Option<Arc<FastPath>>,
+    /// Where packets of a port are not worked on where they lie.
+    local: Option<LocalMemory>,
 }
 
 /// What runs timers.
@@ -109,6 +120,7 @@ pub struct Equipment {
     pub exchange: Option<Exchange>,
     pub timers: Option<Timers>,
     pub fast_path: Option<Arc<FastPath>>,
+    pub local: Option<LocalMemory>,
 }
 
 impl Worker {
@@ -121,7 +133,7 @@ impl Worker {
         mode: PollMode,
         equipment: Equipment,
     ) -> Self {
-        let Equipment { exchange, timers, fast_path } = equipment;
+        let Equipment { exchange, timers, fast_path, local } = equipment;
         let mut by_number = [NO_PORT; 256];
         for (index, port) in ports.iter_mut().enumerate() {
             by_number[port.number as usize] = index as u16;
@@ -147,6 +159,7 @@ impl Worker {
             exchange,
             timers,
             fast_path,
+            local,
         }
     }
 
@@ -217,7 +230,7 @@ impl Worker {
                 continue;
             }
             worked = true;
-            let fast = port.fast;
+            let (fast, access) = (port.fast, port.access);
             if !fast {
                 add(&port.counters.rx_packets, packets);
                 add(&port.counters.rx_bytes, bytes);
@@ -226,10 +239,9 @@ impl Worker {
                 self.context.set_now(sys::monotonic_ns());
             }
             if fast {
-                self.resume(received.frames());
+                self.resume(received.frames(), access);
             } else {
-                // SAFETY: the batch was made by `RxBatch` over this worker's own context.
-                unsafe { self.engine.run(&mut self.context, received.frames()) };
+                self.process(Program::RX, received.frames(), access);
             }
             self.dispatch();
             self.flush();
@@ -238,14 +250,14 @@ impl Worker {
     }
 
     /// Goes on with a batch that the kernel handed over, in its order.
-    fn resume(&mut self, frames: &[u32]) {
+    fn resume(&mut self, frames: &[u32], access: Access) {
         let Some(path) = self.fast_path.clone() else { return };
         let (mut ready, mut count, mut by) = ([0; MAX_BATCH], 0, None);
         for &frame in frames {
             let onward = path.resume().take(&self.pool, frame);
             let channel = if let Some(Onward::GoesOn(channel)) = onward { Some(channel) } else { None };
             if let Some(before) = by.filter(|_| by != channel) {
-                self.inject(before, &ready[..count]);
+                self.process(before, &ready[..count], access);
                 count = 0;
             }
             by = channel;
@@ -259,7 +271,7 @@ impl Worker {
             }
         }
         if let Some(channel) = by {
-            self.inject(channel, &ready[..count]);
+            self.process(channel, &ready[..count], access);
         }
     }
 
@@ -275,7 +287,7 @@ impl Worker {
             let Some(carried) = self.exchange.as_mut().and_then(Exchange::take_injected) else { break };
             worked = true;
             if let Some(channel) = entry.filter(|entry| *entry != carried.channel) {
-                self.inject(channel, &frames[..count]);
+                self.process(channel, &frames[..count], Access::InPlace);
                 count = 0;
             }
             entry = Some(carried.channel);
@@ -283,7 +295,7 @@ impl Worker {
             count += 1;
         }
         if let Some(channel) = entry {
-            self.inject(channel, &frames[..count]);
+            self.process(channel, &frames[..count], Access::InPlace);
         }
         self.dispatch();
         self.flush();
@@ -291,11 +303,25 @@ impl Worker {
         worked
     }
 
-    fn inject(&mut self, channel: ChannelId, frames: &[u32]) {
-        // SAFETY: the frames are at most as many as the context has frames for their copies, they are this worker's since it
-        // took them from its ring, and whoever put them there gave them a packet and metadata for this channel, by which
-        // packets enter.
-        unsafe { self.engine.inject(channel, &mut self.context, frames) };
+    /// Packets enter by a channel.
+    fn process(&mut self, channel: ChannelId, frames: &[u32], access: Access) {
+        let engine = &mut self.engine;
+        let mut enter = |context: &mut WorkerContext, frames: &[u32]| {
+            // SAFETY: as below; either the frames are those, or local ones in their place.
+            unsafe {
+                match channel {
+                    Program::RX => engine.run(context, frames),
+                    channel => engine.inject(channel, context, frames),
+                }
+            }
+        };
+        // SAFETY: the frames are at most as many as the context has frames for their copies. Of a port they were made by `RxBatch`
+        // over this context; else they are this worker's since it took them from its ring, and whoever put them there gave
+        // them a packet and metadata for this channel, by which packets enter. The local memory was made for this engine.
+        match &mut self.local {
+            Some(local) => unsafe { local.run(access, &mut self.context, frames, enter) },
+            None => enter(&mut self.context, frames),
+        }
     }
 
     /// A slice of a timer that is due; whether there was one.
