@@ -84,9 +84,12 @@ impl std::str::FromStr for Access {
     }
 }
 
+/// Copies of a packet that there are local frames for at least, so that programs that take over may make more.
+const LEAST_COPIES: u32 = 15;
+
 /// Local frames that a worker needs: for a batch and all that may be made of it.
 pub(crate) fn local_frames(program: &Program) -> u32 {
-    (MAX_BATCH as u32).saturating_mul(program.limits.copies.saturating_add(1))
+    (MAX_BATCH as u32).saturating_mul(program.limits.copies.max(LEAST_COPIES).saturating_add(1))
 }
 
 /// The local frames of a worker. Between batches all of them are free.
@@ -97,29 +100,27 @@ pub(crate) struct LocalMemory {
     free: FreeStack,
     /// Held only so that the pointer stays valid.
     _memory: Mapping,
-    /// How far the engine reaches.
-    reach: Reach,
 }
 
 // SAFETY: the stack is plain memory of the worker's own.
 unsafe impl Send for LocalMemory {}
 
 impl LocalMemory {
-    /// Of the worker with this index, for an engine with this reach. The pool was made with local frames for it.
-    pub fn new(program: &Program, pool: &Arc<FramePool>, worker: usize, reach: Reach) -> std::io::Result<Self> {
-        let each = local_frames(program);
+    /// Of the worker with this index. The pool was made with local frames for it.
+    pub fn new(pool: &Arc<FramePool>, worker: usize) -> std::io::Result<Self> {
+        let each = pool.local_frames();
         let first = pool.count() + worker as u32 * each;
         assert!(first + each <= pool.all(), "the pool has no local frames for worker {worker}");
         let memory = Mapping::anonymous(pool.all() as usize * size_of::<u32>())?;
         let free = FreeStack { start: memory.ptr().cast(), len: 0 };
-        let mut local = LocalMemory { pool: pool.clone(), free, _memory: memory, reach };
+        let mut local = LocalMemory { pool: pool.clone(), free, _memory: memory };
         (first..first + each).rev().for_each(|frame| local.push(frame));
         Ok(local)
     }
 
     /// Whether all of its frames are free.
-    pub fn is_complete(&self, program: &Program) -> bool {
-        self.free.len == local_frames(program)
+    pub fn is_complete(&self) -> bool {
+        self.free.len == self.pool.local_frames()
     }
 
     /// Fills so many of the frames that are used next with a byte, so that what reads what was not copied gives itself away.
@@ -141,14 +142,14 @@ impl LocalMemory {
         self.free.len += 1;
     }
 
-    /// Runs an engine over a batch with this access. What it puts out is in frames of the ports, as for [`Access::InPlace`].
+    /// Runs an engine over a batch with this access and the engine's reach. What it puts out is in frames of the ports, as for [`Access::InPlace`].
     ///
     /// # Safety
-    /// As for [`crate::Engine::run`]; `run` runs an engine over the frames that it gets, and the engine's reach is that of
-    /// [`LocalMemory::new`].
+    /// As for [`crate::Engine::run`]; `run` runs an engine with this reach over the frames that it gets. The pool has local
+    /// frames for its program.
     pub unsafe fn run(
         &mut self,
-        access: Access,
+        (access, reach): (Access, Reach),
         context: &mut WorkerContext,
         frames: &[u32],
         run: impl FnOnce(&mut WorkerContext, &[u32]),
@@ -161,7 +162,7 @@ impl LocalMemory {
         for (local, &frame) in local.iter_mut().zip(frames) {
             *local = context.pop().expect("there are local frames for a whole batch");
             // SAFETY: both frames are this worker's, and the first holds a packet.
-            unsafe { self.stage(access, frame, *local) };
+            unsafe { self.stage((access, reach), frame, *local) };
         }
         let before = context.outputs().len();
         run(context, &local[..frames.len()]);
@@ -172,7 +173,7 @@ impl LocalMemory {
         for index in before..context.outputs().len() {
             let frame = context.outputs()[index].frame;
             // SAFETY: an output's frame is the worker's and holds a packet; that of its rest is not given back yet.
-            let landed = unsafe { self.land(frame, context) };
+            let landed = unsafe { self.land(reach, frame, context) };
             context.replace_output(index, landed);
             self.push(frame);
         }
@@ -190,14 +191,14 @@ impl LocalMemory {
     ///
     /// # Safety
     /// Both frames are the caller's; `frame` holds a packet.
-    unsafe fn stage(&self, access: Access, frame: u32, local: u32) {
+    unsafe fn stage(&self, (access, reach): (Access, Reach), frame: u32, local: u32) {
         let pool = &*self.pool;
         // SAFETY: by the caller's promise; the packet lies within its frame, so at the same place of the other one there is room.
         unsafe {
             let (from, to) = (pool.descriptor(frame), pool.descriptor(local));
             let len = (*from).len;
             let offset = pool.offset(frame);
-            let reach = if access == Access::HeaderCopy { self.reach.touched } else { None };
+            let reach = if access == Access::HeaderCopy { reach.touched } else { None };
             let bytes = reach.map_or(len, |reach| reach.min(len));
             pool.copy((local, offset), (frame, offset), bytes as usize);
             pool.copy_metadata(local, frame);
@@ -215,7 +216,7 @@ impl LocalMemory {
     ///
     /// # Safety
     /// The frame is the caller's and holds a packet, as does that of its rest.
-    unsafe fn land(&self, local: u32, context: &mut WorkerContext) -> u32 {
+    unsafe fn land(&self, reach: Reach, local: u32, context: &mut WorkerContext) -> u32 {
         let pool = &*self.pool;
         // SAFETY: by the caller's promise. What a descriptor says lies in its frame, and all stays at its place.
         unsafe {
@@ -225,7 +226,7 @@ impl LocalMemory {
             let held = end.min(descriptor.held as usize).max(offset);
             let to = if rest != WHOLE && self.claim(rest) {
                 let began = pool.offset(rest);
-                let dirty = self.reach.written.map_or(held, |written| held.min(began + written as usize));
+                let dirty = reach.written.map_or(held, |written| held.min(began + written as usize));
                 pool.copy((rest, offset), (local, offset), dirty.saturating_sub(offset));
                 rest
             } else {

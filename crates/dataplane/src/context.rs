@@ -247,6 +247,12 @@ impl WorkerContext {
         }
     }
 
+    /// From now on it has no more frames than a batch may need.
+    pub(crate) fn keep_to_least(&mut self) {
+        self.share = self.share.min(MAX_BATCH * self.per_packet);
+        self.give_back();
+    }
+
     /// Returns every free frame to the pool.
     pub(crate) fn release(&mut self) {
         // SAFETY: the first `free_len` numbers of the stack were written and are the worker's.

@@ -12,7 +12,6 @@ use codegen::{CodegenError, Native, OptLevel};
 use crate::context::WorkerContext;
 use crate::controller::{ExternTable, MissingExterns, refuse_inside};
 use crate::tables::{Tables, TablesError};
-use crate::xdp::FastPath;
 
 /// Which engine runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,21 +113,21 @@ pub(crate) enum Engines {
 }
 
 impl Engines {
-    /// Compiles the program, and allocates its tables unless it shares those of a fast path.
+    /// Compiles the program, and allocates its tables unless there are some.
     /// Without `externs` the program calls none.
     pub fn new(
         program: &Arc<Program>,
         kind: EngineKind,
         externs: Option<&Arc<ExternTable>>,
-        fast_path: Option<&FastPath>,
+        tables: Option<&Arc<Tables>>,
     ) -> Result<(Self, TableAccess), EngineError> {
-        if fast_path.is_some() && !matches!(kind, EngineKind::Native(..)) {
+        if tables.is_some() && !matches!(kind, EngineKind::Native(..)) {
             return Err(EngineError::Unshared);
         }
         Ok(match kind {
             EngineKind::Native(opt, packets) => {
-                let tables = match fast_path {
-                    Some(path) => path.tables().clone(),
+                let tables = match tables {
+                    Some(tables) => tables.clone(),
                     None => Arc::new(Tables::new(program)?),
                 };
                 (Engines::Native(NativeEngine::compile(program, opt, packets)?), TableAccess::Native(tables))

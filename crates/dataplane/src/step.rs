@@ -15,7 +15,7 @@ use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, Staging, re
 use codegen::bpf::{self, Form};
 use codegen::kernel::Options;
 
-use crate::access::{self, Access, LocalMemory};
+use crate::access::{Access, LocalMemory};
 use crate::context::{Received, RxBatch, WorkerContext};
 use crate::controller::ExternTable;
 use crate::counters::CounterBlock;
@@ -226,7 +226,7 @@ impl Stepper {
             frame_size,
             ..FrameConfig::default()
         };
-        let pool = Arc::new(FramePool::with_local(&program, config, access::local_frames(&program))?);
+        let pool = Arc::new(FramePool::with_local(&program, config, 1)?);
         let counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
         let context = WorkerContext::new(&program, pool.clone(), tables.native().cloned(), counters.clone())?;
         for frame in 0..pool.count() {
@@ -239,7 +239,7 @@ impl Stepper {
             }
         }
         let timers = Schedule::sorted(&program, 0);
-        let local = LocalMemory::new(&program, &pool, 0, engine.reach())?;
+        let local = LocalMemory::new(&pool, 0)?;
         let access = Access::default();
         Ok(Stepper { program, pool, context, counters, engine, tables, timers, access, local })
     }
@@ -346,7 +346,7 @@ impl Stepper {
         // engine's program and tables; the pool has frames for all copies of a whole batch.
         unsafe {
             self.local.poison(POISONED_LOCAL, POISON);
-            self.local.run(self.access, &mut self.context, &frames, |context, frames| self.engine.run(context, frames));
+            self.local.run((self.access, self.engine.reach()), &mut self.context, &frames, |context, frames| self.engine.run(context, frames));
         }
         let mut outputs = Vec::new();
         self.take_outputs(&mut outputs);
@@ -397,7 +397,7 @@ impl Stepper {
         if free != count {
             return Err(format!("{free} frames are free of {count}"));
         }
-        if !self.local.is_complete(&self.program) {
+        if !self.local.is_complete() {
             return Err("a local frame is lost".into());
         }
         self.context.release();

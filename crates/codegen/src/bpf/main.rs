@@ -24,7 +24,7 @@ use super::state::Field;
 use super::{Kernel, NAME, SECTION};
 use crate::internal;
 use crate::kernel::{
-    Carried, MapUse, Memory as Shared, OWN, PORT_SLOTS, PORTS, PUNTED, PortSlot, Punt, QUEUES, RECORD, Record, Verdict,
+    Carried, MapUse, Memory as Shared, PORT_SLOTS, PORTS, PUNTED, PortSlot, Punt, QUEUES, RECORD, Record, Verdict,
 };
 use crate::lower::{Memory, Res, pointer_param};
 
@@ -146,7 +146,7 @@ impl<'c> Kernel<'c, '_> {
         let cpu = self.help(Helper::GetSmpProcessorId, &[])?;
         let cpu = self.masked(cpu, u64::from(self.memory.cpus) - 1)?;
         let stride = self.i64.const_int(Shared::own(self.program), false);
-        self.at_index(self.fixed(OWN)?, self.builder.build_int_mul(cpu, stride, "")?)
+        self.at_index(self.fixed(self.memory.own)?, self.builder.build_int_mul(cpu, stride, "")?)
     }
 
     /// The number of the port with an interface, or 0; 8 bits.
@@ -335,7 +335,9 @@ impl<'c> Kernel<'c, '_> {
         let front = self.within(self.pointer(state, Field::Data)?, bytes.into(), self.pointer(state, Field::End)?)?;
         let field = |at: usize| self.at(front, at as u64);
         let channel = builder.build_int_sub(punted, self.i64.const_int(1, false), "")?;
-        self.store(field(offset_of!(Punt, channel))?, self.resize(channel, 32)?, 4, Memory::Frame)?;
+        self.store(field(offset_of!(Punt, channel))?, self.resize(channel, 16)?, 2, Memory::Frame)?;
+        let generation = self.context.i16_type().const_int(self.options.generation.into(), false);
+        self.store(field(offset_of!(Punt, generation))?, generation, 2, Memory::Frame)?;
         self.store(field(offset_of!(Punt, head))?, self.resize(offset, 32)?, 4, Memory::Frame)?;
         for (id, meta) in (0u32..).zip(&self.program.metadata) {
             let size = storage_size(meta.width);

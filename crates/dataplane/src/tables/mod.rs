@@ -8,6 +8,7 @@
 
 mod array;
 mod bucket;
+mod carry;
 mod entries;
 mod hash;
 mod layout;
@@ -33,7 +34,8 @@ use array::{Array, Change};
 use hash::{Hash, Idle};
 use lpm::Lpm;
 use shared::at_once;
-pub(crate) use space::{Block, Space, Use};
+pub use carry::{Carried, carried};
+pub(crate) use space::{Block, Shared, Space, Use};
 use trie::Trie;
 pub use view::View;
 
@@ -61,7 +63,8 @@ enum Kind {
 
 #[derive(Debug)]
 struct Table {
-    kind: Kind,
+    /// Programs that take over from each other share it.
+    kind: Arc<Kind>,
     key: Layout,
     /// What the control plane sees of a value.
     value: Layout,
@@ -85,13 +88,13 @@ unsafe impl Sync for Tables {}
 impl Tables {
     /// Allocates a program's tables, empty, with a random key for the hash functions.
     pub fn new(program: &Program) -> Result<Self, TablesError> {
-        Self::with_hasher(program, &ahash::RandomState::new(), &Space::private())
+        Self::with_hasher(program, &ahash::RandomState::new(), &Space::Private)
     }
 
     /// Like [`Tables::new`] with a given key for the hash functions, for repeatable tests.
     pub fn with_seed(program: &Program, seed: u64) -> Result<Self, TablesError> {
         let mix = |n: u64| seed.wrapping_add(n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Self::with_hasher(program, &ahash::RandomState::with_seeds(mix(1), mix(2), mix(3), mix(4)), &Space::private())
+        Self::with_hasher(program, &ahash::RandomState::with_seeds(mix(1), mix(2), mix(3), mix(4)), &Space::Private)
     }
 
     /// As [`Tables::new`], in this memory, which holds zeros, and with these keys for the hash functions.
@@ -102,12 +105,41 @@ impl Tables {
     ) -> Result<Self, TablesError> {
         let no_clock = |error| TablesError { table: "clock".into(), capacity: 1, error };
         let epochs = Arc::new(Epochs::new(space).map_err(no_clock)?);
-        let make = |(table, written): (&baker::ir::Table, bool)| {
+        Self::made(program, hasher, space, epochs, |_| None)
+    }
+
+    /// Those of a program that has none.
+    pub(crate) fn none() -> std::io::Result<Self> {
+        Ok(Tables { tables: Vec::new(), control_blocks: Box::new([]), epochs: Arc::new(Epochs::new(&Space::Private)?) })
+    }
+
+    /// The tables of a program that takes over from the one that these are of: see [`carried`]. New ones are empty.
+    pub(crate) fn next(&self, program: &Program, carried: &[Carried], space: &Space) -> Result<Self, TablesError> {
+        let kept = |index: usize| match carried[index] {
+            Carried::Kept(table) => Some(self.tables[table.0 as usize].kind.clone()),
+            _ => None,
+        };
+        Self::made(program, &ahash::RandomState::new(), space, self.epochs.clone(), kept)
+    }
+
+    /// As [`Tables::next`], new ones in memory of their own.
+    pub(crate) fn next_of_own(&self, program: &Program, carried: &[Carried]) -> Result<Self, TablesError> {
+        self.next(program, carried, &Space::Private)
+    }
+
+    fn made(
+        program: &Program,
+        hasher: &ahash::RandomState,
+        space: &Space,
+        epochs: Arc<Epochs>,
+        kept: impl Fn(usize) -> Option<Arc<Kind>>,
+    ) -> Result<Self, TablesError> {
+        let make = |(index, (table, written)): (usize, (&baker::ir::Table, bool))| {
             let layout = |id: baker::ir::LayoutId| program.layouts[id.0 as usize].clone();
             let (key, value, capacity) = (layout(table.key), program.shown_value(table).into_owned(), table.capacity);
             let last = program.layouts[table.value.0 as usize].fields.last();
             let lock = last.filter(|_| table.locked).map(|field| field.offset as usize);
-            let kind = match table.kind {
+            let new = || match table.kind {
                 TableKind::Array => {
                     let in_place = written || at_once(&value);
                     let change = if in_place { Change::InPlace(lock) } else { Change::Whole };
@@ -122,14 +154,15 @@ impl Tables {
                 TableKind::Lpm => Lpm::new(capacity, (&value, lock), !written, epochs.clone(), space)
                     .map(|table| Kind::Lpm(Box::new(table))),
             };
+            let kind = kept(index).map_or_else(|| new().map(Arc::new), Ok);
             let kind = kind.map_err(|error| TablesError { table: table.name.clone(), capacity, error })?;
             let hidden = program.layouts[table.value.0 as usize].fields.get(value.fields.len());
             let idle = table.idle.zip(hidden).map(|(ns, field)| Idle { ns, offset: field.offset as usize });
             Ok(Table { kind, key, value, idle })
         };
-        let tables = program.tables.iter().zip(program.written_tables()).map(make);
+        let tables = program.tables.iter().zip(program.written_tables()).enumerate().map(make);
         let tables: Vec<_> = tables.collect::<Result<_, _>>()?;
-        let block = |table: &Table| match &table.kind {
+        let block = |table: &Table| match &*table.kind {
             Kind::Array(array) => array.control_block(),
             Kind::Hash(hash) => hash.control_block(),
             Kind::Lpm(lpm) => lpm.control_block(),
@@ -147,7 +180,7 @@ impl Tables {
     /// Frees the places of removed entries, for code in the kernel, which cannot.
     pub(crate) fn reclaim(&self) {
         for table in &self.tables {
-            if let Kind::Hash(hash) = &table.kind {
+            if let Kind::Hash(hash) = &*table.kind {
                 hash.reclaim();
             }
         }
@@ -155,7 +188,7 @@ impl Tables {
 
     /// Where each table lies in the memory that begins at `base`, to code in the kernel.
     pub(crate) fn places(&self, base: u64) -> Vec<TablePlace> {
-        let place = |table: &Table| match &table.kind {
+        let place = |table: &Table| match &*table.kind {
             Kind::Array(array) => array.kernel_place(base),
             Kind::Hash(hash) => hash.kernel_place(base),
             Kind::Lpm(lpm) => lpm.kernel_place(base),
@@ -188,7 +221,7 @@ impl Tables {
     pub fn lookup(&self, table: TableId, key: &[u128]) -> Option<Vec<u128>> {
         let Table { kind, key: key_layout, value, .. } = self.table(table).ok()?;
         let number = key.first().copied().unwrap_or(0);
-        let bytes = match kind {
+        let bytes = match &**kind {
             Kind::Array(array) => array.read(u32::try_from(number).ok()?)?,
             Kind::Lpm(lpm) => lpm.read(u32::try_from(number).ok()?)?,
             Kind::Trie(trie) => trie.read(number)?,
@@ -201,7 +234,7 @@ impl Tables {
     pub fn insert(&self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
         let Table { kind, key, value, .. } = self.table(table)?;
         let bytes = layout::encode(value, &entry.value).ok_or(TableError::OutOfRange)?;
-        match kind {
+        match &**kind {
             Kind::Array(array) => array.write(&mut std::iter::once((index(&entry.key, entry.prefix_len)?, bytes))),
             Kind::Lpm(lpm) => {
                 let (prefix, len) = prefix(key, &entry.key, entry.prefix_len)?;
@@ -222,7 +255,8 @@ impl Tables {
     /// See [`TableStore::insert_all`]; any thread may call it while packets are processed. The entries of an array up to one that
     /// is refused change together.
     pub fn insert_all(&self, id: TableId, entries: &mut dyn Iterator<Item = &TableEntry>) -> Result<(), TableError> {
-        let Table { kind: Kind::Array(array), value, .. } = self.table(id)? else {
+        let Table { kind, value, .. } = self.table(id)?;
+        let Kind::Array(array) = &**kind else {
             for entry in entries {
                 self.insert(id, entry)?;
             }
@@ -241,7 +275,7 @@ impl Tables {
     /// See [`TableStore::remove`]; any thread may call it while packets are processed.
     pub fn remove(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
         let Table { kind, key: key_layout, .. } = self.table(table)?;
-        match kind {
+        match &**kind {
             Kind::Array(array) => array.clear(index(key, prefix_len)?),
             Kind::Lpm(lpm) => {
                 let (prefix, len) = prefix(key_layout, key, prefix_len)?;
@@ -262,7 +296,7 @@ impl Tables {
     /// See [`TableStore::get`].
     pub fn get(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<Vec<u128>, TableError> {
         let Table { kind, key: key_layout, value, .. } = self.table(table)?;
-        let bytes = match kind {
+        let bytes = match &**kind {
             Kind::Array(array) => Some(array.read(index(key, prefix_len)?).ok_or(TableError::OutOfRange)?),
             Kind::Lpm(lpm) => {
                 let (prefix, len) = prefix(key_layout, key, prefix_len)?;
@@ -284,7 +318,7 @@ impl Tables {
     /// `codegen::abi::Context::now`. Any thread may call it while packets are processed.
     pub fn expire(&self, now: u64) {
         for table in &self.tables {
-            if let (Kind::Hash(hash), Some(idle)) = (&table.kind, table.idle) {
+            if let (Kind::Hash(hash), Some(idle)) = (&*table.kind, table.idle) {
                 hash.expire(now, idle);
             }
         }
@@ -293,7 +327,7 @@ impl Tables {
     /// Appends packed keys of an array or hash table from `*from` on, at most `most`, and moves `*from` behind them; whether
     /// that was the end. Each key that is there until the end is found exactly once. For workers: see [`Hash::keys_from`].
     pub(crate) fn keys_from(&self, table: TableId, from: &mut u32, keys: &mut Vec<u64>, most: usize) -> bool {
-        match self.table(table).map(|table| &table.kind) {
+        match self.table(table).map(|table| &*table.kind) {
             Ok(Kind::Array(array)) => {
                 let end = array.capacity().min(from.saturating_add(most as u32));
                 keys.extend((*from..end).map(u64::from));
@@ -307,7 +341,7 @@ impl Tables {
 
     /// See [`TableStore::count`].
     pub fn count(&self, table: TableId) -> usize {
-        match self.table(table).map(|table| &table.kind) {
+        match self.table(table).map(|table| &*table.kind) {
             Ok(Kind::Array(array)) => array.used().count(),
             Ok(Kind::Lpm(lpm)) => lpm.count(),
             Ok(Kind::Trie(trie)) => trie.count(),
@@ -320,7 +354,7 @@ impl Tables {
     pub fn dump(&self, table: TableId) -> Vec<TableEntry> {
         let Ok(Table { kind, key, value, .. }) = self.table(table) else { return Vec::new() };
         let value = |bytes: &[u8]| layout::decode(value, bytes);
-        let mut entries: Vec<TableEntry> = match kind {
+        let mut entries: Vec<TableEntry> = match &**kind {
             Kind::Array(array) => array
                 .used()
                 .map(|(index, bytes)| TableEntry { key: vec![index.into()], prefix_len: None, value: value(&bytes) })

@@ -6,6 +6,7 @@ mod fanout;
 mod interfaces;
 mod live;
 mod pcap;
+mod reload;
 mod timers;
 mod whole;
 mod worker;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use baker::ir::{PpfId, Program};
 use baker::opt::Level;
@@ -69,13 +70,46 @@ pub enum LoadError {
 #[derive(Debug)]
 pub struct Loaded {
     program: OwnedFd,
-    /// Devices by port, where the program sends.
-    devices: Option<OwnedFd>,
-    /// Sockets by port and queue, where it punts.
-    sockets: Option<OwnedFd>,
+    ports: PortMaps,
     /// Its other parts. The kernel empties this array when no process has it any more, so it is kept as long as the program runs.
-    _parts: Option<OwnedFd>,
+    _parts: Option<Arc<OwnedFd>>,
     form: Form,
+}
+
+/// What a program knows of ports. Programs that take over from each other share it.
+#[derive(Clone, Debug, Default)]
+pub struct PortMaps {
+    /// Devices by port, where a program sends.
+    pub devices: Option<Arc<OwnedFd>>,
+    /// Sockets by port and queue, where a program punts.
+    pub sockets: Option<Arc<OwnedFd>>,
+}
+
+impl PortMaps {
+    /// With those that are missing.
+    pub fn complete(mut self, name: &str) -> io::Result<Self> {
+        made(&mut self.devices, MapType::DevMap, PORTS, name)?;
+        made(&mut self.sockets, MapType::XskMap, PORTS * QUEUES, name)?;
+        Ok(self)
+    }
+
+    /// Says which interface a port sends by, if any.
+    pub fn set_device(&self, port: u8, interface: Option<u32>) -> io::Result<()> {
+        match (&self.devices, interface) {
+            (Some(devices), Some(interface)) => sys::map_update(devices, port.into(), interface),
+            (Some(devices), None) => sys::map_delete(devices, port.into()),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Says which socket takes what is punted of a queue, below [`QUEUES`], until that is closed.
+    pub fn set_socket(&self, port: u8, queue: u32, socket: &OwnedFd) -> io::Result<()> {
+        assert!(queue < QUEUES);
+        match &self.sockets {
+            Some(sockets) => sys::map_update(sockets, u32::from(port) * QUEUES + queue, sys::number(socket) as u32),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What came of a packet.
@@ -95,8 +129,19 @@ impl Loaded {
         memory: &SharedMemory,
         options: Options,
     ) -> Result<Loaded, LoadError> {
+        Self::compile_for(program, packets, memory, options, PortMaps::default())
+    }
+
+    /// As [`Loaded::compile`], for ports that are known.
+    pub fn compile_for(
+        program: &Program,
+        packets: Level,
+        memory: &SharedMemory,
+        options: Options,
+        ports: PortMaps,
+    ) -> Result<Loaded, LoadError> {
         let name = &program.name;
-        let mut maps = Maps { entries: program.ppfs.len() as u32, ..Maps::of(memory, name) };
+        let mut maps = Maps { ports, entries: program.ppfs.len() as u32, ..Maps::of(memory, name) };
         let taken = bpf::fit(program, packets, memory.memory(), options, |object| {
             maps.load(object).map_err(|error| match error {
                 LoadError::Exhausted => Refusal::TooMuch(error),
@@ -122,27 +167,9 @@ impl Loaded {
         self.form
     }
 
-    /// Says which interface a port sends by, if any; nothing where the program does not send.
-    pub fn set_device(&self, port: u8, interface: Option<u32>) -> io::Result<()> {
-        match (&self.devices, interface) {
-            (Some(devices), Some(interface)) => sys::map_update(devices, port.into(), interface),
-            (Some(devices), None) => sys::map_delete(devices, port.into()),
-            (None, _) => Ok(()),
-        }
-    }
-
-    /// Says which socket takes what the program punts of a queue, below [`QUEUES`], until that is closed.
-    pub fn set_socket(&self, port: u8, queue: u32, socket: &OwnedFd) -> io::Result<()> {
-        assert!(queue < QUEUES);
-        match &self.sockets {
-            Some(sockets) => sys::map_update(sockets, u32::from(port) * QUEUES + queue, sys::number(socket) as u32),
-            None => Ok(()),
-        }
-    }
-
-    /// The devices by port, where the program sends.
-    pub(super) fn devices(&self) -> Option<&OwnedFd> {
-        self.devices.as_ref()
+    /// What it knows of ports; what it has no use for is not there.
+    pub fn ports(&self) -> &PortMaps {
+        &self.ports
     }
 
     /// What it was loaded with; a program that is to take its place needs the same.
@@ -168,16 +195,15 @@ impl Loaded {
 struct Maps<'m> {
     memory: &'m SharedMemory,
     name: &'m str,
-    devices: Option<OwnedFd>,
-    sockets: Option<OwnedFd>,
-    parts: Option<OwnedFd>,
+    ports: PortMaps,
+    parts: Option<Arc<OwnedFd>>,
     /// Parts that there can be.
     entries: u32,
 }
 
 impl<'m> Maps<'m> {
     fn of(memory: &'m SharedMemory, name: &'m str) -> Self {
-        Maps { memory, name, devices: None, sockets: None, parts: None, entries: 1 }
+        Maps { memory, name, ports: PortMaps::default(), parts: None, entries: 1 }
     }
 
     fn load(&mut self, object: &Object) -> Result<OwnedFd, LoadError> {
@@ -186,8 +212,8 @@ impl<'m> Maps<'m> {
         for &(slot, map) in &object.maps {
             let (fd, source) = match map {
                 MapUse::Memory => (self.memory.map(), VALUE),
-                MapUse::Devices => (made(&mut self.devices, MapType::DevMap, PORTS, name)?, MAP),
-                MapUse::Sockets => (made(&mut self.sockets, MapType::XskMap, PORTS * QUEUES, name)?, MAP),
+                MapUse::Devices => (made(&mut self.ports.devices, MapType::DevMap, PORTS, name)?, MAP),
+                MapUse::Sockets => (made(&mut self.ports.sockets, MapType::XskMap, PORTS * QUEUES, name)?, MAP),
                 MapUse::Parts => (made(&mut self.parts, MapType::ProgArray, self.entries, name)?, MAP),
             };
             let at = &mut code[slot * 8..slot * 8 + 8];
@@ -210,16 +236,16 @@ impl<'m> Maps<'m> {
     }
 
     fn loaded(self, program: OwnedFd, form: Form) -> Loaded {
-        Loaded { program, devices: self.devices, sockets: self.sockets, _parts: self.parts, form }
+        Loaded { program, ports: self.ports, _parts: self.parts, form }
     }
 }
 
 /// The map, which is created where it is needed first.
-fn made<'m>(map: &'m mut Option<OwnedFd>, kind: MapType, entries: u32, name: &str) -> io::Result<&'m OwnedFd> {
+fn made<'m>(map: &'m mut Option<Arc<OwnedFd>>, kind: MapType, entries: u32, name: &str) -> io::Result<&'m OwnedFd> {
     if map.is_none() {
-        *map = Some(sys::map_create(kind, 4, entries, 0, name)?);
+        *map = Some(Arc::new(sys::map_create(kind, 4, entries, 0, name)?));
     }
-    map.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    map.as_deref().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
 
 /// No form was taken.

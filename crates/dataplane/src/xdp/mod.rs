@@ -12,17 +12,18 @@ mod load;
 mod memory;
 mod netlink;
 mod redirect;
+mod resume;
 mod sys;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use attach::{AttachError, Attached};
 pub use engine::{KERNEL_FRAMES, KernelCode, KernelEngine, KernelEngineError};
-pub(crate) use fast_path::Onward;
-pub use fast_path::{FastPath, PortRole};
+pub use fast_path::{FastPath, KernelPart, NextPart, PortRole};
 pub use fit::{FitError, Fitted, code, fit};
 pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};
 pub(crate) use netlink::{Netlink, Statistics};
 pub(crate) use redirect::Redirect;
+pub(crate) use resume::{Onward, Resume};
 pub use sys::send_live;
