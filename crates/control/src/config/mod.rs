@@ -17,6 +17,7 @@
 //! number = 1                           # what rx.port and tx.port say; 1 to 255
 //! device = "afpacket:eth0"             # or --port p1=afpacket:eth0 on the command line
 //! host = "host1"                       # the port that takes this port's packets for the host
+//! own = "program"                      # optional: who gets packets for its interface's own addresses, or "kernel"
 //! access = "in-place"                  # optional: otherwise that of [frames]
 //! [controllers.NAME]                   # optional: settings of a controller
 //! [tables.MODULE.TABLE]                # array: INDEX = value; hash: "KEY" = value; lpm: "10.0.1.0/24" = value
@@ -40,7 +41,7 @@ mod value;
 use std::path::PathBuf;
 
 use baker::ir::{Program, TableEntry, TableId, TableStore};
-use dataplane::ports::{Driver, PortSpec};
+use dataplane::ports::{Driver, Own, PortSpec};
 use dataplane::{Access, FrameConfig, Options, PollMode, PortConfig};
 
 use self::document::{Errors, Path};
@@ -63,6 +64,8 @@ pub struct Port {
     pub host: Option<u8>,
     /// How workers get at its packets.
     pub access: Access,
+    /// Who gets those for its interface's own addresses.
+    pub own: Own,
 }
 
 /// How the workers run.
@@ -154,12 +157,12 @@ impl Config {
             }
         }
         let mut ports = Vec::new();
-        for Port { name, number, device, host, access } in &self.ports {
+        for Port { name, number, device, host, access, own } in &self.ports {
             let given = devices.iter().find(|spec| spec.name == *name).map(|spec| &spec.driver);
             match given.or(device.as_ref()) {
                 Some(driver) => {
                     let spec = PortSpec { name: name.clone(), driver: driver.clone() };
-                    ports.push(PortConfig { spec, number: *number, host: *host, access: *access });
+                    ports.push(PortConfig { spec, number: *number, host: *host, access: *access, own: *own });
                 }
                 None => errors.push(PortSetupError::NoDevice { name: name.clone() }),
             }

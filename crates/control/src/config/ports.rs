@@ -1,7 +1,7 @@
 //! `[ports]`, `[frames]`, `[workers]` and `[control]`: what the instance runs on and how it is reached.
 
 use baker::ir::Program;
-use dataplane::ports::PortSpec;
+use dataplane::ports::{Own, PortSpec};
 use dataplane::{Access, FrameConfig, PollMode};
 
 use super::document::{self, Errors, Path, Table, Value};
@@ -36,6 +36,19 @@ pub(super) fn frames(value: Option<&Value>, program: &Program, errors: &mut Erro
         frames.frame_size = size as u32;
     }
     (frames, access(table, &path, errors).unwrap_or_default())
+}
+
+/// `own`: who gets packets for the interface's own addresses.
+fn own(table: &Table, path: &Path, errors: &mut Errors) -> Own {
+    const OWNERS: &str = "\"program\" or \"kernel\" (its own stack, before anything is done with them)";
+    let Some(value) = table.get("own") else { return Own::default() };
+    let path = path.key("own");
+    match document::string(value, &path, OWNERS, errors) {
+        Some("kernel") => return Own::Kernel,
+        Some("program") | None => {}
+        Some(other) => errors.add(value.span().start, &path, format!("{other:?} is nobody who gets packets"), OWNERS),
+    }
+    Own::Program
 }
 
 /// `access`, where it is there and right.
@@ -118,11 +131,12 @@ pub(super) fn ports(value: Option<&Value>, usual: Access, errors: &mut Errors) -
             let accepted = "a letter, then letters, digits, `_`, `-` and `.`";
             errors.add(at, &path, "not a port name", accepted);
         }
-        document::only(table, &path, &["number", "device", "host", "access"], errors);
+        document::only(table, &path, &["number", "device", "host", "access", "own"], errors);
         let number = number(table, at, &path, &ports, errors);
         let device = device(table, &path, errors);
+        let own = own(table, &path, errors);
         let access = access(table, &path, errors).unwrap_or(usual);
-        ports.push((at, Port { name: name.to_owned(), number, device, host: None, access }));
+        ports.push((at, Port { name: name.to_owned(), number, device, host: None, access, own }));
     }
     let hosts: Vec<_> = ports.iter().map(|(_, port)| host(&port.name, all, &path, &ports, errors)).collect();
     for ((_, port), host) in ports.iter_mut().zip(hosts) {

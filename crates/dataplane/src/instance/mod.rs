@@ -14,7 +14,7 @@ use crate::crew::{self, Crew};
 use crate::engine::{EngineError, EngineKind, Engines, TableAccess};
 use crate::frames::{FrameConfig, FrameError, FramePool};
 use crate::handover::Handover;
-use crate::ports::{self, Driver, Opened, PortError, PortSpec};
+use crate::ports::{self, Driver, Opened, Own, PortError, PortSpec};
 use crate::running::{Ports, WorkerPort};
 use crate::sweep::Sweeper;
 use crate::sys::Doorbell;
@@ -70,12 +70,14 @@ pub struct PortConfig {
     pub host: Option<u8>,
     /// How workers get at its packets.
     pub access: Access,
+    /// Who gets those for its interface's own addresses.
+    pub own: Own,
 }
 
 impl PortConfig {
     /// A port with a driver given directly and no host port.
     pub fn new(name: &str, number: u8, driver: Driver) -> Self {
-        PortConfig { spec: PortSpec { name: name.to_owned(), driver }, number, host: None, access: Access::default() }
+        PortConfig { spec: PortSpec { name: name.to_owned(), driver }, number, host: None, access: Access::default(), own: Own::default() }
     }
 }
 
@@ -212,8 +214,8 @@ impl Instance {
             Engines::new(&program, options.engine, externs.as_ref(), kernel.as_ref().map(|part| part.tables()))?;
         let mut ports_of: Vec<Vec<WorkerPort>> = cpus.iter().map(|_| Vec::new()).collect();
         let (mut observed, mut notes) = (Vec::new(), Vec::new());
-        for &PortConfig { ref spec, number, host, access } in ports {
-            let opened = ports::open(&spec.driver, PortRole { number, host }, &common);
+        for &PortConfig { ref spec, number, host, access, own } in ports {
+            let opened = ports::open(&spec.driver, PortRole { number, host }, own, &common);
             let Opened { queues, about } = opened.map_err(|error| StartError::Port(spec.name.clone(), error))?;
             let about = about.into_iter().chain(access.about(engines.reach()));
             notes.extend(about.map(|about| format!("port {}: {about}", spec.name)));
