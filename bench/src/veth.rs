@@ -49,11 +49,16 @@ impl Line {
     pub fn direct() -> Result<Self, String> {
         let line = Self::ends()?;
         veth(&line.source, "eth0", &line.sink, "eth0").map_err(text)?;
-        line.up()
+        line.up(LinkConfig::port())
     }
 
     /// The system between them, with its ports set up so. The kernel forwards what comes in there where `forwards` says so.
     pub fn through(ports: [LinkConfig; 2], forwards: bool) -> Result<Self, String> {
+        Self::between(ports, LinkConfig::port(), forwards)
+    }
+
+    /// As [`Line::through`], with source and sink set up so.
+    pub fn between(ports: [LinkConfig; 2], ends: LinkConfig, forwards: bool) -> Result<Self, String> {
         let line = Self::ends()?;
         veth(&line.source, "eth0", &line.system, PORTS[0]).map_err(text)?;
         veth(&line.system, PORTS[1], &line.sink, "eth0").map_err(text)?;
@@ -61,7 +66,7 @@ impl Line {
         for (port, config) in PORTS.iter().zip(&ports) {
             line.system.configure(port, config).map_err(text)?;
         }
-        line.up()
+        line.up(ends)
     }
 
     fn ends() -> Result<Self, String> {
@@ -69,9 +74,9 @@ impl Line {
         Ok(Line { source: namespace("source")?, system: namespace("system")?, sink: namespace("sink")? })
     }
 
-    fn up(self) -> Result<Self, String> {
+    fn up(self, config: LinkConfig) -> Result<Self, String> {
         for end in [&self.source, &self.sink] {
-            end.configure("eth0", &LinkConfig::port()).map_err(text)?;
+            end.configure("eth0", &config).map_err(text)?;
         }
         for end in [&self.source, &self.sink] {
             end.wait_running("eth0", PATIENCE).map_err(text)?;
