@@ -87,6 +87,17 @@ impl Line {
     /// Million packets per second, and ns of CPU time per packet, of the source's frames. Before it measures, each of the `answers`
     /// goes from the sink to the source, once.
     pub fn measure(&self, frames: Vec<Vec<u8>>, answers: Vec<Vec<u8>>, window: Duration) -> Result<(f64, f64), String> {
+        self.measure_with(frames, answers, window, || Ok(())).map(|(measured, _)| measured)
+    }
+
+    /// As [`Line::measure`], and what `probe` says when the time begins and when it ends.
+    pub fn measure_with<T>(
+        &self,
+        frames: Vec<Vec<u8>>,
+        answers: Vec<Vec<u8>>,
+        window: Duration,
+        probe: impl Fn() -> Result<T, String>,
+    ) -> Result<((f64, f64), [T; 2]), String> {
         let traffic = Traffic::frames(frames).map_err(text)?;
         let generator = Generator::start(&self.source, "eth0", traffic.cpu(GENERATOR_CPU)).map_err(text)?;
         std::thread::sleep(window / 4);
@@ -97,17 +108,18 @@ impl Line {
             sent.wait(PATIENCE).map_err(text)?;
             std::thread::sleep(window / 4);
         }
-        let before = (self.received()?, busy()?);
+        let (first, before) = (probe()?, (self.received()?, busy()?));
         let start = Instant::now();
         std::thread::sleep(window);
         let time = start.elapsed();
-        let after = (self.received()?, busy()?);
+        let (after, last) = ((self.received()?, busy()?), probe()?);
         drop(generator);
         let packets = after.0 - before.0;
         if packets == 0 {
             return Err("no packet reached the sink".into());
         }
-        Ok((packets as f64 / time.as_secs_f64() / 1e6, (after.1 - before.1) / packets as f64))
+        let rate = packets as f64 / time.as_secs_f64() / 1e6;
+        Ok(((rate, (after.1 - before.1) / packets as f64), [first, last]))
     }
 
     fn received(&self) -> Result<u64, String> {

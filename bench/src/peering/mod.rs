@@ -90,17 +90,22 @@ fn gigabits(rates: &[f64], length: usize) -> Vec<f64> {
     rates.iter().map(|rate| rate * length as f64 * 8.0 / 1e3).collect()
 }
 
-/// How much faster than copying, by the medians of two metrics.
+/// Says how many times as fast as copying the other modes are, by the medians of their rates.
 fn compared(results: &mut Results, case: &str, metric: &str) {
     let of = |access: Access| results.median(case, access.name(), metric);
-    let (Some(copy), Some(in_place), Some(header)) = (of(Access::Copy), of(Access::InPlace), of(Access::HeaderCopy)) else {
-        return;
-    };
-    results.note(format!(
-        "{case}: {:.2} times copy in place, {:.2} times with header copy",
-        in_place / copy,
-        header / copy
-    ));
+    if let [Some(copy), Some(in_place), Some(header)] = Access::ALL.map(of) {
+        let [in_place, header] = [in_place, header].map(|rate| rate / copy);
+        results.note(format!("{case}: {in_place:.2} times copy in place, {header:.2} times with header copy"));
+    }
+}
+
+/// The same by what a packet costs the worker, which does not depend on how much of the CPU others leave it.
+fn compared_costs(results: &mut Results, case: &str) {
+    let of = |access: Access| results.median(case, access.name(), "worker_ns_per_packet");
+    if let [Some(copy), Some(in_place), Some(header)] = Access::ALL.map(of) {
+        let [in_place, header] = [in_place, header].map(|cost| copy / cost);
+        results.note(format!("{case}: by the worker's CPU time {in_place:.2} times in place, {header:.2} with header copy"));
+    }
 }
 
 #[cfg(test)]
