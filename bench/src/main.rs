@@ -12,8 +12,8 @@ mod l3;
 mod levels;
 mod numbers;
 mod paper;
+mod peering;
 mod race;
-mod reload;
 mod results;
 mod routes;
 mod veth;
@@ -40,11 +40,7 @@ const BENCHES: [(&str, Bench); 7] = [
     ("emulator", emulator::run),
     ("l3", l3::run),
     ("paper", paper::run),
-    ("reload", |effort| {
-        let mut results = results::Results::default();
-        reload::measure(effort, &mut results)?;
-        Ok(results)
-    }),
+    ("peering", peering::run),
     ("xdp", xdp::run),
 ];
 

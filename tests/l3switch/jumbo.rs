@@ -21,7 +21,11 @@ fn network(frame_size: Option<u32>) -> Network {
 }
 
 fn jumbo_frames_are_carried_where_frames_are_large_enough(driver: &str) {
-    let switch = Switch::start_in(driver, &network(Some(16384)));
+    jumbo_frames_are_carried(driver, &[]);
+}
+
+pub fn jumbo_frames_are_carried(driver: &str, more: &[&str]) {
+    let switch = Switch::start_both(driver, &network(Some(16384)), more);
     if driver == "xdp" {
         let said = switch.said();
         for port in ["p1", "p2", "p3", "p4", "svi1p"] {

@@ -3,6 +3,7 @@
 //! Each test builds its own network, so all can run at once. They need root, or `unshare --user --map-root-user`, and
 //! fail without.
 
+mod access;
 mod bridge;
 mod control;
 mod drops;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use baker::ir::interp::{self, End, FrameLayout, Machine};
 use baker::ir::{ChannelId, Program, TableEntry, TableError, TableId, TableStore, TimerId, storage_size};
 use baker::opt::Level;
+use baker::opt::reach::Reach;
 use codegen::abi::{self, END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, RunFn, read_field, write_field};
 use codegen::{CodegenError, Native, OptLevel};
 
@@ -80,6 +81,11 @@ pub trait Engine: Send {
         unreachable!("packets are injected into channel {} of an engine without injection", channel.0)
     }
 
+    /// How far it reaches into packets that were received. What it may not be known to be held to is the whole packet.
+    fn reach(&self) -> Reach {
+        Reach::WHOLE
+    }
+
     /// Runs a timer for each of `calls` packed keys (see [`codegen::abi::TimerFn`]). Engines of programs without timers need not
     /// have it.
     ///
@@ -138,6 +144,14 @@ impl Engines {
             }
             EngineKind::Kernel(_) => return Err(EngineError::OneByOne),
         })
+    }
+
+    /// How far they reach.
+    pub fn reach(&self) -> Reach {
+        match self {
+            Engines::Native(engine) => engine.reach(),
+            Engines::Interp(_) => Reach::WHOLE,
+        }
     }
 
     /// One worker's.
@@ -280,6 +294,10 @@ impl Engine for NativeEngine {
         let run = self.native.run_fn(channel).expect("packets enter by this channel");
         // SAFETY: promised by the caller; the code lives as long as `native`.
         unsafe { run(context.raw(), frames.as_ptr(), frames.len() as u32) }
+    }
+
+    fn reach(&self) -> Reach {
+        self.native.reach()
     }
 
     unsafe fn timer(&mut self, timer: TimerId, context: &mut WorkerContext, keys: &[u64], calls: u32) {

@@ -4,6 +4,7 @@
 //! the packets that leave the program to the ports' transmit queues. Tables are shared by all workers and the control
 //! plane; look-ups take no lock.
 
+mod access;
 pub mod bench;
 mod context;
 pub mod controller;
@@ -29,6 +30,7 @@ mod timer;
 mod worker;
 pub mod xdp;
 
+pub use access::Access;
 pub use context::{Received, RxBatch, TxBatch, WorkerContext};
 pub use counters::{CounterBlock, Observer, PortCounters, PortSnapshot, Snapshot, TimerSnapshot};
 pub use crew::MOST as MAX_WORKERS;

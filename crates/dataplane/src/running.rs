@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use baker::ir::{ChannelId, CounterSlots, DropId, Program};
+use baker::opt::reach::Reach;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output};
 
+use crate::access::{Access, LocalMemory};
 use crate::context::{TxBatch, WorkerContext};
 use crate::controller::Exchange;
 use crate::counters::PortCounters;
@@ -25,6 +27,8 @@ const NO_PORT: u16 = u16::MAX;
 pub struct WorkerPort {
     pub name: String,
     pub number: u8,
+    /// How its packets are got at.
+    pub access: Access,
     pub queue: Box<dyn Queue>,
     pub counters: Arc<PortCounters>,
     /// The interface counts its packets, and what comes in was handed over by the kernel's part of the program.
@@ -34,9 +38,9 @@ pub struct WorkerPort {
 }
 
 impl WorkerPort {
-    pub fn new(name: String, number: u8, queue: Box<dyn Queue>, counters: Arc<PortCounters>) -> Self {
+    pub fn new(name: String, number: u8, access: Access, queue: Box<dyn Queue>, counters: Arc<PortCounters>) -> Self {
         let fast = queue.count().is_some();
-        WorkerPort { name, number, queue, counters, fast, is_drained: false }
+        WorkerPort { name, number, access, queue, counters, fast, is_drained: false }
     }
 }
 
@@ -48,15 +52,22 @@ pub struct Ports {
     by_number: [u16; 256],
     /// Number of the host port by the number of the port of entry.
     host_of: [Option<u8>; 256],
+    /// Where packets of one of them are not worked on where they lie.
+    local: Option<LocalMemory>,
 }
 
 impl Ports {
-    pub fn new(pool: Arc<FramePool>, all: Vec<WorkerPort>, host_of: [Option<u8>; 256]) -> Self {
+    pub fn new(
+        pool: Arc<FramePool>,
+        all: Vec<WorkerPort>,
+        host_of: [Option<u8>; 256],
+        local: Option<LocalMemory>,
+    ) -> Self {
         let mut by_number = [NO_PORT; 256];
         for (index, port) in all.iter().enumerate() {
             by_number[port.number as usize] = index as u16;
         }
-        Ports { pool, all, by_number, host_of }
+        Ports { pool, all, by_number, host_of, local }
     }
 
     /// What to wait for.
@@ -86,6 +97,8 @@ pub struct Equipment {
 pub struct Running {
     pub context: WorkerContext,
     engine: Box<dyn Engine>,
+    /// How far the engine reaches into packets.
+    reach: Reach,
     slots: CounterSlots,
     /// The program reads the clock.
     uses_time: bool,
@@ -112,6 +125,7 @@ impl Running {
         let room = MAX_BATCH * (program.limits.copies as usize + 1);
         Running {
             context,
+            reach: engine.reach(),
             engine,
             slots: CounterSlots::new(program),
             uses_time: program.uses_time(),
@@ -132,16 +146,15 @@ impl Running {
         from.timers = None;
     }
 
-    /// Processes a batch that was received.
-    pub fn run(&mut self, ports: &mut Ports, frames: &[u32]) {
+    /// Processes a batch that was received, with this access.
+    pub fn run(&mut self, ports: &mut Ports, frames: &[u32], access: Access) {
         self.set_time();
-        // SAFETY: the worker received the batch into this context, with frames for its copies.
-        unsafe { self.engine.run(&mut self.context, frames) };
+        self.enter(&mut ports.local, Program::RX, frames, access);
         self.send(ports);
     }
 
     /// Goes on with a batch that the kernel's part of this program handed over, in its order.
-    pub fn resume(&mut self, ports: &mut Ports, frames: &[u32]) {
+    pub fn resume(&mut self, ports: &mut Ports, frames: &[u32], access: Access) {
         let Some(resume) = self.resume.clone() else {
             return frames.iter().for_each(|&frame| self.drop_output(frame, DropId::NO_WORKER));
         };
@@ -155,7 +168,7 @@ impl Running {
                 _ => None,
             };
             if let Some(before) = by.filter(|_| by != channel) {
-                self.go_on(before, &ready[..count]);
+                self.enter(&mut ports.local, before, &ready[..count], access);
                 count = 0;
             }
             by = channel;
@@ -169,28 +182,19 @@ impl Running {
             }
         }
         if let Some(channel) = by {
-            self.go_on(channel, &ready[..count]);
+            self.enter(&mut ports.local, channel, &ready[..count], access);
         }
         self.send(ports);
     }
 
-    /// Runs packets that the kernel handed over, of which it may have done nothing.
-    fn go_on(&mut self, channel: ChannelId, frames: &[u32]) {
-        if channel != Program::RX {
-            return self.inject(channel, frames);
-        }
-        // SAFETY: the frames are those of a batch that was received, with the metadata of received packets.
-        unsafe { self.engine.run(&mut self.context, frames) };
-    }
-
     /// As [`Running::resume`] where the batch was received by the program that takes over from this one.
-    pub fn resume_late(&mut self, ports: &mut Ports, mut frames: &[u32]) {
+    pub fn resume_late(&mut self, ports: &mut Ports, mut frames: &[u32], access: Access) {
         while !frames.is_empty() {
             let (now, later) = frames.split_at(self.context.capacity().min(frames.len()));
             if now.is_empty() {
                 return frames.iter().for_each(|&frame| self.drop_output(frame, DropId::NO_WORKER));
             }
-            self.resume(ports, now);
+            self.resume(ports, now, access);
             self.context.give_back();
             frames = later;
         }
@@ -209,7 +213,7 @@ impl Running {
             let Some(carried) = self.exchange.as_mut().and_then(Exchange::take_injected) else { break };
             worked = true;
             if let Some(channel) = entry.filter(|entry| *entry != carried.channel) {
-                self.inject(channel, &frames[..count]);
+                self.enter(&mut ports.local, channel, &frames[..count], Access::InPlace);
                 count = 0;
             }
             entry = Some(carried.channel);
@@ -217,18 +221,32 @@ impl Running {
             count += 1;
         }
         if let Some(channel) = entry {
-            self.inject(channel, &frames[..count]);
+            self.enter(&mut ports.local, channel, &frames[..count], Access::InPlace);
         }
         self.send(ports);
         self.context.give_back();
         worked
     }
 
-    fn inject(&mut self, channel: ChannelId, frames: &[u32]) {
-        // SAFETY: the frames are at most as many as the context has frames for their copies, they are this worker's since it
-        // took them from its ring, and whoever put them there gave them a packet and metadata for this channel, by which
-        // packets enter.
-        unsafe { self.engine.inject(channel, &mut self.context, frames) };
+    /// Packets enter by a channel.
+    fn enter(&mut self, local: &mut Option<LocalMemory>, channel: ChannelId, frames: &[u32], access: Access) {
+        let engine = &mut self.engine;
+        let mut enter = |context: &mut WorkerContext, frames: &[u32]| {
+            // SAFETY: the frames, or those that local ones are here in place of, are at most as many as the context has frames for
+            // their copies. The worker received them into this context, or they are its since it took them from its ring, and
+            // whoever put them there gave them a packet and metadata for this channel, by which packets enter.
+            unsafe {
+                match channel {
+                    Program::RX => engine.run(context, frames),
+                    channel => engine.inject(channel, context, frames),
+                }
+            }
+        };
+        match local {
+            // SAFETY: as above; the reach is the engine's.
+            Some(local) => unsafe { local.run((access, self.reach), &mut self.context, frames, enter) },
+            None => enter(&mut self.context, frames),
+        }
     }
 
     /// A slice of a timer that is due; whether there was one.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::access::Access;
 use crate::context::{Received, RxBatch};
 use crate::controller::Exchange;
 use crate::handover::{Handover, Order};
@@ -178,12 +179,13 @@ impl Worker {
                 continue;
             }
             worked = true;
+            let access = port.access;
             if port.fast {
-                self.resume(received.frames());
+                self.resume(received.frames(), access);
             } else {
                 add(&port.counters.rx_packets, packets);
                 add(&port.counters.rx_bytes, bytes);
-                self.now.run(&mut self.ports, received.frames());
+                self.now.run(&mut self.ports, received.frames(), access);
             }
         }
         if self.to_drain.is_some() {
@@ -193,16 +195,16 @@ impl Worker {
     }
 
     /// Goes on with a batch that the kernel handed over, each packet by the program whose part in the kernel did so.
-    fn resume(&mut self, frames: &[u32]) {
-        let Some(old) = &mut self.old else { return self.now.resume(&mut self.ports, frames) };
+    fn resume(&mut self, frames: &[u32], access: Access) {
+        let Some(old) = &mut self.old else { return self.now.resume(&mut self.ports, frames, access) };
         self.to_drain = self.to_drain.map(|left| left.saturating_sub(frames.len() as u32));
         let (pool, generation) = (self.ports.pool.clone(), old.generation);
         let is_old = |frame: &u32| Resume::generation(&pool, *frame) == Some(generation);
         for run in frames.chunk_by(|a, b| is_old(a) == is_old(b)) {
             if run.first().is_some_and(is_old) {
-                old.resume_late(&mut self.ports, run);
+                old.resume_late(&mut self.ports, run, access);
             } else {
-                self.now.resume(&mut self.ports, run);
+                self.now.resume(&mut self.ports, run, access);
             }
         }
     }

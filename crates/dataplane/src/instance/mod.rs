@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use baker::ir::{CounterSlots, DropId, Program};
 
+use crate::access::{Access, LocalMemory};
 use crate::controller::{Controllers, ExternTable, Named, NamedTables, Waiting};
 use crate::counters::{CounterBlock, ObservedPort, Observer, PortCounters, Snapshot};
 use crate::crew::{self, Crew};
 use crate::engine::{EngineError, EngineKind, Engines, TableAccess};
 use crate::frames::{FrameConfig, FrameError, FramePool};
 use crate::handover::Handover;
-use crate::ports::{self, Driver, Opened, PortError, PortSpec};
+use crate::ports::{self, Driver, Opened, Own, PortError, PortSpec};
 use crate::running::{Ports, WorkerPort};
 use crate::sweep::Sweeper;
 use crate::sys::Doorbell;
@@ -68,12 +69,22 @@ pub struct PortConfig {
     /// Number of the port that takes the packets that came in here and go to the host; `None`: they are dropped with
     /// the reason `no_host`.
     pub host: Option<u8>,
+    /// How workers get at its packets.
+    pub access: Access,
+    /// Who gets those for its interface's own addresses.
+    pub own: Own,
 }
 
 impl PortConfig {
     /// A port with a driver given directly and no host port.
     pub fn new(name: &str, number: u8, driver: Driver) -> Self {
-        PortConfig { spec: PortSpec { name: name.to_owned(), driver }, number, host: None }
+        PortConfig {
+            spec: PortSpec { name: name.to_owned(), driver },
+            number,
+            host: None,
+            access: Access::default(),
+            own: Own::default(),
+        }
     }
 }
 
@@ -195,7 +206,8 @@ impl Instance {
         let externs = ExternTable::of_controllers(&program, &mut controllers, None).map_err(EngineError::from)?;
         let cpus = crew::cpus(options.workers, &options.cpus)?;
         let host_of = host_ports(ports)?;
-        let pool = Arc::new(FramePool::new(&program, options.frames)?);
+        let copies = ports.iter().any(|port| port.access != Access::InPlace);
+        let pool = Arc::new(FramePool::with_local(&program, options.frames, if copies { cpus.len() } else { 0 })?);
         let common = ports::Common::new(
             cpus.len(),
             &pool,
@@ -209,14 +221,15 @@ impl Instance {
             Engines::new(&program, options.engine, externs.as_ref(), kernel.as_ref().map(|part| part.tables()))?;
         let mut ports_of: Vec<Vec<WorkerPort>> = cpus.iter().map(|_| Vec::new()).collect();
         let (mut observed, mut notes) = (Vec::new(), Vec::new());
-        for &PortConfig { ref spec, number, host } in ports {
-            let opened = ports::open(&spec.driver, PortRole { number, host }, &common);
+        for &PortConfig { ref spec, number, host, access, own } in ports {
+            let opened = ports::open(&spec.driver, PortRole { number, host }, own, &common);
             let Opened { queues, about } = opened.map_err(|error| StartError::Port(spec.name.clone(), error))?;
+            let about = about.into_iter().chain(access.about(engines.reach()));
             notes.extend(about.map(|about| format!("port {}: {about}", spec.name)));
             let count = queues.first().and_then(|queue| queue.count());
             let counters: Vec<Arc<PortCounters>> = queues.iter().map(|_| Arc::default()).collect();
             for ((queue, counters), worker) in queues.into_iter().zip(&counters).zip(&mut ports_of) {
-                worker.push(WorkerPort::new(spec.name.clone(), number, queue, counters.clone()));
+                worker.push(WorkerPort::new(spec.name.clone(), number, access, queue, counters.clone()));
             }
             let (name, device) = (spec.name.clone(), spec.driver.to_string());
             observed.push(ObservedPort { name, number, device, counters, count });
@@ -235,11 +248,12 @@ impl Instance {
         let observer = Observer::new(counters, observed, options.fast_path.clone());
         let workers = running.into_iter().zip(ports_of).zip(cpus).enumerate();
         let workers = workers.map(|(index, ((running, ports), cpu))| {
-            let ports = Ports::new(site.pool.clone(), ports, host_of);
+            let local = copies.then(|| LocalMemory::new(&site.pool, index)).transpose()?;
+            let ports = Ports::new(site.pool.clone(), ports, host_of, local);
             let (handover, doorbell) = (site.handovers[index].clone(), site.doorbells[index].clone());
-            (Worker::new(ports, running, handover, doorbell, options.poll), cpu)
+            Ok((Worker::new(ports, running, handover, doorbell, options.poll), cpu))
         });
-        let workers = workers.collect();
+        let workers = workers.collect::<std::io::Result<_>>()?;
         Ok(Prepared { program, site, workers, waiting, externs, end_counters, tables, observer, notes })
     }
 

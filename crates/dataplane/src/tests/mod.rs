@@ -1,3 +1,4 @@
+mod access;
 mod afxdp;
 mod controllers;
 mod critical;

@@ -25,6 +25,7 @@ const LINK_DETACH: libc::c_long = 34;
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
 pub enum MapType {
+    Hash = 1,
     Array = 2,
     ProgArray = 3,
     ArrayOfMaps = 12,
@@ -215,6 +216,41 @@ pub fn map_create(kind: MapType, value_size: u32, entries: u32, flags: u32, name
     };
     // SAFETY: no pointers; the result is a new descriptor.
     unsafe { Ok(owned(bpf(MAP_CREATE, &mut attributes)?)) }
+}
+
+/// A set of keys of so many bytes, at most so many of them.
+pub fn set_create(key_size: u32, entries: u32, named: &str) -> io::Result<OwnedFd> {
+    let mut attributes = MapCreate {
+        map_type: MapType::Hash as u32,
+        key_size,
+        value_size: 1,
+        max_entries: entries,
+        map_name: name(named),
+        ..MapCreate::default()
+    };
+    // SAFETY: no pointers; the result is a new descriptor.
+    unsafe { Ok(owned(bpf(MAP_CREATE, &mut attributes)?)) }
+}
+
+/// Adds a key, which has as many bytes as the set's keys.
+pub fn set_insert<const N: usize>(set: &OwnedFd, key: &[u8; N]) -> io::Result<()> {
+    let (key, value) = (key.as_ptr() as u64, (&raw const PRESENT) as u64);
+    let mut attributes = MapElem { map_fd: set.as_raw_fd() as u32, key, value, ..MapElem::default() };
+    // SAFETY: key and value live through the call and are as long as the set's.
+    unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes).map(drop) }
+}
+
+/// The value of a set's keys.
+static PRESENT: u8 = 1;
+
+/// Takes a key out of a set; nothing where it is not there.
+pub fn set_remove<const N: usize>(set: &OwnedFd, key: &[u8; N]) -> io::Result<()> {
+    let mut attributes = MapElem { map_fd: set.as_raw_fd() as u32, key: key.as_ptr() as u64, ..MapElem::default() };
+    // SAFETY: the key lives through the call and is as long as the set's.
+    match unsafe { bpf(MAP_DELETE_ELEM, &mut attributes) } {
+        Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// An array of one map like `inner`, which is in it from now on.

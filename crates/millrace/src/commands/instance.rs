@@ -39,7 +39,7 @@ pub fn ports(config: &Config, given: &[PortSpec]) -> Result<Vec<PortConfig>, Fai
             return Err(Failure::wrong(format!("error: {} ports: at most 255 are possible", given.len())));
         }
         let numbered = given.iter().zip(1..=u8::MAX);
-        return Ok(numbered.map(|(spec, number)| PortConfig { spec: spec.clone(), number, host: None }).collect());
+        return Ok(numbered.map(|(spec, number)| PortConfig::new(&spec.name, number, spec.driver.clone())).collect());
     }
     config.port_configs(given).map_err(|errors| wrong(&errors))
 }

@@ -11,7 +11,7 @@ use control::controllers::{self, Made, Reloads};
 use control::socket::{Reloaded, Shown};
 use control::state::Keeper;
 use dataplane::ports::PortSpec;
-use dataplane::{Carried, Instance, PortConfig, Report};
+use dataplane::{Access, Carried, Instance, PortConfig, Report};
 
 use super::engine;
 use super::instance::{ports, read};
@@ -28,14 +28,15 @@ pub struct StartedWith {
     texts: Vec<String>,
     program: Arc<Program>,
     config: Config,
-    /// Name, number, device and host of each port.
-    ports: Vec<(String, u8, String, Option<u8>)>,
+    /// Name, device, and the rest of each port.
+    ports: Vec<(String, String, (u8, Option<u8>, Access, bool))>,
 }
 
 impl StartedWith {
     /// A program, its configuration, and the ports that the configuration and the command line make.
     pub fn new(compilation: &Compilation, program: &Arc<Program>, config: &Config, ports: &[PortConfig]) -> Self {
-        let port = |port: &PortConfig| (port.spec.name.clone(), port.number, port.spec.driver.to_string(), port.host);
+        let rest = |port: &PortConfig| (port.number, port.host, port.access, port.own);
+        let port = |port: &PortConfig| (port.spec.name.clone(), port.spec.driver.to_string(), rest(port));
         StartedWith {
             texts: compilation.sources.iter().map(|(_, file)| file.text.clone()).collect(),
             program: program.clone(),

@@ -11,7 +11,7 @@ use control::controllers;
 use control::socket::{About, Claim, ClaimError, Place, PlaceError, Server, Service, Shown};
 use control::state::{self, Keeper, Store};
 use dataplane::ports::{DRIVERS, PortSpec};
-use dataplane::{Instance, Observer, Options, PollMode, PortConfig, Prepared, StartError};
+use dataplane::{Access, Instance, Observer, Options, PollMode, PortConfig, Prepared, StartError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::engine::{Chosen, Engine, choose};
@@ -40,6 +40,9 @@ pub struct Args {
     /// What runs the program
     #[arg(long, value_enum, default_value = "auto")]
     engine: Engine,
+    /// How workers get at packets of all ports: copy, in-place or header-copy
+    #[arg(long, value_name = "MODE")]
+    access: Option<Access>,
     /// Take XDP programs of others off the interfaces of xdp and afxdp ports
     #[arg(long)]
     replace_xdp: bool,
@@ -83,7 +86,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let program = apps::lower(&source, &compilation)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
     let program = args.packets.profiled(program, &config)?;
-    let ports = ports(&config, &args.ports)?;
+    let mut ports = ports(&config, &args.ports)?;
+    if let Some(access) = args.access {
+        ports.iter_mut().for_each(|port| port.access = access);
+    }
     if ports.is_empty() {
         return Err(Failure::wrong(
             "error: there are no ports\n  add --port NAME=DRIVER:DEVICE, such as --port lan=afpacket:eth0",

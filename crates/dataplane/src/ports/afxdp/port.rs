@@ -54,7 +54,7 @@ struct State {
 #[derive(Debug)]
 struct Hold {
     attached: Arc<Attached>,
-    _entry: Entry,
+    entry: Entry,
     _promiscuous: OwnedFd,
 }
 
@@ -156,6 +156,8 @@ impl Port {
             }
         };
         if worker == 0 && state.index == now.index {
+            // What cannot be asked now can be asked the next time.
+            let _ = state.hold.as_ref().map(|hold| hold.entry.look(now.index, &self.netlink));
             self.let_send(&mut state, now.index, true);
         }
         if state.index != now.index
@@ -209,10 +211,11 @@ impl Port {
         let promiscuous = sys::packet_socket()
             .and_then(|socket| sys::promiscuous(&socket, index).map(|()| socket))
             .map_err(|e| self.error(format!("cannot be made to take packets for all addresses: {e}")))?;
+        entry.look(index, &self.netlink).map_err(|e| self.error(format!("its addresses cannot be examined: {e}")))?;
         let attached = entry.attach(index, &self.netlink).map_err(taken)?;
         self.let_send(state, index, true);
         self.count().into_iter().for_each(|count| count.follow(index));
-        state.hold = Some(Hold { attached, _entry: entry, _promiscuous: promiscuous });
+        state.hold = Some(Hold { attached, entry, _promiscuous: promiscuous });
         state.waiting = waiting.into_iter().map(Some).collect();
         state.index = index;
         Ok(())
