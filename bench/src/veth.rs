@@ -160,7 +160,7 @@ pub fn with_fast_path(
     poll: PollMode,
     fill: impl FnOnce(&mut TableAccess) -> Result<(), String>,
 ) -> Result<Instance, String> {
-    let fitted = FastPath::new(program, Level::Cgpc).map_err(text)?;
+    let fitted = FastPath::new(program, Level::Cgpc, codegen::kernel::Options::default()).map_err(text)?;
     let (program, path) = fitted.ok_or("nothing of the program runs in the kernel")?;
     let options = Options { fast_path: Some(Arc::new(path)), poll, cpus: vec![SYSTEM_CPU], ..Options::default() };
     let xdp = |(number, name): (u8, &str)| PortConfig::new(name, number, Driver::Xdp { interface: name.to_owned() });

@@ -216,7 +216,8 @@ fn a_host_based_router_by_packet_length() {
     // One's own, by the pattern.
     let scratch = Scratch::new();
     let shipped = std::fs::read_to_string(format!("{ROOT}/platforms/pci33.toml")).unwrap();
-    let faster = scratch.write("pci66.toml", shipped.replacen("clock_hz = { value = 33e6", "clock_hz = { value = 66e6", 1));
+    let faster =
+        scratch.write("pci66.toml", shipped.replacen("clock_hz = { value = 33e6", "clock_hz = { value = 66e6", 1));
     let faster = json(&["--platform", &faster]);
     assert!(number(&faster["access"]["copy"][8]["mbps"]) > 1.3 * number(&copy[8]["mbps"]));
     assert!(faster["published"].as_array().unwrap().iter().any(|point| point["agrees"] == false));

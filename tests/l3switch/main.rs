@@ -15,6 +15,7 @@ mod line;
 mod route;
 mod storm;
 mod switch;
+mod updates;
 mod workers;
 
 #[path = "../support/churn.rs"]

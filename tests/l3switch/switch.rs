@@ -122,6 +122,12 @@ impl Switch {
         self.logged = true;
     }
 
+    /// What it has printed so far.
+    #[allow(dead_code, reason = "the soak does not look")]
+    pub fn said(&self) -> String {
+        String::from_utf8_lossy(&self.millrace.stdout()).into_owned()
+    }
+
     /// Asks the running switch: a subcommand with its arguments.
     pub fn ask(&self, arguments: &[&str]) -> Done {
         self.runtime.millrace(&[arguments, &["--socket", &self.socket()]].concat())

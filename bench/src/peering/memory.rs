@@ -19,13 +19,7 @@ const SPREAD: usize = 1024;
 const MOST_KILOBYTES: u32 = 1_000_000;
 
 /// An engine with full tables and this access.
-pub fn rig(
-    program: &Program,
-    setup: &Setup,
-    kind: EngineKind,
-    length: usize,
-    access: Access,
-) -> Result<Rig, String> {
+pub fn rig(program: &Program, setup: &Setup, kind: EngineKind, length: usize, access: Access) -> Result<Rig, String> {
     let program = Arc::new(program.clone());
     let fill = |tables: &mut _| setup.fill(&program, tables);
     let mut rig = Rig::with_frames(&program, kind, frames(length), fill).map_err(|e| e.to_string())?;

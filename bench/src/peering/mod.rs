@@ -8,11 +8,11 @@ mod model;
 
 use dataplane::{Access, FrameConfig};
 
+use crate::Effort;
 use crate::frames::{checksum, udp};
 use crate::l3;
 use crate::l3::setup::Setup;
 use crate::results::Results;
-use crate::Effort;
 
 /// Bytes of frames with the frame check sequence.
 const LENGTHS: [usize; 10] = [64, 128, 256, 512, 1024, 1500, 2048, 4096, 8192, 9000];
@@ -104,7 +104,9 @@ fn compared_costs(results: &mut Results, case: &str) {
     let of = |access: Access| results.median(case, access.name(), "worker_ns_per_packet");
     if let [Some(copy), Some(in_place), Some(header)] = Access::ALL.map(of) {
         let [in_place, header] = [in_place, header].map(|cost| copy / cost);
-        results.note(format!("{case}: by the worker's CPU time {in_place:.2} times in place, {header:.2} with header copy"));
+        results.note(format!(
+            "{case}: by the worker's CPU time {in_place:.2} times in place, {header:.2} with header copy"
+        ));
     }
 }
 

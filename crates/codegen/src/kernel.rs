@@ -29,8 +29,10 @@ pub const PORTS: u64 = 4096;
 pub const PORT_SLOTS: u32 = 4096;
 /// Where [`ROOM`] zero bytes lie.
 pub const ZEROS: u64 = PORTS + PORT_SLOTS as u64 * size_of::<PortSlot>() as u64;
-/// Bytes that a packet, as far as the kernel shows it, does not exceed.
+/// Bytes that a packet's first piece, which is all that the kernel shows of it, does not exceed.
 pub const ROOM: u64 = 4096;
+/// Bytes of the first of several pieces; a packet that has fewer there is handed over as it came.
+pub const FIRST_PIECE: u64 = 64;
 /// Where tables begin.
 pub const TABLES: u64 = ZEROS + ROOM;
 /// Bytes of a CPU's scratch memory: a packet, and what is computed beside it.
@@ -216,6 +218,9 @@ pub struct Options {
     pub apart: bool,
     /// Told apart by what is in front of packets that go on outside: see [`Punt::generation`].
     pub generation: u16,
+    /// Packets may come in several pieces, as those do that are longer than a page: the program is loaded with
+    /// `BPF_F_XDP_HAS_FRAGS`.
+    pub frags: bool,
 }
 
 /// A reference to a map in [`Object::code`].
@@ -335,7 +340,7 @@ impl std::fmt::Display for Reason {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Punt {
-    /// Number of the channel that it was put to.
+    /// Number of the channel that it was put to; that of `rx` where the kernel has done nothing.
     pub channel: u16,
     /// Which of the programs that took over from each other put it there.
     pub generation: u16,
@@ -344,9 +349,10 @@ pub struct Punt {
 }
 
 impl Punt {
-    /// Bytes of it and of the metadata behind it: a multiple of 4, as the kernel wants it of what lies in front of packets.
+    /// Bytes of it and of the metadata behind it: a multiple of 4, as the kernel wants it of what lies in front of packets, and
+    /// 14 at least, since it makes no frame's first piece shorter, which may have been empty.
     pub fn bytes(program: &Program) -> u32 {
-        (size_of::<Punt>() as u32 + program.metadata_size).next_multiple_of(4)
+        (size_of::<Punt>() as u32 + program.metadata_size).max(16).next_multiple_of(4)
     }
 
     /// Channels that a program can have.

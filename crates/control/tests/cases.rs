@@ -8,8 +8,8 @@ use baker::ir::{Program, Source};
 use baker::opt::Level;
 use codegen::OptLevel;
 use control::cases::{self, Case};
-use dataplane::{Access, EngineKind};
 use dataplane::step::{Compiled, cuts};
+use dataplane::{Access, EngineKind};
 
 mod common;
 
@@ -97,7 +97,8 @@ fn run(applications: Vec<(PathBuf, Arc<Program>)>, engines: &[EngineKind]) {
     for (folder, program) in applications {
         let engines: Vec<_> = engines.iter().map(|engine| Compiled::new(program.clone(), *engine).unwrap()).collect();
         for case in all_cases(&folder, &program) {
-            let runs = engines.iter().flat_map(|engine| Access::ALL.map(|access| cases::run_with(engine, access, &case)));
+            let runs =
+                engines.iter().flat_map(|engine| Access::ALL.map(|access| cases::run_with(engine, access, &case)));
             failures.extend(runs.filter_map(|run| Some(run.err()?.to_string())));
         }
     }

@@ -382,7 +382,10 @@ fn errors_of_sections() {
         "t.toml:2: tables.m.fib: this is an integer; \
          accepted: [tables.m.fib] with KEY = VALUE, or [[tables.m.fib]] with key = … and value = …"
     );
-    assert_eq!(errors("tables = 1")[0], "t.toml:1: ports.p63.tables: unknown key; accepted: number, device, host, access, own");
+    assert_eq!(
+        errors("tables = 1")[0],
+        "t.toml:1: ports.p63.tables: unknown key; accepted: number, device, host, access, own"
+    );
     assert_eq!(
         errors(
             "[ports.a]\nnumber = 0\n[ports.b]\nnumber = 256\n[ports.c]\n[ports.d]\nnumber = \"1\"\n[ports.e]\nnumber = 2"

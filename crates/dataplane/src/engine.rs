@@ -1,5 +1,6 @@
 //! Engines: what runs a program over a batch of packets. Native code, or the reference interpreter.
 
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::interp::{self, End, FrameLayout, Machine};
@@ -11,7 +12,7 @@ use codegen::{CodegenError, Native, OptLevel};
 
 use crate::context::WorkerContext;
 use crate::controller::{ExternTable, MissingExterns, refuse_inside};
-use crate::tables::{Tables, TablesError};
+use crate::tables::{TableChange, Tables, TablesError};
 
 /// Which engine runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,6 +179,31 @@ impl TableAccess {
         match self {
             TableAccess::Native(tables) => tables.expire(now),
             TableAccess::Interp(machine) => lock(machine).expire(now),
+        }
+    }
+
+    /// See [`Tables::tell`]; the interpreter's tables tell nothing.
+    pub fn tell(&self, changes: SyncSender<TableChange>) -> bool {
+        match self {
+            TableAccess::Native(tables) => tables.tell(changes),
+            TableAccess::Interp(_) => return false,
+        }
+        true
+    }
+
+    /// See [`Tables::dump_kept`].
+    pub fn dump_kept(&self, table: TableId) -> Vec<TableEntry> {
+        match self {
+            TableAccess::Native(tables) => tables.dump_kept(table),
+            TableAccess::Interp(machine) => lock(machine).dump(table),
+        }
+    }
+
+    /// See [`Tables::insert_kept`].
+    pub fn insert_kept(&mut self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
+        match self {
+            TableAccess::Native(tables) => tables.insert_kept(table, entry),
+            TableAccess::Interp(machine) => lock(machine).insert(table, entry),
         }
     }
 

@@ -168,7 +168,8 @@ impl FramePool {
         if descriptor_stride(&program) < self.stride {
             program.metadata_size = most;
         }
-        let needed = program.limits.headroom.max(program.limits.created.saturating_sub(self.frame_size - self.headroom));
+        let needed =
+            program.limits.headroom.max(program.limits.created.saturating_sub(self.frame_size - self.headroom));
         if needed > self.headroom {
             return Err(FrameError::Front { needed, headroom: self.headroom });
         }

@@ -6,12 +6,12 @@
 //! 3. When the controllers have finished, too, it gives the old program back, which is taken apart outside of its loop.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::running::Running;
-use crate::sys::Doorbell;
+use crate::sys::{Doorbell, monotonic_ns};
 
 /// How long a worker may take to do what it is told, which takes it a batch, or as many as its rings hold.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -38,6 +38,8 @@ struct State {
 /// Between one worker and whoever replaces programs, one at a time.
 pub struct Handover {
     pending: AtomicBool,
+    /// When the worker was seen last, in nanoseconds ([`monotonic_ns`]).
+    seen: AtomicU64,
     state: Mutex<State>,
     answered: Condvar,
     doorbell: Arc<Doorbell>,
@@ -48,6 +50,7 @@ impl Handover {
     pub fn new(doorbell: Arc<Doorbell>) -> Self {
         Handover {
             pending: AtomicBool::new(false),
+            seen: AtomicU64::new(monotonic_ns()),
             state: Mutex::default(),
             answered: Condvar::new(),
             doorbell,
@@ -67,6 +70,16 @@ impl Handover {
         let waited = self.answered.wait_timeout_while(self.lock(), PATIENCE, waiting);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.done.take().ok_or_else(|| io::Error::other("a worker does not answer"))
+    }
+
+    /// For how long the worker has not been seen; it is several times a second.
+    pub fn unseen(&self) -> Duration {
+        Duration::from_nanos(monotonic_ns().saturating_sub(self.seen.load(Ordering::Relaxed)))
+    }
+
+    /// The worker's side: it is there.
+    pub fn see(&self) {
+        self.seen.store(monotonic_ns(), Ordering::Relaxed);
     }
 
     /// The worker's side: what it was told, once.

@@ -168,14 +168,18 @@ impl Running {
         let (mut ready, mut count, mut by) = ([0; MAX_BATCH], 0, None);
         for &frame in frames {
             let onward = resume.take(&ports.pool, frame);
-            let channel = if let Some(Onward::GoesOn(channel)) = onward { Some(channel) } else { None };
+            let channel = match onward {
+                Some(Onward::GoesOn(channel)) => Some(channel),
+                Some(Onward::Begins) => Some(Program::RX),
+                _ => None,
+            };
             if let Some(before) = by.filter(|_| by != channel) {
                 self.enter(&mut ports.local, before, &ready[..count], access);
                 count = 0;
             }
             by = channel;
             match onward {
-                Some(Onward::GoesOn(_)) => {
+                Some(Onward::GoesOn(_) | Onward::Begins) => {
                     ready[count] = frame;
                     count += 1;
                 }

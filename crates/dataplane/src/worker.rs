@@ -243,6 +243,7 @@ impl Worker {
     }
 
     fn tick(&mut self) {
+        self.handover.see();
         for port in &mut self.ports.all {
             port.queue.tick(&port.counters);
         }

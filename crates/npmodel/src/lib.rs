@@ -25,8 +25,8 @@ mod used;
 pub mod ways;
 mod words;
 
-pub use listing::listing;
 pub use bus::HostBus;
+pub use listing::listing;
 pub use platform::{AnyPlatform, Memory, Platform, PlatformError};
 pub use simulate::{MOST, Point, simulate};
 pub use ways::{Traced, trace};

@@ -186,7 +186,9 @@ impl Flow<'_> {
     fn bytes(&mut self, head: Option<Head>, end: Option<u64>, written: bool) {
         let end = match (head, end) {
             (None | Some(Head::Own), _) => return,
-            (Some(Head::Behind(at)), Some(end)) => u32::try_from(at.saturating_add(end.min(MOST + 1) as i64).max(0)).ok(),
+            (Some(Head::Behind(at)), Some(end)) => {
+                u32::try_from(at.saturating_add(end.min(MOST + 1) as i64).max(0)).ok()
+            }
             _ => None,
         };
         let end = end.filter(|end| u64::from(*end) <= MOST);
@@ -274,7 +276,9 @@ impl<'b> Numbers<'b> {
                 Some(first?.max(second?))
             }
             Op::Bin(BinOp::And, a, b) => least(most(a), most(b)),
-            Op::Bin(BinOp::Or | BinOp::Xor, a, b) => Some((most(a)? | most(b)?).checked_add(1)?.next_power_of_two() - 1),
+            Op::Bin(BinOp::Or | BinOp::Xor, a, b) => {
+                Some((most(a)? | most(b)?).checked_add(1)?.next_power_of_two() - 1)
+            }
             Op::Bin(BinOp::Add, a, b) => most(a)?.checked_add(most(b)?),
             Op::Bin(BinOp::Mul, a, b) => most(a)?.checked_mul(most(b)?),
             Op::Bin(BinOp::Shl, a, by) => most(a)?.checked_mul(1u64.checked_shl(u32::try_from(constant(by)?).ok()?)?),

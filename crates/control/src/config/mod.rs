@@ -28,9 +28,11 @@
 //! | `document` | TOML, with the place of every key |
 //! | `ports` | `[ports]`, `[frames]`, `[workers]`, `[control]` |
 //! | `tables` | `[tables]`: which entry goes into which table |
+//! | `changes` | what is different in the tables of two configurations |
 //! | `entry` | one entry of a table by itself, read and shown, for a running instance |
 //! | `value` | one number in natural notation: addresses, names, port lists |
 
+mod changes;
 pub mod document;
 mod entry;
 mod error;
@@ -44,6 +46,7 @@ use baker::ir::{Program, TableEntry, TableId, TableStore};
 use dataplane::ports::{Driver, Own, PortSpec};
 use dataplane::{Access, FrameConfig, Options, PollMode, PortConfig};
 
+pub use self::changes::{Changes, changes};
 use self::document::{Errors, Path};
 pub use self::entry::{EntryError, EntryFault, Key, Notation, text, typed};
 pub use self::error::{ConfigError, FillError, PortSetupError};
@@ -142,6 +145,13 @@ impl Config {
     pub fn fill<S: TableStore + ?Sized>(&self, program: &Program, store: &mut S) -> Result<(), FillError> {
         self.controllers.iter().try_for_each(|(_, made)| fill(program, made, store))?;
         fill(program, &self.entries, store)
+    }
+
+    /// Its entries by the names of their tables, for [`changes`].
+    pub fn configured(&self, program: &Program) -> Vec<(String, TableEntry)> {
+        let named =
+            |(table, entry): &(TableId, TableEntry)| (program.tables[table.0 as usize].name.clone(), entry.clone());
+        self.entries.iter().map(named).collect()
     }
 
     /// The ports as the data plane opens them: devices of the command line (`--port`) come before those of the file.

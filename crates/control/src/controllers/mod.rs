@@ -12,15 +12,18 @@ pub mod responder;
 use std::sync::Arc;
 
 use baker::ir::{Program, TableEntry, TableId};
-use dataplane::controller::{Controller, ExternFn, ExternTable, MissingExterns, Named};
+use dataplane::controller::{Controller, ExternFn, ExternTable, MissingExterns, Named, NamedTables};
 
 pub use self::reloads::Reloads;
-use crate::config::PortNames;
 use crate::config::document::{self, Errors, Path, Value};
+use crate::config::{PortNames, fill};
 use crate::words::{did_you_mean, list};
 
 /// Entries of the program's tables that a controller's settings make.
 pub type Made = Vec<(TableId, TableEntry)>;
+
+/// Puts what settings make in force in these tables.
+type Install = fn(&NamedTables, &Made) -> Result<(), String>;
 
 /// A controller that can be started.
 struct Known {
@@ -28,6 +31,8 @@ struct Known {
     start: fn(&Reloads) -> Box<dyn Controller>,
     /// What it makes of `[controllers.NAME]`, if it has settings.
     configure: Option<fn(&Section, &mut Errors, &mut Errors) -> Made>,
+    /// Puts that in force in the tables of a program that is about to take over, if that takes more than to set the entries.
+    install: Option<Install>,
 }
 
 const KNOWN: [Known; 2] = [
@@ -35,8 +40,9 @@ const KNOWN: [Known; 2] = [
         name: "firewall",
         start: |reloads| Box::new(firewall::Firewall::new(reloads.clone())),
         configure: Some(firewall::configure),
+        install: Some(firewall::install),
     },
-    Known { name: "responder", start: |_| Box::new(responder::Responder), configure: None },
+    Known { name: "responder", start: |_| Box::new(responder::Responder), configure: None, install: None },
 ];
 
 /// The settings of a controller: `[controllers.NAME]` of a configuration.
@@ -87,6 +93,14 @@ pub(crate) fn configure(
         made.push((name.to_owned(), configure(&Section { program, ports, text, value, path }, errors, warnings)));
     }
     made
+}
+
+/// Puts what the settings of a controller make in force in the tables of a program that is about to take over.
+pub fn install(name: &str, tables: &NamedTables, made: &Made) -> Result<(), String> {
+    match KNOWN.iter().find(|known| known.name == name).and_then(|known| known.install) {
+        Some(install) => install(tables, made),
+        None => fill(tables.program(), made, &mut tables.access()).map_err(|error| error.to_string()),
+    }
 }
 
 /// A program that needs what no controller has.

@@ -133,7 +133,8 @@ impl Controllers {
         let old: Vec<Arc<Rings>> = before.iter().map(|one| one.rings.clone()).collect();
         let deadline = Instant::now() + PATIENCE;
         for (id, Waiting { name, controller, rings }) in (0..).zip(waiting) {
-            let role = Role { program: program.clone(), id: ControllerId(id), rings: rings.clone(), tables: tables.clone() };
+            let role =
+                Role { program: program.clone(), id: ControllerId(id), rings: rings.clone(), tables: tables.clone() };
             let running = before.iter().position(|one| one.name == name && !one.is_finished());
             match running.map(|index| before.swap_remove(index)) {
                 Some(mut one) => {

@@ -4,6 +4,7 @@ mod next;
 mod site;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use baker::ir::{CounterSlots, DropId, Program};
 
@@ -260,6 +261,16 @@ impl Instance {
         self.tables.clone()
     }
 
+    /// What runs on workers.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// The controllers that run, by name.
+    pub fn controllers(&self) -> impl Iterator<Item = &str> {
+        self.controllers.names()
+    }
+
     /// The counters now.
     pub fn snapshot(&self) -> Snapshot {
         self.observer.snapshot()
@@ -273,6 +284,11 @@ impl Instance {
     /// Whether all workers still run; one ends by itself only after [`Instance::wait`] or a fault.
     pub fn is_running(&self) -> bool {
         self.crew.is_running()
+    }
+
+    /// For how long the worker that was seen least recently has not been seen. That is a fraction of a second, or something is wrong.
+    pub fn unseen(&self) -> Duration {
+        self.site.handovers.iter().map(|handover| handover.unseen()).max().unwrap_or_default()
     }
 
     /// Processes what the ports hold already, stops, and waits for that.
@@ -314,6 +330,17 @@ impl Prepared {
         self.tables.clone()
     }
 
+    /// The tables, by name.
+    pub fn named_tables(&self) -> NamedTables {
+        NamedTables::new(self.program.clone(), self.tables())
+    }
+
+    /// Fills tables with what packets have made of those of a process that has ended, where that left its part in the kernel; how many
+    /// entries.
+    pub fn inherit(&self) -> Option<usize> {
+        self.site.fast_path.as_ref()?.inherit()
+    }
+
     /// The CPUs that the workers will be pinned to; empty where they are not.
     pub fn cpus(&self) -> Vec<usize> {
         self.workers.iter().filter_map(|(_, cpu)| *cpu).collect()
@@ -332,17 +359,7 @@ impl Prepared {
         let controllers = Controllers::start(&program, waiting, &named)?;
         site.fast_path.iter().try_for_each(|path| path.start()).map_err(StartError::FastPath)?;
         let crew = Crew::start(workers)?;
-        Ok(Instance {
-            controllers,
-            crew,
-            site,
-            program,
-            externs,
-            end_counters,
-            tables,
-            observer,
-            sweeper,
-        })
+        Ok(Instance { controllers, crew, site, program, externs, end_counters, tables, observer, sweeper })
     }
 }
 

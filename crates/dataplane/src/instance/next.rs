@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use baker::ir::{CounterSlots, DropId, Program, TableError, TableStore};
+use baker::ir::{CounterSlots, DropId, Program, TableEntry, TableError, TableId, TableStore};
 use baker::opt::Level;
 
 use super::{Instance, StartError};
@@ -108,22 +108,35 @@ impl Next {
 }
 
 impl Instance {
-    /// Makes a program ready to take over from the one that runs. `controllers` are all that it is wired to or whose functions it calls;
+    /// Makes a program ready to take over from the one that runs; [`Instance::copy`] fills its tables. `controllers` are all that it is wired to or whose functions it calls;
     /// those of them that run already go on in place of the ones given here.
     pub fn next(&self, program: &Program, mut controllers: Vec<Named>) -> Result<Next, ReloadError> {
         let EngineKind::Native(opt, packets) = self.site.engine else { return Err(ReloadError::Interpreter) };
         let program = self.site.pool.accommodate(program)?;
-        let mut new: Vec<Named> = controllers.extract_if(.., |(name, _)| !self.controllers.names().any(|own| own == name)).collect();
+        let mut new: Vec<Named> =
+            controllers.extract_if(.., |(name, _)| !self.controllers.names().any(|own| own == name)).collect();
         let externs = ExternTable::of_controllers(&program, &mut new, self.externs.as_ref())?;
         controllers.append(&mut new);
         let Split { program, fitted, carried, tables } = self.split(program, packets)?;
         let (engines, tables) =
             Engines::new(&program, EngineKind::Native(opt, packets), externs.as_ref(), Some(&tables))?;
-        copy(&self.tables, &tables, &program, &carried)?;
         let kernel = fitted.as_ref().and_then(|fitted| fitted.made.clone());
         let parts = Parts { program: &program, engines: &engines, tables: &tables, externs: externs.as_ref(), kernel };
         let Built { running, waiting, observed, end_counters } = self.site.build(parts, controllers)?;
         Ok(Next { program, fitted, carried, tables, externs, running, waiting, observed, end_counters })
+    }
+
+    /// Copies the entries of tables that have another form now, those of them that are `wanted` in the new ones.
+    pub fn copy(&self, next: &Next, wanted: impl Fn(TableId, &TableEntry) -> bool) -> Result<(), ReloadError> {
+        let mut to = next.tables();
+        for (id, (table, carried)) in (0..).map(TableId).zip(next.program.tables.iter().zip(&next.carried)) {
+            let Carried::Copied(before, _) = carried else { continue };
+            let mut entries = self.tables.dump(*before);
+            entries.retain(|entry| wanted(id, entry));
+            let copied = to.insert_all(id, &mut entries.iter());
+            copied.map_err(|error| ReloadError::Copy(table.name.clone(), error))?;
+        }
+        Ok(())
     }
 
     /// The program for workers, with its tables.
@@ -188,16 +201,4 @@ struct Split {
     fitted: Option<Fitted<Arc<KernelPart>>>,
     carried: Vec<Carried>,
     tables: Arc<Tables>,
-}
-
-/// Copies the entries of tables that have another form now.
-fn copy(from: &TableAccess, to: &TableAccess, program: &Program, carried: &[Carried]) -> Result<(), ReloadError> {
-    let mut to = to.clone();
-    for (id, (table, carried)) in (0..).zip(program.tables.iter().zip(carried)) {
-        let Carried::Copied(before, _) = carried else { continue };
-        let entries = from.dump(*before);
-        let copied = to.insert_all(baker::ir::TableId(id), &mut entries.iter());
-        copied.map_err(|error| ReloadError::Copy(table.name.clone(), error))?;
-    }
-    Ok(())
 }

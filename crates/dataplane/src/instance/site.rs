@@ -80,8 +80,8 @@ impl Site {
                 Exchange::new(program, index, rings)
             });
             let has_timers = index == 0 && !program.timers.is_empty();
-            let timers = has_timers
-                .then(|| Timers { schedule: Schedule::new(program, monotonic_ns()), tables: tables.clone() });
+            let timers =
+                has_timers.then(|| Timers { schedule: Schedule::new(program, monotonic_ns()), tables: tables.clone() });
             let resume = kernel.as_ref().map(|part| part.resume().clone());
             let generation = kernel.as_ref().map_or(0, |part| part.generation());
             let equipment = Equipment { exchange, timers, resume, generation };

@@ -78,13 +78,7 @@ fn same(a: &Layout, b: &Layout) -> bool {
 }
 
 /// How two tables with the same entries differ.
-fn form(
-    old: &Program,
-    before: &Table,
-    new: &Program,
-    table: &Table,
-    written: (bool, bool),
-) -> Option<String> {
+fn form(old: &Program, before: &Table, new: &Program, table: &Table, written: (bool, bool)) -> Option<String> {
     if before.capacity != table.capacity {
         return Some(format!("its size was changed from {} to {}", before.capacity, table.capacity));
     }

@@ -11,7 +11,9 @@ mod bucket;
 mod carry;
 mod entries;
 mod hash;
-mod layout;
+mod journal;
+mod kept;
+pub(crate) mod layout;
 mod lock;
 mod lpm;
 mod meter;
@@ -24,6 +26,7 @@ mod values;
 mod view;
 
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use baker::ir::{Layout, Program, TableEntry, TableError, TableId, TableKind, TableStore, prefix_mask};
 use codegen::abi::{Runtime, is_dir_24_8, unpack_key};
@@ -31,10 +34,12 @@ use codegen::kernel::TablePlace;
 
 use crate::epoch::Epochs;
 use array::{Array, Change};
+pub use carry::{Carried, carried};
 use hash::{Hash, Idle};
+use journal::Journal;
+pub use journal::TableChange;
 use lpm::Lpm;
 use shared::at_once;
-pub use carry::{Carried, carried};
 pub(crate) use space::{Block, Shared, Space, Use};
 use trie::Trie;
 pub use view::View;
@@ -54,15 +59,16 @@ pub struct TablesError {
 #[derive(Debug)]
 enum Kind {
     Array(Array),
-    Hash(Box<Hash>),
+    Hash(Hash),
     /// With keys of 32 bits.
-    Lpm(Box<Lpm>),
+    Lpm(Lpm),
     /// With keys of other widths.
-    Trie(Box<Trie>),
+    Trie(Trie),
 }
 
 #[derive(Debug)]
 struct Table {
+    name: Arc<str>,
     /// Programs that take over from each other share it.
     kind: Arc<Kind>,
     key: Layout,
@@ -77,6 +83,8 @@ pub struct Tables {
     tables: Vec<Table>,
     control_blocks: Box<[*mut u8]>,
     epochs: Arc<Epochs>,
+    /// Of a program and of those that take over from it.
+    journal: Arc<Journal>,
 }
 
 // SAFETY: the pointers lead to the tables' own control blocks; every access to shared memory behind them is atomic or
@@ -105,12 +113,17 @@ impl Tables {
     ) -> Result<Self, TablesError> {
         let no_clock = |error| TablesError { table: "clock".into(), capacity: 1, error };
         let epochs = Arc::new(Epochs::new(space).map_err(no_clock)?);
-        Self::made(program, hasher, space, epochs, |_| None)
+        Self::made(program, hasher, space, (epochs, Arc::default()), |_| None)
     }
 
     /// Those of a program that has none.
     pub(crate) fn none() -> std::io::Result<Self> {
-        Ok(Tables { tables: Vec::new(), control_blocks: Box::new([]), epochs: Arc::new(Epochs::new(&Space::Private)?) })
+        Ok(Tables {
+            tables: Vec::new(),
+            control_blocks: Box::new([]),
+            epochs: Arc::new(Epochs::new(&Space::Private)?),
+            journal: Arc::default(),
+        })
     }
 
     /// The tables of a program that takes over from the one that these are of: see [`carried`]. New ones are empty.
@@ -119,7 +132,8 @@ impl Tables {
             Carried::Kept(table) => Some(self.tables[table.0 as usize].kind.clone()),
             _ => None,
         };
-        Self::made(program, &ahash::RandomState::new(), space, self.epochs.clone(), kept)
+        let shared = (self.epochs.clone(), self.journal.clone());
+        Self::made(program, &ahash::RandomState::new(), space, shared, kept)
     }
 
     /// As [`Tables::next`], new ones in memory of their own.
@@ -131,7 +145,7 @@ impl Tables {
         program: &Program,
         hasher: &ahash::RandomState,
         space: &Space,
-        epochs: Arc<Epochs>,
+        (epochs, journal): (Arc<Epochs>, Arc<Journal>),
         kept: impl Fn(usize) -> Option<Arc<Kind>>,
     ) -> Result<Self, TablesError> {
         let make = |(index, (table, written)): (usize, (&baker::ir::Table, bool))| {
@@ -145,20 +159,19 @@ impl Tables {
                     let change = if in_place { Change::InPlace(lock) } else { Change::Whole };
                     Array::new(capacity, &value, change, first(table, &value), epochs.clone(), space).map(Kind::Array)
                 }
-                TableKind::Hash => Hash::new(capacity, &key, (&value, lock), hasher, epochs.clone(), space)
-                    .map(|table| Kind::Hash(Box::new(table))),
-                TableKind::Lpm if !is_dir_24_8(program, table) => {
-                    Trie::new(capacity, key.fields[0].width, (&value, lock), epochs.clone(), space)
-                        .map(|table| Kind::Trie(Box::new(table)))
+                TableKind::Hash => {
+                    Hash::new(capacity, &key, (&value, lock), hasher, epochs.clone(), space).map(Kind::Hash)
                 }
-                TableKind::Lpm => Lpm::new(capacity, (&value, lock), !written, epochs.clone(), space)
-                    .map(|table| Kind::Lpm(Box::new(table))),
+                TableKind::Lpm if !is_dir_24_8(program, table) => {
+                    Trie::new(capacity, key.fields[0].width, (&value, lock), epochs.clone(), space).map(Kind::Trie)
+                }
+                TableKind::Lpm => Lpm::new(capacity, (&value, lock), !written, epochs.clone(), space).map(Kind::Lpm),
             };
             let kind = kept(index).map_or_else(|| new().map(Arc::new), Ok);
             let kind = kind.map_err(|error| TablesError { table: table.name.clone(), capacity, error })?;
             let hidden = program.layouts[table.value.0 as usize].fields.get(value.fields.len());
             let idle = table.idle.zip(hidden).map(|(ns, field)| Idle { ns, offset: field.offset as usize });
-            Ok(Table { kind, key, value, idle })
+            Ok(Table { name: table.name.as_str().into(), kind, key, value, idle })
         };
         let tables = program.tables.iter().zip(program.written_tables()).enumerate().map(make);
         let tables: Vec<_> = tables.collect::<Result<_, _>>()?;
@@ -169,7 +182,7 @@ impl Tables {
             Kind::Trie(trie) => trie.control_block(),
         };
         let control_blocks = tables.iter().map(block).collect();
-        Ok(Tables { tables, control_blocks, epochs })
+        Ok(Tables { tables, control_blocks, epochs, journal })
     }
 
     /// One control block per table, in the program's order. Workers have some of their own: see [`View`].
@@ -230,8 +243,27 @@ impl Tables {
         Some(layout::decode(value, &bytes))
     }
 
+    /// From now on the control plane's changes are told there, each after it was made; it waits where nobody takes them. Only once.
+    pub fn tell(&self, changes: SyncSender<TableChange>) {
+        self.journal.tell(changes);
+    }
+
+    /// Notes a change that was made.
+    fn note(&self, table: TableId, key: &[u128], prefix_len: Option<u32>, value: Option<&[u128]>) {
+        if let Ok(table) = self.table(table) {
+            let kept = value.map(|value| value.iter().copied().chain(table.idle.map(|_| 0)));
+            self.journal.note(&table.name, key, prefix_len, kept);
+        }
+    }
+
     /// See [`TableStore::insert`]; any thread may call it while packets are processed.
     pub fn insert(&self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
+        self.put(table, entry)?;
+        self.note(table, &entry.key, entry.prefix_len, Some(&entry.value));
+        Ok(())
+    }
+
+    fn put(&self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
         let Table { kind, key, value, .. } = self.table(table)?;
         let bytes = layout::encode(value, &entry.value).ok_or(TableError::OutOfRange)?;
         match &**kind {
@@ -262,18 +294,27 @@ impl Tables {
             }
             return Ok(());
         };
-        let mut refused = Ok(());
+        let (mut refused, mut written) = (Ok(()), Vec::new());
         let mut changes = entries.map_while(|entry| {
             let bytes = layout::encode(value, &entry.value).ok_or(TableError::OutOfRange);
             let change = index(&entry.key, entry.prefix_len).and_then(|index| Ok((index, bytes?)));
-            change.map_err(|error| refused = Err(error)).ok()
+            let change = change.map_err(|error| refused = Err(error)).ok()?;
+            written.push(entry);
+            Some(change)
         });
         array.write(&mut changes)?;
+        written.iter().for_each(|entry| self.note(id, &entry.key, entry.prefix_len, Some(&entry.value)));
         refused
     }
 
     /// See [`TableStore::remove`]; any thread may call it while packets are processed.
     pub fn remove(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
+        self.take_out(table, key, prefix_len)?;
+        self.note(table, key, prefix_len, None);
+        Ok(())
+    }
+
+    fn take_out(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
         let Table { kind, key: key_layout, .. } = self.table(table)?;
         match &**kind {
             Kind::Array(array) => array.clear(index(key, prefix_len)?),

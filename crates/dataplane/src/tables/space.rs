@@ -148,6 +148,9 @@ mod tests {
         let memory = Arc::new(Mapping::anonymous(16 * PAGE).unwrap());
         let shared = Shared::new(memory, 2 * PAGE, 10 * PAGE, 16 * PAGE);
         let space = Space::Shared(shared.clone());
+        let free = |part: usize| -> Vec<(usize, usize)> {
+            shared.free(part).iter().map(|range| (range.start / PAGE, range.end / PAGE)).collect()
+        };
         let take = |bytes: usize| space.take(bytes, Use::Entries);
         let [a, b, c] = [1, 4 * PAGE, PAGE + 1].map(|bytes| take(bytes).unwrap());
         assert_eq!([&a, &b, &c].map(|block| block.place.start / PAGE), [2, 3, 7]);
@@ -155,16 +158,16 @@ mod tests {
         // SAFETY: the block is ours and has 4 pages.
         unsafe { b.ptr().write_bytes(7, 4 * PAGE) };
         drop(b);
-        assert_eq!(*shared.free(0), [3 * PAGE..7 * PAGE, 9 * PAGE..10 * PAGE]);
+        assert_eq!(free(0), [(3, 7), (9, 10)]);
         drop(c);
-        assert_eq!(*shared.free(0), [3 * PAGE..10 * PAGE]);
+        assert_eq!(free(0), [(3, 10)]);
         let all = take(7 * PAGE).unwrap();
         // SAFETY: as above, 7 pages.
         let bytes = unsafe { std::slice::from_raw_parts(all.ptr(), 7 * PAGE) };
         assert!(bytes.iter().all(|byte| *byte == 0));
         drop((a, all));
-        assert_eq!(*shared.free(0), [2 * PAGE..10 * PAGE]);
+        assert_eq!(free(0), [(2, 10)]);
         assert_eq!(space.take(5, Use::Index).unwrap().place, 10 * PAGE..11 * PAGE);
-        assert_eq!(*shared.free(1), [10 * PAGE..16 * PAGE]);
+        assert_eq!(free(1), [(10, 16)]);
     }
 }

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use baker::ir::Program;
@@ -21,8 +22,11 @@ use super::grace::Grace;
 use super::load::{LoadError, Loaded, PortMaps};
 use super::memory::SharedMemory;
 use super::netlink::Netlink;
+use super::pins::{Named, Pins};
 use super::redirect;
+use super::relic::{self, Relic};
 use super::resume::Resume;
+use super::sys;
 use crate::tables::{Carried, Tables, carried};
 
 /// A port to the fast path.
@@ -80,6 +84,8 @@ pub struct FastPath {
     idle: OwnedFd,
     /// Counts what could not be sent; none where the kernel does not tell.
     failed: Option<Failed>,
+    /// Where it outlasts the process.
+    pins: Option<Pins>,
     state: Mutex<State>,
 }
 
@@ -89,6 +95,8 @@ struct State {
     /// What lets the kernel's readers of tables be waited for, while the program runs.
     grace: Option<Grace>,
     links: Vec<Weak<Attached>>,
+    /// What an ended process left, until this one runs.
+    relic: Option<Relic>,
 }
 
 /// What is to take over from a program: its part in the kernel, and what it has of the tables.
@@ -101,9 +109,10 @@ pub struct NextPart {
 }
 
 impl FastPath {
-    /// As much of a program as the kernel takes, with the workers' part; `None` where that is nothing.
-    pub fn new(program: &Program, packets: Level) -> Result<Option<(Arc<Program>, Self)>, FitError> {
-        let Fitted { split, made, .. } = fit(program, packets, Options::default())?;
+    /// As much of a program as the kernel takes, compiled with these options, with the workers' part; `None` where that is
+    /// nothing.
+    pub fn new(program: &Program, packets: Level, options: Options) -> Result<Option<(Arc<Program>, Self)>, FitError> {
+        let Fitted { split, made, .. } = fit(program, packets, options)?;
         let Some((memory, loaded)) = made else { return Ok(None) };
         let path = Self::of(&split, memory, loaded)?;
         Ok(Some((Arc::new(split.workers), path)))
@@ -117,15 +126,32 @@ impl FastPath {
         let failed = ports.devices.as_deref().and_then(|devices| Failed::count(devices, memory.map()).ok());
         let (program, resume) = (Arc::new(split.workers.clone()), Arc::new(Resume::new(split)));
         let part = Arc::new(KernelPart { program, memory, loaded, resume, generation: 0 });
-        let state = Mutex::new(State { part, grace: None, links: Vec::new() });
-        Ok(FastPath { ports, idle, failed, state })
+        let state = Mutex::new(State { part, grace: None, links: Vec::new(), relic: None });
+        Ok(FastPath { ports, idle, failed, pins: None, state })
+    }
+
+    /// What runs in the kernel is to outlast the process, with names in this directory; and where another process has left something
+    /// there, it is taken over from that.
+    pub fn outlast(&mut self, dir: &Path) -> io::Result<()> {
+        let pins = Pins::open(dir)?;
+        let relic = Relic::find(&pins)?;
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).relic = relic;
+        self.pins = Some(pins);
+        Ok(())
+    }
+
+    /// Fills the tables with what packets have made of those of the process before; how many entries, `None` where it left nothing.
+    pub(crate) fn inherit(&self) -> Option<usize> {
+        let mut state = self.lock();
+        let part = state.part.clone();
+        state.relic.as_mut().map(|relic| relic.bequeath(&part.program, part.tables()))
     }
 
     /// As much of a program as the kernel takes, to take over from the one that is there. Nothing changes yet.
     pub fn next(&self, program: &Program, packets: Level) -> Result<NextPart, FitError> {
         let before = self.part();
         let generation = before.generation.wrapping_add(1);
-        let options = Options { generation, ..Options::default() };
+        let options = Options { generation, frags: self.takes_pieces(), ..Options::default() };
         let fitted = fit_by(program, |split| {
             let workers = Arc::new(split.workers.clone());
             let memory = before.memory.next(&workers, &carried(&before.program, &workers))?;
@@ -147,6 +173,11 @@ impl FastPath {
         self.failed.is_some()
     }
 
+    /// Whether packets may come to it in several pieces: those above a page.
+    pub(crate) fn takes_pieces(&self) -> bool {
+        self.lock().part.loaded.takes_pieces()
+    }
+
     /// Packets that the kernel could not send to a port.
     pub(crate) fn failed(&self, port: u8) -> u64 {
         self.lock().part.memory.failed(port)
@@ -166,11 +197,54 @@ impl FastPath {
     ) -> Result<Arc<Attached>, AttachError> {
         let mut state = self.lock();
         state.part.memory.set_port(interface as u32, port.number, port.host, false);
+        if let Some(link) = self.kept(interface) {
+            let attached = Arc::new(Attached::kept(link, interface));
+            state.links.push(Arc::downgrade(&attached));
+            return Ok(attached);
+        }
         let program = if state.grace.is_some() { state.part.loaded.program() } else { &self.idle };
         let attached = Arc::new(Attached::new(program, interface, netlink)?);
+        if let Some(pins) = &self.pins {
+            pins.set_link(interface as u32, attached.link()).map_err(AttachError::Name)?;
+        }
         state.links.retain(|link| link.strong_count() > 0);
         state.links.push(Arc::downgrade(&attached));
         Ok(attached)
+    }
+
+    /// The link at this interface that the process before has left.
+    fn kept(&self, interface: i32) -> Option<OwnedFd> {
+        let link = self.pins.as_ref()?.link(interface as u32).ok().flatten()?;
+        // The interface may be gone, and its index another one's.
+        (sys::link_info(&link).ok()?.interface == interface as u32).then_some(link)
+    }
+
+    /// Whether the process before has left its program at this interface.
+    pub(crate) fn has_kept(&self, interface: i32) -> bool {
+        self.kept(interface).is_some()
+    }
+
+    /// Gives names to a program that is about to run; its number.
+    fn name(&self, part: &KernelPart) -> io::Result<Option<u64>> {
+        let Some(pins) = &self.pins else { return Ok(None) };
+        let (loaded, memory) = (&part.loaded, &part.memory);
+        let maps = [
+            ("devices", self.ports.devices.as_deref()),
+            ("sockets", self.ports.sockets.as_deref()),
+            ("parts", loaded.parts()),
+        ];
+        let maps = maps.into_iter().filter_map(|(name, map)| Some((name, map?)));
+        let objects = [("program", loaded.program()), ("memory", memory.map())].into_iter().chain(maps).collect();
+        let tables = relic::describe(&part.program, memory.memory().size, &memory.memory().tables);
+        pins.name(&Named { objects, tables }).map(Some)
+    }
+
+    /// Names nothing but a program, which runs by now, and these links.
+    fn name_only(&self, program: Option<u64>, links: &[Arc<Attached>]) -> io::Result<()> {
+        let Some(pins) = &self.pins else { return Ok(()) };
+        let is_there = |interface: &u32| links.iter().any(|link| link.interface() == *interface);
+        pins.interfaces()?.into_iter().filter(|i| !is_there(i)).try_for_each(|i| pins.remove_link(i))?;
+        pins.keep_only(program)
     }
 
     /// Says whether the kernel sends by a port's interface, otherwise workers send its packets; and whether that `returns` packets.
@@ -183,8 +257,20 @@ impl FastPath {
     /// From now on it processes packets.
     pub(crate) fn start(&self) -> io::Result<()> {
         let mut state = self.lock();
-        state.grace = Some(Grace::start(state.part.tables().clone())?);
-        Self::put(&state, state.part.loaded.program())
+        let part = state.part.clone();
+        state.grace = Some(Grace::start(part.tables().clone())?);
+        let named = self.name(&part)?;
+        let mut relic = state.relic.take();
+        // What has changed since, so that little is left to change until the other program is there.
+        relic.iter_mut().for_each(|relic| relic.catch_up(&part.program, part.tables()));
+        Self::put(&state, part.loaded.program())?;
+        if let Some(mut relic) = relic {
+            // Its end waits for what of the program before runs now.
+            drop(Grace::start(part.tables().clone())?);
+            relic.catch_up(&part.program, part.tables());
+        }
+        let links: Vec<_> = state.links.iter().filter_map(Weak::upgrade).collect();
+        self.name_only(named, &links)
     }
 
     /// Puts another program in the place of the one that runs, at each port between two packets. When this returns the old one runs
@@ -193,11 +279,13 @@ impl FastPath {
     pub(crate) fn replace(&self, part: Arc<KernelPart>) -> io::Result<()> {
         let mut state = self.lock();
         let grace = Grace::start(part.tables().clone())?;
+        let named = self.name(&part);
         state.part = part;
         let put = Self::put(&state, state.part.loaded.program());
         // The end of the old one waits for whatever runs now.
         state.grace = Some(grace);
-        put
+        let named = named.and_then(|named| self.pins.as_ref().map_or(Ok(()), |pins| pins.keep_only(named)));
+        put.and(named)
     }
 
     /// From now on it does not. What it has handed over is at the sockets.
@@ -205,6 +293,8 @@ impl FastPath {
         let mut state = self.lock();
         // Where a link cannot be changed its interface is gone.
         let _ = Self::put(&state, &self.idle);
+        // What cannot be removed the next start takes for its own.
+        let _ = self.pins.as_ref().map(Pins::clear);
         state.grace = None;
     }
 

@@ -63,7 +63,10 @@ pub fn code(program: &Program, packets: Level) -> Result<Fitted<Taken<Object>>, 
 }
 
 /// The same, by another way to make it.
-pub(super) fn fit_by<T>(program: &Program, make: impl Fn(&Split) -> Result<T, FitError>) -> Result<Fitted<T>, FitError> {
+pub(super) fn fit_by<T>(
+    program: &Program,
+    make: impl Fn(&Split) -> Result<T, FitError>,
+) -> Result<Fitted<T>, FitError> {
     let mut limits = bpf::limits(program);
     loop {
         let placement = Placement::new(program, &limits).map_err(FitError::Pinned)?;

@@ -11,7 +11,7 @@ use codegen::bpf::{self, Form, Misfit, Refusal};
 use codegen::kernel::{MapUse, Object, Options, Place, QUEUES};
 
 use super::memory::SharedMemory;
-use super::sys::{self, MapType};
+use super::sys::{self, FRAGS, MapType};
 
 /// Bytes of the verifier's log that are kept.
 const LOG: usize = 16 << 20;
@@ -72,8 +72,9 @@ pub struct Loaded {
     program: OwnedFd,
     ports: PortMaps,
     /// Its other parts. The kernel empties this array when no process has it any more, so it is kept as long as the program runs.
-    _parts: Option<Arc<OwnedFd>>,
+    parts: Option<Arc<OwnedFd>>,
     form: Form,
+    flags: u32,
 }
 
 /// What a program knows of ports. Programs that take over from each other share it.
@@ -141,7 +142,8 @@ impl Loaded {
         ports: PortMaps,
     ) -> Result<Loaded, LoadError> {
         let name = &program.name;
-        let mut maps = Maps { ports, entries: program.ppfs.len() as u32, ..Maps::of(memory, name) };
+        let flags = if options.frags { FRAGS } else { 0 };
+        let mut maps = Maps { ports, entries: program.ppfs.len() as u32, flags, ..Maps::of(memory, name) };
         let taken = bpf::fit(program, packets, memory.memory(), options, |object| {
             maps.load(object).map_err(|error| match error {
                 LoadError::Exhausted => Refusal::TooMuch(error),
@@ -172,9 +174,19 @@ impl Loaded {
         &self.ports
     }
 
-    /// What it was loaded with; a program that is to take its place needs the same.
-    pub fn flags(&self) -> u32 {
-        0
+    /// What it was loaded with ([`FRAGS`]); a program that is to take its place needs the same.
+    pub(super) fn flags(&self) -> u32 {
+        self.flags
+    }
+
+    /// Whether packets may come in several pieces.
+    pub(super) fn takes_pieces(&self) -> bool {
+        self.flags & FRAGS != 0
+    }
+
+    /// Its other parts, if it is several programs.
+    pub(super) fn parts(&self) -> Option<&OwnedFd> {
+        self.parts.as_deref()
     }
 
     /// The program, to be attached.
@@ -184,8 +196,13 @@ impl Loaded {
 
     /// Runs the program with one packet.
     pub fn run(&self, packet: &[u8]) -> io::Result<Ran> {
-        let mut out = vec![0; 8192];
-        let (verdict, len) = sys::test_run(&self.program, packet, &mut out)?;
+        self.run_divided(packet, packet.len())
+    }
+
+    /// As [`Loaded::run`], with so many bytes in the packet's first piece (Linux 6.18).
+    pub fn run_divided(&self, packet: &[u8], first: usize) -> io::Result<Ran> {
+        let mut out = vec![0; packet.len() + 8192];
+        let (verdict, len) = sys::test_run(&self.program, packet, first, &mut out)?;
         out.truncate(len);
         Ok(Ran { verdict, packet: out })
     }
@@ -199,11 +216,13 @@ struct Maps<'m> {
     parts: Option<Arc<OwnedFd>>,
     /// Parts that there can be.
     entries: u32,
+    /// Of the programs.
+    flags: u32,
 }
 
 impl<'m> Maps<'m> {
     fn of(memory: &'m SharedMemory, name: &'m str) -> Self {
-        Maps { memory, name, ports: PortMaps::default(), parts: None, entries: 1 }
+        Maps { memory, name, ports: PortMaps::default(), parts: None, entries: 1, flags: 0 }
     }
 
     fn load(&mut self, object: &Object) -> Result<OwnedFd, LoadError> {
@@ -220,11 +239,11 @@ impl<'m> Maps<'m> {
             at[1] |= source << 4;
             at[4..].copy_from_slice(&sys::number(fd).to_le_bytes());
         }
-        sys::prog_load(&code, name, &mut []).map_err(|error| match error.raw_os_error() {
+        sys::prog_load(&code, name, self.flags, &mut []).map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM) => LoadError::Refused(error),
             // Its log would be as long as what it has seen.
             Some(libc::E2BIG | libc::EFAULT) => LoadError::Exhausted,
-            _ => refusal(&code, object, name),
+            _ => refusal(&code, object, name, self.flags),
         })
     }
 
@@ -236,7 +255,7 @@ impl<'m> Maps<'m> {
     }
 
     fn loaded(self, program: OwnedFd, form: Form) -> Loaded {
-        Loaded { program, ports: self.ports, _parts: self.parts, form }
+        Loaded { program, ports: self.ports, parts: self.parts, form, flags: self.flags }
     }
 }
 
@@ -260,9 +279,9 @@ pub(super) fn too_much(program: &Program, misfit: Misfit<LoadError>) -> LoadErro
 }
 
 /// What the verifier has against a program.
-fn refusal(code: &[u8], object: &Object, name: &str) -> LoadError {
+fn refusal(code: &[u8], object: &Object, name: &str, flags: u32) -> LoadError {
     let mut log = vec![0; LOG];
-    let error = match sys::prog_load(code, name, &mut log) {
+    let error = match sys::prog_load(code, name, flags, &mut log) {
         // It was refused a moment ago: a lack that has passed.
         Ok(_) => return io::Error::from(io::ErrorKind::ResourceBusy).into(),
         Err(error) => error,

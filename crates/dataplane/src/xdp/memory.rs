@@ -2,10 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use baker::ir::Program;
+use codegen::bpf::vm::Lent;
 use codegen::kernel::{self, FAILED, Memory, PORT_SLOTS, PORTS, PortSlot, RECORD, Record, SLACK, TABLES};
 
 use super::sys::{self, MMAPABLE, MapType};
@@ -29,9 +31,7 @@ pub enum MemoryError {
     )]
     Large(u64),
     /// Of a program that takes over.
-    #[error(
-        "there is no room for {0} beside what runs, in the memory that the kernel sees: it takes a restart"
-    )]
+    #[error("there is no room for {0} beside what runs, in the memory that the kernel sees: it takes a restart")]
     NoRoom(String),
     /// A table.
     #[error(transparent)]
@@ -77,6 +77,11 @@ impl SharedMemory {
             let mapping = Mapping::of_fd(map.as_raw_fd(), size as usize)?;
             Ok((Some(map), mapping))
         })
+    }
+
+    /// As [`SharedMemory::new`], for the virtual machine ([`codegen::bpf::vm`]): no kernel sees it, and it takes no privilege.
+    pub fn private(program: &Program) -> Result<Self, MemoryError> {
+        Self::laid_out(program, 1, ahash::RandomState::new(), |size| Ok((None, Mapping::sparse(size as usize)?)))
     }
 
     /// Where things would lie, on a machine of two processors: for code that is looked at and not loaded. It takes no
@@ -189,7 +194,8 @@ impl SharedMemory {
     /// The sum over all CPUs of a counter.
     pub fn counter(&self, slot: usize) -> u64 {
         assert!(slot < self.counters);
-        let of_cpu = |cpu: usize| self.word(self.memory.own as usize + cpu * self.own + slot * 8).load(Ordering::Relaxed);
+        let of_cpu =
+            |cpu: usize| self.word(self.memory.own as usize + cpu * self.own + slot * 8).load(Ordering::Relaxed);
         (0..self.memory.cpus as usize).fold(0, |sum, cpu| sum.wrapping_add(of_cpu(cpu)))
     }
 
@@ -229,6 +235,13 @@ impl SharedMemory {
         let at = RECORD as usize + std::mem::offset_of!(Record, metadata);
         let words = (0..bytes.div_ceil(8)).map(|word| self.word(at + word * 8).load(Ordering::Relaxed).to_le_bytes());
         words.flatten().take(bytes).collect()
+    }
+
+    /// The memory itself, for code that runs on the virtual machine.
+    pub(super) fn lent(&self) -> Lent {
+        let start = NonNull::new(self.mapping.ptr()).expect("a mapping");
+        // SAFETY: the mapping has that many bytes. Who runs the code has this memory too, and reads and changes tables between packets.
+        unsafe { Lent::new(start, self.memory.size as usize) }
     }
 
     /// All of it as it is now, for code that runs elsewhere ([`codegen::bpf::vm`]).

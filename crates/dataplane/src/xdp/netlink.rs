@@ -35,6 +35,7 @@ const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
 const NETDEV_XDP_ACT_NDO_XMIT: u64 = 1 << 2;
+const NETDEV_XDP_ACT_NDO_XMIT_SG: u64 = 1 << 6;
 
 /// What an interface has counted (the first of `struct rtnl_link_stats64`).
 #[repr(C)]
@@ -114,13 +115,21 @@ impl Netlink {
         ask(&self.route, libc::RTM_SETLINK, libc::NLM_F_ACK, &ifinfomsg(interface), &xdp).map(drop)
     }
 
-    /// Whether packets can be sent by it from programs at other interfaces. Where the kernel does not say, it is taken to be so.
-    pub fn takes_redirects(&self, interface: i32) -> bool {
-        let Some(netdev) = self.netdev else { return true };
+    /// Whether the kernel says which interfaces take packets from programs at others.
+    #[cfg(test)]
+    pub fn tells_redirects(&self) -> bool {
+        self.netdev.is_some()
+    }
+
+    /// Whether packets can be sent by it from programs at other interfaces, also those in several `pieces`. Where the kernel does
+    /// not say (before Linux 6.3), it is taken to be so of all but veth devices, with which that depends on their other end.
+    pub fn takes_redirects(&self, interface: i32, pieces: bool) -> bool {
+        let Some(netdev) = self.netdev else { return self.link(interface).is_ok_and(|link| !link.is_veth) };
         let index = [(NETDEV_A_DEV_IFINDEX, &interface.to_ne_bytes()[..])];
         let answer = ask(&self.generic, netdev, 0, &[NETDEV_CMD_DEV_GET, 1, 0, 0], &index);
         let features = answer.ok().and_then(|answer| find(&answer, NETDEV_A_DEV_XDP_FEATURES)).map(u64::from_ne_bytes);
-        features.is_none_or(|features| features & NETDEV_XDP_ACT_NDO_XMIT != 0)
+        let wanted = NETDEV_XDP_ACT_NDO_XMIT | if pieces { NETDEV_XDP_ACT_NDO_XMIT_SG } else { 0 };
+        features.is_none_or(|features| features & wanted == wanted)
     }
 }
 
@@ -273,8 +282,8 @@ mod tests {
         assert_eq!((link.program, link.is_veth), (None, false));
         assert_eq!(netlink.link(i32::MAX).unwrap_err().raw_os_error(), Some(libc::ENODEV));
         assert_eq!(
-            netlink.netdev.is_some(),
-            !netlink.takes_redirects(1),
+            netlink.tells_redirects(),
+            !netlink.takes_redirects(1, false),
             "loopback takes none, if the kernel can tell"
         );
     }

@@ -28,7 +28,7 @@ pub const OF_MAP: u8 = 1;
 pub const EXIT: [u8; 8] = instruction(0x95, 0, 0, 0, 0);
 
 fn load(code: &[u8], name: &str) -> io::Result<OwnedFd> {
-    let load = |flags| sys::prog_load_with(code, name, flags, &mut []);
+    let load = |flags| sys::prog_load(code, name, flags, &mut []);
     // Without it, which Linux before 5.18 does not know, interfaces with a large MTU take no program.
     match load(FRAGS) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => load(0),
@@ -38,7 +38,7 @@ fn load(code: &[u8], name: &str) -> io::Result<OwnedFd> {
 
 /// The program that lets every packet through, loaded with these flags.
 pub fn pass(flags: u32) -> io::Result<OwnedFd> {
-    sys::prog_load_with(&[instruction(0xb7, 0, 0, 0, XDP_PASS), EXIT].concat(), "millrace_idle", flags, &mut [])
+    sys::prog_load(&[instruction(0xb7, 0, 0, 0, XDP_PASS), EXIT].concat(), "millrace_idle", flags, &mut [])
 }
 
 /// The program and its sockets.

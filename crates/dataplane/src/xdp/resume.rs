@@ -23,11 +23,14 @@ pub(crate) enum Onward {
     Leaves(u32),
     /// It goes on by this channel.
     GoesOn(ChannelId),
+    /// The kernel has done nothing with it: it is as it was received.
+    Begins,
 }
 
 impl Resume {
     pub fn new(split: &Split) -> Self {
         let onward = |(channel, id): (&baker::ir::Channel, u32)| match channel.target {
+            _ if id == Program::RX.0 => Onward::Begins,
             Target::Tx => Onward::Leaves(END_TX),
             Target::Host => Onward::Leaves(END_HOST),
             Target::Ppf(_) | Target::Controller(_) => match split.resume.get(id as usize) {

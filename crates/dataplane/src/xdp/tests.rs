@@ -1,12 +1,14 @@
 //! Small programs in the kernel, as they run at ports: without a record of what they do.
 
+mod pieces;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use baker::ir::{CounterId, CounterSlots, DropId, Program, TableEntry, TableId};
 use baker::opt::Level;
 use codegen::CodegenError;
-use codegen::bpf::vm::{Image, Machine};
+use codegen::bpf::vm::{Image, Machine, Map};
 use codegen::bpf::{self, Form, Refusal};
 use codegen::kernel::{Memory, Object, Options, Punt, TABLES, TablePlace, Verdict};
 
@@ -35,11 +37,15 @@ struct Rig {
 
 impl Rig {
     fn new(text: &str) -> Rig {
+        Rig::with(text, Options::default())
+    }
+
+    fn with(text: &str, options: Options) -> Rig {
         let program = program(text);
         assert_eq!(bpf::obstacles(&program), []);
         let memory = SharedMemory::new(&program).unwrap();
         memory.set_port(LOOPBACK, PORT, None, true);
-        let loaded = Loaded::compile(&program, Level::Cgpc, &memory, Options::default()).unwrap();
+        let loaded = Loaded::compile(&program, Level::Cgpc, &memory, options).unwrap();
         Rig { program, memory, loaded }
     }
 
@@ -351,7 +357,7 @@ fn the_virtual_machine_does_what_the_kernel_does() {
         let take = |object: &Object| Ok::<_, Refusal<CodegenError>>(object.clone());
         let Ok(taken) = bpf::fit(&program, Level::Pac, memory.memory(), options, take) else { panic!("too much") };
         let parts: Vec<_> = taken.parts.iter().map(|(ppf, part)| (ppf.0, part)).collect();
-        let mut machine = Machine::of(&taken.first, &parts, memory.contents());
+        let mut machine = Machine::of(&taken.first, &parts, Map::Memory(memory.contents()));
         let loaded = Loaded::compile(&program, Level::Pac, &memory, options).unwrap();
         let mut instructions = 0;
         for n in 0..40u8 {

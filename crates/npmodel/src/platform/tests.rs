@@ -18,7 +18,10 @@ fn those_that_come_with_millrace() {
     }
     assert_eq!(Platform::parse("ixp2400", &ixp2400()).unwrap().application_engines(), 6);
     let Err(error) = built_in("ixp9") else { panic!("there is an ixp9") };
-    assert_eq!(error.to_string(), "there is no platform ixp9\n  platforms: ixp1200, ixp2400, pci33; or a file, NAME.toml");
+    assert_eq!(
+        error.to_string(),
+        "there is no platform ixp9\n  platforms: ixp1200, ixp2400, pci33; or a file, NAME.toml"
+    );
 }
 
 /// A change to the file, and the message.

@@ -16,6 +16,16 @@ pub enum Take {
     HandedOver(Arc<FastPath>, PortRole),
 }
 
+impl Take {
+    /// Whether the program of a process before is at the interface, and this one takes over from it.
+    pub fn takes_over(&self, interface: i32) -> bool {
+        match self {
+            Take::All(_) => false,
+            Take::HandedOver(path, _) => path.has_kept(interface),
+        }
+    }
+}
+
 /// The program that is at the interface, or will be.
 #[derive(Debug)]
 pub enum Entry {
