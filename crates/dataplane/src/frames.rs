@@ -6,8 +6,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use baker::ir::Program;
 use crate::access::local_frames;
+use baker::ir::Program;
 use codegen::abi::{Descriptor, METADATA_OFFSET, WHOLE, descriptor_stride};
 
 use crate::sys::Mapping;
@@ -131,11 +131,11 @@ impl FramePool {
         let stride = descriptor_stride(program);
         let map = |len| Mapping::anonymous(len).map_err(|error| FrameError::Memory { count, frame_size, error });
         let local = (if workers == 0 { 0 } else { local_frames(program) }, workers as u32);
-        let all = local.0.checked_mul(local.1).and_then(|local| count.checked_add(local)).ok_or(FrameError::Memory {
-            count,
-            frame_size,
-            error: std::io::ErrorKind::OutOfMemory.into(),
-        })?;
+        let all = local
+            .0
+            .checked_mul(local.1)
+            .and_then(|local| count.checked_add(local))
+            .ok_or(FrameError::Memory { count, frame_size, error: std::io::ErrorKind::OutOfMemory.into() })?;
         let region = map(all as usize * frame_size as usize)?;
         let descriptors = map(all as usize * stride)?;
         let pool = FramePool {
@@ -343,7 +343,9 @@ impl FramePool {
     pub(crate) unsafe fn copy_metadata(&self, to: u32, from: u32) {
         debug_assert!(to != from);
         // SAFETY: both are the caller's, and the metadata of different frames does not overlap.
-        unsafe { self.metadata(to).copy_from_nonoverlapping(self.metadata(from), self.metadata_size.load(Ordering::Relaxed)) };
+        unsafe {
+            self.metadata(to).copy_from_nonoverlapping(self.metadata(from), self.metadata_size.load(Ordering::Relaxed))
+        };
     }
 
     /// Zeroes the frame's metadata but for `rx.port`.

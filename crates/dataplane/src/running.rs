@@ -38,13 +38,7 @@ pub struct WorkerPort {
 }
 
 impl WorkerPort {
-    pub fn new(
-        name: String,
-        number: u8,
-        access: Access,
-        queue: Box<dyn Queue>,
-        counters: Arc<PortCounters>,
-    ) -> Self {
+    pub fn new(name: String, number: u8, access: Access, queue: Box<dyn Queue>, counters: Arc<PortCounters>) -> Self {
         let fast = queue.count().is_some();
         WorkerPort { name, number, access, queue, counters, fast, is_drained: false }
     }

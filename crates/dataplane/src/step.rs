@@ -346,7 +346,9 @@ impl Stepper {
         // engine's program and tables; the pool has frames for all copies of a whole batch.
         unsafe {
             self.local.poison(POISONED_LOCAL, POISON);
-            self.local.run((self.access, self.engine.reach()), &mut self.context, &frames, |context, frames| self.engine.run(context, frames));
+            self.local.run((self.access, self.engine.reach()), &mut self.context, &frames, |context, frames| {
+                self.engine.run(context, frames)
+            });
         }
         let mut outputs = Vec::new();
         self.take_outputs(&mut outputs);

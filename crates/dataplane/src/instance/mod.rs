@@ -78,7 +78,13 @@ pub struct PortConfig {
 impl PortConfig {
     /// A port with a driver given directly and no host port.
     pub fn new(name: &str, number: u8, driver: Driver) -> Self {
-        PortConfig { spec: PortSpec { name: name.to_owned(), driver }, number, host: None, access: Access::default(), own: Own::default() }
+        PortConfig {
+            spec: PortSpec { name: name.to_owned(), driver },
+            number,
+            host: None,
+            access: Access::default(),
+            own: Own::default(),
+        }
     }
 }
 

@@ -84,7 +84,11 @@ fn the_same_packets_leave_in_every_mode() {
         assert!(expected[0].len() >= 400);
         for engine in ENGINES {
             for access in Access::ALL {
-                assert!(passed(&program, engine, &packets, access) == expected, "{}, {engine:?}, {access}", program.name);
+                assert!(
+                    passed(&program, engine, &packets, access) == expected,
+                    "{}, {engine:?}, {access}",
+                    program.name
+                );
             }
         }
     }

@@ -153,7 +153,8 @@ mod tests {
 
     #[test]
     fn an_address_of_ipv6_has_a_group() {
-        let of = |text: &str| keys(text.parse().unwrap()).map(|key| Ipv6Addr::from(key).to_string()).collect::<Vec<_>>();
+        let of =
+            |text: &str| keys(text.parse().unwrap()).map(|key| Ipv6Addr::from(key).to_string()).collect::<Vec<_>>();
         assert_eq!(of("10.0.1.1"), ["::ffff:10.0.1.1"]);
         assert_eq!(of("fe80::1234:5678"), ["fe80::1234:5678", "ff02::1:ff34:5678"]);
     }

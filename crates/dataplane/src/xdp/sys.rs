@@ -245,8 +245,7 @@ static PRESENT: u8 = 1;
 
 /// Takes a key out of a set; nothing where it is not there.
 pub fn set_remove<const N: usize>(set: &OwnedFd, key: &[u8; N]) -> io::Result<()> {
-    let mut attributes =
-        MapElem { map_fd: set.as_raw_fd() as u32, key: key.as_ptr() as u64, ..MapElem::default() };
+    let mut attributes = MapElem { map_fd: set.as_raw_fd() as u32, key: key.as_ptr() as u64, ..MapElem::default() };
     // SAFETY: the key lives through the call and is as long as the set's.
     match unsafe { bpf(MAP_DELETE_ELEM, &mut attributes) } {
         Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),

@@ -100,7 +100,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         (AnyPlatform::HostBus(platform), None) => return bus::run(&platform, args.json),
         (AnyPlatform::HostBus(platform), Some(_)) => {
             let name = platform.name;
-            return Err(Failure::wrong(format!("error: {name} is a host-based router, which runs no program: leave it out")));
+            return Err(Failure::wrong(format!(
+                "error: {name} is a host-based router, which runs no program: leave it out"
+            )));
         }
         (AnyPlatform::Processor(platform), _) => platform,
     };
