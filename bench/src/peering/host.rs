@@ -94,7 +94,11 @@ fn one(system: System, window: Duration) -> Result<f64, String> {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let block = vec![0x5a; 1 << 16];
-            while !done.load(Ordering::Relaxed) && sender.write_all(&block).is_ok() {}
+            while !done.load(Ordering::Relaxed) {
+                if sender.write_all(&block).is_err() {
+                    break;
+                }
+            }
             // Ends the other side.
             let _ = sender.shutdown(std::net::Shutdown::Both);
         });

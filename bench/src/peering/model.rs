@@ -1,6 +1,5 @@
 //! The model of the published testbed, and the published points.
 
-use npmodel::HostBus;
 use npmodel::bus::{Access, What};
 use npmodel::platform::{AnyPlatform, built_in};
 
@@ -13,7 +12,6 @@ pub fn measure(results: &mut Results) -> Result<(), String> {
     let AnyPlatform::HostBus(platform) = built_in("pci33").map_err(text)? else {
         return Err("pci33 is no host-based router".into());
     };
-    let platform: HostBus = platform;
     for length in LENGTHS {
         let name = format!("model, {}", case(length));
         for access in Access::ALL {

@@ -243,7 +243,7 @@ mod tests {
 
     fn pci33() -> HostBus {
         match built_in("pci33").unwrap() {
-            AnyPlatform::HostBus(platform) => platform,
+            AnyPlatform::HostBus(platform) => *platform,
             AnyPlatform::Processor(_) => panic!("pci33 is a processor"),
         }
     }

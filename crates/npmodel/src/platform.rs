@@ -229,7 +229,7 @@ pub enum AnyPlatform {
     /// A network processor.
     Processor(Box<Platform>),
     /// A host-based router.
-    HostBus(HostBus),
+    HostBus(Box<HostBus>),
 }
 
 /// Names of the platforms that come with Millrace.
@@ -258,7 +258,7 @@ impl AnyPlatform {
     /// Reads a platform file; `file` is its name in messages. What has a bus of its own is a router.
     pub fn parse(file: &str, text: &str) -> Result<AnyPlatform, PlatformError> {
         if toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("bus")) {
-            return HostBus::parse(file, text).map(AnyPlatform::HostBus);
+            return HostBus::parse(file, text).map(|platform| AnyPlatform::HostBus(Box::new(platform)));
         }
         Platform::parse(file, text).map(|platform| AnyPlatform::Processor(Box::new(platform)))
     }

@@ -10,7 +10,7 @@ use control::config::{Config, Notation, PortNames, changes};
 use control::controllers::{self, Made, Reloads};
 use control::socket::{Reloaded, Shown};
 use control::state::Keeper;
-use dataplane::ports::PortSpec;
+use dataplane::ports::{Own, PortSpec};
 use dataplane::{Access, Carried, Instance, PortConfig, Report};
 
 use super::engine;
@@ -28,15 +28,17 @@ pub struct StartedWith {
     texts: Vec<String>,
     program: Arc<Program>,
     config: Config,
-    /// Name, device, and the rest of each port.
-    ports: Vec<(String, String, (u8, Option<u8>, Access, bool))>,
+    /// All that is said of each port; the device in words.
+    ports: Vec<(String, u8, String, Option<u8>, Access, Own)>,
 }
 
 impl StartedWith {
     /// A program, its configuration, and the ports that the configuration and the command line make.
     pub fn new(compilation: &Compilation, program: &Arc<Program>, config: &Config, ports: &[PortConfig]) -> Self {
-        let rest = |port: &PortConfig| (port.number, port.host, port.access, port.own);
-        let port = |port: &PortConfig| (port.spec.name.clone(), port.spec.driver.to_string(), rest(port));
+        let port = |port: &PortConfig| {
+            let PortConfig { spec, number, host, access, own } = port;
+            (spec.name.clone(), *number, spec.driver.to_string(), *host, *access, *own)
+        };
         StartedWith {
             texts: compilation.sources.iter().map(|(_, file)| file.text.clone()).collect(),
             program: program.clone(),
@@ -66,6 +68,8 @@ pub struct Reread {
     pub config: Option<PathBuf>,
     /// Ports of the command line.
     pub ports: Vec<PortSpec>,
+    /// Access mode of the command line.
+    pub access: Option<Access>,
     /// How accesses to packets are optimised.
     pub packets: Packets,
     /// Of the ports.
@@ -151,7 +155,7 @@ fn read_again(reread: &Reread, config: &Config) -> Result<(Compilation, StartedW
         None => config.clone(),
     };
     let program = reread.packets.profiled(program, &config)?;
-    let ports = ports(&config, &reread.ports)?;
+    let ports = ports(&config, &reread.ports, reread.access)?;
     let with = StartedWith::new(&compilation, &program, &config, &ports);
     Ok((compilation, with))
 }

@@ -86,10 +86,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let program = apps::lower(&source, &compilation)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
     let program = args.packets.profiled(program, &config)?;
-    let mut ports = ports(&config, &args.ports)?;
-    if let Some(access) = args.access {
-        ports.iter_mut().for_each(|port| port.access = access);
-    }
+    let ports = ports(&config, &args.ports, args.access)?;
     if ports.is_empty() {
         return Err(Failure::wrong(
             "error: there are no ports\n  add --port NAME=DRIVER:DEVICE, such as --port lan=afpacket:eth0",
@@ -144,6 +141,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                 app: args.app.clone(),
                 config: file(&source, args.config.as_ref()),
                 ports: args.ports.clone(),
+                access: args.access,
                 packets: args.packets.clone(),
                 names,
             };
