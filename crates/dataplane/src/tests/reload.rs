@@ -69,6 +69,11 @@ fn start(program: &Arc<Program>, driver: Make, workers: usize) -> Instance {
     Instance::start(program, &options, &ports).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// How often, unless `RELOADS` says so.
+fn times(usual: u32) -> u32 {
+    std::env::var("RELOADS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
 fn reload(instance: &mut Instance, program: &Program) -> Vec<Carried> {
     let next = instance.next(program, Vec::new()).unwrap_or_else(|error| panic!("{error}"));
     instance.copy(&next, |_, _| true).unwrap();
@@ -115,12 +120,12 @@ fn reloads_under_traffic(driver: Make, queues: u32, workers: usize, reloads: u32
 
 #[test]
 fn in_the_kernel() {
-    reloads_under_traffic(XDP, 1, 1, 40, 1);
+    reloads_under_traffic(XDP, 1, 1, times(40), 1);
 }
 
 #[test]
 fn in_the_kernel_with_two_workers() {
-    reloads_under_traffic(XDP, 2, 2, 20, 1);
+    reloads_under_traffic(XDP, 2, 2, times(20), 1);
 }
 
 /// What the old program has handed over lies in the rings for longer than it takes to replace it.
@@ -131,12 +136,12 @@ fn in_the_kernel_with_a_slow_worker() {
 
 #[test]
 fn on_workers_with_af_xdp() {
-    reloads_under_traffic(AFXDP, 2, 2, 40, 1);
+    reloads_under_traffic(AFXDP, 2, 2, times(40), 1);
 }
 
 #[test]
 fn on_workers_with_af_packet() {
-    reloads_under_traffic(AFPACKET, 1, 1, 40, 1);
+    reloads_under_traffic(AFPACKET, 1, 1, times(40), 1);
 }
 
 /// A controller that sends everything back, with the number of its runs.
