@@ -200,9 +200,14 @@ impl Running {
         }
     }
 
+    /// Whether controllers have injected something for it.
+    pub fn has_injected(&self) -> bool {
+        self.exchange.as_ref().is_some_and(Exchange::has_injected)
+    }
+
     /// A batch of what controllers inject, for which there are frames for all copies; whether there was a packet.
     pub fn run_injected(&mut self, ports: &mut Ports) -> bool {
-        if !self.exchange.as_ref().is_some_and(Exchange::has_injected) {
+        if !self.has_injected() {
             return false;
         }
         self.context.quiescent();
