@@ -55,7 +55,7 @@ pub fn run(compiled: &Compiled, case: &Case) -> Result<(), CaseFailure> {
     let mut stepper = compiled.stepper(Some(externs)).map_err(|error| failure(None, "", error.to_string()))?;
     let mut now = 0u64;
     for (_, made) in &case.controllers {
-        fill(program, made, &mut stepper).map_err(|error| failure(None, "", error.to_string()))?;
+        fill(program, &made.entries, &mut stepper).map_err(|error| failure(None, "", error.to_string()))?;
     }
     fill(program, &case.entries, &mut stepper).map_err(|error| failure(None, "", error.to_string()))?;
     for step in &case.steps {

@@ -4,11 +4,14 @@
 //! |---|---|
 //! | [`firewall`] | compiles the rules of `apps/firewall`, logs what is denied |
 //! | [`responder`] | answers ARP and ping: the example of docs/controllers.md |
+//! | [`splice`] | accepts HTTP connections for `apps/splice`, chooses servers, joins connections |
 
 pub mod firewall;
 mod reloads;
 pub mod responder;
+pub mod splice;
 
+use std::any::Any;
 use std::sync::Arc;
 
 use baker::ir::{Program, TableEntry, TableId};
@@ -19,8 +22,14 @@ use crate::config::PortNames;
 use crate::config::document::{self, Errors, Path, Value};
 use crate::words::{did_you_mean, list};
 
-/// Entries of the program's tables that a controller's settings make.
-pub type Made = Vec<(TableId, TableEntry)>;
+/// What a controller's settings make.
+#[derive(Clone, Debug, Default)]
+pub struct Made {
+    /// Entries of the program's tables.
+    pub entries: Vec<(TableId, TableEntry)>,
+    /// What the controller itself must know, in a type of its own.
+    pub own: Option<Arc<dyn Any + Send + Sync>>,
+}
 
 /// A controller that can be started.
 struct Known {
@@ -30,13 +39,18 @@ struct Known {
     configure: Option<fn(&Section, &mut Errors, &mut Errors) -> Made>,
 }
 
-const KNOWN: [Known; 2] = [
+const KNOWN: [Known; 3] = [
     Known {
         name: "firewall",
         start: |reloads| Box::new(firewall::Firewall::new(reloads.clone())),
         configure: Some(firewall::configure),
     },
     Known { name: "responder", start: |_| Box::new(responder::Responder), configure: None },
+    Known {
+        name: "splice",
+        start: |reloads| Box::new(splice::Splice::new(reloads.clone())),
+        configure: Some(splice::configure),
+    },
 ];
 
 /// The settings of a controller: `[controllers.NAME]` of a configuration.
@@ -179,11 +193,11 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_with_what_there_is() {
         let error = of_program(&program("p->metadata.tx.port = known(1) ? 1 : 2;")).err().unwrap().to_string();
-        assert_eq!(error, "no controller has the function m.known\n  controllers: firewall, responder");
+        assert_eq!(error, "no controller has the function m.known\n  controllers: firewall, responder, splice");
         let error = of_program(&program("/* echo */")).err().unwrap().to_string();
         assert_eq!(
             error,
-            "there is no controller responser; did you mean `responder`?\n  controllers: firewall, responder"
+            "there is no controller responser; did you mean `responder`?\n  controllers: firewall, responder, splice"
         );
     }
 }

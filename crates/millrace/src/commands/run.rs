@@ -95,6 +95,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         ..workers(args, config.options())
     };
     let needed = controllers::of_program(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
+    for (name, reloads) in &needed.reloads {
+        if let Some((_, made)) = config.controllers.iter().find(|(own, _)| own == name) {
+            reloads.begin(made.clone());
+        }
+    }
     let claim = if args.no_socket { None } else { Some(claim(args, &source.name, &config.control)?) };
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
