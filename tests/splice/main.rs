@@ -33,10 +33,10 @@ fn servers(splice: &Splice) -> [Server; 4] {
 /// Waits until requests are served.
 #[track_caller]
 fn wait_until_up(splice: &Splice) {
-    for address in [VIRTUAL, VIRTUAL6] {
+    for (address, target) in [VIRTUAL, VIRTUAL6].into_iter().flat_map(|own| [(own, "/up"), (own, "/images/up")]) {
         splice.wait("no server is up", |splice| {
             Client::connect(&splice.client, address)
-                .and_then(|mut client| client.get("/up"))
+                .and_then(|mut client| client.get(target))
                 .is_ok_and(|response| response.status == 200)
         });
     }
@@ -63,4 +63,133 @@ fn who_asks_is_answered() {
     }
     let (_, log) = splice.stop();
     eprintln!("{log}");
+}
+
+/// Transfers of all framings and some sizes, both ways, on one connection each.
+fn transfer(splice: &Splice, address: &str, sizes: &[usize]) {
+    let mut client = Client::connect(&splice.client, address).unwrap();
+    for size in sizes {
+        let expected = pattern(*size);
+        for kind in ["bytes", "chunked"] {
+            let response = client.get(&format!("/{kind}/{size}"));
+            let response = response.unwrap_or_else(|error| panic!("{kind} {size}: {error}: {}", splice.counters()));
+            assert!(response.status == 200 && response.body == expected, "{kind} {size}: {}", response.body.len());
+        }
+        for chunked in [false, true] {
+            let response = client.put("/sum", &expected, chunked);
+            let response = response.unwrap_or_else(|e| panic!("up {size} {chunked}: {e}: {}", splice.counters()));
+            let text = format!("{size} {:x}", sum(&expected));
+            assert_eq!(String::from_utf8_lossy(&response.body), text, "up, chunked: {chunked}");
+        }
+        client.send(format!("HEAD /bytes/{size} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+        assert_eq!(client.receive("HEAD").unwrap().status, 200);
+    }
+    for size in sizes {
+        let mut client = Client::connect(&splice.client, address).unwrap();
+        let response = client.get(&format!("/close/{size}")).unwrap();
+        assert!(response.body == pattern(*size), "close {size}: {}", response.body.len());
+        assert!(client.is_closed());
+    }
+}
+
+const SIZES: [usize; 6] = [0, 1, 1000, 1448, 20_000, 1_000_000];
+
+fn transfers(driver: &str) {
+    let splice = Splice::start(driver, &[], None);
+    let _servers = servers(&splice);
+    wait_until_up(&splice);
+    for address in [VIRTUAL, VIRTUAL6] {
+        transfer(&splice, address, &SIZES);
+        transfer(&splice, address, &[100_000_000]);
+    }
+    splice.stop();
+}
+
+#[test]
+fn every_byte_arrives_on_workers() {
+    transfers("afpacket");
+}
+
+#[test]
+fn every_byte_arrives_in_the_kernel() {
+    transfers("xdp");
+}
+
+#[test]
+fn each_request_of_a_connection_is_routed() {
+    let splice = Splice::start("afpacket", &[], None);
+    let servers = servers(&splice);
+    wait_until_up(&splice);
+    for address in [VIRTUAL, VIRTUAL6] {
+        let mut client = Client::connect(&splice.client, address).unwrap();
+        for round in 0..20 {
+            assert_eq!(client.get("/images/x").unwrap().server, "b", "{round}");
+            let response = client.get("/bytes/3000").unwrap();
+            assert_eq!((response.body, response.status), (pattern(3000), 200));
+            client.send(b"GET /y HTTP/1.1\r\nHost: Images.Example:80\r\n\r\n").unwrap();
+            assert_eq!(client.receive("GET").unwrap().server, "b");
+            // Only GET and HEAD go to the images.
+            assert_eq!(client.put("/images/up", b"abc", false).unwrap().body, b"/images/up");
+        }
+        // Pipelined: answered in their order, each by its own server.
+        let mut client = Client::connect(&splice.client, address).unwrap();
+        let mut requests = Vec::new();
+        for number in 0..10 {
+            let path = if number % 2 == 0 { "images" } else { "other" };
+            requests.extend(format!("GET /{path}/{number} HTTP/1.1\r\nHost: x\r\n\r\n").bytes());
+        }
+        // In two pieces, the first ends in the middle of a head.
+        client.send(&requests[..100]).unwrap();
+        client.send(&requests[100..]).unwrap();
+        for number in 0..10 {
+            let response = client.receive("GET").unwrap();
+            let path = if number % 2 == 0 { "images" } else { "other" };
+            assert_eq!(String::from_utf8_lossy(&response.body), format!("/{path}/{number}"));
+            assert!(number % 2 == 1 || response.server == "b");
+        }
+    }
+    assert!(servers.iter().all(|server| server.accepted.load(std::sync::atomic::Ordering::Relaxed) > 0));
+    splice.stop();
+}
+
+#[test]
+fn what_is_wrong_is_answered() {
+    let changes = [("request = \"10s\"", "request = \"1s\"")];
+    let splice = Splice::start("afpacket", &changes, None);
+    // Nobody is there yet.
+    splice.wait("it is not offered", |splice| Client::connect(&splice.client, VIRTUAL).is_ok());
+    assert_eq!(Client::connect(&splice.client, VIRTUAL).unwrap().get("/").unwrap().status, 503);
+    let _servers = servers(&splice);
+    wait_until_up(&splice);
+    let fields = |text: &str| format!("GET / HTTP/1.1\r\nHost: x\r\n{text}\r\n\r\n");
+    let long = fields(&format!("X: {}", "y".repeat(20_000)));
+    for (request, status) in [
+        ("GET / HTTP/1.1\r\n\r\n", 400),
+        (&*fields("Content-Length: 1\r\nTransfer-Encoding: chunked"), 400),
+        (&*fields("X : y"), 400),
+        ("GET / HTTP/1.1\r\nHost: x\r\n", 408),
+        (&*long, 431),
+    ] {
+        let mut client = Client::connect(&splice.client, VIRTUAL).unwrap();
+        client.send(request.as_bytes()).unwrap();
+        let response = client.receive("GET").unwrap_or_else(|e| panic!("{request:.80}: {e}: {}", splice.counters()));
+        assert_eq!(response.status, status, "{request:.80}");
+        assert!(client.is_closed());
+    }
+    // After a good one, too.
+    let mut client = Client::connect(&splice.client, VIRTUAL).unwrap();
+    assert_eq!(client.get("/bytes/10").unwrap().status, 200);
+    client.send(b"nonsense\r\n\r\n").unwrap();
+    assert_eq!(client.receive("GET").unwrap().status, 400);
+    assert!(client.is_closed());
+    // Another port: nobody is there, and that is said at once.
+    let refused = Client::connect(&splice.client, "10.0.1.80:81").map(|_| ()).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    // A client that expects to be asked for its body.
+    let mut client = Client::connect(&splice.client, VIRTUAL).unwrap();
+    client.send(b"PUT /sum HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    client.send(b"abc").unwrap();
+    assert_eq!(client.receive("PUT").unwrap().body, format!("3 {:x}", sum(b"abc")).into_bytes());
+    splice.stop();
 }

@@ -85,22 +85,9 @@ impl<P: DataPath> Turn<'_, P> {
             Ok(None) if c.requests.bytes.room() == 0 => return self.answer(431),
             Ok(None) => return self.to_client(0, self.c.next, &[]),
         };
-        // What has come of the message is kept, until the server has it.
-        let mut body = Body::new(request.framing);
-        let mut kept = c.requests.bytes.take(request.head);
-        let used = match body.feed(c.requests.bytes.ready()) {
-            Ok(used) => used,
-            Err(Refused(status)) => return self.answer(status),
-        };
-        let own = if body.next() == Next::End { used } else { c.requests.bytes.ready().len() };
-        kept.extend_from_slice(&c.requests.bytes.ready()[..own]);
-        c.requests.bytes.take(used);
-        c.requests.body = Some(body);
-        if c.requests.follow().is_err() {
-            return self.answer(400);
-        }
-        let fin = c.requests.bytes.is_ended();
-        (c.start, c.client_done, c.keeps_alive) = (start, fin, request.keeps_alive);
+        let kept = c.requests.bytes.take(request.head);
+        c.requests.body = Some(Body::new(request.framing));
+        (c.start, c.client_done, c.keeps_alive, c.copied) = (start, false, request.keeps_alive, 0);
         let pool = self.cluster.settings.services.get(c.service).and_then(|service| {
             service.pool(&request.method, &request.host, &request.path)
         });
@@ -110,13 +97,13 @@ impl<P: DataPath> Turn<'_, P> {
         let reused = c.upstream.as_ref().is_some_and(|u| self.cluster.serves(u.server, pool, &c.agreed));
         if !reused {
             self.release(FIN);
-            return self.connect(pool, kept, fin);
+            return self.connect(pool, kept);
         }
         // The server's latest clock is what the client has echoed.
         let c = &mut *self.c;
         let Some(u) = &mut c.upstream else { return };
         u.tsval = c.times.1.wrapping_sub(u.tsval_add);
-        (u.kept, u.kept_at, u.fin) = (kept, start, fin);
+        (u.kept, u.kept_at, u.fin) = (kept, start, false);
         (u.acked, u.sent, u.begun, u.response) = (start, start, false, None);
         u.responses.body = None;
         if let Some(block) = self.path.block(&u.ends) {
@@ -125,8 +112,26 @@ impl<P: DataPath> Turn<'_, P> {
         self.serve();
     }
 
+    /// What has come of the message meanwhile is kept, too, until the server has it.
+    fn gather(&mut self) -> Result<(), Refused> {
+        let c = &mut *self.c;
+        let (Some(u), Some(body)) = (&mut c.upstream, &mut c.requests.body) else { return Ok(()) };
+        let used = body.feed(c.requests.bytes.ready())?;
+        let own = if body.next() == Next::End { used } else { c.requests.bytes.ready().len() };
+        // Part of a line that must be looked at again with what follows stays, and is not kept twice.
+        u.kept.extend_from_slice(c.requests.bytes.ready().get(c.copied..own).unwrap_or_default());
+        c.copied = own - used;
+        c.requests.bytes.take(used);
+        u.fin = c.requests.bytes.is_ended() && c.copied == c.requests.bytes.ready().len();
+        c.client_done = u.fin;
+        c.requests.follow()
+    }
+
     /// The request goes to the server that is there.
     pub fn serve(&mut self) {
+        if self.gather().is_err() {
+            return self.answer(400);
+        }
         let timeouts = self.cluster.settings.timeouts;
         self.c.state = State::Serving;
         self.c.deadline = self.now + timeouts.response;
@@ -138,7 +143,7 @@ impl<P: DataPath> Turn<'_, P> {
     }
 
     /// Chooses a server and sends it a SYN with the client's sequence number, so that there is no offset this way.
-    pub fn connect(&mut self, pool: usize, kept: Vec<u8>, fin: bool) {
+    pub fn connect(&mut self, pool: usize, kept: Vec<u8>) {
         let c = &mut *self.c;
         let Some(server) = self.cluster.choose(pool, c.client.src, &c.agreed, &c.tried) else {
             return self.answer(503);
@@ -173,7 +178,7 @@ impl<P: DataPath> Turn<'_, P> {
             tries: 0,
             kept,
             kept_at: c.start,
-            fin,
+            fin: false,
             acked: c.start.wrapping_sub(1),
             edge: c.start,
             sent: c.start,

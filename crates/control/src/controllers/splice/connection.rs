@@ -178,6 +178,8 @@ pub struct Connection {
     pub request: Option<Request>,
     /// Its first sequence number.
     pub start: u32,
+    /// Bytes at the front of what is ready that have been sent on already.
+    pub copied: usize,
     /// The sequence number of what the client gets next from somebody new.
     pub next: u32,
     /// What the client has acknowledged.

@@ -67,13 +67,13 @@ impl<P: DataPath> Turn<'_, P> {
     /// The server can't have the request: another one gets it, or the client this answer.
     pub fn elsewhere(&mut self, status: u16) {
         let Some(u) = &mut self.c.upstream else { return };
-        let (kept, fin, server) = (std::mem::take(&mut u.kept), u.fin, u.server);
+        let (kept, server) = (std::mem::take(&mut u.kept), u.server);
         let pool = self.cluster.servers[server].pool;
         self.release(0);
         self.c.tried.push(server);
         let agreed = self.c.agreed;
         match self.cluster.choose(pool, self.c.client.src, &agreed, &self.c.tried) {
-            Some(_) => self.connect(pool, kept, fin),
+            Some(_) => self.connect(pool, kept),
             None => self.answer(status),
         }
     }
@@ -133,7 +133,7 @@ impl<P: DataPath> Turn<'_, P> {
             return self.on_server_reset(segment, frame);
         }
         let asked = u.kept_end();
-        if segment.has(ACK) && !before(segment.ack, u.acked) && !before(asked, segment.ack) {
+        if segment.has(ACK) && !before(segment.ack, u.acked) {
             (u.acked, u.edge) = (segment.ack, segment.ack.wrapping_add(u32::from(segment.window) << u.scale));
         }
         let more = !u.has_all() && before(u.sent, asked);

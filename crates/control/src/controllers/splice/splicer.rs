@@ -137,6 +137,7 @@ impl<P: DataPath> Splicer<P> {
             requests: Stream::new(segment.seq, settings.request_head),
             request: None,
             start: segment.seq,
+            copied: 0,
             next: segment.ack,
             acked: segment.ack,
             window: segment.window,
