@@ -82,7 +82,7 @@ impl<P: DataPath> Turn<'_, P> {
             Ok(None) if c.requests.bytes.is_ended() => {
                 return if c.requests.bytes.ready().is_empty() { self.answer(0) } else { self.answer(400) };
             }
-            Ok(None) if c.requests.bytes.room() == 0 => return self.answer(431),
+            Ok(None) if c.requests.bytes.ready().len() > self.cluster.settings.request_head => return self.answer(431),
             Ok(None) => return self.to_client(0, self.c.next, &[]),
         };
         let kept = c.requests.bytes.take(request.head);
@@ -259,7 +259,15 @@ impl<P: DataPath> Turn<'_, P> {
             self.update_blocks();
             self.path.relay(frame);
         } else {
-            // The rest is the next request's. What it acknowledges the server must know.
+            let exchange = self.c.start;
+            if !before(segment.seq, known) {
+                // All of it is the next request's. If that goes on at once it says what this acknowledges.
+                self.next_request();
+                if self.gone || self.c.state != State::Serving || self.c.start != exchange {
+                    return;
+                }
+            }
+            // What it acknowledges the server must know.
             let length = known.wrapping_sub(segment.seq) as usize;
             let (seq, payload) = match segment.payload.get(..length) {
                 Some(payload) => (segment.seq, payload),

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use super::path::{Offer, SCALE};
+use super::path::{MARGIN, Offer, SCALE};
 use super::segment::TcpOptions;
 use super::settings::{Balance, Server, Settings};
 
@@ -238,7 +238,7 @@ impl Cluster {
             scale: if known { SCALE } else { 15 },
             sack: known && learned.iter().all(|own| own.sack),
             times: known && learned.iter().all(|own| own.times.is_some()),
-            window: self.settings.request_head.min(65535) as u16,
+            window: (self.settings.request_head + MARGIN).min(65535) as u16,
         }
     }
 }

@@ -41,3 +41,7 @@ pub struct Offer {
 
 /// The window scale that clients are told; control blocks translate from the servers'.
 pub const SCALE: u8 = 7;
+
+/// Bytes that there is room for behind the longest head, so that a sender sends more than that: it waits where less than a
+/// segment has room.
+pub const MARGIN: usize = 4096;

@@ -9,7 +9,7 @@ use super::checks::Check;
 use super::cluster::{Agreed, Cluster};
 use super::connection::{Connection, State, Stream, Upstream};
 use super::neighbours::Neighbours;
-use super::path::DataPath;
+use super::path::{DataPath, MARGIN};
 use super::segment::{ACK, RST, Segment, TcpOptions};
 use super::settings::Settings;
 use super::turn::{LOOK, Owner, RESEND, Turn};
@@ -134,7 +134,7 @@ impl<P: DataPath> Splicer<P> {
             own_mac: segment.dst_mac,
             agreed,
             state: State::Asking,
-            requests: Stream::new(segment.seq, settings.request_head),
+            requests: Stream::new(segment.seq, settings.request_head + MARGIN),
             request: None,
             start: segment.seq,
             copied: 0,
