@@ -280,6 +280,15 @@ impl<P: DataPath> Turn<'_, P> {
     /// The server does not take the request, or does not answer it.
     fn on_serving_time(&mut self) {
         let late = self.now >= self.c.deadline;
+        let response = self.cluster.settings.timeouts.response;
+        if late && let Some(block) = self.path.block(&self.c.client) {
+            // As long as the request is still on its way, nobody is late.
+            let last = u64::from(block.seen) * 1_000_000_000 + response;
+            if last > self.now {
+                self.c.deadline = last;
+                return;
+            }
+        }
         let Some(u) = &mut self.c.upstream else { return };
         if u.begun && late {
             return self.reset_client();

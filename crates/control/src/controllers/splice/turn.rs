@@ -181,9 +181,11 @@ impl<P: DataPath> Turn<'_, P> {
             Mode::Limited
         };
         let last = c.client_done || !c.keeps_alive;
-        let server = if !u.has_all() || u.response.is_none() {
+        // Before its response, acknowledgements alone pass.
+        let answered = u.response.is_some();
+        let server = if !u.has_all() {
             Mode::Held
-        } else if u.responses.is_endless() || open || last {
+        } else if answered && (u.responses.is_endless() || open || last) {
             Mode::Open
         } else {
             Mode::Limited
