@@ -14,7 +14,7 @@ use world::{Exchange, Hosts, World};
 
 fn options() -> impl Strategy<Value = TcpOptions> {
     (
-        prop::sample::select(vec![536u16, 1380, 1460, 8960]),
+        prop::sample::select(vec![536u16, 1220, 1380, 1460]),
         prop::option::of(prop::sample::select(vec![0u8, 2, 7, 14])),
         any::<bool>(),
         prop::option::of(any::<u32>().prop_map(|start| (start, 0))),
