@@ -214,7 +214,7 @@ impl World {
             .filter(|line| !line.contains("\"a6\"") && !line.contains("name = \"b\", address = \"10.0.2.12:80\" },"))
             .map(|line| format!("{line}\n"))
             .collect();
-        let text = text.replace("check = {", "check = { interval = \"1h\" } #").replace(
+        let text = text.replace("connect = \"1s\"", "connect = \"60s\"").replace("check = {", "check = { interval = \"1h\" } #").replace(
             "[controllers.splice.pools.images]\n",
             "[controllers.splice.pools.images]\ncheck = { interval = \"1h\" }\nservers = [{ name = \"b\", address = \"10.0.2.12:80\" }]\n#",
         );
@@ -321,6 +321,9 @@ impl World {
             let Some(frame) = shared.paths[path].pop_front() else { return };
             (frame, shared.now)
         };
+        if std::env::var("TRACE_SPLICE").is_ok() && let Some(s) = Segment::parse(&frame) {
+            eprintln!("{} {path} {:?} seq {} ack {} flags {:x} win {} len {} {:?}", now / 1_000_000, s.ends.src_port, s.seq, s.ack, s.flags, s.window, s.payload.len(), self.splicer.path.block(&self.client.ends).map(|b| (b.mode, b.limit)));
+        }
         match path {
             0 | 1 => {
                 let mut shared = self.shared.borrow_mut();

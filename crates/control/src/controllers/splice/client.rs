@@ -8,9 +8,6 @@ use super::path::DataPath;
 use super::segment::{ACK, FIN, RST, SYN, Segment, TcpOptions};
 use super::turn::{Owner, RESEND, Turn};
 
-/// SYNs to a server before another one is tried.
-pub const TRIES: u32 = 2;
-
 impl<P: DataPath> Turn<'_, P> {
     /// A segment of the client.
     pub fn on_client(&mut self, segment: &Segment, frame: &[u8]) {
@@ -175,7 +172,6 @@ impl<P: DataPath> Turn<'_, P> {
             port: own.port,
             mac,
             own_mac: own.mac,
-            tries: 0,
             kept,
             kept_at: c.start,
             fin: false,
@@ -194,6 +190,7 @@ impl<P: DataPath> Turn<'_, P> {
             tsval: 0,
         });
         c.state = State::Connecting;
+        c.deadline = self.now + settings.timeouts.connect;
         let held = Block::held(c.client.turned(), self.seconds());
         if !self.path.set_block(&ends, &held) {
             return self.answer(503);
@@ -204,11 +201,10 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Sends the SYN, once more.
     pub fn send_syn(&mut self) {
-        let connect = self.cluster.settings.timeouts.connect;
         let (c, now) = (&mut *self.c, self.now);
         let Some(u) = &mut c.upstream else { return };
-        u.tries += 1;
-        u.resend = now + connect / u64::from(TRIES);
+        u.resend = (now + u.backoff).min(c.deadline);
+        u.backoff *= 2;
         let segment = Segment {
             dst_mac: u.mac,
             src_mac: u.own_mac,

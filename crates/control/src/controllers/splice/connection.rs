@@ -91,8 +91,6 @@ pub struct Upstream {
     pub mac: [u8; 6],
     /// The own one.
     pub own_mac: [u8; 6],
-    /// SYNs sent.
-    pub tries: u32,
     /// Bytes of the request that the server has not acknowledged, or may have to be sent to another one.
     pub kept: Vec<u8>,
     /// The sequence number of the first.

@@ -254,10 +254,8 @@ impl<P: DataPath> Turn<'_, P> {
             }
             State::Asking => {}
             State::Answering => self.on_answer_time(),
-            State::Connecting => match c.upstream.as_ref().map(|u| u.tries) {
-                Some(tries) if tries < super::client::TRIES => self.send_syn(),
-                _ => self.elsewhere(504),
-            },
+            State::Connecting if now >= c.deadline => self.elsewhere(504),
+            State::Connecting => self.send_syn(),
             State::Serving if c.is_answered() => self.look(),
             State::Serving => self.on_serving_time(),
         }
