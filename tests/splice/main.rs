@@ -18,6 +18,12 @@ mod process;
 #[path = "../support/report.rs"]
 mod report;
 
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use lab::{Impairments, Loss, RawPort, Reorder};
+
+use frames::{checksum, ethernet};
 use network::{PATIENCE, Splice, must};
 use web::{Client, Server, pattern, sum};
 
@@ -148,7 +154,7 @@ fn each_request_of_a_connection_is_routed() {
             assert!(number % 2 == 1 || response.server == "b");
         }
     }
-    assert!(servers.iter().all(|server| server.accepted.load(std::sync::atomic::Ordering::Relaxed) > 0));
+    assert!(servers.iter().all(|server| server.accepted.load(Ordering::Relaxed) > 0));
     splice.stop();
 }
 
@@ -188,8 +194,141 @@ fn what_is_wrong_is_answered() {
     // A client that expects to be asked for its body.
     let mut client = Client::connect(&splice.client, VIRTUAL).unwrap();
     client.send(b"PUT /sum HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n").unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(300));
     client.send(b"abc").unwrap();
     assert_eq!(client.receive("PUT").unwrap().body, format!("3 {:x}", sum(b"abc")).into_bytes());
+    splice.stop();
+}
+
+/// Requests until a number of them has come to each of two servers.
+#[track_caller]
+fn names(splice: &Splice, count: usize) -> Vec<String> {
+    let ask = |_| {
+        let response = Client::connect(&splice.client, VIRTUAL).and_then(|mut client| client.get("/who")).unwrap();
+        assert_eq!(response.status, 200, "{}", splice.said());
+        response.server
+    };
+    (0..count).map(ask).collect()
+}
+
+#[test]
+fn a_dead_server_is_passed_over() {
+    // Checks are too seldom to notice anything.
+    let changes = [("interval = \"1s\", timeout", "interval = \"1h\", timeout")];
+    let splice = Splice::start("afpacket", &changes, None);
+    let server = |name: &'static str, port: &str| Server::start(&splice.servers, &format!("10.0.2.{port}:80"), name);
+    let (a, b) = (server("a", "11"), server("b", "12"));
+    let six: Vec<_> = ["11", "12"].map(|last| Server::start(&splice.servers, &format!("[2001:db8:2::{last}]:80"), "6")).into();
+    wait_until_up(&splice);
+    assert!(names(&splice, 8).iter().any(|name| name == "b"));
+    // It refuses: the other one gets the request.
+    b.stop();
+    assert!(names(&splice, 10).iter().all(|name| name == "a"));
+    // It is gone altogether.
+    must(splice.servers.check(&["ip", "address", "del", "10.0.2.12/24", "dev", "eth0"]));
+    let start = Instant::now();
+    assert!(names(&splice, 2).iter().all(|name| name == "a"));
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    // Nobody is left: that is said.
+    a.stop();
+    let mut client = Client::connect(&splice.client, VIRTUAL).unwrap();
+    assert!([503, 504].contains(&client.get("/").unwrap().status));
+    drop(six);
+    splice.stop();
+}
+
+#[test]
+fn every_byte_arrives_over_bad_links() {
+    for (driver, links) in [
+        ("afpacket", Impairments { loss: Loss::Random(0.02), delay: Duration::from_millis(5), ..Impairments::default() }),
+        (
+            "xdp",
+            Impairments {
+                loss: Loss::Random(0.01),
+                duplicate: 0.02,
+                delay: Duration::from_millis(10),
+                reorder: Reorder { probability: 0.03, gap: 3, hold: Duration::from_millis(5) },
+                ..Impairments::default()
+            },
+        ),
+    ] {
+        let splice = Splice::start(driver, &[], Some(links));
+        let _servers = servers(&splice);
+        wait_until_up(&splice);
+        for address in [VIRTUAL, VIRTUAL6] {
+            transfer(&splice, address, &[0, 1, 1448, 20_000, 300_000]);
+        }
+        splice.stop();
+    }
+}
+
+/// A SYN from an address and port that number says.
+fn syn(number: u32, mac: [u8; 6]) -> Vec<u8> {
+    let src = [[10, 0].as_slice(), &((0x0200 + number % 0xfd00) as u16).to_be_bytes()].concat();
+    let port = 1024 + (number / 0xfd00) as u16;
+    let tcp =
+        [&port.to_be_bytes()[..], &[0, 80], &number.to_be_bytes(), &[0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0]]
+            .concat();
+    let mut ip = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0];
+    ip.extend([&src[..], &[10, 0, 1, 80]].concat());
+    let sum = checksum(&ip);
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    ethernet([2, 0, 0, 0, 1, 0xfe], mac, 0x0800, &[ip, tcp].concat())
+}
+
+#[test]
+fn a_flood_of_syns_leaves_good_clients_served() {
+    for driver in ["afpacket", "xdp"] {
+        let splice = Splice::start(driver, &[], None);
+        let _servers = servers(&splice);
+        wait_until_up(&splice);
+        let before = splice.entries("spliced.blocks");
+        let wire = RawPort::open(&splice.client, "eth0").unwrap();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let cookies = || splice.counters()["counters"]["accept.cookies_sent"][0].as_u64().unwrap();
+        let sent = cookies();
+        std::thread::scope(|scope| {
+            let flood = scope.spawn(|| {
+                let mut number = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    for _ in 0..100 {
+                        let _ = wire.send(&syn(number, [2, 0, 0, 0, 1, 0x99]));
+                        number += 1;
+                    }
+                    // A real link is shared, too: others get a word in.
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                number
+            });
+            for _ in 0..20 {
+                let mut client = Client::connect(&splice.client, VIRTUAL).unwrap();
+                assert_eq!(client.get("/bytes/20000").unwrap().body, pattern(20_000));
+            }
+            splice.wait("no flood", |_| cookies() - sent > 20_000);
+            stop.store(true, Ordering::Relaxed);
+            assert!(flood.join().unwrap() > 20_000);
+        });
+        // It has left nothing behind.
+        assert!(splice.entries("spliced.blocks") < before + 100, "{}", splice.entries("spliced.blocks"));
+        splice.stop();
+    }
+}
+
+#[test]
+fn curl_is_served() {
+    let splice = Splice::start("afpacket", &[], None);
+    let _servers = servers(&splice);
+    wait_until_up(&splice);
+    for address in ["10.0.1.80", "[2001:db8:1::80]"] {
+        let urls = ["bytes/3000", "images/x", "chunked/100000"].map(|path| format!("http://{address}/{path}"));
+        let curl = splice.client.command("curl").args(["-sS", "--fail", "-w", " %{num_connects}", "-o", "/dev/null"]);
+        let curl = curl.args([&urls[0], "-o", "/dev/null", &urls[1], "-o", "/dev/null", &urls[2]]).limit(PATIENCE);
+        // One connection for all.
+        assert_eq!(must(curl.check()).text().split_whitespace().collect::<Vec<_>>(), ["1", "0", "0"]);
+        let input = pattern(200_000);
+        let put = splice.client.command("curl").args(["-sS", "--fail", "-T", "-", &format!("http://{address}/sum")]);
+        let answer = must(put.input(input.clone()).limit(PATIENCE).check()).text();
+        assert_eq!(answer, format!("200000 {:x}", sum(&input)));
+    }
     splice.stop();
 }

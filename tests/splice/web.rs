@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ pub fn sum(bytes: &[u8]) -> u64 {
 pub struct Server {
     /// Connections that it has accepted.
     pub accepted: Arc<AtomicU64>,
+    stopping: Arc<AtomicBool>,
+    listener: TcpListener,
 }
 
 impl Server {
@@ -47,15 +49,29 @@ impl Server {
     pub fn start(host: &Namespace, address: &str, name: &'static str) -> Server {
         let listener = host.enter(|| TcpListener::bind(address)).unwrap().unwrap();
         let accepted = Arc::new(AtomicU64::new(0));
-        let count = accepted.clone();
+        let stopping = Arc::new(AtomicBool::new(false));
+        let (count, stopped, incoming) = (accepted.clone(), stopping.clone(), listener.try_clone().unwrap());
+        incoming.set_nonblocking(true).unwrap();
         thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
+            while !stopped.load(Ordering::Relaxed) {
+                let Ok((stream, _)) = incoming.accept() else {
+                    thread::sleep(Duration::from_millis(1));
+                    continue;
+                };
+                stream.set_nonblocking(false).unwrap();
                 count.fetch_add(1, Ordering::Relaxed);
                 // Whatever a client does ends its connection only.
                 thread::spawn(move || drop(serve(stream, name)));
             }
         });
-        Server { accepted }
+        Server { accepted, stopping, listener }
+    }
+
+    /// Accepts no more connections: they are refused.
+    pub fn stop(self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        drop(self.listener);
+        thread::sleep(Duration::from_millis(50));
     }
 }
 

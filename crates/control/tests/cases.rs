@@ -39,7 +39,7 @@ fn all_cases_of_all_applications_on_all_engines() {
 }
 
 /// Applications whose fast path runs in the kernel.
-const IN_KERNEL: [&str; 3] = ["l3switch", "mpls", "firewall"];
+const IN_KERNEL: [&str; 4] = ["l3switch", "mpls", "firewall", "splice"];
 
 /// As much as can run in the kernel, what it does not finish on workers.
 #[test]

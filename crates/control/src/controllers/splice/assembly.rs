@@ -15,7 +15,7 @@ pub struct Assembly {
 }
 
 /// Pieces behind a gap at most: more of them are lost and come again.
-const MOST_EARLY: usize = 64;
+const MOST_EARLY: usize = 128;
 
 impl Assembly {
     /// For so many bytes, from a sequence number on.
@@ -52,8 +52,8 @@ impl Assembly {
         self.fin == Some(self.end())
     }
 
-    /// Takes a segment. What lies before, or beyond the room, is left out.
-    pub fn insert(&mut self, seq: u32, payload: &[u8], fin: bool) {
+    /// Takes a segment, and says whether all of it is had now, or was before. What is beyond the room is left out.
+    pub fn insert(&mut self, seq: u32, payload: &[u8], fin: bool) -> bool {
         if fin && self.fin.is_none() {
             let at = seq.wrapping_add(payload.len() as u32);
             if !before(at, self.end()) {
@@ -62,10 +62,14 @@ impl Assembly {
         }
         if before(self.end(), seq) {
             let beyond = seq.wrapping_sub(self.base) as usize + payload.len() > self.room;
-            if !payload.is_empty() && !beyond && self.early.len() < MOST_EARLY {
+            if payload.is_empty() || self.early.iter().any(|(at, own)| *at == seq && own.len() == payload.len()) {
+                return true;
+            }
+            let fits = !beyond && self.early.len() < MOST_EARLY;
+            if fits {
                 self.early.push((seq, payload.to_vec()));
             }
-            return;
+            return fits;
         }
         self.append(seq, payload);
         // What came early may fit now.
@@ -73,6 +77,7 @@ impl Assembly {
             let (seq, piece) = self.early.swap_remove(index);
             self.append(seq, &piece);
         }
+        !before(self.end(), seq.wrapping_add(payload.len() as u32))
     }
 
     /// A piece that begins at the end or before it.
@@ -94,7 +99,7 @@ impl Assembly {
     pub fn skip(&mut self, count: u32) {
         self.base = self.base.wrapping_add(count);
         let early = std::mem::take(&mut self.early);
-        early.into_iter().for_each(|(seq, piece)| self.insert(seq, &piece, false));
+        early.into_iter().for_each(|(seq, piece)| _ = self.insert(seq, &piece, false));
         if self.fin.is_some_and(|fin| before(fin, self.base)) {
             self.fin = None;
         }

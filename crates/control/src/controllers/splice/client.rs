@@ -99,7 +99,8 @@ impl<P: DataPath> Turn<'_, P> {
         // The server's latest clock is what the client has echoed.
         let c = &mut *self.c;
         let Some(u) = &mut c.upstream else { return };
-        u.tsval = c.times.1.wrapping_sub(u.tsval_add);
+        let echoed = c.times.1.wrapping_sub(u.tsval_add);
+        u.tsval = if before(u.tsval, echoed) { echoed } else { u.tsval };
         (u.kept, u.kept_at, u.fin) = (kept, start, false);
         (u.acked, u.sent, u.begun, u.response) = (start, start, false, None);
         u.responses.body = None;

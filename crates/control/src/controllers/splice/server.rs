@@ -8,8 +8,11 @@ use super::path::DataPath;
 use super::segment::{ACK, FIN, PSH, RST, SYN, Segment};
 use super::turn::Turn;
 
+/// How far a new server's clock begins ahead of the last that the client has shown to know, in milliseconds: segments of the
+/// server before it may still be under way.
+const AHEAD: u32 = 1000;
 /// Bytes of a response's head at most: then it is passed on unread.
-const HEAD: usize = 65536;
+const HEAD: usize = 131_072;
 
 impl<P: DataPath> Turn<'_, P> {
     /// A segment of the server.
@@ -53,7 +56,7 @@ impl<P: DataPath> Turn<'_, P> {
         u.seq_add = c.next.wrapping_sub(segment.seq.wrapping_add(1));
         u.responses = Stream::new(segment.seq.wrapping_add(1), HEAD);
         if let Some((tsval, _)) = options.times.filter(|_| agreed.times) {
-            (u.tsval, u.tsval_add) = (tsval, c.times.1.wrapping_sub(tsval));
+            (u.tsval, u.tsval_add) = (tsval, c.times.1.wrapping_add(AHEAD).wrapping_sub(tsval));
         }
         (u.acked, u.edge) = (segment.ack, segment.ack.wrapping_add(segment.window.into()));
         self.serve();
@@ -137,13 +140,17 @@ impl<P: DataPath> Turn<'_, P> {
             (u.acked, u.edge) = (segment.ack, segment.ack.wrapping_add(u32::from(segment.window) << u.scale));
         }
         let more = !u.has_all() && before(u.sent, asked);
-        u.responses.bytes.insert(segment.seq, segment.payload, segment.has(FIN));
+        let had = u.responses.bytes.insert(segment.seq, segment.payload, segment.has(FIN));
         if self.c.state == State::Asking {
             return self.on_idle_server(segment);
         }
         self.follow_response();
         if more {
             self.send_kept();
+        }
+        if !had && !self.c.upstream.as_ref().is_some_and(|u| u.responses.is_endless()) {
+            // The client must not have what has not been looked at, for it would not come again.
+            return;
         }
         let closes = self.closes_after_response();
         let Some(u) = &mut self.c.upstream else { return };

@@ -154,6 +154,11 @@ impl<P: DataPath> Turn<'_, P> {
             self.to_server(flags, seq, &[]);
         }
         let Some(u) = self.c.upstream.take() else { return };
+        // Clocks never go back (RFC 7323 section 5.3).
+        let clock = u.tsval.wrapping_add(u.tsval_add);
+        if self.c.agreed.times && u.tsval_add != 0 && super::block::before(self.c.times.1, clock) {
+            self.c.times.1 = clock;
+        }
         self.path.remove_block(&u.ends);
         self.by_server.remove(&u.ends);
         self.cluster.left(u.server);
