@@ -322,7 +322,7 @@ impl World {
             (frame, shared.now)
         };
         if std::env::var("TRACE_SPLICE").is_ok() && let Some(s) = Segment::parse(&frame) {
-            eprintln!("{} {path} {:?} seq {} ack {} flags {:x} win {} len {} {:?}", now / 1_000_000, s.ends.src_port, s.seq, s.ack, s.flags, s.window, s.payload.len(), self.splicer.path.block(&self.client.ends).map(|b| (b.mode, b.limit)));
+            eprintln!("{} {path} {:?} seq {} ack {} flags {:x} win {} len {} ts {:?} {:?}", now / 1_000_000, s.ends.src_port, s.seq, s.ack, s.flags, s.window, s.payload.len(), s.options.times, self.splicer.path.block(&self.client.ends).map(|b| (b.mode, b.limit)));
         }
         match path {
             0 | 1 => {

@@ -12,8 +12,10 @@ impl<P: DataPath> Turn<'_, P> {
     /// A segment of the client.
     pub fn on_client(&mut self, segment: &Segment, frame: &[u8]) {
         let c = &mut *self.c;
-        if let Some(times) = segment.options.times.filter(|times| !before(times.0, c.times.0)) {
-            c.times = times;
+        // An old segment says old times, and a SYN echoes none.
+        if let Some((value, echo)) = segment.options.times.filter(|_| segment.has(ACK)) {
+            c.times.0 = if before(c.times.0, value) { value } else { c.times.0 };
+            c.times.1 = if before(c.times.1, echo) { echo } else { c.times.1 };
         }
         if segment.has(ACK) && !before(segment.ack, c.acked) {
             (c.acked, c.window) = (segment.ack, segment.window);
