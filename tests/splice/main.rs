@@ -218,7 +218,8 @@ fn a_dead_server_is_passed_over() {
     let splice = Splice::start("afpacket", &changes, None);
     let server = |name: &'static str, port: &str| Server::start(&splice.servers, &format!("10.0.2.{port}:80"), name);
     let (a, b) = (server("a", "11"), server("b", "12"));
-    let six: Vec<_> = ["11", "12"].map(|last| Server::start(&splice.servers, &format!("[2001:db8:2::{last}]:80"), "6")).into();
+    let six: Vec<_> =
+        ["11", "12"].map(|last| Server::start(&splice.servers, &format!("[2001:db8:2::{last}]:80"), "6")).into();
     wait_until_up(&splice);
     assert!(names(&splice, 8).iter().any(|name| name == "b"));
     // It refuses: the other one gets the request.
@@ -240,7 +241,10 @@ fn a_dead_server_is_passed_over() {
 #[test]
 fn every_byte_arrives_over_bad_links() {
     for (driver, links) in [
-        ("afpacket", Impairments { loss: Loss::Random(0.02), delay: Duration::from_millis(5), ..Impairments::default() }),
+        (
+            "afpacket",
+            Impairments { loss: Loss::Random(0.02), delay: Duration::from_millis(5), ..Impairments::default() },
+        ),
         (
             "xdp",
             Impairments {
@@ -321,10 +325,12 @@ fn curl_is_served() {
     wait_until_up(&splice);
     for address in ["10.0.1.80", "[2001:db8:1::80]"] {
         let urls = ["bytes/3000", "images/x", "chunked/100000"].map(|path| format!("http://{address}/{path}"));
-        let curl = splice.client.command("curl").args(["-sS", "--fail", "-w", " %{num_connects}", "-o", "/dev/null"]);
+        let curl =
+            splice.client.command("curl").args(["-sS", "-v", "--fail", "-w", " %{num_connects}", "-o", "/dev/null"]);
         let curl = curl.args([&urls[0], "-o", "/dev/null", &urls[1], "-o", "/dev/null", &urls[2]]).limit(PATIENCE);
         // One connection for all.
-        assert_eq!(must(curl.check()).text().split_whitespace().collect::<Vec<_>>(), ["1", "0", "0"]);
+        let done = must(curl.check());
+        assert_eq!(done.text().split_whitespace().collect::<Vec<_>>(), ["1", "0", "0"], "{}", done.both());
         let input = pattern(200_000);
         let put = splice.client.command("curl").args(["-sS", "--fail", "-T", "-", &format!("http://{address}/sum")]);
         let answer = must(put.input(input.clone()).limit(PATIENCE).check()).text();

@@ -55,7 +55,16 @@ impl Splice {
         let both = LinkConfig::host().address("10.0.2.11/24").address("10.0.2.12/24").ipv6(true);
         must(servers.configure("eth0", &both));
         for (host, address) in [(&client, "1::11"), (&servers, "2::11"), (&servers, "2::12")] {
-            must(host.check(&["ip", "-6", "address", "add", &format!("2001:db8:{address}/64"), "dev", "eth0", "nodad"]));
+            must(host.check(&[
+                "ip",
+                "-6",
+                "address",
+                "add",
+                &format!("2001:db8:{address}/64"),
+                "dev",
+                "eth0",
+                "nodad",
+            ]));
         }
         let runtime = Runtime::new();
         let text = include_str!("../../apps/splice/splice.toml").to_owned();

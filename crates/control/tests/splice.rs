@@ -38,8 +38,12 @@ fn hosts() -> impl Strategy<Value = Hosts> {
 
 fn exchange() -> impl Strategy<Value = Exchange> {
     let length = prop::sample::select(vec![0usize, 1, 500, 1500, 4000, 15000]);
-    (any::<bool>(), length.clone(), length, any::<bool>())
-        .prop_map(|(second, up, down, chunked)| Exchange { second, up, down, chunked })
+    (any::<bool>(), length.clone(), length, any::<bool>()).prop_map(|(second, up, down, chunked)| Exchange {
+        second,
+        up,
+        down,
+        chunked,
+    })
 }
 
 /// Does to packets what `choices` say, and nothing bad after that. True once all is done.

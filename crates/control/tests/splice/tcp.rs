@@ -155,7 +155,10 @@ impl Tcp {
             return Vec::new();
         }
         if segment.has(ACK) {
-            assert!(!before(self.next, segment.ack) || before(segment.ack, self.first), "acknowledges what was not sent");
+            assert!(
+                !before(self.next, segment.ack) || before(segment.ack, self.first),
+                "acknowledges what was not sent"
+            );
         }
         if segment.has(SYN) {
             if self.expected.is_none() {

@@ -222,7 +222,8 @@ impl World {
         let mut stepper = Stepper::new(program.clone(), EngineKind::Interp).unwrap();
         config.fill(&program, &mut stepper).unwrap();
         let settings: Arc<Settings> = config.controllers[0].1.own.clone().unwrap().downcast().unwrap();
-        let shared = Shared { program, stepper, now: 1_000_000_000, punted: VecDeque::new(), paths: Default::default() };
+        let shared =
+            Shared { program, stepper, now: 1_000_000_000, punted: VecDeque::new(), paths: Default::default() };
         let shared = Rc::new(RefCell::new(shared));
         let splicer = Splicer::new(settings, TestPath(shared.clone()));
         let ends = Ends {
@@ -239,7 +240,8 @@ impl World {
             world.settle();
             world.wait(20_000_000);
         }
-        let mut reachable = world.splicer.cluster.servers.iter().filter(|known| known.server.address.to_ipv4_mapped().is_some());
+        let mut reachable =
+            world.splicer.cluster.servers.iter().filter(|known| known.server.address.to_ipv4_mapped().is_some());
         assert!(reachable.all(|known| known.up), "{:?}", world.splicer.cluster.servers);
         world.servers.clear();
         world
@@ -321,8 +323,21 @@ impl World {
             let Some(frame) = shared.paths[path].pop_front() else { return };
             (frame, shared.now)
         };
-        if std::env::var("TRACE_SPLICE").is_ok() && let Some(s) = Segment::parse(&frame) {
-            eprintln!("{} {path} {:?} seq {} ack {} flags {:x} win {} len {} ts {:?} {:?}", now / 1_000_000, s.ends.src_port, s.seq, s.ack, s.flags, s.window, s.payload.len(), s.options.times, self.splicer.path.block(&self.client.ends).map(|b| (b.mode, b.limit)));
+        if std::env::var("TRACE_SPLICE").is_ok()
+            && let Some(s) = Segment::parse(&frame)
+        {
+            eprintln!(
+                "{} {path} {:?} seq {} ack {} flags {:x} win {} len {} ts {:?} {:?}",
+                now / 1_000_000,
+                s.ends.src_port,
+                s.seq,
+                s.ack,
+                s.flags,
+                s.window,
+                s.payload.len(),
+                s.options.times,
+                self.splicer.path.block(&self.client.ends).map(|b| (b.mode, b.limit))
+            );
         }
         match path {
             0 | 1 => {
@@ -397,7 +412,9 @@ impl World {
             let rest = &tcp.received[*answered..];
             let text = String::from_utf8_lossy(rest).into_owned();
             let Some(at) = text.find("X-Number: ") else { break };
-            let Some(number) = text[at + 10..].split("\r\n").next().and_then(|n| n.parse::<usize>().ok()) else { break };
+            let Some(number) = text[at + 10..].split("\r\n").next().and_then(|n| n.parse::<usize>().ok()) else {
+                break;
+            };
             let exchange = &self.exchanges[number];
             let request = exchange.request(number);
             if rest.len() < request.len() {

@@ -171,8 +171,19 @@ mod tests {
     #[test]
     fn chunks_that_may_be_read_in_two_ways_are_refused() {
         for text in [
-            "5\nhello\r\n", "5\r\nhello\n", "5\r\nhellooo", "\r\n", "-1\r\n", "0x5\r\n", "5 5\r\n", "10000000000000000\r\n",
-            "5;a\rb\r\n", "g\r\n", "5\r \n", " 5\r\n", "5\r\nhello0\r\n\r\n",
+            "5\nhello\r\n",
+            "5\r\nhello\n",
+            "5\r\nhellooo",
+            "\r\n",
+            "-1\r\n",
+            "0x5\r\n",
+            "5 5\r\n",
+            "10000000000000000\r\n",
+            "5;a\rb\r\n",
+            "g\r\n",
+            "5\r \n",
+            " 5\r\n",
+            "5\r\nhello0\r\n\r\n",
         ] {
             assert_eq!(ends(Framing::Chunked, text.as_bytes()), Err(Refused(400)), "{text:?}");
         }

@@ -58,35 +58,26 @@ impl<P: DataPath> Splicer<P> {
 
     fn begin_check(&mut self, server: usize, now: u64) {
         let settings = self.cluster.settings.clone();
-        let known = &mut self.cluster.servers[server];
+        let known = &self.cluster.servers[server];
         let check = &settings.pools[known.pool].check;
         // Where nobody knows the way yet, it is tried again soon.
         if known.mac.is_none() {
             self.checks[server].due = now + check.interval.min(200_000_000);
             return;
         }
-        known.last_port = if known.last_port <= 1024 { 65535 } else { known.last_port - 1 };
-        let ends = Ends {
-            src: known.server.address,
-            dst: known.server.source,
-            src_port: known.server.port,
-            dst_port: known.last_port,
-        };
         self.checks[server].due = now + check.timeout;
+        let (by_server, path) = (&self.by_server, &mut self.path);
+        let ends = self.cluster.ends(server, |ends| !by_server.contains_key(ends) && path.block(ends).is_none());
+        let Some(ends) = ends else { return };
         let seconds = (now / 1_000_000_000) as u32 + 1;
-        if self.by_server.contains_key(&ends) || self.path.block(&ends).is_some() {
-            self.checks[server].due = now + 1;
-            return;
-        }
         if !self.path.set_block(&ends, &Block::held(ends.turned(), seconds)) {
             return;
         }
         // Nobody gains anything from guessing it.
-        let start = (now as u32).rotate_left(16) ^ u32::from(known.last_port);
+        let start = (now as u32).rotate_left(16) ^ u32::from(ends.dst_port);
         self.by_server.insert(ends, Owner::Check(server));
         let next = start.wrapping_add(1);
-        self.checks[server].running =
-            Some(Running { ends, next, expected: 0, connected: false, answer: Vec::new() });
+        self.checks[server].running = Some(Running { ends, next, expected: 0, connected: false, answer: Vec::new() });
         let options = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((1, 0)) };
         self.send_check(server, SYN, start, options, b"");
     }
@@ -145,7 +136,8 @@ impl<P: DataPath> Splicer<P> {
         running.expected = segment.end();
         running.answer.extend_from_slice(segment.payload);
         let (next, answer) = (running.next, running.answer.clone());
-        let status: Option<u16> = answer.strip_prefix(b"HTTP/1.").and_then(|rest| str::from_utf8(rest.get(2..5)?).ok()?.parse().ok());
+        let status: Option<u16> =
+            answer.strip_prefix(b"HTTP/1.").and_then(|rest| str::from_utf8(rest.get(2..5)?).ok()?.parse().ok());
         match (status, http) {
             (Some(status), Some(http)) => self.end_check(server, status == http.status),
             _ if segment.has(FIN) || answer.len() > STATUS => self.end_check(server, false),

@@ -1,6 +1,6 @@
 //! The client's side: requests are read, servers chosen, and what follows is joined.
 
-use super::block::{Block, Ends, Mode, before};
+use super::block::{Block, Mode, before};
 use super::body::{Body, Next};
 use super::connection::{State, Stream, Upstream};
 use super::http::{self, Refused};
@@ -87,9 +87,12 @@ impl<P: DataPath> Turn<'_, P> {
         let kept = c.requests.bytes.take(request.head);
         c.requests.body = Some(Body::new(request.framing));
         (c.start, c.client_done, c.keeps_alive, c.copied) = (start, false, request.keeps_alive, 0);
-        let pool = self.cluster.settings.services.get(c.service).and_then(|service| {
-            service.pool(&request.method, &request.host, &request.path)
-        });
+        let pool = self
+            .cluster
+            .settings
+            .services
+            .get(c.service)
+            .and_then(|service| service.pool(&request.method, &request.host, &request.path));
         c.request = Some(request);
         c.tried.clear();
         let Some(pool) = pool else { return self.answer(503) };
@@ -149,24 +152,11 @@ impl<P: DataPath> Turn<'_, P> {
             return self.answer(503);
         };
         let settings = self.cluster.settings.clone();
+        let (by_server, path) = (&*self.by_server, &mut *self.path);
+        let ends = self.cluster.ends(server, |ends| !by_server.contains_key(ends) && path.block(ends).is_none());
         let known = &mut self.cluster.servers[server];
         let own = &settings.interfaces[known.server.interface];
-        let Some(mac) = known.mac else { return self.answer(503) };
-        let mut ends = None;
-        for _ in 0..64512u32 {
-            known.last_port = if known.last_port < 1024 { 65535 } else { known.last_port - 1 };
-            let tried = Ends {
-                src: known.server.address,
-                dst: known.server.source,
-                src_port: known.server.port,
-                dst_port: known.last_port.max(1024),
-            };
-            if !self.by_server.contains_key(&tried) && self.path.block(&tried).is_none() {
-                ends = Some(tried);
-                break;
-            }
-        }
-        let Some(ends) = ends else { return self.answer(503) };
+        let (Some(mac), Some(ends)) = (known.mac, ends) else { return self.answer(503) };
         known.active += 1;
         self.by_server.insert(ends, Owner::Connection(self.id));
         c.upstream = Some(Upstream {

@@ -1,10 +1,12 @@
 //! The servers: which of them work, and which one gets the next request.
 
+use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
+use super::block::Ends;
 use super::path::{MARGIN, Offer, SCALE};
 use super::segment::TcpOptions;
 use super::settings::{Balance, Server, Settings};
@@ -28,8 +30,6 @@ pub struct Known {
     pub active: u32,
     /// The Ethernet address of the next hop.
     pub mac: Option<[u8; 6]>,
-    /// The own port that was used last.
-    pub last_port: u16,
     /// Its credit in the weighted round.
     credit: i64,
 }
@@ -58,7 +58,12 @@ pub struct Cluster {
     members: Vec<Vec<usize>>,
     /// The look-up table of each pool that needs one, for its present servers.
     maglev: Vec<Option<Vec<u16>>>,
+    /// The own port that was used last towards an address: pools may share servers.
+    last_ports: HashMap<(Ipv6Addr, u16), u16>,
 }
+
+/// Own ports are not below.
+const LOWEST_PORT: u16 = 1024;
 
 /// Places of a look-up table: a prime (Maglev, section 3.4), 65 for each server at least.
 const PLACES: usize = 65537;
@@ -66,8 +71,13 @@ const PLACES: usize = 65537;
 impl Cluster {
     /// From a configuration.
     pub fn new(settings: Arc<Settings>) -> Cluster {
-        let mut cluster =
-            Cluster { settings: settings.clone(), servers: Vec::new(), members: Vec::new(), maglev: Vec::new() };
+        let mut cluster = Cluster {
+            settings: settings.clone(),
+            servers: Vec::new(),
+            members: Vec::new(),
+            maglev: Vec::new(),
+            last_ports: HashMap::new(),
+        };
         cluster.configure(settings);
         cluster
     }
@@ -97,7 +107,6 @@ impl Cluster {
                         learned: None,
                         active: 0,
                         mac: None,
-                        last_port: 0,
                         credit: 0,
                     });
                 }
@@ -123,6 +132,21 @@ impl Cluster {
             return true;
         }
         false
+    }
+
+    /// Ends of the segments that a server sends on a connection to come: its own ports are used by turns, so that it has forgotten
+    /// the last connection by the time they come again. `free` says which are not in use.
+    pub fn ends(&mut self, number: usize, mut free: impl FnMut(&Ends) -> bool) -> Option<Ends> {
+        let server = &self.servers[number].server;
+        let last = self.last_ports.entry((server.address, server.port)).or_default();
+        for _ in LOWEST_PORT..=u16::MAX {
+            *last = if *last <= LOWEST_PORT { u16::MAX } else { *last - 1 };
+            let ends = Ends { src: server.address, dst: server.source, src_port: server.port, dst_port: *last };
+            if free(&ends) {
+                return Some(ends);
+            }
+        }
+        None
     }
 
     /// One connection to a server is over.
@@ -151,7 +175,8 @@ impl Cluster {
             Balance::RoundRobin => self.in_turn(&able),
             Balance::LeastConnections => {
                 // Connections for its weight, compared without a division; the earlier one of equals.
-                let load = |own: usize| (u64::from(self.servers[own].active), u64::from(self.servers[own].server.weight));
+                let load =
+                    |own: usize| (u64::from(self.servers[own].active), u64::from(self.servers[own].server.weight));
                 able.into_iter().reduce(|best, own| {
                     let ((a, wa), (b, wb)) = (load(best), load(own));
                     if (b + 1) * wa < (a + 1) * wb { own } else { best }
@@ -178,9 +203,10 @@ impl Cluster {
             let known = &mut self.servers[*own];
             known.credit += i64::from(known.server.weight);
         }
-        let best = able.iter().copied().reduce(|best, own| {
-            if self.servers[own].credit > self.servers[best].credit { own } else { best }
-        })?;
+        let best = able
+            .iter()
+            .copied()
+            .reduce(|best, own| if self.servers[own].credit > self.servers[best].credit { own } else { best })?;
         self.servers[best].credit -= total;
         Some(best)
     }

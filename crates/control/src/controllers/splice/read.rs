@@ -33,13 +33,11 @@ pub fn settings(value: &Value, path: &Path, ports: &PortNames, errors: &mut Erro
     let mut reader = Reader { ports, errors };
     let interfaces = reader.named(table, path, "interfaces", Reader::interface)?;
     let interfaces: Vec<Interface> = interfaces.into_iter().map(|(_, interface)| interface).collect();
-    let pools = reader.named(table, path, "pools", |reader, name, value, path| {
-        reader.pool(name, value, path, &interfaces)
-    })?;
+    let pools =
+        reader.named(table, path, "pools", |reader, name, value, path| reader.pool(name, value, path, &interfaces))?;
     let pools: Vec<Pool> = pools.into_iter().map(|(_, pool)| pool).collect();
-    let services = reader.named(table, path, "services", |reader, name, value, path| {
-        reader.service(name, value, path, &pools)
-    })?;
+    let services =
+        reader.named(table, path, "services", |reader, name, value, path| reader.service(name, value, path, &pools))?;
     let services: Vec<Service> = services.into_iter().map(|(_, service)| service).collect();
     reader.no_endpoint_twice(value, path, &services);
     let timeouts = reader.timeouts(table.get("timeouts"), &path.key("timeouts"));

@@ -190,7 +190,8 @@ impl<P: DataPath> Turn<'_, P> {
         let Some(u) = &self.c.upstream else { return };
         let end = u.response_end();
         let acked = self.path.block(&self.c.client).map_or(self.c.acked, |block| block.acked);
-        if !u.responses.bytes.is_ended() || !u.responses.bytes.ready().is_empty() || before(acked, end) || !u.has_all() {
+        if !u.responses.bytes.is_ended() || !u.responses.bytes.ready().is_empty() || before(acked, end) || !u.has_all()
+        {
             return;
         }
         if before(self.c.acked, acked) {

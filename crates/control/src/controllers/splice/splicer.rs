@@ -105,9 +105,8 @@ impl<P: DataPath> Splicer<P> {
             self.with(old, |turn| turn.over());
         }
         let settings = self.cluster.settings.clone();
-        let endpoints = settings.services.iter().enumerate().flat_map(|(service, own)| {
-            own.endpoints.iter().map(move |_| service)
-        });
+        let endpoints =
+            settings.services.iter().enumerate().flat_map(|(service, own)| own.endpoints.iter().map(move |_| service));
         let Some(service) = endpoints.into_iter().nth(usize::from(accepted.number).wrapping_sub(1)) else { return };
         if self.connections.len() >= settings.connections {
             let reset = Segment {

@@ -64,10 +64,7 @@ impl<P: DataPath> Turn<'_, P> {
             ack: c.requests.bytes.next(),
             flags: flags | ACK,
             window: (c.requests.bytes.room() >> told).min(65535) as u16,
-            options: TcpOptions {
-                times: c.agreed.times.then_some((c.times.1, c.times.0)),
-                ..TcpOptions::default()
-            },
+            options: TcpOptions { times: c.agreed.times.then_some((c.times.1, c.times.0)), ..TcpOptions::default() },
             payload,
         };
         self.path.send(c.port, &segment.frame());
