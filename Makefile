@@ -6,10 +6,10 @@ target := $(or $(CARGO_TARGET_DIR),target)
 as_root := $(if $(filter 0,$(shell id -u)),,unshare --user --map-root-user --net --mount)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build lint fmt bench soak fuzz clean
+.PHONY: help demo test build lint fmt bench soak fuzz oldkernel clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-7s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
 
 demo: ## build Millrace and show it forwarding between four hosts (ARGS=... is passed on)
 	@tools/setup demo
@@ -48,6 +48,10 @@ fuzz: ## fuzz one target: make fuzz T=parser SECONDS=60 (parser, config, packet,
 	@test -n "$(T)" || { echo "fuzz: say which: make fuzz T=NAME" >&2; exit 1; }
 	@tools/setup build
 	@tools/fuzz $(T) $(or $(SECONDS),60)
+
+oldkernel: ## run the kernel engine's tests on Linux 6.1 in a virtual machine (PROGRAMS=... random programs)
+	@tools/setup oldkernel
+	@tools/oldkernel $(PROGRAMS)
 
 clean: ## remove everything that was built
 	@cargo clean

@@ -12,6 +12,7 @@ mod l3;
 mod levels;
 mod numbers;
 mod paper;
+mod peering;
 mod race;
 mod results;
 mod routes;
@@ -33,12 +34,13 @@ pub struct Effort {
 
 type Bench = fn(Effort) -> Result<results::Results, String>;
 
-const BENCHES: [(&str, Bench); 6] = [
+const BENCHES: [(&str, Bench); 7] = [
     ("apps", apps::run),
     ("compile", compile::run),
     ("emulator", emulator::run),
     ("l3", l3::run),
     ("paper", paper::run),
+    ("peering", peering::run),
     ("xdp", xdp::run),
 ];
 

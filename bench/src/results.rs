@@ -18,6 +18,9 @@ pub struct Row {
     min: f64,
     max: f64,
     runs: usize,
+    /// Those of all runs, from the least on.
+    #[serde(skip)]
+    values: Vec<f64>,
 }
 
 /// `target/bench/NAME.json`.
@@ -44,7 +47,21 @@ impl Results {
         let (Some(&min), Some(&max)) = (values.first(), values.last()) else { return };
         let median = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
         let [case, system, metric, unit] = [case, system, metric, unit].map(str::to_string);
-        self.rows.push(Row { case, system, metric, unit, median, min, max, runs: values.len() });
+        self.rows.push(Row { case, system, metric, unit, median, min, max, runs: values.len(), values });
+    }
+
+    /// The values of all runs that were added, from the least on; none where there is no such row.
+    pub fn values(&self, case: &str, system: &str, metric: &str) -> Vec<f64> {
+        self.row(case, system, metric).map_or(Vec::new(), |row| row.values.clone())
+    }
+
+    /// The median that was added.
+    pub fn median(&self, case: &str, system: &str, metric: &str) -> Option<f64> {
+        self.row(case, system, metric).map(|row| row.median)
+    }
+
+    fn row(&self, case: &str, system: &str, metric: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.case == case && row.system == system && row.metric == metric)
     }
 
     /// Says something that belongs to the table: what could not be measured, and why.

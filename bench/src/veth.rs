@@ -16,7 +16,7 @@ use control::controllers;
 use dataplane::ports::Driver;
 use dataplane::xdp::FastPath;
 use dataplane::{EngineKind, Instance, Options, PollMode, PortConfig, TableAccess};
-use lab::{Generator, LinkConfig, Mac, Namespace, Traffic, veth};
+use lab::{Flow, Generator, LinkConfig, Mac, Namespace, Sink, Traffic, veth};
 
 use crate::results::Results;
 use crate::{Effort, text};
@@ -49,11 +49,16 @@ impl Line {
     pub fn direct() -> Result<Self, String> {
         let line = Self::ends()?;
         veth(&line.source, "eth0", &line.sink, "eth0").map_err(text)?;
-        line.up()
+        line.up(LinkConfig::port())
     }
 
     /// The system between them, with its ports set up so. The kernel forwards what comes in there where `forwards` says so.
     pub fn through(ports: [LinkConfig; 2], forwards: bool) -> Result<Self, String> {
+        Self::between(ports, LinkConfig::port(), forwards)
+    }
+
+    /// As [`Line::through`], with source and sink set up so.
+    pub fn between(ports: [LinkConfig; 2], ends: LinkConfig, forwards: bool) -> Result<Self, String> {
         let line = Self::ends()?;
         veth(&line.source, "eth0", &line.system, PORTS[0]).map_err(text)?;
         veth(&line.system, PORTS[1], &line.sink, "eth0").map_err(text)?;
@@ -61,7 +66,7 @@ impl Line {
         for (port, config) in PORTS.iter().zip(&ports) {
             line.system.configure(port, config).map_err(text)?;
         }
-        line.up()
+        line.up(ends)
     }
 
     fn ends() -> Result<Self, String> {
@@ -69,9 +74,9 @@ impl Line {
         Ok(Line { source: namespace("source")?, system: namespace("system")?, sink: namespace("sink")? })
     }
 
-    fn up(self) -> Result<Self, String> {
+    fn up(self, config: LinkConfig) -> Result<Self, String> {
         for end in [&self.source, &self.sink] {
-            end.configure("eth0", &LinkConfig::port()).map_err(text)?;
+            end.configure("eth0", &config).map_err(text)?;
         }
         for end in [&self.source, &self.sink] {
             end.wait_running("eth0", PATIENCE).map_err(text)?;
@@ -82,6 +87,17 @@ impl Line {
     /// Million packets per second, and ns of CPU time per packet, of the source's frames. Before it measures, each of the `answers`
     /// goes from the sink to the source, once.
     pub fn measure(&self, frames: Vec<Vec<u8>>, answers: Vec<Vec<u8>>, window: Duration) -> Result<(f64, f64), String> {
+        self.measure_with(frames, answers, window, || Ok(())).map(|(measured, _)| measured)
+    }
+
+    /// As [`Line::measure`], and what `probe` says when the time begins and when it ends.
+    pub fn measure_with<T>(
+        &self,
+        frames: Vec<Vec<u8>>,
+        answers: Vec<Vec<u8>>,
+        window: Duration,
+        probe: impl Fn() -> Result<T, String>,
+    ) -> Result<((f64, f64), [T; 2]), String> {
         let traffic = Traffic::frames(frames).map_err(text)?;
         let generator = Generator::start(&self.source, "eth0", traffic.cpu(GENERATOR_CPU)).map_err(text)?;
         std::thread::sleep(window / 4);
@@ -92,17 +108,29 @@ impl Line {
             sent.wait(PATIENCE).map_err(text)?;
             std::thread::sleep(window / 4);
         }
-        let before = (self.received()?, busy()?);
+        let (first, before) = (probe()?, (self.received()?, busy()?));
         let start = Instant::now();
         std::thread::sleep(window);
         let time = start.elapsed();
-        let after = (self.received()?, busy()?);
+        let (after, last) = ((self.received()?, busy()?), probe()?);
         drop(generator);
         let packets = after.0 - before.0;
         if packets == 0 {
             return Err("no packet reached the sink".into());
         }
-        Ok((packets as f64 / time.as_secs_f64() / 1e6, (after.1 - before.1) / packets as f64))
+        let rate = packets as f64 / time.as_secs_f64() / 1e6;
+        Ok(((rate, (after.1 - before.1) / packets as f64), [first, last]))
+    }
+
+    /// Numbered frames of 80 bytes of these flows at a rate, and what tells which of them come.
+    pub fn numbered(&self, flows: &[Flow], rate: u64) -> Result<(Generator, Sink), String> {
+        // Where the kernel puts off its work a veth device has room for 256 packets, and drops more.
+        let queue = |device| ["tc", "qdisc", "replace", "dev", device, "root", "pfifo", "limit", "20000"];
+        self.source.check(&queue("eth0")).map_err(text)?;
+        self.system.check(&queue(PORTS[1])).map_err(text)?;
+        let sink = Sink::start(&self.sink, "eth0", None).map_err(text)?;
+        let traffic = Traffic::flows(flows, &[80]).map_err(text)?.rate(rate).cpu(GENERATOR_CPU);
+        Ok((Generator::start(&self.source, "eth0", traffic).map_err(text)?, sink))
     }
 
     fn received(&self) -> Result<u64, String> {
@@ -143,7 +171,7 @@ pub fn with_fast_path(
     poll: PollMode,
     fill: impl FnOnce(&mut TableAccess) -> Result<(), String>,
 ) -> Result<Instance, String> {
-    let fitted = FastPath::new(program, Level::Cgpc).map_err(text)?;
+    let fitted = FastPath::new(program, Level::Cgpc, codegen::kernel::Options::default()).map_err(text)?;
     let (program, path) = fitted.ok_or("nothing of the program runs in the kernel")?;
     let options = Options { fast_path: Some(Arc::new(path)), poll, cpus: vec![SYSTEM_CPU], ..Options::default() };
     let xdp = |(number, name): (u8, &str)| PortConfig::new(name, number, Driver::Xdp { interface: name.to_owned() });

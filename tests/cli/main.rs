@@ -10,10 +10,13 @@ mod explain;
 mod fmt;
 mod hostile_clients;
 mod kernel;
+mod outlast;
 mod output;
 mod profile;
+mod reload;
 mod replay;
 mod run;
+mod service;
 mod sim;
 mod tap;
 

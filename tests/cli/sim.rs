@@ -154,7 +154,9 @@ fn what_is_wrong_is_said() {
     let own = |path: &str| vec!["l3switch".to_owned(), "--platform".into(), path.into()];
     let args = |args: &[&str]| args.iter().map(|arg| arg.to_string()).collect::<Vec<_>>();
     let cases: Vec<(Vec<String>, String)> = vec![
-        (own("ixp2800"), "there is no platform ixp2800\n  platforms: ixp1200, ixp2400".into()),
+        (own("ixp2800"), "there is no platform ixp2800\n  platforms: ixp1200, ixp2400, pci33".into()),
+        (args(&["--platform", "ixp2400"]), "error: say which program".into()),
+        (args(&["l3switch", "--platform", "pci33"]), "error: pci33 is a host-based router, which runs no program".into()),
         (own("/no/such.toml"), "/no/such.toml: ".into()),
         (own(&negative), at("negative.toml", line("latency = { value = 120"), "memory.dram.latency: -120 is not from 1 to 100000")),
         (own(&missing), at("missing.toml", line("[engines]"), "engines: missing field `swap`")),
@@ -189,4 +191,34 @@ fn what_is_wrong_is_said() {
         assert_eq!((output.status, output.stdout.as_str()), (Some(status), ""), "{args:?}: {output:?}");
         assert!(output.stderr.contains(&wanted), "{args:?}: {}", output.stderr);
     }
+}
+
+/// The published testbed of host-interface peering.
+#[test]
+fn a_host_based_router_by_packet_length() {
+    let found = json(&["--platform", "pci33"]);
+    let points = |access: &str| found["access"][access].as_array().unwrap().clone();
+    let (copy, header) = (points("copy"), points("header-copy"));
+    assert_eq!((copy.len(), points("in-place").len()), (10, 10));
+    for (copy, header) in copy.iter().zip(&header) {
+        assert_eq!(copy["bytes"], header["bytes"]);
+        // Below a hundred bytes, copying the header is as much as copying the packet.
+        assert!(number(&header["mbps"]) > 0.97 * number(&copy["mbps"]), "{copy} {header}");
+        assert!((0.0..=1.0).contains(&number(&header["cpu"])) && number(&header["bus"]) <= 1.0);
+    }
+    assert!(number(&header[8]["mbps"]) > 1.4 * number(&copy[8]["mbps"]), "{found}");
+    let published = found["published"].as_array().unwrap();
+    assert!(published.len() == 8 && published.iter().all(|point| point["agrees"] == true), "{published:?}");
+    let text = millrace(&["sim", "--platform", "pci33"]).ok();
+    for part in ["33 MHz 32-bit PCI", "percent of the CPU", "published, and the model", "± 4 points", "below 70"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // One's own, by the pattern.
+    let scratch = Scratch::new();
+    let shipped = std::fs::read_to_string(format!("{ROOT}/platforms/pci33.toml")).unwrap();
+    let faster =
+        scratch.write("pci66.toml", shipped.replacen("clock_hz = { value = 33e6", "clock_hz = { value = 66e6", 1));
+    let faster = json(&["--platform", &faster]);
+    assert!(number(&faster["access"]["copy"][8]["mbps"]) > 1.3 * number(&copy[8]["mbps"]));
+    assert!(faster["published"].as_array().unwrap().iter().any(|point| point["agrees"] == false));
 }

@@ -21,7 +21,17 @@ fn network(frame_size: Option<u32>) -> Network {
 }
 
 fn jumbo_frames_are_carried_where_frames_are_large_enough(driver: &str) {
-    let switch = Switch::start_in(driver, &network(Some(16384)));
+    jumbo_frames_are_carried(driver, &[]);
+}
+
+pub fn jumbo_frames_are_carried(driver: &str, more: &[&str]) {
+    let switch = Switch::start_both(driver, &network(Some(16384)), more);
+    if driver == "xdp" {
+        let said = switch.said();
+        for port in ["p1", "p2", "p3", "p4", "svi1p"] {
+            assert!(said.contains(&format!("port {port}: {port}: native XDP; what is handed over comes in")), "{said}");
+        }
+    }
     let hosts = &switch.network;
     for (to, name) in [("10.0.1.12", "switched"), ("10.0.2.13", "routed"), ("10.0.1.1", "the router's own")] {
         // 28 bytes of IP and ICMP header; not to be fragmented.

@@ -3,6 +3,7 @@
 //! Each test builds its own network, so all can run at once. They need root, or `unshare --user --map-root-user`, and
 //! fail without.
 
+mod access;
 mod bridge;
 mod control;
 mod drops;
@@ -14,6 +15,7 @@ mod line;
 mod route;
 mod storm;
 mod switch;
+mod updates;
 mod workers;
 
 #[path = "../support/churn.rs"]

@@ -82,7 +82,8 @@ impl Switch {
         Self::start_both(driver, network, &[])
     }
 
-    fn start_both(driver: &str, Network { options, frame_size }: &Network, more: &[&str]) -> Switch {
+    /// As [`Switch::start_in`], with more arguments for `millrace run`.
+    pub fn start_both(driver: &str, Network { options, frame_size }: &Network, more: &[&str]) -> Switch {
         let network = L3Switch::with(options).unwrap_or_else(|error| panic!("{error}"));
         // The kernel is the slow path: it forwards the first packet to a neighbour, and sends ICMP errors.
         network.switch.set_sysctl("net.ipv4.ip_forward", "1").unwrap_or_else(|error| panic!("{error}"));
@@ -119,6 +120,12 @@ impl Switch {
             waited.unwrap_or_else(|error| panic!("{error}"));
         }
         self.logged = true;
+    }
+
+    /// What it has printed so far.
+    #[allow(dead_code, reason = "the soak does not look")]
+    pub fn said(&self) -> String {
+        String::from_utf8_lossy(&self.millrace.stdout()).into_owned()
     }
 
     /// Asks the running switch: a subcommand with its arguments.

@@ -79,7 +79,7 @@ fn one(program: &Arc<Program>, system: System, window: Duration) -> Result<(f64,
 }
 
 /// The same routes and neighbours for the kernel.
-fn routes(system: &Namespace, setup: &Setup) -> Result<(), String> {
+pub fn routes(system: &Namespace, setup: &Setup) -> Result<(), String> {
     for &(address, mac) in &setup.neighbours {
         system.neighbour(PORTS[1], &dotted(address), bytes(mac)).map_err(text)?;
     }

@@ -2,7 +2,7 @@
 
 mod agree;
 pub mod instructions;
-mod live;
+pub mod live;
 mod memory;
 mod peer;
 pub mod setup;

@@ -3,11 +3,16 @@
 //! Two domains, bridged inside and routed between. Port 1 (and 3) is in domain 1, port 2 in domain 2, where the gateways
 //! are that routes lead to.
 
+use std::net::Ipv4Addr;
+
 use baker::ir::{Program, TableEntry, TableId, TableStore};
 
 use crate::frames::{ethernet, frame, ipv4};
+use lab::{Flow, Transport};
+
 use crate::numbers::Numbers;
 use crate::routes::{self, Route};
+use crate::veth::bytes;
 
 /// A port, with the router's address there.
 pub struct Port {
@@ -124,6 +129,21 @@ impl Setup {
             add(STATIONS, &[station.domain.into(), station.mac], None, &[station.port.into(), 0])?;
         }
         Ok(())
+    }
+
+    /// Flows to random hosts of random routes.
+    pub fn routed_flows(&self, count: u16) -> Vec<Flow> {
+        let mut numbers = Numbers::new(9);
+        let flow = |port| {
+            let route = self.routes[numbers.below(self.routes.len() as u64) as usize];
+            let to = Ipv4Addr::from_bits(route.host(&mut numbers));
+            Flow {
+                mac: (bytes(SENDER), bytes(ROUTER + 1)),
+                address: (Ipv4Addr::new(10, 0, 1, 11).into(), to.into()),
+                transport: Transport::Udp { ports: (port, 9) },
+            }
+        };
+        (0..count).map(flow).collect()
     }
 
     /// Routed packets to random hosts of random routes.

@@ -70,7 +70,7 @@ fn ours(program: &Program, setup: &Setup, level: Level) -> Result<Machine, Strin
         return Err("too much for the kernel".into());
     };
     let parts: Vec<_> = taken.parts.iter().map(|(ppf, part)| (ppf.0, part)).collect();
-    Ok(Machine::of(&taken.first, &parts, memory.contents()))
+    Ok(Machine::of(&taken.first, &parts, Map::Memory(memory.contents())))
 }
 
 /// The program by hand with the same.

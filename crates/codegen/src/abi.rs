@@ -85,7 +85,15 @@ pub struct Descriptor {
     pub len: u32,
     /// Number of the frame that holds it; constant.
     pub frame: u32,
+    /// Frame that has the packet's bytes from `held` on, at the same places within it. [`WHOLE`] where none does.
+    pub rest: u32,
+    /// Bytes of this frame, from its first one on, behind which bytes of the packet are in `rest`. [`WHOLE`] where all of them are
+    /// here. Generated code touches no byte behind it (`baker::opt::reach`), and `packet_copy` copies none.
+    pub held: u32,
 }
+
+/// See [`Descriptor::rest`] and [`Descriptor::held`].
+pub const WHOLE: u32 = u32::MAX;
 
 /// Offset of the metadata from the start of the descriptor.
 pub const METADATA_OFFSET: usize = size_of::<Descriptor>();

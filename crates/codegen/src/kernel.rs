@@ -1,10 +1,13 @@
 //! The contract between BPF code and the process: one memory that both see.
 //!
 //! ```text
-//! 0          64       2048    4096        PORTS_END                     tables
-//! │ nothing  │ Record │ failed… │ PortSlot… │ zeros │ counters and scratch of CPU 0 │ of 1 │… │ entries… │ slots, buckets…
-//! └────────────────────────── reach ────────────────────────────────────┘
+//! 0          64       2048      4096        ZEROS   TABLES                                own
+//! │ nothing  │ Record │ failed… │ PortSlot… │ zeros │ entries… │ slots, buckets… │ counters and scratch of CPU 0 │ of 1 │…
+//! └─────────────────────────── reach ──────────────────────────┘
 //! ```
+//!
+//! Behind the zeros memory is handed out: to tables, and to programs. While one program takes over from another both are there, with
+//! the tables that they share.
 //!
 //! It is one BPF array of one element, which the kernel's verifier knows as memory of a constant size. An address in it is a
 //! number, the distance from its start: what a program finds in memory is a number to the verifier, and any number masked with
@@ -26,10 +29,12 @@ pub const PORTS: u64 = 4096;
 pub const PORT_SLOTS: u32 = 4096;
 /// Where [`ROOM`] zero bytes lie.
 pub const ZEROS: u64 = PORTS + PORT_SLOTS as u64 * size_of::<PortSlot>() as u64;
-/// Bytes that a packet, as far as the kernel shows it, does not exceed.
+/// Bytes that a packet's first piece, which is all that the kernel shows of it, does not exceed.
 pub const ROOM: u64 = 4096;
-/// Where what CPUs have of their own lies: counters, then [`SCRATCH`] bytes, then [`VALUES`], then [`Carried`].
-pub const OWN: u64 = ZEROS + ROOM;
+/// Bytes of the first of several pieces; a packet that has fewer there is handed over as it came.
+pub const FIRST_PIECE: u64 = 64;
+/// Where tables begin.
+pub const TABLES: u64 = ZEROS + ROOM;
 /// Bytes of a CPU's scratch memory: a packet, and what is computed beside it.
 pub const SCRATCH: u64 = ROOM + 256;
 /// Bytes in which careful code keeps values.
@@ -115,6 +120,8 @@ pub struct Memory {
     /// A power of two less 1; not more than `size` less [`SLACK`]. All entries, and what lies in front of them, begin at or
     /// below it.
     pub reach: u64,
+    /// Where what CPUs have of their own lies: counters, then [`SCRATCH`] bytes, then [`VALUES`], then [`Carried`].
+    pub own: u64,
     /// CPUs that have counters of their own: a power of two.
     pub cpus: u32,
     /// Where the clock lies that says when something was retired, 64 bits: adding 1 gives its stamp.
@@ -193,11 +200,10 @@ impl Memory {
         Self::counters(program) + SCRATCH + VALUES
     }
 
-    /// Where tables can begin.
-    pub fn tables(program: &Program, cpus: u32) -> u64 {
+    /// Bytes that so many CPUs have of their own.
+    pub fn of_cpus(program: &Program, cpus: u32) -> u64 {
         // A cell's index is masked, not compared.
-        let counters = Self::counters(program).next_power_of_two();
-        (OWN + u64::from(cpus) * Self::own(program) + counters).next_multiple_of(4096)
+        u64::from(cpus) * Self::own(program) + Self::counters(program).next_power_of_two()
     }
 }
 
@@ -210,6 +216,11 @@ pub struct Options {
     pub careful: bool,
     /// Several programs joined by tail calls, though one might do.
     pub apart: bool,
+    /// Told apart by what is in front of packets that go on outside: see [`Punt::generation`].
+    pub generation: u16,
+    /// Packets may come in several pieces, as those do that are longer than a page: the program is loaded with
+    /// `BPF_F_XDP_HAS_FRAGS`.
+    pub frags: bool,
 }
 
 /// A reference to a map in [`Object::code`].
@@ -304,6 +315,8 @@ pub enum Reason {
     Headroom,
     /// The metadata does not fit the stack.
     Metadata,
+    /// Their numbers have 16 bits.
+    Channels,
 }
 
 /// In words that go on "it …".
@@ -317,6 +330,7 @@ impl std::fmt::Display for Reason {
             Reason::ShortFrames => "has frames shorter than the 14 bytes that the kernel's have at least",
             Reason::Headroom => "pushes more bytes in front of packets than drivers keep free",
             Reason::Metadata => "has more metadata than the kernel's stack has room for",
+            Reason::Channels => "has more channels than there are numbers for",
         })
     }
 }
@@ -326,22 +340,34 @@ impl std::fmt::Display for Reason {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Punt {
-    /// Number of the channel that it was put to.
-    pub channel: u32,
+    /// Number of the channel that it was put to; that of `rx` where the kernel has done nothing.
+    pub channel: u16,
+    /// Which of the programs that took over from each other put it there.
+    pub generation: u16,
     /// Bytes from behind the metadata to the packet's head.
     pub head: u32,
 }
 
 impl Punt {
-    /// Bytes of it and of the metadata behind it: a multiple of 4, as the kernel wants it of what lies in front of packets.
+    /// Bytes of it and of the metadata behind it: a multiple of 4, as the kernel wants it of what lies in front of packets, and
+    /// 14 at least, since it makes no frame's first piece shorter, which may have been empty.
     pub fn bytes(program: &Program) -> u32 {
-        (size_of::<Punt>() as u32 + program.metadata_size).next_multiple_of(4)
+        (size_of::<Punt>() as u32 + program.metadata_size).max(16).next_multiple_of(4)
     }
 
-    /// Reads it: channel, metadata, and the packet from its head on. `None` where there is none.
+    /// Channels that a program can have.
+    pub const CHANNELS: usize = 1 << 16;
+
+    /// Reads it. `None` where there is none.
+    pub fn of(frame: &[u8]) -> Option<Punt> {
+        let [c0, c1, g0, g1, h0, h1, h2, h3] = *frame.first_chunk()?;
+        let (channel, generation) = (u16::from_ne_bytes([c0, c1]), u16::from_ne_bytes([g0, g1]));
+        Some(Punt { channel, generation, head: u32::from_ne_bytes([h0, h1, h2, h3]) })
+    }
+
+    /// Reads it, the metadata, and the packet from its head on, as the program that put it there has them. `None` where they are not there.
     pub fn read<'f>(program: &Program, frame: &'f [u8]) -> Option<(Punt, &'f [u8], &'f [u8])> {
-        let word = |at: usize| frame.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
-        let punt = Punt { channel: word(0)?, head: word(4)? };
+        let punt = Punt::of(frame)?;
         let metadata = frame.get(size_of::<Punt>()..size_of::<Punt>() + program.metadata_size as usize)?;
         let packet = frame.get((Punt::bytes(program) + punt.head) as usize..)?;
         Some((punt, metadata, packet))

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 
 use baker::ir::{ChannelId, Program, TimerId};
+use baker::opt::reach::{Reach, reach};
 use baker::opt::stage::Plan;
 use baker::opt::{Level, optimise};
 use inkwell::context::Context;
@@ -21,6 +22,7 @@ pub struct Native {
     /// By channel; those by which no packets enter have none.
     entries: Vec<Option<abi::RunFn>>,
     timers: Vec<abi::TimerFn>,
+    reach: Reach,
     // What the functions above lie in, and the pointers that they call each other through.
     _codes: Vec<Code>,
     _pointers: Vec<Pointer>,
@@ -76,13 +78,18 @@ impl Native {
         });
         let (first, Addresses { entries, timers }) = first?;
         let codes = [vec![first], others?].into_iter().flatten().collect();
-        Ok(Native { entries, timers, _codes: codes, _pointers: pointers })
+        Ok(Native { entries, timers, reach: reach(&program), _codes: codes, _pointers: pointers })
     }
 
     /// The function for packets that enter by a channel, which is one of `Program::entries`; valid while this value lives.
     /// Several threads may run it at once, each with its own [`abi::Context`].
     pub fn run_fn(&self, entry: ChannelId) -> Option<abi::RunFn> {
         *self.entries.get(entry.0 as usize)?
+    }
+
+    /// How far the code reaches into packets that were received.
+    pub fn reach(&self) -> Reach {
+        self.reach
     }
 
     /// The function of a timer, as [`Native::run_fn`].

@@ -106,9 +106,9 @@ fn assembly_is_of_the_same_function() {
 fn descriptors_fill_whole_cache_lines() {
     let mut program = small();
     assert_eq!(abi::descriptor_stride(&program), 64);
-    program.metadata_size = 48;
+    program.metadata_size = 40;
     assert_eq!(abi::descriptor_stride(&program), 64);
-    program.metadata_size = 49;
+    program.metadata_size = 41;
     assert_eq!(abi::descriptor_stride(&program), 128);
 }
 

@@ -5,6 +5,7 @@
 //! | [`config`] | reads the one TOML file of an instance and fills the tables of its program |
 //! | [`packet`] | builds packets from text and shows packets as text, with the program's own protocols |
 //! | [`socket`] | lets a running instance be asked and changed |
+//! | [`state`] | keeps tables on disk |
 //! | [`controllers`] | the controllers that come with Millrace, by name |
 //! | [`words`] | small pieces of messages |
 //! | [`cases`] | runs the packet tests in `apps/NAME/cases` on any engine |
@@ -15,4 +16,5 @@ pub mod config;
 pub mod controllers;
 pub mod packet;
 pub mod socket;
+pub mod state;
 pub mod words;

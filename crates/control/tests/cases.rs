@@ -1,4 +1,4 @@
-//! Runs every packet case of every application and example, on every engine.
+//! Runs every packet case of every application and example, on every engine, with every way to get at packets.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,8 +8,8 @@ use baker::ir::{Program, Source};
 use baker::opt::Level;
 use codegen::OptLevel;
 use control::cases::{self, Case};
-use dataplane::EngineKind;
 use dataplane::step::{Compiled, cuts};
+use dataplane::{Access, EngineKind};
 
 mod common;
 
@@ -100,7 +100,8 @@ fn run(applications: Vec<(PathBuf, Arc<Program>)>, engines: &[EngineKind]) {
     for (folder, program) in applications {
         let engines: Vec<_> = engines.iter().map(|engine| Compiled::new(program.clone(), *engine).unwrap()).collect();
         for case in all_cases(&folder, &program) {
-            let runs = engines.iter().map(|engine| cases::run(engine, &case));
+            let runs =
+                engines.iter().flat_map(|engine| Access::ALL.map(|access| cases::run_with(engine, access, &case)));
             failures.extend(runs.filter_map(|run| Some(run.err()?.to_string())));
         }
     }

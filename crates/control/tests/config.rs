@@ -382,7 +382,10 @@ fn errors_of_sections() {
         "t.toml:2: tables.m.fib: this is an integer; \
          accepted: [tables.m.fib] with KEY = VALUE, or [[tables.m.fib]] with key = … and value = …"
     );
-    assert_eq!(errors("tables = 1")[0], "t.toml:1: ports.p63.tables: unknown key; accepted: number, device, host");
+    assert_eq!(
+        errors("tables = 1")[0],
+        "t.toml:1: ports.p63.tables: unknown key; accepted: number, device, host, access, own"
+    );
     assert_eq!(
         errors(
             "[ports.a]\nnumber = 0\n[ports.b]\nnumber = 256\n[ports.c]\n[ports.d]\nnumber = \"1\"\n[ports.e]\nnumber = 2"
@@ -410,7 +413,7 @@ fn errors_of_sections() {
          tap:DEVICE: a TAP device, created if it is missing: an interface of the kernel, such as tap:svi1, \
          pcap:[INPUT][,OUTPUT]: capture files to receive from and send to, such as pcap:in.pcap,out.pcap, \
          mem:nothing: receives no packet and counts those that it sends",
-            "t.toml:5: ports.3a.speed: unknown key; accepted: number, device, host",
+            "t.toml:5: ports.3a.speed: unknown key; accepted: number, device, host, access, own",
             "t.toml:8: ports.b.host: there is no port \"p3\"; did you mean `p1`?; \
          accepted: the name of another port: p1, p2, p63, 3a",
         ]
@@ -520,3 +523,28 @@ proptest! {
 }
 
 thread_local! { static SHARED: Arc<Program> = program(); }
+
+#[test]
+fn access_modes_and_own_addresses() {
+    use dataplane::Access;
+    use dataplane::ports::Own;
+    let of = |text: &str| {
+        let config = Config::parse("t.toml", text, &program()).unwrap_or_else(|errors| panic!("{errors:?}"));
+        config.ports.iter().map(|port| (port.access, port.own)).collect::<Vec<_>>()
+    };
+    let ports = "[ports.p1]\nnumber = 1\n[ports.p2]\nnumber = 2\n";
+    assert_eq!(of(ports), [(Access::InPlace, Own::Program); 2]);
+    let all = format!("[frames]\naccess = \"copy\"\n{ports}access = \"header-copy\"\nown = \"kernel\"\n");
+    assert_eq!(of(&all), [(Access::Copy, Own::Program), (Access::HeaderCopy, Own::Kernel)]);
+    assert_eq!(
+        error("[frames]\naccess = \"zero\""),
+        "t.toml:2: frames.access: \"zero\" is not an access mode; accepted: \"copy\" (into host memory and out again), \"in-place\" \
+         (where packets lie) or \"header-copy\" (what the program reaches of them)"
+    );
+    assert!(error("[ports.p3]\nnumber = 3\naccess = 1").starts_with("t.toml:3: ports.p3.access: "));
+    assert_eq!(
+        error("[ports.p3]\nnumber = 3\nown = \"host\""),
+        "t.toml:3: ports.p3.own: \"host\" is nobody who gets packets; accepted: \"program\" or \"kernel\" (its own stack, before \
+         anything is done with them)"
+    );
+}

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use baker::ir::{CounterSlots, Program};
 use codegen::abi::{MAX_BATCH, Staging};
 
+use crate::access::{Access, LocalMemory};
 use crate::context::{Received, RxBatch, WorkerContext};
 use crate::counters::{CounterBlock, Observer, Snapshot};
 use crate::engine::{Engine, EngineError, EngineKind, Engines, TableAccess};
@@ -65,6 +66,8 @@ pub struct Rig {
     engine: Box<dyn Engine>,
     context: WorkerContext,
     counters: Arc<CounterBlock>,
+    access: Access,
+    local: LocalMemory,
 }
 
 impl Rig {
@@ -74,8 +77,19 @@ impl Rig {
         kind: EngineKind,
         fill: impl FnOnce(&mut TableAccess) -> Result<(), String>,
     ) -> Result<Self, BenchError> {
-        let mut one = Self::several(program, kind, fill, 1)?;
-        Ok(one.remove(0))
+        Self::with_frames(program, kind, FrameConfig::default(), fill)
+    }
+
+    /// As [`Rig::new`], with frames of this size and headroom.
+    pub fn with_frames(
+        program: &Arc<Program>,
+        kind: EngineKind,
+        frames: FrameConfig,
+        fill: impl FnOnce(&mut TableAccess) -> Result<(), String>,
+    ) -> Result<Self, BenchError> {
+        let (engines, mut tables) = Engines::new(program, kind, None, None)?;
+        fill(&mut tables).map_err(BenchError::Tables)?;
+        Self::assemble(program, engines.engine(), tables.native(), frames)
     }
 
     /// Workers over the same tables, each with frames and counters of its own.
@@ -87,25 +101,34 @@ impl Rig {
     ) -> Result<Vec<Self>, BenchError> {
         let (engines, mut tables) = Engines::new(program, kind, None, None)?;
         fill(&mut tables).map_err(BenchError::Tables)?;
-        (0..workers).map(|_| Self::assemble(program, engines.engine(), tables.native())).collect()
+        let assemble = |_| Self::assemble(program, engines.engine(), tables.native(), FrameConfig::default());
+        (0..workers).map(assemble).collect()
     }
 
     /// An engine that brings its own tables, to be measured by the same rules. `program` says how metadata is laid out.
     pub fn with_engine(program: &Arc<Program>, engine: Box<dyn Engine>) -> Result<Self, BenchError> {
-        Self::assemble(program, engine, None)
+        Self::assemble(program, engine, None, FrameConfig::default())
     }
 
     fn assemble(
         program: &Arc<Program>,
         engine: Box<dyn Engine>,
         tables: Option<&Arc<Tables>>,
+        frames: FrameConfig,
     ) -> Result<Self, BenchError> {
         let count = (MAX_BATCH as u32).saturating_mul(program.limits.copies.saturating_add(1));
         let count = count.saturating_add(MAX_SPREAD as u32);
-        let pool = Arc::new(FramePool::new(program, FrameConfig { count, ..FrameConfig::default() })?);
+        let pool = Arc::new(FramePool::with_local(program, FrameConfig { count, ..frames }, 1)?);
         let counters = Arc::new(CounterBlock::new(CounterSlots::new(program).len()));
+        let local = LocalMemory::new(&pool, 0)?;
         let context = WorkerContext::new(program, pool, tables.cloned(), counters.clone())?;
-        Ok(Rig { program: program.clone(), engine, context, counters })
+        let access = Access::default();
+        Ok(Rig { program: program.clone(), engine, context, counters, access, local })
+    }
+
+    /// Says how the engine gets at packets.
+    pub fn set_access(&mut self, access: Access) {
+        self.access = access;
     }
 
     /// Says which batches are staged.
@@ -179,8 +202,13 @@ impl Rig {
     #[inline(never)]
     fn measured_batch(&mut self, received: &Received) -> Duration {
         let start = Instant::now();
-        // SAFETY: the batch was made by `RxBatch` over this context, which was made for the engine's program and tables.
-        unsafe { self.engine.run(&mut self.context, received.frames()) };
+        let reach = self.engine.reach();
+        let engine = &mut self.engine;
+        // SAFETY: the batch was made by `RxBatch` over this context, which was made for the engine's program and tables; local frames
+        // are here in its frames' place.
+        let run = |context: &mut WorkerContext, frames: &[u32]| unsafe { engine.run(context, frames) };
+        // SAFETY: as above, and the reach is the engine's.
+        unsafe { self.local.run((self.access, reach), &mut self.context, received.frames(), run) };
         start.elapsed()
     }
 }

@@ -15,6 +15,13 @@ use crate::tables::{Tables, View};
 /// Frames that a worker takes from the pool beyond what it needs, so that the pool's lock is rare.
 const REFILL: usize = 512;
 
+/// Numbers of free frames, with room for all that there are.
+#[derive(Debug)]
+pub(crate) struct FreeStack {
+    pub start: *mut u32,
+    pub len: u32,
+}
+
 /// A worker's side of the binary interface: owns everything that its [`Context`] points to.
 #[derive(Debug)]
 pub struct WorkerContext {
@@ -61,7 +68,7 @@ impl WorkerContext {
         let too_many = || std::io::Error::other("the tables have as many workers as they can have");
         let tables = tables.map(|tables| View::new(tables).ok_or_else(too_many)).transpose()?;
         // The stack has room for every frame there is, so that returning one never overflows it.
-        let free = Mapping::anonymous(pool.count() as usize * size_of::<u32>())?;
+        let free = Mapping::anonymous(pool.all() as usize * size_of::<u32>())?;
         let outputs = Mapping::anonymous(MAX_BATCH * per_packet * size_of::<Output>())?;
         let raw = Context {
             region: pool.region(),
@@ -168,7 +175,7 @@ impl WorkerContext {
 
     /// Takes a frame back that was a packet's.
     pub(crate) fn push(&mut self, frame: u32) {
-        debug_assert!(self.raw.free_len < self.pool.count());
+        debug_assert!(self.raw.free_len < self.pool.all());
         // SAFETY: the stack has room for every frame, and each is in one place only.
         unsafe { self.raw.free.add(self.raw.free_len as usize).write(frame) };
         self.raw.free_len += 1;
@@ -186,6 +193,19 @@ impl WorkerContext {
     pub(crate) fn outputs(&self) -> &[Output] {
         // SAFETY: the engine wrote the first `output_len` outputs.
         unsafe { std::slice::from_raw_parts(self.raw.outputs, self.raw.output_len as usize) }
+    }
+
+    /// Puts another frame in the place of an output's.
+    pub(crate) fn replace_output(&mut self, index: usize, frame: u32) {
+        assert!(index < self.raw.output_len as usize, "there is no output {index}");
+        // SAFETY: the index was checked.
+        unsafe { (*self.raw.outputs.add(index)).frame = frame };
+    }
+
+    /// Works with another stack of free frames, or with its own again: `other` and its length become those that it had.
+    pub(crate) fn exchange_free(&mut self, other: &mut FreeStack) {
+        std::mem::swap(&mut self.raw.free, &mut other.start);
+        std::mem::swap(&mut self.raw.free_len, &mut other.len);
     }
 
     /// Empties the list of outputs.
@@ -225,6 +245,12 @@ impl WorkerContext {
             self.pool.put_back(unsafe { std::slice::from_raw_parts(self.raw.free.add(self.share), more) });
             self.raw.free_len = self.share as u32;
         }
+    }
+
+    /// From now on it has no more frames than a batch may need.
+    pub(crate) fn keep_to_least(&mut self) {
+        self.share = self.share.min(MAX_BATCH * self.per_packet);
+        self.give_back();
     }
 
     /// Returns every free frame to the pool.

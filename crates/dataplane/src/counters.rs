@@ -1,11 +1,11 @@
 //! Counters: one block per worker that only it writes, and the sums by name that everybody else reads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::controller::ExternTable;
 use crate::ports::Count;
-use crate::xdp::FastPath;
+use crate::xdp::{FastPath, KernelPart};
 use baker::ir::{ChannelId, CounterId, CounterSlots, DropId, Program, Source, TableId, Target, TimerId};
 
 #[repr(align(64))]
@@ -150,20 +150,69 @@ impl Snapshot {
         self.channels.iter().find(|(name, _)| name == channel).map_or(0, |(_, count)| *count)
     }
 
+    /// Adds what another program counted under the same names. Functions of controllers count through.
+    fn add(&mut self, other: &Snapshot) {
+        let add = |mine: &mut Vec<(String, u64)>, others: &[(String, u64)]| {
+            for (name, count) in mine {
+                let other = others.iter().find(|(other, _)| other == name);
+                *count = other.map_or(*count, |(_, more)| count.wrapping_add(*more));
+            }
+        };
+        add(&mut self.channels, &other.channels);
+        add(&mut self.ppfs, &other.ppfs);
+        add(&mut self.drops, &other.drops);
+        add(&mut self.tables_full, &other.tables_full);
+        for (name, cells) in &mut self.user {
+            let other = other.user.iter().find(|(other, _)| other == name);
+            for (cell, more) in cells.iter_mut().zip(other.iter().flat_map(|(_, cells)| cells)) {
+                *cell = cell.wrapping_add(*more);
+            }
+        }
+        for timer in &mut self.timers {
+            let other = other.timers.iter().find(|other| other.name == timer.name);
+            timer.runs = timer.runs.wrapping_add(other.map_or(0, |other| other.runs));
+            timer.entries = timer.entries.wrapping_add(other.map_or(0, |other| other.entries));
+        }
+    }
+
     /// A port by name.
     pub fn port(&self, name: &str) -> Option<&PortSnapshot> {
         self.ports.iter().find(|port| port.name == name)
     }
 }
 
-/// Reads an instance's counters from any thread, while it runs and after.
+/// Reads an instance's counters from any thread, while it runs and after. It follows the instance from program to program.
 #[derive(Clone, Debug)]
 pub struct Observer {
-    pub(crate) program: Arc<Program>,
-    pub(crate) blocks: Vec<Arc<CounterBlock>>,
-    pub(crate) fast_path: Option<Arc<FastPath>>,
-    pub(crate) ports: Vec<ObservedPort>,
-    pub(crate) externs: Option<Arc<ExternTable>>,
+    ports: Arc<Vec<ObservedPort>>,
+    fast_path: Option<Arc<FastPath>>,
+    now: Arc<Mutex<Arc<Observed>>>,
+}
+
+/// What counts for one program.
+#[derive(Debug)]
+pub(crate) struct Observed {
+    pub program: Arc<Program>,
+    pub blocks: Vec<Arc<CounterBlock>>,
+    pub kernel: Option<Arc<KernelPart>>,
+    pub externs: Option<Arc<ExternTable>>,
+    /// What it goes on from.
+    pub before: Mutex<Before>,
+}
+
+/// What programs counted that were there before.
+#[derive(Debug)]
+pub(crate) enum Before {
+    /// The last one still finishes packets.
+    Finishing(Arc<Observed>),
+    /// All have finished.
+    Finished(Snapshot),
+}
+
+impl Default for Before {
+    fn default() -> Self {
+        Before::Finished(Snapshot::default())
+    }
 }
 
 /// A port, for whoever looks.
@@ -185,9 +234,37 @@ impl ObservedPort {
 }
 
 impl Observer {
+    pub(crate) fn new(observed: Observed, ports: Vec<ObservedPort>, fast_path: Option<Arc<FastPath>>) -> Self {
+        Observer { ports: Arc::new(ports), fast_path, now: Arc::new(Mutex::new(Arc::new(observed))) }
+    }
+
     /// Of a worker without ports.
     pub(crate) fn of_block(program: &Arc<Program>, block: Arc<CounterBlock>) -> Self {
-        Observer { program: program.clone(), blocks: vec![block], fast_path: None, ports: Vec::new(), externs: None }
+        let observed = Observed {
+            program: program.clone(),
+            blocks: vec![block],
+            kernel: None,
+            externs: None,
+            before: Mutex::default(),
+        };
+        Observer::new(observed, Vec::new(), None)
+    }
+
+    /// A program takes over from the one that is there, which may still have packets to finish.
+    pub(crate) fn take_over(&self, observed: Observed) {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        *observed.before.lock().unwrap_or_else(PoisonError::into_inner) = Before::Finishing(now.clone());
+        *now = Arc::new(observed);
+    }
+
+    /// It has no more.
+    pub(crate) fn finished(&self) {
+        self.now().finished();
+    }
+
+    /// What counts for the program that runs.
+    pub(crate) fn now(&self) -> Arc<Observed> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The latest error of each port that has one, by name.
@@ -195,15 +272,47 @@ impl Observer {
         self.ports.iter().filter_map(|port| Some((port.name.clone(), port.error()?))).collect()
     }
 
-    /// The counters now.
+    /// The counters now. What is no more counted is left out.
     pub fn snapshot(&self) -> Snapshot {
+        let failed = |port: u8| self.fast_path.as_ref().map_or(0, |path| path.failed(port));
+        let mut snapshot = self.now().snapshot();
+        let unsent: u64 = self.fast_path.iter().flat_map(|_| 0..=u8::MAX).map(failed).sum();
+        if let Some((_, drops)) = snapshot.drops.get_mut(DropId::TX_FAILED.0 as usize) {
+            *drops = drops.wrapping_add(unsent);
+        }
+        snapshot.ports = self.ports.iter().map(|of| port(of, failed(of.number))).collect();
+        snapshot
+    }
+}
+
+impl Observed {
+    fn before(&self) -> MutexGuard<'_, Before> {
+        self.before.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn finished(&self) {
+        let mut before = self.before();
+        if let Before::Finishing(last) = &*before {
+            *before = Before::Finished(last.snapshot());
+        }
+    }
+
+    /// All but ports.
+    fn snapshot(&self) -> Snapshot {
+        let mut snapshot = self.own();
+        match &*self.before() {
+            Before::Finishing(last) => snapshot.add(&last.snapshot()),
+            Before::Finished(all) => snapshot.add(all),
+        }
+        snapshot
+    }
+
+    /// What this program counted.
+    fn own(&self) -> Snapshot {
         let program = &self.program;
         let slots = CounterSlots::new(program);
-        let failed = |port: u8| self.fast_path.as_ref().map_or(0, |path| path.failed(port));
         let sum = |slot: usize| {
-            let kernel = self.fast_path.as_ref().map_or(0, |path| path.counter(slot));
-            let unsent = if slot == slots.drop(DropId::TX_FAILED) { (0..=u8::MAX).map(failed).sum() } else { 0 };
-            let kernel = kernel.wrapping_add(unsent);
+            let kernel = self.kernel.as_ref().map_or(0, |part| part.counter(slot));
             self.blocks.iter().fold(kernel, |sum, block| sum.wrapping_add(block.get(slot)))
         };
         let channel = |index: usize| sum(slots.channel(ChannelId(index as u32)));
@@ -238,7 +347,7 @@ impl Observer {
             user: program.counters.iter().enumerate().map(user).collect(),
             timers: (0..).zip(&program.timers).map(timer).collect(),
             externs_failed: self.externs.iter().flat_map(|t| t.failed()).map(|(n, c)| (n.to_owned(), c)).collect(),
-            ports: self.ports.iter().map(|of| port(of, failed(of.number))).collect(),
+            ports: Vec::new(),
         }
     }
 }

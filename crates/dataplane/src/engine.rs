@@ -1,17 +1,18 @@
 //! Engines: what runs a program over a batch of packets. Native code, or the reference interpreter.
 
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::interp::{self, End, FrameLayout, Machine};
 use baker::ir::{ChannelId, Program, TableEntry, TableError, TableId, TableStore, TimerId, storage_size};
 use baker::opt::Level;
+use baker::opt::reach::Reach;
 use codegen::abi::{self, END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, RunFn, read_field, write_field};
 use codegen::{CodegenError, Native, OptLevel};
 
 use crate::context::WorkerContext;
 use crate::controller::{ExternTable, MissingExterns, refuse_inside};
-use crate::tables::{Tables, TablesError};
-use crate::xdp::FastPath;
+use crate::tables::{TableChange, Tables, TablesError};
 
 /// Which engine runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +81,11 @@ pub trait Engine: Send {
         unreachable!("packets are injected into channel {} of an engine without injection", channel.0)
     }
 
+    /// How far it reaches into packets that were received. What it may not be known to be held to is the whole packet.
+    fn reach(&self) -> Reach {
+        Reach::WHOLE
+    }
+
     /// Runs a timer for each of `calls` packed keys (see [`codegen::abi::TimerFn`]). Engines of programs without timers need not
     /// have it.
     ///
@@ -108,21 +114,21 @@ pub(crate) enum Engines {
 }
 
 impl Engines {
-    /// Compiles the program, and allocates its tables unless it shares those of a fast path.
+    /// Compiles the program, and allocates its tables unless there are some.
     /// Without `externs` the program calls none.
     pub fn new(
         program: &Arc<Program>,
         kind: EngineKind,
         externs: Option<&Arc<ExternTable>>,
-        fast_path: Option<&FastPath>,
+        tables: Option<&Arc<Tables>>,
     ) -> Result<(Self, TableAccess), EngineError> {
-        if fast_path.is_some() && !matches!(kind, EngineKind::Native(..)) {
+        if tables.is_some() && !matches!(kind, EngineKind::Native(..)) {
             return Err(EngineError::Unshared);
         }
         Ok(match kind {
             EngineKind::Native(opt, packets) => {
-                let tables = match fast_path {
-                    Some(path) => path.tables().clone(),
+                let tables = match tables {
+                    Some(tables) => tables.clone(),
                     None => Arc::new(Tables::new(program)?),
                 };
                 (Engines::Native(NativeEngine::compile(program, opt, packets)?), TableAccess::Native(tables))
@@ -138,6 +144,14 @@ impl Engines {
             }
             EngineKind::Kernel(_) => return Err(EngineError::OneByOne),
         })
+    }
+
+    /// How far they reach.
+    pub fn reach(&self) -> Reach {
+        match self {
+            Engines::Native(engine) => engine.reach(),
+            Engines::Interp(_) => Reach::WHOLE,
+        }
     }
 
     /// One worker's.
@@ -165,6 +179,31 @@ impl TableAccess {
         match self {
             TableAccess::Native(tables) => tables.expire(now),
             TableAccess::Interp(machine) => lock(machine).expire(now),
+        }
+    }
+
+    /// See [`Tables::tell`]; the interpreter's tables tell nothing.
+    pub fn tell(&self, changes: SyncSender<TableChange>) -> bool {
+        match self {
+            TableAccess::Native(tables) => tables.tell(changes),
+            TableAccess::Interp(_) => return false,
+        }
+        true
+    }
+
+    /// See [`Tables::dump_kept`].
+    pub fn dump_kept(&self, table: TableId) -> Vec<TableEntry> {
+        match self {
+            TableAccess::Native(tables) => tables.dump_kept(table),
+            TableAccess::Interp(machine) => lock(machine).dump(table),
+        }
+    }
+
+    /// See [`Tables::insert_kept`].
+    pub fn insert_kept(&mut self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
+        match self {
+            TableAccess::Native(tables) => tables.insert_kept(table, entry),
+            TableAccess::Interp(machine) => lock(machine).insert(table, entry),
         }
     }
 
@@ -255,6 +294,10 @@ impl Engine for NativeEngine {
         let run = self.native.run_fn(channel).expect("packets enter by this channel");
         // SAFETY: promised by the caller; the code lives as long as `native`.
         unsafe { run(context.raw(), frames.as_ptr(), frames.len() as u32) }
+    }
+
+    fn reach(&self) -> Reach {
+        self.native.reach()
     }
 
     unsafe fn timer(&mut self, timer: TimerId, context: &mut WorkerContext, keys: &[u64], calls: u32) {

@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_retired_entry_waits_for_every_online_worker() {
-        let epochs = Arc::new(Epochs::new(&Space::private()).unwrap());
+        let epochs = Arc::new(Epochs::new(&Space::Private).unwrap());
         let stamp = epochs.retire();
         assert!(stamp <= epochs.safe(), "no worker: at once");
         let (a, b) = (epochs.register().unwrap(), epochs.register().unwrap());
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn places_are_limited_and_given_back() {
-        let epochs = Arc::new(Epochs::new(&Space::private()).unwrap());
+        let epochs = Arc::new(Epochs::new(&Space::Private).unwrap());
         let all: Vec<_> = (0..MAX_WORKERS).map(|_| epochs.register().unwrap()).collect();
         assert!(epochs.register().is_none());
         drop(all);

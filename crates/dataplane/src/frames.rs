@@ -4,9 +4,11 @@
 //! moves the number, never the packet. Workers take and return frames in bulk, so the pool's lock is rare.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::access::local_frames;
 use baker::ir::Program;
-use codegen::abi::{Descriptor, METADATA_OFFSET, descriptor_stride};
+use codegen::abi::{Descriptor, METADATA_OFFSET, WHOLE, descriptor_stride};
 
 use crate::sys::Mapping;
 
@@ -52,6 +54,30 @@ pub enum FrameError {
         /// The least number.
         least: u32,
     },
+    /// A program that takes over has larger metadata.
+    #[error("its metadata takes {bytes} bytes, and frames have room for {most}")]
+    Metadata {
+        /// Bytes for each packet.
+        bytes: u32,
+        /// What there is room for.
+        most: u32,
+    },
+    /// A program that takes over pushes more, or creates longer headers.
+    #[error("it needs {needed} bytes of a frame in front of packets, and there are {headroom}")]
+    Front {
+        /// Bytes in front of packets.
+        needed: u32,
+        /// What there is.
+        headroom: u32,
+    },
+    /// A program that takes over makes more packets of one.
+    #[error("it needs {needed} frames of host memory for its access mode, and there are {local}")]
+    Local {
+        /// Frames that each worker needs.
+        needed: u32,
+        /// What it has.
+        local: u32,
+    },
     /// The system has no memory left.
     #[error("no memory for {count} frames of {frame_size} bytes: {error}; use fewer")]
     Memory {
@@ -70,8 +96,11 @@ pub struct FramePool {
     region: Mapping,
     descriptors: Mapping,
     stride: usize,
-    metadata_size: usize,
+    /// Grows with programs that take over.
+    metadata_size: AtomicUsize,
     count: u32,
+    /// Frames behind those of the pool that each worker has for itself, and how many workers do.
+    local: (u32, u32),
     frame_size: u32,
     headroom: u32,
     free: Mutex<Vec<u32>>,
@@ -80,6 +109,11 @@ pub struct FramePool {
 impl FramePool {
     /// Allocates the frames for a program. All are free.
     pub fn new(program: &Program, config: FrameConfig) -> Result<Self, FrameError> {
+        Self::with_local(program, config, 0)
+    }
+
+    /// As [`FramePool::new`] with local frames behind them for so many workers, which are never in the pool.
+    pub(crate) fn with_local(program: &Program, config: FrameConfig, workers: usize) -> Result<Self, FrameError> {
         let FrameConfig { count, frame_size, headroom } = config;
         if !frame_size.is_power_of_two() || !(512..=65536).contains(&frame_size) {
             return Err(FrameError::Size(frame_size));
@@ -96,29 +130,69 @@ impl FramePool {
         }
         let stride = descriptor_stride(program);
         let map = |len| Mapping::anonymous(len).map_err(|error| FrameError::Memory { count, frame_size, error });
-        let region = map(count as usize * frame_size as usize)?;
-        let descriptors = map(count as usize * stride)?;
+        let local = (if workers == 0 { 0 } else { local_frames(program) }, workers as u32);
+        let all = local
+            .0
+            .checked_mul(local.1)
+            .and_then(|local| count.checked_add(local))
+            .ok_or(FrameError::Memory { count, frame_size, error: std::io::ErrorKind::OutOfMemory.into() })?;
+        let region = map(all as usize * frame_size as usize)?;
+        let descriptors = map(all as usize * stride)?;
         let pool = FramePool {
             region,
             descriptors,
             stride,
-            metadata_size: program.metadata_size as usize,
+            metadata_size: AtomicUsize::new(program.metadata_size as usize),
             count,
+            local,
             frame_size,
             headroom,
             // Reversed, so that frame 0 is taken first.
             free: Mutex::new((0..count).rev().collect()),
         };
-        for frame in 0..count {
+        for frame in 0..all {
             // SAFETY: the pool was just made, nobody else has it, and the frame exists.
             unsafe { (*pool.descriptor(frame)).frame = frame };
         }
         Ok(pool)
     }
 
+    /// A program that is to take over, as it is with these frames.
+    pub(crate) fn accommodate(&self, program: &Program) -> Result<Program, FrameError> {
+        let mut program = program.clone();
+        let most = (self.stride - METADATA_OFFSET) as u32;
+        if program.metadata_size > most {
+            return Err(FrameError::Metadata { bytes: program.metadata_size, most });
+        }
+        // Machine code knows the distance between descriptors.
+        if descriptor_stride(&program) < self.stride {
+            program.metadata_size = most;
+        }
+        let needed =
+            program.limits.headroom.max(program.limits.created.saturating_sub(self.frame_size - self.headroom));
+        if needed > self.headroom {
+            return Err(FrameError::Front { needed, headroom: self.headroom });
+        }
+        if self.local.1 > 0 && local_frames(&program) > self.local.0 {
+            return Err(FrameError::Local { needed: local_frames(&program), local: self.local.0 });
+        }
+        self.metadata_size.fetch_max(program.metadata_size as usize, Ordering::Relaxed);
+        Ok(program)
+    }
+
     /// Number of frames.
     pub fn count(&self) -> u32 {
         self.count
+    }
+
+    /// Number of frames with the local ones.
+    pub(crate) fn all(&self) -> u32 {
+        self.count + self.local.0 * self.local.1
+    }
+
+    /// Local frames of each worker.
+    pub(crate) fn local_frames(&self) -> u32 {
+        self.local.0
     }
 
     /// Bytes per frame.
@@ -171,9 +245,9 @@ impl FramePool {
     /// The frame's descriptor.
     ///
     /// # Safety
-    /// `frame` is below `count`. The result may be used only while the caller owns the frame.
+    /// There is this frame. The result may be used only while the caller owns the frame.
     pub(crate) unsafe fn descriptor(&self, frame: u32) -> *mut Descriptor {
-        debug_assert!(frame < self.count);
+        debug_assert!(frame < self.all());
         // SAFETY: within the mapping, by the caller's promise.
         unsafe { self.descriptors.ptr().add(frame as usize * self.stride).cast() }
     }
@@ -214,6 +288,7 @@ impl FramePool {
             let descriptor = self.descriptor(frame);
             (*descriptor).addr = start as u64;
             (*descriptor).len = len as u32;
+            ((*descriptor).rest, (*descriptor).held) = (WHOLE, WHOLE);
             std::slice::from_raw_parts_mut(self.region.ptr().add(start), len)
         }
     }
@@ -242,7 +317,7 @@ impl FramePool {
         if to.1 + len > size || from.1 + len > size || to.0 == from.0 {
             return;
         }
-        debug_assert!(to.0 < self.count && from.0 < self.count);
+        debug_assert!(to.0 < self.all() && from.0 < self.all());
         let at = |(frame, offset): (u32, usize)| frame as usize * size + offset;
         // SAFETY: both ranges lie in frames of the caller, and the frames are different.
         unsafe {
@@ -251,16 +326,39 @@ impl FramePool {
         }
     }
 
+    /// How far in its frame a packet begins.
+    ///
+    /// # Safety
+    /// The caller owns the frame, and it holds a packet.
+    pub(crate) unsafe fn offset(&self, frame: u32) -> usize {
+        // SAFETY: the descriptor is the caller's.
+        let address = unsafe { (*self.descriptor(frame)).addr };
+        (address - u64::from(frame) * u64::from(self.frame_size)) as usize
+    }
+
+    /// Copies the metadata of one frame to another.
+    ///
+    /// # Safety
+    /// The caller owns both frames, which are not the same.
+    pub(crate) unsafe fn copy_metadata(&self, to: u32, from: u32) {
+        debug_assert!(to != from);
+        // SAFETY: both are the caller's, and the metadata of different frames does not overlap.
+        unsafe {
+            self.metadata(to).copy_from_nonoverlapping(self.metadata(from), self.metadata_size.load(Ordering::Relaxed))
+        };
+    }
+
     /// Zeroes the frame's metadata but for `rx.port`.
     ///
     /// # Safety
     /// The caller owns the frame.
     pub(crate) unsafe fn reset_metadata(&self, frame: u32, rx_port_offset: usize, rx_port: u8) {
-        debug_assert!(rx_port_offset < self.metadata_size);
+        let size = self.metadata_size.load(Ordering::Relaxed);
+        debug_assert!(rx_port_offset < size);
         // SAFETY: the metadata is `metadata_size` bytes and the caller's.
         unsafe {
             let metadata = self.metadata(frame);
-            metadata.write_bytes(0, self.metadata_size);
+            metadata.write_bytes(0, size);
             metadata.add(rx_port_offset).write(rx_port);
         }
     }

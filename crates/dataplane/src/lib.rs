@@ -4,6 +4,7 @@
 //! the packets that leave the program to the ports' transmit queues. Tables are shared by all workers and the control
 //! plane; look-ups take no lock.
 
+mod access;
 pub mod bench;
 mod context;
 pub mod controller;
@@ -12,9 +13,11 @@ mod crew;
 mod engine;
 mod epoch;
 mod frames;
+mod handover;
 mod instance;
 pub mod ports;
 mod replay;
+mod running;
 pub mod step;
 mod sweep;
 mod sys;
@@ -27,13 +30,14 @@ mod timer;
 mod worker;
 pub mod xdp;
 
+pub use access::Access;
 pub use context::{Received, RxBatch, TxBatch, WorkerContext};
 pub use counters::{CounterBlock, Observer, PortCounters, PortSnapshot, Snapshot, TimerSnapshot};
 pub use crew::MOST as MAX_WORKERS;
 pub use engine::{Engine, EngineError, EngineKind, InterpEngine, NativeEngine, RunFnEngine, TableAccess};
 pub use epoch::{Epochs, Registration};
 pub use frames::{FrameConfig, FrameError, FramePool};
-pub use instance::{Instance, Options, PortConfig, Prepared, Report, StartError};
+pub use instance::{Instance, Next, Options, PortConfig, Prepared, ReloadError, Report, StartError};
 pub use replay::{ReplayError, ReplayReport, replay};
-pub use tables::{Tables, TablesError};
+pub use tables::{Carried, TableChange, Tables, TablesError};
 pub use worker::PollMode;

@@ -15,6 +15,7 @@ use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, Staging, re
 use codegen::bpf::{self, Form};
 use codegen::kernel::Options;
 
+use crate::access::{Access, LocalMemory};
 use crate::context::{Received, RxBatch, WorkerContext};
 use crate::controller::ExternTable;
 use crate::counters::CounterBlock;
@@ -28,6 +29,8 @@ use crate::xdp::{KernelCode, KernelEngine, KernelEngineError};
 const LONGEST_PACKET: u32 = 1600;
 /// Bytes of a frame behind the headroom that are filled with [`POISON`].
 const POISONED: usize = 256;
+/// Local frames that are filled with [`POISON`] before each batch.
+const POISONED_LOCAL: u32 = 4;
 /// What a fresh frame and its metadata hold, so that code which reads what nobody wrote gives itself away.
 const POISON: u8 = 0xa5;
 
@@ -179,6 +182,8 @@ pub struct Stepper {
     engine: Box<dyn Engine>,
     tables: TableAccess,
     timers: Schedule,
+    access: Access,
+    local: LocalMemory,
 }
 
 impl Stepper {
@@ -221,7 +226,7 @@ impl Stepper {
             frame_size,
             ..FrameConfig::default()
         };
-        let pool = Arc::new(FramePool::new(&program, config)?);
+        let pool = Arc::new(FramePool::with_local(&program, config, 1)?);
         let counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
         let context = WorkerContext::new(&program, pool.clone(), tables.native().cloned(), counters.clone())?;
         for frame in 0..pool.count() {
@@ -234,7 +239,9 @@ impl Stepper {
             }
         }
         let timers = Schedule::sorted(&program, 0);
-        Ok(Stepper { program, pool, context, counters, engine, tables, timers })
+        let local = LocalMemory::new(&pool, 0)?;
+        let access = Access::default();
+        Ok(Stepper { program, pool, context, counters, engine, tables, timers, access, local })
     }
 
     /// The program.
@@ -297,6 +304,11 @@ impl Stepper {
         self.context.set_now(now);
     }
 
+    /// Says how the engine gets at packets that are received; what comes out is the same.
+    pub fn set_access(&mut self, access: Access) {
+        self.access = access;
+    }
+
     /// Says which batches are staged; what comes out is the same.
     pub fn set_staging(&mut self, staging: Staging) {
         self.context.set_staging(staging);
@@ -332,7 +344,12 @@ impl Stepper {
         }
         // SAFETY: the frames are at most `MAX_BATCH` and came from `RxBatch` over this context, which was made for the
         // engine's program and tables; the pool has frames for all copies of a whole batch.
-        unsafe { self.engine.run(&mut self.context, &frames) };
+        unsafe {
+            self.local.poison(POISONED_LOCAL, POISON);
+            self.local.run((self.access, self.engine.reach()), &mut self.context, &frames, |context, frames| {
+                self.engine.run(context, frames)
+            });
+        }
         let mut outputs = Vec::new();
         self.take_outputs(&mut outputs);
         outputs
@@ -381,6 +398,9 @@ impl Stepper {
         let (free, count) = (held + self.pool.free_frames(), self.pool.count());
         if free != count {
             return Err(format!("{free} frames are free of {count}"));
+        }
+        if !self.local.is_complete() {
+            return Err("a local frame is lost".into());
         }
         self.context.release();
         let mut all = vec![0; count as usize];

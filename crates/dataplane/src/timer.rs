@@ -71,6 +71,15 @@ impl Schedule {
         Schedule { sorted: true, ..Self::new(program, now) }
     }
 
+    /// Timers that another schedule has, too, are due when they are there. Their sweeps begin anew.
+    pub fn go_on(&mut self, from: &Schedule) {
+        for (state, timer) in self.timers.iter_mut().zip(&self.program.timers) {
+            let mut known = from.timers.iter().zip(&from.program.timers);
+            let known = known.find(|(_, other)| (&other.name, other.period) == (&timer.name, timer.period));
+            state.due = known.map_or(state.due, |(before, _)| before.due);
+        }
+    }
+
     /// Whether a sweep is under way.
     pub fn is_sweeping(&self) -> bool {
         self.timers.iter().any(|timer| timer.sweep.is_some())

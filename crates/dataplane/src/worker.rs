@@ -6,21 +6,16 @@
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use baker::ir::{ChannelId, CounterSlots, DropId, Program};
-use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output};
-
-use crate::context::{Received, RxBatch, TxBatch, WorkerContext};
+use crate::access::Access;
+use crate::context::{Received, RxBatch};
 use crate::controller::Exchange;
-use crate::counters::PortCounters;
-use crate::engine::{Engine, TableAccess};
-use crate::frames::FramePool;
-use crate::ports::Queue;
-use crate::sys;
-use crate::timer::Schedule;
-use crate::xdp::{FastPath, Onward};
+use crate::handover::{Handover, Order};
+use crate::running::{Ports, Running, WorkerPort, add};
+use crate::sys::{self, Doorbell};
+use crate::xdp::Resume;
 
 /// What a worker does when no port has a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,103 +46,33 @@ pub const FINISH: u8 = 1;
 /// Stop now.
 pub const STOP: u8 = 2;
 
-/// Port number of no port.
-const NO_PORT: u16 = u16::MAX;
-
-/// A port as its worker sees it.
-pub struct WorkerPort {
-    pub name: String,
-    pub number: u8,
-    pub queue: Box<dyn Queue>,
-    pub counters: Arc<PortCounters>,
-    /// The interface counts its packets, and what comes in was handed over by the kernel's part of the program.
-    fast: bool,
-    /// Frames to send, with room for a whole batch's outputs.
-    tx: Vec<u32>,
-}
-
-impl WorkerPort {
-    pub fn new(name: String, number: u8, queue: Box<dyn Queue>, counters: Arc<PortCounters>) -> Self {
-        let fast = queue.count().is_some();
-        WorkerPort { name, number, queue, counters, fast, tx: Vec::new() }
-    }
-}
-
 /// Everything that one worker thread owns.
 pub struct Worker {
-    context: WorkerContext,
-    /// That of the context.
-    pool: Arc<FramePool>,
-    engine: Box<dyn Engine>,
-    ports: Vec<WorkerPort>,
-    /// Index into `ports` by port number.
-    by_number: [u16; 256],
-    /// Number of the host port by the number of the port of entry.
-    host_of: [Option<u8>; 256],
-    slots: CounterSlots,
-    /// The program reads the clock.
-    uses_time: bool,
+    ports: Ports,
+    now: Box<Running>,
+    /// The program before, while it has packets to finish.
+    old: Option<Box<Running>>,
+    /// Packets that may still be in the rings of what they held when the worker was told to empty them.
+    to_drain: Option<u32>,
+    handover: Arc<Handover>,
+    doorbell: Arc<Doorbell>,
     mode: PollMode,
     /// What to wait for, made once.
     wait: Vec<libc::pollfd>,
-    /// Where the program has controllers.
-    exchange: Option<Exchange>,
-    /// Where this worker runs the program's timers.
-    timers: Option<Timers>,
-    /// Where the kernel runs a part of the program.
-    fast_path: Option<Arc<FastPath>>,
-}
-
-/// What runs timers.
-pub struct Timers {
-    pub schedule: Schedule,
-    pub tables: TableAccess,
-}
-
-/// What a worker has besides its ports.
-pub struct Equipment {
-    pub exchange: Option<Exchange>,
-    pub timers: Option<Timers>,
-    pub fast_path: Option<Arc<FastPath>>,
 }
 
 impl Worker {
+    /// A worker with its first program.
     pub fn new(
-        program: &Program,
-        context: WorkerContext,
-        engine: Box<dyn Engine>,
-        mut ports: Vec<WorkerPort>,
-        host_of: [Option<u8>; 256],
+        ports: Ports,
+        program: Running,
+        handover: Arc<Handover>,
+        doorbell: Arc<Doorbell>,
         mode: PollMode,
-        equipment: Equipment,
     ) -> Self {
-        let Equipment { exchange, timers, fast_path } = equipment;
-        let mut by_number = [NO_PORT; 256];
-        for (index, port) in ports.iter_mut().enumerate() {
-            by_number[port.number as usize] = index as u16;
-            port.tx.reserve_exact(MAX_BATCH * (program.limits.copies as usize + 1));
-        }
         let wait = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let doorbell = exchange.as_ref().map(|exchange| exchange.doorbell().fd());
-        let wait = ports.iter().filter_map(|port| port.queue.wait_fd()).chain(doorbell).map(wait).collect();
-        let slots = CounterSlots::new(program);
-        let uses_time = program.uses_time();
-        let pool = context.pool().clone();
-        Worker {
-            context,
-            pool,
-            engine,
-            ports,
-            by_number,
-            host_of,
-            slots,
-            uses_time,
-            mode,
-            wait,
-            exchange,
-            timers,
-            fast_path,
-        }
+        let wait = ports.wait_fds().chain([doorbell.fd()]).map(wait).collect();
+        Worker { ports, now: Box::new(program), old: None, to_drain: None, handover, doorbell, mode, wait }
     }
 
     /// Runs until it is told to stop, then takes what the ports hold already, closes them and returns all frames.
@@ -161,15 +86,17 @@ impl Worker {
             if stop == STOP {
                 break;
             }
+            if let Some(order) = self.handover.take() {
+                self.obey(order);
+            }
             let mut worked = self.round();
-            if self.timers.as_ref().is_some_and(|timers| timers.schedule.is_sweeping()) {
-                worked |= self.run_timers();
+            if self.now.timers.as_ref().is_some_and(|timers| timers.schedule.is_sweeping()) {
+                worked |= self.now.run_timers(&mut self.ports);
             }
             if !worked {
-                if stop == FINISH && self.ports.iter().all(|port| port.queue.finished()) {
+                if stop == FINISH && self.ports.all.iter().all(|port| port.queue.finished()) {
                     let since = *finished_since.get_or_insert_with(Instant::now);
-                    let quiet = self.exchange.as_ref().is_none_or(Exchange::is_quiet);
-                    if quiet || since.elapsed() >= CONTROLLERS_PATIENCE {
+                    if self.exchanges().all(Exchange::is_quiet) || since.elapsed() >= CONTROLLERS_PATIENCE {
                         break;
                     }
                 }
@@ -179,7 +106,7 @@ impl Worker {
             // A sleeping worker loops rarely, a busy one so often that even the clock would cost.
             if loops >= LOOPS_PER_CLOCK || (!worked && self.mode == PollMode::Interrupt) {
                 loops = 0;
-                self.run_timers();
+                self.now.run_timers(&mut self.ports);
                 if last_tick.elapsed() >= TICK {
                     last_tick = Instant::now();
                     self.tick();
@@ -199,176 +126,86 @@ impl Worker {
                 format!("port {}: {error}", port.name)
             })
         };
-        self.ports.iter_mut().filter_map(close).collect()
+        self.ports.all.iter_mut().filter_map(close).collect()
+    }
+
+    /// What it has of the controllers of its programs.
+    fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
+        [Some(&self.now), self.old.as_ref()].into_iter().flatten().filter_map(|running| running.exchange.as_ref())
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::TakeOver(mut new) => {
+                new.take_over(&mut self.now);
+                self.old = Some(std::mem::replace(&mut self.now, new));
+                self.handover.done(None);
+            }
+            Order::Drain => {
+                self.ports.all.iter_mut().for_each(|port| port.is_drained = !port.fast);
+                self.to_drain = Some(self.ports.pool.count());
+                self.note_drained();
+            }
+            Order::Release => self.handover.done(self.old.take()),
+        }
+    }
+
+    /// Answers where the rings were emptied.
+    fn note_drained(&mut self) {
+        if self.to_drain.is_some_and(|left| left == 0 || self.ports.all.iter().all(|port| port.is_drained)) {
+            self.to_drain = None;
+            self.handover.done(None);
+        }
     }
 
     /// One batch from the controllers and one from every port. Whether there was any packet.
     fn round(&mut self) -> bool {
-        let mut worked = self.exchange.as_ref().is_some_and(Exchange::has_injected) && self.run_injected();
-        for index in 0..self.ports.len() {
-            self.context.quiescent();
-            let port = &mut self.ports[index];
+        let mut worked = self.now.run_injected(&mut self.ports);
+        if let Some(old) = &mut self.old {
+            worked |= old.run_injected(&mut self.ports);
+        }
+        for index in 0..self.ports.all.len() {
+            self.now.context.quiescent();
+            self.old.iter().for_each(|old| old.context.quiescent());
+            let port = &mut self.ports.all[index];
             let mut received = Received::default();
-            let mut batch = RxBatch::new(&mut self.context, &mut received, port.number);
+            let mut batch = RxBatch::new(&mut self.now.context, &mut received, port.number);
+            let room = batch.room();
             port.queue.receive(&mut batch);
             let (packets, bytes, oversize) = batch.totals();
             add(&port.counters.oversize, oversize);
             if packets == 0 {
+                port.is_drained |= room > 0 && oversize == 0;
                 continue;
             }
             worked = true;
-            let fast = port.fast;
-            if !fast {
+            let access = port.access;
+            if port.fast {
+                self.resume(received.frames(), access);
+            } else {
                 add(&port.counters.rx_packets, packets);
                 add(&port.counters.rx_bytes, bytes);
+                self.now.run(&mut self.ports, received.frames(), access);
             }
-            if self.uses_time {
-                self.context.set_now(sys::monotonic_ns());
-            }
-            if fast {
-                self.resume(received.frames());
+        }
+        if self.to_drain.is_some() {
+            self.note_drained();
+        }
+        worked
+    }
+
+    /// Goes on with a batch that the kernel handed over, each packet by the program whose part in the kernel did so.
+    fn resume(&mut self, frames: &[u32], access: Access) {
+        let Some(old) = &mut self.old else { return self.now.resume(&mut self.ports, frames, access) };
+        self.to_drain = self.to_drain.map(|left| left.saturating_sub(frames.len() as u32));
+        let (pool, generation) = (self.ports.pool.clone(), old.generation);
+        let is_old = |frame: &u32| Resume::generation(&pool, *frame) == Some(generation);
+        for run in frames.chunk_by(|a, b| is_old(a) == is_old(b)) {
+            if run.first().is_some_and(is_old) {
+                old.resume_late(&mut self.ports, run, access);
             } else {
-                // SAFETY: the batch was made by `RxBatch` over this worker's own context.
-                unsafe { self.engine.run(&mut self.context, received.frames()) };
+                self.now.resume(&mut self.ports, run, access);
             }
-            self.dispatch();
-            self.flush();
-        }
-        worked
-    }
-
-    /// Goes on with a batch that the kernel handed over, in its order.
-    fn resume(&mut self, frames: &[u32]) {
-        let Some(path) = self.fast_path.clone() else { return };
-        let (mut ready, mut count, mut by) = ([0; MAX_BATCH], 0, None);
-        for &frame in frames {
-            let onward = path.resume().take(&self.pool, frame);
-            let channel = if let Some(Onward::GoesOn(channel)) = onward { Some(channel) } else { None };
-            if let Some(before) = by.filter(|_| by != channel) {
-                self.inject(before, &ready[..count]);
-                count = 0;
-            }
-            by = channel;
-            match onward {
-                Some(Onward::GoesOn(_)) => {
-                    ready[count] = frame;
-                    count += 1;
-                }
-                Some(Onward::Leaves(end)) => self.context.output(Output { frame, end }),
-                None => self.drop_output(frame, DropId::NO_WORKER),
-            }
-        }
-        if let Some(channel) = by {
-            self.inject(channel, &ready[..count]);
-        }
-    }
-
-    /// A batch of what controllers inject, for which there are frames for all copies; whether there was a packet.
-    fn run_injected(&mut self) -> bool {
-        self.context.quiescent();
-        if self.uses_time {
-            self.context.set_now(sys::monotonic_ns());
-        }
-        let (mut frames, mut count, mut entry) = ([0; MAX_BATCH], 0, None);
-        let mut worked = false;
-        for _ in 0..self.context.capacity() {
-            let Some(carried) = self.exchange.as_mut().and_then(Exchange::take_injected) else { break };
-            worked = true;
-            if let Some(channel) = entry.filter(|entry| *entry != carried.channel) {
-                self.inject(channel, &frames[..count]);
-                count = 0;
-            }
-            entry = Some(carried.channel);
-            frames[count] = carried.frame;
-            count += 1;
-        }
-        if let Some(channel) = entry {
-            self.inject(channel, &frames[..count]);
-        }
-        self.dispatch();
-        self.flush();
-        self.context.give_back();
-        worked
-    }
-
-    fn inject(&mut self, channel: ChannelId, frames: &[u32]) {
-        // SAFETY: the frames are at most as many as the context has frames for their copies, they are this worker's since it
-        // took them from its ring, and whoever put them there gave them a packet and metadata for this channel, by which
-        // packets enter.
-        unsafe { self.engine.inject(channel, &mut self.context, frames) };
-    }
-
-    /// A slice of a timer that is due; whether there was one.
-    fn run_timers(&mut self) -> bool {
-        let Some(timers) = &mut self.timers else { return false };
-        let now = sys::monotonic_ns();
-        if !timers.schedule.is_sweeping() && timers.schedule.next_due().is_none_or(|due| due > now) {
-            return false;
-        }
-        self.context.quiescent();
-        self.context.set_now(now);
-        // SAFETY: the context is that of the engine, and what left the program before was sent.
-        let worked = unsafe { timers.schedule.slice(&mut self.context, &mut *self.engine, &timers.tables) };
-        self.dispatch();
-        self.flush();
-        worked
-    }
-
-    /// Sorts the packets that left the program by port, and hands those for controllers over.
-    fn dispatch(&mut self) {
-        let mut punted = false;
-        for index in 0..self.context.outputs().len() {
-            let Output { frame, end } = self.context.outputs()[index];
-            let (number, reason) = match end {
-                END_TX => (Some(self.context.tx_port(frame)), DropId::NO_PORT),
-                END_HOST => (self.host_of[self.context.rx_port(frame) as usize], DropId::NO_HOST),
-                _ => {
-                    let channel = ChannelId(end - END_CHANNEL);
-                    let punt = self.exchange.as_mut().map(|exchange| exchange.punt(frame, channel));
-                    match punt.unwrap_or(Err(DropId::CONTROLLER_GONE)) {
-                        Ok(()) => punted = true,
-                        Err(reason) => self.drop_output(frame, reason),
-                    }
-                    continue;
-                }
-            };
-            let port = number.map_or(NO_PORT, |number| self.by_number[number as usize]);
-            match self.ports.get_mut(port as usize) {
-                Some(port) => port.tx.push(frame),
-                None => self.drop_output(frame, reason),
-            }
-        }
-        self.context.clear_outputs();
-        if let Some(exchange) = self.exchange.as_mut().filter(|_| punted) {
-            exchange.wake();
-        }
-    }
-
-    fn drop_output(&mut self, frame: u32, reason: DropId) {
-        self.context.push(frame);
-        self.context.counters().add(self.slots.drop(reason), 1);
-    }
-
-    /// Sends what `dispatch` sorted.
-    fn flush(&mut self) {
-        for port in &mut self.ports {
-            if port.tx.is_empty() {
-                continue;
-            }
-            // SAFETY: the frames are outputs of the program, so the worker's, and hold packets.
-            let mut batch = unsafe { TxBatch::new(&self.pool, &mut port.tx) };
-            let (packets, sent) = (batch.len(), port.queue.transmit(&mut batch));
-            if !port.fast {
-                add(&port.counters.tx_packets, sent.packets as u64);
-                add(&port.counters.tx_bytes, sent.bytes);
-            }
-            let failed = (packets - sent.packets) as u64;
-            if failed > 0 {
-                add(&port.counters.tx_failed, failed);
-                self.context.counters().add(self.slots.drop(DropId::TX_FAILED), failed);
-            }
-            batch.left().for_each(|frame| self.context.push(frame));
-            port.tx.clear();
         }
     }
 
@@ -378,40 +215,37 @@ impl Worker {
             PollMode::Busy => std::hint::spin_loop(),
             PollMode::Interrupt => {
                 let ready = |port: &WorkerPort| port.queue.wait_fd().is_none() && !port.queue.finished();
-                if self.ports.iter().any(ready) {
+                if self.ports.all.iter().any(ready) {
                     return;
                 }
-                let time = self.timers.as_ref().and_then(|timers| timers.schedule.next_due());
+                let time = self.now.timers.as_ref().and_then(|timers| timers.schedule.next_due());
                 let time = time.map_or(SLEEP_MS, |due| {
                     let left = due.saturating_sub(sys::monotonic_ns()).div_ceil(1_000_000);
                     left.min(SLEEP_MS as u64) as i32
                 });
-                self.context.offline();
-                let exchange = self.exchange.as_ref();
-                if let Some(exchange) = exchange {
-                    exchange.doorbell().sleep();
+                self.now.context.offline();
+                self.old.iter().for_each(|old| old.context.offline());
+                // Only controllers are in a hurry.
+                let rings = self.exchanges().next().is_some();
+                if rings {
+                    self.doorbell.sleep();
                 }
-                let injected = exchange.is_some_and(Exchange::has_injected);
+                let injected = self.exchanges().any(Exchange::has_injected);
                 if sys::poll(&mut self.wait, if injected { 0 } else { time }) {
                     // Such as a device that was removed: the others go on, and that must not take a CPU.
                     std::thread::sleep(ERROR_PAUSE);
                 }
-                if let Some(exchange) = exchange {
-                    exchange.doorbell().wake_up();
+                if rings {
+                    self.doorbell.wake_up();
                 }
             }
         }
     }
 
     fn tick(&mut self) {
-        for port in &mut self.ports {
+        self.handover.see();
+        for port in &mut self.ports.all {
             port.queue.tick(&port.counters);
         }
-    }
-}
-
-fn add(counter: &AtomicU64, amount: u64) {
-    if amount != 0 {
-        counter.fetch_add(amount, Ordering::Relaxed);
     }
 }

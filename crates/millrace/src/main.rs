@@ -10,6 +10,7 @@ mod failure;
 mod logs;
 mod output;
 mod report;
+mod supervisor;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! A model of Intel's IXP network processors: what a Baker program would do there.
+//! A model of Intel's IXP network processors: what a Baker program would do there; and one of a host-based router ([`bus`]).
 //!
 //! ```text
 //! program ── optimise ──▶ IR ── interpreter, packet by packet ──▶ what was executed
@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod alu;
+pub mod bus;
 pub mod event;
 mod listing;
 pub mod mapping;
@@ -24,7 +25,8 @@ mod used;
 pub mod ways;
 mod words;
 
+pub use bus::HostBus;
 pub use listing::listing;
-pub use platform::{Memory, Platform, PlatformError};
+pub use platform::{AnyPlatform, Memory, Platform, PlatformError};
 pub use simulate::{MOST, Point, simulate};
 pub use ways::{Traced, trace};

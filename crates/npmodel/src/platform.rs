@@ -1,8 +1,11 @@
-//! A processor's parameters, read from `platforms/NAME.toml` and checked.
+//! A platform's parameters, read from `platforms/NAME.toml` and checked.
 
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use toml::Spanned;
+
+use crate::bus::HostBus;
 
 static BUILT_IN: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../platforms");
 
@@ -219,59 +222,100 @@ pub struct Platform {
 }
 
 /// What a parameter may be: its key, itself, the least, the greatest, and whether it is a whole number.
-type Rule<'a> = (String, &'a Parameter, f64, f64, bool);
+pub(crate) type Rule<'a> = (String, &'a Parameter, f64, f64, bool);
+
+/// A platform of any kind.
+pub enum AnyPlatform {
+    /// A network processor.
+    Processor(Box<Platform>),
+    /// A host-based router.
+    HostBus(Box<HostBus>),
+}
+
+/// Names of the platforms that come with Millrace.
+pub fn known() -> Vec<String> {
+    let stem = |file: &include_dir::File| Some(file.path().file_stem()?.to_str()?.to_owned());
+    let mut names: Vec<String> = BUILT_IN.files().filter_map(stem).collect();
+    names.sort();
+    names
+}
+
+/// A platform that comes with Millrace.
+pub fn built_in(name: &str) -> Result<AnyPlatform, PlatformError> {
+    let file = format!("{name}.toml");
+    match BUILT_IN.get_file(&file).and_then(include_dir::File::contents_utf8) {
+        Some(text) => AnyPlatform::parse(&format!("platforms/{file}"), text),
+        None => Err(PlatformError::Unknown { name: name.to_owned(), known: known() }),
+    }
+}
+
+#[cfg(test)]
+pub(crate) fn text_of(name: &str) -> String {
+    BUILT_IN.get_file(format!("{name}.toml")).unwrap().contents_utf8().unwrap().to_owned()
+}
+
+impl AnyPlatform {
+    /// Reads a platform file; `file` is its name in messages. What has a bus of its own is a router.
+    pub fn parse(file: &str, text: &str) -> Result<AnyPlatform, PlatformError> {
+        if toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("bus")) {
+            return HostBus::parse(file, text).map(|platform| AnyPlatform::HostBus(Box::new(platform)));
+        }
+        Platform::parse(file, text).map(|platform| AnyPlatform::Processor(Box::new(platform)))
+    }
+}
+
+/// Says what is wrong at a place of a file.
+fn wrong(file: &str, text: &str, at: usize, message: String) -> PlatformError {
+    let line = text.get(..at).map_or(0, |before| before.matches('\n').count()) + 1;
+    PlatformError::Wrong { file: file.to_owned(), line, message }
+}
+
+/// Reads a platform file of one kind.
+pub(crate) fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, PlatformError> {
+    toml::from_str(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        let section = section(text, at);
+        let message = error.message();
+        wrong(file, text, at, if section.is_empty() { message.into() } else { format!("{section}: {message}") })
+    })
+}
+
+/// Checks the parameters of a file.
+pub(crate) fn check(file: &str, text: &str, rules: Vec<Rule>) -> Result<(), PlatformError> {
+    for (key, parameter, least, greatest, whole) in rules {
+        let value = parameter.get();
+        let wrong = |message| Err(wrong(file, text, parameter.value.span().start, message));
+        if !(least..=greatest).contains(&value) {
+            return wrong(format!("{key}: {value} is not from {least} to {greatest}"));
+        }
+        if whole && value.fract() != 0.0 {
+            return wrong(format!("{key}: {value} is not a whole number"));
+        }
+        if parameter.source.trim().is_empty() {
+            return wrong(format!("{key}: `source` does not say where the value comes from"));
+        }
+    }
+    Ok(())
+}
 
 impl Platform {
-    /// Names of the platforms that come with Millrace.
-    pub fn known() -> Vec<String> {
-        let stem = |file: &include_dir::File| Some(file.path().file_stem()?.to_str()?.to_owned());
-        let mut names: Vec<String> = BUILT_IN.files().filter_map(stem).collect();
-        names.sort();
-        names
-    }
-
-    /// A platform that comes with Millrace.
+    /// A network processor that comes with Millrace.
     pub fn built_in(name: &str) -> Result<Platform, PlatformError> {
-        let file = format!("{name}.toml");
-        match BUILT_IN.get_file(&file).and_then(include_dir::File::contents_utf8) {
-            Some(text) => Platform::parse(&format!("platforms/{file}"), text),
-            None => Err(PlatformError::Unknown { name: name.to_owned(), known: Platform::known() }),
+        match built_in(name)? {
+            AnyPlatform::Processor(platform) => Ok(*platform),
+            AnyPlatform::HostBus(_) => Err(PlatformError::Unknown { name: name.to_owned(), known: known() }),
         }
     }
 
     /// Reads a platform file; `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Platform, PlatformError> {
-        let wrong = |at: usize, message: String| PlatformError::Wrong {
-            file: file.to_owned(),
-            line: text.get(..at).map_or(0, |before| before.matches('\n').count()) + 1,
-            message,
-        };
-        let platform: Platform = toml::from_str(text).map_err(|error| {
-            let at = error.span().map_or(0, |span| span.start);
-            let section = section(text, at);
-            wrong(
-                at,
-                if section.is_empty() { error.message().into() } else { format!("{section}: {}", error.message()) },
-            )
-        })?;
-        for (key, parameter, least, greatest, whole) in platform.rules() {
-            let value = parameter.get();
-            let at = parameter.value.span().start;
-            if !(least..=greatest).contains(&value) {
-                return Err(wrong(at, format!("{key}: {value} is not from {least} to {greatest}")));
-            }
-            if whole && value.fract() != 0.0 {
-                return Err(wrong(at, format!("{key}: {value} is not a whole number")));
-            }
-            if parameter.source.trim().is_empty() {
-                return Err(wrong(at, format!("{key}: `source` does not say where the value comes from")));
-            }
-        }
+        let platform: Platform = read(file, text)?;
+        check(file, text, platform.rules())?;
         let edges = platform.receive.engines.whole() + platform.transmit.engines.whole();
         if edges >= platform.engines.count.whole() {
             let at = platform.engines.count.value.span().start;
             let message = format!("engines.count: {edges} receive and send, so none is left for the program");
-            return Err(wrong(at, message));
+            return Err(wrong(file, text, at, message));
         }
         Ok(platform)
     }

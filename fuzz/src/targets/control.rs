@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use control::config::{Notation, PortNames};
-use control::socket::{About, Claim, Client, Request, Server, Service, Status};
+use control::socket::{About, Claim, Client, Request, Server, Service, Shown, Status};
 use dataplane::ports::{Driver, MemPort};
 use dataplane::{EngineKind, Instance, Options, PortConfig};
 use serde_json::Value as Json;
@@ -93,7 +93,8 @@ fn start() -> Running {
     // Being told to stop changes nothing here: nobody looks at it.
     let stop = Arc::new(AtomicBool::new(false));
     let reload = Box::new(|| Err("its configuration is in no file".to_owned()));
-    let service = Service::new(about, program.clone(), notation, instance.observer(), instance.tables(), stop, reload);
+    let shown = Shown::new(program.clone(), notation, instance.tables());
+    let service = Service::new(about, shown, instance.observer(), stop, reload);
     let server = Server::start(claim, service).unwrap_or_else(|error| panic!("{error}"));
     Running { socket, _server: server, _instance: instance }
 }

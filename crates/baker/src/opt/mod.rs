@@ -21,6 +21,7 @@ pub mod explain;
 mod liveness;
 mod numbering;
 pub mod profile;
+pub mod reach;
 pub mod stage;
 mod straighten;
 mod usual;

@@ -2,6 +2,7 @@
 
 mod known;
 mod profile;
+mod reach;
 mod snapshots;
 
 use baker::ir::{self, Program};

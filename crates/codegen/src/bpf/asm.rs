@@ -164,6 +164,7 @@ pub(super) enum Helper {
     XdpAdjustHead = 44,
     RedirectMap = 51,
     XdpAdjustTail = 65,
+    XdpGetBuffLen = 188,
     XdpLoadBytes = 189,
     XdpStoreBytes = 190,
 }

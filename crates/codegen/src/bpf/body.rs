@@ -168,22 +168,14 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
         let state = self.state;
         let handle = || Some(kernel.ptr.const_null().into());
         Ok(match &inst.op {
-            Op::Load { packet, bits } => {
-                let head = self.head(*packet, bits.end_byte().into())?;
-                Some(kernel.load_bits(head, *bits)?.into())
-            }
+            Op::Load { packet, bits } => self.access(*packet, None, *bits, None)?.map(Into::into),
             Op::Store { packet, bits, value } => {
-                let head = self.head(*packet, bits.end_byte().into())?;
-                kernel.store_bits(head, *bits, self.int(*value)?)?;
+                self.access(*packet, None, *bits, Some(self.int(*value)?))?;
                 None
             }
-            Op::LoadAt { packet, offset, bits } => {
-                let place = self.place(*packet, *offset, *bits)?;
-                Some(kernel.load_bits(place, *bits)?.into())
-            }
+            Op::LoadAt { packet, offset, bits } => self.access(*packet, Some(*offset), *bits, None)?.map(Into::into),
             Op::StoreAt { packet, offset, bits, value } => {
-                let place = self.place(*packet, *offset, *bits)?;
-                kernel.store_bits(place, *bits, self.int(*value)?)?;
+                self.access(*packet, Some(*offset), *bits, Some(self.int(*value)?))?;
                 None
             }
             Op::Has { bytes, .. } => {
@@ -191,6 +183,7 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
                 let has = self.has(bytes)?;
                 if let (Some(result), Some(bytes)) = (inst.result, super::main::constant(bytes))
                     && bytes <= OFFSETS
+                    && !kernel.options.frags
                 {
                     self.tests.insert(result, There { bytes, ..self.there });
                 }

@@ -7,7 +7,7 @@ use baker::place::Limits;
 
 use super::resize::SHORTEST;
 use super::state::Fields;
-use crate::kernel::{Obstacle, Reason};
+use crate::kernel::{Obstacle, Punt, Reason};
 
 /// Bytes in front of a received frame that a program may use: drivers keep 256 free (`XDP_PACKET_HEADROOM`), of which the kernel
 /// takes some for a frame on its way to another device.
@@ -24,7 +24,8 @@ fn whole(program: &Program) -> Vec<Reason> {
     let short = (frame < SHORTEST).then_some(Reason::ShortFrames);
     let headroom = (limits.headroom.max(limits.encap) > HEADROOM).then_some(Reason::Headroom);
     let metadata = (Fields::new(program).size > STATE).then_some(Reason::Metadata);
-    [short, headroom, metadata].into_iter().flatten().collect()
+    let channels = (program.channels.len() > Punt::CHANNELS).then_some(Reason::Channels);
+    [short, headroom, metadata, channels].into_iter().flatten().collect()
 }
 
 /// Why an operation cannot be done there.

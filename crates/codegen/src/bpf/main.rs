@@ -24,7 +24,7 @@ use super::state::Field;
 use super::{Kernel, NAME, SECTION};
 use crate::internal;
 use crate::kernel::{
-    Carried, MapUse, Memory as Shared, OWN, PORT_SLOTS, PORTS, PUNTED, PortSlot, Punt, QUEUES, RECORD, Record, Verdict,
+    Carried, MapUse, Memory as Shared, PORT_SLOTS, PORTS, PUNTED, PortSlot, Punt, QUEUES, RECORD, Record, Verdict,
 };
 use crate::lower::{Memory, Res, pointer_param};
 
@@ -118,10 +118,23 @@ impl<'c> Kernel<'c, '_> {
         let Some(protocol) = self.program.protocols.get(self.channel(Program::RX)?.protocol.0 as usize) else {
             return internal("rx has no protocol");
         };
-        let (head, end) = (self.pointer(state, Field::Head)?, self.pointer(state, Field::End)?);
-        let (has, head) = self.has(head, protocol.size.into(), end)?;
-        self.set(state, Field::Head, head)?;
         let [complete, short, done] = self.new_blocks(["complete", "short", "done"])?;
+        let has = if self.options.frags {
+            let [scattered, whole] = self.new_blocks(["scattered", "whole"])?;
+            let is_scattered = self.is_scattered(state)?;
+            self.unlikely(builder.build_conditional_branch(is_scattered, scattered, whole)?)?;
+            builder.position_at_end(scattered);
+            self.punt(state, Program::RX)?;
+            builder.build_unconditional_branch(done)?;
+            builder.position_at_end(whole);
+            let size = self.long(protocol.size.into());
+            builder.build_int_compare(IntPredicate::UGE, self.total(state)?, size, "")?
+        } else {
+            let (head, end) = (self.pointer(state, Field::Head)?, self.pointer(state, Field::End)?);
+            let (has, head) = self.has(head, protocol.size.into(), end)?;
+            self.set(state, Field::Head, head)?;
+            has
+        };
         self.likely(builder.build_conditional_branch(has, complete, short)?)?;
 
         builder.position_at_end(short);
@@ -138,7 +151,11 @@ impl<'c> Kernel<'c, '_> {
     /// Reads the packet's pointers.
     pub(super) fn reload(&self, ctx: PointerValue<'c>, state: PointerValue<'c>) -> Res<()> {
         self.set(state, Field::Data, self.packet_pointer(ctx, DATA)?)?;
-        self.set(state, Field::End, self.packet_pointer(ctx, DATA_END)?)
+        self.set(state, Field::End, self.packet_pointer(ctx, DATA_END)?)?;
+        if self.options.frags {
+            self.set(state, Field::Total, self.help(Helper::XdpGetBuffLen, &[ctx.into()])?)?;
+        }
+        Ok(())
     }
 
     /// The counters of this CPU.
@@ -146,7 +163,7 @@ impl<'c> Kernel<'c, '_> {
         let cpu = self.help(Helper::GetSmpProcessorId, &[])?;
         let cpu = self.masked(cpu, u64::from(self.memory.cpus) - 1)?;
         let stride = self.i64.const_int(Shared::own(self.program), false);
-        self.at_index(self.fixed(OWN)?, self.builder.build_int_mul(cpu, stride, "")?)
+        self.at_index(self.fixed(self.memory.own)?, self.builder.build_int_mul(cpu, stride, "")?)
     }
 
     /// The number of the port with an interface, or 0; 8 bits.
@@ -196,15 +213,29 @@ impl<'c> Kernel<'c, '_> {
             return if on { self.hand_on(ctx, state, ppf) } else { self.call(ctx, state, ppf) };
         }
         // The kernel has no frame as short as a packet without its headers can be.
-        if !matches!(target, Target::Controller(_)) {
-            self.settle(ctx, state)?;
+        if matches!(target, Target::Controller(_)) {
+            return self.punt(state, id);
         }
+        let builder = &self.builder;
+        let [left] = self.new_blocks(["left"])?;
+        if self.options.frags {
+            // It does not take a first piece away, either.
+            let [far, near] = self.new_blocks(["far", "near"])?;
+            let is_near = self.is_near(state, self.number(state, Field::Offset)?, super::resize::SHORTEST.into())?;
+            self.likely(builder.build_conditional_branch(is_near, near, far)?)?;
+            builder.position_at_end(far);
+            self.punt(state, id)?;
+            builder.build_unconditional_branch(left)?;
+            builder.position_at_end(near);
+        }
+        self.settle(ctx, state)?;
         match target {
-            Target::Ppf(_) => Ok(()),
-            Target::Tx => self.transmit(ctx, state, id),
-            Target::Host => self.to_host(ctx, state, id),
-            Target::Controller(_) => self.punt(state, id),
+            Target::Tx => self.transmit(ctx, state, id)?,
+            _ => self.to_host(ctx, state, id)?,
         }
+        builder.build_unconditional_branch(left)?;
+        builder.position_at_end(left);
+        Ok(())
     }
 
     /// The rest is done by another part of the program, which does not come back.
@@ -335,7 +366,9 @@ impl<'c> Kernel<'c, '_> {
         let front = self.within(self.pointer(state, Field::Data)?, bytes.into(), self.pointer(state, Field::End)?)?;
         let field = |at: usize| self.at(front, at as u64);
         let channel = builder.build_int_sub(punted, self.i64.const_int(1, false), "")?;
-        self.store(field(offset_of!(Punt, channel))?, self.resize(channel, 32)?, 4, Memory::Frame)?;
+        self.store(field(offset_of!(Punt, channel))?, self.resize(channel, 16)?, 2, Memory::Frame)?;
+        let generation = self.context.i16_type().const_int(self.options.generation.into(), false);
+        self.store(field(offset_of!(Punt, generation))?, generation, 2, Memory::Frame)?;
         self.store(field(offset_of!(Punt, head))?, self.resize(offset, 32)?, 4, Memory::Frame)?;
         for (id, meta) in (0u32..).zip(&self.program.metadata) {
             let size = storage_size(meta.width);

@@ -11,9 +11,9 @@ use crate::{CodegenError, internal};
 /// The section that says which instruction comes from which line.
 const LINES: &str = ".BTF.ext";
 /// Bytes of an instruction.
-const SLOT: usize = 8;
+pub(super) const SLOT: usize = 8;
 /// Loads 64 bits from two slots.
-const LOAD_WIDE: u8 = 0x18;
+pub(super) const LOAD_WIDE: u8 = 0x18;
 /// The register that points behind the stack.
 const FRAME: u8 = 10;
 
@@ -67,5 +67,5 @@ pub(super) fn read(file: &[u8], program: &Program, places: &[Place]) -> Result<O
     }
     let lines = file.section_by_name(LINES).map(|section| section.data()).transpose().map_err(broken)?;
     let places = lines.map_or(Ok(Vec::new()), |lines| super::places::read(lines, places))?;
-    Ok(Object { code, maps, places, stack })
+    super::loops::with_jumps(Object { code, maps, places, stack })
 }

@@ -20,13 +20,17 @@ use super::state::Field;
 use crate::CodegenError;
 use crate::lower::{Lowering, Memory, Res};
 
-/// Distances within a packet have no bits but these. What the kernel shows of a packet is shorter than a page.
+/// Distances within a packet's first piece have no bits but these. It is shorter than a page.
 pub(super) const OFFSETS: u64 = 0x1fff;
 
 impl<'c> Kernel<'c, '_> {
     /// Bytes from the head to the end; 32 bits.
     pub(super) fn len(&self, state: PointerValue<'c>) -> Res<IntValue<'c>> {
-        let len = self.distance(self.pointer(state, Field::End)?, self.pointer(state, Field::Head)?)?;
+        let len = if self.options.frags {
+            self.builder.build_int_sub(self.total(state)?, self.number(state, Field::Offset)?, "")?
+        } else {
+            self.distance(self.pointer(state, Field::End)?, self.pointer(state, Field::Head)?)?
+        };
         self.resize(len, 32)
     }
 
@@ -47,6 +51,10 @@ impl<'c> Kernel<'c, '_> {
 
     /// Puts the head `offset` bytes (64 bits) behind the frame's first byte.
     pub(super) fn set_offset(&self, state: PointerValue<'c>, offset: IntValue<'c>) -> Res<()> {
+        if self.options.frags {
+            // There is no pointer to a head beyond the first piece.
+            return self.set(state, Field::Offset, self.masked(offset, self.offsets())?);
+        }
         let offset = self.bounded(offset)?;
         self.set(state, Field::Offset, offset)?;
         let head = self.at_index(self.pointer(state, Field::Data)?, offset)?;
@@ -84,7 +92,7 @@ impl<'c> Kernel<'c, '_> {
 
 impl<'c> Ppf<'_, 'c, '_> {
     /// The head of a packet of which `bytes` bytes are there.
-    pub(super) fn head(&mut self, packet: Value, bytes: u64) -> Res<PointerValue<'c>> {
+    fn head(&mut self, packet: Value, bytes: u64) -> Res<PointerValue<'c>> {
         let bytes = bytes.max(self.promise(packet)?);
         self.reach(bytes)
     }
@@ -102,10 +110,33 @@ impl<'c> Ppf<'_, 'c, '_> {
         Ok(head)
     }
 
-    /// Where bits lie that are counted from `offset` bytes behind the head.
-    pub(super) fn place(&mut self, packet: Value, offset: Value, bits: BitRange) -> Res<PointerValue<'c>> {
+    /// Loads bits that are counted from the head, or from `offset` bytes behind it, or stores a value there.
+    pub(super) fn access(
+        &mut self,
+        packet: Value,
+        offset: Option<Value>,
+        bits: BitRange,
+        stored: Option<IntValue<'c>>,
+    ) -> Res<Option<IntValue<'c>>> {
         let kernel = self.kernel;
-        let offset = self.int_of(offset, 32)?;
+        let offset = offset.map(|offset| self.int_of(offset, 32)).transpose()?;
+        if kernel.options.frags {
+            let offset = offset.map_or(Ok(kernel.long(0)), |offset| kernel.resize(offset, 64))?;
+            return self.field(offset, bits, stored);
+        }
+        let place = match offset {
+            Some(offset) => self.place(packet, offset, bits)?,
+            None => self.head(packet, bits.end_byte().into())?,
+        };
+        match stored {
+            Some(value) => kernel.store_bits(place, bits, value).map(|()| None),
+            None => kernel.load_bits(place, bits).map(Some),
+        }
+    }
+
+    /// Where bits lie that are counted from `offset` bytes (32 bits) behind the head.
+    fn place(&mut self, packet: Value, offset: IntValue<'c>, bits: BitRange) -> Res<PointerValue<'c>> {
+        let kernel = self.kernel;
         if let Some(offset) = constant(offset).filter(|offset| *offset <= OFFSETS) {
             let head = self.head(packet, offset + u64::from(bits.end_byte()))?;
             return kernel.at(head, offset);
@@ -127,7 +158,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let kernel = self.kernel;
         match constant(bytes) {
             Some(bytes) if bytes <= self.there.bytes => Ok(kernel.context.bool_type().const_int(1, false)),
-            Some(bytes) if bytes <= OFFSETS => {
+            Some(bytes) if bytes <= OFFSETS && !kernel.options.frags => {
                 let [head, end] = [Field::Head, Field::End].map(|field| kernel.pointer(self.state, field));
                 let (has, head) = kernel.has(head?, bytes, end?)?;
                 kernel.set(self.state, Field::Head, head)?;
@@ -149,7 +180,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         self.moved();
         let offset = kernel.number(state, Field::Offset)?;
         let next = kernel.builder.build_int_add(offset, kernel.resize(bytes, 64)?, "")?;
-        let Some(bytes) = constant(bytes).filter(|bytes| *bytes <= OFFSETS) else {
+        let Some(bytes) = constant(bytes).filter(|bytes| *bytes <= OFFSETS && !kernel.options.frags) else {
             return kernel.set_offset(state, next);
         };
         self.there.bytes = there.saturating_sub(bytes);
@@ -183,6 +214,9 @@ impl<'c> Ppf<'_, 'c, '_> {
     /// Sets the first bytes of the packet to zero.
     pub(super) fn zero(&mut self, bytes: u64) -> Res<()> {
         let kernel = self.kernel;
+        if kernel.options.frags {
+            return self.zero_by_kernel(bytes);
+        }
         let head = self.reach(bytes)?;
         let mut at = 0;
         while at < bytes {

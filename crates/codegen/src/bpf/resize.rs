@@ -19,8 +19,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let (kernel, state) = (self.kernel, self.state);
         let builder = &kernel.builder;
         self.moved();
-        let [pointer_end, pointer_data] = [Field::End, Field::Data].map(|field| kernel.pointer(state, field));
-        let whole = kernel.distance(pointer_end?, pointer_data?)?;
+        let whole = kernel.total(state)?;
         let bytes = kernel.resize(bytes, 64)?;
         let left = builder.build_int_sub(whole, bytes, "")?;
         // What lies in front of the head can be made as long as the kernel wants.
@@ -109,7 +108,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         builder.position_at_end(zero);
         let zeros = kernel.fixed(ZEROS)?;
         let place = kernel.number(state, Field::Offset)?;
-        let args = [self.ctx.into(), place.into(), zeros.into(), kernel.count_of(bytes)?.into()];
+        let args = [self.ctx.into(), place.into(), zeros.into(), kernel.count_of(bytes, ROOM)?.into()];
         let failed = kernel.help(Helper::XdpStoreBytes, &args)?;
         kernel.must(failed)?;
         builder.build_unconditional_branch(zeroed)?;

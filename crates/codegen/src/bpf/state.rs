@@ -30,6 +30,8 @@ pub(super) enum Field {
     Counters,
     /// The time, 64 bits.
     Now,
+    /// Bytes of the frame, 64 bits, where packets may come in several pieces ([`super::pieces`]).
+    Total,
 }
 
 /// Where things lie in the state.
@@ -41,7 +43,7 @@ pub(super) struct Fields {
 
 impl Fields {
     pub fn new(program: &Program) -> Self {
-        let metadata = 8 * (Field::Now as u32 + 1);
+        let metadata = 8 * (Field::Total as u32 + 1);
         let metadata = metadata.next_multiple_of(16);
         Fields { metadata, size: metadata + program.metadata_size }
     }

@@ -1,5 +1,6 @@
 //! Ones' complement sums of packet bytes (RFC 1071): short ones of constant length word by word, others by the kernel's
-//! function, which takes 512 bytes at a time, from a copy in scratch memory, where lengths need not be constant.
+//! function, which takes 512 bytes at a time, from a copy in scratch memory, where lengths need not be constant and the packet's
+//! pieces are joined.
 
 use baker::ir::{Ty, Value};
 use inkwell::IntPredicate;
@@ -10,7 +11,6 @@ use super::asm::Helper;
 use super::body::Ppf;
 use super::main::constant;
 use super::state::Field;
-use crate::kernel::{Memory as Shared, ROOM};
 use crate::lower::{Lowering, Memory, Res};
 
 /// Bytes that the kernel adds up at once.
@@ -19,10 +19,10 @@ const CHUNK: u64 = 512;
 const LONGEST_UNROLLED: u64 = 64;
 
 impl<'c> Kernel<'c, '_> {
-    /// A number of bytes (64 bits), 1 to [`ROOM`], of which the verifier knows that.
-    pub(super) fn count_of(&self, bytes: IntValue<'c>) -> Res<IntValue<'c>> {
+    /// A number of bytes (64 bits), 1 to `most`, which is a power of two, of which the verifier knows that.
+    pub(super) fn count_of(&self, bytes: IntValue<'c>, most: u64) -> Res<IntValue<'c>> {
         let one = self.i64.const_int(1, false);
-        let less = self.masked(self.builder.build_int_sub(bytes, one, "")?, ROOM - 1)?;
+        let less = self.masked(self.builder.build_int_sub(bytes, one, "")?, most - 1)?;
         Ok(self.builder.build_int_add(less, one, "")?)
     }
 }
@@ -37,12 +37,18 @@ impl<'c> Ppf<'_, 'c, '_> {
             _ => 0,
         };
         let unrolled = |bytes: u64| (4..=LONGEST_UNROLLED).contains(&bytes) && bytes.is_multiple_of(4);
-        let sum = match constant(bytes) {
-            Some(bytes) if unrolled(bytes) => self.sum_of_words(offset, bytes)?,
-            None if unrolled(usual) => {
+        let frags = kernel.options.frags;
+        let sum = match constant(bytes).map_or((usual, false), |bytes| (bytes, true)) {
+            (bytes, true) if unrolled(bytes) && !frags => self.sum_of_words(offset, bytes)?,
+            (usual, is_constant) if unrolled(usual) => {
                 let [short, other, done] = kernel.new_blocks(["usual", "other", "summed"])?;
                 let number = kernel.i32.const_int(usual, false);
-                let is_usual = builder.build_int_compare(IntPredicate::EQ, bytes, number, "")?;
+                let mut is_usual = builder.build_int_compare(IntPredicate::EQ, bytes, number, "")?;
+                if frags {
+                    let at = self.place_of(offset)?;
+                    let is_near = kernel.is_near(self.state, at, usual)?;
+                    is_usual = if is_constant { is_near } else { builder.build_and(is_usual, is_near, "")? };
+                }
                 kernel.likely(builder.build_conditional_branch(is_usual, short, other)?)?;
                 builder.position_at_end(short);
                 let there = self.there;
@@ -70,64 +76,61 @@ impl<'c> Ppf<'_, 'c, '_> {
     fn sum_of_words(&mut self, offset: IntValue<'c>, bytes: u64) -> Res<IntValue<'c>> {
         let kernel = self.kernel;
         let from = match constant(offset) {
-            Some(offset) => kernel.at(self.reach(offset + bytes)?, offset)?,
-            None => kernel.within(self.place_at(offset)?, bytes, kernel.pointer(self.state, Field::End)?)?,
+            Some(offset) if !kernel.options.frags => kernel.at(self.reach(offset + bytes)?, offset)?,
+            _ => kernel.near(self.state, self.place_of(offset)?, bytes)?,
         };
         kernel.sum_of_words(from, (bytes / 4) as u32)
+    }
+
+    /// The distance from the frame's first byte of what lies `offset` bytes (32 bits) behind the head; 64 bits.
+    fn place_of(&self, offset: IntValue<'c>) -> Res<IntValue<'c>> {
+        let kernel = self.kernel;
+        let head = kernel.number(self.state, Field::Offset)?;
+        Ok(kernel.builder.build_int_add(head, kernel.resize(offset, 64)?, "")?)
     }
 
     /// The sum of any number of bytes, by the kernel.
     fn sum_of_copy(&mut self, offset: IntValue<'c>, bytes: IntValue<'c>) -> Res<IntValue<'c>> {
         let kernel = self.kernel;
         let builder = &kernel.builder;
-        let number = |number: u64| kernel.i64.const_int(number, false);
-        let bytes = kernel.resize(bytes, 64)?;
-        let counters = kernel.pointer(self.state, Field::Counters)?;
-        let scratch = kernel.at(counters, Shared::counters(kernel.program))?;
+        let number = |number: u64| kernel.long(number);
+        let count = kernel.resize(bytes, 64)?;
+        let copy = kernel.copied(self.state)?;
+        let first = self.place_of(offset)?;
         let before = kernel.block()?;
-        let [copy, next, add, done] = kernel.new_blocks(["copy", "next", "add", "added"])?;
-        let any = builder.build_int_compare(IntPredicate::NE, bytes, number(0), "")?;
-        builder.build_conditional_branch(any, copy, done)?;
-
-        builder.position_at_end(copy);
-        // The last word may be short: the rest of it is zero.
-        let last = kernel.masked(bytes, ROOM - 4)?;
-        kernel.store(kernel.at_index(scratch, last)?, kernel.i32.const_zero(), 4, Memory::Table)?;
-        let head = kernel.number(self.state, Field::Offset)?;
-        let from = builder.build_int_add(head, kernel.resize(offset, 64)?, "")?;
-        let count = kernel.count_of(bytes)?;
-        let failed =
-            kernel.help(Helper::XdpLoadBytes, &[self.ctx.into(), from.into(), scratch.into(), count.into()])?;
-        kernel.must(failed)?;
-        let from_copy = kernel.block()?;
+        let [next, add, done] = kernel.new_blocks(["next", "add", "added"])?;
         builder.build_unconditional_branch(next)?;
 
         builder.position_at_end(next);
         let (at, sum) = (builder.build_phi(kernel.i64, "")?, builder.build_phi(kernel.i64, "")?);
         let (at_value, sum_value) = (at.as_basic_value().into_int_value(), sum.as_basic_value().into_int_value());
         let more = builder.build_int_compare(IntPredicate::ULT, at_value, count, "")?;
-        let bound = builder.build_int_compare(IntPredicate::NE, at_value, number(ROOM), "")?;
+        let bound = builder.build_int_compare(IntPredicate::NE, at_value, number(kernel.longest()), "")?;
         builder.build_conditional_branch(builder.build_and(more, bound, "")?, add, done)?;
         builder.position_at_end(add);
         let left = builder.build_int_sub(count, at_value, "")?;
-        let words = builder.build_int_add(left, number(3), "")?;
         let is_whole = builder.build_int_compare(IntPredicate::UGE, left, number(CHUNK), "")?;
-        let words = builder.build_select(is_whole, number(CHUNK), words, "")?.into_int_value();
+        let part = builder.build_select(is_whole, number(CHUNK), left, "")?.into_int_value();
+        let part = kernel.count_of(part, CHUNK)?;
+        // The last word may be short: the rest of it is zero.
+        let last = kernel.masked(part, 2 * CHUNK - 4)?;
+        kernel.store(kernel.at_index(copy, last)?, kernel.i32.const_zero(), 4, Memory::Table)?;
+        let from = builder.build_int_add(first, at_value, "")?;
+        let failed = kernel.help(Helper::XdpLoadBytes, &[self.ctx.into(), from.into(), copy.into(), part.into()])?;
+        kernel.must(failed)?;
+        let words = builder.build_int_add(part, number(3), "")?;
         let words = kernel.masked(words, 2 * CHUNK - 4)?;
-        let from = kernel.at_index(scratch, at_value)?;
         let zero = number(0);
-        let args = [zero.into(), zero.into(), from.into(), words.into(), sum_value.into()];
+        let args = [zero.into(), zero.into(), copy.into(), words.into(), sum_value.into()];
         let result = kernel.help(Helper::CsumDiff, &args)?;
         let next_at = builder.build_int_add(at_value, number(CHUNK), "")?;
-        at.add_incoming(&[(&number(0), from_copy), (&next_at, kernel.block()?)]);
-        sum.add_incoming(&[(&number(0), from_copy), (&result, kernel.block()?)]);
+        at.add_incoming(&[(&number(0), before), (&next_at, kernel.block()?)]);
+        sum.add_incoming(&[(&number(0), before), (&result, kernel.block()?)]);
         builder.build_unconditional_branch(next)?;
 
         builder.position_at_end(done);
-        let total = builder.build_phi(kernel.i64, "")?;
-        total.add_incoming(&[(&number(0), before), (&sum_value, next)]);
         // 32 bits are the sum.
-        let total = kernel.resize(total.as_basic_value().into_int_value(), 32)?;
+        let total = kernel.resize(sum_value, 32)?;
         kernel.fold_sum(kernel.resize(total, 64)?)
     }
 }

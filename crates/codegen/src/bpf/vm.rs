@@ -1,14 +1,19 @@
 //! The kernel's virtual machine, to count what a packet executes (RFC 9669): exactly, for any XDP code, and without privilege.
 //!
 //! Memory is regions, each at a multiple of 2^40, and every access is tested. What functions of the kernel do inside is not counted: a call is
-//! one instruction. The kernel's own compiler puts look-ups in arrays in line, which counts as a call here, too.
+//! one instruction. The kernel's own compiler puts look-ups in arrays in line, which counts as a call here, too. Packets may be divided into
+//! pieces, of which only the first lies between the packet's pointers.
 
 mod arith;
+mod functions;
+mod region;
 
 use std::collections::HashMap;
 
 use crate::kernel::{MapUse, Object};
 use arith::{arithmetic, decides};
+pub use region::Lent;
+use region::Region;
 
 /// Instructions after which a packet is given up.
 const MOST: u64 = 10_000_000;
@@ -28,10 +33,12 @@ const PACKET: usize = 2;
 const MAPS: usize = 1 << 16;
 
 /// A map that code refers to.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Map {
     /// Memory whose address code loads.
     Memory(Vec<u8>),
+    /// The same, of somebody else.
+    Lent(Lent),
     /// An array or hash table: keys of so many bytes, and the values there are; look-ups give their addresses.
     Table {
         /// Bytes of a key.
@@ -78,15 +85,16 @@ pub struct Fault {
 }
 
 /// Programs and their maps.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Machine {
     images: Vec<Image>,
     maps: Vec<Map>,
     /// Where the memory of each map is, and of each value of a table.
     places: Vec<HashMap<Vec<u8>, u64>>,
-    regions: Vec<Vec<u8>>,
-    /// Of the packet.
+    regions: Vec<Region>,
+    /// Of the packet: its first byte, and the ends of its first piece and of all.
     data: usize,
+    first: usize,
     end: usize,
     /// The clock, in nanoseconds.
     pub now: u64,
@@ -95,26 +103,29 @@ pub struct Machine {
 impl Machine {
     /// The first program is what packets enter.
     pub fn new(images: Vec<Image>, maps: Vec<Map>) -> Machine {
-        let mut regions = vec![vec![0; 24], vec![0; STACK], vec![0; ROOM]];
+        let mut regions: Vec<_> = [24, STACK, ROOM].map(|len| Region::Own(vec![0; len])).into();
         let mut places = Vec::new();
         for map in &maps {
             let mut at = HashMap::new();
-            let mut add = |key: Vec<u8>, bytes: &Vec<u8>| {
-                at.insert(key, (regions.len() as u64 + 1) << SHIFT);
-                regions.push(bytes.clone());
+            let mut add = |key: &[u8], region: Region| {
+                at.insert(key.to_vec(), (regions.len() as u64 + 1) << SHIFT);
+                regions.push(region);
             };
             match map {
-                Map::Memory(bytes) => add(Vec::new(), bytes),
-                Map::Table { values, .. } => values.iter().for_each(|(key, value)| add(key.clone(), value)),
+                Map::Memory(bytes) => add(&[], Region::Own(bytes.clone())),
+                Map::Lent(lent) => add(&[], Region::Lent(*lent)),
+                Map::Table { values, .. } => {
+                    values.iter().for_each(|(key, value)| add(key, Region::Own(value.clone())));
+                }
                 Map::Targets | Map::Programs(_) => {}
             }
             places.push(at);
         }
-        Machine { images, maps, places, regions, data: HEADROOM, end: HEADROOM, now: 0 }
+        Machine { images, maps, places, regions, data: HEADROOM, first: HEADROOM, end: HEADROOM, now: 0 }
     }
 
-    /// A program and its parts by number, for a memory with these contents.
-    pub fn of(first: &Object, parts: &[(u32, &Object)], memory: Vec<u8>) -> Machine {
+    /// A program and its parts by number, for a memory: [`Map::Memory`] or [`Map::Lent`].
+    pub fn of(first: &Object, parts: &[(u32, &Object)], memory: Map) -> Machine {
         let number = |map: MapUse| match map {
             MapUse::Memory => 0,
             MapUse::Devices | MapUse::Sockets => 1,
@@ -126,26 +137,33 @@ impl Machine {
         };
         let images = std::iter::once(image(first)).chain(parts.iter().map(|(_, object)| image(object)));
         let programs = parts.iter().zip(1..).map(|((number, _), index)| (*number, index)).collect();
-        Machine::new(images.collect(), vec![Map::Memory(memory), Map::Targets, Map::Programs(programs)])
+        Machine::new(images.collect(), vec![memory, Map::Targets, Map::Programs(programs)])
     }
 
     /// The memory of a [`Map::Memory`].
     pub fn memory(&mut self, map: usize) -> Option<&mut [u8]> {
         let place = self.places.get(map)?.get(&Vec::new())?;
-        Some(&mut self.regions[(place >> SHIFT) as usize - 1])
+        Some(self.regions[(place >> SHIFT) as usize - 1].bytes())
     }
 
     /// Runs the program for a packet that came in by an interface and a queue.
     pub fn run(&mut self, packet: &[u8], interface: u32, queue: u32) -> Result<Executed, Fault> {
-        self.data = HEADROOM;
-        self.end = HEADROOM + packet.len();
-        if self.end > ROOM {
-            return Err(Fault { at: 0, what: format!("a packet of {} bytes", packet.len()) });
+        self.run_divided(packet, packet.len(), interface, queue)
+    }
+
+    /// As [`Machine::run`], with so many bytes in the packet's first piece.
+    pub fn run_divided(&mut self, packet: &[u8], first: usize, interface: u32, queue: u32) -> Result<Executed, Fault> {
+        let (first, end) = (HEADROOM + first.min(packet.len()), HEADROOM + packet.len());
+        (self.data, self.first, self.end) = (HEADROOM, first, end);
+        if first > ROOM {
+            return Err(Fault { at: 0, what: format!("a first piece of {} bytes", first - HEADROOM) });
         }
-        self.regions[PACKET].fill(0);
-        self.regions[PACKET][self.data..self.end].copy_from_slice(packet);
-        self.regions[CONTEXT][12..16].copy_from_slice(&interface.to_le_bytes());
-        self.regions[CONTEXT][16..20].copy_from_slice(&queue.to_le_bytes());
+        let mut region = vec![0; ROOM.max(end)];
+        region[HEADROOM..end].copy_from_slice(packet);
+        self.regions[PACKET] = Region::Own(region);
+        let context = self.regions[CONTEXT].bytes();
+        context[12..16].copy_from_slice(&interface.to_le_bytes());
+        context[16..20].copy_from_slice(&queue.to_le_bytes());
         let mut run = Run { machine: self, image: 0, at: 0, r: [0; 11], count: 0, calls: 0, tail_calls: 0 };
         run.start(0);
         let verdict = loop {
@@ -157,14 +175,14 @@ impl Machine {
             }
         };
         let (instructions, calls) = (run.count, run.calls);
-        let packet = self.regions[PACKET][self.data..self.end].to_vec();
+        let packet = self.regions[PACKET].bytes()[self.data..self.end].to_vec();
         Ok(Executed { verdict, packet, instructions, calls })
     }
 
     fn bytes(&mut self, address: u64, len: usize) -> Result<&mut [u8], String> {
         let (region, at) = ((address >> SHIFT) as usize, (address & ((1 << SHIFT) - 1)) as usize);
-        let bounds = if region == PACKET + 1 { self.data..self.end } else { 0..usize::MAX };
-        let bytes = region.checked_sub(1).and_then(|region| self.regions.get_mut(region));
+        let bounds = if region == PACKET + 1 { self.data..self.first } else { 0..usize::MAX };
+        let bytes = region.checked_sub(1).and_then(|region| self.regions.get_mut(region)).map(Region::bytes);
         let inside =
             bytes.filter(|_| at >= bounds.start && at + len <= bounds.end).and_then(|b| b.get_mut(at..at + len));
         inside.ok_or_else(|| format!("{len} bytes at {address:#x}"))
@@ -175,7 +193,7 @@ impl Machine {
         let packet = |at: usize| ((PACKET as u64 + 1) << SHIFT) + at as u64;
         match (address.wrapping_sub((CONTEXT as u64 + 1) << SHIFT), len) {
             (0, 4) => return Ok(packet(self.data)),
-            (4, 4) => return Ok(packet(self.end)),
+            (4, 4) => return Ok(packet(self.first)),
             _ => {}
         }
         let mut word = [0; 8];
@@ -186,65 +204,6 @@ impl Machine {
     fn store(&mut self, address: u64, len: usize, value: u64) -> Result<(), String> {
         self.bytes(address, len)?.copy_from_slice(&value.to_le_bytes()[..len]);
         Ok(())
-    }
-
-    /// A function of the kernel.
-    fn help(&mut self, number: i32, [a, b, c, d, e]: [u64; 5]) -> Result<u64, String> {
-        let failed = (-22i64) as u64;
-        Ok(match number {
-            1 => {
-                let index = (a >> SHIFT) as usize;
-                let Some(Map::Table { key, .. }) = index.checked_sub(MAPS).and_then(|map| self.maps.get(map)) else {
-                    return Err(format!("a look-up in {a:#x}"));
-                };
-                let key = self.bytes(b, *key)?.to_vec();
-                self.places[index - MAPS].get(&key).copied().unwrap_or(0)
-            }
-            5 => self.now,
-            8 => 0,
-            28 => {
-                let mut sum = e & u64::from(u32::MAX);
-                for (from, len, flip) in [(a, b, u32::MAX), (c, d, 0)] {
-                    for at in (0..len).step_by(4) {
-                        sum += u64::from(self.load(from + at, 4)? as u32 ^ flip);
-                    }
-                }
-                while sum >> 32 != 0 {
-                    sum = (sum & u64::from(u32::MAX)) + (sum >> 32);
-                }
-                sum
-            }
-            44 | 65 => {
-                let by = b as i32 as i64;
-                let (moved, other) = if number == 44 { (self.data, self.end) } else { (self.end, self.data) };
-                let new = moved as i64 + by;
-                let (data, end) = if number == 44 { (new, other as i64) } else { (other as i64, new) };
-                if data < 40 || end - data < 14 || end > (ROOM - 320) as i64 {
-                    return Ok(failed);
-                }
-                (self.data, self.end) = (data as usize, end as usize);
-                if by > 0 && number == 65 {
-                    self.regions[PACKET][moved..end as usize].fill(0);
-                }
-                0
-            }
-            51 => 4,
-            189 | 190 => {
-                let at = ((PACKET as u64 + 1) << SHIFT) + self.data as u64 + (b & u64::from(u32::MAX));
-                let (from, to) = if number == 189 { (at, c) } else { (c, at) };
-                match self.bytes(from, d as usize).map(|bytes| bytes.to_vec()) {
-                    Ok(bytes) => match self.bytes(to, bytes.len()) {
-                        Ok(to) => {
-                            to.copy_from_slice(&bytes);
-                            0
-                        }
-                        Err(_) => failed,
-                    },
-                    Err(_) => failed,
-                }
-            }
-            other => return Err(format!("calls function {other} of the kernel, which is not here")),
-        })
     }
 }
 
@@ -293,7 +252,7 @@ impl Run<'_> {
                 let map = image.maps.iter().find(|(at, _)| *at == self.at - 1).map(|(_, map)| *map);
                 self.r[to] = match map {
                     Some(map) => match self.machine.places[map].get(&Vec::new()) {
-                        Some(place) if matches!(self.machine.maps[map], Map::Memory(_)) => {
+                        Some(place) if matches!(self.machine.maps[map], Map::Memory(_) | Map::Lent(_)) => {
                             place + u64::from(u32::from_le_bytes([h0, h1, h2, h3]))
                         }
                         _ => ((MAPS + map) as u64) << SHIFT,

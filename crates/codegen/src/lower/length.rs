@@ -64,6 +64,7 @@ impl<'c> Module<'c, '_> {
         let headroom = self.i64.const_int(self.program.limits.created_at().into(), false);
         self.store_addr(packet, self.builder.build_int_add(start, headroom, "")?)?;
         self.store_len(packet, self.i32.const_int(protocol.size.into(), false))?;
+        self.store_whole(packet)?;
         let size = |bytes: u32| self.i64.const_int(bytes.into(), false);
         self.zero_bytes(self.head(ctx, packet)?, 1, size(protocol.size), Memory::Frame)?;
         let metadata = self.at(packet, abi::METADATA_OFFSET as u64)?;

@@ -14,6 +14,9 @@ use crate::internal;
 /// A 32-bit field of the context that the generated code changes.
 const FREE_LEN: u64 = offset_of!(Context, free_len) as u64;
 const OUTPUT_LEN: u64 = offset_of!(Context, output_len) as u64;
+/// `rest` and `held` of a descriptor, one behind the other.
+const PARTS: u64 = offset_of!(Descriptor, rest) as u64;
+const _: () = assert!(offset_of!(Descriptor, held) as u64 == PARTS + 4 && PARTS.is_multiple_of(8));
 
 /// Alignment of a stored value of `size` bytes: its natural one, but no more than what allocators give.
 pub(super) fn align(size: u32) -> u32 {
@@ -117,21 +120,49 @@ impl<'c> Module<'c, '_> {
             self.load_constant_i64(self.at(ctx, offset_of!(Context, frame_size) as u64)?, Memory::Context)?;
         let from = self.load_addr(packet)?;
         // The two frames are this many bytes apart, in either direction.
-        let frames =
-            builder.build_int_sub(self.resize(frame, 64)?, self.resize(self.frame_number(packet)?, 64)?, "")?;
+        let number = self.resize(self.frame_number(packet)?, 64)?;
+        let frames = builder.build_int_sub(self.resize(frame, 64)?, number, "")?;
         let to = builder.build_int_add(from, builder.build_int_mul(frames, frame_size, "")?, "")?;
         self.store_addr(copy, to)?;
         let len = self.packet_len(packet)?;
         self.store_len(copy, len)?;
         let region = self.context_ptr(ctx, offset_of!(Context, region))?;
-        let bytes = self.resize(len, 64)?;
-        self.copy_bytes(self.at_index(region, to)?, self.at_index(region, from)?, 1, bytes, Memory::Frame)?;
+        let parts = self.parts(packet)?;
+        self.store(self.at(copy, PARTS)?, parts, 8, Memory::Descriptor)?;
+        let held = builder.build_right_shift(parts, self.i64.const_int(32, false), false, "")?;
+        let end = builder.build_int_add(builder.build_int_mul(number, frame_size, "")?, held, "")?;
+        let here = self.least(self.resize(len, 64)?, self.without(end, from)?)?;
+        self.copy_bytes(self.at_index(region, to)?, self.at_index(region, from)?, 1, here, Memory::Frame)?;
         if self.program.metadata_size > 0 {
             let offset = abi::METADATA_OFFSET as u64;
             let bytes = self.i64.const_int(self.program.metadata_size.into(), false);
             self.copy_bytes(self.at(copy, offset)?, self.at(packet, offset)?, 8, bytes, Memory::Descriptor)?;
         }
         Ok(copy)
+    }
+
+    /// Which bytes of the packet are here and where the others are, in one word.
+    fn parts(&self, packet: PointerValue<'c>) -> Res<IntValue<'c>> {
+        self.load_int(self.i64, self.at(packet, PARTS)?, 8, Memory::Descriptor)
+    }
+
+    /// All bytes of the packet are here.
+    pub(super) fn store_whole(&self, packet: PointerValue<'c>) -> Res<()> {
+        let whole = self.i64.const_int(u64::from(abi::WHOLE) << 32 | u64::from(abi::WHOLE), false);
+        self.store(self.at(packet, PARTS)?, whole, 8, Memory::Descriptor)
+    }
+
+    /// The lesser of two unsigned numbers.
+    fn least(&self, a: IntValue<'c>, b: IntValue<'c>) -> Res<IntValue<'c>> {
+        let less = self.builder.build_int_compare(IntPredicate::ULT, a, b, "")?;
+        Ok(self.builder.build_select(less, a, b, "")?.into_int_value())
+    }
+
+    /// `a - b`, or 0 where that is less.
+    fn without(&self, a: IntValue<'c>, b: IntValue<'c>) -> Res<IntValue<'c>> {
+        let none = self.builder.build_int_compare(IntPredicate::ULT, a, b, "")?;
+        let left = self.builder.build_int_sub(a, b, "")?;
+        Ok(self.builder.build_select(none, self.i64.const_zero(), left, "")?.into_int_value())
     }
 
     /// Metadata of the packet.

@@ -118,7 +118,13 @@ impl Machine {
         let descriptor = self.descriptor_ptr(frame);
         // SAFETY: the frame's descriptor with its metadata, which fit in a stride.
         unsafe {
-            descriptor.cast::<Descriptor>().write(Descriptor { addr: addr as u64, len: packet.len() as u32, frame });
+            descriptor.cast::<Descriptor>().write(Descriptor {
+                addr: addr as u64,
+                len: packet.len() as u32,
+                frame,
+                rest: abi::WHOLE,
+                held: abi::WHOLE,
+            });
             descriptor.add(METADATA_OFFSET).write_bytes(0, metadata);
         }
         self.set_meta(frame, Program::RX_PORT, rx_port.into());

@@ -38,7 +38,7 @@ use std::path::PathBuf;
 use baker::ir::{ChannelId, ControllerId, DropId, Program, TableEntry, TableId};
 
 pub use load::{LoadError, files, load};
-pub use run::{CaseFailure, run};
+pub use run::{CaseFailure, run, run_with};
 
 use crate::config::{Config, PortNames};
 use crate::controllers::Made;

@@ -4,9 +4,9 @@ use std::fmt::{self, Write};
 
 use baker::ir::interp::End;
 use baker::ir::{CounterSlots, DropId, Program, TableEntry, TableId, TableStore, Target};
-use dataplane::EngineKind;
 use dataplane::controller::{ExternFn, ExternTable};
 use dataplane::step::{Compiled, StepOutput, Stepper};
+use dataplane::{Access, EngineKind};
 
 use super::{Case, Enters, Leaving, Step, To};
 use crate::config::fill;
@@ -23,13 +23,16 @@ pub struct CaseFailure {
     pub description: String,
     /// The engine.
     pub engine: EngineKind,
+    /// How it got at packets.
+    pub access: Access,
     /// What went wrong; lines that end with newlines.
     pub problems: String,
 }
 
 impl fmt::Display for CaseFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}: {} (engine {:?})", self.place, self.description, self.engine)?;
+        let access = if self.access == Access::default() { String::new() } else { format!(", access {}", self.access) };
+        writeln!(f, "{}: {} (engine {:?}{access})", self.place, self.description, self.engine)?;
         self.problems.lines().try_for_each(|line| writeln!(f, "  {line}"))
     }
 }
@@ -39,13 +42,18 @@ impl std::error::Error for CaseFailure {}
 /// Runs a case: all steps in order on one engine with fresh tables. Stops at the first step that fails, for what follows
 /// would only show its consequences.
 pub fn run(compiled: &Compiled, case: &Case) -> Result<(), CaseFailure> {
+    run_with(compiled, Access::default(), case)
+}
+
+/// As [`run`], with another way to get at packets that are received.
+pub fn run_with(compiled: &Compiled, access: Access, case: &Case) -> Result<(), CaseFailure> {
     let (program, engine) = (compiled.program(), compiled.kind());
     let failure = |line: Option<usize>, note: &str, problems: String| {
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();
         let place = format!("{}{line}", case.file.display());
         let description =
             if note.is_empty() { case.description.clone() } else { format!("{}: {note}", case.description) };
-        CaseFailure { place, description, engine, problems }
+        CaseFailure { place, description, engine, access, problems }
     };
     let externs = case.externs.iter().map(|(name, number)| {
         let number = u128::from(*number);
@@ -53,6 +61,7 @@ pub fn run(compiled: &Compiled, case: &Case) -> Result<(), CaseFailure> {
     });
     let externs = ExternTable::new(program, externs).map_err(|error| failure(None, "", error.to_string()))?;
     let mut stepper = compiled.stepper(Some(externs)).map_err(|error| failure(None, "", error.to_string()))?;
+    stepper.set_access(access);
     let mut now = 0u64;
     for (_, made) in &case.controllers {
         fill(program, &made.entries, &mut stepper).map_err(|error| failure(None, "", error.to_string()))?;

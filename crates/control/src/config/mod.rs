@@ -4,6 +4,7 @@
 //! [frames]                             # optional
 //! count = 8192
 //! size = 2048                          # bytes
+//! access = "in-place"                  # how workers get at packets: or "copy", "header-copy"
 //! [workers]                            # optional
 //! count = 2
 //! mode = "interrupt"                   # or "busy"
@@ -16,6 +17,8 @@
 //! number = 1                           # what rx.port and tx.port say; 1 to 255
 //! device = "afpacket:eth0"             # or --port p1=afpacket:eth0 on the command line
 //! host = "host1"                       # the port that takes this port's packets for the host
+//! own = "program"                      # optional: who gets packets for its interface's own addresses, or "kernel"
+//! access = "in-place"                  # optional: otherwise that of [frames]
 //! [controllers.NAME]                   # optional: settings of a controller
 //! [tables.MODULE.TABLE]                # array: INDEX = value; hash: "KEY" = value; lpm: "10.0.1.0/24" = value
 //! ```
@@ -25,9 +28,11 @@
 //! | `document` | TOML, with the place of every key |
 //! | `ports` | `[ports]`, `[frames]`, `[workers]`, `[control]` |
 //! | `tables` | `[tables]`: which entry goes into which table |
+//! | `changes` | what is different in the tables of two configurations |
 //! | `entry` | one entry of a table by itself, read and shown, for a running instance |
 //! | `value` | one number in natural notation: addresses, names, port lists |
 
+mod changes;
 pub mod document;
 mod entry;
 mod error;
@@ -38,9 +43,10 @@ mod value;
 use std::path::PathBuf;
 
 use baker::ir::{Program, TableEntry, TableId, TableStore};
-use dataplane::ports::{Driver, PortSpec};
-use dataplane::{FrameConfig, Options, PollMode, PortConfig};
+use dataplane::ports::{Driver, Own, PortSpec};
+use dataplane::{Access, FrameConfig, Options, PollMode, PortConfig};
 
+pub use self::changes::{Changes, changes};
 use self::document::{Errors, Path};
 pub use self::entry::{EntryError, EntryFault, Key, Notation, text, typed};
 pub use self::error::{ConfigError, FillError, PortSetupError};
@@ -59,6 +65,10 @@ pub struct Port {
     pub device: Option<Driver>,
     /// Number of the port that takes the packets that came in here and that the program puts to `host`.
     pub host: Option<u8>,
+    /// How workers get at its packets.
+    pub access: Access,
+    /// Who gets those for its interface's own addresses.
+    pub own: Own,
 }
 
 /// How the workers run.
@@ -112,10 +122,10 @@ impl Config {
         }
         let path = Path::Root;
         document::only(&root, &path, &["frames", "workers", "control", "ports", "controllers", "tables"], &mut errors);
-        let frames = ports::frames(root.get("frames"), program, &mut errors);
+        let (frames, access) = ports::frames(root.get("frames"), program, &mut errors);
         let workers = ports::workers(root.get("workers"), &mut errors);
         let control = ports::control(root.get("control"), &mut errors);
-        let ports = ports::ports(root.get("ports"), &mut errors);
+        let ports = ports::ports(root.get("ports"), access, &mut errors);
         let names = PortNames(ports.iter().map(|port| (port.name.clone(), port.number)).collect());
         let entries = match root.get("tables") {
             Some(value) => tables::read(program, &names, value, &path.key("tables"), &mut errors),
@@ -137,6 +147,13 @@ impl Config {
         fill(program, &self.entries, store)
     }
 
+    /// Its entries by the names of their tables, for [`changes`].
+    pub fn configured(&self, program: &Program) -> Vec<(String, TableEntry)> {
+        let named =
+            |(table, entry): &(TableId, TableEntry)| (program.tables[table.0 as usize].name.clone(), entry.clone());
+        self.entries.iter().map(named).collect()
+    }
+
     /// The ports as the data plane opens them: devices of the command line (`--port`) come before those of the file.
     pub fn port_configs(&self, devices: &[PortSpec]) -> Result<Vec<PortConfig>, Vec<PortSetupError>> {
         let mut errors = Vec::new();
@@ -150,12 +167,12 @@ impl Config {
             }
         }
         let mut ports = Vec::new();
-        for Port { name, number, device, host } in &self.ports {
+        for Port { name, number, device, host, access, own } in &self.ports {
             let given = devices.iter().find(|spec| spec.name == *name).map(|spec| &spec.driver);
             match given.or(device.as_ref()) {
                 Some(driver) => {
                     let spec = PortSpec { name: name.clone(), driver: driver.clone() };
-                    ports.push(PortConfig { spec, number: *number, host: *host });
+                    ports.push(PortConfig { spec, number: *number, host: *host, access: *access, own: *own });
                 }
                 None => errors.push(PortSetupError::NoDevice { name: name.clone() }),
             }

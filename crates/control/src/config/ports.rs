@@ -1,8 +1,8 @@
 //! `[ports]`, `[frames]`, `[workers]` and `[control]`: what the instance runs on and how it is reached.
 
 use baker::ir::Program;
-use dataplane::ports::PortSpec;
-use dataplane::{FrameConfig, PollMode};
+use dataplane::ports::{Own, PortSpec};
+use dataplane::{Access, FrameConfig, PollMode};
 
 use super::document::{self, Errors, Path, Table, Value};
 use super::{Control, Port, Workers};
@@ -13,13 +13,15 @@ const MAX_FRAMES: u64 = 1 << 25;
 /// Highest CPU number: beyond what Linux supports.
 const MAX_CPU: u64 = 8191;
 
-/// `[frames]`: number and size in bytes.
-pub(super) fn frames(value: Option<&Value>, program: &Program, errors: &mut Errors) -> FrameConfig {
+/// `[frames]`: number and size in bytes, and how workers get at the packets of ports that say nothing else.
+pub(super) fn frames(value: Option<&Value>, program: &Program, errors: &mut Errors) -> (FrameConfig, Access) {
     let mut frames = FrameConfig::default();
     let (root, least) = (Path::Root, u64::from(program.limits.copies) + 1);
     let path = root.key("frames");
-    let Some(table) = value.and_then(|value| document::table(value, &path, errors)) else { return frames };
-    document::only(table, &path, &["count", "size"], errors);
+    let Some(table) = value.and_then(|value| document::table(value, &path, errors)) else {
+        return (frames, Access::default());
+    };
+    document::only(table, &path, &["count", "size", "access"], errors);
     if let Some(count) = table.get("count") {
         let count = document::integer(count, &path.key("count"), least, MAX_FRAMES, errors);
         frames.count = count.map_or(frames.count, |count| count as u32);
@@ -33,7 +35,33 @@ pub(super) fn frames(value: Option<&Value>, program: &Program, errors: &mut Erro
         }
         frames.frame_size = size as u32;
     }
-    frames
+    (frames, access(table, &path, errors).unwrap_or_default())
+}
+
+/// `own`: who gets packets for the interface's own addresses.
+fn own(table: &Table, path: &Path, errors: &mut Errors) -> Own {
+    const OWNERS: &str = "\"program\" or \"kernel\" (its own stack, before anything is done with them)";
+    let Some(value) = table.get("own") else { return Own::default() };
+    let path = path.key("own");
+    match document::string(value, &path, OWNERS, errors) {
+        Some("kernel") => return Own::Kernel,
+        Some("program") | None => {}
+        Some(other) => errors.add(value.span().start, &path, format!("{other:?} is nobody who gets packets"), OWNERS),
+    }
+    Own::Program
+}
+
+/// `access`, where it is there and right.
+fn access(table: &Table, path: &Path, errors: &mut Errors) -> Option<Access> {
+    const MODES: &str = "\"copy\" (into host memory and out again), \"in-place\" (where packets lie) or \"header-copy\" (what \
+                         the program reaches of them)";
+    let (value, path) = (table.get("access")?, path.key("access"));
+    let name = document::string(value, &path, MODES, errors)?;
+    let access = name.parse().ok();
+    if access.is_none() {
+        errors.add(value.span().start, &path, format!("{name:?} is not an access mode"), MODES);
+    }
+    access
 }
 
 /// `[workers]`: how many, their mode and CPUs. A list of CPUs says how many, too.
@@ -88,7 +116,7 @@ pub(super) fn control(value: Option<&Value>, errors: &mut Errors) -> Control {
 
 /// `[ports.NAME]`, sorted by number. A port whose number is wrong is among them with number 0, so that its name is
 /// known where it is used.
-pub(super) fn ports(value: Option<&Value>, errors: &mut Errors) -> Vec<Port> {
+pub(super) fn ports(value: Option<&Value>, usual: Access, errors: &mut Errors) -> Vec<Port> {
     let (root, mut ports) = (Path::Root, Vec::<(usize, Port)>::new());
     let path = root.key("ports");
     let Some(all) = value.and_then(|value| document::table(value, &path, errors)) else { return Vec::new() };
@@ -103,10 +131,12 @@ pub(super) fn ports(value: Option<&Value>, errors: &mut Errors) -> Vec<Port> {
             let accepted = "a letter, then letters, digits, `_`, `-` and `.`";
             errors.add(at, &path, "not a port name", accepted);
         }
-        document::only(table, &path, &["number", "device", "host"], errors);
+        document::only(table, &path, &["number", "device", "host", "access", "own"], errors);
         let number = number(table, at, &path, &ports, errors);
         let device = device(table, &path, errors);
-        ports.push((at, Port { name: name.to_owned(), number, device, host: None }));
+        let own = own(table, &path, errors);
+        let access = access(table, &path, errors).unwrap_or(usual);
+        ports.push((at, Port { name: name.to_owned(), number, device, host: None, access, own }));
     }
     let hosts: Vec<_> = ports.iter().map(|(_, port)| host(&port.name, all, &path, &ports, errors)).collect();
     for ((_, port), host) in ports.iter_mut().zip(hosts) {

@@ -15,11 +15,11 @@ use std::any::Any;
 use std::sync::Arc;
 
 use baker::ir::{Program, TableEntry, TableId};
-use dataplane::controller::{Controller, ExternFn, ExternTable, MissingExterns, Named};
+use dataplane::controller::{Controller, ExternFn, ExternTable, MissingExterns, Named, NamedTables};
 
 pub use self::reloads::Reloads;
-use crate::config::PortNames;
 use crate::config::document::{self, Errors, Path, Value};
+use crate::config::{PortNames, fill};
 use crate::words::{did_you_mean, list};
 
 /// What a controller's settings make.
@@ -31,12 +31,17 @@ pub struct Made {
     pub own: Option<Arc<dyn Any + Send + Sync>>,
 }
 
+/// Puts what settings make in force in these tables.
+type Install = fn(&NamedTables, &Made) -> Result<(), String>;
+
 /// A controller that can be started.
 struct Known {
     name: &'static str,
     start: fn(&Reloads) -> Box<dyn Controller>,
     /// What it makes of `[controllers.NAME]`, if it has settings.
     configure: Option<fn(&Section, &mut Errors, &mut Errors) -> Made>,
+    /// Puts that in force in the tables of a program that is about to take over, if that takes more than to set the entries.
+    install: Option<Install>,
 }
 
 const KNOWN: [Known; 3] = [
@@ -44,12 +49,14 @@ const KNOWN: [Known; 3] = [
         name: "firewall",
         start: |reloads| Box::new(firewall::Firewall::new(reloads.clone())),
         configure: Some(firewall::configure),
+        install: Some(firewall::install),
     },
-    Known { name: "responder", start: |_| Box::new(responder::Responder), configure: None },
+    Known { name: "responder", start: |_| Box::new(responder::Responder), configure: None, install: None },
     Known {
         name: "splice",
         start: |reloads| Box::new(splice::Splice::new(reloads.clone())),
         configure: Some(splice::configure),
+        install: None,
     },
 ];
 
@@ -103,6 +110,14 @@ pub(crate) fn configure(
     made
 }
 
+/// Puts what the settings of a controller make in force in the tables of a program that is about to take over.
+pub fn install(name: &str, tables: &NamedTables, made: &Made) -> Result<(), String> {
+    match KNOWN.iter().find(|known| known.name == name).and_then(|known| known.install) {
+        Some(install) => install(tables, made),
+        None => fill(tables.program(), &made.entries, &mut tables.access()).map_err(|error| error.to_string()),
+    }
+}
+
 /// A program that needs what no controller has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControllersError {
@@ -132,6 +147,17 @@ pub struct Needed {
     pub controllers: Vec<Named>,
     /// By which new settings come to those that have some, by name.
     pub reloads: Vec<(&'static str, Reloads)>,
+}
+
+impl Needed {
+    /// Says to each what the settings of a configuration make, before it runs.
+    pub fn begin(&self, made: &[(String, Made)]) {
+        for (name, reloads) in &self.reloads {
+            if let Some((_, made)) = made.iter().find(|(own, _)| own == name) {
+                reloads.begin(made.clone());
+            }
+        }
+    }
 }
 
 /// The controllers that a program needs: those that it is wired to, and those whose functions it calls.

@@ -94,7 +94,7 @@ mod tests {
                 while !done {
                     controller.apply(|made| {
                         done = true;
-                        send.send(made.len()).unwrap();
+                        send.send(made.entries.len()).unwrap();
                         result.clone()
                     });
                     thread::sleep(Duration::from_millis(1));

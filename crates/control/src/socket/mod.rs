@@ -13,6 +13,7 @@
 //! | `line` | lines and replies, bounded in length and time |
 //! | `server` | connections, bounded in number |
 //! | `service` | answers requests from the running instance |
+//! | `shown` | its program and tables, for those who ask |
 //! | `client` | asks |
 
 mod claim;
@@ -22,6 +23,7 @@ mod place;
 mod protocol;
 mod server;
 mod service;
+mod shown;
 
 pub use claim::{Claim, ClaimError};
 pub use client::{Client, ClientError};
@@ -31,3 +33,4 @@ pub use protocol::{
 };
 pub use server::{MAX_REQUEST, Server};
 pub use service::{About, Reload, Service};
+pub use shown::Shown;

@@ -115,9 +115,19 @@ pub struct Entry {
 /// What a reload did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reloaded {
+    /// Whether another program took over.
+    pub replaced: bool,
+    /// If so, what each of its tables has of those before, by name.
+    pub tables: IndexMap<String, String>,
+    /// Where its PPFs run, if that was chosen.
+    pub engine: Option<String>,
+    /// Entries of tables that were set because the configuration has them and had them not, or otherwise.
+    pub set: usize,
+    /// Entries that were removed because the configuration has them no more.
+    pub removed: usize,
     /// The controllers whose settings are in force, by name.
     pub controllers: Vec<String>,
-    /// What is accepted but can hardly be meant, a line each.
+    /// What is accepted but can hardly be meant, or goes on without the new program, a line each.
     pub warnings: Vec<String>,
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use baker::ir::{ChannelId, DropId, Program, Target};
 
 use super::rings::{Carried, Rings};
-use crate::sys::Doorbell;
 
 /// What a worker has of the controllers.
 #[derive(Debug)]
@@ -19,17 +18,16 @@ pub(crate) struct Exchange {
     of_channel: Vec<Option<u32>>,
     /// The controller whose injected packets come next.
     next: usize,
-    doorbell: Arc<Doorbell>,
 }
 
 impl Exchange {
-    pub fn new(program: &Program, worker: usize, rings: Vec<Arc<Rings>>, doorbell: Arc<Doorbell>) -> Self {
+    pub fn new(program: &Program, worker: usize, rings: Vec<Arc<Rings>>) -> Self {
         let controller = |channel: &baker::ir::Channel| match channel.target {
             Target::Controller(id) => Some(id.0),
             _ => None,
         };
         let of_channel = program.channels.iter().map(controller).collect();
-        Exchange { worker, to_wake: vec![false; rings.len()], rings, of_channel, next: 0, doorbell }
+        Exchange { worker, to_wake: vec![false; rings.len()], rings, of_channel, next: 0 }
     }
 
     /// Hands a packet to the controller that its channel leads to, or says why it is dropped.
@@ -70,10 +68,5 @@ impl Exchange {
     /// Whether nothing is under way between controllers and any worker.
     pub fn is_quiet(&self) -> bool {
         self.rings.iter().all(|rings| rings.is_quiet())
-    }
-
-    /// What wakes the worker.
-    pub fn doorbell(&self) -> &Doorbell {
-        &self.doorbell
     }
 }

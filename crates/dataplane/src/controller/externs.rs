@@ -10,6 +10,8 @@ use baker::ir::interp;
 use baker::ir::{Extern, ExternId, Program};
 use codegen::abi::ExternCall;
 
+use super::Named;
+
 /// A function of a controller. It gets one number per declared argument and gives the result, of which bits beyond the
 /// declared width are left out; a function without a result gives anything. Numbers of signed types are in two's complement.
 ///
@@ -36,15 +38,24 @@ pub(crate) fn refuse_inside() {
     );
 }
 
-/// A function with what is known of it. Its address does not change.
+/// A function with what is known of it.
 struct Function {
     name: String,
-    params: usize,
     call: ExternFn,
     failed: AtomicU64,
 }
 
+/// A function as a program declares it. Its address does not change.
+struct Declared {
+    function: Arc<Function>,
+    params: usize,
+}
+
 impl Function {
+    fn new(name: String, call: ExternFn) -> Arc<Function> {
+        Arc::new(Function { name, call, failed: AtomicU64::new(0) })
+    }
+
     /// A panic ends here: the call gives 0 and is counted.
     fn run(&self, arguments: &[u128]) -> u128 {
         INSIDE.set(INSIDE.get() + 1);
@@ -60,14 +71,16 @@ impl Function {
 
 /// All functions that a program calls, in its order.
 pub struct ExternTable {
-    functions: Box<[Function]>,
-    /// For generated code; points into `functions`.
+    functions: Box<[Declared]>,
+    /// For generated code; points to `functions`.
     calls: Box<[ExternCall]>,
+    /// Those that this program does not call. One that takes over from it may.
+    others: Vec<Arc<Function>>,
 }
 
 impl fmt::Debug for ExternTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.functions.iter().map(|function| &function.name)).finish()
+        f.debug_list().entries(self.functions.iter().map(|declared| &declared.function.name)).finish()
     }
 }
 
@@ -77,23 +90,39 @@ impl ExternTable {
         program: &Program,
         functions: impl IntoIterator<Item = (String, ExternFn)>,
     ) -> Result<Arc<Self>, MissingExterns> {
-        let mut given: Vec<(String, ExternFn)> = functions.into_iter().collect();
+        Self::of(program, functions.into_iter().map(|(name, call)| Function::new(name, call)).collect())
+    }
+
+    fn of(program: &Program, mut given: Vec<Arc<Function>>) -> Result<Arc<Self>, MissingExterns> {
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         for Extern { name, params, .. } in &program.externs {
-            match given.iter().position(|(given, _)| given == name) {
-                Some(index) => {
-                    let (name, call) = given.swap_remove(index);
-                    found.push(Function { name, params: params.len(), call, failed: AtomicU64::new(0) });
-                }
+            match given.iter().position(|given| given.name == *name) {
+                Some(index) => found.push(Declared { function: given.swap_remove(index), params: params.len() }),
                 None => missing.push(name.clone()),
             }
         }
         if !missing.is_empty() {
             return Err(MissingExterns(missing));
         }
-        let functions: Box<[Function]> = found.into();
-        let calls = functions.iter().map(|function| ExternCall { call, data: (&raw const *function).cast() }).collect();
-        Ok(Arc::new(ExternTable { functions, calls }))
+        let functions: Box<[Declared]> = found.into();
+        let calls = functions.iter().map(|declared| ExternCall { call, data: (&raw const *declared).cast() }).collect();
+        Ok(Arc::new(ExternTable { functions, calls, others: given }))
+    }
+
+    /// The functions of a program's controllers; after a program whose controllers go on, with those.
+    pub(crate) fn of_controllers(
+        program: &Program,
+        controllers: &mut [Named],
+        before: Option<&Arc<ExternTable>>,
+    ) -> Result<Option<Arc<Self>>, MissingExterns> {
+        let offered = controllers.iter_mut().flat_map(|(_, controller)| controller.externs());
+        let all = |table: &Arc<ExternTable>| -> Vec<Arc<Function>> {
+            let called = table.functions.iter().map(|declared| &declared.function);
+            called.chain(&table.others).cloned().collect()
+        };
+        let mut given = before.map(all).unwrap_or_default();
+        given.extend(offered.map(|(name, call)| Function::new(name, call)));
+        if program.externs.is_empty() && given.is_empty() { Ok(None) } else { Self::of(program, given).map(Some) }
     }
 
     /// The table of a program that calls no functions: none.
@@ -108,13 +137,14 @@ impl ExternTable {
 
     /// Calls that failed, by function.
     pub fn failed(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.functions.iter().map(|function| (function.name.as_str(), function.failed.load(Ordering::Relaxed)))
+        let functions = self.functions.iter().map(|declared| &declared.function);
+        functions.map(|function| (function.name.as_str(), function.failed.load(Ordering::Relaxed)))
     }
 }
 
 impl interp::Externs for ExternTable {
     fn call(&self, function: ExternId, arguments: &[u128]) -> u128 {
-        self.functions[function.0 as usize].run(arguments)
+        self.functions[function.0 as usize].function.run(arguments)
     }
 }
 
@@ -122,15 +152,15 @@ impl interp::Externs for ExternTable {
 unsafe extern "C" fn call(data: *const (), values: *mut u64) {
     // SAFETY: generated code hands on what the table gave it, a function of the table, which outlives the code's run; and two
     // words for each argument, at least two.
-    let (function, values) = unsafe {
-        let function = &*data.cast::<Function>();
-        (function, std::slice::from_raw_parts_mut(values, 2 * function.params.max(1)))
+    let (&Declared { ref function, params }, values) = unsafe {
+        let declared = &*data.cast::<Declared>();
+        (declared, std::slice::from_raw_parts_mut(values, 2 * declared.params.max(1)))
     };
     let mut arguments = [0; Extern::MAX_PARAMS];
-    for (argument, words) in arguments.iter_mut().zip(values.chunks_exact(2)).take(function.params) {
+    for (argument, words) in arguments.iter_mut().zip(values.chunks_exact(2)).take(params) {
         *argument = u128::from(words[0]) | u128::from(words[1]) << 64;
     }
-    let result = function.run(&arguments[..function.params]);
+    let result = function.run(&arguments[..params]);
     (values[0], values[1]) = (result as u64, (result >> 64) as u64);
 }
 

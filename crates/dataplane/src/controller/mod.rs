@@ -68,6 +68,9 @@ pub trait Controller: Send {
 
     /// Runs, on a thread of its own, from the start of the instance until [`Event::Stop`]. Where it returns earlier, or fails,
     /// packets for it are dropped as `controller_gone`; the instance goes on. The error is one line for the instance's end.
+    ///
+    /// Where another program takes over that has this controller, too, the link stops and this is called again, with a link to the
+    /// new program. What is to outlast that belongs to the controller itself.
     fn run(&mut self, link: &mut Link) -> Result<(), String>;
 }
 

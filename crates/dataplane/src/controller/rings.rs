@@ -163,6 +163,9 @@ impl Rings {
 
     /// A frame for a packet to be injected; none where too many are under way.
     pub fn frame(&self) -> Option<u32> {
+        if self.gone.load(Ordering::Relaxed) {
+            return None;
+        }
         let frame = self.spare.take(&self.pool)?;
         self.injecting.fetch_add(1, Ordering::Relaxed);
         Some(frame)
@@ -194,7 +197,7 @@ impl Rings {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Says that the controller has ended: packets for it are dropped from now on.
+    /// Says that one of the two sides has ended: packets for the controller are dropped from now on, and it injects none.
     pub fn close(&self) {
         self.gone.store(true, Ordering::Release);
     }

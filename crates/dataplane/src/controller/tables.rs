@@ -21,6 +21,16 @@ impl NamedTables {
         NamedTables { program, tables }
     }
 
+    /// The program that they are of.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// All of them, by number.
+    pub fn access(&self) -> TableAccess {
+        self.tables.clone()
+    }
+
     /// The table `module.table`. Its key and value must have as many fields as the types say; those of an array's key and a
     /// set's value are one `u32` and one `bool`.
     pub fn table<K: Key, V: Record>(&self, name: &str) -> Result<Table<K, V>, NameError> {

@@ -1,6 +1,6 @@
 //! The best driver of a network interface that works here.
 
-use super::{Common, Driver, Opened, PortError, open};
+use super::{Common, Driver, Opened, Own, PortError, open};
 use crate::xdp::PortRole;
 
 /// Opens an interface with the first driver that can; what it says about itself tells which that is, and why no better one.
@@ -11,7 +11,7 @@ pub fn open_best(interface: &str, role: PortRole, common: &Common) -> Result<Ope
     let mut refused = Vec::new();
     let mut last = PortError(String::new());
     for driver in xdp.into_iter().chain(others) {
-        match open(&driver, role, common) {
+        match open(&driver, role, Own::Program, common) {
             Ok(Opened { queues, about }) => {
                 let about = about.map_or_else(|| driver.to_string(), |about| format!("{driver}: {about}"));
                 let about = std::iter::once(about).chain(refused).collect::<Vec<_>>().join("; ");

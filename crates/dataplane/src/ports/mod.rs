@@ -73,6 +73,16 @@ pub trait Queue: Send {
     }
 }
 
+/// Who gets the packets for an interface's own addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Own {
+    /// The program, as all others.
+    #[default]
+    Program,
+    /// The kernel's own stack, before anything else is done with them.
+    Kernel,
+}
+
 /// What the ports of an instance share.
 #[derive(Debug)]
 pub(crate) struct Common {
@@ -119,7 +129,12 @@ pub(crate) struct Opened {
 }
 
 /// Opens a port with one queue per worker. The packets of a flow in one direction come to one of the queues, in order.
-pub(crate) fn open(driver: &Driver, role: PortRole, common: &Common) -> Result<Opened, PortError> {
+pub(crate) fn open(driver: &Driver, role: PortRole, own: Own, common: &Common) -> Result<Opened, PortError> {
+    if own == Own::Kernel && !matches!(driver, Driver::AfXdp { .. }) {
+        return Err(PortError(format!(
+            "{driver}: its packets cannot be told apart for the kernel: `own = \"kernel\"` takes an afxdp port"
+        )));
+    }
     fn boxed<Q: Queue + 'static>(queues: Vec<Q>) -> Vec<Box<dyn Queue>> {
         queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect()
     }
@@ -139,7 +154,7 @@ pub(crate) fn open(driver: &Driver, role: PortRole, common: &Common) -> Result<O
             })?;
             return afxdp(interface, Take::HandedOver(path, role));
         }
-        Driver::AfXdp { interface } => return afxdp(interface, Take::All),
+        Driver::AfXdp { interface } => return afxdp(interface, Take::All(own)),
         Driver::AfPacket { interface } => {
             boxed(afpacket::AfPacket::open(interface, workers, common.pool.max_packet())?)
         }

@@ -32,7 +32,7 @@ impl Entries {
     /// At most so many; whether routes share them.
     pub fn new(limit: u32, are_shared: bool) -> io::Result<Self> {
         Ok(Entries {
-            slots: Slots::new(limit, &Space::private())?,
+            slots: Slots::new(limit, &Space::Private)?,
             shared: are_shared.then(HashMap::default),
             uses: vec![0; limit as usize],
             lengths: vec![0; limit as usize],
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn equal_values_of_one_length_share_an_entry() {
-        let epochs = Epochs::new(&Space::private()).unwrap();
-        let values = Values::new(100, (&scalar(32), None), &Space::private()).unwrap();
+        let epochs = Epochs::new(&Space::Private).unwrap();
+        let values = Values::new(100, (&scalar(32), None), &Space::Private).unwrap();
         let mut entries = Entries::new(100, true).unwrap();
         let mut take = |len, value: u32| entries.take(len, &value.to_ne_bytes(), &values, &epochs).unwrap();
         let first = take(24, 7);
@@ -114,8 +114,8 @@ mod tests {
 
     #[test]
     fn entries_that_the_program_writes_are_not_shared() {
-        let epochs = Epochs::new(&Space::private()).unwrap();
-        let values = Values::new(100, (&scalar(32), None), &Space::private()).unwrap();
+        let epochs = Epochs::new(&Space::Private).unwrap();
+        let values = Values::new(100, (&scalar(32), None), &Space::Private).unwrap();
         let mut entries = Entries::new(100, false).unwrap();
         let mut take = || entries.take(24, &7u32.to_ne_bytes(), &values, &epochs).unwrap();
         assert_ne!(take(), take());

@@ -132,7 +132,7 @@ impl Lpm {
         let writer = Writer {
             routes: HashMap::default(),
             entries: Entries::new(limit, read_only)?,
-            groups: Slots::new(groups, &Space::private())?,
+            groups: Slots::new(groups, &Space::Private)?,
             grouped: 0,
             long_routes: vec![0; groups as usize],
             lines: Lines::new(),

@@ -8,9 +8,12 @@
 
 mod array;
 mod bucket;
+mod carry;
 mod entries;
 mod hash;
-mod layout;
+mod journal;
+mod kept;
+pub(crate) mod layout;
 mod lock;
 mod lpm;
 mod meter;
@@ -23,6 +26,7 @@ mod values;
 mod view;
 
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use baker::ir::{Layout, Program, TableEntry, TableError, TableId, TableKind, TableStore, prefix_mask};
 use codegen::abi::{Runtime, is_dir_24_8, unpack_key};
@@ -30,10 +34,13 @@ use codegen::kernel::TablePlace;
 
 use crate::epoch::Epochs;
 use array::{Array, Change};
+pub use carry::{Carried, carried};
 use hash::{Hash, Idle};
+use journal::Journal;
+pub use journal::TableChange;
 use lpm::Lpm;
 use shared::at_once;
-pub(crate) use space::{Block, Space, Use};
+pub(crate) use space::{Block, Shared, Space, Use};
 use trie::Trie;
 pub use view::View;
 
@@ -52,16 +59,18 @@ pub struct TablesError {
 #[derive(Debug)]
 enum Kind {
     Array(Array),
-    Hash(Box<Hash>),
+    Hash(Hash),
     /// With keys of 32 bits.
-    Lpm(Box<Lpm>),
+    Lpm(Lpm),
     /// With keys of other widths.
-    Trie(Box<Trie>),
+    Trie(Trie),
 }
 
 #[derive(Debug)]
 struct Table {
-    kind: Kind,
+    name: Arc<str>,
+    /// Programs that take over from each other share it.
+    kind: Arc<Kind>,
     key: Layout,
     /// What the control plane sees of a value.
     value: Layout,
@@ -74,6 +83,8 @@ pub struct Tables {
     tables: Vec<Table>,
     control_blocks: Box<[*mut u8]>,
     epochs: Arc<Epochs>,
+    /// Of a program and of those that take over from it.
+    journal: Arc<Journal>,
 }
 
 // SAFETY: the pointers lead to the tables' own control blocks; every access to shared memory behind them is atomic or
@@ -85,13 +96,13 @@ unsafe impl Sync for Tables {}
 impl Tables {
     /// Allocates a program's tables, empty, with a random key for the hash functions.
     pub fn new(program: &Program) -> Result<Self, TablesError> {
-        Self::with_hasher(program, &ahash::RandomState::new(), &Space::private())
+        Self::with_hasher(program, &ahash::RandomState::new(), &Space::Private)
     }
 
     /// Like [`Tables::new`] with a given key for the hash functions, for repeatable tests.
     pub fn with_seed(program: &Program, seed: u64) -> Result<Self, TablesError> {
         let mix = |n: u64| seed.wrapping_add(n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Self::with_hasher(program, &ahash::RandomState::with_seeds(mix(1), mix(2), mix(3), mix(4)), &Space::private())
+        Self::with_hasher(program, &ahash::RandomState::with_seeds(mix(1), mix(2), mix(3), mix(4)), &Space::Private)
     }
 
     /// As [`Tables::new`], in this memory, which holds zeros, and with these keys for the hash functions.
@@ -102,41 +113,76 @@ impl Tables {
     ) -> Result<Self, TablesError> {
         let no_clock = |error| TablesError { table: "clock".into(), capacity: 1, error };
         let epochs = Arc::new(Epochs::new(space).map_err(no_clock)?);
-        let make = |(table, written): (&baker::ir::Table, bool)| {
+        Self::made(program, hasher, space, (epochs, Arc::default()), |_| None)
+    }
+
+    /// Those of a program that has none.
+    pub(crate) fn none() -> std::io::Result<Self> {
+        Ok(Tables {
+            tables: Vec::new(),
+            control_blocks: Box::new([]),
+            epochs: Arc::new(Epochs::new(&Space::Private)?),
+            journal: Arc::default(),
+        })
+    }
+
+    /// The tables of a program that takes over from the one that these are of: see [`carried`]. New ones are empty.
+    pub(crate) fn next(&self, program: &Program, carried: &[Carried], space: &Space) -> Result<Self, TablesError> {
+        let kept = |index: usize| match carried[index] {
+            Carried::Kept(table) => Some(self.tables[table.0 as usize].kind.clone()),
+            _ => None,
+        };
+        let shared = (self.epochs.clone(), self.journal.clone());
+        Self::made(program, &ahash::RandomState::new(), space, shared, kept)
+    }
+
+    /// As [`Tables::next`], new ones in memory of their own.
+    pub(crate) fn next_of_own(&self, program: &Program, carried: &[Carried]) -> Result<Self, TablesError> {
+        self.next(program, carried, &Space::Private)
+    }
+
+    fn made(
+        program: &Program,
+        hasher: &ahash::RandomState,
+        space: &Space,
+        (epochs, journal): (Arc<Epochs>, Arc<Journal>),
+        kept: impl Fn(usize) -> Option<Arc<Kind>>,
+    ) -> Result<Self, TablesError> {
+        let make = |(index, (table, written)): (usize, (&baker::ir::Table, bool))| {
             let layout = |id: baker::ir::LayoutId| program.layouts[id.0 as usize].clone();
             let (key, value, capacity) = (layout(table.key), program.shown_value(table).into_owned(), table.capacity);
             let last = program.layouts[table.value.0 as usize].fields.last();
             let lock = last.filter(|_| table.locked).map(|field| field.offset as usize);
-            let kind = match table.kind {
+            let new = || match table.kind {
                 TableKind::Array => {
                     let in_place = written || at_once(&value);
                     let change = if in_place { Change::InPlace(lock) } else { Change::Whole };
                     Array::new(capacity, &value, change, first(table, &value), epochs.clone(), space).map(Kind::Array)
                 }
-                TableKind::Hash => Hash::new(capacity, &key, (&value, lock), hasher, epochs.clone(), space)
-                    .map(|table| Kind::Hash(Box::new(table))),
-                TableKind::Lpm if !is_dir_24_8(program, table) => {
-                    Trie::new(capacity, key.fields[0].width, (&value, lock), epochs.clone(), space)
-                        .map(|table| Kind::Trie(Box::new(table)))
+                TableKind::Hash => {
+                    Hash::new(capacity, &key, (&value, lock), hasher, epochs.clone(), space).map(Kind::Hash)
                 }
-                TableKind::Lpm => Lpm::new(capacity, (&value, lock), !written, epochs.clone(), space)
-                    .map(|table| Kind::Lpm(Box::new(table))),
+                TableKind::Lpm if !is_dir_24_8(program, table) => {
+                    Trie::new(capacity, key.fields[0].width, (&value, lock), epochs.clone(), space).map(Kind::Trie)
+                }
+                TableKind::Lpm => Lpm::new(capacity, (&value, lock), !written, epochs.clone(), space).map(Kind::Lpm),
             };
+            let kind = kept(index).map_or_else(|| new().map(Arc::new), Ok);
             let kind = kind.map_err(|error| TablesError { table: table.name.clone(), capacity, error })?;
             let hidden = program.layouts[table.value.0 as usize].fields.get(value.fields.len());
             let idle = table.idle.zip(hidden).map(|(ns, field)| Idle { ns, offset: field.offset as usize });
-            Ok(Table { kind, key, value, idle })
+            Ok(Table { name: table.name.as_str().into(), kind, key, value, idle })
         };
-        let tables = program.tables.iter().zip(program.written_tables()).map(make);
+        let tables = program.tables.iter().zip(program.written_tables()).enumerate().map(make);
         let tables: Vec<_> = tables.collect::<Result<_, _>>()?;
-        let block = |table: &Table| match &table.kind {
+        let block = |table: &Table| match &*table.kind {
             Kind::Array(array) => array.control_block(),
             Kind::Hash(hash) => hash.control_block(),
             Kind::Lpm(lpm) => lpm.control_block(),
             Kind::Trie(trie) => trie.control_block(),
         };
         let control_blocks = tables.iter().map(block).collect();
-        Ok(Tables { tables, control_blocks, epochs })
+        Ok(Tables { tables, control_blocks, epochs, journal })
     }
 
     /// One control block per table, in the program's order. Workers have some of their own: see [`View`].
@@ -147,7 +193,7 @@ impl Tables {
     /// Frees the places of removed entries, for code in the kernel, which cannot.
     pub(crate) fn reclaim(&self) {
         for table in &self.tables {
-            if let Kind::Hash(hash) = &table.kind {
+            if let Kind::Hash(hash) = &*table.kind {
                 hash.reclaim();
             }
         }
@@ -155,7 +201,7 @@ impl Tables {
 
     /// Where each table lies in the memory that begins at `base`, to code in the kernel.
     pub(crate) fn places(&self, base: u64) -> Vec<TablePlace> {
-        let place = |table: &Table| match &table.kind {
+        let place = |table: &Table| match &*table.kind {
             Kind::Array(array) => array.kernel_place(base),
             Kind::Hash(hash) => hash.kernel_place(base),
             Kind::Lpm(lpm) => lpm.kernel_place(base),
@@ -188,7 +234,7 @@ impl Tables {
     pub fn lookup(&self, table: TableId, key: &[u128]) -> Option<Vec<u128>> {
         let Table { kind, key: key_layout, value, .. } = self.table(table).ok()?;
         let number = key.first().copied().unwrap_or(0);
-        let bytes = match kind {
+        let bytes = match &**kind {
             Kind::Array(array) => array.read(u32::try_from(number).ok()?)?,
             Kind::Lpm(lpm) => lpm.read(u32::try_from(number).ok()?)?,
             Kind::Trie(trie) => trie.read(number)?,
@@ -197,11 +243,30 @@ impl Tables {
         Some(layout::decode(value, &bytes))
     }
 
+    /// From now on the control plane's changes are told there, each after it was made; it waits where nobody takes them. Only once.
+    pub fn tell(&self, changes: SyncSender<TableChange>) {
+        self.journal.tell(changes);
+    }
+
+    /// Notes a change that was made.
+    fn note(&self, table: TableId, key: &[u128], prefix_len: Option<u32>, value: Option<&[u128]>) {
+        if let Ok(table) = self.table(table) {
+            let kept = value.map(|value| value.iter().copied().chain(table.idle.map(|_| 0)));
+            self.journal.note(&table.name, key, prefix_len, kept);
+        }
+    }
+
     /// See [`TableStore::insert`]; any thread may call it while packets are processed.
     pub fn insert(&self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
+        self.put(table, entry)?;
+        self.note(table, &entry.key, entry.prefix_len, Some(&entry.value));
+        Ok(())
+    }
+
+    fn put(&self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
         let Table { kind, key, value, .. } = self.table(table)?;
         let bytes = layout::encode(value, &entry.value).ok_or(TableError::OutOfRange)?;
-        match kind {
+        match &**kind {
             Kind::Array(array) => array.write(&mut std::iter::once((index(&entry.key, entry.prefix_len)?, bytes))),
             Kind::Lpm(lpm) => {
                 let (prefix, len) = prefix(key, &entry.key, entry.prefix_len)?;
@@ -222,26 +287,36 @@ impl Tables {
     /// See [`TableStore::insert_all`]; any thread may call it while packets are processed. The entries of an array up to one that
     /// is refused change together.
     pub fn insert_all(&self, id: TableId, entries: &mut dyn Iterator<Item = &TableEntry>) -> Result<(), TableError> {
-        let Table { kind: Kind::Array(array), value, .. } = self.table(id)? else {
+        let Table { kind, value, .. } = self.table(id)?;
+        let Kind::Array(array) = &**kind else {
             for entry in entries {
                 self.insert(id, entry)?;
             }
             return Ok(());
         };
-        let mut refused = Ok(());
+        let (mut refused, mut written) = (Ok(()), Vec::new());
         let mut changes = entries.map_while(|entry| {
             let bytes = layout::encode(value, &entry.value).ok_or(TableError::OutOfRange);
             let change = index(&entry.key, entry.prefix_len).and_then(|index| Ok((index, bytes?)));
-            change.map_err(|error| refused = Err(error)).ok()
+            let change = change.map_err(|error| refused = Err(error)).ok()?;
+            written.push(entry);
+            Some(change)
         });
         array.write(&mut changes)?;
+        written.iter().for_each(|entry| self.note(id, &entry.key, entry.prefix_len, Some(&entry.value)));
         refused
     }
 
     /// See [`TableStore::remove`]; any thread may call it while packets are processed.
     pub fn remove(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
+        self.take_out(table, key, prefix_len)?;
+        self.note(table, key, prefix_len, None);
+        Ok(())
+    }
+
+    fn take_out(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
         let Table { kind, key: key_layout, .. } = self.table(table)?;
-        match kind {
+        match &**kind {
             Kind::Array(array) => array.clear(index(key, prefix_len)?),
             Kind::Lpm(lpm) => {
                 let (prefix, len) = prefix(key_layout, key, prefix_len)?;
@@ -262,7 +337,7 @@ impl Tables {
     /// See [`TableStore::get`].
     pub fn get(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<Vec<u128>, TableError> {
         let Table { kind, key: key_layout, value, .. } = self.table(table)?;
-        let bytes = match kind {
+        let bytes = match &**kind {
             Kind::Array(array) => Some(array.read(index(key, prefix_len)?).ok_or(TableError::OutOfRange)?),
             Kind::Lpm(lpm) => {
                 let (prefix, len) = prefix(key_layout, key, prefix_len)?;
@@ -284,7 +359,7 @@ impl Tables {
     /// `codegen::abi::Context::now`. Any thread may call it while packets are processed.
     pub fn expire(&self, now: u64) {
         for table in &self.tables {
-            if let (Kind::Hash(hash), Some(idle)) = (&table.kind, table.idle) {
+            if let (Kind::Hash(hash), Some(idle)) = (&*table.kind, table.idle) {
                 hash.expire(now, idle);
             }
         }
@@ -293,7 +368,7 @@ impl Tables {
     /// Appends packed keys of an array or hash table from `*from` on, at most `most`, and moves `*from` behind them; whether
     /// that was the end. Each key that is there until the end is found exactly once. For workers: see [`Hash::keys_from`].
     pub(crate) fn keys_from(&self, table: TableId, from: &mut u32, keys: &mut Vec<u64>, most: usize) -> bool {
-        match self.table(table).map(|table| &table.kind) {
+        match self.table(table).map(|table| &*table.kind) {
             Ok(Kind::Array(array)) => {
                 let end = array.capacity().min(from.saturating_add(most as u32));
                 keys.extend((*from..end).map(u64::from));
@@ -307,7 +382,7 @@ impl Tables {
 
     /// See [`TableStore::count`].
     pub fn count(&self, table: TableId) -> usize {
-        match self.table(table).map(|table| &table.kind) {
+        match self.table(table).map(|table| &*table.kind) {
             Ok(Kind::Array(array)) => array.used().count(),
             Ok(Kind::Lpm(lpm)) => lpm.count(),
             Ok(Kind::Trie(trie)) => trie.count(),
@@ -320,7 +395,7 @@ impl Tables {
     pub fn dump(&self, table: TableId) -> Vec<TableEntry> {
         let Ok(Table { kind, key, value, .. }) = self.table(table) else { return Vec::new() };
         let value = |bytes: &[u8]| layout::decode(value, bytes);
-        let mut entries: Vec<TableEntry> = match kind {
+        let mut entries: Vec<TableEntry> = match &**kind {
             Kind::Array(array) => array
                 .used()
                 .map(|(index, bytes)| TableEntry { key: vec![index.into()], prefix_len: None, value: value(&bytes) })

@@ -190,8 +190,8 @@ mod tests {
 
     #[test]
     fn numbers_that_come_and_go_take_little_memory_and_none_is_lost() {
-        let epochs = std::sync::Arc::new(Epochs::new(&Space::private()).unwrap());
-        let slots = Slots::new(100_000, &Space::private()).unwrap();
+        let epochs = std::sync::Arc::new(Epochs::new(&Space::Private).unwrap());
+        let slots = Slots::new(100_000, &Space::Private).unwrap();
         let mut slots = slots.lock();
         let mut used = std::collections::VecDeque::new();
         for round in 0..50_000u32 {
@@ -214,10 +214,10 @@ mod tests {
 
     #[test]
     fn all_numbers_can_wait_at_once() {
-        let epochs = std::sync::Arc::new(Epochs::new(&Space::private()).unwrap());
+        let epochs = std::sync::Arc::new(Epochs::new(&Space::Private).unwrap());
         let held = epochs.register().unwrap();
         held.quiescent();
-        let slots = Slots::new(1000, &Space::private()).unwrap();
+        let slots = Slots::new(1000, &Space::Private).unwrap();
         let mut slots = slots.lock();
         for round in 0..10 {
             let numbers: Vec<u32> = std::iter::from_fn(|| slots.take(&epochs)).collect();

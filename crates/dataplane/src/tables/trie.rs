@@ -117,7 +117,7 @@ impl Trie {
         nodes.root().store(root, Ordering::Release);
         let writer = Writer {
             routes: HashMap::default(),
-            entries: Slots::new(limit, &Space::private())?,
+            entries: Slots::new(limit, &Space::Private)?,
             free,
             own: HashMap::default(),
             old: VecDeque::new(),

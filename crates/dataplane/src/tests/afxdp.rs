@@ -169,7 +169,7 @@ fn instances_side_by_side() {
 #[test]
 fn a_program_of_somebody_else_stays_unless_it_may_be_replaced() {
     in_namespace(1, || {
-        let redirect = Redirect::new(1).unwrap();
+        let redirect = Redirect::new(1, None).unwrap();
         let netlink = Netlink::new().unwrap();
         let attached = Attached::new(redirect.program(), index("b"), &netlink).unwrap();
         let text = error(options());

@@ -27,7 +27,7 @@ fn packet(flow: u8, back: bool, number: u32) -> Vec<u8> {
 /// Packets received by each worker.
 fn each(instance: &Instance) -> Vec<u64> {
     let rx = CounterSlots::new(&forward()).channel(Program::RX);
-    instance.observer().blocks.iter().map(|block| block.get(rx)).collect()
+    instance.observer().now().blocks.iter().map(|block| block.get(rx)).collect()
 }
 
 const FLOWS: u8 = 200;

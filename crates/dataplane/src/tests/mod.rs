@@ -1,3 +1,4 @@
+mod access;
 mod afxdp;
 mod controllers;
 mod critical;
@@ -5,6 +6,7 @@ mod fanout;
 mod interfaces;
 mod live;
 mod pcap;
+mod reload;
 mod timers;
 mod whole;
 mod worker;

@@ -72,7 +72,7 @@ fn flows_stay_in_order_and_counters_add_up() {
             assert_eq!((a.rx_packets, a.rx_bytes, b.tx_packets), (count, bytes, count + count / 8));
             // Each worker did its half, and counted it itself.
             let rx = CounterSlots::new(&forward()).channel(Program::RX);
-            let each: Vec<u64> = observer.blocks.iter().map(|block| block.get(rx)).collect();
+            let each: Vec<u64> = observer.now().blocks.iter().map(|block| block.get(rx)).collect();
             assert_eq!(each, [count / 2; 2], "{engine:?}");
         }
     }

@@ -10,7 +10,7 @@ use codegen::OptLevel;
 use super::fanout::pass_in_order;
 use super::live::{Host, XDP, eventually, gro, in_namespace, ip, pair};
 use crate::testing::{TO_HOST, compiled, frame};
-use crate::xdp::FastPath;
+use crate::xdp::{FastPath, Netlink};
 use crate::{EngineKind, FrameConfig, Instance, Options, PortConfig, Prepared};
 
 /// From one port to the other; one kind goes to the host.
@@ -27,12 +27,15 @@ program { rx -> m.input; m.output -> tx; m.for_host -> host; }";
 
 /// Between a (number 1) and b (2), in the kernel as far as can be.
 fn prepare(program: &Arc<Program>, workers: usize) -> Prepared {
-    let fitted = FastPath::new(program, Level::Cgpc).unwrap_or_else(|error| panic!("{error}"));
+    let ports = [("a", 1), ("b", 2)].map(|(name, number)| PortConfig::new(name, number, XDP(name)));
+    let compiled = crate::xdp::options(ports.iter().map(|port| &port.spec.driver));
+    let fitted = FastPath::new(program, Level::Cgpc, compiled).unwrap_or_else(|error| panic!("{error}"));
     let (program, path) = fitted.expect("some of it runs in the kernel");
     let engine = EngineKind::Native(OptLevel::O0, Level::Base);
-    let frames = FrameConfig { count: 32768 * workers as u32, ..FrameConfig::default() };
+    // As many bytes in all, in frames that hold the ports' packets.
+    let (count, frame_size) = if compiled.frags { (4096, 16384) } else { (32768, FrameConfig::default().frame_size) };
+    let frames = FrameConfig { count: count * workers as u32, frame_size, ..FrameConfig::default() };
     let options = Options { engine, fast_path: Some(Arc::new(path)), workers, frames, ..Options::default() };
-    let ports = [("a", 1), ("b", 2)].map(|(name, number)| PortConfig::new(name, number, XDP(name)));
     Instance::prepare(program, &options, &ports).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -57,7 +60,8 @@ fn forwards_in_the_kernel_or_through_workers() {
             let prepared = prepare(&compiled(FORWARD), 1);
             let notes = prepared.notes().join("\n");
             assert!(notes.contains("a: native XDP; what is handed over comes in copy mode"), "{notes}");
-            assert_eq!(!notes.contains("workers send its packets"), in_kernel, "{notes}");
+            let tells = Netlink::new().unwrap().tells_redirects();
+            assert_eq!(!notes.contains("workers send its packets"), in_kernel && tells, "{notes}");
             // Not yet.
             left.send(&frame(0x88b6, 9999, 60));
             let instance = prepared.run().unwrap();
@@ -96,6 +100,61 @@ fn back_out_of_the_port_that_it_came_in_by() {
                 left.expect(&packet);
             }
             assert_eq!(whole(instance).port("a").unwrap().tx_packets, 100);
+        });
+    }
+}
+
+/// Long packets: forwarded in the kernel, or handed over, with their end looked at and changed.
+const LONG: &str = "import \"net/ether\";
+module m {
+    in ether input; out ether output; channel ether own;
+    counter seen; counter bad;
+    ppf first(ether_packet_t *pkt) from input {
+        pkt->metadata.tx.port = 3 - pkt->metadata.rx.port;
+        u32 end = packet_length(pkt) - 4;
+        u32 *last = packet_load(pkt, end);
+        if (last == null || *last != 0x01020304) counter_add(bad, 1);
+        if (!packet_store(pkt, end, (u32) 0x05060708)) counter_add(bad, 1);
+        if (packet_length(pkt) > 7000 && !packet_trim_tail(pkt, 100)) counter_add(bad, 1);
+        if (pkt->type == 0x88b7) channel_put(own, pkt);
+        else channel_put(output, pkt);
+    }
+    @worker ppf second(ether_packet_t *pkt) from own { counter_add(seen, 1); channel_put(output, pkt); }
+}
+program { rx -> m.input; m.output -> tx; }";
+
+#[test]
+fn packets_above_a_page_are_forwarded_natively_and_handed_over() {
+    for in_kernel in [true, false] {
+        in_namespace(1, move || {
+            for device in ["left", "a", "b", "right"] {
+                ip(&format!("link set dev {device} mtu 9000"));
+            }
+            if in_kernel {
+                gro(&["left", "right"]);
+            }
+            let (left, right) = (Host::on("left"), Host::on("right"));
+            let prepared = prepare(&compiled(LONG), 1);
+            let notes = prepared.notes().join("\n");
+            assert!(notes.contains("a: native XDP;") && notes.contains("b: native XDP;"), "{notes}");
+            let tells = Netlink::new().unwrap().tells_redirects();
+            assert_eq!(!notes.contains("workers send its packets"), in_kernel && tells, "{notes}");
+            let instance = prepared.run().unwrap();
+            let lens = [60, 1514, 3400, 3500, 3600, 4096, 5000, 7000, 7001, 7100, 8192, 9014];
+            for (number, len) in lens.iter().cycle().take(600).enumerate() {
+                let kind = if number % 5 == 0 { 0x88b7 } else { 0x88b6 };
+                let mut packet = frame(kind, number as u32, *len);
+                packet[len - 4..].copy_from_slice(&[1, 2, 3, 4]);
+                left.send(&packet);
+                packet[len - 4..].copy_from_slice(&[5, 6, 7, 8]);
+                packet.truncate(if *len > 7000 { len - 100 } else { *len });
+                right.expect(&packet);
+            }
+            let snapshot = whole(instance);
+            let user = |name| snapshot.user.iter().find(|(known, _)| known == name).map(|(_, cells)| cells[0]).unwrap();
+            assert_eq!((user("m.bad"), user("m.seen")), (0, 120));
+            let port = |name| snapshot.port(name).unwrap();
+            assert_eq!((port("a").rx_packets, port("b").tx_packets, port("a").rx_dropped), (600, 600, 0));
         });
     }
 }

@@ -21,6 +21,8 @@ pub enum Mode {
     Native,
     /// The kernel, because the driver does not, for this reason.
     Generic(String),
+    /// Whoever the process before has attached it with.
+    Kept,
 }
 
 /// As in a line about the port.
@@ -28,6 +30,7 @@ impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Mode::Native => f.write_str("native XDP"),
+            Mode::Kept => f.write_str("XDP, taken over from the process before while it ran"),
             Mode::Generic(why) => {
                 write!(f, "generic XDP, which is slower, because its driver refuses native XDP ({why})")
             }
@@ -45,6 +48,9 @@ pub enum AttachError {
         .0.map_or(String::new(), |id| format!(" (id {id})"))
     )]
     Taken(Option<u32>),
+    /// It is to outlast the process, and cannot.
+    #[error("has a program that cannot be named in the directory of its state: {0}")]
+    Name(io::Error),
     /// Neither the driver nor the kernel takes it.
     #[error("takes no XDP program, neither natively ({native}) nor generically ({generic})")]
     Refused {
@@ -60,6 +66,7 @@ pub enum AttachError {
 pub struct Attached {
     link: OwnedFd,
     mode: Mode,
+    interface: i32,
 }
 
 impl Attached {
@@ -69,15 +76,30 @@ impl Attached {
         let taken = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
         let owner = || AttachError::Taken(netlink.link(interface).ok().and_then(|link| link.program));
         let native = match attach(NATIVE) {
-            Ok(link) => return Ok(Attached { link, mode: Mode::Native }),
+            Ok(link) => return Ok(Attached { link, mode: Mode::Native, interface }),
             Err(error) if taken(&error) => return Err(owner()),
             Err(error) => error,
         };
         match attach(GENERIC) {
-            Ok(link) => Ok(Attached { link, mode: Mode::Generic(native.to_string()) }),
+            Ok(link) => Ok(Attached { link, mode: Mode::Generic(native.to_string()), interface }),
             Err(error) if taken(&error) => Err(owner()),
             Err(generic) => Err(AttachError::Refused { native, generic }),
         }
+    }
+
+    /// A link that another process has made.
+    pub fn kept(link: OwnedFd, interface: i32) -> Self {
+        Attached { link, mode: Mode::Kept, interface }
+    }
+
+    /// Index of the interface.
+    pub fn interface(&self) -> u32 {
+        self.interface as u32
+    }
+
+    /// The link.
+    pub fn link(&self) -> &OwnedFd {
+        &self.link
     }
 
     /// Fails where an interface has a program.

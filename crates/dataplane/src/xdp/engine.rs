@@ -1,16 +1,19 @@
-//! A program in the kernel as an engine for tests: each packet by itself, through the kernel's test run.
+//! A program in the kernel as an engine for tests: each packet by itself, through the kernel's test run. Where the kernel lets this process load
+//! nothing, the same code runs on the virtual machine.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::interp::FrameLayout;
-use baker::ir::{ChannelId, CounterSlots, DropId, Program, TimerId};
+use baker::ir::{ChannelId, CounterSlots, DropId, Program, Target, TimerId};
 use baker::opt::Level;
 use baker::place::Split;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, Output};
-use codegen::bpf::Form;
-use codegen::kernel::{Options, PUNTED, Verdict};
+use codegen::bpf::vm::{Executed, Machine, Map};
+use codegen::bpf::{self, Form, Refusal};
+use codegen::kernel::{FIRST_PIECE, Options, PUNTED, Verdict};
 
-use super::load::{LoadError, Loaded};
+use super::load::{LoadError, Loaded, Ran, too_much};
 use super::memory::{MemoryError, SharedMemory};
 use crate::context::WorkerContext;
 use crate::engine::{Engine, NativeEngine, TableAccess};
@@ -35,12 +38,35 @@ pub enum KernelEngineError {
     Load(#[from] LoadError),
 }
 
+/// Who runs the code.
+enum Runner {
+    Kernel(Loaded),
+    Machine(Form, Mutex<Machine>),
+}
+
+impl Runner {
+    /// Runs it for a packet, with so many bytes in its first piece.
+    fn run(&self, packet: &[u8], first: usize) -> io::Result<Ran> {
+        match self {
+            Runner::Kernel(loaded) => loaded.run_divided(packet, first),
+            Runner::Machine(_, machine) => {
+                let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
+                let Executed { verdict, packet, .. } =
+                    machine.run_divided(packet, first, LOOPBACK, 0).map_err(io::Error::other)?;
+                Ok(Ran { verdict, packet })
+            }
+        }
+    }
+}
+
 /// A program in the kernel, and its memory.
 pub struct KernelCode {
     /// The kernel's counters and tables are those of this program.
     program: Arc<Program>,
     memory: SharedMemory,
-    loaded: Loaded,
+    runner: Runner,
+    /// Packets may come in several pieces.
+    frags: bool,
     /// For each channel, the one by which native code goes on with what is punted there.
     resume: Vec<Option<ChannelId>>,
 }
@@ -63,9 +89,33 @@ impl KernelCode {
         packets: Level,
         options: Options,
     ) -> Result<Self, KernelEngineError> {
-        let memory = SharedMemory::new(&program)?;
-        let loaded = Loaded::compile(kernel, packets, &memory, Options { recorded: true, ..options })?;
-        Ok(KernelCode { program, memory, loaded, resume })
+        let options = Options { recorded: true, ..options };
+        let refused = |error: &KernelEngineError| {
+            use KernelEngineError::{Load, Memory};
+            matches!(error, Memory(MemoryError::Refused(_)) | Load(LoadError::Refused(_)))
+        };
+        let loaded = || -> Result<_, KernelEngineError> {
+            let memory = SharedMemory::new(&program)?;
+            let loaded = Loaded::compile(kernel, packets, &memory, options)?;
+            Ok((memory, Runner::Kernel(loaded)))
+        };
+        let (memory, runner) = match loaded() {
+            Err(error) if refused(&error) => interpreted(kernel, &program, packets, options)?,
+            result => result?,
+        };
+        Ok(KernelCode { program, memory, runner, frags: options.frags, resume })
+    }
+
+    /// Compiles a program as [`KernelCode::new`] does, for the virtual machine, which takes no privilege.
+    pub fn interpreted(program: &Arc<Program>, packets: Level, options: Options) -> Result<Self, KernelEngineError> {
+        let options = Options { recorded: true, ..options };
+        let (memory, runner) = interpreted(program, program, packets, options)?;
+        Ok(KernelCode { program: program.clone(), memory, runner, frags: options.frags, resume: Vec::new() })
+    }
+
+    /// Whether the virtual machine runs it, in place of the kernel.
+    pub fn is_interpreted(&self) -> bool {
+        matches!(self.runner, Runner::Machine(..))
     }
 
     /// Empties tables and counters.
@@ -75,8 +125,27 @@ impl KernelCode {
 
     /// The form that the kernel took.
     pub fn form(&self) -> Form {
-        self.loaded.form()
+        match &self.runner {
+            Runner::Kernel(loaded) => loaded.form(),
+            Runner::Machine(form, _) => *form,
+        }
     }
+}
+
+/// Code of `kernel` on the virtual machine, with the tables of `program`.
+fn interpreted(
+    kernel: &Program,
+    program: &Program,
+    packets: Level,
+    options: Options,
+) -> Result<(SharedMemory, Runner), KernelEngineError> {
+    let memory = SharedMemory::private(program)?;
+    let taken =
+        bpf::fit(kernel, packets, memory.memory(), options, |object| Ok::<_, Refusal<LoadError>>(object.clone()));
+    let taken = taken.map_err(|misfit| too_much(kernel, misfit))?;
+    let parts: Vec<_> = taken.parts.iter().map(|(ppf, part)| (ppf.0, part)).collect();
+    let machine = Machine::of(&taken.first, &parts, Map::Lent(memory.lent()));
+    Ok((memory, Runner::Machine(taken.form, Mutex::new(machine))))
 }
 
 /// The engine.
@@ -85,6 +154,10 @@ pub struct KernelEngine {
     slots: usize,
     /// Counters before the batch.
     counted: Vec<u64>,
+    /// Packets so far, which decides how the next one is divided.
+    packets: u64,
+    /// The kernel's test run divides packets.
+    divides: bool,
     /// Runs timers, what controllers inject, and what the kernel hands over.
     native: Option<NativeEngine>,
 }
@@ -94,7 +167,21 @@ impl KernelEngine {
     /// goes on with what the kernel hands over, and runs the timers and controllers' packets.
     pub fn new(code: Arc<KernelCode>, workers: Option<NativeEngine>) -> Self {
         let slots = CounterSlots::new(&code.program).len();
-        KernelEngine { code, slots, counted: vec![0; slots], native: workers }
+        KernelEngine { code, slots, counted: vec![0; slots], packets: 0, divides: true, native: workers }
+    }
+
+    /// How many bytes of the next packet lie in its first piece: any number that the kernel's part takes, and of each fourth packet
+    /// one that it leaves to workers, where there are some.
+    fn first_piece(&mut self, len: usize) -> usize {
+        self.packets += 1;
+        let least = FIRST_PIECE as usize;
+        let any = self.packets.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+        match len.checked_sub(least) {
+            _ if !self.divides => len,
+            _ if self.native.is_some() && self.packets.is_multiple_of(4) => len.min(SHORTEST + any as usize % least),
+            Some(more) if more > 0 => least + any as usize % more,
+            _ => len,
+        }
     }
 
     /// The program's tables.
@@ -106,7 +193,7 @@ impl KernelEngine {
 impl Engine for KernelEngine {
     unsafe fn run(&mut self, context: &mut WorkerContext, frames: &[u32]) {
         let code = self.code.clone();
-        let KernelCode { program, memory, loaded, resume } = &*code;
+        let KernelCode { program, memory, runner, frags, resume } = &*code;
         let pool = context.pool().clone();
         memory.tables().reclaim();
         memory.set_now(context.now());
@@ -120,7 +207,14 @@ impl Engine for KernelEngine {
                 context.push(frame);
                 continue;
             }
-            let ran = loaded.run(&packet).expect("the kernel takes the packet");
+            let first = if *frags { self.first_piece(packet.len()) } else { packet.len() };
+            let mut ran = runner.run(&packet, first);
+            if first < packet.len() && ran.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL)) {
+                self.divides = false;
+                eprintln!("the kernel's test run divides no packets (Linux 6.18 does): they come in one piece");
+                ran = runner.run(&packet, packet.len());
+            }
+            let ran = ran.unwrap_or_else(|error| panic!("the kernel takes the packet: {error}"));
             assert_ne!(
                 ran.verdict,
                 Verdict::Aborted as u32,
@@ -130,7 +224,16 @@ impl Engine for KernelEngine {
                 end if end == Verdict::Drop as u64 => (None, 0),
                 end if end == Verdict::Transmit as u64 => (Some(END_TX), 0),
                 end if end == Verdict::Pass as u64 => (Some(END_HOST), 0),
-                end => (Some(END_CHANNEL + (end - PUNTED) as u32), memory.head() as usize),
+                end => {
+                    let channel = (end - PUNTED) as u32;
+                    let end = match program.channels[channel as usize].target {
+                        // Workers do what the kernel cannot do with the packet as it has it.
+                        Target::Tx => END_TX,
+                        Target::Host => END_HOST,
+                        _ => END_CHANNEL + channel,
+                    };
+                    (Some(end), memory.head() as usize)
+                }
             };
             let left = &ran.packet[head..];
             let Some(end) = end else {
@@ -146,6 +249,11 @@ impl Engine for KernelEngine {
             }
             let on = end.checked_sub(END_CHANNEL).and_then(|channel| *resume.get(channel as usize)?);
             match on {
+                // SAFETY: the frame holds a packet as it was received; promised by the caller.
+                _ if end == END_CHANNEL + Program::RX.0 => unsafe {
+                    let native = self.native.as_mut().expect("native code for what the kernel leaves alone");
+                    native.run(context, &[frame]);
+                },
                 // SAFETY: the frame holds a packet with metadata again; promised by the caller.
                 Some(channel) => unsafe { self.inject(channel, context, &[frame]) },
                 None => context.output(Output { frame, end }),

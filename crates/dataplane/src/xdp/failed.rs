@@ -39,7 +39,7 @@ impl Failed {
     pub fn count(devices: &OwnedFd, memory: &OwnedFd) -> io::Result<Self> {
         let code = [
             instruction(0x79, 2, 1, MAP, 0),
-            instruction(0x56, 2, 0, 8, sys::map_id(devices)? as i32),
+            instruction(0x56, 2, 0, 8, sys::object_id(devices)? as i32),
             instruction(0x79, 0, 1, PORT, 0),
             instruction(0x57, 0, 0, 0, 255),
             instruction(0x67, 0, 0, 0, 3),

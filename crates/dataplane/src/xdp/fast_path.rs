@@ -2,28 +2,32 @@
 //!
 //! A port's interface gets a program that lets every packet through to the kernel's own stack when the port is opened, so that it is
 //! Millrace's from then on; when the instance runs, the fast path takes its place between two packets. When the instance ends
-//! it is the other way round: what the fast path has handed over until then workers still finish.
+//! it is the other way round: what the fast path has handed over until then workers still finish. In the same way one program takes
+//! over from another.
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use baker::ir::{ChannelId, Program, Target};
+use baker::ir::Program;
 use baker::opt::Level;
 use baker::place::Split;
-use codegen::abi::{END_CHANNEL, END_HOST, END_TX};
-use codegen::kernel::{Options, Punt};
+use codegen::kernel::Options;
 
 use super::attach::{AttachError, Attached};
 use super::failed::Failed;
-use super::fit::{FitError, Fitted, fit};
+use super::fit::{FitError, Fitted, fit, fit_by};
 use super::grace::Grace;
-use super::load::{LoadError, Loaded};
+use super::load::{LoadError, Loaded, PortMaps};
 use super::memory::SharedMemory;
 use super::netlink::Netlink;
+use super::pins::{Named, Pins};
 use super::redirect;
-use crate::frames::FramePool;
-use crate::tables::Tables;
+use super::relic::{self, Relic};
+use super::resume::Resume;
+use super::sys;
+use crate::tables::{Carried, Tables, carried};
 
 /// A port to the fast path.
 #[derive(Clone, Copy, Debug)]
@@ -34,45 +38,21 @@ pub struct PortRole {
     pub host: Option<u8>,
 }
 
-/// The program and what it works on.
+/// One program's part in the kernel, and what it works on.
 #[derive(Debug)]
-pub struct FastPath {
+pub struct KernelPart {
+    /// The workers' part, whose tables and counters these are.
+    program: Arc<Program>,
     memory: SharedMemory,
     loaded: Loaded,
-    /// Lets all packets through.
-    idle: OwnedFd,
-    /// Counts what it could not send; none where the kernel does not tell.
-    failed: Option<Failed>,
-    resume: Resume,
-    state: Mutex<State>,
+    resume: Arc<Resume>,
+    generation: u16,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    /// What lets the kernel's readers of tables be waited for, while the program runs.
-    grace: Option<Grace>,
-    links: Vec<Weak<Attached>>,
-}
-
-impl FastPath {
-    /// As much of a program as the kernel takes, with the workers' part; `None` where that is nothing.
-    pub fn new(program: &Program, packets: Level) -> Result<Option<(Arc<Program>, Self)>, FitError> {
-        let Fitted { split, made, .. } = fit(program, packets, Options::default())?;
-        let Some((memory, loaded)) = made else { return Ok(None) };
-        let path = Self::of(&split, memory, loaded)?;
-        Ok(Some((Arc::new(split.workers), path)))
-    }
-
-    /// The kernel's part of a program that was loaded. It processes packets from [`FastPath::start`] on.
-    pub fn of(split: &Split, memory: SharedMemory, loaded: Loaded) -> Result<Self, LoadError> {
-        let idle = redirect::pass(loaded.flags())?;
-        let failed = loaded.devices().and_then(|devices| Failed::count(devices, memory.map()).ok());
-        Ok(FastPath { memory, loaded, idle, failed, resume: Resume::new(split), state: Mutex::default() })
-    }
-
-    /// Whether packets that the kernel cannot send are counted (as `tx_failed`): it takes the right to trace.
-    pub fn counts_failures(&self) -> bool {
-        self.failed.is_some() || self.loaded.devices().is_none()
+impl KernelPart {
+    /// The workers' part.
+    pub(crate) fn program(&self) -> &Arc<Program> {
+        &self.program
     }
 
     /// The tables of both parts.
@@ -85,19 +65,127 @@ impl FastPath {
         self.memory.counter(slot)
     }
 
-    /// Packets that the kernel could not send to a port.
-    pub(crate) fn failed(&self, port: u8) -> u64 {
-        self.memory.failed(port)
+    /// Where workers go on.
+    pub(crate) fn resume(&self) -> &Arc<Resume> {
+        &self.resume
     }
 
-    /// Where workers go on.
-    pub(crate) fn resume(&self) -> &Resume {
-        &self.resume
+    /// What tells it apart from the one that it takes over from.
+    pub(crate) fn generation(&self) -> u16 {
+        self.generation
+    }
+}
+
+/// What is at the ports, whatever program runs there.
+#[derive(Debug)]
+pub struct FastPath {
+    ports: PortMaps,
+    /// Lets all packets through.
+    idle: OwnedFd,
+    /// Counts what could not be sent; none where the kernel does not tell.
+    failed: Option<Failed>,
+    /// Where it outlasts the process.
+    pins: Option<Pins>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    part: Arc<KernelPart>,
+    /// What lets the kernel's readers of tables be waited for, while the program runs.
+    grace: Option<Grace>,
+    links: Vec<Weak<Attached>>,
+    /// What an ended process left, until this one runs.
+    relic: Option<Relic>,
+}
+
+/// What is to take over from a program: its part in the kernel, and what it has of the tables.
+#[derive(Debug)]
+pub struct NextPart {
+    /// The program as two, and where each PPF runs.
+    pub fitted: Fitted<Arc<KernelPart>>,
+    /// For each table of the new program.
+    pub carried: Vec<Carried>,
+}
+
+impl FastPath {
+    /// As much of a program as the kernel takes, compiled with these options, with the workers' part; `None` where that is
+    /// nothing.
+    pub fn new(program: &Program, packets: Level, options: Options) -> Result<Option<(Arc<Program>, Self)>, FitError> {
+        let Fitted { split, made, .. } = fit(program, packets, options)?;
+        let Some((memory, loaded)) = made else { return Ok(None) };
+        let path = Self::of(&split, memory, loaded)?;
+        Ok(Some((Arc::new(split.workers), path)))
+    }
+
+    /// The kernel's part of a program that was loaded. It processes packets from [`FastPath::start`] on.
+    pub fn of(split: &Split, memory: SharedMemory, loaded: Loaded) -> Result<Self, LoadError> {
+        let idle = redirect::pass(loaded.flags())?;
+        // A program that takes over may have a use for what this one has none for.
+        let ports = loaded.ports().clone().complete(&split.kernel.name)?;
+        let failed = ports.devices.as_deref().and_then(|devices| Failed::count(devices, memory.map()).ok());
+        let (program, resume) = (Arc::new(split.workers.clone()), Arc::new(Resume::new(split)));
+        let part = Arc::new(KernelPart { program, memory, loaded, resume, generation: 0 });
+        let state = Mutex::new(State { part, grace: None, links: Vec::new(), relic: None });
+        Ok(FastPath { ports, idle, failed, pins: None, state })
+    }
+
+    /// What runs in the kernel is to outlast the process, with names in this directory; and where another process has left something
+    /// there, it is taken over from that.
+    pub fn outlast(&mut self, dir: &Path) -> io::Result<()> {
+        let pins = Pins::open(dir)?;
+        let relic = Relic::find(&pins)?;
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).relic = relic;
+        self.pins = Some(pins);
+        Ok(())
+    }
+
+    /// Fills the tables with what packets have made of those of the process before; how many entries, `None` where it left nothing.
+    pub(crate) fn inherit(&self) -> Option<usize> {
+        let mut state = self.lock();
+        let part = state.part.clone();
+        state.relic.as_mut().map(|relic| relic.bequeath(&part.program, part.tables()))
+    }
+
+    /// As much of a program as the kernel takes, to take over from the one that is there. Nothing changes yet.
+    pub fn next(&self, program: &Program, packets: Level) -> Result<NextPart, FitError> {
+        let before = self.part();
+        let generation = before.generation.wrapping_add(1);
+        let options = Options { generation, frags: self.takes_pieces(), ..Options::default() };
+        let fitted = fit_by(program, |split| {
+            let workers = Arc::new(split.workers.clone());
+            let memory = before.memory.next(&workers, &carried(&before.program, &workers))?;
+            let loaded = Loaded::compile_for(&split.kernel, packets, &memory, options, self.ports.clone())?;
+            let resume = Arc::new(Resume::new(split));
+            Ok(Arc::new(KernelPart { program: workers, memory, loaded, resume, generation }))
+        })?;
+        let carried = carried(&before.program, &fitted.split.workers);
+        Ok(NextPart { fitted, carried })
+    }
+
+    /// The program's part that is in the kernel now.
+    pub fn part(&self) -> Arc<KernelPart> {
+        self.lock().part.clone()
+    }
+
+    /// Whether packets that the kernel cannot send are counted (as `tx_failed`): it takes the right to trace.
+    pub fn counts_failures(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    /// Whether packets may come to it in several pieces: those above a page.
+    pub(crate) fn takes_pieces(&self) -> bool {
+        self.lock().part.loaded.takes_pieces()
+    }
+
+    /// Packets that the kernel could not send to a port.
+    pub(crate) fn failed(&self, port: u8) -> u64 {
+        self.lock().part.memory.failed(port)
     }
 
     /// Which socket takes what is handed over of a queue.
     pub(crate) fn set_socket(&self, port: PortRole, queue: u32, socket: &OwnedFd) -> io::Result<()> {
-        self.loaded.set_socket(port.number, queue, socket)
+        self.ports.set_socket(port.number, queue, socket)
     }
 
     /// Puts the program at an interface.
@@ -107,27 +195,97 @@ impl FastPath {
         interface: i32,
         netlink: &Netlink,
     ) -> Result<Arc<Attached>, AttachError> {
-        self.memory.set_port(interface as u32, port.number, port.host, false);
         let mut state = self.lock();
-        let program = if state.grace.is_some() { self.loaded.program() } else { &self.idle };
+        state.part.memory.set_port(interface as u32, port.number, port.host, false);
+        if let Some(link) = self.kept(interface) {
+            let attached = Arc::new(Attached::kept(link, interface));
+            state.links.push(Arc::downgrade(&attached));
+            return Ok(attached);
+        }
+        let program = if state.grace.is_some() { state.part.loaded.program() } else { &self.idle };
         let attached = Arc::new(Attached::new(program, interface, netlink)?);
+        if let Some(pins) = &self.pins {
+            pins.set_link(interface as u32, attached.link()).map_err(AttachError::Name)?;
+        }
         state.links.retain(|link| link.strong_count() > 0);
         state.links.push(Arc::downgrade(&attached));
         Ok(attached)
     }
 
+    /// The link at this interface that the process before has left.
+    fn kept(&self, interface: i32) -> Option<OwnedFd> {
+        let link = self.pins.as_ref()?.link(interface as u32).ok().flatten()?;
+        // The interface may be gone, and its index another one's.
+        (sys::link_info(&link).ok()?.interface == interface as u32).then_some(link)
+    }
+
+    /// Whether the process before has left its program at this interface.
+    pub(crate) fn has_kept(&self, interface: i32) -> bool {
+        self.kept(interface).is_some()
+    }
+
+    /// Gives names to a program that is about to run; its number.
+    fn name(&self, part: &KernelPart) -> io::Result<Option<u64>> {
+        let Some(pins) = &self.pins else { return Ok(None) };
+        let (loaded, memory) = (&part.loaded, &part.memory);
+        let maps = [
+            ("devices", self.ports.devices.as_deref()),
+            ("sockets", self.ports.sockets.as_deref()),
+            ("parts", loaded.parts()),
+        ];
+        let maps = maps.into_iter().filter_map(|(name, map)| Some((name, map?)));
+        let objects = [("program", loaded.program()), ("memory", memory.map())].into_iter().chain(maps).collect();
+        let tables = relic::describe(&part.program, memory.memory().size, &memory.memory().tables);
+        pins.name(&Named { objects, tables }).map(Some)
+    }
+
+    /// Names nothing but a program, which runs by now, and these links.
+    fn name_only(&self, program: Option<u64>, links: &[Arc<Attached>]) -> io::Result<()> {
+        let Some(pins) = &self.pins else { return Ok(()) };
+        let is_there = |interface: &u32| links.iter().any(|link| link.interface() == *interface);
+        pins.interfaces()?.into_iter().filter(|i| !is_there(i)).try_for_each(|i| pins.remove_link(i))?;
+        pins.keep_only(program)
+    }
+
     /// Says whether the kernel sends by a port's interface, otherwise workers send its packets; and whether that `returns` packets.
     pub(crate) fn send_by(&self, port: PortRole, interface: i32, sends: bool, returns: bool) -> io::Result<()> {
         let interface = interface as u32;
-        self.memory.set_port(interface, port.number, port.host, sends && returns);
-        self.loaded.set_device(port.number, sends.then_some(interface))
+        self.lock().part.memory.set_port(interface, port.number, port.host, sends && returns);
+        self.ports.set_device(port.number, sends.then_some(interface))
     }
 
     /// From now on it processes packets.
     pub(crate) fn start(&self) -> io::Result<()> {
         let mut state = self.lock();
-        state.grace = Some(Grace::start(self.tables().clone())?);
-        Self::put(&state, self.loaded.program())
+        let part = state.part.clone();
+        state.grace = Some(Grace::start(part.tables().clone())?);
+        let named = self.name(&part)?;
+        let mut relic = state.relic.take();
+        // What has changed since, so that little is left to change until the other program is there.
+        relic.iter_mut().for_each(|relic| relic.catch_up(&part.program, part.tables()));
+        Self::put(&state, part.loaded.program())?;
+        if let Some(mut relic) = relic {
+            // Its end waits for what of the program before runs now.
+            drop(Grace::start(part.tables().clone())?);
+            relic.catch_up(&part.program, part.tables());
+        }
+        let links: Vec<_> = state.links.iter().filter_map(Weak::upgrade).collect();
+        self.name_only(named, &links)
+    }
+
+    /// Puts another program in the place of the one that runs, at each port between two packets. When this returns the old one runs
+    /// nowhere any more, and what it has handed over is at the sockets. The error is one of a port that has the old program's
+    /// place empty, such as that of an interface that is gone.
+    pub(crate) fn replace(&self, part: Arc<KernelPart>) -> io::Result<()> {
+        let mut state = self.lock();
+        let grace = Grace::start(part.tables().clone())?;
+        let named = self.name(&part);
+        state.part = part;
+        let put = Self::put(&state, state.part.loaded.program());
+        // The end of the old one waits for whatever runs now.
+        state.grace = Some(grace);
+        let named = named.and_then(|named| self.pins.as_ref().map_or(Ok(()), |pins| pins.keep_only(named)));
+        put.and(named)
     }
 
     /// From now on it does not. What it has handed over is at the sockets.
@@ -135,6 +293,8 @@ impl FastPath {
         let mut state = self.lock();
         // Where a link cannot be changed its interface is gone.
         let _ = Self::put(&state, &self.idle);
+        // What cannot be removed the next start takes for its own.
+        let _ = self.pins.as_ref().map(Pins::clear);
         state.grace = None;
     }
 
@@ -146,53 +306,5 @@ impl FastPath {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// How workers go on with what the kernel hands over.
-#[derive(Debug)]
-pub(crate) struct Resume {
-    /// As its channels and metadata are laid out.
-    program: Program,
-    /// By channel.
-    onward: Vec<Onward>,
-}
-
-/// What happens to a packet that was put to a channel in the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Onward {
-    /// It leaves the program, as an output of an engine does.
-    Leaves(u32),
-    /// It goes on by this channel.
-    GoesOn(ChannelId),
-}
-
-impl Resume {
-    fn new(split: &Split) -> Self {
-        let onward = |(channel, id): (&baker::ir::Channel, u32)| match channel.target {
-            Target::Tx => Onward::Leaves(END_TX),
-            Target::Host => Onward::Leaves(END_HOST),
-            Target::Ppf(_) | Target::Controller(_) => match split.resume.get(id as usize) {
-                Some(Some(channel)) => Onward::GoesOn(*channel),
-                _ => Onward::Leaves(END_CHANNEL + id),
-            },
-        };
-        Resume { program: split.kernel.clone(), onward: split.kernel.channels.iter().zip(0..).map(onward).collect() }
-    }
-
-    /// Takes what lies in front of a packet in the caller's frame: the frame holds the packet alone then, with its metadata. `None`
-    /// where nothing of ours lies there.
-    pub fn take(&self, pool: &FramePool, frame: u32) -> Option<Onward> {
-        // SAFETY: the frame is the caller's and holds a packet. What is read ends before the frame's descriptor changes.
-        let handed = unsafe { pool.packet(frame) };
-        let (punt, metadata, packet) = Punt::read(&self.program, handed)?;
-        let onward = *self.onward.get(punt.channel as usize)?;
-        let (front, len) = (handed.len() - packet.len(), packet.len());
-        // SAFETY: the metadata has its size in the descriptor, too; the packet is a part of what the frame held.
-        unsafe {
-            pool.metadata(frame).copy_from_nonoverlapping(metadata.as_ptr(), metadata.len());
-            pool.trim_front(frame, front, len);
-        }
-        Some(onward)
     }
 }

@@ -62,7 +62,11 @@ pub fn code(program: &Program, packets: Level) -> Result<Fitted<Taken<Object>>, 
     })
 }
 
-fn fit_by<T>(program: &Program, make: impl Fn(&Split) -> Result<T, FitError>) -> Result<Fitted<T>, FitError> {
+/// The same, by another way to make it.
+pub(super) fn fit_by<T>(
+    program: &Program,
+    make: impl Fn(&Split) -> Result<T, FitError>,
+) -> Result<Fitted<T>, FitError> {
     let mut limits = bpf::limits(program);
     loop {
         let placement = Placement::new(program, &limits).map_err(FitError::Pinned)?;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use baker::ir::{PpfId, Program};
 use baker::opt::Level;
@@ -10,7 +11,7 @@ use codegen::bpf::{self, Form, Misfit, Refusal};
 use codegen::kernel::{MapUse, Object, Options, Place, QUEUES};
 
 use super::memory::SharedMemory;
-use super::sys::{self, MapType};
+use super::sys::{self, FRAGS, MapType};
 
 /// Bytes of the verifier's log that are kept.
 const LOG: usize = 16 << 20;
@@ -69,13 +70,47 @@ pub enum LoadError {
 #[derive(Debug)]
 pub struct Loaded {
     program: OwnedFd,
-    /// Devices by port, where the program sends.
-    devices: Option<OwnedFd>,
-    /// Sockets by port and queue, where it punts.
-    sockets: Option<OwnedFd>,
+    ports: PortMaps,
     /// Its other parts. The kernel empties this array when no process has it any more, so it is kept as long as the program runs.
-    _parts: Option<OwnedFd>,
+    parts: Option<Arc<OwnedFd>>,
     form: Form,
+    flags: u32,
+}
+
+/// What a program knows of ports. Programs that take over from each other share it.
+#[derive(Clone, Debug, Default)]
+pub struct PortMaps {
+    /// Devices by port, where a program sends.
+    pub devices: Option<Arc<OwnedFd>>,
+    /// Sockets by port and queue, where a program punts.
+    pub sockets: Option<Arc<OwnedFd>>,
+}
+
+impl PortMaps {
+    /// With those that are missing.
+    pub fn complete(mut self, name: &str) -> io::Result<Self> {
+        made(&mut self.devices, MapType::DevMap, PORTS, name)?;
+        made(&mut self.sockets, MapType::XskMap, PORTS * QUEUES, name)?;
+        Ok(self)
+    }
+
+    /// Says which interface a port sends by, if any.
+    pub fn set_device(&self, port: u8, interface: Option<u32>) -> io::Result<()> {
+        match (&self.devices, interface) {
+            (Some(devices), Some(interface)) => sys::map_update(devices, port.into(), interface),
+            (Some(devices), None) => sys::map_delete(devices, port.into()),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Says which socket takes what is punted of a queue, below [`QUEUES`], until that is closed.
+    pub fn set_socket(&self, port: u8, queue: u32, socket: &OwnedFd) -> io::Result<()> {
+        assert!(queue < QUEUES);
+        match &self.sockets {
+            Some(sockets) => sys::map_update(sockets, u32::from(port) * QUEUES + queue, sys::number(socket) as u32),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What came of a packet.
@@ -95,8 +130,20 @@ impl Loaded {
         memory: &SharedMemory,
         options: Options,
     ) -> Result<Loaded, LoadError> {
+        Self::compile_for(program, packets, memory, options, PortMaps::default())
+    }
+
+    /// As [`Loaded::compile`], for ports that are known.
+    pub fn compile_for(
+        program: &Program,
+        packets: Level,
+        memory: &SharedMemory,
+        options: Options,
+        ports: PortMaps,
+    ) -> Result<Loaded, LoadError> {
         let name = &program.name;
-        let mut maps = Maps { entries: program.ppfs.len() as u32, ..Maps::of(memory, name) };
+        let flags = if options.frags { FRAGS } else { 0 };
+        let mut maps = Maps { ports, entries: program.ppfs.len() as u32, flags, ..Maps::of(memory, name) };
         let taken = bpf::fit(program, packets, memory.memory(), options, |object| {
             maps.load(object).map_err(|error| match error {
                 LoadError::Exhausted => Refusal::TooMuch(error),
@@ -122,32 +169,24 @@ impl Loaded {
         self.form
     }
 
-    /// Says which interface a port sends by, if any; nothing where the program does not send.
-    pub fn set_device(&self, port: u8, interface: Option<u32>) -> io::Result<()> {
-        match (&self.devices, interface) {
-            (Some(devices), Some(interface)) => sys::map_update(devices, port.into(), interface),
-            (Some(devices), None) => sys::map_delete(devices, port.into()),
-            (None, _) => Ok(()),
-        }
+    /// What it knows of ports; what it has no use for is not there.
+    pub fn ports(&self) -> &PortMaps {
+        &self.ports
     }
 
-    /// Says which socket takes what the program punts of a queue, below [`QUEUES`], until that is closed.
-    pub fn set_socket(&self, port: u8, queue: u32, socket: &OwnedFd) -> io::Result<()> {
-        assert!(queue < QUEUES);
-        match &self.sockets {
-            Some(sockets) => sys::map_update(sockets, u32::from(port) * QUEUES + queue, sys::number(socket) as u32),
-            None => Ok(()),
-        }
+    /// What it was loaded with ([`FRAGS`]); a program that is to take its place needs the same.
+    pub(super) fn flags(&self) -> u32 {
+        self.flags
     }
 
-    /// The devices by port, where the program sends.
-    pub(super) fn devices(&self) -> Option<&OwnedFd> {
-        self.devices.as_ref()
+    /// Whether packets may come in several pieces.
+    pub(super) fn takes_pieces(&self) -> bool {
+        self.flags & FRAGS != 0
     }
 
-    /// What it was loaded with; a program that is to take its place needs the same.
-    pub fn flags(&self) -> u32 {
-        0
+    /// Its other parts, if it is several programs.
+    pub(super) fn parts(&self) -> Option<&OwnedFd> {
+        self.parts.as_deref()
     }
 
     /// The program, to be attached.
@@ -157,8 +196,13 @@ impl Loaded {
 
     /// Runs the program with one packet.
     pub fn run(&self, packet: &[u8]) -> io::Result<Ran> {
-        let mut out = vec![0; 8192];
-        let (verdict, len) = sys::test_run(&self.program, packet, &mut out)?;
+        self.run_divided(packet, packet.len())
+    }
+
+    /// As [`Loaded::run`], with so many bytes in the packet's first piece (Linux 6.18).
+    pub fn run_divided(&self, packet: &[u8], first: usize) -> io::Result<Ran> {
+        let mut out = vec![0; packet.len() + 8192];
+        let (verdict, len) = sys::test_run(&self.program, packet, first, &mut out)?;
         out.truncate(len);
         Ok(Ran { verdict, packet: out })
     }
@@ -168,16 +212,17 @@ impl Loaded {
 struct Maps<'m> {
     memory: &'m SharedMemory,
     name: &'m str,
-    devices: Option<OwnedFd>,
-    sockets: Option<OwnedFd>,
-    parts: Option<OwnedFd>,
+    ports: PortMaps,
+    parts: Option<Arc<OwnedFd>>,
     /// Parts that there can be.
     entries: u32,
+    /// Of the programs.
+    flags: u32,
 }
 
 impl<'m> Maps<'m> {
     fn of(memory: &'m SharedMemory, name: &'m str) -> Self {
-        Maps { memory, name, devices: None, sockets: None, parts: None, entries: 1 }
+        Maps { memory, name, ports: PortMaps::default(), parts: None, entries: 1, flags: 0 }
     }
 
     fn load(&mut self, object: &Object) -> Result<OwnedFd, LoadError> {
@@ -186,19 +231,19 @@ impl<'m> Maps<'m> {
         for &(slot, map) in &object.maps {
             let (fd, source) = match map {
                 MapUse::Memory => (self.memory.map(), VALUE),
-                MapUse::Devices => (made(&mut self.devices, MapType::DevMap, PORTS, name)?, MAP),
-                MapUse::Sockets => (made(&mut self.sockets, MapType::XskMap, PORTS * QUEUES, name)?, MAP),
+                MapUse::Devices => (made(&mut self.ports.devices, MapType::DevMap, PORTS, name)?, MAP),
+                MapUse::Sockets => (made(&mut self.ports.sockets, MapType::XskMap, PORTS * QUEUES, name)?, MAP),
                 MapUse::Parts => (made(&mut self.parts, MapType::ProgArray, self.entries, name)?, MAP),
             };
             let at = &mut code[slot * 8..slot * 8 + 8];
             at[1] |= source << 4;
             at[4..].copy_from_slice(&sys::number(fd).to_le_bytes());
         }
-        sys::prog_load(&code, name, &mut []).map_err(|error| match error.raw_os_error() {
+        sys::prog_load(&code, name, self.flags, &mut []).map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM) => LoadError::Refused(error),
             // Its log would be as long as what it has seen.
             Some(libc::E2BIG | libc::EFAULT) => LoadError::Exhausted,
-            _ => refusal(&code, object, name),
+            _ => refusal(&code, object, name, self.flags),
         })
     }
 
@@ -210,16 +255,16 @@ impl<'m> Maps<'m> {
     }
 
     fn loaded(self, program: OwnedFd, form: Form) -> Loaded {
-        Loaded { program, devices: self.devices, sockets: self.sockets, _parts: self.parts, form }
+        Loaded { program, ports: self.ports, parts: self.parts, form, flags: self.flags }
     }
 }
 
 /// The map, which is created where it is needed first.
-fn made<'m>(map: &'m mut Option<OwnedFd>, kind: MapType, entries: u32, name: &str) -> io::Result<&'m OwnedFd> {
+fn made<'m>(map: &'m mut Option<Arc<OwnedFd>>, kind: MapType, entries: u32, name: &str) -> io::Result<&'m OwnedFd> {
     if map.is_none() {
-        *map = Some(sys::map_create(kind, 4, entries, 0, name)?);
+        *map = Some(Arc::new(sys::map_create(kind, 4, entries, 0, name)?));
     }
-    map.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    map.as_deref().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
 
 /// No form was taken.
@@ -234,9 +279,9 @@ pub(super) fn too_much(program: &Program, misfit: Misfit<LoadError>) -> LoadErro
 }
 
 /// What the verifier has against a program.
-fn refusal(code: &[u8], object: &Object, name: &str) -> LoadError {
+fn refusal(code: &[u8], object: &Object, name: &str, flags: u32) -> LoadError {
     let mut log = vec![0; LOG];
-    let error = match sys::prog_load(code, name, &mut log) {
+    let error = match sys::prog_load(code, name, flags, &mut log) {
         // It was refused a moment ago: a lack that has passed.
         Ok(_) => return io::Error::from(io::ErrorKind::ResourceBusy).into(),
         Err(error) => error,

@@ -2,18 +2,25 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use baker::ir::Program;
-use codegen::kernel::{self, FAILED, Memory, OWN, PORT_SLOTS, PORTS, PortSlot, RECORD, Record, SLACK};
+use codegen::bpf::vm::Lent;
+use codegen::kernel::{self, FAILED, Memory, PORT_SLOTS, PORTS, PortSlot, RECORD, Record, SLACK, TABLES};
 
 use super::sys::{self, MMAPABLE, MapType};
 use crate::sys::{Mapping, possible_cpus};
-use crate::tables::{Space, Tables, TablesError};
+use crate::tables::{Block, Carried, Shared, Space, Tables, TablesError, Use};
 
 /// The verifier knows no larger distances (`BPF_MAX_VAR_OFF`).
 const MOST: u64 = 1 << 29;
+
+/// Beside what a program takes, this part of it is kept free for those that take over from it, and [`SPARE`] bytes.
+const SPARE_PART: usize = 16;
+/// See [`SPARE_PART`].
+const SPARE: usize = 1 << 20;
 
 /// Why there is no memory.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +30,9 @@ pub enum MemoryError {
         "tables and counters take {0} bytes of memory that the kernel sees, which is more than {MOST}: declare them smaller"
     )]
     Large(u64),
+    /// Of a program that takes over.
+    #[error("there is no room for {0} beside what runs, in the memory that the kernel sees: it takes a restart")]
+    NoRoom(String),
     /// A table.
     #[error(transparent)]
     Tables(#[from] TablesError),
@@ -36,20 +46,22 @@ pub enum MemoryError {
     System(#[from] io::Error),
 }
 
-/// The memory of one program.
+/// The memory of one program, which may share it, and tables in it, with the one that it takes over from.
 #[derive(Debug)]
 pub struct SharedMemory {
     /// None where only the places count.
-    map: Option<OwnedFd>,
+    map: Option<Arc<OwnedFd>>,
     mapping: Arc<Mapping>,
+    space: Arc<Shared>,
     memory: Memory,
     counters: usize,
+    /// Bytes from the counters of one CPU to those of the next.
     own: usize,
+    /// Counters and scratch memory of all CPUs.
+    of_cpus: Block,
     tables: Arc<Tables>,
     /// Keys of hash functions.
     hasher: ahash::RandomState,
-    /// The tables' memory, see [`Space::shared`].
-    parts: [usize; 3],
 }
 
 impl SharedMemory {
@@ -67,12 +79,17 @@ impl SharedMemory {
         })
     }
 
+    /// As [`SharedMemory::new`], for the virtual machine ([`codegen::bpf::vm`]): no kernel sees it, and it takes no privilege.
+    pub fn private(program: &Program) -> Result<Self, MemoryError> {
+        Self::laid_out(program, 1, ahash::RandomState::new(), |size| Ok((None, Mapping::sparse(size as usize)?)))
+    }
+
     /// Where things would lie, on a machine of two processors: for code that is looked at and not loaded. It takes no
     /// privilege, and is the same each time.
     pub fn places(program: &Program) -> Result<Memory, MemoryError> {
         let hasher = ahash::RandomState::with_seeds(1, 2, 3, 4);
         let made = Self::laid_out(program, 2, hasher, |size| Ok((None, Mapping::sparse(size as usize)?)))?;
-        Ok(Memory { base: 1 << 40, ..made.memory })
+        Ok(Memory { base: 1 << 40, ..made.memory.clone() })
     }
 
     fn laid_out(
@@ -83,41 +100,79 @@ impl SharedMemory {
     ) -> Result<Self, MemoryError> {
         let measured = Space::measuring();
         Tables::with_hasher(program, &hasher, &measured)?;
-        let (entries, rest) = measured.taken();
-        let first = Memory::tables(program, cpus) as usize;
-        let index = first + entries;
-        let reach = (index as u64).next_power_of_two() - 1;
-        let end = index + rest;
-        let size = (end as u64).max(reach + 1 + SLACK).next_multiple_of(4096);
-        let value_size = u32::try_from(size).ok().filter(|_| size <= MOST).ok_or(MemoryError::Large(size))?;
-        let (map, mapping) = make(value_size)?;
-        let mapping = Arc::new(mapping);
-        let tables = Tables::with_hasher(program, &hasher, &Space::shared(mapping.clone(), first, index, end))?;
-        let base = mapping.ptr() as u64;
-        let memory = Memory {
-            base,
-            size,
-            reach,
-            cpus,
-            epoch: tables.epochs().clock() as u64 - base,
-            tables: tables.places(base),
+        let [entries, rest] = measured.measured();
+        let of_cpus = Memory::of_cpus(program, cpus) as usize;
+        let places = |spare: [usize; 2]| {
+            let index = TABLES as usize + entries + spare[0];
+            let end = index + rest + 2 * of_cpus.next_multiple_of(4096) + spare[1];
+            let reach = (index as u64).next_power_of_two() - 1;
+            (index, reach, (end as u64).max(reach + 1 + SLACK).next_multiple_of(4096))
         };
-        let (counters, own) = (Memory::counters(program) as usize / 8, Memory::own(program) as usize);
-        let (tables, parts) = (Arc::new(tables), [first, index, end]);
-        Ok(SharedMemory { map, mapping, memory, counters, own, tables, hasher, parts })
+        let spare = [entries, rest].map(|bytes| (SPARE + bytes / SPARE_PART).next_multiple_of(4096));
+        // Where memory is short there is room for programs with the same tables only.
+        let laid_out = [spare, [0; 2]].map(places);
+        let fitting = laid_out.iter().find(|(.., size)| *size <= MOST);
+        let &(index, reach, size) = fitting.ok_or(MemoryError::Large(laid_out[1].2))?;
+        let (map, mapping) = make(u32::try_from(size).map_err(|_| MemoryError::Large(size))?)?;
+        let mapping = Arc::new(mapping);
+        let space = Shared::new(mapping.clone(), TABLES as usize, index, size as usize);
+        let tables = Tables::with_hasher(program, &hasher, &Space::Shared(space.clone()))?;
+        let of_cpus = Space::Shared(space.clone()).take(of_cpus, Use::Index)?;
+        let base = mapping.ptr() as u64;
+        let memory = Memory { base, size, reach, own: 0, cpus, epoch: 0, tables: Vec::new() };
+        let map = map.map(Arc::new);
+        Ok(SharedMemory { map, mapping, space, memory, counters: 0, own: 0, of_cpus, tables: Arc::new(tables), hasher }
+            .with_places(program))
+    }
+
+    /// Notes where the program's parts are.
+    fn with_places(mut self, program: &Program) -> Self {
+        let base = self.memory.base;
+        self.memory.own = self.of_cpus.ptr() as u64 - base;
+        self.memory.epoch = self.tables.epochs().clock() as u64 - base;
+        self.memory.tables = self.tables.places(base);
+        (self.counters, self.own) = (Memory::counters(program) as usize / 8, Memory::own(program) as usize);
+        self
+    }
+
+    /// The memory of a program that takes over from the one that this is of, with those of its tables that are carried over.
+    pub fn next(&self, program: &Program, carried: &[Carried]) -> Result<Self, MemoryError> {
+        let space = Space::Shared(self.space.clone());
+        let tables = self.tables.next(program, carried, &space).map_err(|error| match error.error.kind() {
+            io::ErrorKind::OutOfMemory => MemoryError::NoRoom(format!("table {}", error.table)),
+            _ => error.into(),
+        })?;
+        let of_cpus = space.take(Memory::of_cpus(program, self.memory.cpus) as usize, Use::Index);
+        let of_cpus = of_cpus.map_err(|_| MemoryError::NoRoom("counters".into()))?;
+        let next = SharedMemory {
+            map: self.map.clone(),
+            mapping: self.mapping.clone(),
+            space: self.space.clone(),
+            memory: self.memory.clone(),
+            counters: 0,
+            own: 0,
+            of_cpus,
+            tables: Arc::new(tables),
+            hasher: self.hasher.clone(),
+        };
+        Ok(next.with_places(program))
     }
 
     /// Empties tables and counters. What is loaded for this memory stays good for it. No program runs meanwhile, and nobody else
     /// has the tables.
     pub fn clear(&mut self, program: &Program) -> Result<(), MemoryError> {
         assert_eq!(Arc::strong_count(&self.tables), 1, "tables in use");
-        // SAFETY: the mapping is that large, and nobody reads or writes it meanwhile.
-        unsafe { self.mapping.ptr().write_bytes(0, self.memory.size as usize) };
-        let [first, index, end] = self.parts;
-        let space = Space::shared(self.mapping.clone(), first, index, end);
-        let tables = Tables::with_hasher(program, &self.hasher, &space)?;
+        // What they have is given back first, so that the new ones lie in the same places.
+        self.tables = Arc::new(Tables::none()?);
+        let tables = Tables::with_hasher(program, &self.hasher, &Space::Shared(self.space.clone()))?;
         assert_eq!(tables.places(self.memory.base), self.memory.tables, "tables lie elsewhere");
         self.tables = Arc::new(tables);
+        let fixed = TABLES as usize;
+        let own = (self.memory.own as usize, Memory::of_cpus(program, self.memory.cpus) as usize);
+        for (at, bytes) in [(0, fixed), own] {
+            // SAFETY: these bytes lie in the mapping, and nobody reads or writes them meanwhile.
+            unsafe { self.mapping.ptr().add(at).write_bytes(0, bytes) };
+        }
         Ok(())
     }
 
@@ -133,13 +188,14 @@ impl SharedMemory {
 
     /// The map.
     pub fn map(&self) -> &OwnedFd {
-        self.map.as_ref().expect("a memory of the kernel's")
+        self.map.as_deref().expect("a memory of the kernel's")
     }
 
     /// The sum over all CPUs of a counter.
     pub fn counter(&self, slot: usize) -> u64 {
         assert!(slot < self.counters);
-        let of_cpu = |cpu: usize| self.word(OWN as usize + cpu * self.own + slot * 8).load(Ordering::Relaxed);
+        let of_cpu =
+            |cpu: usize| self.word(self.memory.own as usize + cpu * self.own + slot * 8).load(Ordering::Relaxed);
         (0..self.memory.cpus as usize).fold(0, |sum, cpu| sum.wrapping_add(of_cpu(cpu)))
     }
 
@@ -179,6 +235,13 @@ impl SharedMemory {
         let at = RECORD as usize + std::mem::offset_of!(Record, metadata);
         let words = (0..bytes.div_ceil(8)).map(|word| self.word(at + word * 8).load(Ordering::Relaxed).to_le_bytes());
         words.flatten().take(bytes).collect()
+    }
+
+    /// The memory itself, for code that runs on the virtual machine.
+    pub(super) fn lent(&self) -> Lent {
+        let start = NonNull::new(self.mapping.ptr()).expect("a mapping");
+        // SAFETY: the mapping has that many bytes. Who runs the code has this memory too, and reads and changes tables between packets.
+        unsafe { Lent::new(start, self.memory.size as usize) }
     }
 
     /// All of it as it is now, for code that runs elsewhere ([`codegen::bpf::vm`]).

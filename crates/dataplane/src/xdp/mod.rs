@@ -10,19 +10,26 @@ mod fit;
 mod grace;
 mod load;
 mod memory;
+mod mtu;
 mod netlink;
+mod own;
+mod pins;
 mod redirect;
+mod relic;
+mod resume;
 mod sys;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use attach::{AttachError, Attached};
 pub use engine::{KERNEL_FRAMES, KernelCode, KernelEngine, KernelEngineError};
-pub(crate) use fast_path::Onward;
-pub use fast_path::{FastPath, PortRole};
+pub use fast_path::{FastPath, KernelPart, NextPart, PortRole};
 pub use fit::{FitError, Fitted, code, fit};
 pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};
+pub use mtu::options;
 pub(crate) use netlink::{Netlink, Statistics};
+pub(crate) use own::Own;
 pub(crate) use redirect::Redirect;
+pub(crate) use resume::{Onward, Resume};
 pub use sys::send_live;

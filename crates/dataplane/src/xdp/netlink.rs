@@ -2,6 +2,7 @@
 
 use std::io;
 use std::mem::size_of;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::sys::check;
@@ -19,6 +20,11 @@ const IFLA_XDP_SKB_PROG_ID: u16 = 6;
 /// Set in the type of an attribute that holds attributes.
 const NESTED: u16 = 1 << 15;
 
+/// Attributes of an address (`linux/if_addr.h`), and bytes of `struct ifaddrmsg`.
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const ADDRESS_HEADER: usize = 8;
+
 /// Where families of generic netlink are asked for (`linux/genetlink.h`).
 const CONTROLLER: u16 = 0x10;
 const CTRL_CMD_GETFAMILY: u8 = 3;
@@ -29,6 +35,7 @@ const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
 const NETDEV_XDP_ACT_NDO_XMIT: u64 = 1 << 2;
+const NETDEV_XDP_ACT_NDO_XMIT_SG: u64 = 1 << 6;
 
 /// What an interface has counted (the first of `struct rtnl_link_stats64`).
 #[repr(C)]
@@ -83,6 +90,23 @@ impl Netlink {
         Ok(Link { program: program_of(&answer), statistics, is_veth: kind_of(&answer) == Some(b"veth\0") })
     }
 
+    /// The addresses of an interface.
+    pub fn addresses(&self, interface: i32) -> io::Result<Vec<IpAddr>> {
+        // `struct ifaddrmsg` of all families.
+        send(&self.route, libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; ADDRESS_HEADER], &[])?;
+        let mut found = Vec::new();
+        loop {
+            let answer = receive(&self.route)?;
+            for (kind, body) in messages(&answer) {
+                match i32::from(kind) {
+                    libc::NLMSG_DONE => return Ok(found),
+                    libc::NLMSG_ERROR => return Err(io::ErrorKind::InvalidData.into()),
+                    _ => found.extend(address_of(body, interface)),
+                }
+            }
+        }
+    }
+
     /// Takes a program off an interface that no link holds there; in the driver or in the kernel, as the flag says.
     pub fn detach(&self, interface: i32, flag: u32) -> io::Result<()> {
         let (fd, flag) =
@@ -91,13 +115,21 @@ impl Netlink {
         ask(&self.route, libc::RTM_SETLINK, libc::NLM_F_ACK, &ifinfomsg(interface), &xdp).map(drop)
     }
 
-    /// Whether packets can be sent by it from programs at other interfaces. Where the kernel does not say, it is taken to be so.
-    pub fn takes_redirects(&self, interface: i32) -> bool {
-        let Some(netdev) = self.netdev else { return true };
+    /// Whether the kernel says which interfaces take packets from programs at others.
+    #[cfg(test)]
+    pub fn tells_redirects(&self) -> bool {
+        self.netdev.is_some()
+    }
+
+    /// Whether packets can be sent by it from programs at other interfaces, also those in several `pieces`. Where the kernel does
+    /// not say (before Linux 6.3), it is taken to be so of all but veth devices, with which that depends on their other end.
+    pub fn takes_redirects(&self, interface: i32, pieces: bool) -> bool {
+        let Some(netdev) = self.netdev else { return self.link(interface).is_ok_and(|link| !link.is_veth) };
         let index = [(NETDEV_A_DEV_IFINDEX, &interface.to_ne_bytes()[..])];
         let answer = ask(&self.generic, netdev, 0, &[NETDEV_CMD_DEV_GET, 1, 0, 0], &index);
         let features = answer.ok().and_then(|answer| find(&answer, NETDEV_A_DEV_XDP_FEATURES)).map(u64::from_ne_bytes);
-        features.is_none_or(|features| features & NETDEV_XDP_ACT_NDO_XMIT != 0)
+        let wanted = NETDEV_XDP_ACT_NDO_XMIT | if pieces { NETDEV_XDP_ACT_NDO_XMIT_SG } else { 0 };
+        features.is_none_or(|features| features & wanted == wanted)
     }
 }
 
@@ -108,26 +140,38 @@ fn ifinfomsg(interface: i32) -> [u8; 16] {
     header
 }
 
+/// The address in an answer about one of this interface.
+fn address_of(body: &[u8], interface: i32) -> Option<IpAddr> {
+    let (header, attributes) = body.split_at_checked(ADDRESS_HEADER)?;
+    if header[4..8] != interface.to_ne_bytes() {
+        return None;
+    }
+    // Of an interface with another end, `IFA_ADDRESS` is that one's.
+    let value = |wanted| each(attributes).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
+    let value = value(IFA_LOCAL).or_else(|| value(IFA_ADDRESS))?;
+    match i32::from(header[0]) {
+        libc::AF_INET => <[u8; 4]>::try_from(value).ok().map(IpAddr::from),
+        libc::AF_INET6 => <[u8; 16]>::try_from(value).ok().map(IpAddr::from),
+        _ => None,
+    }
+}
+
+/// Messages one after the other, type and what follows the header, up to one that is cut off.
+fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    const HEADER: usize = size_of::<libc::nlmsghdr>();
+    std::iter::from_fn(move || {
+        let [l0, l1, l2, l3, k0, k1] = *bytes.first_chunk()?;
+        let len = u32::from_ne_bytes([l0, l1, l2, l3]) as usize;
+        let body = bytes.get(HEADER..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((u16::from_ne_bytes([k0, k1]), body))
+    })
+}
+
 /// One question with the family's header and attributes; the attributes of the answer.
 fn ask(socket: &OwnedFd, kind: u16, flags: i32, header: &[u8], attributes: &[(u16, &[u8])]) -> io::Result<Vec<u8>> {
-    // SAFETY: plain data for which zero is valid.
-    let mut message: libc::nlmsghdr = unsafe { std::mem::zeroed() };
-    let mut body = header.to_vec();
-    attributes.iter().for_each(|(kind, value)| body.extend(attribute(*kind, value)));
-    message.nlmsg_len = (size_of::<libc::nlmsghdr>() + body.len()) as u32;
-    (message.nlmsg_type, message.nlmsg_flags) = (kind, (libc::NLM_F_REQUEST | flags) as u16);
-    let mut answer = vec![0u8; 32 << 10];
-    // SAFETY: pointers and lengths describe the parts of the request and the buffer. The kernel answers before `sendmsg` returns.
-    let len = unsafe {
-        let part = |base: *const u8, len| libc::iovec { iov_base: base.cast_mut().cast(), iov_len: len };
-        let mut parts =
-            [part((&raw const message).cast(), size_of::<libc::nlmsghdr>()), part(body.as_ptr(), body.len())];
-        let mut request: libc::msghdr = std::mem::zeroed();
-        (request.msg_iov, request.msg_iovlen) = (parts.as_mut_ptr(), parts.len());
-        check(libc::sendmsg(socket.as_raw_fd(), &request, 0) as i32)?;
-        check(libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), libc::MSG_DONTWAIT) as i32)?
-    };
-    answer.truncate(len as usize);
+    send(socket, kind, flags, header, attributes)?;
+    let answer = receive(socket)?;
     let broken = || io::Error::from(io::ErrorKind::InvalidData);
     let said = answer.get(4..6).ok_or_else(broken)?;
     if u16::from_ne_bytes([said[0], said[1]]) == libc::NLMSG_ERROR as u16 {
@@ -135,6 +179,36 @@ fn ask(socket: &OwnedFd, kind: u16, flags: i32, header: &[u8], attributes: &[(u1
         return if code == 0 { Ok(Vec::new()) } else { Err(io::Error::from_raw_os_error(-code)) };
     }
     Ok(answer.get(size_of::<libc::nlmsghdr>() + header.len()..).ok_or_else(broken)?.to_vec())
+}
+
+/// Sends a question.
+fn send(socket: &OwnedFd, kind: u16, flags: i32, header: &[u8], attributes: &[(u16, &[u8])]) -> io::Result<()> {
+    // SAFETY: plain data for which zero is valid.
+    let mut message: libc::nlmsghdr = unsafe { std::mem::zeroed() };
+    let mut body = header.to_vec();
+    attributes.iter().for_each(|(kind, value)| body.extend(attribute(*kind, value)));
+    message.nlmsg_len = (size_of::<libc::nlmsghdr>() + body.len()) as u32;
+    (message.nlmsg_type, message.nlmsg_flags) = (kind, (libc::NLM_F_REQUEST | flags) as u16);
+    // SAFETY: pointers and lengths describe the parts of the request.
+    unsafe {
+        let part = |base: *const u8, len| libc::iovec { iov_base: base.cast_mut().cast(), iov_len: len };
+        let mut parts =
+            [part((&raw const message).cast(), size_of::<libc::nlmsghdr>()), part(body.as_ptr(), body.len())];
+        let mut request: libc::msghdr = std::mem::zeroed();
+        (request.msg_iov, request.msg_iovlen) = (parts.as_mut_ptr(), parts.len());
+        check(libc::sendmsg(socket.as_raw_fd(), &request, 0) as i32).map(drop)
+    }
+}
+
+/// What the kernel answers, which it does before the question is sent.
+fn receive(socket: &OwnedFd) -> io::Result<Vec<u8>> {
+    let mut answer = vec![0u8; 32 << 10];
+    // SAFETY: pointer and length describe the buffer.
+    let len = unsafe {
+        check(libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), libc::MSG_DONTWAIT) as i32)?
+    };
+    answer.truncate(len as usize);
+    Ok(answer)
 }
 
 /// An attribute as bytes.
@@ -202,11 +276,14 @@ mod tests {
     fn loopback_has_no_program_and_counts() {
         let netlink = Netlink::new().unwrap();
         let link = netlink.link(1).unwrap();
+        assert_eq!(netlink.addresses(i32::MAX).unwrap(), [] as [IpAddr; 0]);
+        // It goes on with the next question.
+        assert!(netlink.addresses(1).unwrap().iter().all(IpAddr::is_loopback));
         assert_eq!((link.program, link.is_veth), (None, false));
         assert_eq!(netlink.link(i32::MAX).unwrap_err().raw_os_error(), Some(libc::ENODEV));
         assert_eq!(
-            netlink.netdev.is_some(),
-            !netlink.takes_redirects(1),
+            netlink.tells_redirects(),
+            !netlink.takes_redirects(1, false),
             "loopback takes none, if the kernel can tell"
         );
     }

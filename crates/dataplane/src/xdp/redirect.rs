@@ -14,20 +14,21 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use super::own::Own;
 use super::sys::{self, FRAGS, MapType, instruction};
 
 /// Offset of `rx_queue_index` in `struct xdp_md`.
 const QUEUE: i16 = 16;
-const XDP_PASS: i32 = 2;
+pub const XDP_PASS: i32 = 2;
 const REDIRECT_MAP: i32 = 51;
 /// A wide load's source: the number is a map's descriptor (`BPF_PSEUDO_MAP_FD`).
-const OF_MAP: u8 = 1;
+pub const OF_MAP: u8 = 1;
 
 /// `exit`
-const EXIT: [u8; 8] = instruction(0x95, 0, 0, 0, 0);
+pub const EXIT: [u8; 8] = instruction(0x95, 0, 0, 0, 0);
 
 fn load(code: &[u8], name: &str) -> io::Result<OwnedFd> {
-    let load = |flags| sys::prog_load_with(code, name, flags, &mut []);
+    let load = |flags| sys::prog_load(code, name, flags, &mut []);
     // Without it, which Linux before 5.18 does not know, interfaces with a large MTU take no program.
     match load(FRAGS) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => load(0),
@@ -37,7 +38,7 @@ fn load(code: &[u8], name: &str) -> io::Result<OwnedFd> {
 
 /// The program that lets every packet through, loaded with these flags.
 pub fn pass(flags: u32) -> io::Result<OwnedFd> {
-    sys::prog_load_with(&[instruction(0xb7, 0, 0, 0, XDP_PASS), EXIT].concat(), "millrace_idle", flags, &mut [])
+    sys::prog_load(&[instruction(0xb7, 0, 0, 0, XDP_PASS), EXIT].concat(), "millrace_idle", flags, &mut [])
 }
 
 /// The program and its sockets.
@@ -45,11 +46,13 @@ pub fn pass(flags: u32) -> io::Result<OwnedFd> {
 pub struct Redirect {
     program: OwnedFd,
     sockets: OwnedFd,
+    own: Option<Own>,
 }
 
 impl Redirect {
-    /// Loads the program for an interface with so many queues; no queue has a socket yet.
-    pub fn new(queues: u32) -> io::Result<Self> {
+    /// Loads the program for an interface with so many queues; no queue has a socket yet. Packets for `own` addresses go to the
+    /// kernel's own stack.
+    pub fn new(queues: u32, own: Option<Own>) -> io::Result<Self> {
         let sockets = sys::map_create(MapType::XskMap, 4, queues, 0, "millrace")?;
         let code = [
             instruction(0x61, 2, 1, QUEUE, 0),
@@ -60,12 +63,18 @@ impl Redirect {
             EXIT,
         ]
         .concat();
-        Ok(Redirect { program: load(&code, "millrace_afxdp")?, sockets })
+        let code = [own.as_ref().map_or(Vec::new(), Own::code), code].concat();
+        Ok(Redirect { program: load(&code, "millrace_afxdp")?, sockets, own })
     }
 
     /// From now on the packets of a queue come to this socket, until it is closed.
     pub fn set(&self, queue: u32, socket: &OwnedFd) -> io::Result<()> {
         sys::map_update(&self.sockets, queue, sys::number(socket) as u32)
+    }
+
+    /// The addresses whose packets go to the kernel's own stack, where some do.
+    pub fn own(&self) -> Option<&Own> {
+        self.own.as_ref()
     }
 
     /// The program.

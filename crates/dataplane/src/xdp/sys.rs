@@ -10,6 +10,8 @@ const MAP_CREATE: libc::c_long = 0;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 const MAP_DELETE_ELEM: libc::c_long = 3;
 const PROG_LOAD: libc::c_long = 5;
+const OBJ_PIN: libc::c_long = 6;
+const OBJ_GET: libc::c_long = 7;
 const PROG_TEST_RUN: libc::c_long = 10;
 const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const RAW_TRACEPOINT_OPEN: libc::c_long = 17;
@@ -23,6 +25,7 @@ const LINK_DETACH: libc::c_long = 34;
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
 pub enum MapType {
+    Hash = 1,
     Array = 2,
     ProgArray = 3,
     ArrayOfMaps = 12,
@@ -87,6 +90,14 @@ struct ProgLoad {
 
 #[repr(C)]
 #[derive(Default)]
+struct Pin {
+    pathname: u64,
+    bpf_fd: u32,
+    file_flags: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
 struct GetInfo {
     bpf_fd: u32,
     info_len: u32,
@@ -131,13 +142,14 @@ struct GetId {
 /// The first fields of `struct bpf_link_info`.
 #[repr(C)]
 #[derive(Default)]
-struct LinkInfo {
+pub struct LinkInfo {
     kind: u32,
     id: u32,
-    prog_id: u32,
+    /// Number of its program.
+    pub program: u32,
     _pad: u32,
-    /// Of a link of an XDP program.
-    ifindex: u32,
+    /// Of a link of an XDP program: number of its interface, or 0 where that is gone.
+    pub interface: u32,
     _rest: u32,
 }
 
@@ -206,6 +218,41 @@ pub fn map_create(kind: MapType, value_size: u32, entries: u32, flags: u32, name
     unsafe { Ok(owned(bpf(MAP_CREATE, &mut attributes)?)) }
 }
 
+/// A set of keys of so many bytes, at most so many of them.
+pub fn set_create(key_size: u32, entries: u32, named: &str) -> io::Result<OwnedFd> {
+    let mut attributes = MapCreate {
+        map_type: MapType::Hash as u32,
+        key_size,
+        value_size: 1,
+        max_entries: entries,
+        map_name: name(named),
+        ..MapCreate::default()
+    };
+    // SAFETY: no pointers; the result is a new descriptor.
+    unsafe { Ok(owned(bpf(MAP_CREATE, &mut attributes)?)) }
+}
+
+/// Adds a key, which has as many bytes as the set's keys.
+pub fn set_insert<const N: usize>(set: &OwnedFd, key: &[u8; N]) -> io::Result<()> {
+    let (key, value) = (key.as_ptr() as u64, (&raw const PRESENT) as u64);
+    let mut attributes = MapElem { map_fd: set.as_raw_fd() as u32, key, value, ..MapElem::default() };
+    // SAFETY: key and value live through the call and are as long as the set's.
+    unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes).map(drop) }
+}
+
+/// The value of a set's keys.
+static PRESENT: u8 = 1;
+
+/// Takes a key out of a set; nothing where it is not there.
+pub fn set_remove<const N: usize>(set: &OwnedFd, key: &[u8; N]) -> io::Result<()> {
+    let mut attributes = MapElem { map_fd: set.as_raw_fd() as u32, key: key.as_ptr() as u64, ..MapElem::default() };
+    // SAFETY: the key lives through the call and is as long as the set's.
+    match unsafe { bpf(MAP_DELETE_ELEM, &mut attributes) } {
+        Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// An array of one map like `inner`, which is in it from now on.
 pub fn map_of_maps(inner: &OwnedFd, named: &str) -> io::Result<OwnedFd> {
     let mut attributes = MapCreate {
@@ -242,13 +289,9 @@ pub fn map_delete(map: &OwnedFd, key: u32) -> io::Result<()> {
     }
 }
 
-/// An XDP program. The log of the kernel's verifier goes to `log`, as far as it fits, where that is not empty.
-pub fn prog_load(code: &[u8], named: &str, log: &mut [u8]) -> io::Result<OwnedFd> {
-    prog_load_with(code, named, 0, log)
-}
-
-/// As [`prog_load`], with flags such as [`FRAGS`].
-pub fn prog_load_with(code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> io::Result<OwnedFd> {
+/// An XDP program, with flags such as [`FRAGS`]. The log of the kernel's verifier goes to `log`, as far as it fits, where that is
+/// not empty.
+pub fn prog_load(code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> io::Result<OwnedFd> {
     load(XDP, code, named, flags, log)
 }
 
@@ -266,12 +309,55 @@ pub fn trace(program: &OwnedFd, tracepoint: &CStr) -> io::Result<OwnedFd> {
 }
 
 /// The kernel's number of a map.
-pub fn map_id(map: &OwnedFd) -> io::Result<u32> {
-    // The first fields of `struct bpf_map_info`: type and number.
+pub fn object_id(object: &OwnedFd) -> io::Result<u32> {
+    // The first fields of `struct bpf_map_info` and of `struct bpf_prog_info`: type and number.
     let mut numbers = [0u32; 2];
     // SAFETY: plain numbers.
-    unsafe { info(map, &mut numbers)? };
+    unsafe { info(object, &mut numbers)? };
     Ok(numbers[1])
+}
+
+/// What a link is.
+pub fn link_info(link: &OwnedFd) -> io::Result<LinkInfo> {
+    let mut found = LinkInfo::default();
+    // SAFETY: plain numbers, as the kernel has them.
+    unsafe { info(link, &mut found)? };
+    Ok(found)
+}
+
+/// Gives an object a name in a BPF file system.
+pub fn pin(object: &OwnedFd, path: &CStr) -> io::Result<()> {
+    let mut attributes = Pin { pathname: path.as_ptr() as u64, bpf_fd: object.as_raw_fd() as u32, file_flags: 0 };
+    // SAFETY: the name is a string that lives through the call.
+    unsafe { bpf(OBJ_PIN, &mut attributes).map(drop) }
+}
+
+/// The object with a name.
+pub fn pinned(path: &CStr) -> io::Result<OwnedFd> {
+    let mut attributes = Pin { pathname: path.as_ptr() as u64, ..Pin::default() };
+    // SAFETY: as above; the result is a new descriptor.
+    unsafe { Ok(owned(bpf(OBJ_GET, &mut attributes)?)) }
+}
+
+/// Whether a BPF file system is mounted there.
+pub fn is_bpf_fs(path: &CStr) -> io::Result<bool> {
+    // SAFETY: statfs is plain data for which zero is valid; the kernel fills it.
+    let found = unsafe {
+        let mut found: libc::statfs = std::mem::zeroed();
+        if libc::statfs(path.as_ptr(), &mut found) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        found
+    };
+    Ok(found.f_type == libc::BPF_FS_MAGIC)
+}
+
+/// Mounts one.
+pub fn mount_bpf_fs(path: &CStr) -> io::Result<()> {
+    let kind = c"bpf".as_ptr();
+    // SAFETY: all are strings; the file system takes no further data.
+    let result = unsafe { libc::mount(kind, path.as_ptr(), kind, 0, std::ptr::null()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// What the kernel tells of an object.
@@ -299,10 +385,8 @@ pub fn links_detach(program: u32, interface: i32) -> io::Result<bool> {
         let mut open = GetId { id, ..GetId::default() };
         // SAFETY: no pointers; the result is a new descriptor. A link may be gone by now.
         let Ok(link) = (unsafe { bpf(LINK_GET_FD_BY_ID, &mut open).map(|fd| owned(fd)) }) else { continue };
-        let mut found = LinkInfo::default();
-        // SAFETY: plain numbers, as the kernel has them.
-        unsafe { info(&link, &mut found)? };
-        if (found.kind, found.prog_id, found.ifindex) == (XDP_LINK, program, interface as u32) {
+        let found = link_info(&link)?;
+        if (found.kind, found.program, found.interface) == (XDP_LINK, program, interface as u32) {
             let mut attributes = link.as_raw_fd() as u32;
             // SAFETY: the structure of this command has the descriptor only.
             return unsafe { bpf(LINK_DETACH, &mut attributes).map(|_| true) };
@@ -348,14 +432,20 @@ pub fn link_update(link: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
     unsafe { bpf(LINK_UPDATE, &mut attributes).map(drop) }
 }
 
-/// Runs an XDP program once with this packet. Gives what it returned and how many bytes of `out` hold the packet now.
-pub fn test_run(program: &OwnedFd, packet: &[u8], out: &mut [u8]) -> io::Result<(u32, usize)> {
+/// Runs an XDP program once with this packet, of which so many bytes are the first piece. Gives what it returned and how many bytes
+/// of `out` hold the packet now.
+pub fn test_run(program: &OwnedFd, packet: &[u8], first: usize, out: &mut [u8]) -> io::Result<(u32, usize)> {
+    let context = Context { data_end: first as u32, ..Context::default() };
+    // A whole packet needs none.
+    let ctx_size_in = if first < packet.len() { size_of::<Context>() as u32 } else { 0 };
     let mut attributes = TestRun {
         prog_fd: program.as_raw_fd() as u32,
         data_size_in: packet.len() as u32,
         data_size_out: out.len() as u32,
         data_in: packet.as_ptr() as u64,
         data_out: out.as_mut_ptr() as u64,
+        ctx_size_in,
+        ctx_in: if ctx_size_in == 0 { 0 } else { (&raw const context) as u64 },
         repeat: 1,
         ..TestRun::default()
     };
@@ -398,4 +488,11 @@ pub fn send_live(program: BorrowedFd, interface: u32, len: usize, count: u32) ->
 /// The number of a descriptor, as instructions hold it.
 pub fn number(fd: &OwnedFd) -> RawFd {
     fd.as_raw_fd()
+}
+
+/// Unmounts a file system, as soon as nobody uses it.
+pub fn unmount(path: &CStr) -> io::Result<()> {
+    // SAFETY: the path is a string.
+    let result = unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,14 +1,16 @@
 //! Small programs in the kernel, as they run at ports: without a record of what they do.
 
+mod pieces;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use baker::ir::{CounterId, CounterSlots, DropId, Program, TableEntry, TableId};
 use baker::opt::Level;
 use codegen::CodegenError;
-use codegen::bpf::vm::{Image, Machine};
+use codegen::bpf::vm::{Image, Machine, Map};
 use codegen::bpf::{self, Form, Refusal};
-use codegen::kernel::{Object, Options, Punt, TablePlace, Verdict};
+use codegen::kernel::{Memory, Object, Options, Punt, TABLES, TablePlace, Verdict};
 
 use super::load::Loaded;
 use super::memory::SharedMemory;
@@ -35,11 +37,15 @@ struct Rig {
 
 impl Rig {
     fn new(text: &str) -> Rig {
+        Rig::with(text, Options::default())
+    }
+
+    fn with(text: &str, options: Options) -> Rig {
         let program = program(text);
         assert_eq!(bpf::obstacles(&program), []);
         let memory = SharedMemory::new(&program).unwrap();
         memory.set_port(LOOPBACK, PORT, None, true);
-        let loaded = Loaded::compile(&program, Level::Cgpc, &memory, Options::default()).unwrap();
+        let loaded = Loaded::compile(&program, Level::Cgpc, &memory, options).unwrap();
         Rig { program, memory, loaded }
     }
 
@@ -75,7 +81,7 @@ fn out_of_the_same_port_another_one_and_none() {
     let rig = Rig::new(&to_port("9"));
     assert_eq!(rig.loaded.run(&packet()).unwrap().verdict, Verdict::Drop as u32);
     assert_eq!(rig.dropped(DropId::NO_WORKER), 1, "a port of workers, or none: they know");
-    rig.loaded.set_device(9, Some(LOOPBACK)).unwrap();
+    rig.loaded.ports().set_device(9, Some(LOOPBACK)).unwrap();
     assert_eq!(rig.loaded.run(&packet()).unwrap().verdict, Verdict::Redirect as u32);
     assert_eq!(rig.dropped(DropId::NO_WORKER), 1);
     // Nothing is port 0, not even the interface of no port.
@@ -84,7 +90,7 @@ fn out_of_the_same_port_another_one_and_none() {
     let ran = rig.loaded.run(&packet()).unwrap();
     assert_eq!((ran.verdict, rig.dropped(DropId::NO_WORKER)), (Verdict::Drop as u32, 1));
     let (punt, _, rest) = Punt::read(&rig.program, &ran.packet).unwrap();
-    assert_eq!((punt, rest[12..14].to_vec()), (Punt { channel: 1, head: 0 }, vec![0, 7]));
+    assert_eq!((punt, rest[12..14].to_vec()), (Punt { channel: 1, generation: 0, head: 0 }, vec![0, 7]));
 }
 
 #[test]
@@ -109,9 +115,9 @@ fn to_the_host_without_a_header() {
     let ran = rig.loaded.run(&packet()).unwrap();
     assert_eq!((ran.verdict, rig.dropped(DropId::NO_WORKER)), (Verdict::Drop as u32, 1));
     let (punt, _, rest) = Punt::read(&rig.program, &ran.packet).unwrap();
-    assert_eq!(punt, Punt { channel: 1, head: 0 });
+    assert_eq!(punt, Punt { channel: 1, generation: 0, head: 0 });
     good(rest);
-    rig.loaded.set_device(7, Some(LOOPBACK)).unwrap();
+    rig.loaded.ports().set_device(7, Some(LOOPBACK)).unwrap();
     let ran = rig.loaded.run(&packet()).unwrap();
     assert_eq!(ran.verdict, Verdict::Redirect as u32);
     good(&ran.packet);
@@ -132,7 +138,7 @@ fn what_goes_on_outside_has_channel_head_and_metadata_in_front() {
     assert_eq!(ran.verdict, Verdict::Drop as u32);
     assert_eq!(rig.dropped(DropId::NO_WORKER), 1);
     let (punt, metadata, rest) = Punt::read(&rig.program, &ran.packet).unwrap();
-    assert_eq!(punt, Punt { channel: 1, head: 14 });
+    assert_eq!(punt, Punt { channel: 1, generation: 0, head: 14 });
     let field = rig.program.metadata.iter().find(|field| field.name == "note").unwrap();
     assert_eq!(metadata[field.offset as usize..][..4], 0x01020304u32.to_ne_bytes());
     assert_eq!(metadata[rig.program.metadata[0].offset as usize], PORT);
@@ -302,7 +308,7 @@ fn parts_hand_on_what_they_know() {
     memory.set_port(LOOPBACK, PORT, None, true);
     memory.set_now(0x01020304);
     for careful in [false, true] {
-        let options = Options { apart: true, careful, recorded: true };
+        let options = Options { apart: true, careful, recorded: true, ..Options::default() };
         // Each PPF by itself.
         let loaded = Loaded::compile(&program, Level::Pac, &memory, options).unwrap();
         assert_eq!(loaded.form(), Form::Aggregates);
@@ -347,11 +353,11 @@ fn the_virtual_machine_does_what_the_kernel_does() {
                 memory.tables().insert(TableId(0), &entry).unwrap();
             }
         }
-        let options = Options { apart, careful, recorded: true };
+        let options = Options { apart, careful, recorded: true, ..Options::default() };
         let take = |object: &Object| Ok::<_, Refusal<CodegenError>>(object.clone());
         let Ok(taken) = bpf::fit(&program, Level::Pac, memory.memory(), options, take) else { panic!("too much") };
         let parts: Vec<_> = taken.parts.iter().map(|(ppf, part)| (ppf.0, part)).collect();
-        let mut machine = Machine::of(&taken.first, &parts, memory.contents());
+        let mut machine = Machine::of(&taken.first, &parts, Map::Memory(memory.contents()));
         let loaded = Loaded::compile(&program, Level::Pac, &memory, options).unwrap();
         let mut instructions = 0;
         for n in 0..40u8 {
@@ -364,9 +370,12 @@ fn the_virtual_machine_does_what_the_kernel_does() {
             assert_eq!((found.verdict, &found.packet), (ran.verdict, &ran.packet), "packet {n}");
             instructions += found.instructions;
         }
-        let tables = codegen::kernel::Memory::tables(&program, memory.memory().cpus) as usize;
+        let Memory { own, cpus, .. } = *memory.memory();
+        let behind = (own + Memory::of_cpus(&program, cpus)) as usize;
         let (wanted, found) = (memory.contents(), machine.memory(0).unwrap());
-        assert!(wanted[tables..] == found[tables..], "tables differ");
+        // What is the CPUs' own may be another one's.
+        assert!(wanted[TABLES as usize..own as usize] == found[TABLES as usize..own as usize], "tables differ");
+        assert!(wanted[behind..] == found[behind..], "what is behind them differs");
         counts.push(instructions);
     }
     assert!(counts.iter().all(|count| (40 * 20..40 * 5000).contains(count)), "{counts:?}");

@@ -1,4 +1,5 @@
-//! The interpreter and the kernel must agree: random programs, loaded and run by the kernel's test run.
+//! The interpreter and the kernel must agree: random programs, loaded and run by the kernel's test run. Some of them run on the virtual machine
+//! (`codegen::bpf::vm`), too, and all of them where the kernel lets this process load nothing.
 //!
 //! `PROGRAMS=n`: how many must run, 2000 if not set; the other variables are those of the test with native code. A refusal of the
 //! kernel's verifier is written to `verifier.log` in cargo's directory for tests.
@@ -9,8 +10,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use baker::ir::Program;
 use baker::ir::interp::Machine;
+use baker::ir::{Inst, Op, PacketEnd, Program};
 use baker::opt::Level;
 use codegen::kernel::Options;
 use codegen::{CodegenError, bpf};
@@ -32,6 +33,9 @@ const FRAME: u32 = 8192;
 const SHORTEST: usize = 14;
 /// One in so many programs is as large as those for native code, which takes long.
 const ONE_LARGE_IN: u64 = 32;
+/// One in so many programs runs on the virtual machine, too.
+const ONE_ON_MACHINE_IN: u64 = 16;
+const MACHINE: &str = "virtual machine";
 /// One in so many programs may be too much for the kernel.
 const MOST_UNFIT: u64 = 20;
 
@@ -39,6 +43,8 @@ const MOST_UNFIT: u64 = 20;
 #[derive(Debug, Default)]
 struct Tally {
     ran: u64,
+    /// Those of them that ran on the virtual machine, too, or instead.
+    interpreted: u64,
     /// Programs that did not run in the kernel, by reason.
     unfit: BTreeMap<String, u64>,
     seen: Seen,
@@ -58,39 +64,54 @@ impl From<String> for Refusal {
     }
 }
 
-/// The engine of a program, or why there is none.
-fn engine(program: &Arc<Program>, level: Level, options: Options) -> Result<KernelEngine, Refusal> {
+/// The engines of a program, with their names, or why there is none.
+fn engines(
+    program: &Arc<Program>,
+    (level, options): (Level, Options),
+    and_machine: bool,
+) -> Result<Vec<(&'static str, KernelEngine)>, Refusal> {
     if let Some(obstacle) = bpf::obstacles(program).first() {
         return Err(Refusal::Unfit(format!("{}", obstacle.reason)));
     }
-    KernelCode::new(program, level, options).map(|code| KernelEngine::new(Arc::new(code), None)).map_err(|error| {
-        match &error {
-            KernelEngineError::Load(LoadError::Exhausted | LoadError::TooMuch { .. }) => {
-                Refusal::Unfit("too much for the verifier".into())
-            }
-            KernelEngineError::Load(LoadError::Codegen(CodegenError::TooLarge(..))) => {
-                Refusal::Unfit("too large".into())
-            }
-            KernelEngineError::Load(LoadError::Codegen(CodegenError::Stack)) => Refusal::Unfit("too much stack".into()),
-            KernelEngineError::Memory(MemoryError::Large(_)) => Refusal::Unfit("tables too large".into()),
-            KernelEngineError::Load(LoadError::Verifier { log, .. }) => {
-                let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verifier.log");
-                std::fs::write(&path, log).expect("cargo's directory for tests");
-                Refusal::Fault(format!("{error}; see {}", path.display()))
-            }
-            _ => Refusal::Fault(error.to_string()),
+    let mut codes = vec![KernelCode::new(program, level, options)];
+    if and_machine && codes[0].as_ref().is_ok_and(|code| !code.is_interpreted()) {
+        codes.push(KernelCode::interpreted(program, level, options));
+    }
+    let engine = |code: Result<KernelCode, KernelEngineError>| {
+        let code = code.map_err(refusal)?;
+        let name = if code.is_interpreted() { MACHINE } else { "kernel" };
+        Ok((name, KernelEngine::new(Arc::new(code), None)))
+    };
+    codes.into_iter().map(engine).collect()
+}
+
+/// Why a program is not compared.
+fn refusal(error: KernelEngineError) -> Refusal {
+    match &error {
+        KernelEngineError::Load(LoadError::Exhausted | LoadError::TooMuch { .. }) => {
+            Refusal::Unfit("too much for the verifier".into())
         }
-    })
+        KernelEngineError::Load(LoadError::Codegen(CodegenError::TooLarge(..))) => Refusal::Unfit("too large".into()),
+        KernelEngineError::Load(LoadError::Codegen(CodegenError::Stack)) => Refusal::Unfit("too much stack".into()),
+        KernelEngineError::Memory(MemoryError::Large(_)) => Refusal::Unfit("tables too large".into()),
+        KernelEngineError::Load(LoadError::Verifier { log, .. }) => {
+            let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verifier.log");
+            std::fs::write(&path, log).expect("cargo's directory for tests");
+            Refusal::Fault(format!("{error}; see {}", path.display()))
+        }
+        _ => Refusal::Fault(error.to_string()),
+    }
 }
 
 /// Runs the packets on both. `fill` seeds the control plane's part: entries before the first packet, and changes half way.
 fn compare(
     program: &Arc<Program>,
     packets: &[Packet],
-    (level, options): (Level, Options),
+    how: (Level, Options),
     fill: u64,
-) -> Result<Seen, Refusal> {
-    let engine = engine(program, level, options)?;
+) -> Result<(Seen, bool), Refusal> {
+    let engines = engines(program, how, fill.is_multiple_of(ONE_ON_MACHINE_IN))?;
+    let is_interpreted = engines.iter().any(|(name, _)| *name == MACHINE);
     let mut seen = Seen::default();
     let machine = Arc::new(Mutex::new(Machine::new(program.clone())));
     let reference = Box::new(InterpEngine::new(machine.clone()).with_layout(KERNEL_FRAMES));
@@ -98,32 +119,37 @@ fn compare(
         Stepper::with_frames(program.clone(), engine, tables, FRAME).map_err(|error| format!("no engine: {error}"))
     };
     let mut interp = stepper(reference, TableAccess::Interp(machine))?;
-    let tables = engine.tables();
-    let mut kernels = [("kernel", stepper(Box::new(engine), tables)?)];
+    let mut kernels = Vec::new();
+    for (name, engine) in engines {
+        let tables = engine.tables();
+        kernels.push((name, stepper(Box::new(engine), tables)?));
+    }
     let mut numbers = Numbers::new(fill);
     let mut now = 0;
     for (index, (port, bytes)) in packets.iter().enumerate() {
         if index % PACKETS.div_ceil(2) == 0 {
             control(program, &mut numbers, &mut interp, &mut kernels)?;
         }
-        let [(_, kernel)] = &mut kernels;
         now += numbers.bits(40) as u64;
         interp.set_now(now);
-        kernel.set_now(now);
         let at = |error: String| format!("packet {index}, {}: {error}", show_packet(*port, bytes));
         let wanted = interp.receive(*port, bytes);
         seen.outputs(bytes, &wanted);
-        let found = kernel.receive(*port, bytes);
-        kernel.check_frames().map_err(at)?;
-        same_outputs("kernel", &wanted, &found).map_err(at)?;
-        same_state(program, "kernel", &interp, kernel).map_err(at)?;
+        for (name, kernel) in &mut kernels {
+            kernel.set_now(now);
+            let found = kernel.receive(*port, bytes);
+            kernel.check_frames().map_err(at)?;
+            same_outputs(name, &wanted, &found).map_err(at)?;
+            same_state(program, name, &interp, kernel).map_err(at)?;
+        }
     }
-    let [(_, kernel)] = &mut kernels;
     interp.expire();
-    kernel.expire();
-    same_state(program, "kernel", &interp, kernel).map_err(|error| format!("after expiry: {error}"))?;
+    for (name, kernel) in &mut kernels {
+        kernel.expire();
+        same_state(program, name, &interp, kernel).map_err(|error| format!("after expiry: {error}"))?;
+    }
     seen.state(program, &interp);
-    Ok(seen)
+    Ok((seen, is_interpreted))
 }
 
 /// The program of a seed, compared. Panics where the kernel differs or refuses what it should not.
@@ -140,11 +166,16 @@ fn random_program(seed: u64, tally: &mut Tally) {
     let level = [Level::Base, Level::Pac, Level::Cgpc][seed as usize % 3];
     let forms = [(false, false), (true, false), (false, true), (true, true)];
     let (careful, apart) = forms[(seed / 3) as usize % 4];
-    let how = (level, Options { careful, apart, ..Options::default() });
+    // In several pieces a packet does not grow at its end, as it does in the frames of the reference.
+    let grows = |inst: &Inst| matches!(inst.op, Op::Grow { end: PacketEnd::Tail, .. });
+    let insts = || program.ppfs.iter().flat_map(|ppf| &ppf.body.blocks).flat_map(|block| &block.insts);
+    let frags = (seed / 12) % 2 == 1 && !insts().any(grows);
+    let how = (level, Options { careful, apart, frags, ..Options::default() });
     let compared = catch_unwind(AssertUnwindSafe(|| compare(&program, &packets, how, seed)));
     match compared.unwrap_or_else(|panic| Err(Refusal::Fault(said(panic)))) {
-        Ok(seen) => {
+        Ok((seen, is_interpreted)) => {
             tally.ran += 1;
+            tally.interpreted += u64::from(is_interpreted);
             tally.seen.add(&Seen { constructs: generated.constructs, ..seen });
         }
         Err(Refusal::Unfit(reason)) => *tally.unfit.entry(reason).or_default() += 1,
@@ -182,12 +213,20 @@ fn random_programs_in_the_kernel() {
         for part in running {
             let part = part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             tally.ran += part.ran;
+            tally.interpreted += part.interpreted;
             tally.seen.add(&part.seen);
             part.unfit.into_iter().for_each(|(reason, count)| *tally.unfit.entry(reason).or_default() += count);
         }
     });
     println!("{tally:?}");
     assert!(tally.ran >= wanted, "only {} programs of {wanted} ran in the kernel: {:?}", tally.ran, tally.unfit);
+    if wanted >= ONE_ON_MACHINE_IN {
+        assert!(
+            tally.interpreted >= tally.ran / (2 * ONE_ON_MACHINE_IN),
+            "{} on the virtual machine",
+            tally.interpreted
+        );
+    }
     if wanted >= 500 {
         let not_here = ["injected", "timed", "multiplied", "create", "extern", "staged", "conflicts", "choices"];
         let missing: Vec<_> = tally.seen.missing().into_iter().filter(|name| !not_here.contains(name)).collect();

@@ -8,13 +8,14 @@ use baker::ir::{
     BUILTIN_DROP_REASONS, CounterSlots, DropId, Program, TableEntry, TableError, TableId, TableKind, TableStore,
     prefix_mask, print, verify,
 };
+use baker::opt::reach::reach;
 use baker::opt::stage::Plan;
 use baker::opt::{self, Level, Pass};
 use codegen::OptLevel;
 use codegen::abi::Staging;
-use dataplane::EngineKind;
 use dataplane::controller::{ExternFn, ExternTable};
 use dataplane::step::{StepOutput, Stepper};
+use dataplane::{Access, EngineKind};
 
 use crate::generate::CONSTRUCTS;
 use crate::numbers::Numbers;
@@ -74,6 +75,8 @@ pub struct Seen {
     pub staged: u64,
     pub conflicts: u64,
     pub choices: u64,
+    /// Programs that reach into packets up to a known byte.
+    pub bounded: u64,
     /// Programs that have each of [`OPERATIONS`].
     pub operations: [u64; OPERATIONS.len()],
     /// How often each of [`CONSTRUCTS`] was written.
@@ -107,6 +110,7 @@ impl Seen {
             (&mut self.staged, other.staged),
             (&mut self.conflicts, other.conflicts),
             (&mut self.choices, other.choices),
+            (&mut self.bounded, other.bounded),
         ];
         for (sum, more) in pairs {
             *sum += more;
@@ -138,6 +142,7 @@ impl Seen {
             ("staged", self.staged),
             ("conflicts", self.conflicts),
             ("choices", self.choices),
+            ("bounded", self.bounded),
         ];
         let operations = OPERATIONS.into_iter().zip(self.operations);
         let constructs = CONSTRUCTS.into_iter().zip(self.constructs);
@@ -169,6 +174,7 @@ impl Seen {
             self.conflicts += u64::from(plan.may_conflict());
             self.choices += u64::from(plan.has_choice());
         }
+        self.bounded += u64::from(reach(program).touched.is_some());
         self.truncated += drop(0);
         self.malformed += drop(1);
         self.dropped += (BUILTIN_DROP_REASONS.len()..program.drop_reasons.len()).map(drop).sum::<u64>();
@@ -230,8 +236,12 @@ pub fn compare_with(
     };
     let entries: Vec<_> = program.entries().skip(1).collect();
     let mut interp = stepper(program.clone(), EngineKind::Interp)?;
+    // Each engine gets at packets by each way in some of the programs.
+    let accesses = Access::ALL.into_iter().cycle().skip(fill as usize % Access::ALL.len());
+    let names: Vec<String> =
+        engines.iter().zip(accesses.clone()).map(|((name, ..), access)| format!("{name}, {access}")).collect();
     let mut natives = Vec::new();
-    for (name, kind, passes) in engines {
+    for ((name, access), (_, kind, passes)) in names.iter().zip(accesses).zip(engines) {
         let mut optimised = Program::clone(program);
         for pass in *passes {
             optimised = (pass.run)(&optimised);
@@ -244,7 +254,9 @@ pub fn compare_with(
                 ));
             }
         }
-        natives.push((*name, stepper(Arc::new(optimised), *kind)?));
+        let mut native = stepper(Arc::new(optimised), *kind)?;
+        native.set_access(access);
+        natives.push((name.as_str(), native));
     }
     natives.iter_mut().for_each(|(_, native)| native.set_staging(Staging::Always));
     let (one_by_one, batch) = packets.split_at(singly.min(packets.len()));

@@ -1,16 +1,18 @@
 //! What runs a program: workers, or the kernel as far as it can with workers for the rest.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use baker::check::Compilation;
-use baker::ir::Program;
+use baker::ir::{PpfId, Program};
 use baker::opt::Level;
 use baker::place::{Placement, Split, Stage};
 use codegen::OptLevel;
 use codegen::kernel::Options;
 use dataplane::ports::Driver;
-use dataplane::xdp::{FastPath, FitError, Fitted, LoadError, fit};
-use dataplane::{EngineKind, PortConfig};
+use dataplane::xdp::{self, FastPath, FitError, Fitted, LoadError, fit};
+use dataplane::{EngineKind, PortConfig, ReloadError};
 
 use crate::apps::{self, Source};
 use crate::failure::Failure;
@@ -49,7 +51,7 @@ impl Chosen {
     }
 }
 
-/// Chooses what runs a program between these ports.
+/// Chooses what runs a program between these ports. With a directory for its state, what runs in the kernel outlasts the process.
 pub fn choose(
     engine: Engine,
     source: &Source,
@@ -57,6 +59,7 @@ pub fn choose(
     program: Arc<Program>,
     ports: Vec<PortConfig>,
     level: Level,
+    state: Option<&Path>,
 ) -> Result<Chosen, Failure> {
     let kind = if engine == Engine::Interp { EngineKind::Interp } else { EngineKind::Native(OptLevel::O3, level) };
     let workers =
@@ -75,8 +78,17 @@ pub fn choose(
         };
     }
     apps::place(source, &program, compilation)?;
-    match fast_path(&program, level) {
-        Ok((split, path, mut about)) => {
+    let options = xdp::options(ports.iter().map(|port| &port.spec.driver));
+    match fast_path(&program, level, options) {
+        Ok((split, mut path, mut about)) => {
+            if let Some(dir) = state
+                && let Err(error) = path.outlast(dir)
+            {
+                about += &format!(
+                    "; it does not outlast this process, for want of a BPF file system in {}: {error}",
+                    dir.display()
+                );
+            }
             if !path.counts_failures() {
                 about += "; the kernel lets this process trace nothing, so packets that it cannot send are not counted";
             }
@@ -106,9 +118,8 @@ enum Refusal {
 }
 
 /// As much of the program as the kernel takes, and what to say of that.
-fn fast_path(program: &Program, level: Level) -> Result<(Split, FastPath, String), Refusal> {
-    let Fitted { placement, too_much, split, made } =
-        fit(program, level, Options::default()).map_err(Refusal::Kernel)?;
+fn fast_path(program: &Program, level: Level, options: Options) -> Result<(Split, FastPath, String), Refusal> {
+    let Fitted { placement, too_much, split, made } = fit(program, level, options).map_err(Refusal::Kernel)?;
     let Some((memory, loaded)) = made else {
         let reason = program.ppfs.iter().zip(&placement.stages).find_map(|(ppf, stage)| match stage {
             Stage::Cannot(obstacle) => Some(format!("{} {}", ppf.name, obstacle.reason)),
@@ -117,10 +128,7 @@ fn fast_path(program: &Program, level: Level) -> Result<(Split, FastPath, String
         });
         return Err(Refusal::Nothing(reason.unwrap_or_else(|| "no PPF gets packets from ports".into())));
     };
-    let mut about = about(program, &placement);
-    for (ppf, reason) in too_much {
-        about += &format!("; {} {reason}", program.ppfs[ppf.0 as usize].name);
-    }
+    let about = about(program, &placement, &too_much);
     let path = FastPath::of(&split, memory, loaded).map_err(|error| Refusal::Kernel(error.into()))?;
     Ok((split, path, about))
 }
@@ -145,8 +153,16 @@ fn said(refusal: &Refusal, compilation: &Compilation) -> String {
     }
 }
 
-/// What runs where, in one line.
-fn about(program: &Program, placement: &Placement) -> String {
+/// Why a program does not take over, in one line.
+pub fn reload_error(error: ReloadError, compilation: &Compilation) -> String {
+    match error {
+        ReloadError::Fit(error) => said(&Refusal::Kernel(error), compilation),
+        error => error.to_string(),
+    }
+}
+
+/// What runs where, in one line, with why a PPF turned out to be too much.
+pub fn about(program: &Program, placement: &Placement, too_much: &BTreeMap<PpfId, String>) -> String {
     let stages = || program.ppfs.iter().zip(&placement.stages);
     let kernel = stages().filter(|(_, stage)| matches!(stage, Stage::Kernel(_))).count();
     let of_workers: Vec<&str> = stages()
@@ -154,13 +170,17 @@ fn about(program: &Program, placement: &Placement) -> String {
         .map(|(ppf, _)| ppf.name.as_str())
         .collect();
     let all = program.ppfs.len();
-    match of_workers[..] {
+    let mut about = match of_workers[..] {
         [] => format!("xdp: {kernel} of {all} PPFs run in the kernel; see `millrace explain`"),
         _ => format!(
             "xdp: {kernel} of {all} PPFs run in the kernel, workers take over at {}; see `millrace explain`",
             of_workers.join(", ")
         ),
+    };
+    for (ppf, reason) in too_much {
+        about += &format!("; {} {reason}", program.ppfs[ppf.0 as usize].name);
     }
+    about
 }
 
 /// A port that is to have the fast path, and nothing else.

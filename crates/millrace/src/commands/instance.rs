@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use baker::ir::Program;
 use control::config::Config;
-use dataplane::PortConfig;
 use dataplane::ports::PortSpec;
+use dataplane::{Access, PortConfig};
 
 use crate::apps::Source;
 use crate::failure::Failure;
@@ -32,14 +32,23 @@ pub fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
     Config::parse(&path.display().to_string(), &text, program).map_err(|errors| wrong(&errors))
 }
 
+/// The ports of a configuration and of the command line, whose access mode comes before that of the configuration.
+pub fn ports(config: &Config, given: &[PortSpec], access: Option<Access>) -> Result<Vec<PortConfig>, Failure> {
+    let mut ports = of_config(config, given)?;
+    if let Some(access) = access {
+        ports.iter_mut().for_each(|port| port.access = access);
+    }
+    Ok(ports)
+}
+
 /// The ports to open: those of the configuration, or, where it has none, those of the command line numbered from 1.
-pub fn ports(config: &Config, given: &[PortSpec]) -> Result<Vec<PortConfig>, Failure> {
+fn of_config(config: &Config, given: &[PortSpec]) -> Result<Vec<PortConfig>, Failure> {
     if config.ports.is_empty() {
         if given.len() > usize::from(u8::MAX) {
             return Err(Failure::wrong(format!("error: {} ports: at most 255 are possible", given.len())));
         }
         let numbered = given.iter().zip(1..=u8::MAX);
-        return Ok(numbered.map(|(spec, number)| PortConfig { spec: spec.clone(), number, host: None }).collect());
+        return Ok(numbered.map(|(spec, number)| PortConfig::new(&spec.name, number, spec.driver.clone())).collect());
     }
     config.port_configs(given).map_err(|errors| wrong(&errors))
 }

@@ -11,6 +11,7 @@ pub mod explain;
 pub mod fmt;
 mod instance;
 pub mod lab;
+mod live;
 pub mod lsp;
 mod packets;
 pub mod reload;

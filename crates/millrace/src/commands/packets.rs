@@ -13,7 +13,7 @@ use super::trace::{self, Trace, wrong};
 use crate::failure::Failure;
 
 /// `--opt`, `--profile`.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Packets {
     /// How far accesses to packets are optimised.
     #[arg(long = "opt", value_enum, default_value_t = Name::Cgpc)]

@@ -1,4 +1,4 @@
-//! `millrace reload`: has a running instance read its configuration again.
+//! `millrace reload`: has a running instance read its program and its configuration again.
 
 use control::socket::{Reloaded, Request};
 
@@ -23,6 +23,22 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     for warning in &reloaded.warnings {
         say!("warning: {warning}");
     }
-    say!("in force: settings of {}", reloaded.controllers.join(", "));
+    if reloaded.replaced {
+        say!("in force: the program as it is now");
+        reloaded.engine.iter().for_each(|engine| say!("engine: {engine}"));
+        let other: Vec<_> = reloaded.tables.iter().filter(|(_, carried)| *carried != "kept").collect();
+        let kept = reloaded.tables.len() - other.len();
+        say!("tables: {kept} of {} are kept with their entries", reloaded.tables.len());
+        other.iter().for_each(|(table, carried)| say!("table {table}: {carried}"));
+    }
+    if reloaded.set + reloaded.removed > 0 {
+        say!("in force: {} entries of tables set, {} removed", reloaded.set, reloaded.removed);
+    }
+    if !reloaded.controllers.is_empty() {
+        say!("in force: settings of {}", reloaded.controllers.join(", "));
+    }
+    if !reloaded.replaced && reloaded.set + reloaded.removed == 0 && reloaded.controllers.is_empty() {
+        say!("nothing has changed");
+    }
     Ok(())
 }

@@ -6,20 +6,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use baker::ir::Program;
-use control::config::{Control, Notation, PortNames};
-use control::controllers::{self, Reloads};
-use control::socket::{About, Claim, ClaimError, Place, PlaceError, Reload, Reloaded, Server, Service};
+use control::config::{Config, Control, Notation, PortNames, changes};
+use control::controllers;
+use control::socket::{About, Claim, ClaimError, Place, PlaceError, Server, Service, Shown};
+use control::state::{self, Keeper, Store};
 use dataplane::ports::{DRIVERS, PortSpec};
-use dataplane::{Instance, Observer, Options, PollMode, PortConfig, StartError};
+use dataplane::{Access, Instance, Observer, Options, PollMode, PortConfig, Prepared, StartError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::engine::{Chosen, Engine, choose};
 use super::instance::{configuration, ports};
+use super::live::{Live, Reread, StartedWith};
 use super::packets::Packets;
 use crate::apps::Source;
 use crate::failure::Failure;
 use crate::output::{print, say};
+use crate::supervisor::Supervisor;
 use crate::{apps, report};
 
 /// What to run.
@@ -38,6 +40,9 @@ pub struct Args {
     /// What runs the program
     #[arg(long, value_enum, default_value = "auto")]
     engine: Engine,
+    /// How workers get at packets of all ports: copy, in-place or header-copy
+    #[arg(long, value_name = "MODE")]
+    access: Option<Access>,
     /// Take XDP programs of others off the interfaces of xdp and afxdp ports
     #[arg(long)]
     replace_xdp: bool,
@@ -61,6 +66,9 @@ pub struct Args {
     /// Answer on no socket
     #[arg(long, conflicts_with_all = ["instance", "socket"])]
     no_socket: bool,
+    /// Keep the tables' entries in this directory, and go on with what is there
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     /// Stop by itself after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = super::seconds)]
     duration: Option<Duration>,
@@ -78,13 +86,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let program = apps::lower(&source, &compilation)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
     let program = args.packets.profiled(program, &config)?;
-    let ports = ports(&config, &args.ports)?;
+    let ports = ports(&config, &args.ports, args.access)?;
     if ports.is_empty() {
         return Err(Failure::wrong(
             "error: there are no ports\n  add --port NAME=DRIVER:DEVICE, such as --port lan=afpacket:eth0",
         ));
     }
-    let chosen = choose(args.engine, &source, &compilation, program, ports, args.packets.level())?;
+    let started_with = StartedWith::new(&compilation, &program, &config, &ports);
+    let state = args.state.as_deref();
+    // Before anything else of it is touched: only one process can have it.
+    let store = state.map(Store::open).transpose().map_err(Failure::refused)?;
+    let chosen = choose(args.engine, &source, &compilation, program, ports, args.packets.level(), state)?;
     let engine = chosen.name();
     let Chosen { program, kind, fast_path, ports, about } = chosen;
     let options = Options {
@@ -95,11 +107,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         ..workers(args, config.options())
     };
     let needed = controllers::of_program(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
-    for (name, reloads) in &needed.reloads {
-        if let Some((_, made)) = config.controllers.iter().find(|(own, _)| own == name) {
-            reloads.begin(made.clone());
-        }
-    }
+    needed.begin(&config.controllers);
     let claim = if args.no_socket { None } else { Some(claim(args, &source.name, &config.control)?) };
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -112,21 +120,35 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             }
             _ => Failure::refused(error),
         })?;
-    config.fill(&program, &mut prepared.tables()).map_err(|error| Failure::wrong(format!("error: {error}")))?;
-    let notes = prepared.notes().to_vec();
+    let mut notes = prepared.notes().to_vec();
+    notes.extend(fill(&config, &prepared, store.as_ref())?);
     let cpus = prepared.cpus();
     let instance = prepared.run().map_err(Failure::refused)?;
     for line in about.map(|about| format!("engine: {about}")).into_iter().chain(notes) {
         say!("{line}");
     }
     let started = Instant::now();
+    let observer = instance.observer();
+    let names = PortNames::new(&ports);
+    let shown = Shown::new(program.clone(), Notation::new(program, names.clone()), instance.tables());
+    let configured = config.configured(instance.program());
+    let keep = |store| Keeper::start(store, instance.program().clone(), configured, instance.tables());
+    let keeper = store.map(keep).transpose().map_err(Failure::refused)?;
+    let live = Arc::new(Live::new(instance, started_with, needed.reloads, keeper));
     let server = match claim {
         Some(claim) => {
             let about = self::about(claim.instance(), &source.name, engine, &options, &cpus, &ports);
-            let notation = Notation::new(program.clone(), PortNames::new(&ports));
-            let (observer, tables) = (instance.observer(), instance.tables());
-            let reload = reload(file(&source, args.config.as_ref()), program.clone(), needed.reloads);
-            let service = Service::new(about, program.clone(), notation, observer, tables, stop.clone(), reload);
+            let read = Reread {
+                app: args.app.clone(),
+                config: file(&source, args.config.as_ref()),
+                ports: args.ports.clone(),
+                access: args.access,
+                packets: args.packets.clone(),
+                names,
+            };
+            let reloaded = live.clone();
+            let reload = Box::new(move || reloaded.reload(&read));
+            let service = Service::new(about, shown, observer.clone(), stop.clone(), reload);
             Some(Server::start(claim, service).map_err(Failure::refused)?)
         }
         None => None,
@@ -134,13 +156,16 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let socket = server.as_ref().and_then(Server::path).map(|path| path.display().to_string());
     tracing::info!(program = source.name, ports = ports.len(), socket, "running");
     say!("{}: running on {} ports; Ctrl-C stops it", source.name, ports.len());
+    let mut supervisor = Supervisor::ready();
     let end = args.duration.map(|duration| started + duration);
-    let mut watch = PortWatch { observer: instance.observer(), errors: HashMap::new(), last: started };
-    while !stop.load(Ordering::Relaxed) && instance.is_running() && end.is_none_or(|end| Instant::now() < end) {
+    let mut watch = PortWatch { observer, errors: HashMap::new(), last: started };
+    while !stop.load(Ordering::Relaxed) && live.is_running() && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(Duration::from_millis(20));
         watch.look();
+        supervisor.look(|| live.is_responding());
     }
-    let done = instance.stop();
+    supervisor.stopping();
+    let Some(done) = live.stop() else { return Err(Failure::refused("internal error: the instance is gone")) };
     tracing::info!(seconds = started.elapsed().as_secs_f64(), "stopped");
     drop(server);
     let time = started.elapsed();
@@ -152,6 +177,33 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         errors.push(format!("internal error: {lost} of {} frames were not given back", done.frames));
     }
     if errors.is_empty() { Ok(()) } else { Err(Failure::refused(errors.join("\nerror: "))) }
+}
+
+/// Fills the tables of an instance that is about to start: with what was kept, and with what the configuration has. What there
+/// is to say about it.
+fn fill(config: &Config, prepared: &Prepared, store: Option<&Store>) -> Result<Vec<String>, Failure> {
+    let (program, mut tables) = (prepared.program(), prepared.tables());
+    let wrong = |error: &dyn std::fmt::Display| Failure::wrong(format!("error: {error}"));
+    let restored =
+        store.map(|store| state::restore(store, program, &mut tables)).transpose().map_err(Failure::refused)?;
+    let Some(restored) = restored.filter(|restored| !restored.is_first) else {
+        config.fill(program, &mut tables).map_err(|error| wrong(&error))?;
+        return Ok(Vec::new());
+    };
+    let inherited = prepared.inherit().map(|count| {
+        format!("state: the program of the process before is still in the kernel; {count} entries are as it has them")
+    });
+    let changes = changes(&restored.configured, (program, config), |_| true);
+    changes.set(program, &mut tables).map_err(|error| wrong(&error))?;
+    changes.remove(&mut tables);
+    let named = prepared.named_tables();
+    for (name, made) in &config.controllers {
+        controllers::install(name, &named, made).map_err(|error| wrong(&error))?;
+    }
+    let (entries, set, removed) = (restored.entries, changes.set.len(), changes.removed.len());
+    let counted =
+        format!("state: {entries} entries are there again; the configuration sets {set} and removes {removed}");
+    Ok([counted].into_iter().chain(inherited).chain(restored.notes).collect())
 }
 
 /// Number and CPUs of the workers: what the command line says comes before the configuration, and the configuration's CPUs
@@ -190,28 +242,6 @@ fn claim(args: &Args, program: &str, config: &Control) -> Result<Claim, Failure>
 fn file(source: &Source, given: Option<&PathBuf>) -> Option<PathBuf> {
     let beside = || source.config.as_ref().filter(|_| !source.built_in).map(|(name, _)| PathBuf::from(name));
     given.cloned().or_else(beside)
-}
-
-/// Reads the configuration again: what its controllers have settings for is put in force, the rest must wait for a restart.
-fn reload(file: Option<PathBuf>, program: Arc<Program>, controllers: Vec<(&'static str, Reloads)>) -> Reload {
-    Box::new(move || {
-        let Some(file) = &file else {
-            return Err("its configuration is in no file: start it with -c FILE to change it".into());
-        };
-        if controllers.is_empty() {
-            return Err("its program has no controller with settings; change tables with `millrace table set`".into());
-        }
-        let config = super::instance::read(file, &program)
-            .map_err(|failure| failure.to_string().trim_start_matches("error: ").to_owned())?;
-        for (name, reloads) in &controllers {
-            let made = config.controllers.iter().find(|(own, _)| own == name).map(|(_, made)| made.clone());
-            reloads.offer(made.unwrap_or_default()).map_err(|error| format!("controller {name}: {error}"))?;
-        }
-        Ok(Reloaded {
-            controllers: controllers.iter().map(|(name, _)| (*name).to_owned()).collect(),
-            warnings: config.warnings.iter().map(ToString::to_string).collect(),
-        })
-    })
 }
 
 fn about(

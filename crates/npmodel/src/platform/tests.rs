@@ -3,19 +3,25 @@
 use super::*;
 
 fn ixp2400() -> String {
-    BUILT_IN.get_file("ixp2400.toml").unwrap().contents_utf8().unwrap().to_owned()
+    text_of("ixp2400")
 }
 
 #[test]
-fn built_in() {
-    assert_eq!(Platform::known(), ["ixp1200", "ixp2400"]);
-    for name in Platform::known() {
-        let platform = Platform::built_in(&name).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(platform.name, name);
+fn those_that_come_with_millrace() {
+    assert_eq!(known(), ["ixp1200", "ixp2400", "pci33"]);
+    for name in known() {
+        let found = match built_in(&name).unwrap_or_else(|error| panic!("{error}")) {
+            AnyPlatform::Processor(platform) => platform.name,
+            AnyPlatform::HostBus(platform) => platform.name,
+        };
+        assert_eq!(found, name);
     }
-    assert_eq!(Platform::built_in("ixp2400").unwrap().application_engines(), 6);
-    let error = Platform::built_in("ixp9").unwrap_err().to_string();
-    assert_eq!(error, "there is no platform ixp9\n  platforms: ixp1200, ixp2400; or a file, NAME.toml");
+    assert_eq!(Platform::parse("ixp2400", &ixp2400()).unwrap().application_engines(), 6);
+    let Err(error) = built_in("ixp9") else { panic!("there is an ixp9") };
+    assert_eq!(
+        error.to_string(),
+        "there is no platform ixp9\n  platforms: ixp1200, ixp2400, pci33; or a file, NAME.toml"
+    );
 }
 
 /// A change to the file, and the message.

@@ -20,7 +20,7 @@ mod tests;
 use std::time::Duration;
 
 use baker::ir::{TableEntry, TableId};
-use dataplane::controller::{Controller, Event, Link, NameError};
+use dataplane::controller::{Controller, Event, Link, NameError, NamedTables};
 
 use self::denied::Denied;
 use super::{Made, Reloads, Section};
@@ -82,27 +82,29 @@ impl Controller for Firewall {
     fn run(&mut self, link: &mut Link) -> Result<(), String> {
         let text = |error: NameError| error.to_string();
         let denied = Denied::new(link).map_err(text)?;
-        let mut active = link.tables().table::<u32, u8>("flow.active").map_err(text)?;
         loop {
             match link.receive(PAUSE) {
                 Event::Packet(packet) => denied.log(&packet),
                 Event::Idle => {}
                 Event::Stop => return Ok(()),
             }
-            self.reloads.apply(|made| {
-                let now = active.get(&0).unwrap_or(0);
-                let next = 1 - usize::from(now & 1);
-                // The set that no packet asks is made anew, then all packets ask it at once.
-                install(link, &made.entries, SETS[next])?;
-                active.set(&0, &(next as u8)).map_err(|error| format!("table flow.active: {error}"))
-            });
+            self.reloads.apply(|made| install(link.tables(), made));
         }
     }
 }
 
+/// Puts rules in force while packets pass: the set that no packet asks is made anew, then all packets ask it at once.
+pub(super) fn install(tables: &NamedTables, made: &Made) -> Result<(), String> {
+    let mut active = tables.table::<u32, u8>("flow.active").map_err(|error| error.to_string())?;
+    let now = active.get(&0).unwrap_or(0);
+    let next = 1 - usize::from(now & 1);
+    fill(tables, &made.entries, SETS[next])?;
+    active.set(&0, &(next as u8)).map_err(|error| format!("table flow.active: {error}"))
+}
+
 /// Makes the tables of one set of rules hold what was made for the first.
-fn install(link: &Link, made: &[(TableId, TableEntry)], set: &str) -> Result<(), String> {
-    let program = link.program();
+fn fill(tables: &NamedTables, made: &[(TableId, TableEntry)], set: &str) -> Result<(), String> {
+    let program = tables.program();
     for (id, table) in (0u32..).zip(&program.tables) {
         let name = |set: &str| table.name.strip_prefix(set)?.strip_prefix('.');
         let Some(name) = name(SETS[0]) else { continue };
@@ -110,7 +112,7 @@ fn install(link: &Link, made: &[(TableId, TableEntry)], set: &str) -> Result<(),
         let name = format!("{set}.{name}");
         let own =
             program.tables.iter().position(|table| table.name == name).ok_or(format!("there is no table {name}"))?;
-        let replaced = link.tables().replace(TableId(own as u32), &entries);
+        let replaced = tables.replace(TableId(own as u32), &entries);
         replaced.map_err(|error| format!("table {name}: {error}"))?;
     }
     Ok(())

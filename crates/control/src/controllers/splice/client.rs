@@ -21,7 +21,10 @@ impl<P: DataPath> Turn<'_, P> {
             (c.acked, c.window) = (segment.ack, segment.window);
         }
         if segment.has(SYN) {
-            // It asks whether it is known (RFC 5961 section 4.2).
+            // It asks whether it is known (RFC 5961 section 4.2). Who has the bytes says how many.
+            if c.state == State::Serving {
+                return self.path.relay(frame);
+            }
             return self.to_client(0, self.c.next, &[]);
         }
         if c.state == State::Serving {

@@ -4,15 +4,26 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::xdp::{AttachError, Attached, FastPath, Netlink, PortRole, Redirect};
+use crate::ports::Own;
+use crate::xdp::{self, AttachError, Attached, FastPath, Netlink, PortRole, Redirect};
 
 /// Which packets come to the sockets.
 #[derive(Clone, Debug)]
 pub enum Take {
-    /// All.
-    All,
+    /// All, but for those to the interface's own addresses where the kernel is to have them.
+    All(Own),
     /// Those that the fast path hands over at this port.
     HandedOver(Arc<FastPath>, PortRole),
+}
+
+impl Take {
+    /// Whether the program of a process before is at the interface, and this one takes over from it.
+    pub fn takes_over(&self, interface: i32) -> bool {
+        match self {
+            Take::All(_) => false,
+            Take::HandedOver(path, _) => path.has_kept(interface),
+        }
+    }
 }
 
 /// The program that is at the interface, or will be.
@@ -26,7 +37,10 @@ impl Entry {
     /// For an interface with so many queues; no queue has a socket yet.
     pub fn new(take: &Take, queues: u32) -> io::Result<Self> {
         match take {
-            Take::All => Redirect::new(queues).map(Entry::All),
+            Take::All(own) => {
+                let own = (*own == Own::Kernel).then(xdp::Own::new).transpose()?;
+                Redirect::new(queues, own).map(Entry::All)
+            }
             Take::HandedOver(path, role) => Ok(Entry::HandedOver(path.clone(), *role)),
         }
     }
@@ -36,6 +50,14 @@ impl Entry {
         match self {
             Entry::All(redirect) => redirect.set(queue, socket),
             Entry::HandedOver(path, role) => path.set_socket(*role, queue, socket),
+        }
+    }
+
+    /// Looks up which addresses are the interface's own, where that matters.
+    pub fn look(&self, interface: i32, netlink: &Netlink) -> io::Result<()> {
+        match self {
+            Entry::All(redirect) => redirect.own().map_or(Ok(()), |own| own.set(&netlink.addresses(interface)?)),
+            Entry::HandedOver(..) => Ok(()),
         }
     }
 

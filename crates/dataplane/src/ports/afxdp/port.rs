@@ -15,7 +15,7 @@ use super::sys as xsk;
 use super::umem::{Bound, Lent, Made, Refusal, Step, Umem, Wanted};
 use crate::ports::PortError;
 use crate::sys::{self, Interface};
-use crate::xdp::AttachError::{self, Refused, Taken};
+use crate::xdp::AttachError::{self, Name, Refused, Taken};
 use crate::xdp::{Attached, Netlink};
 
 /// Frames that a queue needs for either direction at least.
@@ -54,7 +54,7 @@ struct State {
 #[derive(Debug)]
 struct Hold {
     attached: Arc<Attached>,
-    _entry: Entry,
+    entry: Entry,
     _promiscuous: OwnedFd,
 }
 
@@ -156,6 +156,8 @@ impl Port {
             }
         };
         if worker == 0 && state.index == now.index {
+            // What cannot be asked now can be asked the next time.
+            let _ = state.hold.as_ref().map(|hold| hold.entry.look(now.index, &self.netlink));
             self.let_send(&mut state, now.index, true);
         }
         if state.index != now.index
@@ -179,11 +181,14 @@ impl Port {
         // What was there was for an interface that is gone.
         *state = State::default();
         let taken = |e| self.attach_error(e);
-        if self.replaces {
+        let is_kept = self.take.takes_over(index);
+        if self.replaces && !is_kept {
             let cleared = Attached::clear(index, &self.netlink);
             cleared.map_err(|e| self.error(format!("its XDP program cannot be removed: {e}")))?;
         }
-        patiently(until, || Attached::check_free(index, &self.netlink), |_| true).map_err(taken)?;
+        if !is_kept {
+            patiently(until, || Attached::check_free(index, &self.netlink), |_| true).map_err(taken)?;
+        }
         let (receive, send) = xsk::queues(&self.ask, &self.interface);
         if matches!(self.take, Take::HandedOver(..)) && receive > QUEUES {
             let name = &self.interface;
@@ -206,10 +211,11 @@ impl Port {
         let promiscuous = sys::packet_socket()
             .and_then(|socket| sys::promiscuous(&socket, index).map(|()| socket))
             .map_err(|e| self.error(format!("cannot be made to take packets for all addresses: {e}")))?;
+        entry.look(index, &self.netlink).map_err(|e| self.error(format!("its addresses cannot be examined: {e}")))?;
         let attached = entry.attach(index, &self.netlink).map_err(taken)?;
         self.let_send(state, index, true);
         self.count().into_iter().for_each(|count| count.follow(index));
-        state.hold = Some(Hold { attached, _entry: entry, _promiscuous: promiscuous });
+        state.hold = Some(Hold { attached, entry, _promiscuous: promiscuous });
         state.waiting = waiting.into_iter().map(Some).collect();
         state.index = index;
         Ok(())
@@ -223,7 +229,7 @@ impl Port {
     /// Lets the fast path send by the interface while that is possible; otherwise workers do.
     fn let_send(&self, state: &mut State, index: i32, up: bool) {
         let Take::HandedOver(path, role) = &self.take else { return };
-        let sends = up && self.netlink.takes_redirects(index);
+        let sends = up && self.netlink.takes_redirects(index, path.takes_pieces());
         if state.sends == sends {
             return;
         }
@@ -311,7 +317,7 @@ impl Port {
         let denied = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EPERM | libc::EACCES));
         match error {
             Refused { generic, .. } if denied(&generic) => self.no_permission(),
-            Taken(_) | Refused { .. } => self.error(error.to_string().replace("NAME", &self.interface)),
+            Taken(_) | Refused { .. } | Name(_) => self.error(error.to_string().replace("NAME", &self.interface)),
         }
     }
 

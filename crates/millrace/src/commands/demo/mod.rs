@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         .iter()
         .map(|name| PortSpec { name: name.to_string(), driver: Driver::AfPacket { interface: name.to_string() } })
         .collect();
-    let ports = ports(&config, &devices)?;
+    let ports = ports(&config, &devices, None)?;
     let started = Instant::now();
     let prepared = network.switch.enter(|| Instance::prepare(program.clone(), &options, &ports));
     let prepared = prepared.map_err(Failure::refused)?.map_err(Failure::refused)?;

@@ -1,5 +1,7 @@
-//! `millrace sim`: what a program would do on a network processor, by the model of [`npmodel`].
+//! `millrace sim`: what a program would do on a network processor, by the model of [`npmodel`]; and what a host-based router does with
+//! packets of each length.
 
+mod bus;
 mod plot;
 mod view;
 
@@ -15,7 +17,7 @@ use control::config::Config;
 use control::controllers;
 use indicatif::{ProgressBar, ProgressStyle};
 use npmodel::platform::PlatformError;
-use npmodel::{MOST, Platform, Point, Traced};
+use npmodel::{AnyPlatform, MOST, Platform, Point, Traced};
 
 use self::view::View;
 use super::instance::configuration;
@@ -30,10 +32,10 @@ use crate::report::grouped;
 /// What to simulate.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Baker file, directory of an application, or its name
+    /// Baker file, directory of an application, or its name; none for a host-based router
     #[arg(value_name = "APP|FILE")]
-    app: String,
-    /// Network processor: a name, or a file NAME.toml
+    app: Option<String>,
+    /// Network processor or host-based router: a name, or a file NAME.toml
     #[arg(long, value_name = "NAME|FILE", default_value = "ixp2400")]
     platform: String,
     /// Packets (pcap or pcapng); without it, the trace beside the program. An interface of a pcapng file is the port of its
@@ -94,8 +96,20 @@ pub struct Build {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let platform = platform(&args.platform)?;
-    let source = apps::find(&args.app)?;
+    let platform = match (platform(&args.platform)?, &args.app) {
+        (AnyPlatform::HostBus(platform), None) => return bus::run(&platform, args.json),
+        (AnyPlatform::HostBus(platform), Some(_)) => {
+            let name = platform.name;
+            return Err(Failure::wrong(format!(
+                "error: {name} is a host-based router, which runs no program: leave it out"
+            )));
+        }
+        (AnyPlatform::Processor(platform), _) => platform,
+    };
+    let Some(app) = &args.app else {
+        return Err(Failure::wrong("error: say which program: an application's name, its directory or a Baker file"));
+    };
+    let source = apps::find(app)?;
     let program = apps::compile(&source)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
     let file = trace::given_or_beside(args.trace.as_ref(), &source, "--trace")?;
@@ -128,13 +142,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn platform(given: &str) -> Result<Platform, Failure> {
+fn platform(given: &str) -> Result<AnyPlatform, Failure> {
     let wrong = |error: PlatformError| Failure::wrong(format!("error: {error}"));
     if !given.ends_with(".toml") {
-        return Platform::built_in(given).map_err(wrong);
+        return npmodel::platform::built_in(given).map_err(wrong);
     }
     let text = std::fs::read_to_string(given).map_err(|error| Failure::wrong(format!("error: {given}: {error}")))?;
-    Platform::parse(given, &text).map_err(wrong)
+    AnyPlatform::parse(given, &text).map_err(wrong)
 }
 
 fn write_plot(path: &Path, app: &str, platform: &Platform, builds: &[Build]) -> Result<(), Failure> {

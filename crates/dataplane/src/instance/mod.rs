@@ -1,21 +1,29 @@
 //! An instance: a program that runs between ports.
 
+mod next;
+mod site;
+
 use std::sync::Arc;
+use std::time::Duration;
 
 use baker::ir::{CounterSlots, DropId, Program};
 
-use crate::context::WorkerContext;
-use crate::controller::{Controller, Controllers, Exchange, ExternTable, Named, NamedTables, Rings, Waiting};
+use crate::access::{Access, LocalMemory};
+use crate::controller::{Controllers, ExternTable, Named, NamedTables, Waiting};
 use crate::counters::{CounterBlock, ObservedPort, Observer, PortCounters, Snapshot};
 use crate::crew::{self, Crew};
 use crate::engine::{EngineError, EngineKind, Engines, TableAccess};
 use crate::frames::{FrameConfig, FrameError, FramePool};
-use crate::ports::{self, Driver, Opened, PortError, PortSpec};
+use crate::handover::Handover;
+use crate::ports::{self, Driver, Opened, Own, PortError, PortSpec};
+use crate::running::{Ports, WorkerPort};
 use crate::sweep::Sweeper;
-use crate::sys::{Doorbell, monotonic_ns};
-use crate::timer::Schedule;
-use crate::worker::{Equipment, FINISH, PollMode, STOP, Timers, Worker, WorkerPort};
+use crate::sys::Doorbell;
+use crate::worker::{FINISH, PollMode, STOP, Worker};
 use crate::xdp::{FastPath, PortRole};
+
+pub use self::next::{Next, ReloadError};
+use self::site::{Built, Parts, Site};
 
 /// How to run a program.
 #[derive(Clone, Debug)]
@@ -61,12 +69,22 @@ pub struct PortConfig {
     /// Number of the port that takes the packets that came in here and go to the host; `None`: they are dropped with
     /// the reason `no_host`.
     pub host: Option<u8>,
+    /// How workers get at its packets.
+    pub access: Access,
+    /// Who gets those for its interface's own addresses.
+    pub own: Own,
 }
 
 impl PortConfig {
     /// A port with a driver given directly and no host port.
     pub fn new(name: &str, number: u8, driver: Driver) -> Self {
-        PortConfig { spec: PortSpec { name: name.to_owned(), driver }, number, host: None }
+        PortConfig {
+            spec: PortSpec { name: name.to_owned(), driver },
+            number,
+            host: None,
+            access: Access::default(),
+            own: Own::default(),
+        }
     }
 }
 
@@ -130,14 +148,14 @@ pub enum StartError {
 /// An instance with its ports open and its tables ready to be filled, but that processes no packet yet.
 pub struct Prepared {
     program: Arc<Program>,
+    site: Site,
     /// With the CPU that each is pinned to.
     workers: Vec<(Worker, Option<usize>)>,
-    controllers: Vec<Waiting>,
+    waiting: Vec<Waiting>,
+    externs: Option<Arc<ExternTable>>,
     end_counters: Arc<CounterBlock>,
     tables: TableAccess,
-    pool: Arc<FramePool>,
     observer: Observer,
-    fast_path: Option<Arc<FastPath>>,
     notes: Vec<String>,
 }
 
@@ -147,13 +165,15 @@ pub struct Instance {
     // Ended in this order.
     controllers: Controllers,
     crew: Crew,
+    site: Site,
+    /// What runs on workers.
+    program: Arc<Program>,
+    externs: Option<Arc<ExternTable>>,
     /// Counts what is dropped when both have ended.
     end_counters: Arc<CounterBlock>,
     tables: TableAccess,
-    pool: Arc<FramePool>,
     observer: Observer,
-    fast_path: Option<Arc<FastPath>>,
-    _sweeper: Option<Sweeper>,
+    sweeper: Option<Sweeper>,
 }
 
 /// What an instance did.
@@ -183,15 +203,11 @@ impl Instance {
         ports: &[PortConfig],
         mut controllers: Vec<Named>,
     ) -> Result<Prepared, StartError> {
-        let externs: Vec<_> = controllers.iter_mut().flat_map(|(_, controller)| controller.externs()).collect();
-        let externs = if program.externs.is_empty() {
-            None
-        } else {
-            Some(ExternTable::new(&program, externs).map_err(EngineError::from)?)
-        };
+        let externs = ExternTable::of_controllers(&program, &mut controllers, None).map_err(EngineError::from)?;
         let cpus = crew::cpus(options.workers, &options.cpus)?;
         let host_of = host_ports(ports)?;
-        let pool = Arc::new(FramePool::new(&program, options.frames)?);
+        let copies = ports.iter().any(|port| port.access != Access::InPlace);
+        let pool = Arc::new(FramePool::with_local(&program, options.frames, if copies { cpus.len() } else { 0 })?);
         let common = ports::Common::new(
             cpus.len(),
             &pool,
@@ -199,53 +215,46 @@ impl Instance {
             options.replace_xdp,
             ports.iter().map(|port| &port.spec.driver),
         );
-        let (share, each) = shares(&program, pool.count() - common.reserved(), cpus.len())?;
-        let bells = if program.controllers.is_empty() { 0 } else { cpus.len() };
-        let doorbells = (0..bells).map(|_| Doorbell::new().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
-        let controllers = chosen(&program, controllers, || Arc::new(Rings::new(pool.clone(), each, &doorbells)))?;
-        let (engines, tables) = Engines::new(&program, options.engine, externs.as_ref(), options.fast_path.as_deref())?;
+        let doorbells = cpus.iter().map(|_| Doorbell::new().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+        let kernel = options.fast_path.as_ref().map(|path| path.part());
+        let (engines, tables) =
+            Engines::new(&program, options.engine, externs.as_ref(), kernel.as_ref().map(|part| part.tables()))?;
         let mut ports_of: Vec<Vec<WorkerPort>> = cpus.iter().map(|_| Vec::new()).collect();
-        let end_counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
-        // Where nobody can drop packets at the end there is nothing to sum up.
-        let blocks = if controllers.is_empty() { Vec::new() } else { vec![end_counters.clone()] };
-        let (fast_path, externs_of) = (options.fast_path.clone(), externs.clone());
-        let mut observer =
-            Observer { program: program.clone(), blocks, fast_path, ports: Vec::new(), externs: externs_of };
-        let mut notes = Vec::new();
-        for &PortConfig { ref spec, number, host } in ports {
-            let opened = ports::open(&spec.driver, PortRole { number, host }, &common);
+        let (mut observed, mut notes) = (Vec::new(), Vec::new());
+        for &PortConfig { ref spec, number, host, access, own } in ports {
+            let opened = ports::open(&spec.driver, PortRole { number, host }, own, &common);
             let Opened { queues, about } = opened.map_err(|error| StartError::Port(spec.name.clone(), error))?;
+            let about = about.into_iter().chain(access.about(engines.reach()));
             notes.extend(about.map(|about| format!("port {}: {about}", spec.name)));
             let count = queues.first().and_then(|queue| queue.count());
             let counters: Vec<Arc<PortCounters>> = queues.iter().map(|_| Arc::default()).collect();
             for ((queue, counters), worker) in queues.into_iter().zip(&counters).zip(&mut ports_of) {
-                worker.push(WorkerPort::new(spec.name.clone(), number, queue, counters.clone()));
+                worker.push(WorkerPort::new(spec.name.clone(), number, access, queue, counters.clone()));
             }
             let (name, device) = (spec.name.clone(), spec.driver.to_string());
-            observer.ports.push(ObservedPort { name, number, device, counters, count });
+            observed.push(ObservedPort { name, number, device, counters, count });
         }
-        let mut workers = Vec::new();
-        for (index, (ports, cpu)) in ports_of.into_iter().zip(cpus).enumerate() {
-            let counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
-            observer.blocks.push(counters.clone());
-            let native = tables.native();
-            let mut context = WorkerContext::with_share(&program, pool.clone(), native.cloned(), counters, share)?;
-            if let Some(externs) = &externs {
-                context.set_externs(externs.clone());
-            }
-            let engine = engines.engine();
-            let exchange = doorbells.get(index).map(|doorbell| {
-                let rings = controllers.iter().map(|controller| controller.rings.clone()).collect();
-                Exchange::new(&program, index, rings, doorbell.clone())
-            });
-            let has_timers = index == 0 && !program.timers.is_empty();
-            let timers = has_timers
-                .then(|| Timers { schedule: Schedule::new(&program, monotonic_ns()), tables: tables.clone() });
-            let equipment = Equipment { exchange, timers, fast_path: options.fast_path.clone() };
-            workers.push((Worker::new(&program, context, engine, ports, host_of, options.poll, equipment), cpu));
-        }
-        let fast_path = options.fast_path.clone();
-        Ok(Prepared { program, workers, controllers, end_counters, tables, pool, observer, fast_path, notes })
+        let site = Site {
+            engine: options.engine,
+            frames: pool.count() - common.reserved(),
+            pool,
+            handovers: doorbells.iter().map(|doorbell| Arc::new(Handover::new(doorbell.clone()))).collect(),
+            doorbells,
+            ports: ports_of.iter().map(Vec::len).collect(),
+            fast_path: options.fast_path.clone(),
+        };
+        let parts = Parts { program: &program, engines: &engines, tables: &tables, externs: externs.as_ref(), kernel };
+        let Built { running, waiting, observed: counters, end_counters } = site.build(parts, controllers)?;
+        let observer = Observer::new(counters, observed, options.fast_path.clone());
+        let workers = running.into_iter().zip(ports_of).zip(cpus).enumerate();
+        let workers = workers.map(|(index, ((running, ports), cpu))| {
+            let local = copies.then(|| LocalMemory::new(&site.pool, index)).transpose()?;
+            let ports = Ports::new(site.pool.clone(), ports, host_of, local);
+            let (handover, doorbell) = (site.handovers[index].clone(), site.doorbells[index].clone());
+            Ok((Worker::new(ports, running, handover, doorbell, options.poll), cpu))
+        });
+        let workers = workers.collect::<std::io::Result<_>>()?;
+        Ok(Prepared { program, site, workers, waiting, externs, end_counters, tables, observer, notes })
     }
 
     /// Starts a program with empty tables; [`Instance::prepare`] is for those who fill them first.
@@ -256,6 +265,16 @@ impl Instance {
     /// The tables, to be read and changed while packets are processed.
     pub fn tables(&self) -> TableAccess {
         self.tables.clone()
+    }
+
+    /// What runs on workers.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// The controllers that run, by name.
+    pub fn controllers(&self) -> impl Iterator<Item = &str> {
+        self.controllers.names()
     }
 
     /// The counters now.
@@ -273,6 +292,11 @@ impl Instance {
         self.crew.is_running()
     }
 
+    /// For how long the worker that was seen least recently has not been seen. That is a fraction of a second, or something is wrong.
+    pub fn unseen(&self) -> Duration {
+        self.site.handovers.iter().map(|handover| handover.unseen()).max().unwrap_or_default()
+    }
+
     /// Processes what the ports hold already, stops, and waits for that.
     pub fn stop(mut self) -> Report {
         self.end(STOP)
@@ -286,17 +310,18 @@ impl Instance {
 
     fn end(&mut self, how: u8) -> Report {
         // What it has handed over by then workers finish.
-        self.fast_path.iter().for_each(|path| path.stop());
+        self.site.fast_path.iter().for_each(|path| path.stop());
         // Controllers end before the workers that run what they inject; but they are needed until the ports have finished.
         let finished = if how == FINISH { self.crew.end(FINISH) } else { Vec::new() };
         self.controllers.stop();
         let mut errors = self.crew.end(STOP);
         errors.extend(finished);
         let (dropped, failed) = self.controllers.finish();
-        let slots = CounterSlots::new(&self.observer.program);
+        let slots = CounterSlots::new(&self.program);
         self.end_counters.add(slots.drop(DropId::CONTROLLER_GONE), dropped);
         errors.extend(failed);
-        Report { snapshot: self.snapshot(), errors, frames: self.pool.count(), free_frames: self.pool.free_frames() }
+        let pool = &self.site.pool;
+        Report { snapshot: self.snapshot(), errors, frames: pool.count(), free_frames: pool.free_frames() }
     }
 }
 
@@ -311,6 +336,17 @@ impl Prepared {
         self.tables.clone()
     }
 
+    /// The tables, by name.
+    pub fn named_tables(&self) -> NamedTables {
+        NamedTables::new(self.program.clone(), self.tables())
+    }
+
+    /// Fills tables with what packets have made of those of a process that has ended, where that left its part in the kernel; how many
+    /// entries.
+    pub fn inherit(&self) -> Option<usize> {
+        self.site.fast_path.as_ref()?.inherit()
+    }
+
     /// The CPUs that the workers will be pinned to; empty where they are not.
     pub fn cpus(&self) -> Vec<usize> {
         self.workers.iter().filter_map(|(_, cpu)| *cpu).collect()
@@ -323,54 +359,14 @@ impl Prepared {
 
     /// Starts the workers. Fails where a CPU is not to be had.
     pub fn run(self) -> Result<Instance, StartError> {
-        let Prepared { program, workers, controllers, end_counters, tables, pool, observer, fast_path, notes: _ } =
-            self;
+        let Prepared { program, site, workers, waiting, externs, end_counters, tables, observer, notes: _ } = self;
         let sweeper = Sweeper::start(&program, tables.clone())?;
         let named = NamedTables::new(program.clone(), tables.clone());
-        let controllers = Controllers::start(&program, controllers, &named)?;
-        fast_path.iter().try_for_each(|path| path.start()).map_err(StartError::FastPath)?;
+        let controllers = Controllers::start(&program, waiting, &named)?;
+        site.fast_path.iter().try_for_each(|path| path.start()).map_err(StartError::FastPath)?;
         let crew = Crew::start(workers)?;
-        Ok(Instance { controllers, crew, end_counters, tables, pool, observer, fast_path, _sweeper: sweeper })
+        Ok(Instance { controllers, crew, site, program, externs, end_counters, tables, observer, sweeper })
     }
-}
-
-/// The part of the frames that controllers may have: one in four.
-const CONTROLLERS_PART: u32 = 4;
-
-/// The frames that each worker may take, and those that each controller may have, which no worker counts on.
-fn shares(program: &Program, count: u32, workers: usize) -> Result<(u32, u32), FrameError> {
-    let (controllers, workers) = (program.controllers.len() as u32, workers as u32);
-    let needed = program.limits.copies.saturating_add(1).saturating_mul(workers);
-    let least = Rings::least(workers as usize);
-    let part = match controllers {
-        0 => 0,
-        _ => (count / CONTROLLERS_PART).max(least.saturating_mul(controllers)),
-    };
-    match count.checked_sub(part).map(|left| left / workers) {
-        Some(share) if share.saturating_mul(workers) >= needed => {
-            Ok((share, part.checked_div(controllers).unwrap_or(0)))
-        }
-        _ => Err(FrameError::TooFew { count, least: needed.saturating_add(least.saturating_mul(controllers)) }),
-    }
-}
-
-/// The controllers of a program in its order, then the others, each with rings.
-fn chosen(
-    program: &Program,
-    mut given: Vec<Named>,
-    rings: impl Fn() -> Arc<Rings>,
-) -> Result<Vec<Waiting>, StartError> {
-    let mut take = |name: &String| -> Option<Box<dyn Controller>> {
-        let index = given.iter().position(|(given, _)| given == name)?;
-        Some(given.swap_remove(index).1)
-    };
-    let one = |wired: &baker::ir::Controller| match take(&wired.name) {
-        Some(controller) => Ok(Waiting { name: wired.name.clone(), controller, rings: rings() }),
-        None => Err(StartError::Controller(wired.name.clone())),
-    };
-    let mut chosen = program.controllers.iter().map(one).collect::<Result<Vec<_>, _>>()?;
-    chosen.extend(given.into_iter().map(|(name, controller)| Waiting { name, controller, rings: rings() }));
-    Ok(chosen)
 }
 
 /// Number of the host port by the number of the port of entry. Checks names and numbers.

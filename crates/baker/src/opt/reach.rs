@@ -1,0 +1,303 @@
+//! How far into received packets a program reaches: behind that byte it neither reads nor writes, whatever a packet holds.
+//!
+//! ```text
+//!   v1: ipv4 = pull v0 14            the head of v1 is 14 bytes behind where the packet began
+//!   v2: int4 = load v1 [4..8]        byte 14
+//!   v3: int32 = shl (zext v2) 2      60 at most
+//!   v4: udp = pull v1 v3             74 at most
+//!   v5: int16 = load v4 [16..32]     bytes up to 78: the reach
+//! ```
+//!
+//! A forward dataflow over all bodies: for each packet the greatest distance of its head from where it began when it was received, for
+//! each number that says a place the greatest it can be. What grows with each round of a loop has no bound, and neither has what
+//! depends on lengths that packets say. Packets that the program makes itself do not count, and neither do whole copies, whose
+//! bytes an engine may fetch from elsewhere.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use crate::ir::*;
+
+/// Bytes beyond which a reach counts as none.
+const MOST: u64 = 512;
+/// Operations that a number is traced back over.
+const DEPTH: u32 = 100;
+
+/// How far a program reaches, in bytes from where a received packet begins; `None`: as far as there are bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// It reads and writes in front of this byte only.
+    pub touched: Option<u32>,
+    /// It writes in front of this byte only.
+    pub written: Option<u32>,
+}
+
+impl Reach {
+    /// Of a program that nothing is known of.
+    pub const WHOLE: Reach = Reach { touched: None, written: None };
+}
+
+/// Where the head of a packet is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Head {
+    /// The program has made the packet.
+    Own,
+    /// So many bytes behind where the packet began, at most.
+    Behind(i64),
+    /// Anywhere.
+    Anywhere,
+}
+
+impl Head {
+    fn join(self, other: Head) -> Head {
+        match (self, other) {
+            (Head::Anywhere, _) | (_, Head::Anywhere) => Head::Anywhere,
+            (Head::Own, head) | (head, Head::Own) => head,
+            (Head::Behind(a), Head::Behind(b)) => Head::Behind(a.max(b)),
+        }
+    }
+
+    fn moved(self, by: Option<i64>) -> Head {
+        match (self, by) {
+            (Head::Own, _) => Head::Own,
+            (Head::Behind(at), Some(by)) if at + by <= MOST as i64 => Head::Behind(at + by),
+            _ => Head::Anywhere,
+        }
+    }
+}
+
+/// How far a program reaches as it is: an optimised one is to be asked itself.
+pub fn reach(program: &Program) -> Reach {
+    let mut flow = Flow {
+        program,
+        incoming: vec![None; program.ppfs.len()],
+        reach: Reach { touched: Some(0), written: Some(0) },
+        changed: true,
+    };
+    for entry in program.entries() {
+        flow.put(entry, Head::Behind(0));
+    }
+    let numbers: Vec<Numbers> = program.ppfs.iter().map(|ppf| Numbers::new(&ppf.body)).collect();
+    let timers: Vec<Numbers> = program.timers.iter().map(|timer| Numbers::new(&timer.body)).collect();
+    while std::mem::take(&mut flow.changed) {
+        for (ppf, numbers) in numbers.iter().enumerate() {
+            if let Some(head) = flow.incoming[ppf] {
+                flow.body(numbers, Some(head));
+            }
+        }
+        timers.iter().for_each(|numbers| flow.body(numbers, None));
+    }
+    flow.reach
+}
+
+struct Flow<'p> {
+    program: &'p Program,
+    /// Of the packets that come to each PPF.
+    incoming: Vec<Option<Head>>,
+    reach: Reach,
+    changed: bool,
+}
+
+impl Flow<'_> {
+    fn put(&mut self, channel: ChannelId, head: Head) {
+        if let Target::Ppf(ppf) = self.program.channels[channel.0 as usize].target {
+            let incoming = &mut self.incoming[ppf.0 as usize];
+            let joined = Some(incoming.map_or(head, |before| before.join(head)));
+            self.changed |= *incoming != joined;
+            *incoming = joined;
+        }
+    }
+
+    fn body(&mut self, numbers: &Numbers, entry: Option<Head>) {
+        let body = numbers.body;
+        let mut heads: Vec<Option<Head>> = vec![None; body.values.len()];
+        if let (Some(head), Some(param)) = (entry, body.blocks[0].params.first()) {
+            heads[param.0 as usize] = Some(head);
+        }
+        let mut again = true;
+        while again {
+            again = false;
+            let mut set = |heads: &mut Vec<Option<Head>>, value: Value, head: Head| {
+                let old = heads[value.0 as usize];
+                let new = Some(old.map_or(head, |old| old.join(head)));
+                again |= old != new;
+                heads[value.0 as usize] = new;
+            };
+            for block in &body.blocks {
+                for inst in &block.insts {
+                    let of = |packet: Value| heads[packet.0 as usize];
+                    let made = match inst.op {
+                        Op::Create => Some(Head::Own),
+                        Op::Copy { packet } => of(packet),
+                        Op::Pull { packet, bytes } => {
+                            of(packet).map(|head| head.moved(numbers.most(bytes, DEPTH).map(|most| most as i64)))
+                        }
+                        Op::Push { packet, bytes } => of(packet).map(|head| head.moved(Some(-i64::from(bytes)))),
+                        Op::Move { packet, by } => of(packet).map(|head| head.moved(Some(by.into()))),
+                        _ => None,
+                    };
+                    if let (Some(head), Some(result)) = (made, inst.result) {
+                        set(&mut heads, result, head);
+                    }
+                }
+                for dest in block.term.dests() {
+                    let params = &body.blocks[dest.block.0 as usize].params;
+                    for (arg, param) in dest.args.iter().zip(params) {
+                        if let Some(head) = heads[arg.0 as usize] {
+                            set(&mut heads, *param, head);
+                        }
+                    }
+                }
+            }
+        }
+        for inst in body.blocks.iter().flat_map(|block| &block.insts) {
+            self.touch(numbers, inst, |packet| heads[packet.0 as usize]);
+        }
+    }
+
+    /// What an instruction touches, and where it puts packets.
+    fn touch(&mut self, numbers: &Numbers, inst: &Inst, head: impl Fn(Value) -> Option<Head>) {
+        match inst.op {
+            Op::Put { packet, channel } => {
+                if let Some(head) = head(packet) {
+                    self.put(channel, head);
+                }
+            }
+            // What it adds at the end of a packet lies behind all that was received.
+            Op::Grow { packet, end: PacketEnd::Tail, .. } => self.bytes(head(packet), None, true),
+            Op::Grow { packet, end: PacketEnd::Head, .. } => self.bytes(head(packet), Some(0), true),
+            _ => {}
+        }
+        let Touches::Bytes { packet, span, how } = inst.op.touches() else { return };
+        let end = match span {
+            Span::Bits(None, bits) => Some(bits.end_byte().into()),
+            Span::Bits(Some(offset), bits) => numbers.most(offset, DEPTH).map(|most| most + u64::from(bits.end_byte())),
+            Span::Range(offset, bytes) => {
+                numbers.most(offset, DEPTH).zip(numbers.most(bytes, DEPTH)).map(|(offset, bytes)| offset + bytes)
+            }
+            // The last one is in front of the head.
+            Span::Front(_) => Some(0),
+            Span::All => return,
+        };
+        self.bytes(head(packet), end, how == How::Store);
+    }
+
+    /// Bytes are touched up to so many behind a head.
+    fn bytes(&mut self, head: Option<Head>, end: Option<u64>, written: bool) {
+        let end = match (head, end) {
+            (None | Some(Head::Own), _) => return,
+            (Some(Head::Behind(at)), Some(end)) => {
+                u32::try_from(at.saturating_add(end.min(MOST + 1) as i64).max(0)).ok()
+            }
+            _ => None,
+        };
+        let end = end.filter(|end| u64::from(*end) <= MOST);
+        let widen = |reach: &mut Option<u32>| *reach = reach.zip(end).map(|(reach, end)| reach.max(end));
+        widen(&mut self.reach.touched);
+        if written {
+            widen(&mut self.reach.written);
+        }
+    }
+}
+
+/// The lesser of two bounds, where there are such.
+fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// What bounds the numbers of a body.
+struct Numbers<'b> {
+    body: &'b Body,
+    by: HashMap<Value, &'b Op>,
+    /// What a parameter of a block may be.
+    passed: HashMap<Value, Vec<Value>>,
+    /// What was found.
+    known: RefCell<HashMap<Value, Option<u64>>>,
+}
+
+impl<'b> Numbers<'b> {
+    fn new(body: &'b Body) -> Self {
+        let (mut by, mut passed) = (HashMap::new(), HashMap::<Value, Vec<Value>>::new());
+        for block in &body.blocks {
+            by.extend(block.insts.iter().filter_map(|inst| Some((inst.result?, &inst.op))));
+            for dest in block.term.dests() {
+                for (arg, param) in dest.args.iter().zip(&body.blocks[dest.block.0 as usize].params) {
+                    passed.entry(*param).or_default().push(*arg);
+                }
+            }
+        }
+        Numbers { body, by, passed, known: RefCell::default() }
+    }
+
+    /// The greatest that a number can be, where that is not beyond all packets.
+    fn most(&self, value: Value, depth: u32) -> Option<u64> {
+        let all = match self.body.ty(value) {
+            Ty::Int(width) if width < 16 => Some((1u64 << width) - 1),
+            _ => None,
+        };
+        if let Some(known) = self.known.borrow().get(&value) {
+            return *known;
+        }
+        // Whoever comes by here again goes round a loop.
+        self.known.borrow_mut().insert(value, all);
+        let found = depth.checked_sub(1).and_then(|depth| self.computed(value, depth));
+        // A number that may be too large may wrap around, so only what is small is known.
+        let most = least(found.filter(|most| *most <= u64::from(u16::MAX)), all);
+        self.known.borrow_mut().insert(value, most);
+        most
+    }
+
+    fn computed(&self, value: Value, depth: u32) -> Option<u64> {
+        let most = |value: &Value| self.most(*value, depth);
+        let constant = |value: &Value| match self.by.get(value) {
+            Some(Op::Const(number)) => u64::try_from(*number).ok(),
+            _ => None,
+        };
+        if let Some(passed) = self.passed.get(&value) {
+            return passed.iter().map(most).try_fold(0, |most, one| Some(most.max(one?)));
+        }
+        match self.by.get(&value)? {
+            Op::Const(number) => u64::try_from(*number).ok(),
+            Op::Cast(CastOp::ZExt | CastOp::Trunc, from) => most(from),
+            Op::Select(which, a, b) => {
+                let (mut first, mut second) = (most(a), most(b));
+                // The lesser of two is no more than either: `select (ule x y) x y`.
+                if let Some(Op::Cmp(CmpOp::Ule | CmpOp::Ult, x, y)) = self.by.get(which) {
+                    if x == a {
+                        first = least(first, most(y));
+                    }
+                    if y == b {
+                        second = least(second, most(x));
+                    }
+                }
+                Some(first?.max(second?))
+            }
+            Op::Bin(BinOp::And, a, b) => least(most(a), most(b)),
+            Op::Bin(BinOp::Or | BinOp::Xor, a, b) => {
+                Some((most(a)? | most(b)?).checked_add(1)?.next_power_of_two() - 1)
+            }
+            Op::Bin(BinOp::Add, a, b) => most(a)?.checked_add(most(b)?),
+            Op::Bin(BinOp::Mul, a, b) => most(a)?.checked_mul(most(b)?),
+            Op::Bin(BinOp::Shl, a, by) => most(a)?.checked_mul(1u64.checked_shl(u32::try_from(constant(by)?).ok()?)?),
+            Op::Bin(BinOp::LShr, a, by) => match (most(a), constant(by)?, self.body.ty(*a)) {
+                (Some(most), by, _) => Some(most.checked_shr(by as u32).unwrap_or(0)),
+                // The upper bits of a word that is itself not bounded.
+                (None, by, Ty::Int(width)) => {
+                    let left = u64::from(width).saturating_sub(by);
+                    (left < 16).then(|| (1u64 << left) - 1)
+                }
+                _ => None,
+            },
+            Op::Bin(BinOp::UDiv, a, _) => most(a),
+            Op::Bin(BinOp::URem, a, b) => match (most(a), constant(b)) {
+                (_, Some(b)) if b > 0 => Some(b - 1),
+                (a, _) => a,
+            },
+            Op::Load { bits, .. } | Op::LoadAt { bits, .. } if bits.width < 16 => Some((1 << bits.width) - 1),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The program that runs, as those see it who ask about it: its tables, in the notation of the configuration.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use baker::ir::{Program, TableEntry, TableError, TableId, TableKind, TableStore};
+use dataplane::TableAccess;
+use serde_json::{Value as Json, json};
+
+use super::line::Writer;
+use super::protocol::{Code, Entry, Refusal, Reply, TableInfo, TableKindName};
+use super::service::done;
+use crate::config::{EntryError, EntryFault, Notation};
+
+/// A program with its tables.
+pub struct Shown {
+    program: Arc<Program>,
+    notation: Notation,
+    /// Writers one after the other: the data plane would not mind, but `table_set` reads what it wrote.
+    tables: Mutex<TableAccess>,
+}
+
+impl Shown {
+    /// With its tables, and the notation of their entries.
+    pub fn new(program: Arc<Program>, notation: Notation, tables: TableAccess) -> Arc<Self> {
+        Arc::new(Shown { program, notation, tables: Mutex::new(tables) })
+    }
+
+    /// All tables.
+    pub(super) fn tables_info(&self) -> Vec<TableInfo> {
+        let (program, tables) = (&self.program, self.lock());
+        let info = |(index, table): (usize, &baker::ir::Table)| TableInfo {
+            name: table.name.clone(),
+            kind: match table.kind {
+                TableKind::Array if table.meter.is_some() => TableKindName::Meter,
+                TableKind::Array => TableKindName::Array,
+                TableKind::Hash if table.is_set => TableKindName::Set,
+                TableKind::Hash => TableKindName::Hash,
+                TableKind::Lpm => TableKindName::Lpm,
+            },
+            key: type_name(&program.layouts[table.key.0 as usize]),
+            value: type_name(&program.shown_value(table)),
+            entries: tables.count(TableId(index as u32)),
+            capacity: table.capacity,
+        };
+        program.tables.iter().enumerate().map(info).collect()
+    }
+
+    pub(super) fn get(&self, table: &str, key: &Json) -> Result<Entry, Refusal> {
+        let id = self.notation.table(table)?;
+        let (numbers, prefix_len) = self.notation.key(id, key)?;
+        let value = self.lock().get(id, &numbers, prefix_len).map_err(|error| self.refused(id, key, error))?;
+        Ok(self.entry(id, &TableEntry { key: numbers, prefix_len, value }))
+    }
+
+    pub(super) fn set(&self, table: &str, key: &Json, value: &Json) -> Result<Entry, Refusal> {
+        let id = self.notation.table(table)?;
+        let entry = self.read(id, key, value)?;
+        self.lock().insert(id, &entry).map_err(|error| self.refused(id, key, error))?;
+        Ok(self.entry(id, &entry))
+    }
+
+    /// An entry as it is written.
+    fn read(&self, table: TableId, key: &Json, value: &Json) -> Result<TableEntry, Refusal> {
+        let (numbers, prefix_len) = self.notation.key(table, key)?;
+        let value = self.notation.value(table, key, value)?;
+        Ok(TableEntry { key: numbers, prefix_len, value })
+    }
+
+    pub(super) fn load(&self, table: &str, entries: &[Entry]) -> Result<(), Refusal> {
+        let id = self.notation.table(table)?;
+        let read = |Entry { key, value }: &Entry| self.read(id, key, value);
+        let numbers = entries.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let mut taken = 0;
+        let result = self.lock().insert_all(id, &mut numbers.iter().inspect(|_| taken += 1));
+        // The last one that the table looked at is the one that it refused.
+        result.map_err(|error| self.refused(id, &entries[taken - 1].key, error))
+    }
+
+    /// Removes an entry; its key as it is shown.
+    pub(super) fn delete(&self, table: &str, key: &Json) -> Result<Json, Refusal> {
+        let id = self.notation.table(table)?;
+        let (numbers, prefix_len) = self.notation.key(id, key)?;
+        self.lock().remove(id, &numbers, prefix_len).map_err(|error| self.refused(id, key, error))?;
+        Ok(self.notation.show_key(id, &TableEntry { key: numbers, prefix_len, value: Vec::new() }))
+    }
+
+    pub(super) fn dump(&self, table: &str, out: &mut Writer) -> Result<io::Result<()>, Refusal> {
+        let id = self.notation.table(table)?;
+        // Not under the lock: a dump of a large table takes long, and a native one is taken beside changes.
+        let tables = self.lock().clone();
+        let entries = tables.dump(id);
+        let lines = entries.iter().map(|entry| Reply::<()>::Entry(self.entry(id, entry)));
+        let sent = lines.into_iter().try_for_each(|line| out.line(&line));
+        Ok(sent.and_then(|()| done(out, &json!({ "entries": entries.len() }))))
+    }
+
+    fn entry(&self, table: TableId, entry: &TableEntry) -> Entry {
+        Entry { key: self.notation.show_key(table, entry), value: self.notation.show_value(table, &entry.value) }
+    }
+
+    fn refused(&self, table: TableId, key: &Json, error: TableError) -> Refusal {
+        self.notation.refused(table, key, error).into()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TableAccess> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl From<EntryError> for Refusal {
+    fn from(error: EntryError) -> Self {
+        let code = match error.fault {
+            EntryFault::Table => Code::UnknownTable,
+            EntryFault::Key => Code::BadKey,
+            EntryFault::Value => Code::BadValue,
+            EntryFault::NotFound => Code::NotFound,
+            EntryFault::Full => Code::TableFull,
+            EntryFault::Busy => Code::Busy,
+        };
+        Refusal { code, message: error.to_string() }
+    }
+}
+
+fn type_name(layout: &baker::ir::Layout) -> String {
+    match &layout.fields[..] {
+        [field] if field.name.is_empty() => field.type_name.clone(),
+        _ => layout.name.clone(),
+    }
+}

@@ -1,0 +1,171 @@
+//! A thread that keeps the database up to date: with the control plane's changes at once, with what packets change in tables now
+//! and then.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use baker::ir::{Program, TableId};
+use dataplane::{TableAccess, TableChange};
+
+use super::store::{Everything, Store, Whole};
+use super::{Configured, StateError, declared};
+
+/// Changes that may wait to be written; who makes more waits.
+const WAITING: usize = 65_536;
+/// Changes that are written at once.
+const AT_ONCE: usize = 16_384;
+/// Between two looks for orders.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Between two times that tables are written that packets change.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// A program, to be kept.
+struct Kept {
+    program: Arc<Program>,
+    configured: Configured,
+    tables: TableAccess,
+}
+
+enum Order {
+    /// From now on these tables.
+    Keep(Kept),
+    /// The end.
+    End,
+}
+
+/// Keeps the state of a running instance, until this is dropped.
+#[derive(Debug)]
+pub struct Keeper {
+    orders: Sender<Order>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Starts with the tables of a program and the entries of its configuration; the control plane's changes of those tables, and of
+    /// tables of programs that take over, are kept from now on.
+    pub fn start(
+        store: Store,
+        program: Arc<Program>,
+        configured: Configured,
+        tables: TableAccess,
+    ) -> Result<Self, StateError> {
+        let (change, changes) = sync_channel(WAITING);
+        let path = store.path().to_owned();
+        if !tables.tell(change) {
+            return Err(StateError::new(&path, "the interpreter's tables are not kept: use another engine"));
+        }
+        let (orders, receive) = channel();
+        let kept = Kept { program, configured, tables };
+        let run = move || Thread { store, changes, kept, written: Instant::now(), failing: false }.run(&receive);
+        let thread = std::thread::Builder::new().name("state".into()).spawn(run);
+        let thread = thread.map_err(|error| StateError::new(&path, error))?;
+        Ok(Keeper { orders, thread: Some(thread) })
+    }
+
+    /// Another program, or another configuration, is in force.
+    pub fn keep(&self, program: Arc<Program>, configured: Configured, tables: TableAccess) {
+        // Where the thread has ended it has said why.
+        let _ = self.orders.send(Order::Keep(Kept { program, configured, tables }));
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // As above.
+        let _ = self.orders.send(Order::End);
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Thread {
+    store: Store,
+    changes: Receiver<TableChange>,
+    kept: Kept,
+    /// When tables were written last that packets change.
+    written: Instant,
+    /// The last attempt to write failed, which was said.
+    failing: bool,
+}
+
+impl Thread {
+    fn run(mut self, orders: &Receiver<Order>) {
+        self.everything();
+        loop {
+            match orders.try_recv() {
+                Ok(Order::Keep(kept)) => {
+                    self.kept = kept;
+                    self.everything();
+                }
+                Ok(Order::End) => break,
+                Err(_) => {}
+            }
+            self.changes(PAUSE);
+            if self.written.elapsed() >= EVERY {
+                self.of_packets();
+            }
+        }
+        self.changes(Duration::ZERO);
+        self.of_packets();
+    }
+
+    /// Changes that were made.
+    fn changes(&mut self, pause: Duration) {
+        loop {
+            let mut made = match self.changes.recv_timeout(pause) {
+                Ok(change) => vec![change],
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
+            };
+            made.extend(self.changes.try_iter().take(AT_ONCE - 1));
+            let result = self.store.apply(&made);
+            self.say(result);
+        }
+    }
+
+    fn everything(&mut self) {
+        let tables = self.kept.whole(|_| true);
+        let configured = self.kept.configured.clone();
+        let result = self.store.replace(&Everything { tables, configured });
+        self.say(result);
+        self.written = Instant::now();
+    }
+
+    fn of_packets(&mut self) {
+        let written = self.kept.program.written_tables();
+        let result = self.store.renew(&self.kept.whole(|table| written[table]));
+        self.say(result);
+        self.written = Instant::now();
+    }
+
+    /// A full disk must not stop packets: it is said once.
+    fn say(&mut self, result: Result<(), StateError>) {
+        match result {
+            Err(error) if !self.failing => {
+                tracing::warn!("{error}; tables are not kept until it can be written again");
+                self.failing = true;
+            }
+            Ok(()) if self.failing => {
+                tracing::warn!("state can be written again");
+                self.failing = false;
+                self.everything();
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Kept {
+    fn whole(&self, which: impl Fn(usize) -> bool) -> Vec<Whole> {
+        let tables = self.program.tables.iter().enumerate().filter(|(index, _)| which(*index));
+        let whole = |(index, table): (usize, &baker::ir::Table)| Whole {
+            name: table.name.clone(),
+            declared: declared(&self.program, table),
+            entries: self.tables.dump_kept(TableId(index as u32)),
+        };
+        tables.map(whole).collect()
+    }
+}

@@ -1,0 +1,211 @@
+//! The database: for each table its entries, what it was declared as, and which entries the configuration had.
+
+use std::path::{Path, PathBuf};
+
+use baker::ir::TableEntry;
+use dataplane::TableChange;
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
+
+use super::{Configured, StateError};
+
+/// What tables were declared as, by name.
+const DECLARED: TableDefinition<&str, &str> = TableDefinition::new("declared");
+/// Entries of the configuration, by the table's name and the key.
+const CONFIGURED: TableDefinition<(&str, &[u8]), &[u8]> = TableDefinition::new("configured");
+/// File in the state's directory.
+const FILE: &str = "tables.redb";
+/// In front of the name of a table of entries.
+const ENTRIES: &str = "entries ";
+/// In place of a prefix length.
+const NO_PREFIX: u8 = 255;
+
+type Entries<'n> = TableDefinition<'n, &'static [u8], &'static [u8]>;
+
+/// An open database. Only one process can have it.
+pub struct Store {
+    path: PathBuf,
+    database: Database,
+}
+
+/// All that is to be kept of a table.
+pub struct Whole {
+    /// Its name.
+    pub name: String,
+    /// What it is declared as.
+    pub declared: String,
+    /// Its entries.
+    pub entries: Vec<TableEntry>,
+}
+
+/// Tables as they are now.
+pub struct Everything {
+    /// All of them.
+    pub tables: Vec<Whole>,
+    /// Entries of the configuration.
+    pub configured: Configured,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens the database of a directory, or makes both.
+    pub fn open(path: &Path) -> Result<Store, StateError> {
+        std::fs::create_dir_all(path).map_err(|error| StateError::new(path, error))?;
+        let database = Database::create(path.join(FILE)).map_err(|error| match error {
+            redb::DatabaseError::DatabaseAlreadyOpen => {
+                StateError::new(path, "another instance has it: give each a directory of its own")
+            }
+            error => StateError::new(path, format!("{FILE}: {error}; to start without it, remove it")),
+        })?;
+        Ok(Store { path: path.to_owned(), database })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn error(&self, error: impl std::fmt::Display) -> StateError {
+        StateError::new(&self.path, format!("{FILE}: {error}"))
+    }
+
+    /// The tables, with what they were declared as.
+    pub fn declared(&self) -> Result<Vec<(String, String)>, StateError> {
+        let read = self.database.begin_read().map_err(|error| self.error(error))?;
+        let table = match read.open_table(DECLARED) {
+            Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+            table => table.map_err(|error| self.error(error))?,
+        };
+        let rows = table.iter().map_err(|error| self.error(error))?;
+        let row = |row: Result<(redb::AccessGuard<'_, &str>, redb::AccessGuard<'_, &str>), _>| {
+            let (name, declared) = row.map_err(|error| self.error(error))?;
+            Ok((name.value().to_owned(), declared.value().to_owned()))
+        };
+        rows.map(row).collect()
+    }
+
+    /// The entries that the configuration had.
+    pub fn configured(&self) -> Result<Configured, StateError> {
+        let read = self.database.begin_read().map_err(|error| self.error(error))?;
+        let table = match read.open_table(CONFIGURED) {
+            Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+            table => table.map_err(|error| self.error(error))?,
+        };
+        let mut configured = Vec::new();
+        for row in table.iter().map_err(|error| self.error(error))? {
+            let (key, value) = row.map_err(|error| self.error(error))?;
+            let (name, key) = key.value();
+            configured.push((name.to_owned(), self.entry(key, value.value())?));
+        }
+        Ok(configured)
+    }
+
+    /// The entries of a table.
+    pub fn entries(&self, name: &str) -> Result<Vec<TableEntry>, StateError> {
+        let read = self.database.begin_read().map_err(|error| self.error(error))?;
+        let name = format!("{ENTRIES}{name}");
+        let table = match read.open_table(Entries::new(&name)) {
+            Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+            table => table.map_err(|error| self.error(error))?,
+        };
+        let mut entries = Vec::new();
+        for row in table.iter().map_err(|error| self.error(error))? {
+            let (key, value) = row.map_err(|error| self.error(error))?;
+            entries.push(self.entry(key.value(), value.value())?);
+        }
+        Ok(entries)
+    }
+
+    fn entry(&self, key: &[u8], value: &[u8]) -> Result<TableEntry, StateError> {
+        let (Some((&prefix, key)), Some(value)) = (key.split_first(), numbers(value)) else {
+            return Err(self.error("an entry is damaged"));
+        };
+        let key = numbers(key).ok_or_else(|| self.error("a key is damaged"))?;
+        Ok(TableEntry { key, prefix_len: (prefix != NO_PREFIX).then_some(prefix.into()), value })
+    }
+
+    /// Replaces all that is there, at once.
+    pub fn replace(&self, everything: &Everything) -> Result<(), StateError> {
+        let before = self.declared()?;
+        self.write(|write| {
+            for (name, _) in &before {
+                write.delete_table(Entries::new(&format!("{ENTRIES}{name}")))?;
+            }
+            write.delete_table(DECLARED)?;
+            write.delete_table(CONFIGURED)?;
+            let mut declared = write.open_table(DECLARED)?;
+            for table in &everything.tables {
+                declared.insert(&*table.name, &*table.declared)?;
+                fill(write, &table.name, &table.entries)?;
+            }
+            let mut configured = write.open_table(CONFIGURED)?;
+            for (name, entry) in &everything.configured {
+                configured.insert((&**name, &*key(entry)), &*bytes(&entry.value))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Replaces the entries of tables, at once.
+    pub fn renew(&self, tables: &[Whole]) -> Result<(), StateError> {
+        self.write(|write| {
+            for table in tables {
+                write.delete_table(Entries::new(&format!("{ENTRIES}{}", table.name)))?;
+                fill(write, &table.name, &table.entries)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes changes, at once, in their order.
+    pub fn apply(&self, changes: &[TableChange]) -> Result<(), StateError> {
+        self.write(|write| {
+            for same in changes.chunk_by(|one, other| one.table == other.table) {
+                let name = format!("{ENTRIES}{}", same[0].table);
+                let mut table = write.open_table(Entries::new(&name))?;
+                for TableChange { entry, removed, .. } in same {
+                    match removed {
+                        true => drop(table.remove(&*key(entry))?),
+                        false => drop(table.insert(&*key(entry), &*bytes(&entry.value))?),
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn write(&self, change: impl FnOnce(&WriteTransaction) -> Result<(), redb::Error>) -> Result<(), StateError> {
+        let write = self.database.begin_write().map_err(|error| self.error(error))?;
+        change(&write).map_err(|error| self.error(error))?;
+        write.commit().map_err(|error| self.error(error))
+    }
+}
+
+fn fill(write: &WriteTransaction, name: &str, entries: &[TableEntry]) -> Result<(), redb::Error> {
+    let name = format!("{ENTRIES}{name}");
+    let mut table = write.open_table(Entries::new(&name))?;
+    for entry in entries {
+        table.insert(&*key(entry), &*bytes(&entry.value))?;
+    }
+    Ok(())
+}
+
+/// A key in the database.
+fn key(entry: &TableEntry) -> Vec<u8> {
+    let prefix = entry.prefix_len.map_or(NO_PREFIX, |len| len as u8);
+    [prefix].into_iter().chain(bytes(&entry.key)).collect()
+}
+
+fn bytes(numbers: &[u128]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_be_bytes()).collect()
+}
+
+/// None where it is damaged.
+fn numbers(bytes: &[u8]) -> Option<Vec<u128>> {
+    let (numbers, rest) = bytes.as_chunks();
+    rest.is_empty().then(|| numbers.iter().map(|number| u128::from_be_bytes(*number)).collect())
+}

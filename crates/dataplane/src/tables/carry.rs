@@ -1,0 +1,94 @@
+//! What becomes of tables where one program takes over from another.
+
+use std::fmt;
+
+use baker::ir::{Layout, Program, Table, TableId, TableKind};
+use codegen::abi::is_dir_24_8;
+
+/// What a new program's table has at first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Carried {
+    /// It is the old program's table, as it is declared the same; nothing moves, and both programs see all changes.
+    Kept(TableId),
+    /// The entries of the old program's table, which has another form. Only where packets change neither.
+    Copied(TableId, String),
+    /// Nothing: the old program has no such table.
+    New,
+    /// Nothing, though the old program has a table with this name, and why.
+    Emptied(String),
+}
+
+/// In words that go on "table … is …".
+impl fmt::Display for Carried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Carried::Kept(_) => f.write_str("kept"),
+            Carried::Copied(_, why) => write!(f, "copied, because {why}"),
+            Carried::New => f.write_str("new"),
+            Carried::Emptied(why) => write!(f, "empty, because {why}"),
+        }
+    }
+}
+
+/// For each table of a new program, what it has of the tables of the old one. Tables are known by their full names.
+pub fn carried(old: &Program, new: &Program) -> Vec<Carried> {
+    let (old_written, new_written) = (old.written_tables(), new.written_tables());
+    let of = |(index, table): (usize, &Table)| {
+        let Some(id) = old.tables.iter().position(|before| before.name == table.name) else { return Carried::New };
+        let (before, written) = (&old.tables[id], (old_written[id], new_written[index]));
+        let id = TableId(id as u32);
+        if let Some(why) = meaning(old, before, new, table) {
+            return Carried::Emptied(why);
+        }
+        match form(old, before, new, table, written) {
+            None => Carried::Kept(id),
+            Some(why) if written == (false, false) => Carried::Copied(id, why),
+            Some(why) => Carried::Emptied(format!("{why}, and packets change its entries")),
+        }
+    };
+    new.tables.iter().enumerate().map(of).collect()
+}
+
+/// Why the entries of one table mean nothing to the other.
+fn meaning(old: &Program, before: &Table, new: &Program, table: &Table) -> Option<String> {
+    let named = |table: &Table| match table.kind {
+        TableKind::Array if table.meter.is_some() => "a meter",
+        TableKind::Array => "an array",
+        TableKind::Hash if table.is_set => "a set",
+        TableKind::Hash => "a hash",
+        TableKind::Lpm => "an lpm",
+    };
+    if named(before) != named(table) {
+        return Some(format!("it was {} and is {} now", named(before), named(table)));
+    }
+    if before.meter != table.meter {
+        return Some("its rate was changed".into());
+    }
+    let keys = [(old, before), (new, table)].map(|(program, table)| &program.layouts[table.key.0 as usize]);
+    if !same(keys[0], keys[1]) {
+        return Some("its key was changed".into());
+    }
+    (!same(&old.shown_value(before), &new.shown_value(table))).then(|| "its value was changed".into())
+}
+
+/// Whether fields have the same names, widths and places. What types are called, and names of values, do not matter.
+fn same(a: &Layout, b: &Layout) -> bool {
+    let field = |f: &baker::ir::LayoutField| (f.name.clone(), f.width, f.signed, f.offset);
+    a.fields.iter().map(field).eq(b.fields.iter().map(field))
+}
+
+/// How two tables with the same entries differ.
+fn form(old: &Program, before: &Table, new: &Program, table: &Table, written: (bool, bool)) -> Option<String> {
+    if before.capacity != table.capacity {
+        return Some(format!("its size was changed from {} to {}", before.capacity, table.capacity));
+    }
+    let hidden = |table: &Table| (table.idle.is_some(), table.locked);
+    let all = [(old, before), (new, table)].map(|(program, table)| &program.layouts[table.value.0 as usize]);
+    if hidden(before) != hidden(table) || all[0].size != all[1].size || all[0].align != all[1].align {
+        return Some("what is kept beside its values was changed".into());
+    }
+    // Tables that packets only read are laid out otherwise.
+    let differs = written.0 != written.1 && table.kind != TableKind::Hash;
+    (differs || is_dir_24_8(old, before) != is_dir_24_8(new, table))
+        .then(|| if written.1 { "packets change it now" } else { "packets do not change it any more" }.into())
+}

@@ -1,0 +1,249 @@
+//! A running instance, and how it takes over another program and configuration.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use baker::check::Compilation;
+use baker::ir::{Program, TableEntry, TableId};
+use control::config::{Config, Notation, PortNames, changes};
+use control::controllers::{self, Made, Reloads};
+use control::socket::{Reloaded, Shown};
+use control::state::Keeper;
+use dataplane::ports::{Own, PortSpec};
+use dataplane::{Access, Carried, Instance, PortConfig, Report};
+
+use super::engine;
+use super::instance::{ports, read};
+use super::packets::Packets;
+use crate::apps;
+use crate::failure::Failure;
+
+/// Controllers that take new settings, by name.
+type Settings = Vec<(&'static str, Reloads)>;
+
+/// What an instance was started with, or what it took over since.
+pub struct StartedWith {
+    /// Texts of all files of the program.
+    texts: Vec<String>,
+    program: Arc<Program>,
+    config: Config,
+    /// All that is said of each port; the device in words.
+    ports: Vec<(String, u8, String, Option<u8>, Access, Own)>,
+}
+
+impl StartedWith {
+    /// A program, its configuration, and the ports that the configuration and the command line make.
+    pub fn new(compilation: &Compilation, program: &Arc<Program>, config: &Config, ports: &[PortConfig]) -> Self {
+        let port = |port: &PortConfig| {
+            let PortConfig { spec, number, host, access, own } = port;
+            (spec.name.clone(), *number, spec.driver.to_string(), *host, *access, *own)
+        };
+        StartedWith {
+            texts: compilation.sources.iter().map(|(_, file)| file.text.clone()).collect(),
+            program: program.clone(),
+            config: config.clone(),
+            ports: ports.iter().map(port).collect(),
+        }
+    }
+
+    /// What of a configuration is in force from the start to the end, and was changed.
+    fn fixed(&self, new: &StartedWith) -> Vec<&'static str> {
+        let (old, new_config) = (&self.config, &new.config);
+        let sections = [
+            ("ports", self.ports == new.ports),
+            ("frames", old.frames == new_config.frames),
+            ("workers", old.workers == new_config.workers),
+            ("control", old.control == new_config.control),
+        ];
+        sections.into_iter().filter(|(_, same)| !same).map(|(name, _)| name).collect()
+    }
+}
+
+/// What is read again for a reload.
+pub struct Reread {
+    /// The program, as on the command line.
+    pub app: String,
+    /// The configuration's file.
+    pub config: Option<PathBuf>,
+    /// Ports of the command line.
+    pub ports: Vec<PortSpec>,
+    /// Access mode of the command line.
+    pub access: Option<Access>,
+    /// How accesses to packets are optimised.
+    pub packets: Packets,
+    /// Of the ports.
+    pub names: PortNames,
+}
+
+/// A running instance.
+pub struct Live(Mutex<State>);
+
+struct State {
+    /// None once it has ended.
+    instance: Option<Instance>,
+    with: StartedWith,
+    settings: Settings,
+    /// Where the tables are kept on disk.
+    keeper: Option<Keeper>,
+}
+
+impl Live {
+    /// An instance that runs what it was started with.
+    pub fn new(instance: Instance, with: StartedWith, settings: Settings, keeper: Option<Keeper>) -> Self {
+        Live(Mutex::new(State { instance: Some(instance), with, settings, keeper }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether its workers run. While it takes over a program they do.
+    pub fn is_running(&self) -> bool {
+        self.0.try_lock().map_or(true, |state| state.instance.as_ref().is_some_and(Instance::is_running))
+    }
+
+    /// Whether its workers go round. While it takes over a program, which waits for them, they are taken to.
+    pub fn is_responding(&self) -> bool {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let responds = |instance: &Instance| instance.is_running() && instance.unseen() < PATIENCE;
+        self.0.try_lock().map_or(true, |state| state.instance.as_ref().is_some_and(responds))
+    }
+
+    /// Ends it, if it has not ended yet.
+    pub fn stop(&self) -> Option<Report> {
+        let mut state = self.lock();
+        let report = state.instance.take()?.stop();
+        state.keeper = None;
+        Some(report)
+    }
+
+    /// Reads program and configuration again and puts them in force while packets are processed. Where anything is wrong with
+    /// them all stays as it is, and the error says what.
+    pub fn reload(&self, reread: &Reread) -> Result<(Reloaded, Option<Arc<Shown>>), String> {
+        let mut state = self.lock();
+        let said = |failure: Failure| failure.to_string().trim_start_matches("error: ").to_owned();
+        let (compilation, with) = read_again(reread, &state.with.config).map_err(said)?;
+        let fixed = state.with.fixed(&with);
+        if !fixed.is_empty() {
+            return Err(format!("[{}] of the configuration changed, which takes a restart", fixed.join("], [")));
+        }
+        let mut reloaded = Reloaded {
+            warnings: with.config.warnings.iter().map(ToString::to_string).collect(),
+            ..Reloaded::default()
+        };
+        let shown = match with.texts == state.with.texts {
+            true => {
+                state.change(&with, &mut reloaded)?;
+                None
+            }
+            false => Some(state.take_over(&with, &compilation, reread, &mut reloaded)?),
+        };
+        state.with = with;
+        state.keep();
+        Ok((reloaded, shown))
+    }
+}
+
+/// The program and the configuration as they are now. What is in no file is as it was.
+fn read_again(reread: &Reread, config: &Config) -> Result<(Compilation, StartedWith), Failure> {
+    let source = apps::find(&reread.app)?;
+    let compilation = apps::check(&source)?;
+    let program = apps::lower(&source, &compilation)?;
+    let config = match &reread.config {
+        Some(file) => read(file, &program)?,
+        None => config.clone(),
+    };
+    let program = reread.packets.profiled(program, &config)?;
+    let ports = ports(&config, &reread.ports, reread.access)?;
+    let with = StartedWith::new(&compilation, &program, &config, &ports);
+    Ok((compilation, with))
+}
+
+impl State {
+    fn instance(&mut self) -> Result<&mut Instance, String> {
+        self.instance.as_mut().ok_or_else(|| "the instance has ended".into())
+    }
+
+    /// Keeps on disk what is in force now.
+    fn keep(&self) {
+        let (Some(keeper), Some(instance)) = (&self.keeper, &self.instance) else { return };
+        let configured = self.with.config.configured(&self.with.program);
+        keeper.keep(instance.program().clone(), configured, instance.tables());
+    }
+
+    /// The program is the same.
+    fn change(&mut self, with: &StartedWith, reloaded: &mut Reloaded) -> Result<(), String> {
+        let program = &with.program;
+        let configured = self.with.config.configured(&self.with.program);
+        let changes = changes(&configured, (program, &with.config), |_| true);
+        let mut tables = self.instance()?.tables();
+        let undo = changes.set(program, &mut tables).map_err(|error| error.to_string())?;
+        let offer = |(name, settings): &(&str, Reloads)| {
+            let made = with.config.controllers.iter().find(|(own, _)| own == name).map(|(_, made)| made.clone());
+            settings.offer(made.unwrap_or_default()).map_err(|error| format!("controller {name}: {error}"))
+        };
+        if let Err(error) = self.settings.iter().try_for_each(offer) {
+            undo.undo(&mut tables);
+            return Err(error);
+        }
+        changes.remove(&mut tables);
+        (reloaded.set, reloaded.removed) = (changes.set.len(), changes.removed.len());
+        reloaded.controllers = self.settings.iter().map(|(name, _)| (*name).to_owned()).collect();
+        Ok(())
+    }
+
+    /// Another program takes over.
+    fn take_over(
+        &mut self,
+        with: &StartedWith,
+        compilation: &Compilation,
+        reread: &Reread,
+        reloaded: &mut Reloaded,
+    ) -> Result<Arc<Shown>, String> {
+        let needed = controllers::of_program(&with.program).map_err(|error| error.to_string())?;
+        needed.begin(&with.config.controllers);
+        let configured = self.with.config.configured(&self.with.program);
+        let instance = self.instance()?;
+        let running: Vec<String> = instance.controllers().map(str::to_owned).collect();
+        let next = instance
+            .next(&with.program, needed.controllers)
+            .map_err(|error| engine::reload_error(error, compilation))?;
+        let (program, mut tables) = (next.program().clone(), next.tables());
+        let is_carried =
+            |table: TableId| matches!(next.carried()[table.0 as usize], Carried::Kept(_) | Carried::Copied(..));
+        let changes = changes(&configured, (&program, &with.config), is_carried);
+        let is_removed = |table: TableId, entry: &TableEntry| {
+            let same = |(own, removed): &(TableId, TableEntry)| {
+                (*own, &removed.key, removed.prefix_len) == (table, &entry.key, entry.prefix_len)
+            };
+            changes.removed.iter().any(same)
+        };
+        instance.copy(&next, |table, entry| !is_removed(table, entry)).map_err(|error| error.to_string())?;
+        let named = next.named_tables();
+        let undo = changes.set(&program, &mut tables).map_err(|error| error.to_string())?;
+        let install = |(name, made): &(String, Made)| {
+            controllers::install(name, &named, made).map_err(|error| format!("controller {name}: {error}"))
+        };
+        if let Err(error) = with.config.controllers.iter().try_for_each(install) {
+            undo.undo(&mut tables);
+            return Err(error);
+        }
+        let carried = program.tables.iter().zip(next.carried());
+        reloaded.tables = carried.map(|(table, carried)| (table.name.clone(), carried.to_string())).collect();
+        let about =
+            |fitted: &dataplane::xdp::Fitted<_>| engine::about(&with.program, &fitted.placement, &fitted.too_much);
+        reloaded.engine = next.fitted().map(about);
+        reloaded.warnings.extend(instance.take_over(next));
+        changes.remove(&mut tables);
+        (reloaded.replaced, reloaded.set, reloaded.removed) = (true, changes.set.len(), changes.removed.len());
+        reloaded.controllers = with.config.controllers.iter().map(|(name, _)| name.clone()).collect();
+        let before = std::mem::take(&mut self.settings);
+        // Those that ran go on with what they have.
+        let kept = |name: &str| before.iter().find(|(own, _)| *own == name && running.iter().any(|one| one == name));
+        let settings = needed.reloads.into_iter();
+        self.settings = settings.map(|(name, new)| (name, kept(name).map_or(new, |(_, old)| old.clone()))).collect();
+        let notation = Notation::new(program.clone(), reread.names.clone());
+        Ok(Shown::new(program, notation, tables))
+    }
+}

@@ -1,0 +1,142 @@
+//! What runs in the kernel outlasts the process (`--state`): packets pass while it is gone, and the next one takes over.
+
+use std::path::Path;
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use lab::{Namespace, RawPort, Running, Signal};
+
+use crate::frames::{ETH_EXPERIMENT, ethernet};
+use crate::instance::Runtime;
+use crate::random::Random;
+use crate::run::network;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Counts the packets of each source; a number that is different in each version.
+fn program(version: u32) -> String {
+    let more: String = (0..version % 3).map(|n| format!("counter more_{n}; hash<u32, u32> own_{n}[64]; ")).collect();
+    format!(
+        "import \"net/ether\";
+module m {{
+    in ether input; out ether output;
+    {more}
+    hash<mac_addr_t, u64> sources[64] idle 600s;
+    array<u32, u32> versions[4];
+    ppf p(ether_packet_t *pkt) from input {{
+        pkt->metadata.tx.port = 3 - pkt->metadata.rx.port;
+        u64 *count = sources[pkt->src];
+        if (count != null) *count = *count + 1;
+        else if (!table_insert(sources, pkt->src, 1)) {{ packet_drop(pkt, malformed); return; }}
+        channel_put(output, pkt);
+    }}
+}}
+program {{ rx -> m.input; m.output -> tx; }}
+"
+    )
+    .replace("array<u32, u32> versions", "array<u32> versions")
+}
+
+struct Rig {
+    runtime: Runtime,
+    box_: Namespace,
+    file: String,
+    state: String,
+}
+
+impl Rig {
+    fn start(&self) -> Running {
+        let millrace =
+            self.box_.command(env!("CARGO_BIN_EXE_millrace")).args(["run", &self.file, "--state", &self.state]);
+        let millrace = millrace.args(["--port", "l=xdp:left", "--port", "r=xdp:right"]);
+        let mut running = millrace.args(["--socket", &self.runtime.path("sock")]).spawn().unwrap();
+        running.wait_for_text("running on 2 ports", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+        running
+    }
+
+    fn ask(&self, arguments: &[&str]) -> String {
+        let socket = self.runtime.path("sock");
+        self.runtime.millrace(&[arguments, &["--socket", &socket]].concat()).ok()
+    }
+
+    fn reload(&self) -> Child {
+        let socket = self.runtime.path("sock");
+        let mut command = self.runtime.command(&["reload", "--socket", &socket]);
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap()
+    }
+}
+
+/// Packets that go from one host to the other and back, each of which must arrive, until told to stop. How many went to the right.
+fn traffic(hosts: &[Namespace; 2], stop: Arc<AtomicBool>) -> JoinHandle<u32> {
+    let wires = [0, 1].map(|i| RawPort::open(&hosts[i], "eth0").unwrap());
+    std::thread::spawn(move || {
+        let [mut left, mut right] = wires;
+        let mut number = 0u32;
+        while !stop.load(Ordering::Relaxed) {
+            let payload = [&number.to_be_bytes()[..], &[7; 60]].concat();
+            let frame = ethernet([2; 6], [4; 6], ETH_EXPERIMENT, &payload);
+            left.send(&frame).unwrap();
+            assert_eq!(right.recv(PATIENCE).unwrap().as_ref(), Some(&frame), "packet {number}");
+            right.send(&frame).unwrap();
+            assert_eq!(left.recv(PATIENCE).unwrap().as_ref(), Some(&frame), "packet {number} on its way back");
+            number += 1;
+        }
+        number
+    })
+}
+
+#[test]
+fn packets_pass_while_the_process_is_gone_and_the_next_one_takes_over() {
+    let (box_, hosts) = network();
+    let runtime = Runtime::new();
+    let (file, state) = (runtime.write("sw.baker", &program(0)), runtime.path("state"));
+    let rig = Rig { runtime, box_, file, state };
+    // A veth device takes packets from programs only where the other end has a program or this.
+    for host in &hosts {
+        host.check(&["ethtool", "-K", "eth0", "gro", "on"]).unwrap();
+    }
+    let mut millrace = rig.start();
+    let stop = Arc::new(AtomicBool::new(false));
+    let packets = traffic(&hosts, stop.clone());
+    rig.ask(&["table", "set", "m.versions", "3", "33"]);
+    let mut random = Random(7);
+    for version in 1..12u32 {
+        if version.is_multiple_of(2) {
+            // It dies at any moment of a reload.
+            rig.runtime.write("sw.baker", &program(version));
+            let mut reload = rig.reload();
+            std::thread::sleep(Duration::from_millis(random.below(250) as u64));
+            millrace.signal(Signal::SIGKILL).unwrap();
+            reload.wait().unwrap();
+        } else {
+            millrace.signal(Signal::SIGKILL).unwrap();
+        }
+        millrace.wait(PATIENCE).unwrap();
+        // They pass without it.
+        assert!(!packets.is_finished());
+        std::thread::sleep(Duration::from_millis(50));
+        millrace = rig.start();
+        assert_eq!(rig.ask(&["table", "get", "m.versions", "3"]), "33\n", "version {version}");
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    stop.store(true, Ordering::Relaxed);
+    let sent = packets.join().expect("every packet arrives");
+    let said = rig.ask(&["table", "get", "m.sources", "04:04:04:04:04:04"]);
+    // What both programs change at the moment of the change-over is the new one's.
+    let counted: u32 = said.trim().parse().unwrap();
+    assert!((sent..=2 * sent).contains(&counted), "{counted} of {} packets", 2 * sent);
+    millrace.signal(Signal::SIGTERM).unwrap();
+    let output = millrace.wait(PATIENCE).unwrap().text();
+    assert!(output.contains("XDP, taken over from the process before while it ran"), "{output}");
+    assert!(output.contains("state: the program of the process before is still in the kernel; "), "{output}");
+    // An orderly end leaves nothing in the kernel.
+    for device in ["left", "right"] {
+        let said = rig.box_.check(&["ip", "link", "show", "dev", device]).unwrap().text();
+        assert!(!said.contains("prog/xdp"), "{said}");
+    }
+    let left: Vec<_> = std::fs::read_dir(Path::new(&rig.state).join("bpf")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
