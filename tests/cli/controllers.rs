@@ -125,7 +125,7 @@ fn what_no_controller_has_is_told_at_the_start() {
     assert_eq!(done.status, Some(1), "{done:?}");
     assert_eq!(
         done.stderr,
-        "error: there is no controller respondr; did you mean `responder`?\n  controllers: firewall, responder\n"
+        "error: there is no controller respondr; did you mean `responder`?\n  controllers: firewall, responder, splice\n"
     );
     let extern_ = [
         program("extern u8 pick(u16 n); ppf p(ether_packet_t *p) from input { p->metadata.tx.port = pick(p->type);"),
@@ -136,7 +136,10 @@ fn what_no_controller_has_is_told_at_the_start() {
     for arguments in [&["run", &file, "--port", "a=mem:"][..], &["replay", &file, "--in", input]] {
         let done = millrace(arguments);
         assert_eq!(done.status, Some(1), "{done:?}");
-        assert_eq!(done.stderr, "error: no controller has the function m.pick\n  controllers: firewall, responder\n");
+        assert_eq!(
+            done.stderr,
+            "error: no controller has the function m.pick\n  controllers: firewall, responder, splice\n"
+        );
     }
 }
 

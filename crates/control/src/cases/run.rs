@@ -64,7 +64,7 @@ pub fn run_with(compiled: &Compiled, access: Access, case: &Case) -> Result<(), 
     stepper.set_access(access);
     let mut now = 0u64;
     for (_, made) in &case.controllers {
-        fill(program, made, &mut stepper).map_err(|error| failure(None, "", error.to_string()))?;
+        fill(program, &made.entries, &mut stepper).map_err(|error| failure(None, "", error.to_string()))?;
     }
     fill(program, &case.entries, &mut stepper).map_err(|error| failure(None, "", error.to_string()))?;
     for step in &case.steps {

@@ -143,7 +143,7 @@ impl Config {
 
     /// Puts all entries into the tables of an engine: first those of the controllers, then those that are given.
     pub fn fill<S: TableStore + ?Sized>(&self, program: &Program, store: &mut S) -> Result<(), FillError> {
-        self.controllers.iter().try_for_each(|(_, made)| fill(program, made, store))?;
+        self.controllers.iter().try_for_each(|(_, made)| fill(program, &made.entries, store))?;
         fill(program, &self.entries, store)
     }
 

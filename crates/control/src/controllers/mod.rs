@@ -4,11 +4,14 @@
 //! |---|---|
 //! | [`firewall`] | compiles the rules of `apps/firewall`, logs what is denied |
 //! | [`responder`] | answers ARP and ping: the example of docs/controllers.md |
+//! | [`splice`] | accepts HTTP connections for `apps/splice`, chooses servers, joins connections |
 
 pub mod firewall;
 mod reloads;
 pub mod responder;
+pub mod splice;
 
+use std::any::Any;
 use std::sync::Arc;
 
 use baker::ir::{Program, TableEntry, TableId};
@@ -19,8 +22,14 @@ use crate::config::document::{self, Errors, Path, Value};
 use crate::config::{PortNames, fill};
 use crate::words::{did_you_mean, list};
 
-/// Entries of the program's tables that a controller's settings make.
-pub type Made = Vec<(TableId, TableEntry)>;
+/// What a controller's settings make.
+#[derive(Clone, Debug, Default)]
+pub struct Made {
+    /// Entries of the program's tables.
+    pub entries: Vec<(TableId, TableEntry)>,
+    /// What the controller itself must know, in a type of its own.
+    pub own: Option<Arc<dyn Any + Send + Sync>>,
+}
 
 /// Puts what settings make in force in these tables.
 type Install = fn(&NamedTables, &Made) -> Result<(), String>;
@@ -35,7 +44,7 @@ struct Known {
     install: Option<Install>,
 }
 
-const KNOWN: [Known; 2] = [
+const KNOWN: [Known; 3] = [
     Known {
         name: "firewall",
         start: |reloads| Box::new(firewall::Firewall::new(reloads.clone())),
@@ -43,6 +52,12 @@ const KNOWN: [Known; 2] = [
         install: Some(firewall::install),
     },
     Known { name: "responder", start: |_| Box::new(responder::Responder), configure: None, install: None },
+    Known {
+        name: "splice",
+        start: |reloads| Box::new(splice::Splice::new(reloads.clone())),
+        configure: Some(splice::configure),
+        install: None,
+    },
 ];
 
 /// The settings of a controller: `[controllers.NAME]` of a configuration.
@@ -99,7 +114,7 @@ pub(crate) fn configure(
 pub fn install(name: &str, tables: &NamedTables, made: &Made) -> Result<(), String> {
     match KNOWN.iter().find(|known| known.name == name).and_then(|known| known.install) {
         Some(install) => install(tables, made),
-        None => fill(tables.program(), made, &mut tables.access()).map_err(|error| error.to_string()),
+        None => fill(tables.program(), &made.entries, &mut tables.access()).map_err(|error| error.to_string()),
     }
 }
 
@@ -132,6 +147,17 @@ pub struct Needed {
     pub controllers: Vec<Named>,
     /// By which new settings come to those that have some, by name.
     pub reloads: Vec<(&'static str, Reloads)>,
+}
+
+impl Needed {
+    /// Says to each what the settings of a configuration make, before it runs.
+    pub fn begin(&self, made: &[(String, Made)]) {
+        for (name, reloads) in &self.reloads {
+            if let Some((_, made)) = made.iter().find(|(own, _)| own == name) {
+                reloads.begin(made.clone());
+            }
+        }
+    }
 }
 
 /// The controllers that a program needs: those that it is wired to, and those whose functions it calls.
@@ -193,11 +219,11 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_with_what_there_is() {
         let error = of_program(&program("p->metadata.tx.port = known(1) ? 1 : 2;")).err().unwrap().to_string();
-        assert_eq!(error, "no controller has the function m.known\n  controllers: firewall, responder");
+        assert_eq!(error, "no controller has the function m.known\n  controllers: firewall, responder, splice");
         let error = of_program(&program("/* echo */")).err().unwrap().to_string();
         assert_eq!(
             error,
-            "there is no controller responser; did you mean `responder`?\n  controllers: firewall, responder"
+            "there is no controller responser; did you mean `responder`?\n  controllers: firewall, responder, splice"
         );
     }
 }

@@ -16,17 +16,29 @@ pub struct Reloads(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    /// What the configuration made at the start.
+    first: Mutex<Option<Made>>,
 }
 
 #[derive(Debug, Default)]
 enum State {
     #[default]
     Idle,
-    Offered(Made),
+    Offered(Box<Made>),
     Done(Result<(), String>),
 }
 
 impl Reloads {
+    /// Says, before the controller runs, what the settings make that it starts with.
+    pub fn begin(&self, made: Made) {
+        *self.0.first.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+    }
+
+    /// The controller's side: what it starts with.
+    pub fn begun(&self) -> Option<Made> {
+        self.0.first.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// Offers what new settings make, and waits until the controller has put it in force. One at a time: who offers meanwhile
     /// is told so.
     pub fn offer(&self, made: Made) -> Result<(), String> {
@@ -34,7 +46,7 @@ impl Reloads {
         if !matches!(*state, State::Idle) {
             return Err("another reload is under way".into());
         }
-        *state = State::Offered(made);
+        *state = State::Offered(Box::new(made));
         let waiting = |state: &mut State| !matches!(state, State::Done(_));
         let waited = self.0.changed.wait_timeout_while(state, PATIENCE, waiting);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -82,15 +94,15 @@ mod tests {
                 while !done {
                     controller.apply(|made| {
                         done = true;
-                        send.send(made.len()).unwrap();
+                        send.send(made.entries.len()).unwrap();
                         result.clone()
                     });
                     thread::sleep(Duration::from_millis(1));
                 }
             }
         });
-        assert_eq!(reloads.offer(Made::new()), Ok(()));
-        assert_eq!(reloads.offer(Made::new()), Err("no room".into()));
+        assert_eq!(reloads.offer(Made::default()), Ok(()));
+        assert_eq!(reloads.offer(Made::default()), Err("no room".into()));
         thread.join().unwrap();
         assert_eq!(receive.iter().collect::<Vec<_>>(), [0, 0]);
     }

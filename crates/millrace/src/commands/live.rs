@@ -202,6 +202,7 @@ impl State {
         reloaded: &mut Reloaded,
     ) -> Result<Arc<Shown>, String> {
         let needed = controllers::of_program(&with.program).map_err(|error| error.to_string())?;
+        needed.begin(&with.config.controllers);
         let configured = self.with.config.configured(&self.with.program);
         let instance = self.instance()?;
         let running: Vec<String> = instance.controllers().map(str::to_owned).collect();

@@ -36,7 +36,7 @@ pub(super) fn configure(section: &Section, errors: &mut Errors, warnings: &mut E
     let rules = settings::rules(section.value, &section.path, section.text, section.ports, errors);
     let at = section.value.span().start;
     if !errors.is_empty() {
-        return Made::new();
+        return Made::default();
     }
     let made = compile::compile(&rules).unwrap_or_else(|compile::TooMany(index)| {
         let which = rules[index].shown(index + 1);
@@ -62,7 +62,7 @@ pub(super) fn configure(section: &Section, errors: &mut Errors, warnings: &mut E
         warnings.add(line_start, &path.index(index), problem, "");
     }
     let entry = |(table, entry): (&str, TableEntry)| Some((section.table(&format!("{}.{table}", SETS[0]))?, entry));
-    made.into_iter().filter_map(entry).collect()
+    Made { entries: made.into_iter().filter_map(entry).collect(), own: None }
 }
 
 /// The controller.
@@ -98,7 +98,7 @@ pub(super) fn install(tables: &NamedTables, made: &Made) -> Result<(), String> {
     let mut active = tables.table::<u32, u8>("flow.active").map_err(|error| error.to_string())?;
     let now = active.get(&0).unwrap_or(0);
     let next = 1 - usize::from(now & 1);
-    fill(tables, made, SETS[next])?;
+    fill(tables, &made.entries, SETS[next])?;
     active.set(&0, &(next as u8)).map_err(|error| format!("table flow.active: {error}"))
 }
 

@@ -1,0 +1,165 @@
+//! Health checks: a connection to each server from time to time, with a request or without.
+
+use super::block::{Block, Ends};
+use super::path::DataPath;
+use super::segment::{ACK, FIN, PSH, RST, SYN, Segment, TcpOptions};
+use super::splicer::Splicer;
+use super::turn::Owner;
+
+/// The check of one server.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// When the next one begins, or this one is over.
+    due: u64,
+    running: Option<Running>,
+}
+
+#[derive(Clone, Debug)]
+struct Running {
+    /// Ends of the server's segments.
+    ends: Ends,
+    /// The own sequence number that comes next.
+    next: u32,
+    /// The server's.
+    expected: u32,
+    connected: bool,
+    answer: Vec<u8>,
+}
+
+/// Bytes of an answer that its status must be in.
+const STATUS: usize = 512;
+
+impl<P: DataPath> Splicer<P> {
+    /// When the next check has something to do.
+    pub(super) fn next_check(&self) -> u64 {
+        if self.checks.len() < self.cluster.servers.len() {
+            return 0;
+        }
+        self.checks.iter().map(|check| check.due).min().unwrap_or(u64::MAX)
+    }
+
+    /// Begins and ends checks.
+    pub(super) fn run_checks(&mut self) {
+        let now = self.path.now();
+        self.checks.resize(self.cluster.servers.len(), Check { due: 0, running: None });
+        for server in 0..self.checks.len() {
+            if self.checks[server].due > now {
+                continue;
+            }
+            if self.checks[server].running.is_some() {
+                self.end_check(server, false);
+            } else if self.cluster.servers[server].configured {
+                self.begin_check(server, now);
+            } else {
+                self.checks[server].due = u64::MAX;
+            }
+        }
+    }
+
+    fn begin_check(&mut self, server: usize, now: u64) {
+        let settings = self.cluster.settings.clone();
+        let known = &self.cluster.servers[server];
+        let check = &settings.pools[known.pool].check;
+        // Where nobody knows the way yet, it is tried again soon.
+        if known.mac.is_none() {
+            self.checks[server].due = now + check.interval.min(200_000_000);
+            return;
+        }
+        self.checks[server].due = now + check.timeout;
+        let (by_server, path) = (&self.by_server, &mut self.path);
+        let ends = self.cluster.ends(server, |ends| !by_server.contains_key(ends) && path.block(ends).is_none());
+        let Some(ends) = ends else { return };
+        let seconds = (now / 1_000_000_000) as u32 + 1;
+        if !self.path.set_block(&ends, &Block::held(ends.turned(), seconds)) {
+            return;
+        }
+        // Nobody gains anything from guessing it.
+        let start = (now as u32).rotate_left(16) ^ u32::from(ends.dst_port);
+        self.by_server.insert(ends, Owner::Check(server));
+        let next = start.wrapping_add(1);
+        self.checks[server].running = Some(Running { ends, next, expected: 0, connected: false, answer: Vec::new() });
+        let options = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((1, 0)) };
+        self.send_check(server, SYN, start, options, b"");
+    }
+
+    fn send_check(&mut self, server: usize, flags: u8, seq: u32, options: TcpOptions, payload: &[u8]) {
+        let known = &self.cluster.servers[server];
+        let (Some(running), Some(mac)) = (&self.checks[server].running, known.mac) else { return };
+        let own = &self.cluster.settings.interfaces[known.server.interface];
+        let segment = Segment {
+            dst_mac: mac,
+            src_mac: own.mac,
+            ends: running.ends.turned(),
+            seq,
+            ack: if flags & ACK == 0 { 0 } else { running.expected },
+            flags,
+            window: 8192,
+            options,
+            payload,
+        };
+        self.path.send(own.port, &segment.frame());
+    }
+
+    /// A segment of a server that is being checked.
+    pub(super) fn on_check(&mut self, server: usize, segment: &Segment) {
+        let http = self.cluster.settings.pools[self.cluster.servers[server].pool].check.http.clone();
+        let Some(running) = self.checks[server].running.as_mut() else { return };
+        if !segment.has(ACK) || segment.ack != running.next && !running.connected {
+            return;
+        }
+        if segment.has(RST) {
+            return self.end_check(server, false);
+        }
+        let times = |options: &TcpOptions| options.times.map(|(value, _)| (2, value));
+        let reply = TcpOptions { times: times(&segment.options), ..TcpOptions::default() };
+        if segment.has(SYN) && !running.connected {
+            running.connected = true;
+            running.expected = segment.seq.wrapping_add(1);
+            let before = self.cluster.servers[server].learned.replace(segment.options);
+            let same = |own: TcpOptions| (own.mss, own.sack, own.times.is_some());
+            if before.map(same) != Some(same(segment.options)) {
+                self.offer_all();
+            }
+            let Some(http) = http else { return self.end_check(server, true) };
+            let request = format!(
+                "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: millrace\r\nConnection: close\r\n\r\n",
+                http.path, http.host
+            );
+            let Some(running) = self.checks[server].running.as_mut() else { return };
+            let seq = running.next;
+            running.next = seq.wrapping_add(request.len() as u32);
+            return self.send_check(server, ACK | PSH, seq, reply, request.as_bytes());
+        }
+        if segment.seq != running.expected || (segment.payload.is_empty() && !segment.has(FIN)) {
+            return;
+        }
+        running.expected = segment.end();
+        running.answer.extend_from_slice(segment.payload);
+        let (next, answer) = (running.next, running.answer.clone());
+        let status: Option<u16> =
+            answer.strip_prefix(b"HTTP/1.").and_then(|rest| str::from_utf8(rest.get(2..5)?).ok()?.parse().ok());
+        match (status, http) {
+            (Some(status), Some(http)) => self.end_check(server, status == http.status),
+            _ if segment.has(FIN) || answer.len() > STATUS => self.end_check(server, false),
+            _ => self.send_check(server, ACK, next, reply, b""),
+        }
+    }
+
+    /// A check is over.
+    fn end_check(&mut self, server: usize, works: bool) {
+        if let Some(next) = self.checks[server].running.as_ref().filter(|own| own.connected).map(|own| own.next) {
+            self.send_check(server, RST | ACK, next, TcpOptions::default(), b"");
+        }
+        if let Some(running) = self.checks[server].running.take() {
+            self.by_server.remove(&running.ends);
+            self.path.remove_block(&running.ends);
+        }
+        let interval = self.cluster.settings.pools[self.cluster.servers[server].pool].check.interval;
+        self.checks[server].due = self.path.now() + interval;
+        if self.cluster.checked(server, works) {
+            let known = &self.cluster.servers[server];
+            let pool = &self.cluster.settings.pools[known.pool].name;
+            tracing::warn!(pool, server = known.server.name, up = works, "server");
+        }
+    }
+}

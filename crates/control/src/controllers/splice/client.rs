@@ -1,0 +1,302 @@
+//! The client's side: requests are read, servers chosen, and what follows is joined.
+
+use super::block::{Block, Mode, before};
+use super::body::{Body, Next};
+use super::connection::{State, Stream, Upstream};
+use super::http::{self, Refused};
+use super::path::DataPath;
+use super::segment::{ACK, FIN, RST, SYN, Segment, TcpOptions};
+use super::turn::{Owner, RESEND, Turn};
+
+impl<P: DataPath> Turn<'_, P> {
+    /// A segment of the client.
+    pub fn on_client(&mut self, segment: &Segment, frame: &[u8]) {
+        let c = &mut *self.c;
+        // An old segment says old times, and a SYN echoes none.
+        if let Some((value, echo)) = segment.options.times.filter(|_| segment.has(ACK)) {
+            c.times.0 = if before(c.times.0, value) { value } else { c.times.0 };
+            c.times.1 = if before(c.times.1, echo) { echo } else { c.times.1 };
+        }
+        if segment.has(ACK) && !before(segment.ack, c.acked) {
+            (c.acked, c.window) = (segment.ack, segment.window);
+        }
+        if segment.has(SYN) {
+            // It asks whether it is known (RFC 5961 section 4.2). Who has the bytes says how many.
+            if c.state == State::Serving {
+                return self.path.relay(frame);
+            }
+            return self.to_client(0, self.c.next, &[]);
+        }
+        if c.state == State::Serving {
+            return self.on_joined_client(segment, frame);
+        }
+        if segment.has(RST) {
+            match segment.seq == c.requests.bytes.next() {
+                true => self.over(),
+                false => self.to_client(0, self.c.next, &[]),
+            }
+            return;
+        }
+        match c.state {
+            State::Answering => self.on_answered(segment),
+            State::Asking | State::Connecting => {
+                let expected = c.requests.bytes.next();
+                c.requests.bytes.insert(segment.seq, segment.payload, segment.has(FIN));
+                let new = c.requests.bytes.next() != expected;
+                if self.c.state == State::Asking && new {
+                    self.advance();
+                } else if segment.len() > 0 || segment.seq != expected {
+                    // It came a second time, or too early, or asks whether anybody is there.
+                    self.to_client(0, self.c.next, &[]);
+                }
+            }
+            State::Serving => {}
+        }
+    }
+
+    /// An acknowledgement of the own answer, or the client's FIN behind it.
+    fn on_answered(&mut self, segment: &Segment) {
+        let c = &mut *self.c;
+        let Some(answer) = &mut c.answer else { return };
+        let end = c.next.wrapping_add(answer.bytes.len() as u32 + 1);
+        answer.arrived |= !before(c.acked, end);
+        let arrived = answer.arrived;
+        // Data that is not wanted any more is taken all the same, else a reset would destroy the answer before it is read.
+        let expected = c.requests.bytes.next();
+        if !before(segment.end(), expected) && !before(expected, segment.seq) {
+            c.requests = Stream::new(segment.end(), 65536);
+        }
+        if segment.len() > 0 {
+            self.to_client(0, end, &[]);
+        }
+        if arrived && segment.has(FIN) {
+            self.over();
+        }
+    }
+
+    /// Reads what there is of a request.
+    pub fn advance(&mut self) {
+        let c = &mut *self.c;
+        let start = c.requests.bytes.base();
+        let request = match http::request(c.requests.bytes.ready()) {
+            Err(Refused(status)) => return self.answer(status),
+            Ok(Some(request)) => request,
+            Ok(None) if c.requests.bytes.is_ended() => {
+                return if c.requests.bytes.ready().is_empty() { self.answer(0) } else { self.answer(400) };
+            }
+            Ok(None) if c.requests.bytes.ready().len() > self.cluster.settings.request_head => return self.answer(431),
+            Ok(None) => return self.to_client(0, self.c.next, &[]),
+        };
+        let kept = c.requests.bytes.take(request.head);
+        c.requests.body = Some(Body::new(request.framing));
+        (c.start, c.client_done, c.keeps_alive, c.copied) = (start, false, request.keeps_alive, 0);
+        let pool = self
+            .cluster
+            .settings
+            .services
+            .get(c.service)
+            .and_then(|service| service.pool(&request.method, &request.host, &request.path));
+        c.request = Some(request);
+        c.tried.clear();
+        let Some(pool) = pool else { return self.answer(503) };
+        let reused = c.upstream.as_ref().is_some_and(|u| self.cluster.serves(u.server, pool, &c.agreed));
+        if !reused {
+            self.release(FIN);
+            return self.connect(pool, kept);
+        }
+        // The server's latest clock is what the client has echoed.
+        let c = &mut *self.c;
+        let Some(u) = &mut c.upstream else { return };
+        let echoed = c.times.1.wrapping_sub(u.tsval_add);
+        u.tsval = if before(u.tsval, echoed) { echoed } else { u.tsval };
+        (u.kept, u.kept_at, u.fin) = (kept, start, false);
+        (u.acked, u.sent, u.begun, u.response) = (start, start, false, None);
+        u.responses.body = None;
+        if let Some(block) = self.path.block(&u.ends) {
+            u.edge = block.edge;
+        }
+        self.serve();
+    }
+
+    /// What has come of the message meanwhile is kept, too, until the server has it.
+    fn gather(&mut self) -> Result<(), Refused> {
+        let c = &mut *self.c;
+        let (Some(u), Some(body)) = (&mut c.upstream, &mut c.requests.body) else { return Ok(()) };
+        let used = body.feed(c.requests.bytes.ready())?;
+        let own = if body.next() == Next::End { used } else { c.requests.bytes.ready().len() };
+        // Part of a line that must be looked at again with what follows stays, and is not kept twice.
+        u.kept.extend_from_slice(c.requests.bytes.ready().get(c.copied..own).unwrap_or_default());
+        c.copied = own - used;
+        c.requests.bytes.take(used);
+        u.fin = c.requests.bytes.is_ended() && c.copied == c.requests.bytes.ready().len();
+        c.client_done = u.fin;
+        c.requests.follow()
+    }
+
+    /// The request goes to the server that is there.
+    pub fn serve(&mut self) {
+        if self.gather().is_err() {
+            return self.answer(400);
+        }
+        let timeouts = self.cluster.settings.timeouts;
+        self.c.state = State::Serving;
+        self.c.deadline = self.now + timeouts.response;
+        if let Some(u) = &mut self.c.upstream {
+            (u.resend, u.backoff) = (self.now + RESEND, RESEND);
+        }
+        self.update_blocks();
+        self.send_kept();
+    }
+
+    /// Chooses a server and sends it a SYN with the client's sequence number, so that there is no offset this way.
+    pub fn connect(&mut self, pool: usize, kept: Vec<u8>) {
+        let c = &mut *self.c;
+        let Some(server) = self.cluster.choose(pool, c.client.src, &c.agreed, &c.tried) else {
+            return self.answer(503);
+        };
+        let settings = self.cluster.settings.clone();
+        let (by_server, path) = (&*self.by_server, &mut *self.path);
+        let ends = self.cluster.ends(server, |ends| !by_server.contains_key(ends) && path.block(ends).is_none());
+        let known = &mut self.cluster.servers[server];
+        let own = &settings.interfaces[known.server.interface];
+        let (Some(mac), Some(ends)) = (known.mac, ends) else { return self.answer(503) };
+        known.active += 1;
+        self.by_server.insert(ends, Owner::Connection(self.id));
+        c.upstream = Some(Upstream {
+            server,
+            ends,
+            port: own.port,
+            mac,
+            own_mac: own.mac,
+            kept,
+            kept_at: c.start,
+            fin: false,
+            acked: c.start.wrapping_sub(1),
+            edge: c.start,
+            sent: c.start,
+            resend: 0,
+            backoff: RESEND,
+            responses: Stream::new(0, 65536),
+            response: None,
+            begun: false,
+            scale: 0,
+            scales: false,
+            seq_add: 0,
+            tsval_add: 0,
+            tsval: 0,
+        });
+        c.state = State::Connecting;
+        c.deadline = self.now + settings.timeouts.connect;
+        let held = Block::held(c.client.turned(), self.seconds());
+        if !self.path.set_block(&ends, &held) {
+            return self.answer(503);
+        }
+        self.hold_client();
+        self.send_syn();
+    }
+
+    /// Sends the SYN, once more.
+    pub fn send_syn(&mut self) {
+        let (c, now) = (&mut *self.c, self.now);
+        let Some(u) = &mut c.upstream else { return };
+        u.resend = (now + u.backoff).min(c.deadline);
+        u.backoff *= 2;
+        let segment = Segment {
+            dst_mac: u.mac,
+            src_mac: u.own_mac,
+            ends: u.ends.turned(),
+            seq: c.start.wrapping_sub(1),
+            ack: 0,
+            flags: SYN,
+            window: (u32::from(c.window) << c.agreed.scale.unwrap_or(0)).clamp(1, 65535) as u16,
+            options: TcpOptions {
+                mss: Some(c.agreed.mss),
+                scale: c.agreed.scale,
+                sack: c.agreed.sack,
+                times: c.agreed.times.then_some((c.times.0, 0)),
+            },
+            payload: &[],
+        };
+        self.path.send(u.port, &segment.frame());
+    }
+
+    /// A segment of the client that the fast path did not let pass.
+    fn on_joined_client(&mut self, segment: &Segment, frame: &[u8]) {
+        if segment.has(RST) {
+            self.path.relay(frame);
+            if self.path.block(&self.c.client).is_some_and(|block| block.ended & 2 != 0) {
+                self.release(0);
+                self.over();
+            }
+            return;
+        }
+        let stream = &mut self.c.requests;
+        // Behind a gap nobody knows what it is.
+        let gap = before(stream.bytes.next(), segment.seq);
+        if !stream.is_done() && gap && segment.len() > 0 {
+            return;
+        }
+        if segment.len() > 0 {
+            stream.bytes.insert(segment.seq, segment.payload, segment.has(FIN));
+        }
+        if stream.follow().is_err() {
+            let begun = self.c.upstream.as_ref().is_some_and(|u| u.begun);
+            return if begun { self.reset_client() } else { self.answer(400) };
+        }
+        let stream = &self.c.requests;
+        let (end, known) = (segment.seq.wrapping_add(segment.payload.len() as u32), stream.known_end());
+        let fin = segment.has(FIN) && stream.bytes.is_ended() && stream.bytes.ready().is_empty();
+        if !before(known, end) && (fin || !segment.has(FIN)) {
+            self.c.client_done |= fin;
+            self.update_blocks();
+            self.path.relay(frame);
+        } else {
+            let exchange = self.c.start;
+            if !before(segment.seq, known) {
+                // All of it is the next request's. If that goes on at once it says what this acknowledges.
+                self.next_request();
+                if self.gone || self.c.state != State::Serving || self.c.start != exchange {
+                    return;
+                }
+            }
+            // What it acknowledges the server must know.
+            let length = known.wrapping_sub(segment.seq) as usize;
+            let (seq, payload) = match segment.payload.get(..length) {
+                Some(payload) => (segment.seq, payload),
+                None => (known, &[][..]),
+            };
+            let cut = Segment { seq, payload, flags: segment.flags & !FIN, ..segment.clone() };
+            self.path.relay(&cut.frame());
+        }
+        self.next_request();
+        self.update_blocks();
+    }
+
+    /// Goes on to the next request, where there is one and the client has the whole response to the present one.
+    pub fn next_request(&mut self) {
+        let c = &mut *self.c;
+        let Some(u) = &c.upstream else { return };
+        let waiting = c.requests.is_done() && !c.requests.bytes.ready().is_empty();
+        if c.state != State::Serving || !waiting || !c.keeps_alive || !u.responses.is_done() || !u.has_all() {
+            return;
+        }
+        let end = u.response_end();
+        if let Some(block) = self.path.block(&c.client).filter(|block| block.mode != Mode::Held) {
+            c.acked = if before(c.acked, block.acked) { block.acked } else { c.acked };
+        }
+        if before(c.acked, end) {
+            return;
+        }
+        self.await_request(end);
+        self.c.deadline = self.now + self.cluster.settings.timeouts.request;
+        self.advance();
+    }
+
+    /// The exchange is over: the client's next byte begins a request.
+    pub fn await_request(&mut self, next: u32) {
+        let c = &mut *self.c;
+        (c.state, c.next, c.request) = (State::Asking, next, None);
+        c.requests.body = None;
+        c.deadline = self.now + self.cluster.settings.timeouts.keep_alive;
+    }
+}

@@ -1,0 +1,277 @@
+//! The servers: which of them work, and which one gets the next request.
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::net::Ipv6Addr;
+use std::sync::Arc;
+
+use super::block::Ends;
+use super::path::{MARGIN, Offer, SCALE};
+use super::segment::TcpOptions;
+use super::settings::{Balance, Server, Settings};
+
+/// A server and what is known of it.
+#[derive(Debug)]
+pub struct Known {
+    /// What the configuration says.
+    pub server: Server,
+    /// Its pool.
+    pub pool: usize,
+    /// Whether it is in the configuration still.
+    pub configured: bool,
+    /// Whether checks find it working.
+    pub up: bool,
+    /// Checks in a row that said otherwise than `up`.
+    pub contrary: u32,
+    /// What it can do: the options of its SYN and ACK.
+    pub learned: Option<TcpOptions>,
+    /// Connections to it.
+    pub active: u32,
+    /// The Ethernet address of the next hop.
+    pub mac: Option<[u8; 6]>,
+    /// Its credit in the weighted round.
+    credit: i64,
+}
+
+/// What a client agreed on: its server must know it, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// The greatest segment that the client takes.
+    pub mss: u16,
+    /// The client's window scale.
+    pub scale: Option<u8>,
+    /// Selective acknowledgements.
+    pub sack: bool,
+    /// Timestamps.
+    pub times: bool,
+}
+
+/// All servers.
+#[derive(Debug)]
+pub struct Cluster {
+    /// The configuration.
+    pub settings: Arc<Settings>,
+    /// Servers by number; those of earlier configurations stay.
+    pub servers: Vec<Known>,
+    /// Servers of each pool, by number.
+    members: Vec<Vec<usize>>,
+    /// The look-up table of each pool that needs one, for its present servers.
+    maglev: Vec<Option<Vec<u16>>>,
+    /// The own port that was used last towards an address: pools may share servers.
+    last_ports: HashMap<(Ipv6Addr, u16), u16>,
+}
+
+/// Own ports are not below.
+const LOWEST_PORT: u16 = 1024;
+
+/// Places of a look-up table: a prime (Maglev, section 3.4), 65 for each server at least.
+const PLACES: usize = 65537;
+
+impl Cluster {
+    /// From a configuration.
+    pub fn new(settings: Arc<Settings>) -> Cluster {
+        let mut cluster = Cluster {
+            settings: settings.clone(),
+            servers: Vec::new(),
+            members: Vec::new(),
+            maglev: Vec::new(),
+            last_ports: HashMap::new(),
+        };
+        cluster.configure(settings);
+        cluster
+    }
+
+    /// Takes over another configuration. What is known of servers that are in both stays.
+    pub fn configure(&mut self, settings: Arc<Settings>) {
+        self.servers.iter_mut().for_each(|known| known.configured = false);
+        self.members = Vec::new();
+        for (pool, own) in settings.pools.iter().enumerate() {
+            let mut members = Vec::new();
+            for server in &own.servers {
+                let same = |known: &Known| {
+                    (known.server.address, known.server.port, known.server.source)
+                        == (server.address, server.port, server.source)
+                        && self.settings.pools.get(known.pool).is_some_and(|before| before.name == own.name)
+                        && !known.configured
+                };
+                let found = self.servers.iter().position(same);
+                let number = found.unwrap_or(self.servers.len());
+                if found.is_none() {
+                    self.servers.push(Known {
+                        server: server.clone(),
+                        pool,
+                        configured: true,
+                        up: false,
+                        contrary: 0,
+                        learned: None,
+                        active: 0,
+                        mac: None,
+                        credit: 0,
+                    });
+                }
+                let known = &mut self.servers[number];
+                (known.server, known.pool, known.configured) = (server.clone(), pool, true);
+                members.push(number);
+            }
+            self.members.push(members);
+        }
+        self.maglev = vec![None; settings.pools.len()];
+        self.settings = settings;
+    }
+
+    /// Says what a check of a server found. True where that changed whether it is up.
+    pub fn checked(&mut self, number: usize, works: bool) -> bool {
+        let known = &mut self.servers[number];
+        let check = &self.settings.pools[known.pool].check;
+        known.contrary = if works == known.up { 0 } else { known.contrary + 1 };
+        let changes = known.contrary >= if works { check.rise } else { check.fall };
+        if changes && works != known.up {
+            (known.up, known.contrary) = (works, 0);
+            self.maglev[known.pool] = None;
+            return true;
+        }
+        false
+    }
+
+    /// Ends of the segments that a server sends on a connection to come: its own ports are used by turns, so that it has forgotten
+    /// the last connection by the time they come again. `free` says which are not in use.
+    pub fn ends(&mut self, number: usize, mut free: impl FnMut(&Ends) -> bool) -> Option<Ends> {
+        let server = &self.servers[number].server;
+        let last = self.last_ports.entry((server.address, server.port)).or_default();
+        for _ in LOWEST_PORT..=u16::MAX {
+            *last = if *last <= LOWEST_PORT { u16::MAX } else { *last - 1 };
+            let ends = Ends { src: server.address, dst: server.source, src_port: server.port, dst_port: *last };
+            if free(&ends) {
+                return Some(ends);
+            }
+        }
+        None
+    }
+
+    /// One connection to a server is over.
+    pub fn left(&mut self, number: usize) {
+        let known = &mut self.servers[number];
+        known.active = known.active.saturating_sub(1);
+    }
+
+    /// Whether a server can take a request of such a client.
+    pub fn serves(&self, number: usize, pool: usize, agreed: &Agreed) -> bool {
+        let known = &self.servers[number];
+        let can = known.learned.is_none_or(|own| (own.sack || !agreed.sack) && (own.times.is_some() || !agreed.times));
+        known.configured && known.pool == pool && known.up && known.server.weight > 0 && known.mac.is_some() && can
+    }
+
+    /// The server for a request of a client, other than those that were tried.
+    pub fn choose(&mut self, pool: usize, client: Ipv6Addr, agreed: &Agreed, tried: &[usize]) -> Option<usize> {
+        let v4 = |address: Ipv6Addr| address.to_ipv4_mapped().is_some();
+        let fit = |own: &&usize| {
+            !tried.contains(own)
+                && v4(self.servers[**own].server.address) == v4(client)
+                && self.serves(**own, pool, agreed)
+        };
+        let able: Vec<usize> = self.members[pool].iter().filter(fit).copied().collect();
+        match self.settings.pools[pool].balance {
+            Balance::RoundRobin => self.in_turn(&able),
+            Balance::LeastConnections => {
+                // Connections for its weight, compared without a division; the earlier one of equals.
+                let load =
+                    |own: usize| (u64::from(self.servers[own].active), u64::from(self.servers[own].server.weight));
+                able.into_iter().reduce(|best, own| {
+                    let ((a, wa), (b, wb)) = (load(best), load(own));
+                    if (b + 1) * wa < (a + 1) * wb { own } else { best }
+                })
+            }
+            Balance::Source => {
+                if self.maglev[pool].is_none() {
+                    self.maglev[pool] = Some(self.fill(pool));
+                }
+                let table = self.maglev[pool].as_deref()?;
+                let start = hash((0u8, client)) as usize % PLACES;
+                // Those that this client can't have, or has tried, are passed over.
+                let places = (0..table.len().min(able.len() * 100)).map(|at| table[(start + at) % table.len()]);
+                let members = &self.members[pool];
+                places.map(|place| members[usize::from(place)]).find(|own| able.contains(own)).or(able.first().copied())
+            }
+        }
+    }
+
+    /// Smooth weighted round robin: all get their weight as credit, who has most pays for all.
+    fn in_turn(&mut self, able: &[usize]) -> Option<usize> {
+        let total: i64 = able.iter().map(|own| i64::from(self.servers[*own].server.weight)).sum();
+        for own in able {
+            let known = &mut self.servers[*own];
+            known.credit += i64::from(known.server.weight);
+        }
+        let best = able
+            .iter()
+            .copied()
+            .reduce(|best, own| if self.servers[own].credit > self.servers[best].credit { own } else { best })?;
+        self.servers[best].credit -= total;
+        Some(best)
+    }
+
+    /// A look-up table for the servers of a pool that are up (Eisenbud et al., "Maglev", 2016, section 3.4): each in its turn
+    /// takes the next place of its own permutation that is free, as many as its weight says.
+    fn fill(&self, pool: usize) -> Vec<u16> {
+        let members = self.members[pool].iter().enumerate();
+        let up = members.filter(|(_, own)| self.servers[**own].up && self.servers[**own].server.weight > 0);
+        let mut turns: Vec<(u16, usize, usize, u32)> = up
+            .map(|(index, own)| {
+                let server = &self.servers[*own].server;
+                let name = (server.address, server.port);
+                let offset = hash((1u8, name)) as usize % PLACES;
+                let skip = hash((2u8, name)) as usize % (PLACES - 1) + 1;
+                (index as u16, offset, skip, server.weight)
+            })
+            .collect();
+        if turns.is_empty() {
+            return Vec::new();
+        }
+        let (mut table, mut filled) = (vec![u16::MAX; PLACES], 0);
+        loop {
+            for (index, at, skip, weight) in &mut turns {
+                for _ in 0..*weight {
+                    while table[*at] != u16::MAX {
+                        *at = (*at + *skip) % PLACES;
+                    }
+                    table[*at] = *index;
+                    filled += 1;
+                    if filled == PLACES {
+                        return table;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What the clients of a virtual address are offered: what all its servers that are known can do.
+    pub fn offer(&self, number: u16, service: usize, endpoint: Ipv6Addr) -> Offer {
+        let v4 = |address: Ipv6Addr| address.to_ipv4_mapped().is_some();
+        let routes = &self.settings.services[service].routes;
+        let own = |known: &&Known| {
+            known.configured
+                && routes.iter().any(|route| route.pool == known.pool)
+                && v4(known.server.address) == v4(endpoint)
+        };
+        let learned: Vec<TcpOptions> = self.servers.iter().filter(own).filter_map(|known| known.learned).collect();
+        let known = !learned.is_empty();
+        // What nobody has told is what everybody must know (RFC 9293 section 3.7.1, RFC 8200 section 8.3).
+        let least = if v4(endpoint) { 536 } else { 1220 };
+        Offer {
+            number,
+            mss: learned.iter().map(|own| own.mss.unwrap_or(least)).min().unwrap_or(least),
+            scale: if known { SCALE } else { 15 },
+            sack: known && learned.iter().all(|own| own.sack),
+            times: known && learned.iter().all(|own| own.times.is_some()),
+            window: (self.settings.request_head + MARGIN).min(65535) as u16,
+        }
+    }
+}
+
+/// The same in every run.
+fn hash(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,203 @@
+//! A client's connection and the one that serves it.
+
+use super::assembly::Assembly;
+use super::block::{Ends, before};
+use super::body::{Body, Next};
+use super::cluster::Agreed;
+use super::http::{Refused, Request, Response};
+
+/// One direction of messages, followed from head to head. Bytes of bodies that need not be looked at are passed over: the
+/// fast path sees to them.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    /// Its bytes as far as they came to the controller.
+    pub bytes: Assembly,
+    /// The body on its way; none while a head is expected.
+    pub body: Option<Body>,
+}
+
+impl Stream {
+    /// From a sequence number on, with room for a head.
+    pub fn new(base: u32, room: usize) -> Stream {
+        Stream { bytes: Assembly::new(base, room), body: None }
+    }
+
+    /// Follows the body as far as it can: what may pass now.
+    pub fn follow(&mut self) -> Result<(), Refused> {
+        let Some(body) = &mut self.body else { return Ok(()) };
+        loop {
+            let used = body.feed(self.bytes.ready())?;
+            self.bytes.take(used);
+            match body.next() {
+                Next::Pass(count) if self.bytes.ready().is_empty() => {
+                    body.passed(count);
+                    self.bytes.skip(count);
+                    if matches!(body.next(), Next::Pass(_)) {
+                        return Ok(());
+                    }
+                }
+                _ => return Ok(()),
+            }
+            if self.bytes.ready().is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether the message has ended, at [`Stream::limit`].
+    pub fn is_done(&self) -> bool {
+        self.body.as_ref().is_some_and(|body| body.next() == Next::End)
+    }
+
+    /// Whether it goes on until the connection ends.
+    pub fn is_endless(&self) -> bool {
+        self.body.as_ref().is_some_and(|body| body.next() == Next::Rest)
+    }
+
+    /// The sequence number up to which bytes need not be looked at.
+    pub fn limit(&self) -> u32 {
+        self.bytes.base()
+    }
+
+    /// How much of a segment belongs to the message, as far as that is known: the sequence number behind it.
+    pub fn known_end(&self) -> u32 {
+        if self.is_done() { self.limit() } else { self.bytes.base().wrapping_add(self.bytes.ready().len() as u32) }
+    }
+}
+
+/// What a connection is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Waits for a request, or the rest of its head.
+    Asking,
+    /// Waits for a server's SYN and ACK.
+    Connecting,
+    /// Both connections are joined.
+    Serving,
+    /// Millrace answers by itself, and closes.
+    Answering,
+}
+
+/// The connection to a server. Its sequence numbers are the client's: there is no offset from client to server.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// The server's number.
+    pub server: usize,
+    /// Ends of the server's segments.
+    pub ends: Ends,
+    /// The port that leads to it.
+    pub port: u8,
+    /// The Ethernet address of the next hop.
+    pub mac: [u8; 6],
+    /// The own one.
+    pub own_mac: [u8; 6],
+    /// Bytes of the request that the server has not acknowledged, or may have to be sent to another one.
+    pub kept: Vec<u8>,
+    /// The sequence number of the first.
+    pub kept_at: u32,
+    /// Whether a FIN follows them.
+    pub fin: bool,
+    /// What the server has acknowledged.
+    pub acked: u32,
+    /// How far its window reaches.
+    pub edge: u32,
+    /// What has been sent.
+    pub sent: u32,
+    /// When the kept bytes are sent again, and how long it is from then to the next time.
+    pub resend: u64,
+    /// See `resend`.
+    pub backoff: u64,
+    /// What it sends.
+    pub responses: Stream,
+    /// The head of the present response.
+    pub response: Option<Response>,
+    /// Whether a byte of it has been passed on.
+    pub begun: bool,
+    /// The window scale it uses.
+    pub scale: u8,
+    /// Whether it uses the client's.
+    pub scales: bool,
+    /// Added to its sequence numbers.
+    pub seq_add: u32,
+    /// Added to its clock.
+    pub tsval_add: u32,
+    /// Its latest clock.
+    pub tsval: u32,
+}
+
+impl Upstream {
+    /// The sequence number behind the kept bytes.
+    pub fn kept_end(&self) -> u32 {
+        self.kept_at.wrapping_add(self.kept.len() as u32).wrapping_add(self.fin.into())
+    }
+
+    /// Whether the server has acknowledged all of them.
+    pub fn has_all(&self) -> bool {
+        !before(self.acked, self.kept_end())
+    }
+
+    /// The sequence number of the client's stream behind what has come of the response.
+    pub fn response_end(&self) -> u32 {
+        self.responses.limit().wrapping_add(self.seq_add)
+    }
+}
+
+/// An answer of Millrace's own.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Its bytes; a FIN follows.
+    pub bytes: Vec<u8>,
+    /// Times that it was sent.
+    pub tries: u32,
+    /// Whether the client has it.
+    pub arrived: bool,
+}
+
+/// A client's connection.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Ends of the client's segments.
+    pub client: Ends,
+    /// The service, and the port that leads to the client.
+    pub service: usize,
+    /// See `service`.
+    pub port: u8,
+    /// Ethernet addresses: the client's next hop, and the own one.
+    pub mac: [u8; 6],
+    /// See `mac`.
+    pub own_mac: [u8; 6],
+    /// What was agreed on with cookies.
+    pub agreed: Agreed,
+    /// What it is doing.
+    pub state: State,
+    /// What the client sends.
+    pub requests: Stream,
+    /// The present request.
+    pub request: Option<Request>,
+    /// Its first sequence number.
+    pub start: u32,
+    /// Bytes at the front of what is ready that have been sent on already.
+    pub copied: usize,
+    /// The sequence number of what the client gets next from somebody new.
+    pub next: u32,
+    /// What the client has acknowledged.
+    pub acked: u32,
+    /// Its last window, as it came.
+    pub window: u16,
+    /// Its last timestamp and echo.
+    pub times: (u32, u32),
+    /// The server's side.
+    pub upstream: Option<Upstream>,
+    /// Servers that the request was sent to in vain.
+    pub tried: Vec<usize>,
+    /// An own answer.
+    pub answer: Option<Answer>,
+    /// When something must be done, and what the state's own time is over.
+    pub wake: u64,
+    /// See `wake`.
+    pub deadline: u64,
+    /// Whether the client has sent its FIN.
+    pub client_done: bool,
+    /// Whether another request may follow the present one.
+    pub keeps_alive: bool,
+}

@@ -1,0 +1,303 @@
+//! HTTP/1.1 heads (RFC 9112), read strictly: where two readers could disagree about where a message ends, it is refused.
+//!
+//! | refused with 400 | why |
+//! |---|---|
+//! | `Content-Length` and `Transfer-Encoding` together | one reader takes the one, another the other (RFC 9112 section 6.1) |
+//! | two `Content-Length`, or a list, or anything but digits | readers take the first or the last (6.3) |
+//! | a `Transfer-Encoding` other than exactly `chunked`, or in HTTP/1.0 | readers that do not know it find no end (6.1) |
+//! | a line that ends with a bare LF, a bare CR, NUL | readers disagree about lines (2.2) |
+//! | a blank before the colon, a folded line | readers disagree about names and values (5.1, 5.2) |
+//! | no `Host` in HTTP/1.1, two, or another one than the target's | the wrong server would answer (3.2) |
+//! | an empty line in front of the request line | it is no part of any request for some (2.2) |
+//! | `CONNECT`, versions other than 1.0 and 1.1 | there is nothing to route |
+
+use super::body::Framing;
+
+/// Header fields of a head at most; more are answered with 431.
+const MOST_FIELDS: usize = 128;
+
+/// What a message could not be read for: the status of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused(pub u16);
+
+/// A request's head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its bytes.
+    pub head: usize,
+    /// The method.
+    pub method: String,
+    /// The host without port, in small letters; empty where HTTP/1.0 names none.
+    pub host: String,
+    /// The path, without the query.
+    pub path: String,
+    /// How its body is framed.
+    pub framing: Framing,
+    /// Whether another request may follow.
+    pub keeps_alive: bool,
+}
+
+impl Request {
+    /// Whether it may be sent a second time (RFC 9110 section 9.2.2).
+    pub fn is_idempotent(&self) -> bool {
+        ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"].contains(&self.method.as_str())
+    }
+}
+
+/// A response's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// Its bytes.
+    pub head: usize,
+    /// The status.
+    pub status: u16,
+    /// How its body is framed.
+    pub framing: Framing,
+    /// Whether the server says that another response may follow.
+    pub keeps_alive: bool,
+}
+
+/// Whether a line of a head ends otherwise than with CR LF. Only whole lines are looked at.
+fn has_strange_lines(head: &[u8]) -> bool {
+    (0..head.len()).any(|at| match head[at] {
+        b'\n' => at == 0 || head[at - 1] != b'\r',
+        b'\r' => at + 1 < head.len() && head[at + 1] != b'\n',
+        0 => true,
+        _ => false,
+    })
+}
+
+/// The fields that say how the message is framed.
+struct Fields {
+    length: Option<u64>,
+    chunked: bool,
+    close: bool,
+    keep_alive: bool,
+}
+
+fn fields(headers: &[httparse::Header]) -> Result<Fields, Refused> {
+    let mut found = Fields { length: None, chunked: false, close: false, keep_alive: false };
+    for header in headers {
+        let value = header.value.trim_ascii();
+        if header.name.eq_ignore_ascii_case("content-length") {
+            let digits = !value.is_empty() && value.len() <= 18 && value.iter().all(u8::is_ascii_digit);
+            if found.length.is_some() || !digits {
+                return Err(Refused(400));
+            }
+            found.length = str::from_utf8(value).ok().and_then(|value| value.parse().ok());
+        } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
+            if found.chunked || !value.eq_ignore_ascii_case(b"chunked") {
+                return Err(Refused(400));
+            }
+            found.chunked = true;
+        } else if header.name.eq_ignore_ascii_case("connection") {
+            for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                found.close |= option.eq_ignore_ascii_case(b"close");
+                found.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+            }
+        }
+    }
+    if found.chunked && found.length.is_some() { Err(Refused(400)) } else { Ok(found) }
+}
+
+/// Reads a request's head. `None`: it is not complete yet.
+pub fn request(bytes: &[u8]) -> Result<Option<Request>, Refused> {
+    if matches!(bytes.first(), Some(b'\r' | b'\n')) || has_strange_lines(until_head_end(bytes)) {
+        return Err(Refused(400));
+    }
+    let mut headers = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut parsed = httparse::Request::new(&mut headers);
+    let head = match parsed.parse(bytes) {
+        Ok(httparse::Status::Complete(head)) => head,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => return Err(Refused(431)),
+        Err(_) => return Err(Refused(400)),
+    };
+    let (Some(method), Some(target), Some(version)) = (parsed.method, parsed.path, parsed.version) else {
+        return Err(Refused(400));
+    };
+    let own = fields(parsed.headers)?;
+    if method == "CONNECT" || (version == 0 && own.chunked) {
+        return Err(Refused(400));
+    }
+    let mut hosts = parsed.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host"));
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(header), None) => host_name(str::from_utf8(header.value).map_err(|_| Refused(400))?),
+        (None, None) if version == 0 => String::new(),
+        _ => return Err(Refused(400)),
+    };
+    let path = match target.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains('/') => {
+            let end = rest.find(['/', '?']).unwrap_or(rest.len());
+            if host_name(&rest[..end]) != host {
+                return Err(Refused(400));
+            }
+            &rest[end..]
+        }
+        _ => target,
+    };
+    if !path.starts_with('/') && !path.is_empty() && path != "*" {
+        return Err(Refused(400));
+    }
+    let path = path.split('?').next().unwrap_or_default();
+    let framing = match own.length {
+        _ if own.chunked => Framing::Chunked,
+        Some(length) => Framing::Length(length),
+        None => Framing::Length(0),
+    };
+    let keeps_alive = if version == 0 { own.keep_alive && !own.close } else { !own.close };
+    let path = if path.is_empty() { "/" } else { path };
+    Ok(Some(Request { head, method: method.into(), host, path: path.into(), framing, keeps_alive }))
+}
+
+/// The name without its port, in small letters.
+fn host_name(value: &str) -> String {
+    let value = value.trim();
+    let name = match value.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => name,
+        _ => value,
+    };
+    name.to_ascii_lowercase()
+}
+
+/// The head and its empty line, or all where that has not come.
+fn until_head_end(bytes: &[u8]) -> &[u8] {
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+    end.map_or(bytes, |end| &bytes[..end + 4])
+}
+
+/// Reads a response's head. `None`: it is not complete yet. `method` is that of the request.
+pub fn response(bytes: &[u8], method: &str) -> Result<Option<Response>, Refused> {
+    if has_strange_lines(until_head_end(bytes)) {
+        return Err(Refused(502));
+    }
+    let mut headers = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut parsed = httparse::Response::new(&mut headers);
+    let head = match parsed.parse(bytes) {
+        Ok(httparse::Status::Complete(head)) => head,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(_) => return Err(Refused(502)),
+    };
+    let (Some(status), Some(version)) = (parsed.code, parsed.version) else { return Err(Refused(502)) };
+    let own = fields(parsed.headers)?;
+    // RFC 9112 section 6.3, in its order.
+    let framing = if status == 101 {
+        Framing::Rest
+    } else if status < 200 || status == 204 || status == 304 || method == "HEAD" {
+        Framing::Length(0)
+    } else if own.chunked {
+        Framing::Chunked
+    } else {
+        own.length.map_or(Framing::Rest, Framing::Length)
+    };
+    let keeps_alive = if version == 0 { own.keep_alive && !own.close } else { !own.close };
+    Ok(Some(Response { head, status, framing, keeps_alive }))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn get(text: &str) -> Result<Option<Request>, Refused> {
+        request(text.as_bytes())
+    }
+
+    #[test]
+    fn requests_are_read() {
+        let text = "POST /a/b?c=d HTTP/1.1\r\nHost: WWW.Example:8080\r\nContent-Length: 12\r\n\r\nbody";
+        let found = get(text).unwrap().unwrap();
+        assert_eq!((found.head, &*found.host, &*found.path), (text.len() - 4, "www.example", "/a/b"));
+        assert_eq!((found.framing, found.keeps_alive, found.is_idempotent()), (Framing::Length(12), true, false));
+        let found = get("GET http://h.example?q HTTP/1.1\r\nHost: h.example\r\nConnection: x, Close\r\n\r\n");
+        let found = found.unwrap().unwrap();
+        assert_eq!((&*found.path, found.framing, found.keeps_alive), ("/", Framing::Length(0), false));
+        let found = get("PUT / HTTP/1.1\r\nhost: [::1]:80\r\nTransfer-Encoding: Chunked\r\n\r\n").unwrap().unwrap();
+        assert_eq!((&*found.host, found.framing), ("[::1]", Framing::Chunked));
+        let found = get("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").unwrap().unwrap();
+        assert_eq!((&*found.host, found.keeps_alive), ("", true));
+        for end in 1..text.len() - 4 {
+            assert_eq!(get(&text[..end]), Ok(None), "{end}");
+        }
+    }
+
+    /// Each line of the table above.
+    #[test]
+    fn what_could_be_smuggled_is_refused() {
+        let with = |fields: &str| get(&format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n"));
+        for fields in [
+            "Content-Length: 4\r\nTransfer-Encoding: chunked",
+            "Transfer-Encoding: chunked\r\ncontent-length: 4",
+            "Content-Length: 4\r\nContent-Length: 4",
+            "Content-Length: 4, 4",
+            "Content-Length: +4",
+            "Content-Length: 0x4",
+            "Content-Length: ",
+            "Content-Length: 9999999999999999999",
+            "Transfer-Encoding: chunked, chunked",
+            "Transfer-Encoding: gzip, chunked",
+            "Transfer-Encoding: xchunked",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+            "Transfer-Encoding : chunked",
+            "Transfer-Encoding\t: chunked",
+            " Transfer-Encoding: chunked",
+            "X: a\r\n Transfer-Encoding: chunked",
+            "X: a\nTransfer-Encoding: chunked",
+            "X: a\rTransfer-Encoding: chunked",
+            "X: a\0b",
+            "Host: b",
+        ] {
+            assert_eq!(with(fields), Err(Refused(400)), "{fields:?}");
+        }
+        for text in [
+            "GET / HTTP/1.1\r\n\r\n",
+            "\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\n\r\n",
+            "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET  / HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET x HTTP/1.1\r\nHost: a\r\n\r\n",
+            "CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET / HTTP/2.0\r\nHost: a\r\n\r\n",
+            "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        ] {
+            assert_eq!(get(text), Err(Refused(400)), "{text:?}");
+        }
+        let many = "X: y\r\n".repeat(MOST_FIELDS + 1);
+        assert_eq!(with(many.trim_end()), Err(Refused(431)));
+    }
+
+    #[test]
+    fn responses_end_as_their_heads_say() {
+        let framing = |text: &str, method| {
+            let found = response(format!("{text}\r\n\r\n").as_bytes(), method).unwrap().unwrap();
+            (found.status, found.framing, found.keeps_alive)
+        };
+        assert_eq!(framing("HTTP/1.1 200 OK\r\nContent-Length: 5", "GET"), (200, Framing::Length(5), true));
+        assert_eq!(framing("HTTP/1.1 200 OK\r\nContent-Length: 5", "HEAD"), (200, Framing::Length(0), true));
+        assert_eq!(framing("HTTP/1.1 304 N\r\nContent-Length: 5", "GET"), (304, Framing::Length(0), true));
+        assert_eq!(framing("HTTP/1.1 204 N", "GET"), (204, Framing::Length(0), true));
+        assert_eq!(framing("HTTP/1.1 100 Continue", "POST"), (100, Framing::Length(0), true));
+        assert_eq!(framing("HTTP/1.1 101 S\r\nUpgrade: x", "GET"), (101, Framing::Rest, true));
+        assert_eq!(framing("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked", "GET"), (200, Framing::Chunked, true));
+        assert_eq!(framing("HTTP/1.0 200 OK", "GET"), (200, Framing::Rest, false));
+        assert_eq!(framing("HTTP/1.1 200 OK\r\nConnection: close", "GET"), (200, Framing::Rest, false));
+        assert_eq!(response(b"SSH-2.0-x\r\n\r\n", "GET"), Err(Refused(502)));
+    }
+
+    proptest! {
+        /// However a head is cut, it is read as when it is whole, and no text is a panic.
+        #[test]
+        fn any_text_is_read_or_refused(
+            bytes in "(GET|POST)? ?/[ -~]{0,10} ?(HTTP/1\\.[01])?(\r\n|\n|\r)?([ -~]{0,12}: ?[ -~\0]{0,12}(\r\n|\n)){0,4}(\r\n)?",
+        ) {
+            let whole = get(&bytes);
+            for end in 0..bytes.len() {
+                let part = get(&bytes[..end]);
+                prop_assert!(part == Ok(None) || part == whole, "{part:?} {whole:?}");
+            }
+        }
+    }
+}

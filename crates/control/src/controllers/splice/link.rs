@@ -1,0 +1,153 @@
+//! The splicer on a running instance.
+
+use std::io::Read;
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use dataplane::controller::{Event, Field, Injector, Input, Link, NameError, Punted, Table};
+use nix::time::{ClockId, clock_gettime};
+
+use super::block::{Block, Ends};
+use super::cluster::Agreed;
+use super::path::{DataPath, Offer};
+use super::settings_of;
+use super::splicer::{Accepted, Splicer};
+use crate::controllers::{Made, Reloads};
+
+/// How long it waits for a packet at most: new settings are looked for then.
+const PAUSE: u64 = 50_000_000;
+
+/// The data path of a running instance.
+struct Live {
+    injector: Injector,
+    ready: Input,
+    relayed: [Input; 2],
+    tx_port: Field,
+    seen: Field,
+    blocks: Table<Ends, Block>,
+    services: Table<(Ipv6Addr, u16), (u16, u16, u8, bool, bool, u16)>,
+    /// The worker that the packet at hand came from: what follows from it is run there, in order.
+    worker: usize,
+}
+
+impl DataPath for Live {
+    fn now(&self) -> u64 {
+        let time = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
+        time.as_nanos() as u64
+    }
+
+    // Where too many packets are under way one is lost, as on any link, and comes again.
+    fn send(&mut self, port: u8, frame: &[u8]) {
+        let _ = self.injector.inject_on(self.worker, self.ready, frame, &[(self.tx_port, port.into())]);
+    }
+
+    fn relay(&mut self, frame: &[u8]) {
+        let v6 = frame.get(12..14) == Some(&[0x86, 0xdd]);
+        let _ = self.injector.inject_on(self.worker, self.relayed[usize::from(v6)], frame, &[(self.seen, 1)]);
+    }
+
+    fn block(&mut self, ends: &Ends) -> Option<Block> {
+        self.blocks.get(ends)
+    }
+
+    fn set_block(&mut self, ends: &Ends, block: &Block) -> bool {
+        self.blocks.set(ends, block).is_ok()
+    }
+
+    fn remove_block(&mut self, ends: &Ends) {
+        self.blocks.remove(ends);
+    }
+
+    fn offer(&mut self, endpoint: (Ipv6Addr, u16), offer: &Offer) {
+        let value = (offer.number, offer.mss, offer.scale, offer.sack, offer.times, offer.window);
+        if let Err(error) = self.services.set(&endpoint, &value) {
+            tracing::error!("table accept.services: {error}");
+        }
+    }
+}
+
+/// What the packets of the program say beside their bytes.
+struct Fields {
+    rx_port: Field,
+    service: Field,
+    mss: Field,
+    scale: Field,
+    sack: Field,
+}
+
+impl Fields {
+    fn of(&self, packet: &Punted) -> Accepted {
+        let scale = packet.metadata(self.scale) as u8;
+        let agreed = Agreed {
+            mss: packet.metadata(self.mss) as u16,
+            scale: (scale < 15).then_some(scale),
+            sack: packet.metadata(self.sack) != 0,
+            times: false,
+        };
+        Accepted { port: packet.metadata(self.rx_port) as u8, number: packet.metadata(self.service) as u16, agreed }
+    }
+}
+
+/// Runs until the instance ends.
+pub fn run(link: &mut Link, reloads: &Reloads) -> Result<(), String> {
+    let text = |error: NameError| error.to_string();
+    let field = |name: &str| link.field(name).map_err(text);
+    let fields = Fields {
+        rx_port: field("rx.port")?,
+        service: field("service")?,
+        mss: field("mss")?,
+        scale: field("scale")?,
+        sack: field("sack")?,
+    };
+    let live = Live {
+        injector: link.injector(),
+        ready: link.input("entry.ready").map_err(text)?,
+        relayed: [link.input("spliced.v4").map_err(text)?, link.input("spliced.v6").map_err(text)?],
+        tx_port: field("tx.port")?,
+        seen: field("relayed")?,
+        blocks: link.tables().table("spliced.blocks").map_err(text)?,
+        services: link.tables().table("accept.services").map_err(text)?,
+        worker: 0,
+    };
+    let mut secret = link.tables().table::<u32, (u64, u64)>("accept.secret").map_err(text)?;
+    let mut random = [0; 16];
+    let source = std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut random));
+    source.map_err(|error| format!("/dev/urandom: {error}"))?;
+    let [high, low] = [&random[..8], &random[8..]].map(|half| u64::from_le_bytes(half.try_into().unwrap_or_default()));
+    secret.set(&0, &(high, low)).map_err(|error| format!("table accept.secret: {error}"))?;
+    let settings = reloads.begun().and_then(|made| settings_of(&made));
+    let settings = settings.ok_or("there is no [controllers.splice] in the configuration")?;
+    let mut splicer = Splicer::new(settings, live);
+    loop {
+        splicer.tick();
+        let wait = splicer.next_wake().saturating_sub(splicer.path.now()).min(PAUSE);
+        match link.receive(Duration::from_nanos(wait)) {
+            Event::Packet(packet) => receive(&mut splicer, &fields, &packet),
+            Event::Idle => {}
+            Event::Stop => return Ok(()),
+        }
+        reloads.apply(|made| reload(&mut splicer, link, made));
+    }
+}
+
+fn receive(splicer: &mut Splicer<Live>, fields: &Fields, packet: &Punted) {
+    splicer.path.worker = packet.worker();
+    match packet.channel() {
+        "accept.request_cc" => splicer.request(fields.of(packet), packet.bytes()),
+        "entry.neighbour_cc" => splicer.neighbour(packet.bytes()),
+        _ => splicer.held(packet.bytes()),
+    }
+}
+
+/// Puts new settings in force. Tables get the new entries; addresses that are in use no more stay until a restart.
+fn reload(splicer: &mut Splicer<Live>, link: &Link, made: &Made) -> Result<(), String> {
+    let settings = settings_of(made).ok_or("there is no [controllers.splice] in the configuration")?;
+    let mut tables: Vec<_> = made.entries.iter().map(|(table, _)| *table).collect();
+    tables.dedup();
+    for table in tables {
+        let entries: Vec<_> = made.entries.iter().filter(|(own, _)| *own == table).map(|(_, entry)| entry).collect();
+        link.tables().replace(table, &entries).map_err(|error| error.to_string())?;
+    }
+    splicer.configure(settings);
+    Ok(())
+}

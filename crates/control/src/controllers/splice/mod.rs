@@ -1,0 +1,93 @@
+//! The controller of `apps/splice`: what the fast path can't do for HTTP connections. docs/splice.md has the whole picture.
+//!
+//! | file | what |
+//! |---|---|
+//! | `settings`, `read` | the configuration, and how it is read |
+//! | `http`, `body` | heads and the ends of bodies |
+//! | `assembly`, `segment` | reassembly, TCP segments in frames |
+//! | `block` | the control blocks of the data path |
+//! | `cluster`, `checks`, `neighbours` | servers: which one, whether it works, who has its address |
+//! | `connection`, `turn`, `client`, `server` | one connection and what becomes of it |
+//! | `splicer`, `path` | all connections; what they need of the data path |
+
+mod assembly;
+pub mod block;
+mod body;
+mod checks;
+mod client;
+pub mod cluster;
+mod connection;
+mod http;
+mod link;
+mod neighbours;
+pub mod path;
+mod read;
+pub mod segment;
+mod server;
+pub mod settings;
+pub mod splicer;
+mod turn;
+
+use std::sync::Arc;
+
+use baker::ir::TableEntry;
+use dataplane::controller::{Controller, Link};
+
+use self::settings::Settings;
+use super::{Made, Reloads, Section};
+use crate::config::document::Errors;
+
+/// What the settings make.
+pub(super) fn configure(section: &Section, errors: &mut Errors, _: &mut Errors) -> Made {
+    let Some(settings) = read::settings(section.value, &section.path, section.ports, errors) else {
+        return Made::default();
+    };
+    let mut made = Made::default();
+    let mut add = |table: &str, key: Vec<u128>, value: Vec<u128>| {
+        let entry = TableEntry { key, prefix_len: None, value };
+        made.entries.extend(section.table(table).map(|table| (table, entry)));
+    };
+    for own in &settings.interfaces {
+        let mac = own.mac.iter().fold(0u128, |all, byte| all << 8 | u128::from(*byte));
+        add("entry.macs", vec![own.port.into()], vec![mac]);
+        for (address, _) in &own.addresses {
+            add("entry.addresses", vec![u128::from(*address)], vec![own.port.into()]);
+        }
+    }
+    let mut virtual_addresses: Vec<_> = settings.services.iter().flat_map(|own| &own.endpoints).collect();
+    virtual_addresses.dedup_by_key(|(address, _)| *address);
+    for (address, _) in virtual_addresses {
+        add("entry.addresses", vec![u128::from(*address)], vec![0]);
+    }
+    // By state: established, half-closed, closed, reset.
+    let idle = settings.timeouts.idle.div_ceil(1_000_000_000);
+    for (state, seconds) in [(0, idle + 30), (1, idle.min(240)), (2, 60), (3, 10)] {
+        add("spliced.timeouts", vec![state], vec![seconds.into()]);
+    }
+    made.own = Some(Arc::new(settings));
+    made
+}
+
+/// The settings of what a configuration made.
+fn settings_of(made: &Made) -> Option<Arc<Settings>> {
+    made.own.clone()?.downcast().ok()
+}
+
+/// The controller.
+#[derive(Debug)]
+pub struct Splice {
+    reloads: Reloads,
+}
+
+impl Splice {
+    /// With where configurations come from.
+    pub(super) fn new(reloads: Reloads) -> Splice {
+        Splice { reloads }
+    }
+}
+
+impl Controller for Splice {
+    fn run(&mut self, link: &mut Link) -> Result<(), String> {
+        link::run(link, &self.reloads)
+    }
+}

@@ -1,0 +1,47 @@
+//! What the splicer needs of the data path, so that tests can be it.
+
+use std::net::Ipv6Addr;
+
+use super::block::{Block, Ends};
+
+/// The data path as the splicer sees it.
+pub trait DataPath {
+    /// The time of packets: nanoseconds since some moment.
+    fn now(&self) -> u64;
+    /// Sends a frame by a port.
+    fn send(&mut self, port: u8, frame: &[u8]);
+    /// Has a frame rewritten by the control block of its ends, whatever its mode, and sent.
+    fn relay(&mut self, frame: &[u8]);
+    /// The control block of segments with these ends.
+    fn block(&mut self, ends: &Ends) -> Option<Block>;
+    /// Makes or replaces one. False where there is no room.
+    fn set_block(&mut self, ends: &Ends, block: &Block) -> bool;
+    /// Removes one, where it is there.
+    fn remove_block(&mut self, ends: &Ends);
+    /// What the clients of a virtual address are offered from now on.
+    fn offer(&mut self, endpoint: (Ipv6Addr, u16), offer: &Offer);
+}
+
+/// What clients are offered: no more than all servers behind an address can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// The number of the address among all of the services', counted from 1.
+    pub number: u16,
+    /// The greatest segment.
+    pub mss: u16,
+    /// The window scale.
+    pub scale: u8,
+    /// Selective acknowledgements.
+    pub sack: bool,
+    /// Timestamps.
+    pub times: bool,
+    /// The first window, in bytes.
+    pub window: u16,
+}
+
+/// The window scale that clients are told; control blocks translate from the servers'.
+pub const SCALE: u8 = 7;
+
+/// Bytes that there is room for behind the longest head, so that a sender sends more than that: it waits where less than a
+/// segment has room.
+pub const MARGIN: usize = 4096;

@@ -1,0 +1,397 @@
+//! Reads `[controllers.splice]`. docs/splice.md describes every key.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use baker::syntax::duration;
+use toml::de::DeValue;
+
+use super::settings::{
+    Balance, Check, HttpCheck, Interface, PathMatch, Pool, Route, Server, Service, Settings, Timeouts,
+};
+use crate::config::PortNames;
+use crate::config::document::{self, Errors, Path, Table, Value};
+use crate::words::{did_you_mean, list};
+
+const SECOND: u64 = 1_000_000_000;
+/// Servers of a pool at most.
+const MOST_SERVERS: usize = 1000;
+/// Services at most: as many as the program's table has room for.
+const MOST_SERVICES: usize = 1000;
+
+/// An address of either version as one of IPv6.
+pub fn mapped(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    }
+}
+
+/// Reads the settings. None where there are errors.
+pub fn settings(value: &Value, path: &Path, ports: &PortNames, errors: &mut Errors) -> Option<Settings> {
+    let table = document::table(value, path, errors)?;
+    document::only(table, path, &["interfaces", "pools", "services", "timeouts", "limits"], errors);
+    let mut reader = Reader { ports, errors };
+    let interfaces = reader.named(table, path, "interfaces", Reader::interface)?;
+    let interfaces: Vec<Interface> = interfaces.into_iter().map(|(_, interface)| interface).collect();
+    let pools =
+        reader.named(table, path, "pools", |reader, name, value, path| reader.pool(name, value, path, &interfaces))?;
+    let pools: Vec<Pool> = pools.into_iter().map(|(_, pool)| pool).collect();
+    let services =
+        reader.named(table, path, "services", |reader, name, value, path| reader.service(name, value, path, &pools))?;
+    let services: Vec<Service> = services.into_iter().map(|(_, service)| service).collect();
+    reader.no_endpoint_twice(value, path, &services);
+    let timeouts = reader.timeouts(table.get("timeouts"), &path.key("timeouts"));
+    let (mut request_head, mut connections) = (16384, 65536);
+    if let Some(value) = table.get("limits") {
+        let path = path.key("limits");
+        let limits = document::table(value, &path, reader.errors)?;
+        document::only(limits, &path, &["request_head", "connections"], reader.errors);
+        request_head = reader.number(limits, &path, "request_head", 256, 65536, request_head);
+        connections = reader.number(limits, &path, "connections", 1, 120_000, connections);
+    }
+    let (request_head, connections) = (request_head as usize, connections as usize);
+    errors.is_empty().then_some(Settings { interfaces, pools, services, timeouts, request_head, connections })
+}
+
+struct Reader<'r, 't> {
+    ports: &'r PortNames,
+    errors: &'r mut Errors<'t>,
+}
+
+impl Reader<'_, '_> {
+    /// A table of tables by name; those that are wrong are left out.
+    fn named<T>(
+        &mut self,
+        table: &Table,
+        path: &Path,
+        key: &str,
+        mut one: impl FnMut(&mut Self, &str, &Value, &Path) -> Option<T>,
+    ) -> Option<Vec<(String, T)>> {
+        let path = path.key(key);
+        let Some(value) = table.get(key) else {
+            self.errors.add(0, &path, "is missing", format!("[{path}.NAME]"));
+            return None;
+        };
+        let mut found = Vec::new();
+        for (name, value) in document::table(value, &path, self.errors)? {
+            let name: &str = name.get_ref();
+            found.extend(one(self, name, value, &path.key(name)).map(|own| (name.to_owned(), own)));
+        }
+        Some(found)
+    }
+
+    fn number(&mut self, table: &Table, path: &Path, key: &str, min: u64, max: u64, default: u64) -> u64 {
+        let found = table.get(key).map(|value| document::integer(value, &path.key(key), min, max, self.errors));
+        found.flatten().unwrap_or(default)
+    }
+
+    fn time(&mut self, table: &Table, path: &Path, key: &str, default: u64) -> u64 {
+        let (Some(value), path) = (table.get(key), path.key(key)) else { return default };
+        let accepted = "a time from \"1ms\" to \"24h\", such as \"5s\"";
+        let Some(text) = document::string(value, &path, accepted, self.errors) else { return default };
+        let found = duration(text).filter(|time| (1_000_000..=24 * 3600 * SECOND).contains(time));
+        if found.is_none() {
+            self.errors.add(value.span().start, &path, format!("{text:?} is no such time"), accepted);
+        }
+        found.unwrap_or(default)
+    }
+
+    /// What a value's text stands for.
+    fn parsed<T>(
+        &mut self,
+        value: &Value,
+        path: &Path,
+        accepted: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        let text = document::string(value, path, accepted, self.errors)?;
+        let found = parse(text);
+        if found.is_none() {
+            self.errors.add(value.span().start, path, format!("{text:?} is none"), accepted);
+        }
+        found
+    }
+
+    /// A value, or a list of them.
+    fn several<T>(
+        &mut self,
+        table: &Table,
+        path: &Path,
+        key: &str,
+        mut one: impl FnMut(&mut Self, &Value, &Path) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let (Some(value), path) = (table.get(key), path.key(key)) else { return Some(Vec::new()) };
+        let DeValue::Array(values) = value.get_ref() else { return Some(vec![one(self, value, &path)?]) };
+        values.iter().enumerate().map(|(index, value)| one(self, value, &path.index(index))).collect()
+    }
+
+    fn missing(&mut self, value: &Value, path: &Path, key: &str, accepted: &str) {
+        self.errors.add(value.span().start, path, format!("`{key}` is missing"), accepted);
+    }
+
+    fn interface(&mut self, name: &str, value: &Value, path: &Path) -> Option<Interface> {
+        let table = document::table(value, path, self.errors)?;
+        document::only(table, path, &["mac", "addresses", "gateways"], self.errors);
+        let port = self.ports.number(name).filter(|number| *number < 64);
+        if port.is_none() {
+            let names = || self.ports.names();
+            let problem = format!("there is no port {name:?} with a number below 64{}", did_you_mean(name, names()));
+            let accepted = list(names());
+            self.errors.add(value.span().start, path, problem, accepted);
+        }
+        let accepted = "an Ethernet address of one station, such as \"02:00:00:00:00:01\"";
+        let Some(mac) = table.get("mac") else {
+            self.missing(value, path, "mac", accepted);
+            return None;
+        };
+        let mac = self.parsed(mac, &path.key("mac"), accepted, mac_address);
+        let accepted = "an own address with the length of its prefix, such as \"10.0.2.254/24\"";
+        let addresses =
+            self.several(table, path, "addresses", |reader, value, path| reader.parsed(value, path, accepted, prefix));
+        let accepted = "the address of a router";
+        let gateways = self.several(table, path, "gateways", |reader, value, path| {
+            reader.parsed(value, path, accepted, |text| Some(mapped(text.parse().ok()?)))
+        });
+        Some(Interface { port: port?, mac: mac?, addresses: addresses?, gateways: gateways? })
+    }
+
+    fn pool(&mut self, name: &str, value: &Value, path: &Path, interfaces: &[Interface]) -> Option<Pool> {
+        let table = document::table(value, path, self.errors)?;
+        document::only(table, path, &["balance", "servers", "check"], self.errors);
+        let names = ["round_robin", "least_connections", "source"];
+        let balance = match table.get("balance") {
+            None => Some(Balance::RoundRobin),
+            Some(value) => {
+                self.parsed(value, &path.key("balance"), &format!("one of {}", list(names)), |text| match text {
+                    "round_robin" => Some(Balance::RoundRobin),
+                    "least_connections" => Some(Balance::LeastConnections),
+                    "source" => Some(Balance::Source),
+                    _ => None,
+                })
+            }
+        };
+        let check = self.check(table.get("check"), &path.key("check"));
+        let path = path.key("servers");
+        let Some(list) = table.get("servers") else {
+            self.errors.add(value.span().start, &path, "is missing", "at least one server");
+            return None;
+        };
+        let values = document::array(list, &path, self.errors)?;
+        if values.is_empty() || values.len() > MOST_SERVERS {
+            let problem = format!("{} servers", values.len());
+            self.errors.add(list.span().start, &path, problem, format!("1 to {MOST_SERVERS}"));
+        }
+        let mut servers: Vec<Server> = Vec::new();
+        for (index, value) in values.iter().enumerate() {
+            let path = path.index(index);
+            let Some(server) = self.server(value, &path, interfaces) else { continue };
+            if servers.iter().any(|own| own.name == server.name) {
+                let problem = format!("there are two servers {:?}", server.name);
+                self.errors.add(value.span().start, &path, problem, "names that differ");
+            }
+            servers.push(server);
+        }
+        Some(Pool { name: name.into(), balance: balance?, servers, check: check? })
+    }
+
+    fn server(&mut self, value: &Value, path: &Path, interfaces: &[Interface]) -> Option<Server> {
+        let table = document::table(value, path, self.errors)?;
+        document::only(table, path, &["name", "address", "weight"], self.errors);
+        let accepted = "an address with a port, such as \"10.0.2.11:80\" or \"[2001:db8:2::11]:80\"";
+        let Some(given) = table.get("address") else {
+            self.missing(value, path, "address", accepted);
+            return None;
+        };
+        let (address, port) = self.parsed(given, &path.key("address"), accepted, endpoint)?;
+        let name = document::text_at(table, path, "name", "a name", self.errors);
+        let weight = self.number(table, path, "weight", 0, 1000, 1) as u32;
+        let v4 = |address: &Ipv6Addr| address.to_ipv4_mapped().is_some();
+        let on_link = interfaces.iter().position(|own| own.addresses.iter().any(|prefix| holds(*prefix, address)));
+        let (interface, next_hop) = match on_link {
+            Some(interface) => (interface, address),
+            None => {
+                let routed = interfaces.iter().enumerate().find_map(|(index, own)| {
+                    own.gateways.iter().find(|gateway| v4(gateway) == v4(&address)).map(|gateway| (index, *gateway))
+                });
+                let Some(found) = routed else {
+                    let problem = "no interface has an address with this server's prefix, and none a gateway";
+                    self.errors.add(given.span().start, &path.key("address"), problem, "a server that can be reached");
+                    return None;
+                };
+                found
+            }
+        };
+        let own = interfaces[interface].addresses.iter().map(|(own, _)| *own);
+        let Some(source) = own.clone().find(|own| v4(own) == v4(&address)) else {
+            let problem = "the interface to this server has no address of its version";
+            self.errors.add(given.span().start, &path.key("address"), problem, "an interface with such an address");
+            return None;
+        };
+        let name = name.unwrap_or_else(|| text_of(address, port));
+        Some(Server { name, address, port, weight, interface, next_hop, source })
+    }
+
+    fn check(&mut self, value: Option<&Value>, path: &Path) -> Option<Check> {
+        let mut check = Check { http: None, interval: 2 * SECOND, timeout: SECOND, rise: 1, fall: 3 };
+        let Some(value) = value else { return Some(check) };
+        let table = document::table(value, path, self.errors)?;
+        document::only(table, path, &["path", "host", "status", "interval", "timeout", "rise", "fall"], self.errors);
+        check.interval = self.time(table, path, "interval", check.interval);
+        check.timeout = self.time(table, path, "timeout", check.timeout);
+        check.rise = self.number(table, path, "rise", 1, 100, 1) as u32;
+        check.fall = self.number(table, path, "fall", 1, 100, 3) as u32;
+        if let Some(value) = table.get("path") {
+            let visible = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+            let accepted = "a path that begins with /";
+            let asked = self.parsed(value, &path.key("path"), accepted, |text| {
+                (text.starts_with('/') && visible(text)).then(|| text.to_owned())
+            });
+            let host = match table.get("host") {
+                None => Some("health.check".to_owned()),
+                Some(value) => self.parsed(value, &path.key("host"), "a host's name", |text| {
+                    (!text.is_empty() && visible(text)).then(|| text.to_owned())
+                }),
+            };
+            let status = self.number(table, path, "status", 100, 599, 200) as u16;
+            check.http = Some(HttpCheck { path: asked?, host: host?, status });
+        } else if let Some(key) = ["host", "status"].iter().find(|key| table.contains_key(**key)) {
+            let problem = "means nothing without `path`";
+            self.errors.add(value.span().start, &path.key(key), problem, "`path`: then the check asks for it");
+        }
+        Some(check)
+    }
+
+    fn service(&mut self, name: &str, value: &Value, path: &Path, pools: &[Pool]) -> Option<Service> {
+        let table = document::table(value, path, self.errors)?;
+        document::only(table, path, &["address", "routes", "pool"], self.errors);
+        let accepted = "an address with a port, such as \"10.0.1.80:80\", or a list of them";
+        let endpoints =
+            self.several(table, path, "address", |reader, value, path| reader.parsed(value, path, accepted, endpoint))?;
+        if endpoints.is_empty() {
+            self.missing(value, path, "address", accepted);
+        }
+        let mut routes = Vec::new();
+        if let Some(value) = table.get("routes") {
+            let path = path.key("routes");
+            for (index, value) in document::array(value, &path, self.errors)?.iter().enumerate() {
+                routes.extend(self.route(value, &path.index(index), pools));
+            }
+        }
+        if let Some(value) = table.get("pool") {
+            let pool = self.pool_named(value, &path.key("pool"), pools);
+            routes.extend(pool.map(|pool| Route { host: None, path: PathMatch::Any, methods: Vec::new(), pool }));
+        }
+        if routes.is_empty() {
+            self.missing(value, path, "pool", "a pool for what no route takes, or routes");
+        }
+        Some(Service { name: name.into(), endpoints, routes })
+    }
+
+    fn pool_named(&mut self, value: &Value, path: &Path, pools: &[Pool]) -> Option<usize> {
+        let names = || pools.iter().map(|pool| pool.name.as_str());
+        let accepted = format!("one of {}", list(names()));
+        let name = document::string(value, path, &accepted, self.errors)?;
+        let found = names().position(|own| own == name);
+        if found.is_none() {
+            let problem = format!("there is no pool {name:?}{}", did_you_mean(name, names()));
+            self.errors.add(value.span().start, path, problem, accepted);
+        }
+        found
+    }
+
+    fn route(&mut self, value: &Value, path: &Path, pools: &[Pool]) -> Option<Route> {
+        let table = document::table(value, path, self.errors)?;
+        document::only(table, path, &["host", "path", "method", "pool"], self.errors);
+        let host = document::text_at(table, path, "host", "a host's name, or \"*.example\"", self.errors);
+        let accepted = "a path such as \"/index.html\", or with * at its end for all that begin so";
+        let matched = match table.get("path") {
+            None => PathMatch::Any,
+            Some(value) => self.parsed(value, &path.key("path"), accepted, |text| {
+                let (own, prefix) = text.strip_suffix('*').map_or((text, false), |own| (own, true));
+                (own.starts_with('/') && !own.contains('*'))
+                    .then(|| if prefix { PathMatch::Prefix(own.into()) } else { PathMatch::Exact(own.into()) })
+            })?,
+        };
+        let accepted = "a method such as \"GET\", or a list of them";
+        let methods = self.several(table, path, "method", |reader, value, path| {
+            reader.parsed(value, path, accepted, |text| {
+                (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase())).then(|| text.to_owned())
+            })
+        })?;
+        let Some(pool) = table.get("pool") else {
+            self.missing(value, path, "pool", "the name of a pool");
+            return None;
+        };
+        let pool = self.pool_named(pool, &path.key("pool"), pools)?;
+        Some(Route { host: host.map(|host| host.to_ascii_lowercase()), path: matched, methods, pool })
+    }
+
+    fn no_endpoint_twice(&mut self, value: &Value, path: &Path, services: &[Service]) {
+        let path = path.key("services");
+        let all: Vec<_> = services.iter().flat_map(|service| service.endpoints.iter()).collect();
+        if all.len() > MOST_SERVICES {
+            let problem = format!("{} addresses of services", all.len());
+            self.errors.add(value.span().start, &path, problem, format!("{MOST_SERVICES} at most"));
+        }
+        for (index, (address, port)) in all.iter().enumerate() {
+            if all[..index].iter().any(|own| **own == (*address, *port)) {
+                let problem = format!("{} belongs to two services", text_of(*address, *port));
+                self.errors.add(value.span().start, &path, problem, "addresses that differ");
+            }
+        }
+    }
+
+    fn timeouts(&mut self, value: Option<&Value>, path: &Path) -> Timeouts {
+        let mut timeouts = Timeouts {
+            request: 10 * SECOND,
+            connect: SECOND,
+            response: 60 * SECOND,
+            keep_alive: 60 * SECOND,
+            idle: 3600 * SECOND,
+        };
+        let Some(value) = value else { return timeouts };
+        let Some(table) = document::table(value, path, self.errors) else { return timeouts };
+        document::only(table, path, &["request", "connect", "response", "keep_alive", "idle"], self.errors);
+        timeouts.request = self.time(table, path, "request", timeouts.request);
+        timeouts.connect = self.time(table, path, "connect", timeouts.connect);
+        timeouts.response = self.time(table, path, "response", timeouts.response);
+        timeouts.keep_alive = self.time(table, path, "keep_alive", timeouts.keep_alive);
+        timeouts.idle = self.time(table, path, "idle", timeouts.idle);
+        timeouts
+    }
+}
+
+fn mac_address(text: &str) -> Option<[u8; 6]> {
+    let mut mac = [0; 6];
+    let mut parts = text.split(':');
+    for byte in &mut mac {
+        *byte = parts.next().filter(|part| part.len() == 2).and_then(|part| u8::from_str_radix(part, 16).ok())?;
+    }
+    (parts.next().is_none() && mac[0] & 1 == 0 && mac != [0; 6]).then_some(mac)
+}
+
+/// An address with the length of its prefix, as of IPv6.
+fn prefix(text: &str) -> Option<(Ipv6Addr, u8)> {
+    let (address, length) = text.split_once('/')?;
+    let (address, length): (IpAddr, u8) = (address.parse().ok()?, length.parse().ok()?);
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    (length <= most).then(|| (mapped(address), 128 - most + length))
+}
+
+fn holds((own, length): (Ipv6Addr, u8), address: Ipv6Addr) -> bool {
+    let differ = u128::from(own) ^ u128::from(address);
+    differ.checked_shr(128 - u32::from(length)).unwrap_or(0) == 0
+}
+
+fn endpoint(text: &str) -> Option<(Ipv6Addr, u16)> {
+    let found: std::net::SocketAddr = text.parse().ok()?;
+    (found.port() != 0 && !found.ip().is_unspecified()).then(|| (mapped(found.ip()), found.port()))
+}
+
+/// An address and port as they are written.
+pub fn text_of(address: Ipv6Addr, port: u16) -> String {
+    match address.to_ipv4_mapped() {
+        Some(v4) => format!("{v4}:{port}"),
+        None => format!("[{address}]:{port}"),
+    }
+}

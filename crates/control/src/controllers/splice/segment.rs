@@ -1,0 +1,276 @@
+//! TCP segments in Ethernet frames, read and written: IPv4 without options, IPv6 without extension headers.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::block::Ends;
+
+/// Flags of the TCP header (RFC 9293 section 3.1).
+pub const FIN: u8 = 0x01;
+#[allow(missing_docs)]
+pub const SYN: u8 = 0x02;
+#[allow(missing_docs)]
+pub const RST: u8 = 0x04;
+#[allow(missing_docs)]
+pub const PSH: u8 = 0x08;
+#[allow(missing_docs)]
+pub const ACK: u8 = 0x10;
+
+/// Bytes of an Ethernet header.
+const ETHER: usize = 14;
+
+/// Options of the TCP header that mean something here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpOptions {
+    /// Maximum segment size, of a SYN.
+    pub mss: Option<u16>,
+    /// Window scale, of a SYN; 14 at most.
+    pub scale: Option<u8>,
+    /// Whether a SYN permits selective acknowledgements.
+    pub sack: bool,
+    /// Timestamp and echo.
+    pub times: Option<(u32, u32)>,
+}
+
+/// A segment that came, or is to be sent. The Ethernet addresses are those of the frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment<'f> {
+    /// Who the frame is for.
+    pub dst_mac: [u8; 6],
+    /// Who sent it.
+    pub src_mac: [u8; 6],
+    /// Addresses and ports.
+    pub ends: Ends,
+    /// Sequence number.
+    pub seq: u32,
+    /// Acknowledgement.
+    pub ack: u32,
+    /// Flags.
+    pub flags: u8,
+    /// Window as it stands in the header.
+    pub window: u16,
+    /// Options.
+    pub options: TcpOptions,
+    /// Data.
+    pub payload: &'f [u8],
+}
+
+/// The bytes at a place, as an array.
+fn at<const N: usize>(bytes: &[u8], place: usize) -> Option<[u8; N]> {
+    bytes.get(place..place + N)?.try_into().ok()
+}
+
+fn u16_at(bytes: &[u8], place: usize) -> Option<u16> {
+    at(bytes, place).map(u16::from_be_bytes)
+}
+
+fn u32_at(bytes: &[u8], place: usize) -> Option<u32> {
+    at(bytes, place).map(u32::from_be_bytes)
+}
+
+/// The Internet checksum (RFC 1071) of bytes, with a sum to begin with.
+fn checksum(bytes: &[u8], start: u32) -> u16 {
+    let mut sum = u64::from(start);
+    let mut words = bytes.chunks_exact(2);
+    words.by_ref().for_each(|word| sum += u64::from(u16::from_be_bytes([word[0], word[1]])));
+    if let [last] = words.remainder() {
+        sum += u64::from(*last) << 8;
+    }
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// The sum of the pseudo header of TCP (RFC 9293 section 3.1, RFC 8200 section 8.1).
+fn pseudo(ends: &Ends, length: usize) -> u32 {
+    let words = |address: Ipv6Addr| match address.to_ipv4_mapped() {
+        Some(v4) => v4.octets().chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u32>(),
+        None => address.segments().into_iter().map(u32::from).sum(),
+    };
+    words(ends.src) + words(ends.dst) + 6 + length as u32
+}
+
+/// Whether addresses are of IPv6.
+pub fn is_v6(ends: &Ends) -> bool {
+    ends.src.to_ipv4_mapped().is_none()
+}
+
+impl<'f> Segment<'f> {
+    /// Reads a frame that the program has taken for a TCP segment. None where it is none, or its checksum is wrong.
+    pub fn parse(frame: &'f [u8]) -> Option<Segment<'f>> {
+        let (ends_at, tcp) = match u16_at(frame, 12)? {
+            0x0800 => {
+                let length = usize::from(u16_at(frame, ETHER + 2)?);
+                let mapped = |place| Some(Ipv4Addr::from(at::<4>(frame, place)?).to_ipv6_mapped());
+                ((mapped(ETHER + 12)?, mapped(ETHER + 16)?), frame.get(ETHER + 20..ETHER + length)?)
+            }
+            0x86dd => {
+                let length = usize::from(u16_at(frame, ETHER + 4)?);
+                let address = |place| Some(Ipv6Addr::from(at::<16>(frame, place)?));
+                ((address(ETHER + 8)?, address(ETHER + 24)?), frame.get(ETHER + 40..ETHER + 40 + length)?)
+            }
+            _ => return None,
+        };
+        let (src, dst) = ends_at;
+        let ends = Ends { src, dst, src_port: u16_at(tcp, 0)?, dst_port: u16_at(tcp, 2)? };
+        let header = usize::from(tcp.get(12)? >> 4) * 4;
+        if header < 20 || checksum(tcp, pseudo(&ends, tcp.len())) != 0 {
+            return None;
+        }
+        Some(Segment {
+            dst_mac: at(frame, 0)?,
+            src_mac: at(frame, 6)?,
+            ends,
+            seq: u32_at(tcp, 4)?,
+            ack: u32_at(tcp, 8)?,
+            flags: *tcp.get(13)?,
+            window: u16_at(tcp, 14)?,
+            options: options(tcp.get(20..header)?),
+            payload: tcp.get(header..)?,
+        })
+    }
+
+    /// Sequence numbers that it takes.
+    pub fn len(&self) -> u32 {
+        self.payload.len() as u32 + u32::from(self.flags & FIN != 0) + u32::from(self.flags & SYN != 0)
+    }
+
+    /// The sequence number behind it.
+    pub fn end(&self) -> u32 {
+        self.seq.wrapping_add(self.len())
+    }
+
+    /// Whether it has one of these flags.
+    pub fn has(&self, flags: u8) -> bool {
+        self.flags & flags != 0
+    }
+
+    /// As a frame.
+    pub fn frame(&self) -> Vec<u8> {
+        let options = self.written_options();
+        let length = 20 + options.len() + self.payload.len();
+        let mut frame = [&self.dst_mac[..], &self.src_mac].concat();
+        match (self.ends.src.to_ipv4_mapped(), self.ends.dst.to_ipv4_mapped()) {
+            (Some(src), Some(dst)) => {
+                let mut ip = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0];
+                ip[2..4].copy_from_slice(&((length + 20) as u16).to_be_bytes());
+                ip.extend([src.octets(), dst.octets()].concat());
+                let sum = checksum(&ip, 0);
+                ip[10..12].copy_from_slice(&sum.to_be_bytes());
+                frame.extend([0x08, 0x00]);
+                frame.extend(ip);
+            }
+            _ => {
+                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+                frame.extend((length as u16).to_be_bytes());
+                frame.extend([6, 64]);
+                frame.extend([self.ends.src.octets(), self.ends.dst.octets()].concat());
+            }
+        }
+        let start = frame.len();
+        frame.extend([self.ends.src_port.to_be_bytes(), self.ends.dst_port.to_be_bytes()].concat());
+        frame.extend([self.seq.to_be_bytes(), self.ack.to_be_bytes()].concat());
+        frame.extend([((20 + options.len()) / 4 << 4) as u8, self.flags]);
+        frame.extend(self.window.to_be_bytes());
+        frame.extend([0; 4]);
+        frame.extend(options);
+        frame.extend(self.payload);
+        let sum = checksum(&frame[start..], pseudo(&self.ends, length));
+        frame[start + 16..start + 18].copy_from_slice(&sum.to_be_bytes());
+        frame
+    }
+
+    fn written_options(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Some(mss) = self.options.mss {
+            bytes.extend([2, 4]);
+            bytes.extend(mss.to_be_bytes());
+        }
+        if self.options.sack {
+            bytes.extend([1, 1, 4, 2]);
+        }
+        if let Some((value, echo)) = self.options.times {
+            bytes.extend([1, 1, 8, 10]);
+            bytes.extend([value.to_be_bytes(), echo.to_be_bytes()].concat());
+        }
+        if let Some(scale) = self.options.scale {
+            bytes.extend([1, 3, 3, scale]);
+        }
+        bytes
+    }
+}
+
+/// Reads options. Those that do not fit end it.
+fn options(mut rest: &[u8]) -> TcpOptions {
+    let mut options = TcpOptions::default();
+    while let [kind, behind @ ..] = rest {
+        match kind {
+            0 => break,
+            1 => rest = behind,
+            _ => {
+                let Some(own) = behind.first().and_then(|length| rest.get(2..usize::from(*length))) else { break };
+                match (kind, own) {
+                    (2, [high, low]) => options.mss = Some(u16::from_be_bytes([*high, *low])),
+                    (3, [scale]) => options.scale = Some((*scale).min(14)),
+                    (4, []) => options.sack = true,
+                    (8, own) if own.len() == 8 => options.times = u32_at(own, 0).zip(u32_at(own, 4)),
+                    _ => {}
+                }
+                rest = &rest[own.len() + 2..];
+            }
+        }
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for (src, dst) in [("::ffff:10.0.0.1", "::ffff:10.0.0.2"), ("2001:db8::1", "2001:db8::2")] {
+            let ends = Ends { src: src.parse().unwrap(), dst: dst.parse().unwrap(), src_port: 1, dst_port: 2 };
+            let times = Some((7, 8));
+            for options in [
+                TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times },
+                TcpOptions { times, ..TcpOptions::default() },
+                TcpOptions::default(),
+            ] {
+                let segment = Segment {
+                    dst_mac: [1; 6],
+                    src_mac: [2; 6],
+                    ends,
+                    seq: u32::MAX,
+                    ack: 5,
+                    flags: SYN | ACK,
+                    window: 9,
+                    options,
+                    payload: b"odd",
+                };
+                let mut frame = segment.frame();
+                assert_eq!(Segment::parse(&frame), Some(segment.clone()));
+                assert_eq!(segment.end(), 3);
+                // Padding of the link is no data, and a wrong bit is noticed.
+                frame.extend([0; 3]);
+                assert_eq!(Segment::parse(&frame), Some(segment));
+                let last = frame.len() - 4;
+                frame[last] ^= 1;
+                assert_eq!(Segment::parse(&frame), None);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_comes_is_a_panic(mut frame in prop::collection::vec(any::<u8>(), 0..120), v6: bool) {
+            if frame.len() > 14 {
+                frame[12..14].copy_from_slice(if v6 { &[0x86, 0xdd] } else { &[8, 0] });
+            }
+            let _ = Segment::parse(&frame);
+            let _ = options(&frame);
+        }
+    }
+}

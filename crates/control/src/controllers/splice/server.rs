@@ -1,0 +1,283 @@
+//! The server's side: it is given the request, and its responses are followed.
+
+use super::block::before;
+use super::body::{Body, Framing};
+use super::connection::{State, Stream, Upstream};
+use super::http;
+use super::path::DataPath;
+use super::segment::{ACK, FIN, PSH, RST, SYN, Segment};
+use super::turn::Turn;
+
+/// How far a new server's clock begins ahead of the last that the client has shown to know, in milliseconds: segments of the
+/// server before it may still be under way.
+const AHEAD: u32 = 1000;
+/// Bytes of a response's head at most: then it is passed on unread.
+const HEAD: usize = 131_072;
+
+impl<P: DataPath> Turn<'_, P> {
+    /// A segment of the server.
+    pub fn on_server(&mut self, segment: &Segment, frame: &[u8]) {
+        match self.c.state {
+            State::Connecting => self.on_connecting(segment),
+            State::Serving | State::Asking => self.on_joined_server(segment, frame),
+            State::Answering => {}
+        }
+    }
+
+    fn on_connecting(&mut self, segment: &Segment) {
+        let (start, server) = match &self.c.upstream {
+            Some(u) => (self.c.start, u.server),
+            None => return,
+        };
+        if !segment.has(ACK) || segment.ack != start {
+            // Somebody's old connection: it is told that it is over, and the SYN comes again.
+            if segment.has(ACK) && !segment.has(RST) {
+                self.reset_server(segment.ack);
+            }
+            return;
+        }
+        if segment.has(RST) {
+            return self.elsewhere(503);
+        }
+        if !segment.has(SYN) {
+            return;
+        }
+        let (options, agreed) = (segment.options, self.c.agreed);
+        if (agreed.sack && !options.sack) || (agreed.times && options.times.is_none()) {
+            // It has changed since it was checked.
+            self.cluster.servers[server].learned = Some(options);
+            self.reset_server(segment.ack);
+            return self.elsewhere(503);
+        }
+        let c = &mut *self.c;
+        let Some(u) = &mut c.upstream else { return };
+        u.scales = agreed.scale.is_some() && options.scale.is_some();
+        u.scale = options.scale.filter(|_| u.scales).unwrap_or(0);
+        u.seq_add = c.next.wrapping_sub(segment.seq.wrapping_add(1));
+        u.responses = Stream::new(segment.seq.wrapping_add(1), HEAD);
+        if let Some((tsval, _)) = options.times.filter(|_| agreed.times) {
+            (u.tsval, u.tsval_add) = (tsval, c.times.1.wrapping_add(AHEAD).wrapping_sub(tsval));
+        }
+        (u.acked, u.edge) = (segment.ack, segment.ack.wrapping_add(segment.window.into()));
+        self.serve();
+    }
+
+    /// A reset that a server believes that has something else in mind.
+    fn reset_server(&mut self, seq: u32) {
+        self.to_server(RST, seq, &[]);
+    }
+
+    /// The server can't have the request: another one gets it, or the client this answer.
+    pub fn elsewhere(&mut self, status: u16) {
+        let Some(u) = &mut self.c.upstream else { return };
+        let (kept, server) = (std::mem::take(&mut u.kept), u.server);
+        let pool = self.cluster.servers[server].pool;
+        self.release(0);
+        self.c.tried.push(server);
+        let agreed = self.c.agreed;
+        match self.cluster.choose(pool, self.c.client.src, &agreed, &self.c.tried) {
+            Some(_) => self.connect(pool, kept),
+            None => self.answer(status),
+        }
+    }
+
+    /// Whether the request may go to another server: it is whole, may be sent twice, and nothing has come back.
+    pub fn may_go_elsewhere(&self) -> bool {
+        let whole = self.c.requests.is_done();
+        let twice = self.c.request.as_ref().is_some_and(http::Request::is_idempotent);
+        self.c.upstream.as_ref().is_some_and(|u| {
+            whole && twice && !u.begun && u.kept_end() == self.c.requests.limit().wrapping_add(u.fin.into())
+        })
+    }
+
+    /// Sends what the server's window has room for of the kept bytes.
+    pub fn send_kept(&mut self) {
+        let mss = self.c.agreed.mss;
+        let Some(u) = &self.c.upstream else { return };
+        let server = &self.cluster.servers[u.server];
+        // Timestamps take twelve bytes of each segment.
+        let most = usize::from(mss.min(server.learned.and_then(|own| own.mss).unwrap_or(536)).max(100)) - 12;
+        let mut sent_any = false;
+        while let Some(u) = &self.c.upstream {
+            let from = u.sent.wrapping_sub(u.kept_at) as usize;
+            let room = u.edge.wrapping_sub(u.sent) as usize;
+            let room = if before(u.edge, u.sent) { 0 } else { room };
+            let length = u.kept.len().saturating_sub(from).min(most).min(room);
+            let last = from + length == u.kept.len();
+            let fin = last && u.fin && before(u.sent, u.kept_end());
+            if length == 0 && !fin {
+                break;
+            }
+            let (seq, payload) = (u.sent, u.kept[from..from + length].to_vec());
+            let flags = if last { PSH } else { 0 } | if fin { FIN } else { 0 };
+            self.to_server(flags, seq, &payload);
+            sent_any = true;
+            if let Some(u) = &mut self.c.upstream {
+                u.sent = seq.wrapping_add(length as u32).wrapping_add(fin.into());
+            }
+        }
+        if !sent_any {
+            let sent = self.c.upstream.as_ref().map_or(0, |u| u.sent);
+            self.to_server(0, sent, &[]);
+        }
+    }
+
+    fn on_joined_server(&mut self, segment: &Segment, frame: &[u8]) {
+        let Some(u) = &mut self.c.upstream else { return };
+        if let Some((tsval, _)) = segment.options.times.filter(|times| !before(times.0, u.tsval)) {
+            u.tsval = tsval;
+        }
+        if segment.has(SYN) {
+            // The acknowledgement of its SYN was lost.
+            let seq = u.sent;
+            return self.to_server(0, seq, &[]);
+        }
+        if segment.has(RST) {
+            return self.on_server_reset(segment, frame);
+        }
+        let asked = u.kept_end();
+        if segment.has(ACK) && !before(segment.ack, u.acked) {
+            (u.acked, u.edge) = (segment.ack, segment.ack.wrapping_add(u32::from(segment.window) << u.scale));
+        }
+        let more = !u.has_all() && before(u.sent, asked);
+        let had = u.responses.bytes.insert(segment.seq, segment.payload, segment.has(FIN));
+        if self.c.state == State::Asking {
+            return self.on_idle_server(segment);
+        }
+        self.follow_response();
+        if more {
+            self.send_kept();
+        }
+        if !had && !self.c.upstream.as_ref().is_some_and(|u| u.responses.is_endless()) {
+            // The client must not have what has not been looked at, for it would not come again.
+            return;
+        }
+        let closes = self.closes_after_response();
+        let Some(u) = &mut self.c.upstream else { return };
+        let end = segment.seq.wrapping_add(segment.payload.len() as u32);
+        // What comes behind the response nobody has asked for; a FIN there is the server's own matter as long as the client
+        // may go on.
+        let beyond = u.responses.is_done() && before(u.responses.limit(), end);
+        u.begun |= !segment.payload.is_empty();
+        let keep_fin = segment.has(FIN) && closes;
+        self.update_blocks();
+        if beyond || keep_fin {
+            let known = self.c.upstream.as_ref().map_or(end, |u| u.responses.known_end());
+            let length = (known.wrapping_sub(segment.seq) as usize).min(segment.payload.len());
+            if length > 0 || !keep_fin {
+                let payload = segment.payload.get(..length).unwrap_or_default();
+                let cut = Segment { payload, flags: segment.flags & !FIN, ..segment.clone() };
+                self.path.relay(&cut.frame());
+            }
+        } else {
+            self.path.relay(frame);
+        }
+        if keep_fin {
+            self.server_closes();
+        }
+        self.next_request();
+        self.update_blocks();
+    }
+
+    /// Whether the server's FIN ends its connection and not the client's.
+    fn closes_after_response(&self) -> bool {
+        let done = self.c.upstream.as_ref().is_some_and(|u| u.responses.is_done());
+        done && self.c.keeps_alive && !self.c.client_done
+    }
+
+    /// The server closes behind a response. As soon as the client has all of it, it is let go; until then its FIN comes again.
+    fn server_closes(&mut self) {
+        let Some(u) = &self.c.upstream else { return };
+        let end = u.response_end();
+        let acked = self.path.block(&self.c.client).map_or(self.c.acked, |block| block.acked);
+        if !u.responses.bytes.is_ended() || !u.responses.bytes.ready().is_empty() || before(acked, end) || !u.has_all()
+        {
+            return;
+        }
+        if before(self.c.acked, acked) {
+            self.c.acked = acked;
+        }
+        self.release(FIN);
+        self.hold_client();
+        let waiting = !self.c.requests.bytes.ready().is_empty();
+        self.await_request(end);
+        if waiting {
+            self.advance();
+        }
+    }
+
+    /// A server that nobody has asked anything closes; what else it says is not wanted.
+    fn on_idle_server(&mut self, segment: &Segment) {
+        if !segment.payload.is_empty() {
+            self.release(RST);
+        } else if segment.has(FIN) {
+            self.release(FIN);
+        }
+    }
+
+    fn on_server_reset(&mut self, segment: &Segment, frame: &[u8]) {
+        let Some(u) = &self.c.upstream else { return };
+        let exact = segment.seq == u.responses.bytes.next();
+        if self.c.state == State::Asking {
+            if exact {
+                self.release(0);
+            }
+            return;
+        }
+        if !u.begun {
+            // All of its segments come here, so the next number is known (RFC 5961 section 3.2).
+            match exact {
+                false => self.to_server(0, self.c.upstream.as_ref().map_or(0, |u| u.sent), &[]),
+                true if self.may_go_elsewhere() => self.elsewhere(503),
+                true => {
+                    self.release(0);
+                    self.answer(503);
+                }
+            }
+            return;
+        }
+        let ends = u.ends;
+        self.path.relay(frame);
+        if self.path.block(&ends).is_some_and(|block| block.ended & 2 != 0) {
+            // The blocks pass what is still under way; the data path forgets them.
+            self.by_server.remove(&ends);
+            if let Some(u) = self.c.upstream.take() {
+                self.cluster.left(u.server);
+            }
+            self.gone = true;
+        }
+    }
+
+    /// Reads heads, and follows bodies.
+    fn follow_response(&mut self) {
+        let method = self.c.request.as_ref().map(|request| request.method.clone()).unwrap_or_default();
+        let c = &mut *self.c;
+        let Some(u) = &mut c.upstream else { return };
+        while u.responses.body.is_none() {
+            match http::response(u.responses.bytes.ready(), &method) {
+                Ok(None) if u.responses.bytes.room() > 0 => return,
+                Ok(Some(response)) => {
+                    u.responses.bytes.take(response.head);
+                    // More is to come behind an interim response (RFC 9110 section 15.2).
+                    if response.status == 101 || response.status >= 200 {
+                        u.response = Some(response);
+                        c.keeps_alive &= response.keeps_alive;
+                        u.responses.body = Some(Body::new(response.framing));
+                    }
+                }
+                // Where it ends is not certain, so it ends with the connection.
+                Ok(None) | Err(_) => unread(u, &mut c.keeps_alive),
+            }
+        }
+        if u.responses.follow().is_err() {
+            unread(u, &mut c.keeps_alive);
+        }
+    }
+}
+
+/// A response that can't be read goes on until the connection ends.
+fn unread(u: &mut Upstream, keeps_alive: &mut bool) {
+    *keeps_alive = false;
+    u.response.get_or_insert(http::Response { head: 0, status: 200, framing: Framing::Rest, keeps_alive: false });
+    u.responses.body = Some(Body::new(Framing::Rest));
+}

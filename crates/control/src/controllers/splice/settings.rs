@@ -1,0 +1,175 @@
+//! What the configuration says: `[controllers.splice]`, read by `read`.
+
+use std::net::Ipv6Addr;
+
+/// Everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Ports with addresses of their own.
+    pub interfaces: Vec<Interface>,
+    /// Groups of servers.
+    pub pools: Vec<Pool>,
+    /// Virtual addresses.
+    pub services: Vec<Service>,
+    /// How long what may take.
+    pub timeouts: Timeouts,
+    /// Bytes of a request's head at most, and of what is kept of a request.
+    pub request_head: usize,
+    /// Connections at most; more are refused.
+    pub connections: usize,
+}
+
+/// A port with its addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// The port's number.
+    pub port: u8,
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
+    /// Its own addresses with the lengths of their prefixes, as of IPv6. Servers see them.
+    pub addresses: Vec<(Ipv6Addr, u8)>,
+    /// Routers to servers that are on no link, one for each version.
+    pub gateways: Vec<Ipv6Addr>,
+}
+
+/// How a server is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balance {
+    /// One after the other, in proportion to their weights.
+    RoundRobin,
+    /// The one with the fewest connections for its weight.
+    LeastConnections,
+    /// By the client's address, so that it comes to the same one as long as that is there (Maglev).
+    Source,
+}
+
+/// Servers that hold the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// How one is chosen.
+    pub balance: Balance,
+    /// The servers.
+    pub servers: Vec<Server>,
+    /// How it is found out whether they work.
+    pub check: Check,
+}
+
+/// A server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its name.
+    pub name: String,
+    /// Its address; those of IPv4 are mapped.
+    pub address: Ipv6Addr,
+    /// Its port.
+    pub port: u16,
+    /// Its share; 0: no new requests.
+    pub weight: u32,
+    /// The interface that leads to it, by index.
+    pub interface: usize,
+    /// Who gets the frames: itself, or a router.
+    pub next_hop: Ipv6Addr,
+    /// The address that it sees.
+    pub source: Ipv6Addr,
+}
+
+/// A health check. Times are in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// The request and the status that is expected; without, a connection suffices.
+    pub http: Option<HttpCheck>,
+    /// From one to the next.
+    pub interval: u64,
+    /// How long one may take.
+    pub timeout: u64,
+    /// So many in a row that succeed make it up.
+    pub rise: u32,
+    /// So many in a row that fail make it down.
+    pub fall: u32,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpCheck {
+    /// The path.
+    pub path: String,
+    /// The host.
+    pub host: String,
+    /// The status expected.
+    pub status: u16,
+}
+
+/// A virtual address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Its name.
+    pub name: String,
+    /// Addresses and ports.
+    pub endpoints: Vec<(Ipv6Addr, u16)>,
+    /// What goes where: the first that matches.
+    pub routes: Vec<Route>,
+}
+
+/// Which requests go to which pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The host in small letters; `*.` in front stands for one label or more.
+    pub host: Option<String>,
+    /// The path.
+    pub path: PathMatch,
+    /// Methods; none: all.
+    pub methods: Vec<String>,
+    /// The pool, by index.
+    pub pool: usize,
+}
+
+/// Which paths match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathMatch {
+    /// All.
+    Any,
+    /// This one.
+    Exact(String),
+    /// Those that begin with it.
+    Prefix(String),
+}
+
+/// How long what may take, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From a request's first byte to the end of its head.
+    pub request: u64,
+    /// One attempt to connect to a server.
+    pub connect: u64,
+    /// From a request to the head of its response.
+    pub response: u64,
+    /// Between requests.
+    pub keep_alive: u64,
+    /// A connection on which nothing passes.
+    pub idle: u64,
+}
+
+impl Route {
+    /// Whether a request goes this way.
+    pub fn matches(&self, method: &str, host: &str, path: &str) -> bool {
+        let host_matches = self.host.as_ref().is_none_or(|own| match own.strip_prefix('*') {
+            Some(domain) => host.len() > domain.len() && host.ends_with(domain),
+            None => own == host,
+        });
+        let path_matches = match &self.path {
+            PathMatch::Any => true,
+            PathMatch::Exact(own) => own == path,
+            PathMatch::Prefix(own) => path.starts_with(own),
+        };
+        host_matches && path_matches && (self.methods.is_empty() || self.methods.iter().any(|own| own == method))
+    }
+}
+
+impl Service {
+    /// The pool of a request.
+    pub fn pool(&self, method: &str, host: &str, path: &str) -> Option<usize> {
+        self.routes.iter().find(|route| route.matches(method, host, path)).map(|route| route.pool)
+    }
+}

@@ -1,0 +1,326 @@
+//! All connections: who a segment belongs to, and when something must be done.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+
+use super::block::{Ends, Mode};
+use super::checks::Check;
+use super::cluster::{Agreed, Cluster};
+use super::connection::{Connection, State, Stream, Upstream};
+use super::neighbours::Neighbours;
+use super::path::{DataPath, MARGIN};
+use super::segment::{ACK, RST, Segment, TcpOptions};
+use super::settings::Settings;
+use super::turn::{LOOK, Owner, RESEND, Turn};
+
+/// Times that kept bytes or an answer are sent.
+const MOST_TRIES: u32 = 8;
+/// How long an answered connection waits for the client's FIN.
+const LINGER: u64 = 3_000_000_000;
+
+/// What a cookie says about the client, with where its request came in.
+#[derive(Clone, Copy, Debug)]
+pub struct Accepted {
+    /// The port.
+    pub port: u8,
+    /// The number of the virtual address; see [`super::path::Offer`].
+    pub number: u16,
+    /// What was agreed on, but for timestamps, which the segment itself shows.
+    pub agreed: Agreed,
+}
+
+/// The splicer.
+pub struct Splicer<P> {
+    /// The data path.
+    pub path: P,
+    /// The servers.
+    pub cluster: Cluster,
+    connections: HashMap<u64, Connection>,
+    by_client: HashMap<Ends, u64>,
+    pub(super) by_server: HashMap<Ends, Owner>,
+    wakes: BinaryHeap<Reverse<(u64, u64)>>,
+    last_id: u64,
+    pub(super) checks: Vec<Check>,
+    pub(super) neighbours: Neighbours,
+}
+
+impl<P: DataPath> Splicer<P> {
+    /// Without connections.
+    pub fn new(settings: Arc<Settings>, path: P) -> Splicer<P> {
+        let mut splicer = Splicer {
+            path,
+            cluster: Cluster::new(settings),
+            connections: HashMap::new(),
+            by_client: HashMap::new(),
+            by_server: HashMap::new(),
+            wakes: BinaryHeap::new(),
+            last_id: 0,
+            checks: Vec::new(),
+            neighbours: Neighbours::default(),
+        };
+        splicer.offer_all();
+        splicer
+    }
+
+    /// Takes over another configuration. Connections stay with the servers that they have.
+    pub fn configure(&mut self, settings: Arc<Settings>) {
+        self.cluster.configure(settings);
+        self.offer_all();
+    }
+
+    /// Says what clients are offered from now on.
+    pub(super) fn offer_all(&mut self) {
+        let settings = self.cluster.settings.clone();
+        let all = settings.services.iter().enumerate();
+        let endpoints = all.flat_map(|(service, own)| own.endpoints.iter().map(move |endpoint| (service, *endpoint)));
+        for (number, (service, endpoint)) in (1..).zip(endpoints) {
+            let offer = self.cluster.offer(number, service, endpoint.0);
+            self.path.offer(endpoint, &offer);
+        }
+    }
+
+    /// Connections that there are.
+    pub fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    /// When [`Splicer::tick`] has something to do.
+    pub fn next_wake(&self) -> u64 {
+        let own = self.wakes.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
+        own.min(self.next_check()).min(self.next_question())
+    }
+
+    /// The first segment of a request, with its valid cookie.
+    pub fn request(&mut self, accepted: Accepted, frame: &[u8]) {
+        let Some(segment) = Segment::parse(frame) else { return };
+        let now = self.path.now();
+        if let Some(old) = self.by_client.get(&segment.ends).copied() {
+            // Its ends begin anew.
+            self.with(old, |turn| turn.over());
+        }
+        let settings = self.cluster.settings.clone();
+        let endpoints =
+            settings.services.iter().enumerate().flat_map(|(service, own)| own.endpoints.iter().map(move |_| service));
+        let Some(service) = endpoints.into_iter().nth(usize::from(accepted.number).wrapping_sub(1)) else { return };
+        if self.connections.len() >= settings.connections {
+            let reset = Segment {
+                dst_mac: segment.src_mac,
+                src_mac: segment.dst_mac,
+                ends: segment.ends.turned(),
+                seq: segment.ack,
+                ack: 0,
+                flags: RST,
+                window: 0,
+                options: TcpOptions::default(),
+                payload: &[],
+            };
+            return self.path.send(accepted.port, &reset.frame());
+        }
+        let agreed = Agreed { times: segment.options.times.is_some(), ..accepted.agreed };
+        self.last_id += 1;
+        let id = self.last_id;
+        let connection = Connection {
+            client: segment.ends,
+            service,
+            port: accepted.port,
+            mac: segment.src_mac,
+            own_mac: segment.dst_mac,
+            agreed,
+            state: State::Asking,
+            requests: Stream::new(segment.seq, settings.request_head + MARGIN),
+            request: None,
+            start: segment.seq,
+            copied: 0,
+            next: segment.ack,
+            acked: segment.ack,
+            window: segment.window,
+            times: segment.options.times.unwrap_or_default(),
+            upstream: None,
+            tried: Vec::new(),
+            answer: None,
+            wake: u64::MAX,
+            deadline: now + settings.timeouts.request,
+            client_done: false,
+            keeps_alive: true,
+        };
+        self.by_client.insert(segment.ends, id);
+        self.connections.insert(id, connection);
+        self.with(id, |turn| {
+            turn.hold_client();
+            turn.on_client(&segment, frame);
+        });
+    }
+
+    /// A segment that a control block holds.
+    pub fn held(&mut self, frame: &[u8]) {
+        let Some(segment) = Segment::parse(frame) else { return };
+        if let Some(id) = self.by_client.get(&segment.ends).copied() {
+            return self.with(id, |turn| turn.on_client(&segment, frame));
+        }
+        match self.by_server.get(&segment.ends).copied() {
+            Some(Owner::Connection(id)) => self.with(id, |turn| turn.on_server(&segment, frame)),
+            Some(Owner::Check(server)) => self.on_check(server, &segment),
+            // Nobody knows it any more.
+            None => {
+                let held = self.path.block(&segment.ends).is_some_and(|block| block.mode == Mode::Held);
+                if held {
+                    self.path.remove_block(&segment.ends);
+                }
+            }
+        }
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self) {
+        let now = self.path.now();
+        while let Some(Reverse((time, id))) = self.wakes.peek().copied().filter(|Reverse((time, _))| *time <= now) {
+            self.wakes.pop();
+            if self.connections.get(&id).is_some_and(|own| own.wake == time) {
+                self.with(id, |turn| turn.on_time());
+            }
+        }
+        self.run_checks();
+        self.ask_neighbours();
+    }
+
+    /// Works on a connection.
+    fn with(&mut self, id: u64, work: impl FnOnce(&mut Turn<P>)) {
+        let Some(mut connection) = self.connections.remove(&id) else { return };
+        let now = self.path.now();
+        let mut turn = Turn {
+            path: &mut self.path,
+            cluster: &mut self.cluster,
+            by_server: &mut self.by_server,
+            id,
+            c: &mut connection,
+            now,
+            gone: false,
+        };
+        work(&mut turn);
+        let gone = turn.gone;
+        if gone {
+            if let Some(Upstream { ends, server, .. }) = connection.upstream.take() {
+                self.by_server.remove(&ends);
+                self.cluster.left(server);
+            }
+            if self.by_client.get(&connection.client) == Some(&id) {
+                self.by_client.remove(&connection.client);
+            }
+            return;
+        }
+        let wake = connection.due(now);
+        if wake != connection.wake {
+            connection.wake = wake;
+            self.wakes.push(Reverse((wake, id)));
+        }
+        self.connections.insert(id, connection);
+    }
+}
+
+impl Connection {
+    /// When something must be done about it next.
+    fn due(&self, now: u64) -> u64 {
+        let resend = self.upstream.as_ref().filter(|u| !u.has_all()).map_or(u64::MAX, |u| u.resend);
+        let due = match self.state {
+            State::Asking | State::Answering => self.deadline,
+            State::Connecting => resend,
+            State::Serving if self.is_answered() => now + LOOK,
+            State::Serving => resend.min(self.deadline),
+        };
+        due.max(now + 1)
+    }
+
+    /// Whether the present request has found its response.
+    fn is_answered(&self) -> bool {
+        self.upstream.as_ref().is_some_and(|u| u.has_all() && u.response.is_some())
+    }
+}
+
+impl<P: DataPath> Turn<'_, P> {
+    /// Something is due.
+    fn on_time(&mut self) {
+        let (now, c) = (self.now, &*self.c);
+        match c.state {
+            State::Asking if now >= c.deadline => {
+                let status = if c.requests.bytes.ready().is_empty() { 0 } else { 408 };
+                self.answer(status);
+            }
+            State::Asking => {}
+            State::Answering => self.on_answer_time(),
+            State::Connecting if now >= c.deadline => self.elsewhere(504),
+            State::Connecting => self.send_syn(),
+            State::Serving if c.is_answered() => self.look(),
+            State::Serving => self.on_serving_time(),
+        }
+    }
+
+    fn on_answer_time(&mut self) {
+        let Some(answer) = &mut self.c.answer else { return };
+        if answer.arrived || answer.tries >= MOST_TRIES {
+            if answer.tries >= MOST_TRIES {
+                return self.over();
+            }
+            // Once more, for the client's FIN.
+            answer.tries = MOST_TRIES;
+            self.c.deadline = self.now + LINGER;
+            return;
+        }
+        self.send_answer();
+    }
+
+    /// The server does not take the request, or does not answer it.
+    fn on_serving_time(&mut self) {
+        let late = self.now >= self.c.deadline;
+        let response = self.cluster.settings.timeouts.response;
+        if late && let Some(block) = self.path.block(&self.c.client) {
+            // As long as the request is still on its way, nobody is late.
+            let last = u64::from(block.seen) * 1_000_000_000 + response;
+            if last > self.now {
+                self.c.deadline = last;
+                return;
+            }
+        }
+        let Some(u) = &mut self.c.upstream else { return };
+        if u.begun && late {
+            return self.reset_client();
+        }
+        if late || (!u.has_all() && self.now >= u.resend && u.backoff >= RESEND << MOST_TRIES) {
+            return self.answer(504);
+        }
+        if !u.has_all() && self.now >= u.resend {
+            u.sent = if super::block::before(u.acked, u.kept_at) { u.kept_at } else { u.acked };
+            u.edge = u.edge.max(u.sent.wrapping_add(1));
+            u.backoff *= 2;
+            u.resend = self.now + u.backoff;
+            self.send_kept();
+        }
+    }
+
+    /// Whether the connection is still there, and in use.
+    fn look(&mut self) {
+        let timeouts = self.cluster.settings.timeouts;
+        let Some(u) = &self.c.upstream else { return self.over() };
+        let blocks = [self.path.block(&self.c.client), self.path.block(&u.ends)];
+        let Some(seen) = blocks.iter().flatten().map(|block| block.seen).max() else {
+            self.gone = true;
+            return;
+        };
+        let [Some(client), Some(_)] = &blocks else { return };
+        let quiet = u64::from(self.seconds().saturating_sub(seen)) * 1_000_000_000;
+        let between = self.c.requests.is_done() && u.responses.is_done() && client.mode == Mode::Limited;
+        if between && quiet > timeouts.keep_alive && client.ended == 0 {
+            self.c.next = u.response_end();
+            self.release(super::segment::FIN);
+            self.answer(0);
+        } else if quiet > timeouts.idle {
+            self.to_client(RST | ACK, u.response_end(), &[]);
+            self.over();
+        }
+    }
+}

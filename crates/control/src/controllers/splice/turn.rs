@@ -1,0 +1,241 @@
+//! One connection at work: what its two sides have in common. `client` is the side of the client, `server` that of the server.
+
+use std::collections::HashMap;
+
+use super::block::{Block, Ends, Mode, Offset};
+use super::cluster::Cluster;
+use super::connection::{Answer, Connection, State, Upstream};
+use super::path::{DataPath, SCALE};
+use super::segment::{ACK, FIN, PSH, RST, Segment, TcpOptions};
+
+/// Who has a connection to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A client's connection, by its number.
+    Connection(u64),
+    /// A health check of a server.
+    Check(usize),
+}
+
+/// From one try of Millrace's own segments to the next, in nanoseconds, at first.
+pub const RESEND: u64 = 300_000_000;
+/// How often it is looked whether a connection is still there.
+pub const LOOK: u64 = 5_000_000_000;
+
+/// A connection, and all that it may touch.
+pub struct Turn<'t, P> {
+    /// The data path.
+    pub path: &'t mut P,
+    /// The servers.
+    pub cluster: &'t mut Cluster,
+    /// Connections to servers.
+    pub by_server: &'t mut HashMap<Ends, Owner>,
+    /// Its number.
+    pub id: u64,
+    /// The connection.
+    pub c: &'t mut Connection,
+    /// The time.
+    pub now: u64,
+    /// Whether it is over.
+    pub gone: bool,
+}
+
+/// A window as the receiver reads it; see `tcp_window` of the program.
+fn window(window: u16, scale: u8, told: u8) -> u16 {
+    let scaled = (u32::from(window) << scale) >> told;
+    scaled.clamp(u32::from(window != 0), 65535) as u16
+}
+
+impl<P: DataPath> Turn<'_, P> {
+    /// The time of packets in seconds, as blocks have it.
+    pub fn seconds(&self) -> u32 {
+        (self.now / 1_000_000_000) as u32 + 1
+    }
+
+    /// Sends a segment of Millrace's own to the client.
+    pub fn to_client(&mut self, flags: u8, seq: u32, payload: &[u8]) {
+        let c = &self.c;
+        let told = if c.agreed.scale.is_some() { SCALE } else { 0 };
+        let segment = Segment {
+            dst_mac: c.mac,
+            src_mac: c.own_mac,
+            ends: c.client.turned(),
+            seq,
+            ack: c.requests.bytes.next(),
+            flags: flags | ACK,
+            window: (c.requests.bytes.room() >> told).min(65535) as u16,
+            options: TcpOptions { times: c.agreed.times.then_some((c.times.1, c.times.0)), ..TcpOptions::default() },
+            payload,
+        };
+        self.path.send(c.port, &segment.frame());
+    }
+
+    /// Sends a segment of the client's stream to the server.
+    pub fn to_server(&mut self, flags: u8, seq: u32, payload: &[u8]) {
+        let c = &self.c;
+        let Some(u) = &c.upstream else { return };
+        let scale = c.agreed.scale.unwrap_or(0);
+        let segment = Segment {
+            dst_mac: u.mac,
+            src_mac: u.own_mac,
+            ends: u.ends.turned(),
+            seq,
+            ack: u.responses.bytes.next(),
+            flags: flags | ACK,
+            window: window(c.window, scale, if u.scales { scale } else { 0 }),
+            options: TcpOptions { times: c.agreed.times.then_some((c.times.0, u.tsval)), ..TcpOptions::default() },
+            payload,
+        };
+        self.path.send(u.port, &segment.frame());
+    }
+
+    /// Answers the client without a server, and closes. With `status` 0 it only closes.
+    pub fn answer(&mut self, status: u16) {
+        let reason = match status {
+            400 => "Bad Request",
+            408 => "Request Timeout",
+            413 => "Content Too Large",
+            431 => "Request Header Fields Too Large",
+            503 => "Service Unavailable",
+            _ => "Gateway Timeout",
+        };
+        let body = format!("{status} {reason}\n");
+        let head = format!(
+            "HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
+        let is_head = self.c.request.as_ref().is_some_and(|request| request.method == "HEAD");
+        let bytes = match (status, is_head) {
+            (0, _) => Vec::new(),
+            (_, true) => head.into_bytes(),
+            (_, false) => (head + &body).into_bytes(),
+        };
+        self.release(RST);
+        self.c.state = State::Answering;
+        self.c.answer = Some(Answer { bytes, tries: 0, arrived: false });
+        self.hold_client();
+        self.send_answer();
+    }
+
+    /// Sends the own answer, once more.
+    pub fn send_answer(&mut self) {
+        let Some(answer) = &mut self.c.answer else { return };
+        answer.tries += 1;
+        let bytes = answer.bytes.clone();
+        self.c.deadline = self.now + (RESEND << answer.tries.min(5));
+        self.to_client(FIN | PSH, self.c.next, &bytes);
+    }
+
+    /// Ends the client's connection with a reset.
+    pub fn reset_client(&mut self) {
+        let seq = self.c.upstream.as_ref().map_or(self.c.next, Upstream::response_end);
+        self.to_client(RST, seq, &[]);
+        self.over();
+    }
+
+    /// Forgets the connection.
+    pub fn over(&mut self) {
+        self.release(RST);
+        self.path.remove_block(&self.c.client);
+        self.gone = true;
+    }
+
+    /// Gives up the connection to the server: tells it so by a FIN or a reset, unless `flags` is 0.
+    pub fn release(&mut self, flags: u8) {
+        if flags != 0 && self.c.upstream.is_some() {
+            let seq = match (&self.c.upstream, self.c.requests.is_done()) {
+                // All that it is to get is what it has got.
+                (Some(u), false) => u.kept_end(),
+                _ => self.c.requests.limit(),
+            };
+            self.to_server(flags, seq, &[]);
+        }
+        let Some(u) = self.c.upstream.take() else { return };
+        // Clocks never go back (RFC 7323 section 5.3).
+        let clock = u.tsval.wrapping_add(u.tsval_add);
+        if self.c.agreed.times && u.tsval_add != 0 && super::block::before(self.c.times.1, clock) {
+            self.c.times.1 = clock;
+        }
+        self.path.remove_block(&u.ends);
+        self.by_server.remove(&u.ends);
+        self.cluster.left(u.server);
+    }
+
+    /// All of the client's segments come here from now on.
+    pub fn hold_client(&mut self) {
+        let held = Block::held(self.c.client.turned(), self.seconds());
+        if !self.path.set_block(&self.c.client, &held) {
+            self.gone = true;
+        }
+    }
+
+    /// The modes and limits of both blocks, from what is known.
+    fn modes(&self) -> Option<[(Mode, u32); 2]> {
+        let (c, u) = (&*self.c, self.c.upstream.as_ref()?);
+        let limits = [c.requests.limit(), u.responses.limit()];
+        let tunnel = u.response.is_some_and(|response| response.status == 101);
+        let open = tunnel || u.responses.bytes.is_ended();
+        let client = if c.state != State::Serving || (c.requests.is_done() && !c.requests.bytes.ready().is_empty()) {
+            Mode::Held
+        } else if c.client_done || open {
+            Mode::Open
+        } else {
+            Mode::Limited
+        };
+        let last = c.client_done || !c.keeps_alive;
+        // Before its response, acknowledgements alone pass.
+        let answered = u.response.is_some();
+        let server = if !u.has_all() {
+            Mode::Held
+        } else if answered && (u.responses.is_endless() || open || last) {
+            Mode::Open
+        } else {
+            Mode::Limited
+        };
+        Some([(client, limits[0]), (server, limits[1])])
+    }
+
+    /// Brings the control blocks up to date.
+    pub fn update_blocks(&mut self) {
+        let Some([client_mode, server_mode]) = self.modes() else { return };
+        let (c, Some(u)) = (&*self.c, &self.c.upstream) else { return };
+        let scale = c.agreed.scale.unwrap_or(0);
+        let client = Block {
+            port: u.port,
+            scale,
+            told: if u.scales { scale } else { 0 },
+            dst_mac: u.mac,
+            ack: Offset::constant(u.seq_add.wrapping_neg()),
+            tsecr: u.tsval_add.wrapping_neg(),
+            acked: c.acked,
+            edge: c.acked.wrapping_add(u32::from(c.window) << scale),
+            ..Block::held(u.ends.turned(), self.seconds())
+        };
+        let server = Block {
+            port: c.port,
+            scale: u.scale,
+            told: if c.agreed.scale.is_some() { SCALE } else { 0 },
+            dst_mac: c.mac,
+            seq: Offset::constant(u.seq_add),
+            tsval: u.tsval_add,
+            acked: u.acked,
+            edge: u.edge,
+            ..Block::held(c.client.turned(), self.seconds())
+        };
+        let sides = [(c.client, client, client_mode), (u.ends, server, server_mode)];
+        for (ends, mut block, (mode, limit)) in sides {
+            (block.mode, block.limit) = (mode, limit);
+            if let Some(before) = self.path.block(&ends).filter(|before| before.to == block.to) {
+                // What the data path has noted stays.
+                (block.ended, block.seen) = (before.ended, before.seen);
+                (block.acked, block.edge) = (before.acked, before.edge);
+                if block == before {
+                    continue;
+                }
+            }
+            if !self.path.set_block(&ends, &block) {
+                self.gone = true;
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! A small TCP: sends, resends, reassembles, and finds fault with everything that a real one would.
+
+use std::collections::BTreeMap;
+
+use control::controllers::splice::block::{Ends, before};
+use control::controllers::splice::segment::{ACK, FIN, RST, SYN, Segment, TcpOptions};
+
+/// From one try to the next, in nanoseconds.
+const RESEND: u64 = 400_000_000;
+
+/// One end of a connection.
+pub struct Tcp {
+    pub ends: Ends,
+    pub macs: ([u8; 6], [u8; 6]),
+    /// What it announces; the timestamps are its clock at time 0.
+    options: TcpOptions,
+    /// What both have announced.
+    times: bool,
+    /// The peer's window scale, and the own one; without both, none counts.
+    peer_scale: u8,
+    own_scale: u8,
+    first: u32,
+    una: u32,
+    next: u32,
+    edge: u32,
+    /// Everything it sends, from the number behind its SYN on.
+    out: Vec<u8>,
+    closing: bool,
+    expected: Option<u32>,
+    pub received: Vec<u8>,
+    early: BTreeMap<u32, Vec<u8>>,
+    pub peer_closed: bool,
+    pub was_reset: bool,
+    latest: u32,
+    resend: u64,
+    mss: usize,
+}
+
+impl Tcp {
+    pub fn new(ends: Ends, macs: ([u8; 6], [u8; 6]), first: u32, options: TcpOptions) -> Tcp {
+        Tcp {
+            ends,
+            macs,
+            options,
+            times: options.times.is_some(),
+            peer_scale: 0,
+            own_scale: options.scale.unwrap_or(0),
+            first,
+            una: first,
+            next: first,
+            edge: first.wrapping_add(1),
+            out: Vec::new(),
+            closing: false,
+            expected: None,
+            received: Vec::new(),
+            early: BTreeMap::new(),
+            peer_closed: false,
+            was_reset: false,
+            latest: 0,
+            resend: 0,
+            mss: 536,
+        }
+    }
+
+    fn clock(&self, now: u64) -> u32 {
+        self.options.times.map_or(0, |(start, _)| start).wrapping_add((now / 1_000_000) as u32)
+    }
+
+    fn segment(&self, flags: u8, seq: u32, payload: &[u8], now: u64) -> Vec<u8> {
+        let syn = flags & SYN != 0;
+        let mut options = if syn { self.options } else { TcpOptions::default() };
+        let window: u32 = 40_000;
+        // A SYN and ACK announces nothing that the SYN did not.
+        if syn && self.expected.is_some() {
+            options.scale = options.scale.filter(|_| self.own_scale > 0 || self.peer_scale > 0);
+        }
+        options.times = self.times.then_some((self.clock(now), self.latest));
+        Segment {
+            dst_mac: self.macs.1,
+            src_mac: self.macs.0,
+            ends: self.ends,
+            seq,
+            ack: self.expected.unwrap_or(0),
+            flags: if self.expected.is_some() { flags | ACK } else { flags },
+            window: if syn { 40_000 } else { (window >> self.own_scale) as u16 },
+            options,
+            payload,
+        }
+        .frame()
+    }
+
+    /// Adds to what is sent.
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
+    pub fn close(&mut self) {
+        self.closing = true;
+    }
+
+    fn is_open(&self) -> bool {
+        self.expected.is_some() && self.una != self.first
+    }
+
+    fn end(&self) -> u32 {
+        self.first.wrapping_add(1 + self.out.len() as u32)
+    }
+
+    /// Whether everything has arrived there.
+    pub fn is_done(&self) -> bool {
+        self.una == self.end().wrapping_add(self.closing.into())
+    }
+
+    /// What it sends now.
+    pub fn pump(&mut self, now: u64) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        if self.was_reset {
+            return frames;
+        }
+        if self.una != self.next && now >= self.resend {
+            self.next = self.una;
+        }
+        if self.next == self.first {
+            frames.push(self.segment(SYN, self.first, &[], now));
+            self.next = self.first.wrapping_add(1);
+        } else if self.is_open() {
+            loop {
+                let from = self.next.wrapping_sub(self.first.wrapping_add(1)) as usize;
+                let room = if before(self.edge, self.next) { 0 } else { self.edge.wrapping_sub(self.next) as usize };
+                let length = self.out.len().saturating_sub(from).min(self.mss).min(room);
+                if length > 0 {
+                    frames.push(self.segment(0, self.next, &self.out[from..from + length], now));
+                    self.next = self.next.wrapping_add(length as u32);
+                } else if self.closing && self.next == self.end() {
+                    frames.push(self.segment(FIN, self.next, &[], now));
+                    self.next = self.next.wrapping_add(1);
+                } else {
+                    break;
+                }
+            }
+        }
+        if !frames.is_empty() {
+            self.resend = now + RESEND;
+        }
+        frames
+    }
+
+    /// A segment comes; what it answers at once.
+    pub fn receive(&mut self, segment: &Segment, now: u64) -> Vec<Vec<u8>> {
+        assert_eq!(segment.ends.turned(), self.ends);
+        if segment.has(RST) {
+            // RFC 5961 section 3.2.
+            let exact = Some(segment.seq) == self.expected;
+            self.was_reset |= exact || (self.expected.is_none() && segment.ack == self.next);
+            return Vec::new();
+        }
+        if segment.has(ACK) {
+            assert!(
+                !before(self.next, segment.ack) || before(segment.ack, self.first),
+                "acknowledges what was not sent"
+            );
+        }
+        if segment.has(SYN) {
+            if self.expected.is_none() {
+                self.expected = Some(segment.seq.wrapping_add(1));
+                self.mss = usize::from(segment.options.mss.unwrap_or(536)) - 12;
+                self.times &= segment.options.times.is_some();
+                let scales = segment.options.scale.is_some() && self.options.scale.is_some();
+                self.peer_scale = segment.options.scale.filter(|_| scales).unwrap_or(0);
+                self.own_scale = if scales { self.own_scale } else { 0 };
+                self.options.scale = self.options.scale.filter(|_| scales);
+                self.options.sack &= segment.options.sack;
+                self.latest = segment.options.times.map_or(0, |(value, _)| value);
+                if !segment.has(ACK) {
+                    return self.pump(now);
+                }
+            }
+        } else if self.times {
+            let (value, echo) = segment.options.times.expect("timestamps were agreed on");
+            assert!(!segment.has(ACK) || !before(self.clock(now), echo), "an echo from the future");
+            // PAWS (RFC 7323 section 5.3).
+            if before(value, self.latest) {
+                return vec![self.segment(0, self.next, &[], now)];
+            }
+            if self.expected.is_some_and(|expected| !before(expected, segment.seq)) {
+                self.latest = value;
+            }
+        } else {
+            assert!(segment.options.times.is_none(), "timestamps that nobody has agreed on");
+        }
+        if segment.has(ACK) && !before(segment.ack, self.una) && !before(self.next, segment.ack) {
+            if segment.ack != self.una {
+                self.resend = now + RESEND;
+            }
+            self.una = segment.ack;
+            let scale = if segment.has(SYN) { 0 } else { self.peer_scale };
+            self.edge = segment.ack.wrapping_add(u32::from(segment.window) << scale);
+        }
+        let Some(mut expected) = self.expected else { return Vec::new() };
+        let ends = segment.has(FIN);
+        if !segment.payload.is_empty() || ends {
+            let mut bytes = segment.payload.to_vec();
+            // A FIN is a byte that cannot be one: 1 more than there are.
+            if !before(expected, segment.seq) {
+                let known = expected.wrapping_sub(segment.seq) as usize;
+                if known <= bytes.len() && !self.peer_closed {
+                    bytes.drain(..known);
+                    expected = expected.wrapping_add(bytes.len() as u32);
+                    self.received.extend(bytes);
+                    while let Some((seq, piece)) = self.early.pop_first() {
+                        if before(expected, seq) {
+                            self.early.insert(seq, piece);
+                            break;
+                        }
+                        let known = expected.wrapping_sub(seq) as usize;
+                        if known < piece.len() {
+                            self.received.extend(&piece[known..]);
+                            expected = expected.wrapping_add((piece.len() - known) as u32);
+                        }
+                    }
+                }
+            } else if expected.wrapping_sub(segment.seq).wrapping_neg() < 1 << 20 && !bytes.is_empty() {
+                self.early.insert(segment.seq, bytes);
+            }
+            if ends && !self.peer_closed && segment.seq.wrapping_add(segment.payload.len() as u32) == expected {
+                expected = expected.wrapping_add(1);
+                self.peer_closed = true;
+            }
+            self.expected = Some(expected);
+        }
+        let mut frames = self.pump(now);
+        if segment.len() > 0 && frames.is_empty() {
+            frames.push(self.segment(0, self.next, &[], now));
+        }
+        frames
+    }
+}

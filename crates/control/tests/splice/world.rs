@@ -1,0 +1,449 @@
+//! A client, two servers, the program of the splicer on the interpreter and its controller, and a network that does what it
+//! is told to.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+
+use baker::ir::interp::End;
+use baker::ir::{ChannelId, Program, TableEntry, TableId, TableStore};
+use control::config::Config;
+use control::controllers::splice::block::{Block, Ends};
+use control::controllers::splice::cluster::Agreed;
+use control::controllers::splice::path::{DataPath, Offer};
+use control::controllers::splice::segment::{SYN, Segment, TcpOptions};
+use control::controllers::splice::settings::Settings;
+use control::controllers::splice::splicer::{Accepted, Splicer};
+use dataplane::EngineKind;
+use dataplane::controller::Record;
+use dataplane::step::{StepOutput, Stepper};
+
+use super::tcp::Tcp;
+use crate::common;
+
+const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 1, 0x11];
+const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 2, 0x11];
+const OWN_MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 1, 0xfe], [2, 0, 0, 0, 2, 0xfe]];
+
+/// A path of a packet: to Millrace from the client and from the servers, and back.
+const PATHS: usize = 4;
+
+pub fn program() -> Arc<Program> {
+    static PROGRAM: OnceLock<Arc<Program>> = OnceLock::new();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps/splice/splice.baker");
+    PROGRAM.get_or_init(|| common::compile(&path)).clone()
+}
+
+/// What the data path of the test shares with the world.
+struct Shared {
+    program: Arc<Program>,
+    stepper: Stepper,
+    now: u64,
+    /// Packets for the controller.
+    punted: VecDeque<StepOutput>,
+    paths: [VecDeque<Vec<u8>>; PATHS],
+}
+
+#[derive(Clone)]
+pub struct TestPath(Rc<RefCell<Shared>>);
+
+impl Shared {
+    fn table(&self, name: &str) -> TableId {
+        TableId(self.program.tables.iter().position(|table| table.name == name).unwrap() as u32)
+    }
+
+    fn meta(&self, name: &str) -> usize {
+        self.program.metadata.iter().position(|field| field.name == name).unwrap()
+    }
+
+    fn inject(&mut self, input: &str, bytes: &[u8], metadata: &[(&str, u128)]) {
+        let name = format!("splice -> {input}");
+        let channel = self.program.channels.iter().position(|channel| channel.name == name).unwrap();
+        let mut numbers = vec![0; self.program.metadata.len()];
+        metadata.iter().for_each(|(name, number)| numbers[self.meta(name)] = *number);
+        self.stepper.set_now(self.now);
+        let outputs = self.stepper.inject(ChannelId(channel as u32), bytes, &numbers);
+        self.leave(outputs);
+    }
+
+    fn leave(&mut self, outputs: Vec<StepOutput>) {
+        for output in outputs {
+            match output.end {
+                End::Tx => {
+                    let port = output.metadata[Program::TX_PORT.0 as usize];
+                    self.paths[if port == 1 { 2 } else { 3 }].push_back(output.bytes);
+                }
+                End::Controller(_) => self.punted.push_back(output),
+                End::Host => panic!("nothing is wired to the host"),
+            }
+        }
+    }
+}
+
+impl DataPath for TestPath {
+    fn now(&self) -> u64 {
+        self.0.borrow().now
+    }
+
+    fn send(&mut self, port: u8, frame: &[u8]) {
+        self.0.borrow_mut().inject("entry.ready", frame, &[("tx.port", port.into())]);
+    }
+
+    fn relay(&mut self, frame: &[u8]) {
+        self.0.borrow_mut().inject("spliced.v4", frame, &[("relayed", 1)]);
+    }
+
+    fn block(&mut self, ends: &Ends) -> Option<Block> {
+        let shared = self.0.borrow();
+        let found = shared.stepper.get(shared.table("spliced.blocks"), &fields(ends), None);
+        Block::from_fields(&found.ok()?)
+    }
+
+    fn set_block(&mut self, ends: &Ends, block: &Block) -> bool {
+        let mut shared = self.0.borrow_mut();
+        let id = shared.table("spliced.blocks");
+        let entry = TableEntry { key: fields(ends), prefix_len: None, value: fields(block) };
+        shared.stepper.insert(id, &entry).is_ok()
+    }
+
+    fn remove_block(&mut self, ends: &Ends) {
+        let mut shared = self.0.borrow_mut();
+        let id = shared.table("spliced.blocks");
+        let _ = shared.stepper.remove(id, &fields(ends), None);
+    }
+
+    fn offer(&mut self, endpoint: (Ipv6Addr, u16), offer: &Offer) {
+        let mut shared = self.0.borrow_mut();
+        let id = shared.table("accept.services");
+        let value = (offer.number, offer.mss, offer.scale, offer.sack, offer.times, offer.window);
+        let entry = TableEntry { key: fields(&endpoint), prefix_len: None, value: fields(&value) };
+        shared.stepper.insert(id, &entry).unwrap();
+    }
+}
+
+fn fields(record: &impl Record) -> Vec<u128> {
+    let mut fields = Vec::new();
+    record.to_fields(&mut fields);
+    fields
+}
+
+/// An exchange.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// Whether it goes to the second server.
+    pub second: bool,
+    /// Bytes of the request's body.
+    pub up: usize,
+    /// Bytes of the response's.
+    pub down: usize,
+    /// Whether the bodies are in chunks.
+    pub chunked: bool,
+}
+
+fn body(length: usize, salt: usize, chunked: bool) -> Vec<u8> {
+    let bytes: Vec<u8> = (0..length).map(|at| (at * 7 + salt * 31) as u8).collect();
+    if !chunked {
+        return bytes;
+    }
+    let mut out = Vec::new();
+    for chunk in bytes.chunks(700) {
+        out.extend(format!("{:x}\r\n", chunk.len()).bytes());
+        out.extend(chunk);
+        out.extend(b"\r\n");
+    }
+    out.extend(b"0\r\n\r\n");
+    out
+}
+
+impl Exchange {
+    fn framing(&self, length: usize) -> String {
+        match self.chunked {
+            true => "Transfer-Encoding: chunked".to_owned(),
+            false => format!("Content-Length: {length}"),
+        }
+    }
+
+    pub fn request(&self, number: usize) -> Vec<u8> {
+        let path = if self.second { "images/x" } else { "web" };
+        // Only GET is routed to the images.
+        let head =
+            format!("GET /{path} HTTP/1.1\r\nHost: h\r\nX-Number: {number}\r\n{}\r\n\r\n", self.framing(self.up));
+        [head.as_bytes(), &body(self.up, number, self.chunked)].concat()
+    }
+
+    pub fn response(&self, number: usize) -> Vec<u8> {
+        let head = format!("HTTP/1.1 200 OK\r\nX-Number: {number}\r\n{}\r\n\r\n", self.framing(self.down));
+        [head.as_bytes(), &body(self.down, number + 1, self.chunked)].concat()
+    }
+}
+
+/// How the ends of an attempt are.
+#[derive(Clone, Debug)]
+pub struct Hosts {
+    pub client: TcpOptions,
+    pub server: TcpOptions,
+    pub client_first: u32,
+    pub server_first: u32,
+    /// Whether requests are sent without waiting for responses.
+    pub pipelined: bool,
+}
+
+pub struct World {
+    shared: Rc<RefCell<Shared>>,
+    pub splicer: Splicer<TestPath>,
+    hosts: Hosts,
+    exchanges: Vec<Exchange>,
+    pub client: Tcp,
+    written: usize,
+    /// Connections to the servers, with the number of bytes of requests that were answered.
+    servers: HashMap<Ends, (Tcp, usize)>,
+    /// Whether they answer.
+    pub answered: usize,
+}
+
+impl World {
+    pub fn new(hosts: Hosts, exchanges: Vec<Exchange>) -> World {
+        let program = program();
+        let text = include_str!("../../../../apps/splice/splice.toml");
+        // One server for each route, and no IPv6 ones, which nobody here is.
+        let text: String = text
+            .lines()
+            .filter(|line| !line.contains("\"a6\"") && !line.contains("name = \"b\", address = \"10.0.2.12:80\" },"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let text = text.replace("connect = \"1s\"", "connect = \"60s\"").replace("check = {", "check = { interval = \"1h\" } #").replace(
+            "[controllers.splice.pools.images]\n",
+            "[controllers.splice.pools.images]\ncheck = { interval = \"1h\" }\nservers = [{ name = \"b\", address = \"10.0.2.12:80\" }]\n#",
+        );
+        let config = Config::parse("t.toml", &text, &program).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
+        let mut stepper = Stepper::new(program.clone(), EngineKind::Interp).unwrap();
+        config.fill(&program, &mut stepper).unwrap();
+        let settings: Arc<Settings> = config.controllers[0].1.own.clone().unwrap().downcast().unwrap();
+        let shared =
+            Shared { program, stepper, now: 1_000_000_000, punted: VecDeque::new(), paths: Default::default() };
+        let shared = Rc::new(RefCell::new(shared));
+        let splicer = Splicer::new(settings, TestPath(shared.clone()));
+        let ends = Ends {
+            src: Ipv4Addr::new(10, 0, 1, 11).to_ipv6_mapped(),
+            dst: Ipv4Addr::new(10, 0, 1, 80).to_ipv6_mapped(),
+            src_port: 40000,
+            dst_port: 80,
+        };
+        let client = Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), hosts.client_first, hosts.client);
+        let mut world =
+            World { shared, splicer, hosts, exchanges, client, written: 0, servers: HashMap::new(), answered: 0 };
+        // The servers are found to work first.
+        for _ in 0..200 {
+            world.settle();
+            world.wait(20_000_000);
+        }
+        let mut reachable =
+            world.splicer.cluster.servers.iter().filter(|known| known.server.address.to_ipv4_mapped().is_some());
+        assert!(reachable.all(|known| known.up), "{:?}", world.splicer.cluster.servers);
+        world.servers.clear();
+        world
+    }
+
+    /// Packets are delivered until there are none.
+    fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let Some(path) = (0..PATHS).find(|path| !self.shared.borrow().paths[*path].is_empty()) else { return };
+            self.deliver(path);
+        }
+        panic!("packets go round for ever");
+    }
+
+    pub fn queued(&self, path: usize) -> usize {
+        self.shared.borrow().paths[path].len()
+    }
+
+    /// The network does something to the first packet of a path.
+    pub fn drop_one(&mut self, path: usize) {
+        self.shared.borrow_mut().paths[path].pop_front();
+    }
+
+    pub fn double(&mut self, path: usize) {
+        let mut shared = self.shared.borrow_mut();
+        let copy = shared.paths[path].front().cloned();
+        shared.paths[path].extend(copy);
+    }
+
+    pub fn put_back(&mut self, path: usize) {
+        let mut shared = self.shared.borrow_mut();
+        let first = shared.paths[path].pop_front();
+        shared.paths[path].extend(first);
+    }
+
+    /// Time passes.
+    pub fn wait(&mut self, time: u64) {
+        self.shared.borrow_mut().now += time;
+        let now = self.shared.borrow().now;
+        if self.splicer.next_wake() <= now {
+            self.splicer.tick();
+        }
+        self.receive_punted();
+        if self.written > 0 {
+            let frames = self.client.pump(now);
+            self.shared.borrow_mut().paths[0].extend(frames);
+        }
+        for (server, _) in self.servers.values_mut() {
+            let frames = server.pump(now);
+            self.shared.borrow_mut().paths[1].extend(frames);
+        }
+    }
+
+    /// The client says what it has to say.
+    pub fn speak(&mut self) {
+        let expected: Vec<usize> =
+            (0..self.exchanges.len()).map(|number| self.exchanges[number].response(number).len()).collect();
+        while self.written < self.exchanges.len() {
+            let before: usize = expected[..self.written].iter().sum();
+            if !self.hosts.pipelined && self.client.received.len() < before {
+                break;
+            }
+            self.client.write(&self.exchanges[self.written].request(self.written));
+            self.written += 1;
+        }
+        let all: usize = expected.iter().sum();
+        if self.client.received.len() >= all {
+            self.client.close();
+        }
+        let now = self.shared.borrow().now;
+        let frames = self.client.pump(now);
+        self.shared.borrow_mut().paths[0].extend(frames);
+    }
+
+    /// The first packet of a path arrives.
+    pub fn deliver(&mut self, path: usize) {
+        let (frame, now) = {
+            let mut shared = self.shared.borrow_mut();
+            let Some(frame) = shared.paths[path].pop_front() else { return };
+            (frame, shared.now)
+        };
+        if std::env::var("TRACE_SPLICE").is_ok()
+            && let Some(s) = Segment::parse(&frame)
+        {
+            eprintln!(
+                "{} {path} {:?} seq {} ack {} flags {:x} win {} len {} ts {:?} {:?}",
+                now / 1_000_000,
+                s.ends.src_port,
+                s.seq,
+                s.ack,
+                s.flags,
+                s.window,
+                s.payload.len(),
+                s.options.times,
+                self.splicer.path.block(&self.client.ends).map(|b| (b.mode, b.limit))
+            );
+        }
+        match path {
+            0 | 1 => {
+                let mut shared = self.shared.borrow_mut();
+                shared.stepper.set_now(now);
+                let outputs = shared.stepper.receive(path as u8 + 1, &frame);
+                shared.leave(outputs);
+                drop(shared);
+                self.receive_punted();
+            }
+            2 => {
+                let segment = Segment::parse(&frame).expect("a segment with a right checksum");
+                let frames = self.client.receive(&segment, now);
+                self.shared.borrow_mut().paths[0].extend(frames);
+                self.speak();
+            }
+            _ => self.at_server(&frame, now),
+        }
+    }
+
+    fn receive_punted(&mut self) {
+        loop {
+            let next = self.shared.borrow_mut().punted.pop_front();
+            let Some(StepOutput { end: End::Controller(channel), bytes, metadata }) = next else { return };
+            let (name, of) = {
+                let shared = self.shared.borrow();
+                let of = |name: &str| metadata[shared.meta(name)];
+                let scale = of("scale") as u8;
+                let agreed = Agreed {
+                    mss: of("mss") as u16,
+                    scale: (scale < 15).then_some(scale),
+                    sack: of("sack") != 0,
+                    times: false,
+                };
+                let accepted = Accepted { port: of("rx.port") as u8, number: of("service") as u16, agreed };
+                (shared.program.channels[channel.0 as usize].name.clone(), accepted)
+            };
+            match name.as_str() {
+                "accept.request_cc" => self.splicer.request(of, &bytes),
+                "entry.neighbour_cc" => self.splicer.neighbour(&bytes),
+                _ => self.splicer.held(&bytes),
+            }
+        }
+    }
+
+    fn at_server(&mut self, frame: &[u8], now: u64) {
+        if frame[12..14] == [8, 6] {
+            // An ARP request: both addresses are at the same station.
+            let mut answer = frame.to_vec();
+            answer[..6].copy_from_slice(&frame[6..12]);
+            answer[6..12].copy_from_slice(&SERVER_MAC);
+            answer[21] = 2;
+            answer[22..28].copy_from_slice(&SERVER_MAC);
+            answer[28..32].copy_from_slice(&frame[38..42]);
+            answer[32..42].copy_from_slice(&frame[22..32]);
+            self.shared.borrow_mut().paths[1].push_back(answer);
+            return;
+        }
+        if frame[12..14] == [0x86, 0xdd] {
+            return;
+        }
+        let segment = Segment::parse(frame).expect("a segment with a right checksum");
+        if segment.has(SYN) && !self.servers.contains_key(&segment.ends) {
+            let first = self.hosts.server_first.wrapping_add(self.servers.len() as u32 * 1_000_003);
+            let tcp = Tcp::new(segment.ends.turned(), (SERVER_MAC, OWN_MACS[1]), first, self.hosts.server);
+            self.servers.insert(segment.ends, (tcp, 0));
+        }
+        let Some((tcp, answered)) = self.servers.get_mut(&segment.ends) else { return };
+        let mut frames = tcp.receive(&segment, now);
+        // Requests that have come whole are answered; they say which they are.
+        loop {
+            let rest = &tcp.received[*answered..];
+            let text = String::from_utf8_lossy(rest).into_owned();
+            let Some(at) = text.find("X-Number: ") else { break };
+            let Some(number) = text[at + 10..].split("\r\n").next().and_then(|n| n.parse::<usize>().ok()) else {
+                break;
+            };
+            let exchange = &self.exchanges[number];
+            let request = exchange.request(number);
+            if rest.len() < request.len() {
+                assert!(request.starts_with(rest), "request {number} is damaged");
+                break;
+            }
+            assert_eq!(&rest[..request.len()], request, "request {number}");
+            assert_eq!(exchange.second, segment.ends.dst == Ipv4Addr::new(10, 0, 2, 12).to_ipv6_mapped());
+            *answered += request.len();
+            self.answered += 1;
+            let response = exchange.response(number);
+            tcp.write(&response);
+        }
+        if tcp.peer_closed {
+            tcp.close();
+        }
+        frames.extend(tcp.pump(now));
+        self.shared.borrow_mut().paths[1].extend(frames);
+    }
+
+    /// Control blocks that there are.
+    pub fn blocks(&self) -> usize {
+        let shared = self.shared.borrow();
+        shared.stepper.count(shared.table("spliced.blocks"))
+    }
+
+    /// All responses, as the client must see them.
+    pub fn expected(&self) -> Vec<u8> {
+        let all = self.exchanges.iter().enumerate();
+        all.flat_map(|(number, exchange)| exchange.response(number)).collect()
+    }
+}

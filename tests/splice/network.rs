@@ -1,0 +1,128 @@
+//! A client and two servers with `millrace run splice` between them.
+//!
+//! ```text
+//! client 10.0.1.11, 2001:db8:1::11 ── clients  Millrace  servers ── 10.0.2.11, 10.0.2.12, 2001:db8:2::11, 2001:db8:2::12
+//!                          virtual address 10.0.1.80, 2001:db8:1::80
+//! ```
+
+use std::time::{Duration, Instant};
+
+use lab::{Emulator, Impairments, LinkConfig, Namespace, Running, Signal, Wire, veth};
+use serde_json::Value as Json;
+
+use crate::instance::Runtime;
+use crate::process::Done;
+use crate::report::Report;
+
+/// Long enough for a loaded machine; nothing waits this long when all is well.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub fn must<T>(result: lab::Result<T>) -> T {
+    result.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The running splicer.
+pub struct Splice {
+    // Dropped first: then Millrace is ended before its ports are.
+    millrace: Running,
+    runtime: Runtime,
+    _ns: Namespace,
+    _emulator: Option<Emulator>,
+    pub client: Namespace,
+    pub servers: Namespace,
+}
+
+impl Splice {
+    /// Builds the network and starts Millrace with the example configuration, some of its text replaced; on `driver` ports, and
+    /// with links that do this to packets.
+    pub fn start(driver: &str, changes: &[(&str, &str)], links: Option<Impairments>) -> Splice {
+        let [ns, client, servers] = ["splice", "client", "servers"].map(|name| must(Namespace::new(name)));
+        let emulator = links.map(|links| {
+            let wires = [
+                Wire::new((&client, "eth0"), (&ns, "clients"), links.clone()),
+                Wire::new((&servers, "eth0"), (&ns, "servers"), links),
+            ];
+            must(Emulator::start(&wires, 7))
+        });
+        if emulator.is_none() {
+            must(veth(&client, "eth0", &ns, "clients"));
+            must(veth(&servers, "eth0", &ns, "servers"));
+        }
+        for port in ["clients", "servers"] {
+            must(ns.configure(port, &LinkConfig::port()));
+        }
+        must(client.configure("eth0", &LinkConfig::host().address("10.0.1.11/24").ipv6(true)));
+        let both = LinkConfig::host().address("10.0.2.11/24").address("10.0.2.12/24").ipv6(true);
+        must(servers.configure("eth0", &both));
+        for (host, address) in [(&client, "1::11"), (&servers, "2::11"), (&servers, "2::12")] {
+            must(host.check(&[
+                "ip",
+                "-6",
+                "address",
+                "add",
+                &format!("2001:db8:{address}/64"),
+                "dev",
+                "eth0",
+                "nodad",
+            ]));
+        }
+        let runtime = Runtime::new();
+        let text = include_str!("../../apps/splice/splice.toml").to_owned();
+        let text = text.replace("\"auto:", &format!("\"{driver}:"));
+        let text = changes.iter().fold(text, |text, (from, to)| {
+            let changed = text.replacen(from, to, 1);
+            assert_ne!(changed, text, "{from}");
+            changed
+        });
+        let config = runtime.write("splice.toml", &text);
+        let command = ns.command(env!("CARGO_BIN_EXE_millrace")).args(["run", "splice", "-c", &config]);
+        let mut millrace = must(command.arg("--socket").arg(runtime.path("socket")).spawn());
+        must(millrace.wait_for_text("running on 2 ports", PATIENCE));
+        Splice { millrace, runtime, _ns: ns, _emulator: emulator, client, servers }
+    }
+
+    /// Asks the instance.
+    pub fn ask(&self, arguments: &[&str]) -> Done {
+        self.runtime.millrace(&[arguments, &["--socket", &self.runtime.path("socket")]].concat())
+    }
+
+    /// All counters.
+    pub fn counters(&self) -> Json {
+        self.runtime.json(&["counters", "--socket", &self.runtime.path("socket")])
+    }
+
+    /// Packets dropped so far for a reason.
+    pub fn dropped(&self, reason: &str) -> u64 {
+        self.counters()["drops"][reason].as_u64().unwrap_or(0)
+    }
+
+    /// Entries of a table.
+    pub fn entries(&self, table: &str) -> u64 {
+        let tables = self.runtime.json(&["table", "ls", "--socket", &self.runtime.path("socket")]);
+        let table = tables.as_array().unwrap().iter().find(|found| found["name"] == table).unwrap().clone();
+        table["entries"].as_u64().unwrap()
+    }
+
+    /// Ends Millrace as Ctrl-C does; what it counted, and what it logged.
+    pub fn stop(mut self) -> (Report, String) {
+        must(self.millrace.signal(Signal::SIGINT));
+        let output = must(self.millrace.wait(PATIENCE));
+        assert_eq!(output.status.code(), Some(0), "{output}");
+        (Report::parse(&output.text()), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// What Millrace has said so far.
+    pub fn said(&self) -> String {
+        self.millrace.both()
+    }
+
+    /// Waits until something holds.
+    #[track_caller]
+    pub fn wait(&self, what: &str, holds: impl Fn(&Splice) -> bool) {
+        let start = Instant::now();
+        while !holds(self) {
+            assert!(start.elapsed() < PATIENCE, "{what}: {}\n{}", self.counters(), self.said());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
