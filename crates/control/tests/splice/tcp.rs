@@ -22,6 +22,8 @@ pub struct Tcp {
     first: u32,
     una: u32,
     next: u32,
+    /// Behind the last byte that it has ever sent.
+    most: u32,
     edge: u32,
     /// Everything it sends, from the number behind its SYN on.
     out: Vec<u8>,
@@ -48,6 +50,7 @@ impl Tcp {
             first,
             una: first,
             next: first,
+            most: first,
             edge: first.wrapping_add(1),
             out: Vec::new(),
             closing: false,
@@ -142,6 +145,9 @@ impl Tcp {
         if !frames.is_empty() {
             self.resend = now + RESEND;
         }
+        if before(self.most, self.next) {
+            self.most = self.next;
+        }
         frames
     }
 
@@ -156,7 +162,7 @@ impl Tcp {
         }
         if segment.has(ACK) {
             assert!(
-                !before(self.next, segment.ack) || before(segment.ack, self.first),
+                !before(self.most, segment.ack) || before(segment.ack, self.first),
                 "acknowledges what was not sent"
             );
         }
@@ -188,11 +194,12 @@ impl Tcp {
         } else {
             assert!(segment.options.times.is_none(), "timestamps that nobody has agreed on");
         }
-        if segment.has(ACK) && !before(segment.ack, self.una) && !before(self.next, segment.ack) {
+        if segment.has(ACK) && !before(segment.ack, self.una) && !before(self.most, segment.ack) {
             if segment.ack != self.una {
                 self.resend = now + RESEND;
             }
             self.una = segment.ack;
+            self.next = if before(self.next, self.una) { self.una } else { self.next };
             let scale = if segment.has(SYN) { 0 } else { self.peer_scale };
             self.edge = segment.ack.wrapping_add(u32::from(segment.window) << scale);
         }
