@@ -109,11 +109,6 @@ impl Tcp {
         self.first.wrapping_add(1 + self.out.len() as u32)
     }
 
-    /// Whether everything has arrived there.
-    pub fn is_done(&self) -> bool {
-        self.una == self.end().wrapping_add(self.closing.into())
-    }
-
     /// What it sends now.
     pub fn pump(&mut self, now: u64) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
@@ -236,7 +231,7 @@ impl Tcp {
             self.expected = Some(expected);
         }
         let mut frames = self.pump(now);
-        if segment.len() > 0 && frames.is_empty() {
+        if segment.space() > 0 && frames.is_empty() {
             frames.push(self.segment(0, self.next, &[], now));
         }
         frames
