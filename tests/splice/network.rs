@@ -11,7 +11,6 @@ use lab::{Emulator, Impairments, LinkConfig, Namespace, Running, Signal, Wire, v
 use serde_json::Value as Json;
 
 use crate::instance::Runtime;
-use crate::process::Done;
 use crate::report::Report;
 
 /// Long enough for a loaded machine; nothing waits this long when all is well.
@@ -81,19 +80,9 @@ impl Splice {
         Splice { millrace, runtime, _ns: ns, _emulator: emulator, client, servers }
     }
 
-    /// Asks the instance.
-    pub fn ask(&self, arguments: &[&str]) -> Done {
-        self.runtime.millrace(&[arguments, &["--socket", &self.runtime.path("socket")]].concat())
-    }
-
     /// All counters.
     pub fn counters(&self) -> Json {
         self.runtime.json(&["counters", "--socket", &self.runtime.path("socket")])
-    }
-
-    /// Packets dropped so far for a reason.
-    pub fn dropped(&self, reason: &str) -> u64 {
-        self.counters()["drops"][reason].as_u64().unwrap_or(0)
     }
 
     /// Entries of a table.

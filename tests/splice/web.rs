@@ -75,8 +75,11 @@ impl Server {
     }
 }
 
+/// Names, in small letters, and values.
+type Fields = Vec<(String, String)>;
+
 /// A message's head: first line and fields in small letters.
-fn head(reader: &mut impl BufRead) -> std::io::Result<Option<(String, Vec<(String, String)>)>> {
+fn head(reader: &mut impl BufRead) -> std::io::Result<Option<(String, Fields)>> {
     let mut first = String::new();
     if reader.read_line(&mut first)? == 0 {
         return Ok(None);

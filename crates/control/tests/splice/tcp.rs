@@ -22,6 +22,8 @@ pub struct Tcp {
     first: u32,
     una: u32,
     next: u32,
+    /// Behind the last byte that it has ever sent.
+    most: u32,
     edge: u32,
     /// Everything it sends, from the number behind its SYN on.
     out: Vec<u8>,
@@ -48,6 +50,7 @@ impl Tcp {
             first,
             una: first,
             next: first,
+            most: first,
             edge: first.wrapping_add(1),
             out: Vec::new(),
             closing: false,
@@ -106,11 +109,6 @@ impl Tcp {
         self.first.wrapping_add(1 + self.out.len() as u32)
     }
 
-    /// Whether everything has arrived there.
-    pub fn is_done(&self) -> bool {
-        self.una == self.end().wrapping_add(self.closing.into())
-    }
-
     /// What it sends now.
     pub fn pump(&mut self, now: u64) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
@@ -142,6 +140,9 @@ impl Tcp {
         if !frames.is_empty() {
             self.resend = now + RESEND;
         }
+        if before(self.most, self.next) {
+            self.most = self.next;
+        }
         frames
     }
 
@@ -156,7 +157,7 @@ impl Tcp {
         }
         if segment.has(ACK) {
             assert!(
-                !before(self.next, segment.ack) || before(segment.ack, self.first),
+                !before(self.most, segment.ack) || before(segment.ack, self.first),
                 "acknowledges what was not sent"
             );
         }
@@ -188,11 +189,12 @@ impl Tcp {
         } else {
             assert!(segment.options.times.is_none(), "timestamps that nobody has agreed on");
         }
-        if segment.has(ACK) && !before(segment.ack, self.una) && !before(self.next, segment.ack) {
+        if segment.has(ACK) && !before(segment.ack, self.una) && !before(self.most, segment.ack) {
             if segment.ack != self.una {
                 self.resend = now + RESEND;
             }
             self.una = segment.ack;
+            self.next = if before(self.next, self.una) { self.una } else { self.next };
             let scale = if segment.has(SYN) { 0 } else { self.peer_scale };
             self.edge = segment.ack.wrapping_add(u32::from(segment.window) << scale);
         }
@@ -229,7 +231,7 @@ impl Tcp {
             self.expected = Some(expected);
         }
         let mut frames = self.pump(now);
-        if segment.len() > 0 && frames.is_empty() {
+        if segment.space() > 0 && frames.is_empty() {
             frames.push(self.segment(0, self.next, &[], now));
         }
         frames

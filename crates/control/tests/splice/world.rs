@@ -323,22 +323,6 @@ impl World {
             let Some(frame) = shared.paths[path].pop_front() else { return };
             (frame, shared.now)
         };
-        if std::env::var("TRACE_SPLICE").is_ok()
-            && let Some(s) = Segment::parse(&frame)
-        {
-            eprintln!(
-                "{} {path} {:?} seq {} ack {} flags {:x} win {} len {} ts {:?} {:?}",
-                now / 1_000_000,
-                s.ends.src_port,
-                s.seq,
-                s.ack,
-                s.flags,
-                s.window,
-                s.payload.len(),
-                s.options.times,
-                self.splicer.path.block(&self.client.ends).map(|b| (b.mode, b.limit))
-            );
-        }
         match path {
             0 | 1 => {
                 let mut shared = self.shared.borrow_mut();
@@ -433,12 +417,6 @@ impl World {
         }
         frames.extend(tcp.pump(now));
         self.shared.borrow_mut().paths[1].extend(frames);
-    }
-
-    /// Control blocks that there are.
-    pub fn blocks(&self) -> usize {
-        let shared = self.shared.borrow();
-        shared.stepper.count(shared.table("spliced.blocks"))
     }
 
     /// All responses, as the client must see them.

@@ -101,6 +101,9 @@ impl Body {
                     at += count;
                 }
                 Next::Look => {
+                    if self.state == State::ChunkEnd && rest.first().is_some_and(|byte| *byte != b'\r') {
+                        return Err(Refused(400));
+                    }
                     let Some(line) = line(rest)? else { return Ok(at) };
                     self.line(line)?;
                     at += line.len() + 2;

@@ -25,7 +25,7 @@ impl<P: DataPath> Turn<'_, P> {
             if c.state == State::Serving {
                 return self.path.relay(frame);
             }
-            return self.to_client(0, self.c.next, &[]);
+            return self.tell_client(0, self.c.next, &[]);
         }
         if c.state == State::Serving {
             return self.on_joined_client(segment, frame);
@@ -33,7 +33,7 @@ impl<P: DataPath> Turn<'_, P> {
         if segment.has(RST) {
             match segment.seq == c.requests.bytes.next() {
                 true => self.over(),
-                false => self.to_client(0, self.c.next, &[]),
+                false => self.tell_client(0, self.c.next, &[]),
             }
             return;
         }
@@ -45,9 +45,9 @@ impl<P: DataPath> Turn<'_, P> {
                 let new = c.requests.bytes.next() != expected;
                 if self.c.state == State::Asking && new {
                     self.advance();
-                } else if segment.len() > 0 || segment.seq != expected {
+                } else if segment.space() > 0 || segment.seq != expected {
                     // It came a second time, or too early, or asks whether anybody is there.
-                    self.to_client(0, self.c.next, &[]);
+                    self.tell_client(0, self.c.next, &[]);
                 }
             }
             State::Serving => {}
@@ -66,8 +66,8 @@ impl<P: DataPath> Turn<'_, P> {
         if !before(segment.end(), expected) && !before(expected, segment.seq) {
             c.requests = Stream::new(segment.end(), 65536);
         }
-        if segment.len() > 0 {
-            self.to_client(0, end, &[]);
+        if segment.space() > 0 {
+            self.tell_client(0, end, &[]);
         }
         if arrived && segment.has(FIN) {
             self.over();
@@ -85,7 +85,7 @@ impl<P: DataPath> Turn<'_, P> {
                 return if c.requests.bytes.ready().is_empty() { self.answer(0) } else { self.answer(400) };
             }
             Ok(None) if c.requests.bytes.ready().len() > self.cluster.settings.request_head => return self.answer(431),
-            Ok(None) => return self.to_client(0, self.c.next, &[]),
+            Ok(None) => return self.tell_client(0, self.c.next, &[]),
         };
         let kept = c.requests.bytes.take(request.head);
         c.requests.body = Some(Body::new(request.framing));
@@ -233,10 +233,10 @@ impl<P: DataPath> Turn<'_, P> {
         let stream = &mut self.c.requests;
         // Behind a gap nobody knows what it is.
         let gap = before(stream.bytes.next(), segment.seq);
-        if !stream.is_done() && gap && segment.len() > 0 {
+        if !stream.is_done() && gap && segment.space() > 0 {
             return;
         }
-        if segment.len() > 0 {
+        if segment.space() > 0 {
             stream.bytes.insert(segment.seq, segment.payload, segment.has(FIN));
         }
         if stream.follow().is_err() {

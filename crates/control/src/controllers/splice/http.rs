@@ -136,10 +136,10 @@ pub fn request(bytes: &[u8]) -> Result<Option<Request>, Refused> {
         }
         _ => target,
     };
+    let path = path.split('?').next().unwrap_or_default();
     if !path.starts_with('/') && !path.is_empty() && path != "*" {
         return Err(Refused(400));
     }
-    let path = path.split('?').next().unwrap_or_default();
     let framing = match own.length {
         _ if own.chunked => Framing::Chunked,
         Some(length) => Framing::Length(length),

@@ -17,6 +17,9 @@ use crate::controllers::{Made, Reloads};
 /// How long it waits for a packet at most: new settings are looked for then.
 const PAUSE: u64 = 50_000_000;
 
+/// The program's `service_t`.
+type Service = (u16, u16, u8, bool, bool, u16);
+
 /// The data path of a running instance.
 struct Live {
     injector: Injector,
@@ -25,7 +28,7 @@ struct Live {
     tx_port: Field,
     seen: Field,
     blocks: Table<Ends, Block>,
-    services: Table<(Ipv6Addr, u16), (u16, u16, u8, bool, bool, u16)>,
+    services: Table<(Ipv6Addr, u16), Service>,
     /// The worker that the packet at hand came from: what follows from it is run there, in order.
     worker: usize,
 }

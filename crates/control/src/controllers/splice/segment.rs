@@ -131,13 +131,13 @@ impl<'f> Segment<'f> {
     }
 
     /// Sequence numbers that it takes.
-    pub fn len(&self) -> u32 {
+    pub fn space(&self) -> u32 {
         self.payload.len() as u32 + u32::from(self.flags & FIN != 0) + u32::from(self.flags & SYN != 0)
     }
 
     /// The sequence number behind it.
     pub fn end(&self) -> u32 {
-        self.seq.wrapping_add(self.len())
+        self.seq.wrapping_add(self.space())
     }
 
     /// Whether it has one of these flags.
@@ -170,7 +170,7 @@ impl<'f> Segment<'f> {
         let start = frame.len();
         frame.extend([self.ends.src_port.to_be_bytes(), self.ends.dst_port.to_be_bytes()].concat());
         frame.extend([self.seq.to_be_bytes(), self.ack.to_be_bytes()].concat());
-        frame.extend([((20 + options.len()) / 4 << 4) as u8, self.flags]);
+        frame.extend([(((20 + options.len()) / 4) << 4) as u8, self.flags]);
         frame.extend(self.window.to_be_bytes());
         frame.extend([0; 4]);
         frame.extend(options);

@@ -64,7 +64,7 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// A reset that a server believes that has something else in mind.
     fn reset_server(&mut self, seq: u32) {
-        self.to_server(RST, seq, &[]);
+        self.tell_server(RST, seq, &[]);
     }
 
     /// The server can't have the request: another one gets it, or the client this answer.
@@ -110,7 +110,7 @@ impl<P: DataPath> Turn<'_, P> {
             }
             let (seq, payload) = (u.sent, u.kept[from..from + length].to_vec());
             let flags = if last { PSH } else { 0 } | if fin { FIN } else { 0 };
-            self.to_server(flags, seq, &payload);
+            self.tell_server(flags, seq, &payload);
             sent_any = true;
             if let Some(u) = &mut self.c.upstream {
                 u.sent = seq.wrapping_add(length as u32).wrapping_add(fin.into());
@@ -118,7 +118,7 @@ impl<P: DataPath> Turn<'_, P> {
         }
         if !sent_any {
             let sent = self.c.upstream.as_ref().map_or(0, |u| u.sent);
-            self.to_server(0, sent, &[]);
+            self.tell_server(0, sent, &[]);
         }
     }
 
@@ -130,7 +130,7 @@ impl<P: DataPath> Turn<'_, P> {
         if segment.has(SYN) {
             // The acknowledgement of its SYN was lost.
             let seq = u.sent;
-            return self.to_server(0, seq, &[]);
+            return self.tell_server(0, seq, &[]);
         }
         if segment.has(RST) {
             return self.on_server_reset(segment, frame);
@@ -227,7 +227,7 @@ impl<P: DataPath> Turn<'_, P> {
         if !u.begun {
             // All of its segments come here, so the next number is known (RFC 5961 section 3.2).
             match exact {
-                false => self.to_server(0, self.c.upstream.as_ref().map_or(0, |u| u.sent), &[]),
+                false => self.tell_server(0, self.c.upstream.as_ref().map_or(0, |u| u.sent), &[]),
                 true if self.may_go_elsewhere() => self.elsewhere(503),
                 true => {
                     self.release(0);

@@ -319,7 +319,7 @@ impl<P: DataPath> Turn<'_, P> {
             self.release(super::segment::FIN);
             self.answer(0);
         } else if quiet > timeouts.idle {
-            self.to_client(RST | ACK, u.response_end(), &[]);
+            self.tell_client(RST | ACK, u.response_end(), &[]);
             self.over();
         }
     }

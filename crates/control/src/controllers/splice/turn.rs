@@ -53,7 +53,7 @@ impl<P: DataPath> Turn<'_, P> {
     }
 
     /// Sends a segment of Millrace's own to the client.
-    pub fn to_client(&mut self, flags: u8, seq: u32, payload: &[u8]) {
+    pub fn tell_client(&mut self, flags: u8, seq: u32, payload: &[u8]) {
         let c = &self.c;
         let told = if c.agreed.scale.is_some() { SCALE } else { 0 };
         let segment = Segment {
@@ -71,7 +71,7 @@ impl<P: DataPath> Turn<'_, P> {
     }
 
     /// Sends a segment of the client's stream to the server.
-    pub fn to_server(&mut self, flags: u8, seq: u32, payload: &[u8]) {
+    pub fn tell_server(&mut self, flags: u8, seq: u32, payload: &[u8]) {
         let c = &self.c;
         let Some(u) = &c.upstream else { return };
         let scale = c.agreed.scale.unwrap_or(0);
@@ -123,13 +123,13 @@ impl<P: DataPath> Turn<'_, P> {
         answer.tries += 1;
         let bytes = answer.bytes.clone();
         self.c.deadline = self.now + (RESEND << answer.tries.min(5));
-        self.to_client(FIN | PSH, self.c.next, &bytes);
+        self.tell_client(FIN | PSH, self.c.next, &bytes);
     }
 
     /// Ends the client's connection with a reset.
     pub fn reset_client(&mut self) {
         let seq = self.c.upstream.as_ref().map_or(self.c.next, Upstream::response_end);
-        self.to_client(RST, seq, &[]);
+        self.tell_client(RST, seq, &[]);
         self.over();
     }
 
@@ -148,7 +148,7 @@ impl<P: DataPath> Turn<'_, P> {
                 (Some(u), false) => u.kept_end(),
                 _ => self.c.requests.limit(),
             };
-            self.to_server(flags, seq, &[]);
+            self.tell_server(flags, seq, &[]);
         }
         let Some(u) = self.c.upstream.take() else { return };
         // Clocks never go back (RFC 7323 section 5.3).
