@@ -36,8 +36,9 @@ struct context {
 struct descriptor {
 	uint64_t addr;
 	uint32_t len, frame;
+	uint32_t rest, held; /* not used here: all bytes of a packet are in its frame */
 	uint8_t rx_port, tx_port; /* the metadata that is the data plane's */
-	uint8_t unused[46];
+	uint8_t unused[38];
 };
 _Static_assert(sizeof(struct descriptor) == 64, "one cache line each");
 
