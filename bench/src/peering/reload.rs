@@ -26,7 +26,7 @@ const FLOWS: u16 = 1000;
 /// Measures `xdp`, in the kernel, and `worker`, on AF_XDP; the first system of each case forwards and reloads nothing.
 pub fn measure(effort: Effort, results: &mut Results) -> Result<(), String> {
     let program = Arc::new(l3::program()?);
-    let reloads = if effort.quick { 3 } else { 100 };
+    let reloads = if effort.quick { 3 } else { 50 };
     for (case, routes) in [("reload, 16 routes", 16), ("reload, 1000000 routes", 1_000_000)] {
         if effort.quick && routes > 16 {
             continue;
