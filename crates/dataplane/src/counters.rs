@@ -274,9 +274,10 @@ impl Observer {
 
     /// The counters now. What is no more counted is left out.
     pub fn snapshot(&self) -> Snapshot {
-        let failed = |port: u8| self.fast_path.as_ref().map_or(0, |path| path.failed(port));
+        let kernel = self.fast_path.as_ref().map(|path| path.part());
+        let failed = |port: u8| kernel.as_ref().map_or(0, |part| part.failed(port));
         let mut snapshot = self.now().snapshot();
-        let unsent: u64 = self.fast_path.iter().flat_map(|_| 0..=u8::MAX).map(failed).sum();
+        let unsent: u64 = (0..=u8::MAX).map(failed).sum();
         if let Some((_, drops)) = snapshot.drops.get_mut(DropId::TX_FAILED.0 as usize) {
             *drops = drops.wrapping_add(unsent);
         }

@@ -65,6 +65,11 @@ impl KernelPart {
         self.memory.counter(slot)
     }
 
+    /// Packets that the kernel could not send to a port, whatever program ran.
+    pub(crate) fn failed(&self, port: u8) -> u64 {
+        self.memory.failed(port)
+    }
+
     /// Where workers go on.
     pub(crate) fn resume(&self) -> &Arc<Resume> {
         &self.resume
@@ -178,11 +183,6 @@ impl FastPath {
         self.lock().part.loaded.takes_pieces()
     }
 
-    /// Packets that the kernel could not send to a port.
-    pub(crate) fn failed(&self, port: u8) -> u64 {
-        self.lock().part.memory.failed(port)
-    }
-
     /// Which socket takes what is handed over of a queue.
     pub(crate) fn set_socket(&self, port: PortRole, queue: u32, socket: &OwnedFd) -> io::Result<()> {
         self.ports.set_socket(port.number, queue, socket)
@@ -197,16 +197,18 @@ impl FastPath {
     ) -> Result<Arc<Attached>, AttachError> {
         let mut state = self.lock();
         state.part.memory.set_port(interface as u32, port.number, port.host, false);
-        if let Some(link) = self.kept(interface) {
-            let attached = Arc::new(Attached::kept(link, interface));
-            state.links.push(Arc::downgrade(&attached));
-            return Ok(attached);
-        }
-        let program = if state.grace.is_some() { state.part.loaded.program() } else { &self.idle };
-        let attached = Arc::new(Attached::new(program, interface, netlink)?);
-        if let Some(pins) = &self.pins {
-            pins.set_link(interface as u32, attached.link()).map_err(AttachError::Name)?;
-        }
+        let attached = match self.kept(interface) {
+            Some(link) => Attached::kept(link, interface),
+            None => {
+                let program = if state.grace.is_some() { state.part.loaded.program() } else { &self.idle };
+                let attached = Attached::new(program, interface, netlink)?;
+                if let Some(pins) = &self.pins {
+                    pins.set_link(interface as u32, attached.link()).map_err(AttachError::Name)?;
+                }
+                attached
+            }
+        };
+        let attached = Arc::new(attached);
         state.links.retain(|link| link.strong_count() > 0);
         state.links.push(Arc::downgrade(&attached));
         Ok(attached)
