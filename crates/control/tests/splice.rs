@@ -2,6 +2,8 @@
 //! sides see what the other has sent.
 
 mod common;
+#[path = "splice/router.rs"]
+mod router;
 #[path = "splice/tcp.rs"]
 mod tcp;
 #[path = "splice/world.rs"]
@@ -10,7 +12,7 @@ mod world;
 use control::controllers::splice::segment::TcpOptions;
 use proptest::prelude::*;
 
-use world::{Exchange, Hosts, World};
+use world::{Exchange, Hosts, Routers, World};
 
 fn options() -> impl Strategy<Value = TcpOptions> {
     (
@@ -25,13 +27,17 @@ fn options() -> impl Strategy<Value = TcpOptions> {
 fn hosts() -> impl Strategy<Value = Hosts> {
     // Numbers that wrap around within the exchange, and others.
     let first = prop_oneof![any::<u32>(), (u32::MAX - 3000)..=u32::MAX];
-    (options(), options(), first.clone(), first, any::<bool>()).prop_map(
-        |(client, server, client_first, server_first, pipelined)| Hosts {
+    let mtu = prop::sample::select(vec![1500usize, 1500, 1300, 600]);
+    let quote = prop::sample::select(vec![8usize, 19, 20, 2000]);
+    let routers = (mtu.clone(), mtu, quote).prop_map(|(clients, servers, quote)| Routers { mtu: [clients, servers], quote });
+    (options(), options(), first.clone(), first, any::<bool>(), routers).prop_map(
+        |(client, server, client_first, server_first, pipelined, routers)| Hosts {
             client,
             server,
             client_first,
             server_first,
             pipelined,
+            routers,
         },
     )
 }

@@ -21,6 +21,7 @@ use dataplane::EngineKind;
 use dataplane::controller::Record;
 use dataplane::step::{StepOutput, Stepper};
 
+use super::router;
 use super::tcp::Tcp;
 use crate::common;
 
@@ -94,6 +95,10 @@ impl DataPath for TestPath {
 
     fn relay(&mut self, frame: &[u8]) {
         self.0.borrow_mut().inject("spliced.v4", frame, &[("relayed", 1)]);
+    }
+
+    fn relay_error(&mut self, frame: &[u8]) {
+        self.0.borrow_mut().inject("errors.v4", frame, &[("relayed", 1)]);
     }
 
     fn block(&mut self, ends: &Ends) -> Option<Block> {
@@ -180,6 +185,15 @@ impl Exchange {
     }
 }
 
+/// Routers on the way to the client and to the servers.
+#[derive(Clone, Debug)]
+pub struct Routers {
+    /// Bytes of a packet that they let pass.
+    pub mtu: [usize; 2],
+    /// Bytes of TCP that their errors quote at most.
+    pub quote: usize,
+}
+
 /// How the ends of an attempt are.
 #[derive(Clone, Debug)]
 pub struct Hosts {
@@ -189,6 +203,8 @@ pub struct Hosts {
     pub server_first: u32,
     /// Whether requests are sent without waiting for responses.
     pub pipelined: bool,
+    /// What is between them and Millrace.
+    pub routers: Routers,
 }
 
 pub struct World {
@@ -323,6 +339,11 @@ impl World {
             let Some(frame) = shared.paths[path].pop_front() else { return };
             (frame, shared.now)
         };
+        if path >= 2 && !router::is_error(&frame) && frame.len() - 14 > self.hosts.routers.mtu[path - 2] {
+            let error = router::too_big(&frame, self.hosts.routers.mtu[path - 2], self.hosts.routers.quote);
+            self.shared.borrow_mut().paths[path - 2].push_back(error);
+            return;
+        }
         match path {
             0 | 1 => {
                 let mut shared = self.shared.borrow_mut();
@@ -331,6 +352,11 @@ impl World {
                 shared.leave(outputs);
                 drop(shared);
                 self.receive_punted();
+            }
+            2 if router::is_error(&frame) => {
+                let error = router::believable(&frame);
+                let frames = self.client.receive_error(&error, now);
+                self.shared.borrow_mut().paths[0].extend(frames);
             }
             2 => {
                 let segment = Segment::parse(&frame).expect("a segment with a right checksum");
@@ -361,6 +387,7 @@ impl World {
             };
             match name.as_str() {
                 "accept.request_cc" => self.splicer.request(of, &bytes),
+                "errors.held_cc" => self.splicer.error(&bytes),
                 "entry.neighbour_cc" => self.splicer.neighbour(&bytes),
                 _ => self.splicer.held(&bytes),
             }
@@ -381,6 +408,13 @@ impl World {
             return;
         }
         if frame[12..14] == [0x86, 0xdd] {
+            return;
+        }
+        if router::is_error(frame) {
+            let error = router::believable(frame);
+            let Some((tcp, _)) = self.servers.get_mut(&error.ends.turned()) else { panic!("an error about nothing") };
+            let frames = tcp.receive_error(&error, now);
+            self.shared.borrow_mut().paths[1].extend(frames);
             return;
         }
         let segment = Segment::parse(frame).expect("a segment with a right checksum");

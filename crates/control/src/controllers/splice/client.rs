@@ -160,6 +160,7 @@ impl<P: DataPath> Turn<'_, P> {
         let known = &mut self.cluster.servers[server];
         let own = &settings.interfaces[known.server.interface];
         let (Some(mac), Some(ends)) = (known.mac, ends) else { return self.answer(503) };
+        let learned = known.learned;
         known.active += 1;
         self.by_server.insert(ends, Owner::Connection(self.id));
         c.upstream = Some(Upstream {
@@ -171,6 +172,7 @@ impl<P: DataPath> Turn<'_, P> {
             kept,
             kept_at: c.start,
             fin: false,
+            mss: c.agreed.mss.min(learned.and_then(|own| own.mss).unwrap_or(536)).max(100),
             acked: c.start.wrapping_sub(1),
             edge: c.start,
             sent: c.start,
@@ -270,6 +272,13 @@ impl<P: DataPath> Turn<'_, P> {
         }
         self.next_request();
         self.update_blocks();
+    }
+
+    /// An error about what the client was to get. The own answers are short, and come again.
+    pub fn on_client_error(&mut self, frame: &[u8]) {
+        if self.c.state == State::Serving {
+            self.path.relay_error(frame);
+        }
     }
 
     /// Goes on to the next request, where there is one and the client has the whole response to the present one.

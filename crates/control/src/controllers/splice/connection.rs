@@ -97,6 +97,8 @@ pub struct Upstream {
     pub kept_at: u32,
     /// Whether a FIN follows them.
     pub fin: bool,
+    /// Bytes of a segment of them at most, with options.
+    pub mss: u16,
     /// What the server has acknowledged.
     pub acked: u32,
     /// How far its window reaches.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `settings`, `read` | the configuration, and how it is read |
 //! | `http`, `body` | heads and the ends of bodies |
-//! | `assembly`, `segment` | reassembly, TCP segments in frames |
+//! | `assembly`, `segment`, `icmp` | reassembly, TCP segments in frames, errors about them |
 //! | `block` | the control blocks of the data path |
 //! | `cluster`, `checks`, `neighbours` | servers: which one, whether it works, who has its address |
 //! | `connection`, `turn`, `client`, `server` | one connection and what becomes of it |
@@ -18,6 +18,7 @@ mod client;
 pub mod cluster;
 mod connection;
 mod http;
+pub mod icmp;
 mod link;
 mod neighbours;
 pub mod path;

@@ -4,8 +4,9 @@ use super::block::before;
 use super::body::{Body, Framing};
 use super::connection::{State, Stream, Upstream};
 use super::http;
+use super::icmp::{IcmpError, Problem};
 use super::path::DataPath;
-use super::segment::{ACK, FIN, PSH, RST, SYN, Segment};
+use super::segment::{ACK, FIN, PSH, RST, SYN, Segment, is_v6};
 use super::turn::Turn;
 
 /// How far a new server's clock begins ahead of the last that the client has shown to know, in milliseconds: segments of the
@@ -92,11 +93,9 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Sends what the server's window has room for of the kept bytes.
     pub fn send_kept(&mut self) {
-        let mss = self.c.agreed.mss;
         let Some(u) = &self.c.upstream else { return };
-        let server = &self.cluster.servers[u.server];
         // Timestamps take twelve bytes of each segment.
-        let most = usize::from(mss.min(server.learned.and_then(|own| own.mss).unwrap_or(536)).max(100)) - 12;
+        let most = usize::from(u.mss) - 12;
         let mut sent_any = false;
         while let Some(u) = &self.c.upstream {
             let from = u.sent.wrapping_sub(u.kept_at) as usize;
@@ -119,6 +118,39 @@ impl<P: DataPath> Turn<'_, P> {
         if !sent_any {
             let sent = self.c.upstream.as_ref().map_or(0, |u| u.sent);
             self.tell_server(0, sent, &[]);
+        }
+    }
+
+    /// The same again from the first byte that the server has not acknowledged.
+    pub fn resend_kept(&mut self) {
+        let Some(u) = &mut self.c.upstream else { return };
+        u.sent = if before(u.acked, u.kept_at) { u.kept_at } else { u.acked };
+        u.edge = u.edge.max(u.sent.wrapping_add(1));
+        self.send_kept();
+    }
+
+    /// An error about what the server was to get.
+    pub fn on_server_error(&mut self, error: &IcmpError, frame: &[u8]) {
+        let v6 = is_v6(&self.c.client);
+        let Some(u) = &mut self.c.upstream else { return };
+        match self.c.state {
+            // Of the errors about a SYN these do not pass by themselves soon (RFC 5461 section 4.1).
+            State::Connecting if error.seq == self.c.start.wrapping_sub(1) => {
+                if error.problem == Problem::Unreachable {
+                    self.elsewhere(503);
+                }
+            }
+            // The client has sent it.
+            State::Serving if !before(error.seq, u.kept_end()) => self.path.relay_error(frame),
+            State::Serving if !before(error.seq, u.acked) && before(error.seq, u.sent) => {
+                let Problem::TooBig(mtu) = error.problem else { return };
+                let mss = mtu - if v6 { 60 } else { 40 };
+                if mss < u.mss {
+                    u.mss = mss;
+                    self.resend_kept();
+                }
+            }
+            _ => {}
         }
     }
 

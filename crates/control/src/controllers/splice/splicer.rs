@@ -8,6 +8,7 @@ use super::block::{Ends, Mode};
 use super::checks::Check;
 use super::cluster::{Agreed, Cluster};
 use super::connection::{Connection, State, Stream, Upstream};
+use super::icmp::IcmpError;
 use super::neighbours::Neighbours;
 use super::path::{DataPath, MARGIN};
 use super::segment::{ACK, RST, Segment, TcpOptions};
@@ -176,6 +177,20 @@ impl<P: DataPath> Splicer<P> {
         }
     }
 
+    /// An ICMP error about a segment of Millrace's own, or one that a control block holds.
+    pub fn error(&mut self, frame: &[u8]) {
+        let Some(error) = IcmpError::parse(frame) else { return };
+        let ends = error.ends.turned();
+        if let Some(id) = self.by_client.get(&ends).copied() {
+            return self.with(id, |turn| turn.on_client_error(frame));
+        }
+        match self.by_server.get(&ends).copied() {
+            Some(Owner::Connection(id)) => self.with(id, |turn| turn.on_server_error(&error, frame)),
+            Some(Owner::Check(server)) => self.on_check_error(server, &error),
+            None => {}
+        }
+    }
+
     /// Does what is due.
     pub fn tick(&mut self) {
         let now = self.path.now();
@@ -294,11 +309,9 @@ impl<P: DataPath> Turn<'_, P> {
             return self.answer(504);
         }
         if !u.has_all() && self.now >= u.resend {
-            u.sent = if super::block::before(u.acked, u.kept_at) { u.kept_at } else { u.acked };
-            u.edge = u.edge.max(u.sent.wrapping_add(1));
             u.backoff *= 2;
             u.resend = self.now + u.backoff;
-            self.send_kept();
+            self.resend_kept();
         }
     }
 

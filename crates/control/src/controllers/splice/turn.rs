@@ -228,7 +228,10 @@ impl<P: DataPath> Turn<'_, P> {
             if let Some(before) = self.path.block(&ends).filter(|before| before.to == block.to) {
                 // What the data path has noted stays.
                 (block.ended, block.seen) = (before.ended, before.seen);
-                (block.acked, block.edge) = (before.acked, before.edge);
+                // What was held it has noted nothing of.
+                if before.mode != Mode::Held {
+                    (block.acked, block.edge) = (before.acked, before.edge);
+                }
                 if block == before {
                     continue;
                 }
