@@ -102,6 +102,11 @@ impl Tcp {
         self.closing = true;
     }
 
+    /// Whether all that it has sent has come.
+    pub fn is_acknowledged(&self) -> bool {
+        self.una == self.end()
+    }
+
     fn is_open(&self) -> bool {
         self.expected.is_some() && self.una != self.first
     }

@@ -2,7 +2,7 @@
 //! is told to.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use control::config::Config;
 use control::controllers::splice::block::{Block, Ends};
 use control::controllers::splice::cluster::Agreed;
 use control::controllers::splice::path::{DataPath, Offer};
-use control::controllers::splice::segment::{SYN, Segment, TcpOptions};
+use control::controllers::splice::segment::{RST, SYN, Segment, TcpOptions};
 use control::controllers::splice::settings::Settings;
 use control::controllers::splice::splicer::{Accepted, Splicer};
 use dataplane::EngineKind;
@@ -205,6 +205,8 @@ pub struct Hosts {
     pub pipelined: bool,
     /// What is between them and Millrace.
     pub routers: Routers,
+    /// More settings of all pools.
+    pub settings: &'static str,
 }
 
 pub struct World {
@@ -218,6 +220,9 @@ pub struct World {
     servers: HashMap<Ends, (Tcp, usize)>,
     /// Whether they answer.
     pub answered: usize,
+    /// Connections that the servers have closed without being asked to.
+    closed: HashSet<Ends>,
+    clients: u16,
 }
 
 impl World {
@@ -234,6 +239,9 @@ impl World {
             "[controllers.splice.pools.images]\n",
             "[controllers.splice.pools.images]\ncheck = { interval = \"1h\" }\nservers = [{ name = \"b\", address = \"10.0.2.12:80\" }]\n#",
         );
+        let text = text.replace("servers = [\n", &format!("{}\nservers = [\n", hosts.settings));
+        let text =
+            text.replace("servers = [{ name = \"b\"", &format!("{}\nservers = [{{ name = \"b\"", hosts.settings));
         let config = Config::parse("t.toml", &text, &program).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
         let mut stepper = Stepper::new(program.clone(), EngineKind::Interp).unwrap();
         config.fill(&program, &mut stepper).unwrap();
@@ -249,8 +257,18 @@ impl World {
             dst_port: 80,
         };
         let client = Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), hosts.client_first, hosts.client);
-        let mut world =
-            World { shared, splicer, hosts, exchanges, client, written: 0, servers: HashMap::new(), answered: 0 };
+        let mut world = World {
+            shared,
+            splicer,
+            hosts,
+            exchanges,
+            client,
+            written: 0,
+            servers: HashMap::new(),
+            answered: 0,
+            closed: HashSet::new(),
+            clients: 1,
+        };
         // The servers are found to work first.
         for _ in 0..200 {
             world.settle();
@@ -259,8 +277,32 @@ impl World {
         let mut reachable =
             world.splicer.cluster.servers.iter().filter(|known| known.server.address.to_ipv4_mapped().is_some());
         assert!(reachable.all(|known| known.up), "{:?}", world.splicer.cluster.servers);
-        world.servers.clear();
         world
+    }
+
+    /// Another client comes, after the one before has gone.
+    pub fn next_client(&mut self, options: TcpOptions, first: u32, exchanges: Vec<Exchange>) {
+        let ends = Ends { src_port: 40000 + self.clients, ..self.client.ends };
+        self.client = Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), first, options);
+        (self.clients, self.exchanges, self.written, self.answered) = (self.clients + 1, exchanges, 0, 0);
+    }
+
+    /// The servers close the connections on which nobody has asked for long: who asks then is told that they are gone.
+    pub fn close_servers(&mut self) {
+        let now = self.shared.borrow().now;
+        for (ends, (server, answered)) in &mut self.servers {
+            if !server.peer_closed && server.received.len() == *answered && server.is_acknowledged() {
+                server.close();
+                let frames = server.pump(now);
+                self.shared.borrow_mut().paths[1].extend(frames);
+                self.closed.insert(*ends);
+            }
+        }
+    }
+
+    /// Connections to servers that there ever were.
+    pub fn connections(&self) -> usize {
+        self.servers.len()
     }
 
     /// Packets are delivered until there are none.
@@ -355,11 +397,17 @@ impl World {
             }
             2 if router::is_error(&frame) => {
                 let error = router::believable(&frame);
+                if error.ends != self.client.ends {
+                    return;
+                }
                 let frames = self.client.receive_error(&error, now);
                 self.shared.borrow_mut().paths[0].extend(frames);
             }
             2 => {
                 let segment = Segment::parse(&frame).expect("a segment with a right checksum");
+                if segment.ends.turned() != self.client.ends {
+                    return;
+                }
                 let frames = self.client.receive(&segment, now);
                 self.shared.borrow_mut().paths[0].extend(frames);
                 self.speak();
@@ -424,6 +472,21 @@ impl World {
             self.servers.insert(segment.ends, (tcp, 0));
         }
         let Some((tcp, answered)) = self.servers.get_mut(&segment.ends) else { return };
+        if self.closed.contains(&segment.ends) && !segment.payload.is_empty() {
+            let reset = Segment {
+                dst_mac: segment.src_mac,
+                src_mac: segment.dst_mac,
+                ends: segment.ends.turned(),
+                seq: segment.ack,
+                ack: 0,
+                flags: RST,
+                window: 0,
+                options: TcpOptions::default(),
+                payload: &[],
+            };
+            self.shared.borrow_mut().paths[1].push_back(reset.frame());
+            return;
+        }
         let mut frames = tcp.receive(&segment, now);
         // Requests that have come whole are answered; they say which they are.
         loop {

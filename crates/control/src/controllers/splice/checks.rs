@@ -68,7 +68,7 @@ impl<P: DataPath> Splicer<P> {
         }
         self.checks[server].due = now + check.timeout;
         let (by_server, path) = (&self.by_server, &mut self.path);
-        let ends = self.cluster.ends(server, |ends| !by_server.contains_key(ends) && path.block(ends).is_none());
+        let ends = self.cluster.ends(server, None, |ends| !by_server.contains_key(ends) && path.block(ends).is_none());
         let Some(ends) = ends else { return };
         let seconds = (now / 1_000_000_000) as u32 + 1;
         if !self.path.set_block(&ends, &Block::held(ends.turned(), seconds)) {
