@@ -129,6 +129,7 @@ fn ask(world: &mut World, choices: &[u8]) -> Result<(), TestCaseError> {
 fn ask_again(world: &mut World, hosts: &Hosts, clients: Vec<Next>, close: bool) -> Result<(), TestCaseError> {
     for next in clients {
         for _ in 0..next.pause * 4 {
+            world.settle();
             world.wait(250_000_000);
         }
         if close {

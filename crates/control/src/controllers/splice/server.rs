@@ -138,8 +138,8 @@ impl<P: DataPath> Turn<'_, P> {
         let seq = error.seq.wrapping_sub(u.shift);
         match self.c.state {
             // Of the errors about a SYN these do not pass by themselves soon (RFC 5461 section 4.1).
-            State::Connecting if seq == self.c.start.wrapping_sub(1) => {
-                if error.problem == Problem::Unreachable {
+            State::Connecting => {
+                if error.problem == Problem::Unreachable && seq == self.c.start.wrapping_sub(1) {
                     self.elsewhere(503);
                 }
             }
@@ -180,7 +180,7 @@ impl<P: DataPath> Turn<'_, P> {
         if self.c.state == State::Asking {
             return self.on_idle_server(segment);
         }
-        if self.is_closed_unanswered() && self.once_more() {
+        if self.is_closed_unanswered() && self.once_more(true) {
             return;
         }
         self.follow_response();
@@ -271,7 +271,7 @@ impl<P: DataPath> Turn<'_, P> {
             }
             match exact {
                 false => self.tell_server(0, self.c.upstream.as_ref().map_or(0, |u| u.sent), &[]),
-                true if self.once_more() => {}
+                true if self.once_more(true) => {}
                 true if self.may_go_elsewhere() => self.elsewhere(503),
                 true => {
                     self.release(0);
