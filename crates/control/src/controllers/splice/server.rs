@@ -138,10 +138,8 @@ impl<P: DataPath> Turn<'_, P> {
         let seq = error.seq.wrapping_sub(u.shift);
         match self.c.state {
             // Of the errors about a SYN these do not pass by themselves soon (RFC 5461 section 4.1).
-            State::Connecting => {
-                if error.problem == Problem::Unreachable && seq == self.c.start.wrapping_sub(1) {
-                    self.elsewhere(503);
-                }
+            State::Connecting if error.problem == Problem::Unreachable && seq == self.c.start.wrapping_sub(1) => {
+                self.elsewhere(503);
             }
             // The client has sent it.
             State::Serving if !before(seq, u.kept_end()) => self.path.relay_error(frame),
