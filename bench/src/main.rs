@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     let wanted = arguments.first().cloned().unwrap_or_default();
     let quick = std::env::var_os("QUICK").is_some_and(|q| q == "1");
     let effort =
-        if quick { Effort { runs: 3, kilopackets: 20, quick } } else { Effort { runs: 15, kilopackets: 2000, quick } };
+        if quick { Effort { runs: 1, kilopackets: 20, quick } } else { Effort { runs: 15, kilopackets: 2000, quick } };
     let chosen: Vec<_> = BENCHES.iter().filter(|(name, _)| wanted == "all" || wanted == *name).collect();
     if chosen.is_empty() {
         let known: Vec<_> = BENCHES.iter().map(|(name, _)| *name).collect();
