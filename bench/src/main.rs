@@ -16,6 +16,7 @@ mod peering;
 mod race;
 mod results;
 mod routes;
+mod splice;
 mod veth;
 mod xdp;
 
@@ -34,13 +35,14 @@ pub struct Effort {
 
 type Bench = fn(Effort) -> Result<results::Results, String>;
 
-const BENCHES: [(&str, Bench); 7] = [
+const BENCHES: [(&str, Bench); 8] = [
     ("apps", apps::run),
     ("compile", compile::run),
     ("emulator", emulator::run),
     ("l3", l3::run),
     ("paper", paper::run),
     ("peering", peering::run),
+    ("splice", splice::run),
     ("xdp", xdp::run),
 ];
 

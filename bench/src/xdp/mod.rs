@@ -1,7 +1,7 @@
 //! `bench xdp`: the L3 switch in the kernel, against an XDP program by hand, one that asks the kernel's tables, and the kernel itself.
 
 mod count;
-mod line;
+pub mod line;
 mod peer;
 mod punt;
 
