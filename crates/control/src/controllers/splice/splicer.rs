@@ -347,15 +347,14 @@ impl<P: DataPath> Turn<'_, P> {
             self.gone = true;
             return;
         };
-        let [Some(client), Some(_)] = &blocks else { return };
+        let [Some(_), Some(_)] = &blocks else { return };
         let quiet = u64::from(self.seconds().saturating_sub(seen)) * 1_000_000_000;
-        let between = self.c.requests.is_done() && u.responses.is_done() && client.mode == Mode::Limited;
-        if between && quiet > timeouts.keep_alive && client.ended == 0 {
-            self.c.next = u.response_end();
-            self.release(super::segment::FIN);
+        if quiet > timeouts.keep_alive && self.idle_since().is_some() {
+            self.leave_or_close();
             self.answer(0);
         } else if quiet > timeouts.idle {
-            self.tell_client(RST | ACK, u.response_end(), &[]);
+            let end = self.c.upstream.as_ref().map_or(self.c.next, Upstream::response_end);
+            self.tell_client(RST | ACK, end, &[]);
             self.over();
         }
     }
