@@ -140,6 +140,8 @@ fn fields(record: &impl Record) -> Vec<u128> {
 pub struct Exchange {
     /// Whether it goes to the second server.
     pub second: bool,
+    /// Whether its request may not be sent twice; then it is not for the second server.
+    pub post: bool,
     /// Bytes of the request's body.
     pub up: usize,
     /// Bytes of the response's.
@@ -174,8 +176,9 @@ impl Exchange {
     pub fn request(&self, number: usize) -> Vec<u8> {
         let path = if self.second { "images/x" } else { "web" };
         // Only GET is routed to the images.
+        let method = if self.post && !self.second { "POST" } else { "GET" };
         let head =
-            format!("GET /{path} HTTP/1.1\r\nHost: h\r\nX-Number: {number}\r\n{}\r\n\r\n", self.framing(self.up));
+            format!("{method} /{path} HTTP/1.1\r\nHost: h\r\nX-Number: {number}\r\n{}\r\n\r\n", self.framing(self.up));
         [head.as_bytes(), &body(self.up, number, self.chunked)].concat()
     }
 
@@ -288,10 +291,14 @@ impl World {
     }
 
     /// The servers close the connections on which nobody has asked for long: who asks then is told that they are gone.
-    pub fn close_servers(&mut self) {
+    /// With `stray` they say something first.
+    pub fn close_servers(&mut self, stray: bool) {
         let now = self.shared.borrow().now;
         for (ends, (server, answered)) in &mut self.servers {
             if !server.peer_closed && server.received.len() == *answered && server.is_acknowledged() {
+                if stray {
+                    server.write(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n");
+                }
                 server.close();
                 let frames = server.pump(now);
                 self.shared.borrow_mut().paths[1].extend(frames);

@@ -174,6 +174,15 @@ impl<P: DataPath> Turn<'_, P> {
             (u.acked, u.edge) = (acked, acked.wrapping_add(u32::from(segment.window) << u.scale));
         }
         let more = !u.has_all() && before(u.sent, asked);
+        // What was sent before the request had come is no answer to it: the server has said good-bye to the one before, say.
+        let end = segment.seq.wrapping_add(segment.payload.len() as u32);
+        let unasked = u.used && !u.begun && !before(u.kept_at, acked) && before(u.responses.bytes.next(), end);
+        if unasked && self.c.state == State::Serving {
+            if !self.once_more(false) {
+                self.answer(503);
+            }
+            return;
+        }
         let had = u.responses.bytes.insert(segment.seq, segment.payload, segment.has(FIN));
         if self.c.state == State::Asking {
             return self.on_idle_server(segment);
