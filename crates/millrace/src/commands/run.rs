@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use control::config::{Config, Control, Notation, PortNames, changes};
-use control::controllers;
+use control::controllers::{self, Registry};
 use control::socket::{About, Claim, ClaimError, Place, PlaceError, Server, Service, Shown};
 use control::state::{self, Keeper, Store};
 use dataplane::ports::{DRIVERS, PortSpec};
@@ -134,7 +134,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let configured = config.configured(instance.program());
     let keep = |store| Keeper::start(store, instance.program().clone(), configured, instance.tables());
     let keeper = store.map(keep).transpose().map_err(Failure::refused)?;
-    let live = Arc::new(Live::new(instance, started_with, needed.reloads, keeper));
+    let registry = Registry::new(needed.asked);
+    let live = Arc::new(Live::new(instance, started_with, needed.reloads, registry.clone(), keeper));
     let server = match claim {
         Some(claim) => {
             let about = self::about(claim.instance(), &source.name, engine, &options, &cpus, &ports);
@@ -148,7 +149,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             };
             let reloaded = live.clone();
             let reload = Box::new(move || reloaded.reload(&read));
-            let service = Service::new(about, shown, observer.clone(), stop.clone(), reload);
+            let service = Service::new(about, shown, observer.clone(), stop.clone(), reload, registry);
             Some(Server::start(claim, service).map_err(Failure::refused)?)
         }
         None => None,

@@ -3,6 +3,7 @@
 use super::block::{Block, Mode, before};
 use super::body::{Body, Next};
 use super::connection::{State, Stream, Upstream};
+use super::exchange::Ending;
 use super::http::{self, Refused};
 use super::path::DataPath;
 use super::segment::{ACK, FIN, RST, SYN, Segment, TcpOptions};
@@ -77,6 +78,7 @@ impl<P: DataPath> Turn<'_, P> {
     /// Reads what there is of a request.
     pub fn advance(&mut self) {
         let c = &mut *self.c;
+        c.asking.get_or_insert(self.now);
         let start = c.requests.bytes.base();
         let request = match http::request(c.requests.bytes.ready()) {
             Err(Refused(status)) => return self.answer(status),
@@ -98,12 +100,16 @@ impl<P: DataPath> Turn<'_, P> {
             .and_then(|service| service.pool(&request.method, &request.host, &request.path));
         c.request = Some(request);
         c.tried.clear();
+        self.begin_exchange(&kept);
+        let c = &mut *self.c;
         let Some(pool) = pool else { return self.answer(503) };
         let reused = c.upstream.as_ref().is_some_and(|u| self.cluster.serves(u.server, pool, &c.agreed));
         if !reused {
             self.release(FIN);
             return self.connect(pool, kept);
         }
+        let server = self.c.upstream.as_ref().map_or(0, |u| u.server);
+        self.exchange_with(server, false);
         // The server's latest clock is what the client has echoed.
         let c = &mut *self.c;
         let Some(u) = &mut c.upstream else { return };
@@ -191,6 +197,7 @@ impl<P: DataPath> Turn<'_, P> {
         if !self.path.set_block(&ends, &held) {
             return self.answer(503);
         }
+        self.exchange_with(server, true);
         self.hold_client();
         self.send_syn();
     }
@@ -225,6 +232,7 @@ impl<P: DataPath> Turn<'_, P> {
         if segment.has(RST) {
             self.path.relay(frame);
             if self.path.block(&self.c.client).is_some_and(|block| block.ended & 2 != 0) {
+                self.break_exchange(Ending::Client);
                 self.release(0);
                 self.over();
             }
@@ -287,6 +295,7 @@ impl<P: DataPath> Turn<'_, P> {
         if before(c.acked, end) {
             return;
         }
+        self.complete_exchange();
         self.await_request(end);
         self.c.deadline = self.now + self.cluster.settings.timeouts.request;
         self.advance();

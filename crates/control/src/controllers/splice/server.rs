@@ -3,6 +3,7 @@
 use super::block::before;
 use super::body::{Body, Framing};
 use super::connection::{State, Stream, Upstream};
+use super::exchange::Ending;
 use super::http;
 use super::path::DataPath;
 use super::segment::{ACK, FIN, PSH, RST, SYN, Segment};
@@ -59,6 +60,7 @@ impl<P: DataPath> Turn<'_, P> {
             (u.tsval, u.tsval_add) = (tsval, c.times.1.wrapping_add(AHEAD).wrapping_sub(tsval));
         }
         (u.acked, u.edge) = (segment.ack, segment.ack.wrapping_add(segment.window.into()));
+        self.exchange_connected();
         self.serve();
     }
 
@@ -73,6 +75,7 @@ impl<P: DataPath> Turn<'_, P> {
         let (kept, server) = (std::mem::take(&mut u.kept), u.server);
         let pool = self.cluster.servers[server].pool;
         self.release(0);
+        self.exchange_retried(server);
         self.c.tried.push(server);
         let agreed = self.c.agreed;
         match self.cluster.choose(pool, self.c.client.src, &agreed, &self.c.tried) {
@@ -158,7 +161,10 @@ impl<P: DataPath> Turn<'_, P> {
         // What comes behind the response nobody has asked for; a FIN there is the server's own matter as long as the client
         // may go on.
         let beyond = u.responses.is_done() && before(u.responses.limit(), end);
-        u.begun |= !segment.payload.is_empty();
+        if !segment.payload.is_empty() {
+            u.begun = true;
+            self.c.exchange.iter_mut().for_each(|exchange| exchange.first_byte(self.now));
+        }
         let keep_fin = segment.has(FIN) && closes;
         self.update_blocks();
         if beyond || keep_fin {
@@ -172,6 +178,7 @@ impl<P: DataPath> Turn<'_, P> {
         } else {
             self.path.relay(frame);
         }
+        self.last_byte_passed(end);
         if keep_fin {
             self.server_closes();
         }
@@ -197,6 +204,7 @@ impl<P: DataPath> Turn<'_, P> {
         if before(self.c.acked, acked) {
             self.c.acked = acked;
         }
+        self.complete_exchange();
         self.release(FIN);
         self.hold_client();
         let waiting = !self.c.requests.bytes.ready().is_empty();
@@ -230,6 +238,8 @@ impl<P: DataPath> Turn<'_, P> {
                 false => self.tell_server(0, self.c.upstream.as_ref().map_or(0, |u| u.sent), &[]),
                 true if self.may_go_elsewhere() => self.elsewhere(503),
                 true => {
+                    let server = u.server;
+                    self.exchange_retried(server);
                     self.release(0);
                     self.answer(503);
                 }
@@ -239,6 +249,7 @@ impl<P: DataPath> Turn<'_, P> {
         let ends = u.ends;
         self.path.relay(frame);
         if self.path.block(&ends).is_some_and(|block| block.ended & 2 != 0) {
+            self.break_exchange(Ending::Server);
             // The blocks pass what is still under way; the data path forgets them.
             self.by_server.remove(&ends);
             if let Some(u) = self.c.upstream.take() {
@@ -258,6 +269,7 @@ impl<P: DataPath> Turn<'_, P> {
                 Ok(None) if u.responses.bytes.room() > 0 => return,
                 Ok(Some(response)) => {
                     u.responses.bytes.take(response.head);
+                    c.exchange.iter_mut().for_each(|own| own.responds(response.status, response.head));
                     // More is to come behind an interim response (RFC 9110 section 15.2).
                     if response.status == 101 || response.status >= 200 {
                         u.response = Some(response);
