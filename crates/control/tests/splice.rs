@@ -7,6 +7,7 @@ mod tcp;
 #[path = "splice/world.rs"]
 mod world;
 
+use control::controllers::figures::{Family, Figure};
 use control::controllers::splice::segment::TcpOptions;
 use proptest::prelude::*;
 
@@ -70,6 +71,29 @@ fn run(world: &mut World, choices: &[u8]) -> bool {
     false
 }
 
+/// A figure of the service, the one with these labels.
+fn figure(world: &mut World, name: &str, label: &str) -> u64 {
+    let families = world.splicer.asked("figures", &serde_json::Value::Null).unwrap();
+    let families: Vec<Family> = serde_json::from_value(families).unwrap();
+    let family = families.into_iter().find(|family| family.name == name).unwrap();
+    let sample = family.samples.into_iter().find(|sample| sample.labels.values().any(|own| own == label));
+    match sample.unwrap().value {
+        Figure::Number(number) => number,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Lets what is still under way arrive, until all requests are counted.
+fn settle(world: &mut World, requests: usize) {
+    for _ in 0..2000 {
+        match (0..4).find(|path| world.queued(*path) > 0) {
+            Some(path) => world.deliver(path),
+            None if figure(world, "service_requests", "complete") == requests as u64 => return,
+            None => world.wait(60_000_000),
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 300, ..ProptestConfig::default() })]
 
@@ -79,11 +103,22 @@ proptest! {
         exchanges in prop::collection::vec(exchange(), 1..5),
         choices in prop::collection::vec(any::<u8>(), 0..300),
     ) {
-        let mut world = World::new(hosts, exchanges);
+        let mut world = World::new(hosts, exchanges.clone());
         let done = run(&mut world, &choices);
         let expected = world.expected();
         let received = &world.client.received;
         prop_assert!(expected.starts_with(received), "{:?}", String::from_utf8_lossy(received));
         prop_assert!(done, "{} of {} bytes came; {} requests were answered", received.len(), expected.len(), world.answered);
+        // Every byte is counted once, whoever carried it.
+        let count = exchanges.len();
+        let asked: usize = exchanges.iter().enumerate().map(|(number, own)| own.request(number).len()).sum();
+        settle(&mut world, count);
+        let counted = [
+            figure(&mut world, "service_requests", "complete"),
+            figure(&mut world, "service_responses", "2xx"),
+            figure(&mut world, "service_bytes", "up"),
+            figure(&mut world, "service_bytes", "down"),
+        ];
+        prop_assert_eq!(counted, [count, count, asked, expected.len()].map(|number| number as u64));
     }
 }

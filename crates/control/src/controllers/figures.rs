@@ -138,7 +138,10 @@ mod tests {
         assert_eq!((*count, *sum), (6, 100 + 100 + 101 + 7_000 + 11_000_000));
         assert_eq!(buckets[..2], [(100, 3), (250, 1)]);
         assert_eq!(buckets.iter().map(|(_, own)| own).sum::<u64>(), 5);
-        assert_eq!([50, 51, 80, 99].map(|percent| figure.percentile(percent)), [Some(100), Some(250), Some(10_000), None]);
+        assert_eq!(
+            [50, 51, 80, 99].map(|percent| figure.percentile(percent)),
+            [Some(100), Some(250), Some(10_000), None]
+        );
     }
 
     #[test]

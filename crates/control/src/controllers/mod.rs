@@ -64,13 +64,7 @@ const KNOWN: [Known; 3] = [
         install: Some(firewall::install),
         offers: &[],
     },
-    Known {
-        name: "responder",
-        start: |_| Box::new(responder::Responder),
-        configure: None,
-        install: None,
-        offers: &[],
-    },
+    Known { name: "responder", start: |_| Box::new(responder::Responder), configure: None, install: None, offers: &[] },
     Known {
         name: "splice",
         start: |ways| Box::new(splice::Splice::new(ways.reloads.clone(), ways.queries.clone())),

@@ -227,7 +227,8 @@ mod tests {
     #[test]
     fn what_is_not_offered_is_named_with_what_is() {
         let registry = Registry::default();
-        let message = |registry: &Registry, controller, query| registry.find(controller, query).unwrap_err().to_string();
+        let message =
+            |registry: &Registry, controller, query| registry.find(controller, query).unwrap_err().to_string();
         assert_eq!(
             message(&registry, "toy", "double"),
             "the program has no controller \"toy\" that can be asked; there is none"

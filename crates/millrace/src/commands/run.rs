@@ -1,6 +1,7 @@
 //! `millrace run`: runs a program between ports until interrupted.
 
 use std::collections::HashMap;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use control::socket::{About, Claim, ClaimError, Place, PlaceError, Server, Servi
 use control::state::{self, Keeper, Store};
 use dataplane::ports::{DRIVERS, PortSpec};
 use dataplane::{Access, Instance, Observer, Options, PollMode, PortConfig, Prepared, StartError};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::engine::{Chosen, Engine, choose};
 use super::instance::{configuration, ports};
@@ -113,6 +114,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::refused)?;
     }
+    // At a terminal a hang-up ends it, as always.
+    let hung_up = Arc::new(AtomicBool::new(false));
+    if !std::io::stdin().is_terminal() {
+        signal_hook::flag::register(SIGHUP, hung_up.clone()).map_err(Failure::refused)?;
+    }
     let prepared =
         Instance::prepare_with(program.clone(), &options, &ports, needed.controllers).map_err(|error| match error {
             StartError::Workers(_) | StartError::Cpus { .. } | StartError::CpuTwice(_) => {
@@ -163,6 +169,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     while !stop.load(Ordering::Relaxed) && live.is_running() && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(Duration::from_millis(20));
         watch.look();
+        if hung_up.swap(false, Ordering::Relaxed) {
+            control::line_log::reopen_all();
+        }
         supervisor.look(|| live.is_responding());
     }
     supervisor.stopping();

@@ -276,10 +276,7 @@ mod tests {
     fn lines_are_as_their_formats_say() {
         let own = line(b"GET /a?b=c HTTP/1.1", Some(b"curl/8 \"x\""));
         let common = own.text(LogFormat::Common);
-        assert_eq!(
-            common,
-            "2001:db8::1 - - [22/Nov/2026:10:13:30 +0000] \"GET /a?b=c HTTP/1.1\" 200 1234\n"
-        );
+        assert_eq!(common, "2001:db8::1 - - [22/Nov/2026:10:13:30 +0000] \"GET /a?b=c HTTP/1.1\" 200 1234\n");
         let parts = ["2001:db8::1", "22/Nov/2026:10:13:30 +0000", "GET /a?b=c HTTP/1.1", "200", "1234"];
         assert_eq!(read(&common), Some((parts.map(str::to_owned), "\n")));
         assert_eq!(own.text(LogFormat::Combined), common.trim_end().to_owned() + " \"-\" \"curl/8 \\x22x\\x22\"\n");

@@ -21,6 +21,9 @@ impl<P: DataPath> Turn<'_, P> {
         if segment.has(ACK) && !before(segment.ack, c.acked) {
             (c.acked, c.window) = (segment.ack, segment.window);
         }
+        if c.answer.as_ref().is_some_and(|answer| answer.resets) {
+            return self.on_killed(segment);
+        }
         if segment.has(SYN) {
             // It asks whether it is known (RFC 5961 section 4.2). Who has the bytes says how many.
             if c.state == State::Serving {

@@ -152,6 +152,8 @@ pub struct Answer {
     pub tries: u32,
     /// Whether the client has it.
     pub arrived: bool,
+    /// The answer is a reset: a segment of the client is to say with which number.
+    pub resets: bool,
 }
 
 /// A client's connection.

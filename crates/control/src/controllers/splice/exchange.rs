@@ -356,7 +356,8 @@ mod tests {
 
     #[test]
     fn a_head_is_taken_apart_however_it_is() {
-        let head = Head::of(b"GET /a HTTP/1.1\r\nHost: x\r\nreferer:  http://r/ \r\nUser-Agent: me: you\r\n\r\nReferer: no");
+        let head =
+            Head::of(b"GET /a HTTP/1.1\r\nHost: x\r\nreferer:  http://r/ \r\nUser-Agent: me: you\r\n\r\nReferer: no");
         let expected = Head {
             line: b"GET /a HTTP/1.1".to_vec(),
             referer: Some(b"http://r/".to_vec()),

@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::block::{Mode, before};
-use super::connection::{Connection, State, Upstream};
+use super::connection::{Answer, Connection, State, Upstream};
 use super::exchange::Ending;
 use super::path::DataPath;
 use super::read::text_of;
-use super::segment::RST;
-use super::splicer::Splicer;
-use super::turn::Turn;
+use super::segment::{ACK, RST, Segment};
+use super::splicer::{MOST_TRIES, Splicer};
+use super::turn::{RESEND, Turn};
 
 /// Sessions that are listed at once at most; who wants more asks again for those behind the last one.
 pub const MOST: usize = 1000;
@@ -28,7 +28,7 @@ pub struct Session {
     /// Pool and name of the server that it is connected to.
     pub server: Option<String>,
     /// `idle`: between requests; `asking`: a request is on its way; `connecting`: to a server; `serving`; `answering`: by Millrace
-    /// itself; `closed`: by both sides, what comes late still passes.
+    /// itself; `ending`: by command; `closed`: by both sides, what comes late still passes.
     pub state: String,
     /// What becomes of the client's segments, and of the server's: `held`, `limited`, `open`.
     pub modes: [Option<String>; 2],
@@ -173,6 +173,7 @@ impl<P: DataPath> Turn<'_, P> {
             State::Serving if closed => "closed",
             State::Serving if c.exchange.is_none() => "idle",
             State::Serving => "serving",
+            State::Answering if c.answer.as_ref().is_some_and(|answer| answer.resets) => "ending",
             State::Answering => "answering",
         };
         let mode = |block: &super::block::Block| match block.mode {
@@ -208,19 +209,39 @@ impl<P: DataPath> Turn<'_, P> {
     /// Ends the connection on both sides at once.
     fn kill(&mut self) {
         self.break_exchange(Ending::Killed);
+        // What the client takes its reset for is what it expects next, which nobody knows while data is under way.
         let passed = self.path.block(&self.c.client).filter(|block| block.mode != Mode::Held);
-        match passed {
-            Some(block) => {
-                // The client takes a reset that has the very number that it expects. While data is under way nobody knows that; one
-                // further on in its window it answers, and the data path, which knows it no more, answers with the number asked for.
-                self.tell_client(RST, block.acked, &[]);
-                if before(block.acked.wrapping_add(1), block.edge) {
-                    self.tell_client(RST, block.edge.wrapping_sub(1), &[]);
-                }
-            }
-            None => self.tell_client(RST, self.c.next, &[]),
+        self.c.next = passed.map_or(self.c.next, |block| block.acked);
+        self.release(RST);
+        self.hold_client();
+        self.c.state = State::Answering;
+        self.c.answer = Some(Answer { bytes: Vec::new(), tries: 0, arrived: false, resets: true });
+        self.send_reset();
+    }
+
+    /// Sends the client a reset, and a segment that it answers if it did not take that.
+    pub(super) fn send_reset(&mut self) {
+        let (now, next) = (self.now, self.c.next);
+        let Some(answer) = &mut self.c.answer else { return };
+        answer.tries += 1;
+        if answer.tries > MOST_TRIES {
+            return self.over();
         }
-        self.over();
+        self.c.deadline = now + (RESEND << answer.tries.min(5));
+        self.tell_client(RST, next, &[]);
+        self.tell_client(0, next.wrapping_sub(1), &[]);
+    }
+
+    /// The client says what it expects, or that it is gone.
+    pub(super) fn on_killed(&mut self, segment: &Segment) {
+        if segment.has(RST) {
+            return self.over();
+        }
+        if segment.has(ACK) {
+            self.tell_client(RST, segment.ack, &[]);
+            // One that is lost comes again with the next try; a client that took it says nothing more, or resets.
+            self.c.next = segment.ack;
+        }
     }
 
     /// The server is out of use: a request that may go to another one does, one that was answered is no reason to end the

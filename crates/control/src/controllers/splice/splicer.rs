@@ -17,7 +17,7 @@ use super::settings::Settings;
 use super::turn::{Owner, RESEND, Turn};
 
 /// Times that kept bytes or an answer are sent.
-const MOST_TRIES: u32 = 8;
+pub(super) const MOST_TRIES: u32 = 8;
 /// How long an answered connection waits for the client's FIN.
 const LINGER: u64 = 3_000_000_000;
 
@@ -288,6 +288,9 @@ impl<P: DataPath> Turn<'_, P> {
 
     fn on_answer_time(&mut self) {
         let Some(answer) = &mut self.c.answer else { return };
+        if answer.resets {
+            return self.send_reset();
+        }
         if answer.arrived || answer.tries >= MOST_TRIES {
             if answer.tries >= MOST_TRIES {
                 return self.over();

@@ -121,7 +121,7 @@ impl<P: DataPath> Turn<'_, P> {
         }
         self.release(RST);
         self.c.state = State::Answering;
-        self.c.answer = Some(Answer { bytes, tries: 0, arrived: false });
+        self.c.answer = Some(Answer { bytes, tries: 0, arrived: false, resets: false });
         self.hold_client();
         self.send_answer();
     }
