@@ -3,6 +3,7 @@
 //! They need root, or `unshare --user --map-root-user`, and fail without.
 
 mod network;
+mod operations;
 mod routers;
 mod web;
 

@@ -6,8 +6,8 @@ use baker::syntax::duration;
 use toml::de::DeValue;
 
 use super::settings::{
-    Addressing, Balance, Check, HttpCheck, Interface, PathMatch, Pool, Reuse, Route, Server, Service, Settings,
-    Timeouts, WhenFull,
+    Addressing, Balance, Check, HttpCheck, Interface, LogFormat, LogSettings, PathMatch, Pool, Reuse, Route, Server,
+    Service, Settings, Timeouts, WhenFull,
 };
 use crate::config::PortNames;
 use crate::config::document::{self, Errors, Path, Table, Value};
@@ -34,7 +34,7 @@ pub fn mapped(address: IpAddr) -> Ipv6Addr {
 /// Reads the settings. None where there are errors.
 pub fn settings(value: &Value, path: &Path, ports: &PortNames, errors: &mut Errors) -> Option<Settings> {
     let table = document::table(value, path, errors)?;
-    document::only(table, path, &["interfaces", "pools", "services", "timeouts", "limits"], errors);
+    document::only(table, path, &["interfaces", "pools", "services", "timeouts", "limits", "log"], errors);
     let mut reader = Reader { ports, errors };
     let interfaces = reader.named(table, path, "interfaces", Reader::interface)?;
     let interfaces: Vec<Interface> = interfaces.into_iter().map(|(_, interface)| interface).collect();
@@ -46,6 +46,7 @@ pub fn settings(value: &Value, path: &Path, ports: &PortNames, errors: &mut Erro
     let services: Vec<Service> = services.into_iter().map(|(_, service)| service).collect();
     reader.no_endpoint_twice(value, path, &services);
     let timeouts = reader.timeouts(table.get("timeouts"), &path.key("timeouts"));
+    let log = reader.log(table.get("log"), &path.key("log"));
     let (mut request_head, mut request_body, mut connections) = (16384, u64::MAX, 65536);
     let mut when_full = WhenFull::Refuse;
     if let Some(value) = table.get("limits") {
@@ -68,6 +69,7 @@ pub fn settings(value: &Value, path: &Path, ports: &PortNames, errors: &mut Erro
         request_body,
         connections,
         when_full,
+        log,
     })
 }
 
@@ -367,6 +369,30 @@ impl Reader<'_, '_> {
         };
         let pool = self.pool_named(pool, &path.key("pool"), pools)?;
         Some(Route { host: host.map(|host| host.to_ascii_lowercase()), path: matched, methods, pool })
+    }
+
+    fn log(&mut self, value: Option<&Value>, path: &Path) -> Option<LogSettings> {
+        let value = value?;
+        let table = document::table(value, path, self.errors)?;
+        document::only(table, path, &["file", "format"], self.errors);
+        let format = match table.get("format") {
+            None => LogFormat::Common,
+            Some(value) => {
+                let accepted = format!("one of {}", list(["common", "combined", "json"]));
+                self.parsed(value, &path.key("format"), &accepted, |text| match text {
+                    "common" => Some(LogFormat::Common),
+                    "combined" => Some(LogFormat::Combined),
+                    "json" => Some(LogFormat::Json),
+                    _ => None,
+                })?
+            }
+        };
+        let accepted = "the path of a file";
+        if !table.contains_key("file") {
+            self.missing(value, path, "file", accepted);
+        }
+        let file = document::text_at(table, path, "file", accepted, self.errors)?;
+        Some(LogSettings { file: file.into(), format })
     }
 
     fn no_endpoint_twice(&mut self, value: &Value, path: &Path, services: &[Service]) {
