@@ -141,7 +141,7 @@ impl<P: DataPath> Turn<'_, P> {
         let seq = error.seq.wrapping_sub(u.shift);
         match self.c.state {
             // Of the errors about a SYN these do not pass by themselves soon (RFC 5461 section 4.1).
-            State::Connecting if seq == self.c.start.wrapping_sub(1) && error.problem == Problem::Unreachable => {
+            State::Connecting if error.problem == Problem::Unreachable && seq == self.c.start.wrapping_sub(1) => {
                 self.elsewhere(503);
             }
             // The client has sent it.
@@ -181,7 +181,7 @@ impl<P: DataPath> Turn<'_, P> {
         if self.c.state == State::Asking {
             return self.on_idle_server(segment);
         }
-        if self.is_closed_unanswered() && self.once_more() {
+        if self.is_closed_unanswered() && self.once_more(true) {
             return;
         }
         self.follow_response();
@@ -278,7 +278,7 @@ impl<P: DataPath> Turn<'_, P> {
             let (server, sent) = (u.server, u.sent);
             match exact {
                 false => self.tell_server(0, sent, &[]),
-                true if self.once_more() => {}
+                true if self.once_more(true) => {}
                 true if self.may_go_elsewhere() => self.elsewhere(503),
                 true => {
                     self.exchange_retried(server);
