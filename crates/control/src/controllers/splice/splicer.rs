@@ -343,6 +343,9 @@ impl<P: DataPath> Turn<'_, P> {
         };
         let ended = [0, 1].map(|side| blocks[side].as_ref().map_or(0, |block| block.ended));
         self.look_at_exchange(ended, seen);
+        if ended[0] & ended[1] & 1 != 0 || (ended[0] | ended[1]) & 2 != 0 {
+            return self.leave_blocks();
+        }
         let [Some(client), Some(_)] = &blocks else { return };
         let Some(u) = &self.c.upstream else { return };
         let quiet = u64::from(self.seconds().saturating_sub(seen)) * 1_000_000_000;
