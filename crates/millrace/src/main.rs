@@ -66,7 +66,7 @@ enum Command {
     Stop(commands::stop::Args),
     /// Run a program over a capture file
     Replay(commands::replay::Args),
-    /// Switch and route between four hosts on this machine, and measure it
+    /// Show an application at work between hosts on this machine
     Demo(commands::demo::Args),
     /// Build a network of hosts and links on this machine
     Lab(commands::lab::Args),

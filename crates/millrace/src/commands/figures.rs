@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// A family as a table; figures that are zero are left out.
-fn show(family: &Family, out: &mut String) {
+pub fn show(family: &Family, out: &mut String) {
     let is_there = |sample: &&Sample| !matches!(sample.value, Figure::Number(0) | Figure::Histogram { count: 0, .. });
     let samples: Vec<&Sample> = family.samples.iter().filter(is_there).collect();
     let Some(first) = samples.first() else { return };

@@ -38,9 +38,16 @@ pub fn settings(value: &Value, path: &Path, ports: &PortNames, errors: &mut Erro
     let mut reader = Reader { ports, errors };
     let interfaces = reader.named(table, path, "interfaces", Reader::interface)?;
     let interfaces: Vec<Interface> = interfaces.into_iter().map(|(_, interface)| interface).collect();
+    // What is wrong about one of these would be said of all that need it, too.
+    if !reader.errors.is_empty() {
+        return None;
+    }
     let pools =
         reader.named(table, path, "pools", |reader, name, value, path| reader.pool(name, value, path, &interfaces))?;
     let pools: Vec<Pool> = pools.into_iter().map(|(_, pool)| pool).collect();
+    if !reader.errors.is_empty() {
+        return None;
+    }
     let services =
         reader.named(table, path, "services", |reader, name, value, path| reader.service(name, value, path, &pools))?;
     let services: Vec<Service> = services.into_iter().map(|(_, service)| service).collect();
@@ -402,10 +409,16 @@ impl Reader<'_, '_> {
             let problem = format!("{} addresses of services", all.len());
             self.errors.add(value.span().start, &path, problem, format!("{MOST_SERVICES} at most"));
         }
-        for (index, (address, port)) in all.iter().enumerate() {
-            if all[..index].iter().any(|own| **own == (*address, *port)) {
-                let problem = format!("{} belongs to two services", text_of(*address, *port));
-                self.errors.add(value.span().start, &path, problem, "addresses that differ");
+        let mut seen = Vec::new();
+        for service in services {
+            for (address, port) in &service.endpoints {
+                if seen.contains(&(address, port)) {
+                    let problem = format!("{} is there twice", text_of(*address, *port));
+                    let path = path.key(&service.name);
+                    let at = inside(value, &["services", &service.name, "address"]);
+                    self.errors.add(at.span().start, &path.key("address"), problem, "addresses that differ");
+                }
+                seen.push((address, port));
             }
         }
     }
@@ -430,6 +443,13 @@ impl Reader<'_, '_> {
         timeouts.warm = self.time(table, path, "warm", timeouts.warm);
         timeouts
     }
+}
+
+/// A value inside others, or the innermost of these that is there.
+fn inside<'v, 't>(value: &'v Value<'t>, keys: &[&str]) -> &'v Value<'t> {
+    let Some((key, rest)) = keys.split_first() else { return value };
+    let found = value.get_ref().as_table().and_then(|table| table.get(*key));
+    found.map_or(value, |found| inside(found, rest))
 }
 
 fn mac_address(text: &str) -> Option<[u8; 6]> {

@@ -292,12 +292,7 @@ impl<P: DataPath> Turn<'_, P> {
         self.path.relay(frame);
         if self.path.block(&ends).is_some_and(|block| block.ended & 2 != 0) {
             self.break_exchange(Ending::Server);
-            // The blocks pass what is still under way; the data path forgets them.
-            self.by_server.remove(&ends);
-            if let Some(u) = self.c.upstream.take() {
-                self.cluster.left(u.server);
-            }
-            self.gone = true;
+            self.leave_blocks();
         }
     }
 

@@ -379,6 +379,9 @@ impl<P: DataPath> Turn<'_, P> {
         };
         let ended = [0, 1].map(|side| blocks[side].as_ref().map_or(0, |block| block.ended));
         self.look_at_exchange(ended, seen);
+        if ended[0] & ended[1] & 1 != 0 || (ended[0] | ended[1]) & 2 != 0 {
+            return self.leave_blocks();
+        }
         let [Some(_), Some(_)] = &blocks else { return };
         let quiet = u64::from(self.seconds().saturating_sub(seen)) * 1_000_000_000;
         if quiet > timeouts.keep_alive && self.idle_since().is_some() {

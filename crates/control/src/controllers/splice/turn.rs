@@ -189,6 +189,19 @@ impl<P: DataPath> Turn<'_, P> {
         Some(u)
     }
 
+    /// Both sides are done: what comes late the data path sees to, until it forgets the blocks.
+    pub fn leave_blocks(&mut self) {
+        let Some(u) = self.c.upstream.take() else { return self.over() };
+        for ends in [self.c.client, u.ends] {
+            if let Some(block) = self.path.block(&ends).filter(|block| block.mode != Mode::Open) {
+                self.path.set_block(&ends, &Block { mode: Mode::Open, ..block });
+            }
+        }
+        self.by_server.remove(&u.ends);
+        self.cluster.left(u.server);
+        self.gone = true;
+    }
+
     /// All of the client's segments come here from now on.
     pub fn hold_client(&mut self) {
         let held = Block::held(self.c.client.turned(), self.seconds());
