@@ -30,7 +30,7 @@ fn behind(router: &Namespace, subnet: u8, hosts: &[u8]) -> Namespace {
             "add",
             &format!("2001:db8:{subnet}::{host}/64"),
             "dev",
-            &{ if ns.name() == router.name() { "eth1" } else { "eth0" } },
+            if ns.name() == router.name() { "eth1" } else { "eth0" },
             "nodad",
         ]));
     };

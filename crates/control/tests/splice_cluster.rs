@@ -5,22 +5,35 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use control::controllers::splice::cluster::{Admin, Agreed, Cluster};
-use control::controllers::splice::settings::{Balance, Check, Pool, Server, Settings, Timeouts};
+use control::controllers::splice::settings::{
+    Addressing, Balance, Check, Pool, Reuse, Server, Settings, Timeouts, WhenFull,
+};
 
 const CLIENT: Agreed = Agreed { mss: 1460, scale: None, sack: false, times: false };
 
 fn server(number: usize, weight: u32) -> Server {
     let address = Ipv4Addr::new(10, 0, (number >> 8) as u8, number as u8).to_ipv6_mapped();
-    let source = Ipv4Addr::new(10, 9, 9, 9).to_ipv6_mapped();
-    Server { name: format!("s{number}"), address, port: 80, weight, interface: 0, next_hop: address, source }
+    let sources = vec![Ipv4Addr::new(10, 9, 9, 9).to_ipv6_mapped()];
+    Server { name: format!("s{number}"), address, port: 80, weight, interface: 0, next_hop: address, sources }
 }
 
 fn settings(balance: Balance, servers: Vec<Server>, rise: u32, fall: u32) -> Arc<Settings> {
     let check = Check { http: None, interval: 1, timeout: 1, rise, fall };
-    let pools = vec![Pool { name: "p".into(), balance, servers, check }];
-    let timeouts = Timeouts { request: 1, connect: 1, response: 1, keep_alive: 1, idle: 1 };
+    let (addressing, reuse) = (Addressing::FullNat, Reuse::Safe);
+    let pools = vec![Pool { name: "p".into(), balance, servers, check, addressing, reuse, warm: 0 }];
+    let timeouts = Timeouts { request: 1, connect: 1, response: 1, keep_alive: 1, idle: 1, warm: 1 };
     let (interfaces, services) = (Vec::new(), Vec::new());
-    Arc::new(Settings { interfaces, pools, services, timeouts, request_head: 1024, connections: 10, log: None })
+    Arc::new(Settings {
+        interfaces,
+        pools,
+        services,
+        timeouts,
+        request_head: 1024,
+        request_body: 1024,
+        connections: 10,
+        when_full: WhenFull::Refuse,
+        log: None,
+    })
 }
 
 /// A cluster whose servers have these weights, all of them up and found.
