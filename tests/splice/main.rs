@@ -4,6 +4,7 @@
 
 mod limits;
 mod network;
+mod operations;
 mod reuse;
 mod routers;
 mod transparent;

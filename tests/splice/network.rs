@@ -11,6 +11,7 @@ use lab::{Emulator, Impairments, LinkConfig, Namespace, Running, Signal, Wire, v
 use serde_json::Value as Json;
 
 use crate::instance::Runtime;
+use crate::process::Done;
 use crate::report::Report;
 
 /// Long enough for a loaded machine; nothing waits this long when all is well.
@@ -95,6 +96,21 @@ impl Splice {
     /// All counters.
     pub fn counters(&self) -> Json {
         self.runtime.json(&["counters", "--socket", &self.runtime.path("socket")])
+    }
+
+    /// Asks for JSON.
+    pub fn json(&self, arguments: &[&str]) -> Json {
+        self.runtime.json(&[arguments, &["--socket", &self.runtime.path("socket")]].concat())
+    }
+
+    /// Runs a command of `millrace` for this instance.
+    pub fn millrace(&self, arguments: &[&str]) -> Done {
+        self.runtime.millrace(&[arguments, &["--socket", &self.runtime.path("socket")]].concat())
+    }
+
+    /// Sends Millrace a signal.
+    pub fn signal(&mut self, signal: Signal) {
+        must(self.millrace.signal(signal));
     }
 
     /// Entries of a table.

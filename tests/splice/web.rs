@@ -209,6 +209,12 @@ impl Client {
         Ok(Client { reader: BufReader::new(stream) })
     }
 
+    /// Ends it with a reset.
+    pub fn reset(self) {
+        let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+        nix::sys::socket::setsockopt(self.reader.get_ref(), nix::sys::socket::sockopt::Linger, &linger).unwrap();
+    }
+
     /// Sends bytes as they are.
     pub fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.reader.get_mut().write_all(bytes)

@@ -12,6 +12,7 @@ mod world;
 use std::net::Ipv4Addr;
 
 use control::config::Config;
+use control::controllers::figures::{Family, Figure};
 use control::controllers::splice::block::Ends;
 use control::controllers::splice::cluster::Cluster;
 use control::controllers::splice::segment::TcpOptions;
@@ -143,6 +144,29 @@ fn ask_again(world: &mut World, hosts: &Hosts, clients: Vec<Next>, close: Option
     Ok(())
 }
 
+/// A figure of the service, the one with these labels.
+fn figure(world: &mut World, name: &str, label: &str) -> u64 {
+    let families = world.splicer.asked("figures", &serde_json::Value::Null).unwrap();
+    let families: Vec<Family> = serde_json::from_value(families).unwrap();
+    let family = families.into_iter().find(|family| family.name == name).unwrap();
+    let sample = family.samples.into_iter().find(|sample| sample.labels.values().any(|own| own == label));
+    match sample.unwrap().value {
+        Figure::Number(number) => number,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Lets what is still under way arrive, until all requests are counted.
+fn settle(world: &mut World, requests: usize) {
+    for _ in 0..2000 {
+        match (0..4).find(|path| world.queued(*path) > 0) {
+            Some(path) => world.deliver(path),
+            None if figure(world, "service_requests", "complete") == requests as u64 => return,
+            None => world.wait(60_000_000),
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 300, ..ProptestConfig::default() })]
 
@@ -155,8 +179,19 @@ proptest! {
         clients in prop::collection::vec(next_client(exchange()), 0..3),
     ) {
         let hosts = Hosts { settings, ..hosts };
-        let mut world = World::new(hosts.clone(), exchanges);
+        let mut world = World::new(hosts.clone(), exchanges.clone());
         ask(&mut world, &choices)?;
+        // Every byte is counted once, whoever carried it.
+        let count = exchanges.len();
+        let asked: usize = exchanges.iter().enumerate().map(|(number, own)| own.request(number).len()).sum();
+        settle(&mut world, count);
+        let counted = [
+            figure(&mut world, "service_requests", "complete"),
+            figure(&mut world, "service_responses", "2xx"),
+            figure(&mut world, "service_bytes", "up"),
+            figure(&mut world, "service_bytes", "down"),
+        ];
+        prop_assert_eq!(counted, [count, count, asked, world.expected().len()].map(|number| number as u64));
         ask_again(&mut world, &hosts, clients, None)?;
     }
 
@@ -242,7 +277,7 @@ fn settings_that_mean_nothing_are_refused() {
 
 fn cluster(from: &str, to: &str) -> Cluster {
     let config = configured(from, to).unwrap();
-    Cluster::new(config.controllers[0].1.own.clone().unwrap().downcast().unwrap())
+    Cluster::new(config.controllers[0].1.own.clone().unwrap().downcast().unwrap(), 0)
 }
 
 #[test]

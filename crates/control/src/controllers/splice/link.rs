@@ -12,7 +12,7 @@ use super::cluster::Agreed;
 use super::path::{DataPath, Offer};
 use super::settings_of;
 use super::splicer::{Accepted, Splicer};
-use crate::controllers::{Made, Reloads};
+use crate::controllers::{Made, Queries, Reloads};
 
 /// How long it waits for a packet at most: new settings are looked for then.
 const PAUSE: u64 = 50_000_000;
@@ -104,7 +104,7 @@ impl Fields {
 }
 
 /// Runs until the instance ends.
-pub fn run(link: &mut Link, reloads: &Reloads) -> Result<(), String> {
+pub fn run(link: &mut Link, reloads: &Reloads, queries: &Queries) -> Result<(), String> {
     let text = |error: NameError| error.to_string();
     let field = |name: &str| link.field(name).map_err(text);
     let fields = Fields {
@@ -143,6 +143,7 @@ pub fn run(link: &mut Link, reloads: &Reloads) -> Result<(), String> {
             Event::Stop => return Ok(()),
         }
         reloads.apply(|made| reload(&mut splicer, link, made));
+        queries.answer(|name, with| splicer.asked(name, with));
     }
 }
 

@@ -3,6 +3,7 @@
 use super::block::before;
 use super::body::{Body, Framing};
 use super::connection::{State, Stream, Upstream};
+use super::exchange::Ending;
 use super::http;
 use super::icmp::{IcmpError, Problem};
 use super::path::DataPath;
@@ -62,6 +63,7 @@ impl<P: DataPath> Turn<'_, P> {
             (u.tsval, u.tsval_add) = (tsval, c.times.1.wrapping_add(AHEAD).wrapping_sub(tsval));
         }
         (u.acked, u.edge) = (segment.ack, segment.ack.wrapping_add(segment.window.into()));
+        self.exchange_connected();
         self.serve();
     }
 
@@ -76,6 +78,7 @@ impl<P: DataPath> Turn<'_, P> {
         let (kept, server) = (std::mem::take(&mut u.kept), u.server);
         let pool = self.cluster.servers[server].pool;
         self.release(0);
+        self.exchange_retried(server);
         self.c.tried.push(server);
         let agreed = self.c.agreed;
         match self.cluster.choose(pool, self.c.client.src, &agreed, &self.c.tried) {
@@ -204,7 +207,10 @@ impl<P: DataPath> Turn<'_, P> {
         // What comes behind the response nobody has asked for; a FIN there is the server's own matter as long as the client
         // may go on.
         let beyond = u.responses.is_done() && before(u.responses.limit(), end);
-        u.begun |= !segment.payload.is_empty();
+        if !segment.payload.is_empty() {
+            u.begun = true;
+            self.c.exchange.iter_mut().for_each(|exchange| exchange.first_byte(self.now));
+        }
         let keep_fin = segment.has(FIN) && closes;
         self.update_blocks();
         if beyond || keep_fin {
@@ -218,6 +224,7 @@ impl<P: DataPath> Turn<'_, P> {
         } else {
             self.path.relay(frame);
         }
+        self.last_byte_passed(end);
         if keep_fin {
             self.server_closes();
         }
@@ -243,6 +250,7 @@ impl<P: DataPath> Turn<'_, P> {
         if before(self.c.acked, acked) {
             self.c.acked = acked;
         }
+        self.complete_exchange();
         self.release(FIN);
         self.hold_client();
         let waiting = !self.c.requests.bytes.ready().is_empty();
@@ -262,7 +270,7 @@ impl<P: DataPath> Turn<'_, P> {
     }
 
     fn on_server_reset(&mut self, segment: &Segment, frame: &[u8]) {
-        let Some(u) = &self.c.upstream else { return };
+        let Some(u) = &mut self.c.upstream else { return };
         let exact = segment.seq == u.responses.bytes.next();
         if self.c.state == State::Asking {
             if exact {
@@ -274,13 +282,15 @@ impl<P: DataPath> Turn<'_, P> {
             // All of its segments come here, so the next number is known (RFC 5961 section 3.2).
             let acked = segment.ack.wrapping_sub(u.shift);
             if exact && segment.has(ACK) && before(u.acked, acked) && !before(u.sent, acked) {
-                self.c.upstream.as_mut().into_iter().for_each(|u| u.acked = acked);
+                u.acked = acked;
             }
+            let (server, sent) = (u.server, u.sent);
             match exact {
-                false => self.tell_server(0, self.c.upstream.as_ref().map_or(0, |u| u.sent), &[]),
+                false => self.tell_server(0, sent, &[]),
                 true if self.once_more(true) => {}
                 true if self.may_go_elsewhere() => self.elsewhere(503),
                 true => {
+                    self.exchange_retried(server);
                     self.release(0);
                     self.answer(503);
                 }
@@ -290,12 +300,8 @@ impl<P: DataPath> Turn<'_, P> {
         let ends = u.ends;
         self.path.relay(frame);
         if self.path.block(&ends).is_some_and(|block| block.ended & 2 != 0) {
-            // The blocks pass what is still under way; the data path forgets them.
-            self.by_server.remove(&ends);
-            if let Some(u) = self.c.upstream.take() {
-                self.cluster.left(u.server);
-            }
-            self.gone = true;
+            self.break_exchange(Ending::Server);
+            self.leave_blocks();
         }
     }
 
@@ -309,6 +315,7 @@ impl<P: DataPath> Turn<'_, P> {
                 Ok(None) if u.responses.bytes.room() > 0 => return,
                 Ok(Some(response)) => {
                     u.responses.bytes.take(response.head);
+                    c.exchange.iter_mut().for_each(|own| own.responds(response.status, response.head));
                     // More is to come behind an interim response (RFC 9110 section 15.2).
                     u.private |= response.private;
                     if response.status == 101 || response.status >= 200 {

@@ -5,20 +5,22 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use super::block::{Ends, Mode};
+use super::books::Books;
 use super::checks::Check;
 use super::cluster::{Agreed, Cluster};
 use super::connection::{Connection, State, Stream, Upstream};
+use super::exchange::{Ending, next_look};
 use super::icmp::IcmpError;
 use super::idle::Idlers;
 use super::neighbours::Neighbours;
 use super::path::{DataPath, MARGIN};
 use super::segment::{ACK, RST, Segment, TcpOptions};
 use super::settings::{Settings, WhenFull};
-use super::turn::{LOOK, Owner, RESEND, Turn};
+use super::turn::{Owner, RESEND, Turn};
 use super::warm::Warm;
 
 /// Times that kept bytes or an answer are sent.
-const MOST_TRIES: u32 = 8;
+pub(super) const MOST_TRIES: u32 = 8;
 /// How long an answered connection waits for the client's FIN.
 const LINGER: u64 = 3_000_000_000;
 
@@ -39,7 +41,9 @@ pub struct Splicer<P> {
     pub path: P,
     /// The servers.
     pub cluster: Cluster,
-    connections: HashMap<u64, Connection>,
+    /// What is counted.
+    pub books: Books,
+    pub(super) connections: HashMap<u64, Connection>,
     by_client: HashMap<Ends, u64>,
     pub(super) by_server: HashMap<Ends, Owner>,
     pub(super) warm: Warm,
@@ -53,9 +57,13 @@ pub struct Splicer<P> {
 impl<P: DataPath> Splicer<P> {
     /// Without connections.
     pub fn new(settings: Arc<Settings>, path: P) -> Splicer<P> {
+        let mut books = Books::default();
+        books.configure(&settings);
+        let cluster = Cluster::new(settings, path.now());
         let mut splicer = Splicer {
             path,
-            cluster: Cluster::new(settings),
+            cluster,
+            books,
             connections: HashMap::new(),
             by_client: HashMap::new(),
             by_server: HashMap::new(),
@@ -72,7 +80,14 @@ impl<P: DataPath> Splicer<P> {
 
     /// Takes over another configuration. Connections stay with the servers that they have.
     pub fn configure(&mut self, settings: Arc<Settings>) {
-        self.cluster.configure(settings);
+        self.books.configure(&settings);
+        // Services are numbers to connections, and these may be others now.
+        let place = |name: &str| settings.services.iter().position(|own| own.name == name);
+        let old = self.cluster.settings.services.iter().map(|own| place(&own.name)).collect::<Vec<_>>();
+        for connection in self.connections.values_mut() {
+            connection.service = old.get(connection.service).copied().flatten().unwrap_or(usize::MAX);
+        }
+        self.cluster.configure(settings, self.path.now());
         self.offer_all();
     }
 
@@ -163,7 +178,14 @@ impl<P: DataPath> Splicer<P> {
             deadline: now + settings.timeouts.request,
             client_done: false,
             keeps_alive: true,
+            opened: now,
+            asking: Some(now),
+            exchange: None,
+            exchanges: 0,
+            up: 0,
+            down: 0,
         };
+        self.books.connected(&settings, service);
         self.by_client.insert(segment.ends, id);
         self.connections.insert(id, connection);
         self.with(id, |turn| {
@@ -228,6 +250,7 @@ impl<P: DataPath> Splicer<P> {
         let mut turn = Turn {
             path: &mut self.path,
             cluster: &mut self.cluster,
+            books: &mut self.books,
             by_server: &mut self.by_server,
             warm: &mut self.warm,
             id,
@@ -237,6 +260,9 @@ impl<P: DataPath> Splicer<P> {
         };
         work(&mut turn);
         let gone = turn.gone;
+        if gone {
+            turn.break_exchange(Ending::Client);
+        }
         if gone {
             if let Some(Upstream { ends, server, .. }) = connection.upstream.take() {
                 self.by_server.remove(&ends);
@@ -263,7 +289,7 @@ impl Connection {
         let due = match self.state {
             State::Asking | State::Answering => self.deadline,
             State::Connecting => resend,
-            State::Serving if self.is_answered() => now + LOOK,
+            State::Serving if self.is_answered() => next_look(self, now),
             State::Serving => resend.min(self.deadline),
         };
         due.max(now + 1)
@@ -295,6 +321,9 @@ impl<P: DataPath> Turn<'_, P> {
 
     fn on_answer_time(&mut self) {
         let Some(answer) = &mut self.c.answer else { return };
+        if answer.resets {
+            return self.send_reset();
+        }
         if answer.arrived || answer.tries >= MOST_TRIES {
             if answer.tries >= MOST_TRIES {
                 return self.over();
@@ -321,6 +350,7 @@ impl<P: DataPath> Turn<'_, P> {
         }
         let Some(u) = &mut self.c.upstream else { return };
         if u.begun && late {
+            self.break_exchange(Ending::Timeout);
             return self.reset_client();
         }
         if late || (!u.has_all() && self.now >= u.resend && u.backoff >= RESEND << MOST_TRIES) {
@@ -347,6 +377,11 @@ impl<P: DataPath> Turn<'_, P> {
             self.gone = true;
             return;
         };
+        let ended = [0, 1].map(|side| blocks[side].as_ref().map_or(0, |block| block.ended));
+        self.look_at_exchange(ended, seen);
+        if ended[0] & ended[1] & 1 != 0 || (ended[0] | ended[1]) & 2 != 0 {
+            return self.leave_blocks();
+        }
         let [Some(_), Some(_)] = &blocks else { return };
         let quiet = u64::from(self.seconds().saturating_sub(seen)) * 1_000_000_000;
         if quiet > timeouts.keep_alive && self.idle_since().is_some() {
@@ -354,6 +389,7 @@ impl<P: DataPath> Turn<'_, P> {
             self.answer(0);
         } else if quiet > timeouts.idle {
             let end = self.c.upstream.as_ref().map_or(self.c.next, Upstream::response_end);
+            self.break_exchange(Ending::Timeout);
             self.tell_client(RST | ACK, end, &[]);
             self.over();
         }
