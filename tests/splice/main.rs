@@ -4,6 +4,7 @@
 
 mod network;
 mod operations;
+mod routers;
 mod web;
 
 #[allow(dead_code)]

@@ -30,12 +30,24 @@ pub struct Splice {
     _emulator: Option<Emulator>,
     pub client: Namespace,
     pub servers: Namespace,
+    /// A host behind one of them.
+    pub far: Option<Namespace>,
 }
 
 impl Splice {
     /// Builds the network and starts Millrace with the example configuration, some of its text replaced; on `driver` ports, and
     /// with links that do this to packets.
     pub fn start(driver: &str, changes: &[(&str, &str)], links: Option<Impairments>) -> Splice {
+        Splice::start_with(driver, changes, links, |_, _| None)
+    }
+
+    /// The same with something done to client and servers before Millrace looks for them.
+    pub fn start_with(
+        driver: &str,
+        changes: &[(&str, &str)],
+        links: Option<Impairments>,
+        prepare: impl FnOnce(&Namespace, &Namespace) -> Option<Namespace>,
+    ) -> Splice {
         let [ns, client, servers] = ["splice", "client", "servers"].map(|name| must(Namespace::new(name)));
         let emulator = links.map(|links| {
             let wires = [
@@ -66,6 +78,7 @@ impl Splice {
                 "nodad",
             ]));
         }
+        let far = prepare(&client, &servers);
         let runtime = Runtime::new();
         let text = include_str!("../../apps/splice/splice.toml").to_owned();
         let text = text.replace("\"auto:", &format!("\"{driver}:"));
@@ -78,7 +91,7 @@ impl Splice {
         let command = ns.command(env!("CARGO_BIN_EXE_millrace")).args(["run", "splice", "-c", &config]);
         let mut millrace = must(command.arg("--socket").arg(runtime.path("socket")).spawn());
         must(millrace.wait_for_text("running on 2 ports", PATIENCE));
-        Splice { millrace, runtime, _ns: ns, _emulator: emulator, client, servers }
+        Splice { millrace, runtime, _ns: ns, _emulator: emulator, client, servers, far }
     }
 
     /// All counters.

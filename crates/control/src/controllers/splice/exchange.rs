@@ -232,7 +232,9 @@ impl<P: DataPath> Turn<'_, P> {
         let client = self.path.block(&self.c.client).and_then(passes);
         let client = later(self.c.acked, client);
         let server = self.c.upstream.as_ref().filter(|_| self.c.state == State::Serving);
-        let server = server.map(|u| later(u.acked, self.path.block(&u.ends).and_then(passes)));
+        // Blocks have numbers as they come.
+        let mut own = |u: &Upstream| self.path.block(&u.ends).and_then(passes).map(|acked| acked.wrapping_sub(u.shift));
+        let server = server.map(|u| later(u.acked, own(u)));
         self.c.count(Some(client), server);
     }
 

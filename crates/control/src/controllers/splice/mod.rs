@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `settings`, `read` | the configuration, and how it is read |
 //! | `http`, `body` | heads and the ends of bodies |
-//! | `assembly`, `segment` | reassembly, TCP segments in frames |
+//! | `assembly`, `segment`, `icmp` | reassembly, TCP segments in frames, errors about them |
 //! | `block` | the control blocks of the data path |
 //! | `cluster`, `checks`, `neighbours` | servers: which one, whether it works, who has its address |
 //! | `connection`, `turn`, `client`, `server` | one connection and what becomes of it |
 //! | `exchange`, `books`, `access_log` | a request and what became of it; what is counted; the log |
 //! | `asked`, `sessions` | what operators ask and say |
+//! | `idle` | connections between two requests |
+//! | `reuse`, `warm` | connections to servers that outlast a client's use of them |
 //! | `splicer`, `path` | all connections; what they need of the data path |
 
 mod access_log;
@@ -24,16 +26,20 @@ pub mod cluster;
 mod connection;
 mod exchange;
 mod http;
+pub mod icmp;
+mod idle;
 mod link;
 mod neighbours;
 pub mod path;
 mod read;
+mod reuse;
 pub mod segment;
 mod server;
 pub mod sessions;
 pub mod settings;
 pub mod splicer;
 mod turn;
+mod warm;
 
 use std::sync::Arc;
 

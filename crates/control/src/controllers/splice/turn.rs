@@ -9,6 +9,7 @@ use super::connection::{Answer, Connection, State, Upstream};
 use super::exchange::Ending;
 use super::path::{DataPath, SCALE};
 use super::segment::{ACK, FIN, PSH, RST, Segment, TcpOptions};
+use super::warm::Warm;
 
 /// Who has a connection to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub enum Owner {
     Connection(u64),
     /// A health check of a server.
     Check(usize),
+    /// Nobody at present: it goes to a server.
+    Warm(usize),
 }
 
 /// From one try of Millrace's own segments to the next, in nanoseconds, at first.
@@ -34,6 +37,8 @@ pub struct Turn<'t, P> {
     pub books: &'t mut Books,
     /// Connections to servers.
     pub by_server: &'t mut HashMap<Ends, Owner>,
+    /// Those that nobody uses.
+    pub warm: &'t mut Warm,
     /// Its number.
     pub id: u64,
     /// The connection.
@@ -83,11 +88,14 @@ impl<P: DataPath> Turn<'_, P> {
             dst_mac: u.mac,
             src_mac: u.own_mac,
             ends: u.ends.turned(),
-            seq,
+            seq: seq.wrapping_add(u.shift),
             ack: u.responses.bytes.next(),
             flags: flags | ACK,
-            window: window(c.window, scale, if u.scales { scale } else { 0 }),
-            options: TcpOptions { times: c.agreed.times.then_some((c.times.0, u.tsval)), ..TcpOptions::default() },
+            window: window(c.window, scale, u.told),
+            options: TcpOptions {
+                times: c.agreed.times.then_some((c.times.0.wrapping_add(u.clock), u.tsval)),
+                ..TcpOptions::default()
+            },
             payload,
         };
         self.path.send(u.port, &segment.frame());
@@ -160,15 +168,22 @@ impl<P: DataPath> Turn<'_, P> {
             };
             self.tell_server(flags, seq, &[]);
         }
-        let Some(u) = self.c.upstream.take() else { return };
+        if let Some(u) = self.detach() {
+            self.path.remove_block(&u.ends);
+            self.by_server.remove(&u.ends);
+        }
+    }
+
+    /// Takes the connection to the server from the client's.
+    pub fn detach(&mut self) -> Option<Upstream> {
+        let u = self.c.upstream.take()?;
         // Clocks never go back (RFC 7323 section 5.3).
         let clock = u.tsval.wrapping_add(u.tsval_add);
         if self.c.agreed.times && u.tsval_add != 0 && super::block::before(self.c.times.1, clock) {
             self.c.times.1 = clock;
         }
-        self.path.remove_block(&u.ends);
-        self.by_server.remove(&u.ends);
         self.cluster.left(u.server);
+        Some(u)
     }
 
     /// Both sides are done: what comes late the data path sees to, until it forgets the blocks.
@@ -226,9 +241,11 @@ impl<P: DataPath> Turn<'_, P> {
         let client = Block {
             port: u.port,
             scale,
-            told: if u.scales { scale } else { 0 },
+            told: u.told,
             dst_mac: u.mac,
+            seq: Offset::constant(u.shift),
             ack: Offset::constant(u.seq_add.wrapping_neg()),
+            tsval: u.clock,
             tsecr: u.tsval_add.wrapping_neg(),
             acked: c.acked,
             edge: c.acked.wrapping_add(u32::from(c.window) << scale),
@@ -240,9 +257,11 @@ impl<P: DataPath> Turn<'_, P> {
             told: if c.agreed.scale.is_some() { SCALE } else { 0 },
             dst_mac: c.mac,
             seq: Offset::constant(u.seq_add),
+            ack: Offset::constant(u.shift.wrapping_neg()),
             tsval: u.tsval_add,
-            acked: u.acked,
-            edge: u.edge,
+            tsecr: u.clock.wrapping_neg(),
+            acked: u.acked.wrapping_add(u.shift),
+            edge: u.edge.wrapping_add(u.shift),
             ..Block::held(c.client.turned(), self.seconds())
         };
         let sides = [(c.client, client, client_mode), (u.ends, server, server_mode)];
@@ -251,7 +270,10 @@ impl<P: DataPath> Turn<'_, P> {
             if let Some(before) = self.path.block(&ends).filter(|before| before.to == block.to) {
                 // What the data path has noted stays.
                 (block.ended, block.seen) = (before.ended, before.seen);
-                (block.acked, block.edge) = (before.acked, before.edge);
+                // What was held it has noted nothing of.
+                if before.mode != Mode::Held {
+                    (block.acked, block.edge) = (before.acked, before.edge);
+                }
                 if block == before {
                     continue;
                 }
