@@ -30,8 +30,7 @@ pub struct Splice {
     _emulator: Option<Emulator>,
     pub client: Namespace,
     pub servers: Namespace,
-    /// A host behind one of them.
-    pub far: Option<Namespace>,
+    _far: Option<Namespace>,
 }
 
 impl Splice {
@@ -41,7 +40,7 @@ impl Splice {
         Splice::start_with(driver, changes, links, |_, _| None)
     }
 
-    /// The same with something done to client and servers before Millrace looks for them.
+    /// The same with something done to client and servers before Millrace looks for them, and perhaps a host behind one of them.
     pub fn start_with(
         driver: &str,
         changes: &[(&str, &str)],
@@ -91,7 +90,7 @@ impl Splice {
         let command = ns.command(env!("CARGO_BIN_EXE_millrace")).args(["run", "splice", "-c", &config]);
         let mut millrace = must(command.arg("--socket").arg(runtime.path("socket")).spawn());
         must(millrace.wait_for_text("running on 2 ports", PATIENCE));
-        Splice { millrace, runtime, _ns: ns, _emulator: emulator, client, servers, far }
+        Splice { millrace, runtime, _ns: ns, _emulator: emulator, client, servers, _far: far }
     }
 
     /// All counters.

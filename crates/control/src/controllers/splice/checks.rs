@@ -158,7 +158,7 @@ impl<P: DataPath> Splicer<P> {
         let running = self.checks[server].running.as_ref();
         let asked = running.is_some_and(|own| !own.connected && error.seq == own.next.wrapping_sub(1));
         if asked && error.problem == Problem::Unreachable {
-            self.end_check(server, Err("a router says that it can't be reached".into()));
+            self.end_check(server, Err("it is unreachable".into()));
         }
     }
 

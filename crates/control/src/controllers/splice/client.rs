@@ -161,7 +161,7 @@ impl<P: DataPath> Turn<'_, P> {
         let private = self.c.request.as_ref().is_some_and(|request| request.private);
         if let Some(u) = &mut self.c.upstream {
             u.private |= private;
-            (u.resend, u.backoff) = (self.now + RESEND, RESEND);
+            (u.since, u.resend, u.backoff) = (self.now, self.now + RESEND, RESEND);
         }
         self.update_blocks();
         self.send_kept();

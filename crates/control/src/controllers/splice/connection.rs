@@ -119,6 +119,8 @@ pub struct Upstream {
     pub edge: u32,
     /// What has been sent.
     pub sent: u32,
+    /// When it was given the request.
+    pub since: u64,
     /// When the kept bytes are sent again, and how long it is from then to the next time.
     pub resend: u64,
     /// See `resend`.
@@ -168,6 +170,7 @@ impl Upstream {
             acked: 0,
             edge: 0,
             sent: 0,
+            since: 0,
             resend: 0,
             backoff: 0,
             responses: Stream::new(0, 65536),

@@ -232,9 +232,10 @@ impl<P: DataPath> Turn<'_, P> {
         let client = self.path.block(&self.c.client).and_then(passes);
         let client = later(self.c.acked, client);
         let server = self.c.upstream.as_ref().filter(|_| self.c.state == State::Serving);
-        // Blocks have numbers as they come.
-        let mut own = |u: &Upstream| self.path.block(&u.ends).and_then(passes).map(|acked| acked.wrapping_sub(u.shift));
-        let server = server.map(|u| later(u.acked, own(u)));
+        // A block has acknowledgements as they came.
+        let mut acked =
+            |u: &Upstream| self.path.block(&u.ends).and_then(passes).map(|acked| acked.wrapping_sub(u.shift));
+        let server = server.map(|u| later(u.acked, acked(u)));
         self.c.count(Some(client), server);
     }
 

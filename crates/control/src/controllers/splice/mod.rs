@@ -8,10 +8,10 @@
 //! | `block` | the control blocks of the data path |
 //! | `cluster`, `checks`, `neighbours` | servers: which one, whether it works, who has its address |
 //! | `connection`, `turn`, `client`, `server` | one connection and what becomes of it |
-//! | `exchange`, `books`, `access_log` | a request and what became of it; what is counted; the log |
-//! | `asked`, `sessions` | what operators ask and say |
 //! | `idle` | connections between two requests |
 //! | `reuse`, `warm` | connections to servers that outlast a client's use of them |
+//! | `exchange`, `books`, `access_log` | a request and what became of it; what is counted; the log |
+//! | `asked`, `sessions` | what operators ask and say |
 //! | `splicer`, `path` | all connections; what they need of the data path |
 
 mod access_log;

@@ -18,7 +18,7 @@ const SECOND: u64 = 1_000_000_000;
 const MOST_SERVERS: usize = 1000;
 /// Own ports are not below, where nothing else is said.
 const LOWEST_PORT: u16 = 1024;
-/// Connections to a server that are made before somebody asks, at most.
+/// Connections to a server that nobody uses, at most.
 pub const MOST_WARM: usize = 256;
 /// Services at most: as many as the program's table has room for.
 const MOST_SERVICES: usize = 1000;

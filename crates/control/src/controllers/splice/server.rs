@@ -141,10 +141,8 @@ impl<P: DataPath> Turn<'_, P> {
         let seq = error.seq.wrapping_sub(u.shift);
         match self.c.state {
             // Of the errors about a SYN these do not pass by themselves soon (RFC 5461 section 4.1).
-            State::Connecting if seq == self.c.start.wrapping_sub(1) => {
-                if error.problem == Problem::Unreachable {
-                    self.elsewhere(503);
-                }
+            State::Connecting if error.problem == Problem::Unreachable && seq == self.c.start.wrapping_sub(1) => {
+                self.elsewhere(503);
             }
             // The client has sent it.
             State::Serving if !before(seq, u.kept_end()) => self.path.relay_error(frame),
@@ -183,7 +181,7 @@ impl<P: DataPath> Turn<'_, P> {
         if self.c.state == State::Asking {
             return self.on_idle_server(segment);
         }
-        if self.is_closed_unanswered() && self.once_more() {
+        if self.is_closed_unanswered() && self.once_more(true) {
             return;
         }
         self.follow_response();
@@ -263,8 +261,7 @@ impl<P: DataPath> Turn<'_, P> {
     }
 
     fn on_server_reset(&mut self, segment: &Segment, frame: &[u8]) {
-        let Some(u) = &self.c.upstream else { return };
-        let server = u.server;
+        let Some(u) = &mut self.c.upstream else { return };
         let exact = segment.seq == u.responses.bytes.next();
         if self.c.state == State::Asking {
             if exact {
@@ -276,11 +273,12 @@ impl<P: DataPath> Turn<'_, P> {
             // All of its segments come here, so the next number is known (RFC 5961 section 3.2).
             let acked = segment.ack.wrapping_sub(u.shift);
             if exact && segment.has(ACK) && before(u.acked, acked) && !before(u.sent, acked) {
-                self.c.upstream.as_mut().into_iter().for_each(|u| u.acked = acked);
+                u.acked = acked;
             }
+            let (server, sent) = (u.server, u.sent);
             match exact {
-                false => self.tell_server(0, self.c.upstream.as_ref().map_or(0, |u| u.sent), &[]),
-                true if self.once_more() => {}
+                false => self.tell_server(0, sent, &[]),
+                true if self.once_more(true) => {}
                 true if self.may_go_elsewhere() => self.elsewhere(503),
                 true => {
                     self.exchange_retried(server);

@@ -356,6 +356,11 @@ impl<P: DataPath> Turn<'_, P> {
         if late || (!u.has_all() && self.now >= u.resend && u.backoff >= RESEND << MOST_TRIES) {
             return self.answer(504);
         }
+        let unheard = !super::block::before(u.kept_at, u.acked);
+        if unheard && self.now >= u.since + self.cluster.settings.timeouts.connect && self.once_more(false) {
+            return;
+        }
+        let Some(u) = &mut self.c.upstream else { return };
         if !u.has_all() && self.now >= u.resend {
             u.backoff *= 2;
             u.resend = self.now + u.backoff;
@@ -377,16 +382,13 @@ impl<P: DataPath> Turn<'_, P> {
         if ended[0] & ended[1] & 1 != 0 || (ended[0] | ended[1]) & 2 != 0 {
             return self.leave_blocks();
         }
-        let [Some(client), Some(_)] = &blocks else { return };
-        let Some(u) = &self.c.upstream else { return };
+        let [Some(_), Some(_)] = &blocks else { return };
         let quiet = u64::from(self.seconds().saturating_sub(seen)) * 1_000_000_000;
-        let between = self.c.requests.is_done() && u.responses.is_done() && client.mode == Mode::Limited;
-        if between && quiet > timeouts.keep_alive && client.ended == 0 {
-            self.c.next = u.response_end();
-            self.release(super::segment::FIN);
+        if quiet > timeouts.keep_alive && self.idle_since().is_some() {
+            self.leave_or_close();
             self.answer(0);
         } else if quiet > timeouts.idle {
-            let end = u.response_end();
+            let end = self.c.upstream.as_ref().map_or(self.c.next, Upstream::response_end);
             self.break_exchange(Ending::Timeout);
             self.tell_client(RST | ACK, end, &[]);
             self.over();

@@ -166,6 +166,9 @@ impl<P: DataPath> Turn<'_, P> {
                 (Some(u), false) => u.kept_end(),
                 _ => self.c.requests.limit(),
             };
+            // Nobody answers in the client's name any more, so that the server must not wait for it; and its port may be needed.
+            let is_nat = self.c.upstream.as_ref().is_some_and(|u| u.is_nat);
+            let flags = if is_nat { flags } else { RST };
             self.tell_server(flags, seq, &[]);
         }
         if let Some(u) = self.detach() {
