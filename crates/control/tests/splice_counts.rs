@@ -55,12 +55,8 @@ fn run(world: &mut World, choices: &[u8], count: u64) {
 
 fn exchange() -> impl Strategy<Value = Exchange> {
     let length = prop::sample::select(vec![0usize, 1, 500, 4000, 15000]);
-    (any::<bool>(), length.clone(), length, any::<bool>()).prop_map(|(second, up, down, chunked)| Exchange {
-        second,
-        up,
-        down,
-        chunked,
-    })
+    let any_way = (any::<bool>(), length.clone(), length, any::<bool>(), any::<bool>());
+    any_way.prop_map(|(second, up, down, chunked, post)| Exchange { second, up, down, chunked, post })
 }
 
 proptest! {
