@@ -1,45 +1,43 @@
 //! Which server gets a request, and when one is taken to work: exact over many requests.
 
+mod common;
+
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
+use baker::ir::Program;
+use control::config::Config;
 use control::controllers::splice::cluster::{Admin, Agreed, Cluster};
-use control::controllers::splice::settings::{
-    Addressing, Balance, Check, Pool, Reuse, Server, Settings, Timeouts, WhenFull,
-};
+use control::controllers::splice::settings::Settings;
 
 const CLIENT: Agreed = Agreed { mss: 1460, scale: None, sack: false, times: false };
 
-fn server(number: usize, weight: u32) -> Server {
-    let address = Ipv4Addr::new(10, 0, (number >> 8) as u8, number as u8).to_ipv6_mapped();
-    let sources = vec![Ipv4Addr::new(10, 9, 9, 9).to_ipv6_mapped()];
-    Server { name: format!("s{number}"), address, port: 80, weight, interface: 0, next_hop: address, sources }
+/// A server of the configuration.
+fn server(number: usize, weight: u32) -> String {
+    format!("{{ name = \"s{number}\", address = \"10.0.0.{}:80\", weight = {weight} }}", number + 1)
 }
 
-fn settings(balance: Balance, servers: Vec<Server>, rise: u32, fall: u32) -> Arc<Settings> {
-    let check = Check { http: None, interval: 1, timeout: 1, rise, fall };
-    let (addressing, reuse) = (Addressing::FullNat, Reuse::Safe);
-    let pools = vec![Pool { name: "p".into(), balance, servers, check, addressing, reuse, warm: 0 }];
-    let timeouts = Timeouts { request: 1, connect: 1, response: 1, keep_alive: 1, idle: 1, warm: 1 };
-    let (interfaces, services) = (Vec::new(), Vec::new());
-    Arc::new(Settings {
-        interfaces,
-        pools,
-        services,
-        timeouts,
-        request_head: 1024,
-        request_body: 1024,
-        connections: 10,
-        when_full: WhenFull::Refuse,
-        log: None,
-    })
+fn settings(balance: &str, servers: &[String], rise: u32, fall: u32) -> Arc<Settings> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps/splice/splice.baker");
+    let text = format!(
+        "[ports.p]\nnumber = 1\n[controllers.splice.interfaces.p]\nmac = \"02:00:00:00:00:01\"\n\
+         addresses = [\"10.0.9.9/16\"]\n[controllers.splice.pools.p]\nbalance = \"{balance}\"\nservers = [{}]\n\
+         check = {{ rise = {rise}, fall = {fall} }}\n[controllers.splice.services.s]\naddress = \"10.1.0.1:80\"\n\
+         pool = \"p\"\n",
+        servers.join(", ")
+    );
+    static PROGRAM: OnceLock<Arc<Program>> = OnceLock::new();
+    let program = PROGRAM.get_or_init(|| common::compile(&path));
+    let config = Config::parse("t.toml", &text, program).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
+    config.controllers[0].1.own.clone().unwrap().downcast().unwrap()
 }
 
 /// A cluster whose servers have these weights, all of them up and found.
-fn cluster(balance: Balance, weights: &[u32]) -> Cluster {
-    let servers = weights.iter().enumerate().map(|(number, weight)| server(number, *weight)).collect();
-    let mut cluster = Cluster::new(settings(balance, servers, 1, 1), 0);
+fn cluster(balance: &str, weights: &[u32]) -> Cluster {
+    let servers: Vec<_> = weights.iter().enumerate().map(|(number, weight)| server(number, *weight)).collect();
+    let mut cluster = Cluster::new(settings(balance, &servers, 1, 1), 0);
     all_up(&mut cluster);
     cluster
 }
@@ -62,7 +60,7 @@ fn chosen(cluster: &mut Cluster, number: u32) -> usize {
 #[test]
 fn the_weighted_round_is_exact_and_even() {
     for weights in [&[1, 1, 1][..], &[5, 1, 1], &[3, 2], &[1, 1000], &[7, 0, 2]] {
-        let mut cluster = cluster(Balance::RoundRobin, weights);
+        let mut cluster = cluster("round_robin", weights);
         let round: u32 = weights.iter().sum();
         for _ in 0..3 {
             let picks: Vec<usize> = (0..round).map(|number| chosen(&mut cluster, number)).collect();
@@ -81,7 +79,7 @@ fn the_weighted_round_is_exact_and_even() {
 
 #[test]
 fn the_round_goes_on_without_those_that_are_down() {
-    let mut cluster = cluster(Balance::RoundRobin, &[2, 1, 1]);
+    let mut cluster = cluster("round_robin", &[2, 1, 1]);
     cluster.checked(0, Err("gone".into()), 7);
     assert_eq!((cluster.servers[0].up, cluster.servers[0].since, &*cluster.servers[0].why), (false, 7, "gone"));
     let picks: Vec<usize> = (0..10).map(|number| chosen(&mut cluster, number)).collect();
@@ -90,7 +88,7 @@ fn the_round_goes_on_without_those_that_are_down() {
     cluster.servers[2].admin = Admin::Down;
     assert_eq!(cluster.choose(0, client(0), &CLIENT, &[]), None);
     // What operators have said stays, whatever the configuration says.
-    cluster.configure(settings(Balance::RoundRobin, vec![server(1, 9), server(2, 1)], 1, 1), 9);
+    cluster.configure(settings("round_robin", &[server(1, 9), server(2, 1)], 1, 1), 9);
     assert_eq!((cluster.servers[1].admin, cluster.servers[1].server.weight), (Admin::Drain, 9));
     cluster.servers[1].admin = Admin::Ready;
     assert_eq!(chosen(&mut cluster, 0), 1);
@@ -100,7 +98,7 @@ fn the_round_goes_on_without_those_that_are_down() {
 
 #[test]
 fn the_fewest_connections_for_the_weight_win() {
-    let mut cluster = cluster(Balance::LeastConnections, &[1, 3]);
+    let mut cluster = cluster("least_connections", &[1, 3]);
     for _ in 0..400 {
         let server = chosen(&mut cluster, 0);
         cluster.servers[server].active += 1;
@@ -132,7 +130,7 @@ fn shares(map: &[usize]) -> HashMap<usize, usize> {
 
 #[test]
 fn maglev_is_even_and_moves_few() {
-    let mut cluster = cluster(Balance::Source, &[1; 20]);
+    let mut cluster = cluster("source", &[1; 20]);
     let before = map(&mut cluster);
     assert_eq!(before, map(&mut cluster), "the same client has the same server");
     for (server, share) in shares(&before) {
@@ -153,14 +151,14 @@ fn maglev_is_even_and_moves_few() {
 
 #[test]
 fn maglev_follows_weights() {
-    let mut cluster = cluster(Balance::Source, &[1, 1, 2]);
+    let mut cluster = cluster("source", &[1, 1, 2]);
     let shares = shares(&map(&mut cluster));
     assert!((9_000..11_000).contains(&shares[&2]) && (4_400..5_600).contains(&shares[&0]), "{shares:?}");
 }
 
 #[test]
 fn checks_in_a_row_decide() {
-    let mut cluster = Cluster::new(settings(Balance::RoundRobin, vec![server(0, 1)], 3, 2), 5);
+    let mut cluster = Cluster::new(settings("round_robin", &[server(0, 1)], 3, 2), 5);
     let fail = || Err("refused".to_owned());
     let own = |cluster: &Cluster| (cluster.servers[0].up, cluster.servers[0].since);
     assert_eq!((own(&cluster), &*cluster.servers[0].why), ((false, 5), "not checked yet"));

@@ -87,6 +87,7 @@ impl<P: DataPath> Turn<'_, P> {
         self.cluster.servers[server].active += 1;
         self.by_server.insert(u.ends, Owner::Connection(self.id));
         c.upstream = Some(u);
+        self.exchange_with(server, false);
         self.serve();
     }
 
@@ -113,6 +114,7 @@ impl<P: DataPath> Turn<'_, P> {
         let pool = self.cluster.servers[server].pool;
         self.c.exchange.iter_mut().for_each(|exchange| exchange.retries += 1);
         self.release(RST);
+        self.exchange_retried(server);
         self.connect(pool, kept);
         true
     }
