@@ -2,6 +2,8 @@
 //! sides see what the other has sent.
 
 mod common;
+#[path = "splice/plan.rs"]
+mod plan;
 #[path = "splice/router.rs"]
 mod router;
 #[path = "splice/tcp.rs"]
@@ -18,7 +20,8 @@ use control::controllers::splice::cluster::Cluster;
 use control::controllers::splice::segment::TcpOptions;
 use proptest::prelude::*;
 
-use world::{Exchange, Hosts, Routers, World};
+use plan::{Exchange, Hosts, Routers};
+use world::World;
 
 fn options() -> impl Strategy<Value = TcpOptions> {
     (

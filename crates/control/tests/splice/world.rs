@@ -21,6 +21,7 @@ use dataplane::EngineKind;
 use dataplane::controller::Record;
 use dataplane::step::{StepOutput, Stepper};
 
+use super::plan::{Exchange, Hosts};
 use super::router;
 use super::tcp::Tcp;
 use crate::common;
@@ -133,83 +134,6 @@ fn fields(record: &impl Record) -> Vec<u128> {
     let mut fields = Vec::new();
     record.to_fields(&mut fields);
     fields
-}
-
-/// An exchange.
-#[derive(Clone, Debug)]
-pub struct Exchange {
-    /// Whether it goes to the second server.
-    pub second: bool,
-    /// Whether its request may not be sent twice; then it is not for the second server.
-    pub post: bool,
-    /// Bytes of the request's body.
-    pub up: usize,
-    /// Bytes of the response's.
-    pub down: usize,
-    /// Whether the bodies are in chunks.
-    pub chunked: bool,
-}
-
-fn body(length: usize, salt: usize, chunked: bool) -> Vec<u8> {
-    let bytes: Vec<u8> = (0..length).map(|at| (at * 7 + salt * 31) as u8).collect();
-    if !chunked {
-        return bytes;
-    }
-    let mut out = Vec::new();
-    for chunk in bytes.chunks(700) {
-        out.extend(format!("{:x}\r\n", chunk.len()).bytes());
-        out.extend(chunk);
-        out.extend(b"\r\n");
-    }
-    out.extend(b"0\r\n\r\n");
-    out
-}
-
-impl Exchange {
-    fn framing(&self, length: usize) -> String {
-        match self.chunked {
-            true => "Transfer-Encoding: chunked".to_owned(),
-            false => format!("Content-Length: {length}"),
-        }
-    }
-
-    pub fn request(&self, number: usize) -> Vec<u8> {
-        let path = if self.second { "images/x" } else { "web" };
-        // Only GET is routed to the images.
-        let method = if self.post && !self.second { "POST" } else { "GET" };
-        let head =
-            format!("{method} /{path} HTTP/1.1\r\nHost: h\r\nX-Number: {number}\r\n{}\r\n\r\n", self.framing(self.up));
-        [head.as_bytes(), &body(self.up, number, self.chunked)].concat()
-    }
-
-    pub fn response(&self, number: usize) -> Vec<u8> {
-        let head = format!("HTTP/1.1 200 OK\r\nX-Number: {number}\r\n{}\r\n\r\n", self.framing(self.down));
-        [head.as_bytes(), &body(self.down, number + 1, self.chunked)].concat()
-    }
-}
-
-/// Routers on the way to the client and to the servers.
-#[derive(Clone, Debug)]
-pub struct Routers {
-    /// Bytes of a packet that they let pass.
-    pub mtu: [usize; 2],
-    /// Bytes of TCP that their errors quote at most.
-    pub quote: usize,
-}
-
-/// How the ends of an attempt are.
-#[derive(Clone, Debug)]
-pub struct Hosts {
-    pub client: TcpOptions,
-    pub server: TcpOptions,
-    pub client_first: u32,
-    pub server_first: u32,
-    /// Whether requests are sent without waiting for responses.
-    pub pipelined: bool,
-    /// What is between them and Millrace.
-    pub routers: Routers,
-    /// More settings of all pools.
-    pub settings: &'static str,
 }
 
 pub struct World {
