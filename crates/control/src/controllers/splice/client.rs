@@ -1,6 +1,6 @@
 //! The client's side: requests are read, servers chosen, and what follows is joined.
 
-use super::block::{Block, Mode, before};
+use super::block::{Block, Ends, Mode, before};
 use super::body::{Body, Next};
 use super::connection::{State, Stream, Upstream};
 use super::http::{self, Refused};
@@ -144,8 +144,8 @@ impl<P: DataPath> Turn<'_, P> {
         if let Some(u) = &mut self.c.upstream {
             (u.resend, u.backoff) = (self.now + RESEND, RESEND);
         }
-        self.update_blocks();
         self.send_kept();
+        self.update_blocks();
     }
 
     /// Chooses a server and sends it a SYN with the client's sequence number, so that there is no offset this way.
@@ -156,7 +156,7 @@ impl<P: DataPath> Turn<'_, P> {
         };
         let settings = self.cluster.settings.clone();
         let (by_server, path) = (&*self.by_server, &mut *self.path);
-        let ends = self.cluster.ends(server, |ends| !by_server.contains_key(ends) && path.block(ends).is_none());
+        let ends = self.cluster.ends(server, |ends| !by_server.contains_key(ends) && forget_closed(path, ends));
         let known = &mut self.cluster.servers[server];
         let own = &settings.interfaces[known.server.interface];
         let (Some(mac), Some(ends)) = (known.mac, ends) else { return self.answer(503) };
@@ -184,6 +184,7 @@ impl<P: DataPath> Turn<'_, P> {
             seq_add: 0,
             tsval_add: 0,
             tsval: 0,
+            modes: None,
         });
         c.state = State::Connecting;
         c.deadline = self.now + settings.timeouts.connect;
@@ -274,6 +275,7 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Goes on to the next request, where there is one and the client has the whole response to the present one.
     pub fn next_request(&mut self) {
+        self.learn_acked();
         let c = &mut *self.c;
         let Some(u) = &c.upstream else { return };
         let waiting = c.requests.is_done() && !c.requests.bytes.ready().is_empty();
@@ -299,4 +301,17 @@ impl<P: DataPath> Turn<'_, P> {
         c.requests.body = None;
         c.deadline = self.now + self.cluster.settings.timeouts.keep_alive;
     }
+}
+
+/// Whether no connection has these ends of a server's segments any more. One that both sides have closed is forgotten early where its
+/// ends are wanted: they are asked for by turns, so it is the one that was closed first.
+fn forget_closed(path: &mut impl DataPath, ends: &Ends) -> bool {
+    let Some(server) = path.block(ends) else { return true };
+    let other = server.to.turned();
+    let is_over =
+        server.ended & 2 != 0 || (server.ended != 0 && path.block(&other).is_none_or(|client| client.ended != 0));
+    if is_over {
+        path.remove_block(&other);
+    }
+    is_over
 }

@@ -1,7 +1,7 @@
 //! A client's connection and the one that serves it.
 
 use super::assembly::Assembly;
-use super::block::{Ends, before};
+use super::block::{Ends, Mode, before};
 use super::body::{Body, Next};
 use super::cluster::Agreed;
 use super::http::{Refused, Request, Response};
@@ -123,6 +123,8 @@ pub struct Upstream {
     pub tsval_add: u32,
     /// Its latest clock.
     pub tsval: u32,
+    /// Modes and limits of both blocks, the client's first, as they were made last.
+    pub modes: Option<[(Mode, u32); 2]>,
 }
 
 impl Upstream {

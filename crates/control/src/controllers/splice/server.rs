@@ -6,7 +6,7 @@ use super::connection::{State, Stream, Upstream};
 use super::http;
 use super::path::DataPath;
 use super::segment::{ACK, FIN, PSH, RST, SYN, Segment};
-use super::turn::Turn;
+use super::turn::{RESEND, Turn};
 
 /// How far a new server's clock begins ahead of the last that the client has shown to know, in milliseconds: segments of the
 /// server before it may still be under way.
@@ -33,6 +33,10 @@ impl<P: DataPath> Turn<'_, P> {
             // Somebody's old connection: it is told that it is over, and the SYN comes again.
             if segment.has(ACK) && !segment.has(RST) {
                 self.reset_server(segment.ack);
+                // At once, the first time.
+                if self.c.upstream.as_ref().is_some_and(|u| u.backoff <= 2 * RESEND) {
+                    self.send_syn();
+                }
             }
             return;
         }

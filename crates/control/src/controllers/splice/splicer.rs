@@ -12,7 +12,7 @@ use super::neighbours::Neighbours;
 use super::path::{DataPath, MARGIN};
 use super::segment::{ACK, RST, Segment, TcpOptions};
 use super::settings::Settings;
-use super::turn::{LOOK, Owner, RESEND, Turn};
+use super::turn::{LAST_LOOK, LOOK, Owner, RESEND, Turn};
 
 /// Times that kept bytes or an answer are sent.
 const MOST_TRIES: u32 = 8;
@@ -36,7 +36,7 @@ pub struct Splicer<P> {
     pub path: P,
     /// The servers.
     pub cluster: Cluster,
-    connections: HashMap<u64, Connection>,
+    connections: HashMap<u64, Box<Connection>>,
     by_client: HashMap<Ends, u64>,
     pub(super) by_server: HashMap<Ends, Owner>,
     wakes: BinaryHeap<Reverse<(u64, u64)>>,
@@ -150,11 +150,9 @@ impl<P: DataPath> Splicer<P> {
             keeps_alive: true,
         };
         self.by_client.insert(segment.ends, id);
-        self.connections.insert(id, connection);
-        self.with(id, |turn| {
-            turn.hold_client();
-            turn.on_client(&segment, frame);
-        });
+        self.connections.insert(id, Box::new(connection));
+        // The data path has made a block that holds what follows.
+        self.with(id, |turn| turn.on_client(&segment, frame));
     }
 
     /// A segment that a control block holds.
@@ -230,7 +228,8 @@ impl Connection {
         let due = match self.state {
             State::Asking | State::Answering => self.deadline,
             State::Connecting => resend,
-            State::Serving if self.is_answered() => now + LOOK,
+            State::Serving if self.is_answered() && self.keeps_alive => now + LOOK,
+            State::Serving if self.is_answered() => now + LAST_LOOK,
             State::Serving => resend.min(self.deadline),
         };
         due.max(now + 1)
@@ -276,6 +275,7 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// The server does not take the request, or does not answer it.
     fn on_serving_time(&mut self) {
+        self.learn_acked();
         let late = self.now >= self.c.deadline;
         let response = self.cluster.settings.timeouts.response;
         if late && let Some(block) = self.path.block(&self.c.client) {
@@ -311,7 +311,12 @@ impl<P: DataPath> Turn<'_, P> {
             self.gone = true;
             return;
         };
-        let [Some(client), Some(_)] = &blocks else { return };
+        let [Some(client), Some(server)] = &blocks else { return };
+        if (client.ended | server.ended) & 2 != 0 || (client.ended != 0 && server.ended != 0) {
+            // What is still under way the data path sees to.
+            self.gone = true;
+            return;
+        }
         let quiet = u64::from(self.seconds().saturating_sub(seen)) * 1_000_000_000;
         let between = self.c.requests.is_done() && u.responses.is_done() && client.mode == Mode::Limited;
         if between && quiet > timeouts.keep_alive && client.ended == 0 {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::block::{Block, Ends, Mode, Offset};
+use super::block::{Block, Ends, Mode, Offset, before};
 use super::cluster::Cluster;
 use super::connection::{Answer, Connection, State, Upstream};
 use super::path::{DataPath, SCALE};
@@ -21,6 +21,8 @@ pub enum Owner {
 pub const RESEND: u64 = 300_000_000;
 /// How often it is looked whether a connection is still there.
 pub const LOOK: u64 = 5_000_000_000;
+/// The same of one that ends behind its present response.
+pub const LAST_LOOK: u64 = 1_000_000_000;
 
 /// A connection, and all that it may touch.
 pub struct Turn<'t, P> {
@@ -153,7 +155,7 @@ impl<P: DataPath> Turn<'_, P> {
         let Some(u) = self.c.upstream.take() else { return };
         // Clocks never go back (RFC 7323 section 5.3).
         let clock = u.tsval.wrapping_add(u.tsval_add);
-        if self.c.agreed.times && u.tsval_add != 0 && super::block::before(self.c.times.1, clock) {
+        if self.c.agreed.times && u.tsval_add != 0 && before(self.c.times.1, clock) {
             self.c.times.1 = clock;
         }
         self.path.remove_block(&u.ends);
@@ -163,9 +165,23 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// All of the client's segments come here from now on.
     pub fn hold_client(&mut self) {
+        if let Some(u) = &mut self.c.upstream {
+            u.modes = None;
+        }
+        if self.path.block(&self.c.client).is_some_and(|block| block.mode == Mode::Held) {
+            return;
+        }
         let held = Block::held(self.c.client.turned(), self.seconds());
         if !self.path.set_block(&self.c.client, &held) {
             self.gone = true;
+        }
+    }
+
+    /// What the server has acknowledged in passing.
+    pub fn learn_acked(&mut self) {
+        let Some(u) = self.c.upstream.as_mut().filter(|u| !u.has_all()) else { return };
+        if let Some(block) = self.path.block(&u.ends).filter(|block| !before(block.acked, u.acked)) {
+            (u.acked, u.edge) = (block.acked, block.edge);
         }
     }
 
@@ -179,13 +195,16 @@ impl<P: DataPath> Turn<'_, P> {
             Mode::Held
         } else if c.client_done || open {
             Mode::Open
+        } else if !c.keeps_alive && c.requests.is_done() && u.begun {
+            Mode::Closing
         } else {
             Mode::Limited
         };
         let last = c.client_done || !c.keeps_alive;
         // Before its response, acknowledgements alone pass.
         let answered = u.response.is_some();
-        let server = if !u.has_all() {
+        let server = if u.sent != u.kept_end() {
+            // Its acknowledgements make room for the rest.
             Mode::Held
         } else if answered && (u.responses.is_endless() || open || last) {
             Mode::Open
@@ -197,8 +216,12 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Brings the control blocks up to date.
     pub fn update_blocks(&mut self) {
-        let Some([client_mode, server_mode]) = self.modes() else { return };
+        let Some(modes) = self.modes() else { return };
         let (c, Some(u)) = (&*self.c, &self.c.upstream) else { return };
+        if u.modes == Some(modes) {
+            return;
+        }
+        let [client_mode, server_mode] = modes;
         let scale = c.agreed.scale.unwrap_or(0);
         let client = Block {
             port: u.port,
@@ -236,6 +259,9 @@ impl<P: DataPath> Turn<'_, P> {
             if !self.path.set_block(&ends, &block) {
                 self.gone = true;
             }
+        }
+        if let Some(u) = &mut self.c.upstream {
+            u.modes = Some(modes);
         }
     }
 }
