@@ -144,8 +144,8 @@ impl<P: DataPath> Turn<'_, P> {
         if let Some(u) = &mut self.c.upstream {
             (u.resend, u.backoff) = (self.now + RESEND, RESEND);
         }
-        self.send_kept();
         self.update_blocks();
+        self.send_kept();
     }
 
     /// Chooses a server and sends it a SYN with the client's sequence number, so that there is no offset this way.
@@ -275,7 +275,6 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Goes on to the next request, where there is one and the client has the whole response to the present one.
     pub fn next_request(&mut self) {
-        self.learn_acked();
         let c = &mut *self.c;
         let Some(u) = &c.upstream else { return };
         let waiting = c.requests.is_done() && !c.requests.bytes.ready().is_empty();

@@ -151,8 +151,10 @@ impl<P: DataPath> Splicer<P> {
         };
         self.by_client.insert(segment.ends, id);
         self.connections.insert(id, Box::new(connection));
-        // The data path has made a block that holds what follows.
-        self.with(id, |turn| turn.on_client(&segment, frame));
+        self.with(id, |turn| {
+            turn.hold_client();
+            turn.on_client(&segment, frame);
+        });
     }
 
     /// A segment that a control block holds.
@@ -275,7 +277,6 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// The server does not take the request, or does not answer it.
     fn on_serving_time(&mut self) {
-        self.learn_acked();
         let late = self.now >= self.c.deadline;
         let response = self.cluster.settings.timeouts.response;
         if late && let Some(block) = self.path.block(&self.c.client) {

@@ -177,14 +177,6 @@ impl<P: DataPath> Turn<'_, P> {
         }
     }
 
-    /// What the server has acknowledged in passing.
-    pub fn learn_acked(&mut self) {
-        let Some(u) = self.c.upstream.as_mut().filter(|u| !u.has_all()) else { return };
-        if let Some(block) = self.path.block(&u.ends).filter(|block| !before(block.acked, u.acked)) {
-            (u.acked, u.edge) = (block.acked, block.edge);
-        }
-    }
-
     /// The modes and limits of both blocks, from what is known.
     fn modes(&self) -> Option<[(Mode, u32); 2]> {
         let (c, u) = (&*self.c, self.c.upstream.as_ref()?);
@@ -203,8 +195,7 @@ impl<P: DataPath> Turn<'_, P> {
         let last = c.client_done || !c.keeps_alive;
         // Before its response, acknowledgements alone pass.
         let answered = u.response.is_some();
-        let server = if u.sent != u.kept_end() {
-            // Its acknowledgements make room for the rest.
+        let server = if !u.has_all() {
             Mode::Held
         } else if answered && (u.responses.is_endless() || open || last) {
             Mode::Open
@@ -249,9 +240,11 @@ impl<P: DataPath> Turn<'_, P> {
         for (ends, mut block, (mode, limit)) in sides {
             (block.mode, block.limit) = (mode, limit);
             if let Some(before) = self.path.block(&ends).filter(|before| before.to == block.to) {
-                // What the data path has noted stays.
+                // What the data path has noted stays; what a block holds it notes nothing of.
                 (block.ended, block.seen) = (before.ended, before.seen);
-                (block.acked, block.edge) = (before.acked, before.edge);
+                if before.mode != Mode::Held {
+                    (block.acked, block.edge) = (before.acked, before.edge);
+                }
                 if block == before {
                     continue;
                 }
