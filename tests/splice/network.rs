@@ -11,6 +11,7 @@ use lab::{Emulator, Impairments, LinkConfig, Namespace, Running, Signal, Wire, v
 use serde_json::Value as Json;
 
 use crate::instance::Runtime;
+use crate::process::Done;
 use crate::report::Report;
 
 /// Long enough for a loaded machine; nothing waits this long when all is well.
@@ -29,12 +30,23 @@ pub struct Splice {
     _emulator: Option<Emulator>,
     pub client: Namespace,
     pub servers: Namespace,
+    _far: Option<Namespace>,
 }
 
 impl Splice {
     /// Builds the network and starts Millrace with the example configuration, some of its text replaced; on `driver` ports, and
     /// with links that do this to packets.
     pub fn start(driver: &str, changes: &[(&str, &str)], links: Option<Impairments>) -> Splice {
+        Splice::start_with(driver, changes, links, |_, _| None)
+    }
+
+    /// The same with something done to client and servers before Millrace looks for them, and perhaps a host behind one of them.
+    pub fn start_with(
+        driver: &str,
+        changes: &[(&str, &str)],
+        links: Option<Impairments>,
+        prepare: impl FnOnce(&Namespace, &Namespace) -> Option<Namespace>,
+    ) -> Splice {
         let [ns, client, servers] = ["splice", "client", "servers"].map(|name| must(Namespace::new(name)));
         let emulator = links.map(|links| {
             let wires = [
@@ -65,6 +77,7 @@ impl Splice {
                 "nodad",
             ]));
         }
+        let far = prepare(&client, &servers);
         let runtime = Runtime::new();
         let text = include_str!("../../apps/splice/splice.toml").to_owned();
         let text = text.replace("\"auto:", &format!("\"{driver}:"));
@@ -77,12 +90,27 @@ impl Splice {
         let command = ns.command(env!("CARGO_BIN_EXE_millrace")).args(["run", "splice", "-c", &config]);
         let mut millrace = must(command.arg("--socket").arg(runtime.path("socket")).spawn());
         must(millrace.wait_for_text("running on 2 ports", PATIENCE));
-        Splice { millrace, runtime, _ns: ns, _emulator: emulator, client, servers }
+        Splice { millrace, runtime, _ns: ns, _emulator: emulator, client, servers, _far: far }
     }
 
     /// All counters.
     pub fn counters(&self) -> Json {
         self.runtime.json(&["counters", "--socket", &self.runtime.path("socket")])
+    }
+
+    /// Asks for JSON.
+    pub fn json(&self, arguments: &[&str]) -> Json {
+        self.runtime.json(&[arguments, &["--socket", &self.runtime.path("socket")]].concat())
+    }
+
+    /// Runs a command of `millrace` for this instance.
+    pub fn millrace(&self, arguments: &[&str]) -> Done {
+        self.runtime.millrace(&[arguments, &["--socket", &self.runtime.path("socket")]].concat())
+    }
+
+    /// Sends Millrace a signal.
+    pub fn signal(&mut self, signal: Signal) {
+        must(self.millrace.signal(signal));
     }
 
     /// Entries of a table.

@@ -2,15 +2,23 @@
 //! sides see what the other has sent.
 
 mod common;
+#[path = "splice/router.rs"]
+mod router;
 #[path = "splice/tcp.rs"]
 mod tcp;
 #[path = "splice/world.rs"]
 mod world;
 
+use std::net::Ipv4Addr;
+
+use control::config::Config;
+use control::controllers::figures::{Family, Figure};
+use control::controllers::splice::block::Ends;
+use control::controllers::splice::cluster::Cluster;
 use control::controllers::splice::segment::TcpOptions;
 use proptest::prelude::*;
 
-use world::{Exchange, Hosts, World};
+use world::{Exchange, Hosts, Routers, World};
 
 fn options() -> impl Strategy<Value = TcpOptions> {
     (
@@ -25,13 +33,19 @@ fn options() -> impl Strategy<Value = TcpOptions> {
 fn hosts() -> impl Strategy<Value = Hosts> {
     // Numbers that wrap around within the exchange, and others.
     let first = prop_oneof![any::<u32>(), (u32::MAX - 3000)..=u32::MAX];
-    (options(), options(), first.clone(), first, any::<bool>()).prop_map(
-        |(client, server, client_first, server_first, pipelined)| Hosts {
+    let mtu = prop::sample::select(vec![1500usize, 1500, 1300, 600]);
+    let quote = prop::sample::select(vec![8usize, 19, 20, 2000]);
+    let routers =
+        (mtu.clone(), mtu, quote).prop_map(|(clients, servers, quote)| Routers { mtu: [clients, servers], quote });
+    (options(), options(), first.clone(), first, any::<bool>(), routers).prop_map(
+        |(client, server, client_first, server_first, pipelined, routers)| Hosts {
             client,
             server,
             client_first,
             server_first,
             pipelined,
+            routers,
+            settings: "",
         },
     )
 }
@@ -70,20 +84,237 @@ fn run(world: &mut World, choices: &[u8]) -> bool {
     false
 }
 
+/// More settings of pools.
+fn settings() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "",
+        "reuse = \"never\"",
+        "reuse = \"always\"",
+        "reuse = \"always\"\nwarm = 2",
+        "addressing = \"transparent\"",
+    ])
+}
+
+/// A client that comes after another one.
+#[derive(Clone, Debug)]
+struct Next {
+    /// Its options, or those of the one before with another clock.
+    options: Option<TcpOptions>,
+    clock: u32,
+    first: u32,
+    exchanges: Vec<Exchange>,
+    choices: Vec<u8>,
+    /// How long that is after the one before, in seconds.
+    pause: u64,
+}
+
+fn next_client(exchange: impl Strategy<Value = Exchange>) -> impl Strategy<Value = Next> {
+    let exchanges = prop::collection::vec(exchange, 1..4);
+    let choices = prop::collection::vec(any::<u8>(), 0..150);
+    (prop::option::of(options()), any::<u32>(), any::<u32>(), exchanges, choices, 0u64..20).prop_map(
+        |(options, clock, first, exchanges, choices, pause)| Next { options, clock, first, exchanges, choices, pause },
+    )
+}
+
+fn ask(world: &mut World, choices: &[u8]) -> Result<(), TestCaseError> {
+    let done = run(world, choices);
+    let expected = world.expected();
+    let received = &world.client.received;
+    prop_assert!(expected.starts_with(received), "{:?}", String::from_utf8_lossy(received));
+    prop_assert!(
+        done,
+        "{} of {} bytes came; {} requests were answered",
+        received.len(),
+        expected.len(),
+        world.answered
+    );
+    Ok(())
+}
+
+/// Clients, one after the other.
+fn ask_again(world: &mut World, hosts: &Hosts, clients: Vec<Next>, close: bool) -> Result<(), TestCaseError> {
+    for next in clients {
+        for _ in 0..next.pause * 4 {
+            world.settle();
+            world.wait(250_000_000);
+        }
+        if close {
+            world.close_servers();
+        }
+        let same = TcpOptions { times: hosts.client.times.map(|_| (next.clock, 0)), ..hosts.client };
+        world.next_client(next.options.unwrap_or(same), next.first, next.exchanges);
+        ask(world, &next.choices)?;
+    }
+    Ok(())
+}
+
+/// A figure of the service, the one with these labels.
+fn figure(world: &mut World, name: &str, label: &str) -> u64 {
+    let families = world.splicer.asked("figures", &serde_json::Value::Null).unwrap();
+    let families: Vec<Family> = serde_json::from_value(families).unwrap();
+    let family = families.into_iter().find(|family| family.name == name).unwrap();
+    let sample = family.samples.into_iter().find(|sample| sample.labels.values().any(|own| own == label));
+    match sample.unwrap().value {
+        Figure::Number(number) => number,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Lets what is still under way arrive, until all requests are counted.
+fn settle(world: &mut World, requests: usize) {
+    for _ in 0..2000 {
+        match (0..4).find(|path| world.queued(*path) > 0) {
+            Some(path) => world.deliver(path),
+            None if figure(world, "service_requests", "complete") == requests as u64 => return,
+            None => world.wait(60_000_000),
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 300, ..ProptestConfig::default() })]
 
     #[test]
     fn both_sides_see_what_the_other_has_sent(
         hosts in hosts(),
+        settings in settings(),
         exchanges in prop::collection::vec(exchange(), 1..5),
         choices in prop::collection::vec(any::<u8>(), 0..300),
+        clients in prop::collection::vec(next_client(exchange()), 0..3),
     ) {
-        let mut world = World::new(hosts, exchanges);
-        let done = run(&mut world, &choices);
-        let expected = world.expected();
-        let received = &world.client.received;
-        prop_assert!(expected.starts_with(received), "{:?}", String::from_utf8_lossy(received));
-        prop_assert!(done, "{} of {} bytes came; {} requests were answered", received.len(), expected.len(), world.answered);
+        let hosts = Hosts { settings, ..hosts };
+        let mut world = World::new(hosts.clone(), exchanges.clone());
+        ask(&mut world, &choices)?;
+        // Every byte is counted once, whoever carried it.
+        let count = exchanges.len();
+        let asked: usize = exchanges.iter().enumerate().map(|(number, own)| own.request(number).len()).sum();
+        settle(&mut world, count);
+        let counted = [
+            figure(&mut world, "service_requests", "complete"),
+            figure(&mut world, "service_responses", "2xx"),
+            figure(&mut world, "service_bytes", "up"),
+            figure(&mut world, "service_bytes", "down"),
+        ];
+        prop_assert_eq!(counted, [count, count, asked, world.expected().len()].map(|number| number as u64));
+        ask_again(&mut world, &hosts, clients, false)?;
     }
+
+    /// With servers that close just when the next client asks: nobody notices.
+    #[test]
+    fn a_server_that_closes_is_asked_again(
+        hosts in hosts(),
+        choices in prop::collection::vec(any::<u8>(), 0..100),
+        clients in prop::collection::vec(next_client(bodiless()), 1..4),
+    ) {
+        let first = Exchange { second: false, up: 0, down: 500, chunked: false };
+        let mut world = World::new(hosts.clone(), vec![first]);
+        ask(&mut world, &choices)?;
+        ask_again(&mut world, &hosts, clients, true)?;
+    }
+}
+
+/// An exchange whose request has no body, so that it may be sent twice.
+fn bodiless() -> impl Strategy<Value = Exchange> {
+    exchange().prop_map(|own| Exchange { up: 0, chunked: false, ..own })
+}
+
+/// The next client's request goes out on the connection that the one before has left, also where that is made ahead.
+#[test]
+fn connections_to_servers_are_used_again() {
+    let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)) };
+    for (settings, used) in [("", 1), ("reuse = \"never\"", 4), ("warm = 2", 0), ("addressing = \"transparent\"", 4)] {
+        let routers = Routers { mtu: [1500; 2], quote: 8 };
+        let hosts = Hosts {
+            client: plain,
+            server: plain,
+            client_first: 1,
+            server_first: 9,
+            pipelined: false,
+            routers,
+            settings,
+        };
+        let exchange = Exchange { second: false, up: 0, down: 3000, chunked: false };
+        let mut world = World::new(hosts, vec![exchange.clone(); 2]);
+        let before = world.connections();
+        assert!(run(&mut world, &[]));
+        for first in [7, 1 << 31, u32::MAX] {
+            world.next_client(TcpOptions { times: Some((first, 0)), ..plain }, first, vec![exchange.clone(); 2]);
+            assert!(run(&mut world, &[]));
+        }
+        // Nothing but those that were made ahead.
+        assert_eq!(world.connections() - before, used, "{settings}");
+    }
+}
+
+/// The example with a line of its text replaced.
+fn configured(from: &str, to: &str) -> Result<Config, String> {
+    let text = include_str!("../../../apps/splice/splice.toml");
+    assert!(text.contains(from), "{from}");
+    Config::parse("t.toml", &text.replacen(from, to, 1), &world::program()).map_err(|errors| format!("{errors:?}"))
+}
+
+#[test]
+fn settings_that_mean_nothing_are_refused() {
+    let pool = "[controllers.splice.pools.web]\n";
+    let limits = "[controllers.splice.limits]\n";
+    let servers = "[controllers.splice.interfaces.servers]\n";
+    for (table, line, why) in [
+        (pool, "addressing = \"nat\"", "full_nat"),
+        (pool, "reuse = \"sometimes\"", "always"),
+        (pool, "warm = 257", "256"),
+        (pool, "warm = 1\naddressing = \"transparent\"", "nobody could use such connections"),
+        (pool, "warm = 1\nreuse = \"never\"", "nobody could use such connections"),
+        (limits, "when_full = \"wait\"", "oldest_idle"),
+        (limits, "request_body = -1", "request_body"),
+        (servers, "ports = \"2000-1000\"", "1024-65535"),
+        (servers, "ports = \"0-1000\"", "1024-65535"),
+        (servers, "ports = \"1000\"", "1024-65535"),
+    ] {
+        let problem = configured(table, &format!("{table}{line}\n")).map(|_| ()).unwrap_err();
+        assert!(problem.contains(why), "{line}: {problem}");
+    }
+}
+
+fn cluster(from: &str, to: &str) -> Cluster {
+    let config = configured(from, to).unwrap();
+    Cluster::new(config.controllers[0].1.own.clone().unwrap().downcast().unwrap(), 0)
+}
+
+#[test]
+fn own_ports_and_addresses_come_by_turns() {
+    let own = "addresses = [\"10.0.2.254/24\"";
+    let mut cluster = cluster(own, "ports = \"2000-2002\"\naddresses = [\"10.0.2.254/24\", \"10.0.2.253/24\"");
+    let mut used: Vec<_> = (0..6).map(|_| cluster.ends(0, None, |_| true).unwrap()).collect();
+    // The seventh is the first again.
+    assert_eq!(cluster.ends(0, None, |_| true), Some(used[0]));
+    // Those that are in use are passed over; where all are, there is none.
+    assert_eq!(cluster.ends(0, None, |ends| *ends == used[4]), Some(used[4]));
+    assert_eq!(cluster.ends(0, None, |_| false), None);
+    used.sort_by_key(|ends| (ends.dst, ends.dst_port));
+    used.dedup();
+    let found: Vec<_> =
+        used.iter().map(|ends| (ends.dst.to_ipv4_mapped().unwrap().octets()[3], ends.dst_port)).collect();
+    assert_eq!(found, [(253, 2000), (253, 2001), (253, 2002), (254, 2000), (254, 2001), (254, 2002)]);
+}
+
+#[test]
+fn servers_see_clients_that_they_reach_by_way_of_millrace() {
+    let pool = "[controllers.splice.pools.web]\n";
+    let mut cluster = cluster(pool, &format!("{pool}addressing = \"transparent\"\n"));
+    let web = cluster.servers.iter().position(|own| cluster.settings.pools[own.pool].name == "web").unwrap();
+    let client = |last: [u8; 2], src_port| Ends {
+        src: Ipv4Addr::new(10, 0, last[0], last[1]).to_ipv6_mapped(),
+        dst: Ipv4Addr::new(10, 0, 1, 80).to_ipv6_mapped(),
+        src_port,
+        dst_port: 80,
+    };
+    let far = client([1, 11], 5000);
+    assert_eq!(cluster.seen(web, &far), Some((far.src, 5000)));
+    assert_eq!(cluster.seen(web, &client([2, 11], 5000)), None, "the server itself, or its neighbour");
+    let seen = cluster.seen(web, &far);
+    let ends = cluster.ends(web, seen, |_| true).unwrap();
+    assert_eq!((ends.dst, ends.dst_port), (far.src, 5000));
+    // Another port where that one is in use.
+    let other = cluster.ends(web, seen, |ends| ends.dst_port != 5000).unwrap();
+    assert_eq!(other.dst, far.src);
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use control::controllers::splice::block::{Ends, before};
+use control::controllers::splice::icmp::{IcmpError, Problem};
 use control::controllers::splice::segment::{ACK, FIN, RST, SYN, Segment, TcpOptions};
 
 /// From one try to the next, in nanoseconds.
@@ -101,6 +102,11 @@ impl Tcp {
         self.closing = true;
     }
 
+    /// Whether all that it has sent has come.
+    pub fn is_acknowledged(&self) -> bool {
+        self.una == self.end()
+    }
+
     fn is_open(&self) -> bool {
         self.expected.is_some() && self.una != self.first
     }
@@ -146,10 +152,27 @@ impl Tcp {
         frames
     }
 
+    /// An ICMP error comes: what is too big is sent again in smaller pieces (RFC 1191 section 6.4).
+    pub fn receive_error(&mut self, error: &IcmpError, now: u64) -> Vec<Vec<u8>> {
+        assert_eq!(error.ends, self.ends);
+        assert!(!before(error.seq, self.first) && before(error.seq, self.most), "about what was not sent");
+        let Problem::TooBig(mtu) = error.problem else { return Vec::new() };
+        let mss = usize::from(mtu) - 40 - 12;
+        if before(error.seq, self.una) || mss >= self.mss {
+            return Vec::new();
+        }
+        (self.mss, self.next) = (mss, self.una);
+        self.pump(now)
+    }
+
     /// A segment comes; what it answers at once.
     pub fn receive(&mut self, segment: &Segment, now: u64) -> Vec<Vec<u8>> {
         assert_eq!(segment.ends.turned(), self.ends);
         if segment.has(RST) {
+            // Who has nothing to lose does not mind.
+            if self.closing && self.peer_closed && self.una == self.end().wrapping_add(1) {
+                return Vec::new();
+            }
             // RFC 5961 section 3.2.
             let exact = Some(segment.seq) == self.expected;
             self.was_reset |= exact || (self.expected.is_none() && segment.ack == self.next);

@@ -210,7 +210,8 @@ impl Loaded {
 
     /// Runs the program with one packet: what it returned, and how long that took by the kernel's clock, the reading of it included.
     pub fn timed(&self, packet: &[u8]) -> io::Result<(u32, Duration)> {
-        let (verdict, _, nanoseconds) = sys::test_run(&self.program, packet, packet.len(), &mut vec![0; packet.len() + 256])?;
+        let (verdict, _, nanoseconds) =
+            sys::test_run(&self.program, packet, packet.len(), &mut vec![0; packet.len() + 256])?;
         Ok((verdict, Duration::from_nanos(nanoseconds.into())))
     }
 }

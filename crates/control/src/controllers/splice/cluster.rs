@@ -8,20 +8,29 @@ use std::sync::Arc;
 
 use super::block::Ends;
 use super::path::{MARGIN, Offer, SCALE};
+use super::read::holds;
 use super::segment::TcpOptions;
-use super::settings::{Balance, Server, Settings};
+use super::settings::{Addressing, Balance, Server, Settings};
 
 /// A server and what is known of it.
 #[derive(Debug)]
 pub struct Known {
     /// What the configuration says.
     pub server: Server,
-    /// Its pool.
+    /// Its pool, and the name of that.
     pub pool: usize,
+    /// See `pool`.
+    pub pool_name: String,
     /// Whether it is in the configuration still.
     pub configured: bool,
     /// Whether checks find it working.
     pub up: bool,
+    /// When that changed last, in nanoseconds, and why.
+    pub since: u64,
+    /// See `since`.
+    pub why: String,
+    /// What an operator has said about it.
+    pub admin: Admin,
     /// Checks in a row that said otherwise than `up`.
     pub contrary: u32,
     /// What it can do: the options of its SYN and ACK.
@@ -32,6 +41,32 @@ pub struct Known {
     pub mac: Option<[u8; 6]>,
     /// Its credit in the weighted round.
     credit: i64,
+}
+
+/// What an operator has said about a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Admin {
+    /// It gets requests if it is up.
+    #[default]
+    Ready,
+    /// It gets no new requests; those that it has it serves to their end.
+    Drain,
+    /// It is out of use: what it served was ended.
+    Down,
+}
+
+impl Admin {
+    /// All of them.
+    pub const ALL: [Admin; 3] = [Admin::Ready, Admin::Drain, Admin::Down];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Admin::Ready => "ready",
+            Admin::Drain => "drain",
+            Admin::Down => "down",
+        }
+    }
 }
 
 /// What a client agreed on: its server must know it, too.
@@ -58,41 +93,41 @@ pub struct Cluster {
     members: Vec<Vec<usize>>,
     /// The look-up table of each pool that needs one, for its present servers.
     maglev: Vec<Option<Vec<u16>>>,
-    /// The own port that was used last towards an address: pools may share servers.
-    last_ports: HashMap<(Ipv6Addr, u16), u16>,
+    /// Which of the own addresses and ports was used last towards a server: pools may share servers.
+    last: HashMap<(Ipv6Addr, u16), usize>,
 }
 
-/// Own ports are not below.
-const LOWEST_PORT: u16 = 1024;
+/// Own ports that are tried at most: those that were used longest ago come first, so the others would not be free either.
+const MOST_TRIED: usize = 1024;
 
 /// Places of a look-up table: a prime (Maglev, section 3.4), 65 for each server at least.
 const PLACES: usize = 65537;
 
 impl Cluster {
     /// From a configuration.
-    pub fn new(settings: Arc<Settings>) -> Cluster {
+    pub fn new(settings: Arc<Settings>, now: u64) -> Cluster {
         let mut cluster = Cluster {
             settings: settings.clone(),
             servers: Vec::new(),
             members: Vec::new(),
             maglev: Vec::new(),
-            last_ports: HashMap::new(),
+            last: HashMap::new(),
         };
-        cluster.configure(settings);
+        cluster.configure(settings, now);
         cluster
     }
 
     /// Takes over another configuration. What is known of servers that are in both stays.
-    pub fn configure(&mut self, settings: Arc<Settings>) {
+    pub fn configure(&mut self, settings: Arc<Settings>, now: u64) {
         self.servers.iter_mut().for_each(|known| known.configured = false);
         self.members = Vec::new();
         for (pool, own) in settings.pools.iter().enumerate() {
             let mut members = Vec::new();
             for server in &own.servers {
                 let same = |known: &Known| {
-                    (known.server.address, known.server.port, known.server.source)
-                        == (server.address, server.port, server.source)
-                        && self.settings.pools.get(known.pool).is_some_and(|before| before.name == own.name)
+                    (known.server.address, known.server.port, &known.server.sources)
+                        == (server.address, server.port, &server.sources)
+                        && known.pool_name == own.name
                         && !known.configured
                 };
                 let found = self.servers.iter().position(same);
@@ -101,8 +136,12 @@ impl Cluster {
                     self.servers.push(Known {
                         server: server.clone(),
                         pool,
+                        pool_name: own.name.clone(),
                         configured: true,
                         up: false,
+                        since: now,
+                        why: "not checked yet".into(),
+                        admin: Admin::Ready,
                         contrary: 0,
                         learned: None,
                         active: 0,
@@ -120,33 +159,60 @@ impl Cluster {
         self.settings = settings;
     }
 
-    /// Says what a check of a server found. True where that changed whether it is up.
-    pub fn checked(&mut self, number: usize, works: bool) -> bool {
+    /// Says what a check of a server found: that it works, or why not. True where that changed whether it is up.
+    pub fn checked(&mut self, number: usize, found: Result<(), String>, now: u64) -> bool {
+        let works = found.is_ok();
         let known = &mut self.servers[number];
         let check = &self.settings.pools[known.pool].check;
         known.contrary = if works == known.up { 0 } else { known.contrary + 1 };
         let changes = known.contrary >= if works { check.rise } else { check.fall };
         if changes && works != known.up {
-            (known.up, known.contrary) = (works, 0);
+            (known.up, known.contrary, known.since) = (works, 0, now);
+            known.why = found.err().unwrap_or_else(|| "checks succeed".into());
             self.maglev[known.pool] = None;
             return true;
         }
         false
     }
 
-    /// Ends of the segments that a server sends on a connection to come: its own ports are used by turns, so that it has forgotten
-    /// the last connection by the time they come again. `free` says which are not in use.
-    pub fn ends(&mut self, number: usize, mut free: impl FnMut(&Ends) -> bool) -> Option<Ends> {
+    /// Ends of the segments that a server sends on a connection to come. `client` is who it is to see, by its own port where that
+    /// is free; otherwise it sees the own addresses. Ports are used by turns, so that the server has forgotten the last connection
+    /// by the time they come again. `free` says which are not in use.
+    pub fn ends(
+        &mut self,
+        number: usize,
+        client: Option<(Ipv6Addr, u16)>,
+        mut free: impl FnMut(&Ends) -> bool,
+    ) -> Option<Ends> {
         let server = &self.servers[number].server;
-        let last = self.last_ports.entry((server.address, server.port)).or_default();
-        for _ in LOWEST_PORT..=u16::MAX {
-            *last = if *last <= LOWEST_PORT { u16::MAX } else { *last - 1 };
-            let ends = Ends { src: server.address, dst: server.source, src_port: server.port, dst_port: *last };
-            if free(&ends) {
-                return Some(ends);
+        let ends = |dst, dst_port| Ends { src: server.address, dst, src_port: server.port, dst_port };
+        if let Some(own) = client.map(|(address, port)| ends(address, port)).filter(&mut free) {
+            return Some(own);
+        }
+        let (first, last) = self.settings.interfaces[server.interface].ports;
+        let sources = client.map_or(&server.sources[..], |_| &server.sources[..1]);
+        let ports = usize::from(last - first) + 1;
+        let all = ports * sources.len();
+        let used = self.last.entry((server.address, server.port)).or_default();
+        for _ in 0..all.min(MOST_TRIED) {
+            *used = if *used == 0 { all } else { *used } - 1;
+            let (source, port) = (*used / ports % sources.len(), first + (*used % ports) as u16);
+            let found = ends(client.map_or(sources[source], |(address, _)| address), port);
+            if free(&found) {
+                return Some(found);
             }
         }
         None
+    }
+
+    /// Who a server sees instead of an own address, if that is so. Clients of its own network it would answer directly: there
+    /// it sees an own address, too.
+    pub fn seen(&self, number: usize, client: &Ends) -> Option<(Ipv6Addr, u16)> {
+        let known = &self.servers[number];
+        let transparent = self.settings.pools[known.pool].addressing == Addressing::Transparent;
+        let own = &self.settings.interfaces[known.server.interface];
+        let direct = own.addresses.iter().any(|prefix| holds(*prefix, client.src));
+        (transparent && !direct).then_some((client.src, client.src_port))
     }
 
     /// One connection to a server is over.
@@ -155,11 +221,18 @@ impl Cluster {
         known.active = known.active.saturating_sub(1);
     }
 
+    /// Whether a server is asked anything.
+    pub fn is_usable(&self, number: usize) -> bool {
+        let known = &self.servers[number];
+        let wanted = known.configured && known.admin == Admin::Ready && known.server.weight > 0;
+        wanted && known.up && known.mac.is_some()
+    }
+
     /// Whether a server can take a request of such a client.
     pub fn serves(&self, number: usize, pool: usize, agreed: &Agreed) -> bool {
         let known = &self.servers[number];
         let can = known.learned.is_none_or(|own| (own.sack || !agreed.sack) && (own.times.is_some() || !agreed.times));
-        known.configured && known.pool == pool && known.up && known.server.weight > 0 && known.mac.is_some() && can
+        self.is_usable(number) && known.pool == pool && can
     }
 
     /// The server for a request of a client, other than those that were tried.

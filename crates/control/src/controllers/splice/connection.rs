@@ -4,6 +4,7 @@ use super::assembly::Assembly;
 use super::block::{Ends, Mode, before};
 use super::body::{Body, Next};
 use super::cluster::Agreed;
+use super::exchange::Exchange;
 use super::http::{Refused, Request, Response};
 
 /// One direction of messages, followed from head to head. Bytes of bodies that need not be looked at are passed over: the
@@ -78,7 +79,8 @@ pub enum State {
     Answering,
 }
 
-/// The connection to a server. Its sequence numbers are the client's: there is no offset from client to server.
+/// The connection to a server. Sequence numbers of the client's stream are the client's here; they differ from the server's
+/// where others have used the connection before.
 #[derive(Clone, Debug)]
 pub struct Upstream {
     /// The server's number.
@@ -97,12 +99,28 @@ pub struct Upstream {
     pub kept_at: u32,
     /// Whether a FIN follows them.
     pub fin: bool,
+    /// Bytes of a segment of them at most, with options.
+    pub mss: u16,
+    /// What the server was told: the greatest segment, selective acknowledgements, timestamps.
+    pub told_mss: u16,
+    /// See `told_mss`.
+    pub sack: bool,
+    /// See `told_mss`.
+    pub times: bool,
+    /// Whether it sees an own address.
+    pub is_nat: bool,
+    /// Whether it has answered before: it may close just when another request is sent.
+    pub used: bool,
+    /// Whether somebody has said on it who it is: it is nobody else's then.
+    pub private: bool,
     /// What the server has acknowledged.
     pub acked: u32,
     /// How far its window reaches.
     pub edge: u32,
     /// What has been sent.
     pub sent: u32,
+    /// When it was given the request.
+    pub since: u64,
     /// When the kept bytes are sent again, and how long it is from then to the next time.
     pub resend: u64,
     /// See `resend`.
@@ -115,8 +133,12 @@ pub struct Upstream {
     pub begun: bool,
     /// The window scale it uses.
     pub scale: u8,
-    /// Whether it uses the client's.
-    pub scales: bool,
+    /// The scale that it was told; 0 where none counts.
+    pub told: u8,
+    /// Added to the client's sequence numbers.
+    pub shift: u32,
+    /// Added to the client's clock.
+    pub clock: u32,
     /// Added to its sequence numbers.
     pub seq_add: u32,
     /// Added to its clock.
@@ -128,6 +150,52 @@ pub struct Upstream {
 }
 
 impl Upstream {
+    /// One that is to be made: to a server, with the ends of its segments, the port with the Ethernet addresses of the next hop
+    /// and of its own, and the greatest segment that the server takes.
+    pub fn new(server: usize, ends: Ends, (port, mac, own_mac): (u8, [u8; 6], [u8; 6]), mss: u16) -> Upstream {
+        Upstream {
+            server,
+            ends,
+            port,
+            mac,
+            own_mac,
+            kept: Vec::new(),
+            kept_at: 0,
+            fin: false,
+            mss,
+            told_mss: 0,
+            sack: false,
+            times: false,
+            is_nat: true,
+            used: false,
+            private: false,
+            acked: 0,
+            edge: 0,
+            sent: 0,
+            since: 0,
+            resend: 0,
+            backoff: 0,
+            responses: Stream::new(0, 65536),
+            response: None,
+            begun: false,
+            scale: 0,
+            told: 0,
+            shift: 0,
+            clock: 0,
+            seq_add: 0,
+            tsval_add: 0,
+            tsval: 0,
+            modes: None,
+        }
+    }
+
+    /// It is given a request, whose first bytes are kept, and begins at a number.
+    pub fn begin(&mut self, kept: Vec<u8>, start: u32) {
+        (self.kept, self.kept_at, self.fin, self.modes) = (kept, start, false, None);
+        (self.acked, self.sent, self.begun, self.response) = (start, start, false, None);
+        self.responses.body = None;
+    }
+
     /// The sequence number behind the kept bytes.
     pub fn kept_end(&self) -> u32 {
         self.kept_at.wrapping_add(self.kept.len() as u32).wrapping_add(self.fin.into())
@@ -153,6 +221,8 @@ pub struct Answer {
     pub tries: u32,
     /// Whether the client has it.
     pub arrived: bool,
+    /// The answer is a reset: a segment of the client is to say with which number.
+    pub resets: bool,
 }
 
 /// A client's connection.
@@ -188,6 +258,8 @@ pub struct Connection {
     pub window: u16,
     /// Its last timestamp and echo.
     pub times: (u32, u32),
+    /// When it was last sent one that was newer.
+    pub clock_at: u64,
     /// The server's side.
     pub upstream: Option<Upstream>,
     /// Servers that the request was sent to in vain.
@@ -202,4 +274,16 @@ pub struct Connection {
     pub client_done: bool,
     /// Whether another request may follow the present one.
     pub keeps_alive: bool,
+    /// When it began.
+    pub opened: u64,
+    /// When the first byte of the request came whose head is not whole yet.
+    pub asking: Option<u64>,
+    /// The request on its way, to be counted.
+    pub exchange: Option<Exchange>,
+    /// Requests that there were.
+    pub exchanges: u64,
+    /// Bytes of those that are over: of requests, and of responses.
+    pub up: u64,
+    /// See `up`.
+    pub down: u64,
 }

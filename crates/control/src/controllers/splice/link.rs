@@ -12,7 +12,7 @@ use super::cluster::Agreed;
 use super::path::{DataPath, Offer};
 use super::settings_of;
 use super::splicer::{Accepted, Splicer};
-use crate::controllers::{Made, Reloads};
+use crate::controllers::{Made, Queries, Reloads};
 
 /// How long it waits for a packet at most: new settings are looked for then.
 const PAUSE: u64 = 50_000_000;
@@ -28,12 +28,21 @@ struct Live {
     injector: Injector,
     ready: Input,
     relayed: [Input; 2],
+    errors: [Input; 2],
     tx_port: Field,
     seen: Field,
     blocks: Table<Ends, Block>,
     services: Table<(Ipv6Addr, u16), Service>,
     /// The worker that the packet at hand came from: what follows from it is run there, in order.
     worker: usize,
+}
+
+impl Live {
+    /// Has a frame pass, by the input for IPv4 or for IPv6.
+    fn pass(&mut self, inputs: [Input; 2], frame: &[u8]) {
+        let v6 = frame.get(12..14) == Some(&[0x86, 0xdd]);
+        let _ = self.injector.inject_on(self.worker, inputs[usize::from(v6)], frame, &[(self.seen, 1)]);
+    }
 }
 
 impl DataPath for Live {
@@ -48,8 +57,11 @@ impl DataPath for Live {
     }
 
     fn relay(&mut self, frame: &[u8]) {
-        let v6 = frame.get(12..14) == Some(&[0x86, 0xdd]);
-        let _ = self.injector.inject_on(self.worker, self.relayed[usize::from(v6)], frame, &[(self.seen, 1)]);
+        self.pass(self.relayed, frame);
+    }
+
+    fn relay_error(&mut self, frame: &[u8]) {
+        self.pass(self.errors, frame);
     }
 
     fn block(&mut self, ends: &Ends) -> Option<Block> {
@@ -95,7 +107,7 @@ impl Fields {
 }
 
 /// Runs until the instance ends.
-pub fn run(link: &mut Link, reloads: &Reloads) -> Result<(), String> {
+pub fn run(link: &mut Link, reloads: &Reloads, queries: &Queries) -> Result<(), String> {
     let text = |error: NameError| error.to_string();
     let field = |name: &str| link.field(name).map_err(text);
     let fields = Fields {
@@ -109,6 +121,7 @@ pub fn run(link: &mut Link, reloads: &Reloads) -> Result<(), String> {
         injector: link.injector(),
         ready: link.input("entry.ready").map_err(text)?,
         relayed: [link.input("spliced.v4").map_err(text)?, link.input("spliced.v6").map_err(text)?],
+        errors: [link.input("errors.v4").map_err(text)?, link.input("errors.v6").map_err(text)?],
         tx_port: field("tx.port")?,
         seen: field("relayed")?,
         blocks: link.tables().table("spliced.blocks").map_err(text)?,
@@ -142,6 +155,7 @@ pub fn run(link: &mut Link, reloads: &Reloads) -> Result<(), String> {
         }
         reloads.apply(|made| reload(&mut splicer, link, made));
         closed.adapt(&splicer.path);
+        queries.answer(|name, with| splicer.asked(name, with));
     }
 }
 
@@ -193,6 +207,7 @@ fn receive(splicer: &mut Splicer<Live>, fields: &Fields, packet: &Punted) {
     splicer.path.worker = packet.worker();
     match packet.channel() {
         "accept.request_cc" => splicer.request(fields.of(packet), packet.bytes()),
+        "errors.held_cc" => splicer.error(packet.bytes()),
         "entry.neighbour_cc" => splicer.neighbour(packet.bytes()),
         _ => splicer.held(packet.bytes()),
     }

@@ -4,37 +4,51 @@
 //! |---|---|
 //! | `settings`, `read` | the configuration, and how it is read |
 //! | `http`, `body` | heads and the ends of bodies |
-//! | `assembly`, `segment` | reassembly, TCP segments in frames |
+//! | `assembly`, `segment`, `icmp` | reassembly, TCP segments in frames, errors about them |
 //! | `block` | the control blocks of the data path |
 //! | `cluster`, `checks`, `neighbours` | servers: which one, whether it works, who has its address |
 //! | `connection`, `turn`, `client`, `server` | one connection and what becomes of it |
+//! | `idle` | connections between two requests |
+//! | `reuse`, `warm` | connections to servers that outlast a client's use of them |
+//! | `exchange`, `books`, `access_log` | a request and what became of it; what is counted; the log |
+//! | `asked`, `sessions` | what operators ask and say |
 //! | `splicer`, `path` | all connections; what they need of the data path |
 
+mod access_log;
+pub mod asked;
 mod assembly;
 pub mod block;
 mod body;
+pub mod books;
 mod checks;
 mod client;
 pub mod cluster;
 mod connection;
+mod exchange;
 mod http;
+pub mod icmp;
+mod idle;
 mod link;
 mod neighbours;
 pub mod path;
 mod read;
+mod reuse;
 pub mod segment;
 mod server;
+pub mod sessions;
 pub mod settings;
 pub mod splicer;
 mod turn;
+mod warm;
 
 use std::sync::Arc;
 
 use baker::ir::TableEntry;
 use dataplane::controller::{Controller, Link};
 
+pub use self::asked::OFFERS;
 use self::settings::Settings;
-use super::{Made, Reloads, Section};
+use super::{Made, Queries, Reloads, Section};
 use crate::config::document::Errors;
 
 /// What the settings make.
@@ -77,17 +91,18 @@ fn settings_of(made: &Made) -> Option<Arc<Settings>> {
 #[derive(Debug)]
 pub struct Splice {
     reloads: Reloads,
+    queries: Queries,
 }
 
 impl Splice {
-    /// With where configurations come from.
-    pub(super) fn new(reloads: Reloads) -> Splice {
-        Splice { reloads }
+    /// With where configurations and questions come from.
+    pub(super) fn new(reloads: Reloads, queries: Queries) -> Splice {
+        Splice { reloads, queries }
     }
 }
 
 impl Controller for Splice {
     fn run(&mut self, link: &mut Link) -> Result<(), String> {
-        link::run(link, &self.reloads)
+        link::run(link, &self.reloads, &self.queries)
     }
 }

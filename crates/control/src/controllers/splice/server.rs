@@ -3,16 +3,18 @@
 use super::block::before;
 use super::body::{Body, Framing};
 use super::connection::{State, Stream, Upstream};
+use super::exchange::Ending;
 use super::http;
+use super::icmp::{IcmpError, Problem};
 use super::path::DataPath;
-use super::segment::{ACK, FIN, PSH, RST, SYN, Segment};
+use super::segment::{ACK, FIN, PSH, RST, SYN, Segment, is_v6};
 use super::turn::{RESEND, Turn};
 
 /// How far a new server's clock begins ahead of the last that the client has shown to know, in milliseconds: segments of the
 /// server before it may still be under way.
-const AHEAD: u32 = 1000;
+pub const AHEAD: u32 = 1000;
 /// Bytes of a response's head at most: then it is passed on unread.
-const HEAD: usize = 131_072;
+pub const HEAD: usize = 131_072;
 
 impl<P: DataPath> Turn<'_, P> {
     /// A segment of the server.
@@ -30,10 +32,9 @@ impl<P: DataPath> Turn<'_, P> {
             None => return,
         };
         if !segment.has(ACK) || segment.ack != start {
-            // Somebody's old connection: it is told that it is over, and the SYN comes again.
+            // Somebody's old connection: it is told that it is over, and the SYN comes again, at once for the first time.
             if segment.has(ACK) && !segment.has(RST) {
                 self.reset_server(segment.ack);
-                // At once, the first time.
                 if self.c.upstream.as_ref().is_some_and(|u| u.backoff <= 2 * RESEND) {
                     self.send_syn();
                 }
@@ -55,14 +56,14 @@ impl<P: DataPath> Turn<'_, P> {
         }
         let c = &mut *self.c;
         let Some(u) = &mut c.upstream else { return };
-        u.scales = agreed.scale.is_some() && options.scale.is_some();
-        u.scale = options.scale.filter(|_| u.scales).unwrap_or(0);
+        (u.scale, u.told) = agreed.scale.and_then(|own| Some((options.scale?, own))).unwrap_or_default();
         u.seq_add = c.next.wrapping_sub(segment.seq.wrapping_add(1));
         u.responses = Stream::new(segment.seq.wrapping_add(1), HEAD);
         if let Some((tsval, _)) = options.times.filter(|_| agreed.times) {
             (u.tsval, u.tsval_add) = (tsval, c.times.1.wrapping_add(AHEAD).wrapping_sub(tsval));
         }
         (u.acked, u.edge) = (segment.ack, segment.ack.wrapping_add(segment.window.into()));
+        self.exchange_connected();
         self.serve();
     }
 
@@ -77,6 +78,7 @@ impl<P: DataPath> Turn<'_, P> {
         let (kept, server) = (std::mem::take(&mut u.kept), u.server);
         let pool = self.cluster.servers[server].pool;
         self.release(0);
+        self.exchange_retried(server);
         self.c.tried.push(server);
         let agreed = self.c.agreed;
         match self.cluster.choose(pool, self.c.client.src, &agreed, &self.c.tried) {
@@ -96,11 +98,9 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Sends what the server's window has room for of the kept bytes.
     pub fn send_kept(&mut self) {
-        let mss = self.c.agreed.mss;
         let Some(u) = &self.c.upstream else { return };
-        let server = &self.cluster.servers[u.server];
         // Timestamps take twelve bytes of each segment.
-        let most = usize::from(mss.min(server.learned.and_then(|own| own.mss).unwrap_or(536)).max(100)) - 12;
+        let most = usize::from(u.mss) - 12;
         let mut sent_any = false;
         while let Some(u) = &self.c.upstream {
             let from = u.sent.wrapping_sub(u.kept_at) as usize;
@@ -126,6 +126,38 @@ impl<P: DataPath> Turn<'_, P> {
         }
     }
 
+    /// The same again from the first byte that the server has not acknowledged.
+    pub fn resend_kept(&mut self) {
+        let Some(u) = &mut self.c.upstream else { return };
+        u.sent = if before(u.acked, u.kept_at) { u.kept_at } else { u.acked };
+        u.edge = u.edge.max(u.sent.wrapping_add(1));
+        self.send_kept();
+    }
+
+    /// An error about what the server was to get.
+    pub fn on_server_error(&mut self, error: &IcmpError, frame: &[u8]) {
+        let v6 = is_v6(&self.c.client);
+        let Some(u) = &mut self.c.upstream else { return };
+        let seq = error.seq.wrapping_sub(u.shift);
+        match self.c.state {
+            // Of the errors about a SYN these do not pass by themselves soon (RFC 5461 section 4.1).
+            State::Connecting if error.problem == Problem::Unreachable && seq == self.c.start.wrapping_sub(1) => {
+                self.elsewhere(503);
+            }
+            // The client has sent it.
+            State::Serving if !before(seq, u.kept_end()) => self.path.relay_error(frame),
+            State::Serving if !before(seq, u.acked) && before(seq, u.sent) => {
+                let Problem::TooBig(mtu) = error.problem else { return };
+                let mss = mtu - if v6 { 60 } else { 40 };
+                if mss < u.mss {
+                    u.mss = mss;
+                    self.resend_kept();
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn on_joined_server(&mut self, segment: &Segment, frame: &[u8]) {
         let Some(u) = &mut self.c.upstream else { return };
         if let Some((tsval, _)) = segment.options.times.filter(|times| !before(times.0, u.tsval)) {
@@ -140,13 +172,17 @@ impl<P: DataPath> Turn<'_, P> {
             return self.on_server_reset(segment, frame);
         }
         let asked = u.kept_end();
-        if segment.has(ACK) && !before(segment.ack, u.acked) {
-            (u.acked, u.edge) = (segment.ack, segment.ack.wrapping_add(u32::from(segment.window) << u.scale));
+        let acked = segment.ack.wrapping_sub(u.shift);
+        if segment.has(ACK) && !before(acked, u.acked) {
+            (u.acked, u.edge) = (acked, acked.wrapping_add(u32::from(segment.window) << u.scale));
         }
         let more = !u.has_all() && before(u.sent, asked);
         let had = u.responses.bytes.insert(segment.seq, segment.payload, segment.has(FIN));
         if self.c.state == State::Asking {
             return self.on_idle_server(segment);
+        }
+        if self.is_closed_unanswered() && self.once_more(true) {
+            return;
         }
         self.follow_response();
         if more {
@@ -162,7 +198,10 @@ impl<P: DataPath> Turn<'_, P> {
         // What comes behind the response nobody has asked for; a FIN there is the server's own matter as long as the client
         // may go on.
         let beyond = u.responses.is_done() && before(u.responses.limit(), end);
-        u.begun |= !segment.payload.is_empty();
+        if !segment.payload.is_empty() {
+            u.begun = true;
+            self.c.exchange.iter_mut().for_each(|exchange| exchange.first_byte(self.now));
+        }
         let keep_fin = segment.has(FIN) && closes;
         self.update_blocks();
         if beyond || keep_fin {
@@ -176,6 +215,7 @@ impl<P: DataPath> Turn<'_, P> {
         } else {
             self.path.relay(frame);
         }
+        self.last_byte_passed(end);
         if keep_fin {
             self.server_closes();
         }
@@ -201,6 +241,7 @@ impl<P: DataPath> Turn<'_, P> {
         if before(self.c.acked, acked) {
             self.c.acked = acked;
         }
+        self.complete_exchange();
         self.release(FIN);
         self.hold_client();
         let waiting = !self.c.requests.bytes.ready().is_empty();
@@ -220,7 +261,7 @@ impl<P: DataPath> Turn<'_, P> {
     }
 
     fn on_server_reset(&mut self, segment: &Segment, frame: &[u8]) {
-        let Some(u) = &self.c.upstream else { return };
+        let Some(u) = &mut self.c.upstream else { return };
         let exact = segment.seq == u.responses.bytes.next();
         if self.c.state == State::Asking {
             if exact {
@@ -230,10 +271,17 @@ impl<P: DataPath> Turn<'_, P> {
         }
         if !u.begun {
             // All of its segments come here, so the next number is known (RFC 5961 section 3.2).
+            let acked = segment.ack.wrapping_sub(u.shift);
+            if exact && segment.has(ACK) && before(u.acked, acked) && !before(u.sent, acked) {
+                u.acked = acked;
+            }
+            let (server, sent) = (u.server, u.sent);
             match exact {
-                false => self.tell_server(0, self.c.upstream.as_ref().map_or(0, |u| u.sent), &[]),
+                false => self.tell_server(0, sent, &[]),
+                true if self.once_more(true) => {}
                 true if self.may_go_elsewhere() => self.elsewhere(503),
                 true => {
+                    self.exchange_retried(server);
                     self.release(0);
                     self.answer(503);
                 }
@@ -243,12 +291,8 @@ impl<P: DataPath> Turn<'_, P> {
         let ends = u.ends;
         self.path.relay(frame);
         if self.path.block(&ends).is_some_and(|block| block.ended & 2 != 0) {
-            // The blocks pass what is still under way; the data path forgets them.
-            self.by_server.remove(&ends);
-            if let Some(u) = self.c.upstream.take() {
-                self.cluster.left(u.server);
-            }
-            self.gone = true;
+            self.break_exchange(Ending::Server);
+            self.leave_blocks();
         }
     }
 
@@ -262,7 +306,9 @@ impl<P: DataPath> Turn<'_, P> {
                 Ok(None) if u.responses.bytes.room() > 0 => return,
                 Ok(Some(response)) => {
                     u.responses.bytes.take(response.head);
+                    c.exchange.iter_mut().for_each(|own| own.responds(response.status, response.head));
                     // More is to come behind an interim response (RFC 9110 section 15.2).
+                    u.private |= response.private;
                     if response.status == 101 || response.status >= 200 {
                         u.response = Some(response);
                         c.keeps_alive &= response.keeps_alive;
@@ -282,6 +328,12 @@ impl<P: DataPath> Turn<'_, P> {
 /// A response that can't be read goes on until the connection ends.
 fn unread(u: &mut Upstream, keeps_alive: &mut bool) {
     *keeps_alive = false;
-    u.response.get_or_insert(http::Response { head: 0, status: 200, framing: Framing::Rest, keeps_alive: false });
+    u.response.get_or_insert(http::Response {
+        head: 0,
+        status: 200,
+        framing: Framing::Rest,
+        keeps_alive: false,
+        private: true,
+    });
     u.responses.body = Some(Body::new(Framing::Rest));
 }

@@ -5,17 +5,22 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use super::block::{Ends, Mode};
+use super::books::Books;
 use super::checks::Check;
 use super::cluster::{Agreed, Cluster};
 use super::connection::{Connection, State, Stream, Upstream};
+use super::exchange::{Ending, next_look};
+use super::icmp::IcmpError;
+use super::idle::Idlers;
 use super::neighbours::Neighbours;
 use super::path::{DataPath, MARGIN};
 use super::segment::{ACK, RST, Segment, TcpOptions};
-use super::settings::Settings;
-use super::turn::{LAST_LOOK, LOOK, Owner, RESEND, Turn};
+use super::settings::{Settings, WhenFull};
+use super::turn::{Owner, RESEND, Turn};
+use super::warm::Warm;
 
 /// Times that kept bytes or an answer are sent.
-const MOST_TRIES: u32 = 8;
+pub(super) const MOST_TRIES: u32 = 8;
 /// How long an answered connection waits for the client's FIN.
 const LINGER: u64 = 3_000_000_000;
 
@@ -36,9 +41,13 @@ pub struct Splicer<P> {
     pub path: P,
     /// The servers.
     pub cluster: Cluster,
-    connections: HashMap<u64, Box<Connection>>,
+    /// What is counted.
+    pub books: Books,
+    pub(super) connections: HashMap<u64, Box<Connection>>,
     by_client: HashMap<Ends, u64>,
     pub(super) by_server: HashMap<Ends, Owner>,
+    pub(super) warm: Warm,
+    pub(super) idlers: Idlers,
     wakes: BinaryHeap<Reverse<(u64, u64)>>,
     last_id: u64,
     pub(super) checks: Vec<Check>,
@@ -48,12 +57,18 @@ pub struct Splicer<P> {
 impl<P: DataPath> Splicer<P> {
     /// Without connections.
     pub fn new(settings: Arc<Settings>, path: P) -> Splicer<P> {
+        let mut books = Books::default();
+        books.configure(&settings);
+        let cluster = Cluster::new(settings, path.now());
         let mut splicer = Splicer {
             path,
-            cluster: Cluster::new(settings),
+            cluster,
+            books,
             connections: HashMap::new(),
             by_client: HashMap::new(),
             by_server: HashMap::new(),
+            warm: Warm::default(),
+            idlers: Idlers::default(),
             wakes: BinaryHeap::new(),
             last_id: 0,
             checks: Vec::new(),
@@ -65,7 +80,14 @@ impl<P: DataPath> Splicer<P> {
 
     /// Takes over another configuration. Connections stay with the servers that they have.
     pub fn configure(&mut self, settings: Arc<Settings>) {
-        self.cluster.configure(settings);
+        self.books.configure(&settings);
+        // Services are numbers to connections, and these may be others now.
+        let place = |name: &str| settings.services.iter().position(|own| own.name == name);
+        let old = self.cluster.settings.services.iter().map(|own| place(&own.name)).collect::<Vec<_>>();
+        for connection in self.connections.values_mut() {
+            connection.service = old.get(connection.service).copied().flatten().unwrap_or(usize::MAX);
+        }
+        self.cluster.configure(settings, self.path.now());
         self.offer_all();
     }
 
@@ -85,6 +107,11 @@ impl<P: DataPath> Splicer<P> {
         self.connections.len()
     }
 
+    /// The numbers of all of them.
+    pub(super) fn ids(&self) -> Vec<u64> {
+        self.connections.keys().copied().collect()
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty()
@@ -93,7 +120,7 @@ impl<P: DataPath> Splicer<P> {
     /// When [`Splicer::tick`] has something to do.
     pub fn next_wake(&self) -> u64 {
         let own = self.wakes.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
-        own.min(self.next_check()).min(self.next_question())
+        own.min(self.next_check()).min(self.next_question()).min(self.next_warm())
     }
 
     /// The first segment of a request, with its valid cookie.
@@ -108,7 +135,9 @@ impl<P: DataPath> Splicer<P> {
         let endpoints =
             settings.services.iter().enumerate().flat_map(|(service, own)| own.endpoints.iter().map(move |_| service));
         let Some(service) = endpoints.into_iter().nth(usize::from(accepted.number).wrapping_sub(1)) else { return };
-        if self.connections.len() >= settings.connections {
+        let full = self.connections.len() >= settings.connections;
+        if full && !(settings.when_full == WhenFull::OldestIdle && self.make_room()) {
+            self.path.remove_block(&segment.ends);
             let reset = Segment {
                 dst_mac: segment.src_mac,
                 src_mac: segment.dst_mac,
@@ -141,6 +170,7 @@ impl<P: DataPath> Splicer<P> {
             acked: segment.ack,
             window: segment.window,
             times: segment.options.times.unwrap_or_default(),
+            clock_at: now,
             upstream: None,
             tried: Vec::new(),
             answer: None,
@@ -148,7 +178,14 @@ impl<P: DataPath> Splicer<P> {
             deadline: now + settings.timeouts.request,
             client_done: false,
             keeps_alive: true,
+            opened: now,
+            asking: Some(now),
+            exchange: None,
+            exchanges: 0,
+            up: 0,
+            down: 0,
         };
+        self.books.connected(&settings, service);
         self.by_client.insert(segment.ends, id);
         self.connections.insert(id, Box::new(connection));
         self.with(id, |turn| {
@@ -166,6 +203,7 @@ impl<P: DataPath> Splicer<P> {
         match self.by_server.get(&segment.ends).copied() {
             Some(Owner::Connection(id)) => self.with(id, |turn| turn.on_server(&segment, frame)),
             Some(Owner::Check(server)) => self.on_check(server, &segment),
+            Some(Owner::Warm(server)) => self.on_warm(server, &segment),
             // Nobody knows it any more.
             None => {
                 let held = self.path.block(&segment.ends).is_some_and(|block| block.mode == Mode::Held);
@@ -173,6 +211,21 @@ impl<P: DataPath> Splicer<P> {
                     self.path.remove_block(&segment.ends);
                 }
             }
+        }
+    }
+
+    /// An ICMP error about a segment of Millrace's own, or one that a control block holds.
+    pub fn error(&mut self, frame: &[u8]) {
+        let Some(error) = IcmpError::parse(frame) else { return };
+        let ends = error.ends.turned();
+        if let Some(id) = self.by_client.get(&ends).copied() {
+            return self.with(id, |turn| turn.on_client_error(frame));
+        }
+        match self.by_server.get(&ends).copied() {
+            Some(Owner::Connection(id)) => self.with(id, |turn| turn.on_server_error(&error, frame)),
+            Some(Owner::Check(server)) => self.on_check_error(server, &error),
+            Some(Owner::Warm(server)) => self.on_warm_error(server, &error),
+            None => {}
         }
     }
 
@@ -186,17 +239,20 @@ impl<P: DataPath> Splicer<P> {
             }
         }
         self.run_checks();
+        self.keep_warm();
         self.ask_neighbours();
     }
 
     /// Works on a connection.
-    fn with(&mut self, id: u64, work: impl FnOnce(&mut Turn<P>)) {
+    pub(super) fn with(&mut self, id: u64, work: impl FnOnce(&mut Turn<P>)) {
         let Some(mut connection) = self.connections.remove(&id) else { return };
         let now = self.path.now();
         let mut turn = Turn {
             path: &mut self.path,
             cluster: &mut self.cluster,
+            books: &mut self.books,
             by_server: &mut self.by_server,
+            warm: &mut self.warm,
             id,
             c: &mut connection,
             now,
@@ -204,6 +260,9 @@ impl<P: DataPath> Splicer<P> {
         };
         work(&mut turn);
         let gone = turn.gone;
+        if gone {
+            turn.break_exchange(Ending::Client);
+        }
         if gone {
             if let Some(Upstream { ends, server, .. }) = connection.upstream.take() {
                 self.by_server.remove(&ends);
@@ -230,8 +289,7 @@ impl Connection {
         let due = match self.state {
             State::Asking | State::Answering => self.deadline,
             State::Connecting => resend,
-            State::Serving if self.is_answered() && self.keeps_alive => now + LOOK,
-            State::Serving if self.is_answered() => now + LAST_LOOK,
+            State::Serving if self.is_answered() => next_look(self, now),
             State::Serving => resend.min(self.deadline),
         };
         due.max(now + 1)
@@ -263,6 +321,9 @@ impl<P: DataPath> Turn<'_, P> {
 
     fn on_answer_time(&mut self) {
         let Some(answer) = &mut self.c.answer else { return };
+        if answer.resets {
+            return self.send_reset();
+        }
         if answer.arrived || answer.tries >= MOST_TRIES {
             if answer.tries >= MOST_TRIES {
                 return self.over();
@@ -289,17 +350,21 @@ impl<P: DataPath> Turn<'_, P> {
         }
         let Some(u) = &mut self.c.upstream else { return };
         if u.begun && late {
+            self.break_exchange(Ending::Timeout);
             return self.reset_client();
         }
         if late || (!u.has_all() && self.now >= u.resend && u.backoff >= RESEND << MOST_TRIES) {
             return self.answer(504);
         }
+        let unheard = !super::block::before(u.kept_at, u.acked);
+        if unheard && self.now >= u.since + self.cluster.settings.timeouts.connect && self.once_more(false) {
+            return;
+        }
+        let Some(u) = &mut self.c.upstream else { return };
         if !u.has_all() && self.now >= u.resend {
-            u.sent = if super::block::before(u.acked, u.kept_at) { u.kept_at } else { u.acked };
-            u.edge = u.edge.max(u.sent.wrapping_add(1));
             u.backoff *= 2;
             u.resend = self.now + u.backoff;
-            self.send_kept();
+            self.resend_kept();
         }
     }
 
@@ -312,20 +377,20 @@ impl<P: DataPath> Turn<'_, P> {
             self.gone = true;
             return;
         };
-        let [Some(client), Some(server)] = &blocks else { return };
-        if (client.ended | server.ended) & 2 != 0 || (client.ended != 0 && server.ended != 0) {
-            // What is still under way the data path sees to.
-            self.gone = true;
-            return;
+        let ended = [0, 1].map(|side| blocks[side].as_ref().map_or(0, |block| block.ended));
+        self.look_at_exchange(ended, seen);
+        if ended[0] & ended[1] & 1 != 0 || (ended[0] | ended[1]) & 2 != 0 {
+            return self.leave_blocks();
         }
+        let [Some(_), Some(_)] = &blocks else { return };
         let quiet = u64::from(self.seconds().saturating_sub(seen)) * 1_000_000_000;
-        let between = self.c.requests.is_done() && u.responses.is_done() && client.mode == Mode::Limited;
-        if between && quiet > timeouts.keep_alive && client.ended == 0 {
-            self.c.next = u.response_end();
-            self.release(super::segment::FIN);
+        if quiet > timeouts.keep_alive && self.idle_since().is_some() {
+            self.leave_or_close();
             self.answer(0);
         } else if quiet > timeouts.idle {
-            self.tell_client(RST | ACK, u.response_end(), &[]);
+            let end = self.c.upstream.as_ref().map_or(self.c.next, Upstream::response_end);
+            self.break_exchange(Ending::Timeout);
+            self.tell_client(RST | ACK, end, &[]);
             self.over();
         }
     }

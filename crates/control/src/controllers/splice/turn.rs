@@ -3,10 +3,13 @@
 use std::collections::HashMap;
 
 use super::block::{Block, Ends, Mode, Offset, before};
+use super::books::Books;
 use super::cluster::Cluster;
 use super::connection::{Answer, Connection, State, Upstream};
+use super::exchange::Ending;
 use super::path::{DataPath, SCALE};
 use super::segment::{ACK, FIN, PSH, RST, Segment, TcpOptions};
+use super::warm::Warm;
 
 /// Who has a connection to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,14 +18,14 @@ pub enum Owner {
     Connection(u64),
     /// A health check of a server.
     Check(usize),
+    /// Nobody at present: it goes to a server.
+    Warm(usize),
 }
 
 /// From one try of Millrace's own segments to the next, in nanoseconds, at first.
 pub const RESEND: u64 = 300_000_000;
 /// How often it is looked whether a connection is still there.
 pub const LOOK: u64 = 5_000_000_000;
-/// The same of one that ends behind its present response.
-pub const LAST_LOOK: u64 = 1_000_000_000;
 
 /// A connection, and all that it may touch.
 pub struct Turn<'t, P> {
@@ -30,8 +33,12 @@ pub struct Turn<'t, P> {
     pub path: &'t mut P,
     /// The servers.
     pub cluster: &'t mut Cluster,
+    /// What is counted.
+    pub books: &'t mut Books,
     /// Connections to servers.
     pub by_server: &'t mut HashMap<Ends, Owner>,
+    /// Those that nobody uses.
+    pub warm: &'t mut Warm,
     /// Its number.
     pub id: u64,
     /// The connection.
@@ -81,11 +88,14 @@ impl<P: DataPath> Turn<'_, P> {
             dst_mac: u.mac,
             src_mac: u.own_mac,
             ends: u.ends.turned(),
-            seq,
+            seq: seq.wrapping_add(u.shift),
             ack: u.responses.bytes.next(),
             flags: flags | ACK,
-            window: window(c.window, scale, if u.scales { scale } else { 0 }),
-            options: TcpOptions { times: c.agreed.times.then_some((c.times.0, u.tsval)), ..TcpOptions::default() },
+            window: window(c.window, scale, u.told),
+            options: TcpOptions {
+                times: c.agreed.times.then_some((c.times.0.wrapping_add(u.clock), u.tsval)),
+                ..TcpOptions::default()
+            },
             payload,
         };
         self.path.send(u.port, &segment.frame());
@@ -107,14 +117,19 @@ impl<P: DataPath> Turn<'_, P> {
             body.len()
         );
         let is_head = self.c.request.as_ref().is_some_and(|request| request.method == "HEAD");
+        let sent_body = if is_head { 0 } else { body.len() };
         let bytes = match (status, is_head) {
             (0, _) => Vec::new(),
             (_, true) => head.into_bytes(),
             (_, false) => (head + &body).into_bytes(),
         };
+        match status {
+            0 => self.break_exchange(Ending::Complete),
+            _ => self.answer_exchange(status, bytes.len(), sent_body),
+        }
         self.release(RST);
         self.c.state = State::Answering;
-        self.c.answer = Some(Answer { bytes, tries: 0, arrived: false });
+        self.c.answer = Some(Answer { bytes, tries: 0, arrived: false, resets: false });
         self.hold_client();
         self.send_answer();
     }
@@ -137,6 +152,7 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Forgets the connection.
     pub fn over(&mut self) {
+        self.break_exchange(Ending::Client);
         self.release(RST);
         self.path.remove_block(&self.c.client);
         self.gone = true;
@@ -150,17 +166,40 @@ impl<P: DataPath> Turn<'_, P> {
                 (Some(u), false) => u.kept_end(),
                 _ => self.c.requests.limit(),
             };
+            // Nobody answers in the client's name any more, so that the server must not wait for it; and its port may be needed.
+            let is_nat = self.c.upstream.as_ref().is_some_and(|u| u.is_nat);
+            let flags = if is_nat { flags } else { RST };
             self.tell_server(flags, seq, &[]);
         }
-        let Some(u) = self.c.upstream.take() else { return };
+        if let Some(u) = self.detach() {
+            self.path.remove_block(&u.ends);
+            self.by_server.remove(&u.ends);
+        }
+    }
+
+    /// Takes the connection to the server from the client's.
+    pub fn detach(&mut self) -> Option<Upstream> {
+        let u = self.c.upstream.take()?;
         // Clocks never go back (RFC 7323 section 5.3).
         let clock = u.tsval.wrapping_add(u.tsval_add);
         if self.c.agreed.times && u.tsval_add != 0 && before(self.c.times.1, clock) {
             self.c.times.1 = clock;
         }
-        self.path.remove_block(&u.ends);
+        self.cluster.left(u.server);
+        Some(u)
+    }
+
+    /// Both sides are done: what comes late the data path sees to, until it forgets the blocks.
+    pub fn leave_blocks(&mut self) {
+        let Some(u) = self.c.upstream.take() else { return self.over() };
+        for ends in [self.c.client, u.ends] {
+            if let Some(block) = self.path.block(&ends).filter(|block| block.mode != Mode::Open) {
+                self.path.set_block(&ends, &Block { mode: Mode::Open, ..block });
+            }
+        }
         self.by_server.remove(&u.ends);
         self.cluster.left(u.server);
+        self.gone = true;
     }
 
     /// All of the client's segments come here from now on.
@@ -217,9 +256,11 @@ impl<P: DataPath> Turn<'_, P> {
         let client = Block {
             port: u.port,
             scale,
-            told: if u.scales { scale } else { 0 },
+            told: u.told,
             dst_mac: u.mac,
+            seq: Offset::constant(u.shift),
             ack: Offset::constant(u.seq_add.wrapping_neg()),
+            tsval: u.clock,
             tsecr: u.tsval_add.wrapping_neg(),
             acked: c.acked,
             edge: c.acked.wrapping_add(u32::from(c.window) << scale),
@@ -231,9 +272,11 @@ impl<P: DataPath> Turn<'_, P> {
             told: if c.agreed.scale.is_some() { SCALE } else { 0 },
             dst_mac: c.mac,
             seq: Offset::constant(u.seq_add),
+            ack: Offset::constant(u.shift.wrapping_neg()),
             tsval: u.tsval_add,
-            acked: u.acked,
-            edge: u.edge,
+            tsecr: u.clock.wrapping_neg(),
+            acked: u.acked.wrapping_add(u.shift),
+            edge: u.edge.wrapping_add(u.shift),
             ..Block::held(c.client.turned(), self.seconds())
         };
         let sides = [(c.client, client, client_mode), (u.ends, server, server_mode)];
@@ -242,6 +285,7 @@ impl<P: DataPath> Turn<'_, P> {
             if let Some(before) = self.path.block(&ends).filter(|before| before.to == block.to) {
                 // What the data path has noted stays; what a block holds it notes nothing of.
                 (block.ended, block.seen) = (before.ended, before.seen);
+                // What was held it has noted nothing of.
                 if before.mode != Mode::Held {
                     (block.acked, block.edge) = (before.acked, before.edge);
                 }
