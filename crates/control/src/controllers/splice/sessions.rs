@@ -110,20 +110,20 @@ impl<P: DataPath> Splicer<P> {
             Ok(address) => (Some(super::read::mapped(address)), String::new()),
             Err(_) => (None, text.to_owned()),
         });
-        let fits = |(id, c): &(&u64, &Box<Connection>)| {
+        let fits = |id: &u64, c: &Connection| {
             let by_client = client.as_ref().is_none_or(|(address, text)| match address {
                 Some(address) => c.client.src == *address,
                 None => text_of(c.client.src, c.client.src_port) == *text,
             });
             let service = || self.cluster.settings.services.get(c.service).map(|own| &own.name);
             let server = || c.upstream.as_ref().map(|u| self.cluster.name(u.server));
-            **id > filter.after
+            *id > filter.after
                 && (filter.ids.is_empty() || filter.ids.contains(id))
                 && by_client
                 && (filter.service.is_none() || filter.service.as_ref() == service())
                 && (filter.server.is_none() || filter.server == server())
         };
-        let mut ids: Vec<u64> = self.connections.iter().filter(fits).map(|(id, _)| *id).collect();
+        let mut ids: Vec<u64> = self.connections.iter().filter(|(id, c)| fits(id, c)).map(|(id, _)| *id).collect();
         ids.sort_unstable();
         ids
     }
