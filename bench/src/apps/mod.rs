@@ -1,6 +1,6 @@
 //! MPLS and the firewall: at each level of packet-access optimisation, by the number of rules, and against the kernel.
 
-mod case;
+pub mod case;
 mod firewall;
 pub mod instructions;
 mod live;

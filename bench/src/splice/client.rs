@@ -13,7 +13,7 @@ use super::server::body;
 use crate::text;
 
 /// A request that takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// What may fail of all requests, one in so many: a proxy that resets a connection once is no reason to have no figure.
 const FORGIVEN: u64 = 1000;
 

@@ -6,10 +6,12 @@
 //! | `systems` | what is between client and servers |
 //! | `server`, `client` | the web servers and the load |
 //! | `rates` | requests per second, per second of the balancer's CPU, and latencies |
+//! | `packets` | time per packet in the fast path, and memory per connection |
 
 mod client;
 mod cpu;
 mod network;
+mod packets;
 mod rates;
 mod server;
 mod systems;
@@ -27,6 +29,12 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     let parts = std::env::var("PART").unwrap_or_default();
     let wanted = |part: &str| parts.is_empty() || parts.split(',').any(|named| named == part);
     rates::measure(effort, wanted("rates"), wanted("latency"), &mut results)?;
+    if wanted("packets") {
+        packets::kinds(effort, &mut results)?;
+    }
+    if wanted("connections") {
+        packets::connections(effort, &mut results)?;
+    }
     Ok(results)
 }
 

@@ -145,13 +145,16 @@ fn foreign_load(time: Duration) -> Result<f64, String> {
     Ok(before.work_until(&Look::now(&[])?) / time.as_secs_f64())
 }
 
-/// The load of a case, and seconds of the balancer's work.
+/// Seconds of each group of threads.
+type Times = Vec<(&'static str, f64)>;
+
+/// The load of a case, and seconds of the balancer's work, and of its threads'.
 fn load(
     line: &Line,
     (bytes, keeps_alive): (usize, bool),
     connections: usize,
     window: Duration,
-) -> Result<(Served, f64, Vec<(&'static str, f64)>), String> {
+) -> Result<(Served, f64, Times), String> {
     let connections = if bytes >= A_LOT { connections.min(FEW_CONNECTIONS) } else { connections };
     let load = Load { address: line.address, bytes, connections, keeps_alive, warm: window / 5, window };
     let run = || {

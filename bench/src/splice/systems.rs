@@ -14,7 +14,7 @@ use super::network::{BALANCER_CPU, CLIENTS, Links, Middle, Network, REAL, SERVER
 use crate::text;
 
 /// Until a system serves.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A system that takes part.
 #[derive(Clone, Copy, PartialEq)]
@@ -39,6 +39,9 @@ pub enum Placement {
     /// Cookies and splicing in XDP, requests on workers.
     Cookies,
 }
+
+/// The module that sets connections up, which the second placement keeps on workers.
+pub const SET_UP: &str = "accept";
 
 /// All of them, by their names in the results.
 pub const SYSTEMS: [(&str, System); 9] = [
@@ -210,7 +213,7 @@ fn millrace(placement: Placement, scratch: &Scratch) -> Result<Vec<String>, Stri
     for (port, device) in [("clients", CLIENTS), ("servers", SERVERS)] {
         own = own.replace(&format!("auto:{port}"), &format!("{driver}:{device}"));
     }
-    let ppfs = if placement == Placement::SetUp { "[\"accept\"]" } else { "[]" };
+    let ppfs = if placement == Placement::SetUp { format!("[\"{SET_UP}\"]") } else { "[]".into() };
     own = own.replace("[workers]\ncount = 1", &format!("[workers]\ncpus = [{BALANCER_CPU}]\nppfs = {ppfs}"));
     let config = scratch.write("splice.toml", &own)?;
     let program = std::env::current_exe().map_err(text)?.with_file_name("millrace").display().to_string();

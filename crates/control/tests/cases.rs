@@ -41,9 +41,6 @@ fn all_cases_of_all_applications_on_all_engines() {
 /// Applications whose fast path runs in the kernel.
 const IN_KERNEL: [&str; 4] = ["l3switch", "mpls", "firewall", "splice"];
 
-/// Those of them that are cut everywhere: the verifier gives up on the splicer's options where packet accesses are not combined.
-const CUT: [&str; 3] = ["l3switch", "mpls", "firewall"];
-
 /// As much as can run in the kernel, what it does not finish on workers.
 #[test]
 fn applications_between_kernel_and_workers() {
@@ -56,7 +53,7 @@ fn applications_between_kernel_and_workers() {
 /// And in front of each PPF: what crosses a channel is the packet and its metadata, wherever that is.
 #[test]
 fn applications_cut_at_every_channel() {
-    let chosen = applications().into_iter().filter(|(_, program)| CUT.contains(&program.name.as_str()));
+    let chosen = applications().into_iter().filter(|(_, program)| IN_KERNEL.contains(&program.name.as_str()));
     let work: Vec<_> = chosen
         .flat_map(|(folder, program)| {
             let cases = Arc::new(all_cases(&folder, &program));

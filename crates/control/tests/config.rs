@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use baker::ir::interp::Machine;
-use baker::ir::{Program, TableEntry, TableStore};
+use baker::ir::{Pin, Program, TableEntry, TableStore};
 use control::config::{Config, ConfigError, Control, Workers};
 use dataplane::PollMode;
 use dataplane::ports::{Driver, PortSpec};
@@ -240,6 +240,26 @@ fn ports_frames_and_worker() {
     );
     assert_eq!(plain.workers, Workers { count: 1, mode: PollMode::Interrupt, cpus: vec![], ppfs: vec![] });
     assert_eq!(plain.frames, dataplane::FrameConfig::default());
+}
+
+#[test]
+fn ppfs_stay_on_workers() {
+    let program = program();
+    let pinned = |text: &str| {
+        let program = parse(text).unwrap().pinned(program.clone());
+        program.ppfs.iter().filter(|ppf| ppf.pin == Some(Pin::Worker)).map(|ppf| ppf.name.clone()).collect::<Vec<_>>()
+    };
+    let own: Vec<_> = program.ppfs.iter().map(|ppf| ppf.name.clone()).collect();
+    assert_eq!(pinned(""), Vec::<String>::new());
+    assert_eq!(pinned("[workers]\nppfs = [\"m\"]"), own);
+    assert_eq!(pinned(&format!("[workers]\nppfs = [{:?}]", own[0])), own[..1]);
+    assert_eq!(
+        errors("[workers]\nppfs = [\"mm\", 1]"),
+        [
+            "t.toml:2: workers.ppfs[0]: there is no PPF and no module \"mm\"; accepted: a PPF, as MODULE.PPF, or a module",
+            "t.toml:2: workers.ppfs[1]: this is an integer; accepted: a PPF, as MODULE.PPF, or a module",
+        ]
+    );
 }
 
 #[test]

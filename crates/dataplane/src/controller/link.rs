@@ -85,6 +85,8 @@ impl Link {
             if let Some(packet) = self.try_receive() {
                 return Event::Packet(packet);
             }
+            // Whoever waits for what was injected waits no longer than for the packets that were there.
+            self.injector.rings.ring();
             if stopping {
                 return Event::Stop;
             }
@@ -95,6 +97,13 @@ impl Link {
                 None => thread::park(),
             }
         }
+    }
+
+    /// Has workers woken for what is injected only when [`Link::receive`] finds no packet, or many are injected: for a
+    /// controller that injects on its own thread alone, between packets that it receives. Where they share a CPU, worker and controller
+    /// then take turns by batches.
+    pub fn wake_late(&self) {
+        self.injector.rings.ring_late();
     }
 
     /// The next packet, if there is one.

@@ -39,7 +39,12 @@ struct Lane {
     held: AtomicU32,
     injected: ArrayQueue<Carried>,
     doorbell: Arc<Doorbell>,
+    /// Packets that were injected since the doorbell was rung.
+    unrung: AtomicU32,
 }
+
+/// Packets at most that wait for the doorbell while the controller works on others.
+const UNRUNG: u32 = 16;
 
 /// The rings between all workers and one controller.
 #[derive(Debug)]
@@ -56,6 +61,8 @@ pub struct Rings {
     reader: OnceLock<Thread>,
     gone: AtomicBool,
     stopping: AtomicBool,
+    /// Whether [`Rings::ring`] follows what is injected.
+    rings_late: AtomicBool,
 }
 
 impl Rings {
@@ -68,6 +75,7 @@ impl Rings {
             held: AtomicU32::new(0),
             injected: ArrayQueue::new(injections as usize),
             doorbell: doorbell.clone(),
+            unrung: AtomicU32::new(0),
         };
         Rings {
             lanes: doorbells.iter().map(lane).collect(),
@@ -78,6 +86,7 @@ impl Rings {
             reader: OnceLock::new(),
             gone: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            rings_late: AtomicBool::new(false),
         }
     }
 
@@ -181,7 +190,25 @@ impl Rings {
             self.injecting.fetch_sub(1, Ordering::Release);
             return;
         }
-        lane.doorbell.ring();
+        let waits = self.rings_late.load(Ordering::Relaxed) && lane.unrung.fetch_add(1, Ordering::Relaxed) + 1 < UNRUNG;
+        if !waits {
+            lane.unrung.store(0, Ordering::Relaxed);
+            lane.doorbell.ring();
+        }
+    }
+
+    /// From now on workers are woken for what is injected where many packets wait, or by [`Rings::ring`].
+    pub fn ring_late(&self) {
+        self.rings_late.store(true, Ordering::Relaxed);
+    }
+
+    /// Wakes the workers that have something to run.
+    pub fn ring(&self) {
+        for lane in &self.lanes {
+            if lane.unrung.swap(0, Ordering::Relaxed) > 0 {
+                lane.doorbell.ring();
+            }
+        }
     }
 
     // Beginning and end.

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use baker::ir::{PpfId, Program};
 use baker::opt::Level;
@@ -202,9 +203,16 @@ impl Loaded {
     /// As [`Loaded::run`], with so many bytes in the packet's first piece (Linux 6.18).
     pub fn run_divided(&self, packet: &[u8], first: usize) -> io::Result<Ran> {
         let mut out = vec![0; packet.len() + 8192];
-        let (verdict, len) = sys::test_run(&self.program, packet, first, &mut out)?;
+        let (verdict, len, _) = sys::test_run(&self.program, packet, first, &mut out)?;
         out.truncate(len);
         Ok(Ran { verdict, packet: out })
+    }
+
+    /// Runs the program with one packet: what it returned, and how long that took by the kernel's clock, the reading of it included.
+    pub fn timed(&self, packet: &[u8]) -> io::Result<(u32, Duration)> {
+        let (verdict, _, nanoseconds) =
+            sys::test_run(&self.program, packet, packet.len(), &mut vec![0; packet.len() + 256])?;
+        Ok((verdict, Duration::from_nanos(nanoseconds.into())))
     }
 }
 

@@ -433,8 +433,8 @@ pub fn link_update(link: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
 }
 
 /// Runs an XDP program once with this packet, of which so many bytes are the first piece. Gives what it returned and how many bytes
-/// of `out` hold the packet now.
-pub fn test_run(program: &OwnedFd, packet: &[u8], first: usize, out: &mut [u8]) -> io::Result<(u32, usize)> {
+/// of `out` hold the packet now, and how many nanoseconds it took.
+pub fn test_run(program: &OwnedFd, packet: &[u8], first: usize, out: &mut [u8]) -> io::Result<(u32, usize, u32)> {
     let context = Context { data_end: first as u32, ..Context::default() };
     // A whole packet needs none.
     let ctx_size_in = if first < packet.len() { size_of::<Context>() as u32 } else { 0 };
@@ -451,7 +451,7 @@ pub fn test_run(program: &OwnedFd, packet: &[u8], first: usize, out: &mut [u8]) 
     };
     // SAFETY: the pointers lead to memory as long as is told, which lives through the call.
     unsafe { bpf(PROG_TEST_RUN, &mut attributes)? };
-    Ok((attributes.retval, attributes.data_size_out as usize))
+    Ok((attributes.retval, attributes.data_size_out as usize, attributes.duration))
 }
 
 /// `struct xdp_md`

@@ -47,6 +47,8 @@ pub enum Mode {
     Limited,
     /// All pass.
     Open,
+    /// As limited, and a FIN at the limit passes, too: nothing else is to come.
+    Closing,
 }
 
 /// The control block of one direction. Sequence numbers are those of this direction's sender, before they are changed.
@@ -144,6 +146,7 @@ impl Record for Block {
             Mode::Held => 0u8,
             Mode::Limited => 1,
             Mode::Open => 2,
+            Mode::Closing => 3,
         };
         (mode, self.ended, self.port, self.scale, self.told, self.dst_mac).to_fields(fields);
         self.to.to_fields(fields);
@@ -167,6 +170,7 @@ impl Record for Block {
             0u8 => Mode::Held,
             1 => Mode::Limited,
             2 => Mode::Open,
+            3 => Mode::Closing,
             _ => return None,
         };
         let (seq, ack) = (offset(10)?, offset(13)?);

@@ -1,6 +1,6 @@
 //! The client's side: requests are read, servers chosen, and what follows is joined.
 
-use super::block::{Block, Mode, before};
+use super::block::{Block, Ends, Mode, before};
 use super::body::{Body, Next};
 use super::connection::{State, Stream, Upstream};
 use super::exchange::Ending;
@@ -182,7 +182,7 @@ impl<P: DataPath> Turn<'_, P> {
         let settings = self.cluster.settings.clone();
         let (by_server, path) = (&*self.by_server, &mut *self.path);
         let seen = self.cluster.seen(server, &c.client);
-        let ends = self.cluster.ends(server, seen, |ends| !by_server.contains_key(ends) && path.block(ends).is_none());
+        let ends = self.cluster.ends(server, seen, |ends| !by_server.contains_key(ends) && forget_closed(path, ends));
         let known = &mut self.cluster.servers[server];
         let own = &settings.interfaces[known.server.interface];
         let Some(mac) = known.mac else { return self.answer(503) };
@@ -332,4 +332,17 @@ impl<P: DataPath> Turn<'_, P> {
         c.requests.body = None;
         c.deadline = self.now + self.cluster.settings.timeouts.keep_alive;
     }
+}
+
+/// Whether no connection has these ends of a server's segments any more. One that both sides have closed is forgotten early where its
+/// ends are wanted: they are asked for by turns, so it is the one that was closed first.
+fn forget_closed(path: &mut impl DataPath, ends: &Ends) -> bool {
+    let Some(server) = path.block(ends) else { return true };
+    let other = server.to.turned();
+    let is_over =
+        server.ended & 2 != 0 || (server.ended != 0 && path.block(&other).is_none_or(|client| client.ended != 0));
+    if is_over {
+        path.remove_block(&other);
+    }
+    is_over
 }

@@ -1,7 +1,7 @@
 //! A client's connection and the one that serves it.
 
 use super::assembly::Assembly;
-use super::block::{Ends, before};
+use super::block::{Ends, Mode, before};
 use super::body::{Body, Next};
 use super::cluster::Agreed;
 use super::exchange::Exchange;
@@ -145,6 +145,8 @@ pub struct Upstream {
     pub tsval_add: u32,
     /// Its latest clock.
     pub tsval: u32,
+    /// Modes and limits of both blocks, the client's first, as they were made last.
+    pub modes: Option<[(Mode, u32); 2]>,
 }
 
 impl Upstream {
@@ -183,12 +185,13 @@ impl Upstream {
             seq_add: 0,
             tsval_add: 0,
             tsval: 0,
+            modes: None,
         }
     }
 
     /// It is given a request, whose first bytes are kept, and begins at a number.
     pub fn begin(&mut self, kept: Vec<u8>, start: u32) {
-        (self.kept, self.kept_at, self.fin) = (kept, start, false);
+        (self.kept, self.kept_at, self.fin, self.modes) = (kept, start, false, None);
         (self.acked, self.sent, self.begun, self.response) = (start, start, false, None);
         self.responses.body = None;
     }

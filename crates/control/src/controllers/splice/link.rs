@@ -17,6 +17,9 @@ use crate::controllers::{Made, Queries, Reloads};
 /// How long it waits for a packet at most: new settings are looked for then.
 const PAUSE: u64 = 50_000_000;
 
+/// Packets that are worked on before the clocks are looked at.
+const BATCH: usize = 32;
+
 /// The program's `service_t`.
 type Service = (u16, u16, u8, bool, bool, u16);
 
@@ -134,16 +137,69 @@ pub fn run(link: &mut Link, reloads: &Reloads, queries: &Queries) -> Result<(), 
     let settings = reloads.begun().and_then(|made| settings_of(&made));
     let settings = settings.ok_or("there is no [controllers.splice] in the configuration")?;
     let mut splicer = Splicer::new(settings, live);
+    link.wake_late();
+    let mut closed = Closed::new(link)?;
     loop {
         splicer.tick();
         let wait = splicer.next_wake().saturating_sub(splicer.path.now()).min(PAUSE);
         match link.receive(Duration::from_nanos(wait)) {
-            Event::Packet(packet) => receive(&mut splicer, &fields, &packet),
+            Event::Packet(packet) => {
+                receive(&mut splicer, &fields, &packet);
+                // Those that came with it, before the clocks are looked at again.
+                for packet in std::iter::from_fn(|| link.try_receive()).take(BATCH) {
+                    receive(&mut splicer, &fields, &packet);
+                }
+            }
             Event::Idle => {}
             Event::Stop => return Ok(()),
         }
         reloads.apply(|made| reload(&mut splicer, link, made));
+        closed.adapt(&splicer.path);
         queries.answer(|name, with| splicer.asked(name, with));
+    }
+}
+
+/// How long connections that both sides have closed are kept for what may still be under way: the fuller the table, the shorter, so that
+/// there is room for new ones (as Linux has `tcp_max_tw_buckets`).
+struct Closed {
+    timeouts: Table<u32, u32>,
+    capacity: usize,
+    looked: u64,
+}
+
+impl Closed {
+    /// The state of the program that it is about (`CLOSED` of `state_t`).
+    const STATE: u32 = 2;
+    /// Seconds (RFC 9293 section 3.6.1 with segments that live for 30 s), and nanoseconds between two looks.
+    const LONGEST: u32 = 60;
+    const PAUSE: u64 = 500_000_000;
+
+    fn new(link: &Link) -> Result<Closed, String> {
+        let text = |error: NameError| error.to_string();
+        let blocks = link.program().tables.iter().find(|table| table.name == "spliced.blocks");
+        let capacity = blocks.map_or(0, |table| table.capacity) as usize;
+        Ok(Closed { timeouts: link.tables().table("spliced.timeouts").map_err(text)?, capacity, looked: 0 })
+    }
+
+    /// All of the time up to a quarter of the table's capacity, then less in proportion; none where three quarters are used.
+    fn seconds(used: usize, capacity: usize) -> u32 {
+        let quarter = (capacity / 4).max(1);
+        let left = (3 * quarter).saturating_sub(used).min(2 * quarter);
+        (Self::LONGEST as usize * left / (2 * quarter)) as u32
+    }
+
+    fn adapt(&mut self, path: &Live) {
+        let now = path.now();
+        if now < self.looked + Self::PAUSE {
+            return;
+        }
+        self.looked = now;
+        let seconds = Self::seconds(path.blocks.len(), self.capacity);
+        if self.timeouts.get(&Self::STATE) != Some(seconds)
+            && let Err(error) = self.timeouts.set(&Self::STATE, &seconds)
+        {
+            tracing::error!("table spliced.timeouts: {error}");
+        }
     }
 }
 
@@ -168,4 +224,15 @@ fn reload(splicer: &mut Splicer<Live>, link: &Link, made: &Made) -> Result<(), S
     }
     splicer.configure(settings);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closed_connections_make_room() {
+        let seconds = [0, 250, 500, 700, 749, 750, 1000].map(|used| Closed::seconds(used, 1000));
+        assert_eq!(seconds, [60, 60, 30, 6, 0, 0, 0]);
+    }
 }

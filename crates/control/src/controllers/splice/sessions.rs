@@ -30,7 +30,7 @@ pub struct Session {
     /// `idle`: between requests; `asking`: a request is on its way; `connecting`: to a server; `serving`; `answering`: by Millrace
     /// itself; `ending`: by command; `closed`: by both sides, what comes late still passes.
     pub state: String,
-    /// What becomes of the client's segments, and of the server's: `held`, `limited`, `open`.
+    /// What becomes of the client's segments, and of the server's: `held`, `limited`, `open`, `closing`.
     pub modes: [Option<String>; 2],
     /// Since it began.
     pub age_ms: u64,
@@ -110,20 +110,20 @@ impl<P: DataPath> Splicer<P> {
             Ok(address) => (Some(super::read::mapped(address)), String::new()),
             Err(_) => (None, text.to_owned()),
         });
-        let fits = |(id, c): &(&u64, &Connection)| {
+        let fits = |id: &u64, c: &Connection| {
             let by_client = client.as_ref().is_none_or(|(address, text)| match address {
                 Some(address) => c.client.src == *address,
                 None => text_of(c.client.src, c.client.src_port) == *text,
             });
             let service = || self.cluster.settings.services.get(c.service).map(|own| &own.name);
             let server = || c.upstream.as_ref().map(|u| self.cluster.name(u.server));
-            **id > filter.after
+            *id > filter.after
                 && (filter.ids.is_empty() || filter.ids.contains(id))
                 && by_client
                 && (filter.service.is_none() || filter.service.as_ref() == service())
                 && (filter.server.is_none() || filter.server == server())
         };
-        let mut ids: Vec<u64> = self.connections.iter().filter(fits).map(|(id, _)| *id).collect();
+        let mut ids: Vec<u64> = self.connections.iter().filter(|(id, c)| fits(id, c)).map(|(id, _)| *id).collect();
         ids.sort_unstable();
         ids
     }
@@ -180,6 +180,7 @@ impl<P: DataPath> Turn<'_, P> {
             Mode::Held => "held".to_owned(),
             Mode::Limited => "limited".to_owned(),
             Mode::Open => "open".to_owned(),
+            Mode::Closing => "closing".to_owned(),
         };
         let request = c.exchange.as_ref().zip(c.request.as_ref()).map(|(exchange, request)| Asked {
             method: request.method.clone(),

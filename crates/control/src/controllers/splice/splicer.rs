@@ -43,7 +43,7 @@ pub struct Splicer<P> {
     pub cluster: Cluster,
     /// What is counted.
     pub books: Books,
-    pub(super) connections: HashMap<u64, Connection>,
+    pub(super) connections: HashMap<u64, Box<Connection>>,
     by_client: HashMap<Ends, u64>,
     pub(super) by_server: HashMap<Ends, Owner>,
     pub(super) warm: Warm,
@@ -187,7 +187,7 @@ impl<P: DataPath> Splicer<P> {
         };
         self.books.connected(&settings, service);
         self.by_client.insert(segment.ends, id);
-        self.connections.insert(id, connection);
+        self.connections.insert(id, Box::new(connection));
         self.with(id, |turn| {
             turn.hold_client();
             turn.on_client(&segment, frame);

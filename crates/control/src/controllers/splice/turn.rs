@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::block::{Block, Ends, Mode, Offset};
+use super::block::{Block, Ends, Mode, Offset, before};
 use super::books::Books;
 use super::cluster::Cluster;
 use super::connection::{Answer, Connection, State, Upstream};
@@ -182,7 +182,7 @@ impl<P: DataPath> Turn<'_, P> {
         let u = self.c.upstream.take()?;
         // Clocks never go back (RFC 7323 section 5.3).
         let clock = u.tsval.wrapping_add(u.tsval_add);
-        if self.c.agreed.times && u.tsval_add != 0 && super::block::before(self.c.times.1, clock) {
+        if self.c.agreed.times && u.tsval_add != 0 && before(self.c.times.1, clock) {
             self.c.times.1 = clock;
         }
         self.cluster.left(u.server);
@@ -204,6 +204,12 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// All of the client's segments come here from now on.
     pub fn hold_client(&mut self) {
+        if let Some(u) = &mut self.c.upstream {
+            u.modes = None;
+        }
+        if self.path.block(&self.c.client).is_some_and(|block| block.mode == Mode::Held) {
+            return;
+        }
         let held = Block::held(self.c.client.turned(), self.seconds());
         if !self.path.set_block(&self.c.client, &held) {
             self.gone = true;
@@ -220,6 +226,8 @@ impl<P: DataPath> Turn<'_, P> {
             Mode::Held
         } else if c.client_done || open {
             Mode::Open
+        } else if !c.keeps_alive && c.requests.is_done() && u.begun {
+            Mode::Closing
         } else {
             Mode::Limited
         };
@@ -238,8 +246,12 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Brings the control blocks up to date.
     pub fn update_blocks(&mut self) {
-        let Some([client_mode, server_mode]) = self.modes() else { return };
+        let Some(modes) = self.modes() else { return };
         let (c, Some(u)) = (&*self.c, &self.c.upstream) else { return };
+        if u.modes == Some(modes) {
+            return;
+        }
+        let [client_mode, server_mode] = modes;
         let scale = c.agreed.scale.unwrap_or(0);
         let client = Block {
             port: u.port,
@@ -271,7 +283,7 @@ impl<P: DataPath> Turn<'_, P> {
         for (ends, mut block, (mode, limit)) in sides {
             (block.mode, block.limit) = (mode, limit);
             if let Some(before) = self.path.block(&ends).filter(|before| before.to == block.to) {
-                // What the data path has noted stays.
+                // What the data path has noted stays; what a block holds it notes nothing of.
                 (block.ended, block.seen) = (before.ended, before.seen);
                 // What was held it has noted nothing of.
                 if before.mode != Mode::Held {
@@ -284,6 +296,9 @@ impl<P: DataPath> Turn<'_, P> {
             if !self.path.set_block(&ends, &block) {
                 self.gone = true;
             }
+        }
+        if let Some(u) = &mut self.c.upstream {
+            u.modes = Some(modes);
         }
     }
 }
