@@ -46,13 +46,16 @@ fn exchange() -> impl Strategy<Value = Exchange> {
     })
 }
 
-/// Does to packets what `choices` say, and nothing bad after that. True once all is done.
+/// Does to packets what `choices` say, and nothing bad after that. True once all is done, or cut by a restart.
 fn run(world: &mut World, choices: &[u8]) -> bool {
     world.speak();
     let mut choices = choices.iter();
     for _ in 0..3000 {
         let choice = choices.next();
         let from = usize::from(choice.map_or(0, |choice| choice & 3));
+        if choice.is_none() && world.is_down() {
+            world.kill_or_start();
+        }
         let path = (0..4).map(|path| (path + from) % 4).find(|path| world.queued(*path) > 0);
         match (path, choice.map(|choice| choice >> 2)) {
             (None, _) => world.wait(60_000_000),
@@ -60,9 +63,13 @@ fn run(world: &mut World, choices: &[u8]) -> bool {
             (Some(path), Some(6..=9)) => world.double(path),
             (Some(path), Some(10..=16)) => world.put_back(path),
             (Some(_), Some(17..=19)) => world.wait(30_000_000),
+            (Some(_), Some(20)) => world.kill_or_start(),
             (Some(path), _) => world.deliver(path),
         }
         if choice.is_none() && world.client.received.len() >= world.expected().len() && world.client.peer_closed {
+            return true;
+        }
+        if world.client.was_reset && world.lost > 0 {
             return true;
         }
         assert!(!world.client.was_reset, "the client was reset");
@@ -80,6 +87,8 @@ proptest! {
         choices in prop::collection::vec(any::<u8>(), 0..300),
     ) {
         let mut world = World::new(hosts, exchanges);
+        world.trace = std::env::var_os("SPLICE_TRACE").is_some();
+        if world.trace { println!("=== {choices:?}"); }
         let done = run(&mut world, &choices);
         let expected = world.expected();
         let received = &world.client.received;

@@ -115,12 +115,20 @@ impl DataPath for TestPath {
         let _ = shared.stepper.remove(id, &fields(ends), None);
     }
 
-    fn offer(&mut self, endpoint: (Ipv6Addr, u16), offer: &Offer) {
+    fn blocks(&mut self) -> Vec<(Ends, Block)> {
+        let shared = self.0.borrow();
+        let entries = shared.stepper.dump(shared.table("spliced.blocks"));
+        entries.iter().map(|e| (Ends::from_fields(&e.key).unwrap(), Block::from_fields(&e.value).unwrap())).collect()
+    }
+
+    fn offer(&mut self, offers: &[((Ipv6Addr, u16), Offer)]) {
         let mut shared = self.0.borrow_mut();
         let id = shared.table("accept.services");
-        let value = (offer.number, offer.mss, offer.scale, offer.sack, offer.times, offer.window);
-        let entry = TableEntry { key: fields(&endpoint), prefix_len: None, value: fields(&value) };
-        shared.stepper.insert(id, &entry).unwrap();
+        for (endpoint, offer) in offers {
+            let value = (offer.number, offer.mss, offer.scale, offer.sack, offer.times, offer.window);
+            let entry = TableEntry { key: fields(endpoint), prefix_len: None, value: fields(&value) };
+            shared.stepper.insert(id, &entry).unwrap();
+        }
     }
 }
 
@@ -194,6 +202,11 @@ pub struct Hosts {
 pub struct World {
     shared: Rc<RefCell<Shared>>,
     pub splicer: Splicer<TestPath>,
+    /// Whether the controller's process is gone: the data path goes on.
+    down: bool,
+    pub trace: bool,
+    /// Connections that were reset when it came back.
+    pub lost: usize,
     hosts: Hosts,
     exchanges: Vec<Exchange>,
     pub client: Tcp,
@@ -233,8 +246,19 @@ impl World {
             dst_port: 80,
         };
         let client = Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), hosts.client_first, hosts.client);
-        let mut world =
-            World { shared, splicer, hosts, exchanges, client, written: 0, servers: HashMap::new(), answered: 0 };
+        let mut world = World {
+            shared,
+            splicer,
+            down: false,
+            trace: false,
+            lost: 0,
+            hosts,
+            exchanges,
+            client,
+            written: 0,
+            servers: HashMap::new(),
+            answered: 0,
+        };
         // The servers are found to work first.
         for _ in 0..200 {
             world.settle();
@@ -262,6 +286,9 @@ impl World {
 
     /// The network does something to the first packet of a path.
     pub fn drop_one(&mut self, path: usize) {
+        if self.trace {
+            println!("drop on path {path}");
+        }
         self.shared.borrow_mut().paths[path].pop_front();
     }
 
@@ -281,7 +308,7 @@ impl World {
     pub fn wait(&mut self, time: u64) {
         self.shared.borrow_mut().now += time;
         let now = self.shared.borrow().now;
-        if self.splicer.next_wake() <= now {
+        if !self.down && self.splicer.next_wake() <= now {
             self.splicer.tick();
         }
         self.receive_punted();
@@ -316,6 +343,25 @@ impl World {
         self.shared.borrow_mut().paths[0].extend(frames);
     }
 
+    /// The controller's process dies, or another one takes up what the last has left.
+    pub fn kill_or_start(&mut self) {
+        self.shared.borrow_mut().punted.clear();
+        self.down = !self.down;
+        if self.trace {
+            println!("down: {}", self.down);
+        }
+        if !self.down {
+            let settings = self.splicer.cluster.settings.clone();
+            self.splicer = Splicer::new(settings, TestPath(self.shared.clone()));
+            self.lost += self.splicer.restore().lost;
+        }
+    }
+
+    /// Whether it is gone.
+    pub fn is_down(&self) -> bool {
+        self.down
+    }
+
     /// The first packet of a path arrives.
     pub fn deliver(&mut self, path: usize) {
         let (frame, now) = {
@@ -323,6 +369,16 @@ impl World {
             let Some(frame) = shared.paths[path].pop_front() else { return };
             (frame, shared.now)
         };
+        if self.trace
+            && let Some(segment) = Segment::parse(&frame)
+        {
+            let Segment { seq, ack, flags, payload, .. } = segment;
+            println!(
+                "{} ms, path {path}: seq {seq} ack {ack} flags {flags:x} {} bytes",
+                now / 1_000_000,
+                payload.len()
+            );
+        }
         match path {
             0 | 1 => {
                 let mut shared = self.shared.borrow_mut();
@@ -344,7 +400,7 @@ impl World {
 
     fn receive_punted(&mut self) {
         loop {
-            let next = self.shared.borrow_mut().punted.pop_front();
+            let next = self.shared.borrow_mut().punted.pop_front().filter(|_| !self.down);
             let Some(StepOutput { end: End::Controller(channel), bytes, metadata }) = next else { return };
             let (name, of) = {
                 let shared = self.shared.borrow();

@@ -1,8 +1,8 @@
 //! The servers: which of them work, and which one gets the next request.
 
 use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
+use std::collections::hash_map::{DefaultHasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
@@ -22,6 +22,8 @@ pub struct Known {
     pub configured: bool,
     /// Whether checks find it working.
     pub up: bool,
+    /// Whether one has found anything yet.
+    pub checked: bool,
     /// Checks in a row that said otherwise than `up`.
     pub contrary: u32,
     /// What it can do: the options of its SYN and ACK.
@@ -58,8 +60,11 @@ pub struct Cluster {
     members: Vec<Vec<usize>>,
     /// The look-up table of each pool that needs one, for its present servers.
     maglev: Vec<Option<Vec<u16>>>,
-    /// The own port that was used last towards an address: pools may share servers.
+    /// The own port that was used last towards an address: pools may share servers. The first is any, since nobody knows which
+    /// ones a process before has used.
     last_ports: HashMap<(Ipv6Addr, u16), u16>,
+    /// Until when a server that has not been checked yet is waited for, since a process has begun.
+    pub undecided_until: u64,
 }
 
 /// Own ports are not below.
@@ -77,6 +82,7 @@ impl Cluster {
             members: Vec::new(),
             maglev: Vec::new(),
             last_ports: HashMap::new(),
+            undecided_until: 0,
         };
         cluster.configure(settings);
         cluster
@@ -103,6 +109,7 @@ impl Cluster {
                         pool,
                         configured: true,
                         up: false,
+                        checked: false,
                         contrary: 0,
                         learned: None,
                         active: 0,
@@ -123,6 +130,7 @@ impl Cluster {
     /// Says what a check of a server found. True where that changed whether it is up.
     pub fn checked(&mut self, number: usize, works: bool) -> bool {
         let known = &mut self.servers[number];
+        known.checked = true;
         let check = &self.settings.pools[known.pool].check;
         known.contrary = if works == known.up { 0 } else { known.contrary + 1 };
         let changes = known.contrary >= if works { check.rise } else { check.fall };
@@ -138,7 +146,8 @@ impl Cluster {
     /// the last connection by the time they come again. `free` says which are not in use.
     pub fn ends(&mut self, number: usize, mut free: impl FnMut(&Ends) -> bool) -> Option<Ends> {
         let server = &self.servers[number].server;
-        let last = self.last_ports.entry((server.address, server.port)).or_default();
+        let any = || RandomState::new().build_hasher().finish() as u16;
+        let last = self.last_ports.entry((server.address, server.port)).or_insert_with(any);
         for _ in LOWEST_PORT..=u16::MAX {
             *last = if *last <= LOWEST_PORT { u16::MAX } else { *last - 1 };
             let ends = Ends { src: server.address, dst: server.source, src_port: server.port, dst_port: *last };
@@ -147,6 +156,18 @@ impl Cluster {
             }
         }
         None
+    }
+
+    /// The server that sends segments with such ends.
+    pub fn find(&self, ends: &Ends) -> Option<usize> {
+        let is = |own: &Known| own.configured && (own.server.address, own.server.port) == (ends.src, ends.src_port);
+        self.servers.iter().position(is)
+    }
+
+    /// Whether nobody can say yet whether a pool has a server that works.
+    pub fn is_undecided(&self, pool: usize, now: u64) -> bool {
+        let members = || self.members[pool].iter().map(|own| &self.servers[*own]).filter(|own| own.server.weight > 0);
+        now < self.undecided_until && members().any(|own| !own.checked) && !members().any(|own| own.up)
     }
 
     /// One connection to a server is over.
@@ -265,6 +286,7 @@ impl Cluster {
             sack: known && learned.iter().all(|own| own.sack),
             times: known && learned.iter().all(|own| own.times.is_some()),
             window: (self.settings.request_head + MARGIN).min(65535) as u16,
+            learned: known,
         }
     }
 }

@@ -176,8 +176,8 @@ pub struct Connection {
     pub request: Option<Request>,
     /// Its first sequence number.
     pub start: u32,
-    /// Bytes at the front of what is ready that have been sent on already.
-    pub copied: usize,
+    /// How far Millrace itself has acknowledged what the client sent.
+    pub acknowledged: u32,
     /// The sequence number of what the client gets next from somebody new.
     pub next: u32,
     /// What the client has acknowledged.
@@ -186,6 +186,8 @@ pub struct Connection {
     pub window: u16,
     /// Its last timestamp and echo.
     pub times: (u32, u32),
+    /// Whether `times` and [`Upstream::tsval`] are known: not after a restart, until the next segment.
+    pub heard: bool,
     /// The server's side.
     pub upstream: Option<Upstream>,
     /// Servers that the request was sent to in vain.
@@ -196,6 +198,8 @@ pub struct Connection {
     pub wake: u64,
     /// See `wake`.
     pub deadline: u64,
+    /// When a request is looked at again that nobody could serve yet.
+    pub retry: u64,
     /// Whether the client has sent its FIN.
     pub client_done: bool,
     /// Whether another request may follow the present one.

@@ -8,6 +8,7 @@
 //! | `block` | the control blocks of the data path |
 //! | `cluster`, `checks`, `neighbours` | servers: which one, whether it works, who has its address |
 //! | `connection`, `turn`, `client`, `server` | one connection and what becomes of it |
+//! | `note`, `restore` | what blocks keep of connections; how another process takes them up |
 //! | `splicer`, `path` | all connections; what they need of the data path |
 
 mod assembly;
@@ -20,8 +21,10 @@ mod connection;
 mod http;
 mod link;
 mod neighbours;
+mod note;
 pub mod path;
 mod read;
+mod restore;
 pub mod segment;
 mod server;
 pub mod settings;

@@ -12,7 +12,7 @@ use super::turn::Turn;
 /// server before it may still be under way.
 const AHEAD: u32 = 1000;
 /// Bytes of a response's head at most: then it is passed on unread.
-const HEAD: usize = 131_072;
+pub const HEAD: usize = 131_072;
 
 impl<P: DataPath> Turn<'_, P> {
     /// A segment of the server.
@@ -124,8 +124,12 @@ impl<P: DataPath> Turn<'_, P> {
 
     fn on_joined_server(&mut self, segment: &Segment, frame: &[u8]) {
         let Some(u) = &mut self.c.upstream else { return };
-        if let Some((tsval, _)) = segment.options.times.filter(|times| !before(times.0, u.tsval)) {
-            u.tsval = tsval;
+        if let Some((tsval, echo)) = segment.options.times {
+            if !self.c.heard {
+                (u.tsval, self.c.times) = (tsval, (echo, tsval.wrapping_add(u.tsval_add)));
+                self.c.heard = true;
+            }
+            u.tsval = if before(u.tsval, tsval) { tsval } else { u.tsval };
         }
         if segment.has(SYN) {
             // The acknowledgement of its SYN was lost.
@@ -198,9 +202,9 @@ impl<P: DataPath> Turn<'_, P> {
             self.c.acked = acked;
         }
         self.release(FIN);
-        self.hold_client();
         let waiting = !self.c.requests.bytes.ready().is_empty();
         self.await_request(end);
+        self.hold_client();
         if waiting {
             self.advance();
         }
@@ -208,10 +212,9 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// A server that nobody has asked anything closes; what else it says is not wanted.
     fn on_idle_server(&mut self, segment: &Segment) {
-        if !segment.payload.is_empty() {
-            self.release(RST);
-        } else if segment.has(FIN) {
-            self.release(FIN);
+        if !segment.payload.is_empty() || segment.has(FIN) {
+            self.release(if segment.payload.is_empty() { FIN } else { RST });
+            self.hold_client();
         }
     }
 
@@ -221,6 +224,7 @@ impl<P: DataPath> Turn<'_, P> {
         if self.c.state == State::Asking {
             if exact {
                 self.release(0);
+                self.hold_client();
             }
             return;
         }
@@ -276,7 +280,7 @@ impl<P: DataPath> Turn<'_, P> {
 }
 
 /// A response that can't be read goes on until the connection ends.
-fn unread(u: &mut Upstream, keeps_alive: &mut bool) {
+pub fn unread(u: &mut Upstream, keeps_alive: &mut bool) {
     *keeps_alive = false;
     u.response.get_or_insert(http::Response { head: 0, status: 200, framing: Framing::Rest, keeps_alive: false });
     u.responses.body = Some(Body::new(Framing::Rest));

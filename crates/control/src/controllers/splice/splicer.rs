@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use super::block::{Ends, Mode};
@@ -59,6 +60,7 @@ impl<P: DataPath> Splicer<P> {
             checks: Vec::new(),
             neighbours: Neighbours::default(),
         };
+        splicer.cluster.undecided_until = splicer.path.now() + splicer.cluster.settings.timeouts.connect;
         splicer.offer_all();
         splicer
     }
@@ -74,10 +76,11 @@ impl<P: DataPath> Splicer<P> {
         let settings = self.cluster.settings.clone();
         let all = settings.services.iter().enumerate();
         let endpoints = all.flat_map(|(service, own)| own.endpoints.iter().map(move |endpoint| (service, *endpoint)));
-        for (number, (service, endpoint)) in (1..).zip(endpoints) {
-            let offer = self.cluster.offer(number, service, endpoint.0);
-            self.path.offer(endpoint, &offer);
-        }
+        let offer = |(number, (service, endpoint)): (u16, (usize, (Ipv6Addr, u16)))| {
+            (endpoint, self.cluster.offer(number, service, endpoint.0))
+        };
+        let offers: Vec<_> = (1..).zip(endpoints).map(offer).collect();
+        self.path.offer(&offers);
     }
 
     /// Connections that there are.
@@ -123,8 +126,7 @@ impl<P: DataPath> Splicer<P> {
             return self.path.send(accepted.port, &reset.frame());
         }
         let agreed = Agreed { times: segment.options.times.is_some(), ..accepted.agreed };
-        self.last_id += 1;
-        let id = self.last_id;
+        let id = self.new_id();
         let connection = Connection {
             client: segment.ends,
             service,
@@ -136,25 +138,37 @@ impl<P: DataPath> Splicer<P> {
             requests: Stream::new(segment.seq, settings.request_head + MARGIN),
             request: None,
             start: segment.seq,
-            copied: 0,
+            acknowledged: segment.seq,
             next: segment.ack,
             acked: segment.ack,
             window: segment.window,
             times: segment.options.times.unwrap_or_default(),
+            heard: true,
             upstream: None,
             tried: Vec::new(),
             answer: None,
             wake: u64::MAX,
             deadline: now + settings.timeouts.request,
+            retry: u64::MAX,
             client_done: false,
             keeps_alive: true,
         };
-        self.by_client.insert(segment.ends, id);
-        self.connections.insert(id, connection);
+        self.add(id, connection);
         self.with(id, |turn| {
             turn.hold_client();
             turn.on_client(&segment, frame);
         });
+    }
+
+    /// A number that no connection has.
+    pub(super) fn new_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    pub(super) fn add(&mut self, id: u64, connection: Connection) {
+        self.by_client.insert(connection.client, id);
+        self.connections.insert(id, connection);
     }
 
     /// A segment that a control block holds.
@@ -190,7 +204,7 @@ impl<P: DataPath> Splicer<P> {
     }
 
     /// Works on a connection.
-    fn with(&mut self, id: u64, work: impl FnOnce(&mut Turn<P>)) {
+    pub(super) fn with(&mut self, id: u64, work: impl FnOnce(&mut Turn<P>)) {
         let Some(mut connection) = self.connections.remove(&id) else { return };
         let now = self.path.now();
         let mut turn = Turn {
@@ -228,7 +242,8 @@ impl Connection {
     fn due(&self, now: u64) -> u64 {
         let resend = self.upstream.as_ref().filter(|u| !u.has_all()).map_or(u64::MAX, |u| u.resend);
         let due = match self.state {
-            State::Asking | State::Answering => self.deadline,
+            State::Asking => self.deadline.min(self.retry),
+            State::Answering => self.deadline,
             State::Connecting => resend,
             State::Serving if self.is_answered() => now + LOOK,
             State::Serving => resend.min(self.deadline),
@@ -251,6 +266,7 @@ impl<P: DataPath> Turn<'_, P> {
                 let status = if c.requests.bytes.ready().is_empty() { 0 } else { 408 };
                 self.answer(status);
             }
+            State::Asking if now >= c.retry => self.advance(),
             State::Asking => {}
             State::Answering => self.on_answer_time(),
             State::Connecting if now >= c.deadline => self.elsewhere(504),

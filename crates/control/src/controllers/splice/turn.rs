@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::block::{Block, Ends, Mode, Offset};
+use super::block::{Block, Ends, Mode, Offset, before};
 use super::cluster::Cluster;
 use super::connection::{Answer, Connection, State, Upstream};
 use super::path::{DataPath, SCALE};
@@ -54,6 +54,7 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Sends a segment of Millrace's own to the client.
     pub fn tell_client(&mut self, flags: u8, seq: u32, payload: &[u8]) {
+        self.note_acknowledged();
         let c = &self.c;
         let told = if c.agreed.scale.is_some() { SCALE } else { 0 };
         let segment = Segment {
@@ -64,10 +65,27 @@ impl<P: DataPath> Turn<'_, P> {
             ack: c.requests.bytes.next(),
             flags: flags | ACK,
             window: (c.requests.bytes.room() >> told).min(65535) as u16,
-            options: TcpOptions { times: c.agreed.times.then_some((c.times.1, c.times.0)), ..TcpOptions::default() },
+            options: TcpOptions {
+                times: (c.agreed.times && c.heard).then_some((c.times.1, c.times.0)),
+                ..TcpOptions::default()
+            },
             payload,
         };
         self.path.send(c.port, &segment.frame());
+    }
+
+    /// What is acknowledged from now on does not come again, and the block says so first.
+    fn note_acknowledged(&mut self) {
+        let next = self.c.requests.bytes.next();
+        if !before(self.c.acknowledged, next) {
+            return;
+        }
+        self.c.acknowledged = next;
+        match self.c.state {
+            State::Asking if self.c.upstream.is_some() => self.update_blocks(),
+            State::Asking | State::Connecting => self.hold_client(),
+            State::Serving | State::Answering => {}
+        }
     }
 
     /// Sends a segment of the client's stream to the server.
@@ -83,7 +101,10 @@ impl<P: DataPath> Turn<'_, P> {
             ack: u.responses.bytes.next(),
             flags: flags | ACK,
             window: window(c.window, scale, if u.scales { scale } else { 0 }),
-            options: TcpOptions { times: c.agreed.times.then_some((c.times.0, u.tsval)), ..TcpOptions::default() },
+            options: TcpOptions {
+                times: (c.agreed.times && c.heard).then_some((c.times.0, u.tsval)),
+                ..TcpOptions::default()
+            },
             payload,
         };
         self.path.send(u.port, &segment.frame());
@@ -153,7 +174,7 @@ impl<P: DataPath> Turn<'_, P> {
         let Some(u) = self.c.upstream.take() else { return };
         // Clocks never go back (RFC 7323 section 5.3).
         let clock = u.tsval.wrapping_add(u.tsval_add);
-        if self.c.agreed.times && u.tsval_add != 0 && super::block::before(self.c.times.1, clock) {
+        if self.c.agreed.times && u.tsval_add != 0 && before(self.c.times.1, clock) {
             self.c.times.1 = clock;
         }
         self.path.remove_block(&u.ends);
@@ -163,16 +184,25 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// All of the client's segments come here from now on.
     pub fn hold_client(&mut self) {
-        let held = Block::held(self.c.client.turned(), self.seconds());
+        let c = &self.c;
+        let scale = c.agreed.scale.unwrap_or(0);
+        let mut held = Block {
+            port: c.port,
+            scale,
+            dst_mac: c.mac,
+            acked: c.next,
+            edge: c.next.wrapping_add(u32::from(c.window) << scale),
+            ..Block::held(c.client.turned(), self.seconds())
+        };
+        c.note_client(&mut held);
         if !self.path.set_block(&self.c.client, &held) {
             self.gone = true;
         }
     }
 
-    /// The modes and limits of both blocks, from what is known.
-    fn modes(&self) -> Option<[(Mode, u32); 2]> {
+    /// The modes of both blocks, from what is known.
+    fn modes(&self) -> Option<[Mode; 2]> {
         let (c, u) = (&*self.c, self.c.upstream.as_ref()?);
-        let limits = [c.requests.limit(), u.responses.limit()];
         let tunnel = u.response.is_some_and(|response| response.status == 101);
         let open = tunnel || u.responses.bytes.is_ended();
         let client = if c.state != State::Serving || (c.requests.is_done() && !c.requests.bytes.ready().is_empty()) {
@@ -192,7 +222,7 @@ impl<P: DataPath> Turn<'_, P> {
         } else {
             Mode::Limited
         };
-        Some([(client, limits[0]), (server, limits[1])])
+        Some([client, server])
     }
 
     /// Brings the control blocks up to date.
@@ -200,7 +230,8 @@ impl<P: DataPath> Turn<'_, P> {
         let Some([client_mode, server_mode]) = self.modes() else { return };
         let (c, Some(u)) = (&*self.c, &self.c.upstream) else { return };
         let scale = c.agreed.scale.unwrap_or(0);
-        let client = Block {
+        let mut client = Block {
+            mode: client_mode,
             port: u.port,
             scale,
             told: if u.scales { scale } else { 0 },
@@ -211,7 +242,8 @@ impl<P: DataPath> Turn<'_, P> {
             edge: c.acked.wrapping_add(u32::from(c.window) << scale),
             ..Block::held(u.ends.turned(), self.seconds())
         };
-        let server = Block {
+        let mut server = Block {
+            mode: server_mode,
             port: c.port,
             scale: u.scale,
             told: if c.agreed.scale.is_some() { SCALE } else { 0 },
@@ -222,9 +254,9 @@ impl<P: DataPath> Turn<'_, P> {
             edge: u.edge,
             ..Block::held(c.client.turned(), self.seconds())
         };
-        let sides = [(c.client, client, client_mode), (u.ends, server, server_mode)];
-        for (ends, mut block, (mode, limit)) in sides {
-            (block.mode, block.limit) = (mode, limit);
+        c.note_client(&mut client);
+        u.note_server(&mut server);
+        for (ends, mut block) in [(c.client, client), (u.ends, server)] {
             if let Some(before) = self.path.block(&ends).filter(|before| before.to == block.to) {
                 // What the data path has noted stays.
                 (block.ended, block.seen) = (before.ended, before.seen);
