@@ -3,6 +3,7 @@
 //! They need root, or `unshare --user --map-root-user`, and fail without.
 
 mod network;
+mod outlast;
 mod web;
 
 #[allow(dead_code)]

@@ -78,7 +78,7 @@ fn run(world: &mut World, choices: &[u8]) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_iters: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 100, ..ProptestConfig::default() })]
 
     #[test]
     fn both_sides_see_what_the_other_has_sent(

@@ -39,7 +39,7 @@ impl<P: DataPath> Turn<'_, P> {
             return self.on_joined_client(segment, frame);
         }
         if segment.has(RST) {
-            match segment.seq == c.requests.bytes.next() {
+            match (c.state == State::Answering && c.answer.is_none()) || segment.seq == c.requests.bytes.next() {
                 true => self.over(),
                 false => self.tell_client(0, self.c.next, &[]),
             }
@@ -53,7 +53,10 @@ impl<P: DataPath> Turn<'_, P> {
                 let new = c.requests.bytes.next() != expected;
                 if self.c.state == State::Asking && new {
                     self.advance();
-                } else if self.c.state == State::Asking && (segment.space() > 0 || segment.seq != expected) {
+                } else if self.c.state == State::Asking
+                    && self.c.retry == u64::MAX
+                    && (segment.space() > 0 || segment.seq != expected)
+                {
                     // It came a second time, or too early, or asks whether anybody is there. While a server is connected nothing
                     // is acknowledged: the client keeps it meanwhile, also if Millrace does not.
                     self.tell_client(0, self.c.next, &[]);
@@ -66,7 +69,7 @@ impl<P: DataPath> Turn<'_, P> {
     /// An acknowledgement of the own answer, or the client's FIN behind it.
     fn on_answered(&mut self, segment: &Segment) {
         let c = &mut *self.c;
-        let Some(answer) = &mut c.answer else { return };
+        let Some(answer) = &mut c.answer else { return self.tell_client(RST, segment.ack, &[]) };
         let end = c.next.wrapping_add(answer.bytes.len() as u32 + 1);
         answer.arrived |= !before(c.acked, end);
         let arrived = answer.arrived;

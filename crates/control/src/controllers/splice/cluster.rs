@@ -22,8 +22,8 @@ pub struct Known {
     pub configured: bool,
     /// Whether checks find it working.
     pub up: bool,
-    /// Whether one has found anything yet.
-    pub checked: bool,
+    /// Checks that have failed since the process began, as long as none has succeeded.
+    pub failed: u32,
     /// Checks in a row that said otherwise than `up`.
     pub contrary: u32,
     /// What it can do: the options of its SYN and ACK.
@@ -63,7 +63,7 @@ pub struct Cluster {
     /// The own port that was used last towards an address: pools may share servers. The first is any, since nobody knows which
     /// ones a process before has used.
     last_ports: HashMap<(Ipv6Addr, u16), u16>,
-    /// Until when a server that has not been checked yet is waited for, since a process has begun.
+    /// Until when servers that were not found working yet are waited for, since a process has begun.
     pub undecided_until: u64,
 }
 
@@ -109,7 +109,7 @@ impl Cluster {
                         pool,
                         configured: true,
                         up: false,
-                        checked: false,
+                        failed: 0,
                         contrary: 0,
                         learned: None,
                         active: 0,
@@ -130,8 +130,8 @@ impl Cluster {
     /// Says what a check of a server found. True where that changed whether it is up.
     pub fn checked(&mut self, number: usize, works: bool) -> bool {
         let known = &mut self.servers[number];
-        known.checked = true;
         let check = &self.settings.pools[known.pool].check;
+        known.failed = if works { check.fall } else { known.failed.saturating_add(1) };
         known.contrary = if works == known.up { 0 } else { known.contrary + 1 };
         let changes = known.contrary >= if works { check.rise } else { check.fall };
         if changes && works != known.up {
@@ -166,8 +166,9 @@ impl Cluster {
 
     /// Whether nobody can say yet whether a pool has a server that works.
     pub fn is_undecided(&self, pool: usize, now: u64) -> bool {
+        let fall = self.settings.pools[pool].check.fall;
         let members = || self.members[pool].iter().map(|own| &self.servers[*own]).filter(|own| own.server.weight > 0);
-        now < self.undecided_until && members().any(|own| !own.checked) && !members().any(|own| own.up)
+        now < self.undecided_until && members().any(|own| own.failed < fall) && !members().any(|own| own.up)
     }
 
     /// One connection to a server is over.

@@ -145,7 +145,8 @@ pub fn run(link: &mut Link, reloads: &Reloads) -> Result<(), String> {
     let mut splicer = Splicer::new(settings, live);
     let restored = splicer.restore();
     if restored != Restored::default() {
-        tracing::warn!(connections = restored.live, reset = restored.lost, "taken up from the process before");
+        let Restored { live, unread, lost } = restored;
+        tracing::warn!(live, unread, lost, "connections taken up from the process before");
     }
     loop {
         splicer.tick();

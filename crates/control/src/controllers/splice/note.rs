@@ -56,7 +56,7 @@ pub struct ServerNote {
     pub begun: bool,
     /// Whether the server's FIN has come.
     pub ended: bool,
-    /// Whether part of a head has been passed on: the rest can't be read.
+    /// Whether bytes have been passed on that could not be read yet.
     pub lost: bool,
 }
 
@@ -106,7 +106,8 @@ impl Upstream {
             (self.response.is_some_and(|response| response.status == 101), TUNNEL),
             (self.begun, BEGUN),
             (self.responses.bytes.is_ended(), ENDED),
-            (self.responses.body.is_none() && !self.responses.bytes.ready().is_empty(), LOST),
+            // They have been passed on, so that they do not come again.
+            (self.responses.bytes.holds_any() && !self.responses.is_done() && !self.responses.is_endless(), LOST),
         ]);
     }
 }

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | bodies pass, nobody asks | it goes on as if nothing had happened; the next request is routed |
 //! | a request is on its way, and the client keeps it | it comes again, and is served |
-//! | a response's head has come in part | the connection goes on to its end with the server that it has |
+//! | a response's head, or line of a chunk, has come in part or behind a gap | the connection goes on to its end with the server that it has |
 //! | Millrace has acknowledged part of a request that no server has, or answered itself | it is reset |
 
 use std::collections::HashMap;
@@ -17,7 +17,6 @@ use super::connection::{Connection, State, Stream, Upstream};
 use super::http::{Request, Response};
 use super::note::{ClientNote, ServerNote};
 use super::path::{DataPath, MARGIN};
-use super::segment::RST;
 use super::splicer::Splicer;
 use super::turn::{Owner, RESEND, Turn};
 
@@ -26,6 +25,8 @@ use super::turn::{Owner, RESEND, Turn};
 pub struct Restored {
     /// Those that go on.
     pub live: usize,
+    /// Those of them that go on to their end with the server that they have.
+    pub unread: usize,
     /// Those that had to be reset.
     pub lost: usize,
 }
@@ -104,7 +105,7 @@ impl<P: DataPath> Splicer<P> {
             requests,
             request: (!note.asking).then(|| request(note.is_head)),
             start: client.limit,
-            acknowledged: client.limit,
+            acknowledged: server.filter(|_| !note.asking).map_or(client.limit, |(_, own)| own.acked),
             next,
             acked: client.acked,
             window: (client.edge.wrapping_sub(client.acked) >> client.scale).min(65535) as u16,
@@ -122,12 +123,18 @@ impl<P: DataPath> Splicer<P> {
         let lost = note.lost
             || (joined && connection.upstream.is_none())
             || (!note.asking && connection.requests.body.is_none());
+        if lost {
+            tracing::info!(?ends, ?note, "can't be taken up");
+        }
         let id = self.new_id();
         if let Some(u) = &mut connection.upstream {
             self.by_server.insert(u.ends, Owner::Connection(id));
             self.cluster.servers[u.server].active += 1;
             if server.is_some_and(|(_, own)| ServerNote::of(own).lost) {
-                super::server::unread(u, &mut connection.keeps_alive);
+                // From here on it is as if both had agreed on another protocol.
+                u.response = Some(response(true));
+                u.responses.body = Some(Body::new(Framing::Rest));
+                restored.unread += 1;
             }
         }
         self.add(id, connection);
@@ -143,8 +150,6 @@ impl<P: DataPath> Splicer<P> {
         let mut responses = Stream::new(block.limit, super::server::HEAD);
         responses.body = Body::of_word(block.framing);
         responses.bytes.insert(block.limit, &[], note.ended);
-        let status = if note.tunnel { 101 } else { 200 };
-        let response = Response { head: 0, status, framing: Framing::Rest, keeps_alive: true };
         Some(Upstream {
             server,
             ends,
@@ -160,7 +165,7 @@ impl<P: DataPath> Splicer<P> {
             resend: u64::MAX,
             backoff: RESEND,
             responses,
-            response: note.response.then_some(response),
+            response: note.response.then(|| response(note.tunnel)),
             begun: note.begun,
             scale: block.scale,
             scales: client.told != 0,
@@ -169,6 +174,11 @@ impl<P: DataPath> Splicer<P> {
             tsval: 0,
         })
     }
+}
+
+/// What is still known of a response.
+fn response(is_tunnel: bool) -> Response {
+    Response { head: 0, status: if is_tunnel { 101 } else { 200 }, framing: Framing::Rest, keeps_alive: true }
 }
 
 /// What is still known of a request: it is not sent a second time.
@@ -187,9 +197,7 @@ impl<P: DataPath> Turn<'_, P> {
     /// The connection goes on, or ends where part of it is lost.
     fn go_on(&mut self, lost: bool) {
         if lost {
-            // What it has acknowledged last is most likely what it expects.
-            self.tell_client(RST, self.c.acked, &[]);
-            return self.over();
+            return self.reset_client();
         }
         match self.c.upstream {
             Some(_) => self.update_blocks(),

@@ -280,7 +280,7 @@ impl<P: DataPath> Turn<'_, P> {
 }
 
 /// A response that can't be read goes on until the connection ends.
-pub fn unread(u: &mut Upstream, keeps_alive: &mut bool) {
+fn unread(u: &mut Upstream, keeps_alive: &mut bool) {
     *keeps_alive = false;
     u.response.get_or_insert(http::Response { head: 0, status: 200, framing: Framing::Rest, keeps_alive: false });
     u.responses.body = Some(Body::new(Framing::Rest));

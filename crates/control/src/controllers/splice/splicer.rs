@@ -11,14 +11,12 @@ use super::cluster::{Agreed, Cluster};
 use super::connection::{Connection, State, Stream, Upstream};
 use super::neighbours::Neighbours;
 use super::path::{DataPath, MARGIN};
-use super::segment::{ACK, RST, Segment, TcpOptions};
+use super::segment::{RST, Segment, TcpOptions};
 use super::settings::Settings;
-use super::turn::{LOOK, Owner, RESEND, Turn};
+use super::turn::{LINGER, LOOK, Owner, RESEND, Turn};
 
 /// Times that kept bytes or an answer are sent.
 const MOST_TRIES: u32 = 8;
-/// How long an answered connection waits for the client's FIN.
-const LINGER: u64 = 3_000_000_000;
 
 /// What a cookie says about the client, with where its request came in.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +58,7 @@ impl<P: DataPath> Splicer<P> {
             checks: Vec::new(),
             neighbours: Neighbours::default(),
         };
-        splicer.cluster.undecided_until = splicer.path.now() + splicer.cluster.settings.timeouts.connect;
+        splicer.cluster.undecided_until = splicer.path.now() + 3 * splicer.cluster.settings.timeouts.connect;
         splicer.offer_all();
         splicer
     }
@@ -277,7 +275,7 @@ impl<P: DataPath> Turn<'_, P> {
     }
 
     fn on_answer_time(&mut self) {
-        let Some(answer) = &mut self.c.answer else { return };
+        let Some(answer) = &mut self.c.answer else { return self.over() };
         if answer.arrived || answer.tries >= MOST_TRIES {
             if answer.tries >= MOST_TRIES {
                 return self.over();
@@ -335,8 +333,7 @@ impl<P: DataPath> Turn<'_, P> {
             self.release(super::segment::FIN);
             self.answer(0);
         } else if quiet > timeouts.idle {
-            self.tell_client(RST | ACK, u.response_end(), &[]);
-            self.over();
+            self.reset_client();
         }
     }
 }

@@ -22,6 +22,9 @@ pub const RESEND: u64 = 300_000_000;
 /// How often it is looked whether a connection is still there.
 pub const LOOK: u64 = 5_000_000_000;
 
+/// How long an answered connection waits for the client's FIN, and a reset one for the client's segments.
+pub const LINGER: u64 = 3_000_000_000;
+
 /// A connection, and all that it may touch.
 pub struct Turn<'t, P> {
     /// The data path.
@@ -147,11 +150,16 @@ impl<P: DataPath> Turn<'_, P> {
         self.tell_client(FIN | PSH, self.c.next, &bytes);
     }
 
-    /// Ends the client's connection with a reset.
+    /// Ends the client's connection with a reset. What the client expects it knows itself (RFC 5961 section 3.2): it takes one of these,
+    /// or asks back because one lies in its window, and for a while each of its segments is answered so.
     pub fn reset_client(&mut self) {
-        let seq = self.c.upstream.as_ref().map_or(self.c.next, Upstream::response_end);
-        self.tell_client(RST, seq, &[]);
-        self.over();
+        let end = self.c.upstream.as_ref().map_or(self.c.next, Upstream::response_end);
+        self.tell_client(RST, self.c.acked, &[]);
+        self.tell_client(RST, end, &[]);
+        self.release(RST);
+        (self.c.state, self.c.answer) = (State::Answering, None);
+        self.c.deadline = self.now + LINGER;
+        self.hold_client();
     }
 
     /// Forgets the connection.
