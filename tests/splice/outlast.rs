@@ -8,22 +8,31 @@ use crate::network::Splice;
 use crate::web::{Client, pattern, sum};
 use crate::{VIRTUAL, VIRTUAL6, servers, wait_until_up};
 
-/// Clients that keep their connections, and transfers, while something happens to the splicer. Not one connection is cut, and every
-/// byte is right.
-fn under_load(splice: &mut Splice, size: usize, happens: impl FnOnce(&mut Splice)) {
-    let (stop, served) = (AtomicBool::new(false), AtomicU64::new(0));
+/// Clients that keep their connections.
+const CLIENTS: usize = 8;
+
+/// Such clients, and transfers, while something happens to the splicer several times. Not one connection is cut, and every byte is
+/// right.
+fn under_load(splice: &mut Splice, size: usize, times: usize, happens: impl Fn(&mut Splice, usize)) {
+    let (stop, served) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; CLIENTS]);
     let host = splice.client.clone();
     let large = pattern(size);
+    // Also where something fails.
+    struct Stop<'s>(&'s AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     thread::scope(|scope| {
+        let stopping = Stop(&stop);
         let mut clients = Vec::new();
-        for number in 0..8 {
+        for number in 0..CLIENTS {
             let (host, stop, served) = (&host, &stop, &served);
             clients.push(scope.spawn(move || {
                 let mut client = Client::connect(host, [VIRTUAL, VIRTUAL6][number % 2]).unwrap();
-                for round in 0.. {
-                    if stop.load(Ordering::Relaxed) {
-                        break;
-                    }
+                let mut round = 0;
+                while !stop.load(Ordering::Relaxed) {
                     let size = 1 + number * 700 + round % 5000;
                     let (target, expected) = match round % 4 {
                         0 => (format!("/bytes/{size}"), pattern(size)),
@@ -39,7 +48,8 @@ fn under_load(splice: &mut Splice, size: usize, happens: impl FnOnce(&mut Splice
                         let text = format!("{} {:x}", expected.len(), sum(&expected));
                         assert_eq!(String::from_utf8_lossy(&response.body), text, "{number} {round}");
                     }
-                    served.fetch_add(1, Ordering::Relaxed);
+                    served[number].fetch_add(1, Ordering::Relaxed);
+                    round += 1;
                     // Some are idle most of the time.
                     thread::sleep(Duration::from_millis(number as u64 * 7));
                 }
@@ -64,12 +74,15 @@ fn under_load(splice: &mut Splice, size: usize, happens: impl FnOnce(&mut Splice
                 })
             })
             .collect();
-        happens(splice);
-        // It goes on.
-        let before = served.load(Ordering::Relaxed);
-        splice.wait("nobody is served", |_| served.load(Ordering::Relaxed) > before + 50);
+        for time in 0..times {
+            let before = served.each_ref().map(|own| own.load(Ordering::Relaxed));
+            happens(splice, time);
+            // All of them go on.
+            let goes_on = |number: usize| served[number].load(Ordering::Relaxed) > before[number] + 5;
+            splice.wait("somebody is not served", |_| (0..CLIENTS).all(goes_on));
+        }
         transfers.into_iter().for_each(|own| own.join().unwrap());
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
         clients.into_iter().for_each(|own| own.join().unwrap());
     });
 }
@@ -82,12 +95,10 @@ fn connections_outlast_the_process() {
     // One that has nothing to say meanwhile.
     let mut quiet = Client::connect(&splice.client, VIRTUAL).unwrap();
     assert_eq!(quiet.get("/images/quiet").unwrap().status, 200);
-    under_load(&mut splice, 25_000_000, |splice| {
-        for round in 0..5 {
-            thread::sleep(Duration::from_millis(300 + 150 * round));
-            splice.crash(Duration::from_millis(100 * round));
-            assert!(splice.said().contains("connections taken up"), "{}", splice.said());
-        }
+    under_load(&mut splice, 25_000_000, 3, |splice, time| {
+        thread::sleep(Duration::from_millis(300 + 150 * time as u64));
+        splice.crash(Duration::from_millis(100 * time as u64));
+        assert!(splice.said().contains("connections taken up"), "{}", splice.said());
     });
     assert_eq!(quiet.get("/other").unwrap().body, b"/other");
     drop(quiet);
@@ -101,20 +112,16 @@ fn a_changed_configuration_cuts_nothing() {
     let mut splice = Splice::start("xdp", &[], None);
     let _servers = servers(&splice);
     wait_until_up(&splice);
-    under_load(&mut splice, 5_000_000, |splice| {
-        for (from, to) in [
-            ("balance = \"round_robin\"", "balance = \"source\""),
-            (
-                "{ name = \"a\", address = \"10.0.2.11:80\" },",
-                "{ name = \"a\", address = \"10.0.2.11:80\", weight = 0 },",
-            ),
-            ("path = \"/images/*\"", "path = \"/pictures/*\""),
-            ("connections = 65536", "connections = 60000"),
-            ("fall = 3", "fall = 2"),
-        ] {
-            thread::sleep(Duration::from_millis(300));
-            splice.reload(&[(from, to)]);
-        }
+    let changes = [
+        ("balance = \"round_robin\"", "balance = \"source\""),
+        ("address = \"10.0.2.11:80\" },", "address = \"10.0.2.11:80\", weight = 0 },"),
+        ("path = \"/images/*\"", "path = \"/pictures/*\""),
+        ("connections = 65536", "connections = 60000"),
+        ("fall = 3", "fall = 2"),
+    ];
+    under_load(&mut splice, 5_000_000, changes.len(), |splice, time| {
+        thread::sleep(Duration::from_millis(100));
+        splice.reload(&[changes[time]]);
     });
     splice.stop();
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::block::{Block, Ends, Mode, Offset, before};
+use super::block::{self, Block, Ends, Mode, Offset, before};
 use super::cluster::Cluster;
 use super::connection::{Answer, Connection, State, Upstream};
 use super::path::{DataPath, SCALE};
@@ -268,7 +268,9 @@ impl<P: DataPath> Turn<'_, P> {
             if let Some(before) = self.path.block(&ends).filter(|before| before.to == block.to) {
                 // What the data path has noted stays.
                 (block.ended, block.seen) = (before.ended, before.seen);
-                (block.acked, block.edge) = (before.acked, before.edge);
+                if !block::before(before.acked, block.acked) {
+                    (block.acked, block.edge) = (before.acked, before.edge);
+                }
                 if block == before {
                     continue;
                 }
