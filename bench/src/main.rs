@@ -16,6 +16,7 @@ mod peering;
 mod race;
 mod results;
 mod routes;
+mod splice;
 mod veth;
 mod xdp;
 
@@ -34,13 +35,14 @@ pub struct Effort {
 
 type Bench = fn(Effort) -> Result<results::Results, String>;
 
-const BENCHES: [(&str, Bench); 7] = [
+const BENCHES: [(&str, Bench); 8] = [
     ("apps", apps::run),
     ("compile", compile::run),
     ("emulator", emulator::run),
     ("l3", l3::run),
     ("paper", paper::run),
     ("peering", peering::run),
+    ("splice", splice::run),
     ("xdp", xdp::run),
 ];
 
@@ -63,7 +65,7 @@ fn main() -> ExitCode {
     let wanted = arguments.first().cloned().unwrap_or_default();
     let quick = std::env::var_os("QUICK").is_some_and(|q| q == "1");
     let effort =
-        if quick { Effort { runs: 3, kilopackets: 20, quick } } else { Effort { runs: 15, kilopackets: 2000, quick } };
+        if quick { Effort { runs: 1, kilopackets: 20, quick } } else { Effort { runs: 15, kilopackets: 2000, quick } };
     let chosen: Vec<_> = BENCHES.iter().filter(|(name, _)| wanted == "all" || wanted == *name).collect();
     if chosen.is_empty() {
         let known: Vec<_> = BENCHES.iter().map(|(name, _)| *name).collect();

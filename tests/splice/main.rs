@@ -4,6 +4,7 @@
 
 mod network;
 mod outlast;
+mod routers;
 mod web;
 
 #[allow(dead_code)]

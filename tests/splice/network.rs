@@ -47,12 +47,24 @@ pub struct Splice {
     _emulator: Option<Emulator>,
     pub client: Arc<Namespace>,
     pub servers: Namespace,
+    /// A host behind one of them.
+    pub far: Option<Namespace>,
 }
 
 impl Splice {
     /// Builds the network and starts Millrace with the example configuration, some of its text replaced; on `driver` ports, and
     /// with links that do this to packets.
     pub fn start(driver: &str, changes: &[(&str, &str)], links: Option<Impairments>) -> Splice {
+        Splice::start_with(driver, changes, links, |_, _| None)
+    }
+
+    /// The same with something done to client and servers before Millrace looks for them.
+    pub fn start_with(
+        driver: &str,
+        changes: &[(&str, &str)],
+        links: Option<Impairments>,
+        prepare: impl FnOnce(&Namespace, &Namespace) -> Option<Namespace>,
+    ) -> Splice {
         let [ns, client, servers] = ["splice", "client", "servers"].map(|name| must(Namespace::new(name)));
         let emulator = links.map(|links| {
             let wires = [
@@ -83,6 +95,7 @@ impl Splice {
                 "nodad",
             ]));
         }
+        let far = prepare(&client, &servers);
         let runtime = Runtime::new();
         let text = include_str!("../../apps/splice/splice.toml").to_owned();
         let text = text.replace("\"auto:", &format!("\"{driver}:"));
@@ -92,7 +105,7 @@ impl Splice {
         let arguments = ["run", "splice", "-c", &config, "--socket", &socket, "--state", &state];
         let arguments = arguments.map(str::to_owned).to_vec();
         let millrace = run(&ns, &arguments);
-        Splice { millrace, runtime, arguments, ns, _emulator: emulator, client: Arc::new(client), servers }
+        Splice { millrace, runtime, arguments, ns, _emulator: emulator, client: Arc::new(client), servers, far }
     }
 
     /// Kills Millrace, as a crash does, and starts it again after a while.

@@ -1,4 +1,4 @@
-/* Both ends of the line: frames from a list, one after the other, and a place where they end. */
+/* Both ends of the line: frames from a list, one after the other, and a place where they end; and an end where they go on. */
 #include "bpf.h"
 
 #define FRAME 60
@@ -37,4 +37,11 @@ int sink(struct xdp_md *ctx)
 {
 	(void)ctx;
 	return XDP_DROP;
+}
+
+SEC("xdp")
+int pass(struct xdp_md *ctx)
+{
+	(void)ctx;
+	return XDP_PASS;
 }

@@ -147,7 +147,7 @@ fn cases(program: &Program, effort: Effort, results: &mut Results) -> Result<(),
     }
     Case::bridged(program).measure(effort, results)?;
     // A smoke run leaves out what takes long to fill.
-    let measured = |count: &u32| !effort.quick || *count <= 4096;
+    let measured = |count: &u32| !effort.quick || *count <= 16;
     let pool = |count: u32| if count > 256 && !effort.quick { LARGE_POOL } else { POOL };
     for count in ROUTES.into_iter().filter(measured) {
         Case::routes(program, count, pool(count)).measure(effort, results)?;

@@ -23,7 +23,18 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Flows.
 const FLOWS: u16 = 1000;
 
-/// Measures `xdp`, in the kernel, and `worker`, on AF_XDP; the first system of each case forwards and reloads nothing.
+/// What happens while packets pass.
+#[derive(Clone, Copy, PartialEq)]
+enum Act {
+    Nothing,
+    /// The next program is compiled and given its tables, and does not take over: what the CPU time for that costs.
+    Prepare,
+    Reload,
+}
+
+const ACTS: [(&str, Act); 3] = [(", no reload", Act::Nothing), (", only prepared", Act::Prepare), ("", Act::Reload)];
+
+/// Measures `xdp`, in the kernel, and `worker`, on AF_XDP, each beside what happens without reloads, and when they only prepare.
 pub fn measure(effort: Effort, results: &mut Results) -> Result<(), String> {
     let program = Arc::new(l3::program()?);
     let reloads = if effort.quick { 3 } else { 50 };
@@ -32,8 +43,10 @@ pub fn measure(effort: Effort, results: &mut Results) -> Result<(), String> {
             continue;
         }
         for (system, in_kernel) in [("xdp", true), ("worker", false)] {
-            for (name, reloads) in [(format!("{system}, no reload"), 0), (system.to_owned(), reloads)] {
-                run(&program, case, &name, in_kernel, routes, reloads, results)
+            for (suffix, act) in ACTS {
+                let name = format!("{system}{suffix}");
+                let what = (act, if act == Act::Nothing { 0 } else { reloads });
+                run(&program, case, &name, in_kernel, routes, what, results)
                     .map_err(|error| format!("{case}: {name}: {error}"))?;
             }
         }
@@ -50,7 +63,7 @@ fn run(
     system: &str,
     in_kernel: bool,
     routes: u32,
-    reloads: u32,
+    (act, reloads): (Act, u32),
     results: &mut Results,
 ) -> Result<(), String> {
     let setup = Setup::new(program, routes);
@@ -64,9 +77,9 @@ fn run(
     std::thread::sleep(PAUSE);
     let (mut ready, mut taken) = (Vec::new(), Vec::new());
     for _ in 0..reloads {
-        let (prepare, take) = reload(&mut instance, program)?;
+        let (prepare, take) = reload(&mut instance, program, act)?;
         ready.push(prepare.as_secs_f64() * 1e3);
-        taken.push(take.as_secs_f64() * 1e3);
+        taken.extend(take.map(|take| take.as_secs_f64() * 1e3));
         std::thread::sleep(PAUSE / 4);
     }
     std::thread::sleep(PAUSE);
@@ -86,14 +99,17 @@ fn run(
 }
 
 /// How long it took to compile the program and to make what it needs, and to let it take over.
-fn reload(instance: &mut Instance, program: &Program) -> Result<(Duration, Duration), String> {
+fn reload(instance: &mut Instance, program: &Program, act: Act) -> Result<(Duration, Option<Duration>), String> {
     let start = Instant::now();
     let next = instance.next(program, Vec::new()).map_err(text)?;
     instance.copy(&next, |_, _| true).map_err(text)?;
     let prepared = start.elapsed();
+    if act == Act::Prepare {
+        return Ok((prepared, None));
+    }
     let errors = instance.take_over(next);
     if !errors.is_empty() {
         return Err(errors.join("; "));
     }
-    Ok((prepared, start.elapsed() - prepared))
+    Ok((prepared, Some(start.elapsed() - prepared)))
 }

@@ -31,7 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Frames to warm up with, and to find out how many make a window.
 const WARM: u32 = 1 << 19;
 
-const LINE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/line.o"));
+/// The programs of both ends, and one that lets everything pass.
+pub const LINE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/line.o"));
 
 #[derive(Clone, Copy)]
 #[repr(C)]

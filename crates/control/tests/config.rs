@@ -221,7 +221,7 @@ fn ports_frames_and_worker() {
     assert_eq!(ports, [("p1", 1, None), ("p2", 2, Some(1)), ("p63", 63, None), ("wan", 200, None)]);
     assert!(matches!(&config.ports[3].device, Some(Driver::AfPacket { interface }) if interface == "eth0"));
     assert_eq!((config.frames.count, config.frames.frame_size), (100, 4096));
-    assert_eq!(config.workers, Workers { count: 1, mode: PollMode::Busy, cpus: vec![1] });
+    assert_eq!(config.workers, Workers { count: 1, mode: PollMode::Busy, cpus: vec![1], ppfs: vec![] });
     let options = config.options();
     assert_eq!((options.poll, options.cpus, options.frames), (PollMode::Busy, vec![1], config.frames));
     let plain = parse("").unwrap();
@@ -238,7 +238,7 @@ fn ports_frames_and_worker() {
             "t.toml:4: control.sockets: unknown key; did you mean `socket`?; accepted: instance, socket, group",
         ]
     );
-    assert_eq!(plain.workers, Workers { count: 1, mode: PollMode::Interrupt, cpus: vec![] });
+    assert_eq!(plain.workers, Workers { count: 1, mode: PollMode::Interrupt, cpus: vec![], ppfs: vec![] });
     assert_eq!(plain.frames, dataplane::FrameConfig::default());
 }
 

@@ -2,6 +2,8 @@
 //! sides see what the other has sent.
 
 mod common;
+#[path = "splice/router.rs"]
+mod router;
 #[path = "splice/tcp.rs"]
 mod tcp;
 #[path = "splice/world.rs"]
@@ -10,7 +12,7 @@ mod world;
 use control::controllers::splice::segment::TcpOptions;
 use proptest::prelude::*;
 
-use world::{Exchange, Hosts, World};
+use world::{Exchange, Hosts, Routers, World};
 
 fn options() -> impl Strategy<Value = TcpOptions> {
     (
@@ -25,13 +27,19 @@ fn options() -> impl Strategy<Value = TcpOptions> {
 fn hosts() -> impl Strategy<Value = Hosts> {
     // Numbers that wrap around within the exchange, and others.
     let first = prop_oneof![any::<u32>(), (u32::MAX - 3000)..=u32::MAX];
-    (options(), options(), first.clone(), first, any::<bool>()).prop_map(
-        |(client, server, client_first, server_first, pipelined)| Hosts {
+    let mtu = prop::sample::select(vec![1500usize, 1500, 1300, 600]);
+    let quote = prop::sample::select(vec![8usize, 19, 20, 2000]);
+    let routers =
+        (mtu.clone(), mtu, quote).prop_map(|(clients, servers, quote)| Routers { mtu: [clients, servers], quote });
+    (options(), options(), first.clone(), first, any::<bool>(), routers).prop_map(
+        |(client, server, client_first, server_first, pipelined, routers)| Hosts {
             client,
             server,
             client_first,
             server_first,
             pipelined,
+            routers,
+            settings: "",
         },
     )
 }
@@ -77,22 +85,133 @@ fn run(world: &mut World, choices: &[u8]) -> bool {
     false
 }
 
+/// More settings of pools.
+fn settings() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "",
+        "reuse = \"never\"",
+        "reuse = \"always\"",
+        "reuse = \"always\"\nwarm = 2",
+        "addressing = \"transparent\"",
+    ])
+}
+
+/// A client that comes after another one.
+#[derive(Clone, Debug)]
+struct Next {
+    /// Its options, or those of the one before with another clock.
+    options: Option<TcpOptions>,
+    clock: u32,
+    first: u32,
+    exchanges: Vec<Exchange>,
+    choices: Vec<u8>,
+    /// How long that is after the one before, in seconds.
+    pause: u64,
+}
+
+fn next_client(exchange: impl Strategy<Value = Exchange>) -> impl Strategy<Value = Next> {
+    let exchanges = prop::collection::vec(exchange, 1..4);
+    let choices = prop::collection::vec(any::<u8>(), 0..150);
+    (prop::option::of(options()), any::<u32>(), any::<u32>(), exchanges, choices, 0u64..20).prop_map(
+        |(options, clock, first, exchanges, choices, pause)| Next { options, clock, first, exchanges, choices, pause },
+    )
+}
+
+fn ask(world: &mut World, choices: &[u8]) -> Result<(), TestCaseError> {
+    let done = run(world, choices);
+    let expected = world.expected();
+    let received = &world.client.received;
+    prop_assert!(expected.starts_with(received), "{:?}", String::from_utf8_lossy(received));
+    prop_assert!(
+        done,
+        "{} of {} bytes came; {} requests were answered",
+        received.len(),
+        expected.len(),
+        world.answered
+    );
+    Ok(())
+}
+
+/// Clients, one after the other.
+fn ask_again(world: &mut World, hosts: &Hosts, clients: Vec<Next>, close: bool) -> Result<(), TestCaseError> {
+    for next in clients {
+        for _ in 0..next.pause * 4 {
+            world.wait(250_000_000);
+        }
+        if close {
+            world.close_servers();
+        }
+        let same = TcpOptions { times: hosts.client.times.map(|_| (next.clock, 0)), ..hosts.client };
+        world.next_client(next.options.unwrap_or(same), next.first, next.exchanges);
+        ask(world, &next.choices)?;
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 100, ..ProptestConfig::default() })]
 
     #[test]
     fn both_sides_see_what_the_other_has_sent(
         hosts in hosts(),
+        settings in settings(),
         exchanges in prop::collection::vec(exchange(), 1..5),
         choices in prop::collection::vec(any::<u8>(), 0..300),
+        clients in prop::collection::vec(next_client(exchange()), 0..3),
     ) {
-        let mut world = World::new(hosts, exchanges);
+        let hosts = Hosts { settings, ..hosts };
+        let mut world = World::new(hosts.clone(), exchanges);
         world.trace = std::env::var_os("SPLICE_TRACE").is_some();
-        if world.trace { println!("=== {choices:?}"); }
-        let done = run(&mut world, &choices);
-        let expected = world.expected();
-        let received = &world.client.received;
-        prop_assert!(expected.starts_with(received), "{:?}", String::from_utf8_lossy(received));
-        prop_assert!(done, "{} of {} bytes came; {} requests were answered", received.len(), expected.len(), world.answered);
+        if world.trace {
+            println!("=== {choices:?}");
+        }
+        ask(&mut world, &choices)?;
+        ask_again(&mut world, &hosts, clients, false)?;
+    }
+
+    /// With servers that close just when the next client asks: nobody notices.
+    #[test]
+    fn a_server_that_closes_is_asked_again(
+        hosts in hosts(),
+        choices in prop::collection::vec(any::<u8>(), 0..100),
+        clients in prop::collection::vec(next_client(bodiless()), 1..4),
+    ) {
+        let first = Exchange { second: false, up: 0, down: 500, chunked: false };
+        let mut world = World::new(hosts.clone(), vec![first]);
+        ask(&mut world, &choices)?;
+        ask_again(&mut world, &hosts, clients, true)?;
+    }
+}
+
+/// An exchange whose request has no body, so that it may be sent twice.
+fn bodiless() -> impl Strategy<Value = Exchange> {
+    exchange().prop_map(|own| Exchange { up: 0, chunked: false, ..own })
+}
+
+/// The next client's request goes out on the connection that the one before has left, also where that is made ahead.
+#[test]
+fn connections_to_servers_are_used_again() {
+    let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)) };
+    for (settings, used) in [("", 1), ("reuse = \"never\"", 4), ("warm = 2", 0), ("addressing = \"transparent\"", 4)] {
+        let routers = Routers { mtu: [1500; 2], quote: 8 };
+        let hosts = Hosts {
+            client: plain,
+            server: plain,
+            client_first: 1,
+            server_first: 9,
+            pipelined: false,
+            routers,
+            settings,
+        };
+        let exchange = Exchange { second: false, up: 0, down: 3000, chunked: false };
+        let mut world = World::new(hosts, vec![exchange.clone(); 2]);
+        let before = world.connections();
+        assert!(run(&mut world, &[]));
+        for first in [7, 1 << 31, u32::MAX] {
+            world.next_client(TcpOptions { times: Some((first, 0)), ..plain }, first, vec![exchange.clone(); 2]);
+            assert!(run(&mut world, &[]));
+        }
+        // Nothing but those that were made ahead.
+        assert_eq!(world.connections() - before, used, "{settings}");
     }
 }

@@ -9,6 +9,7 @@
 //! count = 2
 //! mode = "interrupt"                   # or "busy"
 //! cpus = [0, 1]                        # pin each worker to one of these
+//! ppfs = ["l2_bridge.spread", "arp"]   # keep these PPFs, or all of these modules, out of the kernel
 //! [control]                            # optional
 //! instance = "edge"                    # its name; otherwise that of the program
 //! socket = "/run/edge.sock"            # otherwise where the name says
@@ -41,8 +42,9 @@ pub(crate) mod tables;
 mod value;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use baker::ir::{Program, TableEntry, TableId, TableStore};
+use baker::ir::{Pin, PpfId, Program, TableEntry, TableId, TableStore};
 use dataplane::ports::{Driver, Own, PortSpec};
 use dataplane::{Access, FrameConfig, Options, PollMode, PortConfig};
 
@@ -80,6 +82,8 @@ pub struct Workers {
     pub mode: PollMode,
     /// CPU of each; where empty, the first ones, or for a single worker any.
     pub cpus: Vec<usize>,
+    /// PPFs that run on workers only, as with `@worker` in the program.
+    pub ppfs: Vec<PpfId>,
 }
 
 /// How the instance is reached while it runs.
@@ -123,7 +127,7 @@ impl Config {
         let path = Path::Root;
         document::only(&root, &path, &["frames", "workers", "control", "ports", "controllers", "tables"], &mut errors);
         let (frames, access) = ports::frames(root.get("frames"), program, &mut errors);
-        let workers = ports::workers(root.get("workers"), &mut errors);
+        let workers = ports::workers(root.get("workers"), program, &mut errors);
         let control = ports::control(root.get("control"), &mut errors);
         let ports = ports::ports(root.get("ports"), access, &mut errors);
         let names = PortNames(ports.iter().map(|port| (port.name.clone(), port.number)).collect());
@@ -139,6 +143,15 @@ impl Config {
             return Err(errors.finish());
         }
         Ok(Config { ports, entries, controllers, warnings: warnings.finish(), frames, workers, control })
+    }
+
+    /// The program with the PPFs pinned that are to stay on workers.
+    pub fn pinned(&self, mut program: Arc<Program>) -> Arc<Program> {
+        if !self.workers.ppfs.is_empty() {
+            let own = Arc::make_mut(&mut program);
+            self.workers.ppfs.iter().for_each(|ppf| own.ppfs[ppf.0 as usize].pin = Some(Pin::Worker));
+        }
+        program
     }
 
     /// Puts all entries into the tables of an engine: first those of the controllers, then those that are given.

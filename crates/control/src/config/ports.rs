@@ -1,6 +1,6 @@
 //! `[ports]`, `[frames]`, `[workers]` and `[control]`: what the instance runs on and how it is reached.
 
-use baker::ir::Program;
+use baker::ir::{Pin, PpfId, Program};
 use dataplane::ports::{Own, PortSpec};
 use dataplane::{Access, FrameConfig, PollMode};
 
@@ -65,13 +65,13 @@ fn access(table: &Table, path: &Path, errors: &mut Errors) -> Option<Access> {
 }
 
 /// `[workers]`: how many, their mode and CPUs. A list of CPUs says how many, too.
-pub(super) fn workers(value: Option<&Value>, errors: &mut Errors) -> Workers {
+pub(super) fn workers(value: Option<&Value>, program: &Program, errors: &mut Errors) -> Workers {
     const MODES: &str = "\"interrupt\" (sleeps while no packet comes) or \"busy\" (polls without sleeping)";
-    let mut workers = Workers { count: 1, mode: PollMode::Interrupt, cpus: Vec::new() };
+    let mut workers = Workers { count: 1, mode: PollMode::Interrupt, cpus: Vec::new(), ppfs: Vec::new() };
     let root = Path::Root;
     let path = root.key("workers");
     let Some(table) = value.and_then(|value| document::table(value, &path, errors)) else { return workers };
-    document::only(table, &path, &["count", "mode", "cpus"], errors);
+    document::only(table, &path, &["count", "mode", "cpus", "ppfs"], errors);
     if let Some(value) = table.get("mode") {
         let path = path.key("mode");
         match document::string(value, &path, MODES, errors) {
@@ -97,7 +97,31 @@ pub(super) fn workers(value: Option<&Value>, errors: &mut Errors) -> Workers {
         }
         workers.count = count;
     }
+    if let Some(value) = table.get("ppfs") {
+        let path = path.key("ppfs");
+        for (index, name) in document::array(value, &path, errors).unwrap_or_default().iter().enumerate() {
+            workers.ppfs.extend(ppfs(name, &path.index(index), program, errors));
+        }
+    }
     workers
+}
+
+/// The PPFs of a name: one, or all of a module.
+fn ppfs(value: &Value, path: &Path, program: &Program, errors: &mut Errors) -> Vec<PpfId> {
+    const ACCEPTED: &str = "a PPF, as MODULE.PPF, or a module";
+    let Some(name) = document::string(value, path, ACCEPTED, errors) else { return Vec::new() };
+    let all = (0..).map(PpfId).zip(&program.ppfs);
+    let is_named = |own: &str| own.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let found: Vec<_> = all.filter(|(_, ppf)| is_named(&ppf.name)).collect();
+    if found.is_empty() {
+        let hint = did_you_mean(name, program.ppfs.iter().map(|ppf| ppf.name.as_str()));
+        errors.add(value.span().start, path, format!("there is no PPF and no module {name:?}{hint}"), ACCEPTED);
+    }
+    if let Some((_, ppf)) = found.iter().find(|(_, ppf)| ppf.pin == Some(Pin::Kernel)) {
+        let problem = format!("the program says that {} runs in the kernel", ppf.name);
+        errors.add(value.span().start, path, problem, "PPFs without @kernel");
+    }
+    found.into_iter().map(|(id, _)| id).collect()
 }
 
 /// `[control]`: name, socket and group of the instance. Whether they can be had is seen when it starts.

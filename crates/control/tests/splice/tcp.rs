@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use control::controllers::splice::block::{Ends, before};
+use control::controllers::splice::icmp::{IcmpError, Problem};
 use control::controllers::splice::segment::{ACK, FIN, RST, SYN, Segment, TcpOptions};
 
 /// From one try to the next, in nanoseconds.
@@ -101,6 +102,11 @@ impl Tcp {
         self.closing = true;
     }
 
+    /// Whether all that it has sent has come.
+    pub fn is_acknowledged(&self) -> bool {
+        self.una == self.end()
+    }
+
     fn is_open(&self) -> bool {
         self.expected.is_some() && self.una != self.first
     }
@@ -144,6 +150,19 @@ impl Tcp {
             self.most = self.next;
         }
         frames
+    }
+
+    /// An ICMP error comes: what is too big is sent again in smaller pieces (RFC 1191 section 6.4).
+    pub fn receive_error(&mut self, error: &IcmpError, now: u64) -> Vec<Vec<u8>> {
+        assert_eq!(error.ends, self.ends);
+        assert!(!before(error.seq, self.first) && before(error.seq, self.most), "about what was not sent");
+        let Problem::TooBig(mtu) = error.problem else { return Vec::new() };
+        let mss = usize::from(mtu) - 40 - 12;
+        if before(error.seq, self.una) || mss >= self.mss {
+            return Vec::new();
+        }
+        (self.mss, self.next) = (mss, self.una);
+        self.pump(now)
     }
 
     /// A segment comes; what it answers at once.

@@ -2,7 +2,7 @@
 //! is told to.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::rc::Rc;
@@ -14,13 +14,14 @@ use control::config::Config;
 use control::controllers::splice::block::{Block, Ends};
 use control::controllers::splice::cluster::Agreed;
 use control::controllers::splice::path::{DataPath, Offer};
-use control::controllers::splice::segment::{SYN, Segment, TcpOptions};
+use control::controllers::splice::segment::{RST, SYN, Segment, TcpOptions};
 use control::controllers::splice::settings::Settings;
 use control::controllers::splice::splicer::{Accepted, Splicer};
 use dataplane::EngineKind;
 use dataplane::controller::Record;
 use dataplane::step::{StepOutput, Stepper};
 
+use super::router;
 use super::tcp::Tcp;
 use crate::common;
 
@@ -94,6 +95,10 @@ impl DataPath for TestPath {
 
     fn relay(&mut self, frame: &[u8]) {
         self.0.borrow_mut().inject("spliced.v4", frame, &[("relayed", 1)]);
+    }
+
+    fn relay_error(&mut self, frame: &[u8]) {
+        self.0.borrow_mut().inject("errors.v4", frame, &[("relayed", 1)]);
     }
 
     fn block(&mut self, ends: &Ends) -> Option<Block> {
@@ -188,6 +193,15 @@ impl Exchange {
     }
 }
 
+/// Routers on the way to the client and to the servers.
+#[derive(Clone, Debug)]
+pub struct Routers {
+    /// Bytes of a packet that they let pass.
+    pub mtu: [usize; 2],
+    /// Bytes of TCP that their errors quote at most.
+    pub quote: usize,
+}
+
 /// How the ends of an attempt are.
 #[derive(Clone, Debug)]
 pub struct Hosts {
@@ -197,6 +211,10 @@ pub struct Hosts {
     pub server_first: u32,
     /// Whether requests are sent without waiting for responses.
     pub pipelined: bool,
+    /// What is between them and Millrace.
+    pub routers: Routers,
+    /// More settings of all pools.
+    pub settings: &'static str,
 }
 
 pub struct World {
@@ -217,6 +235,9 @@ pub struct World {
     servers: HashMap<Ends, (Tcp, usize)>,
     /// Whether they answer.
     pub answered: usize,
+    /// Connections that the servers have closed without being asked to.
+    closed: HashSet<Ends>,
+    clients: u16,
 }
 
 impl World {
@@ -233,6 +254,9 @@ impl World {
             "[controllers.splice.pools.images]\n",
             "[controllers.splice.pools.images]\ncheck = { interval = \"1s\", timeout = \"300ms\", fall = 100 }\nservers = [{ name = \"b\", address = \"10.0.2.12:80\" }]\n#",
         );
+        let text = text.replace("servers = [\n", &format!("{}\nservers = [\n", hosts.settings));
+        let text =
+            text.replace("servers = [{ name = \"b\"", &format!("{}\nservers = [{{ name = \"b\"", hosts.settings));
         let config = Config::parse("t.toml", &text, &program).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
         let mut stepper = Stepper::new(program.clone(), EngineKind::Interp).unwrap();
         config.fill(&program, &mut stepper).unwrap();
@@ -261,6 +285,8 @@ impl World {
             written: 0,
             servers: HashMap::new(),
             answered: 0,
+            closed: HashSet::new(),
+            clients: 1,
         };
         // The servers are found to work first.
         for _ in 0..200 {
@@ -270,8 +296,32 @@ impl World {
         let mut reachable =
             world.splicer.cluster.servers.iter().filter(|known| known.server.address.to_ipv4_mapped().is_some());
         assert!(reachable.all(|known| known.up), "{:?}", world.splicer.cluster.servers);
-        world.servers.clear();
         world
+    }
+
+    /// Another client comes, after the one before has gone.
+    pub fn next_client(&mut self, options: TcpOptions, first: u32, exchanges: Vec<Exchange>) {
+        let ends = Ends { src_port: 40000 + self.clients, ..self.client.ends };
+        self.client = Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), first, options);
+        (self.clients, self.exchanges, self.written, self.answered) = (self.clients + 1, exchanges, 0, 0);
+    }
+
+    /// The servers close the connections on which nobody has asked for long: who asks then is told that they are gone.
+    pub fn close_servers(&mut self) {
+        let now = self.shared.borrow().now;
+        for (ends, (server, answered)) in &mut self.servers {
+            if !server.peer_closed && server.received.len() == *answered && server.is_acknowledged() {
+                server.close();
+                let frames = server.pump(now);
+                self.shared.borrow_mut().paths[1].extend(frames);
+                self.closed.insert(*ends);
+            }
+        }
+    }
+
+    /// Connections to servers that there ever were.
+    pub fn connections(&self) -> usize {
+        self.servers.len()
     }
 
     /// Packets are delivered until there are none.
@@ -384,6 +434,11 @@ impl World {
                 payload.len()
             );
         }
+        if path >= 2 && !router::is_error(&frame) && frame.len() - 14 > self.hosts.routers.mtu[path - 2] {
+            let error = router::too_big(&frame, self.hosts.routers.mtu[path - 2], self.hosts.routers.quote);
+            self.shared.borrow_mut().paths[path - 2].push_back(error);
+            return;
+        }
         match path {
             0 | 1 => {
                 let mut shared = self.shared.borrow_mut();
@@ -393,8 +448,19 @@ impl World {
                 drop(shared);
                 self.receive_punted();
             }
+            2 if router::is_error(&frame) => {
+                let error = router::believable(&frame);
+                if error.ends != self.client.ends {
+                    return;
+                }
+                let frames = self.client.receive_error(&error, now);
+                self.shared.borrow_mut().paths[0].extend(frames);
+            }
             2 => {
                 let segment = Segment::parse(&frame).expect("a segment with a right checksum");
+                if segment.ends.turned() != self.client.ends {
+                    return;
+                }
                 let frames = self.client.receive(&segment, now);
                 self.shared.borrow_mut().paths[0].extend(frames);
                 self.speak();
@@ -422,6 +488,7 @@ impl World {
             };
             match name.as_str() {
                 "accept.request_cc" => self.splicer.request(of, &bytes),
+                "errors.held_cc" => self.splicer.error(&bytes),
                 "entry.neighbour_cc" => self.splicer.neighbour(&bytes),
                 _ => self.splicer.held(&bytes),
             }
@@ -444,6 +511,13 @@ impl World {
         if frame[12..14] == [0x86, 0xdd] {
             return;
         }
+        if router::is_error(frame) {
+            let error = router::believable(frame);
+            let Some((tcp, _)) = self.servers.get_mut(&error.ends.turned()) else { panic!("an error about nothing") };
+            let frames = tcp.receive_error(&error, now);
+            self.shared.borrow_mut().paths[1].extend(frames);
+            return;
+        }
         let segment = Segment::parse(frame).expect("a segment with a right checksum");
         if segment.has(SYN) && !self.servers.contains_key(&segment.ends) {
             let first = self.hosts.server_first.wrapping_add(self.servers.len() as u32 * 1_000_003);
@@ -451,6 +525,21 @@ impl World {
             self.servers.insert(segment.ends, (tcp, 0));
         }
         let Some((tcp, answered)) = self.servers.get_mut(&segment.ends) else { return };
+        if self.closed.contains(&segment.ends) && !segment.payload.is_empty() {
+            let reset = Segment {
+                dst_mac: segment.src_mac,
+                src_mac: segment.dst_mac,
+                ends: segment.ends.turned(),
+                seq: segment.ack,
+                ack: 0,
+                flags: RST,
+                window: 0,
+                options: TcpOptions::default(),
+                payload: &[],
+            };
+            self.shared.borrow_mut().paths[1].push_back(reset.frame());
+            return;
+        }
         let mut frames = tcp.receive(&segment, now);
         // Requests that have come whole are answered; they say which they are.
         loop {

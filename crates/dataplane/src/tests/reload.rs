@@ -14,7 +14,7 @@ use crate::controller::{Controller, Event, Link, Named};
 use crate::ports::{Driver, MemPort};
 use crate::testing::{TO_HOST, compiled, frame};
 use crate::xdp::FastPath;
-use crate::{Carried, EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig, ReloadError};
+use crate::{Access, Carried, EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig, ReloadError};
 
 /// Counts each flow where it comes in; every second one goes on at a worker, which has some work with it. With a number of its own.
 fn program(number: u32, work: u32) -> Arc<Program> {
@@ -55,7 +55,7 @@ fn program(number: u32, work: u32) -> Arc<Program> {
     ))
 }
 
-fn start(program: &Arc<Program>, driver: Make, workers: usize) -> Instance {
+fn start(program: &Arc<Program>, driver: Make, workers: usize, access: Access) -> Instance {
     let engine = EngineKind::Native(OptLevel::O0, Level::Cgpc);
     let frames = FrameConfig { count: 32768 * workers as u32, ..FrameConfig::default() };
     let mut options = Options { engine, workers, frames, ..Options::default() };
@@ -65,7 +65,8 @@ fn start(program: &Arc<Program>, driver: Make, workers: usize) -> Instance {
             FastPath::new(&program, Level::Cgpc, Default::default()).unwrap().expect("some of it runs in the kernel");
         (program, options.fast_path) = (of_workers, Some(Arc::new(path)));
     }
-    let ports = [("a", 1), ("b", 2)].map(|(name, number)| PortConfig::new(name, number, driver(name)));
+    let port = |(name, number)| PortConfig { access, ..PortConfig::new(name, number, driver(name)) };
+    let ports = [("a", 1), ("b", 2)].map(port);
     Instance::start(program, &options, &ports).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -83,11 +84,15 @@ fn reload(instance: &mut Instance, program: &Program) -> Vec<Carried> {
 }
 
 fn reloads_under_traffic(driver: Make, queues: u32, workers: usize, reloads: u32, work: u32) {
+    reloads_with_access(driver, queues, workers, reloads, work, Access::default());
+}
+
+fn reloads_with_access(driver: Make, queues: u32, workers: usize, reloads: u32, work: u32, access: Access) {
     in_namespace(queues, move || {
         gro(&["left", "right"]);
         let (left, right) = (Host::on("left"), Host::on("right"));
         let programs: Vec<_> = (0..12).map(|number| program(number, work)).collect();
-        let mut instance = start(&programs[0], driver, workers);
+        let mut instance = start(&programs[0], driver, workers, access);
         let done = Arc::new(AtomicBool::new(false));
         let stop = done.clone();
         let traffic = std::thread::spawn(move || {
@@ -137,6 +142,16 @@ fn in_the_kernel_with_a_slow_worker() {
 #[test]
 fn on_workers_with_af_xdp() {
     reloads_under_traffic(AFXDP, 2, 2, times(40), 1);
+}
+
+#[test]
+fn on_workers_that_copy_packets() {
+    reloads_with_access(AFXDP, 2, 2, times(20), 1, Access::Copy);
+}
+
+#[test]
+fn on_workers_that_copy_headers() {
+    reloads_with_access(AFXDP, 1, 1, times(20), 1, Access::HeaderCopy);
 }
 
 #[test]

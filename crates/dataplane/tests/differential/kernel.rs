@@ -33,6 +33,9 @@ const FRAME: u32 = 8192;
 const SHORTEST: usize = 14;
 /// One in so many programs is as large as those for native code, which takes long.
 const ONE_LARGE_IN: u64 = 32;
+/// Of programs with more than so many instructions so many in a hundred are run: they take the verifier most of the time.
+const LONG: usize = 480;
+const LONG_PERCENT: usize = 16;
 /// One in so many programs runs on the virtual machine, too.
 const ONE_ON_MACHINE_IN: u64 = 16;
 const MACHINE: &str = "virtual machine";
@@ -45,6 +48,8 @@ struct Tally {
     ran: u64,
     /// Those of them that ran on the virtual machine, too, or instead.
     interpreted: u64,
+    /// Long programs that were left to other runs.
+    left: u64,
     /// Programs that did not run in the kernel, by reason.
     unfit: BTreeMap<String, u64>,
     seen: Seen,
@@ -169,6 +174,10 @@ fn random_program(seed: u64, tally: &mut Tally) {
     // In several pieces a packet does not grow at its end, as it does in the frames of the reference.
     let grows = |inst: &Inst| matches!(inst.op, Op::Grow { end: PacketEnd::Tail, .. });
     let insts = || program.ppfs.iter().flat_map(|ppf| &ppf.body.blocks).flat_map(|block| &block.insts);
+    if insts().count() > LONG && number("SEED").is_none() && !numbers.chance(LONG_PERCENT) {
+        tally.left += 1;
+        return;
+    }
     let frags = (seed / 12) % 2 == 1 && !insts().any(grows);
     let how = (level, Options { careful, apart, frags, ..Options::default() });
     let compared = catch_unwind(AssertUnwindSafe(|| compare(&program, &packets, how, seed)));
@@ -192,7 +201,7 @@ fn random_programs_in_the_kernel() {
     let first = number("SEED").or(number("FIRST_SEED")).unwrap_or(0);
     let next = AtomicU64::new(first);
     let ran = AtomicU64::new(0);
-    let most = first + wanted + wanted / MOST_UNFIT;
+    let most = first + 2 * wanted;
     let part = || {
         let mut tally = Tally::default();
         while ran.load(Ordering::Relaxed) < wanted {
@@ -213,6 +222,7 @@ fn random_programs_in_the_kernel() {
         for part in running {
             let part = part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             tally.ran += part.ran;
+            tally.left += part.left;
             tally.interpreted += part.interpreted;
             tally.seen.add(&part.seen);
             part.unfit.into_iter().for_each(|(reason, count)| *tally.unfit.entry(reason).or_default() += count);
@@ -220,6 +230,12 @@ fn random_programs_in_the_kernel() {
     });
     println!("{tally:?}");
     assert!(tally.ran >= wanted, "only {} programs of {wanted} ran in the kernel: {:?}", tally.ran, tally.unfit);
+    let unfit: u64 = tally.unfit.values().sum();
+    assert!(
+        unfit <= wanted / MOST_UNFIT,
+        "{unfit} of {wanted} programs are too much for the kernel: {:?}",
+        tally.unfit
+    );
     if wanted >= ONE_ON_MACHINE_IN {
         assert!(
             tally.interpreted >= tally.ran / (2 * ONE_ON_MACHINE_IN),

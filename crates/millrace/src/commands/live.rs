@@ -154,7 +154,7 @@ fn read_again(reread: &Reread, config: &Config) -> Result<(Compilation, StartedW
         Some(file) => read(file, &program)?,
         None => config.clone(),
     };
-    let program = reread.packets.profiled(program, &config)?;
+    let program = reread.packets.profiled(config.pinned(program), &config)?;
     let ports = ports(&config, &reread.ports, reread.access)?;
     let with = StartedWith::new(&compilation, &program, &config, &ports);
     Ok((compilation, with))

@@ -85,7 +85,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let compilation = apps::check(&source)?;
     let program = apps::lower(&source, &compilation)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
-    let program = args.packets.profiled(program, &config)?;
+    let program = args.packets.profiled(config.pinned(program), &config)?;
     let ports = ports(&config, &args.ports, args.access)?;
     if ports.is_empty() {
         return Err(Failure::wrong(

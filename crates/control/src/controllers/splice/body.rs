@@ -39,6 +39,8 @@ const TRAILERS: u32 = 128;
 #[derive(Clone, Debug)]
 pub struct Body {
     state: State,
+    /// Bytes that it may still announce.
+    left: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +83,15 @@ impl Body {
             Framing::Chunked => State::Size(Place::Text, 0, 0),
             Framing::Rest => State::Rest,
         };
-        Body { state }
+        Body { state, left: u64::MAX }
+    }
+
+    /// With so many bytes at most: 413 where it has more (RFC 9110 section 15.5.14).
+    pub fn limited(framing: Framing, most: u64) -> Result<Body, Refused> {
+        match framing {
+            Framing::Length(length) if length > most => Err(Refused(413)),
+            _ => Ok(Body { left: most, ..Body::new(framing) }),
+        }
     }
 
     /// What comes next.
@@ -119,6 +129,9 @@ impl Body {
                 }
                 Next::Look => {
                     self.state = self.state.after(*byte)?;
+                    if let State::Chunk(size) = self.state {
+                        self.left = self.left.checked_sub(size).ok_or(Refused(413))?;
+                    }
                     at += 1;
                 }
             }
@@ -154,7 +167,7 @@ impl Body {
             9..=12 => State::Trailer(place(kind - 9), u32::try_from(more).ok()?, count),
             _ => return None,
         };
-        Some(Body { state })
+        Some(Body { state, left: u64::MAX })
     }
 }
 
@@ -218,6 +231,17 @@ mod tests {
         assert_eq!(ends(Framing::Rest, b"abcd"), Ok(None));
         let chunked = b"5;x=\"y\"\r\nhello\r\nA \r\n0123456789\r\n000\r\nTrailer: x\r\n\r\n";
         assert_eq!(ends(Framing::Chunked, &[&chunked[..], b"GET"].concat()), Ok(Some(chunked.len())));
+    }
+
+    #[test]
+    fn too_much_is_refused_as_soon_as_it_is_announced() {
+        let limited = |framing| Body::limited(framing, 10);
+        assert!(limited(Framing::Length(10)).is_ok());
+        assert_eq!(limited(Framing::Length(11)).map(|_| ()), Err(Refused(413)));
+        let feed = |text: &str| limited(Framing::Chunked).unwrap().feed(text.as_bytes());
+        assert_eq!(feed("5\r\nhello\r\n5\r\nhello\r\n0\r\n\r\n"), Ok(25));
+        assert_eq!(feed("5\r\nhello\r\n6\r\n"), Err(Refused(413)));
+        assert_eq!(feed("fffffffffffffff\r\n"), Err(Refused(413)));
     }
 
     #[test]

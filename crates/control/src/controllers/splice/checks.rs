@@ -1,6 +1,7 @@
 //! Health checks: a connection to each server from time to time, with a request or without.
 
 use super::block::{Block, Ends};
+use super::icmp::{IcmpError, Problem};
 use super::path::DataPath;
 use super::segment::{ACK, FIN, PSH, RST, SYN, Segment, TcpOptions};
 use super::splicer::Splicer;
@@ -67,7 +68,7 @@ impl<P: DataPath> Splicer<P> {
         }
         self.checks[server].due = now + check.timeout;
         let (by_server, path) = (&self.by_server, &mut self.path);
-        let ends = self.cluster.ends(server, |ends| !by_server.contains_key(ends) && path.block(ends).is_none());
+        let ends = self.cluster.ends(server, None, |ends| !by_server.contains_key(ends) && path.block(ends).is_none());
         let Some(ends) = ends else { return };
         let seconds = (now / 1_000_000_000) as u32 + 1;
         if !self.path.set_block(&ends, &Block::held(ends.turned(), seconds)) {
@@ -142,6 +143,15 @@ impl<P: DataPath> Splicer<P> {
             (Some(status), Some(http)) => self.end_check(server, status == http.status),
             _ if segment.has(FIN) || answer.len() > STATUS => self.end_check(server, false),
             _ => self.send_check(server, ACK, next, reply, b""),
+        }
+    }
+
+    /// An error about a check's segment: one about its SYN ends it.
+    pub(super) fn on_check_error(&mut self, server: usize, error: &IcmpError) {
+        let running = self.checks[server].running.as_ref();
+        let asked = running.is_some_and(|own| !own.connected && error.seq == own.next.wrapping_sub(1));
+        if asked && error.problem == Problem::Unreachable {
+            self.end_check(server, false);
         }
     }
 

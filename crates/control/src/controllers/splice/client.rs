@@ -20,9 +20,11 @@ impl<P: DataPath> Turn<'_, P> {
             if let Some(u) = c.upstream.as_mut().filter(|_| !c.heard) {
                 u.tsval = echo.wrapping_sub(u.tsval_add);
             }
-            c.times = if c.heard { c.times } else { (value, echo) };
+            if !c.heard || before(c.times.0, value) {
+                (c.times.0, c.clock_at) = (value, self.now);
+            }
+            c.times.1 = if c.heard { c.times.1 } else { echo };
             c.heard = true;
-            c.times.0 = if before(c.times.0, value) { value } else { c.times.0 };
             c.times.1 = if before(c.times.1, echo) { echo } else { c.times.1 };
         }
         if segment.has(ACK) && !before(segment.ack, c.acked) {
@@ -72,7 +74,7 @@ impl<P: DataPath> Turn<'_, P> {
         let Some(answer) = &mut c.answer else { return self.tell_client(RST, segment.ack, &[]) };
         let end = c.next.wrapping_add(answer.bytes.len() as u32 + 1);
         answer.arrived |= !before(c.acked, end);
-        let arrived = answer.arrived;
+        let (arrived, done) = (answer.arrived, c.client_done);
         // Data that is not wanted any more is taken all the same, else a reset would destroy the answer before it is read.
         let expected = c.requests.bytes.next();
         if !before(segment.end(), expected) && !before(expected, segment.seq) {
@@ -81,7 +83,7 @@ impl<P: DataPath> Turn<'_, P> {
         if segment.space() > 0 {
             self.tell_client(0, end, &[]);
         }
-        if arrived && segment.has(FIN) {
+        if arrived && (segment.has(FIN) || done) {
             self.over();
         }
     }
@@ -107,26 +109,32 @@ impl<P: DataPath> Turn<'_, P> {
             return;
         }
         let kept = c.requests.bytes.take(request.head);
-        c.requests.body = Some(Body::new(request.framing));
+        let body = Body::limited(request.framing, self.cluster.settings.request_body);
+        let refused = body.as_ref().err().copied();
+        c.requests.body = body.ok();
         (c.start, c.client_done, c.keeps_alive) = (start, false, request.keeps_alive);
         c.request = Some(request);
         c.tried.clear();
+        if let Some(Refused(status)) = refused {
+            return self.answer(status);
+        }
         let Some(pool) = pool else { return self.answer(503) };
         let reused = c.upstream.as_ref().is_some_and(|u| self.cluster.serves(u.server, pool, &c.agreed));
         if !reused {
-            self.release(FIN);
-            return self.connect(pool, kept);
+            if !self.leave(start) {
+                self.release(FIN);
+            }
+            return self.join(pool, kept);
         }
         // The server's latest clock is what the client has echoed.
         let c = &mut *self.c;
         let Some(u) = &mut c.upstream else { return };
         let echoed = c.times.1.wrapping_sub(u.tsval_add);
         u.tsval = if before(u.tsval, echoed) { echoed } else { u.tsval };
-        (u.kept, u.kept_at, u.fin) = (kept, start, false);
-        (u.acked, u.sent, u.begun, u.response) = (start, start, false, None);
-        u.responses.body = None;
+        u.begin(kept, start);
+        u.used = true;
         if let Some(block) = self.path.block(&u.ends) {
-            u.edge = block.edge;
+            u.edge = block.edge.wrapping_sub(u.shift);
         }
         self.serve();
     }
@@ -144,56 +152,54 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// The request goes to the server that is there.
     pub fn serve(&mut self) {
-        if self.gather().is_err() {
-            return self.answer(400);
+        if let Err(Refused(status)) = self.gather() {
+            return self.answer(status);
         }
         let timeouts = self.cluster.settings.timeouts;
         self.c.state = State::Serving;
         self.c.deadline = self.now + timeouts.response;
+        let private = self.c.request.as_ref().is_some_and(|request| request.private);
         if let Some(u) = &mut self.c.upstream {
+            u.private |= private;
             (u.resend, u.backoff) = (self.now + RESEND, RESEND);
         }
         self.update_blocks();
         self.send_kept();
     }
 
-    /// Chooses a server and sends it a SYN with the client's sequence number, so that there is no offset this way.
+    /// Chooses a server, and connects to it.
     pub fn connect(&mut self, pool: usize, kept: Vec<u8>) {
+        let c = &*self.c;
+        match self.cluster.choose(pool, c.client.src, &c.agreed, &c.tried) {
+            Some(server) => self.connect_to(server, pool, kept),
+            None => self.answer(503),
+        }
+    }
+
+    /// Sends a server a SYN with the client's sequence number, so that there is no offset this way.
+    pub fn connect_to(&mut self, server: usize, pool: usize, kept: Vec<u8>) {
         let c = &mut *self.c;
-        let Some(server) = self.cluster.choose(pool, c.client.src, &c.agreed, &c.tried) else {
-            return self.answer(503);
-        };
         let settings = self.cluster.settings.clone();
         let (by_server, path) = (&*self.by_server, &mut *self.path);
-        let ends = self.cluster.ends(server, |ends| !by_server.contains_key(ends) && path.block(ends).is_none());
+        let seen = self.cluster.seen(server, &c.client);
+        let ends = self.cluster.ends(server, seen, |ends| !by_server.contains_key(ends) && path.block(ends).is_none());
         let known = &mut self.cluster.servers[server];
         let own = &settings.interfaces[known.server.interface];
-        let (Some(mac), Some(ends)) = (known.mac, ends) else { return self.answer(503) };
+        let Some(mac) = known.mac else { return self.answer(503) };
+        let Some(ends) = ends else {
+            // Others have ports of their own.
+            tracing::debug!(server = known.server.name, "no own port is free");
+            c.tried.push(server);
+            return self.connect(pool, kept);
+        };
+        let mss = c.agreed.mss.min(known.learned.and_then(|own| own.mss).unwrap_or(536)).max(100);
         known.active += 1;
         self.by_server.insert(ends, Owner::Connection(self.id));
-        c.upstream = Some(Upstream {
-            server,
-            ends,
-            port: own.port,
-            mac,
-            own_mac: own.mac,
-            kept,
-            kept_at: c.start,
-            fin: false,
-            acked: c.start.wrapping_sub(1),
-            edge: c.start,
-            sent: c.start,
-            resend: 0,
-            backoff: RESEND,
-            responses: Stream::new(0, 65536),
-            response: None,
-            begun: false,
-            scale: 0,
-            scales: false,
-            seq_add: 0,
-            tsval_add: 0,
-            tsval: 0,
-        });
+        let mut u = Upstream::new(server, ends, (own.port, mac, own.mac), mss);
+        u.begin(kept, c.start);
+        (u.acked, u.edge, u.backoff, u.is_nat) = (c.start.wrapping_sub(1), c.start, RESEND, seen.is_none());
+        (u.told_mss, u.sack, u.times) = (c.agreed.mss, c.agreed.sack, c.agreed.times);
+        c.upstream = Some(u);
         c.state = State::Connecting;
         c.deadline = self.now + settings.timeouts.connect;
         let held = Block::held(c.client.turned(), self.seconds());
@@ -248,13 +254,18 @@ impl<P: DataPath> Turn<'_, P> {
         if segment.space() > 0 {
             stream.bytes.insert(segment.seq, segment.payload, segment.has(FIN));
         }
-        if stream.follow().is_err() {
+        if let Err(Refused(status)) = stream.follow() {
             let begun = self.c.upstream.as_ref().is_some_and(|u| u.begun);
-            return if begun { self.reset_client() } else { self.answer(400) };
+            return if begun { self.reset_client() } else { self.answer(status) };
         }
         let stream = &self.c.requests;
         let (end, known) = (segment.seq.wrapping_add(segment.payload.len() as u32), stream.known_end());
         let fin = segment.has(FIN) && stream.bytes.is_ended() && stream.bytes.ready().is_empty();
+        if fin && self.is_between() && self.leave(known) {
+            // The server need not know.
+            self.c.client_done = true;
+            return self.answer(0);
+        }
         if !before(known, end) && (fin || !segment.has(FIN)) {
             self.c.client_done |= fin;
             self.update_blocks();
@@ -279,6 +290,13 @@ impl<P: DataPath> Turn<'_, P> {
         }
         self.next_request();
         self.update_blocks();
+    }
+
+    /// An error about what the client was to get. The own answers are short, and come again.
+    pub fn on_client_error(&mut self, frame: &[u8]) {
+        if self.c.state == State::Serving {
+            self.path.relay_error(frame);
+        }
     }
 
     /// Goes on to the next request, where there is one and the client has the whole response to the present one.

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use super::block::Ends;
 use super::path::{MARGIN, Offer, SCALE};
+use super::read::holds;
 use super::segment::TcpOptions;
-use super::settings::{Balance, Server, Settings};
+use super::settings::{Addressing, Balance, Server, Settings};
 
 /// A server and what is known of it.
 #[derive(Debug)]
@@ -60,15 +61,15 @@ pub struct Cluster {
     members: Vec<Vec<usize>>,
     /// The look-up table of each pool that needs one, for its present servers.
     maglev: Vec<Option<Vec<u16>>>,
-    /// The own port that was used last towards an address: pools may share servers. The first is any, since nobody knows which
-    /// ones a process before has used.
-    last_ports: HashMap<(Ipv6Addr, u16), u16>,
+    /// Which of the own addresses and ports was used last towards a server: pools may share servers. The first is any, since nobody
+    /// knows which ones a process before has used.
+    last: HashMap<(Ipv6Addr, u16), usize>,
     /// Until when servers that were not found working yet are waited for, since a process has begun.
     pub undecided_until: u64,
 }
 
-/// Own ports are not below.
-const LOWEST_PORT: u16 = 1024;
+/// Own ports that are tried at most: those that were used longest ago come first, so the others would not be free either.
+const MOST_TRIED: usize = 1024;
 
 /// Places of a look-up table: a prime (Maglev, section 3.4), 65 for each server at least.
 const PLACES: usize = 65537;
@@ -81,7 +82,7 @@ impl Cluster {
             servers: Vec::new(),
             members: Vec::new(),
             maglev: Vec::new(),
-            last_ports: HashMap::new(),
+            last: HashMap::new(),
             undecided_until: 0,
         };
         cluster.configure(settings);
@@ -96,8 +97,8 @@ impl Cluster {
             let mut members = Vec::new();
             for server in &own.servers {
                 let same = |known: &Known| {
-                    (known.server.address, known.server.port, known.server.source)
-                        == (server.address, server.port, server.source)
+                    (known.server.address, known.server.port, &known.server.sources)
+                        == (server.address, server.port, &server.sources)
                         && self.settings.pools.get(known.pool).is_some_and(|before| before.name == own.name)
                         && !known.configured
                 };
@@ -142,17 +143,32 @@ impl Cluster {
         false
     }
 
-    /// Ends of the segments that a server sends on a connection to come: its own ports are used by turns, so that it has forgotten
-    /// the last connection by the time they come again. `free` says which are not in use.
-    pub fn ends(&mut self, number: usize, mut free: impl FnMut(&Ends) -> bool) -> Option<Ends> {
+    /// Ends of the segments that a server sends on a connection to come. `client` is who it is to see, by its own port where that
+    /// is free; otherwise it sees the own addresses. Ports are used by turns, so that the server has forgotten the last connection
+    /// by the time they come again. `free` says which are not in use.
+    pub fn ends(
+        &mut self,
+        number: usize,
+        client: Option<(Ipv6Addr, u16)>,
+        mut free: impl FnMut(&Ends) -> bool,
+    ) -> Option<Ends> {
         let server = &self.servers[number].server;
-        let any = || RandomState::new().build_hasher().finish() as u16;
-        let last = self.last_ports.entry((server.address, server.port)).or_insert_with(any);
-        for _ in LOWEST_PORT..=u16::MAX {
-            *last = if *last <= LOWEST_PORT { u16::MAX } else { *last - 1 };
-            let ends = Ends { src: server.address, dst: server.source, src_port: server.port, dst_port: *last };
-            if free(&ends) {
-                return Some(ends);
+        let ends = |dst, dst_port| Ends { src: server.address, dst, src_port: server.port, dst_port };
+        if let Some(own) = client.map(|(address, port)| ends(address, port)).filter(&mut free) {
+            return Some(own);
+        }
+        let (first, last) = self.settings.interfaces[server.interface].ports;
+        let sources = client.map_or(&server.sources[..], |_| &server.sources[..1]);
+        let ports = usize::from(last - first) + 1;
+        let all = ports * sources.len();
+        let any = || RandomState::new().build_hasher().finish() as usize % all;
+        let used = self.last.entry((server.address, server.port)).or_insert_with(any);
+        for _ in 0..all.min(MOST_TRIED) {
+            *used = if *used == 0 { all } else { *used } - 1;
+            let (source, port) = (*used / ports % sources.len(), first + (*used % ports) as u16);
+            let found = ends(client.map_or(sources[source], |(address, _)| address), port);
+            if free(&found) {
+                return Some(found);
             }
         }
         None
@@ -171,17 +187,33 @@ impl Cluster {
         now < self.undecided_until && members().any(|own| own.failed < fall) && !members().any(|own| own.up)
     }
 
+    /// Who a server sees instead of an own address, if that is so. Clients of its own network it would answer directly: there
+    /// it sees an own address, too.
+    pub fn seen(&self, number: usize, client: &Ends) -> Option<(Ipv6Addr, u16)> {
+        let known = &self.servers[number];
+        let transparent = self.settings.pools[known.pool].addressing == Addressing::Transparent;
+        let own = &self.settings.interfaces[known.server.interface];
+        let direct = own.addresses.iter().any(|prefix| holds(*prefix, client.src));
+        (transparent && !direct).then_some((client.src, client.src_port))
+    }
+
     /// One connection to a server is over.
     pub fn left(&mut self, number: usize) {
         let known = &mut self.servers[number];
         known.active = known.active.saturating_sub(1);
     }
 
+    /// Whether a server is asked anything.
+    pub fn is_usable(&self, number: usize) -> bool {
+        let known = &self.servers[number];
+        known.configured && known.up && known.server.weight > 0 && known.mac.is_some()
+    }
+
     /// Whether a server can take a request of such a client.
     pub fn serves(&self, number: usize, pool: usize, agreed: &Agreed) -> bool {
         let known = &self.servers[number];
         let can = known.learned.is_none_or(|own| (own.sack || !agreed.sack) && (own.times.is_some() || !agreed.times));
-        known.configured && known.pool == pool && known.up && known.server.weight > 0 && known.mac.is_some() && can
+        self.is_usable(number) && known.pool == pool && can
     }
 
     /// The server for a request of a client, other than those that were tried.

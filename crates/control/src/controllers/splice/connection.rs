@@ -78,7 +78,8 @@ pub enum State {
     Answering,
 }
 
-/// The connection to a server. Its sequence numbers are the client's: there is no offset from client to server.
+/// The connection to a server. Sequence numbers of the client's stream are the client's here; they differ from the server's
+/// where others have used the connection before.
 #[derive(Clone, Debug)]
 pub struct Upstream {
     /// The server's number.
@@ -97,6 +98,20 @@ pub struct Upstream {
     pub kept_at: u32,
     /// Whether a FIN follows them.
     pub fin: bool,
+    /// Bytes of a segment of them at most, with options.
+    pub mss: u16,
+    /// What the server was told: the greatest segment, selective acknowledgements, timestamps.
+    pub told_mss: u16,
+    /// See `told_mss`.
+    pub sack: bool,
+    /// See `told_mss`.
+    pub times: bool,
+    /// Whether it sees an own address.
+    pub is_nat: bool,
+    /// Whether it has answered before: it may close just when another request is sent.
+    pub used: bool,
+    /// Whether somebody has said on it who it is: it is nobody else's then.
+    pub private: bool,
     /// What the server has acknowledged.
     pub acked: u32,
     /// How far its window reaches.
@@ -115,8 +130,12 @@ pub struct Upstream {
     pub begun: bool,
     /// The window scale it uses.
     pub scale: u8,
-    /// Whether it uses the client's.
-    pub scales: bool,
+    /// The scale that it was told; 0 where none counts.
+    pub told: u8,
+    /// Added to the client's sequence numbers.
+    pub shift: u32,
+    /// Added to the client's clock.
+    pub clock: u32,
     /// Added to its sequence numbers.
     pub seq_add: u32,
     /// Added to its clock.
@@ -126,6 +145,50 @@ pub struct Upstream {
 }
 
 impl Upstream {
+    /// One that is to be made: to a server, with the ends of its segments, the port with the Ethernet addresses of the next hop
+    /// and of its own, and the greatest segment that the server takes.
+    pub fn new(server: usize, ends: Ends, (port, mac, own_mac): (u8, [u8; 6], [u8; 6]), mss: u16) -> Upstream {
+        Upstream {
+            server,
+            ends,
+            port,
+            mac,
+            own_mac,
+            kept: Vec::new(),
+            kept_at: 0,
+            fin: false,
+            mss,
+            told_mss: 0,
+            sack: false,
+            times: false,
+            is_nat: true,
+            used: false,
+            private: false,
+            acked: 0,
+            edge: 0,
+            sent: 0,
+            resend: 0,
+            backoff: 0,
+            responses: Stream::new(0, 65536),
+            response: None,
+            begun: false,
+            scale: 0,
+            told: 0,
+            shift: 0,
+            clock: 0,
+            seq_add: 0,
+            tsval_add: 0,
+            tsval: 0,
+        }
+    }
+
+    /// It is given a request, whose first bytes are kept, and begins at a number.
+    pub fn begin(&mut self, kept: Vec<u8>, start: u32) {
+        (self.kept, self.kept_at, self.fin) = (kept, start, false);
+        (self.acked, self.sent, self.begun, self.response) = (start, start, false, None);
+        self.responses.body = None;
+    }
+
     /// The sequence number behind the kept bytes.
     pub fn kept_end(&self) -> u32 {
         self.kept_at.wrapping_add(self.kept.len() as u32).wrapping_add(self.fin.into())
@@ -188,6 +251,8 @@ pub struct Connection {
     pub times: (u32, u32),
     /// Whether `times` and [`Upstream::tsval`] are known: not after a restart, until the next segment.
     pub heard: bool,
+    /// When it was last sent one that was newer.
+    pub clock_at: u64,
     /// The server's side.
     pub upstream: Option<Upstream>,
     /// Servers that the request was sent to in vain.

@@ -35,6 +35,8 @@ pub struct Request {
     pub framing: Framing,
     /// Whether another request may follow.
     pub keeps_alive: bool,
+    /// Whether its sender says who it is in a way that counts for all of the connection (RFC 4559 section 6).
+    pub private: bool,
 }
 
 impl Request {
@@ -55,6 +57,8 @@ pub struct Response {
     pub framing: Framing,
     /// Whether the server says that another response may follow.
     pub keeps_alive: bool,
+    /// Whether it asks for what [`Request::private`] is about.
+    pub private: bool,
 }
 
 /// Whether a line of a head ends otherwise than with CR LF. Only whole lines are looked at.
@@ -67,16 +71,20 @@ fn has_strange_lines(head: &[u8]) -> bool {
     })
 }
 
+/// The fields by which a server asks who somebody is, and is told.
+const AUTHENTICATION: [&str; 4] = ["www-authenticate", "proxy-authenticate", "authorization", "proxy-authorization"];
+
 /// The fields that say how the message is framed.
 struct Fields {
     length: Option<u64>,
     chunked: bool,
     close: bool,
     keep_alive: bool,
+    private: bool,
 }
 
 fn fields(headers: &[httparse::Header]) -> Result<Fields, Refused> {
-    let mut found = Fields { length: None, chunked: false, close: false, keep_alive: false };
+    let mut found = Fields { length: None, chunked: false, close: false, keep_alive: false, private: false };
     for header in headers {
         let value = header.value.trim_ascii();
         if header.name.eq_ignore_ascii_case("content-length") {
@@ -95,6 +103,12 @@ fn fields(headers: &[httparse::Header]) -> Result<Fields, Refused> {
                 found.close |= option.eq_ignore_ascii_case(b"close");
                 found.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
             }
+        } else if AUTHENTICATION.iter().any(|name| header.name.eq_ignore_ascii_case(name)) {
+            // A list of challenges, or one answer: its scheme is its first word (RFC 9110 section 11.6).
+            found.private |= value.split(|byte| *byte == b',').any(|own| {
+                let scheme = own.trim_ascii().split(|byte| *byte == b' ').next().unwrap_or_default();
+                [&b"ntlm"[..], b"negotiate", b"nego2"].iter().any(|name| scheme.eq_ignore_ascii_case(name))
+            });
         }
     }
     if found.chunked && found.length.is_some() { Err(Refused(400)) } else { Ok(found) }
@@ -147,7 +161,15 @@ pub fn request(bytes: &[u8]) -> Result<Option<Request>, Refused> {
     };
     let keeps_alive = if version == 0 { own.keep_alive && !own.close } else { !own.close };
     let path = if path.is_empty() { "/" } else { path };
-    Ok(Some(Request { head, method: method.into(), host, path: path.into(), framing, keeps_alive }))
+    Ok(Some(Request {
+        head,
+        method: method.into(),
+        host,
+        path: path.into(),
+        framing,
+        keeps_alive,
+        private: own.private,
+    }))
 }
 
 /// The name without its port, in small letters.
@@ -191,7 +213,7 @@ pub fn response(bytes: &[u8], method: &str) -> Result<Option<Response>, Refused>
         own.length.map_or(Framing::Rest, Framing::Length)
     };
     let keeps_alive = if version == 0 { own.keep_alive && !own.close } else { !own.close };
-    Ok(Some(Response { head, status, framing, keeps_alive }))
+    Ok(Some(Response { head, status, framing, keeps_alive, private: own.private }))
 }
 
 #[cfg(test)]
@@ -220,6 +242,28 @@ mod tests {
         for end in 1..text.len() - 4 {
             assert_eq!(get(&text[..end]), Ok(None), "{end}");
         }
+    }
+
+    #[test]
+    fn who_is_known_by_the_connection_is_noticed() {
+        let asks = |field: &str| {
+            let text = format!("HTTP/1.1 401 Unauthorized\r\n{field}\r\nContent-Length: 0\r\n\r\n");
+            response(text.as_bytes(), "GET").unwrap().unwrap().private
+        };
+        for field in [
+            "WWW-Authenticate: NTLM",
+            "www-authenticate: Basic realm=\"x\", Negotiate",
+            "Proxy-Authenticate: ntlm TlRM",
+        ] {
+            assert!(asks(field), "{field}");
+        }
+        for field in ["WWW-Authenticate: Basic realm=\"ntlm\"", "X: NTLM", "WWW-Authenticate: Bearer"] {
+            assert!(!asks(field), "{field}");
+        }
+        let says = |value: &str| {
+            get(&format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: {value}\r\n\r\n")).unwrap().unwrap().private
+        };
+        assert!(says("Negotiate YII=") && !says("Basic Tkw="));
     }
 
     /// Each line of the table above.

@@ -26,12 +26,21 @@ struct Live {
     injector: Injector,
     ready: Input,
     relayed: [Input; 2],
+    errors: [Input; 2],
     tx_port: Field,
     seen: Field,
     blocks: Table<Ends, Block>,
     services: Table<(Ipv6Addr, u16), Service>,
     /// The worker that the packet at hand came from: what follows from it is run there, in order.
     worker: usize,
+}
+
+impl Live {
+    /// Has a frame pass, by the input for IPv4 or for IPv6.
+    fn pass(&mut self, inputs: [Input; 2], frame: &[u8]) {
+        let v6 = frame.get(12..14) == Some(&[0x86, 0xdd]);
+        let _ = self.injector.inject_on(self.worker, inputs[usize::from(v6)], frame, &[(self.seen, 1)]);
+    }
 }
 
 impl DataPath for Live {
@@ -46,8 +55,11 @@ impl DataPath for Live {
     }
 
     fn relay(&mut self, frame: &[u8]) {
-        let v6 = frame.get(12..14) == Some(&[0x86, 0xdd]);
-        let _ = self.injector.inject_on(self.worker, self.relayed[usize::from(v6)], frame, &[(self.seen, 1)]);
+        self.pass(self.relayed, frame);
+    }
+
+    fn relay_error(&mut self, frame: &[u8]) {
+        self.pass(self.errors, frame);
     }
 
     fn block(&mut self, ends: &Ends) -> Option<Block> {
@@ -129,6 +141,7 @@ pub fn run(link: &mut Link, reloads: &Reloads) -> Result<(), String> {
         injector: link.injector(),
         ready: link.input("entry.ready").map_err(text)?,
         relayed: [link.input("spliced.v4").map_err(text)?, link.input("spliced.v6").map_err(text)?],
+        errors: [link.input("errors.v4").map_err(text)?, link.input("errors.v6").map_err(text)?],
         tx_port: field("tx.port")?,
         seen: field("relayed")?,
         blocks: link.tables().table("spliced.blocks").map_err(text)?,
@@ -164,6 +177,7 @@ fn receive(splicer: &mut Splicer<Live>, fields: &Fields, packet: &Punted) {
     splicer.path.worker = packet.worker();
     match packet.channel() {
         "accept.request_cc" => splicer.request(fields.of(packet), packet.bytes()),
+        "errors.held_cc" => splicer.error(packet.bytes()),
         "entry.neighbour_cc" => splicer.neighbour(packet.bytes()),
         _ => splicer.held(packet.bytes()),
     }

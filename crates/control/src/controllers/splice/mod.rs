@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `settings`, `read` | the configuration, and how it is read |
 //! | `http`, `body` | heads and the ends of bodies |
-//! | `assembly`, `segment` | reassembly, TCP segments in frames |
+//! | `assembly`, `segment`, `icmp` | reassembly, TCP segments in frames, errors about them |
 //! | `block` | the control blocks of the data path |
 //! | `cluster`, `checks`, `neighbours` | servers: which one, whether it works, who has its address |
 //! | `connection`, `turn`, `client`, `server` | one connection and what becomes of it |
 //! | `note`, `restore` | what blocks keep of connections; how another process takes them up |
+//! | `idle` | connections between two requests |
+//! | `reuse`, `warm` | connections to servers that outlast a client's use of them |
 //! | `splicer`, `path` | all connections; what they need of the data path |
 
 mod assembly;
@@ -19,17 +21,21 @@ mod client;
 pub mod cluster;
 mod connection;
 mod http;
+pub mod icmp;
+mod idle;
 mod link;
 mod neighbours;
 mod note;
 pub mod path;
 mod read;
 mod restore;
+mod reuse;
 pub mod segment;
 mod server;
 pub mod settings;
 pub mod splicer;
 mod turn;
+mod warm;
 
 use std::sync::Arc;
 

@@ -32,7 +32,7 @@ impl<P: DataPath> Splicer<P> {
         for known in self.cluster.servers.iter().filter(|known| known.configured) {
             unknown |= known.mac.is_none();
             let interface = &self.cluster.settings.interfaces[known.server.interface];
-            let question = (interface.port, question(interface.mac, known.server.source, known.server.next_hop));
+            let question = (interface.port, question(interface.mac, known.server.sources[0], known.server.next_hop));
             if !questions.contains(&question) {
                 questions.push(question);
             }

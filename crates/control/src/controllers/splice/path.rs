@@ -12,6 +12,8 @@ pub trait DataPath {
     fn send(&mut self, port: u8, frame: &[u8]);
     /// Has a frame rewritten by the control block of its ends, whatever its mode, and sent.
     fn relay(&mut self, frame: &[u8]);
+    /// The same for an ICMP error about a segment that such a block has let pass.
+    fn relay_error(&mut self, frame: &[u8]);
     /// The control block of segments with these ends.
     fn block(&mut self, ends: &Ends) -> Option<Block>;
     /// Makes or replaces one. False where there is no room.

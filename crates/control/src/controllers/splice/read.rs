@@ -6,7 +6,8 @@ use baker::syntax::duration;
 use toml::de::DeValue;
 
 use super::settings::{
-    Balance, Check, HttpCheck, Interface, PathMatch, Pool, Route, Server, Service, Settings, Timeouts,
+    Addressing, Balance, Check, HttpCheck, Interface, PathMatch, Pool, Reuse, Route, Server, Service, Settings,
+    Timeouts, WhenFull,
 };
 use crate::config::PortNames;
 use crate::config::document::{self, Errors, Path, Table, Value};
@@ -15,6 +16,10 @@ use crate::words::{did_you_mean, list};
 const SECOND: u64 = 1_000_000_000;
 /// Servers of a pool at most.
 const MOST_SERVERS: usize = 1000;
+/// Own ports are not below, where nothing else is said.
+const LOWEST_PORT: u16 = 1024;
+/// Connections to a server that are made before somebody asks, at most.
+pub const MOST_WARM: usize = 256;
 /// Services at most: as many as the program's table has room for.
 const MOST_SERVICES: usize = 1000;
 
@@ -41,16 +46,29 @@ pub fn settings(value: &Value, path: &Path, ports: &PortNames, errors: &mut Erro
     let services: Vec<Service> = services.into_iter().map(|(_, service)| service).collect();
     reader.no_endpoint_twice(value, path, &services);
     let timeouts = reader.timeouts(table.get("timeouts"), &path.key("timeouts"));
-    let (mut request_head, mut connections) = (16384, 65536);
+    let (mut request_head, mut request_body, mut connections) = (16384, u64::MAX, 65536);
+    let mut when_full = WhenFull::Refuse;
     if let Some(value) = table.get("limits") {
         let path = path.key("limits");
         let limits = document::table(value, &path, reader.errors)?;
-        document::only(limits, &path, &["request_head", "connections"], reader.errors);
+        document::only(limits, &path, &["request_head", "request_body", "connections", "when_full"], reader.errors);
         request_head = reader.number(limits, &path, "request_head", 256, 65536, request_head);
+        request_body = reader.number(limits, &path, "request_body", 0, 1 << 60, request_body);
         connections = reader.number(limits, &path, "connections", 1, 120_000, connections);
+        let names = [("refuse", WhenFull::Refuse), ("oldest_idle", WhenFull::OldestIdle)];
+        when_full = reader.one_of(limits, &path, "when_full", &names, when_full);
     }
     let (request_head, connections) = (request_head as usize, connections as usize);
-    errors.is_empty().then_some(Settings { interfaces, pools, services, timeouts, request_head, connections })
+    errors.is_empty().then_some(Settings {
+        interfaces,
+        pools,
+        services,
+        timeouts,
+        request_head,
+        request_body,
+        connections,
+        when_full,
+    })
 }
 
 struct Reader<'r, 't> {
@@ -112,6 +130,16 @@ impl Reader<'_, '_> {
         found
     }
 
+    /// What one of some words stands for.
+    fn one_of<T: Copy>(&mut self, table: &Table, path: &Path, key: &str, names: &[(&str, T)], default: T) -> T {
+        let Some(value) = table.get(key) else { return default };
+        let accepted = format!("one of {}", list(names.iter().map(|(name, _)| *name)));
+        let found = self.parsed(value, &path.key(key), &accepted, |text| {
+            names.iter().find(|(name, _)| *name == text).map(|(_, meaning)| *meaning)
+        });
+        found.unwrap_or(default)
+    }
+
     /// A value, or a list of them.
     fn several<T>(
         &mut self,
@@ -131,7 +159,7 @@ impl Reader<'_, '_> {
 
     fn interface(&mut self, name: &str, value: &Value, path: &Path) -> Option<Interface> {
         let table = document::table(value, path, self.errors)?;
-        document::only(table, path, &["mac", "addresses", "gateways"], self.errors);
+        document::only(table, path, &["mac", "addresses", "gateways", "ports"], self.errors);
         let port = self.ports.number(name).filter(|number| *number < 64);
         if port.is_none() {
             let names = || self.ports.names();
@@ -152,24 +180,38 @@ impl Reader<'_, '_> {
         let gateways = self.several(table, path, "gateways", |reader, value, path| {
             reader.parsed(value, path, accepted, |text| Some(mapped(text.parse().ok()?)))
         });
-        Some(Interface { port: port?, mac: mac?, addresses: addresses?, gateways: gateways? })
+        let accepted = "the first and the last port, such as \"1024-65535\"";
+        let ports = match table.get("ports") {
+            None => Some((LOWEST_PORT, u16::MAX)),
+            Some(value) => self.parsed(value, &path.key("ports"), accepted, |text| {
+                let (first, last) = text.split_once('-')?;
+                let ports: (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
+                (0 < ports.0 && ports.0 <= ports.1).then_some(ports)
+            }),
+        };
+        let (port, mac, ports) = (port?, mac?, ports?);
+        Some(Interface { port, mac, addresses: addresses?, gateways: gateways?, ports })
     }
 
     fn pool(&mut self, name: &str, value: &Value, path: &Path, interfaces: &[Interface]) -> Option<Pool> {
         let table = document::table(value, path, self.errors)?;
-        document::only(table, path, &["balance", "servers", "check"], self.errors);
-        let names = ["round_robin", "least_connections", "source"];
-        let balance = match table.get("balance") {
-            None => Some(Balance::RoundRobin),
-            Some(value) => {
-                self.parsed(value, &path.key("balance"), &format!("one of {}", list(names)), |text| match text {
-                    "round_robin" => Some(Balance::RoundRobin),
-                    "least_connections" => Some(Balance::LeastConnections),
-                    "source" => Some(Balance::Source),
-                    _ => None,
-                })
-            }
-        };
+        document::only(table, path, &["balance", "servers", "check", "addressing", "reuse", "warm"], self.errors);
+        let names = [
+            ("round_robin", Balance::RoundRobin),
+            ("least_connections", Balance::LeastConnections),
+            ("source", Balance::Source),
+        ];
+        let balance = self.one_of(table, path, "balance", &names, Balance::RoundRobin);
+        let names = [("full_nat", Addressing::FullNat), ("transparent", Addressing::Transparent)];
+        let addressing = self.one_of(table, path, "addressing", &names, Addressing::FullNat);
+        let names = [("never", Reuse::Never), ("safe", Reuse::Safe), ("always", Reuse::Always)];
+        let reuse = self.one_of(table, path, "reuse", &names, Reuse::Safe);
+        let warm = self.number(table, path, "warm", 0, MOST_WARM as u64, 0) as usize;
+        if warm > 0 && (addressing == Addressing::Transparent || reuse == Reuse::Never) {
+            let problem = "nobody could use such connections";
+            let accepted = "`addressing = \"full_nat\"`, and `reuse` other than \"never\"";
+            self.errors.add(value.span().start, &path.key("warm"), problem, accepted);
+        }
         let check = self.check(table.get("check"), &path.key("check"));
         let path = path.key("servers");
         let Some(list) = table.get("servers") else {
@@ -191,7 +233,7 @@ impl Reader<'_, '_> {
             }
             servers.push(server);
         }
-        Some(Pool { name: name.into(), balance: balance?, servers, check: check? })
+        Some(Pool { name: name.into(), balance, servers, check: check?, addressing, reuse, warm })
     }
 
     fn server(&mut self, value: &Value, path: &Path, interfaces: &[Interface]) -> Option<Server> {
@@ -222,13 +264,14 @@ impl Reader<'_, '_> {
             }
         };
         let own = interfaces[interface].addresses.iter().map(|(own, _)| *own);
-        let Some(source) = own.clone().find(|own| v4(own) == v4(&address)) else {
+        let sources: Vec<Ipv6Addr> = own.filter(|own| v4(own) == v4(&address)).collect();
+        if sources.is_empty() {
             let problem = "the interface to this server has no address of its version";
             self.errors.add(given.span().start, &path.key("address"), problem, "an interface with such an address");
             return None;
-        };
+        }
         let name = name.unwrap_or_else(|| text_of(address, port));
-        Some(Server { name, address, port, weight, interface, next_hop, source })
+        Some(Server { name, address, port, weight, interface, next_hop, sources })
     }
 
     fn check(&mut self, value: Option<&Value>, path: &Path) -> Option<Check> {
@@ -348,15 +391,17 @@ impl Reader<'_, '_> {
             response: 60 * SECOND,
             keep_alive: 60 * SECOND,
             idle: 3600 * SECOND,
+            warm: 30 * SECOND,
         };
         let Some(value) = value else { return timeouts };
         let Some(table) = document::table(value, path, self.errors) else { return timeouts };
-        document::only(table, path, &["request", "connect", "response", "keep_alive", "idle"], self.errors);
+        document::only(table, path, &["request", "connect", "response", "keep_alive", "idle", "warm"], self.errors);
         timeouts.request = self.time(table, path, "request", timeouts.request);
         timeouts.connect = self.time(table, path, "connect", timeouts.connect);
         timeouts.response = self.time(table, path, "response", timeouts.response);
         timeouts.keep_alive = self.time(table, path, "keep_alive", timeouts.keep_alive);
         timeouts.idle = self.time(table, path, "idle", timeouts.idle);
+        timeouts.warm = self.time(table, path, "warm", timeouts.warm);
         timeouts
     }
 }
@@ -378,7 +423,8 @@ fn prefix(text: &str) -> Option<(Ipv6Addr, u8)> {
     (length <= most).then(|| (mapped(address), 128 - most + length))
 }
 
-fn holds((own, length): (Ipv6Addr, u8), address: Ipv6Addr) -> bool {
+/// Whether an address has a prefix.
+pub fn holds((own, length): (Ipv6Addr, u8), address: Ipv6Addr) -> bool {
     let differ = u128::from(own) ^ u128::from(address);
     differ.checked_shr(128 - u32::from(length)).unwrap_or(0) == 0
 }

@@ -105,12 +105,15 @@ impl<P: DataPath> Splicer<P> {
             requests,
             request: (!note.asking).then(|| request(note.is_head)),
             start: client.limit,
-            acknowledged: server.filter(|_| !note.asking).map_or(client.limit, |(_, own)| own.acked),
+            acknowledged: server
+                .filter(|_| !note.asking)
+                .map_or(client.limit, |(_, own)| own.acked.wrapping_sub(client.seq.add)),
             next,
             acked: client.acked,
             window: (client.edge.wrapping_sub(client.acked) >> client.scale).min(65535) as u16,
             times: (0, 0),
             heard: false,
+            clock_at: now,
             upstream,
             tried: Vec::new(),
             answer: None,
@@ -150,35 +153,36 @@ impl<P: DataPath> Splicer<P> {
         let mut responses = Stream::new(block.limit, super::server::HEAD);
         responses.body = Body::of_word(block.framing);
         responses.bytes.insert(block.limit, &[], note.ended);
-        Some(Upstream {
-            server,
-            ends,
-            port: client.port,
-            mac: client.dst_mac,
-            own_mac,
-            kept: Vec::new(),
-            kept_at: block.acked,
-            fin: false,
-            acked: block.acked,
-            edge: block.edge,
-            sent: block.acked,
-            resend: u64::MAX,
-            backoff: RESEND,
-            responses,
-            response: note.response.then(|| response(note.tunnel)),
-            begun: note.begun,
-            scale: block.scale,
-            scales: client.told != 0,
-            seq_add: block.seq.add,
-            tsval_add: block.tsval,
-            tsval: 0,
-        })
+        let server_mss = self.cluster.servers[server].learned.and_then(|own| own.mss).unwrap_or(536);
+        let client_note = ClientNote::of(client)?;
+        let mut u =
+            Upstream::new(server, ends, (client.port, client.dst_mac, own_mac), server_mss.min(client_note.mss));
+        // In numbers of the client's stream.
+        let acked = block.acked.wrapping_sub(client.seq.add);
+        (u.kept_at, u.acked, u.sent) = (acked, acked, acked);
+        u.edge = block.edge.wrapping_sub(client.seq.add);
+        (u.resend, u.backoff) = (u64::MAX, RESEND);
+        (u.told_mss, u.sack, u.times) = (client_note.mss, client_note.sack, client_note.times);
+        // What it was told before nobody knows: it serves this client alone.
+        u.private = true;
+        u.begun = note.begun;
+        (u.responses, u.response) = (responses, note.response.then(|| response(note.tunnel)));
+        (u.scale, u.told) = (block.scale, client.told);
+        (u.shift, u.clock) = (client.seq.add, client.tsval);
+        (u.seq_add, u.tsval_add) = (block.seq.add, block.tsval);
+        Some(u)
     }
 }
 
 /// What is still known of a response.
 fn response(is_tunnel: bool) -> Response {
-    Response { head: 0, status: if is_tunnel { 101 } else { 200 }, framing: Framing::Rest, keeps_alive: true }
+    Response {
+        head: 0,
+        status: if is_tunnel { 101 } else { 200 },
+        framing: Framing::Rest,
+        keeps_alive: true,
+        private: true,
+    }
 }
 
 /// What is still known of a request: it is not sent a second time.
@@ -190,6 +194,7 @@ fn request(is_head: bool) -> Request {
         path: String::new(),
         framing: Framing::Rest,
         keeps_alive: true,
+        private: true,
     }
 }
 

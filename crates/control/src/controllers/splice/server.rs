@@ -4,13 +4,14 @@ use super::block::before;
 use super::body::{Body, Framing};
 use super::connection::{State, Stream, Upstream};
 use super::http;
+use super::icmp::{IcmpError, Problem};
 use super::path::DataPath;
-use super::segment::{ACK, FIN, PSH, RST, SYN, Segment};
-use super::turn::Turn;
+use super::segment::{ACK, FIN, PSH, RST, SYN, Segment, is_v6};
+use super::turn::{RESEND, Turn};
 
 /// How far a new server's clock begins ahead of the last that the client has shown to know, in milliseconds: segments of the
 /// server before it may still be under way.
-const AHEAD: u32 = 1000;
+pub const AHEAD: u32 = 1000;
 /// Bytes of a response's head at most: then it is passed on unread.
 pub const HEAD: usize = 131_072;
 
@@ -30,9 +31,12 @@ impl<P: DataPath> Turn<'_, P> {
             None => return,
         };
         if !segment.has(ACK) || segment.ack != start {
-            // Somebody's old connection: it is told that it is over, and the SYN comes again.
+            // Somebody's old connection: it is told that it is over, and the SYN comes again, at once for the first time.
             if segment.has(ACK) && !segment.has(RST) {
                 self.reset_server(segment.ack);
+                if self.c.upstream.as_ref().is_some_and(|u| u.backoff <= 2 * RESEND) {
+                    self.send_syn();
+                }
             }
             return;
         }
@@ -51,8 +55,7 @@ impl<P: DataPath> Turn<'_, P> {
         }
         let c = &mut *self.c;
         let Some(u) = &mut c.upstream else { return };
-        u.scales = agreed.scale.is_some() && options.scale.is_some();
-        u.scale = options.scale.filter(|_| u.scales).unwrap_or(0);
+        (u.scale, u.told) = agreed.scale.and_then(|own| Some((options.scale?, own))).unwrap_or_default();
         u.seq_add = c.next.wrapping_sub(segment.seq.wrapping_add(1));
         u.responses = Stream::new(segment.seq.wrapping_add(1), HEAD);
         if let Some((tsval, _)) = options.times.filter(|_| agreed.times) {
@@ -92,11 +95,9 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Sends what the server's window has room for of the kept bytes.
     pub fn send_kept(&mut self) {
-        let mss = self.c.agreed.mss;
         let Some(u) = &self.c.upstream else { return };
-        let server = &self.cluster.servers[u.server];
         // Timestamps take twelve bytes of each segment.
-        let most = usize::from(mss.min(server.learned.and_then(|own| own.mss).unwrap_or(536)).max(100)) - 12;
+        let most = usize::from(u.mss) - 12;
         let mut sent_any = false;
         while let Some(u) = &self.c.upstream {
             let from = u.sent.wrapping_sub(u.kept_at) as usize;
@@ -122,6 +123,40 @@ impl<P: DataPath> Turn<'_, P> {
         }
     }
 
+    /// The same again from the first byte that the server has not acknowledged.
+    pub fn resend_kept(&mut self) {
+        let Some(u) = &mut self.c.upstream else { return };
+        u.sent = if before(u.acked, u.kept_at) { u.kept_at } else { u.acked };
+        u.edge = u.edge.max(u.sent.wrapping_add(1));
+        self.send_kept();
+    }
+
+    /// An error about what the server was to get.
+    pub fn on_server_error(&mut self, error: &IcmpError, frame: &[u8]) {
+        let v6 = is_v6(&self.c.client);
+        let Some(u) = &mut self.c.upstream else { return };
+        let seq = error.seq.wrapping_sub(u.shift);
+        match self.c.state {
+            // Of the errors about a SYN these do not pass by themselves soon (RFC 5461 section 4.1).
+            State::Connecting if seq == self.c.start.wrapping_sub(1) => {
+                if error.problem == Problem::Unreachable {
+                    self.elsewhere(503);
+                }
+            }
+            // The client has sent it.
+            State::Serving if !before(seq, u.kept_end()) => self.path.relay_error(frame),
+            State::Serving if !before(seq, u.acked) && before(seq, u.sent) => {
+                let Problem::TooBig(mtu) = error.problem else { return };
+                let mss = mtu - if v6 { 60 } else { 40 };
+                if mss < u.mss {
+                    u.mss = mss;
+                    self.resend_kept();
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn on_joined_server(&mut self, segment: &Segment, frame: &[u8]) {
         let Some(u) = &mut self.c.upstream else { return };
         if let Some((tsval, echo)) = segment.options.times {
@@ -140,13 +175,17 @@ impl<P: DataPath> Turn<'_, P> {
             return self.on_server_reset(segment, frame);
         }
         let asked = u.kept_end();
-        if segment.has(ACK) && !before(segment.ack, u.acked) {
-            (u.acked, u.edge) = (segment.ack, segment.ack.wrapping_add(u32::from(segment.window) << u.scale));
+        let acked = segment.ack.wrapping_sub(u.shift);
+        if segment.has(ACK) && !before(acked, u.acked) {
+            (u.acked, u.edge) = (acked, acked.wrapping_add(u32::from(segment.window) << u.scale));
         }
         let more = !u.has_all() && before(u.sent, asked);
         let had = u.responses.bytes.insert(segment.seq, segment.payload, segment.has(FIN));
         if self.c.state == State::Asking {
             return self.on_idle_server(segment);
+        }
+        if self.is_closed_unanswered() && self.once_more() {
+            return;
         }
         self.follow_response();
         if more {
@@ -230,8 +269,13 @@ impl<P: DataPath> Turn<'_, P> {
         }
         if !u.begun {
             // All of its segments come here, so the next number is known (RFC 5961 section 3.2).
+            let acked = segment.ack.wrapping_sub(u.shift);
+            if exact && segment.has(ACK) && before(u.acked, acked) && !before(u.sent, acked) {
+                self.c.upstream.as_mut().into_iter().for_each(|u| u.acked = acked);
+            }
             match exact {
                 false => self.tell_server(0, self.c.upstream.as_ref().map_or(0, |u| u.sent), &[]),
+                true if self.once_more() => {}
                 true if self.may_go_elsewhere() => self.elsewhere(503),
                 true => {
                     self.release(0);
@@ -263,6 +307,7 @@ impl<P: DataPath> Turn<'_, P> {
                 Ok(Some(response)) => {
                     u.responses.bytes.take(response.head);
                     // More is to come behind an interim response (RFC 9110 section 15.2).
+                    u.private |= response.private;
                     if response.status == 101 || response.status >= 200 {
                         u.response = Some(response);
                         c.keeps_alive &= response.keeps_alive;
@@ -282,6 +327,12 @@ impl<P: DataPath> Turn<'_, P> {
 /// A response that can't be read goes on until the connection ends.
 fn unread(u: &mut Upstream, keeps_alive: &mut bool) {
     *keeps_alive = false;
-    u.response.get_or_insert(http::Response { head: 0, status: 200, framing: Framing::Rest, keeps_alive: false });
+    u.response.get_or_insert(http::Response {
+        head: 0,
+        status: 200,
+        framing: Framing::Rest,
+        keeps_alive: false,
+        private: true,
+    });
     u.responses.body = Some(Body::new(Framing::Rest));
 }

@@ -15,8 +15,41 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Bytes of a request's head at most, and of what is kept of a request.
     pub request_head: usize,
-    /// Connections at most; more are refused.
+    /// Bytes of a request's body at most.
+    pub request_body: u64,
+    /// Connections at most.
     pub connections: usize,
+    /// What becomes of more.
+    pub when_full: WhenFull,
+}
+
+/// What becomes of a client when there are as many connections as may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It is refused.
+    Refuse,
+    /// The connection that has waited longest for its next request makes room.
+    OldestIdle,
+}
+
+/// Who servers see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Addressing {
+    /// An own address.
+    FullNat,
+    /// The client, to whom they answer by way of Millrace.
+    Transparent,
+}
+
+/// Whose requests may come to a server on a connection that others have used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// Nobody's.
+    Never,
+    /// Those that can be sent once more, when the server closes at that moment.
+    Safe,
+    /// All.
+    Always,
 }
 
 /// A port with its addresses.
@@ -30,6 +63,8 @@ pub struct Interface {
     pub addresses: Vec<(Ipv6Addr, u8)>,
     /// Routers to servers that are on no link, one for each version.
     pub gateways: Vec<Ipv6Addr>,
+    /// The first and the last own port towards servers.
+    pub ports: (u16, u16),
 }
 
 /// How a server is chosen.
@@ -54,6 +89,12 @@ pub struct Pool {
     pub servers: Vec<Server>,
     /// How it is found out whether they work.
     pub check: Check,
+    /// Who they see.
+    pub addressing: Addressing,
+    /// Whose requests may follow others' on a connection.
+    pub reuse: Reuse,
+    /// Connections to each server that are made before somebody asks.
+    pub warm: usize,
 }
 
 /// A server.
@@ -71,8 +112,8 @@ pub struct Server {
     pub interface: usize,
     /// Who gets the frames: itself, or a router.
     pub next_hop: Ipv6Addr,
-    /// The address that it sees.
-    pub source: Ipv6Addr,
+    /// The addresses that it sees, by turns; at least one.
+    pub sources: Vec<Ipv6Addr>,
 }
 
 /// A health check. Times are in nanoseconds.
@@ -149,6 +190,8 @@ pub struct Timeouts {
     pub keep_alive: u64,
     /// A connection on which nothing passes.
     pub idle: u64,
+    /// A connection to a server that no client uses.
+    pub warm: u64,
 }
 
 impl Route {

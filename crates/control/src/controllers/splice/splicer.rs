@@ -9,11 +9,14 @@ use super::block::{Ends, Mode};
 use super::checks::Check;
 use super::cluster::{Agreed, Cluster};
 use super::connection::{Connection, State, Stream, Upstream};
+use super::icmp::IcmpError;
+use super::idle::Idlers;
 use super::neighbours::Neighbours;
 use super::path::{DataPath, MARGIN};
 use super::segment::{RST, Segment, TcpOptions};
-use super::settings::Settings;
+use super::settings::{Settings, WhenFull};
 use super::turn::{LINGER, LOOK, Owner, RESEND, Turn};
+use super::warm::Warm;
 
 /// Times that kept bytes or an answer are sent.
 const MOST_TRIES: u32 = 8;
@@ -38,6 +41,8 @@ pub struct Splicer<P> {
     connections: HashMap<u64, Connection>,
     by_client: HashMap<Ends, u64>,
     pub(super) by_server: HashMap<Ends, Owner>,
+    pub(super) warm: Warm,
+    pub(super) idlers: Idlers,
     wakes: BinaryHeap<Reverse<(u64, u64)>>,
     last_id: u64,
     pub(super) checks: Vec<Check>,
@@ -53,6 +58,8 @@ impl<P: DataPath> Splicer<P> {
             connections: HashMap::new(),
             by_client: HashMap::new(),
             by_server: HashMap::new(),
+            warm: Warm::default(),
+            idlers: Idlers::default(),
             wakes: BinaryHeap::new(),
             last_id: 0,
             checks: Vec::new(),
@@ -86,6 +93,11 @@ impl<P: DataPath> Splicer<P> {
         self.connections.len()
     }
 
+    /// The numbers of all of them.
+    pub(super) fn ids(&self) -> Vec<u64> {
+        self.connections.keys().copied().collect()
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty()
@@ -94,7 +106,7 @@ impl<P: DataPath> Splicer<P> {
     /// When [`Splicer::tick`] has something to do.
     pub fn next_wake(&self) -> u64 {
         let own = self.wakes.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
-        own.min(self.next_check()).min(self.next_question())
+        own.min(self.next_check()).min(self.next_question()).min(self.next_warm())
     }
 
     /// The first segment of a request, with its valid cookie.
@@ -109,7 +121,9 @@ impl<P: DataPath> Splicer<P> {
         let endpoints =
             settings.services.iter().enumerate().flat_map(|(service, own)| own.endpoints.iter().map(move |_| service));
         let Some(service) = endpoints.into_iter().nth(usize::from(accepted.number).wrapping_sub(1)) else { return };
-        if self.connections.len() >= settings.connections {
+        let full = self.connections.len() >= settings.connections;
+        if full && !(settings.when_full == WhenFull::OldestIdle && self.make_room()) {
+            self.path.remove_block(&segment.ends);
             let reset = Segment {
                 dst_mac: segment.src_mac,
                 src_mac: segment.dst_mac,
@@ -142,6 +156,7 @@ impl<P: DataPath> Splicer<P> {
             window: segment.window,
             times: segment.options.times.unwrap_or_default(),
             heard: true,
+            clock_at: now,
             upstream: None,
             tried: Vec::new(),
             answer: None,
@@ -178,6 +193,7 @@ impl<P: DataPath> Splicer<P> {
         match self.by_server.get(&segment.ends).copied() {
             Some(Owner::Connection(id)) => self.with(id, |turn| turn.on_server(&segment, frame)),
             Some(Owner::Check(server)) => self.on_check(server, &segment),
+            Some(Owner::Warm(server)) => self.on_warm(server, &segment),
             // Nobody knows it any more.
             None => {
                 let held = self.path.block(&segment.ends).is_some_and(|block| block.mode == Mode::Held);
@@ -185,6 +201,21 @@ impl<P: DataPath> Splicer<P> {
                     self.path.remove_block(&segment.ends);
                 }
             }
+        }
+    }
+
+    /// An ICMP error about a segment of Millrace's own, or one that a control block holds.
+    pub fn error(&mut self, frame: &[u8]) {
+        let Some(error) = IcmpError::parse(frame) else { return };
+        let ends = error.ends.turned();
+        if let Some(id) = self.by_client.get(&ends).copied() {
+            return self.with(id, |turn| turn.on_client_error(frame));
+        }
+        match self.by_server.get(&ends).copied() {
+            Some(Owner::Connection(id)) => self.with(id, |turn| turn.on_server_error(&error, frame)),
+            Some(Owner::Check(server)) => self.on_check_error(server, &error),
+            Some(Owner::Warm(server)) => self.on_warm_error(server, &error),
+            None => {}
         }
     }
 
@@ -198,6 +229,7 @@ impl<P: DataPath> Splicer<P> {
             }
         }
         self.run_checks();
+        self.keep_warm();
         self.ask_neighbours();
     }
 
@@ -209,6 +241,7 @@ impl<P: DataPath> Splicer<P> {
             path: &mut self.path,
             cluster: &mut self.cluster,
             by_server: &mut self.by_server,
+            warm: &mut self.warm,
             id,
             c: &mut connection,
             now,
@@ -308,11 +341,9 @@ impl<P: DataPath> Turn<'_, P> {
             return self.answer(504);
         }
         if !u.has_all() && self.now >= u.resend {
-            u.sent = if super::block::before(u.acked, u.kept_at) { u.kept_at } else { u.acked };
-            u.edge = u.edge.max(u.sent.wrapping_add(1));
             u.backoff *= 2;
             u.resend = self.now + u.backoff;
-            self.send_kept();
+            self.resend_kept();
         }
     }
 

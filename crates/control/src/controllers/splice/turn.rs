@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::block::{self, Block, Ends, Mode, Offset, before};
+use super::block::{Block, Ends, Mode, Offset, before};
 use super::cluster::Cluster;
 use super::connection::{Answer, Connection, State, Upstream};
 use super::path::{DataPath, SCALE};
 use super::segment::{ACK, FIN, PSH, RST, Segment, TcpOptions};
+use super::warm::Warm;
 
 /// Who has a connection to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub enum Owner {
     Connection(u64),
     /// A health check of a server.
     Check(usize),
+    /// Nobody at present: it goes to a server.
+    Warm(usize),
 }
 
 /// From one try of Millrace's own segments to the next, in nanoseconds, at first.
@@ -33,6 +36,8 @@ pub struct Turn<'t, P> {
     pub cluster: &'t mut Cluster,
     /// Connections to servers.
     pub by_server: &'t mut HashMap<Ends, Owner>,
+    /// Those that nobody uses.
+    pub warm: &'t mut Warm,
     /// Its number.
     pub id: u64,
     /// The connection.
@@ -100,12 +105,12 @@ impl<P: DataPath> Turn<'_, P> {
             dst_mac: u.mac,
             src_mac: u.own_mac,
             ends: u.ends.turned(),
-            seq,
+            seq: seq.wrapping_add(u.shift),
             ack: u.responses.bytes.next(),
             flags: flags | ACK,
-            window: window(c.window, scale, if u.scales { scale } else { 0 }),
+            window: window(c.window, scale, u.told),
             options: TcpOptions {
-                times: (c.agreed.times && c.heard).then_some((c.times.0, u.tsval)),
+                times: (c.agreed.times && c.heard).then_some((c.times.0.wrapping_add(u.clock), u.tsval)),
                 ..TcpOptions::default()
             },
             payload,
@@ -179,15 +184,22 @@ impl<P: DataPath> Turn<'_, P> {
             };
             self.tell_server(flags, seq, &[]);
         }
-        let Some(u) = self.c.upstream.take() else { return };
+        if let Some(u) = self.detach() {
+            self.path.remove_block(&u.ends);
+            self.by_server.remove(&u.ends);
+        }
+    }
+
+    /// Takes the connection to the server from the client's.
+    pub fn detach(&mut self) -> Option<Upstream> {
+        let u = self.c.upstream.take()?;
         // Clocks never go back (RFC 7323 section 5.3).
         let clock = u.tsval.wrapping_add(u.tsval_add);
         if self.c.agreed.times && u.tsval_add != 0 && before(self.c.times.1, clock) {
             self.c.times.1 = clock;
         }
-        self.path.remove_block(&u.ends);
-        self.by_server.remove(&u.ends);
         self.cluster.left(u.server);
+        Some(u)
     }
 
     /// All of the client's segments come here from now on.
@@ -242,9 +254,11 @@ impl<P: DataPath> Turn<'_, P> {
             mode: client_mode,
             port: u.port,
             scale,
-            told: if u.scales { scale } else { 0 },
+            told: u.told,
             dst_mac: u.mac,
+            seq: Offset::constant(u.shift),
             ack: Offset::constant(u.seq_add.wrapping_neg()),
+            tsval: u.clock,
             tsecr: u.tsval_add.wrapping_neg(),
             acked: c.acked,
             edge: c.acked.wrapping_add(u32::from(c.window) << scale),
@@ -257,9 +271,11 @@ impl<P: DataPath> Turn<'_, P> {
             told: if c.agreed.scale.is_some() { SCALE } else { 0 },
             dst_mac: c.mac,
             seq: Offset::constant(u.seq_add),
+            ack: Offset::constant(u.shift.wrapping_neg()),
             tsval: u.tsval_add,
-            acked: u.acked,
-            edge: u.edge,
+            tsecr: u.clock.wrapping_neg(),
+            acked: u.acked.wrapping_add(u.shift),
+            edge: u.edge.wrapping_add(u.shift),
             ..Block::held(c.client.turned(), self.seconds())
         };
         c.note_client(&mut client);
@@ -268,7 +284,8 @@ impl<P: DataPath> Turn<'_, P> {
             if let Some(before) = self.path.block(&ends).filter(|before| before.to == block.to) {
                 // What the data path has noted stays.
                 (block.ended, block.seen) = (before.ended, before.seen);
-                if !block::before(before.acked, block.acked) {
+                // What was held it has noted nothing of.
+                if before.mode != Mode::Held {
                     (block.acked, block.edge) = (before.acked, before.edge);
                 }
                 if block == before {

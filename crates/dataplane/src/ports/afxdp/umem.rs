@@ -184,7 +184,8 @@ impl Umem {
             unsafe { sys::register(&fd, self.pool.region(), len, self.chunk, headroom) }
                 .map_err(|error| (Step::Memory, error))?;
         }
-        let fill = Producer::new(&fd, Kind::Fill, wanted.receives.max(1)).map_err(ring)?;
+        // The kernel says what it has read only when it has read all that it once saw: meanwhile as many may be posted again.
+        let fill = Producer::new(&fd, Kind::Fill, 2 * wanted.receives.max(1)).map_err(ring)?;
         // Sockets that share the queue's completions may together have a few more under way than they mean to.
         let completion = Consumer::new(&fd, Kind::Completion, 2 * wanted.sends.max(1)).map_err(ring)?;
         let (rx, tx) = (wanted.receives > 0, wanted.sends > 0);

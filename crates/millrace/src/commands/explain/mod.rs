@@ -50,6 +50,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let program = apps::lower(&source, &compilation)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
     let trace = trace(args, &source, &config)?;
+    let program = config.pinned(program);
     let program = match &args.profile {
         Some(path) => by_profile(&program, &config, path, &trace)?,
         None => program,

@@ -1,0 +1,111 @@
+//! Connections to servers change hands: a client leaves one between two requests, and another request goes out on it.
+
+use super::block::{Block, before};
+use super::body::Framing;
+use super::connection::{State, Stream};
+use super::http::Request;
+use super::path::DataPath;
+use super::segment::RST;
+use super::server::{AHEAD, HEAD};
+use super::settings::Reuse;
+use super::turn::{Owner, Turn};
+use super::warm::Idle;
+
+impl<P: DataPath> Turn<'_, P> {
+    /// Whether the client waits for nothing: it has all of the response, and has asked nothing else.
+    pub fn is_between(&self) -> bool {
+        let c = &*self.c;
+        let answered = |end| c.requests.is_done() && c.requests.bytes.ready().is_empty() && !before(c.acked, end);
+        c.upstream.as_ref().is_some_and(|u| u.has_all() && u.responses.is_done() && answered(u.response_end()))
+    }
+
+    /// Leaves the connection to the server to others, where it is certain that nothing of the client's is under way on it; `next` is
+    /// the number that the client's next byte has. False where it must be closed.
+    pub fn leave(&mut self, next: u32) -> bool {
+        let c = &*self.c;
+        let Some(u) = &c.upstream else { return false };
+        let reuse = self.cluster.settings.pools[self.cluster.servers[u.server].pool].reuse;
+        let bytes = &u.responses.bytes;
+        let ended = bytes.is_ended() || !bytes.ready().is_empty();
+        let goes_on = u.response.is_some_and(|response| response.keeps_alive) && !u.responses.is_endless() && !ended;
+        if reuse == Reuse::Never || !u.is_nat || u.private || !goes_on || !self.cluster.is_usable(u.server) {
+            return false;
+        }
+        let shifted = next.wrapping_add(u.shift);
+        let had_all = |block: &Block| block.ended == 0 && !before(block.acked, shifted);
+        let Some(block) = self.path.block(&u.ends).filter(had_all) else { return false };
+        let (id, end) = (u.ends, u.response_end());
+        let echoed = c.times.1.wrapping_sub(u.tsval_add);
+        let clock = (c.times.0.wrapping_add(u.clock), c.clock_at);
+        let Some(mut u) = self.detach() else { return false };
+        self.c.next = end;
+        u.tsval = if before(u.tsval, echoed) { echoed } else { u.tsval };
+        u.edge = block.edge;
+        u.responses = Stream::new(u.responses.limit(), HEAD);
+        (u.used, u.kept) = (true, Vec::new());
+        let held = Block { seen: block.seen, ..Block::held(id.turned(), self.seconds()) };
+        let idle = Idle::left(u, shifted, clock, self.now + self.cluster.settings.timeouts.warm);
+        let server = idle.upstream.server;
+        if !self.path.set_block(&id, &held) || self.warm.keep(idle).is_err() {
+            self.path.remove_block(&id);
+            self.by_server.remove(&id);
+        } else {
+            self.by_server.insert(id, Owner::Warm(server));
+        }
+        true
+    }
+
+    /// Brings a request to a server of a pool: on a connection that is there, or on a new one.
+    pub fn join(&mut self, pool: usize, kept: Vec<u8>) {
+        let c = &*self.c;
+        let reuse = self.cluster.settings.pools[pool].reuse;
+        let repeatable = c.request.as_ref().is_some_and(|own| own.is_idempotent() && own.framing == Framing::Length(0));
+        let may = reuse == Reuse::Always || (reuse == Reuse::Safe && repeatable);
+        let Some(server) = self.cluster.choose(pool, c.client.src, &c.agreed, &c.tried).filter(|_| may) else {
+            return self.connect(pool, kept);
+        };
+        let agreed = c.agreed;
+        let fits = |sack, times, mss: u16| sack == agreed.sack && times == agreed.times && mss <= agreed.mss;
+        let Some(idle) = self.warm.take(server, |u| fits(u.sack, u.times, u.told_mss)) else {
+            return self.connect_to(server, pool, kept);
+        };
+        let ahead = idle.clock_at(self.now);
+        let (mut u, next, c) = (idle.upstream, idle.next, &mut *self.c);
+        u.shift = next.wrapping_sub(c.start);
+        u.clock = ahead.wrapping_sub(c.times.0);
+        u.seq_add = c.next.wrapping_sub(u.responses.limit());
+        u.tsval_add = if agreed.times { c.times.1.wrapping_add(AHEAD).wrapping_sub(u.tsval) } else { 0 };
+        u.clock = if agreed.times { u.clock } else { 0 };
+        u.edge = u.edge.wrapping_sub(u.shift);
+        u.begin(kept, c.start);
+        self.cluster.servers[server].active += 1;
+        self.by_server.insert(u.ends, Owner::Connection(self.id));
+        c.upstream = Some(u);
+        self.serve();
+    }
+
+    /// Whether the server has closed instead of answering.
+    pub fn is_closed_unanswered(&self) -> bool {
+        self.c.state == State::Serving
+            && self.c.upstream.as_ref().is_some_and(|u| {
+                !u.begun && u.response.is_none() && u.responses.bytes.is_ended() && u.responses.bytes.ready().is_empty()
+            })
+    }
+
+    /// Sends the request again on a new connection, where a server may have closed the one that it has not known the request on. False
+    /// where that would not be the same: it was not the connection's first, or nobody knows what has become of it.
+    pub fn once_more(&mut self) -> bool {
+        let Some(u) = &self.c.upstream else { return false };
+        let whole = self.c.requests.is_done() && u.kept_end() == self.c.requests.limit().wrapping_add(u.fin.into());
+        let repeatable = self.c.request.as_ref().is_some_and(Request::is_idempotent);
+        let unheard = !before(u.kept_at, u.acked);
+        if !u.used || u.begun || !whole || !(repeatable || unheard) {
+            return false;
+        }
+        let (kept, server) = (u.kept.clone(), u.server);
+        let pool = self.cluster.servers[server].pool;
+        self.release(RST);
+        self.connect(pool, kept);
+        true
+    }
+}
