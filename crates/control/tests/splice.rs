@@ -137,6 +137,7 @@ fn ask_again(world: &mut World, hosts: &Hosts, clients: Vec<Next>, close: bool) 
     for next in clients {
         for _ in 0..next.pause * 4 {
             world.wait(250_000_000);
+            world.settle();
         }
         if close {
             world.close_servers();

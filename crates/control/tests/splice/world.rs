@@ -325,7 +325,7 @@ impl World {
     }
 
     /// Packets are delivered until there are none.
-    fn settle(&mut self) {
+    pub fn settle(&mut self) {
         for _ in 0..10_000 {
             let Some(path) = (0..PATHS).find(|path| !self.shared.borrow().paths[*path].is_empty()) else { return };
             self.deliver(path);
@@ -519,7 +519,7 @@ impl World {
             return;
         }
         let segment = Segment::parse(frame).expect("a segment with a right checksum");
-        if segment.has(SYN) && !self.servers.contains_key(&segment.ends) {
+        if segment.has(SYN) && self.servers.get(&segment.ends).is_none_or(|(tcp, _)| tcp.was_reset) {
             let first = self.hosts.server_first.wrapping_add(self.servers.len() as u32 * 1_000_003);
             let tcp = Tcp::new(segment.ends.turned(), (SERVER_MAC, OWN_MACS[1]), first, self.hosts.server);
             self.servers.insert(segment.ends, (tcp, 0));
