@@ -129,6 +129,11 @@ impl Splice {
         self.runtime.json(&["counters", "--socket", &self.runtime.path("socket")])
     }
 
+    /// All control blocks.
+    pub fn blocks(&self) -> Json {
+        self.runtime.json(&["table", "dump", "spliced.blocks", "--socket", &self.runtime.path("socket")])
+    }
+
     /// Entries of a table.
     pub fn entries(&self, table: &str) -> u64 {
         let tables = self.runtime.json(&["table", "ls", "--socket", &self.runtime.path("socket")]);

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::network::Splice;
+use crate::network::{PATIENCE, Splice};
 use crate::web::{Client, pattern, sum};
 use crate::{VIRTUAL, VIRTUAL6, servers, wait_until_up};
 
@@ -13,7 +13,13 @@ const CLIENTS: usize = 8;
 
 /// Such clients, and transfers, while something happens to the splicer several times. Not one connection is cut, and every byte is
 /// right.
-fn under_load(splice: &mut Splice, size: usize, times: usize, happens: impl Fn(&mut Splice, usize)) {
+fn under_load(
+    splice: &mut Splice,
+    addresses: [&str; 2],
+    size: usize,
+    times: usize,
+    happens: impl Fn(&mut Splice, usize),
+) {
     let (stop, served) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; CLIENTS]);
     let host = splice.client.clone();
     let large = pattern(size);
@@ -30,7 +36,7 @@ fn under_load(splice: &mut Splice, size: usize, times: usize, happens: impl Fn(&
         for number in 0..CLIENTS {
             let (host, stop, served) = (&host, &stop, &served);
             clients.push(scope.spawn(move || {
-                let mut client = Client::connect(host, [VIRTUAL, VIRTUAL6][number % 2]).unwrap();
+                let mut client = Client::connect(host, addresses[number % 2]).unwrap();
                 let mut round = 0;
                 while !stop.load(Ordering::Relaxed) {
                     let size = 1 + number * 700 + round % 5000;
@@ -59,7 +65,7 @@ fn under_load(splice: &mut Splice, size: usize, times: usize, happens: impl Fn(&
             .map(|number| {
                 let (host, large) = (&host, &large);
                 scope.spawn(move || {
-                    let mut client = Client::connect(host, [VIRTUAL, VIRTUAL6][number / 2]).unwrap();
+                    let mut client = Client::connect(host, addresses[number / 2]).unwrap();
                     // The second transfer of a connection, too.
                     for kind in ["bytes", "chunked"] {
                         let response = client.get(&format!("/{kind}/{}", large.len()));
@@ -79,12 +85,25 @@ fn under_load(splice: &mut Splice, size: usize, times: usize, happens: impl Fn(&
             happens(splice, time);
             // All of them go on.
             let goes_on = |number: usize| served[number].load(Ordering::Relaxed) > before[number] + 5;
-            splice.wait("somebody is not served", |_| (0..CLIENTS).all(goes_on));
+            let start = Instant::now();
+            while !(0..CLIENTS).all(goes_on) {
+                assert!(start.elapsed() < PATIENCE / 2, "somebody is not served: {}", state(splice));
+                thread::sleep(Duration::from_millis(20));
+            }
         }
         transfers.into_iter().for_each(|own| own.join().unwrap());
         drop(stopping);
         clients.into_iter().for_each(|own| own.join().unwrap());
     });
+}
+
+/// All that says why somebody waits.
+fn state(splice: &Splice) -> String {
+    let hosts = [&*splice.client, &splice.servers].map(|host| {
+        let ask = |arguments: &[&str]| host.check(arguments).map(|done| done.text()).unwrap_or_default();
+        ask(&["ss", "-tnoi"]) + &ask(&["ip", "-6", "neighbour"]) + &ask(&["ip", "neighbour"])
+    });
+    format!("{}\n{}\n{}\n{}", splice.counters(), splice.said(), splice.blocks(), hosts.join("\n"))
 }
 
 #[test]
@@ -101,7 +120,7 @@ fn connections_outlast_the_process() {
     // One that has nothing to say meanwhile.
     let mut quiet = Client::connect(&splice.client, VIRTUAL).unwrap();
     assert_eq!(quiet.get("/images/quiet").unwrap().status, 200);
-    under_load(&mut splice, 10_000_000, 3, |splice, time| {
+    under_load(&mut splice, [VIRTUAL; 2], 10_000_000, 2, |splice, time| {
         thread::sleep(Duration::from_millis(300 + 150 * time as u64));
         splice.crash(Duration::from_millis(100 * time as u64));
         assert!(splice.said().contains("connections taken up"), "{}", splice.said());
@@ -123,7 +142,7 @@ fn a_changed_configuration_cuts_nothing() {
         ("connections = 65536", "connections = 60000"),
         ("fall = 3", "fall = 2"),
     ];
-    under_load(&mut splice, 5_000_000, changes.len(), |splice, time| {
+    under_load(&mut splice, [VIRTUAL, VIRTUAL6], 5_000_000, changes.len(), |splice, time| {
         thread::sleep(Duration::from_millis(100));
         splice.reload(&[changes[time]]);
     });

@@ -79,6 +79,9 @@ impl Connection {
             (State::Connecting, _) => (self.start, self.start),
             _ => (self.requests.limit(), self.requests.limit()),
         };
+        // An own answer is not kept, but for its FIN.
+        let says_something =
+            self.state == State::Answering && self.answer.as_ref().is_none_or(|answer| !answer.bytes.is_empty());
         block.limit = start;
         block.framing = if asking { 0 } else { framing(&self.requests) };
         block.facts = u32::from(self.agreed.mss)
@@ -91,7 +94,7 @@ impl Connection {
                 (self.request.as_ref().is_some_and(|request| request.method == "HEAD"), HEAD),
                 (asking, ASKING),
                 (self.client_done, DONE),
-                (before(has, self.acknowledged) || self.state == State::Answering, LOST),
+                (before(has, self.acknowledged) || says_something, LOST),
             ]);
     }
 }

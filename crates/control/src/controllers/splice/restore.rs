@@ -206,6 +206,7 @@ impl<P: DataPath> Turn<'_, P> {
         }
         match self.c.upstream {
             Some(_) => self.update_blocks(),
+            None if self.c.client_done => self.answer(0),
             None => self.hold_client(),
         }
     }
