@@ -210,6 +210,9 @@ impl<P: DataPath> Turn<'_, P> {
             port: c.port,
             scale,
             dst_mac: c.mac,
+            // What is held is not rewritten, so here they are the client's own.
+            tsval: c.times.0,
+            tsecr: c.times.1,
             acked: c.next,
             edge: c.next.wrapping_add(u32::from(c.window) << scale),
             ..Block::held(c.client.turned(), self.seconds())
