@@ -296,12 +296,12 @@ impl World {
             let servers = world.splicer.cluster.servers.iter();
             servers.filter(|known| known.server.address.to_ipv4_mapped().is_some()).all(|known| known.up)
         };
-        for _ in 0..200 {
+        // And for a while longer, for connections that are made ahead.
+        let mut left = 200;
+        while left > 0 {
             world.settle();
-            if are_up(&world) {
-                break;
-            }
             world.wait(20_000_000);
+            left = if are_up(&world) { left.min(30) } else { left } - 1;
         }
         assert!(are_up(&world), "{:?}", world.splicer.cluster.servers);
         world
