@@ -201,3 +201,55 @@ fn interrupted_without_privileges_it_leaves_nothing() {
 fn killed_in_a_user_namespace_it_leaves_nothing() {
     blast(&in_user_namespace(), Signal::SIGKILL);
 }
+
+/// The splicer's demo, to its end.
+fn splicer_succeeds(prefix: &[&str]) {
+    let mut demo = Demo::start(prefix, &["splice", "--seconds", "3"]);
+    let output = demo.running.wait(PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+    assert!(output.status.success(), "{output}");
+    demo.assert_no_files();
+    let text = output.text();
+    let parts = [
+        "one virtual address in front of three web servers",
+        "\n1. 4 clients ask, three servers answer\n",
+        "`millrace sessions` lists ",
+        "\n2. b is drained",
+        "drain",
+        "\n3. a is killed",
+        "\n4. a is back\n",
+        "\n5. a flood of SYNs",
+        " SYNs\n",
+        "\n6. what was counted\n",
+        "service_requests",
+        " requests were answered, ",
+    ];
+    let mut rest = text.as_str();
+    for part in parts {
+        rest = rest.split_once(part).unwrap_or_else(|| panic!("{part:?} is missing, or not in order: {text}")).1;
+    }
+}
+
+#[test]
+fn the_splicer_works_as_root() {
+    splicer_succeeds(&[]);
+}
+
+#[test]
+fn the_splicer_works_without_privileges() {
+    splicer_succeeds(&without_privileges());
+}
+
+#[test]
+fn the_splicer_leaves_nothing_when_it_is_interrupted() {
+    let mut demo = Demo::start(&[], &["splice", "--seconds", "100"]);
+    let id = demo.running.id();
+    demo.running.wait_for_text("\n1. 4 clients", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+    let test = namespaces(Path::new("/proc/self"));
+    let own: BTreeSet<_> = namespaces(Path::new(&format!("/proc/{id}"))).difference(&test).cloned().collect();
+    assert!(own.len() >= 3, "{own:?}");
+    demo.running.signal(Signal::SIGTERM).unwrap();
+    let output = demo.running.wait(PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+    assert!(!output.status.success(), "{output}");
+    eventually("the demo's namespaces are gone", || all_namespaces().is_disjoint(&own));
+    demo.assert_no_files();
+}

@@ -40,8 +40,9 @@ def udp(rng, size, src=None, dst=5004):
 SYN, ACK, FIN, PSH = 2, 16, 1, 8
 
 
-def tcp(src, dst, flags, seq, ack, payload=b""):
-    return struct.pack("!HHIIBBHHH", src, dst, seq, ack, 0x50, flags, 65535, 0, 0) + payload
+def tcp(src, dst, flags, seq, ack, payload=b"", options=b""):
+    offset = 5 + len(options) // 4 << 4
+    return struct.pack("!HHIIBBHHH", src, dst, seq, ack, offset, flags, 65535, 0, 0) + options + payload
 
 
 def labels(*stack):

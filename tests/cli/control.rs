@@ -390,3 +390,54 @@ fn logs() {
     let text = process::run(command).failed_in_one_line(1);
     assert!(text.contains("MILLRACE_LOG=control=loud") && text.contains("accepted: error, warn, info"), "{text}");
 }
+
+#[test]
+fn controllers_are_asked_only_what_they_offer() {
+    let runtime = Runtime::new();
+    let _switch = switch(&runtime, &[]);
+    // Its program has no controller that offers anything.
+    assert_eq!(runtime.json(&["figures"]), json!({}));
+    for command in ["servers", "sessions"] {
+        let done = runtime.millrace(&[command]);
+        assert_eq!(done.status, Some(1), "{done:?}");
+        let message = "error: the program has no controller \"splice\" that can be asked; there is none\n";
+        assert_eq!(done.stderr, message);
+    }
+    let socket = runtime.socket("l3switch");
+    let ask = |line: &str| -> Json {
+        let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+        std::io::Write::write_all(&mut stream, line.as_bytes()).unwrap();
+        let mut answer = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(stream), &mut answer).unwrap();
+        serde_json::from_str(&answer).unwrap()
+    };
+    assert_eq!(ask("{\"request\": \"queries\"}\n"), json!({ "ok": [] }));
+    let refused = ask("{\"request\": \"query\", \"controller\": \"x\", \"query\": \"y\"}\n");
+    assert_eq!(refused["error"]["code"], "unknown_query");
+    let refused = ask("{\"request\": \"query\", \"controller\": \"x\"}\n");
+    assert_eq!(refused["error"]["code"], "bad_request");
+}
+
+#[test]
+fn a_splicer_is_asked() {
+    let runtime = Runtime::new();
+    let _splice = runtime.start(&["splice", "--engine", "worker", "--port", "clients=mem:", "--port", "servers=mem:"]);
+    let names = |family: &Json| family["name"].as_str().unwrap().to_owned();
+    let figures = runtime.json(&["figures", "service_"]);
+    let all: Vec<String> = figures["splice"].as_array().unwrap().iter().map(names).collect();
+    assert!(all.contains(&"service_requests".into()) && all.iter().all(|name| name.starts_with("service_")), "{all:?}");
+    let one = runtime.json(&["figures", "server_up", "--label", "server=a6"]);
+    assert_eq!(one["splice"][0]["samples"], json!([{ "labels": { "pool": "web", "server": "a6" }, "value": 0 }]));
+    let server = || {
+        let all = runtime.json(&["servers"]);
+        all.as_array().unwrap().iter().find(|own| own["pool"] == "web" && own["name"] == "a").unwrap().clone()
+    };
+    assert_eq!((server()["admin"].as_str(), server()["up"].as_bool()), (Some("ready"), Some(false)));
+    assert_eq!(runtime.millrace(&["servers", "down", "web/a"]).ok(), "web/a: down, taken down, 0 connections\n");
+    assert_eq!(server()["admin"], "down");
+    assert_eq!(runtime.json(&["sessions"]), json!({ "sessions": [], "fit": 0, "all": 0 }));
+    assert_eq!(runtime.millrace(&["sessions", "--watch", "--count", "2"]).ok().lines().count(), 2);
+    // Nothing is ended that nobody has named.
+    let done = runtime.millrace(&["sessions", "kill", "--json"]);
+    assert!(done.status == Some(1) && done.stderr.contains("which connections?"), "{done:?}");
+}

@@ -30,6 +30,26 @@ fn a_profile_of_the_trace_costs_no_access_and_no_byte() {
     }
 }
 
+/// The splicer's trace brings tables of its own: connections that are joined already.
+#[test]
+fn the_splicer() {
+    let found = json(&["splice"]);
+    let paths = found["paths"].as_array().unwrap();
+    let packets = |end: &str| -> u64 {
+        let ends = |path: &&Value| path["path"].as_array().unwrap().last().unwrap() == end;
+        paths.iter().filter(ends).map(|path| path["packets"].as_u64().unwrap()).sum()
+    };
+    // All but 4 ARP requests and 20 SYNs are of connections; 16 begin a request, which goes to the controller.
+    assert_eq!(["entry.output", "accept.output", "spliced.held_cc"].map(packets), [4, 20, 16], "{paths:?}");
+    assert_eq!(packets("spliced.output"), 360);
+    let builds = &found["builds"];
+    assert!(figure(builds, "cgpc", "accesses") < figure(builds, "base", "accesses") / 4.0, "{builds}");
+    let own = concat!(env!("CARGO_MANIFEST_DIR"), "/../../apps/splice");
+    let trace = format!("{own}/trace.pcapng");
+    let given = json(&["splice", "--profile", &trace, "-c", &format!("{own}/trace.toml")]);
+    assert_eq!(given["packets"], found["packets"]);
+}
+
 /// The optimiser's promise for the L3 switch, per packet: at most two accesses to packet memory.
 #[test]
 fn the_l3_switch() {

@@ -7,6 +7,7 @@ fn the_examples_are_right() {
     for (file, size) in [
         ("examples/lab.toml", "5 hosts, 6 links"),
         ("apps/firewall/lab.toml", "3 hosts, 2 links"),
+        ("apps/splice/lab.toml", "3 hosts, 2 links"),
         ("apps/mpls/lab/lab.toml", "5 hosts, 10 links"),
     ] {
         let path = format!("{ROOT}/{file}");

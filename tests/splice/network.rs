@@ -12,6 +12,7 @@ use lab::{Emulator, Impairments, LinkConfig, Namespace, Running, Signal, Wire, v
 use serde_json::Value as Json;
 
 use crate::instance::Runtime;
+use crate::process::Done;
 use crate::report::Report;
 
 /// Long enough for a loaded machine; nothing waits this long when all is well.
@@ -47,8 +48,7 @@ pub struct Splice {
     _emulator: Option<Emulator>,
     pub client: Arc<Namespace>,
     pub servers: Namespace,
-    /// A host behind one of them.
-    pub far: Option<Namespace>,
+    _far: Option<Namespace>,
 }
 
 impl Splice {
@@ -58,7 +58,7 @@ impl Splice {
         Splice::start_with(driver, changes, links, |_, _| None)
     }
 
-    /// The same with something done to client and servers before Millrace looks for them.
+    /// The same with something done to client and servers before Millrace looks for them, and perhaps a host behind one of them.
     pub fn start_with(
         driver: &str,
         changes: &[(&str, &str)],
@@ -105,7 +105,7 @@ impl Splice {
         let arguments = ["run", "splice", "-c", &config, "--socket", &socket, "--state", &state];
         let arguments = arguments.map(str::to_owned).to_vec();
         let millrace = run(&ns, &arguments);
-        Splice { millrace, runtime, arguments, ns, _emulator: emulator, client: Arc::new(client), servers, far }
+        Splice { millrace, runtime, arguments, ns, _emulator: emulator, client: Arc::new(client), servers, _far: far }
     }
 
     /// Kills Millrace, as a crash does, and starts it again after a while.
@@ -132,6 +132,21 @@ impl Splice {
     /// All control blocks.
     pub fn blocks(&self) -> Json {
         self.runtime.json(&["table", "dump", "spliced.blocks", "--socket", &self.runtime.path("socket")])
+    }
+
+    /// Asks for JSON.
+    pub fn json(&self, arguments: &[&str]) -> Json {
+        self.runtime.json(&[arguments, &["--socket", &self.runtime.path("socket")]].concat())
+    }
+
+    /// Runs a command of `millrace` for this instance.
+    pub fn millrace(&self, arguments: &[&str]) -> Done {
+        self.runtime.millrace(&[arguments, &["--socket", &self.runtime.path("socket")]].concat())
+    }
+
+    /// Sends Millrace a signal.
+    pub fn signal(&mut self, signal: Signal) {
+        must(self.millrace.signal(signal));
     }
 
     /// Entries of a table.

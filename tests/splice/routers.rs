@@ -30,7 +30,7 @@ fn behind(router: &Namespace, subnet: u8, hosts: &[u8]) -> Namespace {
             "add",
             &format!("2001:db8:{subnet}::{host}/64"),
             "dev",
-            &{ if ns.name() == router.name() { "eth1" } else { "eth0" } },
+            if ns.name() == router.name() { "eth1" } else { "eth0" },
             "nodad",
         ]));
     };
@@ -104,18 +104,28 @@ const FAR: [(&str, &str); 8] = [
     ("\"[2001:db8:2::12]:80\"", "\"[2001:db8:4::12]:80\""),
     ("address = \"10.0.2.12:80\"", "address = \"10.0.4.12:80\""),
     ("address = \"[2001:db8:2::12]:80\"", "address = \"[2001:db8:4::12]:80\""),
-    ("interval = \"1s\", timeout", "interval = \"1h\", timeout"),
+    // Checks do not notice what happens.
+    ("fall = 3", "fall = 100"),
 ];
 
-fn far_servers(far: &Namespace) -> [Server; 4] {
-    [("10.0.4.11:80", "a"), ("10.0.4.12:80", "b"), ("[2001:db8:4::11]:80", "a"), ("[2001:db8:4::12]:80", "b")]
-        .map(|(address, name)| Server::start(far, address, name))
+/// Servers behind a router, which are there before they are checked for the first time.
+fn with_far_servers(driver: &str, changes: &[(&str, &str)]) -> (Splice, Vec<Server>) {
+    let mut running = Vec::new();
+    let splice = Splice::start_with(driver, changes, None, |_, servers| {
+        let far = behind(servers, 4, &[11, 12]);
+        for (last, name) in [(11, "a"), (12, "b")] {
+            for address in [format!("10.0.4.{last}:80"), format!("[2001:db8:4::{last}]:80")] {
+                running.push(Server::start(&far, &address, name));
+            }
+        }
+        Some(far)
+    });
+    (splice, running)
 }
 
 #[test]
 fn requests_fit_the_way_to_the_server() {
-    let splice = Splice::start_with("xdp", &FAR, None, |_, servers| Some(behind(servers, 4, &[11, 12])));
-    let _servers = far_servers(splice.far.as_ref().unwrap());
+    let (splice, _servers) = with_far_servers("xdp", &FAR);
     wait_until_up(&splice);
     for address in [VIRTUAL, VIRTUAL6] {
         let mut client = Client::connect(&splice.client, address).unwrap();
@@ -135,8 +145,7 @@ fn requests_fit_the_way_to_the_server() {
 #[test]
 fn a_server_that_no_way_leads_to_is_passed_over_at_once() {
     let changes = [&FAR[..], &[("connect = \"1s\"", "connect = \"30s\"")]].concat();
-    let splice = Splice::start_with("afpacket", &changes, None, |_, servers| Some(behind(servers, 4, &[11, 12])));
-    let _servers = far_servers(splice.far.as_ref().unwrap());
+    let (splice, _servers) = with_far_servers("afpacket", &changes);
     wait_until_up(&splice);
     for (version, lost) in [("-4", "10.0.4.12"), ("-6", "2001:db8:4::12")] {
         must(splice.servers.check(&["ip", version, "route", "add", "unreachable", lost]));

@@ -45,6 +45,8 @@ impl Server {
     /// | `/chunked/N` | the same in chunks |
     /// | `/close/N` | the same until the connection ends |
     /// | `/sum` | length and sum of what the request brought |
+    /// | `/peer` | address and port of who has connected |
+    /// | `/ntlm` | 401: who asks is to say on this connection who it is |
     /// | others | the target |
     pub fn start(host: &Namespace, address: &str, name: &'static str) -> Server {
         let listener = host.enter(|| TcpListener::bind(address)).unwrap().unwrap();
@@ -150,10 +152,12 @@ fn serve(mut stream: TcpStream, name: &str) -> std::io::Result<()> {
         };
         let content = match (kind, target.as_str()) {
             ("text", "/sum") => format!("{} {:x}", received.len(), sum(&received)).into_bytes(),
+            ("text", "/peer") => stream.peer_addr()?.to_string().into_bytes(),
             ("text", _) => target.clone().into_bytes(),
             _ => pattern(length),
         };
-        let start = format!("HTTP/1.1 200 OK\r\nX-Server: {name}\r\n");
+        let status = if target == "/ntlm" { "401 Unauthorized\r\nWWW-Authenticate: NTLM" } else { "200 OK" };
+        let start = format!("HTTP/1.1 {status}\r\nX-Server: {name}\r\n");
         let mut response = match kind {
             "chunked" => {
                 let mut response = format!("{start}Transfer-Encoding: chunked\r\n\r\n").into_bytes();
@@ -205,6 +209,12 @@ impl Client {
         Ok(Client { reader: BufReader::new(stream) })
     }
 
+    /// Ends it with a reset.
+    pub fn reset(self) {
+        let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+        nix::sys::socket::setsockopt(self.reader.get_ref(), nix::sys::socket::sockopt::Linger, &linger).unwrap();
+    }
+
     /// Sends bytes as they are.
     pub fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.reader.get_mut().write_all(bytes)
@@ -246,6 +256,11 @@ impl Client {
             self.send(body)?;
         }
         self.receive("PUT")
+    }
+
+    /// The own address and port.
+    pub fn own_address(&self) -> String {
+        self.reader.get_ref().local_addr().unwrap().to_string()
     }
 
     /// Whether the other side has closed, after all that it has sent.

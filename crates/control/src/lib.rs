@@ -7,6 +7,7 @@
 //! | [`socket`] | lets a running instance be asked and changed |
 //! | [`state`] | keeps tables on disk |
 //! | [`controllers`] | the controllers that come with Millrace, by name |
+//! | [`line_log`] | appends lines to files without ever waiting |
 //! | [`words`] | small pieces of messages |
 //! | [`cases`] | runs the packet tests in `apps/NAME/cases` on any engine |
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@
 pub mod cases;
 pub mod config;
 pub mod controllers;
+pub mod line_log;
 pub mod packet;
 pub mod socket;
 pub mod state;

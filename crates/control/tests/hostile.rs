@@ -79,7 +79,8 @@ fn seen(output: StepOutput) -> (End, Vec<u8>, Option<u128>) {
 fn application(name: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps").join(name);
     let program = common::compile(&folder.join(format!("{name}.baker")));
-    let text = std::fs::read_to_string(folder.join(format!("{name}.toml"))).unwrap();
+    let own = ["trace.toml".to_owned(), format!("{name}.toml")].map(|file| std::fs::read_to_string(folder.join(file)));
+    let text = own.into_iter().find_map(Result::ok).unwrap();
     let config = Config::parse("t.toml", &text, &program).unwrap_or_else(|errors| panic!("{errors:?}"));
     let trace = read_trace("trace", &std::fs::read(folder.join("trace.pcapng")).unwrap()).unwrap();
     let mut engines = [EngineKind::Interp, EngineKind::NATIVE].map(|engine| stepper(&program, &config, engine));
@@ -110,4 +111,9 @@ fn damaged_packets_of_the_firewall() {
 #[test]
 fn damaged_packets_of_label_switching() {
     application("mpls");
+}
+
+#[test]
+fn damaged_packets_of_the_splicer() {
+    application("splice");
 }

@@ -35,6 +35,7 @@ mod sys;
 mod topology;
 mod traffic;
 mod user;
+mod web;
 
 pub use capture::{Capture, Captured, Tap};
 pub use command::{Command, Output, Running};
@@ -51,6 +52,7 @@ pub use sweep::sweep;
 pub use topology::{L3Options, L3Switch};
 pub use traffic::{Flow, Generator, PROBE, Received, Sent, Sink, Traffic, Transport};
 pub use user::{enter_namespace_of, enter_user_namespace, has_privileges};
+pub use web::WebServer;
 
 /// The signals that [`Running::signal`] takes.
 pub use nix::sys::signal::Signal;

@@ -28,10 +28,24 @@ pub struct Source {
     pub built_in: bool,
     /// The packets beside it to measure with (`trace.pcapng`), with the file's name.
     pub trace: Option<(String, Vec<u8>)>,
+    /// The configuration that those find (`trace.toml`), where it is another one.
+    trace_config: Option<(String, String)>,
+}
+
+impl Source {
+    /// As it is run with a trace: with the one beside it the configuration is that of the trace.
+    pub fn with_trace(mut self, is_beside: bool) -> Source {
+        if is_beside && self.trace_config.is_some() {
+            self.config = self.trace_config.take();
+        }
+        self
+    }
 }
 
 /// Name of an application's trace, in its directory.
 const TRACE: &str = "trace.pcapng";
+/// And that of the configuration for it.
+const TRACE_CONFIG: &str = "trace.toml";
 
 /// Finds a program by what the user wrote.
 pub fn find(app: &str) -> Result<Source, Failure> {
@@ -43,15 +57,16 @@ pub fn find(app: &str) -> Result<Source, Failure> {
     if path.is_file() {
         return read(path);
     }
-    let embedded = |ending: &str| {
-        let name = format!("{app}/{app}.{ending}");
+    let embedded = |file: &str| {
+        let name = format!("{app}/{file}");
         let text = APPS.get_file(&name)?.contents_utf8()?;
         Some((format!("apps/{name}"), text.to_string()))
     };
-    if let Some((name, text)) = embedded("baker") {
+    if let Some((name, text)) = embedded(&format!("{app}.baker")) {
         let trace = format!("{app}/{TRACE}");
         let trace = APPS.get_file(&trace).map(|file| (format!("apps/{trace}"), file.contents().to_vec()));
-        return Ok(Source { name, text, config: embedded("toml"), built_in: true, trace });
+        let (config, trace_config) = (embedded(&format!("{app}.toml")), embedded(TRACE_CONFIG));
+        return Ok(Source { name, text, config, built_in: true, trace, trace_config });
     }
     let known: Vec<_> = APPS.dirs().filter_map(|d| d.path().to_str()).collect();
     Err(Failure::wrong(format!(
@@ -68,7 +83,10 @@ fn read(path: &Path) -> Result<Source, Failure> {
     let config = beside(&config_path, std::fs::read_to_string(&config_path))?.map(|text| (shown(&config_path), text));
     let trace_path = path.with_file_name(TRACE);
     let trace = beside(&trace_path, std::fs::read(&trace_path))?.map(|content| (shown(&trace_path), content));
-    Ok(Source { name: shown(path), text, config, built_in: false, trace })
+    let path_of_config = path.with_file_name(TRACE_CONFIG);
+    let text_of_config = beside(&path_of_config, std::fs::read_to_string(&path_of_config))?;
+    let trace_config = text_of_config.map(|text| (shown(&path_of_config), text));
+    Ok(Source { name: shown(path), text, config, built_in: false, trace, trace_config })
 }
 
 /// A file that need not be there.

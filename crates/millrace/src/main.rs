@@ -54,13 +54,19 @@ enum Command {
     Drops(commands::counters::Args),
     /// Show the ports of a running instance
     Ports(commands::counters::Args),
+    /// Show what the controllers of a running instance have counted
+    Figures(commands::figures::Args),
+    /// Show the servers of a running splicer, drain them, take them down
+    Servers(commands::servers::Args),
+    /// Show the connections of a running splicer, or end them
+    Sessions(commands::sessions::Args),
     /// Have a running instance read the settings of its controllers again
     Reload(commands::reload::Args),
     /// End a running instance
     Stop(commands::stop::Args),
     /// Run a program over a capture file
     Replay(commands::replay::Args),
-    /// Switch and route between four hosts on this machine, and measure it
+    /// Show an application at work between hosts on this machine
     Demo(commands::demo::Args),
     /// Build a network of hosts and links on this machine
     Lab(commands::lab::Args),
@@ -89,6 +95,9 @@ fn main() -> ExitCode {
         Command::Counters(args) => commands::counters::counters(&args),
         Command::Drops(args) => commands::counters::drops(&args),
         Command::Ports(args) => commands::counters::ports(&args),
+        Command::Figures(args) => commands::figures::run(&args),
+        Command::Servers(args) => commands::servers::run(&args),
+        Command::Sessions(args) => commands::sessions::run(&args),
         Command::Reload(args) => commands::reload::run(&args),
         Command::Stop(args) => commands::stop::run(&args),
         Command::Replay(args) => commands::replay::run(&args),

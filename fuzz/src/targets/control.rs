@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use control::config::{Notation, PortNames};
+use control::controllers::Registry;
 use control::socket::{About, Claim, Client, Request, Server, Service, Shown, Status};
 use dataplane::ports::{Driver, MemPort};
 use dataplane::{EngineKind, Instance, Options, PortConfig};
@@ -94,7 +95,7 @@ fn start() -> Running {
     let stop = Arc::new(AtomicBool::new(false));
     let reload = Box::new(|| Err("its configuration is in no file".to_owned()));
     let shown = Shown::new(program.clone(), notation, instance.tables());
-    let service = Service::new(about, shown, instance.observer(), stop, reload);
+    let service = Service::new(about, shown, instance.observer(), stop, reload, Registry::default());
     let server = Server::start(claim, service).unwrap_or_else(|error| panic!("{error}"));
     Running { socket, _server: server, _instance: instance }
 }

@@ -6,7 +6,9 @@
 //! | [`responder`] | answers ARP and ping: the example of docs/controllers.md |
 //! | [`splice`] | accepts HTTP connections for `apps/splice`, chooses servers, joins connections |
 
+pub mod figures;
 pub mod firewall;
+mod queries;
 mod reloads;
 pub mod responder;
 pub mod splice;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 use baker::ir::{Program, TableEntry, TableId};
 use dataplane::controller::{Controller, ExternFn, ExternTable, MissingExterns, Named, NamedTables};
 
+pub use self::queries::{Answer, Asked, Offer, Offered, Queries, QueryError, Registry};
 pub use self::reloads::Reloads;
 use crate::config::document::{self, Errors, Path, Value};
 use crate::config::{PortNames, fill};
@@ -37,26 +40,37 @@ type Install = fn(&NamedTables, &Made) -> Result<(), String>;
 /// A controller that can be started.
 struct Known {
     name: &'static str,
-    start: fn(&Reloads) -> Box<dyn Controller>,
+    start: fn(&Ways) -> Box<dyn Controller>,
     /// What it makes of `[controllers.NAME]`, if it has settings.
     configure: Option<fn(&Section, &mut Errors, &mut Errors) -> Made>,
     /// Puts that in force in the tables of a program that is about to take over, if that takes more than to set the entries.
     install: Option<Install>,
+    /// What it can be asked.
+    offers: &'static [Offer],
+}
+
+/// How the rest of the system comes to a controller that runs.
+#[derive(Clone, Debug, Default)]
+struct Ways {
+    reloads: Reloads,
+    queries: Queries,
 }
 
 const KNOWN: [Known; 3] = [
     Known {
         name: "firewall",
-        start: |reloads| Box::new(firewall::Firewall::new(reloads.clone())),
+        start: |ways| Box::new(firewall::Firewall::new(ways.reloads.clone())),
         configure: Some(firewall::configure),
         install: Some(firewall::install),
+        offers: &[],
     },
-    Known { name: "responder", start: |_| Box::new(responder::Responder), configure: None, install: None },
+    Known { name: "responder", start: |_| Box::new(responder::Responder), configure: None, install: None, offers: &[] },
     Known {
         name: "splice",
-        start: |reloads| Box::new(splice::Splice::new(reloads.clone())),
+        start: |ways| Box::new(splice::Splice::new(ways.reloads.clone(), ways.queries.clone())),
         configure: Some(splice::configure),
         install: None,
+        offers: splice::OFFERS,
     },
 ];
 
@@ -147,6 +161,8 @@ pub struct Needed {
     pub controllers: Vec<Named>,
     /// By which new settings come to those that have some, by name.
     pub reloads: Vec<(&'static str, Reloads)>,
+    /// Those that can be asked.
+    pub asked: Vec<Asked>,
 }
 
 impl Needed {
@@ -171,16 +187,19 @@ pub fn of_program(program: &Program) -> Result<Needed, ControllersError> {
         }
     }
     let mut missing: Vec<String> = program.externs.iter().map(|function| function.name.clone()).collect();
-    let mut needed = Needed { controllers: Vec::new(), reloads: Vec::new() };
+    let mut needed = Needed { controllers: Vec::new(), reloads: Vec::new(), asked: Vec::new() };
     for known in &KNOWN {
         // One that is only asked for its functions' names.
-        let functions = (known.start)(&Reloads::default()).externs();
+        let functions = (known.start)(&Ways::default()).externs();
         let calls = functions.iter().any(|(function, _)| missing.contains(function));
         if wired(known.name) || calls {
             missing.retain(|name| !functions.iter().any(|(function, _)| function == name));
-            let reloads = Reloads::default();
-            needed.controllers.push((known.name.to_owned(), (known.start)(&reloads)));
-            needed.reloads.extend(known.configure.map(|_| (known.name, reloads)));
+            let ways = Ways::default();
+            needed.controllers.push((known.name.to_owned(), (known.start)(&ways)));
+            needed.reloads.extend(known.configure.map(|_| (known.name, ways.reloads)));
+            if !known.offers.is_empty() {
+                needed.asked.push(Asked { name: known.name, offers: known.offers, queries: ways.queries });
+            }
         }
     }
     if !missing.is_empty() {
@@ -195,7 +214,7 @@ pub fn externs(program: &Program) -> Result<Option<Arc<ExternTable>>, Controller
         return Ok(None);
     }
     let all: Vec<(String, ExternFn)> =
-        KNOWN.iter().flat_map(|known| (known.start)(&Reloads::default()).externs()).collect();
+        KNOWN.iter().flat_map(|known| (known.start)(&Ways::default()).externs()).collect();
     let table = ExternTable::new(program, all);
     let known = || list(KNOWN.iter().map(|known| known.name));
     table.map(Some).map_err(|missing| ControllersError::Missing { missing, known: known() })

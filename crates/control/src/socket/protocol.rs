@@ -54,6 +54,18 @@ pub enum Request {
         /// `MODULE.TABLE`.
         table: String,
     },
+    /// What the program's controllers can be asked: a list of [`Offered`](crate::controllers::Offered).
+    Queries,
+    /// Asks a controller: what it answers.
+    Query {
+        /// The controller.
+        controller: String,
+        /// The name of the query.
+        query: String,
+        /// Its arguments.
+        #[serde(default)]
+        with: Json,
+    },
     /// Reads the configuration again and puts the settings of its controllers in force: [`Reloaded`].
     Reload,
     /// Ends the instance as SIGTERM does: an empty object. The connection is closed when it has ended.
@@ -89,11 +101,13 @@ pub enum Code {
     BadRequest,
     /// No such table.
     UnknownTable,
+    /// No such controller, or not such a query of it.
+    UnknownQuery,
     /// Not a key of this table.
     BadKey,
     /// Not a value of this table.
     BadValue,
-    /// No such entry.
+    /// No such entry, or nothing that a query could be about.
     NotFound,
     /// The table has no room.
     TableFull,

@@ -13,6 +13,7 @@ use super::line::Writer;
 use super::protocol::{Code, Counters, Refusal, Reloaded, Reply, Request, Status, TimerState};
 use super::shown::Shown;
 use crate::config::text;
+use crate::controllers::{QueryError, Registry};
 
 /// What an instance says about itself; the rest of [`Status`] is known here.
 pub type About = Status;
@@ -30,6 +31,7 @@ pub struct Service {
     dump: Mutex<()>,
     stop: Arc<AtomicBool>,
     reload: Reload,
+    registry: Registry,
 }
 
 impl std::fmt::Debug for Service {
@@ -47,10 +49,17 @@ pub(super) struct Peer {
 
 impl Service {
     /// Answers for an instance that just started; `stop` is set when it is asked to end, `reload` called when it is asked to
-    /// read program and configuration again.
-    pub fn new(about: About, shown: Arc<Shown>, observer: Observer, stop: Arc<AtomicBool>, reload: Reload) -> Self {
+    /// read program and configuration again; `registry` has the controllers that can be asked.
+    pub fn new(
+        about: About,
+        shown: Arc<Shown>,
+        observer: Observer,
+        stop: Arc<AtomicBool>,
+        reload: Reload,
+        registry: Registry,
+    ) -> Self {
         let (shown, dump) = (RwLock::new(shown), Mutex::new(()));
-        Service { about, started: Instant::now(), observer, shown, dump, stop, reload }
+        Service { about, started: Instant::now(), observer, shown, dump, stop, reload, registry }
     }
 
     /// What runs now. Whoever asks while another program takes over waits for that.
@@ -98,6 +107,14 @@ impl Service {
                 done(out, &json!({}))
             }
             Request::TableDump { table } => self.dump(&table, out)?,
+            Request::Queries => done(out, &self.registry.offered()),
+            Request::Query { controller, query, with } => {
+                let (offer, queries) = self.registry.find(&controller, &query)?;
+                if offer.changes {
+                    tracing::info!(controller, query, with = text(&with), pid = peer.pid, uid = peer.uid, "told");
+                }
+                done(out, &queries.ask(&query, with).unwrap_or(Err(QueryError::Silent(controller)))?)
+            }
             Request::Reload => {
                 let reloaded = self.reload()?;
                 let Peer { pid, uid } = peer;
@@ -153,4 +170,16 @@ pub(super) fn done(out: &mut Writer, result: &impl Serialize) -> io::Result<()> 
 pub(super) fn refuse(out: &mut Writer, refusal: Refusal) -> io::Result<()> {
     out.line(&Reply::<()>::Error(refusal))?;
     out.flush()
+}
+
+impl From<QueryError> for Refusal {
+    fn from(error: QueryError) -> Self {
+        let code = match error {
+            QueryError::Unknown(_) => Code::UnknownQuery,
+            QueryError::Bad(_) => Code::BadValue,
+            QueryError::NotFound(_) => Code::NotFound,
+            QueryError::Silent(_) => Code::Busy,
+        };
+        Refusal { code, message: error.to_string() }
+    }
 }

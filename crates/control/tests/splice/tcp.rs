@@ -169,6 +169,10 @@ impl Tcp {
     pub fn receive(&mut self, segment: &Segment, now: u64) -> Vec<Vec<u8>> {
         assert_eq!(segment.ends.turned(), self.ends);
         if segment.has(RST) {
+            // Who has nothing to lose does not mind.
+            if self.closing && self.peer_closed && self.una == self.end().wrapping_add(1) {
+                return Vec::new();
+            }
             // RFC 5961 section 3.2.
             let exact = Some(segment.seq) == self.expected;
             self.was_reset |= exact || (self.expected.is_none() && segment.ack == self.next);

@@ -148,6 +148,8 @@ fn fields(record: &impl Record) -> Vec<u128> {
 pub struct Exchange {
     /// Whether it goes to the second server.
     pub second: bool,
+    /// Whether its request may not be sent twice; then it is not for the second server.
+    pub post: bool,
     /// Bytes of the request's body.
     pub up: usize,
     /// Bytes of the response's.
@@ -182,8 +184,9 @@ impl Exchange {
     pub fn request(&self, number: usize) -> Vec<u8> {
         let path = if self.second { "images/x" } else { "web" };
         // Only GET is routed to the images.
+        let method = if self.post && !self.second { "POST" } else { "GET" };
         let head =
-            format!("GET /{path} HTTP/1.1\r\nHost: h\r\nX-Number: {number}\r\n{}\r\n\r\n", self.framing(self.up));
+            format!("{method} /{path} HTTP/1.1\r\nHost: h\r\nX-Number: {number}\r\n{}\r\n\r\n", self.framing(self.up));
         [head.as_bytes(), &body(self.up, number, self.chunked)].concat()
     }
 
@@ -227,6 +230,8 @@ pub struct World {
     pub finished_early: bool,
     /// Connections that were reset when it came back.
     pub lost: usize,
+    /// Times that the process died.
+    pub crashes: usize,
     /// Those whose requests are not routed any more.
     pub unread: usize,
     hosts: Hosts,
@@ -281,6 +286,7 @@ impl World {
             trace: false,
             finished_early: false,
             lost: 0,
+            crashes: 0,
             unread: 0,
             hosts,
             exchanges,
@@ -315,10 +321,14 @@ impl World {
     }
 
     /// The servers close the connections on which nobody has asked for long: who asks then is told that they are gone.
-    pub fn close_servers(&mut self) {
+    /// With `stray` they say something first.
+    pub fn close_servers(&mut self, stray: bool) {
         let now = self.shared.borrow().now;
         for (ends, (server, answered)) in &mut self.servers {
             if !server.peer_closed && server.received.len() == *answered && server.is_acknowledged() {
+                if stray {
+                    server.write(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n");
+                }
                 server.close();
                 let frames = server.pump(now);
                 self.shared.borrow_mut().paths[1].extend(frames);
@@ -408,6 +418,7 @@ impl World {
     pub fn kill_or_start(&mut self) {
         self.shared.borrow_mut().punted.clear();
         self.down = !self.down;
+        self.crashes += usize::from(self.down);
         if self.trace {
             println!("down: {}", self.down);
         }
@@ -527,7 +538,8 @@ impl World {
             return;
         }
         let segment = Segment::parse(frame).expect("a segment with a right checksum");
-        if segment.has(SYN) && self.servers.get(&segment.ends).is_none_or(|(tcp, _)| tcp.was_reset) {
+        let is_new = self.servers.get(&segment.ends).is_none_or(|(tcp, _)| tcp.was_reset);
+        if segment.has(SYN) && is_new {
             let first = self.hosts.server_first.wrapping_add(self.servers.len() as u32 * 1_000_003);
             let tcp = Tcp::new(segment.ends.turned(), (SERVER_MAC, OWN_MACS[1]), first, self.hosts.server);
             self.servers.insert(segment.ends, (tcp, 0));

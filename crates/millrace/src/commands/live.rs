@@ -7,7 +7,7 @@ use std::time::Duration;
 use baker::check::Compilation;
 use baker::ir::{Program, TableEntry, TableId};
 use control::config::{Config, Notation, PortNames, changes};
-use control::controllers::{self, Made, Reloads};
+use control::controllers::{self, Made, Registry, Reloads};
 use control::socket::{Reloaded, Shown};
 use control::state::Keeper;
 use dataplane::ports::{Own, PortSpec};
@@ -84,14 +84,22 @@ struct State {
     instance: Option<Instance>,
     with: StartedWith,
     settings: Settings,
+    /// Controllers that can be asked.
+    registry: Registry,
     /// Where the tables are kept on disk.
     keeper: Option<Keeper>,
 }
 
 impl Live {
     /// An instance that runs what it was started with.
-    pub fn new(instance: Instance, with: StartedWith, settings: Settings, keeper: Option<Keeper>) -> Self {
-        Live(Mutex::new(State { instance: Some(instance), with, settings, keeper }))
+    pub fn new(
+        instance: Instance,
+        with: StartedWith,
+        settings: Settings,
+        registry: Registry,
+        keeper: Option<Keeper>,
+    ) -> Self {
+        Live(Mutex::new(State { instance: Some(instance), with, settings, registry, keeper }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -243,6 +251,7 @@ impl State {
         let kept = |name: &str| before.iter().find(|(own, _)| *own == name && running.iter().any(|one| one == name));
         let settings = needed.reloads.into_iter();
         self.settings = settings.map(|(name, new)| (name, kept(name).map_or(new, |(_, old)| old.clone()))).collect();
+        self.registry.replace(needed.asked, |name| running.iter().any(|one| one == name));
         let notation = Notation::new(program.clone(), reread.names.clone());
         Ok(Shown::new(program, notation, tables))
     }

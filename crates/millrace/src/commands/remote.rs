@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use control::socket::{Client, ClientError, Code, Place, PlaceError};
+use control::socket::{Client, ClientError, Code, Place, PlaceError, Request};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
 use crate::output::say;
@@ -26,6 +27,18 @@ impl Remote {
     /// Connects to the instance meant.
     pub fn connect(&self) -> Result<Client, Failure> {
         Client::connect(&self.socket().map_err(no_place)?).map_err(failed)
+    }
+
+    /// Asks a controller of the instance meant.
+    pub fn query<T: DeserializeOwned>(
+        &self,
+        controller: &str,
+        query: &str,
+        with: &impl Serialize,
+    ) -> Result<T, Failure> {
+        let with = serde_json::to_value(with).map_err(Failure::refused)?;
+        let request = Request::Query { controller: controller.into(), query: query.into(), with };
+        self.connect()?.ask(&request).map_err(failed)
     }
 
     /// Connects to the instance meant, or to all that run where none is named.

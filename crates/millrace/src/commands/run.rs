@@ -1,18 +1,19 @@
 //! `millrace run`: runs a program between ports until interrupted.
 
 use std::collections::HashMap;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use control::config::{Config, Control, Notation, PortNames, changes};
-use control::controllers;
+use control::controllers::{self, Registry};
 use control::socket::{About, Claim, ClaimError, Place, PlaceError, Server, Service, Shown};
 use control::state::{self, Keeper, Store};
 use dataplane::ports::{DRIVERS, PortSpec};
 use dataplane::{Access, Instance, Observer, Options, PollMode, PortConfig, Prepared, StartError};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::engine::{Chosen, Engine, choose};
 use super::instance::{configuration, ports};
@@ -113,6 +114,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::refused)?;
     }
+    // At a terminal a hang-up ends it, as always.
+    let hung_up = Arc::new(AtomicBool::new(false));
+    if !std::io::stdin().is_terminal() {
+        signal_hook::flag::register(SIGHUP, hung_up.clone()).map_err(Failure::refused)?;
+    }
     let prepared =
         Instance::prepare_with(program.clone(), &options, &ports, needed.controllers).map_err(|error| match error {
             StartError::Workers(_) | StartError::Cpus { .. } | StartError::CpuTwice(_) => {
@@ -134,7 +140,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let configured = config.configured(instance.program());
     let keep = |store| Keeper::start(store, instance.program().clone(), configured, instance.tables());
     let keeper = store.map(keep).transpose().map_err(Failure::refused)?;
-    let live = Arc::new(Live::new(instance, started_with, needed.reloads, keeper));
+    let registry = Registry::new(needed.asked);
+    let live = Arc::new(Live::new(instance, started_with, needed.reloads, registry.clone(), keeper));
     let server = match claim {
         Some(claim) => {
             let about = self::about(claim.instance(), &source.name, engine, &options, &cpus, &ports);
@@ -148,7 +155,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             };
             let reloaded = live.clone();
             let reload = Box::new(move || reloaded.reload(&read));
-            let service = Service::new(about, shown, observer.clone(), stop.clone(), reload);
+            let service = Service::new(about, shown, observer.clone(), stop.clone(), reload, registry);
             Some(Server::start(claim, service).map_err(Failure::refused)?)
         }
         None => None,
@@ -162,6 +169,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     while !stop.load(Ordering::Relaxed) && live.is_running() && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(Duration::from_millis(20));
         watch.look();
+        if hung_up.swap(false, Ordering::Relaxed) {
+            control::line_log::reopen_all();
+        }
         supervisor.look(|| live.is_responding());
     }
     supervisor.stopping();

@@ -48,7 +48,7 @@ impl<P: DataPath> Splicer<P> {
                 continue;
             }
             if self.checks[server].running.is_some() {
-                self.end_check(server, false);
+                self.late_check(server);
             } else if self.cluster.servers[server].configured {
                 self.begin_check(server, now);
             } else {
@@ -63,6 +63,9 @@ impl<P: DataPath> Splicer<P> {
         let check = &settings.pools[known.pool].check;
         // Where nobody knows the way yet, it is tried again soon.
         if known.mac.is_none() {
+            if !known.up {
+                self.cluster.servers[server].why = "nobody answers for its address on the link".into();
+            }
             self.checks[server].due = now + check.interval.min(200_000_000);
             return;
         }
@@ -109,7 +112,8 @@ impl<P: DataPath> Splicer<P> {
             return;
         }
         if segment.has(RST) {
-            return self.end_check(server, false);
+            let why = if running.connected { "it reset the connection" } else { "it refuses connections" };
+            return self.end_check(server, Err(why.into()));
         }
         let times = |options: &TcpOptions| options.times.map(|(value, _)| (2, value));
         let reply = TcpOptions { times: times(&segment.options), ..TcpOptions::default() };
@@ -121,7 +125,7 @@ impl<P: DataPath> Splicer<P> {
             if before.map(same) != Some(same(segment.options)) {
                 self.offer_all();
             }
-            let Some(http) = http else { return self.end_check(server, true) };
+            let Some(http) = http else { return self.end_check(server, Ok(())) };
             let request = format!(
                 "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: millrace\r\nConnection: close\r\n\r\n",
                 http.path, http.host
@@ -140,8 +144,11 @@ impl<P: DataPath> Splicer<P> {
         let status: Option<u16> =
             answer.strip_prefix(b"HTTP/1.").and_then(|rest| str::from_utf8(rest.get(2..5)?).ok()?.parse().ok());
         match (status, http) {
-            (Some(status), Some(http)) => self.end_check(server, status == http.status),
-            _ if segment.has(FIN) || answer.len() > STATUS => self.end_check(server, false),
+            (Some(status), Some(http)) if status == http.status => self.end_check(server, Ok(())),
+            (Some(status), _) => self.end_check(server, Err(format!("status {status}"))),
+            _ if segment.has(FIN) || answer.len() > STATUS => {
+                self.end_check(server, Err("it answers without a status".into()));
+            }
             _ => self.send_check(server, ACK, next, reply, b""),
         }
     }
@@ -151,12 +158,20 @@ impl<P: DataPath> Splicer<P> {
         let running = self.checks[server].running.as_ref();
         let asked = running.is_some_and(|own| !own.connected && error.seq == own.next.wrapping_sub(1));
         if asked && error.problem == Problem::Unreachable {
-            self.end_check(server, false);
+            self.end_check(server, Err("it is unreachable".into()));
         }
     }
 
-    /// A check is over.
-    fn end_check(&mut self, server: usize, works: bool) {
+    /// A check takes too long.
+    fn late_check(&mut self, server: usize) {
+        let connected = self.checks[server].running.as_ref().is_some_and(|own| own.connected);
+        let what = if connected { "no answer" } else { "no connection" };
+        let timeout = self.cluster.settings.pools[self.cluster.servers[server].pool].check.timeout;
+        self.end_check(server, Err(format!("{what} within {} ms", timeout / 1_000_000)));
+    }
+
+    /// A check is over: the server works, or why not.
+    fn end_check(&mut self, server: usize, found: Result<(), String>) {
         if let Some(next) = self.checks[server].running.as_ref().filter(|own| own.connected).map(|own| own.next) {
             self.send_check(server, RST | ACK, next, TcpOptions::default(), b"");
         }
@@ -166,10 +181,11 @@ impl<P: DataPath> Splicer<P> {
         }
         let interval = self.cluster.settings.pools[self.cluster.servers[server].pool].check.interval;
         self.checks[server].due = self.path.now() + interval;
-        if self.cluster.checked(server, works) {
+        let now = self.path.now();
+        if self.cluster.checked(server, found, now) {
             let known = &self.cluster.servers[server];
             let pool = &self.cluster.settings.pools[known.pool].name;
-            tracing::warn!(pool, server = known.server.name, up = works, "server");
+            tracing::warn!(pool, server = known.server.name, up = known.up, why = known.why, "server");
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::block::{Block, Mode, before};
 use super::body::Body;
 use super::connection::{State, Stream, Upstream};
+use super::exchange::Ending;
 use super::http::{self, Refused};
 use super::path::DataPath;
 use super::segment::{ACK, FIN, RST, SYN, Segment, TcpOptions};
@@ -29,6 +30,9 @@ impl<P: DataPath> Turn<'_, P> {
         }
         if segment.has(ACK) && !before(segment.ack, c.acked) {
             (c.acked, c.window) = (segment.ack, segment.window);
+        }
+        if c.answer.as_ref().is_some_and(|answer| answer.resets) {
+            return self.on_killed(segment);
         }
         if segment.has(SYN) {
             // It asks whether it is known (RFC 5961 section 4.2). Who has the bytes says how many.
@@ -91,6 +95,7 @@ impl<P: DataPath> Turn<'_, P> {
     /// Reads what there is of a request.
     pub fn advance(&mut self) {
         let c = &mut *self.c;
+        c.asking.get_or_insert(self.now);
         let start = c.requests.bytes.base();
         c.retry = u64::MAX;
         let request = match http::request(c.requests.bytes.ready()) {
@@ -115,9 +120,11 @@ impl<P: DataPath> Turn<'_, P> {
         (c.start, c.client_done, c.keeps_alive) = (start, false, request.keeps_alive);
         c.request = Some(request);
         c.tried.clear();
+        self.begin_exchange(&kept);
         if let Some(Refused(status)) = refused {
             return self.answer(status);
         }
+        let c = &mut *self.c;
         let Some(pool) = pool else { return self.answer(503) };
         let reused = c.upstream.as_ref().is_some_and(|u| self.cluster.serves(u.server, pool, &c.agreed));
         if !reused {
@@ -126,6 +133,8 @@ impl<P: DataPath> Turn<'_, P> {
             }
             return self.join(pool, kept);
         }
+        let server = self.c.upstream.as_ref().map_or(0, |u| u.server);
+        self.exchange_with(server, false);
         // The server's latest clock is what the client has echoed.
         let c = &mut *self.c;
         let Some(u) = &mut c.upstream else { return };
@@ -161,7 +170,7 @@ impl<P: DataPath> Turn<'_, P> {
         let private = self.c.request.as_ref().is_some_and(|request| request.private);
         if let Some(u) = &mut self.c.upstream {
             u.private |= private;
-            (u.resend, u.backoff) = (self.now + RESEND, RESEND);
+            (u.since, u.resend, u.backoff) = (self.now, self.now + RESEND, RESEND);
         }
         self.update_blocks();
         self.send_kept();
@@ -206,6 +215,7 @@ impl<P: DataPath> Turn<'_, P> {
         if !self.path.set_block(&ends, &held) {
             return self.answer(503);
         }
+        self.exchange_with(server, true);
         self.hold_client();
         self.send_syn();
     }
@@ -240,6 +250,7 @@ impl<P: DataPath> Turn<'_, P> {
         if segment.has(RST) {
             self.path.relay(frame);
             if self.path.block(&self.c.client).is_some_and(|block| block.ended & 2 != 0) {
+                self.break_exchange(Ending::Client);
                 self.release(0);
                 self.over();
             }
@@ -261,10 +272,13 @@ impl<P: DataPath> Turn<'_, P> {
         let stream = &self.c.requests;
         let (end, known) = (segment.seq.wrapping_add(segment.payload.len() as u32), stream.known_end());
         let fin = segment.has(FIN) && stream.bytes.is_ended() && stream.bytes.ready().is_empty();
-        if fin && self.is_between() && self.leave(known) {
-            // The server need not know.
-            self.c.client_done = true;
-            return self.answer(0);
+        if fin && self.is_between() {
+            self.complete_exchange();
+            if self.leave(known) {
+                // The server need not know.
+                self.c.client_done = true;
+                return self.answer(0);
+            }
         }
         if !before(known, end) && (fin || !segment.has(FIN)) {
             self.c.client_done |= fin;
@@ -314,6 +328,7 @@ impl<P: DataPath> Turn<'_, P> {
         if before(c.acked, end) {
             return;
         }
+        self.complete_exchange();
         self.await_request(end);
         self.c.deadline = self.now + self.cluster.settings.timeouts.request;
         self.advance();

@@ -17,14 +17,22 @@ use super::settings::{Addressing, Balance, Server, Settings};
 pub struct Known {
     /// What the configuration says.
     pub server: Server,
-    /// Its pool.
+    /// Its pool, and the name of that.
     pub pool: usize,
+    /// See `pool`.
+    pub pool_name: String,
     /// Whether it is in the configuration still.
     pub configured: bool,
     /// Whether checks find it working.
     pub up: bool,
     /// Checks that have failed since the process began, as long as none has succeeded.
     pub failed: u32,
+    /// When that changed last, in nanoseconds, and why.
+    pub since: u64,
+    /// See `since`.
+    pub why: String,
+    /// What an operator has said about it.
+    pub admin: Admin,
     /// Checks in a row that said otherwise than `up`.
     pub contrary: u32,
     /// What it can do: the options of its SYN and ACK.
@@ -35,6 +43,32 @@ pub struct Known {
     pub mac: Option<[u8; 6]>,
     /// Its credit in the weighted round.
     credit: i64,
+}
+
+/// What an operator has said about a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Admin {
+    /// It gets requests if it is up.
+    #[default]
+    Ready,
+    /// It gets no new requests; those that it has it serves to their end.
+    Drain,
+    /// It is out of use: what it served was ended.
+    Down,
+}
+
+impl Admin {
+    /// All of them.
+    pub const ALL: [Admin; 3] = [Admin::Ready, Admin::Drain, Admin::Down];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Admin::Ready => "ready",
+            Admin::Drain => "drain",
+            Admin::Down => "down",
+        }
+    }
 }
 
 /// What a client agreed on: its server must know it, too.
@@ -76,7 +110,7 @@ const PLACES: usize = 65537;
 
 impl Cluster {
     /// From a configuration.
-    pub fn new(settings: Arc<Settings>) -> Cluster {
+    pub fn new(settings: Arc<Settings>, now: u64) -> Cluster {
         let mut cluster = Cluster {
             settings: settings.clone(),
             servers: Vec::new(),
@@ -85,12 +119,12 @@ impl Cluster {
             last: HashMap::new(),
             undecided_until: 0,
         };
-        cluster.configure(settings);
+        cluster.configure(settings, now);
         cluster
     }
 
     /// Takes over another configuration. What is known of servers that are in both stays.
-    pub fn configure(&mut self, settings: Arc<Settings>) {
+    pub fn configure(&mut self, settings: Arc<Settings>, now: u64) {
         self.servers.iter_mut().for_each(|known| known.configured = false);
         self.members = Vec::new();
         for (pool, own) in settings.pools.iter().enumerate() {
@@ -99,7 +133,7 @@ impl Cluster {
                 let same = |known: &Known| {
                     (known.server.address, known.server.port, &known.server.sources)
                         == (server.address, server.port, &server.sources)
-                        && self.settings.pools.get(known.pool).is_some_and(|before| before.name == own.name)
+                        && known.pool_name == own.name
                         && !known.configured
                 };
                 let found = self.servers.iter().position(same);
@@ -108,9 +142,13 @@ impl Cluster {
                     self.servers.push(Known {
                         server: server.clone(),
                         pool,
+                        pool_name: own.name.clone(),
                         configured: true,
                         up: false,
                         failed: 0,
+                        since: now,
+                        why: "not checked yet".into(),
+                        admin: Admin::Ready,
                         contrary: 0,
                         learned: None,
                         active: 0,
@@ -128,15 +166,17 @@ impl Cluster {
         self.settings = settings;
     }
 
-    /// Says what a check of a server found. True where that changed whether it is up.
-    pub fn checked(&mut self, number: usize, works: bool) -> bool {
+    /// Says what a check of a server found: that it works, or why not. True where that changed whether it is up.
+    pub fn checked(&mut self, number: usize, found: Result<(), String>, now: u64) -> bool {
+        let works = found.is_ok();
         let known = &mut self.servers[number];
         let check = &self.settings.pools[known.pool].check;
         known.failed = if works { check.fall } else { known.failed.saturating_add(1) };
         known.contrary = if works == known.up { 0 } else { known.contrary + 1 };
         let changes = known.contrary >= if works { check.rise } else { check.fall };
         if changes && works != known.up {
-            (known.up, known.contrary) = (works, 0);
+            (known.up, known.contrary, known.since) = (works, 0, now);
+            known.why = found.err().unwrap_or_else(|| "checks succeed".into());
             self.maglev[known.pool] = None;
             return true;
         }
@@ -206,7 +246,8 @@ impl Cluster {
     /// Whether a server is asked anything.
     pub fn is_usable(&self, number: usize) -> bool {
         let known = &self.servers[number];
-        known.configured && known.up && known.server.weight > 0 && known.mac.is_some()
+        let wanted = known.configured && known.admin == Admin::Ready && known.server.weight > 0;
+        wanted && known.up && known.mac.is_some()
     }
 
     /// Whether a server can take a request of such a client.

@@ -4,6 +4,7 @@ use super::assembly::Assembly;
 use super::block::{Ends, before};
 use super::body::{Body, Next};
 use super::cluster::Agreed;
+use super::exchange::Exchange;
 use super::http::{Refused, Request, Response};
 
 /// One direction of messages, followed from head to head. Bytes of bodies that need not be looked at are passed over: the
@@ -118,6 +119,8 @@ pub struct Upstream {
     pub edge: u32,
     /// What has been sent.
     pub sent: u32,
+    /// When it was given the request.
+    pub since: u64,
     /// When the kept bytes are sent again, and how long it is from then to the next time.
     pub resend: u64,
     /// See `resend`.
@@ -167,6 +170,7 @@ impl Upstream {
             acked: 0,
             edge: 0,
             sent: 0,
+            since: 0,
             resend: 0,
             backoff: 0,
             responses: Stream::new(0, 65536),
@@ -214,6 +218,8 @@ pub struct Answer {
     pub tries: u32,
     /// Whether the client has it.
     pub arrived: bool,
+    /// The answer is a reset: a segment of the client is to say with which number.
+    pub resets: bool,
 }
 
 /// A client's connection.
@@ -269,4 +275,16 @@ pub struct Connection {
     pub client_done: bool,
     /// Whether another request may follow the present one.
     pub keeps_alive: bool,
+    /// When it began.
+    pub opened: u64,
+    /// When the first byte of the request came whose head is not whole yet.
+    pub asking: Option<u64>,
+    /// The request on its way, to be counted.
+    pub exchange: Option<Exchange>,
+    /// Requests that there were.
+    pub exchanges: u64,
+    /// Bytes of those that are over: of requests, and of responses.
+    pub up: u64,
+    /// See `up`.
+    pub down: u64,
 }

@@ -1,7 +1,7 @@
 //! Connections between two requests: how long they have been so, and which of them make room for others.
 
 use super::block::{Block, Mode};
-use super::connection::State;
+use super::connection::{State, Upstream};
 use super::path::DataPath;
 use super::segment::{ACK, FIN, RST};
 use super::splicer::Splicer;
@@ -75,11 +75,21 @@ impl<P: DataPath> Turn<'_, P> {
         (done && has_it && client.mode == Mode::Limited && client.ended == 0).then(|| client.seen.max(server.seen))
     }
 
+    /// Gives up the server's connection of a client that is idle.
+    pub fn leave_or_close(&mut self) {
+        let next = self.c.requests.limit();
+        if let Some(end) = self.c.upstream.as_ref().map(Upstream::response_end) {
+            self.c.next = end;
+            if !self.leave(next) {
+                self.release(FIN);
+            }
+        }
+    }
+
     /// Ends a connection that is idle.
     fn end_idle(&mut self) {
-        let next = self.c.upstream.as_ref().map_or(self.c.next, |u| u.response_end());
-        self.release(FIN);
-        self.tell_client(RST | ACK, next, &[]);
+        self.leave_or_close();
+        self.tell_client(RST | ACK, self.c.next, &[]);
         self.over();
     }
 }

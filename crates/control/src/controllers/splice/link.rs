@@ -13,7 +13,7 @@ use super::path::{DataPath, Offer};
 use super::restore::Restored;
 use super::settings_of;
 use super::splicer::{Accepted, Splicer};
-use crate::controllers::{Made, Reloads};
+use crate::controllers::{Made, Queries, Reloads};
 
 /// How long it waits for a packet at most: new settings are looked for then.
 const PAUSE: u64 = 50_000_000;
@@ -127,7 +127,7 @@ fn random() -> Result<(u64, u64), String> {
 }
 
 /// Runs until the instance ends.
-pub fn run(link: &mut Link, reloads: &Reloads) -> Result<(), String> {
+pub fn run(link: &mut Link, reloads: &Reloads, queries: &Queries) -> Result<(), String> {
     let text = |error: NameError| error.to_string();
     let field = |name: &str| link.field(name).map_err(text);
     let fields = Fields {
@@ -170,6 +170,7 @@ pub fn run(link: &mut Link, reloads: &Reloads) -> Result<(), String> {
             Event::Stop => return Ok(()),
         }
         reloads.apply(|made| reload(&mut splicer, link, made));
+        queries.answer(|name, with| splicer.asked(name, with));
     }
 }
 

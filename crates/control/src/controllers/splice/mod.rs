@@ -11,15 +11,21 @@
 //! | `note`, `restore` | what blocks keep of connections; how another process takes them up |
 //! | `idle` | connections between two requests |
 //! | `reuse`, `warm` | connections to servers that outlast a client's use of them |
+//! | `exchange`, `books`, `access_log` | a request and what became of it; what is counted; the log |
+//! | `asked`, `sessions` | what operators ask and say |
 //! | `splicer`, `path` | all connections; what they need of the data path |
 
+mod access_log;
+pub mod asked;
 mod assembly;
 pub mod block;
 mod body;
+pub mod books;
 mod checks;
 mod client;
 pub mod cluster;
 mod connection;
+mod exchange;
 mod http;
 pub mod icmp;
 mod idle;
@@ -32,6 +38,7 @@ mod restore;
 mod reuse;
 pub mod segment;
 mod server;
+pub mod sessions;
 pub mod settings;
 pub mod splicer;
 mod turn;
@@ -42,8 +49,9 @@ use std::sync::Arc;
 use baker::ir::TableEntry;
 use dataplane::controller::{Controller, Link};
 
+pub use self::asked::OFFERS;
 use self::settings::Settings;
-use super::{Made, Reloads, Section};
+use super::{Made, Queries, Reloads, Section};
 use crate::config::document::Errors;
 
 /// What the settings make.
@@ -86,17 +94,18 @@ fn settings_of(made: &Made) -> Option<Arc<Settings>> {
 #[derive(Debug)]
 pub struct Splice {
     reloads: Reloads,
+    queries: Queries,
 }
 
 impl Splice {
-    /// With where configurations come from.
-    pub(super) fn new(reloads: Reloads) -> Splice {
-        Splice { reloads }
+    /// With where configurations and questions come from.
+    pub(super) fn new(reloads: Reloads, queries: Queries) -> Splice {
+        Splice { reloads, queries }
     }
 }
 
 impl Controller for Splice {
     fn run(&mut self, link: &mut Link) -> Result<(), String> {
-        link::run(link, &self.reloads)
+        link::run(link, &self.reloads, &self.queries)
     }
 }

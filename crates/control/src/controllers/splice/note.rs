@@ -80,8 +80,8 @@ impl Connection {
             _ => (self.requests.limit(), self.requests.limit()),
         };
         // An own answer is not kept, but for its FIN.
-        let says_something =
-            self.state == State::Answering && self.answer.as_ref().is_none_or(|answer| !answer.bytes.is_empty());
+        let says_something = self.state == State::Answering
+            && self.answer.as_ref().is_none_or(|answer| !answer.bytes.is_empty() || answer.resets);
         block.limit = start;
         block.framing = if asking { 0 } else { framing(&self.requests) };
         block.facts = u32::from(self.agreed.mss)

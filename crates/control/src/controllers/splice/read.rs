@@ -6,8 +6,8 @@ use baker::syntax::duration;
 use toml::de::DeValue;
 
 use super::settings::{
-    Addressing, Balance, Check, HttpCheck, Interface, PathMatch, Pool, Reuse, Route, Server, Service, Settings,
-    Timeouts, WhenFull,
+    Addressing, Balance, Check, HttpCheck, Interface, LogFormat, LogSettings, PathMatch, Pool, Reuse, Route, Server,
+    Service, Settings, Timeouts, WhenFull,
 };
 use crate::config::PortNames;
 use crate::config::document::{self, Errors, Path, Table, Value};
@@ -18,7 +18,7 @@ const SECOND: u64 = 1_000_000_000;
 const MOST_SERVERS: usize = 1000;
 /// Own ports are not below, where nothing else is said.
 const LOWEST_PORT: u16 = 1024;
-/// Connections to a server that are made before somebody asks, at most.
+/// Connections to a server that nobody uses, at most.
 pub const MOST_WARM: usize = 256;
 /// Services at most: as many as the program's table has room for.
 const MOST_SERVICES: usize = 1000;
@@ -34,18 +34,26 @@ pub fn mapped(address: IpAddr) -> Ipv6Addr {
 /// Reads the settings. None where there are errors.
 pub fn settings(value: &Value, path: &Path, ports: &PortNames, errors: &mut Errors) -> Option<Settings> {
     let table = document::table(value, path, errors)?;
-    document::only(table, path, &["interfaces", "pools", "services", "timeouts", "limits"], errors);
+    document::only(table, path, &["interfaces", "pools", "services", "timeouts", "limits", "log"], errors);
     let mut reader = Reader { ports, errors };
     let interfaces = reader.named(table, path, "interfaces", Reader::interface)?;
     let interfaces: Vec<Interface> = interfaces.into_iter().map(|(_, interface)| interface).collect();
+    // What is wrong about one of these would be said of all that need it, too.
+    if !reader.errors.is_empty() {
+        return None;
+    }
     let pools =
         reader.named(table, path, "pools", |reader, name, value, path| reader.pool(name, value, path, &interfaces))?;
     let pools: Vec<Pool> = pools.into_iter().map(|(_, pool)| pool).collect();
+    if !reader.errors.is_empty() {
+        return None;
+    }
     let services =
         reader.named(table, path, "services", |reader, name, value, path| reader.service(name, value, path, &pools))?;
     let services: Vec<Service> = services.into_iter().map(|(_, service)| service).collect();
     reader.no_endpoint_twice(value, path, &services);
     let timeouts = reader.timeouts(table.get("timeouts"), &path.key("timeouts"));
+    let log = reader.log(table.get("log"), &path.key("log"));
     let (mut request_head, mut request_body, mut connections) = (16384, u64::MAX, 65536);
     let mut when_full = WhenFull::Refuse;
     if let Some(value) = table.get("limits") {
@@ -68,6 +76,7 @@ pub fn settings(value: &Value, path: &Path, ports: &PortNames, errors: &mut Erro
         request_body,
         connections,
         when_full,
+        log,
     })
 }
 
@@ -369,6 +378,30 @@ impl Reader<'_, '_> {
         Some(Route { host: host.map(|host| host.to_ascii_lowercase()), path: matched, methods, pool })
     }
 
+    fn log(&mut self, value: Option<&Value>, path: &Path) -> Option<LogSettings> {
+        let value = value?;
+        let table = document::table(value, path, self.errors)?;
+        document::only(table, path, &["file", "format"], self.errors);
+        let format = match table.get("format") {
+            None => LogFormat::Common,
+            Some(value) => {
+                let accepted = format!("one of {}", list(["common", "combined", "json"]));
+                self.parsed(value, &path.key("format"), &accepted, |text| match text {
+                    "common" => Some(LogFormat::Common),
+                    "combined" => Some(LogFormat::Combined),
+                    "json" => Some(LogFormat::Json),
+                    _ => None,
+                })?
+            }
+        };
+        let accepted = "the path of a file";
+        if !table.contains_key("file") {
+            self.missing(value, path, "file", accepted);
+        }
+        let file = document::text_at(table, path, "file", accepted, self.errors)?;
+        Some(LogSettings { file: file.into(), format })
+    }
+
     fn no_endpoint_twice(&mut self, value: &Value, path: &Path, services: &[Service]) {
         let path = path.key("services");
         let all: Vec<_> = services.iter().flat_map(|service| service.endpoints.iter()).collect();
@@ -376,10 +409,16 @@ impl Reader<'_, '_> {
             let problem = format!("{} addresses of services", all.len());
             self.errors.add(value.span().start, &path, problem, format!("{MOST_SERVICES} at most"));
         }
-        for (index, (address, port)) in all.iter().enumerate() {
-            if all[..index].iter().any(|own| **own == (*address, *port)) {
-                let problem = format!("{} belongs to two services", text_of(*address, *port));
-                self.errors.add(value.span().start, &path, problem, "addresses that differ");
+        let mut seen = Vec::new();
+        for service in services {
+            for (address, port) in &service.endpoints {
+                if seen.contains(&(address, port)) {
+                    let problem = format!("{} is there twice", text_of(*address, *port));
+                    let path = path.key(&service.name);
+                    let at = inside(value, &["services", &service.name, "address"]);
+                    self.errors.add(at.span().start, &path.key("address"), problem, "addresses that differ");
+                }
+                seen.push((address, port));
             }
         }
     }
@@ -404,6 +443,13 @@ impl Reader<'_, '_> {
         timeouts.warm = self.time(table, path, "warm", timeouts.warm);
         timeouts
     }
+}
+
+/// A value inside others, or the innermost of these that is there.
+fn inside<'v, 't>(value: &'v Value<'t>, keys: &[&str]) -> &'v Value<'t> {
+    let Some((key, rest)) = keys.split_first() else { return value };
+    let found = value.get_ref().as_table().and_then(|table| table.get(*key));
+    found.map_or(value, |found| inside(found, rest))
 }
 
 fn mac_address(text: &str) -> Option<[u8; 6]> {

@@ -122,6 +122,12 @@ impl<P: DataPath> Splicer<P> {
             retry: u64::MAX,
             client_done: note.done,
             keeps_alive: note.keeps_alive,
+            opened: now,
+            asking: None,
+            exchange: None,
+            exchanges: 0,
+            up: 0,
+            down: 0,
         };
         let lost = note.lost
             || (joined && connection.upstream.is_none())

@@ -1,10 +1,11 @@
 //! Connections to servers change hands: a client leaves one between two requests, and another request goes out on it.
 
-use super::block::{Block, before};
+use super::block::{Block, Mode, before};
 use super::body::Framing;
 use super::connection::{State, Stream};
 use super::http::Request;
 use super::path::DataPath;
+use super::read::MOST_WARM;
 use super::segment::RST;
 use super::server::{AHEAD, HEAD};
 use super::settings::Reuse;
@@ -28,16 +29,22 @@ impl<P: DataPath> Turn<'_, P> {
         let bytes = &u.responses.bytes;
         let ended = bytes.is_ended() || !bytes.ready().is_empty();
         let goes_on = u.response.is_some_and(|response| response.keeps_alive) && !u.responses.is_endless() && !ended;
-        if reuse == Reuse::Never || !u.is_nat || u.private || !goes_on || !self.cluster.is_usable(u.server) {
+        let wanted = reuse != Reuse::Never && self.warm.count(u.server) < MOST_WARM && self.cluster.is_usable(u.server);
+        if !wanted || !goes_on || !u.is_nat || u.private {
             return false;
         }
         let shifted = next.wrapping_add(u.shift);
         let had_all = |block: &Block| block.ended == 0 && !before(block.acked, shifted);
         let Some(block) = self.path.block(&u.ends).filter(had_all) else { return false };
         let (id, end) = (u.ends, u.response_end());
-        let echoed = c.times.1.wrapping_sub(u.tsval_add);
-        let clock = (c.times.0.wrapping_add(u.clock), c.clock_at);
+        // What the client has acknowledged last the server may not have heard.
+        let heard = self.path.block(&c.client).is_some_and(|own| own.mode != Mode::Held && !before(own.acked, end));
+        if !heard {
+            self.tell_server(0, next, &[]);
+        }
+        let times = self.c.times;
         let Some(mut u) = self.detach() else { return false };
+        let (echoed, clock) = (times.1.wrapping_sub(u.tsval_add), (times.0.wrapping_add(u.clock), self.c.clock_at));
         self.c.next = end;
         u.tsval = if before(u.tsval, echoed) { echoed } else { u.tsval };
         u.edge = block.edge;
@@ -46,12 +53,10 @@ impl<P: DataPath> Turn<'_, P> {
         let held = Block { seen: block.seen, ..Block::held(id.turned(), self.seconds()) };
         let idle = Idle::left(u, shifted, clock, self.now + self.cluster.settings.timeouts.warm);
         let server = idle.upstream.server;
-        if !self.path.set_block(&id, &held) || self.warm.keep(idle).is_err() {
-            self.path.remove_block(&id);
-            self.by_server.remove(&id);
-        } else {
-            self.by_server.insert(id, Owner::Warm(server));
-        }
+        // It is there already, so there is room.
+        self.path.set_block(&id, &held);
+        self.warm.keep(idle);
+        self.by_server.insert(id, Owner::Warm(server));
         true
     }
 
@@ -61,14 +66,15 @@ impl<P: DataPath> Turn<'_, P> {
         let reuse = self.cluster.settings.pools[pool].reuse;
         let repeatable = c.request.as_ref().is_some_and(|own| own.is_idempotent() && own.framing == Framing::Length(0));
         let may = reuse == Reuse::Always || (reuse == Reuse::Safe && repeatable);
-        let Some(server) = self.cluster.choose(pool, c.client.src, &c.agreed, &c.tried).filter(|_| may) else {
-            return self.connect(pool, kept);
+        let Some(server) = self.cluster.choose(pool, c.client.src, &c.agreed, &c.tried) else {
+            return self.answer(503);
         };
         let agreed = c.agreed;
         let fits = |sack, times, mss: u16| sack == agreed.sack && times == agreed.times && mss <= agreed.mss;
-        let Some(idle) = self.warm.take(server, |u| fits(u.sack, u.times, u.told_mss)) else {
+        let Some(idle) = self.warm.take(server, |u| may && fits(u.sack, u.times, u.told_mss)) else {
             return self.connect_to(server, pool, kept);
         };
+        self.exchange_with(server, false);
         let ahead = idle.clock_at(self.now);
         let (mut u, next, c) = (idle.upstream, idle.next, &mut *self.c);
         u.shift = next.wrapping_sub(c.start);
@@ -81,6 +87,7 @@ impl<P: DataPath> Turn<'_, P> {
         self.cluster.servers[server].active += 1;
         self.by_server.insert(u.ends, Owner::Connection(self.id));
         c.upstream = Some(u);
+        self.exchange_with(server, false);
         self.serve();
     }
 
@@ -92,19 +99,22 @@ impl<P: DataPath> Turn<'_, P> {
             })
     }
 
-    /// Sends the request again on a new connection, where a server may have closed the one that it has not known the request on. False
-    /// where that would not be the same: it was not the connection's first, or nobody knows what has become of it.
-    pub fn once_more(&mut self) -> bool {
+    /// Sends the request again on a new connection, where the present one was there before and may have ended just then. False where
+    /// something might be done twice by that. `closed` says that the server has ended it: what it has not acknowledged it has never
+    /// seen then.
+    pub fn once_more(&mut self, closed: bool) -> bool {
         let Some(u) = &self.c.upstream else { return false };
         let whole = self.c.requests.is_done() && u.kept_end() == self.c.requests.limit().wrapping_add(u.fin.into());
         let repeatable = self.c.request.as_ref().is_some_and(Request::is_idempotent);
-        let unheard = !before(u.kept_at, u.acked);
-        if !u.used || u.begun || !whole || !(repeatable || unheard) {
+        let unseen = closed && !before(u.kept_at, u.acked);
+        if !u.used || u.begun || !whole || !(repeatable || unseen) {
             return false;
         }
         let (kept, server) = (u.kept.clone(), u.server);
         let pool = self.cluster.servers[server].pool;
+        self.c.exchange.iter_mut().for_each(|exchange| exchange.retries += 1);
         self.release(RST);
+        self.exchange_retried(server);
         self.connect(pool, kept);
         true
     }

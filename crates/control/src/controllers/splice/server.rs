@@ -3,6 +3,7 @@
 use super::block::before;
 use super::body::{Body, Framing};
 use super::connection::{State, Stream, Upstream};
+use super::exchange::Ending;
 use super::http;
 use super::icmp::{IcmpError, Problem};
 use super::path::DataPath;
@@ -62,6 +63,7 @@ impl<P: DataPath> Turn<'_, P> {
             (u.tsval, u.tsval_add) = (tsval, c.times.1.wrapping_add(AHEAD).wrapping_sub(tsval));
         }
         (u.acked, u.edge) = (segment.ack, segment.ack.wrapping_add(segment.window.into()));
+        self.exchange_connected();
         self.serve();
     }
 
@@ -76,6 +78,7 @@ impl<P: DataPath> Turn<'_, P> {
         let (kept, server) = (std::mem::take(&mut u.kept), u.server);
         let pool = self.cluster.servers[server].pool;
         self.release(0);
+        self.exchange_retried(server);
         self.c.tried.push(server);
         let agreed = self.c.agreed;
         match self.cluster.choose(pool, self.c.client.src, &agreed, &self.c.tried) {
@@ -138,10 +141,8 @@ impl<P: DataPath> Turn<'_, P> {
         let seq = error.seq.wrapping_sub(u.shift);
         match self.c.state {
             // Of the errors about a SYN these do not pass by themselves soon (RFC 5461 section 4.1).
-            State::Connecting if seq == self.c.start.wrapping_sub(1) => {
-                if error.problem == Problem::Unreachable {
-                    self.elsewhere(503);
-                }
+            State::Connecting if error.problem == Problem::Unreachable && seq == self.c.start.wrapping_sub(1) => {
+                self.elsewhere(503);
             }
             // The client has sent it.
             State::Serving if !before(seq, u.kept_end()) => self.path.relay_error(frame),
@@ -180,11 +181,20 @@ impl<P: DataPath> Turn<'_, P> {
             (u.acked, u.edge) = (acked, acked.wrapping_add(u32::from(segment.window) << u.scale));
         }
         let more = !u.has_all() && before(u.sent, asked);
+        // What was sent before the request had come is no answer to it: the server has said good-bye to the one before, say.
+        let end = segment.seq.wrapping_add(segment.payload.len() as u32);
+        let unasked = u.used && !u.begun && !before(u.kept_at, acked) && before(u.responses.bytes.next(), end);
+        if unasked && self.c.state == State::Serving {
+            if !self.once_more(false) {
+                self.answer(503);
+            }
+            return;
+        }
         let had = u.responses.bytes.insert(segment.seq, segment.payload, segment.has(FIN));
         if self.c.state == State::Asking {
             return self.on_idle_server(segment);
         }
-        if self.is_closed_unanswered() && self.once_more() {
+        if self.is_closed_unanswered() && self.once_more(true) {
             return;
         }
         self.follow_response();
@@ -201,7 +211,10 @@ impl<P: DataPath> Turn<'_, P> {
         // What comes behind the response nobody has asked for; a FIN there is the server's own matter as long as the client
         // may go on.
         let beyond = u.responses.is_done() && before(u.responses.limit(), end);
-        u.begun |= !segment.payload.is_empty();
+        if !segment.payload.is_empty() {
+            u.begun = true;
+            self.c.exchange.iter_mut().for_each(|exchange| exchange.first_byte(self.now));
+        }
         let keep_fin = segment.has(FIN) && closes;
         self.update_blocks();
         if beyond || keep_fin {
@@ -215,6 +228,7 @@ impl<P: DataPath> Turn<'_, P> {
         } else {
             self.path.relay(frame);
         }
+        self.last_byte_passed(end);
         if keep_fin {
             self.server_closes();
         }
@@ -240,6 +254,7 @@ impl<P: DataPath> Turn<'_, P> {
         if before(self.c.acked, acked) {
             self.c.acked = acked;
         }
+        self.complete_exchange();
         self.release(FIN);
         let waiting = !self.c.requests.bytes.ready().is_empty();
         self.await_request(end);
@@ -258,7 +273,7 @@ impl<P: DataPath> Turn<'_, P> {
     }
 
     fn on_server_reset(&mut self, segment: &Segment, frame: &[u8]) {
-        let Some(u) = &self.c.upstream else { return };
+        let Some(u) = &mut self.c.upstream else { return };
         let exact = segment.seq == u.responses.bytes.next();
         if self.c.state == State::Asking {
             if exact {
@@ -271,13 +286,15 @@ impl<P: DataPath> Turn<'_, P> {
             // All of its segments come here, so the next number is known (RFC 5961 section 3.2).
             let acked = segment.ack.wrapping_sub(u.shift);
             if exact && segment.has(ACK) && before(u.acked, acked) && !before(u.sent, acked) {
-                self.c.upstream.as_mut().into_iter().for_each(|u| u.acked = acked);
+                u.acked = acked;
             }
+            let (server, sent) = (u.server, u.sent);
             match exact {
-                false => self.tell_server(0, self.c.upstream.as_ref().map_or(0, |u| u.sent), &[]),
-                true if self.once_more() => {}
+                false => self.tell_server(0, sent, &[]),
+                true if self.once_more(true) => {}
                 true if self.may_go_elsewhere() => self.elsewhere(503),
                 true => {
+                    self.exchange_retried(server);
                     self.release(0);
                     self.answer(503);
                 }
@@ -287,12 +304,8 @@ impl<P: DataPath> Turn<'_, P> {
         let ends = u.ends;
         self.path.relay(frame);
         if self.path.block(&ends).is_some_and(|block| block.ended & 2 != 0) {
-            // The blocks pass what is still under way; the data path forgets them.
-            self.by_server.remove(&ends);
-            if let Some(u) = self.c.upstream.take() {
-                self.cluster.left(u.server);
-            }
-            self.gone = true;
+            self.break_exchange(Ending::Server);
+            self.leave_blocks();
         }
     }
 
@@ -306,6 +319,7 @@ impl<P: DataPath> Turn<'_, P> {
                 Ok(None) if u.responses.bytes.room() > 0 => return,
                 Ok(Some(response)) => {
                     u.responses.bytes.take(response.head);
+                    c.exchange.iter_mut().for_each(|own| own.responds(response.status, response.head));
                     // More is to come behind an interim response (RFC 9110 section 15.2).
                     u.private |= response.private;
                     if response.status == 101 || response.status >= 200 {

@@ -1,6 +1,7 @@
 //! What the configuration says: `[controllers.splice]`, read by `read`.
 
 use std::net::Ipv6Addr;
+use std::path::PathBuf;
 
 /// Everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,28 @@ pub struct Settings {
     pub connections: usize,
     /// What becomes of more.
     pub when_full: WhenFull,
+    /// Where requests are logged.
+    pub log: Option<LogSettings>,
+}
+
+/// The access log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// The file.
+    pub file: PathBuf,
+    /// How a line looks.
+    pub format: LogFormat,
+}
+
+/// How a line of the access log looks; see `access_log`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// The Common Log Format.
+    Common,
+    /// With `Referer` and `User-Agent`.
+    Combined,
+    /// A JSON object.
+    Json,
 }
 
 /// What becomes of a client when there are as many connections as may be.

@@ -6,20 +6,22 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use super::block::{Ends, Mode};
+use super::books::Books;
 use super::checks::Check;
 use super::cluster::{Agreed, Cluster};
 use super::connection::{Connection, State, Stream, Upstream};
+use super::exchange::{Ending, next_look};
 use super::icmp::IcmpError;
 use super::idle::Idlers;
 use super::neighbours::Neighbours;
 use super::path::{DataPath, MARGIN};
 use super::segment::{RST, Segment, TcpOptions};
 use super::settings::{Settings, WhenFull};
-use super::turn::{LINGER, LOOK, Owner, RESEND, Turn};
+use super::turn::{LINGER, Owner, RESEND, Turn};
 use super::warm::Warm;
 
 /// Times that kept bytes or an answer are sent.
-const MOST_TRIES: u32 = 8;
+pub(super) const MOST_TRIES: u32 = 8;
 
 /// What a cookie says about the client, with where its request came in.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +40,9 @@ pub struct Splicer<P> {
     pub path: P,
     /// The servers.
     pub cluster: Cluster,
-    connections: HashMap<u64, Connection>,
+    /// What is counted.
+    pub books: Books,
+    pub(super) connections: HashMap<u64, Connection>,
     by_client: HashMap<Ends, u64>,
     pub(super) by_server: HashMap<Ends, Owner>,
     pub(super) warm: Warm,
@@ -52,9 +56,13 @@ pub struct Splicer<P> {
 impl<P: DataPath> Splicer<P> {
     /// Without connections.
     pub fn new(settings: Arc<Settings>, path: P) -> Splicer<P> {
+        let mut books = Books::default();
+        books.configure(&settings);
+        let cluster = Cluster::new(settings, path.now());
         let mut splicer = Splicer {
             path,
-            cluster: Cluster::new(settings),
+            cluster,
+            books,
             connections: HashMap::new(),
             by_client: HashMap::new(),
             by_server: HashMap::new(),
@@ -72,7 +80,14 @@ impl<P: DataPath> Splicer<P> {
 
     /// Takes over another configuration. Connections stay with the servers that they have.
     pub fn configure(&mut self, settings: Arc<Settings>) {
-        self.cluster.configure(settings);
+        self.books.configure(&settings);
+        // Services are numbers to connections, and these may be others now.
+        let place = |name: &str| settings.services.iter().position(|own| own.name == name);
+        let old = self.cluster.settings.services.iter().map(|own| place(&own.name)).collect::<Vec<_>>();
+        for connection in self.connections.values_mut() {
+            connection.service = old.get(connection.service).copied().flatten().unwrap_or(usize::MAX);
+        }
+        self.cluster.configure(settings, self.path.now());
         self.offer_all();
     }
 
@@ -165,7 +180,14 @@ impl<P: DataPath> Splicer<P> {
             retry: u64::MAX,
             client_done: false,
             keeps_alive: true,
+            opened: now,
+            asking: Some(now),
+            exchange: None,
+            exchanges: 0,
+            up: 0,
+            down: 0,
         };
+        self.books.connected(&settings, service);
         self.add(id, connection);
         self.with(id, |turn| {
             turn.hold_client();
@@ -240,6 +262,7 @@ impl<P: DataPath> Splicer<P> {
         let mut turn = Turn {
             path: &mut self.path,
             cluster: &mut self.cluster,
+            books: &mut self.books,
             by_server: &mut self.by_server,
             warm: &mut self.warm,
             id,
@@ -249,6 +272,9 @@ impl<P: DataPath> Splicer<P> {
         };
         work(&mut turn);
         let gone = turn.gone;
+        if gone {
+            turn.break_exchange(Ending::Client);
+        }
         if gone {
             if let Some(Upstream { ends, server, .. }) = connection.upstream.take() {
                 self.by_server.remove(&ends);
@@ -276,7 +302,7 @@ impl Connection {
             State::Asking => self.deadline.min(self.retry),
             State::Answering => self.deadline,
             State::Connecting => resend,
-            State::Serving if self.is_answered() => now + LOOK,
+            State::Serving if self.is_answered() => next_look(self, now),
             State::Serving => resend.min(self.deadline),
         };
         due.max(now + 1)
@@ -309,6 +335,9 @@ impl<P: DataPath> Turn<'_, P> {
 
     fn on_answer_time(&mut self) {
         let Some(answer) = &mut self.c.answer else { return self.over() };
+        if answer.resets {
+            return self.send_reset();
+        }
         if answer.arrived || answer.tries >= MOST_TRIES {
             if answer.tries >= MOST_TRIES {
                 return self.over();
@@ -335,11 +364,17 @@ impl<P: DataPath> Turn<'_, P> {
         }
         let Some(u) = &mut self.c.upstream else { return };
         if u.begun && late {
+            self.break_exchange(Ending::Timeout);
             return self.reset_client();
         }
         if late || (!u.has_all() && self.now >= u.resend && u.backoff >= RESEND << MOST_TRIES) {
             return self.answer(504);
         }
+        let unheard = !super::block::before(u.kept_at, u.acked);
+        if unheard && self.now >= u.since + self.cluster.settings.timeouts.connect && self.once_more(false) {
+            return;
+        }
+        let Some(u) = &mut self.c.upstream else { return };
         if !u.has_all() && self.now >= u.resend {
             u.backoff *= 2;
             u.resend = self.now + u.backoff;
@@ -356,14 +391,18 @@ impl<P: DataPath> Turn<'_, P> {
             self.gone = true;
             return;
         };
-        let [Some(client), Some(_)] = &blocks else { return };
+        let ended = [0, 1].map(|side| blocks[side].as_ref().map_or(0, |block| block.ended));
+        self.look_at_exchange(ended, seen);
+        if ended[0] & ended[1] & 1 != 0 || (ended[0] | ended[1]) & 2 != 0 {
+            return self.leave_blocks();
+        }
+        let [Some(_), Some(_)] = &blocks else { return };
         let quiet = u64::from(self.seconds().saturating_sub(seen)) * 1_000_000_000;
-        let between = self.c.requests.is_done() && u.responses.is_done() && client.mode == Mode::Limited;
-        if between && quiet > timeouts.keep_alive && client.ended == 0 {
-            self.c.next = u.response_end();
-            self.release(super::segment::FIN);
+        if quiet > timeouts.keep_alive && self.idle_since().is_some() {
+            self.leave_or_close();
             self.answer(0);
         } else if quiet > timeouts.idle {
+            self.break_exchange(Ending::Timeout);
             self.reset_client();
         }
     }

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 
 use super::block::{Block, Ends, Mode, Offset, before};
+use super::books::Books;
 use super::cluster::Cluster;
 use super::connection::{Answer, Connection, State, Upstream};
+use super::exchange::Ending;
 use super::path::{DataPath, SCALE};
 use super::segment::{ACK, FIN, PSH, RST, Segment, TcpOptions};
 use super::warm::Warm;
@@ -34,6 +36,8 @@ pub struct Turn<'t, P> {
     pub path: &'t mut P,
     /// The servers.
     pub cluster: &'t mut Cluster,
+    /// What is counted.
+    pub books: &'t mut Books,
     /// Connections to servers.
     pub by_server: &'t mut HashMap<Ends, Owner>,
     /// Those that nobody uses.
@@ -134,14 +138,19 @@ impl<P: DataPath> Turn<'_, P> {
             body.len()
         );
         let is_head = self.c.request.as_ref().is_some_and(|request| request.method == "HEAD");
+        let sent_body = if is_head { 0 } else { body.len() };
         let bytes = match (status, is_head) {
             (0, _) => Vec::new(),
             (_, true) => head.into_bytes(),
             (_, false) => (head + &body).into_bytes(),
         };
+        match status {
+            0 => self.break_exchange(Ending::Complete),
+            _ => self.answer_exchange(status, bytes.len(), sent_body),
+        }
         self.release(RST);
         self.c.state = State::Answering;
-        self.c.answer = Some(Answer { bytes, tries: 0, arrived: false });
+        self.c.answer = Some(Answer { bytes, tries: 0, arrived: false, resets: false });
         self.hold_client();
         self.send_answer();
     }
@@ -169,6 +178,7 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Forgets the connection.
     pub fn over(&mut self) {
+        self.break_exchange(Ending::Client);
         self.release(RST);
         self.path.remove_block(&self.c.client);
         self.gone = true;
@@ -182,6 +192,9 @@ impl<P: DataPath> Turn<'_, P> {
                 (Some(u), false) => u.kept_end(),
                 _ => self.c.requests.limit(),
             };
+            // Nobody answers in the client's name any more, so that the server must not wait for it; and its port may be needed.
+            let is_nat = self.c.upstream.as_ref().is_some_and(|u| u.is_nat);
+            let flags = if is_nat { flags } else { RST };
             self.tell_server(flags, seq, &[]);
         }
         if let Some(u) = self.detach() {
@@ -200,6 +213,19 @@ impl<P: DataPath> Turn<'_, P> {
         }
         self.cluster.left(u.server);
         Some(u)
+    }
+
+    /// Both sides are done: what comes late the data path sees to, until it forgets the blocks.
+    pub fn leave_blocks(&mut self) {
+        let Some(u) = self.c.upstream.take() else { return self.over() };
+        for ends in [self.c.client, u.ends] {
+            if let Some(block) = self.path.block(&ends).filter(|block| block.mode != Mode::Open) {
+                self.path.set_block(&ends, &Block { mode: Mode::Open, ..block });
+            }
+        }
+        self.by_server.remove(&u.ends);
+        self.cluster.left(u.server);
+        self.gone = true;
     }
 
     /// All of the client's segments come here from now on.

@@ -7,7 +7,6 @@ use super::block::{Block, Ends};
 use super::connection::{Stream, Upstream};
 use super::icmp::{IcmpError, Problem};
 use super::path::{DataPath, SCALE};
-use super::read::MOST_WARM;
 use super::segment::{ACK, FIN, RST, SYN, Segment, TcpOptions, is_v6};
 use super::server::HEAD;
 use super::splicer::Splicer;
@@ -85,14 +84,9 @@ impl Warm {
         Some(idle.remove(found))
     }
 
-    /// Keeps one. Where there are too many it is given back.
-    pub fn keep(&mut self, idle: Idle) -> Result<(), Box<Idle>> {
-        let own = self.idle.entry(idle.upstream.server).or_default();
-        if own.len() >= MOST_WARM {
-            return Err(Box::new(idle));
-        }
-        own.push(idle);
-        Ok(())
+    /// Keeps one.
+    pub fn keep(&mut self, idle: Idle) {
+        self.idle.entry(idle.upstream.server).or_default().push(idle);
     }
 
     /// Connections that there are to a server.
@@ -162,7 +156,7 @@ impl<P: DataPath> Splicer<P> {
         let syn = idle.segment(SYN, now);
         self.path.send(own.port, &syn);
         self.by_server.insert(ends, Owner::Warm(server));
-        let _ = self.warm.keep(idle);
+        self.warm.keep(idle);
     }
 
     /// A segment of a server on such a connection.

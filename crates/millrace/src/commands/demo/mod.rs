@@ -1,8 +1,10 @@
-//! `millrace demo`: four hosts around the L3 switch, on this machine, in network namespaces of its own.
+//! `millrace demo`: applications at work on this machine, in network namespaces of its own: four hosts around the L3 switch, or
+//! (`splice`) clients and web servers with the splicer between them.
 //!
 //! Everything belongs to this process and is gone when it ends, however it ends: see the `lab` crate.
 
 mod blast;
+mod splice;
 mod transfer;
 
 use std::time::{Duration, Instant};
@@ -22,12 +24,24 @@ use crate::report::{self, grouped, rate};
 /// How to run it.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Length of the packet blast
+    /// What to show
+    #[arg(value_enum, default_value = "l3switch")]
+    what: What,
+    /// Length of the packet blast, or of all that the splicer shows
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = super::seconds)]
     seconds: Duration,
     /// Megabytes fetched with curl
     #[arg(long, value_name = "MB", default_value = "256", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     megabytes: u64,
+}
+
+/// What there is to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    /// The L3 switch between four hosts
+    L3switch,
+    /// The splicer in front of web servers
+    Splice,
 }
 
 const PICTURE: &str = "
@@ -43,6 +57,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if !lab::has_privileges().map_err(Failure::refused)? {
         lab::enter_user_namespace().map_err(Failure::refused)?;
         say!("not root: running as root of a user namespace of its own");
+    }
+    if args.what == What::Splice {
+        return splice::run(args.seconds);
     }
     say!("Millrace demo: a Baker program switches and routes packets of real hosts\n{PICTURE}");
     let source = apps::find("l3switch")?;

@@ -45,7 +45,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let source = apps::find(&args.app)?;
+    let source = apps::find(&args.app)?.with_trace(args.profile.is_none());
     let compilation = apps::check(&source)?;
     let program = apps::lower(&source, &compilation)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;

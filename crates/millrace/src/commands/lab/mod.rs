@@ -6,6 +6,7 @@
 //! | `program` | what runs in the hosts, and its output |
 //! | `registry` | how other terminals find the lab, and who cleans up behind it |
 //! | `exec` | a command in one of its hosts |
+//! | `serve` | a small web server |
 //! | `said` | what is printed, for people or as JSON |
 
 mod exec;
@@ -13,6 +14,7 @@ mod network;
 mod program;
 mod registry;
 mod said;
+mod serve;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,6 +59,8 @@ pub struct Args {
 enum Action {
     /// Run a command in a host of a lab, from any terminal
     Exec(exec::Args),
+    /// Serve a small page, to try load balancers with
+    Serve(serve::Args),
     /// Clean up when the lab that started this has ended
     #[command(hide = true)]
     Keep,
@@ -66,6 +70,7 @@ enum Action {
 pub fn run(args: &Args) -> Result<(), Failure> {
     match (&args.action, &args.file) {
         (Some(Action::Exec(args)), _) => exec::run(args),
+        (Some(Action::Serve(args)), _) => serve::run(args),
         (Some(Action::Keep), _) => registry::keep(),
         (None, Some(file)) => build(args, file),
         (None, None) => Err(Failure::wrong("error: no file was given")),

@@ -109,7 +109,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let Some(app) = &args.app else {
         return Err(Failure::wrong("error: say which program: an application's name, its directory or a Baker file"));
     };
-    let source = apps::find(app)?;
+    let source = apps::find(app)?.with_trace(args.trace.is_none());
     let program = apps::compile(&source)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
     let file = trace::given_or_beside(args.trace.as_ref(), &source, "--trace")?;

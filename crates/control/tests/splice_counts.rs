@@ -1,0 +1,101 @@
+//! Every byte and every request is counted once, whoever carried it and whatever was lost on the way.
+
+mod common;
+#[allow(dead_code)]
+#[path = "splice/router.rs"]
+mod router;
+#[allow(dead_code)]
+#[path = "splice/tcp.rs"]
+mod tcp;
+#[allow(dead_code)]
+#[path = "splice/world.rs"]
+mod world;
+
+use control::controllers::figures::{Family, Figure};
+use control::controllers::splice::segment::TcpOptions;
+use proptest::prelude::*;
+use serde_json::Value as Json;
+
+use world::{Exchange, Hosts, Routers, World};
+
+/// A figure of the service, the one with this label.
+fn figure(world: &mut World, name: &str, label: &str) -> u64 {
+    let families = world.splicer.asked("figures", &Json::Null).unwrap();
+    let families: Vec<Family> = serde_json::from_value(families).unwrap();
+    let family = families.into_iter().find(|family| family.name == name).unwrap();
+    let sample = family.samples.into_iter().find(|sample| sample.labels.values().any(|own| own == label));
+    match sample.unwrap().value {
+        Figure::Number(number) => number,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Delivers what there is, some of it lost or twice, until the client has everything and `count` requests are counted.
+fn run(world: &mut World, choices: &[u8], count: u64) {
+    world.speak();
+    let mut choices = choices.iter();
+    for _ in 0..4000 {
+        let path = (0..4).find(|path| world.queued(*path) > 0);
+        match (path, choices.next().map(|choice| choice % 16)) {
+            (Some(path), Some(0)) => world.drop_one(path),
+            (Some(path), Some(1)) => world.double(path),
+            (Some(path), Some(2)) => world.put_back(path),
+            (Some(path), _) => world.deliver(path),
+            // A request is over when the last byte of its response has gone, which may be lost yet.
+            (None, _)
+                if world.client.received.len() == world.expected().len()
+                    && figure(world, "service_requests", "complete") == count =>
+            {
+                return;
+            }
+            (None, _) => world.wait(60_000_000),
+        }
+    }
+}
+
+fn exchange() -> impl Strategy<Value = Exchange> {
+    let length = prop::sample::select(vec![0usize, 1, 500, 4000, 15000]);
+    (any::<bool>(), length.clone(), length, any::<bool>()).prop_map(|(second, up, down, chunked)| Exchange {
+        second,
+        up,
+        down,
+        chunked,
+        post: false,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 300, cases: 128, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_byte_is_counted_once(
+        exchanges in prop::collection::vec(exchange(), 1..5),
+        first in prop_oneof![any::<u32>(), (u32::MAX - 3000)..=u32::MAX],
+        settings in prop::sample::select(vec!["", "reuse = \"never\"", "warm = 2"]),
+        pipelined: bool,
+        choices in prop::collection::vec(any::<u8>(), 0..120),
+    ) {
+        let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)) };
+        let hosts = Hosts {
+            client: plain,
+            server: plain,
+            client_first: first,
+            server_first: !first,
+            pipelined,
+            routers: Routers { mtu: [1500; 2], quote: 8 },
+            settings,
+        };
+        let count = exchanges.len() as u64;
+        let asked: usize = exchanges.iter().enumerate().map(|(number, own)| own.request(number).len()).sum();
+        let mut world = World::new(hosts, exchanges);
+        run(&mut world, &choices, count);
+        prop_assert_eq!(world.client.received.len(), world.expected().len());
+        let counted = [
+            figure(&mut world, "service_requests", "complete"),
+            figure(&mut world, "service_responses", "2xx"),
+            figure(&mut world, "service_bytes", "up"),
+            figure(&mut world, "service_bytes", "down"),
+        ];
+        prop_assert_eq!(counted, [count, count, asked as u64, world.expected().len() as u64]);
+    }
+}
