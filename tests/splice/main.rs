@@ -5,6 +5,7 @@
 mod limits;
 mod network;
 mod operations;
+mod outlast;
 mod reuse;
 mod routers;
 mod transparent;

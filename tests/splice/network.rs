@@ -5,6 +5,7 @@
 //!                          virtual address 10.0.1.80, 2001:db8:1::80
 //! ```
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lab::{Emulator, Impairments, LinkConfig, Namespace, Running, Signal, Wire, veth};
@@ -21,14 +22,31 @@ pub fn must<T>(result: lab::Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// A text with some of it replaced.
+fn changed(text: String, changes: &[(&str, &str)]) -> String {
+    changes.iter().fold(text, |text, (from, to)| {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text, "{from}");
+        changed
+    })
+}
+
+/// Starts Millrace.
+fn run(ns: &Namespace, arguments: &[String]) -> Running {
+    let mut millrace = must(ns.command(env!("CARGO_BIN_EXE_millrace")).args(arguments).spawn());
+    must(millrace.wait_for_text("running on 2 ports", PATIENCE));
+    millrace
+}
+
 /// The running splicer.
 pub struct Splice {
     // Dropped first: then Millrace is ended before its ports are.
     millrace: Running,
     runtime: Runtime,
-    _ns: Namespace,
+    arguments: Vec<String>,
+    ns: Namespace,
     _emulator: Option<Emulator>,
-    pub client: Namespace,
+    pub client: Arc<Namespace>,
     pub servers: Namespace,
     _far: Option<Namespace>,
 }
@@ -81,21 +99,39 @@ impl Splice {
         let runtime = Runtime::new();
         let text = include_str!("../../apps/splice/splice.toml").to_owned();
         let text = text.replace("\"auto:", &format!("\"{driver}:"));
-        let text = changes.iter().fold(text, |text, (from, to)| {
-            let changed = text.replacen(from, to, 1);
-            assert_ne!(changed, text, "{from}");
-            changed
-        });
+        let text = changed(text, changes);
         let config = runtime.write("splice.toml", &text);
-        let command = ns.command(env!("CARGO_BIN_EXE_millrace")).args(["run", "splice", "-c", &config]);
-        let mut millrace = must(command.arg("--socket").arg(runtime.path("socket")).spawn());
-        must(millrace.wait_for_text("running on 2 ports", PATIENCE));
-        Splice { millrace, runtime, _ns: ns, _emulator: emulator, client, servers, _far: far }
+        let (socket, state) = (runtime.path("socket"), runtime.path("state"));
+        let arguments = ["run", "splice", "-c", &config, "--socket", &socket, "--state", &state];
+        let arguments = arguments.map(str::to_owned).to_vec();
+        let millrace = run(&ns, &arguments);
+        Splice { millrace, runtime, arguments, ns, _emulator: emulator, client: Arc::new(client), servers, _far: far }
+    }
+
+    /// Kills Millrace, as a crash does, and starts it again after a while.
+    pub fn crash(&mut self, pause: Duration) {
+        must(self.millrace.signal(Signal::SIGKILL));
+        must(self.millrace.wait(PATIENCE));
+        std::thread::sleep(pause);
+        self.millrace = run(&self.ns, &self.arguments);
+    }
+
+    /// Changes the configuration, and has it put in force.
+    pub fn reload(&self, changes: &[(&str, &str)]) -> Json {
+        let text = std::fs::read_to_string(self.runtime.path("splice.toml")).unwrap();
+        let text = changed(text, changes);
+        self.runtime.write("splice.toml", &text);
+        self.runtime.json(&["reload", "--socket", &self.runtime.path("socket")])
     }
 
     /// All counters.
     pub fn counters(&self) -> Json {
         self.runtime.json(&["counters", "--socket", &self.runtime.path("socket")])
+    }
+
+    /// All control blocks.
+    pub fn blocks(&self) -> Json {
+        self.runtime.json(&["table", "dump", "spliced.blocks", "--socket", &self.runtime.path("socket")])
     }
 
     /// Asks for JSON.

@@ -59,13 +59,16 @@ fn exchange() -> impl Strategy<Value = Exchange> {
         .prop_map(|(second, post, up, down, chunked)| Exchange { second, post, up, down, chunked })
 }
 
-/// Does to packets what `choices` say, and nothing bad after that. True once all is done.
+/// Does to packets what `choices` say, and nothing bad after that. True once all is done, or cut by a restart.
 fn run(world: &mut World, choices: &[u8]) -> bool {
     world.speak();
     let mut choices = choices.iter();
     for _ in 0..3000 {
         let choice = choices.next();
         let from = usize::from(choice.map_or(0, |choice| choice & 3));
+        if choice.is_none() && world.is_down() {
+            world.kill_or_start();
+        }
         let path = (0..4).map(|path| (path + from) % 4).find(|path| world.queued(*path) > 0);
         match (path, choice.map(|choice| choice >> 2)) {
             (None, _) => world.wait(60_000_000),
@@ -73,9 +76,16 @@ fn run(world: &mut World, choices: &[u8]) -> bool {
             (Some(path), Some(6..=9)) => world.double(path),
             (Some(path), Some(10..=16)) => world.put_back(path),
             (Some(_), Some(17..=19)) => world.wait(30_000_000),
+            (Some(_), Some(20)) => world.kill_or_start(),
             (Some(path), _) => world.deliver(path),
         }
-        if choice.is_none() && world.client.received.len() >= world.expected().len() && world.client.peer_closed {
+        if world.client.received.len() >= world.expected().len() && world.client.peer_closed {
+            world.finished_early |= choice.is_some();
+            if choice.is_none() {
+                return true;
+            }
+        }
+        if world.client.was_reset && world.lost > 0 {
             return true;
         }
         assert!(!world.client.was_reset, "the client was reset");
@@ -136,6 +146,7 @@ fn ask_again(world: &mut World, hosts: &Hosts, clients: Vec<Next>, close: Option
         for _ in 0..next.pause * 4 {
             world.settle();
             world.wait(250_000_000);
+            world.settle();
         }
         if let Some(stray) = close {
             world.close_servers(stray);
@@ -171,7 +182,7 @@ fn settle(world: &mut World, requests: usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_iters: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 100, ..ProptestConfig::default() })]
 
     #[test]
     fn both_sides_see_what_the_other_has_sent(
@@ -183,6 +194,10 @@ proptest! {
     ) {
         let hosts = Hosts { settings, ..hosts };
         let mut world = World::new(hosts.clone(), exchanges.clone());
+        world.trace = std::env::var_os("SPLICE_TRACE").is_some();
+        if world.trace {
+            println!("=== {choices:?}");
+        }
         ask(&mut world, &choices)?;
         // Every byte is counted once, whoever carried it.
         let count = exchanges.len();
@@ -194,7 +209,10 @@ proptest! {
             figure(&mut world, "service_bytes", "up"),
             figure(&mut world, "service_bytes", "down"),
         ];
+        // What is counted begins anew with each process.
+        if world.crashes == 0 {
         prop_assert_eq!(counted, [count, count, asked, world.expected().len()].map(|number| number as u64));
+        }
         ask_again(&mut world, &hosts, clients, None)?;
     }
 
@@ -247,6 +265,62 @@ fn connections_to_servers_are_used_again() {
         // Nothing but those that were made ahead.
         assert_eq!(world.connections() - before, used, "{settings}");
     }
+}
+
+/// What a choice stands for; see `run`. The lowest two bits say where packets are looked for first.
+const LOSS: u8 = 0;
+const DOUBLE: u8 = 6 << 2;
+const LATE: u8 = 10 << 2;
+const CRASH: u8 = 20 << 2;
+const ARRIVES: u8 = 21 << 2;
+
+/// A short exchange from SYN to FIN with two servers, with each packet in turn lost, doubled or late, or with the process gone from then on
+/// for some packets; and with as many such faults as `SPLICE_FAULTS` says, one otherwise, at all places.
+#[test]
+fn any_fault_of_a_short_exchange_is_made_good() {
+    let most = std::env::var("SPLICE_FAULTS").map_or(1, |text| text.parse().expect("SPLICE_FAULTS is a number"));
+    let mut tried = 0;
+    try_faults(&mut Vec::new(), most, &mut tried);
+    println!("{tried} exchanges");
+}
+
+/// Tries what comes behind these choices. Whether the exchange took longer than they did.
+fn try_faults(choices: &mut Vec<u8>, faults: usize, tried: &mut u64) -> bool {
+    let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((u32::MAX - 5000, 0)) };
+    let routers = Routers { mtu: [1500; 2], quote: 8 };
+    let (client, server, first) = (plain, plain, u32::MAX - 60);
+    let hosts =
+        Hosts { client, server, client_first: first, server_first: first, pipelined: false, routers, settings: "" };
+    let exchange = |second| Exchange { second, up: 0, down: 20, chunked: second, post: false };
+    let mut world = World::new(hosts, vec![exchange(false), exchange(true)]);
+    world.trace = std::env::var_os("SPLICE_TRACE").is_some();
+    if world.trace {
+        println!("=== {choices:?}");
+    }
+    let done = run(&mut world, choices);
+    *tried += 1;
+    assert!(done && world.lost == 0 && world.unread == 0, "{choices:?}");
+    assert_eq!(world.client.received, world.expected(), "{choices:?}");
+    let goes_on = !world.finished_early;
+    if goes_on && faults > 0 {
+        let length = choices.len();
+        loop {
+            for fault in [LOSS, LOSS | 3, DOUBLE, DOUBLE | 3, LATE, LATE | 3, CRASH] {
+                let place = choices.len();
+                choices.push(fault);
+                // Gone for as long as it takes a few packets to arrive.
+                choices.extend((0..if fault == CRASH { 4 } else { 0 }).map(|_| ARRIVES));
+                try_faults(choices, faults - 1, tried);
+                choices.truncate(place);
+            }
+            choices.push(ARRIVES);
+            if !try_faults(choices, 0, tried) {
+                break;
+            }
+        }
+        choices.truncate(length);
+    }
+    goes_on
 }
 
 /// The example with a line of its text replaced.

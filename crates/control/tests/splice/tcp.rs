@@ -176,7 +176,8 @@ impl Tcp {
             // RFC 5961 section 3.2.
             let exact = Some(segment.seq) == self.expected;
             self.was_reset |= exact || (self.expected.is_none() && segment.ack == self.next);
-            return Vec::new();
+            let asks = !exact && self.expected.is_some_and(|expected| segment.seq.wrapping_sub(expected) < 40_000);
+            return if asks { vec![self.segment(0, self.next, &[], now)] } else { Vec::new() };
         }
         if segment.has(ACK) {
             assert!(

@@ -121,12 +121,20 @@ impl DataPath for TestPath {
         let _ = shared.stepper.remove(id, &fields(ends), None);
     }
 
-    fn offer(&mut self, endpoint: (Ipv6Addr, u16), offer: &Offer) {
+    fn blocks(&mut self) -> Vec<(Ends, Block)> {
+        let shared = self.0.borrow();
+        let entries = shared.stepper.dump(shared.table("spliced.blocks"));
+        entries.iter().map(|e| (Ends::from_fields(&e.key).unwrap(), Block::from_fields(&e.value).unwrap())).collect()
+    }
+
+    fn offer(&mut self, offers: &[((Ipv6Addr, u16), Offer)]) {
         let mut shared = self.0.borrow_mut();
         let id = shared.table("accept.services");
-        let value = (offer.number, offer.mss, offer.scale, offer.sack, offer.times, offer.window);
-        let entry = TableEntry { key: fields(&endpoint), prefix_len: None, value: fields(&value) };
-        shared.stepper.insert(id, &entry).unwrap();
+        for (endpoint, offer) in offers {
+            let value = (offer.number, offer.mss, offer.scale, offer.sack, offer.times, offer.window);
+            let entry = TableEntry { key: fields(endpoint), prefix_len: None, value: fields(&value) };
+            shared.stepper.insert(id, &entry).unwrap();
+        }
     }
 }
 
@@ -139,6 +147,17 @@ fn fields(record: &impl Record) -> Vec<u128> {
 pub struct World {
     shared: Rc<RefCell<Shared>>,
     pub splicer: Splicer<TestPath>,
+    /// Whether the controller's process is gone: the data path goes on.
+    down: bool,
+    pub trace: bool,
+    /// Whether all was done before the last choice.
+    pub finished_early: bool,
+    /// Connections that were reset when it came back.
+    pub lost: usize,
+    /// Times that the process died.
+    pub crashes: usize,
+    /// Those whose requests are not routed any more.
+    pub unread: usize,
     hosts: Hosts,
     exchanges: Vec<Exchange>,
     pub client: Tcp,
@@ -162,9 +181,9 @@ impl World {
             .filter(|line| !line.contains("\"a6\"") && !line.contains("name = \"b\", address = \"10.0.2.12:80\" },"))
             .map(|line| format!("{line}\n"))
             .collect();
-        let text = text.replace("connect = \"1s\"", "connect = \"60s\"").replace("check = {", "check = { interval = \"1h\" } #").replace(
+        let text = text.replace("connect = \"1s\"", "connect = \"60s\"").replace("check = {", "check = { interval = \"1s\", timeout = \"300ms\", fall = 100 } #").replace(
             "[controllers.splice.pools.images]\n",
-            "[controllers.splice.pools.images]\ncheck = { interval = \"1h\" }\nservers = [{ name = \"b\", address = \"10.0.2.12:80\" }]\n#",
+            "[controllers.splice.pools.images]\ncheck = { interval = \"1s\", timeout = \"300ms\", fall = 100 }\nservers = [{ name = \"b\", address = \"10.0.2.12:80\" }]\n#",
         );
         let text = text.replace("servers = [\n", &format!("{}\nservers = [\n", hosts.settings));
         let text =
@@ -187,6 +206,12 @@ impl World {
         let mut world = World {
             shared,
             splicer,
+            down: false,
+            trace: false,
+            finished_early: false,
+            lost: 0,
+            crashes: 0,
+            unread: 0,
             hosts,
             exchanges,
             client,
@@ -197,13 +222,18 @@ impl World {
             clients: 1,
         };
         // The servers are found to work first.
-        for _ in 0..200 {
+        let are_up = |world: &World| {
+            let servers = world.splicer.cluster.servers.iter();
+            servers.filter(|known| known.server.address.to_ipv4_mapped().is_some()).all(|known| known.up)
+        };
+        // And for a while longer, for connections that are made ahead.
+        let mut left = 200;
+        while left > 0 {
             world.settle();
             world.wait(20_000_000);
+            left = if are_up(&world) { left.min(30) } else { left } - 1;
         }
-        let mut reachable =
-            world.splicer.cluster.servers.iter().filter(|known| known.server.address.to_ipv4_mapped().is_some());
-        assert!(reachable.all(|known| known.up), "{:?}", world.splicer.cluster.servers);
+        assert!(are_up(&world), "{:?}", world.splicer.cluster.servers);
         world
     }
 
@@ -251,6 +281,9 @@ impl World {
 
     /// The network does something to the first packet of a path.
     pub fn drop_one(&mut self, path: usize) {
+        if self.trace {
+            println!("drop on path {path}");
+        }
         self.shared.borrow_mut().paths[path].pop_front();
     }
 
@@ -270,7 +303,7 @@ impl World {
     pub fn wait(&mut self, time: u64) {
         self.shared.borrow_mut().now += time;
         let now = self.shared.borrow().now;
-        if self.splicer.next_wake() <= now {
+        if !self.down && self.splicer.next_wake() <= now {
             self.splicer.tick();
         }
         self.receive_punted();
@@ -305,6 +338,28 @@ impl World {
         self.shared.borrow_mut().paths[0].extend(frames);
     }
 
+    /// The controller's process dies, or another one takes up what the last has left.
+    pub fn kill_or_start(&mut self) {
+        self.shared.borrow_mut().punted.clear();
+        self.down = !self.down;
+        self.crashes += usize::from(self.down);
+        if self.trace {
+            println!("down: {}", self.down);
+        }
+        if !self.down {
+            let settings = self.splicer.cluster.settings.clone();
+            self.splicer = Splicer::new(settings, TestPath(self.shared.clone()));
+            let restored = self.splicer.restore();
+            self.lost += restored.lost;
+            self.unread += restored.unread;
+        }
+    }
+
+    /// Whether it is gone.
+    pub fn is_down(&self) -> bool {
+        self.down
+    }
+
     /// The first packet of a path arrives.
     pub fn deliver(&mut self, path: usize) {
         let (frame, now) = {
@@ -312,6 +367,16 @@ impl World {
             let Some(frame) = shared.paths[path].pop_front() else { return };
             (frame, shared.now)
         };
+        if self.trace
+            && let Some(segment) = Segment::parse(&frame)
+        {
+            let Segment { seq, ack, flags, payload, .. } = segment;
+            println!(
+                "{} ms, path {path}: seq {seq} ack {ack} flags {flags:x} {} bytes",
+                now / 1_000_000,
+                payload.len()
+            );
+        }
         if path >= 2 && !router::is_error(&frame) && frame.len() - 14 > self.hosts.routers.mtu[path - 2] {
             let error = router::too_big(&frame, self.hosts.routers.mtu[path - 2], self.hosts.routers.quote);
             self.shared.borrow_mut().paths[path - 2].push_back(error);
@@ -349,7 +414,7 @@ impl World {
 
     fn receive_punted(&mut self) {
         loop {
-            let next = self.shared.borrow_mut().punted.pop_front();
+            let next = self.shared.borrow_mut().punted.pop_front().filter(|_| !self.down);
             let Some(StepOutput { end: End::Controller(channel), bytes, metadata }) = next else { return };
             let (name, of) = {
                 let shared = self.shared.borrow();
@@ -435,7 +500,8 @@ impl World {
                 break;
             }
             assert_eq!(&rest[..request.len()], request, "request {number}");
-            assert_eq!(exchange.second, segment.ends.dst == Ipv4Addr::new(10, 0, 2, 12).to_ipv6_mapped());
+            let second = segment.ends.dst == Ipv4Addr::new(10, 0, 2, 12).to_ipv6_mapped();
+            assert!(exchange.second == second || self.unread > 0);
             *answered += request.len();
             self.answered += 1;
             let response = exchange.response(number);

@@ -47,6 +47,11 @@ impl Assembly {
         self.room.saturating_sub(self.ready.len())
     }
 
+    /// Whether bytes are here that were not taken yet, in order or behind a gap.
+    pub fn holds_any(&self) -> bool {
+        !self.ready.is_empty() || !self.early.is_empty()
+    }
+
     /// Whether the FIN is what comes next.
     pub fn is_ended(&self) -> bool {
         self.fin == Some(self.end())

@@ -84,6 +84,10 @@ pub struct Block {
     pub edge: u32,
     /// Second of the last segment.
     pub seen: u32,
+    /// What the controller knows of the message that passes, from `limit` on, and of the connection: see `note`.
+    pub framing: u64,
+    /// See `framing`.
+    pub facts: u32,
 }
 
 /// An offset of sequence numbers: `add` from the number `from` on, `early` before it. The two differ where something was
@@ -134,12 +138,14 @@ impl Block {
             acked: 0,
             edge: 0,
             seen,
+            framing: 0,
+            facts: 0,
         }
     }
 }
 
 impl Record for Block {
-    const FIELDS: usize = 22;
+    const FIELDS: usize = 24;
 
     fn to_fields(&self, fields: &mut Vec<u128>) {
         let mode = match self.mode {
@@ -153,6 +159,7 @@ impl Record for Block {
         (self.seq.add, self.seq.from, self.seq.early).to_fields(fields);
         (self.ack.add, self.ack.from, self.ack.early).to_fields(fields);
         (self.tsval, self.tsecr, self.limit, self.acked, self.edge, self.seen).to_fields(fields);
+        (self.framing, self.facts).to_fields(fields);
     }
 
     fn from_fields(fields: &[u128]) -> Option<Self> {
@@ -165,7 +172,8 @@ impl Record for Block {
             let (add, from, early) = Record::from_fields(&fields[at..at + 3])?;
             Some(Offset { add, from, early })
         };
-        let (tsval, tsecr, limit, acked, edge, seen) = Record::from_fields(&fields[16..])?;
+        let (tsval, tsecr, limit, acked, edge, seen) = Record::from_fields(&fields[16..22])?;
+        let (framing, facts) = Record::from_fields(&fields[22..])?;
         let mode = match mode {
             0u8 => Mode::Held,
             1 => Mode::Limited,
@@ -174,7 +182,25 @@ impl Record for Block {
             _ => return None,
         };
         let (seq, ack) = (offset(10)?, offset(13)?);
-        Some(Block { mode, ended, port, scale, told, dst_mac, to, seq, ack, tsval, tsecr, limit, acked, edge, seen })
+        Some(Block {
+            mode,
+            ended,
+            port,
+            scale,
+            told,
+            dst_mac,
+            to,
+            seq,
+            ack,
+            tsval,
+            tsecr,
+            limit,
+            acked,
+            edge,
+            seen,
+            framing,
+            facts,
+        })
     }
 }
 
@@ -187,6 +213,7 @@ mod tests {
         let ends = Ends { src: Ipv6Addr::LOCALHOST, dst: Ipv6Addr::UNSPECIFIED, src_port: 7, dst_port: 80 };
         let mut block = Block::held(ends, 9);
         (block.mode, block.seq, block.edge) = (Mode::Limited, Offset { add: 1, from: 2, early: 3 }, 4);
+        (block.framing, block.facts) = (u64::MAX, 5);
         let mut fields = Vec::new();
         block.to_fields(&mut fields);
         assert_eq!(fields.len(), Block::FIELDS);

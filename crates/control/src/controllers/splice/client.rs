@@ -1,7 +1,7 @@
 //! The client's side: requests are read, servers chosen, and what follows is joined.
 
 use super::block::{Block, Ends, Mode, before};
-use super::body::{Body, Next};
+use super::body::Body;
 use super::connection::{State, Stream, Upstream};
 use super::exchange::Ending;
 use super::http::{self, Refused};
@@ -9,15 +9,23 @@ use super::path::DataPath;
 use super::segment::{ACK, FIN, RST, SYN, Segment, TcpOptions};
 use super::turn::{Owner, RESEND, Turn};
 
+/// From one look for a server to the next, in nanoseconds, as long as no server of a pool has been checked.
+const RETRY: u64 = 20_000_000;
+
 impl<P: DataPath> Turn<'_, P> {
     /// A segment of the client.
     pub fn on_client(&mut self, segment: &Segment, frame: &[u8]) {
         let c = &mut *self.c;
         // An old segment says old times, and a SYN echoes none.
         if let Some((value, echo)) = segment.options.times.filter(|_| segment.has(ACK)) {
-            if before(c.times.0, value) {
+            if let Some(u) = c.upstream.as_mut().filter(|_| !c.heard) {
+                u.tsval = echo.wrapping_sub(u.tsval_add);
+            }
+            if !c.heard || before(c.times.0, value) {
                 (c.times.0, c.clock_at) = (value, self.now);
             }
+            c.times.1 = if c.heard { c.times.1 } else { echo };
+            c.heard = true;
             c.times.1 = if before(c.times.1, echo) { echo } else { c.times.1 };
         }
         if segment.has(ACK) && !before(segment.ack, c.acked) {
@@ -37,7 +45,7 @@ impl<P: DataPath> Turn<'_, P> {
             return self.on_joined_client(segment, frame);
         }
         if segment.has(RST) {
-            match segment.seq == c.requests.bytes.next() {
+            match (c.state == State::Answering && c.answer.is_none()) || segment.seq == c.requests.bytes.next() {
                 true => self.over(),
                 false => self.tell_client(0, self.c.next, &[]),
             }
@@ -51,8 +59,12 @@ impl<P: DataPath> Turn<'_, P> {
                 let new = c.requests.bytes.next() != expected;
                 if self.c.state == State::Asking && new {
                     self.advance();
-                } else if segment.space() > 0 || segment.seq != expected {
-                    // It came a second time, or too early, or asks whether anybody is there.
+                } else if self.c.state == State::Asking
+                    && self.c.retry == u64::MAX
+                    && (segment.space() > 0 || segment.seq != expected)
+                {
+                    // It came a second time, or too early, or asks whether anybody is there. While a server is connected nothing
+                    // is acknowledged: the client keeps it meanwhile, also if Millrace does not.
                     self.tell_client(0, self.c.next, &[]);
                 }
             }
@@ -63,7 +75,7 @@ impl<P: DataPath> Turn<'_, P> {
     /// An acknowledgement of the own answer, or the client's FIN behind it.
     fn on_answered(&mut self, segment: &Segment) {
         let c = &mut *self.c;
-        let Some(answer) = &mut c.answer else { return };
+        let Some(answer) = &mut c.answer else { return self.tell_client(RST, segment.ack, &[]) };
         let end = c.next.wrapping_add(answer.bytes.len() as u32 + 1);
         answer.arrived |= !before(c.acked, end);
         let (arrived, done) = (answer.arrived, c.client_done);
@@ -85,6 +97,7 @@ impl<P: DataPath> Turn<'_, P> {
         let c = &mut *self.c;
         c.asking.get_or_insert(self.now);
         let start = c.requests.bytes.base();
+        c.retry = u64::MAX;
         let request = match http::request(c.requests.bytes.ready()) {
             Err(Refused(status)) => return self.answer(status),
             Ok(Some(request)) => request,
@@ -94,17 +107,17 @@ impl<P: DataPath> Turn<'_, P> {
             Ok(None) if c.requests.bytes.ready().len() > self.cluster.settings.request_head => return self.answer(431),
             Ok(None) => return self.tell_client(0, self.c.next, &[]),
         };
+        let service = self.cluster.settings.services.get(c.service);
+        let pool = service.and_then(|service| service.pool(&request.method, &request.host, &request.path));
+        if pool.is_some_and(|pool| self.cluster.is_undecided(pool, self.now)) {
+            c.retry = self.now + RETRY;
+            return;
+        }
         let kept = c.requests.bytes.take(request.head);
         let body = Body::limited(request.framing, self.cluster.settings.request_body);
         let refused = body.as_ref().err().copied();
         c.requests.body = body.ok();
-        (c.start, c.client_done, c.keeps_alive, c.copied) = (start, false, request.keeps_alive, 0);
-        let pool = self
-            .cluster
-            .settings
-            .services
-            .get(c.service)
-            .and_then(|service| service.pool(&request.method, &request.host, &request.path));
+        (c.start, c.client_done, c.keeps_alive) = (start, false, request.keeps_alive);
         c.request = Some(request);
         c.tried.clear();
         self.begin_exchange(&kept);
@@ -140,12 +153,8 @@ impl<P: DataPath> Turn<'_, P> {
         let c = &mut *self.c;
         let (Some(u), Some(body)) = (&mut c.upstream, &mut c.requests.body) else { return Ok(()) };
         let used = body.feed(c.requests.bytes.ready())?;
-        let own = if body.next() == Next::End { used } else { c.requests.bytes.ready().len() };
-        // Part of a line that must be looked at again with what follows stays, and is not kept twice.
-        u.kept.extend_from_slice(c.requests.bytes.ready().get(c.copied..own).unwrap_or_default());
-        c.copied = own - used;
-        c.requests.bytes.take(used);
-        u.fin = c.requests.bytes.is_ended() && c.copied == c.requests.bytes.ready().len();
+        u.kept.extend(c.requests.bytes.take(used));
+        u.fin = c.requests.bytes.is_ended() && c.requests.bytes.ready().is_empty();
         c.client_done = u.fin;
         c.requests.follow()
     }

@@ -1,8 +1,8 @@
 //! The servers: which of them work, and which one gets the next request.
 
 use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
+use std::collections::hash_map::{DefaultHasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ pub struct Known {
     pub configured: bool,
     /// Whether checks find it working.
     pub up: bool,
+    /// Checks that have failed since the process began, as long as none has succeeded.
+    pub failed: u32,
     /// When that changed last, in nanoseconds, and why.
     pub since: u64,
     /// See `since`.
@@ -93,8 +95,11 @@ pub struct Cluster {
     members: Vec<Vec<usize>>,
     /// The look-up table of each pool that needs one, for its present servers.
     maglev: Vec<Option<Vec<u16>>>,
-    /// Which of the own addresses and ports was used last towards a server: pools may share servers.
+    /// Which of the own addresses and ports was used last towards a server: pools may share servers. The first is any, since nobody
+    /// knows which ones a process before has used.
     last: HashMap<(Ipv6Addr, u16), usize>,
+    /// Until when servers that were not found working yet are waited for, since a process has begun.
+    pub undecided_until: u64,
 }
 
 /// Own ports that are tried at most: those that were used longest ago come first, so the others would not be free either.
@@ -112,6 +117,7 @@ impl Cluster {
             members: Vec::new(),
             maglev: Vec::new(),
             last: HashMap::new(),
+            undecided_until: 0,
         };
         cluster.configure(settings, now);
         cluster
@@ -139,6 +145,7 @@ impl Cluster {
                         pool_name: own.name.clone(),
                         configured: true,
                         up: false,
+                        failed: 0,
                         since: now,
                         why: "not checked yet".into(),
                         admin: Admin::Ready,
@@ -164,6 +171,7 @@ impl Cluster {
         let works = found.is_ok();
         let known = &mut self.servers[number];
         let check = &self.settings.pools[known.pool].check;
+        known.failed = if works { check.fall } else { known.failed.saturating_add(1) };
         known.contrary = if works == known.up { 0 } else { known.contrary + 1 };
         let changes = known.contrary >= if works { check.rise } else { check.fall };
         if changes && works != known.up {
@@ -193,7 +201,8 @@ impl Cluster {
         let sources = client.map_or(&server.sources[..], |_| &server.sources[..1]);
         let ports = usize::from(last - first) + 1;
         let all = ports * sources.len();
-        let used = self.last.entry((server.address, server.port)).or_default();
+        let any = || RandomState::new().build_hasher().finish() as usize % all;
+        let used = self.last.entry((server.address, server.port)).or_insert_with(any);
         for _ in 0..all.min(MOST_TRIED) {
             *used = if *used == 0 { all } else { *used } - 1;
             let (source, port) = (*used / ports % sources.len(), first + (*used % ports) as u16);
@@ -203,6 +212,19 @@ impl Cluster {
             }
         }
         None
+    }
+
+    /// The server that sends segments with such ends.
+    pub fn find(&self, ends: &Ends) -> Option<usize> {
+        let is = |own: &Known| own.configured && (own.server.address, own.server.port) == (ends.src, ends.src_port);
+        self.servers.iter().position(is)
+    }
+
+    /// Whether nobody can say yet whether a pool has a server that works.
+    pub fn is_undecided(&self, pool: usize, now: u64) -> bool {
+        let fall = self.settings.pools[pool].check.fall;
+        let members = || self.members[pool].iter().map(|own| &self.servers[*own]).filter(|own| own.server.weight > 0);
+        now < self.undecided_until && members().any(|own| own.failed < fall) && !members().any(|own| own.up)
     }
 
     /// Who a server sees instead of an own address, if that is so. Clients of its own network it would answer directly: there
@@ -338,6 +360,7 @@ impl Cluster {
             sack: known && learned.iter().all(|own| own.sack),
             times: known && learned.iter().all(|own| own.times.is_some()),
             window: (self.settings.request_head + MARGIN).min(65535) as u16,
+            learned: known,
         }
     }
 }

@@ -145,8 +145,8 @@ pub struct Upstream {
     pub tsval_add: u32,
     /// Its latest clock.
     pub tsval: u32,
-    /// Modes and limits of both blocks, the client's first, as they were made last.
-    pub modes: Option<[(Mode, u32); 2]>,
+    /// Modes, limits and notes (`framing`, `facts`) of both blocks, the client's first, as they were written last.
+    pub written: Option<[(Mode, u32, u64, u32); 2]>,
 }
 
 impl Upstream {
@@ -185,13 +185,13 @@ impl Upstream {
             seq_add: 0,
             tsval_add: 0,
             tsval: 0,
-            modes: None,
+            written: None,
         }
     }
 
     /// It is given a request, whose first bytes are kept, and begins at a number.
     pub fn begin(&mut self, kept: Vec<u8>, start: u32) {
-        (self.kept, self.kept_at, self.fin, self.modes) = (kept, start, false, None);
+        (self.kept, self.kept_at, self.fin, self.written) = (kept, start, false, None);
         (self.acked, self.sent, self.begun, self.response) = (start, start, false, None);
         self.responses.body = None;
     }
@@ -248,8 +248,8 @@ pub struct Connection {
     pub request: Option<Request>,
     /// Its first sequence number.
     pub start: u32,
-    /// Bytes at the front of what is ready that have been sent on already.
-    pub copied: usize,
+    /// How far Millrace itself has acknowledged what the client sent.
+    pub acknowledged: u32,
     /// The sequence number of what the client gets next from somebody new.
     pub next: u32,
     /// What the client has acknowledged.
@@ -258,6 +258,8 @@ pub struct Connection {
     pub window: u16,
     /// Its last timestamp and echo.
     pub times: (u32, u32),
+    /// Whether `times` and [`Upstream::tsval`] are known: not after a restart, until the next segment.
+    pub heard: bool,
     /// When it was last sent one that was newer.
     pub clock_at: u64,
     /// The server's side.
@@ -270,6 +272,8 @@ pub struct Connection {
     pub wake: u64,
     /// See `wake`.
     pub deadline: u64,
+    /// When a request is looked at again that nobody could serve yet.
+    pub retry: u64,
     /// Whether the client has sent its FIN.
     pub client_done: bool,
     /// Whether another request may follow the present one.

@@ -10,6 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use super::block::{Block, Ends};
 use super::cluster::Agreed;
 use super::path::{DataPath, Offer};
+use super::restore::Restored;
 use super::settings_of;
 use super::splicer::{Accepted, Splicer};
 use crate::controllers::{Made, Queries, Reloads};
@@ -76,10 +77,23 @@ impl DataPath for Live {
         self.blocks.remove(ends);
     }
 
-    fn offer(&mut self, endpoint: (Ipv6Addr, u16), offer: &Offer) {
-        let value = (offer.number, offer.mss, offer.scale, offer.sack, offer.times, offer.window);
-        if let Err(error) = self.services.set(&endpoint, &value) {
-            tracing::error!("table accept.services: {error}");
+    fn blocks(&mut self) -> Vec<(Ends, Block)> {
+        self.blocks.entries()
+    }
+
+    fn offer(&mut self, offers: &[((Ipv6Addr, u16), Offer)]) {
+        for (endpoint, _) in self.services.entries() {
+            if !offers.iter().any(|(own, _)| *own == endpoint) {
+                self.services.remove(&endpoint);
+            }
+        }
+        for (endpoint, offer) in offers {
+            let before = self.services.get(endpoint).filter(|_| !offer.learned);
+            let (_, mss, scale, sack, times, _) =
+                before.unwrap_or((0, offer.mss, offer.scale, offer.sack, offer.times, 0));
+            if let Err(error) = self.services.set(endpoint, &(offer.number, mss, scale, sack, times, offer.window)) {
+                tracing::error!("table accept.services: {error}");
+            }
         }
     }
 }
@@ -106,6 +120,15 @@ impl Fields {
     }
 }
 
+/// Two numbers that nobody can guess.
+fn random() -> Result<(u64, u64), String> {
+    let mut random = [0; 16];
+    let source = std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut random));
+    source.map_err(|error| format!("/dev/urandom: {error}"))?;
+    let both = u128::from_le_bytes(random);
+    Ok(((both >> 64) as u64, both as u64))
+}
+
 /// Runs until the instance ends.
 pub fn run(link: &mut Link, reloads: &Reloads, queries: &Queries) -> Result<(), String> {
     let text = |error: NameError| error.to_string();
@@ -129,14 +152,18 @@ pub fn run(link: &mut Link, reloads: &Reloads, queries: &Queries) -> Result<(), 
         worker: 0,
     };
     let mut secret = link.tables().table::<u32, (u64, u64)>("accept.secret").map_err(text)?;
-    let mut random = [0; 16];
-    let source = std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut random));
-    source.map_err(|error| format!("/dev/urandom: {error}"))?;
-    let [high, low] = [&random[..8], &random[8..]].map(|half| u64::from_le_bytes(half.try_into().unwrap_or_default()));
-    secret.set(&0, &(high, low)).map_err(|error| format!("table accept.secret: {error}"))?;
+    // That of a process before stays: clients still have its cookies.
+    if secret.get(&0).is_none_or(|kept| kept == (0, 0)) {
+        secret.set(&0, &random()?).map_err(|error| format!("table accept.secret: {error}"))?;
+    }
     let settings = reloads.begun().and_then(|made| settings_of(&made));
     let settings = settings.ok_or("there is no [controllers.splice] in the configuration")?;
     let mut splicer = Splicer::new(settings, live);
+    let restored = splicer.restore();
+    if restored != Restored::default() {
+        let Restored { live, unread, lost } = restored;
+        tracing::warn!(live, unread, lost, "connections taken up from the process before");
+    }
     link.wake_late();
     let mut closed = Closed::new(link)?;
     loop {

@@ -8,6 +8,7 @@
 //! | `block` | the control blocks of the data path |
 //! | `cluster`, `checks`, `neighbours` | servers: which one, whether it works, who has its address |
 //! | `connection`, `turn`, `client`, `server` | one connection and what becomes of it |
+//! | `note`, `restore` | what blocks keep of connections; how another process takes them up |
 //! | `idle` | connections between two requests |
 //! | `reuse`, `warm` | connections to servers that outlast a client's use of them |
 //! | `exchange`, `books`, `access_log` | a request and what became of it; what is counted; the log |
@@ -30,8 +31,10 @@ pub mod icmp;
 mod idle;
 mod link;
 mod neighbours;
+mod note;
 pub mod path;
 mod read;
+mod restore;
 mod reuse;
 pub mod segment;
 mod server;

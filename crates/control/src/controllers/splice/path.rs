@@ -20,8 +20,10 @@ pub trait DataPath {
     fn set_block(&mut self, ends: &Ends, block: &Block) -> bool;
     /// Removes one, where it is there.
     fn remove_block(&mut self, ends: &Ends);
-    /// What the clients of a virtual address are offered from now on.
-    fn offer(&mut self, endpoint: (Ipv6Addr, u16), offer: &Offer);
+    /// All control blocks.
+    fn blocks(&mut self) -> Vec<(Ends, Block)>;
+    /// What the clients of virtual addresses are offered from now on; there are no others.
+    fn offer(&mut self, offers: &[((Ipv6Addr, u16), Offer)]);
 }
 
 /// What clients are offered: no more than all servers behind an address can do.
@@ -39,6 +41,8 @@ pub struct Offer {
     pub times: bool,
     /// The first window, in bytes.
     pub window: u16,
+    /// Whether a server has said what it can do; otherwise what was offered before is offered still.
+    pub learned: bool,
 }
 
 /// The window scale that clients are told; control blocks translate from the servers'.

@@ -160,8 +160,12 @@ impl<P: DataPath> Turn<'_, P> {
 
     fn on_joined_server(&mut self, segment: &Segment, frame: &[u8]) {
         let Some(u) = &mut self.c.upstream else { return };
-        if let Some((tsval, _)) = segment.options.times.filter(|times| !before(times.0, u.tsval)) {
-            u.tsval = tsval;
+        if let Some((tsval, echo)) = segment.options.times {
+            if !self.c.heard {
+                (u.tsval, self.c.times) = (tsval, (echo, tsval.wrapping_add(u.tsval_add)));
+                self.c.heard = true;
+            }
+            u.tsval = if before(u.tsval, tsval) { tsval } else { u.tsval };
         }
         if segment.has(SYN) {
             // The acknowledgement of its SYN was lost.
@@ -252,9 +256,9 @@ impl<P: DataPath> Turn<'_, P> {
         }
         self.complete_exchange();
         self.release(FIN);
-        self.hold_client();
         let waiting = !self.c.requests.bytes.ready().is_empty();
         self.await_request(end);
+        self.hold_client();
         if waiting {
             self.advance();
         }
@@ -262,10 +266,9 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// A server that nobody has asked anything closes; what else it says is not wanted.
     fn on_idle_server(&mut self, segment: &Segment) {
-        if !segment.payload.is_empty() {
-            self.release(RST);
-        } else if segment.has(FIN) {
-            self.release(FIN);
+        if !segment.payload.is_empty() || segment.has(FIN) {
+            self.release(if segment.payload.is_empty() { FIN } else { RST });
+            self.hold_client();
         }
     }
 
@@ -275,6 +278,7 @@ impl<P: DataPath> Turn<'_, P> {
         if self.c.state == State::Asking {
             if exact {
                 self.release(0);
+                self.hold_client();
             }
             return;
         }

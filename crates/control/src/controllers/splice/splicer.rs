@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use super::block::{Ends, Mode};
@@ -14,15 +15,13 @@ use super::icmp::IcmpError;
 use super::idle::Idlers;
 use super::neighbours::Neighbours;
 use super::path::{DataPath, MARGIN};
-use super::segment::{ACK, RST, Segment, TcpOptions};
+use super::segment::{RST, Segment, TcpOptions};
 use super::settings::{Settings, WhenFull};
-use super::turn::{Owner, RESEND, Turn};
+use super::turn::{LINGER, Owner, RESEND, Turn};
 use super::warm::Warm;
 
 /// Times that kept bytes or an answer are sent.
 pub(super) const MOST_TRIES: u32 = 8;
-/// How long an answered connection waits for the client's FIN.
-const LINGER: u64 = 3_000_000_000;
 
 /// What a cookie says about the client, with where its request came in.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +73,7 @@ impl<P: DataPath> Splicer<P> {
             checks: Vec::new(),
             neighbours: Neighbours::default(),
         };
+        splicer.cluster.undecided_until = splicer.path.now() + 3 * splicer.cluster.settings.timeouts.connect;
         splicer.offer_all();
         splicer
     }
@@ -96,10 +96,11 @@ impl<P: DataPath> Splicer<P> {
         let settings = self.cluster.settings.clone();
         let all = settings.services.iter().enumerate();
         let endpoints = all.flat_map(|(service, own)| own.endpoints.iter().map(move |endpoint| (service, *endpoint)));
-        for (number, (service, endpoint)) in (1..).zip(endpoints) {
-            let offer = self.cluster.offer(number, service, endpoint.0);
-            self.path.offer(endpoint, &offer);
-        }
+        let offer = |(number, (service, endpoint)): (u16, (usize, (Ipv6Addr, u16)))| {
+            (endpoint, self.cluster.offer(number, service, endpoint.0))
+        };
+        let offers: Vec<_> = (1..).zip(endpoints).map(offer).collect();
+        self.path.offer(&offers);
     }
 
     /// Connections that there are.
@@ -152,8 +153,7 @@ impl<P: DataPath> Splicer<P> {
             return self.path.send(accepted.port, &reset.frame());
         }
         let agreed = Agreed { times: segment.options.times.is_some(), ..accepted.agreed };
-        self.last_id += 1;
-        let id = self.last_id;
+        let id = self.new_id();
         let connection = Connection {
             client: segment.ends,
             service,
@@ -165,17 +165,19 @@ impl<P: DataPath> Splicer<P> {
             requests: Stream::new(segment.seq, settings.request_head + MARGIN),
             request: None,
             start: segment.seq,
-            copied: 0,
+            acknowledged: segment.seq,
             next: segment.ack,
             acked: segment.ack,
             window: segment.window,
             times: segment.options.times.unwrap_or_default(),
+            heard: true,
             clock_at: now,
             upstream: None,
             tried: Vec::new(),
             answer: None,
             wake: u64::MAX,
             deadline: now + settings.timeouts.request,
+            retry: u64::MAX,
             client_done: false,
             keeps_alive: true,
             opened: now,
@@ -186,12 +188,22 @@ impl<P: DataPath> Splicer<P> {
             down: 0,
         };
         self.books.connected(&settings, service);
-        self.by_client.insert(segment.ends, id);
-        self.connections.insert(id, Box::new(connection));
+        self.add(id, connection);
         self.with(id, |turn| {
             turn.hold_client();
             turn.on_client(&segment, frame);
         });
+    }
+
+    /// A number that no connection has.
+    pub(super) fn new_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    pub(super) fn add(&mut self, id: u64, connection: Connection) {
+        self.by_client.insert(connection.client, id);
+        self.connections.insert(id, Box::new(connection));
     }
 
     /// A segment that a control block holds.
@@ -287,7 +299,8 @@ impl Connection {
     fn due(&self, now: u64) -> u64 {
         let resend = self.upstream.as_ref().filter(|u| !u.has_all()).map_or(u64::MAX, |u| u.resend);
         let due = match self.state {
-            State::Asking | State::Answering => self.deadline,
+            State::Asking => self.deadline.min(self.retry),
+            State::Answering => self.deadline,
             State::Connecting => resend,
             State::Serving if self.is_answered() => next_look(self, now),
             State::Serving => resend.min(self.deadline),
@@ -310,6 +323,7 @@ impl<P: DataPath> Turn<'_, P> {
                 let status = if c.requests.bytes.ready().is_empty() { 0 } else { 408 };
                 self.answer(status);
             }
+            State::Asking if now >= c.retry => self.advance(),
             State::Asking => {}
             State::Answering => self.on_answer_time(),
             State::Connecting if now >= c.deadline => self.elsewhere(504),
@@ -320,7 +334,7 @@ impl<P: DataPath> Turn<'_, P> {
     }
 
     fn on_answer_time(&mut self) {
-        let Some(answer) = &mut self.c.answer else { return };
+        let Some(answer) = &mut self.c.answer else { return self.over() };
         if answer.resets {
             return self.send_reset();
         }
@@ -388,10 +402,8 @@ impl<P: DataPath> Turn<'_, P> {
             self.leave_or_close();
             self.answer(0);
         } else if quiet > timeouts.idle {
-            let end = self.c.upstream.as_ref().map_or(self.c.next, Upstream::response_end);
             self.break_exchange(Ending::Timeout);
-            self.tell_client(RST | ACK, end, &[]);
-            self.over();
+            self.reset_client();
         }
     }
 }

@@ -27,6 +27,9 @@ pub const RESEND: u64 = 300_000_000;
 /// How often it is looked whether a connection is still there.
 pub const LOOK: u64 = 5_000_000_000;
 
+/// How long an answered connection waits for the client's FIN, and a reset one for the client's segments.
+pub const LINGER: u64 = 3_000_000_000;
+
 /// A connection, and all that it may touch.
 pub struct Turn<'t, P> {
     /// The data path.
@@ -63,6 +66,7 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Sends a segment of Millrace's own to the client.
     pub fn tell_client(&mut self, flags: u8, seq: u32, payload: &[u8]) {
+        self.note_acknowledged();
         let c = &self.c;
         let told = if c.agreed.scale.is_some() { SCALE } else { 0 };
         let segment = Segment {
@@ -73,10 +77,27 @@ impl<P: DataPath> Turn<'_, P> {
             ack: c.requests.bytes.next(),
             flags: flags | ACK,
             window: (c.requests.bytes.room() >> told).min(65535) as u16,
-            options: TcpOptions { times: c.agreed.times.then_some((c.times.1, c.times.0)), ..TcpOptions::default() },
+            options: TcpOptions {
+                times: (c.agreed.times && c.heard).then_some((c.times.1, c.times.0)),
+                ..TcpOptions::default()
+            },
             payload,
         };
         self.path.send(c.port, &segment.frame());
+    }
+
+    /// What is acknowledged from now on does not come again, and the block says so first.
+    fn note_acknowledged(&mut self) {
+        let next = self.c.requests.bytes.next();
+        if !before(self.c.acknowledged, next) {
+            return;
+        }
+        self.c.acknowledged = next;
+        match self.c.state {
+            State::Asking if self.c.upstream.is_some() => self.update_blocks(),
+            State::Asking | State::Connecting => self.hold_client(),
+            State::Serving | State::Answering => {}
+        }
     }
 
     /// Sends a segment of the client's stream to the server.
@@ -93,7 +114,7 @@ impl<P: DataPath> Turn<'_, P> {
             flags: flags | ACK,
             window: window(c.window, scale, u.told),
             options: TcpOptions {
-                times: c.agreed.times.then_some((c.times.0.wrapping_add(u.clock), u.tsval)),
+                times: (c.agreed.times && c.heard).then_some((c.times.0.wrapping_add(u.clock), u.tsval)),
                 ..TcpOptions::default()
             },
             payload,
@@ -143,11 +164,16 @@ impl<P: DataPath> Turn<'_, P> {
         self.tell_client(FIN | PSH, self.c.next, &bytes);
     }
 
-    /// Ends the client's connection with a reset.
+    /// Ends the client's connection with a reset. What the client expects it knows itself (RFC 5961 section 3.2): it takes one of these,
+    /// or asks back because one lies in its window, and for a while each of its segments is answered so.
     pub fn reset_client(&mut self) {
-        let seq = self.c.upstream.as_ref().map_or(self.c.next, Upstream::response_end);
-        self.tell_client(RST, seq, &[]);
-        self.over();
+        let end = self.c.upstream.as_ref().map_or(self.c.next, Upstream::response_end);
+        self.tell_client(RST, self.c.acked, &[]);
+        self.tell_client(RST, end, &[]);
+        self.release(RST);
+        (self.c.state, self.c.answer) = (State::Answering, None);
+        self.c.deadline = self.now + LINGER;
+        self.hold_client();
     }
 
     /// Forgets the connection.
@@ -205,21 +231,30 @@ impl<P: DataPath> Turn<'_, P> {
     /// All of the client's segments come here from now on.
     pub fn hold_client(&mut self) {
         if let Some(u) = &mut self.c.upstream {
-            u.modes = None;
+            u.written = None;
         }
-        if self.path.block(&self.c.client).is_some_and(|block| block.mode == Mode::Held) {
-            return;
-        }
-        let held = Block::held(self.c.client.turned(), self.seconds());
+        let c = &self.c;
+        let scale = c.agreed.scale.unwrap_or(0);
+        let mut held = Block {
+            port: c.port,
+            scale,
+            dst_mac: c.mac,
+            // What is held is not rewritten, so here they are the client's own.
+            tsval: c.times.0,
+            tsecr: c.times.1,
+            acked: c.next,
+            edge: c.next.wrapping_add(u32::from(c.window) << scale),
+            ..Block::held(c.client.turned(), self.seconds())
+        };
+        c.note_client(&mut held);
         if !self.path.set_block(&self.c.client, &held) {
             self.gone = true;
         }
     }
 
-    /// The modes and limits of both blocks, from what is known.
-    fn modes(&self) -> Option<[(Mode, u32); 2]> {
+    /// The modes of both blocks, from what is known.
+    fn modes(&self) -> Option<[Mode; 2]> {
         let (c, u) = (&*self.c, self.c.upstream.as_ref()?);
-        let limits = [c.requests.limit(), u.responses.limit()];
         let tunnel = u.response.is_some_and(|response| response.status == 101);
         let open = tunnel || u.responses.bytes.is_ended();
         let client = if c.state != State::Serving || (c.requests.is_done() && !c.requests.bytes.ready().is_empty()) {
@@ -241,19 +276,16 @@ impl<P: DataPath> Turn<'_, P> {
         } else {
             Mode::Limited
         };
-        Some([(client, limits[0]), (server, limits[1])])
+        Some([client, server])
     }
 
     /// Brings the control blocks up to date.
     pub fn update_blocks(&mut self) {
-        let Some(modes) = self.modes() else { return };
+        let Some([client_mode, server_mode]) = self.modes() else { return };
         let (c, Some(u)) = (&*self.c, &self.c.upstream) else { return };
-        if u.modes == Some(modes) {
-            return;
-        }
-        let [client_mode, server_mode] = modes;
         let scale = c.agreed.scale.unwrap_or(0);
-        let client = Block {
+        let mut client = Block {
+            mode: client_mode,
             port: u.port,
             scale,
             told: u.told,
@@ -266,7 +298,8 @@ impl<P: DataPath> Turn<'_, P> {
             edge: c.acked.wrapping_add(u32::from(c.window) << scale),
             ..Block::held(u.ends.turned(), self.seconds())
         };
-        let server = Block {
+        let mut server = Block {
+            mode: server_mode,
             port: c.port,
             scale: u.scale,
             told: if c.agreed.scale.is_some() { SCALE } else { 0 },
@@ -279,9 +312,14 @@ impl<P: DataPath> Turn<'_, P> {
             edge: u.edge.wrapping_add(u.shift),
             ..Block::held(c.client.turned(), self.seconds())
         };
-        let sides = [(c.client, client, client_mode), (u.ends, server, server_mode)];
-        for (ends, mut block, (mode, limit)) in sides {
-            (block.mode, block.limit) = (mode, limit);
+        c.note_client(&mut client);
+        u.note_server(&mut server);
+        // Mostly nothing has changed but what the data path notes itself.
+        let written = Some([&client, &server].map(|block| (block.mode, block.limit, block.framing, block.facts)));
+        if u.written == written {
+            return;
+        }
+        for (ends, mut block) in [(c.client, client), (u.ends, server)] {
             if let Some(before) = self.path.block(&ends).filter(|before| before.to == block.to) {
                 // What the data path has noted stays; what a block holds it notes nothing of.
                 (block.ended, block.seen) = (before.ended, before.seen);
@@ -298,7 +336,7 @@ impl<P: DataPath> Turn<'_, P> {
             }
         }
         if let Some(u) = &mut self.c.upstream {
-            u.modes = Some(modes);
+            u.written = written;
         }
     }
 }

@@ -1,0 +1,148 @@
+//! What a control block keeps for the controller: enough to go on with the connection in another process, beside what the data
+//! path needs anyway. It is written with the block, so that both are of the same moment.
+
+use super::block::{Block, before};
+use super::body::Body;
+use super::connection::{Connection, State, Stream, Upstream};
+
+/// Bits of [`Block::facts`] of either side.
+const LOST: u32 = 1 << 31;
+/// Of the client's side; below them is the greatest segment that the client takes.
+const CLIENT: u32 = 1 << 16;
+const SACK: u32 = 1 << 17;
+const TIMES: u32 = 1 << 18;
+const SCALE: u32 = 1 << 19;
+const KEEPS_ALIVE: u32 = 1 << 20;
+const HEAD: u32 = 1 << 21;
+const ASKING: u32 = 1 << 22;
+const DONE: u32 = 1 << 23;
+/// Of the server's.
+const RESPONSE: u32 = 1 << 17;
+const TUNNEL: u32 = 1 << 18;
+const BEGUN: u32 = 1 << 19;
+const ENDED: u32 = 1 << 20;
+
+/// What the client's block says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientNote {
+    /// The greatest segment that it takes.
+    pub mss: u16,
+    /// What was agreed on: selective acknowledgements, timestamps, window scales.
+    pub sack: bool,
+    #[allow(missing_docs)]
+    pub times: bool,
+    #[allow(missing_docs)]
+    pub scale: bool,
+    /// Whether another request may follow.
+    pub keeps_alive: bool,
+    /// Whether the present request is a HEAD.
+    pub is_head: bool,
+    /// Whether a request is expected, or read but with no server yet; the block's limit is where it begins.
+    pub asking: bool,
+    /// Whether the client's FIN has come.
+    pub done: bool,
+    /// Whether bytes were acknowledged that no server has.
+    pub lost: bool,
+}
+
+/// What the server's block says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerNote {
+    /// Whether the response's head has been read.
+    pub response: bool,
+    /// Whether it is no HTTP any more (101).
+    pub tunnel: bool,
+    /// Whether a byte of the response has been passed on.
+    pub begun: bool,
+    /// Whether the server's FIN has come.
+    pub ended: bool,
+    /// Whether bytes have been passed on that could not be read yet.
+    pub lost: bool,
+}
+
+fn bits(all: &[(bool, u32)]) -> u32 {
+    all.iter().filter(|(holds, _)| *holds).fold(0, |bits, (_, bit)| bits | bit)
+}
+
+/// The body of a message as a block keeps it; 0: its head is expected.
+fn framing(stream: &Stream) -> u64 {
+    stream.body.as_ref().map_or(0, Body::word)
+}
+
+impl Connection {
+    /// Notes on the client's block what is known of this side. With it goes `limit`.
+    pub fn note_client(&self, block: &mut Block) {
+        let asking = self.state != State::Serving;
+        // Of a request that no server is connected for all bytes are here alone.
+        let (start, has) = match (&self.state, &self.upstream) {
+            (State::Serving, Some(u)) => (self.requests.limit(), u.acked),
+            (State::Connecting, _) => (self.start, self.start),
+            _ => (self.requests.limit(), self.requests.limit()),
+        };
+        // An own answer is not kept, but for its FIN.
+        let says_something = self.state == State::Answering
+            && self.answer.as_ref().is_none_or(|answer| !answer.bytes.is_empty() || answer.resets);
+        block.limit = start;
+        block.framing = if asking { 0 } else { framing(&self.requests) };
+        block.facts = u32::from(self.agreed.mss)
+            | CLIENT
+            | bits(&[
+                (self.agreed.sack, SACK),
+                (self.agreed.times, TIMES),
+                (self.agreed.scale.is_some(), SCALE),
+                (self.keeps_alive, KEEPS_ALIVE),
+                (self.request.as_ref().is_some_and(|request| request.method == "HEAD"), HEAD),
+                (asking, ASKING),
+                (self.client_done, DONE),
+                (before(has, self.acknowledged) || says_something, LOST),
+            ]);
+    }
+}
+
+impl Upstream {
+    /// Notes on the server's block what is known of this side.
+    pub fn note_server(&self, block: &mut Block) {
+        block.limit = self.responses.limit();
+        block.framing = framing(&self.responses);
+        block.facts = bits(&[
+            (self.response.is_some(), RESPONSE),
+            (self.response.is_some_and(|response| response.status == 101), TUNNEL),
+            (self.begun, BEGUN),
+            (self.responses.bytes.is_ended(), ENDED),
+            // They have been passed on, so that they do not come again.
+            (self.responses.bytes.holds_any() && !self.responses.is_done() && !self.responses.is_endless(), LOST),
+        ]);
+    }
+}
+
+impl ClientNote {
+    /// Of a block; none where it is no client's.
+    pub fn of(block: &Block) -> Option<ClientNote> {
+        let has = |bit: u32| block.facts & bit != 0;
+        has(CLIENT).then(|| ClientNote {
+            mss: block.facts as u16,
+            sack: has(SACK),
+            times: has(TIMES),
+            scale: has(SCALE),
+            keeps_alive: has(KEEPS_ALIVE),
+            is_head: has(HEAD),
+            asking: has(ASKING),
+            done: has(DONE),
+            lost: has(LOST),
+        })
+    }
+}
+
+impl ServerNote {
+    /// Of a block.
+    pub fn of(block: &Block) -> ServerNote {
+        let has = |bit: u32| block.facts & bit != 0;
+        ServerNote {
+            response: has(RESPONSE),
+            tunnel: has(TUNNEL),
+            begun: has(BEGUN),
+            ended: has(ENDED),
+            lost: has(LOST),
+        }
+    }
+}
