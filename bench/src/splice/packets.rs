@@ -239,13 +239,20 @@ mod tests {
     #[test]
     fn packets_do_what_they_say() {
         let app = App::new("splice").unwrap();
-        let mut rig = Rig::new(&app.program, EngineKind::Interp, |tables| fill(&app, 1000, tables)).unwrap();
-        for (kind, leaves) in
-            [("for another station", 0), ("SYN", 1), ("request", 0), ("SYN/ACK", 0), ("data", 1), ("ACK", 1)]
-        {
-            let measured = rig.run_trace(&[packet(kind)], 1);
-            assert_eq!((measured.packets, measured.outputs), (1, leaves), "{kind}");
+        let rig = || Rig::new(&app.program, EngineKind::Interp, |tables| fill(&app, 1000, tables)).unwrap();
+        for (kind, way) in [
+            ("for another station", None),
+            ("SYN", Some("accept.output")),
+            ("request", Some("spliced.held_cc")),
+            ("SYN/ACK", Some("spliced.held_cc")),
+            ("data", Some("spliced.output")),
+            ("ACK", Some("spliced.output")),
+        ] {
+            let measured = rig().run_trace(&[packet(kind)], 1);
+            assert_eq!((measured.packets, measured.outputs), (1, u64::from(way.is_some())), "{kind}");
+            assert!(way.is_none_or(|way| measured.snapshot.channel(way) == 1), "{kind}");
         }
+        let mut rig = rig();
         for number in [1, 999] {
             let ends = ends(number, false);
             for (own, port) in ends.into_iter().zip([CLIENTS, SERVERS]) {

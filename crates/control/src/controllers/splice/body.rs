@@ -241,7 +241,7 @@ mod tests {
         let feed = |text: &str| limited(Framing::Chunked).unwrap().feed(text.as_bytes());
         assert_eq!(feed("5\r\nhello\r\n5\r\nhello\r\n0\r\n\r\n"), Ok(25));
         assert_eq!(feed("5\r\nhello\r\n6\r\n"), Err(Refused(413)));
-        assert_eq!(feed("fffffffffffffff\r\n"), Err(Refused(413)));
+        assert_eq!(feed("ffffffffffff\r\n"), Err(Refused(413)));
     }
 
     #[test]
