@@ -257,7 +257,9 @@ impl<P: DataPath> Turn<'_, P> {
         let (c, u) = (&*self.c, self.c.upstream.as_ref()?);
         let tunnel = u.response.is_some_and(|response| response.status == 101);
         let open = tunnel || u.responses.bytes.is_ended();
-        let client = if c.state != State::Serving || (c.requests.is_done() && !c.requests.bytes.ready().is_empty()) {
+        let waiting = c.requests.is_done() && !c.requests.bytes.ready().is_empty();
+        // An unheard request must come to the next process, if there is one.
+        let client = if c.state != State::Serving || waiting || u.is_unheard() {
             Mode::Held
         } else if c.client_done || open {
             Mode::Open
