@@ -278,7 +278,7 @@ fn post() -> Exchange {
 
 /// A client's request has been sent on the connection that the client before has left. Whether timestamps are used.
 fn posted_again(times: bool) -> World {
-    let options = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: times.then_some((5, 0)) };
+    let options = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: times.then_some((6 << 29, 0)) };
     let routers = Routers { mtu: [1500; 2], quote: 8 };
     let hosts = Hosts {
         client: options,
@@ -294,6 +294,8 @@ fn posted_again(times: bool) -> World {
     assert!(run(&mut world, &[]));
     world.settle();
     let connections = world.connections();
+    // Its clock is behind.
+    let options = TcpOptions { times: times.then_some((5 << 29, 0)), ..options };
     world.next_client(options, 1 << 31, vec![post()]);
     world.speak();
     // The SYN, its answer and the request.

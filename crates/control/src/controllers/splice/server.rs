@@ -162,7 +162,8 @@ impl<P: DataPath> Turn<'_, P> {
         let Some(u) = &mut self.c.upstream else { return };
         if let Some((tsval, echo)) = segment.options.times {
             if !self.c.heard {
-                (u.tsval, self.c.times) = (tsval, (echo, tsval.wrapping_add(u.tsval_add)));
+                let times = (echo.wrapping_sub(u.clock), tsval.wrapping_add(u.tsval_add));
+                (u.tsval, self.c.times) = (tsval, times);
                 self.c.heard = true;
             }
             u.tsval = if before(u.tsval, tsval) { tsval } else { u.tsval };
