@@ -466,11 +466,12 @@ impl World {
             return;
         }
         let segment = Segment::parse(frame).expect("a segment with a right checksum");
-        let is_new = self.servers.get(&segment.ends).is_none_or(|(tcp, _)| tcp.was_reset);
+        let is_new = self.servers.get(&segment.ends).is_none_or(|(tcp, _)| tcp.was_reset || tcp.forgotten);
         if segment.has(SYN) && is_new {
             let first = self.hosts.server_first.wrapping_add(self.servers.len() as u32 * 1_000_003);
             let tcp = Tcp::new(segment.ends.turned(), (SERVER_MAC, OWN_MACS[1]), first, self.hosts.server);
             self.servers.insert(segment.ends, (tcp, 0));
+            self.closed.remove(&segment.ends);
         }
         let Some((tcp, answered)) = self.servers.get_mut(&segment.ends) else { return };
         if self.closed.contains(&segment.ends) && !segment.payload.is_empty() {
