@@ -308,8 +308,8 @@ fn posted_again(times: bool) -> World {
 /// has it. It is served once, whether the server gets it, and answers it in vain, or has closed.
 #[test]
 fn a_request_on_a_used_connection_outlasts_the_process() {
-    for case in 0..16 {
-        let [times, closed, arrives, server_first] = [1, 2, 4, 8].map(|bit| case & bit != 0);
+    for case in 0..32 {
+        let [times, closed, arrives, server_first, again] = [1, 2, 4, 8, 16].map(|bit| case & bit != 0);
         let mut world = posted_again(times);
         world.kill_or_start();
         if closed {
@@ -325,11 +325,32 @@ fn a_request_on_a_used_connection_outlasts_the_process() {
         world.kill_or_start();
         world.wait(500_000_000);
         let paths = if server_first { [1, 0] } else { [0, 1] };
+        if again {
+            // The next one ends as soon as it has heard the server, or the client.
+            world.deliver(paths[0]);
+            (0..2).for_each(|_| world.kill_or_start());
+        }
         paths.into_iter().for_each(|path| world.deliver(path));
         assert!(run(&mut world, &[]), "case {case}: {} bytes came", world.client.received.len());
         assert_eq!((world.answered, world.lost, world.unread), (1, 0, 0), "case {case}");
         assert_eq!(world.client.received, world.expected(), "case {case}");
     }
+}
+
+/// A process hears nothing but a reset, which has no timestamps, so the one after it must not take clocks to be known.
+#[test]
+fn a_clock_that_was_not_heard_is_not_known_later() {
+    let mut world = posted_again(true);
+    world.kill_or_start();
+    world.close_servers(false);
+    // The server's FIN is lost, and its answer to the request comes to the next process.
+    world.drop_one(1);
+    world.deliver(3);
+    world.kill_or_start();
+    world.deliver(1);
+    (0..2).for_each(|_| world.kill_or_start());
+    assert!(run(&mut world, &[]), "{} bytes came", world.client.received.len());
+    assert_eq!((world.answered, world.lost), (1, 0));
 }
 
 /// A server that has taken a request which may not be sent twice, and closes: the client gets an answer, and a FIN behind it.

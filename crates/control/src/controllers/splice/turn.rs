@@ -208,7 +208,7 @@ impl<P: DataPath> Turn<'_, P> {
         let u = self.c.upstream.take()?;
         // Clocks never go back (RFC 7323 section 5.3).
         let clock = u.tsval.wrapping_add(u.tsval_add);
-        if self.c.agreed.times && u.tsval_add != 0 && before(self.c.times.1, clock) {
+        if self.c.heard && u.tsval_add != 0 && before(self.c.times.1, clock) {
             self.c.times.1 = clock;
         }
         self.cluster.left(u.server);
