@@ -318,11 +318,18 @@ fn a_request_on_a_used_connection_outlasts_the_process() {
         while world.queued(3) > 0 {
             if arrives { world.deliver(3) } else { world.drop_one(3) }
         }
-        // What the servers say meanwhile nobody hears.
-        while world.queued(1) > 0 {
-            world.deliver(1);
+        // What the server says either nobody hears, or the next process before all else.
+        if server_first {
+            world.kill_or_start();
         }
-        world.kill_or_start();
+        for path in [1, 2] {
+            while world.queued(path) > 0 {
+                world.deliver(path);
+            }
+        }
+        if !server_first {
+            world.kill_or_start();
+        }
         world.wait(500_000_000);
         let paths = if server_first { [1, 0] } else { [0, 1] };
         if again {

@@ -271,7 +271,9 @@ impl<P: DataPath> Turn<'_, P> {
         let last = c.client_done || !c.keeps_alive;
         // Before its response, acknowledgements alone pass.
         let answered = u.response.is_some();
-        let server = if !u.has_all() {
+        // Nor do those of a request that a process before has sent: else the client would not say once more what it was.
+        let unknown = c.state == State::Asking && !answered;
+        let server = if unknown || !u.has_all() {
             Mode::Held
         } else if answered && (u.responses.is_endless() || open || last) {
             Mode::Open
