@@ -229,6 +229,10 @@ proptest! {
         let hosts = Hosts { settings: if always && !stray { "reuse = \"always\"" } else { "" }, ..hosts };
         let first = Exchange { second: false, post: false, up: 0, down: 500, chunked: false };
         let mut world = World::new(hosts.clone(), vec![first]);
+        world.trace = std::env::var_os("SPLICE_TRACE").is_some();
+        if world.trace {
+            println!("=== {choices:?}");
+        }
         ask(&mut world, &choices)?;
         ask_again(&mut world, &hosts, clients, Some(stray))?;
     }
@@ -265,6 +269,109 @@ fn connections_to_servers_are_used_again() {
         // Nothing but those that were made ahead.
         assert_eq!(world.connections() - before, used, "{settings}");
     }
+}
+
+/// A POST that fits into a segment; see `posted_again`.
+fn post() -> Exchange {
+    Exchange { second: false, post: true, up: 100, down: 4000, chunked: false }
+}
+
+/// A client's request has been sent on the connection that the client before has left. Whether timestamps are used.
+fn posted_again(times: bool) -> World {
+    let options = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: times.then_some((6 << 29, 0)) };
+    let routers = Routers { mtu: [1500; 2], quote: 8 };
+    let hosts = Hosts {
+        client: options,
+        server: options,
+        client_first: 1,
+        server_first: 9,
+        pipelined: false,
+        routers,
+        settings: "reuse = \"always\"",
+    };
+    let mut world = World::new(hosts, vec![post()]);
+    world.trace = std::env::var_os("SPLICE_TRACE").is_some();
+    assert!(run(&mut world, &[]));
+    world.settle();
+    let connections = world.connections();
+    // Its clock is behind.
+    let options = TcpOptions { times: times.then_some((5 << 29, 0)), ..options };
+    world.next_client(options, 1 << 31, vec![post()]);
+    world.speak();
+    // The SYN, its answer and the request.
+    [0, 2, 0].into_iter().for_each(|path| world.deliver(path));
+    assert_eq!((world.queued(3), world.connections()), (1, connections));
+    world
+}
+
+/// The process ends when it has sent a request on a connection that was there before, and the next one does not know whether the server
+/// has it. It is served once, whether the server gets it, and answers it in vain, or has closed.
+#[test]
+fn a_request_on_a_used_connection_outlasts_the_process() {
+    for case in 0..32 {
+        let [times, closed, arrives, server_first, again] = [1, 2, 4, 8, 16].map(|bit| case & bit != 0);
+        let mut world = posted_again(times);
+        world.kill_or_start();
+        if closed {
+            world.close_servers(false);
+        }
+        while world.queued(3) > 0 {
+            if arrives { world.deliver(3) } else { world.drop_one(3) }
+        }
+        // What the server says either nobody hears, or the next process before all else.
+        if server_first {
+            world.kill_or_start();
+        }
+        for path in [1, 2] {
+            while world.queued(path) > 0 {
+                world.deliver(path);
+            }
+        }
+        if !server_first {
+            world.kill_or_start();
+        }
+        world.wait(500_000_000);
+        let paths = if server_first { [1, 0] } else { [0, 1] };
+        if again {
+            // The next one ends as soon as it has heard the server, or the client.
+            world.deliver(paths[0]);
+            (0..2).for_each(|_| world.kill_or_start());
+        }
+        paths.into_iter().for_each(|path| world.deliver(path));
+        assert!(run(&mut world, &[]), "case {case}: {} bytes came", world.client.received.len());
+        assert_eq!((world.answered, world.lost, world.unread), (1, 0, 0), "case {case}");
+        assert_eq!(world.client.received, world.expected(), "case {case}");
+    }
+}
+
+/// A process hears nothing but a reset, which has no timestamps, so the one after it must not take clocks to be known.
+#[test]
+fn a_clock_that_was_not_heard_is_not_known_later() {
+    let mut world = posted_again(true);
+    world.kill_or_start();
+    world.close_servers(false);
+    // The server's FIN is lost, and its answer to the request comes to the next process.
+    world.drop_one(1);
+    world.deliver(3);
+    world.kill_or_start();
+    world.deliver(1);
+    (0..2).for_each(|_| world.kill_or_start());
+    assert!(run(&mut world, &[]), "{} bytes came", world.client.received.len());
+    assert_eq!((world.answered, world.lost), (1, 0));
+}
+
+/// A server that has taken a request which may not be sent twice, and closes: the client gets an answer, and a FIN behind it.
+#[test]
+fn a_server_that_closes_instead_of_answering_is_no_end_of_a_response() {
+    let mut world = posted_again(true);
+    world.mute = true;
+    for _ in 0..200 {
+        world.settle();
+        world.wait(60_000_000);
+    }
+    let received = String::from_utf8_lossy(&world.client.received);
+    assert!(received.starts_with("HTTP/1.1 503 ") && world.client.peer_closed, "{received:?}");
+    assert_eq!(world.answered, 1);
 }
 
 /// What a choice stands for; see `run`. The lowest two bits say where packets are looked for first.

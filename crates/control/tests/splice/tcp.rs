@@ -34,6 +34,8 @@ pub struct Tcp {
     early: BTreeMap<u32, Vec<u8>>,
     pub peer_closed: bool,
     pub was_reset: bool,
+    /// Whether it had ended, and a reset has come since then: its ends may begin anew.
+    pub forgotten: bool,
     latest: u32,
     resend: u64,
     mss: usize,
@@ -60,6 +62,7 @@ impl Tcp {
             early: BTreeMap::new(),
             peer_closed: false,
             was_reset: false,
+            forgotten: false,
             latest: 0,
             resend: 0,
             mss: 536,
@@ -171,6 +174,7 @@ impl Tcp {
         if segment.has(RST) {
             // Who has nothing to lose does not mind.
             if self.closing && self.peer_closed && self.una == self.end().wrapping_add(1) {
+                self.forgotten |= Some(segment.seq) == self.expected;
                 return Vec::new();
             }
             // RFC 5961 section 3.2.

@@ -2,7 +2,7 @@
 //! is told to.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::rc::Rc;
@@ -20,6 +20,7 @@ use control::controllers::splice::splicer::{Accepted, Splicer};
 use dataplane::EngineKind;
 use dataplane::controller::Record;
 use dataplane::step::{StepOutput, Stepper};
+use indexmap::IndexMap;
 
 use super::plan::{Exchange, Hosts};
 use super::router;
@@ -162,8 +163,10 @@ pub struct World {
     exchanges: Vec<Exchange>,
     pub client: Tcp,
     written: usize,
-    /// Connections to the servers, with the number of bytes of requests that were answered.
-    servers: HashMap<Ends, (Tcp, usize)>,
+    /// Connections to the servers, in the order in which they came, with the number of bytes of requests that were answered.
+    servers: IndexMap<Ends, (Tcp, usize)>,
+    /// Whether the servers close instead of answering.
+    pub mute: bool,
     /// Whether they answer.
     pub answered: usize,
     /// Connections that the servers have closed without being asked to.
@@ -216,7 +219,8 @@ impl World {
             exchanges,
             client,
             written: 0,
-            servers: HashMap::new(),
+            servers: IndexMap::new(),
+            mute: false,
             answered: 0,
             closed: HashSet::new(),
             clients: 1,
@@ -462,11 +466,12 @@ impl World {
             return;
         }
         let segment = Segment::parse(frame).expect("a segment with a right checksum");
-        let is_new = self.servers.get(&segment.ends).is_none_or(|(tcp, _)| tcp.was_reset);
+        let is_new = self.servers.get(&segment.ends).is_none_or(|(tcp, _)| tcp.was_reset || tcp.forgotten);
         if segment.has(SYN) && is_new {
             let first = self.hosts.server_first.wrapping_add(self.servers.len() as u32 * 1_000_003);
             let tcp = Tcp::new(segment.ends.turned(), (SERVER_MAC, OWN_MACS[1]), first, self.hosts.server);
             self.servers.insert(segment.ends, (tcp, 0));
+            self.closed.remove(&segment.ends);
         }
         let Some((tcp, answered)) = self.servers.get_mut(&segment.ends) else { return };
         if self.closed.contains(&segment.ends) && !segment.payload.is_empty() {
@@ -504,8 +509,10 @@ impl World {
             assert!(exchange.second == second || self.unread > 0);
             *answered += request.len();
             self.answered += 1;
-            let response = exchange.response(number);
-            tcp.write(&response);
+            match self.mute {
+                true => tcp.close(),
+                false => tcp.write(&exchange.response(number)),
+            }
         }
         if tcp.peer_closed {
             tcp.close();

@@ -126,8 +126,10 @@ impl<P: DataPath> Turn<'_, P> {
         }
         let c = &mut *self.c;
         let Some(pool) = pool else { return self.answer(503) };
+        // A process before may have sent it this request already.
+        let heard = c.upstream.as_ref().map(|u| u.acked).filter(|acked| before(start, *acked));
         let reused = c.upstream.as_ref().is_some_and(|u| self.cluster.serves(u.server, pool, &c.agreed));
-        if !reused {
+        if !reused && heard.is_none() {
             if !self.leave(start) {
                 self.release(FIN);
             }
@@ -141,7 +143,7 @@ impl<P: DataPath> Turn<'_, P> {
         let echoed = c.times.1.wrapping_sub(u.tsval_add);
         u.tsval = if before(u.tsval, echoed) { echoed } else { u.tsval };
         u.begin(kept, start);
-        u.used = true;
+        (u.acked, u.used) = (heard.unwrap_or(start), true);
         if let Some(block) = self.path.block(&u.ends) {
             u.edge = block.edge.wrapping_sub(u.shift);
         }

@@ -109,7 +109,7 @@ pub struct Upstream {
     pub times: bool,
     /// Whether it sees an own address.
     pub is_nat: bool,
-    /// Whether it has answered before: it may close just when another request is sent.
+    /// Whether it was there before the request: it may close just when that is sent.
     pub used: bool,
     /// Whether somebody has said on it who it is: it is nobody else's then.
     pub private: bool,
@@ -204,6 +204,12 @@ impl Upstream {
     /// Whether the server has acknowledged all of them.
     pub fn has_all(&self) -> bool {
         !before(self.acked, self.kept_end())
+    }
+
+    /// Whether it is a connection of before and nothing of the request is acknowledged: the server may have closed it, and then the
+    /// request goes to another one.
+    pub fn is_unheard(&self) -> bool {
+        self.used && !self.begun && !before(self.kept_at, self.acked)
     }
 
     /// The sequence number of the client's stream behind what has come of the response.

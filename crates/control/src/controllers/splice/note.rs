@@ -72,11 +72,13 @@ fn framing(stream: &Stream) -> u64 {
 impl Connection {
     /// Notes on the client's block what is known of this side. With it goes `limit`.
     pub fn note_client(&self, block: &mut Block) {
-        let asking = self.state != State::Serving;
+        // A request that may still need another connection is read again by the next process, when it comes again.
+        let unheard = self.state == State::Serving && self.upstream.as_ref().is_some_and(Upstream::is_unheard);
+        let asking = self.state != State::Serving || unheard;
         // Of a request that no server is connected for all bytes are here alone.
         let (start, has) = match (&self.state, &self.upstream) {
-            (State::Serving, Some(u)) => (self.requests.limit(), u.acked),
-            (State::Connecting, _) => (self.start, self.start),
+            (State::Serving, Some(u)) if !unheard => (self.requests.limit(), u.acked),
+            (State::Connecting | State::Serving, _) => (self.start, self.start),
             _ => (self.requests.limit(), self.requests.limit()),
         };
         // An own answer is not kept, but for its FIN.

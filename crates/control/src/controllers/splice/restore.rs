@@ -112,7 +112,7 @@ impl<P: DataPath> Splicer<P> {
             acked: client.acked,
             window: (client.edge.wrapping_sub(client.acked) >> client.scale).min(65535) as u16,
             times: if joined { (0, 0) } else { (client.tsval, client.tsecr) },
-            heard: !joined,
+            heard: !joined && (client.tsval, client.tsecr) != (0, 0),
             clock_at: now,
             upstream,
             tried: Vec::new(),

@@ -49,7 +49,7 @@ impl<P: DataPath> Turn<'_, P> {
         u.tsval = if before(u.tsval, echoed) { echoed } else { u.tsval };
         u.edge = block.edge;
         u.responses = Stream::new(u.responses.limit(), HEAD);
-        (u.used, u.kept) = (true, Vec::new());
+        u.kept = Vec::new();
         let held = Block { seen: block.seen, ..Block::held(id.turned(), self.seconds()) };
         let idle = Idle::left(u, shifted, clock, self.now + self.cluster.settings.timeouts.warm);
         let server = idle.upstream.server;
@@ -84,6 +84,7 @@ impl<P: DataPath> Turn<'_, P> {
         u.clock = if agreed.times { u.clock } else { 0 };
         u.edge = u.edge.wrapping_sub(u.shift);
         u.begin(kept, c.start);
+        u.used = true;
         self.cluster.servers[server].active += 1;
         self.by_server.insert(u.ends, Owner::Connection(self.id));
         c.upstream = Some(u);

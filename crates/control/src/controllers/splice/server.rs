@@ -162,7 +162,8 @@ impl<P: DataPath> Turn<'_, P> {
         let Some(u) = &mut self.c.upstream else { return };
         if let Some((tsval, echo)) = segment.options.times {
             if !self.c.heard {
-                (u.tsval, self.c.times) = (tsval, (echo, tsval.wrapping_add(u.tsval_add)));
+                let times = (echo.wrapping_sub(u.clock), tsval.wrapping_add(u.tsval_add));
+                (u.tsval, self.c.times) = (tsval, times);
                 self.c.heard = true;
             }
             u.tsval = if before(u.tsval, tsval) { tsval } else { u.tsval };
@@ -172,11 +173,19 @@ impl<P: DataPath> Turn<'_, P> {
             let seq = u.sent;
             return self.tell_server(0, seq, &[]);
         }
+        let acked = segment.ack.wrapping_sub(u.shift);
+        if self.c.state == State::Asking && segment.has(ACK) && before(self.c.requests.limit(), acked) {
+            // It has the request that a process before has sent. The client will say once more what it was; what the server says
+            // comes again, too.
+            if segment.seq == u.responses.bytes.next() {
+                u.acked = acked;
+            }
+            return;
+        }
         if segment.has(RST) {
             return self.on_server_reset(segment, frame);
         }
         let asked = u.kept_end();
-        let acked = segment.ack.wrapping_sub(u.shift);
         if segment.has(ACK) && !before(acked, u.acked) {
             (u.acked, u.edge) = (acked, acked.wrapping_add(u32::from(segment.window) << u.scale));
         }
@@ -194,8 +203,8 @@ impl<P: DataPath> Turn<'_, P> {
         if self.c.state == State::Asking {
             return self.on_idle_server(segment);
         }
-        if self.is_closed_unanswered() && self.once_more(true) {
-            return;
+        if self.is_closed_unanswered() {
+            return self.ended_unanswered(RST);
         }
         self.follow_response();
         if more {
@@ -288,18 +297,8 @@ impl<P: DataPath> Turn<'_, P> {
             if exact && segment.has(ACK) && before(u.acked, acked) && !before(u.sent, acked) {
                 u.acked = acked;
             }
-            let (server, sent) = (u.server, u.sent);
-            match exact {
-                false => self.tell_server(0, sent, &[]),
-                true if self.once_more(true) => {}
-                true if self.may_go_elsewhere() => self.elsewhere(503),
-                true => {
-                    self.exchange_retried(server);
-                    self.release(0);
-                    self.answer(503);
-                }
-            }
-            return;
+            let sent = u.sent;
+            return if exact { self.ended_unanswered(0) } else { self.tell_server(0, sent, &[]) };
         }
         let ends = u.ends;
         self.path.relay(frame);
@@ -307,6 +306,24 @@ impl<P: DataPath> Turn<'_, P> {
             self.break_exchange(Ending::Server);
             self.leave_blocks();
         }
+    }
+
+    /// The server has ended the connection instead of answering: the request goes elsewhere, or is answered here. The server is told
+    /// `flags`.
+    fn ended_unanswered(&mut self, flags: u8) {
+        if self.once_more(true) {
+            return;
+        }
+        let Some((server, acked)) = self.c.upstream.as_ref().map(|u| (u.server, u.acked)) else { return };
+        if flags != 0 {
+            self.tell_server(flags, acked, &[]);
+        }
+        if self.may_go_elsewhere() {
+            return self.elsewhere(503);
+        }
+        self.exchange_retried(server);
+        self.release(0);
+        self.answer(503);
     }
 
     /// Reads heads, and follows bodies.

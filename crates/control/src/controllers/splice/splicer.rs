@@ -370,8 +370,7 @@ impl<P: DataPath> Turn<'_, P> {
         if late || (!u.has_all() && self.now >= u.resend && u.backoff >= RESEND << MOST_TRIES) {
             return self.answer(504);
         }
-        let unheard = !super::block::before(u.kept_at, u.acked);
-        if unheard && self.now >= u.since + self.cluster.settings.timeouts.connect && self.once_more(false) {
+        if u.is_unheard() && self.now >= u.since + self.cluster.settings.timeouts.connect && self.once_more(false) {
             return;
         }
         let Some(u) = &mut self.c.upstream else { return };

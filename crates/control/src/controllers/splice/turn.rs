@@ -208,7 +208,7 @@ impl<P: DataPath> Turn<'_, P> {
         let u = self.c.upstream.take()?;
         // Clocks never go back (RFC 7323 section 5.3).
         let clock = u.tsval.wrapping_add(u.tsval_add);
-        if self.c.agreed.times && u.tsval_add != 0 && before(self.c.times.1, clock) {
+        if self.c.heard && u.tsval_add != 0 && before(self.c.times.1, clock) {
             self.c.times.1 = clock;
         }
         self.cluster.left(u.server);
@@ -257,7 +257,9 @@ impl<P: DataPath> Turn<'_, P> {
         let (c, u) = (&*self.c, self.c.upstream.as_ref()?);
         let tunnel = u.response.is_some_and(|response| response.status == 101);
         let open = tunnel || u.responses.bytes.is_ended();
-        let client = if c.state != State::Serving || (c.requests.is_done() && !c.requests.bytes.ready().is_empty()) {
+        let waiting = c.requests.is_done() && !c.requests.bytes.ready().is_empty();
+        // An unheard request must come to the next process, if there is one.
+        let client = if c.state != State::Serving || waiting || u.is_unheard() {
             Mode::Held
         } else if c.client_done || open {
             Mode::Open
@@ -269,7 +271,9 @@ impl<P: DataPath> Turn<'_, P> {
         let last = c.client_done || !c.keeps_alive;
         // Before its response, acknowledgements alone pass.
         let answered = u.response.is_some();
-        let server = if !u.has_all() {
+        // Nor do those of a request that a process before has sent: else the client would not say once more what it was.
+        let unknown = c.state == State::Asking && !answered;
+        let server = if unknown || !u.has_all() {
             Mode::Held
         } else if answered && (u.responses.is_endless() || open || last) {
             Mode::Open
