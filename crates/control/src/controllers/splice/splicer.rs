@@ -320,8 +320,9 @@ impl<P: DataPath> Turn<'_, P> {
         let (now, c) = (self.now, &*self.c);
         match c.state {
             State::Asking if now >= c.deadline => {
-                let status = if c.requests.bytes.ready().is_empty() { 0 } else { 408 };
-                self.answer(status);
+                // A whole request that waits for its servers' first checks is not late itself.
+                let late = if c.retry == u64::MAX { 408 } else { 503 };
+                self.answer(if c.requests.bytes.ready().is_empty() { 0 } else { late });
             }
             State::Asking if now >= c.retry => self.advance(),
             State::Asking => {}
