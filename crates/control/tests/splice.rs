@@ -2,6 +2,8 @@
 //! sides see what the other has sent.
 
 mod common;
+#[path = "splice/figures.rs"]
+mod figures;
 #[path = "splice/plan.rs"]
 mod plan;
 #[path = "splice/router.rs"]
@@ -14,12 +16,12 @@ mod world;
 use std::net::Ipv4Addr;
 
 use control::config::Config;
-use control::controllers::figures::{Family, Figure};
 use control::controllers::splice::block::Ends;
 use control::controllers::splice::cluster::Cluster;
 use control::controllers::splice::segment::TcpOptions;
 use proptest::prelude::*;
 
+use figures::{figure, total};
 use plan::{Exchange, Hosts, Routers};
 use world::World;
 
@@ -158,18 +160,6 @@ fn ask_again(world: &mut World, hosts: &Hosts, clients: Vec<Next>, close: Option
     Ok(())
 }
 
-/// A figure of the service, the one with these labels.
-fn figure(world: &mut World, name: &str, label: &str) -> u64 {
-    let families = world.splicer.asked("figures", &serde_json::Value::Null).unwrap();
-    let families: Vec<Family> = serde_json::from_value(families).unwrap();
-    let family = families.into_iter().find(|family| family.name == name).unwrap();
-    let sample = family.samples.into_iter().find(|sample| sample.labels.values().any(|own| own == label));
-    match sample.unwrap().value {
-        Figure::Number(number) => number,
-        other => panic!("{other:?}"),
-    }
-}
-
 /// Lets what is still under way arrive, until all requests are counted.
 fn settle(world: &mut World, requests: usize) {
     for _ in 0..2000 {
@@ -211,7 +201,7 @@ proptest! {
         ];
         // What is counted begins anew with each process.
         if world.crashes == 0 {
-        prop_assert_eq!(counted, [count, count, asked, world.expected().len()].map(|number| number as u64));
+            prop_assert_eq!(counted, [count, count, asked, world.expected().len()].map(|number| number as u64));
         }
         ask_again(&mut world, &hosts, clients, None)?;
     }
@@ -268,6 +258,8 @@ fn connections_to_servers_are_used_again() {
         }
         // Nothing but those that were made ahead.
         assert_eq!(world.connections() - before, used, "{settings}");
+        // Each request was one server's.
+        assert_eq!((total(&mut world, "server_requests"), total(&mut world, "service_retries")), (8, 0), "{settings}");
     }
 }
 
@@ -372,6 +364,17 @@ fn a_server_that_closes_instead_of_answering_is_no_end_of_a_response() {
     let received = String::from_utf8_lossy(&world.client.received);
     assert!(received.starts_with("HTTP/1.1 503 ") && world.client.peer_closed, "{received:?}");
     assert_eq!(world.answered, 1);
+}
+
+/// A connection that was there before has ended just when the request was sent: it is sent once more, which counts once.
+#[test]
+fn a_request_that_is_sent_once_more_is_one_retry() {
+    let mut world = posted_again(true);
+    let before = total(&mut world, "server_requests");
+    world.close_servers(false);
+    assert!(run(&mut world, &[]), "{} bytes came", world.client.received.len());
+    // It was counted when it was sent first.
+    assert_eq!((total(&mut world, "server_requests") - before, total(&mut world, "service_retries")), (1, 1));
 }
 
 /// What a choice stands for; see `run`. The lowest two bits say where packets are looked for first.

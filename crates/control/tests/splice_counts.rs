@@ -2,6 +2,9 @@
 
 mod common;
 #[allow(dead_code)]
+#[path = "splice/figures.rs"]
+mod figures;
+#[allow(dead_code)]
 #[path = "splice/plan.rs"]
 mod plan;
 #[path = "splice/router.rs"]
@@ -13,25 +16,12 @@ mod tcp;
 #[path = "splice/world.rs"]
 mod world;
 
-use control::controllers::figures::{Family, Figure};
 use control::controllers::splice::segment::TcpOptions;
 use proptest::prelude::*;
-use serde_json::Value as Json;
 
+use figures::figure;
 use plan::{Exchange, Hosts, Routers};
 use world::World;
-
-/// A figure of the service, the one with this label.
-fn figure(world: &mut World, name: &str, label: &str) -> u64 {
-    let families = world.splicer.asked("figures", &Json::Null).unwrap();
-    let families: Vec<Family> = serde_json::from_value(families).unwrap();
-    let family = families.into_iter().find(|family| family.name == name).unwrap();
-    let sample = family.samples.into_iter().find(|sample| sample.labels.values().any(|own| own == label));
-    match sample.unwrap().value {
-        Figure::Number(number) => number,
-        other => panic!("{other:?}"),
-    }
-}
 
 /// Delivers what there is, some of it lost or twice, until the client has everything and `count` requests are counted.
 fn run(world: &mut World, choices: &[u8], count: u64) {

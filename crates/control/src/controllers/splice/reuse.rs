@@ -74,7 +74,6 @@ impl<P: DataPath> Turn<'_, P> {
         let Some(idle) = self.warm.take(server, |u| may && fits(u.sack, u.times, u.told_mss)) else {
             return self.connect_to(server, pool, kept);
         };
-        self.exchange_with(server, false);
         let ahead = idle.clock_at(self.now);
         let (mut u, next, c) = (idle.upstream, idle.next, &mut *self.c);
         u.shift = next.wrapping_sub(c.start);
@@ -113,7 +112,6 @@ impl<P: DataPath> Turn<'_, P> {
         }
         let (kept, server) = (u.kept.clone(), u.server);
         let pool = self.cluster.servers[server].pool;
-        self.c.exchange.iter_mut().for_each(|exchange| exchange.retries += 1);
         self.release(RST);
         self.exchange_retried(server);
         self.connect(pool, kept);
