@@ -184,7 +184,6 @@ proptest! {
     ) {
         let hosts = Hosts { settings, ..hosts };
         let mut world = World::new(hosts.clone(), exchanges.clone());
-        world.trace = std::env::var_os("SPLICE_TRACE").is_some();
         if world.trace {
             println!("=== {choices:?}");
         }
@@ -219,7 +218,6 @@ proptest! {
         let hosts = Hosts { settings: if always && !stray { "reuse = \"always\"" } else { "" }, ..hosts };
         let first = Exchange { second: false, post: false, up: 0, down: 500, chunked: false };
         let mut world = World::new(hosts.clone(), vec![first]);
-        world.trace = std::env::var_os("SPLICE_TRACE").is_some();
         if world.trace {
             println!("=== {choices:?}");
         }
@@ -238,16 +236,7 @@ fn short() -> impl Strategy<Value = Exchange> {
 fn connections_to_servers_are_used_again() {
     let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)) };
     for (settings, used) in [("", 1), ("reuse = \"never\"", 4), ("warm = 2", 0), ("addressing = \"transparent\"", 4)] {
-        let routers = Routers { mtu: [1500; 2], quote: 8 };
-        let hosts = Hosts {
-            client: plain,
-            server: plain,
-            client_first: 1,
-            server_first: 9,
-            pipelined: false,
-            routers,
-            settings,
-        };
+        let hosts = Hosts { settings, ..Hosts::alike(plain, [1, 9]) };
         let exchange = Exchange { second: false, post: false, up: 0, down: 3000, chunked: false };
         let mut world = World::new(hosts, vec![exchange.clone(); 2]);
         let before = world.connections();
@@ -271,18 +260,8 @@ fn post() -> Exchange {
 /// A client's request has been sent on the connection that the client before has left. Whether timestamps are used.
 fn posted_again(times: bool) -> World {
     let options = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: times.then_some((6 << 29, 0)) };
-    let routers = Routers { mtu: [1500; 2], quote: 8 };
-    let hosts = Hosts {
-        client: options,
-        server: options,
-        client_first: 1,
-        server_first: 9,
-        pipelined: false,
-        routers,
-        settings: "reuse = \"always\"",
-    };
+    let hosts = Hosts { settings: "reuse = \"always\"", ..Hosts::alike(options, [1, 9]) };
     let mut world = World::new(hosts, vec![post()]);
-    world.trace = std::env::var_os("SPLICE_TRACE").is_some();
     assert!(run(&mut world, &[]));
     world.settle();
     let connections = world.connections();
@@ -397,13 +376,9 @@ fn any_fault_of_a_short_exchange_is_made_good() {
 /// Tries what comes behind these choices. Whether the exchange took longer than they did.
 fn try_faults(choices: &mut Vec<u8>, faults: usize, tried: &mut u64) -> bool {
     let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((u32::MAX - 5000, 0)) };
-    let routers = Routers { mtu: [1500; 2], quote: 8 };
-    let (client, server, first) = (plain, plain, u32::MAX - 60);
-    let hosts =
-        Hosts { client, server, client_first: first, server_first: first, pipelined: false, routers, settings: "" };
+    let hosts = Hosts::alike(plain, [u32::MAX - 60; 2]);
     let exchange = |second| Exchange { second, up: 0, down: 20, chunked: second, post: false };
     let mut world = World::new(hosts, vec![exchange(false), exchange(true)]);
-    world.trace = std::env::var_os("SPLICE_TRACE").is_some();
     if world.trace {
         println!("=== {choices:?}");
     }

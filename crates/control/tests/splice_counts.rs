@@ -20,7 +20,7 @@ use control::controllers::splice::segment::TcpOptions;
 use proptest::prelude::*;
 
 use figures::figure;
-use plan::{Exchange, Hosts, Routers};
+use plan::{Exchange, Hosts};
 use world::World;
 
 /// Delivers what there is, some of it lost or twice, until the client has everything and `count` requests are counted.
@@ -69,15 +69,7 @@ proptest! {
         choices in prop::collection::vec(any::<u8>(), 0..120),
     ) {
         let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)) };
-        let hosts = Hosts {
-            client: plain,
-            server: plain,
-            client_first: first,
-            server_first: !first,
-            pipelined,
-            routers: Routers { mtu: [1500; 2], quote: 8 },
-            settings,
-        };
+        let hosts = Hosts { pipelined, settings, ..Hosts::alike(plain, [first, !first]) };
         let count = exchanges.len() as u64;
         let asked: usize = exchanges.iter().enumerate().map(|(number, own)| own.request(number).len()).sum();
         let mut world = World::new(hosts, exchanges);

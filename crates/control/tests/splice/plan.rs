@@ -78,3 +78,11 @@ pub struct Hosts {
     /// More settings of all pools.
     pub settings: &'static str,
 }
+
+impl Hosts {
+    /// Both ends with the same options, one request at a time, links as usual, settings as they are. Who begins with which number.
+    pub fn alike(options: TcpOptions, [client_first, server_first]: [u32; 2]) -> Hosts {
+        let routers = Routers { mtu: [1500; 2], quote: 8 };
+        Hosts { client: options, server: options, client_first, server_first, pipelined: false, routers, settings: "" }
+    }
+}

@@ -210,7 +210,7 @@ impl World {
             shared,
             splicer,
             down: false,
-            trace: false,
+            trace: std::env::var_os("SPLICE_TRACE").is_some(),
             finished_early: false,
             lost: 0,
             crashes: 0,

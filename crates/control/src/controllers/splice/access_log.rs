@@ -172,8 +172,7 @@ fn json(out: &mut String, text: &str) {
 fn escape(out: &mut String, bytes: &[u8]) {
     for byte in bytes {
         match byte {
-            b'"' | b'\\' => _ = write!(out, "\\x{byte:02x}"),
-            b' '..=b'~' => out.push(char::from(*byte)),
+            b' '..=b'~' if !matches!(byte, b'"' | b'\\') => out.push(char::from(*byte)),
             _ => _ = write!(out, "\\x{byte:02x}"),
         }
     }

@@ -119,6 +119,16 @@ pub fn before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
 
+/// A time of the path, in nanoseconds, in the seconds that blocks have. None has 0.
+pub fn second(now: u64) -> u32 {
+    (now / 1_000_000_000) as u32 + 1
+}
+
+/// Whether a connection is over, by the `ended` of its two blocks: each side has sent its FIN, or one of them a reset.
+pub fn are_over(ended: [u8; 2]) -> bool {
+    ended[0] & ended[1] & 1 != 0 || (ended[0] | ended[1]) & 2 != 0
+}
+
 impl Block {
     /// A block whose segments go to the controller.
     pub fn held(to: Ends, seen: u32) -> Block {

@@ -1,6 +1,6 @@
 //! Health checks: a connection to each server from time to time, with a request or without.
 
-use super::block::{Block, Ends};
+use super::block::{Block, Ends, second};
 use super::icmp::{IcmpError, Problem};
 use super::path::DataPath;
 use super::segment::{ACK, FIN, PSH, RST, SYN, Segment, TcpOptions};
@@ -70,13 +70,7 @@ impl<P: DataPath> Splicer<P> {
             return;
         }
         self.checks[server].due = now + check.timeout;
-        let (by_server, path) = (&self.by_server, &mut self.path);
-        let ends = self.cluster.ends(server, None, |ends| !by_server.contains_key(ends) && path.block(ends).is_none());
-        let Some(ends) = ends else { return };
-        let seconds = (now / 1_000_000_000) as u32 + 1;
-        if !self.path.set_block(&ends, &Block::held(ends.turned(), seconds)) {
-            return;
-        }
+        let Some(ends) = self.own_ends(server, now) else { return };
         // Nobody gains anything from guessing it.
         let start = (now as u32).rotate_left(16) ^ u32::from(ends.dst_port);
         self.by_server.insert(ends, Owner::Check(server));
@@ -84,6 +78,14 @@ impl<P: DataPath> Splicer<P> {
         self.checks[server].running = Some(Running { ends, next, expected: 0, connected: false, answer: Vec::new() });
         let options = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((1, 0)) };
         self.send_check(server, SYN, start, options, b"");
+    }
+
+    /// Ends that no connection has, for one of Millrace's own to a server; what comes back is held for it.
+    pub(super) fn own_ends(&mut self, server: usize, now: u64) -> Option<Ends> {
+        let (by_server, path) = (&self.by_server, &mut self.path);
+        let ends =
+            self.cluster.ends(server, None, |ends| !by_server.contains_key(ends) && path.block(ends).is_none())?;
+        self.path.set_block(&ends, &Block::held(ends.turned(), second(now))).then_some(ends)
     }
 
     fn send_check(&mut self, server: usize, flags: u8, seq: u32, options: TcpOptions, payload: &[u8]) {

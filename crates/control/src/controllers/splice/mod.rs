@@ -41,6 +41,7 @@ mod server;
 pub mod sessions;
 pub mod settings;
 pub mod splicer;
+mod times;
 mod turn;
 mod warm;
 

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use super::block::{Block, Ends};
+use super::block::{Block, Ends, are_over, second};
 use super::body::{Body, Framing};
 use super::cluster::Agreed;
 use super::connection::{Connection, State, Stream, Upstream};
@@ -34,7 +34,7 @@ pub struct Restored {
 impl<P: DataPath> Splicer<P> {
     /// Takes up the connections whose blocks are there. To be called once, before anything else.
     pub fn restore(&mut self) -> Restored {
-        let seconds = (self.path.now() / 1_000_000_000) as u32 + 1;
+        let seconds = second(self.path.now());
         let mut blocks: HashMap<Ends, Block> = self.path.blocks().into_iter().collect();
         let mut restored = Restored::default();
         let clients: Vec<Ends> =
@@ -47,9 +47,7 @@ impl<P: DataPath> Splicer<P> {
             if server.is_some() {
                 blocks.remove(&back);
             }
-            if client.ended & 2 != 0
-                || server.as_ref().is_some_and(|own| own.ended & 2 != 0 || own.ended & client.ended & 1 != 0)
-            {
+            if are_over([client.ended, server.as_ref().map_or(0, |own| own.ended)]) {
                 // Both are done with it: the data path sees to the rest.
                 continue;
             }
@@ -76,9 +74,8 @@ impl<P: DataPath> Splicer<P> {
         let (Some(note), now) = (ClientNote::of(client), self.path.now()) else { return };
         let settings = self.cluster.settings.clone();
         let mac_of = |port: u8| settings.interfaces.iter().find(|own| own.port == port).map_or([0; 6], |own| own.mac);
-        let services = settings.services.iter().enumerate();
-        let mut endpoints = services.flat_map(|(at, own)| own.endpoints.iter().map(move |endpoint| (at, *endpoint)));
-        let service = endpoints.find(|(_, endpoint)| *endpoint == (ends.dst, ends.dst_port)).map(|(at, _)| at);
+        let endpoint = settings.endpoints().find(|(_, endpoint)| *endpoint == (ends.dst, ends.dst_port));
+        let service = endpoint.map(|(service, _)| service);
         let scale = note.scale.then_some(client.scale);
         let mut requests = Stream::new(client.limit, settings.request_head + MARGIN);
         requests.body = Body::of_word(client.framing).filter(|_| !note.asking);

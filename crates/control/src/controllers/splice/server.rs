@@ -260,11 +260,19 @@ impl<P: DataPath> Turn<'_, P> {
         {
             return;
         }
+        self.let_server_go(FIN, acked);
+    }
+
+    /// The client has the whole response, up to `acked`, and the next request may go to any server: this one is let go, with a FIN
+    /// or a reset.
+    pub(super) fn let_server_go(&mut self, flags: u8, acked: u32) {
+        let Some(u) = &self.c.upstream else { return };
+        let end = u.response_end();
         if before(self.c.acked, acked) {
             self.c.acked = acked;
         }
         self.complete_exchange();
-        self.release(FIN);
+        self.release(flags);
         let waiting = !self.c.requests.bytes.ready().is_empty();
         self.await_request(end);
         self.hold_client();

@@ -2,13 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::block::{Mode, before};
-use super::connection::{Answer, Connection, State, Upstream};
+use super::block::{Mode, are_over, before};
+use super::connection::{Answer, Connection, State};
 use super::exchange::Ending;
 use super::path::DataPath;
 use super::read::text_of;
 use super::segment::{ACK, RST, Segment};
-use super::splicer::{MOST_TRIES, Splicer};
+use super::splicer::Splicer;
+use super::times::MOST_TRIES;
 use super::turn::{RESEND, Turn};
 
 /// Sessions that are listed at once at most; who wants more asks again for those behind the last one.
@@ -164,8 +165,7 @@ impl<P: DataPath> Turn<'_, P> {
         let milliseconds = |since: u64| self.now.saturating_sub(since) / 1_000_000;
         let blocks = [own_block, server_block];
         let seen = blocks.iter().flatten().map(|block| u64::from(block.seen)).max().unwrap_or(0);
-        let closed = blocks.iter().flatten().any(|block| block.ended & 2 != 0)
-            || blocks.iter().all(|block| block.as_ref().is_some_and(|block| block.ended & 1 != 0));
+        let closed = are_over([0, 1].map(|side| blocks[side].as_ref().map_or(0, |block| block.ended)));
         let state = match c.state {
             State::Asking if c.requests.bytes.ready().is_empty() => "idle",
             State::Asking => "asking",
@@ -250,6 +250,7 @@ impl<P: DataPath> Turn<'_, P> {
     fn leave_server(&mut self) {
         let Some(u) = &self.c.upstream else { return };
         let (kept_end, end, begun) = (u.kept_end(), u.response_end(), u.begun);
+        let has_all = u.responses.is_done() && u.has_all();
         match self.c.state {
             State::Asking => self.release(RST),
             State::Connecting => self.elsewhere(503),
@@ -258,29 +259,16 @@ impl<P: DataPath> Turn<'_, P> {
                 self.elsewhere(503);
             }
             State::Serving => {
-                self.count_exchange();
                 let block = self.path.block(&self.c.client);
                 let acked = block.as_ref().map_or(self.c.acked, |block| block.acked);
                 let both_open = block.is_some_and(|block| block.mode == Mode::Limited && block.ended == 0);
-                let done = u_is_done(self.c.upstream.as_ref()) && self.c.requests.is_done() && !before(acked, end);
+                let done = has_all && self.c.requests.is_done() && !before(acked, end);
                 if !done || !both_open || !self.c.keeps_alive {
                     return self.kill();
                 }
-                self.complete_exchange();
-                self.c.acked = if before(self.c.acked, acked) { acked } else { self.c.acked };
-                self.release(RST);
-                self.hold_client();
-                let waiting = !self.c.requests.bytes.ready().is_empty();
-                self.await_request(end);
-                if waiting {
-                    self.advance();
-                }
+                self.let_server_go(RST, acked);
             }
             State::Answering => {}
         }
     }
-}
-
-fn u_is_done(upstream: Option<&Upstream>) -> bool {
-    upstream.is_some_and(|u| u.responses.is_done() && u.has_all())
 }

@@ -233,6 +233,14 @@ impl Route {
     }
 }
 
+impl Settings {
+    /// The addresses and ports of all services, each with the number of its service.
+    pub fn endpoints(&self) -> impl Iterator<Item = (usize, (Ipv6Addr, u16))> {
+        let services = self.services.iter().enumerate();
+        services.flat_map(|(at, own)| own.endpoints.iter().map(move |endpoint| (at, *endpoint)))
+    }
+}
+
 impl Service {
     /// The pool of a request.
     pub fn pool(&self, method: &str, host: &str, path: &str) -> Option<usize> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::block::{Block, Ends, Mode, Offset, before};
+use super::block::{Block, Ends, Mode, Offset, before, second};
 use super::books::Books;
 use super::cluster::Cluster;
 use super::connection::{Answer, Connection, State, Upstream};
@@ -61,7 +61,7 @@ fn window(window: u16, scale: u8, told: u8) -> u16 {
 impl<P: DataPath> Turn<'_, P> {
     /// The time of packets in seconds, as blocks have it.
     pub fn seconds(&self) -> u32 {
-        (self.now / 1_000_000_000) as u32 + 1
+        second(self.now)
     }
 
     /// Sends a segment of Millrace's own to the client.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::block::{Block, Ends};
+use super::block::Ends;
 use super::connection::{Stream, Upstream};
 use super::icmp::{IcmpError, Problem};
 use super::path::{DataPath, SCALE};
@@ -137,13 +137,10 @@ impl<P: DataPath> Splicer<P> {
     /// Sends the SYN of one.
     fn make_warm(&mut self, server: usize, now: u64) {
         let settings = self.cluster.settings.clone();
-        let (by_server, path) = (&self.by_server, &mut self.path);
-        let ends = self.cluster.ends(server, None, |ends| !by_server.contains_key(ends) && path.block(ends).is_none());
         let known = &self.cluster.servers[server];
-        let (Some(ends), Some(mac), Some(learned)) = (ends, known.mac, known.learned) else { return };
-        if !self.path.set_block(&ends, &Block::held(ends.turned(), (now / 1_000_000_000) as u32 + 1)) {
-            return;
-        }
+        let (Some(mac), Some(learned)) = (known.mac, known.learned) else { return };
+        let Some(ends) = self.own_ends(server, now) else { return };
+        let known = &self.cluster.servers[server];
         let own = &settings.interfaces[known.server.interface];
         // As clients at common links have it, so that it fits most of them.
         let told_mss = if is_v6(&ends) { 1440 } else { 1460 };
