@@ -235,7 +235,10 @@ fn short() -> impl Strategy<Value = Exchange> {
 #[test]
 fn connections_to_servers_are_used_again() {
     let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)) };
-    for (settings, used) in [("", 1), ("reuse = \"never\"", 4), ("warm = 2", 0), ("addressing = \"transparent\"", 4)] {
+    // How many are made by then, and how many wait for the next client at the end.
+    for (settings, used, left) in
+        [("", 1, 1), ("reuse = \"never\"", 4, 0), ("warm = 2", 0, 4), ("addressing = \"transparent\"", 4, 0)]
+    {
         let hosts = Hosts { settings, ..Hosts::alike(plain, [1, 9]) };
         let exchange = Exchange { second: false, post: false, up: 0, down: 3000, chunked: false };
         let mut world = World::new(hosts, vec![exchange.clone(); 2]);
@@ -247,6 +250,9 @@ fn connections_to_servers_are_used_again() {
         }
         // Nothing but those that were made ahead.
         assert_eq!(world.connections() - before, used, "{settings}");
+        let servers = world.splicer.asked("servers", &serde_json::Value::Null).unwrap();
+        let idle: u64 = servers.as_array().unwrap().iter().map(|own| own["idle"].as_u64().unwrap()).sum();
+        assert_eq!(idle, left, "{settings}");
         // Each request was one server's.
         assert_eq!((total(&mut world, "server_requests"), total(&mut world, "service_retries")), (8, 0), "{settings}");
     }

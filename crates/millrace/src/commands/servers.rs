@@ -62,7 +62,7 @@ fn list(remote: &Remote) -> Result<(), Failure> {
         return Ok(());
     }
     let header =
-        ["server", "address", "weight", "state", "since", "active", "connections", "requests", "failed", "why"];
+        ["server", "address", "weight", "state", "since", "active", "idle", "connections", "requests", "failed", "why"];
     let row = |own: &ServerState| {
         vec![
             format!("{}/{}", own.pool, own.name),
@@ -71,6 +71,7 @@ fn list(remote: &Remote) -> Result<(), Failure> {
             state_of(own),
             time(own.since_ms),
             own.active.to_string(),
+            own.idle.to_string(),
             grouped(own.connections),
             grouped(own.requests),
             grouped(own.failed),

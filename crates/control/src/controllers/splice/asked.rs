@@ -51,8 +51,10 @@ pub struct ServerState {
     pub admin: String,
     /// Whether the configuration has it still; those that it has no more are shown as long as they have connections.
     pub configured: bool,
-    /// Connections to it.
+    /// Connections to it that clients have.
     pub active: u32,
+    /// Those that nobody has: made ahead, or left for the next request.
+    pub idle: usize,
     /// Connections that there were.
     pub connections: u64,
     /// Requests that it was to get.
@@ -171,7 +173,7 @@ impl<P: DataPath> Splicer<P> {
     fn servers(&self) -> Vec<ServerState> {
         let shown = |number: &usize| {
             let known = &self.cluster.servers[*number];
-            known.configured || known.active > 0
+            known.configured || known.active > 0 || self.warm.count(*number) > 0
         };
         (0..self.cluster.servers.len()).filter(shown).map(|number| self.server(number)).collect()
     }
@@ -189,6 +191,7 @@ impl<P: DataPath> Splicer<P> {
             admin: known.admin.name().into(),
             configured: known.configured,
             active: known.active,
+            idle: self.warm.count(number),
             connections: figures.connections,
             requests: figures.requests,
             failed: figures.failed,
