@@ -44,7 +44,7 @@ soak: ## run the L3 switch for ten minutes under traffic, changes and flapping l
 	@tools/setup test
 	@SOAK_SECONDS=$(or $(SECONDS),600) cargo test --release --quiet --package millrace --test soak -- --nocapture
 
-compat: ## run the splicer between nginx, Apache and Python, and curl, wrk, ab, Python and Go
+compat: ## run the splicer between nginx, Apache and Python, and curl, wrk, ab, httperf, Python, Go and Chromium
 	@tools/setup compat
 	@cargo test --release --quiet --package millrace --test compat -- --nocapture --test-threads=1
 

@@ -77,3 +77,25 @@ pub fn ab(splice: &Splice, address: &str, may_stay: bool) {
         assert!(whole, "{text}");
     }
 }
+
+/// httperf: connections at a steady rate, with some requests on each. It knows IPv4 only.
+pub fn httperf(splice: &Splice, address: &str) {
+    if address.starts_with('[') {
+        return;
+    }
+    let rate = ["--num-conns", "500", "--num-calls", "4", "--rate", "250"];
+    let text = run(splice, "httperf", &[&["--hog", "--server", address, "--uri", "/1000"][..], &rate].concat()).text();
+    let whole = ["replies 2000 ", "2xx=2000 ", "Errors: total 0 "].iter().all(|part| text.contains(part));
+    assert!(whole, "{text}");
+}
+
+/// Chromium without a window: a page whose script fetches files side by side and compares them.
+pub fn chromium(splice: &Splice, address: &str, files: &Files) {
+    std::fs::write(files.root() + "/browser.html", include_str!("browser.html")).unwrap();
+    let sizes: Vec<String> = files.sizes.iter().map(usize::to_string).collect();
+    let url = format!("http://{address}/browser.html?3&{}", sizes.join("&"));
+    let folder = format!("--user-data-dir={}", files.beside("chromium"));
+    let fixed = ["--no-sandbox", "--disable-gpu", "--virtual-time-budget=60000", "--dump-dom", &folder, &url];
+    let text = run(splice, "chromium-headless-shell", &fixed).text();
+    assert!(text.contains(&format!("<title>{} whole</title>", 3 * sizes.len())), "{text}");
+}

@@ -1,5 +1,5 @@
 //! The splicer between other people's clients and servers, as `make compat` runs it: nginx, Apache and Python behind it, with the TCP
-//! options that each could have; curl, wrk, ab, Python and Go in front. Every byte is compared.
+//! options that each could have; curl, wrk, ab, httperf, Python, Go and Chromium in front. Every byte is compared.
 //!
 //! Needs root and these programs (`tools/setup compat` installs them), and fails without.
 
@@ -50,6 +50,8 @@ fn all_clients(driver: &str, (kind, says_what_stays): (fn(&Splice, &Files) -> Se
         clients::go(&splice, address, &files);
         clients::wrk(&splice, address);
         clients::ab(&splice, address, says_what_stays);
+        clients::httperf(&splice, address);
+        clients::chromium(&splice, address, &files);
     }
     server.stop();
     splice.stop();

@@ -69,7 +69,8 @@ impl Server {
     }
 }
 
-/// nginx in the foreground.
+/// nginx in the foreground. It closes no connection for the number of its requests: a client that another one's requests came before
+/// would be told so in the middle of its own, which httperf takes for an error.
 pub fn nginx(splice: &Splice, files: &Files) -> Server {
     let listen: String = LISTEN.iter().map(|address| format!("listen {address}; ")).collect();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -78,7 +79,7 @@ pub fn nginx(splice: &Splice, files: &Files) -> Server {
     let text = format!(
         "daemon off; user root; worker_processes 1; pid {}; error_log stderr crit;\n\
          events {{ worker_connections 1000; }}\n\
-         http {{ access_log off; {temporary} server {{ {listen} root {}; }} }}\n",
+         http {{ access_log off; keepalive_requests 1000000; {temporary} server {{ {listen} root {}; }} }}\n",
         files.beside("nginx.pid"),
         files.root(),
     );
