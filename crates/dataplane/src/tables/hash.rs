@@ -387,7 +387,7 @@ impl Hash {
     /// # Safety
     /// The entry holds a key, and keeps it while the result is used.
     unsafe fn key(&self, entry: u32) -> &[u64] {
-        // SAFETY: an entry has room for a key, and entries are aligned to 16 bytes or their own size.
+        // SAFETY: an entry has room for a key, and entries are aligned to 8 bytes.
         unsafe { std::slice::from_raw_parts(self.entry(entry).cast(), self.entry.key_words) }
     }
 
