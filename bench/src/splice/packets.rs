@@ -7,7 +7,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use baker::ir::{Pin, Program, TableEntry, TableId, TableStore};
 use baker::opt::Level;
-use codegen::abi::HashEntry;
 use codegen::kernel::Options;
 use control::controllers::splice::block::{Block, Ends, Mode};
 use control::controllers::splice::packed::{Blocks, Packed, Tables};
@@ -35,9 +34,6 @@ const KINDS: [(&str, Option<(f64, f64)>); 6] = [
 ];
 /// Connections that there are at a time.
 const CONNECTIONS: [u32; 4] = [1, 1000, 10_000, 100_000];
-/// Entries of a bucket of a hash table, on average, and a bucket's bytes: see `dataplane::tables::hash`.
-const PER_BUCKET: u32 = 3;
-const BUCKET: f64 = 64.0;
 /// Packets that a test run in the kernel takes for one value.
 const RUNS: usize = 400;
 /// The interface that test runs come in by.
@@ -239,16 +235,12 @@ pub fn connections(effort: Effort, results: &mut Results) -> Result<(), String> 
     let program = &app.program;
     let blocks =
         program.tables.iter().find(|table| table.name == "spliced.blocks").ok_or("there is no spliced.blocks")?;
-    let layout = |id: baker::ir::LayoutId| &program.layouts[id.0 as usize];
-    let entry = HashEntry::new(layout(blocks.key), layout(blocks.value)).stride as f64;
-    let buckets = f64::from(blocks.capacity.div_ceil(PER_BUCKET).next_power_of_two());
-    let each = 2.0 * (entry + BUCKET * buckets / f64::from(blocks.capacity));
     results.add(
         "memory",
         "millrace",
         "bytes_per_connection",
         "bytes of both blocks with their share of the table",
-        vec![each],
+        vec![2.0 * dataplane::bytes_of_entry(program, blocks)],
     );
     let runs = if effort.quick { 1 } else { 5 };
     let counts = if effort.quick { &CONNECTIONS[..2] } else { &CONNECTIONS };

@@ -244,3 +244,126 @@ impl<T: Tables> Blocks<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    /// Tables in memory.
+    #[derive(Default)]
+    struct Mock {
+        blocks: HashMap<Ends, Packed>,
+        ways: HashMap<u32, Way>,
+    }
+
+    impl Tables for Mock {
+        fn block(&self, ends: &Ends) -> Option<Packed> {
+            self.blocks.get(ends).copied()
+        }
+
+        fn set_block(&mut self, ends: &Ends, block: &Packed) -> bool {
+            self.blocks.insert(*ends, *block);
+            true
+        }
+
+        fn remove_block(&mut self, ends: &Ends) {
+            self.blocks.remove(ends);
+        }
+
+        fn blocks(&self) -> Vec<(Ends, Packed)> {
+            self.blocks.iter().map(|(ends, block)| (*ends, *block)).collect()
+        }
+
+        fn ways(&self) -> Vec<(u32, Way)> {
+            self.ways.iter().map(|(number, way)| (*number, *way)).collect()
+        }
+
+        fn set_ways(&mut self, ways: &[(u32, Way)]) -> bool {
+            self.ways.extend(ways.iter().copied());
+            true
+        }
+    }
+
+    fn ends(src: u128, dst: u128) -> Ends {
+        Ends { src: src.into(), dst: dst.into(), src_port: 7, dst_port: 80 }
+    }
+
+    /// All of whose fields differ.
+    fn block(to: Ends) -> Block {
+        Block {
+            mode: Mode::Closing,
+            ended: 2,
+            port: 3,
+            scale: 4,
+            told: 14,
+            dst_mac: [1, 2, 3, 4, 5, 6],
+            to,
+            seq: 5,
+            ack: 6,
+            tsval: 7,
+            tsecr: 8,
+            limit: 9,
+            acked: u32::MAX,
+            edge: 0x000f_ffef,
+            seen: 10,
+            framing: u64::MAX,
+            facts: 11,
+        }
+    }
+
+    #[test]
+    fn a_block_is_the_same_behind_the_tables() {
+        let mut blocks = Blocks::new(Mock::default());
+        let own = ends(1, 2);
+        let translated = block(Ends { src_port: 1000, ..ends(3, 4) });
+        let transparent = block(Ends { src_port: 1000, ..ends(1, 4) });
+        let nowhere = block(own.turned());
+        for block in [translated, transparent, nowhere, Block::held(own.turned(), 9)] {
+            assert!(blocks.set(&own, &block));
+            let packed = blocks.tables.block(&own).unwrap();
+            let mut fields = Vec::new();
+            packed.to_fields(&mut fields);
+            assert_eq!((fields.len(), Packed::from_fields(&fields)), (Packed::FIELDS, Some(packed)));
+            assert_eq!(blocks.get(&own), Some(block.clone()));
+            // Another process finds the same.
+            let again = Blocks::new(Mock { blocks: blocks.tables.blocks.clone(), ways: blocks.tables.ways.clone() });
+            assert_eq!(again.entries(), [(own, block)]);
+        }
+        // What a client's address is in is no way.
+        assert_eq!(blocks.tables.ways.len(), 2);
+    }
+
+    #[test]
+    fn a_window_is_no_wider_than_it_was() {
+        let mut blocks = Blocks::new(Mock::default());
+        let own = ends(1, 2);
+        for (edge, found) in [(1015, 1000), (1016, 1016), (999, 1000), (u32::MAX, 1000), (1 << 30, 1000 + 0xf_fff0)] {
+            let block = Block { acked: 1000, edge, scale: 4, ..Block::held(own.turned(), 1) };
+            assert!(blocks.set(&own, &block));
+            assert_eq!(blocks.get(&own).unwrap().edge, found, "{edge}");
+        }
+    }
+
+    #[test]
+    fn ways_of_blocks_that_have_gone_make_room() {
+        let mut blocks = Blocks::new(Mock::default());
+        let own = |number: u16| Ends { src_port: number, ..ends(1, 2) };
+        let by = |number: u16| {
+            let [high, low] = number.to_be_bytes();
+            Block { dst_mac: [2, 0, 0, 0, high, low], ..block(Ends { src_port: 1000, ..ends(3, 4) }) }
+        };
+        for number in 1..=u16::MAX {
+            assert!(blocks.set(&own(number), &by(number)), "{number}");
+        }
+        let more = Block { port: 9, ..by(0) };
+        assert!(!blocks.set(&own(0), &more), "all numbers are in use");
+        blocks.remove(&own(77));
+        // All blocks are looked at again after a while only.
+        let tries = (0..).take_while(|_| !blocks.set(&own(0), &more)).count();
+        assert_eq!(tries, 1000);
+        assert_eq!(blocks.get(&own(0)), Some(more));
+        assert_eq!(blocks.get(&own(78)), Some(by(78)));
+    }
+}
