@@ -156,3 +156,15 @@ impl ServerNote {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_segments_are_kept() {
+        assert_eq!(SIZES.map(|mss| SIZES[usize::from(size(mss))]), SIZES);
+        let found = [0, 535, 1199, 1459, u16::MAX].map(|mss| SIZES[usize::from(size(mss))]);
+        assert_eq!(found, [536, 536, 536, 1440, 8940]);
+    }
+}
