@@ -7,10 +7,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use baker::ir::{Pin, Program, TableEntry, TableId, TableStore};
 use baker::opt::Level;
-use codegen::abi::HashEntry;
 use codegen::kernel::Options;
-use control::controllers::splice::block::{Block, Ends, Mode, Offset};
+use control::controllers::splice::block::{Block, Ends, Mode};
+use control::controllers::splice::packed::{Blocks, Packed, Tables};
 use control::controllers::splice::segment::{ACK, PSH, SYN, Segment, TcpOptions};
+use control::controllers::splice::ways::Way;
 use dataplane::bench::Rig;
 use dataplane::controller::Record;
 use dataplane::xdp::{Fitted, fit};
@@ -33,9 +34,6 @@ const KINDS: [(&str, Option<(f64, f64)>); 6] = [
 ];
 /// Connections that there are at a time.
 const CONNECTIONS: [u32; 4] = [1, 1000, 10_000, 100_000];
-/// Entries of a bucket of a hash table, on average, and a bucket's bytes: see `dataplane::tables::hash`.
-const PER_BUCKET: u32 = 3;
-const BUCKET: f64 = 64.0;
 /// Packets that a test run in the kernel takes for one value.
 const RUNS: usize = 400;
 /// The interface that test runs come in by.
@@ -94,27 +92,64 @@ fn packet(kind: &str) -> (u8, Vec<u8>) {
     }
 }
 
+/// The tables of a program, as the splicer's controller has them.
+struct Filled<'a, S: ?Sized> {
+    program: &'a Program,
+    tables: &'a mut S,
+}
+
+impl<S: TableStore + ?Sized> Filled<'_, S> {
+    fn set(&mut self, name: &str, key: &impl Record, value: &impl Record) -> Result<(), String> {
+        let index = self.program.tables.iter().position(|table| table.name == name);
+        let table = TableId(index.ok_or_else(|| format!("there is no table {name}"))? as u32);
+        let entry = TableEntry { key: fields(key), prefix_len: None, value: fields(value) };
+        self.tables.insert(table, &entry).map_err(|error| format!("{name}: {error}"))
+    }
+}
+
+impl<S: TableStore + ?Sized> Tables for Filled<'_, S> {
+    fn block(&self, _: &Ends) -> Option<Packed> {
+        None
+    }
+
+    fn set_block(&mut self, ends: &Ends, block: &Packed) -> bool {
+        self.set("spliced.blocks", ends, block).is_ok()
+    }
+
+    fn remove_block(&mut self, _: &Ends) {}
+
+    fn blocks(&self) -> Vec<(Ends, Packed)> {
+        Vec::new()
+    }
+
+    fn ways(&self) -> Vec<(u32, Way)> {
+        Vec::new()
+    }
+
+    fn set_ways(&mut self, ways: &[(u32, Way)]) -> bool {
+        ways.iter().all(|(number, way)| self.set("spliced.ways", number, way).is_ok())
+    }
+}
+
 /// Fills the tables: the example's configuration, and so many connections.
 fn fill<S: TableStore + ?Sized>(app: &App, connections: u32, tables: &mut S) -> Result<(), String> {
     app.configured(&app.example)?.fill(&app.program, tables).map_err(text)?;
-    let mut add = |name: &str, key: Vec<u128>, value: Vec<u128>| {
-        let index = app.program.tables.iter().position(|table| table.name == name);
-        let table = TableId(index.ok_or_else(|| format!("there is no table {name}"))? as u32);
-        tables.insert(table, &TableEntry { key, prefix_len: None, value }).map_err(|error| format!("{name}: {error}"))
-    };
-    add("accept.secret", vec![0], vec![1, 2])?;
+    let mut tables = Filled { program: &app.program, tables };
+    tables.set("accept.secret", &0u32, &(1u64, 2u64))?;
     let service = (1u16, 1460u16, 7u8, true, true, 20480u16);
-    add("accept.services", fields(&(ends(0, false)[0].dst, 80u16)), fields(&service))?;
+    tables.set("accept.services", &(ends(0, false)[0].dst, 80u16), &service)?;
+    let mut blocks = Blocks::new(tables);
     for (number, held) in (0..connections).map(|number| (number, false)).chain([(0, true)]) {
         let [client, server] = ends(number, held);
         let mode = if held { Mode::Held } else { Mode::Open };
         let sides = [(client, server, SERVERS, 0u32.wrapping_sub(91_000)), (server, client, CLIENTS, 91_000)];
         for (own, other, port, add_to) in sides {
-            let moved = Offset::constant(add_to);
             let block =
                 Block { mode, port, scale: 7, told: 7, dst_mac: mac(port, 0x11), ..Block::held(other.turned(), 1) };
-            let block = if port == SERVERS { Block { ack: moved, ..block } } else { Block { seq: moved, ..block } };
-            add("spliced.blocks", fields(&own), fields(&block))?;
+            let block = if port == SERVERS { Block { ack: add_to, ..block } } else { Block { seq: add_to, ..block } };
+            if !blocks.set(&own, &block) {
+                return Err("spliced.blocks: no room".into());
+            }
         }
     }
     Ok(())
@@ -200,16 +235,12 @@ pub fn connections(effort: Effort, results: &mut Results) -> Result<(), String> 
     let program = &app.program;
     let blocks =
         program.tables.iter().find(|table| table.name == "spliced.blocks").ok_or("there is no spliced.blocks")?;
-    let layout = |id: baker::ir::LayoutId| &program.layouts[id.0 as usize];
-    let entry = HashEntry::new(layout(blocks.key), layout(blocks.value)).stride as f64;
-    let buckets = f64::from(blocks.capacity.div_ceil(PER_BUCKET).next_power_of_two());
-    let each = 2.0 * (entry + BUCKET * buckets / f64::from(blocks.capacity));
     results.add(
         "memory",
         "millrace",
         "bytes_per_connection",
         "bytes of both blocks with their share of the table",
-        vec![each],
+        vec![2.0 * dataplane::bytes_of_entry(program, blocks)],
     );
     let runs = if effort.quick { 1 } else { 5 };
     let counts = if effort.quick { &CONNECTIONS[..2] } else { &CONNECTIONS };

@@ -347,8 +347,8 @@ impl HashEntry {
         let key_words = key_words(key);
         let value_offset = (key_words * 8).next_multiple_of(value.align.max(1) as usize);
         let size = value_offset + value.size as usize;
-        // An entry of up to a cache line does not cross two.
-        let stride = if size <= 64 { size.next_power_of_two() } else { size.next_multiple_of(16) };
+        // An entry of up to a cache line does not cross two; values are aligned to 8 bytes at most.
+        let stride = if size <= 64 { size.next_power_of_two() } else { size.next_multiple_of(8) };
         HashEntry { key_words, value_offset, stride }
     }
 }

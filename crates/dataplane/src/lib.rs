@@ -39,5 +39,5 @@ pub use epoch::{Epochs, Registration};
 pub use frames::{FrameConfig, FrameError, FramePool};
 pub use instance::{Instance, Next, Options, PortConfig, Prepared, ReloadError, Report, StartError};
 pub use replay::{ReplayError, ReplayReport, replay};
-pub use tables::{Carried, TableChange, Tables, TablesError};
+pub use tables::{Carried, TableChange, Tables, TablesError, bytes_of_entry};
 pub use worker::PollMode;

@@ -31,7 +31,7 @@ pub fn scalar(width: u32) -> Layout {
         names: Vec::new(),
         offset: 0,
     };
-    Layout { name, fields: vec![field], size, align: size }
+    Layout { name, fields: vec![field], size, align: storage_align(width) }
 }
 
 /// Two 64-bit fields.

@@ -1,6 +1,6 @@
 //! Values of constants, widths of types, and where a header's fields lie: as far as they can be known.
 
-use baker::ir::{BitRange, storage_size};
+use baker::ir::{BitRange, storage_align, storage_size};
 use baker::syntax::ast::{self, AstNode, BinaryOp, LiteralValue, UnaryOp};
 
 use crate::builtin;
@@ -86,8 +86,8 @@ impl Model {
         for field in ast::Struct::cast(symbol.node.clone())?.fields() {
             let (width, _) = self.type_width(symbol.module.as_deref(), field.ty()?.name()?.text())?;
             let own = storage_size(width);
-            align = align.max(own);
-            size = size.checked_next_multiple_of(own)?.checked_add(own)?;
+            align = align.max(storage_align(width));
+            size = size.checked_next_multiple_of(storage_align(width))?.checked_add(own)?;
         }
         size.checked_next_multiple_of(align)
     }

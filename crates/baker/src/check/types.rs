@@ -4,7 +4,7 @@ use super::consts::MAX_CHAIN;
 use super::hir::{StructId, Type};
 use super::names::{Checker, Lazy, Scope, Symbol, nearest};
 use crate::diag::Diagnostic;
-use crate::ir::{Layout, LayoutField, LayoutId, storage_size};
+use crate::ir::{Layout, LayoutField, LayoutId, storage_align, storage_size};
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
 
@@ -189,9 +189,8 @@ impl Checker<'_> {
                 Type::Int { width, signed } => (width, signed),
                 _ => (1, false),
             };
-            let size = storage_size(width);
-            let offset = end.next_multiple_of(size);
-            (end, align) = (offset + size, align.max(size));
+            let offset = end.next_multiple_of(storage_align(width));
+            (end, align) = (offset + storage_size(width), align.max(storage_align(width)));
             let names = self.value_names(type_name);
             let type_name = type_name.clone();
             laid.push(LayoutField { name: field.clone(), type_name, width, signed, names, offset });
@@ -288,5 +287,5 @@ fn bool_names() -> Vec<(String, u128)> {
 fn scalar(name: &str, width: u32, signed: bool, names: Vec<(String, u128)>) -> Layout {
     let size = storage_size(width);
     let field = LayoutField { name: String::new(), type_name: name.to_string(), width, signed, names, offset: 0 };
-    Layout { name: name.to_string(), fields: vec![field], size, align: size }
+    Layout { name: name.to_string(), fields: vec![field], size, align: storage_align(width) }
 }

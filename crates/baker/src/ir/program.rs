@@ -267,6 +267,11 @@ pub fn storage_size(width: u32) -> u32 {
     width.div_ceil(8).next_power_of_two()
 }
 
+/// What the offset of such a number in a table is a multiple of: its size, but 8 for the widest, which no processor reads at once.
+pub fn storage_align(width: u32) -> u32 {
+    storage_size(width).min(8)
+}
+
 /// How a table's key or value lies in memory: C rules, host byte order, padding zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -280,7 +285,7 @@ pub struct Layout {
     pub align: u32,
 }
 
-/// A field of a [`Layout`]. Its storage is [`storage_size`] of its width, aligned to that size; unused bits are zero.
+/// A field of a [`Layout`]. Its storage is [`storage_size`] of its width, aligned to [`storage_align`]; unused bits are zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayoutField {
     /// Its name; empty for a scalar.

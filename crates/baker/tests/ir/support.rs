@@ -57,10 +57,9 @@ pub fn layout(program: &mut Program, name: &str, fields: &[(&str, u32)]) -> Layo
     let fields = fields
         .iter()
         .map(|&(name, width)| {
-            let size = storage_size(width);
-            let at = offset.next_multiple_of(size);
-            offset = at + size;
-            align = align.max(size);
+            let at = offset.next_multiple_of(storage_align(width));
+            offset = at + storage_size(width);
+            align = align.max(storage_align(width));
             let type_name = format!("u{width}");
             LayoutField { name: name.into(), type_name, width, signed: false, names: Vec::new(), offset: at }
         })

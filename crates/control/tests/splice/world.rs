@@ -13,10 +13,12 @@ use baker::ir::{ChannelId, Program, TableEntry, TableId, TableStore};
 use control::config::Config;
 use control::controllers::splice::block::{Block, Ends};
 use control::controllers::splice::cluster::Agreed;
+use control::controllers::splice::packed::{Blocks, Packed, Tables};
 use control::controllers::splice::path::{DataPath, Offer};
 use control::controllers::splice::segment::{RST, SYN, Segment, TcpOptions};
 use control::controllers::splice::settings::Settings;
 use control::controllers::splice::splicer::{Accepted, Splicer};
+use control::controllers::splice::ways::Way;
 use dataplane::EngineKind;
 use dataplane::controller::Record;
 use dataplane::step::{StepOutput, Stepper};
@@ -50,8 +52,65 @@ struct Shared {
     paths: [VecDeque<Vec<u8>>; PATHS],
 }
 
-#[derive(Clone)]
-pub struct TestPath(Rc<RefCell<Shared>>);
+/// The tables of the world.
+struct TestTables(Rc<RefCell<Shared>>);
+
+impl TestTables {
+    fn set(&self, table: &str, key: &impl Record, value: &impl Record) -> bool {
+        let mut shared = self.0.borrow_mut();
+        let id = shared.table(table);
+        let entry = TableEntry { key: fields(key), prefix_len: None, value: fields(value) };
+        shared.stepper.insert(id, &entry).is_ok()
+    }
+
+    fn dump<K: Record, V: Record>(&self, table: &str) -> Vec<(K, V)> {
+        let shared = self.0.borrow();
+        let entries = shared.stepper.dump(shared.table(table));
+        entries.iter().map(|e| (K::from_fields(&e.key).unwrap(), V::from_fields(&e.value).unwrap())).collect()
+    }
+}
+
+impl Tables for TestTables {
+    fn block(&self, ends: &Ends) -> Option<Packed> {
+        let shared = self.0.borrow();
+        let found = shared.stepper.get(shared.table("spliced.blocks"), &fields(ends), None);
+        Packed::from_fields(&found.ok()?)
+    }
+
+    fn set_block(&mut self, ends: &Ends, block: &Packed) -> bool {
+        self.set("spliced.blocks", ends, block)
+    }
+
+    fn remove_block(&mut self, ends: &Ends) {
+        let mut shared = self.0.borrow_mut();
+        let id = shared.table("spliced.blocks");
+        let _ = shared.stepper.remove(id, &fields(ends), None);
+    }
+
+    fn blocks(&self) -> Vec<(Ends, Packed)> {
+        self.dump("spliced.blocks")
+    }
+
+    fn ways(&self) -> Vec<(u32, Way)> {
+        self.dump("spliced.ways")
+    }
+
+    fn set_ways(&mut self, ways: &[(u32, Way)]) -> bool {
+        ways.iter().all(|(number, way)| self.set("spliced.ways", number, way))
+    }
+}
+
+pub struct TestPath {
+    shared: Rc<RefCell<Shared>>,
+    blocks: Blocks<TestTables>,
+}
+
+impl TestPath {
+    /// What a process finds that begins now.
+    fn new(shared: &Rc<RefCell<Shared>>) -> TestPath {
+        TestPath { shared: shared.clone(), blocks: Blocks::new(TestTables(shared.clone())) }
+    }
+}
 
 impl Shared {
     fn table(&self, name: &str) -> TableId {
@@ -88,48 +147,39 @@ impl Shared {
 
 impl DataPath for TestPath {
     fn now(&self) -> u64 {
-        self.0.borrow().now
+        self.shared.borrow().now
     }
 
     fn send(&mut self, port: u8, frame: &[u8]) {
-        self.0.borrow_mut().inject("entry.ready", frame, &[("tx.port", port.into())]);
+        self.shared.borrow_mut().inject("entry.ready", frame, &[("tx.port", port.into())]);
     }
 
     fn relay(&mut self, frame: &[u8]) {
-        self.0.borrow_mut().inject("spliced.v4", frame, &[("relayed", 1)]);
+        self.shared.borrow_mut().inject("spliced.v4", frame, &[("relayed", 1)]);
     }
 
     fn relay_error(&mut self, frame: &[u8]) {
-        self.0.borrow_mut().inject("errors.v4", frame, &[("relayed", 1)]);
+        self.shared.borrow_mut().inject("errors.v4", frame, &[("relayed", 1)]);
     }
 
     fn block(&mut self, ends: &Ends) -> Option<Block> {
-        let shared = self.0.borrow();
-        let found = shared.stepper.get(shared.table("spliced.blocks"), &fields(ends), None);
-        Block::from_fields(&found.ok()?)
+        self.blocks.get(ends)
     }
 
     fn set_block(&mut self, ends: &Ends, block: &Block) -> bool {
-        let mut shared = self.0.borrow_mut();
-        let id = shared.table("spliced.blocks");
-        let entry = TableEntry { key: fields(ends), prefix_len: None, value: fields(block) };
-        shared.stepper.insert(id, &entry).is_ok()
+        self.blocks.set(ends, block)
     }
 
     fn remove_block(&mut self, ends: &Ends) {
-        let mut shared = self.0.borrow_mut();
-        let id = shared.table("spliced.blocks");
-        let _ = shared.stepper.remove(id, &fields(ends), None);
+        self.blocks.remove(ends);
     }
 
     fn blocks(&mut self) -> Vec<(Ends, Block)> {
-        let shared = self.0.borrow();
-        let entries = shared.stepper.dump(shared.table("spliced.blocks"));
-        entries.iter().map(|e| (Ends::from_fields(&e.key).unwrap(), Block::from_fields(&e.value).unwrap())).collect()
+        self.blocks.entries()
     }
 
     fn offer(&mut self, offers: &[((Ipv6Addr, u16), Offer)]) {
-        let mut shared = self.0.borrow_mut();
+        let mut shared = self.shared.borrow_mut();
         let id = shared.table("accept.services");
         for (endpoint, offer) in offers {
             let value = (offer.number, offer.mss, offer.scale, offer.sack, offer.times, offer.window);
@@ -198,7 +248,7 @@ impl World {
         let shared =
             Shared { program, stepper, now: 1_000_000_000, punted: VecDeque::new(), paths: Default::default() };
         let shared = Rc::new(RefCell::new(shared));
-        let splicer = Splicer::new(settings, TestPath(shared.clone()));
+        let splicer = Splicer::new(settings, TestPath::new(&shared));
         let ends = Ends {
             src: Ipv4Addr::new(10, 0, 1, 11).to_ipv6_mapped(),
             dst: Ipv4Addr::new(10, 0, 1, 80).to_ipv6_mapped(),
@@ -352,7 +402,7 @@ impl World {
         }
         if !self.down {
             let settings = self.splicer.cluster.settings.clone();
-            self.splicer = Splicer::new(settings, TestPath(self.shared.clone()));
+            self.splicer = Splicer::new(settings, TestPath::new(&self.shared));
             let restored = self.splicer.restore();
             self.lost += restored.lost;
             self.unread += restored.unread;

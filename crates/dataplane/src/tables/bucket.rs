@@ -3,10 +3,24 @@
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use codegen::abi::HashBucket;
+use baker::ir::{LayoutId, Program, Table};
+use codegen::abi::{HashBucket, HashEntry};
 
 /// Slots of a bucket.
 pub const SLOTS: usize = 8;
+
+/// Buckets of a table for so many entries: see `hash`.
+pub fn count(capacity: u32) -> u32 {
+    if capacity as usize <= SLOTS { 1 } else { capacity.div_ceil(3).max(64).next_power_of_two() }
+}
+
+/// Bytes that an entry of a hash table takes where all are in use: key and value, and its share of the buckets. (The list of free
+/// numbers has none then.)
+pub fn bytes_of_entry(program: &Program, table: &Table) -> f64 {
+    let layout = |id: LayoutId| &program.layouts[id.0 as usize];
+    let buckets = count(table.capacity) as usize * size_of::<Bucket>();
+    HashEntry::new(layout(table.key), layout(table.value)).stride as f64 + buckets as f64 / f64::from(table.capacity)
+}
 
 /// [`HashBucket`] as it is shared.
 #[repr(C, align(64))]

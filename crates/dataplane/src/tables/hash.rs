@@ -25,7 +25,7 @@ use codegen::abi::{HashEntry, HashTable, LARGE_FIRST, LARGE_SECOND, first_bucket
 
 use codegen::kernel::TablePlace;
 
-use super::bucket::{Bucket, SLOTS};
+use super::bucket::{self, Bucket, SLOTS};
 use super::large;
 use super::lock::locked;
 use super::shared::{at_once, load_shared, store_shared};
@@ -95,8 +95,7 @@ impl Hash {
     ) -> io::Result<Self> {
         let entry = HashEntry::new(key, value);
         let limit = capacity.checked_add(SPARE).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        let bucket_count =
-            if capacity as usize <= SLOTS { 1 } else { capacity.div_ceil(3).max(64).next_power_of_two() };
+        let bucket_count = bucket::count(capacity);
         let buckets = space.take(bucket_count as usize * size_of::<Bucket>(), Use::Index)?;
         let entries = space.take((limit as usize + 1) * entry.stride, Use::Entries)?;
         // An even multiplier would lose a bit.
@@ -387,7 +386,7 @@ impl Hash {
     /// # Safety
     /// The entry holds a key, and keeps it while the result is used.
     unsafe fn key(&self, entry: u32) -> &[u64] {
-        // SAFETY: an entry has room for a key, and entries are aligned to 16 bytes or their own size.
+        // SAFETY: an entry has room for a key, and entries are aligned to 8 bytes.
         unsafe { std::slice::from_raw_parts(self.entry(entry).cast(), self.entry.key_words) }
     }
 

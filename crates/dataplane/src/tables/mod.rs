@@ -34,6 +34,7 @@ use codegen::kernel::TablePlace;
 
 use crate::epoch::Epochs;
 use array::{Array, Change};
+pub use bucket::bytes_of_entry;
 pub use carry::{Carried, carried};
 use hash::{Hash, Idle};
 use journal::Journal;

@@ -101,13 +101,13 @@ fn check_layout(layout: &Layout, errors: &mut Errors) {
     }
     let fields: Vec<_> = layout.fields.iter().map(|f| (f.name.as_str(), f.width, f.offset)).collect();
     check_storage(&of, &fields, layout.size, errors);
-    let align = layout.fields.iter().map(|f| storage_size(f.width.clamp(1, 128))).max().unwrap_or(1);
+    let align = layout.fields.iter().map(|f| storage_align(f.width.clamp(1, 128))).max().unwrap_or(1);
     if layout.align != align || !layout.size.is_multiple_of(align) {
         errors.add(format!("{of}: its size or alignment does not suit its fields"));
     }
 }
 
-/// Fields (name, width, offset) in memory: aligned to their storage, apart from each other, within `size` bytes.
+/// Fields (name, width, offset) in memory: aligned, apart from each other, within `size` bytes.
 fn check_storage(of: &str, fields: &[(&str, u32, u32)], size: u32, errors: &mut Errors) {
     let mut end = 0u64;
     let mut by_offset = fields.to_vec();
@@ -118,8 +118,9 @@ fn check_storage(of: &str, fields: &[(&str, u32, u32)], size: u32, errors: &mut 
             continue;
         }
         let bytes = storage_size(width);
-        if !offset.is_multiple_of(bytes) {
-            errors.add(format!("{of}: {name} is not aligned to its {bytes} bytes"));
+        let align = storage_align(width);
+        if !offset.is_multiple_of(align) {
+            errors.add(format!("{of}: {name} is not aligned to {align} bytes"));
         }
         if (offset as u64) < end {
             errors.add(format!("{of}: {name} overlaps the field before it"));

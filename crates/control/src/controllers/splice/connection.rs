@@ -146,7 +146,7 @@ pub struct Upstream {
     /// Its latest clock.
     pub tsval: u32,
     /// Modes, limits and notes (`framing`, `facts`) of both blocks, the client's first, as they were written last.
-    pub written: Option<[(Mode, u32, u64, u32); 2]>,
+    pub written: Option<[(Mode, u32, u64, u16); 2]>,
 }
 
 impl Upstream {

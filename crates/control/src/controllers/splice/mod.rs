@@ -6,6 +6,7 @@
 //! | `http`, `body` | heads and the ends of bodies |
 //! | `assembly`, `segment`, `icmp` | reassembly, TCP segments in frames, errors about them |
 //! | `block` | the control blocks of the data path |
+//! | `packed`, `ways` | the same as the program's tables have them |
 //! | `cluster`, `checks`, `neighbours` | servers: which one, whether it works, who has its address |
 //! | `connection`, `turn`, `client`, `server` | one connection and what becomes of it |
 //! | `note`, `restore` | what blocks keep of connections; how another process takes them up |
@@ -32,6 +33,7 @@ mod idle;
 mod link;
 mod neighbours;
 mod note;
+pub mod packed;
 pub mod path;
 mod read;
 mod restore;
@@ -44,6 +46,7 @@ pub mod splicer;
 mod times;
 mod turn;
 mod warm;
+pub mod ways;
 
 use std::sync::Arc;
 

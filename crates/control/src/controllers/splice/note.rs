@@ -6,21 +6,24 @@ use super::body::Body;
 use super::connection::{Connection, State, Stream, Upstream};
 
 /// Bits of [`Block::facts`] of either side.
-const LOST: u32 = 1 << 31;
-/// Of the client's side; below them is the greatest segment that the client takes.
-const CLIENT: u32 = 1 << 16;
-const SACK: u32 = 1 << 17;
-const TIMES: u32 = 1 << 18;
-const SCALE: u32 = 1 << 19;
-const KEEPS_ALIVE: u32 = 1 << 20;
-const HEAD: u32 = 1 << 21;
-const ASKING: u32 = 1 << 22;
-const DONE: u32 = 1 << 23;
+const LOST: u16 = 1 << 15;
+/// Of the client's side; below them is which of [`SIZES`] the greatest segment has.
+const CLIENT: u16 = 1 << 3;
+const SACK: u16 = 1 << 4;
+const TIMES: u16 = 1 << 5;
+const SCALE: u16 = 1 << 6;
+const KEEPS_ALIVE: u16 = 1 << 7;
+const HEAD: u16 = 1 << 8;
+const ASKING: u16 = 1 << 9;
+const DONE: u16 = 1 << 10;
 /// Of the server's.
-const RESPONSE: u32 = 1 << 17;
-const TUNNEL: u32 = 1 << 18;
-const BEGUN: u32 = 1 << 19;
-const ENDED: u32 = 1 << 20;
+const RESPONSE: u16 = 1 << 4;
+const TUNNEL: u16 = 1 << 5;
+const BEGUN: u16 = 1 << 6;
+const ENDED: u16 = 1 << 7;
+
+/// The sizes of segments that a SYN cookie can keep (`tcp_cookie_mss` of `lib/tcp/cookie`), and so all that there are.
+const SIZES: [u16; 8] = [536, 1200, 1300, 1380, 1420, 1440, 1460, 8940];
 
 /// What the client's block says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +63,12 @@ pub struct ServerNote {
     pub lost: bool,
 }
 
-fn bits(all: &[(bool, u32)]) -> u32 {
+/// Which of [`SIZES`] one is; the greatest that is not above it where it is none, the least where that is above it, too.
+fn size(mss: u16) -> u16 {
+    SIZES.partition_point(|own| *own <= mss).saturating_sub(1) as u16
+}
+
+fn bits(all: &[(bool, u16)]) -> u16 {
     all.iter().filter(|(holds, _)| *holds).fold(0, |bits, (_, bit)| bits | bit)
 }
 
@@ -86,7 +94,7 @@ impl Connection {
             && self.answer.as_ref().is_none_or(|answer| !answer.bytes.is_empty() || answer.resets);
         block.limit = start;
         block.framing = if asking { 0 } else { framing(&self.requests) };
-        block.facts = u32::from(self.agreed.mss)
+        block.facts = size(self.agreed.mss)
             | CLIENT
             | bits(&[
                 (self.agreed.sack, SACK),
@@ -120,9 +128,9 @@ impl Upstream {
 impl ClientNote {
     /// Of a block; none where it is no client's.
     pub fn of(block: &Block) -> Option<ClientNote> {
-        let has = |bit: u32| block.facts & bit != 0;
+        let has = |bit: u16| block.facts & bit != 0;
         has(CLIENT).then(|| ClientNote {
-            mss: block.facts as u16,
+            mss: SIZES[usize::from(block.facts & 7)],
             sack: has(SACK),
             times: has(TIMES),
             scale: has(SCALE),
@@ -138,7 +146,7 @@ impl ClientNote {
 impl ServerNote {
     /// Of a block.
     pub fn of(block: &Block) -> ServerNote {
-        let has = |bit: u32| block.facts & bit != 0;
+        let has = |bit: u16| block.facts & bit != 0;
         ServerNote {
             response: has(RESPONSE),
             tunnel: has(TUNNEL),
@@ -146,5 +154,17 @@ impl ServerNote {
             ended: has(ENDED),
             lost: has(LOST),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_segments_are_kept() {
+        assert_eq!(SIZES.map(|mss| SIZES[usize::from(size(mss))]), SIZES);
+        let found = [0, 535, 1199, 1459, u16::MAX].map(|mss| SIZES[usize::from(size(mss))]);
+        assert_eq!(found, [536, 536, 536, 1440, 8940]);
     }
 }

@@ -104,7 +104,7 @@ impl<P: DataPath> Splicer<P> {
             start: client.limit,
             acknowledged: server
                 .filter(|_| !note.asking)
-                .map_or(client.limit, |(_, own)| own.acked.wrapping_sub(client.seq.add)),
+                .map_or(client.limit, |(_, own)| own.acked.wrapping_sub(client.seq)),
             next,
             acked: client.acked,
             window: (client.edge.wrapping_sub(client.acked) >> client.scale).min(65535) as u16,
@@ -161,9 +161,9 @@ impl<P: DataPath> Splicer<P> {
         let mut u =
             Upstream::new(server, ends, (client.port, client.dst_mac, own_mac), server_mss.min(client_note.mss));
         // In numbers of the client's stream.
-        let acked = block.acked.wrapping_sub(client.seq.add);
+        let acked = block.acked.wrapping_sub(client.seq);
         (u.kept_at, u.acked, u.sent) = (acked, acked, acked);
-        u.edge = block.edge.wrapping_sub(client.seq.add);
+        u.edge = block.edge.wrapping_sub(client.seq);
         (u.resend, u.backoff) = (u64::MAX, RESEND);
         (u.told_mss, u.sack, u.times) = (client_note.mss, client_note.sack, client_note.times);
         // What it was told before nobody knows: it serves this client alone.
@@ -171,8 +171,8 @@ impl<P: DataPath> Splicer<P> {
         u.begun = note.begun;
         (u.responses, u.response) = (responses, note.response.then(|| response(note.tunnel)));
         (u.scale, u.told) = (block.scale, client.told);
-        (u.shift, u.clock) = (client.seq.add, client.tsval);
-        (u.seq_add, u.tsval_add) = (block.seq.add, block.tsval);
+        (u.shift, u.clock) = (client.seq, client.tsval);
+        (u.seq_add, u.tsval_add) = (block.seq, block.tsval);
         Some(u)
     }
 }

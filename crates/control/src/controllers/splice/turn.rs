@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::block::{Block, Ends, Mode, Offset, before, second};
+use super::block::{Block, Ends, Mode, before, second};
 use super::books::Books;
 use super::cluster::Cluster;
 use super::connection::{Answer, Connection, State, Upstream};
@@ -294,8 +294,8 @@ impl<P: DataPath> Turn<'_, P> {
             scale,
             told: u.told,
             dst_mac: u.mac,
-            seq: Offset::constant(u.shift),
-            ack: Offset::constant(u.seq_add.wrapping_neg()),
+            seq: u.shift,
+            ack: u.seq_add.wrapping_neg(),
             tsval: u.clock,
             tsecr: u.tsval_add.wrapping_neg(),
             acked: c.acked,
@@ -308,8 +308,8 @@ impl<P: DataPath> Turn<'_, P> {
             scale: u.scale,
             told: if c.agreed.scale.is_some() { SCALE } else { 0 },
             dst_mac: c.mac,
-            seq: Offset::constant(u.seq_add),
-            ack: Offset::constant(u.shift.wrapping_neg()),
+            seq: u.seq_add,
+            ack: u.shift.wrapping_neg(),
             tsval: u.tsval_add,
             tsecr: u.clock.wrapping_neg(),
             acked: u.acked.wrapping_add(u.shift),

@@ -1,0 +1,369 @@
+//! Control blocks as the program's tables have them: what many of them have in common they share, see [`Way`].
+
+use std::collections::HashSet;
+use std::net::Ipv6Addr;
+
+use dataplane::controller::Record;
+
+use super::block::{Block, Ends, Mode};
+use super::ways::{Way, Ways};
+
+/// A control block as the program has it (`block_t` of `apps/splice`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed {
+    dst: Ipv6Addr,
+    framing: u64,
+    seq: u32,
+    ack: u32,
+    tsval: u32,
+    tsecr: u32,
+    limit: u32,
+    acked: u32,
+    seen: u32,
+    window: u16,
+    facts: u16,
+    way: u16,
+    src_port: u16,
+    dst_port: u16,
+    bits: u8,
+    scales: u8,
+}
+
+/// How far left of its mode the bits of a block are that say what has ended.
+const ENDED: u32 = 2;
+
+impl Record for Packed {
+    const FIELDS: usize = 16;
+
+    fn to_fields(&self, fields: &mut Vec<u128>) {
+        (self.dst, self.framing).to_fields(fields);
+        (self.seq, self.ack, self.tsval, self.tsecr).to_fields(fields);
+        (self.limit, self.acked, self.seen).to_fields(fields);
+        (self.window, self.facts, self.way).to_fields(fields);
+        (self.src_port, self.dst_port, self.bits, self.scales).to_fields(fields);
+    }
+
+    fn from_fields(fields: &[u128]) -> Option<Self> {
+        if fields.len() != Self::FIELDS {
+            return None;
+        }
+        let (dst, framing) = Record::from_fields(&fields[..2])?;
+        let (seq, ack, tsval, tsecr) = Record::from_fields(&fields[2..6])?;
+        let (limit, acked, seen) = Record::from_fields(&fields[6..9])?;
+        let (window, facts, way) = Record::from_fields(&fields[9..12])?;
+        let (src_port, dst_port, bits, scales) = Record::from_fields(&fields[12..])?;
+        Some(Packed {
+            dst,
+            framing,
+            seq,
+            ack,
+            tsval,
+            tsecr,
+            limit,
+            acked,
+            seen,
+            window,
+            facts,
+            way,
+            src_port,
+            dst_port,
+            bits,
+            scales,
+        })
+    }
+}
+
+impl Packed {
+    /// A block that is found by `ends`, and leads a way with this number.
+    fn of(ends: &Ends, block: &Block, way: u16) -> Packed {
+        let to = if leads_on(ends, block) { block.to } else { Ends::NOWHERE };
+        // A window that was cut short by an acknowledgement ends a little too early, until the next one.
+        let window = (block.edge.wrapping_sub(block.acked) as i32).max(0) >> (block.scale & 15);
+        Packed {
+            dst: to.dst,
+            framing: block.framing,
+            seq: block.seq,
+            ack: block.ack,
+            tsval: block.tsval,
+            tsecr: block.tsecr,
+            limit: block.limit,
+            acked: block.acked,
+            seen: block.seen,
+            window: window.min(0xffff) as u16,
+            facts: block.facts,
+            way,
+            src_port: to.src_port,
+            dst_port: to.dst_port,
+            bits: mode_bits(block.mode) | (block.ended & 3) << ENDED,
+            scales: block.scale & 15 | block.told << 4,
+        }
+    }
+
+    fn unpacked(&self, ends: &Ends, way: Way) -> Block {
+        let to = if self.dst.is_unspecified() {
+            ends.turned()
+        } else {
+            let src = if way.src.is_unspecified() { ends.src } else { way.src };
+            Ends { src, dst: self.dst, src_port: self.src_port, dst_port: self.dst_port }
+        };
+        let scale = self.scales & 15;
+        Block {
+            mode: mode_of(self.bits),
+            ended: self.bits >> ENDED & 3,
+            port: way.port,
+            scale,
+            told: self.scales >> 4,
+            dst_mac: way.mac,
+            to,
+            seq: self.seq,
+            ack: self.ack,
+            tsval: self.tsval,
+            tsecr: self.tsecr,
+            limit: self.limit,
+            acked: self.acked,
+            edge: self.acked.wrapping_add(u32::from(self.window) << scale),
+            seen: self.seen,
+            framing: self.framing,
+            facts: self.facts,
+        }
+    }
+}
+
+/// Whether a block leads to another host than to the one that its segments come from.
+fn leads_on(ends: &Ends, block: &Block) -> bool {
+    block.to != ends.turned()
+}
+
+fn mode_bits(mode: Mode) -> u8 {
+    match mode {
+        Mode::Held => 0,
+        Mode::Limited => 1,
+        Mode::Open => 2,
+        Mode::Closing => 3,
+    }
+}
+
+fn mode_of(bits: u8) -> Mode {
+    [Mode::Held, Mode::Limited, Mode::Open, Mode::Closing][usize::from(bits & 3)]
+}
+
+/// The program's tables of control blocks (`spliced.blocks`) and of ways (`spliced.ways`).
+pub trait Tables {
+    /// A block.
+    fn block(&self, ends: &Ends) -> Option<Packed>;
+    /// Makes or replaces a block. False where there is no room.
+    fn set_block(&mut self, ends: &Ends, block: &Packed) -> bool;
+    /// Removes one, where it is there.
+    fn remove_block(&mut self, ends: &Ends);
+    /// All of them.
+    fn blocks(&self) -> Vec<(Ends, Packed)>;
+    /// The ways that are not the default.
+    fn ways(&self) -> Vec<(u32, Way)>;
+    /// Sets ways; false where that failed.
+    fn set_ways(&mut self, ways: &[(u32, Way)]) -> bool;
+}
+
+/// Control blocks in such tables.
+#[derive(Debug)]
+pub struct Blocks<T> {
+    tables: T,
+    ways: Ways,
+    /// How many more ways are refused before all blocks are looked at for those that nobody has.
+    patience: u32,
+}
+
+impl<T: Tables> Blocks<T> {
+    /// Refused ways per look at all blocks.
+    const PATIENCE: u32 = 1000;
+
+    /// With what is in them.
+    pub fn new(tables: T) -> Self {
+        Blocks { ways: Ways::of(tables.ways()), tables, patience: 0 }
+    }
+
+    /// The tables.
+    pub fn tables(&self) -> &T {
+        &self.tables
+    }
+
+    /// The control block of segments with these ends.
+    pub fn get(&self, ends: &Ends) -> Option<Block> {
+        Some(self.unpacked(ends, &self.tables.block(ends)?))
+    }
+
+    /// Makes or replaces one. False where there is no room.
+    pub fn set(&mut self, ends: &Ends, block: &Block) -> bool {
+        let keeps_source = !leads_on(ends, block) || block.to.src == ends.src;
+        let src = if keeps_source { Ipv6Addr::UNSPECIFIED } else { block.to.src };
+        let way = Way { src, mac: block.dst_mac, port: block.port };
+        let Some(number) = self.ways.number(&way).or_else(|| self.add(way)) else { return false };
+        self.tables.set_block(ends, &Packed::of(ends, block, number))
+    }
+
+    /// Removes one, where it is there.
+    pub fn remove(&mut self, ends: &Ends) {
+        self.tables.remove_block(ends);
+    }
+
+    /// All of them.
+    pub fn entries(&self) -> Vec<(Ends, Block)> {
+        self.tables.blocks().iter().map(|(ends, packed)| (*ends, self.unpacked(ends, packed))).collect()
+    }
+
+    fn unpacked(&self, ends: &Ends, packed: &Packed) -> Block {
+        packed.unpacked(ends, self.ways.way(packed.way))
+    }
+
+    /// Gives a way a number before a block has it. A packet that is on its way at that moment may find the table as it was before: it
+    /// leaves by no port then, and comes again.
+    fn add(&mut self, way: Way) -> Option<u16> {
+        let number = self.ways.add(way).or_else(|| {
+            self.take_back();
+            self.ways.add(way)
+        })?;
+        if !self.tables.set_ways(&[(number.into(), way)]) {
+            self.ways.forget(&way);
+            return None;
+        }
+        Some(number)
+    }
+
+    /// Takes the numbers back that no block has.
+    fn take_back(&mut self) {
+        if self.patience > 0 {
+            self.patience -= 1;
+            return;
+        }
+        self.patience = Self::PATIENCE;
+        let used: HashSet<u16> = self.tables.blocks().iter().map(|(_, packed)| packed.way).collect();
+        let unused = self.ways.unused(&used);
+        // What is on its way when a number is given again finds nothing there, and not what it was before.
+        let none: Vec<(u32, Way)> = unused.iter().map(|(number, _)| (u32::from(*number), Way::default())).collect();
+        if self.tables.set_ways(&none) {
+            unused.iter().for_each(|(_, way)| self.ways.forget(way));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    /// Tables in memory.
+    #[derive(Default)]
+    struct Mock {
+        blocks: HashMap<Ends, Packed>,
+        ways: HashMap<u32, Way>,
+    }
+
+    impl Tables for Mock {
+        fn block(&self, ends: &Ends) -> Option<Packed> {
+            self.blocks.get(ends).copied()
+        }
+
+        fn set_block(&mut self, ends: &Ends, block: &Packed) -> bool {
+            self.blocks.insert(*ends, *block);
+            true
+        }
+
+        fn remove_block(&mut self, ends: &Ends) {
+            self.blocks.remove(ends);
+        }
+
+        fn blocks(&self) -> Vec<(Ends, Packed)> {
+            self.blocks.iter().map(|(ends, block)| (*ends, *block)).collect()
+        }
+
+        fn ways(&self) -> Vec<(u32, Way)> {
+            self.ways.iter().map(|(number, way)| (*number, *way)).collect()
+        }
+
+        fn set_ways(&mut self, ways: &[(u32, Way)]) -> bool {
+            self.ways.extend(ways.iter().copied());
+            true
+        }
+    }
+
+    fn ends(src: u128, dst: u128) -> Ends {
+        Ends { src: src.into(), dst: dst.into(), src_port: 7, dst_port: 80 }
+    }
+
+    /// All of whose fields differ.
+    fn block(to: Ends) -> Block {
+        Block {
+            mode: Mode::Closing,
+            ended: 2,
+            port: 3,
+            scale: 4,
+            told: 14,
+            dst_mac: [1, 2, 3, 4, 5, 6],
+            to,
+            seq: 5,
+            ack: 6,
+            tsval: 7,
+            tsecr: 8,
+            limit: 9,
+            acked: u32::MAX,
+            edge: 0x000f_ffef,
+            seen: 10,
+            framing: u64::MAX,
+            facts: 11,
+        }
+    }
+
+    #[test]
+    fn a_block_is_the_same_behind_the_tables() {
+        let mut blocks = Blocks::new(Mock::default());
+        let own = ends(1, 2);
+        let translated = block(Ends { src_port: 1000, ..ends(3, 4) });
+        let transparent = block(Ends { src_port: 1000, ..ends(1, 4) });
+        let nowhere = block(own.turned());
+        for block in [translated, transparent, nowhere, Block::held(own.turned(), 9)] {
+            assert!(blocks.set(&own, &block));
+            let packed = blocks.tables.block(&own).unwrap();
+            let mut fields = Vec::new();
+            packed.to_fields(&mut fields);
+            assert_eq!((fields.len(), Packed::from_fields(&fields)), (Packed::FIELDS, Some(packed)));
+            assert_eq!(blocks.get(&own), Some(block.clone()));
+            // Another process finds the same.
+            let again = Blocks::new(Mock { blocks: blocks.tables.blocks.clone(), ways: blocks.tables.ways.clone() });
+            assert_eq!(again.entries(), [(own, block)]);
+        }
+        // What a client's address is in is no way.
+        assert_eq!(blocks.tables.ways.len(), 2);
+    }
+
+    #[test]
+    fn a_window_is_no_wider_than_it_was() {
+        let mut blocks = Blocks::new(Mock::default());
+        let own = ends(1, 2);
+        for (edge, found) in [(1015, 1000), (1016, 1016), (999, 1000), (u32::MAX, 1000), (1 << 30, 1000 + 0xf_fff0)] {
+            let block = Block { acked: 1000, edge, scale: 4, ..Block::held(own.turned(), 1) };
+            assert!(blocks.set(&own, &block));
+            assert_eq!(blocks.get(&own).unwrap().edge, found, "{edge}");
+        }
+    }
+
+    #[test]
+    fn ways_of_blocks_that_have_gone_make_room() {
+        let mut blocks = Blocks::new(Mock::default());
+        let own = |number: u16| Ends { src_port: number, ..ends(1, 2) };
+        let by = |number: u16| {
+            let [high, low] = number.to_be_bytes();
+            Block { dst_mac: [2, 0, 0, 0, high, low], ..block(Ends { src_port: 1000, ..ends(3, 4) }) }
+        };
+        for number in 1..=u16::MAX {
+            assert!(blocks.set(&own(number), &by(number)), "{number}");
+        }
+        let more = Block { port: 9, ..by(0) };
+        assert!(!blocks.set(&own(0), &more), "all numbers are in use");
+        blocks.remove(&own(77));
+        // All blocks are looked at again after a while only.
+        let tries = (0..).take_while(|_| !blocks.set(&own(0), &more)).count();
+        assert_eq!(tries, 1000);
+        assert_eq!(blocks.get(&own(0)), Some(more));
+        assert_eq!(blocks.get(&own(78)), Some(by(78)));
+    }
+}
