@@ -2,12 +2,15 @@
 //!
 //! They need root, or `unshare --user --map-root-user`, and fail without.
 
+mod floods;
 mod limits;
+mod misbehaving;
 mod network;
 mod operations;
 mod outlast;
 mod reuse;
 mod routers;
+mod segments;
 mod transparent;
 mod web;
 
@@ -21,15 +24,17 @@ mod instance;
 #[path = "../support/process.rs"]
 mod process;
 #[allow(dead_code)]
+#[path = "../support/random.rs"]
+mod random;
+#[allow(dead_code)]
 #[path = "../support/report.rs"]
 mod report;
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use lab::{Impairments, Loss, RawPort, Reorder};
+use lab::{Impairments, Loss, Reorder};
 
-use frames::{checksum, ethernet};
 use network::{PATIENCE, Splice, must};
 use web::{Client, Server, pattern, sum};
 
@@ -281,58 +286,6 @@ fn every_byte_arrives_over_bad_links() {
         for address in [VIRTUAL, VIRTUAL6] {
             transfer(&splice, address, &[0, 1, 1448, 20_000, 300_000]);
         }
-        splice.stop();
-    }
-}
-
-/// A SYN from an address and port that number says.
-fn syn(number: u32, mac: [u8; 6]) -> Vec<u8> {
-    let src = [[10, 0].as_slice(), &((0x0200 + number % 0xfd00) as u16).to_be_bytes()].concat();
-    let port = 1024 + (number / 0xfd00) as u16;
-    let tcp =
-        [&port.to_be_bytes()[..], &[0, 80], &number.to_be_bytes(), &[0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0]]
-            .concat();
-    let mut ip = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0];
-    ip.extend([&src[..], &[10, 0, 1, 80]].concat());
-    let sum = checksum(&ip);
-    ip[10..12].copy_from_slice(&sum.to_be_bytes());
-    ethernet([2, 0, 0, 0, 1, 0xfe], mac, 0x0800, &[ip, tcp].concat())
-}
-
-#[test]
-fn a_flood_of_syns_leaves_good_clients_served() {
-    for driver in ["afpacket", "xdp"] {
-        let splice = Splice::start(driver, &[], None);
-        let _servers = servers(&splice);
-        wait_until_up(&splice);
-        let before = splice.entries("spliced.blocks");
-        let wire = RawPort::open(&splice.client, "eth0").unwrap();
-        let stop = std::sync::atomic::AtomicBool::new(false);
-        let cookies = || splice.counters()["counters"]["accept.cookies_sent"][0].as_u64().unwrap();
-        let sent = cookies();
-        std::thread::scope(|scope| {
-            let flood = scope.spawn(|| {
-                let mut number = 0;
-                while !stop.load(Ordering::Relaxed) {
-                    for _ in 0..100 {
-                        let _ = wire.send(&syn(number, [2, 0, 0, 0, 1, 0x99]));
-                        number += 1;
-                    }
-                    // A real link is shared, too: others get a word in.
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-                number
-            });
-            for _ in 0..20 {
-                let mut client = Client::connect(&splice.client, VIRTUAL).unwrap();
-                assert_eq!(client.get("/bytes/20000").unwrap().body, pattern(20_000));
-            }
-            splice.wait("no flood", |_| cookies() - sent > 20_000);
-            stop.store(true, Ordering::Relaxed);
-            assert!(flood.join().unwrap() > 20_000);
-        });
-        // It has left nothing behind.
-        assert!(splice.entries("spliced.blocks") < before + 100, "{}", splice.entries("spliced.blocks"));
         splice.stop();
     }
 }

@@ -144,6 +144,12 @@ impl Splice {
         self.runtime.millrace(&[arguments, &["--socket", &self.runtime.path("socket")]].concat())
     }
 
+    /// Millrace's process id.
+    #[allow(dead_code)]
+    pub fn id(&self) -> u32 {
+        self.millrace.id()
+    }
+
     /// Sends Millrace a signal.
     pub fn signal(&mut self, signal: Signal) {
         must(self.millrace.signal(signal));

@@ -206,7 +206,12 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
-        Ok(Client { reader: BufReader::new(stream) })
+        Ok(Client::of(stream))
+    }
+
+    /// On a connection that is there.
+    pub fn of(stream: TcpStream) -> Client {
+        Client { reader: BufReader::new(stream) }
     }
 
     /// Ends it with a reset.

@@ -1,0 +1,138 @@
+//! Floods of segments that nobody's TCP has sent: those who have connections, and those who want one, do not notice.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use lab::RawPort;
+
+use crate::network::Splice;
+use crate::random::Random;
+use crate::segments::{ACK, CLIENTS, FIN, RST, SERVERS, SYN, Segment};
+use crate::web::{Client, pattern};
+use crate::{VIRTUAL, VIRTUAL6, servers, wait_until_up};
+
+/// A SYN from one of many addresses and ports.
+fn syn(number: u32) -> Vec<u8> {
+    let [.., a, b] = (0x0200 + number % 0xfd00).to_be_bytes();
+    let port = 1024 + (number / 0xfd00) as u16;
+    let ends: (SocketAddr, SocketAddr) = match number % 2 {
+        0 => ((Ipv4Addr::new(10, 0, a, b), port).into(), VIRTUAL.parse().unwrap()),
+        _ => ((Ipv6Addr::new(0x2001, 0xdb8, 9, 0, 0, 0, a.into(), b.into()), port).into(), VIRTUAL6.parse().unwrap()),
+    };
+    Segment { ends, seq: number.wrapping_mul(2_654_435_761), ack: 0, flags: SYN, window: 65535, payload: &[] }
+        .frame(CLIENTS)
+}
+
+/// Tells floods to stop, also where something fails.
+struct Stop<'s>(&'s AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Sends frames until it is to stop: so many, and as many again after a pause. How many they were.
+fn flood(wire: &RawPort, stop: &AtomicBool, burst: u32, pause: Duration, mut frame: impl FnMut(u32) -> Vec<u8>) -> u32 {
+    let mut sent = 0;
+    while !stop.load(Ordering::Relaxed) {
+        for _ in 0..burst {
+            // The device may be full.
+            let _ = wire.send(&frame(sent));
+            sent = sent.wrapping_add(1);
+        }
+        thread::sleep(pause);
+    }
+    sent
+}
+
+/// On workers a flood shares a queue with everybody else, as on any link, so it leaves room. In the kernel it need not.
+#[test]
+fn a_flood_of_syns_leaves_good_clients_served() {
+    for (driver, pause) in [("afpacket", Duration::from_millis(2)), ("xdp", Duration::ZERO)] {
+        let splice = Splice::start(driver, &[], None);
+        let _servers = servers(&splice);
+        wait_until_up(&splice);
+        let before = splice.entries("spliced.blocks");
+        let cookies = || splice.counters()["counters"]["accept.cookies_sent"][0].as_u64().unwrap();
+        let sent = cookies();
+        let wire = RawPort::open(&splice.client, "eth0").unwrap();
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let stopping = Stop(&stop);
+            let flood = scope.spawn(|| flood(&wire, &stop, 100, pause, syn));
+            for round in 0..20 {
+                let address = [VIRTUAL, VIRTUAL6][round % 2];
+                let mut client = Client::connect(&splice.client, address)
+                    .unwrap_or_else(|error| panic!("{driver} {round}: {error}: {}", splice.counters()));
+                assert_eq!(client.get("/bytes/20000").unwrap().body, pattern(20_000));
+            }
+            splice.wait("no flood", |_| cookies() - sent > 20_000);
+            drop(stopping);
+            assert!(flood.join().unwrap() > 20_000);
+        });
+        // It has left nothing behind.
+        assert!(splice.entries("spliced.blocks") < before + 100, "{}", splice.entries("spliced.blocks"));
+        splice.stop();
+    }
+}
+
+/// A segment of a connection that there is not: with any flags and numbers, and perhaps data.
+fn stray(random: &mut Random, (src, dst): (SocketAddr, SocketAddr)) -> Segment<'static> {
+    const PAYLOADS: [&[u8]; 3] = [b"", b"GET /evil HTTP/1.1\r\nHost: x\r\n\r\n", &[b'e'; 1400]];
+    let flags = [RST, RST | ACK, FIN | ACK, ACK, SYN | ACK, random.next() as u8][random.below(6)];
+    let (seq, ack, window) = (random.next() as u32, random.next() as u32, random.next() as u16);
+    Segment { ends: (src, dst), seq, ack, flags, window, payload: PAYLOADS[random.below(PAYLOADS.len())] }
+}
+
+#[test]
+fn segments_of_no_connection_do_not_disturb_others() {
+    const SIZE: usize = 10_000_000;
+    let splice = Splice::start("xdp", &[], None);
+    let _servers = servers(&splice);
+    wait_until_up(&splice);
+    let wires = [(&*splice.client, CLIENTS), (&splice.servers, SERVERS)].map(|(host, router)| {
+        let wire = RawPort::open(host, "eth0").unwrap();
+        (wire, router)
+    });
+    let before = splice.entries("spliced.blocks");
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let stopping = Stop(&stop);
+        let floods = [1, 2].map(|seed| {
+            let ((wire, router), stop) = (&wires[seed - 1], &stop);
+            scope.spawn(move || {
+                let mut random = Random(seed as u64);
+                flood(wire, stop, 50, Duration::from_millis(1), |number| {
+                    let port = 1024 + (number % 60_000) as u16;
+                    let (src, src_port, dst) = match (seed, number % 2) {
+                        // Of clients, none of which is there;
+                        (1, 0) => ("10.0.1.77", port, VIRTUAL.to_owned()),
+                        (1, _) => ("2001:db8:1::77", port, VIRTUAL6.to_owned()),
+                        // and of a server, from a port that nobody asks.
+                        (_, 0) => ("10.0.2.11", 81, format!("10.0.2.254:{port}")),
+                        _ => ("2001:db8:2::11", 81, format!("[2001:db8:2::254]:{port}")),
+                    };
+                    let ends = (SocketAddr::new(src.parse().unwrap(), src_port), dst.parse().unwrap());
+                    stray(&mut random, ends).frame(*router)
+                })
+            })
+        });
+        for address in [VIRTUAL, VIRTUAL6] {
+            let mut client = Client::connect(&splice.client, address).unwrap();
+            for _ in 0..2 {
+                let response = client.get(&format!("/bytes/{SIZE}")).unwrap();
+                assert!(response.body == pattern(SIZE), "{address}: {}", response.body.len());
+                assert_eq!(client.get("/after").unwrap().body, b"/after");
+            }
+        }
+        thread::sleep(Duration::from_millis(500));
+        drop(stopping);
+        floods.into_iter().for_each(|own| assert!(own.join().unwrap() > 2000));
+    });
+    // None of them had a cookie.
+    assert!(splice.entries("spliced.blocks") < before + 20, "{}", splice.entries("spliced.blocks"));
+    splice.stop();
+}
