@@ -13,7 +13,7 @@
 //! | `reuse`, `warm` | connections to servers that outlast a client's use of them |
 //! | `exchange`, `books`, `access_log` | a request and what became of it; what is counted; the log |
 //! | `asked`, `sessions` | what operators ask and say |
-//! | `splicer`, `path` | all connections; what they need of the data path |
+//! | `splicer`, `maps`, `path` | all connections; how they are found; what they need of the data path |
 
 mod access_log;
 pub mod asked;
@@ -30,6 +30,7 @@ mod http;
 pub mod icmp;
 mod idle;
 mod link;
+mod maps;
 mod neighbours;
 mod note;
 pub mod path;
