@@ -7,8 +7,10 @@
 //! | `server`, `client` | the web servers and the load |
 //! | `rates` | requests per second, per second of the balancer's CPU, and latencies |
 //! | `packets` | time per packet in the fast path, and memory per connection |
+//! | `controller` | time per request in the controller alone |
 
 mod client;
+mod controller;
 mod cpu;
 mod network;
 mod packets;
@@ -22,7 +24,7 @@ use nix::unistd::Pid;
 use crate::Effort;
 use crate::results::Results;
 
-/// Runs all parts, or those that `PART=rates` names: rates, latency, packets, connections. `CASE="1024 bytes, keep-alive"` limits the first two to
+/// Runs all parts, or those that `PART=rates` names: rates, latency, packets, controller, connections. `CASE="1024 bytes, keep-alive"` limits the first two to
 /// one case, `SYSTEM=millrace,haproxy` to some systems.
 pub fn run(effort: Effort) -> Result<Results, String> {
     let mut results = Results::default();
@@ -31,6 +33,9 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     rates::measure(effort, wanted("rates"), wanted("latency"), &mut results)?;
     if wanted("packets") {
         packets::kinds(effort, &mut results)?;
+    }
+    if wanted("controller") {
+        controller::measure(effort, &mut results)?;
     }
     if wanted("connections") {
         packets::connections(effort, &mut results)?;

@@ -146,6 +146,7 @@ pub type RunFn = unsafe extern "C" fn(*mut Context, *const u32, u32);
 pub type TimerFn = unsafe extern "C" fn(*mut Context, *const u64, u32);
 
 /// Words of a packed key of a table.
+#[inline]
 pub fn key_words(key: &Layout) -> usize {
     let bits: u32 = key.fields.iter().map(|field| field.width).sum();
     bits.div_ceil(64).max(1) as usize
@@ -356,17 +357,23 @@ impl HashEntry {
 /// A key's fields, given as numbers that fit them, as words.
 pub fn pack_key(layout: &Layout, fields: &[u128]) -> Vec<u64> {
     let mut words = vec![0; key_words(layout)];
+    pack_fields(layout.fields.iter().map(|field| field.width).zip(fields.iter().copied()), &mut words);
+    words
+}
+
+/// As [`pack_key`], from the widths of the fields and their numbers into words that are all zero.
+#[inline]
+pub fn pack_fields(fields: impl Iterator<Item = (u32, u128)>, words: &mut [u64]) {
     let mut at = 0;
-    for (field, &value) in layout.fields.iter().zip(fields) {
+    for (width, value) in fields {
         // A field lies in three words at most.
         let (word, shift) = (at as usize / 64, at % 64);
         let low = (value as u64 as u128) << shift;
         let high = (value >> 64) << shift;
         let parts = [low as u64, (low >> 64) as u64 | high as u64, (high >> 64) as u64];
         words[word..].iter_mut().zip(parts).for_each(|(word, part)| *word |= part);
-        at += field.width;
+        at += width;
     }
-    words
 }
 
 /// The fields of a packed key.
@@ -384,6 +391,7 @@ pub fn unpack_key(layout: &Layout, words: &[u64]) -> Vec<u128> {
 }
 
 /// Hash of a packed key: folded multiplication, keyed (as in wyhash, and in aHash's and foldhash's portable forms).
+#[inline]
 pub fn hash_key(seed: [u64; 2], words: &[u64]) -> u64 {
     words.iter().fold(seed[0], |hash, word| {
         let product = u128::from(hash ^ word) * u128::from(seed[1]);
@@ -392,6 +400,7 @@ pub fn hash_key(seed: [u64; 2], words: &[u64]) -> u64 {
 }
 
 /// First bucket of a key with this hash; the number of buckets is a power of two.
+#[inline]
 pub fn first_bucket(hash: u64, bucket_count: u32) -> u32 {
     hash as u32 & (bucket_count - 1)
 }
@@ -420,17 +429,31 @@ pub struct Runtime {
 }
 
 /// Reads a stored integer of `width` bits (see `baker::ir::storage_size`), host byte order.
+#[inline]
 pub fn read_field(bytes: &[u8], width: u32) -> u128 {
-    let mut raw = [0; 16];
-    let size = storage_size(width) as usize;
-    raw[..size].copy_from_slice(&bytes[..size]);
-    u128::from_le_bytes(raw)
+    fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
+        *bytes.first_chunk().expect("a value has room for its fields")
+    }
+    // Sizes that are known when this is compiled are read at once.
+    match storage_size(width) {
+        1 => first::<1>(bytes)[0].into(),
+        2 => u16::from_le_bytes(first(bytes)).into(),
+        4 => u32::from_le_bytes(first(bytes)).into(),
+        8 => u64::from_le_bytes(first(bytes)).into(),
+        _ => u128::from_le_bytes(first(bytes)),
+    }
 }
 
 /// Writes a stored integer of `width` bits, host byte order.
+#[inline]
 pub fn write_field(bytes: &mut [u8], width: u32, value: u128) {
-    let size = storage_size(width) as usize;
-    bytes[..size].copy_from_slice(&value.to_le_bytes()[..size]);
+    match storage_size(width) {
+        1 => bytes[0] = value as u8,
+        2 => bytes[..2].copy_from_slice(&(value as u16).to_le_bytes()),
+        4 => bytes[..4].copy_from_slice(&(value as u32).to_le_bytes()),
+        8 => bytes[..8].copy_from_slice(&(value as u64).to_le_bytes()),
+        _ => bytes[..16].copy_from_slice(&value.to_le_bytes()),
+    }
 }
 
 const _: () = assert!(cfg!(target_endian = "little"), "only little-endian hosts are supported");

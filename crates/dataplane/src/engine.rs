@@ -207,6 +207,24 @@ impl TableAccess {
         }
     }
 
+    /// As [`TableStore::get`], behind what `values` has already: native tables then allocate nothing.
+    pub fn get_to(
+        &self,
+        table: TableId,
+        key: &[u128],
+        prefix_len: Option<u32>,
+        values: &mut Vec<u128>,
+    ) -> Result<(), TableError> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.get_to(table, key, prefix_len, values),
+            TableAccess::Interp(machine) => {
+                values.extend(lock(machine).get(table, key, prefix_len)?);
+                Ok(())
+            }
+        }
+    }
+
     /// The native tables, where that is the kind.
     pub(crate) fn native(&self) -> Option<&Arc<Tables>> {
         match self {

@@ -4,7 +4,7 @@ use super::arith::mask;
 use super::program::TableId;
 
 /// An entry as the control plane sees it: one number per field of the key's and the value's layout.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableEntry {
     /// Key fields.
     pub key: Vec<u128>,

@@ -34,9 +34,11 @@ macro_rules! numbers {
     ($($number:ty),*) => {$(
         impl Record for $number {
             const FIELDS: usize = 1;
+            #[inline]
             fn to_fields(&self, fields: &mut Vec<u128>) {
                 fields.push((*self).into());
             }
+            #[inline]
             fn from_fields(fields: &[u128]) -> Option<Self> {
                 <$number>::try_from(*fields.first()?).ok()
             }
@@ -47,9 +49,11 @@ numbers!(u8, u16, u32, u64, u128);
 
 impl Record for bool {
     const FIELDS: usize = 1;
+    #[inline]
     fn to_fields(&self, fields: &mut Vec<u128>) {
         fields.push((*self).into());
     }
+    #[inline]
     fn from_fields(fields: &[u128]) -> Option<Self> {
         match fields.first()? {
             0 => Some(false),
@@ -62,9 +66,11 @@ impl Record for bool {
 /// An Ethernet address, in the order of the wire.
 impl Record for [u8; 6] {
     const FIELDS: usize = 1;
+    #[inline]
     fn to_fields(&self, fields: &mut Vec<u128>) {
         fields.push(self.iter().fold(0, |all, byte| all << 8 | u128::from(*byte)));
     }
+    #[inline]
     fn from_fields(fields: &[u128]) -> Option<Self> {
         let number = u64::try_from(*fields.first()?).ok().filter(|number| number >> 48 == 0)?;
         number.to_be_bytes()[2..].try_into().ok()
@@ -73,9 +79,11 @@ impl Record for [u8; 6] {
 
 impl Record for Ipv4Addr {
     const FIELDS: usize = 1;
+    #[inline]
     fn to_fields(&self, fields: &mut Vec<u128>) {
         fields.push(u32::from(*self).into());
     }
+    #[inline]
     fn from_fields(fields: &[u128]) -> Option<Self> {
         u32::from_fields(fields).map(Ipv4Addr::from)
     }
@@ -83,9 +91,11 @@ impl Record for Ipv4Addr {
 
 impl Record for Ipv6Addr {
     const FIELDS: usize = 1;
+    #[inline]
     fn to_fields(&self, fields: &mut Vec<u128>) {
         fields.push(u128::from(*self));
     }
+    #[inline]
     fn from_fields(fields: &[u128]) -> Option<Self> {
         u128::from_fields(fields).map(Ipv6Addr::from)
     }
@@ -95,9 +105,11 @@ macro_rules! tuples {
     ($(($($part:ident $at:tt),*))*) => {$(
         impl<$($part: Record),*> Record for ($($part,)*) {
             const FIELDS: usize = 0 $(+ $part::FIELDS)*;
+            #[inline]
             fn to_fields(&self, fields: &mut Vec<u128>) {
                 $(self.$at.to_fields(fields);)*
             }
+            #[inline]
             fn from_fields(fields: &[u128]) -> Option<Self> {
                 let mut rest = fields;
                 let result = ($({
@@ -128,8 +140,8 @@ pub trait Key: Sized {
     const FIELDS: usize;
     /// Whether it has a prefix length, as those of `lpm` tables do.
     const PREFIX: bool;
-    /// One number per field, and the prefix length.
-    fn to_key(&self) -> (Vec<u128>, Option<u32>);
+    /// Appends one number per field; the prefix length.
+    fn to_key(&self, fields: &mut Vec<u128>) -> Option<u32>;
     /// The opposite.
     fn from_key(fields: &[u128], prefix_len: Option<u32>) -> Option<Self>;
 }
@@ -137,11 +149,12 @@ pub trait Key: Sized {
 impl<R: Record> Key for R {
     const FIELDS: usize = R::FIELDS;
     const PREFIX: bool = false;
-    fn to_key(&self) -> (Vec<u128>, Option<u32>) {
-        let mut fields = Vec::with_capacity(R::FIELDS);
-        self.to_fields(&mut fields);
-        (fields, None)
+    #[inline]
+    fn to_key(&self, fields: &mut Vec<u128>) -> Option<u32> {
+        self.to_fields(fields);
+        None
     }
+    #[inline]
     fn from_key(fields: &[u128], _: Option<u32>) -> Option<Self> {
         R::from_fields(fields)
     }
@@ -150,9 +163,12 @@ impl<R: Record> Key for R {
 impl<R: Record> Key for Prefix<R> {
     const FIELDS: usize = R::FIELDS;
     const PREFIX: bool = true;
-    fn to_key(&self) -> (Vec<u128>, Option<u32>) {
-        (self.0.to_key().0, Some(self.1))
+    #[inline]
+    fn to_key(&self, fields: &mut Vec<u128>) -> Option<u32> {
+        self.0.to_fields(fields);
+        Some(self.1)
     }
+    #[inline]
     fn from_key(fields: &[u128], prefix_len: Option<u32>) -> Option<Self> {
         Some(Prefix(R::from_fields(fields)?, prefix_len?))
     }
@@ -163,7 +179,8 @@ mod tests {
     use super::*;
 
     fn there_and_back<R: Record + PartialEq + std::fmt::Debug>(record: R, fields: &[u128]) {
-        let (found, _) = record.to_key();
+        let mut found = Vec::new();
+        record.to_fields(&mut found);
         assert_eq!(found, fields);
         assert_eq!(found.len(), <R as Record>::FIELDS);
         assert_eq!(R::from_fields(fields), Some(record));
@@ -179,6 +196,8 @@ mod tests {
         assert_eq!(<(u8, bool)>::from_fields(&[255, 1, 0]), None);
         assert_eq!(<(u8, bool)>::from_fields(&[255]), None);
         assert_eq!(<[u8; 6]>::from_fields(&[1 << 48]), None);
-        assert_eq!(Prefix(Ipv4Addr::new(10, 0, 0, 0), 8).to_key(), (vec![0x0a00_0000], Some(8)));
+        let mut fields = Vec::new();
+        let prefix_len = Prefix(Ipv4Addr::new(10, 0, 0, 0), 8).to_key(&mut fields);
+        assert_eq!((fields, prefix_len), (vec![0x0a00_0000], Some(8)));
     }
 }

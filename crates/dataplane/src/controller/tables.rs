@@ -1,6 +1,8 @@
 //! The program's tables by name, with keys and values of Rust types.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -17,7 +19,8 @@ pub struct NamedTables {
 }
 
 impl NamedTables {
-    pub(crate) fn new(program: Arc<Program>, tables: TableAccess) -> Self {
+    /// Those of this program.
+    pub fn new(program: Arc<Program>, tables: TableAccess) -> Self {
         NamedTables { program, tables }
     }
 
@@ -46,7 +49,8 @@ impl NamedTables {
         if (key, value, prefix) != (K::FIELDS, V::FIELDS, K::PREFIX) {
             return Err(NameError::Shape { table: name.to_owned(), key, value, prefix });
         }
-        Ok(Table { id: TableId(index as u32), tables: self.tables.clone(), types: PhantomData })
+        let id = TableId(index as u32);
+        Ok(Table { id, tables: self.tables.clone(), buffer: Buffer::default(), types: PhantomData })
     }
 
     /// Makes a table hold these entries and no others. What it has already is not touched; what must go goes first, so
@@ -76,19 +80,55 @@ impl NamedTables {
 pub struct Table<K, V> {
     id: TableId,
     tables: TableAccess,
+    buffer: Buffer,
     types: PhantomData<fn(K) -> V>,
+}
+
+/// An entry whose memory is used from call to call, so that calls allocate nothing.
+#[derive(Default)]
+struct Buffer(Cell<TableEntry>);
+
+impl Clone for Buffer {
+    fn clone(&self) -> Self {
+        Buffer::default()
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Buffer")
+    }
+}
+
+impl Buffer {
+    /// Works on an entry with this key and no value yet.
+    fn with<T>(&self, key: &impl Key, work: impl FnOnce(&mut TableEntry) -> T) -> T {
+        let mut entry = self.0.take();
+        entry.key.clear();
+        entry.value.clear();
+        entry.prefix_len = key.to_key(&mut entry.key);
+        let result = work(&mut entry);
+        self.0.set(entry);
+        result
+    }
 }
 
 impl<K: Key, V: Record> Table<K, V> {
     /// The value of exactly this entry. `None` where there is none, or where its numbers do not fit the type.
     pub fn get(&self, key: &K) -> Option<V> {
-        let (key, prefix_len) = key.to_key();
-        V::from_fields(&self.tables.get(self.id, &key, prefix_len).ok()?)
+        self.buffer.with(key, |TableEntry { key, prefix_len, value }| {
+            self.tables.get_to(self.id, key, *prefix_len, value).ok()?;
+            V::from_fields(value)
+        })
     }
 
     /// Inserts an entry, or replaces its value as a whole.
     pub fn set(&mut self, key: &K, value: &V) -> Result<(), TableError> {
-        self.tables.insert(self.id, &entry(key, value))
+        let Table { id, tables, buffer, .. } = self;
+        buffer.with(key, |entry| {
+            value.to_fields(&mut entry.value);
+            tables.insert(*id, entry)
+        })
     }
 
     /// Sets many entries, in order, up to the first that is refused. Those of an array that the program does not write take less
@@ -100,8 +140,8 @@ impl<K: Key, V: Record> Table<K, V> {
 
     /// Removes an entry; sets that of an array to zero. Whether it was there.
     pub fn remove(&mut self, key: &K) -> bool {
-        let (key, prefix_len) = key.to_key();
-        self.tables.remove(self.id, &key, prefix_len).is_ok()
+        let Table { id, tables, buffer, .. } = self;
+        buffer.with(key, |entry| tables.remove(*id, &entry.key, entry.prefix_len).is_ok())
     }
 
     /// Number of entries; of an array, those that are not all zero.
@@ -123,8 +163,8 @@ impl<K: Key, V: Record> Table<K, V> {
 }
 
 fn entry(key: &impl Key, value: &impl Record) -> TableEntry {
-    let (key, prefix_len) = key.to_key();
-    let mut fields = Vec::new();
-    value.to_fields(&mut fields);
-    TableEntry { key, prefix_len, value: fields }
+    let mut entry = TableEntry::default();
+    entry.prefix_len = key.to_key(&mut entry.key);
+    value.to_fields(&mut entry.value);
+    entry
 }

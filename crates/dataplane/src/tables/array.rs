@@ -14,6 +14,7 @@ use baker::ir::{Layout, LayoutField, TableError, storage_size};
 use codegen::abi::ArrayTable;
 use codegen::kernel::TablePlace;
 
+use super::layout::Bytes;
 use super::lock::locked;
 use super::shared::{load_shared, store_shared};
 use super::slots::patiently;
@@ -61,7 +62,7 @@ pub struct Array {
     /// Where the lock of an entry lies, if it has one.
     lock: Option<usize>,
     /// What an entry is at first.
-    first: Vec<u8>,
+    first: Bytes,
     /// Where entries change as a whole. Its lock is the writer's.
     spare: Option<Mutex<Spare>>,
     epochs: Arc<Epochs>,
@@ -73,7 +74,7 @@ impl Array {
         capacity: u32,
         value: &Layout,
         change: Change,
-        first: Vec<u8>,
+        first: Bytes,
         epochs: Arc<Epochs>,
         space: &Space,
     ) -> io::Result<Self> {
@@ -130,7 +131,7 @@ impl Array {
     }
 
     /// Entries that are not all zero, with their index.
-    pub fn used(&self) -> impl Iterator<Item = (u32, Vec<u8>)> {
+    pub fn used(&self) -> impl Iterator<Item = (u32, Bytes)> {
         // Only where something is set the entry is locked, so that memory that is zero is not touched.
         let set = (0..self.capacity).filter(|index| is_set(&self.load(self.current(), *index)[..self.shown]));
         let entries = set.filter_map(|index| Some((index, self.read(index)?)));
@@ -138,7 +139,7 @@ impl Array {
     }
 
     /// Bytes of an entry.
-    pub fn read(&self, index: u32) -> Option<Vec<u8>> {
+    pub fn read(&self, index: u32) -> Option<Bytes> {
         if index >= self.capacity {
             return None;
         }
@@ -149,7 +150,7 @@ impl Array {
     }
 
     /// Sets entries, in order, up to the first index that there is not.
-    pub fn write(&self, changes: &mut dyn Iterator<Item = (u32, Vec<u8>)>) -> Result<(), TableError> {
+    pub fn write(&self, changes: &mut dyn Iterator<Item = (u32, Bytes)>) -> Result<(), TableError> {
         let mut refused = Ok(());
         let mut inside = changes.map_while(|(index, value)| {
             if index >= self.capacity {
@@ -175,7 +176,7 @@ impl Array {
     }
 
     /// Makes the changes in the spare copy and publishes that.
-    fn publish(&self, spare: &mut Spare, changes: &mut dyn Iterator<Item = (u32, Vec<u8>)>) -> Result<(), TableError> {
+    fn publish(&self, spare: &mut Spare, changes: &mut dyn Iterator<Item = (u32, Bytes)>) -> Result<(), TableError> {
         let published = self.current();
         let mut changes = changes.skip_while(|(index, value)| self.load(published, *index) == *value).peekable();
         if changes.peek().is_none() {
@@ -207,7 +208,7 @@ impl Array {
         self.entries().load(Ordering::Acquire)
     }
 
-    fn load(&self, entries: *mut u8, index: u32) -> Vec<u8> {
+    fn load(&self, entries: *mut u8, index: u32) -> Bytes {
         // SAFETY: the callers checked the index; entries follow each other at the layout's size, a multiple of its
         // alignment.
         unsafe { load_shared(self.at(entries, index), self.size, self.align) }

@@ -82,7 +82,7 @@ impl Entries {
             return;
         }
         if let Some(shared) = &mut self.shared {
-            shared.remove(&(self.lengths[entry as usize], values.read(entry).into()));
+            shared.remove(&(self.lengths[entry as usize], values.read(entry)[..].into()));
         }
         self.used -= 1;
         self.slots.lock().retire(entry, epochs);

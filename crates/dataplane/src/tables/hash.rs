@@ -27,6 +27,7 @@ use codegen::kernel::TablePlace;
 
 use super::bucket::{self, Bucket, SLOTS};
 use super::large;
+use super::layout::Bytes;
 use super::lock::locked;
 use super::shared::{at_once, load_shared, store_shared};
 use super::slots::{Locked, PATIENCE, SPARE, Slots};
@@ -213,7 +214,7 @@ impl Hash {
 
     /// # Safety
     /// The entry is one of the table's, and not reused meanwhile.
-    unsafe fn load(&self, entry: u32) -> Vec<u8> {
+    unsafe fn load(&self, entry: u32) -> Bytes {
         let at = self.value(entry);
         // SAFETY: promised by the caller.
         unsafe { locked(at, self.lock, || load_shared(at, self.value_size, self.value_align)) }
@@ -268,7 +269,7 @@ impl Hash {
     }
 
     /// Bytes of the value that a packet's look-up finds.
-    pub fn read(&self, key: &[u64]) -> Option<Vec<u8>> {
+    pub fn read(&self, key: &[u64]) -> Option<Bytes> {
         self.reading(|_| {
             let (_, _, entry) = self.find(key, &self.place(key))?;
             // SAFETY: the entry is one of the table's, and not reused meanwhile.
@@ -314,7 +315,7 @@ impl Hash {
                     // SAFETY: the entry was published with its key, which does not change, and is not reused meanwhile.
                     all.push(unsafe {
                         let key = self.key(entry).to_vec();
-                        (key, self.load(entry))
+                        (key, self.load(entry).into_vec())
                     });
                 }
             }
@@ -343,10 +344,11 @@ impl Hash {
     /// The lock for the control plane: where many removed entries wait for a worker that the system holds up, it waits
     /// too, so that they do not use up what the workers need to learn. Not with the lock in its hands.
     fn lock_patiently(&self) -> Locked<'_> {
-        let start = Instant::now();
+        // Mostly nobody waits, and then the clock is not asked.
+        let mut since = None;
         loop {
             let mut writer = self.lock();
-            if !writer.is_crowded(&self.epochs) || start.elapsed() > PATIENCE {
+            if !writer.is_crowded(&self.epochs) || since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
                 return writer;
             }
             drop(writer);

@@ -6,7 +6,7 @@
 use baker::ir::{TableEntry, TableError, TableId};
 use codegen::abi::unpack_key;
 
-use super::{Kind, Table, Tables, layout};
+use super::{Kind, Table, Tables};
 use crate::sys::monotonic_ns;
 
 impl Tables {
@@ -15,7 +15,7 @@ impl Tables {
         match self.table(table) {
             Ok(Table { kind, key, value, idle: Some(idle), .. }) if let Kind::Hash(hash) = &**kind => {
                 let kept = |(packed, bytes): (Vec<u64>, Vec<u8>)| {
-                    let mut numbers = layout::decode(value, &bytes);
+                    let mut numbers = value.decode(&bytes);
                     numbers.push(u128::from(bytes[idle.offset..idle.offset + 8] != [0; 8]));
                     TableEntry { key: unpack_key(key, &packed), prefix_len: None, value: numbers }
                 };
@@ -27,17 +27,17 @@ impl Tables {
 
     /// Inserts an entry that was kept.
     pub fn insert_kept(&self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
-        let Table { kind, key, value, idle: Some(idle), .. } = self.table(table)? else {
+        let Table { kind, key_codec, value, idle: Some(idle), .. } = self.table(table)? else {
             return self.put(table, entry);
         };
         let (Kind::Hash(hash), Some((ages, numbers))) = (&**kind, entry.value.split_last()) else {
             return Err(TableError::OutOfRange);
         };
-        let mut bytes = layout::encode(value, numbers).ok_or(TableError::OutOfRange)?;
+        let mut bytes = value.encode(numbers).ok_or(TableError::OutOfRange)?;
         if *ages != 0 {
             bytes[idle.offset..idle.offset + 8].copy_from_slice(&monotonic_ns().to_ne_bytes());
         }
-        let key = layout::pack(key, &entry.key).ok_or(TableError::OutOfRange)?;
+        let key = key_codec.pack(&entry.key).ok_or(TableError::OutOfRange)?;
         hash.set(&key, &bytes).then_some(()).ok_or(TableError::Full)
     }
 }

@@ -1,38 +1,79 @@
 //! Keys and values between the control plane's numbers and their memory layout.
 
-use baker::ir::{Layout, LayoutField};
-use codegen::abi::{pack_key, read_field, write_field};
+use baker::ir::Layout;
+use codegen::abi::{key_words, pack_fields, read_field, write_field};
+use smallvec::SmallVec;
 
-/// Lays numbers out, padding zero; `None` unless there is one per field and each fits its field.
-pub fn encode(layout: &Layout, values: &[u128]) -> Option<Vec<u8>> {
-    if !fit(layout, values) {
-        return None;
+/// Bytes of a value. Those of most tables need no memory of their own.
+pub type Bytes = SmallVec<[u8; 128]>;
+/// Words of a packed key.
+pub type Words = SmallVec<[u64; 8]>;
+
+/// A layout as changes of entries need it: what matters of its fields, close together.
+#[derive(Clone, Debug)]
+pub struct Codec {
+    fields: Box<[Field]>,
+    size: usize,
+    key_words: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Field {
+    offset: u32,
+    width: u32,
+}
+
+impl Codec {
+    /// Of a layout.
+    pub fn new(layout: &Layout) -> Self {
+        let fields = layout.fields.iter().map(|field| Field { offset: field.offset, width: field.width }).collect();
+        Codec { fields, size: layout.size as usize, key_words: key_words(layout) }
     }
-    let mut bytes = vec![0; layout.size as usize];
-    for (field, &value) in layout.fields.iter().zip(values) {
-        write_field(&mut bytes[field.offset as usize..], field.width, value);
+
+    /// Lays numbers out, padding zero; `None` unless there is one per field and each fits its field.
+    pub fn encode(&self, values: &[u128]) -> Option<Bytes> {
+        if !self.fit(values) {
+            return None;
+        }
+        let mut bytes = Bytes::from_elem(0, self.size);
+        for (field, &value) in self.fields.iter().zip(values) {
+            write_field(&mut bytes[field.offset as usize..], field.width, value);
+        }
+        Some(bytes)
     }
-    Some(bytes)
-}
 
-/// Packs numbers as a key of a hash table; `None` as for [`encode`].
-pub fn pack(layout: &Layout, values: &[u128]) -> Option<Vec<u64>> {
-    fit(layout, values).then(|| pack_key(layout, values))
-}
+    /// Packs numbers as a key of a hash table; `None` as for [`Codec::encode`].
+    pub fn pack(&self, values: &[u128]) -> Option<Words> {
+        self.fit(values).then(|| {
+            let mut words = Words::from_elem(0, self.key_words);
+            pack_fields(self.fields.iter().map(|field| field.width).zip(values.iter().copied()), &mut words);
+            words
+        })
+    }
 
-/// Whether there is one number per field and each fits its field.
-fn fit(layout: &Layout, values: &[u128]) -> bool {
-    let fits = |(field, &value): (&LayoutField, &u128)| field.width >= 128 || value >> field.width == 0;
-    layout.fields.len() == values.len() && layout.fields.iter().zip(values).all(fits)
-}
+    /// Whether there is one number per field and each fits its field.
+    fn fit(&self, values: &[u128]) -> bool {
+        let fits = |(field, &value): (&Field, &u128)| field.width >= 128 || value >> field.width == 0;
+        self.fields.len() == values.len() && self.fields.iter().zip(values).all(fits)
+    }
 
-/// Reads the numbers back.
-pub fn decode(layout: &Layout, bytes: &[u8]) -> Vec<u128> {
-    layout.fields.iter().map(|field| read_field(&bytes[field.offset as usize..], field.width)).collect()
+    /// Reads the numbers back.
+    pub fn decode(&self, bytes: &[u8]) -> Vec<u128> {
+        let mut values = Vec::with_capacity(self.fields.len());
+        self.decode_to(bytes, &mut values);
+        values
+    }
+
+    /// As [`Codec::decode`], behind what `values` has already.
+    pub fn decode_to(&self, bytes: &[u8], values: &mut Vec<u128>) {
+        values.extend(self.fields.iter().map(|field| read_field(&bytes[field.offset as usize..], field.width)));
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use baker::ir::LayoutField;
+
     use super::*;
 
     #[test]
@@ -48,12 +89,13 @@ mod tests {
         let fields = vec![field("port", 8, 0), field("mac", 48, 8), field("id", 128, 16)];
         let layout = Layout { name: "entry".into(), fields, size: 32, align: 16 };
         let values = vec![0x5a, 0xffff_ffff_ffff, u128::MAX - 7];
-        let bytes = encode(&layout, &values).unwrap();
+        let codec = Codec::new(&layout);
+        let bytes = codec.encode(&values).unwrap();
         assert_eq!(bytes[1..8], [0; 7]);
         assert_eq!(bytes[14..16], [0; 2]);
-        assert_eq!(decode(&layout, &bytes), values);
-        assert_eq!(encode(&layout, &[0x100, 0, 0]), None, "too wide");
-        assert_eq!(pack(&layout, &[0x100, 0, 0]), None, "too wide");
-        assert_eq!(encode(&layout, &[1, 2]), None, "too few");
+        assert_eq!(codec.decode(&bytes), values);
+        assert_eq!(codec.encode(&[0x100, 0, 0]), None, "too wide");
+        assert_eq!(codec.pack(&[0x100, 0, 0]), None, "too wide");
+        assert_eq!(codec.encode(&[1, 2]), None, "too few");
     }
 }

@@ -16,6 +16,7 @@ use codegen::kernel::TablePlace;
 
 use super::entries::Entries;
 use super::large;
+use super::layout::Bytes;
 use super::slots::{SPARE, Slots};
 use super::space::{Block, Space, Use};
 use super::values::Values;
@@ -157,7 +158,7 @@ impl Lpm {
     }
 
     /// Bytes of the entry that a packet's look-up of this key finds.
-    pub fn read(&self, key: u32) -> Option<Vec<u8>> {
+    pub fn read(&self, key: u32) -> Option<Bytes> {
         // The lock keeps the entry from being reused while its value is copied: this thread is not a worker.
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let mut slot = self.tbl24(key >> 8).load(Ordering::Acquire);
@@ -176,7 +177,7 @@ impl Lpm {
         let writer = &mut *writer;
         let old = writer.routes.get(&(prefix, len)).copied();
         match old {
-            Some(entry) if writer.entries.are_shared() && self.values.read(entry) == value => return Ok(()),
+            Some(entry) if writer.entries.are_shared() && self.values.read(entry)[..] == *value => return Ok(()),
             Some(entry) if !writer.entries.are_shared() && self.values.change_at_once(entry, value) => return Ok(()),
             None if writer.routes.len() >= self.capacity as usize => return Err(TableError::Full),
             _ => {}
@@ -279,7 +280,7 @@ impl Lpm {
     }
 
     /// Bytes of exactly this route's value.
-    pub fn get(&self, prefix: u32, len: u8) -> Option<Vec<u8>> {
+    pub fn get(&self, prefix: u32, len: u8) -> Option<Bytes> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.routes.get(&(prefix, len)).map(|&entry| self.values.read(entry))
     }
@@ -292,7 +293,7 @@ impl Lpm {
     /// All routes, in no order.
     pub fn dump(&self) -> Vec<(u32, u8, Vec<u8>)> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.routes.iter().map(|(&(prefix, len), &entry)| (prefix, len, self.values.read(entry))).collect()
+        writer.routes.iter().map(|(&(prefix, len), &entry)| (prefix, len, self.values.read(entry).into_vec())).collect()
     }
 
     /// Puts `new` into the slots `first` to `last` of a group where the old slot is as asked.

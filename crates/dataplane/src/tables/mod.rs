@@ -39,6 +39,7 @@ pub use carry::{Carried, carried};
 use hash::{Hash, Idle};
 use journal::Journal;
 pub use journal::TableChange;
+use layout::{Bytes, Codec};
 use lpm::Lpm;
 use shared::at_once;
 pub(crate) use space::{Block, Shared, Space, Use};
@@ -73,8 +74,9 @@ struct Table {
     /// Programs that take over from each other share it.
     kind: Arc<Kind>,
     key: Layout,
+    key_codec: Codec,
     /// What the control plane sees of a value.
-    value: Layout,
+    value: Codec,
     idle: Option<Idle>,
 }
 
@@ -172,7 +174,8 @@ impl Tables {
             let kind = kind.map_err(|error| TablesError { table: table.name.clone(), capacity, error })?;
             let hidden = program.layouts[table.value.0 as usize].fields.get(value.fields.len());
             let idle = table.idle.zip(hidden).map(|(ns, field)| Idle { ns, offset: field.offset as usize });
-            Ok(Table { name: table.name.as_str().into(), kind, key, value, idle })
+            let (key_codec, value) = (Codec::new(&key), Codec::new(&value));
+            Ok(Table { name: table.name.as_str().into(), kind, key, key_codec, value, idle })
         };
         let tables = program.tables.iter().zip(program.written_tables()).enumerate().map(make);
         let tables: Vec<_> = tables.collect::<Result<_, _>>()?;
@@ -233,15 +236,15 @@ impl Tables {
 
     /// The value that a packet's look-up finds; for tests and tools.
     pub fn lookup(&self, table: TableId, key: &[u128]) -> Option<Vec<u128>> {
-        let Table { kind, key: key_layout, value, .. } = self.table(table).ok()?;
+        let Table { kind, key_codec, value, .. } = self.table(table).ok()?;
         let number = key.first().copied().unwrap_or(0);
         let bytes = match &**kind {
             Kind::Array(array) => array.read(u32::try_from(number).ok()?)?,
             Kind::Lpm(lpm) => lpm.read(u32::try_from(number).ok()?)?,
             Kind::Trie(trie) => trie.read(number)?,
-            Kind::Hash(hash) => hash.read(&layout::pack(key_layout, key)?)?,
+            Kind::Hash(hash) => hash.read(&key_codec.pack(key)?)?,
         };
-        Some(layout::decode(value, &bytes))
+        Some(value.decode(&bytes))
     }
 
     /// From now on the control plane's changes are told there, each after it was made; it waits where nobody takes them. Only once.
@@ -265,8 +268,8 @@ impl Tables {
     }
 
     fn put(&self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
-        let Table { kind, key, value, .. } = self.table(table)?;
-        let bytes = layout::encode(value, &entry.value).ok_or(TableError::OutOfRange)?;
+        let Table { kind, key, key_codec, value, .. } = self.table(table)?;
+        let bytes = value.encode(&entry.value).ok_or(TableError::OutOfRange)?;
         match &**kind {
             Kind::Array(array) => array.write(&mut std::iter::once((index(&entry.key, entry.prefix_len)?, bytes))),
             Kind::Lpm(lpm) => {
@@ -279,7 +282,7 @@ impl Tables {
             }
             Kind::Hash(hash) => {
                 no_prefix(entry.prefix_len)?;
-                let key = layout::pack(key, &entry.key).ok_or(TableError::OutOfRange)?;
+                let key = key_codec.pack(&entry.key).ok_or(TableError::OutOfRange)?;
                 hash.set(&key, &bytes).then_some(()).ok_or(TableError::Full)
             }
         }
@@ -297,7 +300,7 @@ impl Tables {
         };
         let (mut refused, mut written) = (Ok(()), Vec::new());
         let mut changes = entries.map_while(|entry| {
-            let bytes = layout::encode(value, &entry.value).ok_or(TableError::OutOfRange);
+            let bytes = value.encode(&entry.value).ok_or(TableError::OutOfRange);
             let change = index(&entry.key, entry.prefix_len).and_then(|index| Ok((index, bytes?)));
             let change = change.map_err(|error| refused = Err(error)).ok()?;
             written.push(entry);
@@ -316,7 +319,7 @@ impl Tables {
     }
 
     fn take_out(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
-        let Table { kind, key: key_layout, .. } = self.table(table)?;
+        let Table { kind, key: key_layout, key_codec, .. } = self.table(table)?;
         match &**kind {
             Kind::Array(array) => array.clear(index(key, prefix_len)?),
             Kind::Lpm(lpm) => {
@@ -329,7 +332,7 @@ impl Tables {
             }
             Kind::Hash(hash) => {
                 no_prefix(prefix_len)?;
-                let key = layout::pack(key_layout, key).ok_or(TableError::OutOfRange)?;
+                let key = key_codec.pack(key).ok_or(TableError::OutOfRange)?;
                 hash.delete(&key).then_some(()).ok_or(TableError::NotFound)
             }
         }
@@ -337,7 +340,20 @@ impl Tables {
 
     /// See [`TableStore::get`].
     pub fn get(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<Vec<u128>, TableError> {
-        let Table { kind, key: key_layout, value, .. } = self.table(table)?;
+        let mut values = Vec::new();
+        self.get_to(table, key, prefix_len, &mut values)?;
+        Ok(values)
+    }
+
+    /// As [`Tables::get`], behind what `values` has already: for callers that keep it, so that nothing is allocated.
+    pub fn get_to(
+        &self,
+        table: TableId,
+        key: &[u128],
+        prefix_len: Option<u32>,
+        values: &mut Vec<u128>,
+    ) -> Result<(), TableError> {
+        let Table { kind, key: key_layout, key_codec, value, .. } = self.table(table)?;
         let bytes = match &**kind {
             Kind::Array(array) => Some(array.read(index(key, prefix_len)?).ok_or(TableError::OutOfRange)?),
             Kind::Lpm(lpm) => {
@@ -350,10 +366,11 @@ impl Tables {
             }
             Kind::Hash(hash) => {
                 no_prefix(prefix_len)?;
-                hash.read(&layout::pack(key_layout, key).ok_or(TableError::OutOfRange)?)
+                hash.read(&key_codec.pack(key).ok_or(TableError::OutOfRange)?)
             }
         };
-        bytes.map(|bytes| layout::decode(value, &bytes)).ok_or(TableError::NotFound)
+        value.decode_to(&bytes.ok_or(TableError::NotFound)?, values);
+        Ok(())
     }
 
     /// Removes the entries of all tables that have not been used for longer than their idle time; `now` as in
@@ -395,7 +412,7 @@ impl Tables {
     /// See [`TableStore::dump`].
     pub fn dump(&self, table: TableId) -> Vec<TableEntry> {
         let Ok(Table { kind, key, value, .. }) = self.table(table) else { return Vec::new() };
-        let value = |bytes: &[u8]| layout::decode(value, bytes);
+        let value = |bytes: &[u8]| value.decode(bytes);
         let mut entries: Vec<TableEntry> = match &**kind {
             Kind::Array(array) => array
                 .used()
@@ -445,9 +462,9 @@ impl TableStore for Tables {
 }
 
 /// What the entries of an array are at first.
-fn first(table: &baker::ir::Table, value: &Layout) -> Vec<u8> {
-    let meter = table.meter.map(|meter| layout::encode(value, &[meter.rate.into(), meter.burst.into()]));
-    meter.flatten().unwrap_or_else(|| vec![0; value.size as usize])
+fn first(table: &baker::ir::Table, value: &Layout) -> Bytes {
+    let meter = table.meter.map(|meter| Codec::new(value).encode(&[meter.rate.into(), meter.burst.into()]));
+    meter.flatten().unwrap_or_else(|| Bytes::from_elem(0, value.size as usize))
 }
 
 fn no_prefix(prefix_len: Option<u32>) -> Result<(), TableError> {

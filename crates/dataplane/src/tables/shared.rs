@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use baker::ir::{Layout, storage_size};
 
+use super::layout::Bytes;
+
 /// Whether one store changes a value, as a look-up sees it: it is one field, for each field is loaded by itself.
 pub fn at_once(value: &Layout) -> bool {
     matches!(&value.fields[..], [field] if value.size <= 8 && storage_size(field.width) == value.size)
@@ -38,18 +40,18 @@ pub unsafe fn store_shared(to: *mut u8, from: &[u8], align: usize) {
 ///
 /// # Safety
 /// As for [`store_shared`], for reads.
-pub unsafe fn load_shared(from: *const u8, len: usize, align: usize) -> Vec<u8> {
+pub unsafe fn load_shared(from: *const u8, len: usize, align: usize) -> Bytes {
     let step = align.clamp(1, 8);
-    let mut bytes = Vec::with_capacity(len);
-    for index in 0..len / step {
+    let mut bytes = Bytes::from_elem(0, len);
+    for (index, chunk) in bytes.chunks_exact_mut(step).enumerate() {
         // SAFETY: within the entry and aligned to the step, by the caller's promise.
         unsafe {
             let at = from.add(index * step).cast_mut();
             match step {
-                1 => bytes.push(AtomicU8::from_ptr(at).load(Ordering::Relaxed)),
-                2 => bytes.extend(AtomicU16::from_ptr(at.cast()).load(Ordering::Relaxed).to_ne_bytes()),
-                4 => bytes.extend(AtomicU32::from_ptr(at.cast()).load(Ordering::Relaxed).to_ne_bytes()),
-                _ => bytes.extend(AtomicU64::from_ptr(at.cast()).load(Ordering::Relaxed).to_ne_bytes()),
+                1 => chunk[0] = AtomicU8::from_ptr(at).load(Ordering::Relaxed),
+                2 => chunk.copy_from_slice(&AtomicU16::from_ptr(at.cast()).load(Ordering::Relaxed).to_ne_bytes()),
+                4 => chunk.copy_from_slice(&AtomicU32::from_ptr(at.cast()).load(Ordering::Relaxed).to_ne_bytes()),
+                _ => chunk.copy_from_slice(&AtomicU64::from_ptr(at.cast()).load(Ordering::Relaxed).to_ne_bytes()),
             }
         }
     }

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use baker::ir::{Layout, TableError};
 use codegen::kernel::TablePlace;
 
+use super::layout::Bytes;
 use super::nodes::{ByteSet, Free, Node, Nodes};
 use super::slots::{SPARE, Slots, patiently};
 use super::space::Space;
@@ -138,7 +139,7 @@ impl Trie {
     }
 
     /// Bytes of the entry that a packet's look-up of this key finds.
-    pub fn read(&self, key: u128) -> Option<Vec<u8>> {
+    pub fn read(&self, key: u128) -> Option<Bytes> {
         // The lock keeps nodes and entry from being freed: this thread is not a worker.
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: nodes are freed under the lock only.
@@ -201,7 +202,7 @@ impl Trie {
     }
 
     /// Bytes of exactly this route's value.
-    pub fn get(&self, prefix: u128, len: u8) -> Option<Vec<u8>> {
+    pub fn get(&self, prefix: u128, len: u8) -> Option<Bytes> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.routes.get(&(prefix, len)).map(|&entry| self.values.read(entry))
     }
@@ -214,7 +215,7 @@ impl Trie {
     /// All routes, in no order.
     pub fn dump(&self) -> Vec<(u128, u8, Vec<u8>)> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.routes.iter().map(|(&(prefix, len), &entry)| (prefix, len, self.values.read(entry))).collect()
+        writer.routes.iter().map(|(&(prefix, len), &entry)| (prefix, len, self.values.read(entry).into_vec())).collect()
     }
 
     /// Sets or removes the route in the nodes; nothing where there is no room for them.
@@ -371,7 +372,7 @@ mod tests {
             assert_eq!(trie.count(), there as usize);
             assert_eq!(trie.insert(prefix(there), 128, &[0; 4]), Err(TableError::Full));
             for n in 0..there {
-                assert_eq!(trie.read(prefix(n)), Some((n + round).to_ne_bytes().to_vec()));
+                assert_eq!(trie.read(prefix(n)).as_deref(), Some(&(n + round).to_ne_bytes()[..]));
             }
             assert_eq!(trie.read(prefix(there)), None);
             // A value that changes takes no node's place.

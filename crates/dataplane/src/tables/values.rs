@@ -4,6 +4,7 @@ use std::io;
 
 use baker::ir::Layout;
 
+use super::layout::Bytes;
 use super::lock::locked;
 use super::shared::{at_once, load_shared, store_shared};
 use super::space::{Block, Space, Use};
@@ -47,7 +48,7 @@ impl Values {
     }
 
     /// A value's bytes.
-    pub fn read(&self, number: u32) -> Vec<u8> {
+    pub fn read(&self, number: u32) -> Bytes {
         let at = self.at(number);
         // SAFETY: a value of this table; values are aligned as the layout's size is a multiple of its alignment.
         unsafe { locked(at, self.lock, || load_shared(at, self.size, self.align)) }

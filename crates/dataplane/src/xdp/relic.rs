@@ -14,7 +14,8 @@ use codegen::kernel::TablePlace;
 use super::pins::Pins;
 use super::sys;
 use crate::sys::Mapping;
-use crate::tables::{Tables, layout};
+use crate::tables::Tables;
+use crate::tables::layout::Codec;
 
 /// Values by table and key.
 type Values = HashMap<(TableId, Vec<u128>), Vec<u128>>;
@@ -120,8 +121,9 @@ impl Relic {
         let (key, value) = (&program.layouts[table.key.0 as usize], program.shown_value(table).into_owned());
         let stored = &program.layouts[table.value.0 as usize];
         let ages = table.idle.and_then(|_| stored.fields.get(value.fields.len())).map(|field| field.offset as usize);
+        let codec = Codec::new(&value);
         let numbers = |bytes: &[u8]| {
-            let mut numbers = layout::decode(&value, bytes);
+            let mut numbers = codec.decode(bytes);
             numbers.extend(ages.map(|at| u128::from(bytes[at..at + 8] != [0; 8])));
             numbers
         };

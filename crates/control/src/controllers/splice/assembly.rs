@@ -100,6 +100,12 @@ impl Assembly {
         std::mem::replace(&mut self.ready, rest)
     }
 
+    /// Passes over bytes at the front, which nobody needs.
+    pub fn discard(&mut self, count: usize) {
+        self.ready.drain(..count);
+        self.base = self.base.wrapping_add(count as u32);
+    }
+
     /// Passes over bytes that are not there: others have seen to them. Nothing is ready.
     pub fn skip(&mut self, count: u32) {
         self.base = self.base.wrapping_add(count);

@@ -28,7 +28,7 @@ impl Stream {
         let Some(body) = &mut self.body else { return Ok(()) };
         loop {
             let used = body.feed(self.bytes.ready())?;
-            self.bytes.take(used);
+            self.bytes.discard(used);
             match body.next() {
                 Next::Pass(count) if self.bytes.ready().is_empty() => {
                     body.passed(count);
@@ -276,6 +276,8 @@ pub struct Connection {
     pub answer: Option<Answer>,
     /// When something must be done, and what the state's own time is over.
     pub wake: u64,
+    /// When that is looked at, which may be earlier.
+    pub queued: u64,
     /// See `wake`.
     pub deadline: u64,
     /// When a request is looked at again that nobody could serve yet.

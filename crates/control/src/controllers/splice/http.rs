@@ -11,6 +11,8 @@
 //! | an empty line in front of the request line | it is no part of any request for some (2.2) |
 //! | `CONNECT`, versions other than 1.0 and 1.1 | there is nothing to route |
 
+use std::mem::MaybeUninit;
+
 use super::body::Framing;
 
 /// Header fields of a head at most; more are answered with 431.
@@ -119,9 +121,9 @@ pub fn request(bytes: &[u8]) -> Result<Option<Request>, Refused> {
     if matches!(bytes.first(), Some(b'\r' | b'\n')) || has_strange_lines(until_head_end(bytes)) {
         return Err(Refused(400));
     }
-    let mut headers = [httparse::EMPTY_HEADER; MOST_FIELDS];
-    let mut parsed = httparse::Request::new(&mut headers);
-    let head = match parsed.parse(bytes) {
+    let mut headers = [const { MaybeUninit::uninit() }; MOST_FIELDS];
+    let mut parsed = httparse::Request::new(&mut []);
+    let head = match parsed.parse_with_uninit_headers(bytes, &mut headers) {
         Ok(httparse::Status::Complete(head)) => head,
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => return Err(Refused(431)),
@@ -193,9 +195,10 @@ pub fn response(bytes: &[u8], method: &str) -> Result<Option<Response>, Refused>
     if has_strange_lines(until_head_end(bytes)) {
         return Err(Refused(502));
     }
-    let mut headers = [httparse::EMPTY_HEADER; MOST_FIELDS];
-    let mut parsed = httparse::Response::new(&mut headers);
-    let head = match parsed.parse(bytes) {
+    let mut headers = [const { MaybeUninit::uninit() }; MOST_FIELDS];
+    let mut parsed = httparse::Response::new(&mut []);
+    let parser = httparse::ParserConfig::default();
+    let head = match parser.parse_response_with_uninit_headers(&mut parsed, bytes, &mut headers) {
         Ok(httparse::Status::Complete(head)) => head,
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(_) => return Err(Refused(502)),

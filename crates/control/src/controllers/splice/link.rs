@@ -9,12 +9,12 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::block::{Block, Ends};
 use super::cluster::Agreed;
-use super::packed::{Blocks, Packed, Tables};
+use super::live::LiveTables;
+use super::packed::Blocks;
 use super::path::{DataPath, Offer};
 use super::restore::Restored;
 use super::settings_of;
 use super::splicer::{Accepted, Splicer};
-use super::ways::Way;
 use crate::controllers::{Made, Queries, Reloads};
 
 /// How long it waits for a packet at most: new settings are looked for then.
@@ -25,38 +25,6 @@ const BATCH: usize = 32;
 
 /// The program's `service_t`.
 type Service = (u16, u16, u8, bool, bool, u16);
-
-/// The tables of a running instance.
-struct LiveTables {
-    blocks: Table<Ends, Packed>,
-    ways: Table<u32, Way>,
-}
-
-impl Tables for LiveTables {
-    fn block(&self, ends: &Ends) -> Option<Packed> {
-        self.blocks.get(ends)
-    }
-
-    fn set_block(&mut self, ends: &Ends, block: &Packed) -> bool {
-        self.blocks.set(ends, block).is_ok()
-    }
-
-    fn remove_block(&mut self, ends: &Ends) {
-        self.blocks.remove(ends);
-    }
-
-    fn blocks(&self) -> Vec<(Ends, Packed)> {
-        self.blocks.entries()
-    }
-
-    fn ways(&self) -> Vec<(u32, Way)> {
-        self.ways.entries()
-    }
-
-    fn set_ways(&mut self, ways: &[(u32, Way)]) -> bool {
-        self.ways.set_all(ways).is_ok()
-    }
-}
 
 /// The data path of a running instance.
 struct Live {
@@ -181,10 +149,7 @@ pub fn run(link: &mut Link, reloads: &Reloads, queries: &Queries) -> Result<(), 
         errors: [link.input("errors.v4").map_err(text)?, link.input("errors.v6").map_err(text)?],
         tx_port: field("tx.port")?,
         seen: field("relayed")?,
-        blocks: Blocks::new(LiveTables {
-            blocks: link.tables().table("spliced.blocks").map_err(text)?,
-            ways: link.tables().table("spliced.ways").map_err(text)?,
-        }),
+        blocks: Blocks::new(LiveTables::of(link.tables()).map_err(text)?),
         services: link.tables().table("accept.services").map_err(text)?,
         worker: 0,
     };
@@ -258,7 +223,7 @@ impl Closed {
             return;
         }
         self.looked = now;
-        let seconds = Self::seconds(path.blocks.tables().blocks.len(), self.capacity);
+        let seconds = Self::seconds(path.blocks.tables().len(), self.capacity);
         if self.timeouts.get(&Self::STATE) != Some(seconds)
             && let Err(error) = self.timeouts.set(&Self::STATE, &seconds)
         {

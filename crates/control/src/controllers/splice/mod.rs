@@ -14,7 +14,7 @@
 //! | `reuse`, `warm` | connections to servers that outlast a client's use of them |
 //! | `exchange`, `books`, `access_log` | a request and what became of it; what is counted; the log |
 //! | `asked`, `sessions` | what operators ask and say |
-//! | `splicer`, `path` | all connections; what they need of the data path |
+//! | `splicer`, `maps`, `path` | all connections; how they are found; what they need of the data path |
 
 mod access_log;
 pub mod asked;
@@ -31,6 +31,8 @@ mod http;
 pub mod icmp;
 mod idle;
 mod link;
+pub mod live;
+mod maps;
 mod neighbours;
 mod note;
 pub mod packed;

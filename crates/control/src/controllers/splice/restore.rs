@@ -115,6 +115,7 @@ impl<P: DataPath> Splicer<P> {
             tried: Vec::new(),
             answer: None,
             wake: u64::MAX,
+            queued: u64::MAX,
             deadline: now + if note.asking { settings.timeouts.request } else { settings.timeouts.response },
             retry: u64::MAX,
             client_done: note.done,

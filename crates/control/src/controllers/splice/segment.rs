@@ -69,16 +69,22 @@ fn u32_at(bytes: &[u8], place: usize) -> Option<u32> {
 
 /// The Internet checksum (RFC 1071) of bytes, with a sum to begin with.
 fn checksum(bytes: &[u8], start: u32) -> u16 {
-    let mut sum = u64::from(start);
-    let mut words = bytes.chunks_exact(2);
-    words.by_ref().for_each(|word| sum += u64::from(u16::from_be_bytes([word[0], word[1]])));
-    if let [last] = words.remainder() {
-        sum += u64::from(*last) << 8;
-    }
+    // Words of four bytes have the same sum, in any order of bytes (RFC 1071 section 2).
+    let mut words = bytes.chunks_exact(4);
+    let mut sum: u64 =
+        words.by_ref().map(|word| u64::from(u32::from_ne_bytes([word[0], word[1], word[2], word[3]]))).sum();
+    let mut last = [0; 4];
+    last[..words.remainder().len()].copy_from_slice(words.remainder());
+    sum += u64::from(u32::from_ne_bytes(last));
+    !folded(u64::from(u16::from_be(folded(sum))) + u64::from(start))
+}
+
+/// A sum of one's complement in 16 bits.
+fn folded(mut sum: u64) -> u16 {
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    !(sum as u16)
+    sum as u16
 }
 
 /// The sum of the pseudo header of TCP (RFC 9293 section 3.1, RFC 8200 section 8.1).
@@ -147,56 +153,71 @@ impl<'f> Segment<'f> {
 
     /// As a frame.
     pub fn frame(&self) -> Vec<u8> {
-        let options = self.written_options();
-        let length = 20 + options.len() + self.payload.len();
-        let mut frame = [&self.dst_mac[..], &self.src_mac].concat();
-        match (self.ends.src.to_ipv4_mapped(), self.ends.dst.to_ipv4_mapped()) {
-            (Some(src), Some(dst)) => {
-                let mut ip = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0];
-                ip[2..4].copy_from_slice(&((length + 20) as u16).to_be_bytes());
-                ip.extend([src.octets(), dst.octets()].concat());
-                let sum = checksum(&ip, 0);
-                ip[10..12].copy_from_slice(&sum.to_be_bytes());
-                frame.extend([0x08, 0x00]);
-                frame.extend(ip);
+        let v4 = self.ends.src.to_ipv4_mapped().zip(self.ends.dst.to_ipv4_mapped());
+        let ip = if v4.is_some() { 20 } else { 40 };
+        let header = 20 + self.options.len();
+        let length = header + self.payload.len();
+        let mut frame = Vec::with_capacity(ETHER + ip + length);
+        frame.extend_from_slice(&self.dst_mac);
+        frame.extend_from_slice(&self.src_mac);
+        match v4 {
+            Some((src, dst)) => {
+                frame.extend_from_slice(&[0x08, 0x00, 0x45, 0]);
+                frame.extend_from_slice(&((length + 20) as u16).to_be_bytes());
+                frame.extend_from_slice(&[0, 0, 0x40, 0, 64, 6, 0, 0]);
+                frame.extend_from_slice(&src.octets());
+                frame.extend_from_slice(&dst.octets());
+                let sum = checksum(&frame[ETHER..], 0);
+                frame[ETHER + 10..ETHER + 12].copy_from_slice(&sum.to_be_bytes());
             }
-            _ => {
-                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
-                frame.extend((length as u16).to_be_bytes());
-                frame.extend([6, 64]);
-                frame.extend([self.ends.src.octets(), self.ends.dst.octets()].concat());
+            None => {
+                frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
+                frame.extend_from_slice(&(length as u16).to_be_bytes());
+                frame.extend_from_slice(&[6, 64]);
+                frame.extend_from_slice(&self.ends.src.octets());
+                frame.extend_from_slice(&self.ends.dst.octets());
             }
         }
-        let start = frame.len();
-        frame.extend([self.ends.src_port.to_be_bytes(), self.ends.dst_port.to_be_bytes()].concat());
-        frame.extend([self.seq.to_be_bytes(), self.ack.to_be_bytes()].concat());
-        frame.extend([(((20 + options.len()) / 4) << 4) as u8, self.flags]);
-        frame.extend(self.window.to_be_bytes());
-        frame.extend([0; 4]);
-        frame.extend(options);
-        frame.extend(self.payload);
+        frame.extend_from_slice(&self.ends.src_port.to_be_bytes());
+        frame.extend_from_slice(&self.ends.dst_port.to_be_bytes());
+        frame.extend_from_slice(&self.seq.to_be_bytes());
+        frame.extend_from_slice(&self.ack.to_be_bytes());
+        frame.extend_from_slice(&[((header / 4) << 4) as u8, self.flags]);
+        frame.extend_from_slice(&self.window.to_be_bytes());
+        // The checksum, which is not known yet, and nothing urgent.
+        frame.extend_from_slice(&[0; 4]);
+        self.options.write(&mut frame);
+        frame.extend_from_slice(self.payload);
+        let start = ETHER + ip;
         let sum = checksum(&frame[start..], pseudo(&self.ends, length));
         frame[start + 16..start + 18].copy_from_slice(&sum.to_be_bytes());
         frame
     }
+}
 
-    fn written_options(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        if let Some(mss) = self.options.mss {
-            bytes.extend([2, 4]);
-            bytes.extend(mss.to_be_bytes());
+impl TcpOptions {
+    /// Bytes that they take.
+    fn len(&self) -> usize {
+        let (times, sack) = (self.times.map_or(0, |_| 12), if self.sack { 4 } else { 0 });
+        self.mss.map_or(0, |_| 4) + sack + times + self.scale.map_or(0, |_| 4)
+    }
+
+    fn write(&self, frame: &mut Vec<u8>) {
+        if let Some(mss) = self.mss {
+            frame.extend_from_slice(&[2, 4]);
+            frame.extend_from_slice(&mss.to_be_bytes());
         }
-        if self.options.sack {
-            bytes.extend([1, 1, 4, 2]);
+        if self.sack {
+            frame.extend_from_slice(&[1, 1, 4, 2]);
         }
-        if let Some((value, echo)) = self.options.times {
-            bytes.extend([1, 1, 8, 10]);
-            bytes.extend([value.to_be_bytes(), echo.to_be_bytes()].concat());
+        if let Some((value, echo)) = self.times {
+            frame.extend_from_slice(&[1, 1, 8, 10]);
+            frame.extend_from_slice(&value.to_be_bytes());
+            frame.extend_from_slice(&echo.to_be_bytes());
         }
-        if let Some(scale) = self.options.scale {
-            bytes.extend([1, 3, 3, scale]);
+        if let Some(scale) = self.scale {
+            frame.extend_from_slice(&[1, 3, 3, scale]);
         }
-        bytes
     }
 }
 

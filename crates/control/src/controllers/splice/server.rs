@@ -336,14 +336,14 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Reads heads, and follows bodies.
     fn follow_response(&mut self) {
-        let method = self.c.request.as_ref().map(|request| request.method.clone()).unwrap_or_default();
         let c = &mut *self.c;
+        let method = c.request.as_ref().map_or("", |request| &request.method);
         let Some(u) = &mut c.upstream else { return };
         while u.responses.body.is_none() {
-            match http::response(u.responses.bytes.ready(), &method) {
+            match http::response(u.responses.bytes.ready(), method) {
                 Ok(None) if u.responses.bytes.room() > 0 => return,
                 Ok(Some(response)) => {
-                    u.responses.bytes.take(response.head);
+                    u.responses.bytes.discard(response.head);
                     c.exchange.iter_mut().for_each(|own| own.responds(response.status, response.head));
                     // More is to come behind an interim response (RFC 9110 section 15.2).
                     u.private |= response.private;

@@ -1,7 +1,7 @@
 //! All connections: who a segment belongs to, and when something must be done.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use super::connection::{Connection, State, Stream, Upstream};
 use super::exchange::Ending;
 use super::icmp::IcmpError;
 use super::idle::Idlers;
+use super::maps::KeyedMap;
 use super::neighbours::Neighbours;
 use super::path::{DataPath, MARGIN};
 use super::segment::{RST, Segment, TcpOptions};
@@ -39,9 +40,9 @@ pub struct Splicer<P> {
     pub cluster: Cluster,
     /// What is counted.
     pub books: Books,
-    pub(super) connections: HashMap<u64, Box<Connection>>,
-    by_client: HashMap<Ends, u64>,
-    pub(super) by_server: HashMap<Ends, Owner>,
+    pub(super) connections: KeyedMap<u64, Box<Connection>>,
+    by_client: KeyedMap<Ends, u64>,
+    pub(super) by_server: KeyedMap<Ends, Owner>,
     pub(super) warm: Warm,
     pub(super) idlers: Idlers,
     wakes: BinaryHeap<Reverse<(u64, u64)>>,
@@ -60,9 +61,9 @@ impl<P: DataPath> Splicer<P> {
             path,
             cluster,
             books,
-            connections: HashMap::new(),
-            by_client: HashMap::new(),
-            by_server: HashMap::new(),
+            connections: KeyedMap::default(),
+            by_client: KeyedMap::default(),
+            by_server: KeyedMap::default(),
             warm: Warm::default(),
             idlers: Idlers::default(),
             wakes: BinaryHeap::new(),
@@ -170,6 +171,7 @@ impl<P: DataPath> Splicer<P> {
             tried: Vec::new(),
             answer: None,
             wake: u64::MAX,
+            queued: u64::MAX,
             deadline: now + settings.timeouts.request,
             retry: u64::MAX,
             client_done: false,
@@ -184,8 +186,11 @@ impl<P: DataPath> Splicer<P> {
         self.books.connected(&settings, service);
         self.add(id, connection);
         self.with(id, |turn| {
-            turn.hold_client();
             turn.on_client(&segment, frame);
+            // Mostly that has written the block; where not, the next process must know of it, too.
+            if !turn.noted && !turn.gone {
+                turn.hold_client();
+            }
         });
     }
 
@@ -240,8 +245,14 @@ impl<P: DataPath> Splicer<P> {
         let now = self.path.now();
         while let Some(Reverse((time, id))) = self.wakes.peek().copied().filter(|Reverse((time, _))| *time <= now) {
             self.wakes.pop();
-            if self.connections.get(&id).is_some_and(|own| own.wake == time) {
+            let Some(own) = self.connections.get_mut(&id).filter(|own| own.queued == time) else { continue };
+            own.queued = u64::MAX;
+            if own.wake <= now {
                 self.with(id, |turn| turn.on_time());
+            } else {
+                // It was put off meanwhile.
+                own.queued = own.wake;
+                self.wakes.push(Reverse((own.wake, id)));
             }
         }
         self.run_checks();
@@ -251,7 +262,7 @@ impl<P: DataPath> Splicer<P> {
 
     /// Works on a connection.
     pub(super) fn with(&mut self, id: u64, work: impl FnOnce(&mut Turn<P>)) {
-        let Some(mut connection) = self.connections.remove(&id) else { return };
+        let Some(connection) = self.connections.get_mut(&id) else { return };
         let now = self.path.now();
         let mut turn = Turn {
             path: &mut self.path,
@@ -260,8 +271,9 @@ impl<P: DataPath> Splicer<P> {
             by_server: &mut self.by_server,
             warm: &mut self.warm,
             id,
-            c: &mut connection,
+            c: connection,
             now,
+            noted: false,
             gone: false,
         };
         work(&mut turn);
@@ -274,13 +286,14 @@ impl<P: DataPath> Splicer<P> {
             if self.by_client.get(&connection.client) == Some(&id) {
                 self.by_client.remove(&connection.client);
             }
+            self.connections.remove(&id);
             return;
         }
-        let wake = connection.due(now);
-        if wake != connection.wake {
-            connection.wake = wake;
-            self.wakes.push(Reverse((wake, id)));
+        connection.wake = connection.due(now);
+        // What is put off is looked at when it would have been due, so that a connection is rarely here more than once.
+        if connection.wake < connection.queued {
+            connection.queued = connection.wake;
+            self.wakes.push(Reverse((connection.wake, id)));
         }
-        self.connections.insert(id, connection);
     }
 }

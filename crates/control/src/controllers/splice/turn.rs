@@ -1,12 +1,11 @@
 //! One connection at work: what its two sides have in common. `client` is the side of the client, `server` that of the server.
 
-use std::collections::HashMap;
-
 use super::block::{Block, Ends, Mode, before, second};
 use super::books::Books;
 use super::cluster::Cluster;
 use super::connection::{Answer, Connection, State, Upstream};
 use super::exchange::Ending;
+use super::maps::KeyedMap;
 use super::path::{DataPath, SCALE};
 use super::segment::{ACK, FIN, PSH, RST, Segment, TcpOptions};
 use super::warm::Warm;
@@ -39,7 +38,7 @@ pub struct Turn<'t, P> {
     /// What is counted.
     pub books: &'t mut Books,
     /// Connections to servers.
-    pub by_server: &'t mut HashMap<Ends, Owner>,
+    pub by_server: &'t mut KeyedMap<Ends, Owner>,
     /// Those that nobody uses.
     pub warm: &'t mut Warm,
     /// Its number.
@@ -48,6 +47,8 @@ pub struct Turn<'t, P> {
     pub c: &'t mut Connection,
     /// The time.
     pub now: u64,
+    /// Whether the client's block was written.
+    pub noted: bool,
     /// Whether it is over.
     pub gone: bool,
 }
@@ -247,6 +248,7 @@ impl<P: DataPath> Turn<'_, P> {
             ..Block::held(c.client.turned(), self.seconds())
         };
         c.note_client(&mut held);
+        self.noted = true;
         if !self.path.set_block(&self.c.client, &held) {
             self.gone = true;
         }
@@ -339,6 +341,7 @@ impl<P: DataPath> Turn<'_, P> {
                 self.gone = true;
             }
         }
+        self.noted = true;
         if let Some(u) = &mut self.c.upstream {
             u.written = written;
         }

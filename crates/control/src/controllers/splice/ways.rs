@@ -1,9 +1,11 @@
 //! How segments leave, as control blocks have it: by a number, which many blocks share.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::net::Ipv6Addr;
 
 use dataplane::controller::Record;
+
+use super::maps::KeyedMap;
 
 /// How segments leave (`way_t` of `apps/splice`). The default is that of blocks that lead nowhere yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +40,7 @@ impl Record for Way {
 /// The ways that have a number. Number 0 is the default's.
 #[derive(Clone, Debug)]
 pub struct Ways {
-    numbers: HashMap<Way, u16>,
+    numbers: KeyedMap<Way, u16>,
     ways: Vec<Way>,
     free: Vec<u16>,
 }
@@ -54,7 +56,7 @@ impl Ways {
         }
         let numbered = || ways.iter().zip(0..).skip(1);
         let free = numbered().filter(|(way, _)| **way == Way::default()).map(|(_, number)| number).collect();
-        let mut numbers: HashMap<Way, u16> = numbered().map(|(way, number)| (*way, number)).collect();
+        let mut numbers: KeyedMap<Way, u16> = numbered().map(|(way, number)| (*way, number)).collect();
         numbers.insert(Way::default(), 0);
         Ways { numbers, ways, free }
     }
