@@ -120,7 +120,7 @@ fn check_storage(of: &str, fields: &[(&str, u32, u32)], size: u32, errors: &mut 
         let bytes = storage_size(width);
         let align = storage_align(width);
         if !offset.is_multiple_of(align) {
-            errors.add(format!("{of}: {name} is not aligned to {align} bytes"));
+            errors.add(format!("{of}: {name} is not aligned to its {align} bytes"));
         }
         if (offset as u64) < end {
             errors.add(format!("{of}: {name} overlaps the field before it"));
