@@ -372,7 +372,7 @@ mod tests {
             assert_eq!(trie.count(), there as usize);
             assert_eq!(trie.insert(prefix(there), 128, &[0; 4]), Err(TableError::Full));
             for n in 0..there {
-                assert_eq!(trie.read(prefix(n)), Some((n + round).to_ne_bytes().to_vec()));
+                assert_eq!(trie.read(prefix(n)).as_deref(), Some(&(n + round).to_ne_bytes()[..]));
             }
             assert_eq!(trie.read(prefix(there)), None);
             // A value that changes takes no node's place.
