@@ -251,6 +251,15 @@ impl<P: DataPath> Splicer<P> {
 
     /// Works on a connection.
     pub(super) fn with(&mut self, id: u64, work: impl FnOnce(&mut Turn<P>)) {
+        self.turn(id, true, work);
+    }
+
+    /// Reads what is known of a connection. What is due stays due: whoever asks often must not put it off.
+    pub(super) fn read(&mut self, id: u64, work: impl FnOnce(&mut Turn<P>)) {
+        self.turn(id, false, work);
+    }
+
+    fn turn(&mut self, id: u64, changes: bool, work: impl FnOnce(&mut Turn<P>)) {
         let Some(mut connection) = self.connections.remove(&id) else { return };
         let now = self.path.now();
         let mut turn = Turn {
@@ -276,7 +285,7 @@ impl<P: DataPath> Splicer<P> {
             }
             return;
         }
-        let wake = connection.due(now);
+        let wake = if changes { connection.due(now) } else { connection.wake };
         if wake != connection.wake {
             connection.wake = wake;
             self.wakes.push(Reverse((wake, id)));
