@@ -6,7 +6,7 @@ target := $(or $(CARGO_TARGET_DIR),target)
 as_root := $(if $(filter 0,$(shell id -u)),,unshare --user --map-root-user --net --mount)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build lint fmt bench soak compat fuzz oldkernel clean
+.PHONY: help demo test build lint fmt bench soak endure compat fuzz oldkernel clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
@@ -43,6 +43,10 @@ bench: ## run one side-by-side measurement: make bench B=NAME (B=all for all, QU
 soak: ## run the L3 switch for ten minutes under traffic, changes and flapping links (SECONDS=... for another time)
 	@tools/setup test
 	@SOAK_SECONDS=$(or $(SECONDS),600) cargo test --release --quiet --package millrace --test soak -- --nocapture
+
+endure: ## run the splicer under very many, held, long and ill-treated connections (PART=churn, held, large or links for one)
+	@tools/setup test
+	@ENDURE=full cargo test --release --quiet --package millrace --test endure -- --nocapture --test-threads=1 $(PART)
 
 compat: ## run the splicer between nginx, Apache and Python, and curl, wrk, ab, httperf, Python, Go and Chromium
 	@tools/setup compat

@@ -19,6 +19,7 @@ use control::config::Config;
 use control::controllers::splice::block::Ends;
 use control::controllers::splice::cluster::Cluster;
 use control::controllers::splice::segment::TcpOptions;
+use control::controllers::splice::sessions::Filter;
 use proptest::prelude::*;
 
 use figures::{figure, total};
@@ -360,6 +361,22 @@ fn a_request_that_is_sent_once_more_is_one_retry() {
     assert!(run(&mut world, &[]), "{} bytes came", world.client.received.len());
     // It was counted when it was sent first.
     assert_eq!((total(&mut world, "server_requests") - before, total(&mut world, "service_retries")), (1, 1));
+}
+
+/// Both sides have closed, which the controller sees when it looks. It does so however often somebody asks about the connection.
+#[test]
+fn who_asks_about_connections_does_not_keep_them() {
+    let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: None };
+    let hosts = Hosts { settings: "reuse = \"never\"", ..Hosts::alike(plain, [1; 2]) };
+    let mut world = World::new(hosts, vec![Exchange { second: false, up: 0, down: 20, chunked: false, post: false }]);
+    assert!(run(&mut world, &[]));
+    for _ in 0..300 {
+        world.settle();
+        world.splicer.sessions(&Filter::default());
+        world.wait(100_000_000);
+    }
+    let left = world.splicer.sessions(&Filter::default());
+    assert!(left.sessions.is_empty(), "{left:?}");
 }
 
 /// What a choice stands for; see `run`. The lowest two bits say where packets are looked for first.

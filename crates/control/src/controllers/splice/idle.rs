@@ -50,7 +50,7 @@ impl<P: DataPath> Splicer<P> {
         self.idlers.due = now + PAUSE;
         let mut found = Vec::new();
         for id in self.ids() {
-            self.with(id, |turn| found.extend(turn.idle_since().map(|since| (since, id))));
+            self.read(id, |turn| found.extend(turn.idle_since().map(|since| (since, id))));
         }
         found.sort_unstable();
         found.truncate(FOUND);

@@ -136,7 +136,7 @@ impl<P: DataPath> Splicer<P> {
         ids.truncate(filter.limit.unwrap_or(MOST).min(MOST));
         let mut sessions = Vec::with_capacity(ids.len());
         for id in ids {
-            self.with(id, |turn| sessions.push(turn.session()));
+            self.read(id, |turn| sessions.push(turn.session()));
         }
         Listed { sessions, fit, all }
     }

@@ -262,6 +262,15 @@ impl<P: DataPath> Splicer<P> {
 
     /// Works on a connection.
     pub(super) fn with(&mut self, id: u64, work: impl FnOnce(&mut Turn<P>)) {
+        self.turn(id, true, work);
+    }
+
+    /// Reads what is known of a connection. What is due stays due: whoever asks often must not put it off.
+    pub(super) fn read(&mut self, id: u64, work: impl FnOnce(&mut Turn<P>)) {
+        self.turn(id, false, work);
+    }
+
+    fn turn(&mut self, id: u64, changes: bool, work: impl FnOnce(&mut Turn<P>)) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let now = self.path.now();
         let mut turn = Turn {
@@ -289,7 +298,9 @@ impl<P: DataPath> Splicer<P> {
             self.connections.remove(&id);
             return;
         }
-        connection.wake = connection.due(now);
+        if changes {
+            connection.wake = connection.due(now);
+        }
         // What is put off is looked at when it would have been due, so that a connection is rarely here more than once.
         if connection.wake < connection.queued {
             connection.queued = connection.wake;
