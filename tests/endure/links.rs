@@ -83,7 +83,7 @@ fn shrink(splice: &Splice, mtu: &str) {
 
 #[test]
 fn links_of_all_kinds() {
-    let count = std::env::var("ENDURE_LINKS").map_or(scale(10_000, 45), |text| text.parse().unwrap());
+    let count = std::env::var("ENDURE_LINKS").map_or(scale(10_000, 15), |text| text.parse().unwrap());
     let kinds = scale(3, 1);
     for (kind, impairments) in links().into_iter().take(kinds).enumerate() {
         let splice = start(&[], Some(impairments));
