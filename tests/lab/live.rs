@@ -13,7 +13,7 @@ use crate::instance::Runtime;
 use crate::process::{Done, ROOT, Scratch, run, without_privileges};
 
 /// Long enough for a loaded machine; nothing takes this long when all is well.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A router between two hosts, one link emulated; a program in each host and a capture.
 const LAB: &str = r#"

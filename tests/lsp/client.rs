@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::process::{Scratch, wait};
 
 /// Longer than any answer takes on a loaded machine.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(90);
 
 /// A session.
 pub struct Client {
