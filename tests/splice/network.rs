@@ -18,6 +18,10 @@ use crate::report::Report;
 /// Long enough for a loaded machine; nothing waits this long when all is well.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How far the program is optimised. In a debug build, which checks each step, all of it takes seconds of CPU time at each of some
+/// sixty starts; the demo, the lab and the cases run it so there.
+const LEVEL: &str = if cfg!(debug_assertions) { "base" } else { "cgpc" };
+
 pub fn must<T>(result: lab::Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("{error}"))
 }
@@ -102,7 +106,7 @@ impl Splice {
         let text = changed(text, changes);
         let config = runtime.write("splice.toml", &text);
         let (socket, state) = (runtime.path("socket"), runtime.path("state"));
-        let arguments = ["run", "splice", "-c", &config, "--socket", &socket, "--state", &state];
+        let arguments = ["run", "splice", "-c", &config, "--socket", &socket, "--state", &state, "--opt", LEVEL];
         let arguments = arguments.map(str::to_owned).to_vec();
         let millrace = run(&ns, &arguments);
         Splice { millrace, runtime, arguments, ns, _emulator: emulator, client: Arc::new(client), servers, _far: far }
