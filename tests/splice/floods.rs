@@ -48,10 +48,12 @@ fn flood(wire: &RawPort, stop: &AtomicBool, burst: u32, pause: Duration, mut fra
     sent
 }
 
-/// On workers a flood shares a queue with everybody else, as on any link, so it leaves room. In the kernel it need not.
+/// On workers a flood shares a queue with everybody else, as on any link, and here everywhere a CPU with the good clients, so it leaves
+/// room.
 #[test]
 fn a_flood_of_syns_leaves_good_clients_served() {
-    for (driver, pause) in [("afpacket", Duration::from_millis(2)), ("xdp", Duration::ZERO)] {
+    for driver in ["afpacket", "xdp"] {
+        let pause = Duration::from_millis(2);
         let splice = Splice::start(driver, &[], None);
         let _servers = servers(&splice);
         wait_until_up(&splice);
