@@ -2,11 +2,8 @@
 
 use lab::{Running, Signal};
 
-use crate::network::{PATIENCE, Splice, must};
+use crate::network::{PATIENCE, SERVERS, Splice, must};
 use crate::process::Scratch;
-
-/// Where servers listen.
-const LISTEN: [&str; 4] = ["10.0.2.11:80", "10.0.2.12:80", "[2001:db8:2::11]:80", "[2001:db8:2::12]:80"];
 
 /// Files in a folder that is removed with them.
 pub struct Files {
@@ -72,7 +69,7 @@ impl Server {
 /// nginx in the foreground. It closes no connection for the number of its requests: a client that another one's requests came before
 /// would be told so in the middle of its own, which httperf takes for an error.
 pub fn nginx(splice: &Splice, files: &Files) -> Server {
-    let listen: String = LISTEN.iter().map(|address| format!("listen {address}; ")).collect();
+    let listen: String = SERVERS.iter().map(|address| format!("listen {address}; ")).collect();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("{kind}_temp_path {}; ", files.beside(kind)))
         .concat();
@@ -89,7 +86,7 @@ pub fn nginx(splice: &Splice, files: &Files) -> Server {
 
 /// Apache in the foreground.
 pub fn apache(splice: &Splice, files: &Files) -> Server {
-    let listen: String = LISTEN.iter().map(|address| format!("Listen {address}\n")).collect();
+    let listen: String = SERVERS.iter().map(|address| format!("Listen {address}\n")).collect();
     let modules: String = ["mpm_event", "authz_core", "dir"]
         .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
         .concat();
@@ -115,5 +112,5 @@ pub fn python(splice: &Splice, files: &Files) -> Server {
         command = command.args(more);
         must(command.spawn())
     };
-    Server(LISTEN.iter().map(start).collect())
+    Server(SERVERS.iter().map(start).collect())
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lab::{Distribution, Impairments, Jitter, Loss, Reorder};
 
-use crate::network::{Splice, must};
+use crate::network::{SERVERS, Splice, must};
 use crate::random::Random;
 use crate::web::{Client, Server, pattern, sum};
 use crate::{connect, each, memory, scale, start, wait_until_up};
@@ -87,8 +87,7 @@ fn links_of_all_kinds() {
     let kinds = scale(3, 1);
     for (kind, impairments) in links().into_iter().take(kinds).enumerate() {
         let splice = start(&[], Some(impairments));
-        let _servers = ["10.0.2.11:80", "10.0.2.12:80", "[2001:db8:2::11]:80", "[2001:db8:2::12]:80"]
-            .map(|address| Server::start(&splice.servers, address, "s"));
+        let _servers = SERVERS.map(|address| Server::start(&splice.servers, address, "s"));
         wait_until_up(&splice);
         let (before, each_kind) = (memory(&splice), count / kinds);
         let time = each(&splice, 32, each_kind, "links", |number| {

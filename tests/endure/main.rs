@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
 
-use network::{PATIENCE, Splice, must};
+use network::{PATIENCE, SERVERS, Splice, must};
 use server::Servers;
 use web::{Client, pattern, sum};
 
@@ -208,8 +208,7 @@ fn churn() {
 fn large() {
     let size = scale(1_000_000_000, 3_000_000);
     let splice = start(&[], None);
-    let _servers = ["10.0.2.11:80", "10.0.2.12:80", "[2001:db8:2::11]:80", "[2001:db8:2::12]:80"]
-        .map(|address| web::Server::start(&splice.servers, address, "s"));
+    let _servers = SERVERS.map(|address| web::Server::start(&splice.servers, address, "s"));
     wait_until_up(&splice);
     let bytes = pattern(size);
     let text = format!("{size} {:x}", sum(&bytes)).into_bytes();

@@ -11,8 +11,7 @@ use std::thread;
 use lab::Namespace;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
-/// Where servers of the example are.
-const LISTEN: [&str; 4] = ["10.0.2.11:80", "10.0.2.12:80", "[2001:db8:2::11]:80", "[2001:db8:2::12]:80"];
+use crate::network::SERVERS;
 
 /// All servers of the example. They answer each request, which must have no body, with its target.
 pub struct Servers {
@@ -22,7 +21,7 @@ pub struct Servers {
 impl Servers {
     pub fn start(host: &Namespace) -> Servers {
         let stopping = Arc::new(AtomicBool::new(false));
-        for address in LISTEN {
+        for address in SERVERS {
             let listener = host.enter(|| TcpListener::bind(address)).unwrap().unwrap();
             let stopped = stopping.clone();
             thread::spawn(move || serve(&listener, &stopped).unwrap());

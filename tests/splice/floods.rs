@@ -10,6 +10,7 @@ use lab::RawPort;
 use crate::network::Splice;
 use crate::random::Random;
 use crate::segments::{ACK, CLIENTS, FIN, RST, SERVERS, SYN, Segment};
+use crate::stop::Stop;
 use crate::web::{Client, pattern};
 use crate::{VIRTUAL, VIRTUAL6, servers, wait_until_up};
 
@@ -23,15 +24,6 @@ fn syn(number: u32) -> Vec<u8> {
     };
     Segment { ends, seq: number.wrapping_mul(2_654_435_761), ack: 0, flags: SYN, window: 65535, payload: &[] }
         .frame(CLIENTS)
-}
-
-/// Tells floods to stop, also where something fails.
-struct Stop<'s>(&'s AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Sends frames until it is to stop: so many, and as many again after a pause. How many they were.

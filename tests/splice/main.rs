@@ -11,6 +11,7 @@ mod outlast;
 mod reuse;
 mod routers;
 mod segments;
+mod stop;
 mod transparent;
 mod web;
 
@@ -35,7 +36,7 @@ use std::time::{Duration, Instant};
 
 use lab::{Impairments, Loss, Reorder};
 
-use network::{PATIENCE, Splice, must};
+use network::{PATIENCE, SERVERS, Splice, must};
 use web::{Client, Server, pattern, sum};
 
 const VIRTUAL: &str = "10.0.1.80:80";
@@ -43,8 +44,7 @@ const VIRTUAL6: &str = "[2001:db8:1::80]:80";
 
 /// Both servers of the example, on both versions.
 fn servers(splice: &Splice) -> [Server; 4] {
-    [("10.0.2.11:80", "a"), ("10.0.2.12:80", "b"), ("[2001:db8:2::11]:80", "a"), ("[2001:db8:2::12]:80", "b")]
-        .map(|(address, name)| Server::start(&splice.servers, address, name))
+    std::array::from_fn(|at| Server::start(&splice.servers, SERVERS[at], ["a", "b"][at % 2]))
 }
 
 /// Waits until requests are served.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use lab::Namespace;
 
 use crate::network::{PATIENCE, Splice};
-use crate::web::{Client, Response, Server, pattern};
+use crate::web::{Client, Response, Server, end_by_reset, pattern};
 use crate::{VIRTUAL, VIRTUAL6, servers, wait_until_up};
 
 /// A server that does what the target says.
@@ -50,12 +50,6 @@ impl Drop for Bad {
     }
 }
 
-/// Ends a connection by a reset.
-fn reset(stream: &TcpStream) {
-    let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
-    nix::sys::socket::setsockopt(stream, nix::sys::socket::sockopt::Linger, &linger).unwrap();
-}
-
 fn misbehave(mut stream: TcpStream) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
@@ -84,7 +78,7 @@ fn misbehave(mut stream: TcpStream) -> std::io::Result<()> {
             "/silent" => _ = reader.read(&mut [0])?,
             "/close" => return Ok(()),
             "/reset" => {
-                reset(&stream);
+                end_by_reset(&stream);
                 return Ok(());
             }
             "/half-reset" | "/half-close" => {
@@ -92,7 +86,7 @@ fn misbehave(mut stream: TcpStream) -> std::io::Result<()> {
                 stream.write_all(&half)?;
                 thread::sleep(Duration::from_millis(50));
                 if target == "/half-reset" {
-                    reset(&stream);
+                    end_by_reset(&stream);
                 }
                 return Ok(());
             }

@@ -18,6 +18,9 @@ use crate::report::Report;
 /// Long enough for a loaded machine; nothing waits this long when all is well.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Where the servers of the example are.
+pub const SERVERS: [&str; 4] = ["10.0.2.11:80", "10.0.2.12:80", "[2001:db8:2::11]:80", "[2001:db8:2::12]:80"];
+
 /// How far the program is optimised. In a debug build, which checks each step, all of it takes seconds of CPU time at each of some
 /// sixty starts; the demo, the lab and the cases run it so there.
 const LEVEL: &str = if cfg!(debug_assertions) { "base" } else { "cgpc" };

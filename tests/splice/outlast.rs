@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::network::{PATIENCE, Splice};
+use crate::stop::Stop;
 use crate::web::{Client, pattern, sum};
 use crate::{VIRTUAL, VIRTUAL6, servers, wait_until_up};
 
@@ -23,13 +24,6 @@ fn under_load(
     let (stop, served) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; CLIENTS]);
     let host = splice.client.clone();
     let large = pattern(size);
-    // Also where something fails.
-    struct Stop<'s>(&'s AtomicBool);
-    impl Drop for Stop<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
     thread::scope(|scope| {
         let stopping = Stop(&stop);
         let mut clients = Vec::new();

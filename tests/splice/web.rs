@@ -216,8 +216,7 @@ impl Client {
 
     /// Ends it with a reset.
     pub fn reset(self) {
-        let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
-        nix::sys::socket::setsockopt(self.reader.get_ref(), nix::sys::socket::sockopt::Linger, &linger).unwrap();
+        end_by_reset(self.reader.get_ref());
     }
 
     /// Sends bytes as they are.
@@ -272,4 +271,10 @@ impl Client {
     pub fn is_closed(&mut self) -> bool {
         matches!(self.reader.fill_buf(), Ok([]) | Err(_))
     }
+}
+
+/// Has a connection end by a reset when it is dropped.
+pub fn end_by_reset(stream: &TcpStream) {
+    let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+    nix::sys::socket::setsockopt(stream, nix::sys::socket::sockopt::Linger, &linger).unwrap();
 }

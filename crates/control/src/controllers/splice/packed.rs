@@ -94,7 +94,7 @@ impl Packed {
             way,
             src_port: to.src_port,
             dst_port: to.dst_port,
-            bits: mode_bits(block.mode) | (block.ended & 3) << ENDED,
+            bits: block.mode as u8 | (block.ended & 3) << ENDED,
             scales: block.scale & 15 | block.told << 4,
         }
     }
@@ -108,7 +108,7 @@ impl Packed {
         };
         let scale = self.scales & 15;
         Block {
-            mode: mode_of(self.bits),
+            mode: MODES[usize::from(self.bits & 3)],
             ended: self.bits >> ENDED & 3,
             port: way.port,
             scale,
@@ -134,18 +134,8 @@ fn leads_on(ends: &Ends, block: &Block) -> bool {
     block.to != ends.turned()
 }
 
-fn mode_bits(mode: Mode) -> u8 {
-    match mode {
-        Mode::Held => 0,
-        Mode::Limited => 1,
-        Mode::Open => 2,
-        Mode::Closing => 3,
-    }
-}
-
-fn mode_of(bits: u8) -> Mode {
-    [Mode::Held, Mode::Limited, Mode::Open, Mode::Closing][usize::from(bits & 3)]
-}
+/// By number, as `mode_t` has them.
+const MODES: [Mode; 4] = [Mode::Held, Mode::Limited, Mode::Open, Mode::Closing];
 
 /// The program's tables of control blocks (`spliced.blocks`) and of ways (`spliced.ways`).
 pub trait Tables {
