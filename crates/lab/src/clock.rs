@@ -27,17 +27,29 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// Oldest stamp that is believed, in ns: beyond it the clock of the day was set meanwhile.
-    const OLDEST: u64 = 10_000_000_000;
+    /// How far a stamp may be from this moment to be believed, in ns: beyond it the clock of the day was set meanwhile.
+    const FURTHEST: u64 = 10_000_000_000;
+    /// Two readings further apart, in ns, were interrupted, and so often it is tried again.
+    const APART: u64 = 2_000;
+    const TRIES: u32 = 4;
 
     pub(crate) fn read() -> Moment {
-        Moment { now: monotonic(), realtime: realtime() }
+        let mut last = monotonic();
+        for _ in 0..Self::TRIES {
+            let (realtime, now) = (realtime(), monotonic());
+            if now - last <= Self::APART {
+                return Moment { now, realtime };
+            }
+            last = now;
+        }
+        Moment { now: last, realtime: realtime() }
     }
 
-    /// When a frame arrived, in monotonic time, by its stamp in nanoseconds since 1970; never after this moment.
+    /// When a frame arrived, in monotonic time, by its stamp in nanoseconds since 1970. That may be after this moment: frames
+    /// arrive while others are taken.
     pub(crate) fn arrival(&self, stamp: u64) -> u64 {
-        let age = self.realtime.saturating_sub(stamp);
-        if age > Self::OLDEST { self.now } else { self.now.saturating_sub(age) }
+        let age = self.realtime.wrapping_sub(stamp) as i64;
+        if age.unsigned_abs() > Self::FURTHEST { self.now } else { self.now.saturating_add_signed(-age) }
     }
 }
 
@@ -49,7 +61,9 @@ mod tests {
     fn stamps_become_monotonic() {
         let moment = Moment { now: 5_000_000_000, realtime: 1_700_000_000_000_000_000 };
         assert_eq!(moment.arrival(moment.realtime - 700), moment.now - 700);
-        assert_eq!(moment.arrival(moment.realtime + 700), moment.now, "not in the future");
-        assert_eq!(moment.arrival(moment.realtime - 3_600_000_000_000), moment.now, "the clock was set");
+        assert_eq!(moment.arrival(moment.realtime + 700), moment.now + 700);
+        for other in [moment.realtime - 3_600_000_000_000, moment.realtime + 3_600_000_000_000, 0] {
+            assert_eq!(moment.arrival(other), moment.now, "the clock was set");
+        }
     }
 }

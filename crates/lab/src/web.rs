@@ -117,8 +117,9 @@ impl Shared {
             if request.method != "HEAD" {
                 response.append(&mut body);
             }
-            stream.write_all(&response)?;
+            // Before the client can know of it.
             self.served.fetch_add(1, Ordering::Relaxed);
+            stream.write_all(&response)?;
             if request.closes {
                 return Ok(());
             }
