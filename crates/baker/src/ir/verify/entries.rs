@@ -24,16 +24,17 @@ pub(super) fn check(
     dominators: &Dominators,
     errors: &mut Errors,
 ) {
-    if !body.values.iter().any(|ty| matches!(ty, Ty::Entry(_))) {
+    let pointers = Pointers::of(body);
+    if pointers.values.is_empty() {
         return;
     }
-    let mut flow = Flow::new(program, body, definitions, dominators);
+    let mut flow = Flow::new(program, body, definitions, dominators, pointers);
     while flow.pass() {}
     for &id in &dominators.order {
         let mut known = flow.starts[id.0 as usize].clone();
         for inst in &body.blocks[id.0 as usize].insts {
             if let Op::EntryLoad { entry, .. } | Op::EntryStore { entry, .. } | Op::Lock { entry } = inst.op
-                && !known.has(entry)
+                && !flow.is_known(&known, entry)
             {
                 errors.at(id, format!("v{} is used where it may be null", entry.0));
             }
@@ -42,26 +43,51 @@ pub(super) fn check(
     }
 }
 
-/// A set of values, one bit each.
+/// The values of a body that are entry pointers, which are few: sets are of their numbers.
+struct Pointers {
+    values: Vec<Value>,
+    /// Of each value, the number that it has among them.
+    numbers: Vec<Option<usize>>,
+}
+
+impl Pointers {
+    fn of(body: &Body) -> Pointers {
+        let mut values = Vec::new();
+        let number = |(index, ty): (u32, &Ty)| {
+            matches!(ty, Ty::Entry(_)).then(|| {
+                values.push(Value(index));
+                values.len() - 1
+            })
+        };
+        let numbers = (0..).zip(&body.values).map(number).collect();
+        Pointers { values, numbers }
+    }
+
+    fn number(&self, value: Value) -> Option<usize> {
+        self.numbers[value.0 as usize]
+    }
+}
+
+/// A set of pointers, one bit each.
 #[derive(Clone, PartialEq)]
 struct Set(Vec<u64>);
 
 impl Set {
-    fn empty(values: usize) -> Set {
-        Set(vec![0; values.div_ceil(64)])
+    fn empty(pointers: usize) -> Set {
+        Set(vec![0; pointers.div_ceil(64)])
     }
 
     /// Everything: what holds where nothing comes by.
-    fn full(values: usize) -> Set {
-        Set(vec![u64::MAX; values.div_ceil(64)])
+    fn full(pointers: usize) -> Set {
+        Set(vec![u64::MAX; pointers.div_ceil(64)])
     }
 
-    fn has(&self, value: Value) -> bool {
-        self.0[value.0 as usize / 64] >> (value.0 % 64) & 1 == 1
+    fn has(&self, number: usize) -> bool {
+        self.0[number / 64] >> (number % 64) & 1 == 1
     }
 
-    fn set(&mut self, value: Value, present: bool) {
-        let (word, bit) = (&mut self.0[value.0 as usize / 64], 1 << (value.0 % 64));
+    fn set(&mut self, number: usize, present: bool) {
+        let (word, bit) = (&mut self.0[number / 64], 1 << (number % 64));
         *word = if present { *word | bit } else { *word & !bit };
     }
 
@@ -89,36 +115,56 @@ struct Flow<'a> {
     body: &'a Body,
     definitions: &'a Definitions,
     dominators: &'a Dominators,
+    pointers: Pointers,
     /// Pointers known not to be null at the start of each block.
     starts: Vec<Set>,
     /// For each value of 1 bit.
     tells: Vec<Option<Tells>>,
-    /// Of each block that has truth values as parameters: the values defined above it.
+    /// Of each block that has truth values as parameters: the pointers defined above it.
     above: Vec<Option<Set>>,
 }
 
 impl<'a> Flow<'a> {
-    fn new(program: &'a Program, body: &'a Body, definitions: &'a Definitions, dominators: &'a Dominators) -> Flow<'a> {
-        let values = body.values.len();
-        let full = || Set::full(values);
+    fn new(
+        program: &'a Program,
+        body: &'a Body,
+        definitions: &'a Definitions,
+        dominators: &'a Dominators,
+        pointers: Pointers,
+    ) -> Flow<'a> {
+        let count = pointers.values.len();
+        let full = || Set::full(count);
         let mut starts = vec![full(); body.blocks.len()];
-        starts[0] = Set::empty(values);
+        starts[0] = Set::empty(count);
         let truth = |value: &Value| body.ty(*value) == Ty::Int(1);
         let tells = body.values.iter().map(|ty| (*ty == Ty::Int(1)).then(|| [full(), full()])).collect();
         let above = |(index, block): (usize, &Block)| {
             let id = BlockId(index as u32);
-            block.params.iter().any(truth).then(|| defined_above(body, definitions, dominators, id))
+            block.params.iter().any(truth).then(|| defined_above(&pointers, definitions, dominators, id))
         };
         let above = body.blocks.iter().enumerate().map(above).collect();
-        Flow { program, body, definitions, dominators, starts, tells, above }
+        Flow { program, body, definitions, dominators, pointers, starts, tells, above }
+    }
+
+    /// Whether a pointer is in a set.
+    fn is_known(&self, known: &Set, pointer: Value) -> bool {
+        self.pointers.number(pointer).is_some_and(|number| known.has(number))
+    }
+
+    fn none(&self) -> Set {
+        Set::empty(self.pointers.values.len())
+    }
+
+    fn all(&self) -> Set {
+        Set::full(self.pointers.values.len())
     }
 
     /// Goes over all blocks once; whether anything changed.
     fn pass(&mut self) -> bool {
-        let full = Set::full(self.body.values.len());
+        let full = self.all();
         // What the edges into each block say; these replace the old sets at the end.
         let mut starts = vec![full.clone(); self.starts.len()];
-        starts[0] = Set::empty(self.body.values.len());
+        starts[0] = self.none();
         let mut tells = self.tells.clone();
         for block in &self.body.blocks[1..] {
             for param in &block.params {
@@ -153,16 +199,16 @@ impl<'a> Flow<'a> {
 
     /// An instruction's effect on the known pointers. A value defined anew is known only by its new definition.
     fn step(&self, known: &mut Set, inst: &Inst) {
-        let Some(result) = inst.result else { return };
+        let Some(number) = inst.result.and_then(|result| self.pointers.number(result)) else { return };
         let not_null = match &inst.op {
             Op::Lookup { table, key } => {
                 let table = &self.program.tables[table.0 as usize];
                 table.kind == TableKind::Array && self.at_most(key[0]) < table.capacity as u128
             }
-            Op::Select(_, a, b) => known.has(*a) && known.has(*b),
+            Op::Select(_, a, b) => self.is_known(known, *a) && self.is_known(known, *b),
             _ => false,
         };
-        known.set(result, not_null);
+        known.set(number, not_null);
     }
 
     /// Adds what an edge with these known pointers says to the block it leads to.
@@ -170,7 +216,9 @@ impl<'a> Flow<'a> {
         let params = &self.body.blocks[dest.block.0 as usize].params;
         let mut start = known.clone();
         for (param, arg) in params.iter().zip(&dest.args) {
-            start.set(*param, known.has(*arg));
+            if let Some(number) = self.pointers.number(*param) {
+                start.set(number, self.is_known(known, *arg));
+            }
             if let Some([if_0, if_1]) = &mut tells[param.0 as usize] {
                 // Only pointers from above the block: one from inside a loop may be another by the time it is used.
                 let above = self.above[dest.block.0 as usize].as_ref().expect("the block has such a parameter");
@@ -184,14 +232,12 @@ impl<'a> Flow<'a> {
     }
 
     fn tells(&self, condition: Value) -> Tells {
-        let values = self.body.values.len();
-        self.tells[condition.0 as usize].clone().unwrap_or_else(|| [Set::empty(values), Set::empty(values)])
+        self.tells[condition.0 as usize].clone().unwrap_or_else(|| [self.none(), self.none()])
     }
 
     /// What the 1-bit result of an instruction tells.
     fn told_by(&self, inst: &Inst) -> Tells {
-        let values = self.body.values.len();
-        let nothing = || [Set::empty(values), Set::empty(values)];
+        let nothing = || [self.none(), self.none()];
         let negated = |[if_0, if_1]: Tells| [if_1, if_0];
         // A truth value compared with (or exclusive-or'd to) a constant: itself or its negation.
         let with_constant = |a: Value, b: Value, negate_on: u128| {
@@ -209,12 +255,14 @@ impl<'a> Flow<'a> {
         match &inst.op {
             Op::IsNull(entry) => {
                 let [mut if_0, if_1] = nothing();
-                if_0.set(*entry, true);
+                if let Some(number) = self.pointers.number(*entry) {
+                    if_0.set(number, true);
+                }
                 [if_0, if_1]
             }
             // It is never the other value, so whatever would follow from that holds.
-            Op::Const(0) => [Set::empty(values), Set::full(values)],
-            Op::Const(_) => [Set::full(values), Set::empty(values)],
+            Op::Const(0) => [self.none(), self.all()],
+            Op::Const(_) => [self.all(), self.none()],
             Op::Bin(BinOp::Xor, a, b) => with_constant(*a, *b, 1),
             Op::Cmp(CmpOp::Ne, a, b) => with_constant(*a, *b, 1),
             Op::Cmp(CmpOp::Eq, a, b) => with_constant(*a, *b, 0),
@@ -270,12 +318,12 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// The values that are defined above a block.
-fn defined_above(body: &Body, definitions: &Definitions, dominators: &Dominators, block: BlockId) -> Set {
-    let mut above = Set::empty(body.values.len());
-    for value in (0..body.values.len() as u32).map(Value) {
-        let defined = definitions.place(value).map(|place| place.block);
-        above.set(value, defined.is_some_and(|at| at != block && dominators.dominates(at, block)));
+/// The pointers that are defined above a block.
+fn defined_above(pointers: &Pointers, definitions: &Definitions, dominators: &Dominators, block: BlockId) -> Set {
+    let mut above = Set::empty(pointers.values.len());
+    for (number, value) in pointers.values.iter().enumerate() {
+        let defined = definitions.place(*value).map(|place| place.block);
+        above.set(number, defined.is_some_and(|at| at != block && dominators.dominates(at, block)));
     }
     above
 }
