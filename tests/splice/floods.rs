@@ -130,3 +130,81 @@ fn segments_of_no_connection_do_not_disturb_others() {
     assert!(splice.entries("spliced.blocks") < before + 20, "{}", splice.entries("spliced.blocks"));
     splice.stop();
 }
+
+/// A number further away from another one than any window reaches, also after what the test sends.
+fn far(random: &mut Random, number: u32) -> u32 {
+    const AWAY: u32 = 1 << 26;
+    number.wrapping_add(AWAY).wrapping_add(random.below((u32::MAX - 2 * AWAY) as usize) as u32)
+}
+
+/// The address and port that a block has in `part`, under the names that begin with `side`.
+fn endpoint(part: &serde_json::Value, side: &str) -> SocketAddr {
+    let address = part[side].as_str().unwrap_or_else(|| panic!("{side}: {part}"));
+    let address = address.trim_start_matches("::ffff:").parse().unwrap();
+    SocketAddr::new(address, part[format!("{side}_port")].as_u64().unwrap() as u16)
+}
+
+/// The blocks of a client's connection: of its own segments, and of the server's.
+fn blocks(splice: &Splice, client: SocketAddr) -> [serde_json::Value; 2] {
+    let all = splice.blocks();
+    [("key", "src"), ("value", "dst")].map(|(part, side)| {
+        let mut own = all.as_array().unwrap().iter();
+        own.find(|own| endpoint(&own[part], side) == client).unwrap_or_else(|| panic!("{client}: {all}")).clone()
+    })
+}
+
+/// Somebody who knows the four numbers of a connection, and not its sequence numbers, sends in the name of both sides while
+/// the client fetches something large: it gets every byte, and its next requests are served.
+#[test]
+fn guessed_segments_do_not_disturb_a_connection() {
+    const SIZE: usize = 20_000_000;
+    for driver in ["afpacket", "xdp"] {
+        let splice = Splice::start(driver, &[], None);
+        let _servers = servers(&splice);
+        wait_until_up(&splice);
+        for address in [VIRTUAL, VIRTUAL6] {
+            let mut client = Client::connect(&splice.client, address).unwrap();
+            assert_eq!(client.get("/hello").unwrap().status, 200);
+            client.send(format!("GET /bytes/{SIZE} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+            // What is not read waits: the response has begun, and has not ended.
+            thread::sleep(Duration::from_millis(100));
+            let [up, down] = blocks(&splice, client.own_address().parse().unwrap());
+            let wires = [(&*splice.client, &up, &down, CLIENTS), (&splice.servers, &down, &up, SERVERS)];
+            let stop = AtomicBool::new(false);
+            thread::scope(|scope| {
+                let stopping = Stop(&stop);
+                let floods: Vec<_> = (1..)
+                    .zip(wires)
+                    .map(|(seed, (host, own, other, router))| {
+                        let (wire, stop) = (RawPort::open(host, "eth0").unwrap(), &stop);
+                        let ends = (endpoint(&own["key"], "src"), endpoint(&own["key"], "dst"));
+                        let number = |name: &str, of: &serde_json::Value| of["value"][name].as_u64().unwrap() as u32;
+                        // What the other side acknowledges are the numbers of this one, moved.
+                        let seq = number("acked", other).wrapping_add(number("ack", other));
+                        let ack = number("acked", own);
+                        scope.spawn(move || {
+                            let mut random = Random(seed);
+                            flood(&wire, stop, 50, Duration::from_millis(2), |_| {
+                                let (seq, ack) = (far(&mut random, seq), far(&mut random, ack));
+                                Segment { seq, ack, ..stray(&mut random, ends) }.frame(router)
+                            })
+                        })
+                    })
+                    .collect();
+                let response = client.receive("GET").unwrap_or_else(|error| panic!("{error}: {}", splice.counters()));
+                assert!(response.body == pattern(SIZE), "{driver} {address}: {}", response.body.len());
+                thread::sleep(Duration::from_millis(500));
+                for _ in 0..3 {
+                    let response = client.get("/meanwhile").unwrap();
+                    assert_eq!((response.status, &*response.body), (200, &b"/meanwhile"[..]), "{driver} {address}");
+                }
+                drop(stopping);
+                floods.into_iter().for_each(|own| assert!(own.join().unwrap() > 1000));
+            });
+            assert_eq!(client.get("/after").unwrap().body, b"/after", "{driver} {address}");
+        }
+        // The flood has come to the controller, too.
+        assert!(splice.figure("service_implausible", &[]) > 100);
+        splice.stop();
+    }
+}

@@ -16,7 +16,7 @@ fn servers(splice: &Splice) -> Vec<Server> {
 
 impl Splice {
     /// The figures of a family whose labels have all of these values.
-    fn figure(&self, family: &str, labels: &[&str]) -> u64 {
+    pub fn figure(&self, family: &str, labels: &[&str]) -> u64 {
         let all = self.json(&["figures", family]);
         let families = all["splice"].as_array().unwrap();
         let family = families.iter().find(|own| own["name"] == family).unwrap_or_else(|| panic!("{family}: {all}"));

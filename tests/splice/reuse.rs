@@ -1,6 +1,7 @@
 //! Connections to servers that outlast their clients.
 
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use crate::network::Splice;
 use crate::web::{Client, Server, pattern};
@@ -87,4 +88,26 @@ fn connections_are_made_before_they_are_needed() {
     let made = accepted(&servers) - before;
     assert!(made <= 8, "{made}");
     splice.stop();
+}
+
+/// A client whose connection has ended may use its port again at once: its SYN is answered, and not only the second one a second later.
+#[test]
+fn a_port_is_used_again_at_once() {
+    const MOST: Duration = Duration::from_millis(700);
+    for driver in ["afpacket", "xdp"] {
+        let splice = Splice::start(driver, &[], None);
+        let _servers = servers(&splice);
+        wait_until_up(&splice);
+        for round in 0..20 {
+            let (address, port) = ([VIRTUAL, VIRTUAL6][round % 2], 2000 + (round % 4) as u16);
+            let start = Instant::now();
+            let mut client = Client::connect_from(&splice.client, port, address).unwrap();
+            assert!(start.elapsed() < MOST, "{driver} {round}: {:?}: {}", start.elapsed(), splice.counters());
+            // The server closes first, so that the client need not wait.
+            client.send(b"GET /bytes/1000 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+            assert_eq!(client.receive("GET").unwrap().body.len(), 1000);
+            assert!(client.is_closed());
+        }
+        splice.stop();
+    }
 }

@@ -1,13 +1,15 @@
 //! A small web server and client whose every byte is known.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use lab::Namespace;
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
 
 use crate::network::PATIENCE;
 
@@ -202,7 +204,27 @@ impl Client {
     /// Connects from a namespace.
     pub fn connect(host: &Namespace, address: &str) -> std::io::Result<Client> {
         let address: SocketAddr = address.parse().unwrap();
-        let stream = host.enter(|| TcpStream::connect_timeout(&address, Duration::from_secs(20))).unwrap()?;
+        Client::set_up(host.enter(|| TcpStream::connect_timeout(&address, Duration::from_secs(20))).unwrap()?)
+    }
+
+    /// Connects from a namespace, from this port.
+    pub fn connect_from(host: &Namespace, port: u16, address: &str) -> std::io::Result<Client> {
+        let address: SocketAddr = address.parse().unwrap();
+        let (family, any) = match address {
+            SocketAddr::V4(_) => (AddressFamily::Inet, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            SocketAddr::V6(_) => (AddressFamily::Inet6, IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+        };
+        let connect = || -> nix::Result<TcpStream> {
+            let socket = socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+            socket::setsockopt(&socket, socket::sockopt::ReuseAddr, &true)?;
+            socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(any, port)))?;
+            socket::connect(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
+            Ok(TcpStream::from(socket))
+        };
+        Client::set_up(host.enter(connect).unwrap()?)
+    }
+
+    fn set_up(stream: TcpStream) -> std::io::Result<Client> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;

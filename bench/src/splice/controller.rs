@@ -80,6 +80,10 @@ impl DataPath for Path {
         self.blocks.set(ends, block)
     }
 
+    fn update_block(&mut self, ends: &Ends, block: &Block) -> bool {
+        self.blocks.update(ends, block)
+    }
+
     fn remove_block(&mut self, ends: &Ends) {
         self.blocks.remove(ends);
     }

@@ -14,6 +14,7 @@ mod controller;
 mod cpu;
 mod network;
 mod packets;
+mod pulse;
 mod rates;
 mod server;
 mod systems;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use aya::Ebpf;
 use lab::{LinkConfig, Namespace, veth};
 
+use super::pulse::Pulse;
 use super::server::Server;
 use crate::text;
 use crate::xdp::line;
@@ -56,8 +57,9 @@ pub enum Middle {
 
 /// All of it.
 pub struct Network {
-    // Dropped first: it has the sockets.
+    // Dropped first: they have sockets.
     _server: Server,
+    _pulse: Pulse,
     pub client: Namespace,
     pub balancer: Namespace,
     _servers: Namespace,
@@ -115,7 +117,10 @@ impl Network {
             end.wait_running("eth0", PATIENCE).map_err(text)?;
         }
         let server = Server::start(&servers, &REAL, HOSTS_CPU)?;
-        let network = Network { _server: server, client, balancer, _servers: servers, _ends: ends, links };
+        let own = [(&client, "eth0"), (&servers, "eth0"), (&balancer, CLIENTS), (&balancer, SERVERS)];
+        let pulse = Pulse::start(if middle == Middle::Nothing { &own[..2] } else { &own })?;
+        let network =
+            Network { _server: server, _pulse: pulse, client, balancer, _servers: servers, _ends: ends, links };
         network.steer(&network.client, "eth0", HOSTS_CPU)?;
         network.steer(&network._servers, "eth0", HOSTS_CPU)?;
         if middle == Middle::Host {

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use baker::ir::{Pin, Program, TableEntry, TableId, TableStore};
+use baker::ir::{Pin, Program, TableEntry, TableError, TableId, TableStore};
 use baker::opt::Level;
 use codegen::kernel::Options;
 use control::controllers::splice::block::{Block, Ends, Mode};
@@ -112,8 +112,8 @@ impl<S: TableStore + ?Sized> Tables for Filled<'_, S> {
         None
     }
 
-    fn set_block(&mut self, ends: &Ends, block: &Packed) -> bool {
-        self.set("spliced.blocks", ends, block).is_ok()
+    fn set_block(&mut self, ends: &Ends, block: &Packed) -> Result<Option<Packed>, TableError> {
+        self.set("spliced.blocks", ends, block).map(|()| None).map_err(|_| TableError::Full)
     }
 
     fn remove_block(&mut self, _: &Ends) {}

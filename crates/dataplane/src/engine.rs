@@ -207,6 +207,22 @@ impl TableAccess {
         }
     }
 
+    /// Sets an entry of a hash table; what it was until nobody could find that any more goes to `before`. Whether there was one.
+    pub fn exchange(&mut self, table: TableId, entry: &TableEntry, before: &mut Vec<u128>) -> Result<bool, TableError> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.exchange(table, entry, before),
+            TableAccess::Interp(machine) => {
+                let mut machine = lock(machine);
+                before.clear();
+                let found = machine.get(table, &entry.key, entry.prefix_len);
+                before.extend(found.iter().flatten());
+                machine.insert(table, entry)?;
+                Ok(found.is_ok())
+            }
+        }
+    }
+
     /// As [`TableStore::get`], behind what `values` has already: native tables then allocate nothing.
     pub fn get_to(
         &self,

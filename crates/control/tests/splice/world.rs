@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
 use baker::ir::interp::End;
-use baker::ir::{ChannelId, Program, TableEntry, TableId, TableStore};
+use baker::ir::{ChannelId, Program, TableEntry, TableError, TableId, TableStore};
 use control::config::Config;
 use control::controllers::splice::block::{Block, Ends};
 use control::controllers::splice::cluster::Agreed;
@@ -77,8 +77,9 @@ impl Tables for TestTables {
         Packed::from_fields(&found.ok()?)
     }
 
-    fn set_block(&mut self, ends: &Ends, block: &Packed) -> bool {
-        self.set("spliced.blocks", ends, block)
+    fn set_block(&mut self, ends: &Ends, block: &Packed) -> Result<Option<Packed>, TableError> {
+        let before = self.block(ends);
+        if self.set("spliced.blocks", ends, block) { Ok(before) } else { Err(TableError::Full) }
     }
 
     fn remove_block(&mut self, ends: &Ends) {
@@ -168,6 +169,10 @@ impl DataPath for TestPath {
 
     fn set_block(&mut self, ends: &Ends, block: &Block) -> bool {
         self.blocks.set(ends, block)
+    }
+
+    fn update_block(&mut self, ends: &Ends, block: &Block) -> bool {
+        self.blocks.update(ends, block)
     }
 
     fn remove_block(&mut self, ends: &Ends) {

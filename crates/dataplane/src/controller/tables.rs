@@ -50,7 +50,7 @@ impl NamedTables {
             return Err(NameError::Shape { table: name.to_owned(), key, value, prefix });
         }
         let id = TableId(index as u32);
-        Ok(Table { id, tables: self.tables.clone(), buffer: Buffer::default(), types: PhantomData })
+        Ok(Table { id, tables: self.tables.clone(), buffer: Buffer::default(), before: Vec::new(), types: PhantomData })
     }
 
     /// Makes a table hold these entries and no others. What it has already is not touched; what must go goes first, so
@@ -81,6 +81,8 @@ pub struct Table<K, V> {
     id: TableId,
     tables: TableAccess,
     buffer: Buffer,
+    /// Numbers of an old value, in memory that is used from call to call.
+    before: Vec<u128>,
     types: PhantomData<fn(K) -> V>,
 }
 
@@ -129,6 +131,17 @@ impl<K: Key, V: Record> Table<K, V> {
             value.to_fields(&mut entry.value);
             tables.insert(*id, entry)
         })
+    }
+
+    /// Sets an entry of a hash table, and says what was there: the old value as it was when nobody could find it any more, so that
+    /// what packets changed of it before is in it. Who has found it earlier may still change it.
+    pub fn exchange(&mut self, key: &K, value: &V) -> Result<Option<V>, TableError> {
+        let Table { id, tables, buffer, before, .. } = self;
+        let found = buffer.with(key, |entry| {
+            value.to_fields(&mut entry.value);
+            tables.exchange(*id, entry, before)
+        })?;
+        Ok(if found { V::from_fields(before) } else { None })
     }
 
     /// Sets many entries, in order, up to the first that is refused. Those of an array that the program does not write take less

@@ -17,7 +17,7 @@
 use std::cell::UnsafeCell;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use baker::ir::{Layout, is_expired};
@@ -45,7 +45,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// Slots that [`Hash::keys_from`] goes over at a time.
 const SCANNED: u32 = 4096;
 /// Buckets that are read between two quiescent states.
-const READ_AT_ONCE: u32 = 64;
+const READ_AT_ONCE: usize = 64;
 
 /// A hash table. Its control block comes first, so that a pointer to the one is a pointer to the other.
 #[repr(C)]
@@ -162,22 +162,33 @@ impl Hash {
         if self.at_once {
             return self.insert(key, value);
         }
+        self.exchange(key, value).is_some()
+    }
+
+    /// As [`Hash::set`], with what was there: the old value as it was when nobody could find it any more, so that what others
+    /// changed of it before is in it. Who has found it earlier may still change it. None where the table is full.
+    pub fn exchange(&self, key: &[u64], value: &[u8]) -> Option<Option<Bytes>> {
         let mut writer = self.lock_patiently();
         let place = self.place(key);
         let Some((bucket, slot, old)) = self.find(key, &place) else {
-            return self.add(&mut writer, &place, key, value);
+            return self.add(&mut writer, &place, key, value).then_some(None);
         };
         let stored = self.lock.unwrap_or(self.value_size);
         // SAFETY: the entry is one of the table's, and the writer's lock keeps it from being reused.
-        if unsafe { self.load(old) }[..stored] == value[..stored] {
-            return true;
+        let before = unsafe { self.load(old) };
+        if before[..stored] == value[..stored] {
+            return Some(Some(before));
         }
-        let Some(new) = writer.take(&self.epochs) else { return false };
+        let new = writer.take(&self.epochs)?;
         // SAFETY: nobody can reach the new entry yet.
         unsafe { self.fill(new, key, value) };
         self.bucket(bucket).entries[slot].store(new + 1, Ordering::Release);
+        // Either we see what a packet has written, or it finds the new entry when it looks again.
+        fence(Ordering::SeqCst);
+        // SAFETY: as before.
+        let before = unsafe { self.load(old) };
         writer.retire(old, &self.epochs);
-        true
+        Some(Some(before))
     }
 
     /// Adds a key that is not there.
@@ -304,19 +315,18 @@ impl Hash {
     /// All keys and values, in no order. A key that goes and comes back meanwhile may be there twice.
     pub fn dump(&self) -> Vec<(Vec<u64>, Vec<u8>)> {
         let mut all = Vec::new();
+        // A large table is not looked through for nothing.
+        if self.count() == 0 {
+            return all;
+        }
         self.reading(|rest| {
-            for bucket in 0..self.bucket_count {
+            for part in self.all_buckets().chunks(READ_AT_ONCE) {
                 // Removed entries are not kept from their reuse for longer than this.
-                if bucket % READ_AT_ONCE == 0 {
-                    rest();
-                }
-                let entries = &self.bucket(bucket).entries;
-                for entry in entries.iter().filter_map(|slot| slot.load(Ordering::Acquire).checked_sub(1)) {
+                rest();
+                for slot in part.iter().flat_map(|bucket| &bucket.entries) {
+                    let Some(entry) = slot.load(Ordering::Acquire).checked_sub(1) else { continue };
                     // SAFETY: the entry was published with its key, which does not change, and is not reused meanwhile.
-                    all.push(unsafe {
-                        let key = self.key(entry).to_vec();
-                        (key, self.load(entry).into_vec())
-                    });
+                    all.push(unsafe { (self.key(entry).to_vec(), self.load(entry).into_vec()) });
                 }
             }
         });
@@ -413,9 +423,12 @@ impl Hash {
     }
 
     fn bucket(&self, index: u32) -> &Bucket {
-        debug_assert!(index < self.bucket_count);
+        &self.all_buckets()[index as usize]
+    }
+
+    fn all_buckets(&self) -> &[Bucket] {
         // SAFETY: the mapping holds `bucket_count` buckets, for which zero bytes are valid, page-aligned.
-        unsafe { &*self.buckets.ptr().cast::<Bucket>().add(index as usize) }
+        unsafe { std::slice::from_raw_parts(self.buckets.ptr().cast(), self.bucket_count as usize) }
     }
 
     /// In a slot the entry has one more as its number, which is where it lies: entry 0 of the published table is unused.

@@ -267,6 +267,21 @@ impl Tables {
         Ok(())
     }
 
+    /// Sets an entry of a hash table, and says what it was until nobody could find that any more, in `before`; whether there was one.
+    /// Any thread may call it while packets are processed.
+    pub fn exchange(&self, table: TableId, entry: &TableEntry, before: &mut Vec<u128>) -> Result<bool, TableError> {
+        let Table { kind, key_codec, value, .. } = self.table(table)?;
+        let Kind::Hash(hash) = &**kind else { return Err(TableError::OutOfRange) };
+        no_prefix(entry.prefix_len)?;
+        let bytes = value.encode(&entry.value).ok_or(TableError::OutOfRange)?;
+        let key = key_codec.pack(&entry.key).ok_or(TableError::OutOfRange)?;
+        let found = hash.exchange(&key, &bytes).ok_or(TableError::Full)?;
+        self.note(table, &entry.key, entry.prefix_len, Some(&entry.value));
+        before.clear();
+        found.iter().for_each(|found| value.decode_to(found, before));
+        Ok(found.is_some())
+    }
+
     fn put(&self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
         let Table { kind, key, key_codec, value, .. } = self.table(table)?;
         let bytes = value.encode(&entry.value).ok_or(TableError::OutOfRange)?;

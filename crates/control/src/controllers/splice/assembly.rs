@@ -61,7 +61,8 @@ impl Assembly {
     pub fn insert(&mut self, seq: u32, payload: &[u8], fin: bool) -> bool {
         if fin && self.fin.is_none() {
             let at = seq.wrapping_add(payload.len() as u32);
-            if !before(at, self.end()) {
+            // What is behind all that there is room for is somebody else's, or comes again.
+            if !before(at, self.end()) && at.wrapping_sub(self.base) as usize <= self.room {
                 self.fin = Some(at);
             }
         }

@@ -26,6 +26,7 @@ struct ServiceFigures {
     /// By [`Ending::ALL`].
     endings: [u64; Ending::ALL.len()],
     retries: u64,
+    implausible: u64,
     up: u64,
     down: u64,
     connect: Histogram,
@@ -99,6 +100,13 @@ impl Books {
         }
     }
 
+    /// A segment is dropped for what it acknowledges.
+    pub fn implausible(&mut self, settings: &Settings, service: usize) {
+        if let Some(own) = settings.services.get(service).and_then(|own| self.services.get_mut(&own.name)) {
+            own.implausible += 1;
+        }
+    }
+
     /// An exchange is over.
     pub fn note(&mut self, settings: &Settings, c: &Connection, exchange: &Exchange, ending: Ending) {
         let name = settings.services.get(c.service).map(|own| own.name.as_str()).unwrap_or_default();
@@ -155,6 +163,8 @@ impl Books {
         let mut connections = family(Kind::Counter, "connections", "connections of clients that sent a request");
         let mut now = family(Kind::Gauge, "connections_now", "connections of clients that there are");
         let mut retries = family(Kind::Counter, "retries", "servers that requests were sent to in vain");
+        let mut implausible =
+            family(Kind::Counter, "implausible", "segments dropped since they acknowledge what was not sent");
         let mut bytes = family(Kind::Counter, "bytes", "bytes of requests (up) and responses (down) that have arrived");
         let mut connect = family(Kind::Histogram, "connect_us", "time to connect to a server");
         let mut first_byte = family(Kind::Histogram, "first_byte_us", "from a request to the response's first byte");
@@ -170,12 +180,13 @@ impl Books {
             connections.add(&[service], own.connections);
             now.add(&[service], current.get(name).copied().unwrap_or(0));
             retries.add(&[service], own.retries);
+            implausible.add(&[service], own.implausible);
             bytes.add(&[service, ("direction", "up")], own.up);
             bytes.add(&[service, ("direction", "down")], own.down);
             connect.add(&[service], &own.connect);
             first_byte.add(&[service], &own.first_byte);
         }
-        vec![requests, responses, answers, connections, now, retries, bytes, connect, first_byte]
+        vec![requests, responses, answers, connections, now, retries, implausible, bytes, connect, first_byte]
     }
 
     fn of_servers(&self, cluster: &Cluster, now: u64) -> Vec<Family> {

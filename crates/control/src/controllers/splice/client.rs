@@ -1,6 +1,6 @@
 //! The client's side: requests are read, servers chosen, and what follows is joined.
 
-use super::block::{Block, Ends, Mode, before};
+use super::block::{Block, Ends, before};
 use super::body::Body;
 use super::connection::{State, Stream, Upstream};
 use super::exchange::Ending;
@@ -15,6 +15,9 @@ const RETRY: u64 = 20_000_000;
 impl<P: DataPath> Turn<'_, P> {
     /// A segment of the client.
     pub fn on_client(&mut self, segment: &Segment, frame: &[u8]) {
+        if !self.client_acknowledges(segment) {
+            return;
+        }
         let c = &mut *self.c;
         // An old segment says old times, and a SYN echoes none.
         if let Some((value, echo)) = segment.options.times.filter(|_| segment.has(ACK)) {
@@ -27,9 +30,6 @@ impl<P: DataPath> Turn<'_, P> {
             c.times.1 = if c.heard { c.times.1 } else { echo };
             c.heard = true;
             c.times.1 = if before(c.times.1, echo) { echo } else { c.times.1 };
-        }
-        if segment.has(ACK) && !before(segment.ack, c.acked) {
-            (c.acked, c.window) = (segment.ack, segment.window);
         }
         if c.answer.as_ref().is_some_and(|answer| answer.resets) {
             return self.on_killed(segment);
@@ -324,10 +324,8 @@ impl<P: DataPath> Turn<'_, P> {
             return;
         }
         let end = u.response_end();
-        if let Some(block) = self.path.block(&c.client).filter(|block| block.mode != Mode::Held) {
-            c.acked = if before(c.acked, block.acked) { block.acked } else { c.acked };
-        }
-        if before(c.acked, end) {
+        self.hear_client();
+        if before(self.c.acked, end) {
             return;
         }
         self.complete_exchange();

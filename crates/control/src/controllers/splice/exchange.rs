@@ -4,7 +4,7 @@
 //! those that the fast path carries are counted without being looked at. When an exchange ends nobody tells the controller, unless the
 //! last bytes of the response come to it anyway; then the next request does, or a look at the control blocks from time to time.
 
-use super::block::{Mode, before};
+use super::block::before;
 use super::connection::{Connection, State, Upstream};
 use super::path::DataPath;
 use super::turn::{LOOK, Turn};
@@ -227,16 +227,10 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// What has been acknowledged by now, as the data path knows it.
     pub fn count_exchange(&mut self) {
-        let passes = |block: super::block::Block| (block.mode != Mode::Held).then_some(block.acked);
-        let later = |one: u32, other: Option<u32>| other.filter(|other| before(one, *other)).unwrap_or(one);
-        let client = self.path.block(&self.c.client).and_then(passes);
-        let client = later(self.c.acked, client);
+        self.hear_client();
+        self.hear_server();
         let server = self.c.upstream.as_ref().filter(|_| self.c.state == State::Serving);
-        // A block has acknowledgements as they came.
-        let mut acked =
-            |u: &Upstream| self.path.block(&u.ends).and_then(passes).map(|acked| acked.wrapping_sub(u.shift));
-        let server = server.map(|u| later(u.acked, acked(u)));
-        self.c.count(Some(client), server);
+        self.c.count(Some(self.c.acked), server.map(|u| u.acked));
     }
 
     /// The response has passed: nothing of the exchange is unknown any more.

@@ -36,15 +36,19 @@ struct Live {
     seen: Field,
     blocks: Blocks<LiveTables>,
     services: Table<(Ipv6Addr, u16), Service>,
+    rx_port: Field,
     /// The worker that the packet at hand came from: what follows from it is run there, in order.
     worker: usize,
+    /// The port that it came in by: what answers it leaves by the same.
+    port: u128,
 }
 
 impl Live {
     /// Has a frame pass, by the input for IPv4 or for IPv6.
     fn pass(&mut self, inputs: [Input; 2], frame: &[u8]) {
         let v6 = frame.get(12..14) == Some(&[0x86, 0xdd]);
-        let _ = self.injector.inject_on(self.worker, inputs[usize::from(v6)], frame, &[(self.seen, 1)]);
+        let with = [(self.seen, 1), (self.rx_port, self.port)];
+        let _ = self.injector.inject_on(self.worker, inputs[usize::from(v6)], frame, &with);
     }
 }
 
@@ -73,6 +77,10 @@ impl DataPath for Live {
 
     fn set_block(&mut self, ends: &Ends, block: &Block) -> bool {
         self.blocks.set(ends, block)
+    }
+
+    fn update_block(&mut self, ends: &Ends, block: &Block) -> bool {
+        self.blocks.update(ends, block)
     }
 
     fn remove_block(&mut self, ends: &Ends) {
@@ -151,7 +159,9 @@ pub fn run(link: &mut Link, reloads: &Reloads, queries: &Queries) -> Result<(), 
         seen: field("relayed")?,
         blocks: Blocks::new(LiveTables::of(link.tables()).map_err(text)?),
         services: link.tables().table("accept.services").map_err(text)?,
+        rx_port: fields.rx_port,
         worker: 0,
+        port: 0,
     };
     let mut secret = link.tables().table::<u32, (u64, u64)>("accept.secret").map_err(text)?;
     // That of a process before stays: clients still have its cookies.
@@ -233,7 +243,7 @@ impl Closed {
 }
 
 fn receive(splicer: &mut Splicer<Live>, fields: &Fields, packet: &Punted) {
-    splicer.path.worker = packet.worker();
+    (splicer.path.worker, splicer.path.port) = (packet.worker(), packet.metadata(fields.rx_port));
     match packet.channel() {
         "accept.request_cc" => splicer.request(fields.of(packet), packet.bytes()),
         "errors.held_cc" => splicer.error(packet.bytes()),

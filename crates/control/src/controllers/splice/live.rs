@@ -1,5 +1,6 @@
 //! The tables of a running instance that control blocks are in.
 
+use baker::ir::TableError;
 use dataplane::controller::{NameError, NamedTables, Table};
 
 use super::block::Ends;
@@ -35,8 +36,8 @@ impl Tables for LiveTables {
         self.blocks.get(ends)
     }
 
-    fn set_block(&mut self, ends: &Ends, block: &Packed) -> bool {
-        self.blocks.set(ends, block).is_ok()
+    fn set_block(&mut self, ends: &Ends, block: &Packed) -> Result<Option<Packed>, TableError> {
+        self.blocks.exchange(ends, block)
     }
 
     fn remove_block(&mut self, ends: &Ends) {

@@ -9,6 +9,7 @@
 //! | `packed`, `ways` | the same as the program's tables have them |
 //! | `cluster`, `checks`, `neighbours` | servers: which one, whether it works, who has its address |
 //! | `connection`, `turn`, `client`, `server` | one connection and what becomes of it |
+//! | `acks` | what each side has acknowledged, and who is believed |
 //! | `note`, `restore` | what blocks keep of connections; how another process takes them up |
 //! | `idle` | connections between two requests |
 //! | `reuse`, `warm` | connections to servers that outlast a client's use of them |
@@ -17,6 +18,7 @@
 //! | `splicer`, `maps`, `path` | all connections; how they are found; what they need of the data path |
 
 mod access_log;
+mod acks;
 pub mod asked;
 mod assembly;
 pub mod block;

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
 
+use baker::ir::TableError;
 use dataplane::controller::Record;
 
 use super::block::{Block, Ends, Mode};
@@ -99,6 +100,11 @@ impl Packed {
         }
     }
 
+    /// As [`Block::ended`].
+    fn ended(&self) -> u8 {
+        self.bits >> ENDED & 3
+    }
+
     fn unpacked(&self, ends: &Ends, way: Way) -> Block {
         let to = if self.dst.is_unspecified() {
             ends.turned()
@@ -109,7 +115,7 @@ impl Packed {
         let scale = self.scales & 15;
         Block {
             mode: MODES[usize::from(self.bits & 3)],
-            ended: self.bits >> ENDED & 3,
+            ended: self.ended(),
             port: way.port,
             scale,
             told: self.scales >> 4,
@@ -141,8 +147,11 @@ const MODES: [Mode; 4] = [Mode::Held, Mode::Limited, Mode::Open, Mode::Closing];
 pub trait Tables {
     /// A block.
     fn block(&self, ends: &Ends) -> Option<Packed>;
-    /// Makes or replaces a block. False where there is no room.
-    fn set_block(&mut self, ends: &Ends, block: &Packed) -> bool;
+    /// Makes or replaces a block; what it was until then.
+    ///
+    /// # Errors
+    /// Where there is no room.
+    fn set_block(&mut self, ends: &Ends, block: &Packed) -> Result<Option<Packed>, TableError>;
     /// Removes one, where it is there.
     fn remove_block(&mut self, ends: &Ends);
     /// All of them.
@@ -183,11 +192,25 @@ impl<T: Tables> Blocks<T> {
 
     /// Makes or replaces one. False where there is no room.
     pub fn set(&mut self, ends: &Ends, block: &Block) -> bool {
+        self.exchange(ends, block).is_ok()
+    }
+
+    /// As [`Blocks::set`], with the bits of what had ended it by then.
+    fn exchange(&mut self, ends: &Ends, block: &Block) -> Result<u8, TableError> {
         let keeps_source = !leads_on(ends, block) || block.to.src == ends.src;
         let src = if keeps_source { Ipv6Addr::UNSPECIFIED } else { block.to.src };
         let way = Way { src, mac: block.dst_mac, port: block.port };
-        let Some(number) = self.ways.number(&way).or_else(|| self.add(way)) else { return false };
-        self.tables.set_block(ends, &Packed::of(ends, block, number))
+        let number = self.ways.number(&way).or_else(|| self.add(way)).ok_or(TableError::Full)?;
+        let before = self.tables.set_block(ends, &Packed::of(ends, block, number))?;
+        Ok(before.map_or(0, |before| before.ended()))
+    }
+
+    /// Replaces one that was read a moment ago. A FIN or a reset that has passed since is not forgotten: packets note it in the block
+    /// that they have found. False where there is no room.
+    pub fn update(&mut self, ends: &Ends, block: &Block) -> bool {
+        let Ok(ended) = self.exchange(ends, block) else { return false };
+        let late = ended & !block.ended;
+        late == 0 || self.update(ends, &Block { ended: block.ended | late, ..block.clone() })
     }
 
     /// Removes one, where it is there.
@@ -246,6 +269,8 @@ mod tests {
     struct Mock {
         blocks: HashMap<Ends, Packed>,
         ways: HashMap<u32, Way>,
+        /// Bits that a packet sets while the next block is replaced.
+        ends: u8,
     }
 
     impl Tables for Mock {
@@ -253,9 +278,10 @@ mod tests {
             self.blocks.get(ends).copied()
         }
 
-        fn set_block(&mut self, ends: &Ends, block: &Packed) -> bool {
-            self.blocks.insert(*ends, *block);
-            true
+        fn set_block(&mut self, ends: &Ends, block: &Packed) -> Result<Option<Packed>, TableError> {
+            // Just then a packet is on its way that ends it.
+            let before = self.blocks.insert(*ends, *block);
+            Ok(before.map(|before| Packed { bits: before.bits | std::mem::take(&mut self.ends), ..before }))
         }
 
         fn remove_block(&mut self, ends: &Ends) {
@@ -318,11 +344,29 @@ mod tests {
             assert_eq!((fields.len(), Packed::from_fields(&fields)), (Packed::FIELDS, Some(packed)));
             assert_eq!(blocks.get(&own), Some(block.clone()));
             // Another process finds the same.
-            let again = Blocks::new(Mock { blocks: blocks.tables.blocks.clone(), ways: blocks.tables.ways.clone() });
+            let again =
+                Blocks::new(Mock { blocks: blocks.tables.blocks.clone(), ways: blocks.tables.ways.clone(), ends: 0 });
             assert_eq!(again.entries(), [(own, block)]);
         }
         // What a client's address is in is no way.
         assert_eq!(blocks.tables.ways.len(), 2);
+    }
+
+    #[test]
+    fn what_ends_a_connection_while_its_block_is_replaced_is_kept() {
+        let mut blocks = Blocks::new(Mock::default());
+        let own = ends(1, 2);
+        let open = Block { ended: 0, ..block(own.turned()) };
+        assert!(blocks.set(&own, &open));
+        for (late, kept) in [(0, 0), (1, 1), (2, 3)] {
+            blocks.tables.ends = late << ENDED;
+            let read = blocks.get(&own).unwrap();
+            assert!(blocks.update(&own, &Block { limit: read.limit + 1, ..read }));
+            assert_eq!(blocks.get(&own).unwrap().ended, kept);
+        }
+        // Who makes a block anew means it.
+        assert!(blocks.set(&own, &open));
+        assert_eq!(blocks.get(&own), Some(open));
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub trait DataPath {
     fn block(&mut self, ends: &Ends) -> Option<Block>;
     /// Makes or replaces one. False where there is no room.
     fn set_block(&mut self, ends: &Ends, block: &Block) -> bool;
+
+    /// Replaces one that was read a moment ago; a FIN or a reset that has passed since is not forgotten. False where there is no room.
+    fn update_block(&mut self, ends: &Ends, block: &Block) -> bool;
     /// Removes one, where it is there.
     fn remove_block(&mut self, ends: &Ends);
     /// All control blocks.

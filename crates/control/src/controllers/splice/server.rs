@@ -130,7 +130,9 @@ impl<P: DataPath> Turn<'_, P> {
     pub fn resend_kept(&mut self) {
         let Some(u) = &mut self.c.upstream else { return };
         u.sent = if before(u.acked, u.kept_at) { u.kept_at } else { u.acked };
-        u.edge = u.edge.max(u.sent.wrapping_add(1));
+        // One byte asks for a window where there is none (RFC 9293 section 3.8.6.1).
+        let least = u.sent.wrapping_add(1);
+        u.edge = if before(u.edge, least) { least } else { u.edge };
         self.send_kept();
     }
 
@@ -159,6 +161,9 @@ impl<P: DataPath> Turn<'_, P> {
     }
 
     fn on_joined_server(&mut self, segment: &Segment, frame: &[u8]) {
+        if !self.server_is_plausible(segment) {
+            return;
+        }
         let Some(u) = &mut self.c.upstream else { return };
         if let Some((tsval, echo)) = segment.options.times {
             if !self.c.heard {
@@ -253,24 +258,18 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// The server closes behind a response. As soon as the client has all of it, it is let go; until then its FIN comes again.
     fn server_closes(&mut self) {
+        self.hear_client();
         let Some(u) = &self.c.upstream else { return };
-        let end = u.response_end();
-        let acked = self.path.block(&self.c.client).map_or(self.c.acked, |block| block.acked);
-        if !u.responses.bytes.is_ended() || !u.responses.bytes.ready().is_empty() || before(acked, end) || !u.has_all()
-        {
-            return;
+        let (ended, rest) = (u.responses.bytes.is_ended(), u.responses.bytes.ready());
+        if ended && rest.is_empty() && !before(self.c.acked, u.response_end()) && u.has_all() {
+            self.let_server_go(FIN);
         }
-        self.let_server_go(FIN, acked);
     }
 
-    /// The client has the whole response, up to `acked`, and the next request may go to any server: this one is let go, with a FIN
-    /// or a reset.
-    pub(super) fn let_server_go(&mut self, flags: u8, acked: u32) {
+    /// The client has the whole response, and the next request may go to any server: this one is let go, with a FIN or a reset.
+    pub(super) fn let_server_go(&mut self, flags: u8) {
         let Some(u) = &self.c.upstream else { return };
         let end = u.response_end();
-        if before(self.c.acked, acked) {
-            self.c.acked = acked;
-        }
         self.complete_exchange();
         self.release(flags);
         let waiting = !self.c.requests.bytes.ready().is_empty();

@@ -211,8 +211,9 @@ impl<P: DataPath> Turn<'_, P> {
     fn kill(&mut self) {
         self.break_exchange(Ending::Killed);
         // What the client takes its reset for is what it expects next, which nobody knows while data is under way.
-        let passed = self.path.block(&self.c.client).filter(|block| block.mode != Mode::Held);
-        self.c.next = passed.map_or(self.c.next, |block| block.acked);
+        let passes = self.path.block(&self.c.client).is_some_and(|block| block.mode != Mode::Held);
+        self.hear_client();
+        self.c.next = if passes { self.c.acked } else { self.c.next };
         self.release(RST);
         self.hold_client();
         self.c.state = State::Answering;
@@ -259,14 +260,14 @@ impl<P: DataPath> Turn<'_, P> {
                 self.elsewhere(503);
             }
             State::Serving => {
+                self.hear_client();
                 let block = self.path.block(&self.c.client);
-                let acked = block.as_ref().map_or(self.c.acked, |block| block.acked);
                 let both_open = block.is_some_and(|block| block.mode == Mode::Limited && block.ended == 0);
-                let done = has_all && self.c.requests.is_done() && !before(acked, end);
+                let done = has_all && self.c.requests.is_done() && !before(self.c.acked, end);
                 if !done || !both_open || !self.c.keeps_alive {
                     return self.kill();
                 }
-                self.let_server_go(RST, acked);
+                self.let_server_go(RST);
             }
             State::Answering => {}
         }

@@ -221,7 +221,7 @@ impl<P: DataPath> Turn<'_, P> {
         let Some(u) = self.c.upstream.take() else { return self.over() };
         for ends in [self.c.client, u.ends] {
             if let Some(block) = self.path.block(&ends).filter(|block| block.mode != Mode::Open) {
-                self.path.set_block(&ends, &Block { mode: Mode::Open, ..block });
+                self.path.update_block(&ends, &Block { mode: Mode::Open, ..block });
             }
         }
         self.by_server.remove(&u.ends);
@@ -337,7 +337,7 @@ impl<P: DataPath> Turn<'_, P> {
                     continue;
                 }
             }
-            if !self.path.set_block(&ends, &block) {
+            if !self.path.update_block(&ends, &block) {
                 self.gone = true;
             }
         }
