@@ -49,6 +49,8 @@ struct Shared {
     now: u64,
     /// Packets for the controller.
     punted: VecDeque<StepOutput>,
+    /// The port that the packet at hand came in by.
+    port: u128,
     paths: [VecDeque<Vec<u8>>; PATHS],
 }
 
@@ -137,6 +139,7 @@ impl Shared {
             match output.end {
                 End::Tx => {
                     let port = output.metadata[Program::TX_PORT.0 as usize];
+                    assert!((1..=2).contains(&port), "a packet leaves by port {port}");
                     self.paths[if port == 1 { 2 } else { 3 }].push_back(output.bytes);
                 }
                 End::Controller(_) => self.punted.push_back(output),
@@ -156,7 +159,9 @@ impl DataPath for TestPath {
     }
 
     fn relay(&mut self, frame: &[u8]) {
-        self.shared.borrow_mut().inject("spliced.v4", frame, &[("relayed", 1)]);
+        let mut shared = self.shared.borrow_mut();
+        let port = shared.port;
+        shared.inject("spliced.v4", frame, &[("relayed", 1), ("rx.port", port)]);
     }
 
     fn relay_error(&mut self, frame: &[u8]) {
@@ -250,8 +255,14 @@ impl World {
         let mut stepper = Stepper::new(program.clone(), EngineKind::Interp).unwrap();
         config.fill(&program, &mut stepper).unwrap();
         let settings: Arc<Settings> = config.controllers[0].1.own.clone().unwrap().downcast().unwrap();
-        let shared =
-            Shared { program, stepper, now: 1_000_000_000, punted: VecDeque::new(), paths: Default::default() };
+        let shared = Shared {
+            program,
+            stepper,
+            now: 1_000_000_000,
+            punted: VecDeque::new(),
+            port: 0,
+            paths: Default::default(),
+        };
         let shared = Rc::new(RefCell::new(shared));
         let splicer = Splicer::new(settings, TestPath::new(&shared));
         let ends = Ends {
@@ -476,7 +487,8 @@ impl World {
             let next = self.shared.borrow_mut().punted.pop_front().filter(|_| !self.down);
             let Some(StepOutput { end: End::Controller(channel), bytes, metadata }) = next else { return };
             let (name, of) = {
-                let shared = self.shared.borrow();
+                let mut shared = self.shared.borrow_mut();
+                shared.port = metadata[Program::RX_PORT.0 as usize];
                 let of = |name: &str| metadata[shared.meta(name)];
                 let scale = of("scale") as u8;
                 let agreed = Agreed {
