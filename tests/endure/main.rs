@@ -31,11 +31,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
-
 use network::{PATIENCE, SERVERS, Splice, must};
 use server::Servers;
-use web::{Client, pattern, sum};
+use web::{Client, connect_from, pattern, sum};
 
 /// Virtual addresses of the example, and where clients are.
 const VIRTUAL: [&str; 2] = ["10.0.1.80:80", "[2001:db8:1::80]:80"];
@@ -82,17 +80,7 @@ fn connect(number: usize) -> std::io::Result<TcpStream> {
     let to: SocketAddr = VIRTUAL[which % 2].parse().unwrap();
     let prefix = if to.is_ipv4() { "10.0.1." } else { "2001:db8:1::" };
     let from: IpAddr = format!("{prefix}{}", 100 + which / 2).parse().unwrap();
-    let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-    let socket = socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-    socket::setsockopt(&socket, socket::sockopt::ReuseAddr, &true)?;
-    let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    stream.set_nodelay(true)?;
-    let fd = std::os::fd::AsRawFd::as_raw_fd(&stream);
-    socket::bind(fd, &SockaddrStorage::from(SocketAddr::new(from, port as u16)))?;
-    socket::connect(fd, &SockaddrStorage::from(to))?;
-    Ok(stream)
+    connect_from(SocketAddr::new(from, port as u16), to)
 }
 
 /// Does something for each number below `count` on some threads in the clients' namespace. Every tenth part of it is told.

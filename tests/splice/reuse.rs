@@ -1,10 +1,11 @@
 //! Connections to servers that outlast their clients.
 
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::network::Splice;
-use crate::web::{Client, Server, pattern};
+use crate::web::{Client, Server, connect_from, pattern};
 use crate::{VIRTUAL, VIRTUAL6, servers, wait_until_up};
 
 /// Checks that do not disturb.
@@ -99,9 +100,11 @@ fn a_port_is_used_again_at_once() {
         let _servers = servers(&splice);
         wait_until_up(&splice);
         for round in 0..20 {
-            let (address, port) = ([VIRTUAL, VIRTUAL6][round % 2], 2000 + (round % 4) as u16);
+            let (any, address) = [("0.0.0.0", VIRTUAL), ("::", VIRTUAL6)][round % 2];
+            let from = SocketAddr::new(any.parse().unwrap(), 2000 + (round % 4) as u16);
             let start = Instant::now();
-            let mut client = Client::connect_from(&splice.client, port, address).unwrap();
+            let stream = splice.client.enter(|| connect_from(from, address.parse().unwrap())).unwrap();
+            let mut client = Client::of(stream.unwrap());
             assert!(start.elapsed() < MOST, "{driver} {round}: {:?}: {}", start.elapsed(), splice.counters());
             // The server closes first, so that the client need not wait.
             client.send(b"GET /bytes/1000 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();

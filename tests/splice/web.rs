@@ -1,7 +1,7 @@
 //! A small web server and client whose every byte is known.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -204,30 +204,8 @@ impl Client {
     /// Connects from a namespace.
     pub fn connect(host: &Namespace, address: &str) -> std::io::Result<Client> {
         let address: SocketAddr = address.parse().unwrap();
-        Client::set_up(host.enter(|| TcpStream::connect_timeout(&address, Duration::from_secs(20))).unwrap()?)
-    }
-
-    /// Connects from a namespace, from this port.
-    pub fn connect_from(host: &Namespace, port: u16, address: &str) -> std::io::Result<Client> {
-        let address: SocketAddr = address.parse().unwrap();
-        let (family, any) = match address {
-            SocketAddr::V4(_) => (AddressFamily::Inet, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-            SocketAddr::V6(_) => (AddressFamily::Inet6, IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
-        };
-        let connect = || -> nix::Result<TcpStream> {
-            let socket = socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-            socket::setsockopt(&socket, socket::sockopt::ReuseAddr, &true)?;
-            socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(any, port)))?;
-            socket::connect(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
-            Ok(TcpStream::from(socket))
-        };
-        Client::set_up(host.enter(connect).unwrap()?)
-    }
-
-    fn set_up(stream: TcpStream) -> std::io::Result<Client> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        stream.set_nodelay(true)?;
+        let stream = host.enter(|| TcpStream::connect_timeout(&address, Duration::from_secs(20))).unwrap()?;
+        set_up(&stream)?;
         Ok(Client::of(stream))
     }
 
@@ -293,6 +271,24 @@ impl Client {
     pub fn is_closed(&mut self) -> bool {
         matches!(self.reader.fill_buf(), Ok([]) | Err(_))
     }
+}
+
+/// Connects from one address and port to another, in the caller's namespace, also where a connection was there just before.
+pub fn connect_from(from: SocketAddr, to: SocketAddr) -> std::io::Result<TcpStream> {
+    let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let socket = socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    socket::setsockopt(&socket, socket::sockopt::ReuseAddr, &true)?;
+    let stream = TcpStream::from(socket);
+    set_up(&stream)?;
+    socket::bind(stream.as_raw_fd(), &SockaddrStorage::from(from))?;
+    socket::connect(stream.as_raw_fd(), &SockaddrStorage::from(to))?;
+    Ok(stream)
+}
+
+fn set_up(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_nodelay(true)
 }
 
 /// Has a connection end by a reset when it is dropped.

@@ -14,7 +14,6 @@ mod controller;
 mod cpu;
 mod network;
 mod packets;
-mod pulse;
 mod rates;
 mod server;
 mod systems;

@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 use aya::Ebpf;
 use lab::{LinkConfig, Namespace, veth};
 
-use super::pulse::Pulse;
 use super::server::Server;
 use crate::text;
 use crate::xdp::line;
@@ -57,9 +56,8 @@ pub enum Middle {
 
 /// All of it.
 pub struct Network {
-    // Dropped first: they have sockets.
+    // Dropped first: it has the sockets.
     _server: Server,
-    _pulse: Pulse,
     pub client: Namespace,
     pub balancer: Namespace,
     _servers: Namespace,
@@ -117,10 +115,7 @@ impl Network {
             end.wait_running("eth0", PATIENCE).map_err(text)?;
         }
         let server = Server::start(&servers, &REAL, HOSTS_CPU)?;
-        let own = [(&client, "eth0"), (&servers, "eth0"), (&balancer, CLIENTS), (&balancer, SERVERS)];
-        let pulse = Pulse::start(if middle == Middle::Nothing { &own[..2] } else { &own })?;
-        let network =
-            Network { _server: server, _pulse: pulse, client, balancer, _servers: servers, _ends: ends, links };
+        let network = Network { _server: server, client, balancer, _servers: servers, _ends: ends, links };
         network.steer(&network.client, "eth0", HOSTS_CPU)?;
         network.steer(&network._servers, "eth0", HOSTS_CPU)?;
         if middle == Middle::Host {

@@ -93,24 +93,24 @@ impl Books {
         self.servers.get(number).cloned().unwrap_or_default()
     }
 
+    /// Those of a service, by its number in the configuration.
+    fn service(&mut self, settings: &Settings, number: usize) -> Option<&mut ServiceFigures> {
+        self.services.get_mut(&settings.services.get(number)?.name)
+    }
+
     /// A connection begins.
     pub fn connected(&mut self, settings: &Settings, service: usize) {
-        if let Some(own) = settings.services.get(service).and_then(|own| self.services.get_mut(&own.name)) {
-            own.connections += 1;
-        }
+        self.service(settings, service).into_iter().for_each(|own| own.connections += 1);
     }
 
     /// A segment is dropped for what it acknowledges.
     pub fn implausible(&mut self, settings: &Settings, service: usize) {
-        if let Some(own) = settings.services.get(service).and_then(|own| self.services.get_mut(&own.name)) {
-            own.implausible += 1;
-        }
+        self.service(settings, service).into_iter().for_each(|own| own.implausible += 1);
     }
 
     /// An exchange is over.
     pub fn note(&mut self, settings: &Settings, c: &Connection, exchange: &Exchange, ending: Ending) {
-        let name = settings.services.get(c.service).map(|own| own.name.as_str()).unwrap_or_default();
-        if let Some(own) = self.services.get_mut(name) {
+        if let Some(own) = self.service(settings, c.service) {
             match exchange.status {
                 Some(status) if ending == Ending::Answered => {
                     let known = ANSWERS.iter().position(|answer| *answer == status);

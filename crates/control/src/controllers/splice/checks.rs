@@ -113,11 +113,11 @@ impl<P: DataPath> Splicer<P> {
         if !segment.has(ACK) || segment.ack != running.next && !running.connected {
             return;
         }
-        // A reset that is no answer to the SYN must have the very number that is expected (RFC 5961 section 3.2).
-        if segment.has(RST) && running.connected && segment.seq != running.expected {
-            return;
-        }
         if segment.has(RST) {
+            // One that is no answer to the SYN must have the very number that is expected (RFC 5961 section 3.2).
+            if running.connected && segment.seq != running.expected {
+                return;
+            }
             let why = if running.connected { "it reset the connection" } else { "it refuses connections" };
             return self.end_check(server, Err(why.into()));
         }
