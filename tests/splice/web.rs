@@ -244,6 +244,16 @@ impl Client {
         self.receive("GET")
     }
 
+    /// The last request, for the connection is to end with it.
+    pub fn get_last(&mut self, target: &str) -> std::io::Result<Response> {
+        self.send(format!("GET {target} HTTP/1.1\r\nHost: www.example\r\nConnection: close\r\n\r\n").as_bytes())?;
+        let response = self.receive("GET")?;
+        match self.reader.fill_buf()? {
+            [] => Ok(response),
+            more => Err(std::io::Error::other(format!("{} bytes behind the response", more.len()))),
+        }
+    }
+
     /// A request with a body, of known length or in chunks.
     pub fn put(&mut self, target: &str, body: &[u8], chunked: bool) -> std::io::Result<Response> {
         let framing = match chunked {

@@ -59,7 +59,15 @@ fn hosts() -> impl Strategy<Value = Hosts> {
 fn exchange() -> impl Strategy<Value = Exchange> {
     let length = prop::sample::select(vec![0usize, 1, 500, 1500, 4000, 15000]);
     (any::<bool>(), any::<bool>(), length.clone(), length, any::<bool>())
-        .prop_map(|(second, post, up, down, chunked)| Exchange { second, post, up, down, chunked })
+        .prop_map(|(second, post, up, down, chunked)| Exchange { second, post, up, down, chunked, last: false })
+}
+
+/// Some, the last of which may ask for the end of the connection.
+fn exchanges(exchange: impl Strategy<Value = Exchange>, most: usize) -> impl Strategy<Value = Vec<Exchange>> {
+    (prop::collection::vec(exchange, 1..most), any::<bool>()).prop_map(|(mut exchanges, last)| {
+        exchanges.iter_mut().next_back().into_iter().for_each(|own| own.last = last);
+        exchanges
+    })
 }
 
 /// Does to packets what `choices` say, and nothing bad after that. True once all is done, or cut by a restart.
@@ -121,7 +129,7 @@ struct Next {
 }
 
 fn next_client(exchange: impl Strategy<Value = Exchange>) -> impl Strategy<Value = Next> {
-    let exchanges = prop::collection::vec(exchange, 1..4);
+    let exchanges = exchanges(exchange, 4);
     let choices = prop::collection::vec(any::<u8>(), 0..150);
     (prop::option::of(options()), any::<u32>(), any::<u32>(), exchanges, choices, 0u64..20).prop_map(
         |(options, clock, first, exchanges, choices, pause)| Next { options, clock, first, exchanges, choices, pause },
@@ -179,7 +187,7 @@ proptest! {
     fn both_sides_see_what_the_other_has_sent(
         hosts in hosts(),
         settings in settings(),
-        exchanges in prop::collection::vec(exchange(), 1..5),
+        exchanges in exchanges(exchange(), 5),
         choices in prop::collection::vec(any::<u8>(), 0..300),
         clients in prop::collection::vec(next_client(exchange()), 0..3),
     ) {
@@ -217,7 +225,7 @@ proptest! {
     ) {
         // What may not be sent twice must not have been seen by anybody: that is certain where the server says nothing.
         let hosts = Hosts { settings: if always && !stray { "reuse = \"always\"" } else { "" }, ..hosts };
-        let first = Exchange { second: false, post: false, up: 0, down: 500, chunked: false };
+        let first = Exchange { second: false, post: false, up: 0, down: 500, chunked: false, last: false };
         let mut world = World::new(hosts.clone(), vec![first]);
         if world.trace {
             println!("=== {choices:?}");
@@ -241,7 +249,7 @@ fn connections_to_servers_are_used_again() {
         [("", 1, 1), ("reuse = \"never\"", 4, 0), ("warm = 2", 0, 4), ("addressing = \"transparent\"", 4, 0)]
     {
         let hosts = Hosts { settings, ..Hosts::alike(plain, [1, 9]) };
-        let exchange = Exchange { second: false, post: false, up: 0, down: 3000, chunked: false };
+        let exchange = Exchange { second: false, post: false, up: 0, down: 3000, chunked: false, last: false };
         let mut world = World::new(hosts, vec![exchange.clone(); 2]);
         let before = world.connections();
         assert!(run(&mut world, &[]));
@@ -259,9 +267,36 @@ fn connections_to_servers_are_used_again() {
     }
 }
 
+/// What a client says of its own connection (`Connection: close`) the server is not told, whose connection stays for the next client.
+/// Millrace closes with the last byte, in the same segment.
+#[test]
+fn a_client_that_asks_for_the_end_leaves_the_server_to_others() {
+    let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)) };
+    for (settings, used, told) in
+        [("reuse = \"always\"", 1, 0), ("reuse = \"never\"", 4, 4), ("addressing = \"transparent\"", 4, 4)]
+    {
+        for (chunked, down) in [(false, 0), (false, 300), (true, 300), (false, 15000), (true, 15000)] {
+            let hosts = Hosts { settings, ..Hosts::alike(plain, [1, 9]) };
+            let exchange = Exchange { second: false, post: false, up: 0, down, chunked, last: true };
+            let mut world = World::new(hosts, vec![exchange.clone()]);
+            let before = world.connections();
+            assert!(run(&mut world, &[]));
+            for first in [7, 1 << 31, u32::MAX] {
+                world.settle();
+                world.next_client(TcpOptions { times: Some((first, 0)), ..plain }, first, vec![exchange.clone()]);
+                assert!(run(&mut world, &[]));
+                assert_eq!(world.client.received, world.expected());
+            }
+            assert_eq!((world.connections() - before, world.told), (used, told), "{settings} {down}");
+            settle(&mut world, 4);
+            assert_eq!(figure(&mut world, "service_requests", "complete"), 4, "{settings} {down}");
+        }
+    }
+}
+
 /// A POST that fits into a segment; see `posted_again`.
 fn post() -> Exchange {
-    Exchange { second: false, post: true, up: 100, down: 4000, chunked: false }
+    Exchange { second: false, post: true, up: 100, down: 4000, chunked: false, last: false }
 }
 
 /// A client's request has been sent on the connection that the client before has left. Whether timestamps are used.
@@ -368,7 +403,8 @@ fn a_request_that_is_sent_once_more_is_one_retry() {
 fn who_asks_about_connections_does_not_keep_them() {
     let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: None };
     let hosts = Hosts { settings: "reuse = \"never\"", ..Hosts::alike(plain, [1; 2]) };
-    let mut world = World::new(hosts, vec![Exchange { second: false, up: 0, down: 20, chunked: false, post: false }]);
+    let mut world =
+        World::new(hosts, vec![Exchange { second: false, up: 0, down: 20, chunked: false, post: false, last: false }]);
     assert!(run(&mut world, &[]));
     for _ in 0..300 {
         world.settle();
@@ -400,7 +436,7 @@ fn any_fault_of_a_short_exchange_is_made_good() {
 fn try_faults(choices: &mut Vec<u8>, faults: usize, tried: &mut u64) -> bool {
     let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((u32::MAX - 5000, 0)) };
     let hosts = Hosts::alike(plain, [u32::MAX - 60; 2]);
-    let exchange = |second| Exchange { second, up: 0, down: 20, chunked: second, post: false };
+    let exchange = |second| Exchange { second, up: 0, down: 20, chunked: second, post: false, last: second };
     let mut world = World::new(hosts, vec![exchange(false), exchange(true)]);
     if world.trace {
         println!("=== {choices:?}");

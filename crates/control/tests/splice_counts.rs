@@ -54,6 +54,7 @@ fn exchange() -> impl Strategy<Value = Exchange> {
         up,
         down,
         chunked,
+        last: false,
     })
 }
 

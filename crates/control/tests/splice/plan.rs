@@ -15,6 +15,8 @@ pub struct Exchange {
     pub down: usize,
     /// Whether the bodies are in chunks.
     pub chunked: bool,
+    /// Whether the client asks for the connection's end with it.
+    pub last: bool,
 }
 
 fn body(length: usize, salt: usize, chunked: bool) -> Vec<u8> {
@@ -40,12 +42,24 @@ impl Exchange {
         }
     }
 
+    /// As the client sends it.
     pub fn request(&self, number: usize) -> Vec<u8> {
+        self.request_with(number, if self.last { "Connection: close\r\n" } else { "" })
+    }
+
+    /// As a server sees it that others are to use, too.
+    pub fn request_to_last(&self, number: usize) -> Vec<u8> {
+        self.request_with(number, if self.last { "Connection:      \r\n" } else { "" })
+    }
+
+    fn request_with(&self, number: usize, said: &str) -> Vec<u8> {
         let path = if self.second { "images/x" } else { "web" };
         // Only GET is routed to the images.
         let method = if self.post && !self.second { "POST" } else { "GET" };
-        let head =
-            format!("{method} /{path} HTTP/1.1\r\nHost: h\r\nX-Number: {number}\r\n{}\r\n\r\n", self.framing(self.up));
+        let head = format!(
+            "{method} /{path} HTTP/1.1\r\nHost: h\r\nX-Number: {number}\r\n{said}{}\r\n\r\n",
+            self.framing(self.up)
+        );
         [head.as_bytes(), &body(self.up, number, self.chunked)].concat()
     }
 

@@ -73,7 +73,7 @@ impl<P: DataPath> Turn<'_, P> {
     }
 
     /// An acknowledgement of the own answer, or the client's FIN behind it.
-    fn on_answered(&mut self, segment: &Segment) {
+    pub(super) fn on_answered(&mut self, segment: &Segment) {
         let c = &mut *self.c;
         let Some(answer) = &mut c.answer else { return self.tell_client(RST, segment.ack, &[]) };
         let end = c.next.wrapping_add(answer.bytes.len() as u32 + 1);
@@ -98,7 +98,7 @@ impl<P: DataPath> Turn<'_, P> {
         c.asking.get_or_insert(self.now);
         let start = c.requests.bytes.base();
         c.retry = u64::MAX;
-        let request = match http::request(c.requests.bytes.ready()) {
+        let mut request = match http::request(c.requests.bytes.ready()) {
             Err(Refused(status)) => return self.answer(status),
             Ok(Some(request)) => request,
             Ok(None) if c.requests.bytes.is_ended() => {
@@ -113,14 +113,17 @@ impl<P: DataPath> Turn<'_, P> {
             c.retry = self.now + RETRY;
             return;
         }
-        let kept = c.requests.bytes.take(request.head);
+        let mut kept = c.requests.bytes.take(request.head);
+        let close = request.close.take().filter(|_| pool.is_some_and(|pool| self.cluster.outlasts(pool)));
+        let close = close.filter(|_| !request.private);
         let body = Body::limited(request.framing, self.cluster.settings.request_body);
         let refused = body.as_ref().err().copied();
         c.requests.body = body.ok();
-        (c.start, c.client_done, c.keeps_alive) = (start, false, request.keeps_alive);
+        (c.start, c.client_done, c.keeps_alive, c.closes) = (start, false, request.keeps_alive, close.is_some());
         c.request = Some(request);
         c.tried.clear();
         self.begin_exchange(&kept);
+        close.into_iter().for_each(|close| kept[close].fill(b' '));
         if let Some(Refused(status)) = refused {
             return self.answer(status);
         }
@@ -157,7 +160,7 @@ impl<P: DataPath> Turn<'_, P> {
         let used = body.feed(c.requests.bytes.ready())?;
         u.kept.extend(c.requests.bytes.take(used));
         u.fin = c.requests.bytes.is_ended() && c.requests.bytes.ready().is_empty();
-        c.client_done = u.fin;
+        (c.client_done, c.closes) = (u.fin, c.closes && !u.fin);
         c.requests.follow()
     }
 
@@ -258,6 +261,9 @@ impl<P: DataPath> Turn<'_, P> {
             }
             return;
         }
+        if self.c.is_finishing() {
+            return self.on_finishing_client(segment);
+        }
         let stream = &mut self.c.requests;
         // Behind a gap nobody knows what it is.
         let gap = before(stream.bytes.next(), segment.seq);
@@ -284,6 +290,7 @@ impl<P: DataPath> Turn<'_, P> {
         }
         if !before(known, end) && (fin || !segment.has(FIN)) {
             self.c.client_done |= fin;
+            self.c.closes &= !fin;
             self.update_blocks();
             self.path.relay(frame);
         } else {

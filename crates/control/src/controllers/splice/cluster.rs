@@ -10,7 +10,7 @@ use super::block::Ends;
 use super::path::{MARGIN, Offer, SCALE};
 use super::read::holds;
 use super::segment::TcpOptions;
-use super::settings::{Addressing, Balance, Server, Settings};
+use super::settings::{Addressing, Balance, Reuse, Server, Settings};
 
 /// A server and what is known of it.
 #[derive(Debug)]
@@ -235,6 +235,12 @@ impl Cluster {
         let own = &self.settings.interfaces[known.server.interface];
         let direct = own.addresses.iter().any(|prefix| holds(*prefix, client.src));
         (transparent && !direct).then_some((client.src, client.src_port))
+    }
+
+    /// Whether connections to a pool's servers may outlast a client's use of them.
+    pub fn outlasts(&self, pool: usize) -> bool {
+        let pool = &self.settings.pools[pool];
+        pool.reuse != Reuse::Never && pool.addressing == Addressing::FullNat
     }
 
     /// One connection to a server is over.

@@ -131,6 +131,8 @@ pub struct Upstream {
     pub response: Option<Response>,
     /// Whether a byte of it has been passed on.
     pub begun: bool,
+    /// How far it was passed on by the controller, in the server's numbers.
+    pub passed: u32,
     /// The window scale it uses.
     pub scale: u8,
     /// The scale that it was told; 0 where none counts.
@@ -178,6 +180,7 @@ impl Upstream {
             responses: Stream::new(0, 65536),
             response: None,
             begun: false,
+            passed: 0,
             scale: 0,
             told: 0,
             shift: 0,
@@ -194,6 +197,7 @@ impl Upstream {
         (self.kept, self.kept_at, self.fin, self.written) = (kept, start, false, None);
         (self.acked, self.sent, self.begun, self.response) = (start, start, false, None);
         self.responses.body = None;
+        self.passed = self.responses.limit();
     }
 
     /// The sequence number behind the kept bytes.
@@ -286,6 +290,8 @@ pub struct Connection {
     pub client_done: bool,
     /// Whether another request may follow the present one.
     pub keeps_alive: bool,
+    /// Whether Millrace itself closes behind the response: see `farewell`.
+    pub closes: bool,
     /// When it began.
     pub opened: u64,
     /// When the first byte of the request came whose head is not whole yet.

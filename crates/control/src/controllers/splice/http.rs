@@ -12,6 +12,7 @@
 //! | `CONNECT`, versions other than 1.0 and 1.1 | there is nothing to route |
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use super::body::Framing;
 
@@ -37,6 +38,8 @@ pub struct Request {
     pub framing: Framing,
     /// Whether another request may follow.
     pub keeps_alive: bool,
+    /// Where in it `close` stands, if that is all that it says of connections: what a server of HTTP/1.1 need not be told.
+    pub close: Option<Range<usize>>,
     /// Whether its sender says who it is in a way that counts for all of the connection (RFC 4559 section 6).
     pub private: bool,
 }
@@ -162,6 +165,14 @@ pub fn request(bytes: &[u8]) -> Result<Option<Request>, Refused> {
         None => Framing::Length(0),
     };
     let keeps_alive = if version == 0 { own.keep_alive && !own.close } else { !own.close };
+    let mut said = parsed.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("connection"));
+    let close = match (said.next().map(|header| header.value.trim_ascii()), said.next()) {
+        (Some(value), None) if version == 1 && value.eq_ignore_ascii_case(b"close") => {
+            let at = value.as_ptr() as usize - bytes.as_ptr() as usize;
+            Some(at..at + value.len())
+        }
+        _ => None,
+    };
     let path = if path.is_empty() { "/" } else { path };
     Ok(Some(Request {
         head,
@@ -170,6 +181,7 @@ pub fn request(bytes: &[u8]) -> Result<Option<Request>, Refused> {
         path: path.into(),
         framing,
         keeps_alive,
+        close,
         private: own.private,
     }))
 }
@@ -245,6 +257,24 @@ mod tests {
         for end in 1..text.len() - 4 {
             assert_eq!(get(&text[..end]), Ok(None), "{end}");
         }
+    }
+
+    #[test]
+    fn what_is_said_of_the_connection_alone_is_found() {
+        let found = |version: &str, fields: &str| {
+            let text = format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\nX: close\r\n\r\n");
+            get(&text).unwrap().unwrap().close.map(|close| text[close].to_owned())
+        };
+        for fields in ["Connection: close", "connection:close", "Connection: \t close \t"] {
+            assert_eq!(found("1.1", fields).as_deref(), Some("close"), "{fields:?}");
+        }
+        assert_eq!(found("1.1", "CONNECTION: Close").as_deref(), Some("Close"));
+        for fields in
+            ["Connection: close, TE", "Connection: close\r\nConnection: x", "Connection: ", "Connections: close"]
+        {
+            assert_eq!(found("1.1", fields), None, "{fields:?}");
+        }
+        assert_eq!(found("1.0", "Connection: close"), None, "that ends with the response anyway");
     }
 
     #[test]

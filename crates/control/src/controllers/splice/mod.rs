@@ -13,6 +13,7 @@
 //! | `note`, `restore` | what blocks keep of connections; how another process takes them up |
 //! | `idle` | connections between two requests |
 //! | `reuse`, `warm` | connections to servers that outlast a client's use of them |
+//! | `farewell` | connections that end with a response, and not the server's |
 //! | `exchange`, `books`, `access_log` | a request and what became of it; what is counted; the log |
 //! | `asked`, `sessions` | what operators ask and say |
 //! | `splicer`, `maps`, `path` | all connections; how they are found; what they need of the data path |
@@ -29,6 +30,7 @@ mod client;
 pub mod cluster;
 mod connection;
 mod exchange;
+mod farewell;
 mod http;
 pub mod icmp;
 mod idle;

@@ -2,7 +2,7 @@
 //! path needs anyway. It is written with the block, so that both are of the same moment.
 
 use super::block::{Block, before};
-use super::body::Body;
+use super::body::{Body, Next};
 use super::connection::{Connection, State, Stream, Upstream};
 
 /// Bits of [`Block::facts`] of either side.
@@ -16,6 +16,7 @@ const KEEPS_ALIVE: u16 = 1 << 7;
 const HEAD: u16 = 1 << 8;
 const ASKING: u16 = 1 << 9;
 const DONE: u16 = 1 << 10;
+const CLOSES: u16 = 1 << 11;
 /// Of the server's.
 const RESPONSE: u16 = 1 << 4;
 const TUNNEL: u16 = 1 << 5;
@@ -38,6 +39,8 @@ pub struct ClientNote {
     pub scale: bool,
     /// Whether another request may follow.
     pub keeps_alive: bool,
+    /// Whether Millrace itself closes behind the response.
+    pub closes: bool,
     /// Whether the present request is a HEAD.
     pub is_head: bool,
     /// Whether a request is expected, or read but with no server yet; the block's limit is where it begins.
@@ -72,6 +75,12 @@ fn bits(all: &[(bool, u16)]) -> u16 {
     all.iter().filter(|(holds, _)| *holds).fold(0, |bits, (_, bit)| bits | bit)
 }
 
+/// What [`Upstream::note_server`] has made the limit of.
+pub fn response_limit(block: &Block, closes: bool) -> u32 {
+    let is_done = Body::of_word(block.framing).is_some_and(|body| body.next() == Next::End);
+    block.limit.wrapping_add((closes && is_done).into())
+}
+
 /// The body of a message as a block keeps it; 0: its head is expected.
 fn framing(stream: &Stream) -> u64 {
     stream.body.as_ref().map_or(0, Body::word)
@@ -101,6 +110,7 @@ impl Connection {
                 (self.agreed.times, TIMES),
                 (self.agreed.scale.is_some(), SCALE),
                 (self.keeps_alive, KEEPS_ALIVE),
+                (self.closes, CLOSES),
                 (self.request.as_ref().is_some_and(|request| request.method == "HEAD"), HEAD),
                 (asking, ASKING),
                 (self.client_done, DONE),
@@ -110,9 +120,11 @@ impl Connection {
 }
 
 impl Upstream {
-    /// Notes on the server's block what is known of this side.
-    pub fn note_server(&self, block: &mut Block) {
-        block.limit = self.responses.limit();
+    /// Notes on the server's block what is known of this side. Where Millrace `closes` behind the response its last byte passes by the
+    /// controller, which sends a FIN with it.
+    pub fn note_server(&self, block: &mut Block, closes: bool) {
+        let last = closes && self.responses.is_done();
+        block.limit = self.responses.limit().wrapping_sub(last.into());
         block.framing = framing(&self.responses);
         block.facts = bits(&[
             (self.response.is_some(), RESPONSE),
@@ -135,6 +147,7 @@ impl ClientNote {
             times: has(TIMES),
             scale: has(SCALE),
             keeps_alive: has(KEEPS_ALIVE),
+            closes: has(CLOSES),
             is_head: has(HEAD),
             asking: has(ASKING),
             done: has(DONE),

@@ -15,7 +15,7 @@ use super::body::{Body, Framing};
 use super::cluster::Agreed;
 use super::connection::{Connection, State, Stream, Upstream};
 use super::http::{Request, Response};
-use super::note::{ClientNote, ServerNote};
+use super::note::{ClientNote, ServerNote, response_limit};
 use super::path::{DataPath, MARGIN};
 use super::splicer::Splicer;
 use super::turn::{Owner, RESEND, Turn};
@@ -120,6 +120,7 @@ impl<P: DataPath> Splicer<P> {
             retry: u64::MAX,
             client_done: note.done,
             keeps_alive: note.keeps_alive,
+            closes: note.closes,
             opened: now,
             asking: None,
             exchange: None,
@@ -154,11 +155,12 @@ impl<P: DataPath> Splicer<P> {
     fn restore_upstream(&self, client: &Block, ends: Ends, block: &Block, own_mac: [u8; 6]) -> Option<Upstream> {
         let server = self.cluster.find(&ends)?;
         let note = ServerNote::of(block);
-        let mut responses = Stream::new(block.limit, super::server::HEAD);
-        responses.body = Body::of_word(block.framing);
-        responses.bytes.insert(block.limit, &[], note.ended);
-        let server_mss = self.cluster.servers[server].learned.and_then(|own| own.mss).unwrap_or(536);
         let client_note = ClientNote::of(client)?;
+        let limit = response_limit(block, client_note.closes);
+        let mut responses = Stream::new(limit, super::server::HEAD);
+        responses.body = Body::of_word(block.framing);
+        responses.bytes.insert(limit, &[], note.ended);
+        let server_mss = self.cluster.servers[server].learned.and_then(|own| own.mss).unwrap_or(536);
         let mut u =
             Upstream::new(server, ends, (client.port, client.dst_mac, own_mac), server_mss.min(client_note.mss));
         // In numbers of the client's stream.
@@ -169,7 +171,8 @@ impl<P: DataPath> Splicer<P> {
         (u.told_mss, u.sack, u.times) = (client_note.mss, client_note.sack, client_note.times);
         // What it was told before nobody knows: it serves this client alone.
         u.private = true;
-        u.begun = note.begun;
+        // Where it has ended it may have been told so already.
+        (u.begun, u.passed) = (note.begun, limit);
         (u.responses, u.response) = (responses, note.response.then(|| response(note.tunnel)));
         (u.scale, u.told) = (block.scale, client.told);
         (u.shift, u.clock) = (client.seq, client.tsval);
@@ -198,6 +201,7 @@ fn request(is_head: bool) -> Request {
         path: String::new(),
         framing: Framing::Rest,
         keeps_alive: true,
+        close: None,
         private: true,
     }
 }

@@ -34,14 +34,13 @@ impl<P: DataPath> Turn<'_, P> {
             return false;
         }
         let shifted = next.wrapping_add(u.shift);
-        let had_all = |block: &Block| block.ended == 0 && !before(block.acked, shifted);
+        // A FIN that Millrace has added is not the server's.
+        let fins = u8::from(c.closes);
+        let had_all = |block: &Block| block.ended & !fins == 0 && !before(block.acked, shifted);
         let Some(block) = self.path.block(&u.ends).filter(had_all) else { return false };
         let (id, end) = (u.ends, u.response_end());
-        // What the client has acknowledged last the server may not have heard.
+        // What the client has acknowledged last the server may not have heard. The next request tells it.
         let heard = self.path.block(&c.client).is_some_and(|own| own.mode != Mode::Held && !before(own.acked, end));
-        if !heard {
-            self.tell_server(0, next, &[]);
-        }
         let times = self.c.times;
         let Some(mut u) = self.detach() else { return false };
         let (echoed, clock) = (times.1.wrapping_sub(u.tsval_add), (times.0.wrapping_add(u.clock), self.c.clock_at));
@@ -51,11 +50,12 @@ impl<P: DataPath> Turn<'_, P> {
         u.responses = Stream::new(u.responses.limit(), HEAD);
         u.kept = Vec::new();
         let held = Block { seen: block.seen, ..Block::held(id.turned(), self.seconds()) };
-        let idle = Idle::left(u, shifted, clock, self.now + self.cluster.settings.timeouts.warm);
+        let due = self.now + self.cluster.settings.timeouts.warm;
+        let idle = Idle::left(u, shifted, clock, due, heard);
         let server = idle.upstream.server;
         // It is there already, so there is room.
         self.path.set_block(&id, &held);
-        self.warm.keep(idle);
+        self.warm.keep(idle, self.now);
         self.by_server.insert(id, Owner::Warm(server));
         true
     }

@@ -59,6 +59,7 @@ impl<P: DataPath> Turn<'_, P> {
         (u.scale, u.told) = agreed.scale.and_then(|own| Some((options.scale?, own))).unwrap_or_default();
         u.seq_add = c.next.wrapping_sub(segment.seq.wrapping_add(1));
         u.responses = Stream::new(segment.seq.wrapping_add(1), HEAD);
+        u.passed = u.responses.limit();
         if let Some((tsval, _)) = options.times.filter(|_| agreed.times) {
             (u.tsval, u.tsval_add) = (tsval, c.times.1.wrapping_add(AHEAD).wrapping_sub(tsval));
         }
@@ -227,16 +228,19 @@ impl<P: DataPath> Turn<'_, P> {
         let beyond = u.responses.is_done() && before(u.responses.limit(), end);
         if !segment.payload.is_empty() {
             u.begun = true;
+            u.passed = if before(u.passed, end) { end } else { u.passed };
             self.c.exchange.iter_mut().for_each(|exchange| exchange.first_byte(self.now));
         }
         let keep_fin = segment.has(FIN) && closes;
         self.update_blocks();
-        if beyond || keep_fin {
+        let finishes = !segment.payload.is_empty() && self.c.finishes_at(end);
+        if beyond || keep_fin || finishes {
             let known = self.c.upstream.as_ref().map_or(end, |u| u.responses.known_end());
             let length = (known.wrapping_sub(segment.seq) as usize).min(segment.payload.len());
             if length > 0 || !keep_fin {
                 let payload = segment.payload.get(..length).unwrap_or_default();
-                let cut = Segment { payload, flags: segment.flags & !FIN, ..segment.clone() };
+                let flags = segment.flags & !FIN | if finishes { FIN } else { 0 };
+                let cut = Segment { payload, flags, ..segment.clone() };
                 self.path.relay(&cut.frame());
             }
         } else {
@@ -359,6 +363,9 @@ impl<P: DataPath> Turn<'_, P> {
         if u.responses.follow().is_err() {
             unread(u, &mut c.keeps_alive);
         }
+        // Where the server closes, too, its FIN is for both.
+        let stays = u.response.is_none_or(|response| response.keeps_alive) && !u.responses.is_endless();
+        c.closes &= stays && !u.responses.bytes.is_ended();
     }
 }
 

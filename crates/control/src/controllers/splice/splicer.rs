@@ -176,6 +176,7 @@ impl<P: DataPath> Splicer<P> {
             retry: u64::MAX,
             client_done: false,
             keeps_alive: true,
+            closes: false,
             opened: now,
             asking: Some(now),
             exchange: None,

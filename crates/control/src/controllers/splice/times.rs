@@ -116,6 +116,8 @@ impl<P: DataPath> Turn<'_, P> {
         if quiet > timeouts.keep_alive && self.idle_since().is_some() {
             self.leave_or_close();
             self.answer(0);
+        } else if quiet > timeouts.keep_alive && self.c.is_finishing() {
+            self.reset_client();
         } else if quiet > timeouts.idle {
             self.break_exchange(Ending::Timeout);
             self.reset_client();

@@ -260,24 +260,24 @@ impl<P: DataPath> Turn<'_, P> {
         let tunnel = u.response.is_some_and(|response| response.status == 101);
         let open = tunnel || u.responses.bytes.is_ended();
         let waiting = c.requests.is_done() && !c.requests.bytes.ready().is_empty();
+        let last = c.client_done || !(c.keeps_alive || c.closes);
         // An unheard request must come to the next process, if there is one.
-        let client = if c.state != State::Serving || waiting || u.is_unheard() {
+        let client = if c.state != State::Serving || waiting || u.is_unheard() || c.is_finishing() {
             Mode::Held
         } else if c.client_done || open {
             Mode::Open
-        } else if !c.keeps_alive && c.requests.is_done() && u.begun {
+        } else if last && c.requests.is_done() && u.begun {
             Mode::Closing
         } else {
             Mode::Limited
         };
-        let last = c.client_done || !c.keeps_alive;
         // Before its response, acknowledgements alone pass.
         let answered = u.response.is_some();
         // Nor do those of a request that a process before has sent: else the client would not say once more what it was.
         let unknown = c.state == State::Asking && !answered;
         let server = if unknown || !u.has_all() {
             Mode::Held
-        } else if answered && (u.responses.is_endless() || open || last) {
+        } else if answered && (u.responses.is_endless() || open || (last && u.responses.is_done())) {
             Mode::Open
         } else {
             Mode::Limited
@@ -319,7 +319,7 @@ impl<P: DataPath> Turn<'_, P> {
             ..Block::held(c.client.turned(), self.seconds())
         };
         c.note_client(&mut client);
-        u.note_server(&mut server);
+        u.note_server(&mut server, c.closes);
         // Mostly nothing has changed but what the data path notes itself.
         let written = Some([&client, &server].map(|block| (block.mode, block.limit, block.framing, block.facts)));
         if u.written == written {

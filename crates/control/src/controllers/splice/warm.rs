@@ -23,6 +23,8 @@ pub struct Idle {
     pub clock: (u32, u64),
     /// Whether the server has answered the SYN.
     connected: bool,
+    /// Whether the server must still be told that all of its last response has come.
+    owes: bool,
     /// When it is given up.
     due: u64,
 }
@@ -38,13 +40,16 @@ pub struct Warm {
 
 /// From look to look, in nanoseconds.
 const LOOK: u64 = 200_000_000;
+/// How long the server waits for an acknowledgement where no request takes it along, in nanoseconds: less than it takes to send again (RFC
+/// 9293 section 3.8.6.3 allows 500 ms, Linux waits 40).
+const DELAY: u64 = 40_000_000;
 /// Connections to one server that are made ahead at a time, so that no flood of SYNs comes to it.
 const AT_ONCE: usize = 8;
 
 impl Idle {
-    /// One that a client leaves.
-    pub fn left(upstream: Upstream, next: u32, clock: (u32, u64), due: u64) -> Idle {
-        Idle { upstream, next, clock, connected: true, due }
+    /// One that a client leaves; `heard` says whether the server knows that all of its response has come.
+    pub fn left(upstream: Upstream, next: u32, clock: (u32, u64), due: u64, heard: bool) -> Idle {
+        Idle { upstream, next, clock, connected: true, owes: !heard, due }
     }
 
     /// The clock that the server is to see at a time: it has gone on since it saw the last one.
@@ -85,7 +90,10 @@ impl Warm {
     }
 
     /// Keeps one.
-    pub fn keep(&mut self, idle: Idle) {
+    pub fn keep(&mut self, idle: Idle, now: u64) {
+        if idle.owes {
+            self.due = self.due.min(now + DELAY);
+        }
         self.idle.entry(idle.upstream.server).or_default().push(idle);
     }
 
@@ -120,6 +128,11 @@ impl<P: DataPath> Splicer<P> {
         }
         self.warm.due = now + LOOK;
         for server in 0..self.cluster.servers.len() {
+            for own in self.warm.idle.get_mut(&server).into_iter().flatten() {
+                if std::mem::take(&mut own.owes) {
+                    self.path.send(own.upstream.port, &own.segment(0, now));
+                }
+            }
             let usable = self.cluster.is_usable(server);
             let over: Vec<Ends> = self.warm.idle.get(&server).map_or_else(Vec::new, |idle| {
                 idle.iter().filter(|own| own.due <= now || !usable).map(|own| own.upstream.ends).collect()
@@ -149,11 +162,12 @@ impl<P: DataPath> Splicer<P> {
         (upstream.told_mss, upstream.sack, upstream.times) = (told_mss, learned.sack, learned.times.is_some());
         let next = (now as u32).rotate_left(16) ^ u32::from(ends.dst_port).wrapping_mul(0x9e37_79b9);
         let due = now + settings.timeouts.connect;
-        let idle = Idle { upstream, next, clock: ((now / 1_000_000) as u32, now), connected: false, due };
+        let clock = ((now / 1_000_000) as u32, now);
+        let idle = Idle { upstream, next, clock, connected: false, owes: false, due };
         let syn = idle.segment(SYN, now);
         self.path.send(own.port, &syn);
         self.by_server.insert(ends, Owner::Warm(server));
-        self.warm.keep(idle);
+        self.warm.keep(idle, now);
     }
 
     /// A segment of a server on such a connection.
