@@ -52,6 +52,8 @@ pub enum Mode {
     Open,
     /// As limited, and a FIN at the limit passes, too: nothing else is to come.
     Closing,
+    /// Those that do nothing but acknowledge less than the block's limit pass.
+    Finishing,
 }
 
 /// The control block of one direction. Sequence numbers are those of this direction's sender, before they are changed.
@@ -79,7 +81,7 @@ pub struct Block {
     pub tsval: u32,
     /// What is added to their echo.
     pub tsecr: u32,
-    /// The sequence number behind the last byte that passes.
+    /// The sequence number behind the last byte that passes; with [`Mode::Finishing`] the first acknowledgement that does not.
     pub limit: u32,
     /// The last acknowledgement, as it came.
     pub acked: u32,

@@ -2,9 +2,10 @@
 //! Millrace (RFC 9110 section 7.6.1), and the server is not told: blanks stand in the word's place, so that no number moves. Its
 //! connection stays for others, and it is Millrace that closes behind the response.
 //!
-//! The segment with the response's last byte comes to the controller, which adds a FIN. From then on all of the client's segments come
-//! here, for they may acknowledge that FIN, which is none of the server's. When the client has all, the server is left to others. Where the
-//! server closes nevertheless, or the client does so before, the FIN of one goes to the other, as ever.
+//! The segment with the response's last byte comes to the controller, which adds a FIN. From then on what acknowledges all of the response
+//! comes here, too ([`Mode::Finishing`](super::block::Mode::Finishing)), for it may acknowledge that FIN, which is none of the server's; with
+//! that the server is left to others. Where the server closes nevertheless, or the client does so before, the FIN of one goes to the other,
+//! as ever.
 
 use super::block::before;
 use super::connection::{Answer, Connection, State};

@@ -30,8 +30,9 @@ pub struct Packed {
     scales: u8,
 }
 
-/// How far left of its mode the bits of a block are that say what has ended.
-const ENDED: u32 = 2;
+/// The bits of a block that are its mode, and how far left those are that say what has ended.
+const MODE: u8 = 7;
+const ENDED: u32 = 3;
 
 impl Record for Packed {
     const FIELDS: usize = 16;
@@ -114,7 +115,7 @@ impl Packed {
         };
         let scale = self.scales & 15;
         Block {
-            mode: MODES[usize::from(self.bits & 3)],
+            mode: MODES.get(usize::from(self.bits & MODE)).copied().unwrap_or_default(),
             ended: self.ended(),
             port: way.port,
             scale,
@@ -141,7 +142,7 @@ fn leads_on(ends: &Ends, block: &Block) -> bool {
 }
 
 /// By number, as `mode_t` has them.
-const MODES: [Mode; 4] = [Mode::Held, Mode::Limited, Mode::Open, Mode::Closing];
+const MODES: [Mode; 5] = [Mode::Held, Mode::Limited, Mode::Open, Mode::Closing, Mode::Finishing];
 
 /// The program's tables of control blocks (`spliced.blocks`) and of ways (`spliced.ways`).
 pub trait Tables {

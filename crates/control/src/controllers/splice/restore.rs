@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use super::block::{Block, Ends, are_over, second};
+use super::block::{Block, Ends, Mode, are_over, second};
 use super::body::{Body, Framing};
 use super::cluster::Agreed;
 use super::connection::{Connection, State, Stream, Upstream};
@@ -77,16 +77,21 @@ impl<P: DataPath> Splicer<P> {
         let endpoint = settings.endpoints().find(|(_, endpoint)| *endpoint == (ends.dst, ends.dst_port));
         let service = endpoint.map(|(service, _)| service);
         let scale = note.scale.then_some(client.scale);
-        let mut requests = Stream::new(client.limit, settings.request_head + MARGIN);
+        let limit = match server {
+            // The server has all that there was.
+            Some((_, own)) if client.mode == Mode::Finishing => own.acked.wrapping_sub(client.seq),
+            _ => client.limit,
+        };
+        let mut requests = Stream::new(limit, settings.request_head + MARGIN);
         requests.body = Body::of_word(client.framing).filter(|_| !note.asking);
-        requests.bytes.insert(client.limit, &[], note.done);
+        requests.bytes.insert(limit, &[], note.done);
         let upstream = server.and_then(|(back, own)| self.restore_upstream(client, back, own, mac_of(client.port)));
         let next = upstream.as_ref().map_or(client.acked, Upstream::response_end);
         let leaves = server.map_or((client.port, client.dst_mac), |(_, own)| (own.port, own.dst_mac));
         // A server that is not in the configuration any more: both sides go on to the end without anybody.
         if let (Some((back, own)), None) = (server, &upstream) {
             for (ends, block) in [(ends, client), (back, own)] {
-                self.path.set_block(&ends, &Block { mode: super::block::Mode::Open, ..block.clone() });
+                self.path.set_block(&ends, &Block { mode: Mode::Open, ..block.clone() });
             }
             restored.live += 1;
             return;
@@ -101,10 +106,8 @@ impl<P: DataPath> Splicer<P> {
             state: if note.asking { State::Asking } else { State::Serving },
             requests,
             request: (!note.asking).then(|| request(note.is_head)),
-            start: client.limit,
-            acknowledged: server
-                .filter(|_| !note.asking)
-                .map_or(client.limit, |(_, own)| own.acked.wrapping_sub(client.seq)),
+            start: limit,
+            acknowledged: server.filter(|_| !note.asking).map_or(limit, |(_, own)| own.acked.wrapping_sub(client.seq)),
             next,
             acked: client.acked,
             window: (client.edge.wrapping_sub(client.acked) >> client.scale).min(65535) as u16,

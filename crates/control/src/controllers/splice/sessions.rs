@@ -181,6 +181,7 @@ impl<P: DataPath> Turn<'_, P> {
             Mode::Limited => "limited".to_owned(),
             Mode::Open => "open".to_owned(),
             Mode::Closing => "closing".to_owned(),
+            Mode::Finishing => "finishing".to_owned(),
         };
         let request = c.exchange.as_ref().zip(c.request.as_ref()).map(|(exchange, request)| Asked {
             method: request.method.clone(),

@@ -262,7 +262,9 @@ impl<P: DataPath> Turn<'_, P> {
         let waiting = c.requests.is_done() && !c.requests.bytes.ready().is_empty();
         let last = c.client_done || !(c.keeps_alive || c.closes);
         // An unheard request must come to the next process, if there is one.
-        let client = if c.state != State::Serving || waiting || u.is_unheard() || c.is_finishing() {
+        let client = if c.is_finishing() && c.requests.is_done() && u.has_all() {
+            Mode::Finishing
+        } else if c.state != State::Serving || waiting || u.is_unheard() || c.is_finishing() {
             Mode::Held
         } else if c.client_done || open {
             Mode::Open
@@ -319,6 +321,9 @@ impl<P: DataPath> Turn<'_, P> {
             ..Block::held(c.client.turned(), self.seconds())
         };
         c.note_client(&mut client);
+        if client_mode == Mode::Finishing {
+            client.limit = u.response_end();
+        }
         u.note_server(&mut server, c.closes);
         // Mostly nothing has changed but what the data path notes itself.
         let written = Some([&client, &server].map(|block| (block.mode, block.limit, block.framing, block.facts)));
