@@ -114,8 +114,8 @@ impl<P: DataPath> Turn<'_, P> {
             return;
         }
         let mut kept = c.requests.bytes.take(request.head);
-        let close = request.close.take().filter(|_| pool.is_some_and(|pool| self.cluster.outlasts(pool)));
-        let close = close.filter(|_| !request.private);
+        let hidden = !request.private && pool.is_some_and(|pool| self.cluster.outlasts(pool));
+        let close = request.close.take().filter(|_| hidden);
         let body = Body::limited(request.framing, self.cluster.settings.request_body);
         let refused = body.as_ref().err().copied();
         c.requests.body = body.ok();

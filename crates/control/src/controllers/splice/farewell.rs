@@ -8,7 +8,7 @@
 //! as ever.
 
 use super::block::before;
-use super::connection::{Answer, Connection, State};
+use super::connection::{Answer, Connection, State, Upstream};
 use super::path::DataPath;
 use super::segment::{FIN, Segment};
 use super::turn::{LINGER, Turn};
@@ -16,9 +16,8 @@ use super::turn::{LINGER, Turn};
 impl Connection {
     /// Whether the client has been sent the last byte of the response, with a FIN or before it.
     pub fn is_finishing(&self) -> bool {
-        let passed = |limit| self.upstream.as_ref().is_some_and(|u| !before(u.passed, limit));
-        let done = self.upstream.as_ref().filter(|u| u.responses.is_done());
-        self.closes && self.state == State::Serving && done.is_some_and(|u| passed(u.responses.limit()))
+        let has_passed = |u: &Upstream| u.responses.is_done() && !before(u.passed, u.responses.limit());
+        self.closes && self.state == State::Serving && self.upstream.as_ref().is_some_and(has_passed)
     }
 
     /// Whether a FIN belongs behind the bytes before `end`, a number of the server's.
