@@ -387,6 +387,22 @@ fn a_server_that_closes_instead_of_answering_is_no_end_of_a_response() {
     assert_eq!(world.answered, 1);
 }
 
+/// A server closes behind a response in chunks, and its FIN overtakes some of it: the client's next request is answered all the same.
+#[test]
+fn a_fin_that_overtakes_a_response_does_not_end_the_client() {
+    let plain = TcpOptions { mss: Some(536), scale: Some(7), sack: true, times: None };
+    for late in 0..12 {
+        let hosts = Hosts { pipelined: true, settings: "reuse = \"always\"", ..Hosts::alike(plain, [1, 9]) };
+        let exchange = Exchange { second: false, post: false, up: 0, down: 1500, chunked: true, last: false };
+        let mut world = World::new(hosts, vec![exchange; 3]);
+        world.curt = true;
+        // One packet of the servers' after the other is put behind those that are under way.
+        let choices: Vec<u8> = (0..40).map(|at| if at % 12 == late { LATE | 1 } else { ARRIVES }).collect();
+        assert!(run(&mut world, &choices), "{late}: {} bytes came", world.client.received.len());
+        assert_eq!(world.client.received, world.expected(), "{late}");
+    }
+}
+
 /// A connection that was there before has ended just when the request was sent: it is sent once more, which counts once.
 #[test]
 fn a_request_that_is_sent_once_more_is_one_retry() {

@@ -225,6 +225,8 @@ pub struct World {
     written: usize,
     /// Connections to the servers, in the order in which they came, with the number of bytes of requests that were answered.
     servers: IndexMap<Ends, (Tcp, usize)>,
+    /// Whether the servers close behind each response, without having said so.
+    pub curt: bool,
     /// Whether the servers close instead of answering.
     pub mute: bool,
     /// Whether they answer.
@@ -288,6 +290,7 @@ impl World {
             client,
             written: 0,
             servers: IndexMap::new(),
+            curt: false,
             mute: false,
             answered: 0,
             told: 0,
@@ -590,7 +593,7 @@ impl World {
                 true => tcp.close(),
                 false => tcp.write(&exchange.response(number)),
             }
-            if closes {
+            if closes || self.curt {
                 tcp.close();
             }
         }

@@ -231,7 +231,7 @@ impl<P: DataPath> Turn<'_, P> {
             u.passed = if before(u.passed, end) { end } else { u.passed };
             self.c.exchange.iter_mut().for_each(|exchange| exchange.first_byte(self.now));
         }
-        let keep_fin = segment.has(FIN) && closes;
+        let keep_fin = segment.has(FIN) && (closes || self.is_early_fin());
         self.update_blocks();
         let finishes = !segment.payload.is_empty() && self.c.finishes_at(end);
         if beyond || keep_fin || finishes {
@@ -258,6 +258,12 @@ impl<P: DataPath> Turn<'_, P> {
     fn closes_after_response(&self) -> bool {
         let done = self.c.upstream.as_ref().is_some_and(|u| u.responses.is_done());
         done && self.c.keeps_alive && !self.c.client_done
+    }
+
+    /// Whether a FIN of the server's has overtaken some of a response whose end is not known yet. It may be behind it, and come again, then.
+    fn is_early_fin(&self) -> bool {
+        let goes_on = self.c.keeps_alive && !self.c.client_done;
+        goes_on && self.c.upstream.as_ref().is_some_and(|u| !u.responses.bytes.is_ended() && !u.responses.is_endless())
     }
 
     /// The server closes behind a response. As soon as the client has all of it, it is let go; until then its FIN comes again.
