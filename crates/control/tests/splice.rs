@@ -65,7 +65,7 @@ fn exchange() -> impl Strategy<Value = Exchange> {
 /// Some, the last of which may ask for the end of the connection.
 fn exchanges(exchange: impl Strategy<Value = Exchange>, most: usize) -> impl Strategy<Value = Vec<Exchange>> {
     (prop::collection::vec(exchange, 1..most), any::<bool>()).prop_map(|(mut exchanges, last)| {
-        exchanges.iter_mut().next_back().into_iter().for_each(|own| own.last = last);
+        exchanges.last_mut().into_iter().for_each(|own| own.last = last);
         exchanges
     })
 }

@@ -40,11 +40,8 @@ impl<P: DataPath> Turn<'_, P> {
             return self.path.relay(&cut.frame());
         }
         self.complete_exchange();
-        if !self.leave(next) {
-            self.release(FIN);
-        }
+        self.leave_or_close();
         let c = &mut *self.c;
-        c.next = end;
         let arrived = before(end, c.acked);
         (c.state, c.deadline) = (State::Answering, self.now + LINGER);
         c.answer = Some(Answer { bytes: Vec::new(), tries: arrived.into(), arrived, resets: false });

@@ -220,7 +220,6 @@ impl<P: DataPath> Turn<'_, P> {
             // The client must not have what has not been looked at, for it would not come again.
             return;
         }
-        let closes = self.closes_after_response();
         let Some(u) = &mut self.c.upstream else { return };
         let end = segment.seq.wrapping_add(segment.payload.len() as u32);
         // What comes behind the response nobody has asked for; a FIN there is the server's own matter as long as the client
@@ -231,7 +230,7 @@ impl<P: DataPath> Turn<'_, P> {
             u.passed = if before(u.passed, end) { end } else { u.passed };
             self.c.exchange.iter_mut().for_each(|exchange| exchange.first_byte(self.now));
         }
-        let keep_fin = segment.has(FIN) && (closes || self.is_early_fin());
+        let keep_fin = segment.has(FIN) && self.keeps_fin();
         self.update_blocks();
         let finishes = !segment.payload.is_empty() && self.c.finishes_at(end);
         if beyond || keep_fin || finishes {
@@ -254,16 +253,12 @@ impl<P: DataPath> Turn<'_, P> {
         self.update_blocks();
     }
 
-    /// Whether the server's FIN ends its connection and not the client's.
-    fn closes_after_response(&self) -> bool {
-        let done = self.c.upstream.as_ref().is_some_and(|u| u.responses.is_done());
-        done && self.c.keeps_alive && !self.c.client_done
-    }
-
-    /// Whether a FIN of the server's has overtaken some of a response whose end is not known yet. It may be behind it, and come again, then.
-    fn is_early_fin(&self) -> bool {
+    /// Whether a FIN of the server's is not for the client: it ends the server's connection behind the response, and the client may go on;
+    /// or it has overtaken some of a response whose end is not known yet, may be behind it, and comes again.
+    fn keeps_fin(&self) -> bool {
+        let behind = |own: &Stream| own.is_done() || (!own.bytes.is_ended() && !own.is_endless());
         let goes_on = self.c.keeps_alive && !self.c.client_done;
-        goes_on && self.c.upstream.as_ref().is_some_and(|u| !u.responses.bytes.is_ended() && !u.responses.is_endless())
+        goes_on && self.c.upstream.as_ref().is_some_and(|u| behind(&u.responses))
     }
 
     /// The server closes behind a response. As soon as the client has all of it, it is let go; until then its FIN comes again.
