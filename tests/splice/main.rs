@@ -244,7 +244,7 @@ fn dead_server(reuse: &str) {
     wait_until_up(&splice);
     assert!(names(&splice, 8).iter().any(|name| name == "b"));
     // It refuses: the other one gets the request.
-    b.stop();
+    drop(b);
     // On connections that it has it goes on.
     let kept = reuse == "safe";
     assert!(names(&splice, 10).iter().all(|name| name == "a" || kept));
@@ -254,7 +254,7 @@ fn dead_server(reuse: &str) {
     assert!(names(&splice, 2).iter().all(|name| name == "a"));
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     // Nobody is left: that is said.
-    a.stop();
+    drop(a);
     let mut client = Client::connect(&splice.client, VIRTUAL).unwrap();
     let status = client.get("/").unwrap().status;
     assert!([503, 504].contains(&status) || kept, "{status}");

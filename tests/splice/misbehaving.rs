@@ -1,16 +1,14 @@
 //! Servers and clients that keep to TCP and to nothing else: they dribble, break off, or say nothing.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lab::Namespace;
 
 use crate::network::{PATIENCE, Splice};
-use crate::web::{Client, Response, Server, end_by_reset, pattern};
+use crate::web::{Client, Listener, Response, Server, end_by_reset, pattern};
 use crate::{VIRTUAL, VIRTUAL6, servers, wait_until_up};
 
 /// A server that does what the target says.
@@ -22,36 +20,11 @@ use crate::{VIRTUAL, VIRTUAL6, servers, wait_until_up};
 /// | `/reset`, `/close` | ends the connection that way before the first byte |
 /// | `/half-reset`, `/half-close` | the same in the middle of the response |
 /// | others | a response with the target |
-struct Bad {
-    stopping: Arc<AtomicBool>,
-}
-
-impl Bad {
-    fn start(host: &Namespace, address: &str) -> Bad {
-        let listener = host.enter(|| TcpListener::bind(address)).unwrap().unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let stopping = Arc::new(AtomicBool::new(false));
-        let stopped = stopping.clone();
-        thread::spawn(move || {
-            while !stopped.load(Ordering::Relaxed) {
-                match listener.accept() {
-                    Ok((stream, _)) => _ = thread::spawn(move || drop(misbehave(stream))),
-                    Err(_) => thread::sleep(Duration::from_millis(1)),
-                }
-            }
-        });
-        Bad { stopping }
-    }
-}
-
-impl Drop for Bad {
-    fn drop(&mut self) {
-        self.stopping.store(true, Ordering::Relaxed);
-    }
+fn bad(host: &Namespace, address: &str) -> Listener {
+    Listener::start(host, address, misbehave)
 }
 
 fn misbehave(mut stream: TcpStream) -> std::io::Result<()> {
-    stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut reader = BufReader::new(stream.try_clone()?);
@@ -99,8 +72,8 @@ fn misbehave(mut stream: TcpStream) -> std::io::Result<()> {
 }
 
 /// All servers of the example, one of them on each version a bad one.
-fn one_bad(splice: &Splice) -> ([Bad; 2], [Server; 2]) {
-    let bad = ["10.0.2.11:80", "[2001:db8:2::11]:80"].map(|address| Bad::start(&splice.servers, address));
+fn one_bad(splice: &Splice) -> ([Listener; 2], [Server; 2]) {
+    let bad = ["10.0.2.11:80", "[2001:db8:2::11]:80"].map(|address| bad(&splice.servers, address));
     let good = ["10.0.2.12:80", "[2001:db8:2::12]:80"].map(|address| Server::start(&splice.servers, address, "good"));
     (bad, good)
 }

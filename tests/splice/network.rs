@@ -182,12 +182,23 @@ impl Splice {
         self.millrace.both()
     }
 
+    /// All that says why somebody waits.
+    pub fn state(&self) -> String {
+        let hosts = [&*self.client, &self.servers].map(|host| {
+            let ask = |arguments: &[&str]| host.check(arguments).map(|done| done.text()).unwrap_or_default();
+            ask(&["ss", "-tnoi"]) + &ask(&["ip", "-6", "neighbour"]) + &ask(&["ip", "neighbour"])
+        });
+        let sessions = self.millrace(&["sessions"]);
+        let parts = [self.counters().to_string(), self.said(), self.blocks().to_string(), sessions.stdout];
+        parts.join("\n") + &hosts.join("\n")
+    }
+
     /// Waits until something holds.
     #[track_caller]
     pub fn wait(&self, what: &str, holds: impl Fn(&Splice) -> bool) {
         let start = Instant::now();
         while !holds(self) {
-            assert!(start.elapsed() < PATIENCE, "{what}: {}\n{}", self.counters(), self.said());
+            assert!(start.elapsed() < PATIENCE, "{what}: {}", self.state());
             std::thread::sleep(Duration::from_millis(50));
         }
     }

@@ -81,7 +81,7 @@ fn under_load(
             let goes_on = |number: usize| served[number].load(Ordering::Relaxed) > before[number] + 5;
             let start = Instant::now();
             while !(0..CLIENTS).all(goes_on) {
-                assert!(start.elapsed() < PATIENCE / 2, "somebody is not served: {}", state(splice));
+                assert!(start.elapsed() < PATIENCE / 2, "somebody is not served: {}", splice.state());
                 thread::sleep(Duration::from_millis(20));
             }
         }
@@ -89,15 +89,6 @@ fn under_load(
         drop(stopping);
         clients.into_iter().for_each(|own| own.join().unwrap());
     });
-}
-
-/// All that says why somebody waits.
-fn state(splice: &Splice) -> String {
-    let hosts = [&*splice.client, &splice.servers].map(|host| {
-        let ask = |arguments: &[&str]| host.check(arguments).map(|done| done.text()).unwrap_or_default();
-        ask(&["ss", "-tnoi"]) + &ask(&["ip", "-6", "neighbour"]) + &ask(&["ip", "neighbour"])
-    });
-    format!("{}\n{}\n{}\n{}", splice.counters(), splice.said(), splice.blocks(), hosts.join("\n"))
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use lab::Namespace;
-use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
+use nix::sys::socket::{self, AddressFamily, Shutdown, SockFlag, SockType, SockaddrStorage};
 
 use crate::network::PATIENCE;
 
@@ -30,12 +30,46 @@ pub fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// A running server; its threads end with the test.
+/// A listening socket whose connections have a thread each. When it is dropped connections are refused.
+pub struct Listener {
+    socket: TcpListener,
+    stopping: Arc<AtomicBool>,
+}
+
+impl Listener {
+    /// Listens in a namespace. Whatever a client does ends its connection only.
+    pub fn start(
+        host: &Namespace,
+        address: &str,
+        serve: impl Fn(TcpStream) -> std::io::Result<()> + Clone + Send + 'static,
+    ) -> Listener {
+        let socket = host.enter(|| TcpListener::bind(address)).unwrap().unwrap();
+        let stopping = Arc::new(AtomicBool::new(false));
+        let (incoming, stopped) = (socket.try_clone().unwrap(), stopping.clone());
+        thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                let Ok((stream, _)) = incoming.accept() else { continue };
+                let serve = serve.clone();
+                thread::spawn(move || drop(serve(stream)));
+            }
+        });
+        Listener { socket, stopping }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        // Who waits for a connection is woken.
+        let _ = socket::shutdown(self.socket.as_raw_fd(), Shutdown::Both);
+    }
+}
+
+/// A running server.
 pub struct Server {
     /// Connections that it has accepted.
     pub accepted: Arc<AtomicU64>,
-    stopping: Arc<AtomicBool>,
-    listener: TcpListener,
+    _listener: Listener,
 }
 
 impl Server {
@@ -51,31 +85,13 @@ impl Server {
     /// | `/ntlm` | 401: who asks is to say on this connection who it is |
     /// | others | the target |
     pub fn start(host: &Namespace, address: &str, name: &'static str) -> Server {
-        let listener = host.enter(|| TcpListener::bind(address)).unwrap().unwrap();
         let accepted = Arc::new(AtomicU64::new(0));
-        let stopping = Arc::new(AtomicBool::new(false));
-        let (count, stopped, incoming) = (accepted.clone(), stopping.clone(), listener.try_clone().unwrap());
-        incoming.set_nonblocking(true).unwrap();
-        thread::spawn(move || {
-            while !stopped.load(Ordering::Relaxed) {
-                let Ok((stream, _)) = incoming.accept() else {
-                    thread::sleep(Duration::from_millis(1));
-                    continue;
-                };
-                stream.set_nonblocking(false).unwrap();
-                count.fetch_add(1, Ordering::Relaxed);
-                // Whatever a client does ends its connection only.
-                thread::spawn(move || drop(serve(stream, name)));
-            }
+        let count = accepted.clone();
+        let _listener = Listener::start(host, address, move |stream| {
+            count.fetch_add(1, Ordering::Relaxed);
+            serve(stream, name)
         });
-        Server { accepted, stopping, listener }
-    }
-
-    /// Accepts no more connections: they are refused.
-    pub fn stop(self) {
-        self.stopping.store(true, Ordering::Relaxed);
-        drop(self.listener);
-        thread::sleep(Duration::from_millis(50));
+        Server { accepted, _listener }
     }
 }
 
