@@ -110,7 +110,7 @@ fn connections_outlast_the_process() {
     under_load(&mut splice, [VIRTUAL, VIRTUAL6], 10_000_000, 3, |splice, time| {
         thread::sleep(Duration::from_millis(300 + 150 * time as u64));
         splice.crash(Duration::from_millis(100 * time as u64));
-        assert!(splice.said().contains("connections taken up"), "{}", splice.said());
+        splice.wait("nothing is taken up", |splice| splice.said().contains("connections taken up"));
     });
     assert_eq!(quiet.get("/other").unwrap().body, b"/other");
     drop(quiet);

@@ -27,6 +27,8 @@ struct Running {
     answer: Vec<u8>,
 }
 
+/// From one check to the next at most as long as it is not known whether a server works, in nanoseconds.
+const UNDECIDED: u64 = 1_000_000_000;
 /// Bytes of an answer that its status must be in.
 const STATUS: usize = 512;
 
@@ -185,11 +187,13 @@ impl<P: DataPath> Splicer<P> {
             self.by_server.remove(&running.ends);
             self.path.remove_block(&running.ends);
         }
-        let interval = self.cluster.settings.pools[self.cluster.servers[server].pool].check.interval;
-        self.checks[server].due = self.path.now() + interval;
         let now = self.path.now();
-        if self.cluster.checked(server, found, now) {
-            let known = &self.cluster.servers[server];
+        let changed = self.cluster.checked(server, found, now);
+        let known = &self.cluster.servers[server];
+        let check = &self.cluster.settings.pools[known.pool].check;
+        let most = if known.failed < check.fall { UNDECIDED } else { u64::MAX };
+        self.checks[server].due = now + check.interval.min(most);
+        if changed {
             let pool = &self.cluster.settings.pools[known.pool].name;
             tracing::warn!(pool, server = known.server.name, up = known.up, why = known.why, "server");
         }

@@ -147,8 +147,6 @@ impl<P: DataPath> Turn<'_, P> {
             State::Connecting if error.problem == Problem::Unreachable && seq == self.c.start.wrapping_sub(1) => {
                 self.elsewhere(503);
             }
-            // The client has sent it.
-            State::Serving if !before(seq, u.kept_end()) => self.path.relay_error(frame),
             State::Serving if !before(seq, u.acked) && before(seq, u.sent) => {
                 let Problem::TooBig(mtu) = error.problem else { return };
                 let mss = mtu - if v6 { 60 } else { 40 };
@@ -157,6 +155,8 @@ impl<P: DataPath> Turn<'_, P> {
                     self.resend_kept();
                 }
             }
+            // The client has sent it: what lies behind the kept bytes, or once more what they were, with that.
+            State::Serving => self.path.relay_error(frame),
             _ => {}
         }
     }
