@@ -23,7 +23,7 @@ fn settings(balance: &str, servers: &[String], rise: u32, fall: u32) -> Arc<Sett
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps/splice/splice.baker");
     let text = format!(
         "[ports.p]\nnumber = 1\n[controllers.splice.interfaces.p]\nmac = \"02:00:00:00:00:01\"\n\
-         addresses = [\"10.0.9.9/16\"]\n[controllers.splice.pools.p]\nbalance = \"{balance}\"\nservers = [{}]\n\
+         addresses = [\"10.0.9.9/16\", \"2001:db8::9/64\"]\n[controllers.splice.pools.p]\nbalance = \"{balance}\"\nservers = [{}]\n\
          check = {{ rise = {rise}, fall = {fall} }}\n[controllers.splice.services.s]\naddress = \"10.1.0.1:80\"\n\
          pool = \"p\"\n",
         servers.join(", ")
@@ -75,6 +75,25 @@ fn the_weighted_round_is_exact_and_even() {
             }
         }
     }
+}
+
+#[test]
+fn clients_wait_for_the_first_check_of_a_server_of_their_version() {
+    let six = "{ name = \"six\", address = \"[2001:db8::2]:80\" }".to_owned();
+    let mut cluster = Cluster::new(settings("round_robin", &[server(0, 1), six], 1, 2), 0);
+    cluster.undecided_until = 10;
+    let waits = |cluster: &Cluster, now| {
+        [client(0), "2001:db8:1::1".parse().unwrap()].map(|client| cluster.is_undecided(0, client, now))
+    };
+    assert_eq!(waits(&cluster, 0), [true, true]);
+    cluster.servers.iter_mut().for_each(|own| own.mac = Some([2; 6]));
+    cluster.checked(0, Ok(()), 1);
+    assert_eq!(waits(&cluster, 1), [false, true]);
+    assert_eq!(waits(&cluster, 10), [false, false], "not for ever");
+    cluster.checked(1, Err("late".into()), 2);
+    assert_eq!(waits(&cluster, 2), [false, true], "one failure does not decide");
+    cluster.checked(1, Err("late".into()), 3);
+    assert_eq!(waits(&cluster, 3), [false, false]);
 }
 
 #[test]

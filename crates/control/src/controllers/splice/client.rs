@@ -109,7 +109,7 @@ impl<P: DataPath> Turn<'_, P> {
         };
         let service = self.cluster.settings.services.get(c.service);
         let pool = service.and_then(|service| service.pool(&request.method, &request.host, &request.path));
-        if pool.is_some_and(|pool| self.cluster.is_undecided(pool, self.now)) {
+        if pool.is_some_and(|pool| self.cluster.is_undecided(pool, c.client.src, self.now)) {
             c.retry = self.now + RETRY;
             return;
         }

@@ -220,11 +220,19 @@ impl Cluster {
         self.servers.iter().position(is)
     }
 
-    /// Whether nobody can say yet whether a pool has a server that works.
-    pub fn is_undecided(&self, pool: usize, now: u64) -> bool {
+    /// Whether nobody can say yet whether a pool has a server that works and that this client can have.
+    pub fn is_undecided(&self, pool: usize, client: Ipv6Addr, now: u64) -> bool {
         let fall = self.settings.pools[pool].check.fall;
-        let members = || self.members[pool].iter().map(|own| &self.servers[*own]).filter(|own| own.server.weight > 0);
-        now < self.undecided_until && members().any(|own| own.failed < fall) && !members().any(|own| own.up)
+        let fits = |own: &usize| self.has_version_of(*own, client) && self.servers[*own].server.weight > 0;
+        let members = || self.members[pool].iter().copied().filter(fits);
+        let waits = now < self.undecided_until && members().any(|own| self.servers[own].failed < fall);
+        waits && !members().any(|own| self.is_usable(own))
+    }
+
+    /// Whether a server's address is of the same version of IP as a client's: there is no translation from one to the other.
+    fn has_version_of(&self, number: usize, client: Ipv6Addr) -> bool {
+        let v4 = |address: Ipv6Addr| address.to_ipv4_mapped().is_some();
+        v4(self.servers[number].server.address) == v4(client)
     }
 
     /// Who a server sees instead of an own address, if that is so. Clients of its own network it would answer directly: there
@@ -265,11 +273,8 @@ impl Cluster {
 
     /// The server for a request of a client, other than those that were tried.
     pub fn choose(&mut self, pool: usize, client: Ipv6Addr, agreed: &Agreed, tried: &[usize]) -> Option<usize> {
-        let v4 = |address: Ipv6Addr| address.to_ipv4_mapped().is_some();
         let fit = |own: &&usize| {
-            !tried.contains(own)
-                && v4(self.servers[**own].server.address) == v4(client)
-                && self.serves(**own, pool, agreed)
+            !tried.contains(own) && self.has_version_of(**own, client) && self.serves(**own, pool, agreed)
         };
         let able: Vec<usize> = self.members[pool].iter().filter(fit).copied().collect();
         match self.settings.pools[pool].balance {
