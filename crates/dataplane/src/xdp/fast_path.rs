@@ -85,6 +85,8 @@ impl KernelPart {
 #[derive(Debug)]
 pub struct FastPath {
     ports: PortMaps,
+    /// Whether packets may come in several pieces, to any program that runs: workers ask while one takes over from another.
+    takes_pieces: bool,
     /// Lets all packets through.
     idle: OwnedFd,
     /// Counts what could not be sent; none where the kernel does not tell.
@@ -125,6 +127,7 @@ impl FastPath {
 
     /// The kernel's part of a program that was loaded. It processes packets from [`FastPath::start`] on.
     pub fn of(split: &Split, memory: SharedMemory, loaded: Loaded) -> Result<Self, LoadError> {
+        let takes_pieces = loaded.takes_pieces();
         let idle = redirect::pass(loaded.flags())?;
         // A program that takes over may have a use for what this one has none for.
         let ports = loaded.ports().clone().complete(&split.kernel.name)?;
@@ -132,7 +135,7 @@ impl FastPath {
         let (program, resume) = (Arc::new(split.workers.clone()), Arc::new(Resume::new(split)));
         let part = Arc::new(KernelPart { program, memory, loaded, resume, generation: 0 });
         let state = Mutex::new(State { part, grace: None, links: Vec::new(), relic: None });
-        Ok(FastPath { ports, idle, failed, pins: None, state })
+        Ok(FastPath { ports, takes_pieces, idle, failed, pins: None, state })
     }
 
     /// What runs in the kernel is to outlast the process, with names in this directory; and where another process has left something
@@ -156,7 +159,7 @@ impl FastPath {
     pub fn next(&self, program: &Program, packets: Level) -> Result<NextPart, FitError> {
         let before = self.part();
         let generation = before.generation.wrapping_add(1);
-        let options = Options { generation, frags: self.takes_pieces(), ..Options::default() };
+        let options = Options { generation, frags: self.takes_pieces, ..Options::default() };
         let fitted = fit_by(program, |split| {
             let workers = Arc::new(split.workers.clone());
             let memory = before.memory.next(&workers, &carried(&before.program, &workers))?;
@@ -180,7 +183,7 @@ impl FastPath {
 
     /// Whether packets may come to it in several pieces: those above a page.
     pub(crate) fn takes_pieces(&self) -> bool {
-        self.lock().part.loaded.takes_pieces()
+        self.takes_pieces
     }
 
     /// Which socket takes what is handed over of a queue.

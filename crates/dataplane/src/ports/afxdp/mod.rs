@@ -21,6 +21,7 @@ mod ring;
 mod socket;
 mod sys;
 mod umem;
+mod watch;
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub(crate) use entry::Take;
 use port::{Look, Port};
 use socket::{Kick, Xsk};
 pub(crate) use umem::Umem;
+use watch::Watch;
 
 use super::{PortError, Queue, Sent};
 use crate::context::{RxBatch, TxBatch};
@@ -58,6 +60,8 @@ pub struct AfXdp {
     trouble: Option<String>,
     /// The latest of other errors.
     error: Option<String>,
+    /// The first worker's, for all.
+    _watch: Option<Watch>,
 }
 
 impl AfXdp {
@@ -71,6 +75,8 @@ impl AfXdp {
     ) -> Result<(Vec<Self>, String), PortError> {
         let port = Arc::new(Port::open(interface, workers, umem.clone(), take, replaces)?);
         let about = port.about();
+        let watch = Watch::start(port.clone());
+        let mut watch = Some(watch.map_err(|e| PortError(format!("{interface}: cannot be watched: {e}")))?);
         let queue = |worker| {
             let (device, sockets) = port.take(worker)?;
             let epoll = sys::epoll().map_err(|e| PortError(format!("{interface}: cannot be waited for: {e}")))?;
@@ -87,6 +93,7 @@ impl AfXdp {
                 unsent: false,
                 trouble: None,
                 error: None,
+                _watch: watch.take(),
             };
             queue.use_sockets(device, sockets)?;
             Ok(queue)
@@ -169,8 +176,6 @@ impl Queue for AfXdp {
         let dropped = self.sockets.iter_mut().map(Xsk::newly_dropped).sum();
         counters.rx_dropped.fetch_add(dropped, Ordering::Relaxed);
         self.look();
-        // An interface that is removed takes with it what it has counted since.
-        self.port.0.count().filter(|_| self.port.1 == 0).map(|count| count.read());
         counters.set_error(self.trouble.as_ref().or(self.error.as_ref()));
     }
 

@@ -34,6 +34,7 @@ pub struct Port {
     replaces: bool,
     /// To ask for the interface with.
     ask: OwnedFd,
+    /// Used by who holds `state`.
     netlink: Netlink,
     count: Option<Arc<Count>>,
     state: Mutex<State>,
@@ -54,7 +55,7 @@ struct State {
 #[derive(Debug)]
 struct Hold {
     attached: Arc<Attached>,
-    entry: Entry,
+    entry: Arc<Entry>,
     _promiscuous: OwnedFd,
 }
 
@@ -147,19 +148,13 @@ impl Port {
         let now = match sys::interface(&self.ask, name) {
             Ok(now) if now.up => now,
             other => {
-                let index = state.index;
-                self.let_send(&mut state, index, false);
+                self.let_send(&mut state, false);
                 return Look::Trouble(match other {
                     Ok(_) => format!("{name}: went down: run `ip link set dev {name} up`"),
                     Err(_) => format!("{name}: was removed"),
                 });
             }
         };
-        if worker == 0 && state.index == now.index {
-            // What cannot be asked now can be asked the next time.
-            let _ = state.hold.as_ref().map(|hold| hold.entry.look(now.index, &self.netlink));
-            self.let_send(&mut state, now.index, true);
-        }
         if state.index != now.index
             && let Err(error) = self.fill(&mut state, now.index, Instant::now())
         {
@@ -174,6 +169,25 @@ impl Port {
             }
             None => Look::Same(now),
         }
+    }
+
+    /// Looks up what may have changed at the interface, which can take long; no worker waits for it.
+    pub fn watch(&self, netlink: &Netlink) {
+        let (index, entry) = {
+            let state = self.lock();
+            (state.index, state.hold.as_ref().map(|hold| hold.entry.clone()))
+        };
+        // What cannot be asked now can be asked the next time.
+        let _ = entry.map(|entry| entry.look(index, netlink));
+        let is_up = sys::interface(&self.ask, &self.interface).is_ok_and(|now| now.up && now.index == index);
+        let sends = is_up && self.can_send(index, netlink);
+        let mut state = self.lock();
+        if state.index == index {
+            self.let_send(&mut state, sends);
+        }
+        drop(state);
+        // An interface that is removed takes with it what it has counted since.
+        self.count().map(|count| count.read());
     }
 
     /// Opens sockets for all workers, and lets packets in.
@@ -196,7 +210,7 @@ impl Port {
                 "has {receive} queues, of which the fast path can use {QUEUES}: run `ethtool -L {name} combined {QUEUES}`"
             )));
         }
-        let entry = Entry::new(&self.take, receive).map_err(|e| match e.raw_os_error() {
+        let entry = Entry::new(&self.take, receive).map(Arc::new).map_err(|e| match e.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => self.no_permission(),
             _ => self.error(format!("the kernel does not take the XDP program (Linux 5.10 or later is needed): {e}")),
         })?;
@@ -213,11 +227,11 @@ impl Port {
             .map_err(|e| self.error(format!("cannot be made to take packets for all addresses: {e}")))?;
         entry.look(index, &self.netlink).map_err(|e| self.error(format!("its addresses cannot be examined: {e}")))?;
         let attached = entry.attach(index, &self.netlink).map_err(taken)?;
-        self.let_send(state, index, true);
+        state.index = index;
+        self.let_send(state, self.can_send(index, &self.netlink));
         self.count().into_iter().for_each(|count| count.follow(index));
         state.hold = Some(Hold { attached, entry, _promiscuous: promiscuous });
         state.waiting = waiting.into_iter().map(Some).collect();
-        state.index = index;
         Ok(())
     }
 
@@ -226,16 +240,21 @@ impl Port {
         self.count.as_ref()
     }
 
-    /// Lets the fast path send by the interface while that is possible; otherwise workers do.
-    fn let_send(&self, state: &mut State, index: i32, up: bool) {
+    /// Whether the fast path could send by an interface.
+    fn can_send(&self, index: i32, netlink: &Netlink) -> bool {
+        let Take::HandedOver(path, _) = &self.take else { return false };
+        netlink.takes_redirects(index, path.takes_pieces())
+    }
+
+    /// Lets the fast path send by the interface, or workers.
+    fn let_send(&self, state: &mut State, sends: bool) {
         let Take::HandedOver(path, role) = &self.take else { return };
-        let sends = up && self.netlink.takes_redirects(index, path.takes_pieces());
         if state.sends == sends {
             return;
         }
         // A veth device does not wake its other end up for what it returns if that has no program of its own (Linux 6.18).
-        let returns = self.netlink.link(index).is_ok_and(|link| !link.is_veth);
-        if path.send_by(*role, index, sends, returns).is_ok() {
+        let returns = self.netlink.link(state.index).is_ok_and(|link| !link.is_veth);
+        if path.send_by(*role, state.index, sends, returns).is_ok() {
             state.sends = sends;
         }
     }
