@@ -16,6 +16,7 @@ mod frames;
 mod handover;
 mod instance;
 pub mod ports;
+mod repeated;
 mod replay;
 mod running;
 pub mod step;

@@ -1,13 +1,12 @@
 //! Frees table entries that nobody uses any more, beside the workers. A look-up does not find them in any case.
 
 use std::io;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use baker::ir::Program;
 
 use crate::engine::TableAccess;
+use crate::repeated::Repeated;
 use crate::sys::monotonic_ns;
 
 /// Most and least time between two rounds. An entry is freed at most about this long after its idle time.
@@ -16,8 +15,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 /// A thread that goes over all tables with an idle time again and again. Dropping it ends it.
 #[derive(Debug)]
 pub struct Sweeper {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _thread: Repeated,
 }
 
 impl Sweeper {
@@ -25,22 +23,9 @@ impl Sweeper {
     pub fn start(program: &Program, tables: TableAccess) -> io::Result<Option<Sweeper>> {
         let Some(shortest) = program.tables.iter().filter_map(|table| table.idle).min() else { return Ok(None) };
         let pause = Duration::from_nanos(shortest / 4).clamp(PAUSES.0, PAUSES.1);
-        let (stop, stopped) = channel::<()>();
-        let thread = std::thread::Builder::new().name("sweeper".into()).spawn(move || {
-            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
-                tables.expire(monotonic_ns());
-            }
+        let thread = Repeated::start("sweeper", pause, move || {
+            tables.expire(monotonic_ns());
         })?;
-        Ok(Some(Sweeper { stop: Some(stop), thread: Some(thread) }))
-    }
-}
-
-impl Drop for Sweeper {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            // It has nothing to say.
-            let _ = thread.join();
-        }
+        Ok(Some(Sweeper { _thread: thread }))
     }
 }

@@ -5,11 +5,11 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::sys::{self, MapType};
+use crate::epoch::Registration;
+use crate::repeated::Repeated;
 use crate::tables::Tables;
 
 /// Between two looks for something to wait for.
@@ -34,12 +34,37 @@ impl Barrier {
     }
 }
 
+/// What the kernel's programs are among the readers of tables.
+struct Reader {
+    place: Registration,
+    barrier: Barrier,
+    tables: Arc<Tables>,
+}
+
+impl Reader {
+    /// Announces what the kernel has let go of since the last time.
+    fn catch_up(&self) {
+        let now = self.place.now();
+        // What cannot be waited for is not announced, and so not reused.
+        if self.place.is_behind(now) && self.barrier.wait().is_ok() {
+            self.place.announce(now);
+            self.tables.reclaim();
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // What ran when the end was told ends before this place does.
+        let _ = self.barrier.wait();
+    }
+}
+
 /// A thread that announces what the kernel has let go of, for as long as this is there. No program may begin to run when it is
 /// dropped.
 #[derive(Debug)]
 pub struct Grace {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _thread: Repeated,
 }
 
 impl Grace {
@@ -47,31 +72,9 @@ impl Grace {
     pub fn start(tables: Arc<Tables>) -> io::Result<Grace> {
         let barrier = Barrier::new()?;
         let too_many = || io::Error::other("the tables have as many workers as they can have");
-        let kernel = tables.epochs().register().ok_or_else(too_many)?;
-        kernel.announce(kernel.now());
-        let (stop, stopped) = channel::<()>();
-        let thread = std::thread::Builder::new().name("grace".into()).spawn(move || {
-            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(PAUSE) {
-                let now = kernel.now();
-                // What cannot be waited for is not announced, and so not reused.
-                if kernel.is_behind(now) && barrier.wait().is_ok() {
-                    kernel.announce(now);
-                    tables.reclaim();
-                }
-            }
-            // What ran when the end was told ends before this place does.
-            let _ = barrier.wait();
-        })?;
-        Ok(Grace { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Grace {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            // It has nothing to say.
-            let _ = thread.join();
-        }
+        let place = tables.epochs().register().ok_or_else(too_many)?;
+        place.announce(place.now());
+        let reader = Reader { place, barrier, tables };
+        Ok(Grace { _thread: Repeated::start("grace", PAUSE, move || reader.catch_up())? })
     }
 }

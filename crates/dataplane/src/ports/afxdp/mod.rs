@@ -21,7 +21,6 @@ mod ring;
 mod socket;
 mod sys;
 mod umem;
-mod watch;
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -33,12 +32,16 @@ pub(crate) use entry::Take;
 use port::{Look, Port};
 use socket::{Kick, Xsk};
 pub(crate) use umem::Umem;
-use watch::Watch;
 
 use super::{PortError, Queue, Sent};
 use crate::context::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
+use crate::repeated::Repeated;
 use crate::sys::Interface;
+use crate::xdp::Netlink;
+
+/// Between two looks for what has changed at an interface.
+const WATCH: Duration = Duration::from_millis(100);
 
 /// One worker's sockets at an interface.
 pub struct AfXdp {
@@ -60,8 +63,8 @@ pub struct AfXdp {
     trouble: Option<String>,
     /// The latest of other errors.
     error: Option<String>,
-    /// The first worker's, for all.
-    _watch: Option<Watch>,
+    /// What looks at the interface, aside of all workers; the first one's.
+    _watch: Option<Repeated>,
 }
 
 impl AfXdp {
@@ -75,7 +78,8 @@ impl AfXdp {
     ) -> Result<(Vec<Self>, String), PortError> {
         let port = Arc::new(Port::open(interface, workers, umem.clone(), take, replaces)?);
         let about = port.about();
-        let watch = Watch::start(port.clone());
+        let watched = port.clone();
+        let watch = Netlink::new().and_then(|own| Repeated::start("watch", WATCH, move || watched.watch(&own)));
         let mut watch = Some(watch.map_err(|e| PortError(format!("{interface}: cannot be watched: {e}")))?);
         let queue = |worker| {
             let (device, sockets) = port.take(worker)?;

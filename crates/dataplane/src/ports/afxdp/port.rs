@@ -171,7 +171,8 @@ impl Port {
         }
     }
 
-    /// Looks up what may have changed at the interface, which can take long; no worker waits for it.
+    /// Looks up what may have changed at the interface. No worker waits for that: for these questions the kernel takes a lock of all
+    /// interfaces (`rtnl_lock`), which others hold for tens of milliseconds, such as a program that takes another one's place.
     pub fn watch(&self, netlink: &Netlink) {
         let (index, entry) = {
             let state = self.lock();
