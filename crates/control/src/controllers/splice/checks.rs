@@ -189,13 +189,12 @@ impl<P: DataPath> Splicer<P> {
         }
         let now = self.path.now();
         let changed = self.cluster.checked(server, found, now);
+        let most = if self.cluster.awaits_checks(server) { UNDECIDED } else { u64::MAX };
         let known = &self.cluster.servers[server];
-        let check = &self.cluster.settings.pools[known.pool].check;
-        let most = if known.failed < check.fall { UNDECIDED } else { u64::MAX };
-        self.checks[server].due = now + check.interval.min(most);
+        let pool = &self.cluster.settings.pools[known.pool];
+        self.checks[server].due = now + pool.check.interval.min(most);
         if changed {
-            let pool = &self.cluster.settings.pools[known.pool].name;
-            tracing::warn!(pool, server = known.server.name, up = known.up, why = known.why, "server");
+            tracing::warn!(pool = pool.name, server = known.server.name, up = known.up, why = known.why, "server");
         }
     }
 }

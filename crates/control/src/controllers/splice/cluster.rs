@@ -98,8 +98,9 @@ pub struct Cluster {
     /// Which of the own addresses and ports was used last towards a server: pools may share servers. The first is any, since nobody
     /// knows which ones a process before has used.
     last: HashMap<(Ipv6Addr, u16), usize>,
-    /// Until when servers that were not found working yet are waited for, since a process has begun.
-    pub undecided_until: u64,
+    /// Until when servers that were not found working yet are waited for, since the configuration came: no longer than clients may
+    /// take for a request.
+    undecided_until: u64,
 }
 
 /// Own ports that are tried at most: those that were used longest ago come first, so the others would not be free either.
@@ -163,6 +164,7 @@ impl Cluster {
             self.members.push(members);
         }
         self.maglev = vec![None; settings.pools.len()];
+        self.undecided_until = now + settings.timeouts.request;
         self.settings = settings;
     }
 
@@ -222,11 +224,16 @@ impl Cluster {
 
     /// Whether nobody can say yet whether a pool has a server that works and that this client can have.
     pub fn is_undecided(&self, pool: usize, client: Ipv6Addr, now: u64) -> bool {
-        let fall = self.settings.pools[pool].check.fall;
         let fits = |own: &usize| self.has_version_of(*own, client) && self.servers[*own].server.weight > 0;
         let members = || self.members[pool].iter().copied().filter(fits);
-        let waits = now < self.undecided_until && members().any(|own| self.servers[own].failed < fall);
+        let waits = now < self.undecided_until && members().any(|own| self.awaits_checks(own));
         waits && !members().any(|own| self.is_usable(own))
+    }
+
+    /// Whether checks have not decided yet whether a server works: none has succeeded, and fewer have failed than it takes.
+    pub fn awaits_checks(&self, number: usize) -> bool {
+        let known = &self.servers[number];
+        known.failed < self.settings.pools[known.pool].check.fall
     }
 
     /// Whether a server's address is of the same version of IP as a client's: there is no translation from one to the other.

@@ -71,7 +71,6 @@ impl<P: DataPath> Splicer<P> {
             checks: Vec::new(),
             neighbours: Neighbours::default(),
         };
-        splicer.await_checks();
         splicer.offer_all();
         splicer
     }
@@ -86,13 +85,7 @@ impl<P: DataPath> Splicer<P> {
             connection.service = old.get(connection.service).copied().flatten().unwrap_or(usize::MAX);
         }
         self.cluster.configure(settings, self.path.now());
-        self.await_checks();
         self.offer_all();
-    }
-
-    /// Until servers are checked for the first time requests wait, but no longer than clients may take for one.
-    fn await_checks(&mut self) {
-        self.cluster.undecided_until = self.path.now() + self.cluster.settings.timeouts.request;
     }
 
     /// Says what clients are offered from now on.
