@@ -1,45 +1,87 @@
 //! Very many connections at once.
 
-use std::process::Command;
-use std::sync::Mutex;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use crate::network::must;
+use crate::files::{own_table, room};
+use crate::network::{Splice, must};
 use crate::server::Servers;
 use crate::web::Client;
-use crate::{connect, each, memory, no_sessions, nothing_is_left, scale, sessions, start, wait_until_up};
+use crate::{connect, memory, no_sessions, nothing_is_left, scale, sessions, start, wait_until_up};
 
-/// Lets this process have so many files, where it may not yet. Beyond the hard limit only root may go, and not everywhere.
-fn raise_files(count: u64) {
-    let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
-    if line.split_whitespace().next().is_some_and(|soft| soft.parse().is_ok_and(|soft: u64| soft >= count)) {
-        return;
+/// At least so many threads make connections.
+const HOLDERS: usize = 16;
+
+/// Holds connections, in the clients' namespace and a table of files of its own. Each time it is told to
+/// it sends a request on all of them, and makes those that are not there. Who tells it being gone, it ends all.
+fn hold(connections: impl Iterator<Item = usize>, go: &mpsc::Receiver<()>, done: &mpsc::Sender<()>) {
+    own_table();
+    let mut clients: Vec<(usize, Option<Client>)> = connections.map(|number| (number, None)).collect();
+    while go.recv().is_ok() {
+        for (number, client) in &mut clients {
+            let failed = |error: std::io::Error| -> ! { panic!("{number}: {error}") };
+            let client =
+                client.get_or_insert_with(|| Client::of(connect(*number).unwrap_or_else(|error| failed(error))));
+            let response = client.get(&format!("/{number}")).unwrap_or_else(|error| failed(error));
+            assert_eq!((response.status, response.body), (200, format!("/{number}").into_bytes()));
+        }
+        // Nobody is there to be told where another holder has failed.
+        let _ = done.send(());
     }
-    let limit = format!("--nofile={count}:{count}");
-    let done = Command::new("prlimit").args(["--pid", &std::process::id().to_string(), &limit]).status().unwrap();
-    assert!(done.success(), "prlimit {limit}: {done}; ENDURE_HELD=N holds fewer connections, of two files each");
+    // One after the other: were all FINs of a host sent at once, its own queues would lose them again and again.
+    for (number, client) in &mut clients {
+        assert!(client.as_mut().is_none_or(Client::end), "{number}: not closed");
+    }
+}
+
+/// A thread that holds connections.
+struct Holder {
+    go: mpsc::Sender<()>,
+    done: mpsc::Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+struct Holders(Vec<Holder>);
+
+impl Holders {
+    fn start(splice: &Splice, count: usize) -> Holders {
+        let holders = HOLDERS.max(count.div_ceil(room()));
+        let start = |first: usize| {
+            let ((go, told), (tell, done)) = (mpsc::channel(), mpsc::channel());
+            let host = splice.client.clone();
+            let work = move || hold((first..count).step_by(holders), &told, &tell);
+            Holder { go, done, thread: thread::spawn(move || must(host.enter(work))) }
+        };
+        Holders((0..holders).map(start).collect())
+    }
+
+    /// One request on each connection.
+    fn ask(&self) -> Duration {
+        let start = Instant::now();
+        self.0.iter().for_each(|holder| holder.go.send(()).expect("a holder has failed"));
+        self.0.iter().for_each(|holder| holder.done.recv().expect("a holder has failed"));
+        start.elapsed()
+    }
+
+    fn end(self) -> Duration {
+        let start = Instant::now();
+        let threads: Vec<_> = self.0.into_iter().map(|holder| holder.thread).collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("a holder has failed"));
+        start.elapsed()
+    }
 }
 
 #[test]
 fn held() {
     let count = std::env::var("ENDURE_HELD").map_or(scale(100_000, 500), |text| text.parse().unwrap());
-    // Both ends of all connections are here.
-    raise_files(2 * count as u64 + 1000);
-    let splice = start(&[], None);
-    let _servers = Servers::start(&splice.servers);
-    must(splice.servers.check(&["sysctl", "-qw", "net.core.somaxconn=65535"]));
+    // Each has a server's connection of its own.
+    let splice = start(&[("balance = \"round_robin\"", "balance = \"round_robin\"\nreuse = \"never\"")], None);
+    let _servers = Servers::start(&splice.servers, count);
     wait_until_up(&splice);
     let before = memory(&splice);
-    let clients: Vec<Mutex<Option<Client>>> = (0..count).map(|_| Mutex::new(None)).collect();
-    let ask = |number: usize, client: &mut Client| {
-        let response = client.get(&format!("/{number}")).unwrap_or_else(|error| panic!("{number}: {error}"));
-        assert_eq!((response.status, response.body), (200, format!("/{number}").into_bytes()));
-    };
-    let made = each(&splice, 16, count, "held: made", |number| {
-        let mut client = Client::of(connect(number).unwrap_or_else(|error| panic!("{number}: {error}")));
-        ask(number, &mut client);
-        *clients[number].lock().unwrap() = Some(client);
-    });
+    let holders = Holders::start(&splice, count);
+    let made = holders.ask();
     println!(
         "held: {count} connections made in {made:.1?}; {} are there, with {} control blocks; memory {before} KiB before, {} KiB now",
         sessions(&splice),
@@ -47,11 +89,9 @@ fn held() {
         memory(&splice)
     );
     assert_eq!(sessions(&splice), count);
-    let used = each(&splice, 16, count, "held: used again", |number| {
-        ask(number, clients[number].lock().unwrap().as_mut().unwrap());
-    });
+    let used = holders.ask();
     println!("held: all {count} used again in {used:.1?}; memory {} KiB", memory(&splice));
-    drop(clients);
+    println!("held: all ended in {:.1?}", holders.end());
     no_sessions(&splice);
     if scale(1, 0) == 1 {
         nothing_is_left(&splice, "held");

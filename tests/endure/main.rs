@@ -3,6 +3,7 @@
 //!
 //! `make endure` runs all of it, in release mode; as one of the ordinary tests each part is short and only shows that it works.
 
+mod files;
 mod held;
 mod links;
 mod server;
@@ -125,12 +126,14 @@ fn no_sessions(splice: &Splice) {
     let start = Instant::now();
     while sessions(splice) > 0 {
         let left = || splice.json(&["sessions", "--limit", "5"]);
+        let kernel = || must(splice.client.check(&["nstat", "-az"])).text();
         assert!(
             start.elapsed() < PATIENCE,
-            "{} connections are left: {}\n{}",
+            "{} connections are left: {}\n{}\n{}",
             sessions(splice),
             left(),
-            splice.blocks()
+            splice.counters(),
+            kernel()
         );
         thread::sleep(Duration::from_millis(100));
     }
@@ -174,7 +177,7 @@ fn short(number: usize) {
 fn churn() {
     let count = std::env::var("ENDURE_CHURN").map_or(scale(1_000_000, 1500), |text| text.parse().unwrap());
     let splice = start(&[], None);
-    let _servers = Servers::start(&splice.servers);
+    let _servers = Servers::start(&splice.servers, 1000);
     wait_until_up(&splice);
     let (before, blocks) = (memory(&splice), splice.entries("spliced.blocks"));
     let time = each(&splice, 16, count, "churn", short);

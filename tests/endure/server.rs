@@ -1,8 +1,8 @@
-//! A web server for very many connections at once: one thread looks after all of them.
+//! A web server for very many connections at once: few threads look after all of them.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,9 @@ use std::thread;
 
 use lab::Namespace;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, sockopt};
 
+use crate::files::{own_table, room};
 use crate::network::SERVERS;
 
 /// All servers of the example. They answer each request, which must have no body, with its target.
@@ -19,12 +21,19 @@ pub struct Servers {
 }
 
 impl Servers {
-    pub fn start(host: &Namespace) -> Servers {
+    /// Servers for so many connections at once, shared evenly.
+    pub fn start(host: &Namespace, connections: usize) -> Servers {
         let stopping = Arc::new(AtomicBool::new(false));
+        let threads = (connections / SERVERS.len()).div_ceil(room()).max(1);
         for address in SERVERS {
-            let listener = host.enter(|| TcpListener::bind(address)).unwrap().unwrap();
-            let stopped = stopping.clone();
-            thread::spawn(move || serve(&listener, &stopped).unwrap());
+            for _ in 0..threads {
+                let listener = host.enter(|| listen(address.parse().unwrap())).unwrap().unwrap();
+                let stopped = stopping.clone();
+                thread::spawn(move || {
+                    own_table();
+                    serve(&listener, &stopped).unwrap();
+                });
+            }
         }
         Servers { stopping }
     }
@@ -34,6 +43,17 @@ impl Drop for Servers {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
+}
+
+/// Listens where others may, too: the kernel deals connections to all.
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let socket = socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    socket::setsockopt(&socket, sockopt::ReuseAddr, &true)?;
+    socket::setsockopt(&socket, sockopt::ReusePort, &true)?;
+    socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
+    socket::listen(&socket, Backlog::MAXCONN)?;
+    Ok(TcpListener::from(socket))
 }
 
 fn serve(listener: &TcpListener, stopped: &AtomicBool) -> std::io::Result<()> {

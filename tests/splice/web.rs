@@ -293,6 +293,12 @@ impl Client {
         self.reader.get_ref().local_addr().unwrap().to_string()
     }
 
+    /// Says that no more requests come, and waits for the other side's end. False if something else comes.
+    #[allow(dead_code)]
+    pub fn end(&mut self) -> bool {
+        self.reader.get_ref().shutdown(std::net::Shutdown::Write).is_ok() && matches!(self.reader.fill_buf(), Ok([]))
+    }
+
     /// Whether the other side has closed, after all that it has sent.
     pub fn is_closed(&mut self) -> bool {
         matches!(self.reader.fill_buf(), Ok([]) | Err(_))

@@ -33,7 +33,13 @@ fn options() -> impl Strategy<Value = TcpOptions> {
         any::<bool>(),
         prop::option::of(any::<u32>().prop_map(|start| (start, 0))),
     )
-        .prop_map(|(mss, scale, sack, times)| TcpOptions { mss: Some(mss), scale, sack, times })
+        .prop_map(|(mss, scale, sack, times)| TcpOptions {
+            mss: Some(mss),
+            scale,
+            sack,
+            times,
+            ..TcpOptions::default()
+        })
 }
 
 fn hosts() -> impl Strategy<Value = Hosts> {
@@ -43,8 +49,8 @@ fn hosts() -> impl Strategy<Value = Hosts> {
     let quote = prop::sample::select(vec![8usize, 19, 20, 2000]);
     let routers =
         (mtu.clone(), mtu, quote).prop_map(|(clients, servers, quote)| Routers { mtu: [clients, servers], quote });
-    (options(), options(), first.clone(), first, any::<bool>(), routers).prop_map(
-        |(client, server, client_first, server_first, pipelined, routers)| Hosts {
+    (options(), options(), first.clone(), first, any::<(bool, bool)>(), routers).prop_map(
+        |(client, server, client_first, server_first, (pipelined, curt), routers)| Hosts {
             client,
             server,
             client_first,
@@ -52,6 +58,7 @@ fn hosts() -> impl Strategy<Value = Hosts> {
             pipelined,
             routers,
             settings: "",
+            curt,
         },
     )
 }
@@ -97,6 +104,10 @@ fn run(world: &mut World, choices: &[u8]) -> bool {
             }
         }
         if world.client.was_reset && world.lost > 0 {
+            return true;
+        }
+        // What is not read any more ends with the server's connection.
+        if (world.client.peer_closed || world.client.was_reset) && world.closes_unread() {
             return true;
         }
         assert!(!world.client.was_reset, "the client was reset");
@@ -192,6 +203,10 @@ proptest! {
         clients in prop::collection::vec(next_client(exchange()), 0..3),
     ) {
         let hosts = Hosts { settings, ..hosts };
+        // What may have to be sent twice must fit into a segment.
+        let fits = |own: Exchange| if hosts.curt { own.shortened() } else { own };
+        let exchanges: Vec<Exchange> = exchanges.into_iter().map(fits).collect();
+        let clients = clients.into_iter().map(|own| Next { exchanges: own.exchanges.into_iter().map(fits).collect(), ..own });
         let mut world = World::new(hosts.clone(), exchanges.clone());
         if world.trace {
             println!("=== {choices:?}");
@@ -211,7 +226,7 @@ proptest! {
         if world.crashes == 0 {
             prop_assert_eq!(counted, [count, count, asked, world.expected().len()].map(|number| number as u64));
         }
-        ask_again(&mut world, &hosts, clients, None)?;
+        ask_again(&mut world, &hosts, clients.collect(), None)?;
     }
 
     /// With servers that close just when the next client asks: nobody notices.
@@ -224,7 +239,8 @@ proptest! {
         always: bool,
     ) {
         // What may not be sent twice must not have been seen by anybody: that is certain where the server says nothing.
-        let hosts = Hosts { settings: if always && !stray { "reuse = \"always\"" } else { "" }, ..hosts };
+        let settings = if always && !stray { "reuse = \"always\"" } else { "" };
+        let hosts = Hosts { settings, curt: false, ..hosts };
         let first = Exchange { second: false, post: false, up: 0, down: 500, chunked: false, last: false };
         let mut world = World::new(hosts.clone(), vec![first]);
         if world.trace {
@@ -237,13 +253,14 @@ proptest! {
 
 /// An exchange whose request fits into a segment, so that it may be sent twice.
 fn short() -> impl Strategy<Value = Exchange> {
-    (exchange(), 0usize..200).prop_map(|(own, up)| Exchange { up, chunked: false, ..own })
+    (exchange(), 0usize..200).prop_map(|(own, up)| Exchange { up, ..own }.shortened())
 }
 
 /// The next client's request goes out on the connection that the one before has left, also where that is made ahead.
 #[test]
 fn connections_to_servers_are_used_again() {
-    let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)) };
+    let plain =
+        TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)), ..TcpOptions::default() };
     // How many are made by then, and how many wait for the next client at the end.
     for (settings, used, left) in
         [("", 1, 1), ("reuse = \"never\"", 4, 0), ("warm = 2", 0, 4), ("addressing = \"transparent\"", 4, 0)]
@@ -271,7 +288,8 @@ fn connections_to_servers_are_used_again() {
 /// Millrace closes with the last byte, in the same segment.
 #[test]
 fn a_client_that_asks_for_the_end_leaves_the_server_to_others() {
-    let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)) };
+    let plain =
+        TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)), ..TcpOptions::default() };
     for (settings, used, told) in
         [("reuse = \"always\"", 1, 0), ("reuse = \"never\"", 4, 4), ("addressing = \"transparent\"", 4, 4)]
     {
@@ -301,7 +319,13 @@ fn post() -> Exchange {
 
 /// A client's request has been sent on the connection that the client before has left. Whether timestamps are used.
 fn posted_again(times: bool) -> World {
-    let options = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: times.then_some((6 << 29, 0)) };
+    let options = TcpOptions {
+        mss: Some(1460),
+        scale: Some(7),
+        sack: true,
+        times: times.then_some((6 << 29, 0)),
+        ..TcpOptions::default()
+    };
     let hosts = Hosts { settings: "reuse = \"always\"", ..Hosts::alike(options, [1, 9]) };
     let mut world = World::new(hosts, vec![post()]);
     assert!(run(&mut world, &[]));
@@ -390,17 +414,53 @@ fn a_server_that_closes_instead_of_answering_is_no_end_of_a_response() {
 /// A server closes behind a response in chunks, and its FIN overtakes some of it: the client's next request is answered all the same.
 #[test]
 fn a_fin_that_overtakes_a_response_does_not_end_the_client() {
-    let plain = TcpOptions { mss: Some(536), scale: Some(7), sack: true, times: None };
+    let plain = TcpOptions { mss: Some(536), scale: Some(7), sack: true, times: None, ..TcpOptions::default() };
     for late in 0..12 {
-        let hosts = Hosts { pipelined: true, settings: "reuse = \"always\"", ..Hosts::alike(plain, [1, 9]) };
+        let settings = "reuse = \"always\"";
+        let hosts = Hosts { pipelined: true, curt: true, settings, ..Hosts::alike(plain, [1, 9]) };
         let exchange = Exchange { second: false, post: false, up: 0, down: 1500, chunked: true, last: false };
         let mut world = World::new(hosts, vec![exchange; 3]);
-        world.curt = true;
         // One packet of the servers' after the other is put behind those that are under way.
         let choices: Vec<u8> = (0..40).map(|at| if at % 12 == late { LATE | 1 } else { ARRIVES }).collect();
         assert!(run(&mut world, &choices), "{late}: {} bytes came", world.client.received.len());
         assert_eq!(world.client.received, world.expected(), "{late}");
     }
+}
+
+/// A server closes behind a response, and says so again before the client has acknowledged all of it: what the client has asked next is
+/// answered all the same.
+#[test]
+fn a_fin_that_comes_again_does_not_end_the_client() {
+    let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: None, ..TcpOptions::default() };
+    for early in 0..40 {
+        let hosts = Hosts { pipelined: true, curt: true, ..Hosts::alike(plain, [1, 9]) };
+        let exchange = Exchange { second: false, post: false, up: 0, down: 4000, chunked: false, last: false };
+        let mut world = World::new(hosts, vec![exchange; 3]);
+        let mut choices = vec![ARRIVES; early];
+        // What the client says is under way for long.
+        choices.extend([WAITS; 15]);
+        choices.extend([ARRIVES | 1; 10]);
+        assert!(run(&mut world, &choices), "{early}: {} bytes came", world.client.received.len());
+        assert_eq!(world.client.received, world.expected(), "{early}");
+    }
+}
+
+/// The acknowledgements of a client that has sent more requests than one pass by the controller, all of them.
+#[test]
+fn a_client_that_waits_for_more_acknowledges_selectively() {
+    let plain = TcpOptions { mss: Some(536), scale: Some(7), sack: true, times: Some((5, 0)), ..TcpOptions::default() };
+    let exchange = Exchange { second: false, post: false, up: 0, down: 4000, chunked: false, last: false };
+    let mut world = World::new(Hosts { pipelined: true, ..Hosts::alike(plain, [1, 9]) }, vec![exchange; 2]);
+    // The client gets what is under way to it last: so the response's segments gather, and the second one is lost.
+    world.speak();
+    while world.queued(2) < 3 {
+        world.deliver([0, 1, 3].into_iter().find(|path| world.queued(*path) > 0).unwrap_or(2));
+    }
+    world.deliver(2);
+    world.drop_one(2);
+    assert!(run(&mut world, &[]));
+    assert_eq!(world.client.received, world.expected());
+    assert!(world.sacked() > 0);
 }
 
 /// A connection that was there before has ended just when the request was sent: it is sent once more, which counts once.
@@ -417,7 +477,7 @@ fn a_request_that_is_sent_once_more_is_one_retry() {
 /// Both sides have closed, which the controller sees when it looks. It does so however often somebody asks about the connection.
 #[test]
 fn who_asks_about_connections_does_not_keep_them() {
-    let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: None };
+    let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: None, ..TcpOptions::default() };
     let hosts = Hosts { settings: "reuse = \"never\"", ..Hosts::alike(plain, [1; 2]) };
     let mut world =
         World::new(hosts, vec![Exchange { second: false, up: 0, down: 20, chunked: false, post: false, last: false }]);
@@ -435,6 +495,7 @@ fn who_asks_about_connections_does_not_keep_them() {
 const LOSS: u8 = 0;
 const DOUBLE: u8 = 6 << 2;
 const LATE: u8 = 10 << 2;
+const WAITS: u8 = 17 << 2;
 const CRASH: u8 = 20 << 2;
 const ARRIVES: u8 = 21 << 2;
 
@@ -450,7 +511,13 @@ fn any_fault_of_a_short_exchange_is_made_good() {
 
 /// Tries what comes behind these choices. Whether the exchange took longer than they did.
 fn try_faults(choices: &mut Vec<u8>, faults: usize, tried: &mut u64) -> bool {
-    let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((u32::MAX - 5000, 0)) };
+    let plain = TcpOptions {
+        mss: Some(1460),
+        scale: Some(7),
+        sack: true,
+        times: Some((u32::MAX - 5000, 0)),
+        ..TcpOptions::default()
+    };
     let hosts = Hosts::alike(plain, [u32::MAX - 60; 2]);
     let exchange = |second| Exchange { second, up: 0, down: 20, chunked: second, post: false, last: second };
     let mut world = World::new(hosts, vec![exchange(false), exchange(true)]);

@@ -69,7 +69,7 @@ proptest! {
         pipelined: bool,
         choices in prop::collection::vec(any::<u8>(), 0..120),
     ) {
-        let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)) };
+        let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)), ..TcpOptions::default() };
         let hosts = Hosts { pipelined, settings, ..Hosts::alike(plain, [first, !first]) };
         let count = exchanges.len() as u64;
         let asked: usize = exchanges.iter().enumerate().map(|(number, own)| own.request(number).len()).sum();

@@ -35,6 +35,11 @@ fn body(length: usize, salt: usize, chunked: bool) -> Vec<u8> {
 }
 
 impl Exchange {
+    /// The same with a request that fits into a segment.
+    pub fn shortened(self) -> Exchange {
+        Exchange { up: self.up.min(200), chunked: false, ..self }
+    }
+
     fn framing(&self, length: usize) -> String {
         match self.chunked {
             true => "Transfer-Encoding: chunked".to_owned(),
@@ -91,12 +96,23 @@ pub struct Hosts {
     pub routers: Routers,
     /// More settings of all pools.
     pub settings: &'static str,
+    /// Whether the servers close behind each response, without having said so.
+    pub curt: bool,
 }
 
 impl Hosts {
     /// Both ends with the same options, one request at a time, links as usual, settings as they are. Who begins with which number.
     pub fn alike(options: TcpOptions, [client_first, server_first]: [u32; 2]) -> Hosts {
         let routers = Routers { mtu: [1500; 2], quote: 8 };
-        Hosts { client: options, server: options, client_first, server_first, pipelined: false, routers, settings: "" }
+        Hosts {
+            client: options,
+            server: options,
+            client_first,
+            server_first,
+            pipelined: false,
+            routers,
+            settings: "",
+            curt: false,
+        }
     }
 }

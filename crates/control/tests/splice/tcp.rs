@@ -20,6 +20,8 @@ pub struct Tcp {
     /// The peer's window scale, and the own one; without both, none counts.
     peer_scale: u8,
     own_scale: u8,
+    /// Its clock when it sent its SYN the first and the last time.
+    syn_sent: Option<(u32, u32)>,
     first: u32,
     una: u32,
     next: u32,
@@ -39,6 +41,8 @@ pub struct Tcp {
     latest: u32,
     resend: u64,
     mss: usize,
+    /// Selective acknowledgements that came.
+    pub sacked: usize,
 }
 
 impl Tcp {
@@ -50,6 +54,7 @@ impl Tcp {
             times: options.times.is_some(),
             peer_scale: 0,
             own_scale: options.scale.unwrap_or(0),
+            syn_sent: None,
             first,
             una: first,
             next: first,
@@ -66,6 +71,7 @@ impl Tcp {
             latest: 0,
             resend: 0,
             mss: 536,
+            sacked: 0,
         }
     }
 
@@ -82,6 +88,9 @@ impl Tcp {
             options.scale = options.scale.filter(|_| self.own_scale > 0 || self.peer_scale > 0);
         }
         options.times = self.times.then_some((self.clock(now), self.latest));
+        if !syn && self.options.sack {
+            options.blocks = self.blocks();
+        }
         Segment {
             dst_mac: self.macs.1,
             src_mac: self.macs.0,
@@ -96,6 +105,20 @@ impl Tcp {
         .frame()
     }
 
+    /// What came early, as selective acknowledgements (RFC 2018 section 4).
+    fn blocks(&self) -> [Option<(u32, u32)>; 4] {
+        let mut blocks: Vec<(u32, u32)> = Vec::new();
+        for (from, bytes) in &self.early {
+            let end = from.wrapping_add(bytes.len() as u32);
+            match blocks.last_mut() {
+                Some((_, last)) if !before(*last, *from) => *last = if before(*last, end) { end } else { *last },
+                _ => blocks.push((*from, end)),
+            }
+        }
+        // As many as there is always room for.
+        std::array::from_fn(|at| blocks.get(at).copied().filter(|_| at < 3))
+    }
+
     /// Adds to what is sent.
     pub fn write(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
@@ -108,6 +131,12 @@ impl Tcp {
     /// Whether all that it has sent has come.
     pub fn is_acknowledged(&self) -> bool {
         self.una == self.end()
+    }
+
+    /// Whether a segment brings bytes that have not come before.
+    pub fn is_news(&self, segment: &Segment) -> bool {
+        let end = segment.seq.wrapping_add(segment.payload.len() as u32);
+        !segment.payload.is_empty() && self.expected.is_some_and(|expected| before(expected, end))
     }
 
     fn is_open(&self) -> bool {
@@ -129,6 +158,8 @@ impl Tcp {
         }
         if self.next == self.first {
             frames.push(self.segment(SYN, self.first, &[], now));
+            let clock = self.clock(now);
+            self.syn_sent = Some((self.syn_sent.map_or(clock, |(first, _)| first), clock));
             self.next = self.first.wrapping_add(1);
         } else if self.is_open() {
             loop {
@@ -158,7 +189,8 @@ impl Tcp {
     /// An ICMP error comes: what is too big is sent again in smaller pieces (RFC 1191 section 6.4).
     pub fn receive_error(&mut self, error: &IcmpError, now: u64) -> Vec<Vec<u8>> {
         assert_eq!(error.ends, self.ends);
-        assert!(!before(error.seq, self.first) && before(error.seq, self.most), "about what was not sent");
+        // A late one may be about what the server before has sent: each compares it with what it has under way.
+        assert!(before(error.seq, self.most), "about what was not sent");
         let Problem::TooBig(mtu) = error.problem else { return Vec::new() };
         let mss = usize::from(mtu) - 40 - 12;
         if before(error.seq, self.una) || mss >= self.mss {
@@ -189,6 +221,16 @@ impl Tcp {
                 "acknowledges what was not sent"
             );
         }
+        for (from, to) in segment.options.blocks.into_iter().flatten() {
+            // An old segment may speak of what the server before has sent.
+            let (was_sent, is_old) = (before(self.first, from) && !before(self.most, to), !before(self.una, to));
+            assert!(self.options.sack && before(from, to) && (was_sent || is_old), "acknowledges {from} to {to}");
+            self.sacked += usize::from(before(self.una, to));
+        }
+        if segment.flags == SYN && self.is_open() {
+            // RFC 5961 section 4.2.
+            return vec![self.segment(0, self.next, &[], now)];
+        }
         if segment.has(SYN) {
             if self.expected.is_none() {
                 self.expected = Some(segment.seq.wrapping_add(1));
@@ -209,6 +251,11 @@ impl Tcp {
             assert!(!segment.has(ACK) || !before(self.clock(now), echo), "an echo from the future");
             // PAWS (RFC 7323 section 5.3).
             if before(value, self.latest) {
+                return vec![self.segment(0, self.next, &[], now)];
+            }
+            // Until its SYN is acknowledged it takes nothing that does not echo one of them, as Linux does from 6.15 on.
+            let of_syn = |(first, last): (u32, u32)| !before(echo, first) && !before(last, echo);
+            if self.expected.is_some() && self.una == self.first && !self.syn_sent.is_some_and(of_syn) {
                 return vec![self.segment(0, self.next, &[], now)];
             }
             if self.expected.is_some_and(|expected| !before(expected, segment.seq)) {

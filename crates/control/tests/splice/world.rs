@@ -225,8 +225,6 @@ pub struct World {
     written: usize,
     /// Connections to the servers, in the order in which they came, with the number of bytes of requests that were answered.
     servers: IndexMap<Ends, (Tcp, usize)>,
-    /// Whether the servers close behind each response, without having said so.
-    pub curt: bool,
     /// Whether the servers close instead of answering.
     pub mute: bool,
     /// Whether they answer.
@@ -290,7 +288,6 @@ impl World {
             client,
             written: 0,
             servers: IndexMap::new(),
-            curt: false,
             mute: false,
             answered: 0,
             told: 0,
@@ -340,6 +337,11 @@ impl World {
     /// Connections to servers that there ever were.
     pub fn connections(&self) -> usize {
         self.servers.len()
+    }
+
+    /// Selective acknowledgements that the servers got.
+    pub fn sacked(&self) -> usize {
+        self.servers.values().map(|(tcp, _)| tcp.sacked).sum()
     }
 
     /// Packets are delivered until there are none.
@@ -431,6 +433,11 @@ impl World {
             self.lost += restored.lost;
             self.unread += restored.unread;
         }
+    }
+
+    /// Whether a server may end a client's connection whose requests are not routed any more.
+    pub fn closes_unread(&self) -> bool {
+        self.hosts.curt && self.unread > 0
     }
 
     /// Whether it is gone.
@@ -549,7 +556,7 @@ impl World {
             self.closed.remove(&segment.ends);
         }
         let Some((tcp, answered)) = self.servers.get_mut(&segment.ends) else { return };
-        if self.closed.contains(&segment.ends) && !segment.payload.is_empty() {
+        if self.closed.contains(&segment.ends) && tcp.is_news(&segment) {
             let reset = Segment {
                 dst_mac: segment.src_mac,
                 src_mac: segment.dst_mac,
@@ -593,8 +600,9 @@ impl World {
                 true => tcp.close(),
                 false => tcp.write(&exchange.response(number)),
             }
-            if closes || self.curt {
+            if closes || self.hosts.curt {
                 tcp.close();
+                self.closed.insert(segment.ends);
             }
         }
         if tcp.peer_closed {

@@ -78,7 +78,8 @@ impl<P: DataPath> Splicer<P> {
         self.by_server.insert(ends, Owner::Check(server));
         let next = start.wrapping_add(1);
         self.checks[server].running = Some(Running { ends, next, expected: 0, connected: false, answer: Vec::new() });
-        let options = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((1, 0)) };
+        let options =
+            TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((1, 0)), ..TcpOptions::default() };
         self.send_check(server, SYN, start, options, b"");
     }
 

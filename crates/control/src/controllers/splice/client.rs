@@ -12,6 +12,9 @@ use super::turn::{Owner, RESEND, Turn};
 /// From one look for a server to the next, in nanoseconds, as long as no server of a pool has been checked.
 const RETRY: u64 = 20_000_000;
 
+/// First sequence numbers go up by one in this time, in nanoseconds.
+const TICK: u64 = 4000;
+
 impl<P: DataPath> Turn<'_, P> {
     /// A segment of the client.
     pub fn on_client(&mut self, segment: &Segment, frame: &[u8]) {
@@ -131,7 +134,10 @@ impl<P: DataPath> Turn<'_, P> {
         let Some(pool) = pool else { return self.answer(503) };
         // A process before may have sent it this request already.
         let heard = c.upstream.as_ref().map(|u| u.acked).filter(|acked| before(start, *acked));
-        let reused = c.upstream.as_ref().is_some_and(|u| self.cluster.serves(u.server, pool, &c.agreed));
+        let reused = c
+            .upstream
+            .as_ref()
+            .is_some_and(|u| !u.responses.bytes.is_ended() && self.cluster.serves(u.server, pool, &c.agreed));
         if !reused && heard.is_none() {
             if !self.leave(start) {
                 self.release(FIN);
@@ -190,7 +196,9 @@ impl<P: DataPath> Turn<'_, P> {
         }
     }
 
-    /// Sends a server a SYN with the client's sequence number, so that there is no offset this way.
+    /// Sends a server a SYN. With full NAT it has the client's sequence number. Where the server sees the client's address and port, it may
+    /// remember a connection of the same client that has ended at this very number: each begins further on than those before
+    /// (RFC 9293 section 3.4.1), so that the server can tell them apart.
     pub fn connect_to(&mut self, server: usize, pool: usize, kept: Vec<u8>) {
         let c = &mut *self.c;
         let settings = self.cluster.settings.clone();
@@ -212,6 +220,8 @@ impl<P: DataPath> Turn<'_, P> {
         let mut u = Upstream::new(server, ends, (own.port, mac, own.mac), mss);
         u.begin(kept, c.start);
         (u.acked, u.edge, u.backoff, u.is_nat) = (c.start.wrapping_sub(1), c.start, RESEND, seen.is_none());
+        c.connects += 1;
+        u.shift = if u.is_nat { 0 } else { ((self.now / TICK) as u32).wrapping_add(c.connects) };
         (u.told_mss, u.sack, u.times) = (c.agreed.mss, c.agreed.sack, c.agreed.times);
         c.upstream = Some(u);
         c.state = State::Connecting;
@@ -235,7 +245,7 @@ impl<P: DataPath> Turn<'_, P> {
             dst_mac: u.mac,
             src_mac: u.own_mac,
             ends: u.ends.turned(),
-            seq: c.start.wrapping_sub(1),
+            seq: c.start.wrapping_sub(1).wrapping_add(u.shift),
             ack: 0,
             flags: SYN,
             window: (u32::from(c.window) << c.agreed.scale.unwrap_or(0)).clamp(1, 65535) as u16,
@@ -244,6 +254,7 @@ impl<P: DataPath> Turn<'_, P> {
                 scale: c.agreed.scale,
                 sack: c.agreed.sack,
                 times: c.agreed.times.then_some((c.times.0, 0)),
+                ..TcpOptions::default()
             },
             payload: &[],
         };

@@ -274,6 +274,8 @@ pub struct Connection {
     pub clock_at: u64,
     /// The server's side.
     pub upstream: Option<Upstream>,
+    /// Connections to servers that were made for it.
+    pub connects: u32,
     /// Servers that the request was sent to in vain.
     pub tried: Vec<usize>,
     /// An own answer.

@@ -115,6 +115,7 @@ impl<P: DataPath> Splicer<P> {
             heard: !joined && (client.tsval, client.tsecr) != (0, 0),
             clock_at: now,
             upstream,
+            connects: 0,
             tried: Vec::new(),
             answer: None,
             wake: u64::MAX,

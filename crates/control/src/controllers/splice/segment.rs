@@ -29,7 +29,12 @@ pub struct TcpOptions {
     pub sack: bool,
     /// Timestamp and echo.
     pub times: Option<(u32, u32)>,
+    /// Selective acknowledgements (RFC 2018 section 3): numbers of the first byte, and behind the last.
+    pub blocks: [Option<(u32, u32)>; MOST_BLOCKS],
 }
+
+/// Selective acknowledgements of a segment at most: more do not fit into a header.
+const MOST_BLOCKS: usize = 4;
 
 /// A segment that came, or is to be sent. The Ethernet addresses are those of the frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,7 +204,15 @@ impl TcpOptions {
     /// Bytes that they take.
     fn len(&self) -> usize {
         let (times, sack) = (self.times.map_or(0, |_| 12), if self.sack { 4 } else { 0 });
-        self.mss.map_or(0, |_| 4) + sack + times + self.scale.map_or(0, |_| 4)
+        self.mss.map_or(0, |_| 4) + sack + times + self.scale.map_or(0, |_| 4) + self.blocks_len()
+    }
+
+    /// Bytes of selective acknowledgements.
+    fn blocks_len(&self) -> usize {
+        match self.blocks.iter().flatten().count() {
+            0 => 0,
+            count => 4 + 8 * count,
+        }
     }
 
     fn write(&self, frame: &mut Vec<u8>) {
@@ -218,6 +231,13 @@ impl TcpOptions {
         if let Some(scale) = self.scale {
             frame.extend_from_slice(&[1, 3, 3, scale]);
         }
+        if self.blocks_len() > 0 {
+            frame.extend_from_slice(&[1, 1, 5, self.blocks_len() as u8 - 2]);
+        }
+        for (from, to) in self.blocks.iter().flatten() {
+            frame.extend_from_slice(&from.to_be_bytes());
+            frame.extend_from_slice(&to.to_be_bytes());
+        }
     }
 }
 
@@ -234,6 +254,11 @@ fn options(mut rest: &[u8]) -> TcpOptions {
                     (2, [high, low]) => options.mss = Some(u16::from_be_bytes([*high, *low])),
                     (3, [scale]) => options.scale = Some((*scale).min(14)),
                     (4, []) => options.sack = true,
+                    (5, own) => {
+                        for (block, own) in options.blocks.iter_mut().zip(own.chunks_exact(8)) {
+                            *block = u32_at(own, 0).zip(u32_at(own, 4));
+                        }
+                    }
                     (8, own) if own.len() == 8 => options.times = u32_at(own, 0).zip(u32_at(own, 4)),
                     _ => {}
                 }
@@ -256,8 +281,10 @@ mod tests {
             let ends = Ends { src: src.parse().unwrap(), dst: dst.parse().unwrap(), src_port: 1, dst_port: 2 };
             let times = Some((7, 8));
             for options in [
-                TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times },
+                TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times, ..TcpOptions::default() },
                 TcpOptions { times, ..TcpOptions::default() },
+                TcpOptions { times, blocks: [Some((9, 12)), Some((u32::MAX, 4)), None, None], ..TcpOptions::default() },
+                TcpOptions { blocks: [Some((1, 2)); 4], ..TcpOptions::default() },
                 TcpOptions::default(),
             ] {
                 let segment = Segment {

@@ -28,7 +28,7 @@ impl<P: DataPath> Turn<'_, P> {
 
     fn on_connecting(&mut self, segment: &Segment) {
         let (start, server) = match &self.c.upstream {
-            Some(u) => (self.c.start, u.server),
+            Some(u) => (self.c.start.wrapping_add(u.shift), u.server),
             None => return,
         };
         if !segment.has(ACK) || segment.ack != start {
@@ -63,14 +63,15 @@ impl<P: DataPath> Turn<'_, P> {
         if let Some((tsval, _)) = options.times.filter(|_| agreed.times) {
             (u.tsval, u.tsval_add) = (tsval, c.times.1.wrapping_add(AHEAD).wrapping_sub(tsval));
         }
-        (u.acked, u.edge) = (segment.ack, segment.ack.wrapping_add(segment.window.into()));
+        (u.acked, u.edge) = (c.start, c.start.wrapping_add(segment.window.into()));
         self.exchange_connected();
         self.serve();
     }
 
-    /// A reset that a server believes that has something else in mind.
-    fn reset_server(&mut self, seq: u32) {
-        self.tell_server(RST, seq, &[]);
+    /// A reset that a server believes that has something else in mind; it expects this number of its own.
+    fn reset_server(&mut self, expected: u32) {
+        let shift = self.c.upstream.as_ref().map_or(0, |u| u.shift);
+        self.tell_server(RST, expected.wrapping_sub(shift), &[]);
     }
 
     /// The server can't have the request: another one gets it, or the client this answer.
@@ -255,7 +256,7 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Whether a FIN of the server's is not for the client: it ends the server's connection behind the response, and the client may go on;
     /// or it has overtaken some of a response whose end is not known yet, may be behind it, and comes again.
-    fn keeps_fin(&self) -> bool {
+    pub(super) fn keeps_fin(&self) -> bool {
         let behind = |own: &Stream| own.is_done() || (!own.bytes.is_ended() && !own.is_endless());
         let goes_on = self.c.keeps_alive && !self.c.client_done;
         goes_on && self.c.upstream.as_ref().is_some_and(|u| behind(&u.responses))

@@ -167,6 +167,7 @@ impl<P: DataPath> Splicer<P> {
             heard: true,
             clock_at: now,
             upstream: None,
+            connects: 0,
             tried: Vec::new(),
             answer: None,
             wake: u64::MAX,

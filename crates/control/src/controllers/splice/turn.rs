@@ -258,7 +258,8 @@ impl<P: DataPath> Turn<'_, P> {
     fn modes(&self) -> Option<[Mode; 2]> {
         let (c, u) = (&*self.c, self.c.upstream.as_ref()?);
         let tunnel = u.response.is_some_and(|response| response.status == 101);
-        let open = tunnel || u.responses.bytes.is_ended();
+        // A FIN that is not for the client must not pass when it comes again.
+        let open = tunnel || (u.responses.bytes.is_ended() && !self.keeps_fin());
         let waiting = c.requests.is_done() && !c.requests.bytes.ready().is_empty();
         let last = c.client_done || !(c.keeps_alive || c.closes);
         // An unheard request must come to the next process, if there is one.
