@@ -32,7 +32,7 @@ impl Splice {
         self.json(&[&["sessions"], arguments].concat())["sessions"].as_array().unwrap().clone()
     }
 
-    fn server(&self, name: &str) -> Json {
+    pub fn server(&self, name: &str) -> Json {
         let all = self.json(&["servers"]);
         let is_it =
             |own: &&Json| format!("{}/{}", own["pool"].as_str().unwrap(), own["name"].as_str().unwrap()) == name;

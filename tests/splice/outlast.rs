@@ -107,12 +107,15 @@ fn connections_outlast_the_process() {
     // One that has nothing to say meanwhile.
     let mut quiet = Client::connect(&splice.client, VIRTUAL).unwrap();
     assert_eq!(quiet.get("/images/quiet").unwrap().status, 200);
+    // And what an operator has said.
+    assert_eq!(splice.millrace(&["servers", "drain", "web/b"]).status, Some(0));
     under_load(&mut splice, [VIRTUAL, VIRTUAL6], 10_000_000, 3, |splice, time| {
         thread::sleep(Duration::from_millis(300 + 150 * time as u64));
         splice.crash(Duration::from_millis(100 * time as u64));
         splice.wait("nothing is taken up", |splice| splice.said().contains("connections taken up"));
     });
     assert_eq!(quiet.get("/other").unwrap().body, b"/other");
+    assert_eq!(splice.server("web/b")["admin"], "drain");
     drop(quiet);
     splice.stop();
 }

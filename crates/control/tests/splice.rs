@@ -14,6 +14,7 @@ mod tcp;
 mod world;
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use control::config::Config;
 use control::controllers::splice::block::Ends;
@@ -489,6 +490,42 @@ fn who_asks_about_connections_does_not_keep_them() {
     }
     let left = world.splicer.sessions(&Filter::default());
     assert!(left.sessions.is_empty(), "{left:?}");
+}
+
+/// What operators have said about servers the next process knows; one that is not in its configuration is as if nothing had been said.
+#[test]
+fn what_operators_say_outlasts_the_process() {
+    let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: None, ..TcpOptions::default() };
+    let exchange = Exchange { second: false, post: false, up: 0, down: 20, chunked: false, last: false };
+    let mut world = World::new(Hosts::alike(plain, [1; 2]), vec![exchange]);
+    let tell = |world: &mut World, server: &str, state: &str| {
+        let told = serde_json::json!({ "server": server, "state": state });
+        world.splicer.asked("server", &told).unwrap();
+    };
+    let said = |world: &mut World| {
+        let servers = world.splicer.asked("servers", &serde_json::Value::Null).unwrap();
+        let is_ready = |own: &&serde_json::Value| own["admin"] == "ready";
+        let text =
+            |own: &serde_json::Value| format!("{} {} {}", own["pool"], own["name"], own["admin"]).replace('"', "");
+        let servers = servers.as_array().unwrap().iter();
+        servers.filter(|own| !is_ready(own)).map(text).collect::<Vec<_>>()
+    };
+    let restart = |world: &mut World| {
+        world.kill_or_start();
+        world.kill_or_start();
+    };
+    tell(&mut world, "web/a", "drain");
+    tell(&mut world, "images/b", "down");
+    restart(&mut world);
+    assert_eq!(said(&mut world), ["images b down", "web a drain"]);
+    tell(&mut world, "web/a", "ready");
+    restart(&mut world);
+    assert_eq!(said(&mut world), ["images b down"]);
+    let mut settings = (*world.splicer.cluster.settings).clone();
+    settings.pools.iter_mut().for_each(|pool| pool.name += "2");
+    world.splicer.cluster.settings = Arc::new(settings);
+    restart(&mut world);
+    assert_eq!(said(&mut world), [""; 0]);
 }
 
 /// What a choice stands for; see `run`. The lowest two bits say where packets are looked for first.

@@ -9,7 +9,8 @@ use std::sync::{Arc, OnceLock};
 
 use baker::ir::Program;
 use control::config::Config;
-use control::controllers::splice::cluster::{Admin, Agreed, Cluster};
+use control::controllers::splice::admin::Admin;
+use control::controllers::splice::cluster::{Agreed, Cluster};
 use control::controllers::splice::settings::Settings;
 
 const CLIENT: Agreed = Agreed { mss: 1460, scale: None, sack: false, times: false };

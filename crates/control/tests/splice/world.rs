@@ -65,6 +65,12 @@ impl TestTables {
         shared.stepper.insert(id, &entry).is_ok()
     }
 
+    fn remove(&mut self, table: &str, key: &impl Record) {
+        let mut shared = self.0.borrow_mut();
+        let id = shared.table(table);
+        let _ = shared.stepper.remove(id, &fields(key), None);
+    }
+
     fn dump<K: Record, V: Record>(&self, table: &str) -> Vec<(K, V)> {
         let shared = self.0.borrow();
         let entries = shared.stepper.dump(shared.table(table));
@@ -85,9 +91,7 @@ impl Tables for TestTables {
     }
 
     fn remove_block(&mut self, ends: &Ends) {
-        let mut shared = self.0.borrow_mut();
-        let id = shared.table("spliced.blocks");
-        let _ = shared.stepper.remove(id, &fields(ends), None);
+        self.remove("spliced.blocks", ends);
     }
 
     fn blocks(&self) -> Vec<(Ends, Packed)> {
@@ -186,6 +190,19 @@ impl DataPath for TestPath {
 
     fn blocks(&mut self) -> Vec<(Ends, Block)> {
         self.blocks.entries()
+    }
+
+    fn told(&mut self) -> Vec<(u64, u8)> {
+        TestTables(self.shared.clone()).dump("accept.told")
+    }
+
+    fn tell(&mut self, server: u64, state: u8) -> bool {
+        let mut tables = TestTables(self.shared.clone());
+        if state != 0 {
+            return tables.set("accept.told", &server, &state);
+        }
+        tables.remove("accept.told", &server);
+        true
     }
 
     fn offer(&mut self, offers: &[((Ipv6Addr, u16), Offer)]) {

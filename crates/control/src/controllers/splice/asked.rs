@@ -5,7 +5,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
-use super::cluster::{Admin, Cluster};
+use super::admin::Admin;
+use super::cluster::Cluster;
 use super::path::DataPath;
 use super::read::text_of;
 use super::sessions::Filter;
@@ -163,10 +164,7 @@ impl<P: DataPath> Splicer<P> {
             let names = list(Admin::ALL.map(Admin::name));
             return Err(QueryError::Bad(format!("{:?} is no state of a server; accepted: {names}", told.state)));
         };
-        self.cluster.servers[number].admin = admin;
-        if admin == Admin::Down {
-            self.leave_server(number);
-        }
+        self.set_admin(number, admin);
         Ok(number)
     }
 

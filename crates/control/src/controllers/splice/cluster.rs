@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
+use super::admin::Admin;
 use super::block::Ends;
 use super::path::{MARGIN, Offer, SCALE};
 use super::read::holds;
@@ -43,32 +44,6 @@ pub struct Known {
     pub mac: Option<[u8; 6]>,
     /// Its credit in the weighted round.
     credit: i64,
-}
-
-/// What an operator has said about a server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Admin {
-    /// It gets requests if it is up.
-    #[default]
-    Ready,
-    /// It gets no new requests; those that it has it serves to their end.
-    Drain,
-    /// It is out of use: what it served was ended.
-    Down,
-}
-
-impl Admin {
-    /// All of them.
-    pub const ALL: [Admin; 3] = [Admin::Ready, Admin::Drain, Admin::Down];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Admin::Ready => "ready",
-            Admin::Drain => "drain",
-            Admin::Down => "down",
-        }
-    }
 }
 
 /// What a client agreed on: its server must know it, too.

@@ -36,6 +36,7 @@ struct Live {
     seen: Field,
     blocks: Blocks<LiveTables>,
     services: Table<(Ipv6Addr, u16), Service>,
+    told: Table<u64, u8>,
     rx_port: Field,
     /// The worker that the packet at hand came from: what follows from it is run there, in order.
     worker: usize,
@@ -89,6 +90,18 @@ impl DataPath for Live {
 
     fn blocks(&mut self) -> Vec<(Ends, Block)> {
         self.blocks.entries()
+    }
+
+    fn told(&mut self) -> Vec<(u64, u8)> {
+        self.told.entries()
+    }
+
+    fn tell(&mut self, server: u64, state: u8) -> bool {
+        if state == 0 {
+            self.told.remove(&server);
+            return true;
+        }
+        self.told.set(&server, &state).is_ok()
     }
 
     fn offer(&mut self, offers: &[((Ipv6Addr, u16), Offer)]) {
@@ -159,6 +172,7 @@ pub fn run(link: &mut Link, reloads: &Reloads, queries: &Queries) -> Result<(), 
         seen: field("relayed")?,
         blocks: Blocks::new(LiveTables::of(link.tables()).map_err(text)?),
         services: link.tables().table("accept.services").map_err(text)?,
+        told: link.tables().table("accept.told").map_err(text)?,
         rx_port: fields.rx_port,
         worker: 0,
         port: 0,

@@ -15,11 +15,12 @@
 //! | `reuse`, `warm` | connections to servers that outlast a client's use of them |
 //! | `farewell` | connections that end with a response, and not the server's |
 //! | `exchange`, `books`, `access_log` | a request and what became of it; what is counted; the log |
-//! | `asked`, `sessions` | what operators ask and say |
+//! | `asked`, `sessions`, `admin` | what operators ask and say |
 //! | `splicer`, `maps`, `path` | all connections; how they are found; what they need of the data path |
 
 mod access_log;
 mod acks;
+pub mod admin;
 pub mod asked;
 mod assembly;
 pub mod block;

@@ -25,6 +25,10 @@ pub trait DataPath {
     fn remove_block(&mut self, ends: &Ends);
     /// All control blocks.
     fn blocks(&mut self) -> Vec<(Ends, Block)>;
+    /// What was told about servers, by key: a state.
+    fn told(&mut self) -> Vec<(u64, u8)>;
+    /// Keeps that for this process and the next; 0 is what nobody need be told. False where there is no room.
+    fn tell(&mut self, server: u64, state: u8) -> bool;
     /// What the clients of virtual addresses are offered from now on; there are no others.
     fn offer(&mut self, offers: &[((Ipv6Addr, u16), Offer)]);
 }

@@ -32,8 +32,9 @@ pub struct Restored {
 }
 
 impl<P: DataPath> Splicer<P> {
-    /// Takes up the connections whose blocks are there. To be called once, before anything else.
+    /// Takes up the connections whose blocks are there, and what was said about servers. To be called once, before anything else.
     pub fn restore(&mut self) -> Restored {
+        self.recall_admin();
         let seconds = second(self.path.now());
         let mut blocks: HashMap<Ends, Block> = self.path.blocks().into_iter().collect();
         let mut restored = Restored::default();
