@@ -167,6 +167,7 @@ impl<P: DataPath> Turn<'_, P> {
         u.kept.extend(c.requests.bytes.take(used));
         u.fin = c.requests.bytes.is_ended() && c.requests.bytes.ready().is_empty();
         (c.client_done, c.closes) = (u.fin, c.closes && !u.fin);
+        u.rest = (u.used && !c.requests.is_done()).then(|| Box::new(c.requests.clone()));
         c.requests.follow()
     }
 

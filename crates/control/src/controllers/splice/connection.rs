@@ -99,6 +99,8 @@ pub struct Upstream {
     pub kept_at: u32,
     /// Whether a FIN follows them.
     pub fin: bool,
+    /// The client's stream from behind them on, as it was then, of a request that was not whole; for those that are `used` alone.
+    pub rest: Option<Box<Stream>>,
     /// Bytes of a segment of them at most, with options.
     pub mss: u16,
     /// What the server was told: the greatest segment, selective acknowledgements, timestamps.
@@ -164,6 +166,7 @@ impl Upstream {
             kept: Vec::new(),
             kept_at: 0,
             fin: false,
+            rest: None,
             mss,
             told_mss: 0,
             sack: false,

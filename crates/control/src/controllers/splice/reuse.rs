@@ -103,12 +103,17 @@ impl<P: DataPath> Turn<'_, P> {
     /// something might be done twice by that. `closed` says that the server has ended it: what it has not acknowledged it has never
     /// seen then.
     pub fn once_more(&mut self, closed: bool) -> bool {
-        let Some(u) = &self.c.upstream else { return false };
+        let Some(u) = &mut self.c.upstream else { return false };
         let whole = self.c.requests.is_done() && u.kept_end() == self.c.requests.limit().wrapping_add(u.fin.into());
         let repeatable = self.c.request.as_ref().is_some_and(Request::is_idempotent);
         let unseen = closed && !before(u.kept_at, u.acked);
-        if !u.used || u.begun || !whole || !(repeatable || unseen) {
+        if !u.used || u.begun || !(unseen || (whole && repeatable)) {
             return false;
+        }
+        if !whole {
+            // What is not kept the client has still, for nobody has acknowledged it: it is read again when it comes again.
+            let Some(rest) = u.rest.take() else { return false };
+            (self.c.requests, self.c.client_done) = (*rest, u.fin);
         }
         let (kept, server) = (u.kept.clone(), u.server);
         let pool = self.cluster.servers[server].pool;
