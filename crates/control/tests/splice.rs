@@ -377,7 +377,7 @@ fn a_request_on_a_used_connection_outlasts_the_process() {
         }
         paths.into_iter().for_each(|path| world.deliver(path));
         assert!(run(&mut world, &[]), "case {case}: {} bytes came", world.client.received.len());
-        assert_eq!((world.answered, world.lost, world.unread), (1, 0, 0), "case {case}");
+        assert_eq!((world.answered, world.lost, world.unread()), (1, 0, 0), "case {case}");
         assert_eq!(world.client.received, world.expected(), "case {case}");
     }
 }
@@ -563,7 +563,7 @@ fn try_faults(choices: &mut Vec<u8>, faults: usize, tried: &mut u64) -> bool {
     }
     let done = run(&mut world, choices);
     *tried += 1;
-    assert!(done && world.lost == 0 && world.unread == 0, "{choices:?}");
+    assert!(done && world.lost == 0 && world.unread() == 0, "{choices:?}");
     assert_eq!(world.client.received, world.expected(), "{choices:?}");
     let goes_on = !world.finished_early;
     if goes_on && faults > 0 {

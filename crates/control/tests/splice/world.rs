@@ -234,8 +234,8 @@ pub struct World {
     pub lost: usize,
     /// Times that the process died.
     pub crashes: usize,
-    /// Those whose requests are not routed any more.
-    pub unread: usize,
+    /// Those whose requests are not routed any more, of processes that are gone.
+    unread: u64,
     hosts: Hosts,
     exchanges: Vec<Exchange>,
     pub client: Tcp,
@@ -426,7 +426,7 @@ impl World {
         }
         let all: usize = expected.iter().sum();
         // A client that has asked for the end waits for it. Where nobody knows any more what that was the server closes when it likes.
-        let last = self.exchanges.last().is_some_and(|own| own.last) && self.unread == 0;
+        let last = self.exchanges.last().is_some_and(|own| own.last) && self.unread() == 0;
         if self.client.received.len() >= all && (!last || self.client.peer_closed) {
             self.client.close();
         }
@@ -445,16 +445,21 @@ impl World {
         }
         if !self.down {
             let settings = self.splicer.cluster.settings.clone();
+            self.unread = self.unread();
             self.splicer = Splicer::new(settings, TestPath::new(&self.shared));
             let restored = self.splicer.restore();
             self.lost += restored.lost;
-            self.unread += restored.unread;
         }
+    }
+
+    /// Connections whose requests are not routed any more.
+    pub fn unread(&self) -> u64 {
+        self.unread + self.splicer.books.all_unread()
     }
 
     /// Whether a server may end a client's connection whose requests are not routed any more.
     pub fn closes_unread(&self) -> bool {
-        self.hosts.curt && self.unread > 0
+        self.hosts.curt && self.unread() > 0
     }
 
     /// Whether it is gone.
@@ -610,7 +615,7 @@ impl World {
             let closes = exchange.last && *request == forms[0];
             self.told += usize::from(closes);
             let second = segment.ends.dst == Ipv4Addr::new(10, 0, 2, 12).to_ipv6_mapped();
-            assert!(exchange.second == second || self.unread > 0);
+            assert!(exchange.second == second || self.unread + self.splicer.books.all_unread() > 0);
             *answered += request.len();
             self.answered += 1;
             match self.mute {

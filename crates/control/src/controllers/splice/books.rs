@@ -27,6 +27,7 @@ struct ServiceFigures {
     endings: [u64; Ending::ALL.len()],
     retries: u64,
     implausible: u64,
+    unread: u64,
     up: u64,
     down: u64,
     connect: Histogram,
@@ -108,6 +109,16 @@ impl Books {
         self.service(settings, service).into_iter().for_each(|own| own.implausible += 1);
     }
 
+    /// A connection goes on to its end without being read.
+    pub fn unread(&mut self, settings: &Settings, service: usize) {
+        self.service(settings, service).into_iter().for_each(|own| own.unread += 1);
+    }
+
+    /// How many have, of all services.
+    pub fn all_unread(&self) -> u64 {
+        self.services.values().map(|own| own.unread).sum()
+    }
+
     /// An exchange is over.
     pub fn note(&mut self, settings: &Settings, c: &Connection, exchange: &Exchange, ending: Ending) {
         if let Some(own) = self.service(settings, c.service) {
@@ -165,6 +176,7 @@ impl Books {
         let mut retries = family(Kind::Counter, "retries", "servers that requests were sent to in vain");
         let mut implausible =
             family(Kind::Counter, "implausible", "segments dropped since they acknowledge what was not sent");
+        let mut unread = family(Kind::Counter, "unread", "connections taken up of a process before that go on unread");
         let mut bytes = family(Kind::Counter, "bytes", "bytes of requests (up) and responses (down) that have arrived");
         let mut connect = family(Kind::Histogram, "connect_us", "time to connect to a server");
         let mut first_byte = family(Kind::Histogram, "first_byte_us", "from a request to the response's first byte");
@@ -181,12 +193,13 @@ impl Books {
             now.add(&[service], current.get(name).copied().unwrap_or(0));
             retries.add(&[service], own.retries);
             implausible.add(&[service], own.implausible);
+            unread.add(&[service], own.unread);
             bytes.add(&[service, ("direction", "up")], own.up);
             bytes.add(&[service, ("direction", "down")], own.down);
             connect.add(&[service], &own.connect);
             first_byte.add(&[service], &own.first_byte);
         }
-        vec![requests, responses, answers, connections, now, retries, implausible, bytes, connect, first_byte]
+        vec![requests, responses, answers, connections, now, retries, implausible, unread, bytes, connect, first_byte]
     }
 
     fn of_servers(&self, cluster: &Cluster, now: u64) -> Vec<Family> {
@@ -196,6 +209,7 @@ impl Books {
         let mut connections = family(Kind::Counter, "connections", "connections to servers");
         let mut active = family(Kind::Gauge, "connections_now", "connections to servers that there are");
         let mut failed = family(Kind::Counter, "failed", "requests that a server did not take");
+        let mut unread = family(Kind::Counter, "unread", "connections taken up of a process before that go on unread");
         let mut bytes = family(Kind::Counter, "bytes", "bytes of requests (up) and responses (down) that have arrived");
         let mut up = family(Kind::Gauge, "up", "1 where checks find the server working");
         let mut since = family(Kind::Gauge, "state_ms", "time since that changed");

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use super::block::{Block, Ends, Mode, are_over, second};
+use super::block::{Block, Ends, Mode, are_over, before, second};
 use super::body::{Body, Framing};
 use super::cluster::Agreed;
 use super::connection::{Connection, State, Stream, Upstream};
@@ -144,9 +144,8 @@ impl<P: DataPath> Splicer<P> {
             self.by_server.insert(u.ends, Owner::Connection(id));
             self.cluster.servers[u.server].active += 1;
             if server.is_some_and(|(_, own)| ServerNote::of(own).lost) {
-                // From here on it is as if both had agreed on another protocol.
-                u.response = Some(response(true));
-                u.responses.body = Some(Body::new(Framing::Rest));
+                u.pass_unread();
+                self.books.unread(&settings, connection.service);
                 restored.unread += 1;
             }
         }
@@ -211,7 +210,28 @@ fn request(is_head: bool) -> Request {
     }
 }
 
+impl Upstream {
+    /// From here on it is as if both had agreed on another protocol.
+    fn pass_unread(&mut self) {
+        self.response = Some(response(true));
+        self.responses.body = Some(Body::new(Framing::Rest));
+    }
+}
+
 impl<P: DataPath> Turn<'_, P> {
+    /// Looks whether the server has acknowledged more of a request than this process has seen: one before has sent it that. Then nobody knows
+    /// any more where the request ends, and the connection goes on to its end, unread.
+    pub(super) fn pass_if_overtaken(&mut self) {
+        let c = &mut *self.c;
+        let Some(u) = &mut c.upstream else { return };
+        let known = c.requests.is_done() || c.requests.is_endless() || !before(c.requests.bytes.next(), u.acked);
+        if c.state == State::Serving && !known {
+            u.pass_unread();
+            c.requests.body = Some(Body::new(Framing::Rest));
+            self.books.unread(&self.cluster.settings, c.service);
+        }
+    }
+
     /// The connection goes on, or ends where part of it is lost.
     fn go_on(&mut self, lost: bool) {
         if lost {

@@ -196,6 +196,8 @@ impl<P: DataPath> Turn<'_, P> {
         if segment.has(ACK) && !before(acked, u.acked) {
             (u.acked, u.edge) = (acked, acked.wrapping_add(u32::from(segment.window) << u.scale));
         }
+        self.pass_if_overtaken();
+        let Some(u) = &mut self.c.upstream else { return };
         let more = !u.has_all() && before(u.sent, asked);
         // What was sent before the request had come is no answer to it: the server has said good-bye to the one before, say.
         let end = segment.seq.wrapping_add(segment.payload.len() as u32);
