@@ -228,9 +228,9 @@ impl<P: DataPath> Turn<'_, P> {
         // What comes behind the response nobody has asked for; a FIN there is the server's own matter as long as the client
         // may go on.
         let beyond = u.responses.is_done() && before(u.responses.limit(), end);
-        if !segment.payload.is_empty() {
-            u.begun = true;
-            u.passed = if before(u.passed, end) { end } else { u.passed };
+        // What comes again of the response before is none of this one.
+        if !segment.payload.is_empty() && before(u.passed, end) {
+            (u.begun, u.passed) = (true, end);
             self.c.exchange.iter_mut().for_each(|exchange| exchange.first_byte(self.now));
         }
         let keep_fin = segment.has(FIN) && self.keeps_fin();
