@@ -19,6 +19,7 @@ use crate::{VIRTUAL, VIRTUAL6, servers, wait_until_up};
 /// | `/silent` | nothing |
 /// | `/reset`, `/close` | ends the connection that way before the first byte |
 /// | `/half-reset`, `/half-close` | the same in the middle of the response |
+/// | `/early` | answers before it has read the request's body, and says that nothing more comes, which it has not said before |
 /// | others | a response with the target |
 fn bad(host: &Namespace, address: &str) -> Listener {
     Listener::start(host, address, misbehave)
@@ -52,6 +53,14 @@ fn misbehave(mut stream: TcpStream) -> std::io::Result<()> {
             "/close" => return Ok(()),
             "/reset" => {
                 end_by_reset(&stream);
+                return Ok(());
+            }
+            "/early" => {
+                stream.write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")?;
+                stream.shutdown(std::net::Shutdown::Write)?;
+                // As servers do that do not want a reset to destroy the answer.
+                thread::sleep(Duration::from_millis(700));
+                std::io::copy(&mut reader, &mut std::io::sink())?;
                 return Ok(());
             }
             "/half-reset" | "/half-close" => {
@@ -161,5 +170,25 @@ fn slow_clients_are_told_so_and_others_served() {
     }
     drop(slow);
     splice.wait("something is left", |_| sessions() == 0);
+    splice.stop();
+}
+
+#[test]
+fn an_answer_before_the_end_of_the_request_holds_up_nobody() {
+    let splice = Splice::start("xdp", &[], None);
+    let _servers = ["10.0.2.11:80", "10.0.2.12:80", "[2001:db8:2::11]:80", "[2001:db8:2::12]:80"]
+        .map(|address| bad(&splice.servers, address));
+    wait_until_up(&splice);
+    for address in [VIRTUAL, VIRTUAL6] {
+        for chunked in [false, true] {
+            let start = Instant::now();
+            let mut client = Client::connect(&splice.client, address).unwrap();
+            // More than everybody on the way has room for, as long as the server does not read.
+            assert_eq!(client.put("/early", &pattern(30_000_000), chunked).unwrap().status, 403);
+            // It goes on, or is told that it does not.
+            let goes_on = client.get("/next").is_ok_and(|response| response.body == b"/next") || client.is_closed();
+            assert!(goes_on && start.elapsed() < PATIENCE / 4, "{chunked}: {:?}, {}", start.elapsed(), splice.state());
+        }
+    }
     splice.stop();
 }

@@ -1,6 +1,8 @@
 //! What operators say about servers. Who is drained or taken down stays so until they say otherwise: through reloads, and in the next
 //! process that goes on with the tables of this one (table `accept.told` of the program).
 
+use std::collections::HashMap;
+
 use super::path::DataPath;
 use super::splicer::Splicer;
 
@@ -40,21 +42,22 @@ impl<P: DataPath> Splicer<P> {
     pub(super) fn set_admin(&mut self, number: usize, admin: Admin) {
         self.cluster.servers[number].admin = admin;
         if !self.path.tell(key(&self.cluster.name(number)), admin as u8) {
-            tracing::warn!("table accept.told is full: after a restart {} is ready", self.cluster.name(number));
+            tracing::warn!("table accept.told is full: after a reload {} is ready", self.cluster.name(number));
         }
         if admin == Admin::Down {
             self.leave_server(number);
         }
     }
 
-    /// Takes over what was said in a process before. What is about none of the servers is forgotten.
+    /// Takes over what was said before about servers with these names, in this process or another. What is about none is forgotten.
     pub(super) fn recall_admin(&mut self) {
-        for (told, state) in self.path.told() {
-            let number = (0..self.cluster.servers.len()).find(|number| key(&self.cluster.name(*number)) == told);
-            match (number, Admin::ALL.get(usize::from(state))) {
-                (Some(number), Some(admin)) => self.cluster.servers[number].admin = *admin,
-                _ => _ = self.path.tell(told, Admin::Ready as u8),
-            }
+        let mut told: HashMap<u64, u8> = self.path.told().into_iter().collect();
+        for number in 0..self.cluster.servers.len() {
+            let state = told.get(&key(&self.cluster.name(number))).copied().unwrap_or_default();
+            self.cluster.servers[number].admin = Admin::ALL.get(usize::from(state)).copied().unwrap_or_default();
         }
+        let configured = self.cluster.servers.iter().filter(|known| known.configured);
+        configured.for_each(|known| _ = told.remove(&key(&format!("{}/{}", known.pool_name, known.server.name))));
+        told.into_keys().for_each(|name| _ = self.path.tell(name, Admin::Ready as u8));
     }
 }

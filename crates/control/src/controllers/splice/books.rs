@@ -209,7 +209,6 @@ impl Books {
         let mut connections = family(Kind::Counter, "connections", "connections to servers");
         let mut active = family(Kind::Gauge, "connections_now", "connections to servers that there are");
         let mut failed = family(Kind::Counter, "failed", "requests that a server did not take");
-        let mut unread = family(Kind::Counter, "unread", "connections taken up of a process before that go on unread");
         let mut bytes = family(Kind::Counter, "bytes", "bytes of requests (up) and responses (down) that have arrived");
         let mut up = family(Kind::Gauge, "up", "1 where checks find the server working");
         let mut since = family(Kind::Gauge, "state_ms", "time since that changed");

@@ -140,7 +140,7 @@ impl<P: DataPath> Turn<'_, P> {
             .is_some_and(|u| !u.responses.bytes.is_ended() && self.cluster.serves(u.server, pool, &c.agreed));
         if !reused && heard.is_none() {
             if !self.leave(start) {
-                self.release(FIN);
+                self.release_at(FIN, start);
             }
             return self.join(pool, kept);
         }
@@ -280,6 +280,11 @@ impl<P: DataPath> Turn<'_, P> {
         // Behind a gap nobody knows what it is.
         let gap = before(stream.bytes.next(), segment.seq);
         if !stream.is_done() && gap && segment.space() > 0 {
+            self.hear_server();
+            if self.pass_if_overtaken() {
+                self.update_blocks();
+                self.path.relay(frame);
+            }
             return;
         }
         if segment.space() > 0 {
@@ -294,8 +299,11 @@ impl<P: DataPath> Turn<'_, P> {
         let fin = segment.has(FIN) && stream.bytes.is_ended() && stream.bytes.ready().is_empty();
         if fin && self.is_between() {
             self.complete_exchange();
-            if self.leave(known) {
-                // The server need not know.
+            let ended = self.c.upstream.as_ref().filter(|u| u.responses.bytes.is_ended()).map(Upstream::response_end);
+            if self.leave(known) || ended.is_some() {
+                // The server need not know, or has closed itself, and is told that this side has, too.
+                self.release_at(FIN, known);
+                self.c.next = ended.unwrap_or(self.c.next);
                 self.c.client_done = true;
                 return self.answer(0);
             }

@@ -80,7 +80,7 @@ pub enum State {
 }
 
 /// The connection to a server. Sequence numbers of the client's stream are the client's here; they differ from the server's
-/// where others have used the connection before.
+/// where others have used the connection before, and where the server sees the client's address.
 #[derive(Clone, Debug)]
 pub struct Upstream {
     /// The server's number.
@@ -198,6 +198,7 @@ impl Upstream {
     /// It is given a request, whose first bytes are kept, and begins at a number.
     pub fn begin(&mut self, kept: Vec<u8>, start: u32) {
         (self.kept, self.kept_at, self.fin, self.written) = (kept, start, false, None);
+        self.rest = None;
         (self.acked, self.sent, self.begun, self.response) = (start, start, false, None);
         self.responses.body = None;
         self.passed = self.responses.limit();
@@ -309,4 +310,12 @@ pub struct Connection {
     pub up: u64,
     /// See `up`.
     pub down: u64,
+}
+
+impl Connection {
+    /// Whether the server has acknowledged all of the present request, which is whole.
+    pub fn is_delivered(&self) -> bool {
+        let has_all = |u: &Upstream| u.has_all() && !before(u.acked, self.requests.limit());
+        self.requests.is_done() && self.upstream.as_ref().is_some_and(has_all)
+    }
 }

@@ -6,6 +6,7 @@
 //! | bodies pass, nobody asks | it goes on as if nothing had happened; the next request is routed |
 //! | a request is on its way, and the client keeps it | it comes again, and is served |
 //! | a response's head, or line of a chunk, has come in part or behind a gap | the connection goes on to its end with the server that it has |
+//! | the server has more of a request than has come to this process | the same |
 //! | Millrace has acknowledged part of a request that no server has, or answered itself | it is reset |
 
 use std::collections::HashMap;
@@ -220,16 +221,18 @@ impl Upstream {
 
 impl<P: DataPath> Turn<'_, P> {
     /// Looks whether the server has acknowledged more of a request than this process has seen: one before has sent it that. Then nobody knows
-    /// any more where the request ends, and the connection goes on to its end, unread.
-    pub(super) fn pass_if_overtaken(&mut self) {
+    /// any more where the request ends, and the connection goes on to its end, unread. Whether it does.
+    pub(super) fn pass_if_overtaken(&mut self) -> bool {
         let c = &mut *self.c;
-        let Some(u) = &mut c.upstream else { return };
+        let Some(u) = &mut c.upstream else { return false };
         let known = c.requests.is_done() || c.requests.is_endless() || !before(c.requests.bytes.next(), u.acked);
-        if c.state == State::Serving && !known {
-            u.pass_unread();
-            c.requests.body = Some(Body::new(Framing::Rest));
-            self.books.unread(&self.cluster.settings, c.service);
+        if c.state != State::Serving || known {
+            return false;
         }
+        u.pass_unread();
+        c.requests.body = Some(Body::new(Framing::Rest));
+        self.books.unread(&self.cluster.settings, c.service);
+        true
     }
 
     /// The connection goes on, or ends where part of it is lost.

@@ -48,7 +48,7 @@ impl<P: DataPath> Turn<'_, P> {
         u.tsval = if before(u.tsval, echoed) { echoed } else { u.tsval };
         u.edge = block.edge;
         u.responses = Stream::new(u.responses.limit(), HEAD);
-        u.kept = Vec::new();
+        (u.kept, u.rest) = (Vec::new(), None);
         let held = Block { seen: block.seen, ..Block::held(id.turned(), self.seconds()) };
         let due = self.now + self.cluster.settings.timeouts.warm;
         let idle = Idle::left(u, shifted, clock, due, heard);

@@ -207,11 +207,20 @@ impl TcpOptions {
         self.mss.map_or(0, |_| 4) + sack + times + self.scale.map_or(0, |_| 4) + self.blocks_len()
     }
 
-    /// Bytes of selective acknowledgements.
+    /// The selective acknowledgements that there is room for behind the other options, which are of a fixed form here.
+    fn fitting(&self) -> impl Iterator<Item = &(u32, u32)> {
+        let others = TcpOptions { blocks: Default::default(), ..*self }.len();
+        self.blocks.iter().flatten().take((40 - others).saturating_sub(4) / 8)
+    }
+
+    /// Bytes of them.
     fn blocks_len(&self) -> usize {
-        match self.blocks.iter().flatten().count() {
-            0 => 0,
-            count => 4 + 8 * count,
+        match self.blocks {
+            [None, None, None, None] => 0,
+            _ => match self.fitting().count() {
+                0 => 0,
+                count => 4 + 8 * count,
+            },
         }
     }
 
@@ -234,7 +243,7 @@ impl TcpOptions {
         if self.blocks_len() > 0 {
             frame.extend_from_slice(&[1, 1, 5, self.blocks_len() as u8 - 2]);
         }
-        for (from, to) in self.blocks.iter().flatten() {
+        for (from, to) in self.fitting() {
             frame.extend_from_slice(&from.to_be_bytes());
             frame.extend_from_slice(&to.to_be_bytes());
         }

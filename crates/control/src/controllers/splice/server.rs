@@ -256,12 +256,13 @@ impl<P: DataPath> Turn<'_, P> {
         self.update_blocks();
     }
 
-    /// Whether a FIN of the server's is not for the client: it ends the server's connection behind the response, and the client may go on;
+    /// Whether a FIN of the server's is not for the client: it ends the server's connection behind the request and its response, and the client may go on;
     /// or it has overtaken some of a response whose end is not known yet, may be behind it, and comes again.
     pub(super) fn keeps_fin(&self) -> bool {
-        let behind = |own: &Stream| own.is_done() || (!own.bytes.is_ended() && !own.is_endless());
+        let early = |own: &Stream| !own.is_done() && !own.bytes.is_ended() && !own.is_endless();
+        let behind = |own: &Stream| own.is_done() && self.c.is_delivered();
         let goes_on = self.c.keeps_alive && !self.c.client_done;
-        goes_on && self.c.upstream.as_ref().is_some_and(|u| behind(&u.responses))
+        goes_on && self.c.upstream.as_ref().is_some_and(|u| behind(&u.responses) || early(&u.responses))
     }
 
     /// The server closes behind a response. As soon as the client has all of it, it is let go; until then its FIN comes again.
@@ -269,7 +270,7 @@ impl<P: DataPath> Turn<'_, P> {
         self.hear_client();
         let Some(u) = &self.c.upstream else { return };
         let (ended, rest) = (u.responses.bytes.is_ended(), u.responses.bytes.ready());
-        if ended && rest.is_empty() && !before(self.c.acked, u.response_end()) && u.has_all() {
+        if ended && rest.is_empty() && !before(self.c.acked, u.response_end()) && self.c.is_delivered() {
             self.let_server_go(FIN);
         }
     }

@@ -252,7 +252,7 @@ impl<P: DataPath> Turn<'_, P> {
     fn leave_server(&mut self) {
         let Some(u) = &self.c.upstream else { return };
         let (kept_end, end, begun) = (u.kept_end(), u.response_end(), u.begun);
-        let has_all = u.responses.is_done() && u.has_all();
+        let answered = u.responses.is_done();
         match self.c.state {
             State::Asking => self.release(RST),
             State::Connecting => self.elsewhere(503),
@@ -262,9 +262,10 @@ impl<P: DataPath> Turn<'_, P> {
             }
             State::Serving => {
                 self.hear_client();
+                self.hear_server();
                 let block = self.path.block(&self.c.client);
                 let both_open = block.is_some_and(|block| block.mode == Mode::Limited && block.ended == 0);
-                let done = has_all && self.c.requests.is_done() && !before(self.c.acked, end);
+                let done = answered && self.c.is_delivered() && !before(self.c.acked, end);
                 if !done || !both_open || !self.c.keeps_alive {
                     return self.kill();
                 }

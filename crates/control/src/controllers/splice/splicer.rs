@@ -85,6 +85,7 @@ impl<P: DataPath> Splicer<P> {
             connection.service = old.get(connection.service).copied().flatten().unwrap_or(usize::MAX);
         }
         self.cluster.configure(settings, self.path.now());
+        self.recall_admin();
         self.offer_all();
     }
 

@@ -187,12 +187,17 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Gives up the connection to the server: tells it so by a FIN or a reset, unless `flags` is 0.
     pub fn release(&mut self, flags: u8) {
+        let seq = match (&self.c.upstream, self.c.requests.is_done()) {
+            // All that it is to get is what it has got.
+            (Some(u), false) => u.kept_end(),
+            _ => self.c.requests.limit(),
+        };
+        self.release_at(flags, seq);
+    }
+
+    /// The same where it is known which number of the client's stream the server expects.
+    pub fn release_at(&mut self, flags: u8, seq: u32) {
         if flags != 0 && self.c.upstream.is_some() {
-            let seq = match (&self.c.upstream, self.c.requests.is_done()) {
-                // All that it is to get is what it has got.
-                (Some(u), false) => u.kept_end(),
-                _ => self.c.requests.limit(),
-            };
             // Nobody answers in the client's name any more, so that the server must not wait for it; and its port may be needed.
             let is_nat = self.c.upstream.as_ref().is_some_and(|u| u.is_nat);
             let flags = if is_nat { flags } else { RST };
