@@ -149,7 +149,12 @@ fn answers(frame: &[u8]) -> Vec<Vec<u8>> {
     };
     let options = TcpOptions { times, ..TcpOptions::default() };
     if asked.has(SYN) {
-        return vec![answer(SYN | ACK, 99, TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times }, &[])];
+        return vec![answer(
+            SYN | ACK,
+            99,
+            TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times, ..TcpOptions::default() },
+            &[],
+        )];
     }
     if asked.payload.is_empty() {
         return Vec::new();

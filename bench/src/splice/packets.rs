@@ -75,7 +75,8 @@ fn segment(ends: Ends, from: u8, flags: u8, options: TcpOptions, payload: &[u8])
 /// A packet of a kind, with the port that it comes in by.
 fn packet(kind: &str) -> (u8, Vec<u8>) {
     let times = TcpOptions { times: Some((1000, 2000)), ..TcpOptions::default() };
-    let all = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((1000, 0)) };
+    let all =
+        TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((1000, 0)), ..TcpOptions::default() };
     let ([client, server], [held_client, held_server]) = (ends(0, false), ends(0, true));
     let stranger = Ends { src_port: 999, ..client };
     match kind {

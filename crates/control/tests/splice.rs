@@ -4,6 +4,8 @@
 mod common;
 #[path = "splice/figures.rs"]
 mod figures;
+#[path = "splice/path.rs"]
+mod path;
 #[path = "splice/plan.rs"]
 mod plan;
 #[path = "splice/router.rs"]

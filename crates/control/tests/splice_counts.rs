@@ -4,6 +4,8 @@ mod common;
 #[allow(dead_code)]
 #[path = "splice/figures.rs"]
 mod figures;
+#[path = "splice/path.rs"]
+mod path;
 #[allow(dead_code)]
 #[path = "splice/plan.rs"]
 mod plan;
