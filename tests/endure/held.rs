@@ -16,7 +16,7 @@ const HOLDERS: usize = 16;
 /// Holds connections, in the clients' namespace and a table of files of its own. Each time it is told to
 /// it sends a request on all of them, and makes those that are not there. Who tells it being gone, it ends all.
 fn hold(connections: impl Iterator<Item = usize>, go: &mpsc::Receiver<()>, done: &mpsc::Sender<()>) {
-    own_table();
+    own_table(None);
     let mut clients: Vec<(usize, Option<Client>)> = connections.map(|number| (number, None)).collect();
     while go.recv().is_ok() {
         for (number, client) in &mut clients {
@@ -79,6 +79,7 @@ fn held() {
     let splice = start(&[("balance = \"round_robin\"", "balance = \"round_robin\"\nreuse = \"never\"")], None);
     let _servers = Servers::start(&splice.servers, count);
     wait_until_up(&splice);
+    no_sessions(&splice);
     let before = memory(&splice);
     let holders = Holders::start(&splice, count);
     let made = holders.ask();

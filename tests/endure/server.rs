@@ -30,7 +30,7 @@ impl Servers {
                 let listener = host.enter(|| listen(address.parse().unwrap())).unwrap().unwrap();
                 let stopped = stopping.clone();
                 thread::spawn(move || {
-                    own_table();
+                    own_table(Some(listener.as_raw_fd()));
                     serve(&listener, &stopped).unwrap();
                 });
             }
