@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lab::{Distribution, Impairments, Jitter, Loss, Reorder};
 
-use crate::network::{SERVERS, Splice, must};
+use crate::network::{PATIENCE, SERVERS, Splice, must};
 use crate::random::Random;
 use crate::web::{Client, Server, pattern, sum};
 use crate::{connect, each, memory, scale, start, wait_until_up};
@@ -34,7 +34,10 @@ fn links() -> [Impairments; 3] {
 /// Requests on one connection: some of random kinds and sizes, each after the response before or all at once.
 fn exchange(number: usize) -> std::io::Result<()> {
     let mut random = Random(number as u64);
-    let mut client = Client::of(connect(number)?);
+    let stream = connect(number)?;
+    // What was written may take longer than that to arrive: chunks behind a gap are sent again, one loss after the other.
+    stream.set_read_timeout(Some(PATIENCE * 4))?;
+    let mut client = Client::of(stream);
     // Sizes of all orders of magnitude.
     let mut size = || {
         let most = [10, 100, 1000, 10_000, 100_000, 1_000_000][random.below(6)];
