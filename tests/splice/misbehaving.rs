@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use lab::Namespace;
 
-use crate::network::{PATIENCE, Splice};
+use crate::network::{PATIENCE, SERVERS, Splice};
 use crate::web::{Client, Listener, Response, Server, end_by_reset, pattern};
 use crate::{VIRTUAL, VIRTUAL6, servers, wait_until_up};
 
@@ -176,8 +176,7 @@ fn slow_clients_are_told_so_and_others_served() {
 #[test]
 fn an_answer_before_the_end_of_the_request_holds_up_nobody() {
     let splice = Splice::start("xdp", &[], None);
-    let _servers = ["10.0.2.11:80", "10.0.2.12:80", "[2001:db8:2::11]:80", "[2001:db8:2::12]:80"]
-        .map(|address| bad(&splice.servers, address));
+    let _servers = SERVERS.map(|address| bad(&splice.servers, address));
     wait_until_up(&splice);
     for address in [VIRTUAL, VIRTUAL6] {
         for chunked in [false, true] {

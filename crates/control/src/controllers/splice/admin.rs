@@ -1,7 +1,7 @@
 //! What operators say about servers. Who is drained or taken down stays so until they say otherwise: through reloads, and in the next
 //! process that goes on with the tables of this one (table `accept.told` of the program).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::path::DataPath;
 use super::splicer::Splicer;
@@ -51,13 +51,18 @@ impl<P: DataPath> Splicer<P> {
 
     /// Takes over what was said before about servers with these names, in this process or another. What is about none is forgotten.
     pub(super) fn recall_admin(&mut self) {
-        let mut told: HashMap<u64, u8> = self.path.told().into_iter().collect();
+        let told: HashMap<u64, u8> = self.path.told().into_iter().collect();
+        let mut configured = HashSet::new();
         for number in 0..self.cluster.servers.len() {
-            let state = told.get(&key(&self.cluster.name(number))).copied().unwrap_or_default();
-            self.cluster.servers[number].admin = Admin::ALL.get(usize::from(state)).copied().unwrap_or_default();
+            let name = key(&self.cluster.name(number));
+            let state = told.get(&name).copied().unwrap_or_default();
+            let known = &mut self.cluster.servers[number];
+            known.admin = Admin::ALL.get(usize::from(state)).copied().unwrap_or_default();
+            if known.configured {
+                configured.insert(name);
+            }
         }
-        let configured = self.cluster.servers.iter().filter(|known| known.configured);
-        configured.for_each(|known| _ = told.remove(&key(&format!("{}/{}", known.pool_name, known.server.name))));
-        told.into_keys().for_each(|name| _ = self.path.tell(name, Admin::Ready as u8));
+        let gone = told.into_keys().filter(|name| !configured.contains(name));
+        gone.for_each(|name| _ = self.path.tell(name, Admin::Ready as u8));
     }
 }

@@ -203,24 +203,25 @@ impl<'f> Segment<'f> {
 impl TcpOptions {
     /// Bytes that they take.
     fn len(&self) -> usize {
+        self.fixed_len() + self.blocks_len()
+    }
+
+    /// Bytes of all but selective acknowledgements.
+    fn fixed_len(&self) -> usize {
         let (times, sack) = (self.times.map_or(0, |_| 12), if self.sack { 4 } else { 0 });
-        self.mss.map_or(0, |_| 4) + sack + times + self.scale.map_or(0, |_| 4) + self.blocks_len()
+        self.mss.map_or(0, |_| 4) + sack + times + self.scale.map_or(0, |_| 4)
     }
 
     /// The selective acknowledgements that there is room for behind the other options, which are of a fixed form here.
     fn fitting(&self) -> impl Iterator<Item = &(u32, u32)> {
-        let others = TcpOptions { blocks: Default::default(), ..*self }.len();
-        self.blocks.iter().flatten().take((40 - others).saturating_sub(4) / 8)
+        self.blocks.iter().flatten().take((40 - self.fixed_len()).saturating_sub(4) / 8)
     }
 
     /// Bytes of them.
     fn blocks_len(&self) -> usize {
-        match self.blocks {
-            [None, None, None, None] => 0,
-            _ => match self.fitting().count() {
-                0 => 0,
-                count => 4 + 8 * count,
-            },
+        match self.fitting().count() {
+            0 => 0,
+            count => 4 + 8 * count,
         }
     }
 
