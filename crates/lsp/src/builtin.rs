@@ -16,7 +16,7 @@ const fn builtin(name: &'static str, form: &'static str, text: &'static str) -> 
 }
 
 /// Functions.
-pub const FUNCTIONS: [Builtin; 22] = [
+pub const FUNCTIONS: [Builtin; 23] = [
     builtin(
         "channel_put",
         "channel_put(channel, pkt)",
@@ -96,6 +96,11 @@ pub const FUNCTIONS: [Builtin; 22] = [
         "checksum_adjust",
         "checksum_adjust(pkt, old, new)",
         "Updates the checksum that the protocol declares for a value that it covers and that changed elsewhere (RFC 1624).",
+    ),
+    builtin(
+        "checksum_none",
+        "checksum_none(pkt)",
+        "Says that no checksum behind this header is to follow its fields: there is none, or the program keeps it itself.",
     ),
     builtin("packet_length", "u32 packet_length(pkt)", "Bytes from the handle's header to the packet's end."),
     builtin("now_ns", "u64 now_ns()", "Nanoseconds since some moment before the program started."),

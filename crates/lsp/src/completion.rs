@@ -44,7 +44,7 @@ const MODULE_WORDS: [&str; 23] = [
     "drop_reason",
 ];
 /// Words in a protocol.
-const PROTOCOL_WORDS: [&str; 5] = ["demux", "covers", "pseudo", "header", "payload"];
+const PROTOCOL_WORDS: [&str; 6] = ["demux", "length", "covers", "pseudo", "header", "payload"];
 /// Words in a body.
 const BODY_WORDS: [&str; 13] = [
     "critical", "if", "else", "switch", "case", "default", "for", "return", "break", "continue", "true", "false",

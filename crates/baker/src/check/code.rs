@@ -157,6 +157,11 @@ impl Checker<'_> {
             self.check_code();
             self.check_critical();
         }
+        if self.errors.is_empty() {
+            let mut found = Vec::new();
+            super::sums::check(&self.hir, &mut found);
+            self.errors.extend(found);
+        }
         if wired && self.errors.is_empty() {
             self.expand_instances();
             self.check_cycles();

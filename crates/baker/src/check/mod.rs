@@ -11,6 +11,7 @@
 //! | `wiring` | which channel leads where |
 //! | `instances` | modules that are there several times |
 //! | `flow` | what must hold on every path: handles consumed once, pointers tested |
+//! | `sums`, `own` | declared checksums: what the compiler can't keep |
 //! | `critical` | critical sections, and which tables' entries have a lock |
 //! | `limits`, `paths`, `headroom` | what a program may cost |
 
@@ -33,11 +34,13 @@ mod load;
 mod loops;
 mod meters;
 mod names;
+pub(crate) mod own;
 mod packet;
 mod paths;
 mod pins;
 mod protocols;
 mod stmt;
+mod sums;
 mod switch;
 mod timers;
 mod types;

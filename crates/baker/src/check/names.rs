@@ -206,7 +206,7 @@ pub(super) struct Checker<'a> {
 const MAX_PLACES: usize = 3;
 
 /// Functions that the language defines.
-pub const BUILTIN_FUNCTIONS: [&str; 22] = [
+pub const BUILTIN_FUNCTIONS: [&str; 23] = [
     "channel_put",
     "now_ns",
     "packet_drop",
@@ -225,6 +225,7 @@ pub const BUILTIN_FUNCTIONS: [&str; 22] = [
     "checksum_ok",
     "checksum_set",
     "checksum_adjust",
+    "checksum_none",
     "table_insert",
     "table_remove",
     "counter_add",
@@ -257,6 +258,7 @@ impl<'a> Checker<'a> {
                 name: file_name.strip_suffix(".baker").unwrap_or(file_name).to_string(),
                 protocols: Vec::new(),
                 demux: Vec::new(),
+                length: Vec::new(),
                 metadata: Vec::new(),
                 metadata_size: 0,
                 structs: Vec::new(),

@@ -81,6 +81,7 @@ kinds! {
     DemuxKw = "`demux`",
     CoversKw = "`covers`",
     PseudoKw = "`pseudo`",
+    LengthKw = "`length`",
     MetadataKw = "`metadata`",
     DropReasonKw = "`drop_reason`",
     ModuleKw = "`module`",
@@ -168,6 +169,7 @@ kinds! {
     Covers = "the list of fields that a checksum covers",
     Demux = "a `demux` clause",
     Pseudo = "a `pseudo` clause",
+    Length = "a `length` clause",
     Metadata = "a metadata declaration",
     Reasons = "a declaration of drop reasons",
     Module = "a module",
@@ -246,6 +248,7 @@ impl SyntaxKind {
             Self::DemuxKw
                 | Self::CoversKw
                 | Self::PseudoKw
+                | Self::LengthKw
                 | Self::FromKw
                 | Self::IdleKw
                 | Self::RateKw
@@ -288,6 +291,7 @@ impl SyntaxKind {
             "demux" => Self::DemuxKw,
             "covers" => Self::CoversKw,
             "pseudo" => Self::PseudoKw,
+            "length" => Self::LengthKw,
             "metadata" => Self::MetadataKw,
             "drop_reason" => Self::DropReasonKw,
             "module" => Self::ModuleKw,
