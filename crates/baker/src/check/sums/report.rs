@@ -8,8 +8,8 @@ use crate::ir::ProtocolId;
 use crate::source::Span;
 
 /// What to do about a checksum behind that is not known.
-const LOOK: &str = "make a handle of the header behind it before, on every path; where there is no checksum that covers it, or the \
-                    program keeps it, say so";
+const LOOK: &str = "make a handle of the header behind it on every path; where none there has such a checksum, or the program \
+                    keeps it, say so";
 
 impl Sums<'_> {
     fn error(&mut self, error: Diagnostic) {

@@ -73,8 +73,9 @@ impl<'p> Lowering<'p> {
         let hits = |wanted: &dyn Fn(u32) -> bool| match written {
             None => true,
             Some((from, bytes)) => {
+                let (from, end) = (u64::from(from) * 8, (u64::from(from) + u64::from(bytes)) * 8);
                 let hit = |bits: crate::ir::BitRange| {
-                    bits.offset < (from + bytes) * 8 && from * 8 < bits.offset + bits.width
+                    u64::from(bits.offset) < end && from < u64::from(bits.offset + bits.width)
                 };
                 (0..).zip(&declared.fields).any(|(index, field)| wanted(index) && hit(field.bits))
             }
