@@ -36,6 +36,8 @@ fn examples() -> Vec<(usize, &'static str, String)> {
 fn body(text: &str) -> String {
     format!(
         "import \"net/ipv4\";
+import \"net/tcp\";
+import \"net/udp\";
 metadata {{ mark : u32; }}
 module work {{
     in  ether input;
