@@ -50,4 +50,3 @@ fn visit(program: &Program, code: &Code, statements: &[Stmt], found: &mut HashSe
         expr.for_each_operand(|operand| exprs.push(operand));
     }
 }
-

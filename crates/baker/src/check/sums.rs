@@ -59,6 +59,8 @@ struct Sums<'a> {
     loops: HashMap<(usize, Span), usize>,
     exits: Vec<Exit>,
     visits: u32,
+    /// The critical section that is open.
+    critical: Option<Span>,
     errors: &'a mut Vec<Diagnostic>,
 }
 
@@ -79,6 +81,7 @@ impl<'a> Sums<'a> {
             loops: HashMap::new(),
             exits: Vec::new(),
             visits: 0,
+            critical: None,
             errors,
         }
     }
@@ -137,7 +140,8 @@ impl<'a> Sums<'a> {
                     let own = self.own[frame.id].has(*local);
                     let variable = &frame.code.locals[local.0 as usize];
                     let site = (frame.id, *local);
-                    let header = self.headers.peeked(site, (frame.id, *of), bytes.as_deref(), (protocol, own), variable);
+                    let header =
+                        self.headers.peeked(site, (frame.id, *of), bytes.as_deref(), (protocol, own), variable);
                     self.peek(&mut state, header, init.span);
                 }
                 (_, Type::Packet(protocol)) => {
@@ -217,7 +221,13 @@ impl<'a> Sums<'a> {
                 *exit = join(exit.take(), Some(state));
                 return None;
             }
-            StmtKind::Block(body) | StmtKind::Critical(_, body) => return self.statements(Some(state), body, frame),
+            StmtKind::Block(body) => return self.statements(Some(state), body, frame),
+            StmtKind::Critical(entry, body) => {
+                let outside = self.critical.replace(entry.span);
+                let after = self.statements(Some(state), body, frame);
+                self.critical = outside;
+                return after;
+            }
             _ => {
                 for expr in statement.kind.expressions() {
                     self.value(&mut state, expr, frame);
@@ -354,7 +364,13 @@ impl<'a> Sums<'a> {
         match call {
             PacketCall::ChecksumNone => {
                 let facts = state.facts.entry(header).or_default();
-                *facts = Facts { apart: true, unset: facts.unset, spoiled: facts.spoiled, cut: facts.cut.take(), ..Facts::default() };
+                *facts = Facts {
+                    apart: true,
+                    unset: facts.unset,
+                    spoiled: facts.spoiled,
+                    cut: facts.cut.take(),
+                    ..Facts::default()
+                };
             }
             PacketCall::ChecksumSet => {
                 let facts = state.facts.entry(header).or_default();

@@ -13,10 +13,12 @@ import \"net/tcp\";
 import \"net/udp\";
 
 drop_reason other;
+struct slot_t {{ packets : u64; }}
 
 {functions}module m {{
     in  ether input;
     out ether output;
+    array<slot_t> slots[16];
 
     ppf work(ether_packet_t *pkt) from input {{
         {body}
@@ -189,9 +191,17 @@ ether_packet_t *out = packet_encap(ip);
 channel_put(output, out);"),
         ),
         (
-            "sums-none-of-ether",
-            &["no-pseudo-header"],
-            ppf("checksum_none(pkt);\nchannel_put(output, pkt);"),
+            "sums-length-in-critical",
+            &["in-critical"],
+            ppf("ipv4_packet_t *ip = packet_peek(pkt);
+udp_packet_t *udp = packet_peek(ip);
+slot_t *slot = slots[0];
+critical (slot) {
+    slot->packets += 1;
+    udp->length += 1;
+}
+channel_put(output, pkt);"),
         ),
+        ("sums-none-of-ether", &["no-pseudo-header"], ppf("checksum_none(pkt);\nchannel_put(output, pkt);")),
     ]);
 }

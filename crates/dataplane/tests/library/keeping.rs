@@ -105,13 +105,7 @@ const UPPER: [Upper; 3] = [
         bytes: 20,
         kept: &[12],
     },
-    Upper {
-        name: "udp",
-        number: 17,
-        fields: &[("src_port", 16), ("dst_port", 16)],
-        bytes: 8,
-        kept: &[4, 5, 6, 7],
-    },
+    Upper { name: "udp", number: 17, fields: &[("src_port", 16), ("dst_port", 16)], bytes: 8, kept: &[4, 5, 6, 7] },
     Upper { name: "icmp", number: 1, fields: &[("type", 8), ("code", 8), ("rest", 32)], bytes: 8, kept: &[] },
 ];
 
@@ -278,7 +272,8 @@ fn right_checksums_stay_right() {
                 let mut packet: Vec<u8> = (0..length).map(|_| n.bits(8) as u8).collect();
                 packet[HEADER] = 0x46;
                 packet[HEADER + 2..HEADER + 4].copy_from_slice(&((length - HEADER) as u16).to_be_bytes());
-                packet[HEADER + 24 + 4..HEADER + 24 + 6].copy_from_slice(&((length - HEADER - 24) as u16).to_be_bytes());
+                packet[HEADER + 24 + 4..HEADER + 24 + 6]
+                    .copy_from_slice(&((length - HEADER - 24) as u16).to_be_bytes());
                 packet[HEADER + 9] = number;
                 packet[HEADER + 10..HEADER + 12].fill(0);
                 packet[HEADER + 24 + 12] = 0x50;

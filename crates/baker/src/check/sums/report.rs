@@ -64,6 +64,7 @@ impl Sums<'_> {
         let is_pseudo = self.program.protocols[protocol.0 as usize].pseudo.contains(&(field as usize));
         let length = self.program.length[protocol.0 as usize].as_ref();
         let is_length = length.is_some_and(|length| length.reads(field));
+        self.sums_up(state, header, (field, is_length), at);
         if !is_pseudo && !is_length {
             return;
         }
@@ -104,6 +105,26 @@ impl Sums<'_> {
         }
     }
 
+    /// Where a write makes it necessary to sum up what checksums cover, it can't stand where an entry is locked.
+    fn sums_up(&mut self, state: &State, header: usize, (field, is_length): (u32, bool), at: Span) {
+        let Some(section) = self.critical else { return };
+        let info = self.headers.get(header);
+        let is_demux =
+            self.program.demux[info.protocol.0 as usize].reads(field) && self.headers.checksum(header).is_some();
+        let beside = state.facts.keys().any(|&other| {
+            let apart = other != header && self.headers.get(other).root == info.root;
+            let inside = self.headers.is_inside(other, header) || self.headers.is_inside(header, other);
+            apart && !inside && self.headers.checksum(other).is_some()
+        });
+        if is_length || is_demux || beside {
+            let error = Diagnostic::new("in-critical", at, "this can't be done while an entry is locked")
+                .label("sums up what checksums cover")
+                .also(section, "locked from here on")
+                .hint("write it before the critical section, or behind it");
+            self.error(error);
+        }
+    }
+
     fn ambiguous(&mut self, scope: usize, (first, second): (Span, Span), written: Span) {
         let name = &self.headers.get(scope).name;
         let error = Diagnostic::new("checksum-ambiguous", written, format!("two headers lie behind `{name}`"))
@@ -119,7 +140,8 @@ impl Sums<'_> {
         let Some(facts) = state.facts.get(&header).cloned() else { return };
         let name = self.headers.get(header).name.clone();
         if let Some(written) = facts.unfollowed.or(facts.late) {
-            let what = if facts.unfollowed.is_some() { "is a part of the pseudo header" } else { "says how far it reaches" };
+            let what =
+                if facts.unfollowed.is_some() { "is a part of the pseudo header" } else { "says how far it reaches" };
             let error =
                 Diagnostic::new("checksum-unknown", written, format!("a checksum behind `{name}` may not follow"))
                     .label(format!("this field {what}, and on some path nothing behind it is known"))
@@ -133,12 +155,10 @@ impl Sums<'_> {
     fn spoiled(&mut self, facts: &Facts, name: &str) {
         let Some((first, second, why)) = facts.spoiled else { return };
         let error = match why {
-            Spoiled::Late => {
-                Diagnostic::new("checksum-late", first, format!("the checksum of `{name}` can't follow"))
-                    .label("this changes how far it reaches")
-                    .also(second, "made known only here")
-                    .hint("make this handle before the length is written, or compute the checksum anew: checksum_set")
-            }
+            Spoiled::Late => Diagnostic::new("checksum-late", first, format!("the checksum of `{name}` can't follow"))
+                .label("this changes how far it reaches")
+                .also(second, "made known only here")
+                .hint("make this handle before the length is written, or compute the checksum anew: checksum_set"),
             Spoiled::Cut => Diagnostic::new("checksum-cut", first, format!("the checksum of `{name}` can't follow"))
                 .label("bytes are cut off that it may cover, while its header is not known")
                 .also(second, "here it comes to reach less far")

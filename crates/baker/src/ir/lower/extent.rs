@@ -226,7 +226,9 @@ impl<'p> Lowering<'p> {
             let reach = self.fold_carry(reach);
             sum = self.b.binary(BinOp::Add, sum, reach);
         }
-        if parts == Parts::All && let Some(scope) = self.under(layer) {
+        if parts == Parts::All
+            && let Some(scope) = self.under(layer)
+        {
             let around = self.handle_of(scope);
             let fields = self.program.protocols[self.layers[scope].protocol.0 as usize].pseudo.clone();
             for field in fields {

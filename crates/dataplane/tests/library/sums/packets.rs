@@ -61,7 +61,17 @@ pub fn packet(shape: &Shape, n: &mut Numbers) -> Vec<u8> {
     };
     let kind = |version: u8| if version == 4 { 0x0800 } else { 0x86dd };
     let first = kind(shape.ips[0]);
-    put16(&mut packet, 12, if shape.vlan { 0x8100 } else if shape.labels > 0 { 0x8847 } else { first });
+    put16(
+        &mut packet,
+        12,
+        if shape.vlan {
+            0x8100
+        } else if shape.labels > 0 {
+            0x8847
+        } else {
+            first
+        },
+    );
     if shape.vlan {
         put16(&mut packet, 16, first);
     }

@@ -35,7 +35,9 @@ const BLOB: &str = "protocol blob { a : 8; b : 16; c : 32; demux { 7 }; }\n";
 
 fn fields(protocol: &str) -> &'static [(&'static str, u32)] {
     match protocol {
-        "ipv4" => &[("src", 32), ("dst", 32), ("src", 32), ("ttl", 8), ("identification", 16), ("ecn", 2), ("flags", 3)],
+        "ipv4" => {
+            &[("src", 32), ("dst", 32), ("src", 32), ("ttl", 8), ("identification", 16), ("ecn", 2), ("flags", 3)]
+        }
         "ipv6" => &[("src", 128), ("dst", 128), ("hop_limit", 8), ("flow_label", 20)],
         "tcp" => &[("src_port", 16), ("seq", 32), ("flags", 8), ("window", 16), ("urgent", 16)],
         "udp" => &[("src_port", 16), ("dst_port", 16)],
@@ -131,7 +133,8 @@ impl Writer<'_> {
             return;
         }
         let value = self.n.bits(width);
-        self.out += &format!("if (packet_store({}, {offset}, (u{width}) {value})) counter_add(done, 1);\n", handle.name);
+        self.out +=
+            &format!("if (packet_store({}, {offset}, (u{width}) {value})) counter_add(done, 1);\n", handle.name);
     }
 
     fn function(&mut self, handle: &Handle) {
