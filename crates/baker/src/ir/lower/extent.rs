@@ -122,7 +122,8 @@ impl<'p> Lowering<'p> {
             let parts = match (first, parts) {
                 (true, parts) => parts,
                 (false, Parts::Reach) => continue,
-                (false, _) => Parts::Bytes,
+                (false, _) if self.is_apart(layer) => Parts::Bytes,
+                (false, parts) => parts,
             };
             if self.b.as_constant(there) != Some(0) {
                 let sum = self.total(layer, there, parts);
@@ -130,6 +131,13 @@ impl<'p> Lowering<'p> {
             }
         }
         all
+    }
+
+    /// Whether, on some path, the program keeps a checksum in line with the pseudo header in front of it itself.
+    fn is_apart(&mut self, layer: usize) -> bool {
+        let Some(scope) = self.under(layer) else { return false };
+        let apart = self.b.get(self.layers[scope].apart);
+        self.b.as_constant(apart) != Some(0)
     }
 
     /// Headers, and whether each is there and no other view of one that is counted already. Those come first that are what the
