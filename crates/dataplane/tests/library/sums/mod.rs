@@ -31,9 +31,9 @@ fn wrong(
     text: &str,
     made: &programs::Program,
     (engine, inputs): (EngineKind, &[Vec<u8>]),
-) -> Result<(Option<String>, u64), Compilation> {
+) -> Result<(Option<String>, u64), Box<Compilation>> {
     let compilation = check("sums.baker", text, &Library);
-    let Some(program) = &compilation.program else { return Err(compilation) };
+    let Some(program) = &compilation.program else { return Err(Box::new(compilation)) };
     let lowered = baker::ir::lower(program);
     baker::ir::verify(&lowered).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
     let mut stepper = Stepper::new(Arc::new(lowered), engine).expect("an engine");
