@@ -358,6 +358,58 @@ fn completion_offers_what_can_stand_there() {
     assert_eq!(client.end(), Some(0));
 }
 
+/// An arm of a `switch` is a scope, as a block is: what is declared in it is known there, and nowhere else.
+#[test]
+fn variables_of_a_switch_arm_are_known() {
+    let text = "import \"net/ipv4\";
+struct hop_t { mac : mac_addr_t; vlan : u16; }
+module m {
+    in  ether input;
+    out ether output;
+    hash<u32, hop_t> hops[16];
+    ppf p(ether_packet_t *pkt) from input {
+        switch (pkt->type) {
+        case 1:
+            hop_t *hop = hops[1];
+            if (hop != null)
+                pkt->dst = hop->mac;
+        case ETH_TYPE_IPV4:
+            ipv4_packet_t *ip = packet_peek(pkt);
+            hop_t other = hop_t { mac: 1, vlan: 2 };
+            ip->ttl = (u8) other.vlan;
+        default:
+        }
+        channel_put(output, pkt);
+    }
+}
+program { rx -> m.input; m.output -> tx; }
+";
+    let mut client = Client::new();
+    assert_eq!(client.open(URI, text), [] as [Value; 0]);
+    assert!(hover(&mut client, text, "hop->mac", 0).contains("hop_t *hop"));
+    assert!(hover(&mut client, text, "other.vlan", 0).contains("hop_t other"));
+    assert!(hover(&mut client, text, "ttl", 0).contains("ipv4"));
+    let line_of = |answer: &Value| answer["range"]["start"]["line"].as_u64();
+    let at = client.at("definition", URI, find(text, "ip->ttl", 0, 0));
+    assert_eq!(line_of(&at), Some(13), "{at}");
+    let at = client.at("definition", URI, find(text, "other.vlan", 0, 6));
+    assert_eq!(line_of(&at), Some(1), "{at}");
+    // Half typed.
+    let half = text.replace("ip->ttl = (u8) other.vlan;", "ip->");
+    client.change(URI, &half);
+    let found = completions(&mut client, &half, "ip->");
+    assert!(["ttl", "protocol", "metadata"].iter().all(|name| found.iter().any(|f| f == name)), "{found:?}");
+    let half = text.replace("ip->ttl = (u8) other.vlan;", "other.");
+    client.change(URI, &half);
+    assert_eq!(completions(&mut client, &half, "other."), ["mac", "vlan"]);
+    let half = text.replace("ip->ttl = (u8) other.vlan;", "if (o");
+    client.change(URI, &half);
+    let found = completions(&mut client, &half, "if (o");
+    assert!(["ip", "other", "pkt"].iter().all(|name| found.iter().any(|f| f == name)), "{found:?}");
+    assert!(!found.iter().any(|name| name == "hop"), "a variable of another arm: {found:?}");
+    assert_eq!(client.end(), Some(0));
+}
+
 #[test]
 fn formatting_is_that_of_millrace_fmt() {
     let mut client = Client::new();
