@@ -156,3 +156,24 @@ fn every_target_is_emitted() {
         assert!(ir.contains(line), "{line}: {ir}");
     }
 }
+
+/// The first hundred mistakes are shown, and how many more there are; so a file that is something else floods nobody.
+#[test]
+fn many_mistakes() {
+    let scratch = Scratch::new();
+    let lines: String = (0..5000).map(|line| format!("const u8 A{line} = {};\n", 256 + line)).collect();
+    let path = scratch.write("many.baker", lines);
+    for command in [&["check", &path][..], &["run", &path, "--port", "a=mem:"]] {
+        let text = millrace(command).failed(1);
+        assert_eq!(text.matches("error[constant-out-of-range]").count(), 100, "{}", text.len());
+        assert!(text.contains("many.baker:100:") && !text.contains("many.baker:101:"), "{text}");
+        let end = "\n\nand 4900 more errors, which are not shown\n\n";
+        assert!(text.ends_with(&format!("{end}{path}: 5000 errors\n")), "{}", &text[text.len() - 200..]);
+    }
+    // Syntax errors, too.
+    let path = scratch.write("text.baker", "const u8 A = ;\n".repeat(101));
+    for command in [["check", &path], ["fmt", &path]] {
+        let text = millrace(&command).failed(1);
+        assert!(text.contains("\n\nand 1 more error, which is not shown\n"), "{}", &text[text.len() - 200..]);
+    }
+}

@@ -78,6 +78,20 @@ fn diagnostics_with_both_places() {
     assert_eq!(client.end(), Some(0));
 }
 
+/// An editor gets the first hundred mistakes, and how many more there are.
+#[test]
+fn many_diagnostics() {
+    let mut client = Client::new();
+    let text: String = (0..5000).map(|line| format!("const u8 A{line} = {};\n", 256 + line)).collect();
+    let found = client.open(URI, &text);
+    assert_eq!(found.len(), 101);
+    assert!(found[..100].iter().all(|one| one["code"] == "constant-out-of-range"));
+    let last = &found[100];
+    assert_eq!(last["message"], "4900 more errors from here on");
+    assert_eq!((&last["range"]["start"]["line"], &last["severity"]), (&json!(100), &json!(1)), "{last}");
+    assert_eq!(client.end(), Some(0));
+}
+
 #[test]
 fn imported_files_are_taken_from_the_editor_then_the_disk() {
     let mut client = Client::new();
