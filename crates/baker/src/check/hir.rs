@@ -161,6 +161,8 @@ pub struct Code {
     pub body: Vec<Stmt>,
     /// The closing brace.
     pub end: Option<Span>,
+    /// What `switch`es without `default` look at, where they have no label for some values, and which these are.
+    pub unlabelled: Vec<(Span, String)>,
 }
 
 /// A parameter or variable.
