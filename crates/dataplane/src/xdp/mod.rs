@@ -24,7 +24,7 @@ mod tests;
 pub(crate) use attach::{AttachError, Attached};
 pub use engine::{KERNEL_FRAMES, KernelCode, KernelEngine, KernelEngineError};
 pub use fast_path::{FastPath, KernelPart, NextPart, PortRole};
-pub use fit::{FitError, Fitted, code, fit};
+pub use fit::{Answer, FitError, Fitted, code, fit};
 pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};
 pub use mtu::options;

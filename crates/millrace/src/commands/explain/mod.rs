@@ -64,13 +64,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     })
     .map_err(|error| wrong(&error))?;
     apps::place(&source, &program, &compilation)?;
-    let fitted = xdp::code(&program, Level::Cgpc).map_err(|error| wrong(&error))?;
+    // As `run` asks it.
+    let devices = config.ports.iter().filter_map(|port| port.device.as_ref());
+    let (fitted, answer) =
+        xdp::code(&program, Level::Cgpc, xdp::options(devices)).map_err(|error| wrong(&error))?;
     let view = view::View {
         name: &source.name,
         program: &program,
         optimised: &optimise(&program, Level::Cgpc),
         placement: &fitted.placement,
         kernel: fitted.made.as_ref(),
+        answer: &answer,
         sources: &compilation.sources,
         found: &found,
     };
