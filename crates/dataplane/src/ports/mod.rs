@@ -21,9 +21,9 @@ use crate::xdp::{FastPath, PortRole};
 pub(crate) use afxdp::Count;
 use afxdp::{Take, Umem};
 
-pub use capture::{TracePacket, read_trace};
+pub use capture::{CaptureInput, Captured, Trace, TracePacket, read_trace};
 pub use mem::{MemPort, MemSink};
-pub(crate) use pcap::{PcapInput, PcapOutput};
+pub(crate) use pcap::PcapOutput;
 pub use spec::{DRIVERS, Driver, PortSpec, SpecError};
 
 /// A port could not be opened or failed while running. The text says what to do.

@@ -182,6 +182,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     say!("\n{}: ran {:.1} s", source.name, time.as_secs_f64());
     print(format_args!("{}", report::render(&done.snapshot.into(), Some(time))));
     let mut errors = done.errors;
+    // What was noticed at the end; what made the run fail is said below.
+    watch.compare(|error| !errors.iter().any(|told| told.ends_with(error)));
     if done.free_frames != done.frames {
         let lost = done.frames - done.free_frames;
         errors.push(format!("internal error: {lost} of {} frames were not given back", done.frames));
@@ -294,9 +296,14 @@ impl PortWatch {
             return;
         }
         self.last = Instant::now();
+        self.compare(|_| true);
+    }
+
+    /// Logs what `is_news`, and nobody has heard yet.
+    fn compare(&mut self, is_news: impl Fn(&str) -> bool) {
         let errors: HashMap<String, String> = self.observer.port_errors().into_iter().collect();
         for (name, error) in &errors {
-            if self.errors.get(name) != Some(error) {
+            if self.errors.get(name) != Some(error) && is_news(error) {
                 tracing::warn!(port = name, "{error}");
             }
         }
