@@ -194,7 +194,8 @@ fn explain_says_what_run_does() {
     assert!(engine.contains("m.heavy is too much for the kernel: "), "{engine}");
 
     let explain = ["explain", &source, "--profile", crate::FIRST];
-    let found: serde_json::Value = serde_json::from_str(&process::millrace(&[&explain[..], &["--json"]].concat()).ok()).unwrap();
+    let found: serde_json::Value =
+        serde_json::from_str(&process::millrace(&[&explain[..], &["--json"]].concat()).ok()).unwrap();
     let placement = &found["placement"];
     assert_eq!(placement["kernel"], serde_json::json!({"asked": true, "takes": true}));
     let ppfs = placement["ppfs"].as_array().unwrap();

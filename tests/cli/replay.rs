@@ -230,3 +230,18 @@ fn files_that_are_not_there() {
         assert!(text.contains("neither a port") && text.contains("ports: p1, p2, p3, p4, svi1p, svi2p"), "{text}");
     }
 }
+
+/// A port over a damaged file passes what is whole, and the run says what is not.
+#[test]
+fn a_port_over_a_damaged_file() {
+    let scratch = Scratch::new();
+    let good = fs::read(FIRST).unwrap();
+    let input = scratch.write("cut.pcap", &good[..good.len() - 5]);
+    let ports = [format!("a=pcap:{input}"), format!("b=pcap:,{}", scratch.path("out.pcap"))];
+    let run = ["run", PATCH, "--no-socket", "--duration", "0.2", "--port", &ports[0], "--port", &ports[1]];
+    let done = millrace(&run);
+    assert_eq!((done.status, Report::parse(&done.stdout).port("a", "received")), (Some(0), 5), "{done:?}");
+    let told = "cut.pcap: passed over the last packet, within which the file ends (behind packet 5, at byte ";
+    assert!(done.stderr.contains(told) && done.stderr.lines().count() == 1, "{done:?}");
+    assert_eq!(pcap::read(&fs::read(scratch.path("out.pcap")).unwrap()).len(), 2);
+}

@@ -281,9 +281,8 @@ fn a_capture_between_two_ports_sees_all_that_passes() {
     // The interfaces are called as the devices, and what a port has received, and sent, the file tells.
     let config = runtime.write("ports.toml", "ports.p1.number = 1\nports.p2.number = 2\n");
     let patch = format!("{ROOT}/examples/patch.baker");
-    let replay = |file: &str| {
-        run(runtime.command(&["replay", &patch, "-c", &config, "--in", &runtime.path(file)])).ok()
-    };
+    let replay =
+        |file: &str| run(runtime.command(&["replay", &patch, "-c", &config, "--in", &runtime.path(file)])).ok();
     let [there, back] = passed(1);
     let said = replay("middle.pcapng");
     assert!(said.contains(&format!(": {} packets in, ", there + back)), "{said}");

@@ -3,6 +3,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::ops::{BitAnd, BitOr, BitXor, Not};
 
 use crate::ir::arith::{mask, signed};
 
@@ -54,13 +55,13 @@ impl Number {
     }
 
     /// Sum.
-    pub fn add(self, other: Number) -> Option<Number> {
+    pub fn checked_add(self, other: Number) -> Option<Number> {
         let (low, carry) = self.low.overflowing_add(other.low);
         Self::sum(low, i32::from(carry) - i32::from(self.negative) - i32::from(other.negative))
     }
 
     /// Difference.
-    pub fn sub(self, other: Number) -> Option<Number> {
+    pub fn checked_sub(self, other: Number) -> Option<Number> {
         let (low, borrow) = self.low.overflowing_sub(other.low);
         Self::sum(low, i32::from(other.negative) - i32::from(self.negative) - i32::from(borrow))
     }
@@ -71,7 +72,7 @@ impl Number {
     }
 
     /// Product.
-    pub fn mul(self, other: Number) -> Option<Number> {
+    pub fn checked_mul(self, other: Number) -> Option<Number> {
         match (self.magnitude(), other.magnitude()) {
             (Some(a), Some(b)) => Self::with_sign(a.checked_mul(b)?, self.negative != other.negative),
             _ if self.low == 1 && !self.negative => Some(other),
@@ -82,12 +83,12 @@ impl Number {
     }
 
     /// Quotient, towards zero; by zero it is 0.
-    pub fn div(self, other: Number) -> Option<Number> {
+    pub fn checked_div(self, other: Number) -> Option<Number> {
         Some(self.div_rem(other)?.0)
     }
 
     /// Remainder, with the sign of `self`; by zero it is 0.
-    pub fn rem(self, other: Number) -> Option<Number> {
+    pub fn checked_rem(self, other: Number) -> Option<Number> {
         match other.magnitude() {
             Some(1) => Some(Self::ZERO),
             _ => Some(self.div_rem(other)?.1),
@@ -123,36 +124,16 @@ impl Number {
 
     fn with_sign(magnitude: u128, negative: bool) -> Option<Number> {
         let number = Number::from(magnitude);
-        if negative { number.neg() } else { Some(number) }
+        if negative { number.checked_neg() } else { Some(number) }
     }
 
     /// The same below zero, or above it.
-    pub fn neg(self) -> Option<Number> {
-        Self::ZERO.sub(self)
-    }
-
-    /// All bits turned over.
-    pub fn not(self) -> Number {
-        Number { negative: !self.negative, low: !self.low }
-    }
-
-    /// Bits of both.
-    pub fn and(self, other: Number) -> Number {
-        Number { negative: self.negative & other.negative, low: self.low & other.low }
-    }
-
-    /// Bits of either.
-    pub fn or(self, other: Number) -> Number {
-        Number { negative: self.negative | other.negative, low: self.low | other.low }
-    }
-
-    /// Bits of one of them.
-    pub fn xor(self, other: Number) -> Number {
-        Number { negative: self.negative ^ other.negative, low: self.low ^ other.low }
+    pub fn checked_neg(self) -> Option<Number> {
+        Self::ZERO.checked_sub(self)
     }
 
     /// Shifted to the left; `None`, too, where the count is negative.
-    pub fn shl(self, count: Number) -> Option<Number> {
+    pub fn checked_shl(self, count: Number) -> Option<Number> {
         if self == Self::ZERO && !count.negative {
             return Some(self);
         }
@@ -163,7 +144,7 @@ impl Number {
 
     /// Shifted to the right, with copies of the sign; by 128 or more it is 0, as in the language. `None` where the count is
     /// negative.
-    pub fn shr(self, count: Number) -> Option<Number> {
+    pub fn checked_shr(self, count: Number) -> Option<Number> {
         if count.negative {
             return None;
         }
@@ -184,6 +165,42 @@ impl Number {
     /// As an ordinary number, where that has it.
     pub fn as_u32(self) -> Option<u32> {
         u32::try_from(self.low).ok().filter(|_| !self.negative)
+    }
+}
+
+/// All bits turned over.
+impl Not for Number {
+    type Output = Number;
+
+    fn not(self) -> Number {
+        Number { negative: !self.negative, low: !self.low }
+    }
+}
+
+/// Bits of both.
+impl BitAnd for Number {
+    type Output = Number;
+
+    fn bitand(self, other: Number) -> Number {
+        Number { negative: self.negative & other.negative, low: self.low & other.low }
+    }
+}
+
+/// Bits of either.
+impl BitOr for Number {
+    type Output = Number;
+
+    fn bitor(self, other: Number) -> Number {
+        Number { negative: self.negative | other.negative, low: self.low | other.low }
+    }
+}
+
+/// Bits of one of them.
+impl BitXor for Number {
+    type Output = Number;
+
+    fn bitxor(self, other: Number) -> Number {
+        Number { negative: self.negative ^ other.negative, low: self.low ^ other.low }
     }
 }
 
@@ -231,22 +248,26 @@ mod tests {
         let edges = [0, 1, 2, 3, 7, 64, 127, 1 << 64, (1 << 64) - 1, i128::MAX / 3];
         let all: Vec<i128> = edges.into_iter().chain(edges.map(|edge: i128| -edge)).collect();
         for &a in &all {
-            assert_eq!((small(a).to_string(), small(a).neg()), (a.to_string(), Some(small(-a))));
-            assert_eq!(small(a).not(), small(!a));
+            assert_eq!((small(a).to_string(), small(a).checked_neg()), (a.to_string(), Some(small(-a))));
+            assert_eq!(!small(a), small(!a));
             for &b in &all {
                 let (x, y) = (small(a), small(b));
-                assert_eq!((x.add(y), x.sub(y)), (Some(small(a + b)), Some(small(a - b))), "{a} {b}");
-                assert_eq!((x.and(y), x.or(y), x.xor(y)), (small(a & b), small(a | b), small(a ^ b)), "{a} {b}");
+                assert_eq!((x.checked_add(y), x.checked_sub(y)), (Some(small(a + b)), Some(small(a - b))), "{a} {b}");
+                assert_eq!((x & y, x | y, x ^ y), (small(a & b), small(a | b), small(a ^ b)), "{a} {b}");
                 assert_eq!(x.cmp(&y), a.cmp(&b), "{a} {b}");
                 if let Some(product) = a.checked_mul(b) {
-                    assert_eq!(x.mul(y), Some(small(product)), "{a} {b}");
+                    assert_eq!(x.checked_mul(y), Some(small(product)), "{a} {b}");
                 }
                 let (quotient, remainder) = if b == 0 { (0, 0) } else { (a / b, a % b) };
-                assert_eq!((x.div(y), x.rem(y)), (Some(small(quotient)), Some(small(remainder))), "{a} {b}");
+                assert_eq!(
+                    (x.checked_div(y), x.checked_rem(y)),
+                    (Some(small(quotient)), Some(small(remainder))),
+                    "{a} {b}"
+                );
                 if (0..127).contains(&b) {
-                    assert_eq!(x.shr(y), Some(small(a >> b)), "{a} {b}");
+                    assert_eq!(x.checked_shr(y), Some(small(a >> b)), "{a} {b}");
                     if a.checked_mul(1 << b).is_some() {
-                        assert_eq!(x.shl(y), Some(small(a << b)), "{a} {b}");
+                        assert_eq!(x.checked_shl(y), Some(small(a << b)), "{a} {b}");
                     }
                 }
             }
@@ -257,27 +278,45 @@ mod tests {
     fn the_ends_of_the_range() {
         let one = Number::from(1);
         let most = Number::from(u128::MAX);
-        let least = most.not();
+        let least = !most;
         assert_eq!(least.to_string(), format!("-{}", "340282366920938463463374607431768211456"));
-        assert_eq!((most.add(one), least.sub(one), least.neg()), (None, None, None));
-        assert_eq!((least.add(one), most.sub(one)), (most.neg(), Some(Number::from(u128::MAX - 1))));
-        assert_eq!(least.add(most), Some(small(-1)));
-        assert_eq!((least.mul(one), least.mul(Number::ZERO)), (Some(least), Some(Number::ZERO)));
-        assert_eq!((least.mul(small(-1)), most.mul(Number::from(2)), least.mul(least)), (None, None, None));
-        assert_eq!(most.mul(small(-1)), most.neg());
+        assert_eq!((most.checked_add(one), least.checked_sub(one), least.checked_neg()), (None, None, None));
+        assert_eq!(
+            (least.checked_add(one), most.checked_sub(one)),
+            (most.checked_neg(), Some(Number::from(u128::MAX - 1)))
+        );
+        assert_eq!(least.checked_add(most), Some(small(-1)));
+        assert_eq!((least.checked_mul(one), least.checked_mul(Number::ZERO)), (Some(least), Some(Number::ZERO)));
+        assert_eq!(
+            (least.checked_mul(small(-1)), most.checked_mul(Number::from(2)), least.checked_mul(least)),
+            (None, None, None)
+        );
+        assert_eq!(most.checked_mul(small(-1)), most.checked_neg());
         // 2^128 = 3 * 113427455640312821154458202477256070485 + 1
         let third = 113_427_455_640_312_821_154_458_202_477_256_070_485;
-        assert_eq!((least.div(Number::from(3)), least.rem(Number::from(3))), (Some(small(-third)), Some(small(-1))));
-        assert_eq!((least.div(one), least.rem(one), least.rem(small(-1))), (Some(least), Some(small(0)), Some(small(0))));
-        assert_eq!((least.div(small(-1)), least.div(Number::from(2))), (None, Some(small(i128::MIN))));
-        assert_eq!((least.div(least), most.div(least), most.rem(least)), (Some(one), Some(small(0)), Some(most)));
+        assert_eq!(
+            (least.checked_div(Number::from(3)), least.checked_rem(Number::from(3))),
+            (Some(small(-third)), Some(small(-1)))
+        );
+        assert_eq!(
+            (least.checked_div(one), least.checked_rem(one), least.checked_rem(small(-1))),
+            (Some(least), Some(small(0)), Some(small(0)))
+        );
+        assert_eq!((least.checked_div(small(-1)), least.checked_div(Number::from(2))), (None, Some(small(i128::MIN))));
+        assert_eq!(
+            (least.checked_div(least), most.checked_div(least), most.checked_rem(least)),
+            (Some(one), Some(small(0)), Some(most))
+        );
         let count = |count: u128| Number::from(count);
-        assert_eq!(one.shl(count(127)), Some(Number::from(1 << 127)));
-        assert_eq!((one.shl(count(128)), one.shl(small(-1)), one.shr(small(-1))), (None, None, None));
-        assert_eq!((small(-1).shl(count(128)), small(-1).shl(count(129))), (Some(least), None));
-        assert_eq!((least.shr(count(127)), least.shr(count(128))), (Some(small(-2)), Some(small(0))));
-        assert_eq!((most.shr(count(127)), most.shr(most)), (Some(one), Some(small(0))));
-        assert_eq!(Number::ZERO.shl(most), Some(Number::ZERO));
+        assert_eq!(one.checked_shl(count(127)), Some(Number::from(1 << 127)));
+        assert_eq!(
+            (one.checked_shl(count(128)), one.checked_shl(small(-1)), one.checked_shr(small(-1))),
+            (None, None, None)
+        );
+        assert_eq!((small(-1).checked_shl(count(128)), small(-1).checked_shl(count(129))), (Some(least), None));
+        assert_eq!((least.checked_shr(count(127)), least.checked_shr(count(128))), (Some(small(-2)), Some(small(0))));
+        assert_eq!((most.checked_shr(count(127)), most.checked_shr(most)), (Some(one), Some(small(0))));
+        assert_eq!(Number::ZERO.checked_shl(most), Some(Number::ZERO));
         assert!(least < small(i128::MIN) && small(-1) < small(0) && small(i128::MAX) < most);
     }
 
@@ -285,13 +324,19 @@ mod tests {
     fn what_types_have() {
         for width in 1..=128 {
             let most = Number::from(mask(width));
-            assert!(most.fits(width, false) && (width == 128 || !most.add(Number::from(1)).unwrap().fits(width, false)));
+            assert!(
+                most.fits(width, false)
+                    && (width == 128 || !most.checked_add(Number::from(1)).unwrap().fits(width, false))
+            );
             assert!(!small(-1).fits(width, false));
             assert_eq!(most.width(false), width);
             let most = Number::from(mask(width) >> 1);
-            let least = most.not();
-            assert!(most.fits(width, true) && !most.add(Number::from(1)).unwrap().fits(width, true), "{width}");
-            assert!(least.fits(width, true) && !least.sub(Number::from(1)).unwrap().fits(width, true), "{width}");
+            let least = !most;
+            assert!(most.fits(width, true) && !most.checked_add(Number::from(1)).unwrap().fits(width, true), "{width}");
+            assert!(
+                least.fits(width, true) && !least.checked_sub(Number::from(1)).unwrap().fits(width, true),
+                "{width}"
+            );
             assert_eq!((least.width(true), Number::of_bits(least.bits(width), width, true)), (width, least));
         }
     }

@@ -52,8 +52,11 @@ fn ends() -> Vec<Case> {
     cases
 }
 
+/// An item and the statements that declare `x`, for the value of a number.
+type Declare = fn(usize, &Case) -> (String, String);
+
 /// What a program that stores each of these values gives, from a packet of zeros.
-fn stored(cases: &[Case], declare: impl Fn(usize, &Case) -> (String, String)) -> Vec<u128> {
+fn stored(cases: &[Case], declare: Declare) -> Vec<u128> {
     let (mut items, mut body) = (String::new(), String::new());
     for (index, case) in cases.iter().enumerate() {
         let (item, statements) = declare(index, case);
@@ -85,9 +88,11 @@ fn the_ends_of_every_type_are_accepted() {
     let cases = ends();
     // 256 at a time, so that a program stays within what one may cost.
     for cases in cases.chunks(256) {
-        let ways: [fn(usize, &Case) -> (String, String); 3] = [
+        let ways: [Declare; 3] = [
             |_, case| (String::new(), format!("{} x = {};", case.ty, case.text)),
-            |index, case| (format!("const {} C{index} = {};", case.ty, case.text), format!("{} x = C{index};", case.ty)),
+            |index, case| {
+                (format!("const {} C{index} = {};", case.ty, case.text), format!("{} x = C{index};", case.ty))
+            },
             |_, case| (String::new(), format!("{} x = 0; x = {};", case.ty, case.text)),
         ];
         for way in ways {

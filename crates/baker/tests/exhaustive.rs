@@ -100,12 +100,18 @@ fn all_names_are_not_all_values() {
     wrong(THREE, &body, "handle-lost-on-a-path", "no enumerator, such as 1");
     let body = format!("{value} switch (color) {{ case GREEN: {puts} }}");
     wrong(THREE, &body, "handle-lost-on-a-path", "`YELLOW`, `RED` or no enumerator, such as 1");
-    let body = format!("way_t way = (u2) pkt->type; switch (way) {{ case EAST, WEST: {puts} case NORTH: {puts} return; }}");
+    let body =
+        format!("way_t way = (u2) pkt->type; switch (way) {{ case EAST, WEST: {puts} case NORTH: {puts} return; }}");
     wrong(FOUR, &body, "handle-lost-on-a-path", "`SOUTH`");
     let many = "enum many_t { A, B, C, D, E, F, G, H }";
     let body = format!("many_t many = pkt->type; switch (many) {{ case B: {puts} return; }}");
     wrong(many, &body, "handle-lost", "`A`, `C`, `D`, `E`, `F`, 2 others or no enumerator, such as 8");
-    wrong("", &format!("switch (pkt->type) {{ case 0: {puts} }}"), "handle-lost-on-a-path", "another number, such as 1");
+    wrong(
+        "",
+        &format!("switch (pkt->type) {{ case 0: {puts} }}"),
+        "handle-lost-on-a-path",
+        "another number, such as 1",
+    );
     let function = |body: &str| format!("{THREE} u8 f(color_t x) {{ {body} }}");
     let returns = "switch (x) { case GREEN: return 1; case YELLOW: return 2; case RED: return 3; }";
     wrong(&function(returns), puts, "missing-return", "no enumerator, such as 1");

@@ -92,7 +92,7 @@ pub fn replay(
     let (mut received, mut others, mut oversize) = (0, 0, 0);
     let mut leaving = Leaving { pool: pool.clone(), output: &mut output, tx: 0, host: 0, controllers: 0 };
     let mut timers: Option<Schedule> = None;
-    while let Some(packet) = input.next() {
+    while let Some(packet) = input.next_packet() {
         let packet = packet?;
         let Some(rx_port) = entries(&packet).map_err(ReplayError::Entry)? else {
             others += 1;

@@ -62,8 +62,14 @@ fn each_route_counts_for_itself() {
             stepper.insert(A, &route(prefix, len, &[5, 0])).unwrap();
             stepper.insert(B, &route(prefix, if len == 0 { 0 } else { len + 16 }, &[0])).unwrap();
         }
-        let sent: [(u64, usize); 6] =
-            [(0x0b00_0000, 1), (0x0a00_0001, 2), (0x0a00_0101, 3), (0x0a00_0201, 0), (0x0a00_0301, 5), (0x0a00_0107, 7)];
+        let sent: [(u64, usize); 6] = [
+            (0x0b00_0000, 1),
+            (0x0a00_0001, 2),
+            (0x0a00_0101, 3),
+            (0x0a00_0201, 0),
+            (0x0a00_0301, 5),
+            (0x0a00_0107, 7),
+        ];
         for (dst, times) in sent {
             for _ in 0..times {
                 let out = stepper.receive(1, &frame(dst));

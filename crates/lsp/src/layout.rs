@@ -121,7 +121,9 @@ impl Model {
                     at = node.prev_sibling().filter(|n| ast::Enumerator::cast(n.clone()).is_some());
                 };
                 match given {
-                    Some(given) => self.constant(module, &given, depth).and_then(|value| value.add(Number::from(more))),
+                    Some(given) => {
+                        self.constant(module, &given, depth).and_then(|value| value.checked_add(Number::from(more)))
+                    }
                     None => Some(Number::from(more - 1)),
                 }
             }
@@ -145,22 +147,22 @@ impl Model {
             ast::Expr::Name(name) => self.named(self.lookup(module, name.name()?.text())?, depth),
             ast::Expr::Paren(paren) => value(paren.inner()),
             ast::Expr::Unary(unary) => match unary.op()? {
-                UnaryOp::Neg => value(unary.operand())?.neg(),
+                UnaryOp::Neg => value(unary.operand())?.checked_neg(),
                 _ => None,
             },
             ast::Expr::Binary(binary) => {
                 let (a, b) = (value(binary.lhs())?, value(binary.rhs())?);
                 match binary.op()? {
-                    BinaryOp::Add => a.add(b),
-                    BinaryOp::Sub => a.sub(b),
-                    BinaryOp::Mul => a.mul(b),
-                    BinaryOp::Div => a.div(b),
-                    BinaryOp::Rem => a.rem(b),
-                    BinaryOp::Shl => a.shl(b),
-                    BinaryOp::Shr => a.shr(b),
-                    BinaryOp::BitAnd => Some(a.and(b)),
-                    BinaryOp::BitOr => Some(a.or(b)),
-                    BinaryOp::BitXor => Some(a.xor(b)),
+                    BinaryOp::Add => a.checked_add(b),
+                    BinaryOp::Sub => a.checked_sub(b),
+                    BinaryOp::Mul => a.checked_mul(b),
+                    BinaryOp::Div => a.checked_div(b),
+                    BinaryOp::Rem => a.checked_rem(b),
+                    BinaryOp::Shl => a.checked_shl(b),
+                    BinaryOp::Shr => a.checked_shr(b),
+                    BinaryOp::BitAnd => Some(a & b),
+                    BinaryOp::BitOr => Some(a | b),
+                    BinaryOp::BitXor => Some(a ^ b),
                     _ => None,
                 }
             }

@@ -105,7 +105,7 @@ impl CodeChecker<'_, '_> {
                 );
                 return Typed::error(span);
             };
-            let shifted = if op == BinaryOp::Shl { value.shl(count) } else { value.shr(count) };
+            let shifted = if op == BinaryOp::Shl { value.checked_shl(count) } else { value.checked_shr(count) };
             return match shifted {
                 // What a right shift brings in at the top depends on the width, which is not known: the sign stays.
                 Some(value) => Typed { complement: a.complement && op == BinaryOp::Shl, ..Typed::number(value, span) },
@@ -146,8 +146,8 @@ impl CodeChecker<'_, '_> {
 
     pub(super) fn negate(&mut self, op: UnaryOp, value: Typed, span: Span) -> Typed {
         if let Some(lit) = value.lit {
-            return match (op, lit.neg()) {
-                (UnaryOp::BitNot, _) => Typed { complement: true, ..Typed::number(lit.not(), span) },
+            return match (op, lit.checked_neg()) {
+                (UnaryOp::BitNot, _) => Typed { complement: true, ..Typed::number(!lit, span) },
                 (_, Some(value)) => Typed::number(value, span),
                 (_, None) => {
                     self.error(too_large(span));
@@ -479,14 +479,14 @@ fn natural_with(typed: &Typed, number: &Typed) -> u32 {
 
 fn fold(op: BinaryOp, a: Number, b: Number) -> Option<Number> {
     match op {
-        BinaryOp::Add => a.add(b),
-        BinaryOp::Sub => a.sub(b),
-        BinaryOp::Mul => a.mul(b),
-        BinaryOp::Div => a.div(b),
-        BinaryOp::Rem => a.rem(b),
-        BinaryOp::BitAnd => Some(a.and(b)),
-        BinaryOp::BitOr => Some(a.or(b)),
-        BinaryOp::BitXor => Some(a.xor(b)),
+        BinaryOp::Add => a.checked_add(b),
+        BinaryOp::Sub => a.checked_sub(b),
+        BinaryOp::Mul => a.checked_mul(b),
+        BinaryOp::Div => a.checked_div(b),
+        BinaryOp::Rem => a.checked_rem(b),
+        BinaryOp::BitAnd => Some(a & b),
+        BinaryOp::BitOr => Some(a | b),
+        BinaryOp::BitXor => Some(a ^ b),
         _ => unreachable!("comparisons, shifts and logic are folded elsewhere"),
     }
 }

@@ -108,7 +108,7 @@ impl Checker<'_> {
             };
             let after = self.constant(after)?;
             if let Constant::Untyped(value) = after
-                && let Some(next) = value.add(Number::from(1))
+                && let Some(next) = value.checked_add(Number::from(1))
             {
                 return Some(Constant::Untyped(next));
             }

@@ -120,13 +120,7 @@ fn passes(error: Diagnostic, (switch, which): &(Span, String)) -> Diagnostic {
 }
 
 impl<'a> Flow<'a> {
-    fn new(
-        program: &'a Program,
-        code: &'a Code,
-        params: u32,
-        lent: bool,
-        errors: &'a mut Vec<Diagnostic>,
-    ) -> Flow<'a> {
+    fn new(program: &'a Program, code: &'a Code, params: u32, lent: bool, errors: &'a mut Vec<Diagnostic>) -> Flow<'a> {
         let (peeked, passed) = (HashMap::new(), HashMap::new());
         Flow { program, code, params, lent, peeked, passed, only_passed: None, exits: Vec::new(), errors }
     }
@@ -333,13 +327,7 @@ impl<'a> Flow<'a> {
     }
 
     /// Notes what is held behind a `switch` for the sake of a value that has no label there.
-    fn passes_by(
-        &mut self,
-        state: &State,
-        after: Option<&State>,
-        breaks: Option<&State>,
-        passed: &'a (Span, String),
-    ) {
+    fn passes_by(&mut self, state: &State, after: Option<&State>, breaks: Option<&State>, passed: &'a (Span, String)) {
         let labelled: Vec<&State> = after.into_iter().chain(breaks).collect();
         if labelled.is_empty() {
             self.only_passed = Some(passed);

@@ -86,7 +86,7 @@ impl Queue for PcapPort {
     fn receive(&mut self, batch: &mut RxBatch<'_>) {
         let Some(input) = &mut self.input else { return };
         while batch.room() > 0 && !self.finished {
-            match input.next() {
+            match input.next_packet() {
                 Some(Ok(packet)) => batch.push(&[packet.frame]),
                 Some(Err(error)) => {
                     self.error = Some(error);

@@ -92,8 +92,7 @@ fn replay_writes_what_leaves_in_order() {
         assert!(std::fs::read(&output).unwrap() == expected);
         let mut on_4 = |_: &Captured| Ok(Some(4));
         let interp = EngineKind::Interp;
-        let interp =
-            replay(&forward_program(), interp, &mut on_4, None, |_| Ok(()), &input, Some(&output)).unwrap();
+        let interp = replay(&forward_program(), interp, &mut on_4, None, |_| Ok(()), &input, Some(&output)).unwrap();
         assert_eq!(interp, report);
         assert!(std::fs::read(&output).unwrap() == expected);
     }
@@ -162,7 +161,10 @@ fn ports_over_files() {
     // It is no failure, but it is told.
     assert_eq!((report.errors.len(), report.snapshot.ports[0].rx_packets), (0, 22));
     let told = report.snapshot.ports[0].error.clone().unwrap();
-    assert!(told.contains("cut.pcap: passed over the last packet, within which the file ends (behind packet 22"), "{told}");
+    assert!(
+        told.contains("cut.pcap: passed over the last packet, within which the file ends (behind packet 22"),
+        "{told}"
+    );
     // The first example as a pcapng file: a section, an interface, a packet.
     let block = |kind: u32, body: &[u8]| {
         let len = (body.len() as u32 + 12).to_le_bytes();

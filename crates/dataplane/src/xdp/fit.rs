@@ -64,11 +64,7 @@ pub enum Answer {
 
 /// The code that [`fit`] puts into the kernel, which is asked as there, and what it says. Nothing stays loaded. Where it does not take it,
 /// or can't be asked, the code is what is compiled first.
-pub fn code(
-    program: &Program,
-    packets: Level,
-    options: Options,
-) -> Result<(Fitted<Taken<Object>>, Answer), FitError> {
+pub fn code(program: &Program, packets: Level, options: Options) -> Result<(Fitted<Taken<Object>>, Answer), FitError> {
     let loaded = fit_by(program, |split| {
         let memory = SharedMemory::new(&split.workers)?;
         Ok(Loaded::with_code(&split.kernel, packets, &memory, options, PortMaps::default())?.1)

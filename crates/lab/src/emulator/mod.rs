@@ -140,8 +140,7 @@ impl Emulator {
                 veth(host, device, &ns, &port)?;
                 ns.configure(&port, &LinkConfig::port().mtu(wire.mtu))?;
                 let bytes = if wires.len() < MANY { RING_BYTES } else { SMALL_RING_BYTES };
-                let config =
-                    RingConfig { mtu: wire.mtu as usize, bytes, outgoing: false, shown: wire.captured };
+                let config = RingConfig { mtu: wire.mtu as usize, bytes, outgoing: false, shown: wire.captured };
                 ports.push(Ring::open(&ns, &port, config)?);
                 names.push(port);
                 longest.push(wire.mtu as usize + 18);

@@ -73,7 +73,8 @@ impl fmt::Display for Missed {
             parts.push(format!("{} damaged place{s} ({}{more})", self.damaged, named.join("; ")));
         }
         if let Some((number, captured, original)) = self.first_cut {
-            let which = if self.cut == 1 { "1 packet that was".into() } else { format!("{} packets that were", self.cut) };
+            let which =
+                if self.cut == 1 { "1 packet that was".into() } else { format!("{} packets that were", self.cut) };
             parts.push(format!(
                 "{which} not captured whole (packet {number}: only {captured} of {original} bytes; tcpdump -s 0 captures all)"
             ));

@@ -106,7 +106,11 @@ impl CaptureInput {
             let read = |error: io::Error| format!("cannot be read: {error}");
             let head = window.peek(pcapng::MAGIC.len()).map_err(read)?;
             if head.starts_with(&pcapng::MAGIC) {
-                return Ok(Format::PcapNg(pcapng::Blocks::open(&mut window).map_err(read)?.ok_or("not a pcapng file: its first block is damaged")?));
+                return Ok(Format::PcapNg(
+                    pcapng::Blocks::open(&mut window)
+                        .map_err(read)?
+                        .ok_or("not a pcapng file: its first block is damaged")?,
+                ));
             }
             let head = window.peek(pcap::HEADER).map_err(read)?;
             let (records, link) = pcap::Records::of(head)
@@ -123,7 +127,7 @@ impl CaptureInput {
 
     /// The next packet; `None` at the end of the file. After an error there is no next packet. A file of which no packet can be used,
     /// though there are some, is an error.
-    pub fn next(&mut self) -> Option<Result<Captured<'_>, PortError>> {
+    pub fn next_packet(&mut self) -> Option<Result<Captured<'_>, PortError>> {
         if self.done {
             return None;
         }
@@ -207,7 +211,7 @@ pub struct Trace {
 pub fn read_trace(name: &str, content: &[u8]) -> Result<Trace, PortError> {
     let mut input = CaptureInput::of(name, content.to_vec())?;
     let mut packets = Vec::new();
-    while let Some(packet) = input.next() {
+    while let Some(packet) = input.next_packet() {
         let Captured { interface, outgoing, frame, .. } = packet?;
         packets.push(TracePacket { interface, outgoing, frame: frame.to_vec() });
     }

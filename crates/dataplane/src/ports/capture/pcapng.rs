@@ -226,7 +226,14 @@ impl Blocks {
         let mut options = fits.then(|| self.options(body, 20 + captured.next_multiple_of(4)))?;
         let flags = options.find_map(|(code, value)| if code == flags { self.word(value, 0) } else { None });
         let stamp = Some(u64::from(high) << 32 | u64::from(low));
-        Some(Packet { interface, stamp, start: 20, captured, original, outgoing: flags.is_some_and(|bits| bits & 3 == 2) })
+        Some(Packet {
+            interface,
+            stamp,
+            start: 20,
+            captured,
+            original,
+            outgoing: flags.is_some_and(|bits| bits & 3 == 2),
+        })
     }
 
     fn simple(&self, body: &[u8]) -> Option<Packet> {
@@ -254,8 +261,7 @@ impl Blocks {
 
 impl Interface {
     /// As the format has it where a block says nothing.
-    const UNKNOWN: Interface =
-        Interface { name: None, link: ETHERNET, most: 0, units: 1_000_000, offset: 0 };
+    const UNKNOWN: Interface = Interface { name: None, link: ETHERNET, most: 0, units: 1_000_000, offset: 0 };
 
     /// The time of a packet; what lies before 1970 is 1970, what lies behind 2106 is then.
     fn time(&self, stamp: u64) -> Duration {

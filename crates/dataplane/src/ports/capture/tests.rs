@@ -91,7 +91,7 @@ type Seen = (Vec<(Duration, Option<String>, bool, Vec<u8>)>, Option<String>);
 fn read(file: &[u8]) -> Result<Seen, String> {
     let mut input = CaptureInput::of("f", file.to_vec()).map_err(|error| error.to_string())?;
     let mut packets = Vec::new();
-    while let Some(packet) = input.next() {
+    while let Some(packet) = input.next_packet() {
         let Captured { time, interface, outgoing, frame } = packet.map_err(|error| error.to_string())?;
         packets.push((time, interface.map(|name| name.to_string()), outgoing, frame.to_vec()));
     }
@@ -168,7 +168,10 @@ fn the_last_record_is_often_incomplete() {
     for end in places[4] + 1..file.len() {
         let (found, missed) = numbers(&file[..end]);
         assert_eq!(found, [0, 1, 2, 3], "{end}");
-        let place = format!("f: passed over the last packet, within which the file ends (behind packet 4, at byte {})", places[4]);
+        let place = format!(
+            "f: passed over the last packet, within which the file ends (behind packet 4, at byte {})",
+            places[4]
+        );
         assert_eq!(missed, Some(place), "{end}");
     }
     let blocks = [enhanced(LITTLE, 0, 1, &packet(1, 60), 60, 0), enhanced(LITTLE, 0, 2, &packet(2, 60), 60, 0)];
@@ -193,8 +196,12 @@ fn packets_of_which_bytes_are_missing() {
     // Of a file in which no packet is whole there is nothing to use.
     let none = [pcap_header(LITTLE, MICROSECONDS, 1), record(LITTLE, 1, 1, &packet(1, 60), 61)].concat();
     let error = read(&none).unwrap_err();
-    assert!(error.starts_with("f: no packet of it can be used: passed over 1 packet that was not captured whole"), "{error}");
-    let simple = [section(LITTLE), interface(LITTLE, 1, 40, &[]), block(LITTLE, 3, &[LITTLE.u32(60), packet(1, 40)].concat())];
+    assert!(
+        error.starts_with("f: no packet of it can be used: passed over 1 packet that was not captured whole"),
+        "{error}"
+    );
+    let simple =
+        [section(LITTLE), interface(LITTLE, 1, 40, &[]), block(LITTLE, 3, &[LITTLE.u32(60), packet(1, 40)].concat())];
     assert!(read(&simple.concat()).unwrap_err().contains("only 40 of 60 bytes"));
 }
 
@@ -211,7 +218,8 @@ fn a_damaged_record_costs_one_packet_or_two() {
             }
             // Another time, within what a second has, is no damage that can be seen.
             let (packets, missed) = read(&file).unwrap();
-            let right = |number: u8| packets.iter().filter(|found| found.3 == packet(number, 60 + usize::from(number))).count();
+            let right =
+                |number: u8| packets.iter().filter(|found| found.3 == packet(number, 60 + usize::from(number))).count();
             for number in [0, 1, 2, 5, 6, 7] {
                 assert_eq!(right(number), 1, "packet {number}, byte {at} = {value:#x}: {missed:?}");
             }
@@ -302,7 +310,8 @@ fn random_damage() {
     let mut numbers = Numbers(5);
     let (pcap, _) = pcap(20);
     let blocks = (0..20).map(|number| enhanced(LITTLE, number % 2, 1 << 50, &packet(number as u8, 60), 60, number % 3));
-    let pcapng = [section(LITTLE), named(LITTLE, "a"), named(LITTLE, "b"), blocks.collect::<Vec<_>>().concat()].concat();
+    let pcapng =
+        [section(LITTLE), named(LITTLE, "a"), named(LITTLE, "b"), blocks.collect::<Vec<_>>().concat()].concat();
     let (mut whole, mut told) = (0, 0);
     for good in [pcap, pcapng] {
         for _ in 0..3000 {
@@ -346,7 +355,7 @@ fn files_in_pieces() {
     file[places[7] + 10] = 0xff;
     let mut input = CaptureInput::new("f".into(), Box::new(Pieces(file.clone(), Numbers(3)))).unwrap();
     let mut frames = Vec::new();
-    while let Some(packet) = input.next() {
+    while let Some(packet) = input.next_packet() {
         frames.push(packet.unwrap().frame.to_vec());
     }
     let (whole, missed) = read(&file).unwrap();

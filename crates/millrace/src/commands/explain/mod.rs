@@ -66,8 +66,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     apps::place(&source, &program, &compilation)?;
     // As `run` asks it.
     let devices = config.ports.iter().filter_map(|port| port.device.as_ref());
-    let (fitted, answer) =
-        xdp::code(&program, Level::Cgpc, xdp::options(devices)).map_err(|error| wrong(&error))?;
+    let (fitted, answer) = xdp::code(&program, Level::Cgpc, xdp::options(devices)).map_err(|error| wrong(&error))?;
     let view = view::View {
         name: &source.name,
         program: &program,
