@@ -15,6 +15,7 @@ mod epoch;
 mod frames;
 mod handover;
 mod instance;
+mod mtus;
 pub mod ports;
 mod repeated;
 mod replay;

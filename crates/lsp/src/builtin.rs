@@ -16,7 +16,7 @@ const fn builtin(name: &'static str, form: &'static str, text: &'static str) -> 
 }
 
 /// Functions.
-pub const FUNCTIONS: [Builtin; 22] = [
+pub const FUNCTIONS: [Builtin; 23] = [
     builtin(
         "channel_put",
         "channel_put(channel, pkt)",
@@ -110,6 +110,11 @@ pub const FUNCTIONS: [Builtin; 22] = [
         "meter_take",
         "bool meter_take(meter, n)",
         "Takes `n` tokens from a meter, or from one of them: `meter[i]`; false, and nothing taken, where it holds less.",
+    ),
+    builtin(
+        "port_mtu",
+        "u32 port_mtu(port)",
+        "Bytes behind the Ethernet header that a port sends at most, without a VLAN tag; 0 where there is no such port.",
     ),
 ];
 

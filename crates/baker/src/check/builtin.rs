@@ -71,6 +71,7 @@ impl CodeChecker<'_, '_> {
                 Typed::new(ExprKind::Remove(table, vec![key]), Type::Bool, span)
             }
             "meter_take" => self.meter_take(&name, &args, span),
+            "port_mtu" => self.port_mtu(&name, &args, span),
             "channel_put" | "packet_drop" | "counter_add" => {
                 self.error(
                     Diagnostic::new("no-result", span, format!("`{}` has no value", name.text()))

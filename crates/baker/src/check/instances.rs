@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::hir::{Code, ExprKind, Function, FunctionId, Ppf, Stmt, StmtKind, Timer};
 use super::names::{Checker, Module, ModuleId, Symbol};
 use crate::diag::Diagnostic;
-use crate::ir::{ChannelId, CounterId, Extern, ExternId, PpfId, TableId, Target};
+use crate::ir::{ChannelId, CounterId, Extern, ExternId, PORT_MTU, PpfId, TableId, Target};
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
 
@@ -208,7 +208,8 @@ impl Checker<'_> {
         let free: Vec<u32> = (0..free.len() as u32).filter(|id| free[*id as usize]).collect();
         let injected = (0u32..).zip(&self.hir.channels).filter(|(_, channel)| channel.from.is_some());
         let injected: Vec<u32> = injected.map(|(id, _)| id).collect();
-        let order = order(&free, &injected, &places);
+        let own = self.hir.tables.iter().position(|table| table.name == PORT_MTU).map(|id| id as u32);
+        let order = order(&free, &injected, own, &places);
         let last = order.clone().inverse();
 
         let hir = &mut self.hir;
@@ -298,8 +299,8 @@ struct Place {
 }
 
 /// The numbers of all items that stay, in the order in which they then are: those of no module first, which are `rx` and
-/// the functions `free`; the channels `injected`, of no module either, last.
-fn order(free: &[u32], injected: &[u32], places: &[Place]) -> Items<Vec<u32>> {
+/// the functions `free`; the channels `injected` and the language's own table, of no module either, last.
+fn order(free: &[u32], injected: &[u32], table: Option<u32>, places: &[Place]) -> Items<Vec<u32>> {
     let mut order = Items { channels: vec![0], functions: free.to_vec(), ..Items::<Vec<u32>>::default() };
     for Place { own, .. } in places {
         order.tables.extend(own.tables.clone());
@@ -311,6 +312,7 @@ fn order(free: &[u32], injected: &[u32], places: &[Place]) -> Items<Vec<u32>> {
         order.timers.extend(own.timers.clone());
     }
     order.channels.extend(injected);
+    order.tables.extend(table);
     order
 }
 

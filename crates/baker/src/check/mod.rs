@@ -7,6 +7,7 @@
 //! | `consts`, `types` | constants and types |
 //! | `protocols`, `items`, `meters` | protocols, metadata, structs, tables, counters, meters |
 //! | `code`, `stmt`, `expr`, `arith`, `access`, `builtin`, `packet`, `loops` | bodies of PPFs and functions |
+//! | `ports` | what programs may ask of ports |
 //! | `externs`, `timers` | functions of controllers; what runs without a packet |
 //! | `wiring` | which channel leads where |
 //! | `instances` | modules that are there several times |
@@ -36,6 +37,7 @@ mod names;
 mod packet;
 mod paths;
 mod pins;
+mod ports;
 mod protocols;
 mod stmt;
 mod switch;

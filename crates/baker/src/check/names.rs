@@ -206,7 +206,7 @@ pub(super) struct Checker<'a> {
 const MAX_PLACES: usize = 3;
 
 /// Functions that the language defines.
-pub const BUILTIN_FUNCTIONS: [&str; 22] = [
+pub const BUILTIN_FUNCTIONS: [&str; 23] = [
     "channel_put",
     "now_ns",
     "packet_drop",
@@ -229,6 +229,7 @@ pub const BUILTIN_FUNCTIONS: [&str; 22] = [
     "table_remove",
     "counter_add",
     "meter_take",
+    "port_mtu",
 ];
 
 impl<'a> Checker<'a> {

@@ -160,7 +160,8 @@ impl Thread {
 
 impl Kept {
     fn whole(&self, which: impl Fn(usize) -> bool) -> Vec<Whole> {
-        let tables = self.program.tables.iter().enumerate().filter(|(index, _)| which(*index));
+        let tables = self.program.tables.iter().enumerate();
+        let tables = tables.filter(|(index, table)| !table.is_of_language() && which(*index));
         let whole = |(index, table): (usize, &baker::ir::Table)| Whole {
             name: table.name.clone(),
             declared: declared(&self.program, table),

@@ -15,6 +15,7 @@ use crate::crew::{self, Crew};
 use crate::engine::{EngineError, EngineKind, Engines, TableAccess};
 use crate::frames::{FrameConfig, FrameError, FramePool};
 use crate::handover::Handover;
+use crate::mtus::{Asked, Mtus};
 use crate::ports::{self, Driver, Opened, Own, PortError, PortSpec};
 use crate::running::{Ports, WorkerPort};
 use crate::sweep::Sweeper;
@@ -73,6 +74,8 @@ pub struct PortConfig {
     pub access: Access,
     /// Who gets those for its interface's own addresses.
     pub own: Own,
+    /// What it sends at most, in bytes behind the Ethernet header, even where its interface sends more.
+    pub mtu: Option<u32>,
 }
 
 impl PortConfig {
@@ -84,6 +87,7 @@ impl PortConfig {
             host: None,
             access: Access::default(),
             own: Own::default(),
+            mtu: None,
         }
     }
 }
@@ -174,6 +178,7 @@ pub struct Instance {
     tables: TableAccess,
     observer: Observer,
     sweeper: Option<Sweeper>,
+    mtus: Option<Mtus>,
 }
 
 /// What an instance did.
@@ -221,7 +226,7 @@ impl Instance {
             Engines::new(&program, options.engine, externs.as_ref(), kernel.as_ref().map(|part| part.tables()))?;
         let mut ports_of: Vec<Vec<WorkerPort>> = cpus.iter().map(|_| Vec::new()).collect();
         let (mut observed, mut notes) = (Vec::new(), Vec::new());
-        for &PortConfig { ref spec, number, host, access, own } in ports {
+        for &PortConfig { ref spec, number, host, access, own, mtu: _ } in ports {
             let opened = ports::open(&spec.driver, PortRole { number, host }, own, &common);
             let Opened { queues, about } = opened.map_err(|error| StartError::Port(spec.name.clone(), error))?;
             let about = about.into_iter().chain(access.about(engines.reach()));
@@ -242,6 +247,7 @@ impl Instance {
             doorbells,
             ports: ports_of.iter().map(Vec::len).collect(),
             fast_path: options.fast_path.clone(),
+            asked: Asked::new(ports)?,
         };
         let parts = Parts { program: &program, engines: &engines, tables: &tables, externs: externs.as_ref(), kernel };
         let Built { running, waiting, observed: counters, end_counters } = site.build(parts, controllers)?;
@@ -361,11 +367,12 @@ impl Prepared {
     pub fn run(self) -> Result<Instance, StartError> {
         let Prepared { program, site, workers, waiting, externs, end_counters, tables, observer, notes: _ } = self;
         let sweeper = Sweeper::start(&program, tables.clone())?;
+        let mtus = Mtus::start(&program, tables.clone(), &site.asked)?;
         let named = NamedTables::new(program.clone(), tables.clone());
         let controllers = Controllers::start(&program, waiting, &named)?;
         site.fast_path.iter().try_for_each(|path| path.start()).map_err(StartError::FastPath)?;
         let crew = Crew::start(workers)?;
-        Ok(Instance { controllers, crew, site, program, externs, end_counters, tables, observer, sweeper })
+        Ok(Instance { controllers, crew, site, program, externs, end_counters, tables, observer, sweeper, mtus })
     }
 }
 

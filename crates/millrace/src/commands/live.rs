@@ -29,15 +29,15 @@ pub struct StartedWith {
     program: Arc<Program>,
     config: Config,
     /// All that is said of each port; the device in words.
-    ports: Vec<(String, u8, String, Option<u8>, Access, Own)>,
+    ports: Vec<(String, u8, String, Option<u8>, Access, Own, Option<u32>)>,
 }
 
 impl StartedWith {
     /// A program, its configuration, and the ports that the configuration and the command line make.
     pub fn new(compilation: &Compilation, program: &Arc<Program>, config: &Config, ports: &[PortConfig]) -> Self {
         let port = |port: &PortConfig| {
-            let PortConfig { spec, number, host, access, own } = port;
-            (spec.name.clone(), *number, spec.driver.to_string(), *host, *access, *own)
+            let PortConfig { spec, number, host, access, own, mtu } = port;
+            (spec.name.clone(), *number, spec.driver.to_string(), *host, *access, *own, *mtu)
         };
         StartedWith {
             texts: compilation.sources.iter().map(|(_, file)| file.text.clone()).collect(),
