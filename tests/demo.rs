@@ -59,7 +59,7 @@ fn succeeds(prefix: &[&str]) -> String {
     demo.assert_no_files();
     let text = output.text();
     let parts = [
-        "\n1. compiled apps/l3switch/l3switch.baker: 9 PPFs checked in ",
+        "\n1. compiled apps/l3switch/l3switch.baker: 10 PPFs checked in ",
         "\n2. ping\n",
         "\n3. curl: 8 MB from h3 to h1, routed\n",
         "SHA-256 equal on both sides: ",

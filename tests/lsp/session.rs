@@ -126,7 +126,7 @@ fn hover_tells_types_places_and_costs() {
         ("ip->version", 0, &["ipv4_packet_t *ip", "20 bytes are there"]),
         ("domain = domain;", 0, &["metadata { domain : u8; }", "1 byte of the packet's metadata"]),
         ("no_domain)", 0, &["drop_reason no_domain;"]),
-        ("no_route)", 0, &["A drop reason"]),
+        ("no_next_hop)", 0, &["drop_reason no_domain"]),
         (
             "l2_clsfr",
             0,
@@ -137,7 +137,7 @@ fn hover_tells_types_places_and_costs() {
                 "Of the module `l3_switch`",
             ],
         ),
-        ("route(", 0, &["`bad_version`", "`no_route`"]),
+        ("route(", 0, &["`bad_version`", "`no_next_hop`"]),
         ("next_hops[*hop]", 0, &["array<next_hop_t> next_hops[65536];", "A value has 16 bytes"]),
         ("fib[ip", 0, &["longest matching prefix", "DIR-24-8"]),
         ("packet_decap", 0, &["Consumes the handle", "`malformed`"]),
@@ -334,7 +334,7 @@ fn completion_offers_what_can_stand_there() {
     assert_eq!(after("ip->metadata.rx."), ["port"]);
     assert_eq!(after("next."), ["domain", "gateway", "src"]);
     assert_eq!(after("next_hops[3]."), ["domain", "gateway", "src"]);
-    has(&after("l2_bridge."), &["stations", "members", "send"]);
+    has(&after("l2_bridge."), &["stations", "members", "flood"]);
     let found = after("if (n");
     has(
         &found,

@@ -125,6 +125,8 @@ impl Checker<'_> {
             let [tables, counters, channels] = [hir.tables.len(), hir.counters.len(), hir.channels.len()];
             for id in own.tables.clone() {
                 let mut table = hir.tables[id as usize].clone();
+                // Of the same module, so of the same instance.
+                table.into = table.into.map(|into| TableId(instead(&own.tables, &(tables as u32..u32::MAX), into.0)));
                 table.name = renamed(&table.name);
                 hir.tables.push(table);
             }
@@ -214,6 +216,7 @@ impl Checker<'_> {
 
         let hir = &mut self.hir;
         hir.tables = order.tables.iter().map(|id| hir.tables[*id as usize].clone()).collect();
+        hir.tables.iter_mut().filter_map(|table| table.into.as_mut()).for_each(|id| id.0 = last.tables[id.0 as usize]);
         hir.counters = order.counters.iter().map(|id| hir.counters[*id as usize].clone()).collect();
         hir.channels = order.channels.iter().map(|id| hir.channels[*id as usize].clone()).collect();
         for channel in &mut hir.channels {

@@ -296,6 +296,7 @@ impl<'a> Checker<'a> {
         if self.names_clash() {
             return;
         }
+        self.check_into();
         self.check_instances();
         self.check_signatures();
         self.check_demux();

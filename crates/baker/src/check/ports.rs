@@ -23,6 +23,7 @@ impl Checker<'_> {
                 idle: None,
                 meter: None,
                 locked: false,
+                into: None,
                 key: layout,
                 value: layout,
                 capacity: PORTS,

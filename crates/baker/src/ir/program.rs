@@ -346,6 +346,8 @@ pub struct Table {
     /// Whether its entries can be locked. The last field of the value's layout, 32 bits, is then the lock of
     /// [`Op::Lock`]: 0 where it is free.
     pub locked: bool,
+    /// The table whose keys its values are: the control plane sets only those that are there.
+    pub into: Option<TableId>,
     /// Layout of the key. For an array: one 32-bit scalar.
     pub key: LayoutId,
     /// Layout of the value.

@@ -92,6 +92,7 @@ kinds! {
     LpmKw = "`lpm`",
     SetKw = "`set`",
     IdleKw = "`idle`",
+    IntoKw = "`into`",
     CounterKw = "`counter`",
     MeterKw = "`meter`",
     RateKw = "`rate`",
@@ -174,6 +175,7 @@ kinds! {
     Port = "a port or channel",
     Table = "a table",
     Idle = "an `idle` clause",
+    IntoClause = "an `into` clause",
     Counter = "a counter",
     Meter = "a meter",
     Rate = "a `rate` clause",
@@ -248,6 +250,7 @@ impl SyntaxKind {
                 | Self::PseudoKw
                 | Self::FromKw
                 | Self::IdleKw
+                | Self::IntoKw
                 | Self::RateKw
                 | Self::BurstKw
                 | Self::OverKw
@@ -299,6 +302,7 @@ impl SyntaxKind {
             "lpm" => Self::LpmKw,
             "set" => Self::SetKw,
             "idle" => Self::IdleKw,
+            "into" => Self::IntoKw,
             "counter" => Self::CounterKw,
             "meter" => Self::MeterKw,
             "rate" => Self::RateKw,

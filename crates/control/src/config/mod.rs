@@ -135,7 +135,7 @@ impl Config {
         let ports = ports::ports(root.get("ports"), access, &mut errors);
         let names = PortNames(ports.iter().map(|port| (port.name.clone(), port.number)).collect());
         let entries = match root.get("tables") {
-            Some(value) => tables::read(program, &names, value, &path.key("tables"), &mut errors),
+            Some(value) => tables::read_whole(program, &names, value, &path.key("tables"), &mut errors),
             None => Vec::new(),
         };
         let mut warnings = Errors::new(file_name, text);

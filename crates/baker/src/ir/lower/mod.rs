@@ -17,7 +17,7 @@ mod stmt;
 mod timer;
 
 use super::build::{Builder, Var};
-use super::{BlockId, Limits, Op, Ppf, Program, Table, Timer, Ty, Value};
+use super::{BlockId, Limits, Op, Ppf, Program, Table, TableId, Timer, Ty, Value};
 use crate::check::hir::{self, LocalId, Type};
 
 /// Lowers a checked program.
@@ -53,9 +53,19 @@ pub fn lower(program: &hir::Program) -> Program {
         let hir::Timer { table, period, slice, span, .. } = *timer;
         lowered.timers.push(Timer { name: timer.name.clone(), table, period, slice, body, span: Some(span) });
     }
+    // A function that nobody calls asks for nothing. The language's own table is the last one.
+    if lowered.port_mtus().is_some_and(|id| !looks_up(&lowered, id)) {
+        lowered.tables.pop();
+    }
     let created = created(&lowered);
     lowered.limits = Limits { headroom: program.headroom, copies: program.copies, encap: program.encap, created };
     lowered
+}
+
+/// Whether the program looks something up in a table.
+fn looks_up(program: &Program, id: TableId) -> bool {
+    let insts = program.bodies().flat_map(|body| body.blocks.iter().flat_map(|block| &block.insts));
+    insts.into_iter().any(|inst| matches!(&inst.op, Op::Lookup { table, .. } if *table == id))
 }
 
 /// Bytes of the longest header that a packet is created with.
