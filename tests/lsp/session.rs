@@ -126,7 +126,7 @@ fn hover_tells_types_places_and_costs() {
         ("ip->version", 0, &["ipv4_packet_t *ip", "20 bytes are there"]),
         ("domain = domain;", 0, &["metadata { domain : u8; }", "1 byte of the packet's metadata"]),
         ("no_domain)", 0, &["drop_reason no_domain;"]),
-        ("no_next_hop)", 0, &["drop_reason no_domain"]),
+        ("no_next_hop)", 0, &["A drop reason"]),
         (
             "l2_clsfr",
             0,
@@ -153,6 +153,7 @@ fn hover_tells_types_places_and_costs() {
         ("mac_addr_t router", 0, &["type mac_addr_t = u48;", "48 bits, unsigned"]),
         ("port];", 0, &["rx.port : port_t;"]),
         ("u64 ports", 0, &["64 bits, unsigned"]),
+        ("port_mtu(port)", 0, &["u32 port_mtu(port)", "Bytes behind the Ethernet header"]),
         ("net/ether\"", 0, &["lib/net/ether.baker"]),
         ("rx -> l3", 0, &["Frames as they come in"]),
     ] {
@@ -181,7 +182,8 @@ fn definitions_are_found_across_files() {
         (here("l3_switch.input", 0, 10), here("in  ether input", 0, 10)),
         (here("from input", 0, 5), here("in  ether input", 0, 10)),
         (here("no_domain)", 0, 0), here("no_domain,", 0, 0)),
-        (here("station != null", 0, 0), here("place_t *station", 0, 9)),
+        (here("station == null", 0, 0), here("place_t *station", 0, 9)),
+        (here("into next_hops", 0, 5), here("next_hops[65536]", 0, 0)),
         (here("heard != 0 && now_s()", 0, 0), here("heard : u32", 0, 0)),
         (here("place->heard != 0", 0, 0), here("place_t *place)", 0, 9)),
         (here("over stations", 0, 5), here("stations[65536]", 0, 0)),
@@ -338,7 +340,7 @@ fn completion_offers_what_can_stand_there() {
     let found = after("if (n");
     has(
         &found,
-        &["next", "neighbour", "ip", "fib", "neighbours", "host_cc", "null", "packet_drop", "no_route", "truncated"],
+        &["next", "hop", "ip", "fib", "neighbours", "host_cc", "null", "packet_drop", "no_route", "truncated"],
     );
     has(&found, &["u32", "mac_addr_t", "ipv4_packet_t", "return", "ETH_TYPE_ARP", "l2_bridge"]);
     assert!(!found.contains(&"stations".to_string()), "of another module: {found:?}");
@@ -387,9 +389,9 @@ fn the_outline() {
         symbols.as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap().to_string()).collect()
     };
     let top = names(&symbols);
-    let wanted = "metadata drop_reason station_t place_t next_hop_t now_s learn_station l3_switch arp_snoop l3_forward eth_encap l2_bridge program";
+    let wanted = "metadata drop_reason station_t place_t neighbour_t next_hop_t now_s learn_station station_port l3_switch arp_snoop l3_forward eth_encap l2_bridge program";
     assert_eq!(top, wanted.split(' ').collect::<Vec<_>>());
-    let switch = &symbols[7];
+    let switch = &symbols[9];
     let wanted = "input l2_bridge_cc arp_cc host_cc l3_forward_cc mac_addrs domains l2_clsfr";
     assert_eq!(names(&switch["children"]), wanted.split(' ').collect::<Vec<_>>());
     let line = find(SWITCH, "module l3_switch", 0, 0).0;

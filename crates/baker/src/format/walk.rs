@@ -364,6 +364,7 @@ fn may_break_before(parent: SyntaxKind, kind: SyntaxKind) -> bool {
         TernaryExpr => matches!(kind, Question | Colon),
         FromClause => kind == FromKw,
         OverClause => kind == OverKw,
+        IntoClause => kind == IntoKw,
         EveryClause => kind == EveryKw,
         _ => false,
     }
