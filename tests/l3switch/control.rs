@@ -64,7 +64,9 @@ fn what_is_learned_can_be_read_and_what_is_set_is_used(driver: &str) {
     wires.send(1, &numbered(2));
     assert_eq!(wires.settle().hosts[2].iter().map(|frame| number(frame)).collect::<Vec<_>>(), [Some(2)]);
     // Another neighbour address: the packet is sent there.
-    switch.ask(&["table", "set", "l3_forward.neighbours", "10.0.2.13", "{ mac = \"02:00:00:00:00:14\", heard = 0 }"]).ok();
+    switch
+        .ask(&["table", "set", "l3_forward.neighbours", "10.0.2.13", "{ mac = \"02:00:00:00:00:14\", heard = 0 }"])
+        .ok();
     wires.send(1, &numbered(3));
     let outcome = wires.settle();
     let all: Vec<_> = outcome.hosts[2..].iter().flatten().collect();

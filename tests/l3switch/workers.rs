@@ -91,7 +91,9 @@ fn two_workers(driver: &str, mode: &[&str]) {
     let switch = Switch::start_with(driver, &[&["--workers", "2"], mode].concat());
     let mut wires = switch.wires();
     (1..=3).for_each(|host| wires.announce(host));
-    switch.ask(&["table", "set", "l3_forward.neighbours", "10.0.2.77", "{ mac = \"02:00:00:00:00:13\", heard = 0 }"]).ok();
+    switch
+        .ask(&["table", "set", "l3_forward.neighbours", "10.0.2.77", "{ mac = \"02:00:00:00:00:13\", heard = 0 }"])
+        .ok();
     let status = &switch.ask_json(&["status"])[0];
     assert_eq!((&status["workers"], status["cpus"].as_array().unwrap().len()), (&json!(2), 2));
     let before = switch.ask_json(&["counters"]);

@@ -122,7 +122,11 @@ fn hover_tells_types_places_and_costs() {
         ),
         ("ihl < 5", 0, &["At byte 0, bit 4 of the `ipv4` header, 4 bits", "1 byte (0), shared with `version`"]),
         ("total_length > packet", 0, &["touches 2 bytes (2 to 3)"]),
-        ("dst;\n        bool is_arp", 0, &["At byte 0 of the `ether` header, 48 bits: `mac_addr_t`", "6 bytes (0 to 5)"]),
+        (
+            "dst;\n        bool is_arp",
+            0,
+            &["At byte 0 of the `ether` header, 48 bits: `mac_addr_t`", "6 bytes (0 to 5)"],
+        ),
         ("ip->version", 0, &["ipv4_packet_t *ip", "20 bytes are there"]),
         ("domain = domain;", 0, &["metadata { domain : u8; }", "1 byte of the packet's metadata"]),
         ("no_domain)", 0, &["drop_reason no_domain;"]),
@@ -338,10 +342,7 @@ fn completion_offers_what_can_stand_there() {
     assert_eq!(after("next_hops[3]."), ["domain", "gateway", "src"]);
     has(&after("l2_bridge."), &["stations", "members", "flood"]);
     let found = after("if (n");
-    has(
-        &found,
-        &["next", "hop", "ip", "fib", "neighbours", "host_cc", "null", "packet_drop", "no_route", "truncated"],
-    );
+    has(&found, &["next", "hop", "ip", "fib", "neighbours", "host_cc", "null", "packet_drop", "no_route", "truncated"]);
     has(&found, &["u32", "mac_addr_t", "ipv4_packet_t", "return", "ETH_TYPE_ARP", "l2_bridge"]);
     assert!(!found.contains(&"stations".to_string()), "of another module: {found:?}");
     assert!(!found.contains(&"last".to_string()), "a variable of another body: {found:?}");

@@ -214,14 +214,14 @@ impl Checker<'_> {
         for (module, (file, item)) in modules.enumerate() {
             for item in item.items() {
                 let ast::ModuleItem::Table(item) = item else { continue };
-                if let Some((name, into)) = item.name().zip(item.into_table()) {
-                    self.into_table(file, ModuleId(module), &name, &into);
+                if let Some((name, into)) = item.name().zip(item.led_into()) {
+                    self.lead_into(file, ModuleId(module), &name, &into);
                 }
             }
         }
     }
 
-    fn into_table(&mut self, file: FileId, module: ModuleId, name: &ast::Name, into: &ast::Name) {
+    fn lead_into(&mut self, file: FileId, module: ModuleId, name: &ast::Name, into: &ast::Name) {
         let target = match self.resolve(Some(module), into.text()) {
             Some(Symbol::Table(target)) => target,
             found => return self.unknown(file, into, "table", found),

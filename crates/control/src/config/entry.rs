@@ -123,7 +123,9 @@ impl Notation {
     /// What to say when the control plane is to change a table of the language's own.
     pub fn may_change(&self, table: TableId) -> Result<(), EntryError> {
         match self.program.tables[table.0 as usize].is_of_language() {
-            true => Err(self.error(table, EntryFault::Table, "it is read from the interfaces, and `mtu` of [ports]".into())),
+            true => {
+                Err(self.error(table, EntryFault::Table, "it is read from the interfaces, and `mtu` of [ports]".into()))
+            }
             false => Ok(()),
         }
     }

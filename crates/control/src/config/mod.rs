@@ -169,7 +169,8 @@ impl Config {
     pub(crate) fn port_entries(&self, program: &Program) -> Vec<(TableId, TableEntry)> {
         let Some(table) = program.port_mtus() else { return Vec::new() };
         let mtu = |port: &Port| u128::from(port.mtu.unwrap_or(USUAL_MTU));
-        let entry = |port: &Port| TableEntry { key: vec![port.number.into()], prefix_len: None, value: vec![mtu(port)] };
+        let entry =
+            |port: &Port| TableEntry { key: vec![port.number.into()], prefix_len: None, value: vec![mtu(port)] };
         self.ports.iter().map(|port| (table, entry(port))).collect()
     }
 

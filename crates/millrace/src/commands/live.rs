@@ -22,14 +22,16 @@ use crate::failure::Failure;
 /// Controllers that take new settings, by name.
 type Settings = Vec<(&'static str, Reloads)>;
 
+/// All that is said of a port; the device in words.
+type Said = (String, u8, String, Option<u8>, Access, Own, Option<u32>);
+
 /// What an instance was started with, or what it took over since.
 pub struct StartedWith {
     /// Texts of all files of the program.
     texts: Vec<String>,
     program: Arc<Program>,
     config: Config,
-    /// All that is said of each port; the device in words.
-    ports: Vec<(String, u8, String, Option<u8>, Access, Own, Option<u32>)>,
+    ports: Vec<Said>,
 }
 
 impl StartedWith {

@@ -161,7 +161,7 @@ impl Table {
     }
 
     /// The table whose keys its values are, if it says so.
-    pub fn into_table(&self) -> Option<Name> {
+    pub fn led_into(&self) -> Option<Name> {
         name(child::<IntoClause>(&self.syntax)?.syntax())
     }
 }
