@@ -404,7 +404,7 @@ fn errors_of_sections() {
     );
     assert_eq!(
         errors("tables = 1")[0],
-        "t.toml:1: ports.p63.tables: unknown key; accepted: number, device, host, access, own"
+        "t.toml:1: ports.p63.tables: unknown key; accepted: number, device, host, access, own, mtu"
     );
     assert_eq!(
         errors(
