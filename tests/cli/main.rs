@@ -6,6 +6,7 @@ mod check;
 mod config;
 mod control;
 mod controllers;
+mod disk;
 mod explain;
 mod fmt;
 mod hostile_clients;
