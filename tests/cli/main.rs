@@ -13,6 +13,7 @@ mod hostile_clients;
 mod kernel;
 mod outlast;
 mod output;
+mod pins;
 mod profile;
 mod reload;
 mod replay;

@@ -47,3 +47,18 @@ fn the_unit_says_what_the_command_line_takes() {
         assert!(!said.stderr.contains("unexpected argument") && said.status != Some(0), "{}", said.stderr);
     }
 }
+
+#[test]
+fn the_unit_lets_the_service_keep_its_state_and_write_the_documented_log() {
+    let unit = include_str!("../../systemd/millrace@.service");
+    let said = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).unwrap_or_default();
+    assert_eq!((said("ProtectSystem"), said("StateDirectoryMode")), ("strict", "0700"));
+    let state = said("ExecStart").split_once("--state ").unwrap().1.split(' ').next().unwrap();
+    assert_eq!(state, format!("/var/lib/{}", said("StateDirectory")));
+    let splice = include_str!("../../apps/splice/splice.toml");
+    let log = splice.lines().find_map(|line| line.strip_prefix("# file = ")).unwrap();
+    assert!(log.starts_with(&format!("\"/var/log/{}/", said("LogsDirectory"))), "{log}");
+    assert_eq!(said("ReadWritePaths"), "-/sys/fs/bpf");
+    // Else the mounts that the service sees are not the host's.
+    assert!(!unit.contains("PrivateBPF") && !unit.contains("ProtectKernelTunables"));
+}

@@ -38,11 +38,19 @@ fn changed(text: String, changes: &[(&str, &str)]) -> String {
     })
 }
 
-/// Starts Millrace.
+/// Starts Millrace in a mount namespace of its own, as the service has one.
 fn run(ns: &Namespace, arguments: &[String]) -> Running {
-    let mut millrace = must(ns.command(env!("CARGO_BIN_EXE_millrace")).args(arguments).spawn());
+    let unshare = ["--mount", "--propagation", "slave", env!("CARGO_BIN_EXE_millrace")];
+    let mut millrace = must(ns.command("unshare").args(unshare).args(arguments).spawn());
     must(millrace.wait_for_text("running on 2 ports", PATIENCE));
     millrace
+}
+
+/// Mounts a BPF file system where there is none yet, as service managers do when a machine starts. Without the right to, nothing outlasts
+/// the process.
+fn mount_bpf() {
+    let mount = "test \"$(stat -f -c %T /sys/fs/bpf)\" = bpf_fs || mount -t bpf -o mode=700 bpf /sys/fs/bpf";
+    let _ = std::process::Command::new("sh").args(["-c", mount]).output();
 }
 
 /// The running splicer.
@@ -111,6 +119,9 @@ impl Splice {
         let (socket, state) = (runtime.path("socket"), runtime.path("state"));
         let arguments = ["run", "splice", "-c", &config, "--socket", &socket, "--state", &state, "--opt", LEVEL];
         let arguments = arguments.map(str::to_owned).to_vec();
+        if driver == "xdp" {
+            mount_bpf();
+        }
         let millrace = run(&ns, &arguments);
         Splice { millrace, runtime, arguments, ns, _emulator: emulator, client: Arc::new(client), servers, _far: far }
     }

@@ -93,6 +93,12 @@ pub fn check(result: i32) -> io::Result<i32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
+/// The user by whose rights this process acts.
+pub fn effective_user() -> u32 {
+    // SAFETY: the call reads a number, and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// Pins the calling thread to one CPU.
 pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     if cpu >= libc::CPU_SETSIZE as usize {

@@ -224,7 +224,7 @@ fn database(path: &Path) -> Result<Database, StateError> {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&name);
     let file = file.map_err(|error| system(&error))?;
     let found = file.metadata().map_err(|error| system(&error))?;
-    if found.permissions().mode() & 0o077 != 0 {
+    if found.permissions().mode() & 0o777 != 0o600 {
         file.set_permissions(Permissions::from_mode(0o600)).map_err(|error| system(&error))?;
     }
     Database::create(&name).map_err(|error| {

@@ -1,8 +1,9 @@
 //! Programs in the kernel: their memory, loading, and running them for tests.
 //!
-//! Everything hangs on descriptors: when the process ends, however it does, nothing stays behind.
+//! Everything hangs on descriptors: when the process ends, however it does, nothing stays behind, unless it is to outlast it ([`pins`]).
 
 mod attach;
+mod bpf_fs;
 mod engine;
 mod failed;
 mod fast_path;
@@ -12,6 +13,7 @@ mod load;
 mod memory;
 mod mtu;
 mod netlink;
+mod old_place;
 mod own;
 mod pins;
 mod redirect;
@@ -30,6 +32,7 @@ pub use memory::{MemoryError, SharedMemory};
 pub use mtu::options;
 pub(crate) use netlink::{Netlink, Statistics};
 pub(crate) use own::Own;
+pub(crate) use pins::left_by;
 pub(crate) use redirect::Redirect;
 pub(crate) use resume::{Onward, Resume};
 pub use sys::send_live;

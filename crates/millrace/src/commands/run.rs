@@ -97,7 +97,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let state = args.state.as_deref();
     // Before anything else of it is touched: only one process can have it.
     let store = state.map(Store::open).transpose().map_err(Failure::refused)?;
-    let chosen = choose(args.engine, &source, &compilation, program, ports, args.packets.level(), state)?;
+    let claim = if args.no_socket { None } else { Some(claim(args, &source.name, &config.control)?) };
+    let name = claim.as_ref().map_or_else(|| instance_of(&source.name), |claim| claim.instance().to_owned());
+    let kept = state.map(|dir| (dir, &*name));
+    let chosen = choose(args.engine, &source, &compilation, program, ports, args.packets.level(), kept)?;
     let engine = chosen.name();
     let Chosen { program, kind, fast_path, ports, about } = chosen;
     let options = Options {
@@ -109,7 +112,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     };
     let needed = controllers::of_program(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     needed.begin(&config.controllers);
-    let claim = if args.no_socket { None } else { Some(claim(args, &source.name, &config.control)?) };
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::refused)?;
@@ -227,14 +229,19 @@ fn workers(args: &Args, config: Options) -> Options {
     Options { workers, cpus, ..config }
 }
 
-/// The socket to answer on: the command line comes before the configuration. Without a name there the instance is named
-/// after its program, with a number where that name is taken.
-fn claim(args: &Args, program: &str, config: &Control) -> Result<Claim, Failure> {
+/// An instance's name where none is given: the program's.
+fn instance_of(program: &str) -> String {
     let stem = Path::new(program).file_stem().unwrap_or_default().to_string_lossy();
     let usable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let own: String = stem.chars().map(|c| if usable(c) { c } else { '-' }).take(60).collect();
     let own = own.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
-    let own = if own.is_empty() { "program" } else { own };
+    if own.is_empty() { "program".into() } else { own.into() }
+}
+
+/// The socket to answer on: the command line comes before the configuration. Without a name there the instance is named
+/// after its program, with a number where that name is taken.
+fn claim(args: &Args, program: &str, config: &Control) -> Result<Claim, Failure> {
+    let own = &instance_of(program);
     let group = config.group.as_deref();
     let name = args.instance.as_deref().or(config.instance.as_deref());
     let claim = match (args.socket.as_ref().or(config.socket.as_ref()), name) {

@@ -16,7 +16,7 @@ use super::umem::{Bound, Lent, Made, Refusal, Step, Umem, Wanted};
 use crate::ports::PortError;
 use crate::sys::{self, Interface};
 use crate::xdp::AttachError::{self, Name, Refused, Taken};
-use crate::xdp::{Attached, Netlink};
+use crate::xdp::{self, Attached, Netlink};
 
 /// Frames that a queue needs for either direction at least.
 const LEAST: u32 = 16;
@@ -196,7 +196,7 @@ impl Port {
         // What was there was for an interface that is gone.
         *state = State::default();
         let taken = |e| self.attach_error(e);
-        let is_kept = self.take.takes_over(index);
+        let is_kept = self.take.takes_over(index, &self.netlink);
         if self.replaces && !is_kept {
             let cleared = Attached::clear(index, &self.netlink);
             cleared.map_err(|e| self.error(format!("its XDP program cannot be removed: {e}")))?;
@@ -337,7 +337,16 @@ impl Port {
         let denied = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EPERM | libc::EACCES));
         match error {
             Refused { generic, .. } if denied(&generic) => self.no_permission(),
-            Taken(_) | Refused { .. } | Name(_) => self.error(error.to_string().replace("NAME", &self.interface)),
+            Taken(program) => match program.and_then(xdp::left_by) {
+                Some(owner) => self.error(format!(
+                    "has the program of a Millrace that has ended and whose state is in {}: start with that state, which takes \
+                     over, or remove {}, and with it the program",
+                    owner.state.display(),
+                    owner.dir.display()
+                )),
+                None => self.error(error.to_string().replace("NAME", &self.interface)),
+            },
+             Refused { .. } | Name(_) => self.error(error.to_string().replace("NAME", &self.interface)),
         }
     }
 
