@@ -21,6 +21,7 @@ mod run;
 mod service;
 mod sim;
 mod tap;
+mod twice;
 
 #[path = "../support/frames.rs"]
 mod frames;

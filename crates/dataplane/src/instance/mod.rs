@@ -34,6 +34,8 @@ pub struct Options {
     pub fast_path: Option<Arc<FastPath>>,
     /// Take XDP programs of others off the interfaces of ports that need one.
     pub replace_xdp: bool,
+    /// The name by which others hear of it, such as those who want its interfaces.
+    pub name: String,
     /// Its frames.
     pub frames: FrameConfig,
     /// What a worker does when it has nothing to do.
@@ -51,6 +53,7 @@ impl Default for Options {
             engine: EngineKind::NATIVE,
             fast_path: None,
             replace_xdp: false,
+            name: "millrace".into(),
             frames: FrameConfig::default(),
             poll: PollMode::Interrupt,
             workers: 1,
@@ -213,6 +216,7 @@ impl Instance {
             &pool,
             options.fast_path.clone(),
             options.replace_xdp,
+            &options.name,
             ports.iter().map(|port| &port.spec.driver),
         );
         let doorbells = cpus.iter().map(|_| Doorbell::new().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
@@ -355,6 +359,11 @@ impl Prepared {
     /// How the ports work where that depends on the system, one line each.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Whether packets come to a part of the program in the kernel at some port.
+    pub fn runs_in_kernel(&self) -> bool {
+        self.site.fast_path.as_ref().is_some_and(|path| path.has_ports())
     }
 
     /// Starts the workers. Fails where a CPU is not to be had.

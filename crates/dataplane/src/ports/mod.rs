@@ -6,6 +6,7 @@ mod afpacket;
 mod afxdp;
 mod auto;
 mod capture;
+mod lock;
 mod mem;
 mod pcap;
 mod spec;
@@ -17,9 +18,11 @@ use std::sync::Arc;
 use crate::context::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
 use crate::frames::FramePool;
+use crate::sys;
 use crate::xdp::{FastPath, PortRole};
 pub(crate) use afxdp::Count;
 use afxdp::{Take, Umem};
+use lock::InterfaceLock;
 
 pub use capture::{TracePacket, read_trace};
 pub use mem::{MemPort, MemSink};
@@ -93,6 +96,8 @@ pub(crate) struct Common {
     fast_path: Option<Arc<FastPath>>,
     /// Somebody else's XDP programs are replaced.
     replaces: bool,
+    /// The instance's name.
+    instance: String,
     /// Frames that drivers have besides the workers.
     reserved: u32,
 }
@@ -104,6 +109,7 @@ impl Common {
         pool: &Arc<FramePool>,
         fast_path: Option<Arc<FastPath>>,
         replaces: bool,
+        instance: &str,
         drivers: impl Iterator<Item = &'a Driver>,
     ) -> Self {
         let with_sockets =
@@ -111,7 +117,7 @@ impl Common {
         let ports = drivers.filter(with_sockets).count();
         let umem = Arc::new(Umem::new(pool.clone(), ports));
         let reserved = umem.per_port() * ports as u32;
-        Common { workers, pool: pool.clone(), umem, fast_path, replaces, reserved }
+        Common { workers, pool: pool.clone(), umem, fast_path, replaces, instance: instance.to_owned(), reserved }
     }
 
     /// Frames that drivers have besides the workers.
@@ -130,6 +136,21 @@ pub(crate) struct Opened {
 
 /// Opens a port with one queue per worker. The packets of a flow in one direction come to one of the queues, in order.
 pub(crate) fn open(driver: &Driver, role: PortRole, own: Own, common: &Common) -> Result<Opened, PortError> {
+    let lock = Arc::new(InterfaceLock::new(driver.interface().unwrap_or_default(), &common.instance));
+    // Of one that is not there the driver says so.
+    let found = driver.interface().and_then(|name| sys::interface(&sys::inet_socket().ok()?, name).ok());
+    found.map_or(Ok(()), |interface| lock.wait(interface.index))?;
+    open_locked(driver, role, own, common, &lock)
+}
+
+/// As [`open`], of an interface that is this instance's.
+fn open_locked(
+    driver: &Driver,
+    role: PortRole,
+    own: Own,
+    common: &Common,
+    lock: &Arc<InterfaceLock>,
+) -> Result<Opened, PortError> {
     if own == Own::Kernel && !matches!(driver, Driver::AfXdp { .. }) {
         return Err(PortError(format!(
             "{driver}: its packets cannot be told apart for the kernel: `own = \"kernel\"` takes an afxdp port"
@@ -139,12 +160,12 @@ pub(crate) fn open(driver: &Driver, role: PortRole, own: Own, common: &Common) -
         queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect()
     }
     let workers = common.workers;
-    let afxdp = |interface: &str, take| {
-        let (queues, about) = afxdp::AfXdp::open(interface, workers, &common.umem, take, common.replaces)?;
+    let afxdp = |take| {
+        let (queues, about) = afxdp::AfXdp::open(lock, workers, &common.umem, take, common.replaces)?;
         Ok(Opened { queues: boxed(queues), about: Some(about) })
     };
     let queues = match driver {
-        Driver::Auto { interface } => return auto::open_best(interface, role, common),
+        Driver::Auto { interface } => return auto::open_best(interface, role, common, lock),
         Driver::Xdp { interface } => {
             let path = common.fast_path.clone().ok_or_else(|| {
                 PortError(format!(
@@ -152,12 +173,10 @@ pub(crate) fn open(driver: &Driver, role: PortRole, own: Own, common: &Common) -
                      afxdp:{interface} or auto:{interface}, or --engine xdp"
                 ))
             })?;
-            return afxdp(interface, Take::HandedOver(path, role));
+            return afxdp(Take::HandedOver(path, role));
         }
-        Driver::AfXdp { interface } => return afxdp(interface, Take::All(own)),
-        Driver::AfPacket { interface } => {
-            boxed(afpacket::AfPacket::open(interface, workers, common.pool.max_packet())?)
-        }
+        Driver::AfXdp { .. } => return afxdp(Take::All(own)),
+        Driver::AfPacket { .. } => boxed(afpacket::AfPacket::open(lock, workers, common.pool.max_packet())?),
         Driver::Pcap { input, output } => boxed(pcap::PcapPort::open(input.as_deref(), output.as_deref(), workers)?),
         Driver::Tap { device } => boxed(tap::Tap::open(device, workers)?),
         Driver::Mem(port) => boxed(port.queues(workers)),

@@ -152,7 +152,7 @@ fn instances_side_by_side() {
             }
         }
         let text = error(options());
-        assert!(text.starts_with("port a: a: has an XDP program (id ") && text.contains("does not replace"), "{text}");
+        assert!(text.starts_with("port a: a: is a port of the instance millrace already (process "), "{text}");
         whole(first);
         // Its interfaces are free, and the other one goes on.
         let third = prepare(&["a", "b"], &options()).run().unwrap();

@@ -232,6 +232,11 @@ impl FastPath {
         self.kept(interface, netlink).is_some()
     }
 
+    /// Whether it is at an interface.
+    pub(crate) fn has_ports(&self) -> bool {
+        self.lock().links.iter().any(|link| link.strong_count() > 0)
+    }
+
     /// Gives names to a program that is about to run; its number.
     fn name(&self, part: &KernelPart) -> io::Result<Option<u32>> {
         let Some(pins) = &self.pins else { return Ok(None) };

@@ -107,6 +107,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         engine: kind,
         fast_path,
         replace_xdp: args.replace_xdp,
+        name,
         poll: if args.busy { PollMode::Busy } else { config.workers.mode },
         ..workers(args, config.options())
     };
@@ -128,6 +129,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             }
             _ => Failure::refused(error),
         })?;
+    let (engine, about) = match options.fast_path.is_some() && !prepared.runs_in_kernel() {
+        true => (kind.name(), Some("workers, because no port takes the program's part for the kernel".to_owned())),
+        false => (engine, about),
+    };
     let mut notes = prepared.notes().to_vec();
     notes.extend(fill(&config, &prepared, store.as_ref())?);
     let cpus = prepared.cpus();

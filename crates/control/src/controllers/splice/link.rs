@@ -266,7 +266,7 @@ fn receive(splicer: &mut Splicer<Live>, fields: &Fields, packet: &Punted) {
     }
 }
 
-/// Puts new settings in force. Tables get the new entries; addresses that are in use no more stay until a restart.
+/// Puts new settings in force. Tables get the new entries, and lose those that are in the settings no more.
 fn reload(splicer: &mut Splicer<Live>, link: &Link, made: &Made) -> Result<(), String> {
     let settings = settings_of(made).ok_or("there is no [controllers.splice] in the configuration")?;
     let mut tables: Vec<_> = made.entries.iter().map(|(table, _)| *table).collect();

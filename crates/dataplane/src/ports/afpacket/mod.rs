@@ -25,6 +25,7 @@ use libc::{TPACKET_ALIGNMENT, tpacket2_hdr};
 use share::Share;
 use socket::{RING_BYTES, Socket};
 
+use super::lock::InterfaceLock;
 use super::{PortError, Queue, Sent};
 use crate::context::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
@@ -46,6 +47,7 @@ pub struct AfPacket {
     unsent: bool,
     /// The sockets of all workers, and which this one is.
     share: (Arc<Share>, usize),
+    lock: Arc<InterfaceLock>,
     /// Why packets can't pass just now.
     trouble: Option<String>,
     /// The latest of other errors.
@@ -54,7 +56,8 @@ pub struct AfPacket {
 
 impl AfPacket {
     /// Opens an interface for packets of up to `max_packet` bytes, with a socket for each worker.
-    pub fn open(interface: &str, workers: usize, max_packet: usize) -> Result<Vec<Self>, PortError> {
+    pub fn open(lock: &Arc<InterfaceLock>, workers: usize, max_packet: usize) -> Result<Vec<Self>, PortError> {
+        let interface = lock.interface();
         // The largest packet that a frame can hold, or the largest that the interface can get; a slot holds either.
         let slot_size = (max_packet + SLOT_HEADER).next_power_of_two().max(2048);
         let share = Arc::new(Share::new(workers));
@@ -71,6 +74,7 @@ impl AfPacket {
                 tx_next: 0,
                 unsent: false,
                 share: (share.clone(), worker),
+                lock: lock.clone(),
                 trouble: None,
                 error: None,
             })
@@ -143,7 +147,7 @@ impl AfPacket {
             Ok(now) if !now.up => Some(format!("{name}: went down: run `ip link set dev {name} up`")),
             Ok(now) => {
                 let attached = sys::bound_interface(&self.socket).is_ok_and(|index| index == now.index);
-                let result = if attached { Ok(()) } else { self.open_again() };
+                let result = if attached { Ok(()) } else { self.open_again(now.index) };
                 result.err().map(|error| error.0).or_else(|| {
                     self.device = now;
                     let waits = !self.share.0.is_open(now.index);
@@ -156,7 +160,8 @@ impl AfPacket {
 
     /// Goes over to the interface that has the name now.
     #[cold]
-    fn open_again(&mut self) -> Result<(), PortError> {
+    fn open_again(&mut self, index: i32) -> Result<(), PortError> {
+        self.lock.take(index)?;
         let (share, worker) = &self.share;
         if status(self.rx_slot()).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0 {
             return Err(PortError(format!("{}: was made again; packets of the old one come first", self.interface)));
