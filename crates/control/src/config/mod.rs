@@ -126,6 +126,10 @@ impl Config {
         }
         let path = Path::Root;
         document::only(&root, &path, &["frames", "workers", "control", "ports", "controllers", "tables"], &mut errors);
+        if !errors.is_empty() {
+            // What a section of a wrong name was to say would be missing elsewhere, such as the name of a port.
+            return Err(errors.finish());
+        }
         let (frames, access) = ports::frames(root.get("frames"), program, &mut errors);
         let workers = ports::workers(root.get("workers"), program, &mut errors);
         let control = ports::control(root.get("control"), &mut errors);

@@ -149,7 +149,19 @@ pub(super) fn ports(value: Option<&Value>, usual: Access, errors: &mut Errors) -
     for (key, value) in &sections {
         let (name, at): (&str, _) = (key.get_ref(), key.span().start);
         let path = path.key(name);
-        let Some(table) = document::table(value, &path, errors) else { continue };
+        let named = |number| Port {
+            name: name.to_owned(),
+            number,
+            device: None,
+            host: None,
+            access: usual,
+            own: Own::default(),
+        };
+        let Some(table) = document::table(value, &path, errors) else {
+            // Who names it is not wrong.
+            ports.push((at, named(0)));
+            continue;
+        };
         let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         if !name.starts_with(|c: char| c.is_ascii_alphabetic()) || !name.chars().all(valid) {
             let accepted = "a letter, then letters, digits, `_`, `-` and `.`";
@@ -160,7 +172,7 @@ pub(super) fn ports(value: Option<&Value>, usual: Access, errors: &mut Errors) -
         let device = device(table, &path, errors);
         let own = own(table, &path, errors);
         let access = access(table, &path, errors).unwrap_or(usual);
-        ports.push((at, Port { name: name.to_owned(), number, device, host: None, access, own }));
+        ports.push((at, Port { device, access, own, ..named(number) }));
     }
     let hosts: Vec<_> = ports.iter().map(|(_, port)| host(&port.name, all, &path, &ports, errors)).collect();
     for ((_, port), host) in ports.iter_mut().zip(hosts) {

@@ -208,8 +208,10 @@ impl<'p> Reader<'p> {
         let mut in_order: Vec<&(usize, TableEntry)> = found.iter().collect();
         in_order.sort_by_key(|(at, _)| *at);
         for (at, entry) in in_order {
-            if first.insert((&entry.key, entry.prefix_len), *at).is_some() {
-                errors.add(*at, path, "this key is given twice, in two notations", "each key once");
+            if let Some(before) = first.insert((&entry.key, entry.prefix_len), *at) {
+                let line = errors.line(before);
+                let problem = format!("this key is given twice, in two notations: the other one is in line {line}");
+                errors.add(*at, path, problem, "each key once");
             }
         }
         let capacity = self.table.capacity as usize;
