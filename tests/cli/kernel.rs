@@ -66,7 +66,10 @@ fn nothing_stays_behind_even_after_a_kill() {
             assert_eq!(second.status.code(), Some(2), "{second}");
             let text = String::from_utf8(second.stderr.clone()).unwrap();
             let expected = format!(" already (process {})", millrace.id());
-            assert!(text.contains("port l: left: is a port of the instance patch") && text.contains(&expected), "{text}");
+            assert!(
+                text.contains("port l: left: is a port of the instance patch") && text.contains(&expected),
+                "{text}"
+            );
             millrace.signal(signal).unwrap();
             let output = millrace.wait(PATIENCE).unwrap();
             let about =

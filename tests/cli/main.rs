@@ -11,6 +11,7 @@ mod explain;
 mod fmt;
 mod hostile_clients;
 mod kernel;
+mod offloads;
 mod outlast;
 mod output;
 mod pins;

@@ -60,6 +60,8 @@ pub struct PortCounters {
     pub rx_dropped: AtomicU64,
     /// Packets received that were longer than a frame can hold.
     pub oversize: AtomicU64,
+    /// Packets received whose checksum, or division into segments, was left to hardware that is not there; where the driver can tell.
+    pub unfinished: AtomicU64,
     /// The last error of the driver while running.
     error: Mutex<Option<String>>,
 }
@@ -99,6 +101,8 @@ pub struct PortSnapshot {
     pub rx_dropped: u64,
     /// See [`PortCounters`].
     pub oversize: u64,
+    /// See [`PortCounters`].
+    pub unfinished: u64,
     /// What is wrong at the port now.
     pub error: Option<String>,
 }
@@ -272,6 +276,15 @@ impl Observer {
         self.ports.iter().filter_map(|port| Some((port.name.clone(), port.error()?))).collect()
     }
 
+    /// Each port's name, and how many packets came in there unfinished and longer than a frame ([`PortCounters`]).
+    pub fn misshapen(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        let sum = |port: &ObservedPort, counter: fn(&PortCounters) -> &AtomicU64| -> u64 {
+            port.counters.iter().map(|worker| counter(worker).load(Ordering::Relaxed)).sum()
+        };
+        let one = move |port: &ObservedPort| (sum(port, |c| &c.unfinished), sum(port, |c| &c.oversize));
+        self.ports.iter().map(move |port| (&*port.name, one(port).0, one(port).1))
+    }
+
     /// The counters now. What is no more counted is left out.
     pub fn snapshot(&self) -> Snapshot {
         let kernel = self.fast_path.as_ref().map(|path| path.part());
@@ -370,6 +383,7 @@ fn port(port: &ObservedPort, failed: u64) -> PortSnapshot {
         tx_failed: failed + sum(|worker| &worker.tx_failed),
         rx_dropped: sum(|worker| &worker.rx_dropped),
         oversize: sum(|worker| &worker.oversize),
+        unfinished: sum(|worker| &worker.unfinished),
         error: port.error(),
     }
 }

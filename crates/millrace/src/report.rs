@@ -48,9 +48,10 @@ pub fn drops(drops: &IndexMap<String, u64>) -> String {
 /// What each port did.
 pub fn ports(ports: &IndexMap<String, PortState>) -> String {
     let mut out = String::new();
-    let header = ["port", "received", "bytes", "sent", "bytes", "failed", "lost in kernel", "oversize"];
+    let header = ["port", "received", "bytes", "sent", "bytes", "failed", "lost in kernel", "oversize", "unfinished"];
     let row = |(name, p): (&String, &PortState)| {
-        let numbers = [p.rx_packets, p.rx_bytes, p.tx_packets, p.tx_bytes, p.tx_failed, p.rx_dropped, p.oversize];
+        let numbers = [p.rx_packets, p.rx_bytes, p.tx_packets, p.tx_bytes, p.tx_failed, p.rx_dropped];
+        let numbers = numbers.into_iter().chain([p.oversize, p.unfinished]);
         std::iter::once(name.clone()).chain(numbers.map(grouped)).collect()
     };
     table(&mut out, &header, ports.iter().map(row).collect());

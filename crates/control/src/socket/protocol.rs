@@ -273,6 +273,9 @@ pub struct PortState {
     pub rx_dropped: u64,
     /// Packets longer than a frame.
     pub oversize: u64,
+    /// Packets received whose checksum or segments were left to hardware; 0 where the driver cannot tell.
+    #[serde(default)]
+    pub unfinished: u64,
     /// The latest error of its driver.
     pub error: Option<String>,
 }
@@ -290,6 +293,7 @@ impl From<Snapshot> for Counters {
                 tx_failed: port.tx_failed,
                 rx_dropped: port.rx_dropped,
                 oversize: port.oversize,
+                unfinished: port.unfinished,
                 error: port.error,
             };
             (port.name, state)

@@ -227,8 +227,9 @@ impl Instance {
         let (mut observed, mut notes) = (Vec::new(), Vec::new());
         for &PortConfig { ref spec, number, host, access, own } in ports {
             let opened = ports::open(&spec.driver, PortRole { number, host }, own, &common);
-            let Opened { queues, about } = opened.map_err(|error| StartError::Port(spec.name.clone(), error))?;
-            let about = about.into_iter().chain(access.about(engines.reach()));
+            let Opened { queues, about, warnings } =
+                opened.map_err(|error| StartError::Port(spec.name.clone(), error))?;
+            let about = about.into_iter().chain(access.about(engines.reach())).chain(warnings);
             notes.extend(about.map(|about| format!("port {}: {about}", spec.name)));
             let count = queues.first().and_then(|queue| queue.count());
             let counters: Vec<Arc<PortCounters>> = queues.iter().map(|_| Arc::default()).collect();

@@ -20,10 +20,10 @@ pub fn open_best(
     let mut last = PortError(String::new());
     for driver in xdp.into_iter().chain(others) {
         match open_locked(&driver, role, Own::Program, common, lock) {
-            Ok(Opened { queues, about }) => {
+            Ok(Opened { queues, about, warnings }) => {
                 let about = about.map_or_else(|| driver.to_string(), |about| format!("{driver}: {about}"));
                 let about = std::iter::once(about).chain(refused).collect::<Vec<_>>().join("; ");
-                return Ok(Opened { queues, about: Some(about) });
+                return Ok(Opened { queues, about: Some(about), warnings });
             }
             Err(error) => {
                 refused.push(format!("not {driver}, because {error}"));

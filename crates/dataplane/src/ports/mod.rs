@@ -8,6 +8,7 @@ mod auto;
 mod capture;
 mod lock;
 mod mem;
+mod offloads;
 mod pcap;
 mod spec;
 mod tap;
@@ -132,6 +133,8 @@ pub(crate) struct Opened {
     pub queues: Vec<Box<dyn Queue>>,
     /// A line about how it works, where that depends on the system.
     pub about: Option<String>,
+    /// What is likely wrong with the interface, one line each.
+    pub warnings: Vec<String>,
 }
 
 /// Opens a port with one queue per worker. The packets of a flow in one direction come to one of the queues, in order.
@@ -162,7 +165,7 @@ fn open_locked(
     let workers = common.workers;
     let afxdp = |take| {
         let (queues, about) = afxdp::AfXdp::open(lock, workers, &common.umem, take, common.replaces)?;
-        Ok(Opened { queues: boxed(queues), about: Some(about) })
+        Ok(Opened { queues: boxed(queues), about: Some(about), warnings: offloads::warnings(lock.interface(), false) })
     };
     let queues = match driver {
         Driver::Auto { interface } => return auto::open_best(interface, role, common, lock),
@@ -176,10 +179,13 @@ fn open_locked(
             return afxdp(Take::HandedOver(path, role));
         }
         Driver::AfXdp { .. } => return afxdp(Take::All(own)),
-        Driver::AfPacket { .. } => boxed(afpacket::AfPacket::open(lock, workers, common.pool.max_packet())?),
+        Driver::AfPacket { .. } => {
+            let queues = boxed(afpacket::AfPacket::open(lock, workers, common.pool.max_packet())?);
+            return Ok(Opened { queues, about: None, warnings: offloads::warnings(lock.interface(), true) });
+        }
         Driver::Pcap { input, output } => boxed(pcap::PcapPort::open(input.as_deref(), output.as_deref(), workers)?),
         Driver::Tap { device } => boxed(tap::Tap::open(device, workers)?),
         Driver::Mem(port) => boxed(port.queues(workers)),
     };
-    Ok(Opened { queues, about: None })
+    Ok(Opened { queues, about: None, warnings: Vec::new() })
 }

@@ -30,7 +30,7 @@ pub use fit::{FitError, Fitted, code, fit};
 pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};
 pub use mtu::options;
-pub(crate) use netlink::{Netlink, Statistics};
+pub(crate) use netlink::{Netlink, Peer, Statistics};
 pub(crate) use own::Own;
 pub(crate) use pins::left_by;
 pub(crate) use redirect::Redirect;

@@ -20,16 +20,17 @@ pub fn take_over(pins: &Pins, state: &Path) -> io::Result<()> {
         fs::read_dir(dir).into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
     };
     if is_mounted {
-        let (links, programs): (Vec<_>, Vec<_>) =
-            names(&old).into_iter().partition(|name| name.starts_with("link-"));
+        let (links, programs): (Vec<_>, Vec<_>) = names(&old).into_iter().partition(|name| name.starts_with("link-"));
         for program in &programs {
             let Ok(tables) = fs::read_to_string(state.join(format!("kernel-{program}.tables"))) else { continue };
-            let object = |name: &'static str| Some((name, sys::pinned(&c_path(&old.join(program).join(name)).ok()?).ok()?));
+            let object =
+                |name: &'static str| Some((name, sys::pinned(&c_path(&old.join(program).join(name)).ok()?).ok()?));
             let objects: Vec<(&str, OwnedFd)> = OBJECTS.into_iter().filter_map(object).collect();
             pins.name(&Named { objects: objects.iter().map(|(name, object)| (*name, object)).collect(), tables })?;
         }
         // Links come last: whenever this process dies, what they run is named.
-        for (link, interface) in links.iter().filter_map(|link| Some((link, link.strip_prefix("link-")?.parse().ok()?))) {
+        for (link, interface) in links.iter().filter_map(|link| Some((link, link.strip_prefix("link-")?.parse().ok()?)))
+        {
             pins.set_link(interface, &sys::pinned(&c_path(&old.join(link))?)?)?;
         }
         sys::unmount(&c_path(&old)?)?;

@@ -89,7 +89,9 @@ pub fn choose(
                               whether the host has one cannot be seen from here";
                 }
                 Some(Err(error)) => {
-                    about += &format!("; it does not outlast this process, for want of a BPF file system in /sys/fs/bpf: {error}");
+                    about += &format!(
+                        "; it does not outlast this process, for want of a BPF file system in /sys/fs/bpf: {error}"
+                    );
                 }
             }
             if !path.counts_failures() {

@@ -1,6 +1,6 @@
 //! `millrace run`: runs a program between ports until interrupted.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -172,7 +172,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     say!("{}: running on {} ports; Ctrl-C stops it", source.name, ports.len());
     let mut supervisor = Supervisor::ready();
     let end = args.duration.map(|duration| started + duration);
-    let mut watch = PortWatch { observer, errors: HashMap::new(), last: started };
+    let mut watch = PortWatch { observer, hinted: HashSet::new(), errors: HashMap::new(), last: started };
     while !stop.load(Ordering::Relaxed) && live.is_running() && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(Duration::from_millis(20));
         watch.look();
@@ -293,9 +293,17 @@ fn about(
     }
 }
 
+/// Said once of a port, with the first such packet; they are counted.
+const UNFINISHED: &str = "packets come in whose checksums or segments their host has left to hardware, and TCP fails with that (counted as \
+                          `unfinished`): run `ethtool -K DEVICE tx off tso off gso off` there";
+const OVERSIZE: &str = "packets come in that are longer than a frame, and are dropped (counted as `oversize`): such as merged ones (`ethtool -K \
+                        DEVICE gro off lro off` here), super-packets (`tso off gso off` at their host), or those of a large MTU (`size` of [frames])";
+
 /// Logs what goes wrong at the ports, and when it is right again.
 struct PortWatch {
     observer: Observer,
+    /// Ports that were told about, with what.
+    hinted: HashSet<(String, &'static str)>,
     errors: HashMap<String, String>,
     last: Instant,
 }
@@ -316,5 +324,13 @@ impl PortWatch {
             tracing::warn!(port = name, "{name}: works again");
         }
         self.errors = errors;
+        for (name, unfinished, oversize) in self.observer.misshapen() {
+            if unfinished > 0 && self.hinted.insert((name.to_owned(), UNFINISHED)) {
+                tracing::warn!(port = name, "{name}: {UNFINISHED}");
+            }
+            if oversize > 0 && self.hinted.insert((name.to_owned(), OVERSIZE)) {
+                tracing::warn!(port = name, "{name}: {OVERSIZE}");
+            }
+        }
     }
 }

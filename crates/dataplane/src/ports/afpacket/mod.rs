@@ -33,6 +33,9 @@ use crate::sys::{self, ETHERNET, Interface, Mapping, TAG_AT};
 
 /// What the kernel puts in front of a packet in a slot, and room for a VLAN tag, rounded up.
 const SLOT_HEADER: usize = 128;
+/// A checksum or segments that the device is to see to (`TP_STATUS_CSUMNOTREADY`; `TP_STATUS_GSO_TCP` of newer kernels).
+const UNFINISHED: u32 = libc::TP_STATUS_CSUMNOTREADY | 1 << 8;
+
 /// One worker's queue of an interface.
 pub struct AfPacket {
     interface: String,
@@ -48,6 +51,8 @@ pub struct AfPacket {
     /// The sockets of all workers, and which this one is.
     share: (Arc<Share>, usize),
     lock: Arc<InterfaceLock>,
+    /// Packets whose checksums or segments were left to hardware, since the last look.
+    unfinished: u64,
     /// Why packets can't pass just now.
     trouble: Option<String>,
     /// The latest of other errors.
@@ -73,6 +78,7 @@ impl AfPacket {
                 rx_next: 0,
                 tx_next: 0,
                 unsent: false,
+                unfinished: 0,
                 share: (share.clone(), worker),
                 lock: lock.clone(),
                 trouble: None,
@@ -211,6 +217,7 @@ impl Queue for AfPacket {
                 let start = slot.cast::<u8>().add(usize::from(header.tp_mac));
                 (header, std::slice::from_raw_parts(start, header.tp_snaplen as usize))
             };
+            self.unfinished += u64::from(flags & UNFINISHED != 0);
             if header.tp_snaplen < header.tp_len || packet.len() < ETHERNET {
                 // Cut off: longer than a slot (a super-packet of a host with offloads on), so than a frame.
                 batch.skip_oversize();
@@ -271,6 +278,7 @@ impl Queue for AfPacket {
         if let Ok((_, dropped)) = sys::packet_statistics(&self.socket) {
             counters.rx_dropped.fetch_add(dropped.into(), Ordering::Relaxed);
         }
+        counters.unfinished.fetch_add(std::mem::take(&mut self.unfinished), Ordering::Relaxed);
         // A pending error would make every poll return at once.
         let _ = sys::take_socket_error(&self.socket);
         self.look();

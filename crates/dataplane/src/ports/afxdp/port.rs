@@ -85,7 +85,8 @@ impl Port {
         let count = || if fast { Netlink::new().map(|netlink| Some(Arc::new(Count::new(netlink)))) } else { Ok(None) };
         let opened = sys::inet_socket().and_then(|ask| Ok((ask, Netlink::new()?, count()?)));
         let (ask, netlink, count) = opened.map_err(|e| PortError(format!("{interface}: cannot be examined: {e}")))?;
-        let port = Port { interface, lock, workers, umem, take, replaces, ask, netlink, count, state: Mutex::default() };
+        let port =
+            Port { interface, lock, workers, umem, take, replaces, ask, netlink, count, state: Mutex::default() };
         let interface = &port.interface;
         port.umem.check().map_err(|what| port.error(what))?;
         let device = sys::interface(&port.ask, interface).map_err(|e| match e.raw_os_error() {

@@ -121,10 +121,10 @@ fn names_in_the_states_own_directory_move() {
     let pins = scratch.open("one", "edge");
     old_place::take_over(&pins, &state).unwrap();
     assert_eq!(scratch.names("one"), ["tables.redb"]);
-    assert_eq!((scratch.names("root/edge"), scratch.names("root/edge/1")), (
-        vec!["1".into(), "link-9".into(), "state".into()],
-        vec!["memory".into(), "program".into(), "tables".into()]
-    ));
+    assert_eq!(
+        (scratch.names("root/edge"), scratch.names("root/edge/1")),
+        (vec!["1".into(), "link-9".into(), "state".into()], vec!["memory".into(), "program".into(), "tables".into()])
+    );
     assert_eq!((pins.tables(1).unwrap(), pins.interfaces().unwrap()), (Some("12\n".into()), vec![9]));
     // Where its file system has gone with its process there is an empty directory.
     fs::create_dir(state.join("bpf")).unwrap();
