@@ -164,4 +164,10 @@ fn what_is_named_outlasts_mount_namespaces() {
     assert!(machine.names().contains("./millrace/same-2\n"), "{}", machine.names());
     machine.end(started, "-TERM");
     assert_eq!(machine.names(), "./millrace\n./millrace/same\n");
+    // A start with that state and nothing for the kernel takes out what is there.
+    let state = path("state");
+    let more = ["run", &file, "--state", &state, "--no-socket", "--duration", "0.1"];
+    let ports = ["--port", "l=afpacket:left", "--port", "r=afpacket:right"];
+    machine.check(&[&[env!("CARGO_BIN_EXE_millrace")], &more[..], &ports].concat());
+    assert_eq!(machine.names(), "");
 }

@@ -32,6 +32,7 @@ pub use memory::{MemoryError, SharedMemory};
 pub use mtu::options;
 pub(crate) use netlink::{Netlink, Peer, Statistics};
 pub(crate) use own::Own;
+pub use pins::forget;
 pub(crate) use pins::left_by;
 pub(crate) use redirect::Redirect;
 pub(crate) use resume::{Onward, Resume};

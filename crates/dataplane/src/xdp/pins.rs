@@ -200,6 +200,17 @@ pub fn left_by(program: u32) -> Option<Owner> {
     Some(Owner { dir: on_host(&owner.dir), ..owner })
 }
 
+/// Takes out of the kernel what a process before has named for a state, which nobody takes over now.
+pub fn forget(state: &Path) -> io::Result<()> {
+    let state = fs::canonicalize(state)?;
+    bpf_fs::seen().try_for_each(|root| forget_in(&root.join(OURS), &state))
+}
+
+pub(super) fn forget_in(root: &Path, state: &Path) -> io::Result<()> {
+    let own = owners(root).unwrap_or_default().into_iter().filter(|owner| owner.state == state);
+    own.into_iter().try_for_each(|owner| Pins::claim(owner.dir, state)?.map_or(Ok(()), |pins| pins.clear()))
+}
+
 /// All that have named something.
 fn owners(root: &Path) -> io::Result<Vec<Owner>> {
     let owner = |name: String| {

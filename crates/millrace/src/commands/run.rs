@@ -101,6 +101,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let name = claim.as_ref().map_or_else(|| instance_of(&source.name), |claim| claim.instance().to_owned());
     let kept = state.map(|dir| (dir, &*name));
     let chosen = choose(args.engine, &source, &compilation, program, ports, args.packets.level(), kept)?;
+    if let (Some(dir), None) = (state, &chosen.fast_path) {
+        // It would go on in front of the ports.
+        dataplane::xdp::forget(dir).map_err(Failure::refused)?;
+    }
     let engine = chosen.name();
     let Chosen { program, kind, fast_path, ports, about } = chosen;
     let options = Options {

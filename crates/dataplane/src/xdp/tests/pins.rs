@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use crate::xdp::bpf_fs::c_path;
-use crate::xdp::pins::{Named, Pins};
+use crate::xdp::pins::{Named, Pins, forget_in};
 use crate::xdp::sys::{self, MapType};
 use crate::xdp::{left_by, old_place};
 
@@ -104,6 +104,16 @@ fn names_belong_to_states() {
     drop(left);
     assert_eq!(scratch.names("root"), ["a_b"]);
     assert!(left_by(u32::MAX).is_none());
+    // Who takes over nothing takes what is there out of the kernel, but from nobody who lives, and nothing of others.
+    let root = scratch.0.join("root");
+    let alive = scratch.open("one", "b");
+    forget_in(&root, &scratch.0.join("one")).unwrap();
+    assert_eq!(scratch.names("root"), ["a_b"]);
+    drop(alive);
+    forget_in(&root, &scratch.0.join("other")).unwrap();
+    assert_eq!(scratch.names("root"), ["a_b"]);
+    forget_in(&root, &scratch.0.join("one")).unwrap();
+    assert!(!root.join("a_b").exists());
 }
 
 #[test]
