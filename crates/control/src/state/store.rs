@@ -234,7 +234,7 @@ fn database(path: &Path) -> Result<Database, StateError> {
         }
         match error {
             DatabaseError::DatabaseAlreadyOpen => StateError::new(path, TAKEN),
-            DatabaseError::Storage(StorageError::Io(error)) => system(&error),
+            DatabaseError::Storage(StorageError::Io(error)) if error.raw_os_error().is_some() => system(&error),
             error => StateError::new(path, format!("{FILE}: {error}; to start without it, remove it")),
         }
     })
