@@ -54,7 +54,8 @@ fn offloads_that_end_tcp_are_said_at_the_start() {
             true,
             &by[..],
             Some(format!(
-                "left: its other end eth0 in the namespace a {UNDONE} (tx, tso), so TCP fails: run `ip netns exec a ethtool -K eth0 tx off tso off`\n"
+                "left: its other end eth0 in the namespace a {UNDONE} (tx, tso), so TCP fails: run `ip netns exec a ethtool \
+                 -K eth0 tx off tso off`\n"
             )),
         ),
         (true, &[], None),

@@ -138,8 +138,9 @@ impl FastPath {
         Ok(FastPath { ports, takes_pieces, idle, failed, pins: None, state })
     }
 
-    /// What runs in the kernel is to outlast the process: it is named, by the instance's name, for the state in this directory. Where another
-    /// process has left something for that state, it is taken over from that. Whether the names may end with this process's mount namespace.
+    /// What runs in the kernel is to outlast the process: it is named, by the instance's name, for the state in this directory.
+    /// Where another process has left something for that state, it is taken over from that. Whether the names may end with this
+    /// process's mount namespace.
     pub fn outlast(&mut self, state: &Path, name: &str) -> io::Result<bool> {
         let (pins, may_be_private) = Pins::open(state, name)?;
         let relic = Relic::find(&pins)?;

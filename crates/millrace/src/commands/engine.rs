@@ -51,8 +51,8 @@ impl Chosen {
     }
 }
 
-/// Chooses what runs a program between these ports. With a directory for its state and the instance's name, what runs in the kernel outlasts
-/// the process.
+/// Chooses what runs a program between these ports. With a directory for its state and the instance's name, what runs in the
+/// kernel outlasts the process.
 pub fn choose(
     engine: Engine,
     source: &Source,

@@ -300,8 +300,9 @@ fn about(
 /// Said once of a port, with the first such packet; they are counted.
 const UNFINISHED: &str = "packets come in whose checksums or segments their host has left to hardware, and TCP fails with that (counted as \
                           `unfinished`): run `ethtool -K DEVICE tx off tso off gso off` there";
-const OVERSIZE: &str = "packets come in that are longer than a frame, and are dropped (counted as `oversize`): such as merged ones (`ethtool -K \
-                        DEVICE gro off lro off` here), super-packets (`tso off gso off` at their host), or those of a large MTU (`size` of [frames])";
+const OVERSIZE: &str = "packets come in that are longer than a frame, and are dropped (counted as `oversize`): such as merged ones \
+                        (`ethtool -K DEVICE gro off lro off` here), super-packets (`tso off gso off` at their host), or those of a \
+                        large MTU (`size` of [frames])";
 
 /// Logs what goes wrong at the ports, and when it is right again.
 struct PortWatch {
