@@ -134,6 +134,10 @@ impl DataPath for TestPath {
         self.shared.borrow().now
     }
 
+    fn secret(&self) -> (u64, u64) {
+        (1, 2)
+    }
+
     fn send(&mut self, port: u8, frame: &[u8]) {
         self.shared.borrow_mut().inject("entry.ready", frame, &[("tx.port", port.into())]);
     }

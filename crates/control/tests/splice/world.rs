@@ -65,6 +65,10 @@ pub struct World {
     /// Connections that the servers have closed without being asked to.
     closed: HashSet<Ends>,
     clients: u16,
+    /// SYNs that came to servers: their ends, numbers, and when.
+    pub syns: Vec<(Ends, u32, u64)>,
+    /// Packets that came to Millrace in fragments.
+    pub fragmented: u16,
 }
 
 impl World {
@@ -124,6 +128,8 @@ impl World {
             told: 0,
             closed: HashSet::new(),
             clients: 1,
+            syns: Vec::new(),
+            fragmented: 0,
         };
         // The servers are found to work first.
         let are_up = |world: &World| {
@@ -410,6 +416,9 @@ impl World {
         let mut frames = tcp.receive(&segment, now);
         // Requests that have come whole are answered; they say which they are.
         loop {
+        if segment.has(SYN) {
+            self.syns.push((segment.ends.turned(), segment.seq, now));
+        }
             let rest = &tcp.received[*answered..];
             let text = String::from_utf8_lossy(rest).into_owned();
             let Some(at) = text.find("X-Number: ") else { break };

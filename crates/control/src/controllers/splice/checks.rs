@@ -2,6 +2,7 @@
 
 use super::block::{Block, Ends, second};
 use super::icmp::{IcmpError, Problem};
+use super::isn::initial;
 use super::path::DataPath;
 use super::segment::{ACK, FIN, PSH, RST, SYN, Segment, TcpOptions};
 use super::splicer::Splicer;
@@ -73,8 +74,7 @@ impl<P: DataPath> Splicer<P> {
         }
         self.checks[server].due = now + check.timeout;
         let Some(ends) = self.own_ends(server, now) else { return };
-        // Nobody gains anything from guessing it.
-        let start = (now as u32).rotate_left(16) ^ u32::from(ends.dst_port);
+        let start = initial(self.path.secret(), &ends, now);
         self.by_server.insert(ends, Owner::Check(server));
         let next = start.wrapping_add(1);
         self.checks[server].running = Some(Running { ends, next, expected: 0, connected: false, answer: Vec::new() });

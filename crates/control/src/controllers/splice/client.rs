@@ -4,16 +4,14 @@ use super::block::{Block, Ends, before};
 use super::body::Body;
 use super::connection::{State, Stream, Upstream};
 use super::exchange::Ending;
-use super::http::{self, Refused};
+use super::http::Refused;
+use super::isn::initial;
 use super::path::DataPath;
 use super::segment::{ACK, FIN, RST, SYN, Segment, TcpOptions};
 use super::turn::{Owner, RESEND, Turn};
 
 /// From one look for a server to the next, in nanoseconds, as long as no server of a pool has been checked.
 const RETRY: u64 = 20_000_000;
-
-/// First sequence numbers go up by one in this time, in nanoseconds.
-const TICK: u64 = 4000;
 
 impl<P: DataPath> Turn<'_, P> {
     /// A segment of the client.
@@ -222,7 +220,9 @@ impl<P: DataPath> Turn<'_, P> {
         u.begin(kept, c.start);
         (u.acked, u.edge, u.backoff, u.is_nat) = (c.start.wrapping_sub(1), c.start, RESEND, seen.is_none());
         c.connects += 1;
-        u.shift = if u.is_nat { 0 } else { ((self.now / TICK) as u32).wrapping_add(c.connects) };
+        // Where it sees the client's address and port it may see them again within a tick.
+        let first = initial(self.path.secret(), &ends, self.now).wrapping_add(c.connects);
+        u.shift = if u.is_nat { 0 } else { first.wrapping_add(1).wrapping_sub(c.start) };
         (u.told_mss, u.sack, u.times) = (c.agreed.mss, c.agreed.sack, c.agreed.times);
         c.upstream = Some(u);
         c.state = State::Connecting;

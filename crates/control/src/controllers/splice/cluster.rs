@@ -1,10 +1,12 @@
 //! The servers: which of them work, and which one gets the next request.
 
 use std::collections::HashMap;
-use std::collections::hash_map::{DefaultHasher, RandomState};
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
+
+use siphasher::sip::SipHasher24;
 
 use super::admin::Admin;
 use super::block::Ends;
@@ -275,7 +277,7 @@ impl Cluster {
                     self.maglev[pool] = Some(self.fill(pool));
                 }
                 let table = self.maglev[pool].as_deref()?;
-                let start = hash((0u8, client)) as usize % PLACES;
+                let start = hash(0, client, &[]) as usize % PLACES;
                 // Those that this client can't have, or has tried, are passed over.
                 let places = (0..table.len().min(able.len() * 100)).map(|at| table[(start + at) % table.len()]);
                 let members = &self.members[pool];
@@ -307,9 +309,9 @@ impl Cluster {
         let mut turns: Vec<(u16, usize, usize, u32)> = up
             .map(|(index, own)| {
                 let server = &self.servers[*own].server;
-                let name = (server.address, server.port);
-                let offset = hash((1u8, name)) as usize % PLACES;
-                let skip = hash((2u8, name)) as usize % (PLACES - 1) + 1;
+                let port = server.port.to_be_bytes();
+                let offset = hash(1, server.address, &port) as usize % PLACES;
+                let skip = hash(2, server.address, &port) as usize % (PLACES - 1) + 1;
                 (index as u16, offset, skip, server.weight)
             })
             .collect();
@@ -358,9 +360,12 @@ impl Cluster {
     }
 }
 
-/// The same in every run.
-fn hash(value: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
+/// SipHash-2-4 with a key of zeros, of a kind, an address and what follows it: clients keep their servers through restarts and new versions, so it is
+/// never to be changed.
+fn hash(kind: u8, address: Ipv6Addr, more: &[u8]) -> u64 {
+    let mut hasher = SipHasher24::new();
+    hasher.write(&[kind]);
+    hasher.write(&address.octets());
+    hasher.write(more);
     hasher.finish()
 }

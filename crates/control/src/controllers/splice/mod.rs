@@ -11,6 +11,7 @@
 //! | `connection`, `turn`, `client`, `server` | one connection and what becomes of it |
 //! | `acks` | what each side has acknowledged, and who is believed |
 //! | `note`, `restore` | what blocks keep of connections; how another process takes them up |
+//! | `isn` | the sequence numbers that connections to servers begin at |
 //! | `idle` | connections between two requests |
 //! | `reuse`, `warm` | connections to servers that outlast a client's use of them |
 //! | `farewell` | connections that end with a response, and not the server's |
@@ -39,6 +40,7 @@ mod link;
 pub mod live;
 mod maps;
 mod neighbours;
+pub mod isn;
 mod note;
 pub mod packed;
 pub mod path;

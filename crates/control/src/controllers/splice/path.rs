@@ -8,6 +8,8 @@ use super::block::{Block, Ends};
 pub trait DataPath {
     /// The time of packets: nanoseconds since some moment.
     fn now(&self) -> u64;
+    /// A secret that outlasts the process.
+    fn secret(&self) -> (u64, u64);
     /// Sends a frame by a port.
     fn send(&mut self, port: u8, frame: &[u8]);
     /// Has a frame rewritten by the control block of its ends, whatever its mode, and sent.

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use super::block::Ends;
 use super::connection::{Stream, Upstream};
 use super::icmp::{IcmpError, Problem};
+use super::isn::initial;
 use super::path::{DataPath, SCALE};
 use super::segment::{ACK, FIN, RST, SYN, Segment, TcpOptions, is_v6};
 use super::server::HEAD;
@@ -160,7 +161,7 @@ impl<P: DataPath> Splicer<P> {
         let mss = learned.mss.unwrap_or(536).clamp(100, told_mss);
         let mut upstream = Upstream::new(server, ends, (own.port, mac, own.mac), mss);
         (upstream.told_mss, upstream.sack, upstream.times) = (told_mss, learned.sack, learned.times.is_some());
-        let next = (now as u32).rotate_left(16) ^ u32::from(ends.dst_port).wrapping_mul(0x9e37_79b9);
+        let next = initial(self.path.secret(), &ends, now).wrapping_add(1);
         let due = now + settings.timeouts.connect;
         let clock = ((now / 1_000_000) as u32, now);
         let idle = Idle { upstream, next, clock, connected: false, owes: false, due };
