@@ -360,7 +360,8 @@ impl World {
             match name.as_str() {
                 "accept.request_cc" => self.splicer.request(of, &bytes),
                 "errors.held_cc" => self.splicer.error(&bytes),
-                "entry.neighbour_cc" => self.splicer.neighbour(&bytes),
+                "fragments.fragment_cc" => self.splicer.fragment(of.port, &bytes),
+                "entry.neighbour_cc" => self.splicer.neighbour(of.port, &bytes),
                 _ => self.splicer.held(&bytes),
             }
         }

@@ -203,6 +203,8 @@ impl<P: DataPath> Splicer<P> {
                 *current.entry(service.name.clone()).or_default() += 1;
             }
         }
-        self.books.families(&self.cluster, &current, self.path.now())
+        let mut families = self.books.families(&self.cluster, &current, self.path.now());
+        families.extend([self.neighbours.family(), self.fragments.family()]);
+        families
     }
 }

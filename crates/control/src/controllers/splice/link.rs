@@ -261,7 +261,8 @@ fn receive(splicer: &mut Splicer<Live>, fields: &Fields, packet: &Punted) {
     match packet.channel() {
         "accept.request_cc" => splicer.request(fields.of(packet), packet.bytes()),
         "errors.held_cc" => splicer.error(packet.bytes()),
-        "entry.neighbour_cc" => splicer.neighbour(packet.bytes()),
+        "fragments.fragment_cc" => splicer.fragment(packet.metadata(fields.rx_port) as u8, packet.bytes()),
+        "entry.neighbour_cc" => splicer.neighbour(packet.metadata(fields.rx_port) as u8, packet.bytes()),
         _ => splicer.held(packet.bytes()),
     }
 }

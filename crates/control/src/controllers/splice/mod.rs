@@ -7,7 +7,8 @@
 //! | `assembly`, `segment`, `icmp` | reassembly, TCP segments in frames, errors about them |
 //! | `block` | the control blocks of the data path |
 //! | `packed`, `ways` | the same as the program's tables have them |
-//! | `cluster`, `checks`, `neighbours` | servers: which one, whether it works, who has its address |
+//! | `cluster`, `checks` | servers: which one, whether it works |
+//! | `neighbours`, `resolution` | who has their addresses; the frames that ask and answer that |
 //! | `connection`, `turn`, `client`, `server` | one connection and what becomes of it |
 //! | `acks` | what each side has acknowledged, and who is believed |
 //! | `note`, `restore` | what blocks keep of connections; how another process takes them up |
@@ -49,6 +50,7 @@ mod restore;
 mod reuse;
 pub mod segment;
 mod server;
+pub mod resolution;
 pub mod sessions;
 pub mod settings;
 pub mod splicer;

@@ -89,6 +89,7 @@ impl<P: DataPath> Splicer<P> {
         self.offer_all();
     }
 
+        self.neighbours.reconsider();
     /// Says what clients are offered from now on.
     pub(super) fn offer_all(&mut self) {
         let settings = self.cluster.settings.clone();
