@@ -142,6 +142,13 @@ impl DataPath for TestPath {
         self.shared.borrow_mut().inject("entry.ready", frame, &[("tx.port", port.into())]);
     }
 
+    fn enter(&mut self, frame: &[u8]) -> bool {
+        let mut shared = self.shared.borrow_mut();
+        let port = shared.port;
+        shared.inject("spliced.v4", frame, &[("rx.port", port)]);
+        true
+    }
+
     fn relay(&mut self, frame: &[u8]) {
         let mut shared = self.shared.borrow_mut();
         let port = shared.port;

@@ -94,6 +94,10 @@ pub struct Hosts {
     pub pipelined: bool,
     /// What is between them and Millrace.
     pub routers: Routers,
+    /// Bytes of IP of the fragments that packets to Millrace come in, if they do.
+    pub fragments: Option<usize>,
+    /// Whether an empty line that is no part of it follows each request, if another one may (RFC 9112 section 2.2).
+    pub blank: bool,
     /// More settings of all pools.
     pub settings: &'static str,
     /// Whether the servers close behind each response, without having said so.
@@ -111,6 +115,8 @@ impl Hosts {
             server_first,
             pipelined: false,
             routers,
+            fragments: None,
+            blank: false,
             settings: "",
             curt: false,
         }

@@ -37,6 +37,7 @@ struct Live {
     blocks: Blocks<LiveTables>,
     services: Table<(Ipv6Addr, u16), Service>,
     told: Table<u64, u8>,
+    secret: (u64, u64),
     rx_port: Field,
     /// The worker that the packet at hand came from: what follows from it is run there, in order.
     worker: usize,
@@ -59,9 +60,19 @@ impl DataPath for Live {
         time.as_nanos() as u64
     }
 
+    fn secret(&self) -> (u64, u64) {
+        self.secret
+    }
+
     // Where too many packets are under way one is lost, as on any link, and comes again.
     fn send(&mut self, port: u8, frame: &[u8]) {
         let _ = self.injector.inject_on(self.worker, self.ready, frame, &[(self.tx_port, port.into())]);
+    }
+
+    fn enter(&mut self, frame: &[u8]) -> bool {
+        let v6 = frame.get(12..14) == Some(&[0x86, 0xdd]);
+        let with = [(self.rx_port, self.port)];
+        self.injector.inject_on(self.worker, self.relayed[usize::from(v6)], frame, &with).is_ok()
     }
 
     fn relay(&mut self, frame: &[u8]) {
@@ -163,6 +174,13 @@ pub fn run(link: &mut Link, reloads: &Reloads, queries: &Queries) -> Result<(), 
         scale: field("scale")?,
         sack: field("sack")?,
     };
+    // That of a process before stays: clients still have its cookies.
+    let mut secrets = link.tables().table::<u32, (u64, u64)>("accept.secret").map_err(text)?;
+    let secret = match secrets.get(&0).filter(|kept| *kept != (0, 0)) {
+        Some(kept) => kept,
+        None => random()?,
+    };
+    secrets.set(&0, &secret).map_err(|error| format!("table accept.secret: {error}"))?;
     let live = Live {
         injector: link.injector(),
         ready: link.input("entry.ready").map_err(text)?,
@@ -173,15 +191,11 @@ pub fn run(link: &mut Link, reloads: &Reloads, queries: &Queries) -> Result<(), 
         blocks: Blocks::new(LiveTables::of(link.tables()).map_err(text)?),
         services: link.tables().table("accept.services").map_err(text)?,
         told: link.tables().table("accept.told").map_err(text)?,
+        secret,
         rx_port: fields.rx_port,
         worker: 0,
         port: 0,
     };
-    let mut secret = link.tables().table::<u32, (u64, u64)>("accept.secret").map_err(text)?;
-    // That of a process before stays: clients still have its cookies.
-    if secret.get(&0).is_none_or(|kept| kept == (0, 0)) {
-        secret.set(&0, &random()?).map_err(|error| format!("table accept.secret: {error}"))?;
-    }
     let settings = reloads.begun().and_then(|made| settings_of(&made));
     let settings = settings.ok_or("there is no [controllers.splice] in the configuration")?;
     let mut splicer = Splicer::new(settings, live);

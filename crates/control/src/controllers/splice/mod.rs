@@ -5,6 +5,7 @@
 //! | `settings`, `read` | the configuration, and how it is read |
 //! | `http`, `body` | heads and the ends of bodies |
 //! | `assembly`, `segment`, `icmp` | reassembly, TCP segments in frames, errors about them |
+//! | `fragments` | datagrams that come in fragments |
 //! | `block` | the control blocks of the data path |
 //! | `packed`, `ways` | the same as the program's tables have them |
 //! | `cluster`, `checks` | servers: which one, whether it works |
@@ -34,7 +35,9 @@ pub mod cluster;
 mod connection;
 mod exchange;
 mod farewell;
-mod http;
+pub mod fragments;
+mod host;
+pub mod http;
 pub mod icmp;
 mod idle;
 mod link;

@@ -12,6 +12,8 @@ pub trait DataPath {
     fn secret(&self) -> (u64, u64);
     /// Sends a frame by a port.
     fn send(&mut self, port: u8, frame: &[u8]);
+    /// Has a frame received that was put together of what a port has received at the moment. False where it is too long.
+    fn enter(&mut self, frame: &[u8]) -> bool;
     /// Has a frame rewritten by the control block of its ends, whatever its mode, and sent.
     fn relay(&mut self, frame: &[u8]);
     /// The same for an ICMP error about a segment that such a block has let pass.

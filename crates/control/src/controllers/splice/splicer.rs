@@ -11,6 +11,7 @@ use super::checks::Check;
 use super::cluster::{Agreed, Cluster};
 use super::connection::{Connection, State, Stream, Upstream};
 use super::exchange::Ending;
+use super::fragments::Fragments;
 use super::icmp::IcmpError;
 use super::idle::Idlers;
 use super::maps::KeyedMap;
@@ -49,6 +50,7 @@ pub struct Splicer<P> {
     last_id: u64,
     pub(super) checks: Vec<Check>,
     pub(super) neighbours: Neighbours,
+    pub(super) fragments: Fragments,
 }
 
 impl<P: DataPath> Splicer<P> {
@@ -70,6 +72,7 @@ impl<P: DataPath> Splicer<P> {
             last_id: 0,
             checks: Vec::new(),
             neighbours: Neighbours::default(),
+            fragments: Fragments::default(),
         };
         splicer.offer_all();
         splicer
@@ -86,10 +89,10 @@ impl<P: DataPath> Splicer<P> {
         }
         self.cluster.configure(settings, self.path.now());
         self.recall_admin();
+        self.neighbours.reconsider();
         self.offer_all();
     }
 
-        self.neighbours.reconsider();
     /// Says what clients are offered from now on.
     pub(super) fn offer_all(&mut self) {
         let settings = self.cluster.settings.clone();
@@ -118,7 +121,7 @@ impl<P: DataPath> Splicer<P> {
     /// When [`Splicer::tick`] has something to do.
     pub fn next_wake(&self) -> u64 {
         let own = self.wakes.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
-        own.min(self.next_check()).min(self.next_question()).min(self.next_warm())
+        own.min(self.next_check()).min(self.next_question()).min(self.next_warm()).min(self.fragments.due())
     }
 
     /// The first segment of a request, with its valid cookie.
@@ -261,6 +264,7 @@ impl<P: DataPath> Splicer<P> {
         self.run_checks();
         self.keep_warm();
         self.ask_neighbours();
+        self.fragments.expire(now);
     }
 
     /// Works on a connection.
