@@ -58,7 +58,7 @@ impl<P: DataPath> Turn<'_, P> {
                 let expected = c.requests.bytes.next();
                 c.requests.bytes.insert(segment.seq, segment.payload, segment.has(FIN));
                 let new = c.requests.bytes.next() != expected;
-                if self.c.state == State::Asking && new {
+                if self.c.state == State::Asking && new && self.c.retry == u64::MAX {
                     self.advance();
                 } else if self.c.state == State::Asking
                     && self.c.retry == u64::MAX
@@ -95,15 +95,26 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Reads what there is of a request.
     pub fn advance(&mut self) {
+        self.pass_blank();
         let c = &mut *self.c;
-        c.asking.get_or_insert(self.now);
         let start = c.requests.bytes.base();
+        if c.requests.is_blank() && !c.requests.bytes.is_ended() {
+            return self.tell_client(0, self.c.next, &[]);
+        }
+        if c.asking.is_none() {
+            (c.asking, c.deadline) = (Some(self.now), self.now + self.cluster.settings.timeouts.request);
+        }
         c.retry = u64::MAX;
-        let mut request = match http::request(c.requests.bytes.ready()) {
+        let mut request = match c.requests.request() {
             Err(Refused(status)) => return self.answer(status),
             Ok(Some(request)) => request,
             Ok(None) if c.requests.bytes.is_ended() => {
-                return if c.requests.bytes.ready().is_empty() { self.answer(0) } else { self.answer(400) };
+                if !c.requests.bytes.ready().is_empty() {
+                    return self.answer(400);
+                }
+                // Where it had only to go, others may use its server's connection.
+                self.leave(start);
+                return self.answer(0);
             }
             Ok(None) if c.requests.bytes.ready().len() > self.cluster.settings.request_head => return self.answer(431),
             Ok(None) => return self.tell_client(0, self.c.next, &[]),
@@ -114,7 +125,7 @@ impl<P: DataPath> Turn<'_, P> {
             c.retry = self.now + RETRY;
             return;
         }
-        let mut kept = c.requests.bytes.take(request.head);
+        let mut kept = c.requests.take_head(request.head);
         let hidden = !request.private && pool.is_some_and(|pool| self.cluster.outlasts(pool));
         let close = request.close.take().filter(|_| hidden);
         let body = Body::limited(request.framing, self.cluster.settings.request_body);
@@ -318,7 +329,11 @@ impl<P: DataPath> Turn<'_, P> {
             if !before(segment.seq, known) {
                 // All of it is the next request's. If that goes on at once it says what this acknowledges.
                 self.next_request();
-                if self.gone || self.c.state != State::Serving || self.c.start != exchange {
+                if self.gone
+                    || self.c.state != State::Serving
+                    || self.c.start != exchange
+                    || self.c.requests.limit() != known
+                {
                     return;
                 }
             }
@@ -355,10 +370,25 @@ impl<P: DataPath> Turn<'_, P> {
         if before(self.c.acked, end) {
             return;
         }
+        if self.c.upstream.as_ref().is_some_and(|u| u.responses.bytes.is_ended()) {
+            return self.let_server_go(FIN);
+        }
         self.complete_exchange();
+        if self.pass_blank() && self.c.requests.is_blank() && !self.c.requests.bytes.is_ended() {
+            // That is all: nothing else has changed.
+            self.update_blocks();
+            self.tell_client(0, end, &[]);
+            return self.tell_server(0, self.c.requests.limit(), &[]);
+        }
         self.await_request(end);
-        self.c.deadline = self.now + self.cluster.settings.timeouts.request;
         self.advance();
+    }
+
+    /// Passes over an empty line in front of a request, which is for no server (RFC 9112 section 2.2). Whether there is one.
+    fn pass_blank(&mut self) -> bool {
+        let skipped = self.c.requests.pass_blank();
+        self.c.upstream.iter_mut().for_each(|u| u.skip(skipped));
+        skipped > 0
     }
 
     /// The exchange is over: the client's next byte begins a request.

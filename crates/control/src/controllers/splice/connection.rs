@@ -5,7 +5,8 @@ use super::block::{Ends, Mode, before};
 use super::body::{Body, Next};
 use super::cluster::Agreed;
 use super::exchange::Exchange;
-use super::http::{Refused, Request, Response};
+use super::http::{self, Refused, Request, Response};
+use super::looked::Looked;
 
 /// One direction of messages, followed from head to head. Bytes of bodies that need not be looked at are passed over: the
 /// fast path sees to them.
@@ -15,12 +16,56 @@ pub struct Stream {
     pub bytes: Assembly,
     /// The body on its way; none while a head is expected.
     pub body: Option<Body>,
+    /// What is known of a head that is not whole, which begins at a sequence number.
+    looked: (u32, Looked),
+    /// Whether an empty line in front of the next head was passed over.
+    blank: bool,
 }
 
 impl Stream {
     /// From a sequence number on, with room for a head.
     pub fn new(base: u32, room: usize) -> Stream {
-        Stream { bytes: Assembly::new(base, room), body: None }
+        Stream { bytes: Assembly::new(base, room), body: None, looked: (base, Looked::default()), blank: false }
+    }
+
+    /// Passes over one empty line in front of a request (RFC 9112 section 2.2): how many bytes.
+    pub fn pass_blank(&mut self) -> u32 {
+        if self.blank || !self.bytes.ready().starts_with(b"\r\n") {
+            return 0;
+        }
+        self.bytes.discard(2);
+        self.blank = true;
+        2
+    }
+
+    /// Whether nothing has come of a request but what may be the beginning of such a line.
+    pub fn is_blank(&self) -> bool {
+        self.bytes.ready().is_empty() || (!self.blank && self.bytes.ready() == b"\r")
+    }
+
+    /// Reads the head of a request, as far as it has come.
+    pub fn request(&mut self) -> Result<Option<Request>, Refused> {
+        self.look_from_base();
+        http::request(self.bytes.ready(), &mut self.looked.1)
+    }
+
+    /// Takes the bytes of a request's head.
+    pub fn take_head(&mut self, count: usize) -> Vec<u8> {
+        self.blank = false;
+        self.bytes.take(count)
+    }
+
+    /// Reads the head of a response to a request of a method.
+    pub fn response(&mut self, method: &str) -> Result<Option<Response>, Refused> {
+        self.look_from_base();
+        http::response(self.bytes.ready(), method, &mut self.looked.1)
+    }
+
+    /// What was known of another head is nothing that is known of this one.
+    fn look_from_base(&mut self) {
+        if self.looked.0 != self.bytes.base() {
+            self.looked = (self.bytes.base(), Looked::default());
+        }
     }
 
     /// Follows the body as far as it can: what may pass now.
@@ -202,6 +247,14 @@ impl Upstream {
         (self.acked, self.sent, self.begun, self.response) = (start, start, false, None);
         self.responses.body = None;
         self.passed = self.responses.limit();
+    }
+
+    /// Bytes of the client's stream are for nobody: its sequence numbers mean others of the server's from here on. Nothing is under way.
+    pub fn skip(&mut self, count: u32) {
+        self.shift = self.shift.wrapping_sub(count);
+        for own in [&mut self.kept_at, &mut self.acked, &mut self.edge, &mut self.sent] {
+            *own = own.wrapping_add(count);
+        }
     }
 
     /// The sequence number behind the kept bytes.

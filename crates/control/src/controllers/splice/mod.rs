@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `settings`, `read` | the configuration, and how it is read |
-//! | `http`, `body` | heads and the ends of bodies |
+//! | `http`, `host`, `looked`, `body` | heads, hosts, how far heads were read, and the ends of bodies |
 //! | `assembly`, `segment`, `icmp` | reassembly, TCP segments in frames, errors about them |
 //! | `fragments` | datagrams that come in fragments |
 //! | `block` | the control blocks of the data path |
@@ -11,9 +11,9 @@
 //! | `cluster`, `checks` | servers: which one, whether it works |
 //! | `neighbours`, `resolution` | who has their addresses; the frames that ask and answer that |
 //! | `connection`, `turn`, `client`, `server` | one connection and what becomes of it |
+//! | `isn` | the sequence numbers that connections to servers begin at |
 //! | `acks` | what each side has acknowledged, and who is believed |
 //! | `note`, `restore` | what blocks keep of connections; how another process takes them up |
-//! | `isn` | the sequence numbers that connections to servers begin at |
 //! | `idle` | connections between two requests |
 //! | `reuse`, `warm` | connections to servers that outlast a client's use of them |
 //! | `farewell` | connections that end with a response, and not the server's |
@@ -25,9 +25,9 @@ mod access_log;
 mod acks;
 pub mod admin;
 pub mod asked;
-mod assembly;
+pub mod assembly;
 pub mod block;
-mod body;
+pub mod body;
 pub mod books;
 mod checks;
 mod client;
@@ -40,20 +40,21 @@ mod host;
 pub mod http;
 pub mod icmp;
 mod idle;
+pub mod isn;
 mod link;
 pub mod live;
+pub mod looked;
 mod maps;
 mod neighbours;
-pub mod isn;
 mod note;
 pub mod packed;
 pub mod path;
 mod read;
+pub mod resolution;
 mod restore;
 mod reuse;
 pub mod segment;
 mod server;
-pub mod resolution;
 pub mod sessions;
 pub mod settings;
 pub mod splicer;

@@ -348,7 +348,7 @@ impl<P: DataPath> Turn<'_, P> {
         let method = c.request.as_ref().map_or("", |request| &request.method);
         let Some(u) = &mut c.upstream else { return };
         while u.responses.body.is_none() {
-            match http::response(u.responses.bytes.ready(), method) {
+            match u.responses.response(method) {
                 Ok(None) if u.responses.bytes.room() > 0 => return,
                 Ok(Some(response)) => {
                     u.responses.bytes.discard(response.head);
