@@ -135,7 +135,7 @@ impl<P: DataPath> Splicer<P> {
             down: 0,
         };
         let lost = note.lost
-            || (joined && connection.upstream.is_none())
+            || ((joined || !note.asking) && connection.upstream.is_none())
             || (!note.asking && connection.requests.body.is_none());
         if lost {
             tracing::info!(?ends, ?note, "can't be taken up");
