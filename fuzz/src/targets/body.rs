@@ -53,7 +53,7 @@ pub fn run(data: &[u8]) {
         }
         let piece = &bytes[at..bytes.len().min(at + size)];
         match body.next() {
-            Next::Pass(most) if size % 2 == 0 => {
+            Next::Pass(most) if size.is_multiple_of(2) => {
                 let count = piece.len().min(most as usize);
                 body.passed(count as u32);
                 at += count;

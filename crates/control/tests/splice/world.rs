@@ -358,7 +358,7 @@ impl World {
         };
         self.fragmented += 1;
         let mut pieces = router::fragments(&frame, size, self.fragmented);
-        if self.fragmented % 2 == 0 {
+        if self.fragmented.is_multiple_of(2) {
             pieces.reverse();
         }
         pieces

@@ -158,7 +158,7 @@ impl<'f> Fragment<'f> {
 
     /// Whether it can be one: not empty, and where more follows of a length that others can begin at.
     fn is_sound(&self) -> bool {
-        !self.bytes.is_empty() && (!self.more || self.bytes.len() % 8 == 0)
+        !self.bytes.is_empty() && (!self.more || self.bytes.len().is_multiple_of(8))
     }
 }
 

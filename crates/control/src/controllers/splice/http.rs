@@ -145,7 +145,7 @@ pub fn request(bytes: &[u8], looked: &mut Looked) -> Result<Option<Request>, Ref
         Some((scheme, rest)) if !scheme.contains('/') => {
             let end = rest.find(['/', '?']).unwrap_or(rest.len());
             // A target of this form names a host (RFC 9110 section 4.2.1), and nobody who asks (4.2.4).
-            if end == 0 || host_name(rest[..end].as_bytes())? != host {
+            if end == 0 || host_name(&rest.as_bytes()[..end])? != host {
                 return Err(Refused(400));
             }
             // Its path may be empty.

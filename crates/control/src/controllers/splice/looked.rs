@@ -18,7 +18,7 @@ impl Looked {
     /// Looks at what has come since the last time: the bytes that are worth parsing, and whether they are the whole head. That is so at
     /// its end, and before that where twice as many have come as the last time: so mistakes are found early, and the work stays in
     /// proportion to the bytes. An error where a line ends otherwise than with CR LF.
-    pub fn on<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(&'b [u8], bool)>, ()> {
+    pub(super) fn on<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<(&'b [u8], bool)>, ()> {
         for at in self.lines..if self.end.is_some() { self.lines } else { bytes.len() } {
             let behind_cr = at > 0 && bytes[at - 1] == b'\r';
             if (bytes[at] == b'\n') != behind_cr || bytes[at] == 0 {
