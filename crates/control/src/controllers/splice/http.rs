@@ -405,7 +405,8 @@ mod tests {
                     return Ok(());
                 }
             }
-            prop_assert_eq!(request(bytes.as_bytes(), &mut looked), whole);
+            let last = request(bytes.as_bytes(), &mut looked);
+            prop_assert!(last == whole || (last == Ok(None) && whole.is_err()), "{last:?} {whole:?}");
         }
     }
 }
