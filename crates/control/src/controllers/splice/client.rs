@@ -1,11 +1,12 @@
 //! The client's side: requests are read, servers chosen, and what follows is joined.
 
+use super::assembly::Assembly;
 use super::block::{Block, Ends, before};
 use super::body::Body;
 use super::connection::{State, Stream, Upstream};
 use super::exchange::Ending;
 use super::http::{self, Refused};
-use super::path::DataPath;
+use super::path::{DataPath, MARGIN};
 use super::segment::{ACK, FIN, RST, SYN, Segment, TcpOptions};
 use super::turn::{Owner, RESEND, Turn};
 
@@ -18,6 +19,9 @@ const TICK: u64 = 4000;
 impl<P: DataPath> Turn<'_, P> {
     /// A segment of the client.
     pub fn on_client(&mut self, segment: &Segment, frame: &[u8]) {
+        if self.is_old_duplicate(segment) {
+            return;
+        }
         if !self.client_acknowledges(segment) {
             return;
         }
@@ -73,6 +77,31 @@ impl<P: DataPath> Turn<'_, P> {
             }
             State::Serving => {}
         }
+    }
+
+    /// Whether a segment of the client's is one that it has sent long before, by its clock: then nothing in it is news, though its numbers
+    /// may seem so (RFC 7323 section 5.3).
+    fn is_old_duplicate(&mut self, segment: &Segment) -> bool {
+        let c = &mut *self.c;
+        let Some((value, _)) = segment.options.times.filter(|_| c.agreed.times && !segment.has(SYN | RST)) else {
+            return false;
+        };
+        if c.recent.is_behind(value, self.now) {
+            // As for any segment that is not acceptable. While a server is connected nothing is acknowledged.
+            if c.retry == u64::MAX && matches!(c.state, State::Asking | State::Answering) && c.answer.is_none() {
+                self.tell_client(0, self.c.next, &[]);
+            }
+            return true;
+        }
+        // How far all has come: what lies behind a gap may have been sent later than what fills it.
+        let had = match (&c.state, &c.upstream) {
+            (State::Serving, Some(u)) => u.acked,
+            _ => c.requests.bytes.next(),
+        };
+        if !before(had, segment.seq) {
+            c.recent.note(value, self.now);
+        }
+        false
     }
 
     /// An acknowledgement of the own answer, or the client's FIN behind it.
@@ -297,6 +326,9 @@ impl<P: DataPath> Turn<'_, P> {
         let stream = &self.c.requests;
         let (end, known) = (segment.seq.wrapping_add(segment.payload.len() as u32), stream.known_end());
         let fin = segment.has(FIN) && stream.bytes.is_ended() && stream.bytes.ready().is_empty();
+        if self.c.upstream.as_ref().is_some_and(Upstream::is_silent) {
+            return self.keep_more(segment, if before(known, end) { known } else { end }, fin);
+        }
         if fin && self.is_between() {
             self.complete_exchange();
             let ended = self.c.upstream.as_ref().filter(|u| u.responses.bytes.is_ended()).map(Upstream::response_end);
@@ -332,6 +364,39 @@ impl<P: DataPath> Turn<'_, P> {
             self.path.relay(&cut.frame());
         }
         self.next_request();
+        self.update_blocks();
+    }
+
+    /// Keeps what comes of a request, up to `end`, with what is kept of it already, and sends it: the server has said nothing yet, and what is
+    /// sent again goes from here.
+    fn keep_more(&mut self, segment: &Segment, end: u32, fin: bool) {
+        let most = self.cluster.settings.request_head + 2 * MARGIN;
+        let Some(u) = self.c.upstream.as_mut().filter(|_| segment.space() > 0) else { return };
+        let again = before(segment.seq, u.kept_end());
+        let new = u.kept_end().wrapping_sub(segment.seq) as usize;
+        let length = if before(segment.seq, end) { end.wrapping_sub(segment.seq) as usize } else { 0 };
+        if !u.fin && new < length && u.kept.len() + length - new <= most {
+            let more = &segment.payload[new..length];
+            u.kept.extend_from_slice(more);
+            if let Some(rest) = &mut u.rest {
+                // It has been followed already, so that it can be.
+                let _ = rest.body.as_mut().map(|body| body.feed(more));
+                rest.bytes = Assembly::new(segment.seq.wrapping_add(length as u32), rest.bytes.room());
+            }
+        }
+        let ends = fin && !u.fin && u.kept_end() == end;
+        if ends {
+            u.fin = true;
+            (self.c.client_done, self.c.closes) = (true, false);
+        }
+        let Some(u) = &mut self.c.upstream else { return };
+        if u.kept_end() != u.sent {
+            self.send_kept();
+        } else if again {
+            // It is missed.
+            u.resend = self.now + u.backoff;
+            self.resend_kept();
+        }
         self.update_blocks();
     }
 

@@ -113,6 +113,8 @@ pub struct Upstream {
     pub is_nat: bool,
     /// Whether it was there before the request: it may close just when that is sent.
     pub used: bool,
+    /// Whether the server was told of more room than the client has that uses it now: see [`Upstream::first_length`].
+    pub shrinks: bool,
     /// Whether somebody has said on it who it is: it is nobody else's then.
     pub private: bool,
     /// What the server has acknowledged.
@@ -149,6 +151,8 @@ pub struct Upstream {
     pub tsval_add: u32,
     /// Its latest clock.
     pub tsval: u32,
+    /// Its clock in the last segment that the client has the beginning of, and when that came.
+    pub recent: Recent,
     /// Modes, limits and notes (`framing`, `facts`) of both blocks, the client's first, as they were written last.
     pub written: Option<[(Mode, u32, u64, u16); 2]>,
 }
@@ -173,6 +177,7 @@ impl Upstream {
             times: false,
             is_nat: true,
             used: false,
+            shrinks: false,
             private: false,
             acked: 0,
             edge: 0,
@@ -191,6 +196,7 @@ impl Upstream {
             seq_add: 0,
             tsval_add: 0,
             tsval: 0,
+            recent: Recent::default(),
             written: None,
         }
     }
@@ -220,9 +226,43 @@ impl Upstream {
         self.used && !self.begun && !before(self.kept_at, self.acked)
     }
 
+    /// Whether the server has acknowledged nothing of the request, which is kept: it may not even know that it has a connection. What the
+    /// client says meanwhile is not passed on, for its echo of the clock need not be one of this server's, and servers that wait for the
+    /// end of the handshake refuse such segments (Linux from 6.15 on), or read the options out of it that they have agreed on (SYN cookies).
+    pub fn is_silent(&self) -> bool {
+        !self.begun && !self.kept.is_empty() && !before(self.kept_at, self.acked)
+    }
+
+    /// Bytes of the first segment of a request at most, of `most`. Who uses the connection now may have less room than was told before. A
+    /// smaller window counts where the number of what tells it is greater (RFC 9293 section 3.10.7.4; Linux takes none with the same one).
+    pub fn first_length(&self, most: usize) -> usize {
+        if self.shrinks && self.sent == self.kept_at { 1 } else { most }
+    }
+
     /// The sequence number of the client's stream behind what has come of the response.
     pub fn response_end(&self) -> u32 {
         self.responses.limit().wrapping_add(self.seq_add)
+    }
+}
+
+/// The clock of one side in what has come in order (`TS.Recent` of RFC 7323 section 5.3), and when that was, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recent(Option<(u32, u64)>);
+
+impl Recent {
+    /// How long it counts: as long as segments live, in nanoseconds (RFC 9293 section 3.4.1). Clocks may go half round after that.
+    const LIFE: u64 = 120_000_000_000;
+
+    /// Whether a clock is one of before: an old duplicate has it.
+    pub fn is_behind(self, value: u32, now: u64) -> bool {
+        self.0.is_some_and(|(recent, when)| now < when + Self::LIFE && before(value, recent))
+    }
+
+    /// Notes a clock that is not behind.
+    pub fn note(&mut self, value: u32, now: u64) {
+        if !self.is_behind(value, now) {
+            self.0 = Some((value, now));
+        }
     }
 }
 
@@ -272,6 +312,10 @@ pub struct Connection {
     pub window: u16,
     /// Its last timestamp and echo.
     pub times: (u32, u32),
+    /// Its clock in what has come in order.
+    pub recent: Recent,
+    /// Whether it has seen a server's clock.
+    pub served: bool,
     /// Whether `times` and [`Upstream::tsval`] are known: not after a restart, until the next segment.
     pub heard: bool,
     /// When it was last sent one that was newer.

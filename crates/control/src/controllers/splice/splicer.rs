@@ -9,7 +9,7 @@ use super::block::{Ends, Mode};
 use super::books::Books;
 use super::checks::Check;
 use super::cluster::{Agreed, Cluster};
-use super::connection::{Connection, State, Stream, Upstream};
+use super::connection::{Connection, Recent, State, Stream, Upstream};
 use super::exchange::Ending;
 use super::icmp::IcmpError;
 use super::idle::Idlers;
@@ -165,6 +165,8 @@ impl<P: DataPath> Splicer<P> {
             acked: segment.ack,
             window: segment.window,
             times: segment.options.times.unwrap_or_default(),
+            recent: Recent::default(),
+            served: false,
             heard: true,
             clock_at: now,
             upstream: None,
