@@ -52,8 +52,16 @@ fn hosts() -> impl Strategy<Value = Hosts> {
     let quote = prop::sample::select(vec![8usize, 19, 20, 2000]);
     let routers =
         (mtu.clone(), mtu, quote).prop_map(|(clients, servers, quote)| Routers { mtu: [clients, servers], quote });
-    (options(), options(), first.clone(), first, any::<(bool, bool)>(), routers).prop_map(
-        |(client, server, client_first, server_first, (pipelined, curt), routers)| Hosts {
+    let room = prop::sample::select(vec![
+        (40_000, None),
+        (65_535, None),
+        (64_240, None),
+        (9000, None),
+        (9000, Some(700)),
+        (2000, Some(600)),
+    ]);
+    (options(), options(), first.clone(), first, any::<(bool, bool)>(), routers, room).prop_map(
+        |(client, server, client_first, server_first, (pipelined, curt), routers, room)| Hosts {
             client,
             server,
             client_first,
@@ -62,6 +70,7 @@ fn hosts() -> impl Strategy<Value = Hosts> {
             routers,
             settings: "",
             curt,
+            room,
         },
     )
 }
@@ -98,6 +107,9 @@ fn run(world: &mut World, choices: &[u8]) -> bool {
             (Some(path), Some(10..=16)) => world.put_back(path),
             (Some(_), Some(17..=19)) => world.wait(30_000_000),
             (Some(_), Some(20)) => world.kill_or_start(),
+            (Some(path), Some(22..=24)) => world.damage(path),
+            (Some(_), Some(25..=28)) => world.wait(700_000),
+            (Some(_), Some(29..=31)) => world.busy = 4,
             (Some(path), _) => world.deliver(path),
         }
         if world.client.received.len() >= world.expected().len() && world.client.peer_closed {
@@ -427,6 +439,87 @@ fn a_fin_that_overtakes_a_response_does_not_end_the_client() {
         let choices: Vec<u8> = (0..40).map(|at| if at % 12 == late { LATE | 1 } else { ARRIVES }).collect();
         assert!(run(&mut world, &choices), "{late}: {} bytes came", world.client.received.len());
         assert_eq!(world.client.received, world.expected(), "{late}");
+    }
+}
+
+/// A client that has an old duplicate of what it has sent under way, with numbers that would be the next request's: it is no request
+/// (RFC 7323 section 5.3).
+#[test]
+fn an_old_duplicate_is_no_request() {
+    let plain =
+        TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)), ..TcpOptions::default() };
+    for settings in ["", "reuse = \"never\""] {
+        let exchange = Exchange { second: false, post: false, up: 0, down: 3000, chunked: false, last: false };
+        let mut world = World::new(Hosts { settings, ..Hosts::alike(plain, [1, 9]) }, vec![exchange.clone(); 2]);
+        world.patient = true;
+        world.speak();
+        for _ in 0..20 {
+            world.settle();
+            world.wait(60_000_000);
+        }
+        assert_eq!(world.client.received.len() * 2, world.expected().len());
+        for _ in 0..3 {
+            world.old_duplicate(b"what was asked once\r\n", 3000);
+            world.settle();
+        }
+        assert_eq!((world.client.received.len() * 2, world.answered), (world.expected().len(), 1), "{settings}");
+        world.patient = false;
+        assert!(run(&mut world, &[]), "{settings}: {} bytes came", world.client.received.len());
+        assert_eq!(world.client.received, world.expected(), "{settings}");
+    }
+}
+
+/// A client that has less room than the one before, and a server that was told of more on the same connection: nothing comes that there is
+/// no room for, however much the server may have under way.
+#[test]
+fn a_server_is_told_of_no_more_room_than_the_present_client_has() {
+    let plain =
+        TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)), ..TcpOptions::default() };
+    for (settings, scale) in
+        [("warm = 2", Some(7)), ("", Some(7)), ("warm = 2", Some(2)), ("", Some(2)), ("warm = 2", None)]
+    {
+        let exchange = Exchange { second: false, post: false, up: 0, down: 100_000, chunked: false, last: false };
+        let mut world =
+            World::new(Hosts { settings, room: (65_535, None), ..Hosts::alike(plain, [1, 9]) }, vec![exchange.clone()]);
+        assert!(run(&mut world, &[]));
+        for room in [40_000, 4_000, 9_999] {
+            world.settle();
+            world.set_room((room, None));
+            world.next_client(TcpOptions { scale, ..plain }, room, vec![exchange.clone()]);
+            // The first segment of the response is lost, so that the window stays where it was while all else comes.
+            world.speak();
+            while world.queued(2) < 3 {
+                world.deliver([0, 1, 3].into_iter().find(|path| world.queued(*path) > 0).unwrap_or(2));
+            }
+            // Behind the acknowledgement of the request.
+            world.deliver(2);
+            world.drop_one(2);
+            assert!(run(&mut world, &[]), "{settings} {room}: {} bytes came", world.client.received.len());
+            assert_eq!(world.client.received, world.expected());
+        }
+    }
+}
+
+/// A client that reads slowly, and has hardly any room, gets everything at its own pace: each time it reads, more comes.
+#[test]
+fn a_slow_reader_gets_all() {
+    let plain = TcpOptions { mss: Some(1460), sack: true, times: Some((5, 0)), ..TcpOptions::default() };
+    for (settings, scale) in [("", None), ("warm = 2", Some(0)), ("reuse = \"always\"", Some(7))] {
+        let exchange = Exchange { second: false, post: false, up: 0, down: 30_000, chunked: false, last: false };
+        let hosts = Hosts { settings, ..Hosts::alike(TcpOptions { scale, ..plain }, [1, 9]) };
+        let mut world = World::new(hosts, vec![Exchange { down: 1000, ..exchange.clone() }]);
+        assert!(run(&mut world, &[]));
+        for room in [1152, 600] {
+            world.settle();
+            world.set_room((room, Some(300)));
+            world.next_client(TcpOptions { scale: scale.and(Some(0)), ..plain }, room, vec![exchange.clone()]);
+            let start = world.now_ms();
+            assert!(run(&mut world, &[]), "{settings} {room}: {} bytes came", world.client.received.len());
+            // It reads 300 bytes each 60 ms, so that it takes 6 s of the model's time at least.
+            let took = world.now_ms() - start;
+            assert!(took < 9000, "{settings} {room}: {took} ms");
+            assert_eq!(world.client.received, world.expected());
+        }
     }
 }
 

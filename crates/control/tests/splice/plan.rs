@@ -98,6 +98,8 @@ pub struct Hosts {
     pub settings: &'static str,
     /// Whether the servers close behind each response, without having said so.
     pub curt: bool,
+    /// Bytes that the client has room for, and how many it reads at a time; all at once, where nobody says otherwise.
+    pub room: (u32, Option<usize>),
 }
 
 impl Hosts {
@@ -113,6 +115,7 @@ impl Hosts {
             routers,
             settings: "",
             curt: false,
+            room: (40_000, None),
         }
     }
 }

@@ -36,6 +36,11 @@ pub fn program() -> Arc<Program> {
     PROGRAM.get_or_init(|| common::compile(&path)).clone()
 }
 
+/// With a window scale that says something of so many bytes.
+fn fitting(options: TcpOptions, room: u32) -> TcpOptions {
+    TcpOptions { scale: options.scale.map(|scale| if room >> scale < 64 { 2 } else { scale }), ..options }
+}
+
 pub struct World {
     shared: Rc<RefCell<Shared>>,
     pub splicer: Splicer<TestPath>,
@@ -65,6 +70,14 @@ pub struct World {
     /// Connections that the servers have closed without being asked to.
     closed: HashSet<Ends>,
     clients: u16,
+    /// How many packets arrive until the controller is there again for what is for it: others pass meanwhile.
+    pub busy: usize,
+    /// Whether the client asks one thing, and waits.
+    pub patient: bool,
+    /// Whether packets have kept their order until now.
+    ordered: bool,
+    /// Segments that were damaged on their way.
+    damaged: usize,
 }
 
 impl World {
@@ -104,7 +117,9 @@ impl World {
             src_port: 40000,
             dst_port: 80,
         };
-        let client = Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), hosts.client_first, hosts.client);
+        let mut client =
+            Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), hosts.client_first, fitting(hosts.client, hosts.room.0));
+        (client.buffer, client.read) = (hosts.room.0, hosts.room.1.map(|_| 0));
         let mut world = World {
             shared,
             splicer,
@@ -124,6 +139,10 @@ impl World {
             told: 0,
             closed: HashSet::new(),
             clients: 1,
+            busy: 0,
+            patient: false,
+            ordered: true,
+            damaged: 0,
         };
         // The servers are found to work first.
         let are_up = |world: &World| {
@@ -144,8 +163,27 @@ impl World {
     /// Another client comes, after the one before has gone.
     pub fn next_client(&mut self, options: TcpOptions, first: u32, exchanges: Vec<Exchange>) {
         let ends = Ends { src_port: 40000 + self.clients, ..self.client.ends };
-        self.client = Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), first, options);
+        self.client = Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), first, fitting(options, self.hosts.room.0));
+        (self.client.buffer, self.client.read) = (self.hosts.room.0, self.hosts.room.1.map(|_| 0));
+        self.client.ordered = self.ordered;
         (self.clients, self.exchanges, self.written, self.answered) = (self.clients + 1, exchanges, 0, 0);
+    }
+
+    /// The time, in milliseconds.
+    pub fn now_ms(&self) -> u64 {
+        self.shared.borrow().now / 1_000_000
+    }
+
+    /// Bytes that the clients from now on have room for, and how many they read at a time.
+    pub fn set_room(&mut self, room: (u32, Option<usize>)) {
+        self.hosts.room = room;
+    }
+
+    /// Something that the client has sent so many milliseconds ago arrives again, and seems to be what it sends next.
+    pub fn old_duplicate(&mut self, payload: &[u8], age: u32) {
+        let now = self.shared.borrow().now;
+        let frame = self.client.old(payload, age, now);
+        self.shared.borrow_mut().paths[0].push_back(frame);
     }
 
     /// The servers close the connections on which nobody has asked for long: who asks then is told that they are gone.
@@ -196,13 +234,38 @@ impl World {
         self.shared.borrow_mut().paths[path].pop_front();
     }
 
+    /// From now on packets may come in another order than they were sent in.
+    fn disorder(&mut self) {
+        self.ordered = false;
+        self.client.ordered = false;
+        self.servers.values_mut().for_each(|(server, _)| server.ordered = false);
+    }
+
+    /// A bit of a segment becomes another one.
+    pub fn damage(&mut self, path: usize) {
+        let mut shared = self.shared.borrow_mut();
+        // What routers quote of one is right.
+        let shortest = *self.hosts.routers.mtu.iter().min().unwrap();
+        let is_sound = |own: &&mut Vec<u8>| own.len() - 14 <= shortest && Segment::parse(own).is_some();
+        let Some(frame) = shared.paths[path].front_mut().filter(is_sound) else { return };
+        // Of the TCP header behind its ports, or of the data.
+        let at = 38 + (self.damaged * 7) % (frame.len() - 38);
+        if self.trace {
+            println!("byte {at} is damaged on path {path}");
+        }
+        frame[at] ^= 1 << (self.damaged % 8);
+        self.damaged += 1;
+    }
+
     pub fn double(&mut self, path: usize) {
+        self.disorder();
         let mut shared = self.shared.borrow_mut();
         let copy = shared.paths[path].front().cloned();
         shared.paths[path].extend(copy);
     }
 
     pub fn put_back(&mut self, path: usize) {
+        self.disorder();
         let mut shared = self.shared.borrow_mut();
         let first = shared.paths[path].pop_front();
         shared.paths[path].extend(first);
@@ -210,6 +273,7 @@ impl World {
 
     /// Time passes.
     pub fn wait(&mut self, time: u64) {
+        self.busy = 0;
         self.shared.borrow_mut().now += time;
         let now = self.shared.borrow().now;
         if !self.down && self.splicer.next_wake() <= now {
@@ -217,7 +281,8 @@ impl World {
         }
         self.receive_punted();
         if self.written > 0 {
-            let frames = self.client.pump(now);
+            let mut frames = self.client.read_more(self.hosts.room.1.unwrap_or(0), now);
+            frames.extend(self.client.pump(now));
             self.shared.borrow_mut().paths[0].extend(frames);
         }
         for (server, _) in self.servers.values_mut() {
@@ -232,7 +297,8 @@ impl World {
             (0..self.exchanges.len()).map(|number| self.exchanges[number].response(number).len()).collect();
         while self.written < self.exchanges.len() {
             let before: usize = expected[..self.written].iter().sum();
-            if !self.hosts.pipelined && self.client.received.len() < before {
+            let waits = self.patient && self.written > 0;
+            if waits || (!self.hosts.pipelined && self.client.received.len() < before) {
                 break;
             }
             self.client.write(&self.exchanges[self.written].request(self.written));
@@ -254,6 +320,7 @@ impl World {
         self.shared.borrow_mut().punted.clear();
         self.down = !self.down;
         self.crashes += usize::from(self.down);
+        self.servers.values_mut().for_each(|(server, _)| server.handshake_matters = false);
         if self.trace {
             println!("down: {}", self.down);
         }
@@ -291,11 +358,12 @@ impl World {
         if self.trace
             && let Some(segment) = Segment::parse(&frame)
         {
-            let Segment { seq, ack, flags, payload, .. } = segment;
+            let Segment { seq, ack, flags, window, payload, .. } = segment;
             println!(
-                "{} ms, path {path}: seq {seq} ack {ack} flags {flags:x} {} bytes",
+                "{} ms, path {path}: seq {seq} ack {ack} flags {flags:x} window {window} {} bytes, {:?}",
                 now / 1_000_000,
-                payload.len()
+                payload.len(),
+                segment.options.times
             );
         }
         if path >= 2 && !router::is_error(&frame) && frame.len() - 14 > self.hosts.routers.mtu[path - 2] {
@@ -321,7 +389,7 @@ impl World {
                 self.shared.borrow_mut().paths[0].extend(frames);
             }
             2 => {
-                let segment = Segment::parse(&frame).expect("a segment with a right checksum");
+                let Some(segment) = self.undamaged(&frame) else { return };
                 if segment.ends.turned() != self.client.ends {
                     return;
                 }
@@ -334,6 +402,10 @@ impl World {
     }
 
     fn receive_punted(&mut self) {
+        if self.busy > 0 {
+            self.busy -= 1;
+            return;
+        }
         loop {
             let next = self.shared.borrow_mut().punted.pop_front().filter(|_| !self.down);
             let Some(StepOutput { end: End::Controller(channel), bytes, metadata }) = next else { return };
@@ -360,6 +432,13 @@ impl World {
         }
     }
 
+    /// A segment that has come to a host; none where somebody has damaged one.
+    fn undamaged<'f>(&self, frame: &'f [u8]) -> Option<Segment<'f>> {
+        let segment = Segment::parse(frame);
+        assert!(segment.is_some() || self.damaged > 0, "a wrong checksum");
+        segment
+    }
+
     fn at_server(&mut self, frame: &[u8], now: u64) {
         if frame[12..14] == [8, 6] {
             // An ARP request: both addresses are at the same station.
@@ -383,11 +462,15 @@ impl World {
             self.shared.borrow_mut().paths[1].extend(frames);
             return;
         }
-        let segment = Segment::parse(frame).expect("a segment with a right checksum");
+        let Some(segment) = self.undamaged(frame) else { return };
         let is_new = self.servers.get(&segment.ends).is_none_or(|(tcp, _)| tcp.was_reset || tcp.forgotten);
         if segment.has(SYN) && is_new {
             let first = self.hosts.server_first.wrapping_add(self.servers.len() as u32 * 1_000_003);
-            let tcp = Tcp::new(segment.ends.turned(), (SERVER_MAC, OWN_MACS[1]), first, self.hosts.server);
+            let mut tcp = Tcp::new(segment.ends.turned(), (SERVER_MAC, OWN_MACS[1]), first, self.hosts.server);
+            // What Millrace itself takes of a request may be more than a server has room for.
+            (tcp.ordered, tcp.window_matters) = (self.ordered, false);
+            // Once it is connected a client may echo the clock of a server before it, with data that was sent already.
+            tcp.echoes_matter = false;
             self.servers.insert(segment.ends, (tcp, 0));
             self.closed.remove(&segment.ends);
         }
