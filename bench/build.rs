@@ -14,7 +14,7 @@ fn main() {
         // A file that is never there: to look again in the next build.
         println!("cargo::rerun-if-changed=peers/dpdk-is-installed");
     }
-    // It is installed with LLVM.
+    // Where none is found, the error names the one that `tools/setup test` installs.
     xdp(clang.unwrap_or("clang-19"));
     for (build, cpu) in [("native", "native"), ("v3", "x86-64-v3")] {
         let mut cc = cc::Build::new();
