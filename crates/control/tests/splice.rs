@@ -27,6 +27,7 @@ use proptest::prelude::*;
 
 use figures::{figure, total};
 use plan::{Exchange, Hosts, Routers};
+use tcp::Listener;
 use world::World;
 
 fn options() -> impl Strategy<Value = TcpOptions> {
@@ -445,6 +446,65 @@ fn a_fin_that_comes_again_does_not_end_the_client() {
         choices.extend([ARRIVES | 1; 10]);
         assert!(run(&mut world, &choices), "{early}: {} bytes came", world.client.received.len());
         assert_eq!(world.client.received, world.expected(), "{early}");
+    }
+}
+
+/// A server whose queue of connections is full throws away what ends a handshake, whether it has kept the SYN or answered it with a cookie. The
+/// request stands still for no longer than it takes to send it again, though the client does so, too, and sends more of it meanwhile; and the
+/// server reads what was agreed on out of nothing else. Behind another server, too, whose clock the client echoes.
+#[test]
+fn a_server_that_has_no_room_for_a_while_is_sent_the_request_again() {
+    for case in 0..32 {
+        let [cookies, times, post, follows, late] = [1, 2, 4, 8, 16].map(|bit| case & bit != 0);
+        for full in [1, 3] {
+            let times = times.then_some((u32::MAX - 5000, 0));
+            let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times, ..TcpOptions::default() };
+            let hosts = Hosts { settings: "reuse = \"never\"", ..Hosts::alike(plain, [1, 9]) };
+            let up = if post { 60_000 } else { 0 };
+            let exchange = |second| Exchange { second, post, up, down: 20_000, chunked: false, last: false };
+            let mut world =
+                World::new(hosts, if follows { vec![exchange(true), exchange(false)] } else { vec![exchange(false)] });
+            world.listener = Listener { full, cookies };
+            let begin = world.now();
+            // What the client has sent more than the head comes when the server is asked already.
+            let choices = if late { vec![ARRIVES, ARRIVES, ARRIVES | 1, ARRIVES | 3, ARRIVES | 1] } else { Vec::new() };
+            assert!(run(&mut world, &choices), "case {case}, {full}: {} bytes came", world.client.received.len());
+            assert_eq!(world.client.received, world.expected(), "case {case}, {full}");
+            // Pauses double from 300 ms on, for each server anew.
+            let seconds = (world.now() - begin) / 1_000_000_000;
+            let most = ((1 << full) - 1) * 3 / 10 * if follows { 2 } else { 1 } + 3;
+            assert!(seconds <= most, "case {case}, {full}: it took {seconds} s");
+        }
+    }
+}
+
+/// A server closes the connection when a part of a long request is still to come: the client takes the answer that says so, for it acknowledges
+/// nothing that was not sent.
+#[test]
+fn an_own_answer_acknowledges_what_has_come() {
+    for chunked in [false, true] {
+        let plain =
+            TcpOptions { mss: Some(536), scale: Some(7), sack: true, times: Some((5, 0)), ..TcpOptions::default() };
+        let hosts = Hosts { settings: "reuse = \"never\"", ..Hosts::alike(plain, [1, 9]) };
+        let exchange = Exchange { second: false, post: true, up: 60_000, down: 20, chunked, last: false };
+        let mut world = World::new(hosts, vec![exchange]);
+        world.speak();
+        // The server has a connection, and closes it as soon as the head of the request has come.
+        let connections = world.connections();
+        while world.connections() == connections || world.queued(3) == 0 {
+            match (0..4).find(|path| world.queued(*path) > 0) {
+                Some(path) => world.deliver(path),
+                None => world.wait(1_000_000),
+            }
+        }
+        world.deliver(3);
+        world.close_all();
+        for _ in 0..100 {
+            world.settle();
+            world.wait(60_000_000);
+        }
+        let received = String::from_utf8_lossy(&world.client.received);
+        assert!(received.starts_with("HTTP/1.1 503 ") && world.client.peer_closed, "{chunked}: {received:?}");
     }
 }
 

@@ -43,6 +43,18 @@ pub struct Tcp {
     mss: usize,
     /// Selective acknowledgements that came.
     pub sacked: usize,
+    /// As a server: how its listener is at present.
+    pub listener: Listener,
+}
+
+/// What becomes of segments that would end a handshake.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Listener {
+    /// So many find no room in its queue: they are thrown away without a word.
+    pub full: usize,
+    /// It keeps nothing of who has sent a SYN (RFC 4987 section 3.6). What was agreed on is in the number of its answer and in its clock, so that
+    /// it is read out of whatever comes back; the first byte's number is told by the first segment.
+    pub cookies: bool,
 }
 
 impl Tcp {
@@ -72,6 +84,7 @@ impl Tcp {
             resend: 0,
             mss: 536,
             sacked: 0,
+            listener: Listener::default(),
         }
     }
 
@@ -101,6 +114,22 @@ impl Tcp {
             window: if syn { 40_000 } else { (window >> self.own_scale) as u16 },
             options,
             payload,
+        }
+        .frame()
+    }
+
+    /// Who knows no connection says so (RFC 9293 section 3.10.7.1).
+    fn reset(&self, segment: &Segment) -> Vec<u8> {
+        Segment {
+            dst_mac: self.macs.1,
+            src_mac: self.macs.0,
+            ends: self.ends,
+            seq: segment.ack,
+            ack: 0,
+            flags: RST,
+            window: 0,
+            options: TcpOptions::default(),
+            payload: &[],
         }
         .frame()
     }
@@ -153,7 +182,8 @@ impl Tcp {
         if self.was_reset {
             return frames;
         }
-        if self.una != self.next && now >= self.resend {
+        let keeps_nothing = self.listener.cookies && self.expected.is_some() && self.una == self.first;
+        if self.una != self.next && now >= self.resend && !keeps_nothing {
             self.next = self.una;
         }
         if self.next == self.first {
@@ -231,6 +261,15 @@ impl Tcp {
             // RFC 5961 section 4.2.
             return vec![self.segment(0, self.next, &[], now)];
         }
+        let ends_handshake = !segment.has(SYN) && self.expected.is_some() && self.una == self.first;
+        if ends_handshake && self.listener.cookies {
+            if Some(segment.seq) != self.expected {
+                return vec![self.reset(segment)];
+            }
+            let echo = segment.options.times.filter(|_| self.times).map(|(_, echo)| echo);
+            let of_syn = self.syn_sent.filter(|_| self.times).map(|(_, last)| last);
+            assert_eq!(echo, of_syn, "other options are read than were agreed on");
+        }
         if segment.has(SYN) {
             if self.expected.is_none() {
                 self.expected = Some(segment.seq.wrapping_add(1));
@@ -263,6 +302,10 @@ impl Tcp {
             }
         } else {
             assert!(segment.options.times.is_none(), "timestamps that nobody has agreed on");
+        }
+        if ends_handshake && segment.ack == self.first.wrapping_add(1) && self.listener.full > 0 {
+            self.listener.full -= 1;
+            return Vec::new();
         }
         if segment.has(ACK) && !before(segment.ack, self.una) && !before(self.most, segment.ack) {
             if segment.ack != self.una {

@@ -23,7 +23,7 @@ use indexmap::IndexMap;
 use super::path::{PATHS, Shared, TestPath};
 use super::plan::{Exchange, Hosts};
 use super::router;
-use super::tcp::Tcp;
+use super::tcp::{Listener, Tcp};
 use crate::common;
 
 const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 1, 0x11];
@@ -65,6 +65,8 @@ pub struct World {
     /// Connections that the servers have closed without being asked to.
     closed: HashSet<Ends>,
     clients: u16,
+    /// How servers take the connections to come.
+    pub listener: Listener,
 }
 
 impl World {
@@ -124,6 +126,7 @@ impl World {
             told: 0,
             closed: HashSet::new(),
             clients: 1,
+            listener: Listener::default(),
         };
         // The servers are found to work first.
         let are_up = |world: &World| {
@@ -165,6 +168,16 @@ impl World {
         }
     }
 
+    /// The servers end the connections that they have, whatever comes.
+    pub fn close_all(&mut self) {
+        let now = self.now();
+        for (server, _) in self.servers.values_mut() {
+            server.close();
+            let frames = server.pump(now);
+            self.shared.borrow_mut().paths[1].extend(frames);
+        }
+    }
+
     /// Connections to servers that there ever were.
     pub fn connections(&self) -> usize {
         self.servers.len()
@@ -173,6 +186,11 @@ impl World {
     /// Selective acknowledgements that the servers got.
     pub fn sacked(&self) -> usize {
         self.servers.values().map(|(tcp, _)| tcp.sacked).sum()
+    }
+
+    /// The time, in nanoseconds.
+    pub fn now(&self) -> u64 {
+        self.shared.borrow().now
     }
 
     /// Packets are delivered until there are none.
@@ -387,7 +405,8 @@ impl World {
         let is_new = self.servers.get(&segment.ends).is_none_or(|(tcp, _)| tcp.was_reset || tcp.forgotten);
         if segment.has(SYN) && is_new {
             let first = self.hosts.server_first.wrapping_add(self.servers.len() as u32 * 1_000_003);
-            let tcp = Tcp::new(segment.ends.turned(), (SERVER_MAC, OWN_MACS[1]), first, self.hosts.server);
+            let mut tcp = Tcp::new(segment.ends.turned(), (SERVER_MAC, OWN_MACS[1]), first, self.hosts.server);
+            tcp.listener = self.listener;
             self.servers.insert(segment.ends, (tcp, 0));
             self.closed.remove(&segment.ends);
         }

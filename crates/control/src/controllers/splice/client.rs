@@ -1,12 +1,14 @@
 //! The client's side: requests are read, servers chosen, and what follows is joined.
 
+use super::assembly::Assembly;
 use super::block::{Block, Ends, before};
 use super::body::Body;
 use super::connection::{State, Stream, Upstream};
 use super::exchange::Ending;
 use super::http::{self, Refused};
-use super::path::DataPath;
+use super::path::{DataPath, MARGIN};
 use super::segment::{ACK, FIN, RST, SYN, Segment, TcpOptions};
+use super::times::spread;
 use super::turn::{Owner, RESEND, Turn};
 
 /// From one look for a server to the next, in nanoseconds, as long as no server of a pool has been checked.
@@ -240,7 +242,7 @@ impl<P: DataPath> Turn<'_, P> {
     pub fn send_syn(&mut self) {
         let (c, now) = (&mut *self.c, self.now);
         let Some(u) = &mut c.upstream else { return };
-        u.resend = (now + u.backoff).min(c.deadline);
+        u.resend = (now + spread(u.backoff, self.id)).min(c.deadline);
         u.backoff *= 2;
         let segment = Segment {
             dst_mac: u.mac,
@@ -297,6 +299,9 @@ impl<P: DataPath> Turn<'_, P> {
         let stream = &self.c.requests;
         let (end, known) = (segment.seq.wrapping_add(segment.payload.len() as u32), stream.known_end());
         let fin = segment.has(FIN) && stream.bytes.is_ended() && stream.bytes.ready().is_empty();
+        if self.c.upstream.as_ref().is_some_and(Upstream::is_silent) {
+            return self.keep_more(segment, if before(known, end) { known } else { end }, fin);
+        }
         if fin && self.is_between() {
             self.complete_exchange();
             let ended = self.c.upstream.as_ref().filter(|u| u.responses.bytes.is_ended()).map(Upstream::response_end);
@@ -332,6 +337,43 @@ impl<P: DataPath> Turn<'_, P> {
             self.path.relay(&cut.frame());
         }
         self.next_request();
+        self.update_blocks();
+    }
+
+    /// Keeps what comes of a request, up to `end`, with what is kept of it already, and sends it: the server has said nothing yet, and what is
+    /// sent again goes from here.
+    fn keep_more(&mut self, segment: &Segment, end: u32, fin: bool) {
+        let most = self.cluster.settings.request_head + 2 * MARGIN;
+        let Some(u) = self.c.upstream.as_mut().filter(|_| segment.space() > 0) else { return };
+        let again = before(segment.seq, u.kept_end());
+        let new = u.kept_end().wrapping_sub(segment.seq) as usize;
+        let length = if before(segment.seq, end) { end.wrapping_sub(segment.seq) as usize } else { 0 };
+        if !u.fin && new < length && u.kept.len() + length - new <= most {
+            let more = &segment.payload[new..length];
+            u.kept.extend_from_slice(more);
+            if let Some(rest) = &mut u.rest {
+                // It has been followed already, so that it can be.
+                let _ = rest.body.as_mut().map(|body| body.feed(more));
+                rest.bytes = Assembly::new(segment.seq.wrapping_add(length as u32), rest.bytes.room());
+            }
+        }
+        let ends = fin && !u.fin && u.kept_end() == end;
+        if ends {
+            u.fin = true;
+            (self.c.client_done, self.c.closes) = (true, false);
+        }
+        let Some(u) = self.c.upstream.as_mut().filter(|u| !u.alone) else { return };
+        if u.kept_end() != u.sent {
+            if u.kept.len() + 12 <= usize::from(u.mss) {
+                // Who answers SYNs with cookies knows the connection by the first segment alone, and resets it at any other one.
+                u.sent = u.kept_at;
+            }
+            self.send_kept();
+        } else if again {
+            // It is missed.
+            u.resend = self.now + spread(u.backoff, self.id);
+            self.resend_kept();
+        }
         self.update_blocks();
     }
 

@@ -113,6 +113,8 @@ pub struct Upstream {
     pub is_nat: bool,
     /// Whether it was there before the request: it may close just when that is sent.
     pub used: bool,
+    /// Whether nothing but the first segment of the request is sent until the server has that: see [`Upstream::may_know_first_alone`].
+    pub alone: bool,
     /// Whether somebody has said on it who it is: it is nobody else's then.
     pub private: bool,
     /// What the server has acknowledged.
@@ -173,6 +175,7 @@ impl Upstream {
             times: false,
             is_nat: true,
             used: false,
+            alone: false,
             private: false,
             acked: 0,
             edge: 0,
@@ -198,7 +201,7 @@ impl Upstream {
     /// It is given a request, whose first bytes are kept, and begins at a number.
     pub fn begin(&mut self, kept: Vec<u8>, start: u32) {
         (self.kept, self.kept_at, self.fin, self.written) = (kept, start, false, None);
-        self.rest = None;
+        (self.rest, self.alone) = (None, false);
         (self.acked, self.sent, self.begun, self.response) = (start, start, false, None);
         self.responses.body = None;
         self.passed = self.responses.limit();
@@ -218,6 +221,21 @@ impl Upstream {
     /// request goes to another one.
     pub fn is_unheard(&self) -> bool {
         self.used && !self.begun && !before(self.kept_at, self.acked)
+    }
+
+    /// Whether the server has acknowledged nothing of the request, which is kept: it may not even know that it has a connection. What the
+    /// client says meanwhile is not passed on, for its echo of the clock need not be one of this server's, and servers that wait for the
+    /// end of the handshake refuse such segments (Linux from 6.15 on), or read the options out of it that they have agreed on (SYN cookies).
+    pub fn is_silent(&self) -> bool {
+        !self.begun && !self.kept.is_empty() && !before(self.kept_at, self.acked)
+    }
+
+    /// Whether a reset may be about the segments behind the first one. A server that answers SYNs with cookies knows the connection by the first
+    /// segment, and resets it at the others where it had no room for that (RFC 4987 section 3.6).
+    pub fn may_know_first_alone(&self) -> bool {
+        let first = self.kept.len().min(usize::from(self.mss) - 12) as u32;
+        let sent = self.sent.wrapping_sub(self.kept_at);
+        !self.used && self.is_silent() && if self.alone { sent == 0 } else { sent > first }
     }
 
     /// The sequence number of the client's stream behind what has come of the response.
@@ -272,6 +290,8 @@ pub struct Connection {
     pub window: u16,
     /// Its last timestamp and echo.
     pub times: (u32, u32),
+    /// Whether it has seen a server's clock.
+    pub served: bool,
     /// Whether `times` and [`Upstream::tsval`] are known: not after a restart, until the next segment.
     pub heard: bool,
     /// When it was last sent one that was newer.

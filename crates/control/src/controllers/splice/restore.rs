@@ -115,6 +115,7 @@ impl<P: DataPath> Splicer<P> {
             window: (client.edge.wrapping_sub(client.acked) >> client.scale).min(65535) as u16,
             times: if joined { (0, 0) } else { (client.tsval, client.tsecr) },
             heard: !joined && (client.tsval, client.tsecr) != (0, 0),
+            served: true,
             clock_at: now,
             upstream,
             connects: 0,

@@ -7,7 +7,7 @@ use super::http::Request;
 use super::path::DataPath;
 use super::read::MOST_WARM;
 use super::segment::RST;
-use super::server::{AHEAD, HEAD};
+use super::server::HEAD;
 use super::settings::Reuse;
 use super::turn::{Owner, Turn};
 use super::warm::Idle;
@@ -79,7 +79,7 @@ impl<P: DataPath> Turn<'_, P> {
         u.shift = next.wrapping_sub(c.start);
         u.clock = ahead.wrapping_sub(c.times.0);
         u.seq_add = c.next.wrapping_sub(u.responses.limit());
-        u.tsval_add = if agreed.times { c.times.1.wrapping_add(AHEAD).wrapping_sub(u.tsval) } else { 0 };
+        u.tsval_add = if agreed.times { c.next_clock().wrapping_sub(u.tsval) } else { 0 };
         u.clock = if agreed.times { u.clock } else { 0 };
         u.edge = u.edge.wrapping_sub(u.shift);
         u.begin(kept, c.start);

@@ -2,12 +2,13 @@
 
 use super::block::before;
 use super::body::{Body, Framing};
-use super::connection::{State, Stream, Upstream};
+use super::connection::{Connection, State, Stream, Upstream};
 use super::exchange::Ending;
 use super::http;
 use super::icmp::{IcmpError, Problem};
 use super::path::DataPath;
 use super::segment::{ACK, FIN, PSH, RST, SYN, Segment, is_v6};
+use super::times::spread;
 use super::turn::{RESEND, Turn};
 
 /// How far a new server's clock begins ahead of the last that the client has shown to know, in milliseconds: segments of the
@@ -15,6 +16,16 @@ use super::turn::{RESEND, Turn};
 pub const AHEAD: u32 = 1000;
 /// Bytes of a response's head at most: then it is passed on unread.
 pub const HEAD: usize = 131_072;
+
+impl Connection {
+    /// What the clock of the server that comes next is for the client. The first one's begins where Millrace's own has ended, so that what
+    /// the client echoes is a clock of that server's from the first segment on.
+    pub fn next_clock(&mut self) -> u32 {
+        let ahead = if self.served { AHEAD } else { 0 };
+        self.served = true;
+        self.times.1.wrapping_add(ahead)
+    }
+}
 
 impl<P: DataPath> Turn<'_, P> {
     /// A segment of the server.
@@ -55,13 +66,14 @@ impl<P: DataPath> Turn<'_, P> {
             return self.elsewhere(503);
         }
         let c = &mut *self.c;
+        let clock = c.next_clock();
         let Some(u) = &mut c.upstream else { return };
         (u.scale, u.told) = agreed.scale.and_then(|own| Some((options.scale?, own))).unwrap_or_default();
         u.seq_add = c.next.wrapping_sub(segment.seq.wrapping_add(1));
         u.responses = Stream::new(segment.seq.wrapping_add(1), HEAD);
         u.passed = u.responses.limit();
         if let Some((tsval, _)) = options.times.filter(|_| agreed.times) {
-            (u.tsval, u.tsval_add) = (tsval, c.times.1.wrapping_add(AHEAD).wrapping_sub(tsval));
+            (u.tsval, u.tsval_add) = (tsval, clock.wrapping_sub(tsval));
         }
         (u.acked, u.edge) = (c.start, c.start.wrapping_add(segment.window.into()));
         self.exchange_connected();
@@ -101,6 +113,7 @@ impl<P: DataPath> Turn<'_, P> {
     /// Sends what the server's window has room for of the kept bytes.
     pub fn send_kept(&mut self) {
         let Some(u) = &self.c.upstream else { return };
+        let again = u.backoff > RESEND;
         // Timestamps take twelve bytes of each segment.
         let most = usize::from(u.mss) - 12;
         let mut sent_any = false;
@@ -108,6 +121,10 @@ impl<P: DataPath> Turn<'_, P> {
             let from = u.sent.wrapping_sub(u.kept_at) as usize;
             let room = u.edge.wrapping_sub(u.sent) as usize;
             let room = if before(u.edge, u.sent) { 0 } else { room };
+            // Who knows the connection by its first segment alone resets it at any other one: see `Upstream::is_silent`.
+            if (again || u.alone) && sent_any && u.is_silent() {
+                break;
+            }
             let length = u.kept.len().saturating_sub(from).min(most).min(room);
             let last = from + length == u.kept.len();
             let fin = last && u.fin && before(u.sent, u.kept_end());
@@ -173,10 +190,16 @@ impl<P: DataPath> Turn<'_, P> {
                 (u.tsval, self.c.times) = (tsval, times);
                 self.c.heard = true;
             }
-            u.tsval = if before(u.tsval, tsval) { tsval } else { u.tsval };
+            // As long as the server waits for the end of the handshake it wants to see the clock of its SYN, whatever it says meanwhile.
+            let waits = u.is_silent() && !segment.has(SYN) && !before(u.kept_at, segment.ack.wrapping_sub(u.shift));
+            u.tsval = if before(u.tsval, tsval) && !waits { tsval } else { u.tsval };
         }
         if segment.has(SYN) {
-            // The acknowledgement of its SYN was lost.
+            // The acknowledgement of its SYN was lost, and the request with it.
+            if u.is_silent() {
+                u.resend = self.now + spread(u.backoff, self.id);
+                return self.resend_kept();
+            }
             let seq = u.sent;
             return self.tell_server(0, seq, &[]);
         }
@@ -193,8 +216,15 @@ impl<P: DataPath> Turn<'_, P> {
             return self.on_server_reset(segment, frame);
         }
         let asked = u.kept_end();
+        if u.is_silent() && segment.has(ACK) && before(asked, acked) {
+            // That much was never sent.
+            return self.books.implausible(&self.cluster.settings, self.c.service);
+        }
         if segment.has(ACK) && !before(acked, u.acked) {
             (u.acked, u.edge) = (acked, acked.wrapping_add(u32::from(segment.window) << u.scale));
+            // It may have had what comes behind the first segment already.
+            let had = if before(asked, acked) { asked } else { acked };
+            u.sent = if before(u.sent, had) { had } else { u.sent };
         }
         self.pass_if_overtaken();
         let Some(u) = &mut self.c.upstream else { return };
@@ -218,6 +248,10 @@ impl<P: DataPath> Turn<'_, P> {
         self.follow_response();
         if more {
             self.send_kept();
+        }
+        if segment.space() == 0 && self.c.upstream.as_ref().is_some_and(Upstream::is_silent) {
+            // It echoes what somebody else has said, and acknowledges nothing of this client's.
+            return;
         }
         if !had && !self.c.upstream.as_ref().is_some_and(|u| u.responses.is_endless()) {
             // The client must not have what has not been looked at, for it would not come again.
@@ -312,6 +346,11 @@ impl<P: DataPath> Turn<'_, P> {
             let acked = segment.ack.wrapping_sub(u.shift);
             if exact && segment.has(ACK) && before(u.acked, acked) && !before(u.sent, acked) {
                 u.acked = acked;
+            }
+            if exact && !segment.has(ACK) && u.may_know_first_alone() {
+                // It gets that alone, when it is sent again.
+                (u.alone, u.sent) = (true, u.kept_at);
+                return;
             }
             let sent = u.sent;
             return if exact { self.ended_unanswered(0) } else { self.tell_server(0, sent, &[]) };

@@ -165,6 +165,7 @@ impl<P: DataPath> Splicer<P> {
             acked: segment.ack,
             window: segment.window,
             times: segment.options.times.unwrap_or_default(),
+            served: false,
             heard: true,
             clock_at: now,
             upstream: None,

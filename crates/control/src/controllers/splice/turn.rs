@@ -3,7 +3,7 @@
 use super::block::{Block, Ends, Mode, before, second};
 use super::books::Books;
 use super::cluster::Cluster;
-use super::connection::{Answer, Connection, State, Upstream};
+use super::connection::{Answer, Connection, State, Stream, Upstream};
 use super::exchange::Ending;
 use super::maps::KeyedMap;
 use super::path::{DataPath, SCALE};
@@ -156,6 +156,19 @@ impl<P: DataPath> Turn<'_, P> {
         self.send_answer();
     }
 
+    /// Goes back to how much of the client's stream has come for certain, now that no server says so. Of a body that passes the stream is at the end
+    /// from the beginning; but who is told that more has come than was sent throws away what says so (RFC 9293 section 3.10.7.4).
+    fn come_back(&mut self) {
+        self.hear_server();
+        let c = &mut *self.c;
+        let Some(u) = c.upstream.as_ref().filter(|_| c.state == State::Serving) else { return };
+        let next = c.requests.bytes.next();
+        if before(u.acked, next) && before(u.kept_end(), next) {
+            let came = if before(c.acknowledged, u.acked) { u.acked } else { c.acknowledged };
+            c.requests = Stream::new(came, 65536);
+        }
+    }
+
     /// Sends the own answer, once more.
     pub fn send_answer(&mut self) {
         let Some(answer) = &mut self.c.answer else { return };
@@ -211,6 +224,7 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Takes the connection to the server from the client's.
     pub fn detach(&mut self) -> Option<Upstream> {
+        self.come_back();
         let u = self.c.upstream.take()?;
         // Clocks never go back (RFC 7323 section 5.3).
         let clock = u.tsval.wrapping_add(u.tsval_add);
@@ -268,9 +282,11 @@ impl<P: DataPath> Turn<'_, P> {
         let waiting = c.requests.is_done() && !c.requests.bytes.ready().is_empty();
         let last = c.client_done || !(c.keeps_alive || c.closes);
         // An unheard request must come to the next process, if there is one.
+        // What is kept comes from here, and nothing of the client's may overtake it: see `Upstream::is_silent`.
+        let kept = u.is_unheard() || !u.has_all();
         let client = if c.is_finishing() && c.requests.is_done() && u.has_all() {
             Mode::Finishing
-        } else if c.state != State::Serving || waiting || u.is_unheard() || c.is_finishing() {
+        } else if c.state != State::Serving || waiting || kept || c.is_finishing() {
             Mode::Held
         } else if c.client_done || open {
             Mode::Open
