@@ -44,7 +44,7 @@ soak: ## run the L3 switch for ten minutes under traffic, changes and flapping l
 	@tools/setup test
 	@SOAK_SECONDS=$(or $(SECONDS),600) cargo test --release --quiet --package millrace --test soak -- --nocapture
 
-endure: ## run the splicer under very many, held, long and ill-treated connections (PART=churn, held, large or links for one)
+endure: ## run the splicer under very many, held, long and ill-treated connections, and bursts of them (PART=bursts, churn, held, large or links for one)
 	@tools/setup test
 	@ENDURE=full cargo test --release --quiet --package millrace --test endure -- --nocapture --test-threads=1 $(PART)
 
