@@ -9,6 +9,7 @@ use std::time::Duration;
 use control::controllers::splice::block::{Block, Ends};
 use control::controllers::splice::cluster::Agreed;
 use control::controllers::splice::live::LiveTables;
+use control::controllers::splice::own::Own;
 use control::controllers::splice::packed::Blocks;
 use control::controllers::splice::path::{DataPath, Offer};
 use control::controllers::splice::segment::{ACK, FIN, PSH, RST, SYN, Segment, TcpOptions};
@@ -88,6 +89,14 @@ impl DataPath for Path {
 
     fn blocks(&mut self) -> Vec<(Ends, Block)> {
         self.blocks.entries()
+    }
+
+    fn own(&mut self) -> Own {
+        Own::default()
+    }
+
+    fn set_own(&mut self, _: &Own) -> Result<(), String> {
+        Ok(())
     }
 
     fn told(&mut self) -> Vec<(u64, u8)> {

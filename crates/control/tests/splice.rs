@@ -8,8 +8,12 @@ mod figures;
 mod path;
 #[path = "splice/plan.rs"]
 mod plan;
+#[path = "splice/removal.rs"]
+mod removal;
 #[path = "splice/router.rs"]
 mod router;
+#[path = "splice/setup.rs"]
+mod setup;
 #[path = "splice/tcp.rs"]
 mod tcp;
 #[path = "splice/world.rs"]
@@ -82,9 +86,15 @@ fn exchanges(exchange: impl Strategy<Value = Exchange>, most: usize) -> impl Str
 
 /// Does to packets what `choices` say, and nothing bad after that. True once all is done, or cut by a restart.
 fn run(world: &mut World, choices: &[u8]) -> bool {
+    run_with(world, choices, |_, _| {})
+}
+
+/// The same with something else that happens at each step.
+fn run_with(world: &mut World, choices: &[u8], mut happens: impl FnMut(&mut World, usize)) -> bool {
     world.speak();
     let mut choices = choices.iter();
-    for _ in 0..3000 {
+    for step in 0..3000 {
+        happens(world, step);
         let choice = choices.next();
         let from = usize::from(choice.map_or(0, |choice| choice & 3));
         if choice.is_none() && world.is_down() {
@@ -524,7 +534,7 @@ fn what_operators_say_outlasts_the_process() {
     restart(&mut world);
     assert_eq!(said(&mut world), ["images b down"]);
     let mut settings = (*world.splicer.cluster.settings).clone();
-    settings.pools.iter_mut().for_each(|pool| pool.name += "2");
+    settings.pools.iter_mut().for_each(|pool| Arc::make_mut(pool).name += "2");
     world.splicer.cluster.settings = Arc::new(settings);
     restart(&mut world);
     assert_eq!(said(&mut world), [""; 0]);
@@ -644,7 +654,7 @@ fn own_ports_and_addresses_come_by_turns() {
 fn servers_see_clients_that_they_reach_by_way_of_millrace() {
     let pool = "[controllers.splice.pools.web]\n";
     let mut cluster = cluster(pool, &format!("{pool}addressing = \"transparent\"\n"));
-    let web = cluster.servers.iter().position(|own| cluster.settings.pools[own.pool].name == "web").unwrap();
+    let web = cluster.servers.iter().position(|own| own.pool.name == "web").unwrap();
     let client = |last: [u8; 2], src_port| Ends {
         src: Ipv4Addr::new(10, 0, last[0], last[1]).to_ipv6_mapped(),
         dst: Ipv4Addr::new(10, 0, 1, 80).to_ipv6_mapped(),

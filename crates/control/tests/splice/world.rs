@@ -13,7 +13,7 @@ use baker::ir::interp::End;
 use control::config::Config;
 use control::controllers::splice::block::Ends;
 use control::controllers::splice::cluster::Agreed;
-use control::controllers::splice::segment::{RST, SYN, Segment, TcpOptions};
+use control::controllers::splice::segment::{ACK, RST, SYN, Segment, TcpOptions};
 use control::controllers::splice::settings::Settings;
 use control::controllers::splice::splicer::{Accepted, Splicer};
 use dataplane::EngineKind;
@@ -65,6 +65,15 @@ pub struct World {
     /// Connections that the servers have closed without being asked to.
     closed: HashSet<Ends>,
     clients: u16,
+    /// Who may serve what, by each configuration that there was: other requests, and those for the images.
+    serving: Vec<[Vec<Ipv4Addr>; 2]>,
+    /// How many configurations there were when each request was sent.
+    asked: Vec<usize>,
+    /// Servers that refuse connections, and those that do not answer to SYNs.
+    pub refusing: Vec<Ipv4Addr>,
+    pub silent: Vec<Ipv4Addr>,
+    /// Who has answered last.
+    pub last_served: Option<Ipv4Addr>,
 }
 
 impl World {
@@ -124,6 +133,11 @@ impl World {
             told: 0,
             closed: HashSet::new(),
             clients: 1,
+            serving: vec![[11, 12].map(|last| vec![Ipv4Addr::new(10, 0, 2, last)])],
+            asked: Vec::new(),
+            refusing: Vec::new(),
+            silent: Vec::new(),
+            last_served: None,
         };
         // The servers are found to work first.
         let are_up = |world: &World| {
@@ -146,6 +160,23 @@ impl World {
         let ends = Ends { src_port: 40000 + self.clients, ..self.client.ends };
         self.client = Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), first, options);
         (self.clients, self.exchanges, self.written, self.answered) = (self.clients + 1, exchanges, 0, 0);
+        self.asked.clear();
+    }
+
+    /// Another configuration comes into force, with the same program or, where `takes_over`, with another run of the controller.
+    pub fn reconfigure(&mut self, text: &str, serving: [Vec<Ipv4Addr>; 2], takes_over: bool) {
+        let program = program();
+        let config = Config::parse("t.toml", text, &program).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
+        let settings: Arc<Settings> = config.controllers[0].1.own.clone().unwrap().downcast().unwrap();
+        if self.trace {
+            println!("--- {text}");
+        }
+        self.serving.push(serving);
+        let result = match takes_over {
+            true => self.splicer.go_on(TestPath::new(&self.shared), settings),
+            false => self.splicer.configure(settings),
+        };
+        assert_eq!(result, Ok(()));
     }
 
     /// The servers close the connections on which nobody has asked for long: who asks then is told that they are gone.
@@ -236,6 +267,7 @@ impl World {
                 break;
             }
             self.client.write(&self.exchanges[self.written].request(self.written));
+            self.asked.push(self.serving.len() - 1);
             self.written += 1;
         }
         let all: usize = expected.iter().sum();
@@ -307,7 +339,9 @@ impl World {
             0 | 1 => {
                 let mut shared = self.shared.borrow_mut();
                 shared.stepper.set_now(now);
-                let outputs = shared.stepper.receive(path as u8 + 1, &frame);
+                // Some servers are at another port.
+                let port = if path == 1 && is_of_third(&frame) { 3 } else { path as u8 + 1 };
+                let outputs = shared.stepper.receive(port, &frame);
                 shared.leave(outputs);
                 drop(shared);
                 self.receive_punted();
@@ -384,6 +418,25 @@ impl World {
             return;
         }
         let segment = Segment::parse(frame).expect("a segment with a right checksum");
+        let server = segment.ends.dst.to_ipv4_mapped().expect("all servers have IPv4");
+        if segment.has(SYN) && self.silent.contains(&server) {
+            return;
+        }
+        if segment.has(SYN) && self.refusing.contains(&server) {
+            let refusal = Segment {
+                dst_mac: segment.src_mac,
+                src_mac: segment.dst_mac,
+                ends: segment.ends.turned(),
+                seq: 0,
+                ack: segment.end(),
+                flags: RST | ACK,
+                window: 0,
+                options: TcpOptions::default(),
+                payload: &[],
+            };
+            self.shared.borrow_mut().paths[1].push_back(refusal.frame());
+            return;
+        }
         let is_new = self.servers.get(&segment.ends).is_none_or(|(tcp, _)| tcp.was_reset || tcp.forgotten);
         if segment.has(SYN) && is_new {
             let first = self.hosts.server_first.wrapping_add(self.servers.len() as u32 * 1_000_003);
@@ -428,10 +481,13 @@ impl World {
             }
             let closes = exchange.last && *request == forms[0];
             self.told += usize::from(closes);
-            let second = segment.ends.dst == Ipv4Addr::new(10, 0, 2, 12).to_ipv6_mapped();
-            assert!(exchange.second == second || self.unread + self.splicer.books.all_unread() > 0);
+            // By a configuration that was in force since it was sent, or is now.
+            let mut may = self.serving[self.asked[number]..].iter().map(|own| &own[usize::from(exchange.second)]);
+            let fits = may.any(|own| own.contains(&server));
+            assert!(fits || self.unread + self.splicer.books.all_unread() > 0, "{number} is served by {server}");
             *answered += request.len();
             self.answered += 1;
+            self.last_served = Some(server);
             match self.mute {
                 true => tcp.close(),
                 false => tcp.write(&exchange.response(number)),
@@ -453,4 +509,10 @@ impl World {
         let all = self.exchanges.iter().enumerate();
         all.flat_map(|(number, exchange)| exchange.response(number)).collect()
     }
+}
+
+/// Whether a frame of a server is of the network at the third port.
+fn is_of_third(frame: &[u8]) -> bool {
+    let third = |at: usize| frame.get(at..at + 3) == Some(&[10, 0, 3]);
+    if frame[12..14] == [8, 6] { third(28) } else { third(26) }
 }

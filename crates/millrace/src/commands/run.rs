@@ -108,7 +108,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         ..workers(args, config.options())
     };
     let needed = controllers::of_program(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
-    needed.begin(&config.controllers);
+    needed.begin(&config.controllers).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     let claim = if args.no_socket { None } else { Some(claim(args, &source.name, &config.control)?) };
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

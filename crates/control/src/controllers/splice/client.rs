@@ -110,8 +110,7 @@ impl<P: DataPath> Turn<'_, P> {
             Ok(None) if c.requests.bytes.ready().len() > self.cluster.settings.request_head => return self.answer(431),
             Ok(None) => return self.tell_client(0, self.c.next, &[]),
         };
-        let service = self.cluster.settings.services.get(c.service);
-        let pool = service.and_then(|service| service.pool(&request.method, &request.host, &request.path));
+        let pool = self.cluster.route(c.service, &request);
         if pool.is_some_and(|pool| self.cluster.is_undecided(pool, c.client.src, self.now)) {
             c.retry = self.now + RETRY;
             return;
@@ -188,6 +187,11 @@ impl<P: DataPath> Turn<'_, P> {
         self.send_kept();
     }
 
+    /// The pool that the present request belongs to by now: it may have been another one when it came.
+    pub(super) fn routed(&self) -> Option<usize> {
+        self.c.request.as_ref().and_then(|request| self.cluster.route(self.c.service, request))
+    }
+
     /// Chooses a server, and connects to it.
     pub fn connect(&mut self, pool: usize, kept: Vec<u8>) {
         let c = &*self.c;
@@ -207,7 +211,7 @@ impl<P: DataPath> Turn<'_, P> {
         let seen = self.cluster.seen(server, &c.client);
         let ends = self.cluster.ends(server, seen, |ends| !by_server.contains_key(ends) && forget_closed(path, ends));
         let known = &mut self.cluster.servers[server];
-        let own = &settings.interfaces[known.server.interface];
+        let own = known.interface.clone();
         let Some(mac) = known.mac else { return self.answer(503) };
         let Some(ends) = ends else {
             // Others have ports of their own.

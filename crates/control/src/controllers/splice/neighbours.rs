@@ -21,6 +21,11 @@ impl<P: DataPath> Splicer<P> {
         self.neighbours.due
     }
 
+    /// Others may be wanted now: they are asked for soon.
+    pub(super) fn ask_soon(&mut self) {
+        self.neighbours.due = 0;
+    }
+
     /// Asks, where it is time.
     pub(super) fn ask_neighbours(&mut self) {
         let now = self.path.now();
@@ -31,7 +36,7 @@ impl<P: DataPath> Splicer<P> {
         let mut unknown = false;
         for known in self.cluster.servers.iter().filter(|known| known.configured) {
             unknown |= known.mac.is_none();
-            let interface = &self.cluster.settings.interfaces[known.server.interface];
+            let interface = &known.interface;
             let question = (interface.port, question(interface.mac, known.server.sources[0], known.server.next_hop));
             if !questions.contains(&question) {
                 questions.push(question);

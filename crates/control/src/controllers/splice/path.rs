@@ -3,6 +3,7 @@
 use std::net::Ipv6Addr;
 
 use super::block::{Block, Ends};
+use super::own::Own;
 
 /// The data path as the splicer sees it.
 pub trait DataPath {
@@ -25,6 +26,13 @@ pub trait DataPath {
     fn remove_block(&mut self, ends: &Ends);
     /// All control blocks.
     fn blocks(&mut self) -> Vec<(Ends, Block)>;
+    /// Own entries of tables as they are.
+    fn own(&mut self) -> Own;
+    /// Makes them so, and no others.
+    ///
+    /// # Errors
+    /// Where a table has no room.
+    fn set_own(&mut self, own: &Own) -> Result<(), String>;
     /// What was told about servers, by key: a state.
     fn told(&mut self) -> Vec<(u64, u8)>;
     /// Keeps that for this process and the next; 0 is what nobody need be told. False where there is no room.

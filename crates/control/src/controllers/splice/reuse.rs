@@ -25,7 +25,7 @@ impl<P: DataPath> Turn<'_, P> {
     pub fn leave(&mut self, next: u32) -> bool {
         let c = &*self.c;
         let Some(u) = &c.upstream else { return false };
-        let reuse = self.cluster.settings.pools[self.cluster.servers[u.server].pool].reuse;
+        let reuse = self.cluster.servers[u.server].pool.reuse;
         let bytes = &u.responses.bytes;
         let ended = bytes.is_ended() || !bytes.ready().is_empty();
         let goes_on = u.response.is_some_and(|response| response.keeps_alive) && !u.responses.is_endless() && !ended;
@@ -116,10 +116,12 @@ impl<P: DataPath> Turn<'_, P> {
             (self.c.requests, self.c.client_done) = (*rest, u.fin);
         }
         let (kept, server) = (u.kept.clone(), u.server);
-        let pool = self.cluster.servers[server].pool;
         self.release(RST);
         self.exchange_retried(server);
-        self.connect(pool, kept);
+        match self.routed() {
+            Some(pool) => self.connect(pool, kept),
+            None => self.answer(503),
+        }
         true
     }
 }

@@ -78,13 +78,13 @@ impl<P: DataPath> Turn<'_, P> {
     pub fn elsewhere(&mut self, status: u16) {
         let Some(u) = &mut self.c.upstream else { return };
         let (kept, server) = (std::mem::take(&mut u.kept), u.server);
-        let pool = self.cluster.servers[server].pool;
         self.release(0);
         self.exchange_retried(server);
         self.c.tried.push(server);
-        let agreed = self.c.agreed;
-        match self.cluster.choose(pool, self.c.client.src, &agreed, &self.c.tried) {
-            Some(_) => self.connect(pool, kept),
+        let (pool, agreed) = (self.routed(), self.c.agreed);
+        let other = pool.filter(|pool| self.cluster.choose(*pool, self.c.client.src, &agreed, &self.c.tried).is_some());
+        match other {
+            Some(pool) => self.connect(pool, kept),
             None => self.answer(status),
         }
     }
@@ -94,7 +94,9 @@ impl<P: DataPath> Turn<'_, P> {
         let whole = self.c.requests.is_done();
         let twice = self.c.request.as_ref().is_some_and(http::Request::is_idempotent);
         self.c.upstream.as_ref().is_some_and(|u| {
-            whole && twice && !u.begun && u.kept_end() == self.c.requests.limit().wrapping_add(u.fin.into())
+            // Of a connection that was taken up nothing is kept.
+            let kept = !u.kept.is_empty() && !u.begun;
+            whole && twice && kept && u.kept_end() == self.c.requests.limit().wrapping_add(u.fin.into())
         })
     }
 

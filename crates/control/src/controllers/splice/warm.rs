@@ -135,10 +135,12 @@ impl<P: DataPath> Splicer<P> {
             }
             let usable = self.cluster.is_usable(server);
             let over: Vec<Ends> = self.warm.idle.get(&server).map_or_else(Vec::new, |idle| {
-                idle.iter().filter(|own| own.due <= now || !usable).map(|own| own.upstream.ends).collect()
+                let sources = &self.cluster.servers[server].server.sources;
+                let over = |own: &&Idle| own.due <= now || !usable || !sources.contains(&own.upstream.ends.dst);
+                idle.iter().filter(over).map(|own| own.upstream.ends).collect()
             });
             over.iter().for_each(|ends| self.end_warm(server, ends, FIN));
-            let wanted = self.cluster.settings.pools[self.cluster.servers[server].pool].warm;
+            let wanted = self.cluster.servers[server].pool.warm;
             for _ in self.warm.count(server)..wanted.min(self.warm.count(server) + AT_ONCE) {
                 if usable {
                     self.make_warm(server, now);
@@ -154,7 +156,7 @@ impl<P: DataPath> Splicer<P> {
         let (Some(mac), Some(learned)) = (known.mac, known.learned) else { return };
         let Some(ends) = self.own_ends(server, now) else { return };
         let known = &self.cluster.servers[server];
-        let own = &settings.interfaces[known.server.interface];
+        let own = known.interface.clone();
         // As clients at common links have it, so that it fits most of them.
         let told_mss = if is_v6(&ends) { 1440 } else { 1460 };
         let mss = learned.mss.unwrap_or(536).clamp(100, told_mss);
