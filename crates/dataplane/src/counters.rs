@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::controller::ExternTable;
+use crate::controller::{ControllerSnapshot, ExternTable, Roster};
 use crate::ports::Count;
 use crate::xdp::{FastPath, KernelPart};
 use baker::ir::{ChannelId, CounterId, CounterSlots, DropId, Program, Source, TableId, Target, TimerId};
@@ -135,6 +135,8 @@ pub struct Snapshot {
     pub timers: Vec<TimerSnapshot>,
     /// Calls of functions of controllers that failed and gave 0.
     pub externs_failed: Vec<(String, u64)>,
+    /// Controllers.
+    pub controllers: Vec<ControllerSnapshot>,
     /// Ports.
     pub ports: Vec<PortSnapshot>,
 }
@@ -186,6 +188,7 @@ impl Snapshot {
 pub struct Observer {
     ports: Arc<Vec<ObservedPort>>,
     fast_path: Option<Arc<FastPath>>,
+    controllers: Roster,
     now: Arc<Mutex<Arc<Observed>>>,
 }
 
@@ -206,12 +209,12 @@ pub(crate) enum Before {
     /// The last one still finishes packets.
     Finishing(Arc<Observed>),
     /// All have finished.
-    Finished(Snapshot),
+    Finished(Box<Snapshot>),
 }
 
 impl Default for Before {
     fn default() -> Self {
-        Before::Finished(Snapshot::default())
+        Before::Finished(Box::default())
     }
 }
 
@@ -235,7 +238,8 @@ impl ObservedPort {
 
 impl Observer {
     pub(crate) fn new(observed: Observed, ports: Vec<ObservedPort>, fast_path: Option<Arc<FastPath>>) -> Self {
-        Observer { ports: Arc::new(ports), fast_path, now: Arc::new(Mutex::new(Arc::new(observed))) }
+        let (controllers, now) = (Roster::default(), Arc::new(Mutex::new(Arc::new(observed))));
+        Observer { ports: Arc::new(ports), fast_path, controllers, now }
     }
 
     /// Of a worker without ports.
@@ -272,6 +276,16 @@ impl Observer {
         self.ports.iter().filter_map(|port| Some((port.name.clone(), port.error()?))).collect()
     }
 
+    /// Where controllers are known that are started.
+    pub(crate) fn roster(&self) -> Roster {
+        self.controllers.clone()
+    }
+
+    /// The controllers that there are.
+    pub fn controllers(&self) -> Vec<ControllerSnapshot> {
+        self.controllers.snapshot()
+    }
+
     /// The counters now. What is no more counted is left out.
     pub fn snapshot(&self) -> Snapshot {
         let kernel = self.fast_path.as_ref().map(|path| path.part());
@@ -281,6 +295,7 @@ impl Observer {
         if let Some((_, drops)) = snapshot.drops.get_mut(DropId::TX_FAILED.0 as usize) {
             *drops = drops.wrapping_add(unsent);
         }
+        snapshot.controllers = self.controllers();
         snapshot.ports = self.ports.iter().map(|of| port(of, failed(of.number))).collect();
         snapshot
     }
@@ -294,7 +309,7 @@ impl Observed {
     fn finished(&self) {
         let mut before = self.before();
         if let Before::Finishing(last) = &*before {
-            *before = Before::Finished(last.snapshot());
+            *before = Before::Finished(Box::new(last.snapshot()));
         }
     }
 
@@ -348,6 +363,7 @@ impl Observed {
             user: program.counters.iter().enumerate().map(user).collect(),
             timers: (0..).zip(&program.timers).map(timer).collect(),
             externs_failed: self.externs.iter().flat_map(|t| t.failed()).map(|(n, c)| (n.to_owned(), c)).collect(),
+            controllers: Vec::new(),
             ports: Vec::new(),
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use control::socket::{Counters, PortState, TimerState};
+use control::socket::{ControllerState, Counters, PortState, TimerState};
 use indexmap::IndexMap;
 
 /// Ports, channels and drops; lines with nothing to say are left out. Rates where it is known how long the packets took.
@@ -14,6 +14,7 @@ pub fn render(counters: &Counters, time: Option<Duration>) -> String {
     section(&mut out, DROPS, &counters.drops, time);
     section(&mut out, ["insertions refused by a full table", "times"], &counters.tables_full, time);
     section(&mut out, ["failed calls of functions of controllers", "times"], &counters.externs_failed, time);
+    section(&mut out, ["failures of controllers", "times"], &counters.controllers_failed, time);
     timers(&mut out, &counters.timers);
     let mut cells = IndexMap::new();
     for (name, values) in &counters.counters {
@@ -33,6 +34,22 @@ pub fn timers(out: &mut String, timers: &IndexMap<String, TimerState>) {
     if !timers.is_empty() {
         out.push('\n');
         table(out, &["timers", "runs", "entries", "over"], timers.iter().map(row).collect());
+    }
+}
+
+/// Whether each controller runs, where there are any.
+pub fn controllers(out: &mut String, controllers: &IndexMap<String, ControllerState>) {
+    let row = |(name, own): (&String, &ControllerState)| {
+        vec![
+            name.clone(),
+            own.state.clone(),
+            grouped(own.failures),
+            own.error.clone().unwrap_or_default().replace('\n', " "),
+        ]
+    };
+    if !controllers.is_empty() {
+        out.push('\n');
+        table(out, &["controllers", "state", "failures", "last failure"], controllers.iter().map(row).collect());
     }
 }
 

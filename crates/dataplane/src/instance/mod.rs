@@ -362,7 +362,7 @@ impl Prepared {
         let Prepared { program, site, workers, waiting, externs, end_counters, tables, observer, notes: _ } = self;
         let sweeper = Sweeper::start(&program, tables.clone())?;
         let named = NamedTables::new(program.clone(), tables.clone());
-        let controllers = Controllers::start(&program, waiting, &named)?;
+        let controllers = Controllers::start(&program, waiting, &named, observer.roster())?;
         site.fast_path.iter().try_for_each(|path| path.start()).map_err(StartError::FastPath)?;
         let crew = Crew::start(workers)?;
         Ok(Instance { controllers, crew, site, program, externs, end_counters, tables, observer, sweeper })

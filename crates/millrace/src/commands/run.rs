@@ -1,6 +1,5 @@
 //! `millrace run`: runs a program between ports until interrupted.
 
-use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,13 +11,14 @@ use control::controllers::{self, Registry};
 use control::socket::{About, Claim, ClaimError, Place, PlaceError, Server, Service, Shown};
 use control::state::{self, Keeper, Store};
 use dataplane::ports::{DRIVERS, PortSpec};
-use dataplane::{Access, Instance, Observer, Options, PollMode, PortConfig, Prepared, StartError};
+use dataplane::{Access, Instance, Options, PollMode, PortConfig, Prepared, StartError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::engine::{Chosen, Engine, choose};
 use super::instance::{configuration, ports};
 use super::live::{Live, Reread, StartedWith};
 use super::packets::Packets;
+use super::watch::{ControllerWatch, PortWatch};
 use crate::apps::Source;
 use crate::failure::Failure;
 use crate::output::{print, say};
@@ -165,14 +165,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     say!("{}: running on {} ports; Ctrl-C stops it", source.name, ports.len());
     let mut supervisor = Supervisor::ready();
     let end = args.duration.map(|duration| started + duration);
-    let mut watch = PortWatch { observer, errors: HashMap::new(), last: started };
+    let mut controllers = ControllerWatch::new(observer.clone());
+    let mut watch = PortWatch::new(observer);
     while !stop.load(Ordering::Relaxed) && live.is_running() && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(Duration::from_millis(20));
         watch.look();
         if hung_up.swap(false, Ordering::Relaxed) {
             control::line_log::reopen_all();
         }
-        supervisor.look(|| live.is_responding());
+        controllers.look();
+        supervisor.says(&controllers.status());
+        supervisor.look(|| live.is_responding() && !controllers.are_failing());
     }
     supervisor.stopping();
     let Some(done) = live.stop() else { return Err(Failure::refused("internal error: the instance is gone")) };
@@ -278,31 +281,6 @@ fn about(
         uptime_ms: 0,
         ports: ports.iter().map(|port| (port.spec.name.clone(), port.spec.driver.to_string())).collect(),
         timers: Default::default(),
-    }
-}
-
-/// Logs what goes wrong at the ports, and when it is right again.
-struct PortWatch {
-    observer: Observer,
-    errors: HashMap<String, String>,
-    last: Instant,
-}
-
-impl PortWatch {
-    fn look(&mut self) {
-        if self.last.elapsed() < Duration::from_millis(100) {
-            return;
-        }
-        self.last = Instant::now();
-        let errors: HashMap<String, String> = self.observer.port_errors().into_iter().collect();
-        for (name, error) in &errors {
-            if self.errors.get(name) != Some(error) {
-                tracing::warn!(port = name, "{error}");
-            }
-        }
-        for name in self.errors.keys().filter(|name| !errors.contains_key(*name)) {
-            tracing::warn!(port = name, "{name}: works again");
-        }
-        self.errors = errors;
+        controllers: Default::default(),
     }
 }
