@@ -44,7 +44,7 @@ soak: ## run the L3 switch for ten minutes under traffic, changes and flapping l
 	@tools/setup test
 	@SOAK_SECONDS=$(or $(SECONDS),600) cargo test --release --quiet --package millrace --test soak -- --nocapture
 
-endure: ## run the splicer under very many, held, long and ill-treated connections (PART=churn, held, large or links for one)
+endure: ## run the splicer under very many, held, long and ill-treated connections, and bursts of them (PART=bursts, churn, held, large or links for one)
 	@tools/setup test
 	@ENDURE=full cargo test --release --quiet --package millrace --test endure -- --nocapture --test-threads=1 $(PART)
 
@@ -52,7 +52,7 @@ compat: ## run the splicer between nginx, Apache and Python, and curl, wrk, ab, 
 	@tools/setup compat
 	@cargo test --release --quiet --package millrace --test compat -- --nocapture --test-threads=1
 
-fuzz: ## fuzz one target: make fuzz T=parser SECONDS=60 (parser, config, packet, control, lab, text)
+fuzz: ## fuzz one target: make fuzz T=parser SECONDS=60 (parser, config, packet, control, lab, text; of the splicer: head, body, segment, assembly, icmp, neighbour, fragments, splicer)
 	@test -n "$(T)" || { echo "fuzz: say which: make fuzz T=NAME" >&2; exit 1; }
 	@tools/setup build
 	@tools/fuzz $(T) $(or $(SECONDS),60)

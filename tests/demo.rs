@@ -59,13 +59,14 @@ fn succeeds(prefix: &[&str]) -> String {
     demo.assert_no_files();
     let text = output.text();
     let parts = [
-        "\n1. compiled apps/l3switch/l3switch.baker: 9 PPFs checked in ",
+        "\n1. compiled apps/l3switch/l3switch.baker: 10 PPFs checked in ",
         "\n2. ping\n",
         "\n3. curl: 8 MB from h3 to h1, routed\n",
         "SHA-256 equal on both sides: ",
         "\n4. blast: 64-byte UDP packets from h1",
         " ns per packet with AF_PACKET in and out; ",
         "\n5. everything that happened",
+        "\n6. the same blast with the kernel engine",
         "What to try next:",
     ];
     let mut rest = text.as_str();
@@ -74,20 +75,29 @@ fn succeeds(prefix: &[&str]) -> String {
     }
     assert_eq!(text.matches("5/5 answered").count(), 4, "{text}");
     // The blast got through: the rate of what was forwarded is not 0.
-    let forwarded = text.lines().find_map(|line| line.trim().strip_prefix("forwarded")).unwrap();
-    let count: String = forwarded.split("  ").map(str::trim).find(|cell| !cell.is_empty()).unwrap().into();
-    assert!(count.replace(' ', "").parse::<u64>().unwrap() > 1000, "{text}");
+    for forwarded in text.lines().filter_map(|line| line.trim().strip_prefix("forwarded")) {
+        let count: String = forwarded.split("  ").map(str::trim).find(|cell| !cell.is_empty()).unwrap().into();
+        assert!(count.replace(' ', "").parse::<u64>().unwrap() > 1000, "{text}");
+    }
     text
 }
 
 #[test]
 fn works_as_root() {
-    assert!(!succeeds(&[]).contains("not root"));
+    let text = succeeds(&[]);
+    assert!(!text.contains("not root"), "{text}");
+    let blasts =
+        [text.matches("  forwarded ").count(), text.matches(" times the rate of workers with AF_PACKET").count()];
+    assert_eq!(blasts, [2, 1], "{text}");
+    assert!(text.contains("  xdp: 8 of 10 PPFs run in the kernel"), "{text}");
 }
 
 #[test]
 fn works_in_a_user_namespace() {
-    assert!(!succeeds(&in_user_namespace()).contains("not root"));
+    let text = succeeds(&in_user_namespace());
+    assert!(!text.contains("not root"), "{text}");
+    // The kernel loads nothing there, which is said.
+    assert!(text.matches("  forwarded ").count() == 1 && text.contains("\n  not here: "), "{text}");
 }
 
 #[test]

@@ -63,7 +63,7 @@ struct fib { /* DIR-24-8 */
 
 enum reason {
 	NONE, TRUNCATED, NO_DOMAIN, GROUP_SOURCE, BAD_VERSION, BAD_HEADER_LENGTH, BAD_TOTAL_LENGTH, BAD_CHECKSUM,
-	MARTIAN_SOURCE, NO_ROUTE, ARP_ANSWERED, SAME_PORT, NOWHERE_TO_FLOOD, REASONS
+	MARTIAN_SOURCE, MARTIAN_DESTINATION, NO_NEXT_HOP, LINK_LOCAL, SAME_PORT, TOO_BIG, NOWHERE_TO_FLOOD, REASONS
 };
 struct counters {
 	uint64_t rx[256], tx[256], host, drops[REASONS];
@@ -80,6 +80,7 @@ struct l3 {
 	struct counters counters;
 	struct port ports[256];
 	uint64_t members[256];
+	uint32_t mtu[256]; /* of each port; 0: there is none */
 	struct next_hop next_hops[NEXT_HOPS];
 	struct rte_lpm *dpdk; /* the routes once more, where they are looked up there */
 };

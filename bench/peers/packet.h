@@ -15,6 +15,7 @@
 #define MAC_MASK 0xffffffffffffull
 #define TYPE_IPV4 0x0008 /* network order, as loaded */
 #define TYPE_ARP 0x0608
+#define TYPE_VLAN 0x0081
 #define ETHER 14
 #define IPV4 20
 #define ARP 28
@@ -27,6 +28,10 @@ static inline uint16_t big16(const uint8_t *p) { return __builtin_bswap16(load16
 static inline uint64_t dst_mac(const uint8_t *p) { return load64(p) & MAC_MASK; }
 static inline uint64_t src_mac(const uint8_t *p) { return load64(p + 4) >> 16; }
 static inline bool is_group(uint64_t mac) { return mac & 1; }
+/* 01:80:c2:00:00:00 to 0f */
+static inline bool is_link_local(uint64_t mac) { return (mac & 0xf0ffffffffffull) == 0x0000c28001ull; }
+/* In the value of a neighbour: from ARP, not set. */
+#define LEARNED (1ull << 48)
 /* Of the IPv4 header in a frame. */
 static inline uint32_t destination(const uint8_t *p) { return big32(p + ETHER + 16); }
 
@@ -37,7 +42,11 @@ struct work {
 	uint64_t key, hash; /* of the source station, then of the destination's */
 	uint8_t reason;	    /* dropped, unless NONE */
 	bool host, arp, routed;
+	bool copied;   /* the host gets a copy, too */
+	bool unheard;  /* for the switch itself, which is not on this port */
+	bool rewrites; /* the headers below are to be written */
 	uint8_t domain, not_to;
+	uint64_t to, from;
 };
 
 static inline struct descriptor *descriptor(const struct context *ctx, uint32_t frame)
@@ -84,10 +93,15 @@ static inline uint32_t route_of(const struct fib *f, uint32_t slot, uint32_t add
 	return slot ? slot : f->default_slot;
 }
 
-/* The host gets a copy of an ARP packet; what it says of a directly connected neighbour is believed. */
-static rare void answer_arp(struct l3 *s, struct context *ctx, const struct work *w)
+static inline void to_host(struct l3 *s, struct context *ctx, const struct descriptor *d)
 {
-	struct descriptor *c = copy(ctx, w->d);
+	s->counters.host++;
+	output(ctx, d->frame, END_HOST);
+}
+
+/* The host gets an ARP packet, or a copy; what it says of a directly connected neighbour is believed, unless that is set. */
+static rare void answer_arp(struct l3 *s, struct context *ctx, const struct work *w, struct descriptor *c)
+{
 	if (c->len < ETHER + ARP) {
 		drop(s, ctx, c, TRUNCATED);
 		return;
@@ -97,11 +111,21 @@ static rare void answer_arp(struct l3 *s, struct context *ctx, const struct work
 	/* Ethernet, IPv4, lengths 6 and 4 */
 	if (slot && load32(a) == 0x00080100 && load16(a + 4) == 0x0406 && src_mac(a + 2) == src_mac(w->p)) {
 		struct next_hop hop = slot - 1 < NEXT_HOPS ? s->next_hops[slot - 1] : (struct next_hop){ 0 };
-		if (hop.domain == w->domain && hop.gateway == 0)
-			hash_put(&s->neighbours, sender, src_mac(w->p));
+		const struct entry *known = hash_find(&s->neighbours, hash_of(&s->neighbours, sender), sender);
+		if (hop.domain == w->domain && hop.gateway == 0 && (!known || known->value & LEARNED))
+			hash_put(&s->neighbours, sender, src_mac(w->p) | LEARNED);
 	}
-	s->counters.host++;
-	output(ctx, c->frame, END_HOST);
+	to_host(s, ctx, c);
+}
+
+/* Before the packet itself goes on. */
+static rare void copy_to_host(struct l3 *s, struct context *ctx, const struct work *w)
+{
+	struct descriptor *c = copy(ctx, w->d);
+	if (w->arp)
+		answer_arp(s, ctx, w, c);
+	else
+		to_host(s, ctx, c);
 }
 
 static rare void flood(struct l3 *s, struct context *ctx, const struct work *w)
@@ -142,7 +166,7 @@ static rare bool long_checksum_ok(const uint8_t *ip, uint32_t words)
 static inline uint8_t validate(const uint8_t *ip, uint32_t len)
 {
 	uint32_t ihl = ip[0] & 15, total = big16(ip + 2);
-	uint8_t first = ip[12];
+	uint8_t first = ip[12], to = ip[16];
 	if (unlikely(len < IPV4))
 		return TRUNCATED;
 	if (unlikely(ip[0] >> 4 != 4))
@@ -155,6 +179,8 @@ static inline uint8_t validate(const uint8_t *ip, uint32_t len)
 		return BAD_CHECKSUM;
 	if (unlikely(first == 0 || first == 127 || first >= 224))
 		return MARTIAN_SOURCE;
+	if (unlikely(to == 0 || to == 127 || (to >= 240 && load32(ip + 16) != UINT32_MAX)))
+		return MARTIAN_DESTINATION;
 	return NONE;
 }
 
@@ -182,7 +208,7 @@ static inline void parse(struct l3 *s, const struct context *ctx, uint32_t frame
 	s->counters.rx[d->rx_port]++;
 	w->domain = port->domain;
 	w->not_to = d->rx_port;
-	w->host = w->arp = w->routed = false;
+	w->host = w->arp = w->routed = w->copied = w->unheard = w->rewrites = false;
 	w->key = station_key(port->domain, src);
 	w->reason = unlikely(d->len < ETHER) ? TRUNCATED :
 		    unlikely(!port->domain)  ? NO_DOMAIN :
@@ -194,10 +220,12 @@ static inline void parse(struct l3 *s, const struct context *ctx, uint32_t frame
 		w->routed = likely(type == TYPE_IPV4);
 		w->arp = type == TYPE_ARP;
 		w->host = !w->routed && !w->arp;
-		if (unlikely(w->arp))
-			w->reason = ARP_ANSWERED;
-	} else {
-		w->arp = type == TYPE_ARP && port->mac;
+	} else if (unlikely(is_link_local(dst))) {
+		w->host = port->mac;
+		w->unheard = !port->mac;
+	} else if (port->mac) {
+		w->arp = type == TYPE_ARP;
+		w->copied = w->arp || is_group(dst);
 	}
 }
 
@@ -218,74 +246,98 @@ static inline void learn(struct l3 *s, const struct work *w, uint32_t now)
 		learn_new(s, w->key, (struct place){ w->d->rx_port, now });
 		return;
 	}
-	/* Those that are set, not learned, do not age. */
-	uint64_t fresh = of_place((struct place){ w->d->rx_port, place_of(known->value).heard ? now : 0 });
-	if (unlikely(known->value != fresh))
+	/* Those that are set, not learned, stay as they are. */
+	uint64_t fresh = of_place((struct place){ w->d->rx_port, now });
+	if (unlikely(known->value != fresh && place_of(known->value).heard))
 		known->value = fresh;
 }
 
-/* Routes a valid packet whose address has this slot in the table: finds next hop and neighbour, rewrites the headers. */
+/* Routes a valid packet whose address has this slot in the table: finds next hop and neighbour, and so the station that the
+ * packet goes to. What goes to the host is as it came, so the headers are written when the packet leaves. */
 static inline void forward(struct l3 *s, struct work *w, uint32_t slot)
 {
-	uint8_t *p = w->p, *ip = p + ETHER;
-	uint32_t dst = destination(p);
-	if (unlikely(hash_find(&s->local_addrs, hash_of(&s->local_addrs, dst), dst))) {
-		w->host = true;
-		return;
-	}
-	if (unlikely(!slot)) {
-		w->reason = NO_ROUTE;
-		return;
-	}
-	if (unlikely(ip[8] <= 1)) {
+	uint32_t dst = destination(w->p);
+	/* Groups and the limited broadcast are the host's, too; it answers for packets without a route or a hop. */
+	if (unlikely(dst >= 0xe0000000 || !slot || w->p[ETHER + 8] <= 1 ||
+		     hash_find(&s->local_addrs, hash_of(&s->local_addrs, dst), dst))) {
 		w->host = true;
 		return;
 	}
 	static const struct next_hop none;
 	const struct next_hop *hop = likely(slot - 1 < NEXT_HOPS) ? &s->next_hops[slot - 1] : &none;
+	if (unlikely(!hop->domain)) {
+		w->reason = NO_NEXT_HOP;
+		return;
+	}
 	uint32_t next = hop->gateway ? hop->gateway : dst;
 	const struct entry *neighbour = hash_find(&s->neighbours, hash_of(&s->neighbours, next), next);
 	if (unlikely(!neighbour)) {
 		w->host = true;
 		return;
 	}
-	decrement_ttl(ip);
-	uint64_t to = neighbour->value, from = hop->src;
-	uint64_t first = to | from << 48;
-	uint32_t rest = from >> 16;
-	memcpy(p, &first, 8);
-	memcpy(p + 8, &rest, 4);
+	w->to = neighbour->value & MAC_MASK;
+	w->from = hop->src;
 	w->domain = hop->domain;
 	w->not_to = 0;
-	bridge_to(s, w, to);
+	w->rewrites = true;
+	bridge_to(s, w, w->to);
+}
+
+static inline void rewrite(const struct work *w)
+{
+	uint64_t first = w->to | w->from << 48;
+	uint32_t rest = w->from >> 16;
+	decrement_ttl(w->p + ETHER);
+	memcpy(w->p, &first, 8);
+	memcpy(w->p + 8, &rest, 4);
+}
+
+/* Whether all ports that a packet would be flooded to send this many bytes. */
+static rare bool fits_all(const struct l3 *s, uint8_t domain, uint32_t total)
+{
+	for (uint64_t ports = s->members[domain] & ~1ull; ports; ports &= ports - 1)
+		if (total > s->mtu[__builtin_ctzll(ports)])
+			return false;
+	return true;
 }
 
 /* The packet leaves. */
 static inline void deliver(struct l3 *s, struct context *ctx, const struct work *w)
 {
-	if (unlikely(w->arp))
-		answer_arp(s, ctx, w);
-	if (unlikely(w->reason)) {
-		drop(s, ctx, w->d, w->reason);
+	if (unlikely(w->copied))
+		copy_to_host(s, ctx, w);
+	if (unlikely(w->reason || w->unheard)) {
+		drop(s, ctx, w->d, w->unheard ? LINK_LOCAL : w->reason);
+		return;
+	}
+	if (unlikely(w->arp && !w->copied)) {
+		answer_arp(s, ctx, w, w->d);
 		return;
 	}
 	if (unlikely(w->host)) {
-		s->counters.host++;
-		output(ctx, w->d->frame, END_HOST);
+		to_host(s, ctx, w->d);
 		return;
 	}
-	if (likely(!is_group(w->key))) {
-		const struct entry *station = hash_find(&s->stations, w->hash, w->key);
-		if (likely(station)) {
-			uint8_t port = place_of(station->value).port;
-			if (unlikely(port == w->not_to))
-				drop(s, ctx, w->d, SAME_PORT);
-			else
-				send(s, ctx, w->d, port);
+	const struct entry *station = is_group(w->key) ? NULL : hash_find(&s->stations, w->hash, w->key);
+	uint8_t port = likely(station) ? place_of(station->value).port : 0;
+	if (w->rewrites) {
+		uint32_t total = big16(w->p + ETHER + 2);
+		if (unlikely(port ? total > s->mtu[port] : !fits_all(s, w->domain, total))) {
+			to_host(s, ctx, w->d);
+			return;
+		}
+		rewrite(w);
+	} else if (likely(port)) {
+		uint32_t most = s->mtu[port] + ETHER + (load16(w->p + 12) == TYPE_VLAN ? 4 : 0);
+		if (unlikely(port == w->not_to || w->d->len > most)) {
+			drop(s, ctx, w->d, port == w->not_to ? SAME_PORT : TOO_BIG);
 			return;
 		}
 	}
-	flood(s, ctx, w);
+	if (likely(port))
+		send(s, ctx, w->d, port);
+	else
+		flood(s, ctx, w);
 }
 
 #endif

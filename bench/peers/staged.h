@@ -15,7 +15,7 @@ void STAGED(struct l3 *s, struct context *ctx, const uint32_t *frames, uint32_t 
 	for (uint32_t i = 0; i < n; i++) {
 		struct work *w = &work[i];
 		parse(s, ctx, frames[i], w);
-		if (unlikely(w->reason && !w->arp))
+		if (unlikely(w->reason))
 			continue;
 		w->hash = hash_of(&s->stations, w->key);
 		__builtin_prefetch(hash_first(&s->stations, w->hash));
@@ -28,7 +28,7 @@ void STAGED(struct l3 *s, struct context *ctx, const uint32_t *frames, uint32_t 
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct work *w = &work[i];
-		if (unlikely(w->reason && !w->arp))
+		if (unlikely(w->reason))
 			continue;
 		learn(s, w, now);
 		if (w->routed) {

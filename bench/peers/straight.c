@@ -7,7 +7,7 @@ void L3(run_straight)(struct l3 *s, struct context *ctx, const uint32_t *frames,
 	for (uint32_t i = 0; i < n; i++) {
 		struct work w;
 		parse(s, ctx, frames[i], &w);
-		if (likely(!w.reason || w.arp)) {
+		if (likely(!w.reason)) {
 			w.hash = hash_of(&s->stations, w.key);
 			learn(s, &w, now);
 			if (w.routed) {

@@ -116,6 +116,7 @@ static void port(struct l3 *s, uint8_t port, uint8_t domain, uint64_t mac)
 {
 	s->ports[port].domain = domain;
 	s->ports[port].mac = mac;
+	s->mtu[port] = 1500;
 }
 
 static void members(struct l3 *s, uint8_t domain, uint64_t ports) { s->members[domain] = ports; }

@@ -8,7 +8,9 @@ mod seeds;
 mod targets;
 
 pub use mutate::Mutator;
-pub use targets::{control, labfile, packet, parser, settings, text};
+pub use targets::{
+    assembly, body, control, fragments, head, labfile, packet, parser, segment, settings, splicer, text,
+};
 
 /// Something to be fuzzed.
 #[derive(Clone, Copy)]
@@ -24,13 +26,21 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 14] = [
     Target { name: "parser", run: parser::run, seeds: seeds::programs, words: parser::WORDS },
     Target { name: "config", run: settings::run, seeds: seeds::configurations, words: settings::WORDS },
     Target { name: "packet", run: packet::run, seeds: seeds::packets, words: &[] },
     Target { name: "control", run: control::run, seeds: seeds::requests, words: control::WORDS },
     Target { name: "lab", run: labfile::run, seeds: seeds::labs, words: labfile::WORDS },
     Target { name: "text", run: text::run, seeds: seeds::packet_texts, words: text::WORDS },
+    Target { name: "head", run: head::run, seeds: seeds::heads, words: head::WORDS },
+    Target { name: "body", run: body::run, seeds: seeds::bodies, words: body::WORDS },
+    Target { name: "segment", run: segment::run, seeds: seeds::segments, words: &[] },
+    Target { name: "assembly", run: assembly::run, seeds: seeds::streams, words: &[] },
+    Target { name: "icmp", run: segment::error, seeds: seeds::icmp_errors, words: &[] },
+    Target { name: "neighbour", run: segment::answer, seeds: seeds::answers, words: &[] },
+    Target { name: "fragments", run: fragments::run, seeds: seeds::fragments, words: &[] },
+    Target { name: "splicer", run: splicer::run, seeds: seeds::conversations, words: splicer::WORDS },
 ];
 
 /// The target of this name.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use control::cases;
 
-use crate::targets::{packet, switch};
+use crate::targets::{packet, splicer, switch};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -118,4 +118,153 @@ pub fn packet_texts() -> Vec<Vec<u8>> {
     texts.sort();
     texts.dedup();
     texts
+}
+
+/// HTTP heads, good and bad.
+pub fn heads() -> Vec<Vec<u8>> {
+    [
+        "GET /images/a.png?x=1 HTTP/1.1\r\nHost: www.example:8080\r\nAccept: */*\r\n\r\nGET / HTTP/1.1\r\n",
+        "POST / HTTP/1.1\r\nHost: [2001:db8::1]:80\r\nContent-Length: 12\r\nConnection: close\r\n\r\nhello",
+        "PUT http://a.example/x HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "OPTIONS * HTTP/1.1\r\nHost: a\r\nAuthorization: Negotiate YII=\r\n\r\n",
+        "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+        "\r\nGET / HTTP/1.1\r\nHost: user@a/b\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nServer: x\r\n\r\nhello",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm=\"x\", NTLM\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec()
+}
+
+/// Bodies, with framing and sizes of pieces in front.
+pub fn bodies() -> Vec<Vec<u8>> {
+    [
+        &b"\x02\x01\x02\x03\x045\r\nhello\r\nA;x=\"y\" \r\n0123456789\r\n0\r\nTrailer: x\r\n\r\nGET"[..],
+        b"\x03\x00\x1f\x07\x0300\r\n\r\n",
+        b"\x02\x00\x00\x00\x0010 \t ;\r\n0123456789abcdef\r\n000\r\n\r\n",
+        b"\x00\x00\x08\x01\x02\x03\x04hello, all of you",
+        b"\x01\x04\x03\x02\x01until the end",
+    ]
+    .map(<[u8]>::to_vec)
+    .to_vec()
+}
+
+/// Packets of the splicer's cases that are wanted, in and out.
+fn splicer_packets(wanted: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
+    let program = splicer::program();
+    let mut found = Vec::new();
+    for path in files(&["apps/splice/cases"], "toml") {
+        let case = cases::load(&path, program).unwrap_or_else(|error| panic!("{error}"));
+        for step in case.steps {
+            let entering = match step.enters {
+                cases::Enters::Received { packet, .. } => Some(packet),
+                _ => None,
+            };
+            found.extend(entering.into_iter().chain(step.outputs.into_iter().map(|leaving| leaving.packet)));
+        }
+    }
+    found.retain(|packet| packet.len() > 34 && wanted(packet));
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Which protocol a frame carries behind its IP header; none where it is no IP.
+fn protocol(frame: &[u8]) -> Option<u8> {
+    match frame.get(12..14)? {
+        [8, 0] => frame.get(23).copied(),
+        [0x86, 0xdd] => frame.get(20).copied(),
+        _ => None,
+    }
+}
+
+/// With a byte in front that has a target set the checksum.
+fn with_first(packets: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    packets.into_iter().map(|packet| [&[0][..], &packet].concat()).collect()
+}
+
+/// Frames with TCP segments.
+pub fn segments() -> Vec<Vec<u8>> {
+    with_first(splicer_packets(|packet| protocol(packet) == Some(6)))
+}
+
+/// Frames with ICMP errors, and other ICMP.
+pub fn icmp_errors() -> Vec<Vec<u8>> {
+    with_first(splicer_packets(|packet| [Some(1), Some(58)].contains(&protocol(packet))))
+}
+
+/// Frames with ARP and neighbour discovery.
+pub fn answers() -> Vec<Vec<u8>> {
+    let advertised = |packet: &[u8]| protocol(packet) == Some(58) && [135, 136].contains(packet.get(54).unwrap_or(&0));
+    with_first(splicer_packets(|packet| packet[12..14] == [8, 6] || advertised(packet)))
+}
+
+/// Sequences of fragments.
+pub fn fragments() -> Vec<Vec<u8>> {
+    let is_part = |packet: &[u8]| match packet[12..14] {
+        [8, 0] => packet[20] & 0x3f != 0 || packet[21] != 0,
+        _ => protocol(packet) == Some(44),
+    };
+    let framed = |packet: &Vec<u8>| {
+        let length = (packet.len() as u16).to_be_bytes();
+        [&[1, 0][..], &length, packet].concat()
+    };
+    let parts: Vec<Vec<u8>> = splicer_packets(is_part).iter().map(framed).collect();
+    // A datagram of each version that is whole in the end, and all of them in a row.
+    let v4 = |place: u16, bytes: &[u8]| {
+        let mut packet = vec![2, 0, 0, 0, 1, 0xfe, 2, 0, 0, 0, 1, 0x11, 8, 0, 0x45, 0];
+        packet.extend((20 + bytes.len() as u16).to_be_bytes());
+        packet.extend([0, 9]);
+        packet.extend(place.to_be_bytes());
+        packet.extend([64, 6, 0, 0, 10, 0, 1, 11, 10, 0, 1, 80]);
+        packet.extend(bytes);
+        framed(&packet)
+    };
+    let v6 = |place: u16, bytes: &[u8]| {
+        let mut packet = vec![2, 0, 0, 0, 1, 0xfe, 2, 0, 0, 0, 1, 0x11, 0x86, 0xdd, 0x60, 0, 0, 0];
+        packet.extend((8 + bytes.len() as u16).to_be_bytes());
+        packet.extend([44, 64]);
+        packet.extend([[0xfd; 16], [0xfe; 16]].concat());
+        packet.extend([6, 0]);
+        packet.extend(place.to_be_bytes());
+        packet.extend([0, 0, 0, 9]);
+        packet.extend(bytes);
+        framed(&packet)
+    };
+    let four = [v4(0x2000, &[1; 24]), v4(0x2003, &[2; 8]), v4(4, &[3; 5])].concat();
+    let six = [v6(32, &[3; 5]), v6(1, &[1; 24]), v6(25, &[2; 8])].concat();
+    let all = parts.concat();
+    parts.into_iter().chain([four, six, all]).collect()
+}
+
+/// Steps of a stream's reassembly.
+pub fn streams() -> Vec<Vec<u8>> {
+    let insert = |at: u16, bytes: &[u8]| [&[3][..], &(200 + at).to_be_bytes(), &[bytes.len() as u8], bytes].concat();
+    let start = vec![0xff, 0xff, 0xff, 0xf0];
+    vec![
+        [start.clone(), insert(0, b"hello, "), insert(7, b"world"), vec![0, 5], vec![1, 3]].concat(),
+        [start.clone(), insert(7, b"world"), insert(3, b"lo, wo"), insert(0, b"hello"), vec![0, 12]].concat(),
+        [start.clone(), (0..20).flat_map(|at| insert(5 * at + 1, b"xyz")).collect(), insert(0, &[b'0'; 100])].concat(),
+        [start.clone(), insert(30, b"behind"), vec![2, 0, 30], vec![0x83, 0, 206, 0], vec![1, 6]].concat(),
+        [start, insert(0, &[7; 255]), insert(240, &[8; 40]), vec![1, 255], insert(0, &[9; 200])].concat(),
+    ]
+}
+
+/// What becomes of clients and servers of the splicer.
+pub fn conversations() -> Vec<Vec<u8>> {
+    let say = |who: u8, kind: u8, text: &str| [&[who, kind, 0, 0, text.len() as u8], text.as_bytes()].concat();
+    let get = say(0, 2, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let image = say(0x10, 2, "GET /images/a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let post = say(0, 2, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n\r\n");
+    let answer = say(6, 2, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+    let (connect, wait, late, again) = (vec![11], vec![10, 3], vec![10, 255], vec![15]);
+    let with = |steps: &[&Vec<u8>]| steps.iter().flat_map(|step| step.to_vec()).collect();
+    vec![
+        with(&[&get, &connect, &answer, &get, &answer, &say(0, 3, "")]),
+        with(&[&image, &connect, &answer, &late, &get]),
+        with(&[&post, &connect, &answer, &post, &answer, &again, &get]),
+        with(&[&say(0, 2, "\r\nGET / HT"), &say(0, 2, "TP/1.1\r\nHost: a/b\r\n\r\n"), &wait, &say(0, 4, "")]),
+        with(&[&get, &connect, &say(6, 4, ""), &connect, &answer, &vec![0x3e], &vec![0x4e]]),
+        with(&[&get, &get, &image, &say(0x20, 2, "x"), &say(0x30, 2, "GET / HTTP/1.1\r\n"), &late, &late]),
+    ]
 }

@@ -29,7 +29,9 @@ fn run(name: &str, mutations: usize) {
         try_one(&fs::read(&path).unwrap(), &|| path.display().to_string());
     }
     let mut mutator = Mutator::new(1, &seeds, target.words);
-    for number in 0..mutations {
+    // FUZZ_TIMES=100 makes so many times as many.
+    let times: usize = std::env::var("FUZZ_TIMES").map_or(1, |times| times.parse().expect("FUZZ_TIMES is a number"));
+    for number in 0..mutations * times {
         let input = mutator.next_input();
         try_one(&input, &|| format!("{name}: mutation {number}"));
     }
@@ -63,4 +65,44 @@ fn control() {
 #[test]
 fn text() {
     run("text", 10_000);
+}
+
+#[test]
+fn head() {
+    run("head", 10_000);
+}
+
+#[test]
+fn body() {
+    run("body", 20_000);
+}
+
+#[test]
+fn segment() {
+    run("segment", 20_000);
+}
+
+#[test]
+fn assembly() {
+    run("assembly", 10_000);
+}
+
+#[test]
+fn icmp() {
+    run("icmp", 20_000);
+}
+
+#[test]
+fn neighbour() {
+    run("neighbour", 20_000);
+}
+
+#[test]
+fn fragments() {
+    run("fragments", 10_000);
+}
+
+#[test]
+fn splicer() {
+    run("splicer", 3000);
 }

@@ -8,7 +8,7 @@ use crate::process::{ROOT, Scratch, millrace};
 #[test]
 fn programs_without_mistakes() {
     let by_name = millrace(&["check", "l3switch"]).ok();
-    assert!(by_name.starts_with("apps/l3switch/l3switch.baker: ok; 9 PPFs, "), "{by_name}");
+    assert!(by_name.starts_with("apps/l3switch/l3switch.baker: ok; 10 PPFs, "), "{by_name}");
     let from = |text: &str| text.split_once(": ok;").unwrap().1.to_owned();
     for path in ["apps/l3switch", "apps/l3switch/", "apps/l3switch/l3switch.baker"] {
         let by_path = millrace(&["check", &format!("{ROOT}/{path}")]).ok();
@@ -16,7 +16,7 @@ fn programs_without_mistakes() {
     }
     let patch = millrace(&["check", PATCH]).ok();
     // The built-in reasons and those of net/ipv4.
-    assert!(patch.ends_with("patch.baker: ok; 2 PPFs, 4 channels, 0 tables, 16 drop reasons\n"), "{patch}");
+    assert!(patch.ends_with("patch.baker: ok; 2 PPFs, 4 channels, 0 tables, 17 drop reasons\n"), "{patch}");
     for library in ["ether", "arp", "ipv4"] {
         let text = millrace(&["check", &format!("{ROOT}/lib/net/{library}.baker")]).ok();
         assert!(text.ends_with(": ok; a library: it has no `program` block\n"), "{text}");
@@ -152,7 +152,30 @@ fn every_target_is_emitted() {
         assert_eq!(emit(app, "llvm", "3"), millrace(&["emit", app, "--target", "llvm"]).ok());
     }
     let ir = emit("l3switch", "ir", "3");
-    for line in ["ppf l3_switch.l2_clsfr", "ppf l2_bridge.deliver", "lpm l3_forward.fib[1048576]"] {
+    for line in ["ppf l3_switch.l2_clsfr", "ppf l2_bridge.bridge", "lpm l3_forward.fib[1048576]"] {
         assert!(ir.contains(line), "{line}: {ir}");
+    }
+}
+
+/// The first hundred mistakes are shown, and how many more there are; so a file that is something else floods nobody.
+#[test]
+fn many_mistakes() {
+    let scratch = Scratch::new();
+    let lines: String = (0..5000).map(|line| format!("const u8 A{line} = {};\n", 256 + line)).collect();
+    let path = scratch.write("many.baker", lines);
+    for command in [&["check", &path][..], &["run", &path, "--port", "a=mem:"]] {
+        let text = millrace(command).failed(1);
+        assert_eq!(text.matches("error[constant-out-of-range]").count(), 100, "{}", text.len());
+        assert!(text.contains("many.baker:100:") && !text.contains("many.baker:101:"), "{text}");
+        let end = "\n\nand 4900 more errors, which are not shown\n\n";
+        assert!(text.ends_with(&format!("{end}{path}: 5000 errors\n")), "{}", &text[text.len() - 200..]);
+    }
+    // The parser itself gives up after as many.
+    let path = scratch.write("text.baker", "const u8 A = ;\n".repeat(5000));
+    for command in [["check", &path], ["fmt", &path]] {
+        let text = millrace(&command).failed(1);
+        let shown =
+            ["\nerror[expected-", "error[too-many-errors]: there are more syntax errors from here on", "not shown"];
+        assert_eq!(shown.map(|what| text.matches(what).count()), [98, 1, 0], "{}", &text[text.len() - 300..]);
     }
 }

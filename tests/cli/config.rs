@@ -41,6 +41,16 @@ fn mistakes_are_told_with_file_line_and_key() {
             (4, "tables.l3_forward.fib.\"10.0.1.0/24\"", "range"),
         ],
     );
+    // A route to nowhere, beside one to a next hop that is there; all zero is none.
+    expect(
+        "[tables.l3_forward.fib]\n\"10.0.1.0/24\" = 1\n\"10.0.2.0/24\" = 2\n\"10.0.3.0/24\" = 3\n\
+         [tables.l3_forward.next_hops]\n1 = { domain = 1, gateway = 0, src = 1 }\n3 = { domain = 0, gateway = 0, src = 0 }",
+        &[
+            (3, "tables.l3_forward.fib.\"10.0.2.0/24\"", "l3_forward.next_hops has no entry 2"),
+            (4, "tables.l3_forward.fib.\"10.0.3.0/24\"", "l3_forward.next_hops has no entry 3"),
+        ],
+    );
+    expect("[ports.p1]\nnumber = 1\nmtu = 60", &[(3, "ports.p1.mtu", "range")]);
     expect("[tables.l3_forward.fob]\n\"10.0.0.0/8\" = 1", &[(1, "tables.l3_forward.fob", "did you mean `fib`?")]);
     expect("[tables.l3_fwd.fib]\n\"10.0.0.0/8\" = 1", &[(1, "tables.l3_fwd", "l3_forward")]);
     expect(

@@ -42,8 +42,35 @@ fn tables_are_read_and_changed() {
         let fib = "l3_forward.fib";
         assert_eq!(table(&["dump", fib]).ok(), "10.0.1.0/24 = 1\n10.0.2.0/24 = 2\n");
         assert_eq!(table(&["get", fib, "10.0.2.0/24"]).ok(), "2\n");
+        // The route that an address takes.
+        assert_eq!(table(&["get", fib, "10.0.2.13"]).ok(), "10.0.2.0/24 = 2\n");
+        assert_eq!(runtime.json(&["table", "get", fib, "10.0.2.13"]), json!({"key": "10.0.2.0/24", "value": 2}));
+        let text = table(&["get", fib, "10.9.0.1"]).failed_in_one_line(1);
+        assert!(text.contains("table l3_forward.fib: key 10.9.0.1: there is no such entry"), "{text}");
+        // A route leads to a next hop that is there.
+        let hops = "l3_forward.next_hops";
+        let hop = "{ domain = 2, gateway = \"10.0.2.254\", src = \"02:00:00:00:02:01\" }";
+        let text = table(&["set", fib, "10.9.0.0/16", "7"]).failed_in_one_line(1);
+        assert!(text.contains("key 10.9.0.0/16: value 7: l3_forward.next_hops has no such entry"), "{text}");
+        assert_eq!(table(&["set", hops, "7", hop]).ok(), format!("7 = {hop}\n"));
+        table(&["set", hops, "3", hop]).ok();
         assert_eq!(table(&["set", fib, "10.9.0.0/16", "7"]).ok(), "10.9.0.0/16 = 7\n");
         assert_eq!(table(&["set", fib, "10.0.1.0/24", "3"]).ok(), "10.0.1.0/24 = 3\n");
+        table(&["set", fib, "10.9.8.0/22", "3"]).ok();
+        table(&["set", fib, "10.9.8.7/32", "1"]).ok();
+        for (address, found) in [
+            ("10.9.8.7", "10.9.8.7/32 = 1\n"),
+            ("10.9.11.255", "10.9.8.0/22 = 3\n"),
+            ("10.9.12.0", "10.9.0.0/16 = 7\n"),
+        ] {
+            assert_eq!(table(&["get", fib, address]).ok(), found);
+        }
+        ["10.9.8.0/22", "10.9.8.7/32"].iter().for_each(|prefix| drop(table(&["del", fib, prefix]).ok()));
+        // What ports send at most is nobody's to set.
+        assert_eq!(table(&["get", "port_mtu", "p1"]).ok(), "1500\n");
+        let text = table(&["set", "port_mtu", "p1", "9000"]).failed_in_one_line(1);
+        assert!(text.contains("table port_mtu: it is read from the interfaces"), "{text}");
+        assert!(table(&["del", "port_mtu", "p1"]).failed_in_one_line(1).contains("it is read from"));
         assert_eq!(table(&["del", fib, "10.0.2.0/24"]).ok(), "");
         let entries = json!([{"key": "10.0.1.0/24", "value": 3}, {"key": "10.9.0.0/16", "value": 7}]);
         assert_eq!(runtime.json(&["table", "dump", fib]), entries);
@@ -52,15 +79,14 @@ fn tables_are_read_and_changed() {
         let (given, place) = ("{ port = \"p3\", heard = 0 }", "{ port = 3, heard = 0 }");
         assert_eq!(table(&["set", "l2_bridge.stations", station, given]).ok(), format!("{station} = {place}\n"));
         assert_eq!(table(&["dump", "l2_bridge.stations"]).ok(), format!("{station} = {place}\n"));
-        let hop = "{ domain = 2, gateway = \"10.0.2.254\", src = \"02:00:00:00:02:01\" }";
-        assert_eq!(table(&["set", "l3_forward.next_hops", "7", hop]).ok(), format!("7 = {hop}\n"));
         assert_eq!(
-            runtime.json(&["table", "get", "l3_forward.next_hops", "7"]),
+            runtime.json(&["table", "get", hops, "7"]),
             json!({"key": 7, "value": {"domain": 2, "gateway": "10.0.2.254", "src": "02:00:00:00:02:01"}})
         );
+        let neighbour = "{ mac = \"02:00:00:00:00:13\", heard = 0 }";
         assert_eq!(
-            table(&["set", "l3_forward.neighbours", "10.0.2.13", "02:00:00:00:00:13"]).ok(),
-            "10.0.2.13 = 02:00:00:00:00:13\n"
+            table(&["set", "l3_forward.neighbours", "10.0.2.13", neighbour]).ok(),
+            format!("10.0.2.13 = {neighbour}\n")
         );
         assert_eq!(table(&["get", "l3_switch.domains", "svi2p"]).ok(), "2\n");
         assert_eq!(table(&["get", "l3_switch.domains", "63"]).ok(), "0\n", "an array has all its entries");
@@ -122,7 +148,8 @@ fn mistakes_are_told_and_change_nothing() {
     wrong(&["dump", "l3_forward.fob"], "there is no table \"l3_forward.fob\"; did you mean `l3_forward.fib`?");
     wrong(&["get", fib, "10.0.9.0/24"], "table l3_forward.fib: key 10.0.9.0/24: there is no such entry");
     wrong(&["del", fib, "10.0.1.0/25"], "table l3_forward.fib: key 10.0.1.0/25: there is no such entry");
-    wrong(&["get", fib, "10.0.1.1"], "table l3_forward.fib: key 10.0.1.1: not a prefix: it has no length; accepted:");
+    wrong(&["get", fib, "10.0.9.1"], "table l3_forward.fib: key 10.0.9.1: there is no such entry");
+    wrong(&["del", fib, "10.0.1.1"], "table l3_forward.fib: key 10.0.1.1: not a prefix: it has no length; accepted:");
     wrong(&["set", fib, "10.0.1.0/24", "-1"], "key 10.0.1.0/24: value -1: -1 is out of range; accepted: an integer");
     wrong(
         &["set", hops, "70000", "1"],
@@ -210,8 +237,8 @@ fn several_instances_are_told_apart() {
     // What is changed in one is not changed in another.
     let fib =
         |instance: &str| runtime.millrace(&["table", "get", "l3_forward.fib", "10.7.0.0/16", "--instance", instance]);
-    runtime.millrace(&["table", "set", "l3_forward.fib", "10.7.0.0/16", "5", "--instance", "edge"]).ok();
-    assert_eq!(fib("edge").ok(), "5\n");
+    runtime.millrace(&["table", "set", "l3_forward.fib", "10.7.0.0/16", "2", "--instance", "edge"]).ok();
+    assert_eq!(fib("edge").ok(), "2\n");
     fib("l3switch-2").failed_in_one_line(1);
     // By the path of the socket too.
     let socket = runtime.socket("l3switch-2");
@@ -365,7 +392,7 @@ fn logs() {
     let mut command = runtime.command(&[&["run"], &SWITCH[..], &["--log-format", "json"]].concat());
     command.env("MILLRACE_LOG", "info");
     let instance = runtime.start_command(command);
-    runtime.millrace(&["table", "set", "l3_forward.fib", "10.9.0.0/16", "7"]).ok();
+    runtime.millrace(&["table", "set", "l3_forward.fib", "10.9.0.0/16", "2"]).ok();
     runtime.millrace(&["table", "del", "l3_forward.fib", "10.9.0.0/16"]).ok();
     runtime.millrace(&["stop"]).ok();
     let done = instance.end();
@@ -376,7 +403,7 @@ fn logs() {
     let set = &lines[1];
     assert_eq!(
         (&set["table"], &set["key"], &set["value"]),
-        (&json!("l3_forward.fib"), &json!("10.9.0.0/16"), &json!("7"))
+        (&json!("l3_forward.fib"), &json!("10.9.0.0/16"), &json!("2"))
     );
     assert_eq!((&set["level"], set["uid"].is_u64()), (&json!("INFO"), true));
     // As text, and nothing but warnings where nothing is asked for.

@@ -204,3 +204,49 @@ fn reload_puts_settings_of_controllers_in_force() {
     runtime.millrace(&["stop"]).ok();
     firewall.end().ok();
 }
+
+/// A changed program takes over with changed settings, and the controller goes on to take settings.
+#[test]
+fn a_changed_program_brings_settings_and_takes_more() {
+    let runtime = Runtime::new();
+    macro_rules! write {
+        ($($name:literal),*) => { $(runtime.write($name, include_str!(concat!("../../apps/firewall/", $name)));)* };
+    }
+    write!("firewall.baker", "flow.baker", "parse.baker", "rules.baker", "firewall.toml");
+    let ports = ["lan=mem:", "wan=mem:"].map(|port| ["--port", port]).concat();
+    let firewall = runtime.start(&[&[&*runtime.path("firewall.baker"), "--opt", "base"], &ports[..]].concat());
+    // All tables of the set that counts.
+    let rules = || {
+        let active = runtime.millrace(&["table", "get", "flow.active", "0"]).ok();
+        let set = ["blue.", "green."][usize::from(active == "1\n")];
+        let tables = runtime.json(&["table", "ls"]);
+        let names = tables.as_array().unwrap().iter().filter_map(|own| own["name"].as_str());
+        let dump = |name: &str| runtime.millrace(&["table", "dump", name]).ok();
+        names.filter(|name| name.starts_with(set)).map(dump).collect::<Vec<_>>()
+    };
+    let (program, text) =
+        (include_str!("../../apps/firewall/flow.baker"), include_str!("../../apps/firewall/firewall.toml"));
+    let first = rules();
+    for (round, to_port) in [(0, "to_port = 26"), (1, "to_port = 27"), (2, "to_port = 28")] {
+        // The second time the program stays.
+        let more = if round == 0 {
+            "array<u32> more[8]; array<u8> active[1];"
+        } else {
+            "array<u8> active[1]; array<u32> more[8];"
+        };
+        if round != 1 {
+            runtime.write("flow.baker", &program.replacen("array<u8> active[1];", more, 1));
+        }
+        let before = rules();
+        runtime.write("firewall.toml", &text.replacen("to_port = 25", to_port, 1));
+        let reloaded = runtime.json(&["reload"]);
+        assert_eq!(
+            (&reloaded["controllers"], &reloaded["replaced"]),
+            (&serde_json::json!(["firewall"]), &(round != 1).into())
+        );
+        assert!(rules() != before && rules() != first, "{to_port}");
+        assert_eq!(runtime.json(&["status"])[0]["controllers"]["firewall"]["state"], "running");
+    }
+    runtime.millrace(&["stop"]).ok();
+    firewall.end().ok();
+}

@@ -65,8 +65,11 @@ fn nothing_stays_behind_even_after_a_kill() {
             let second = command(&box_, driver).args(["--no-socket"]).run().unwrap();
             assert_eq!(second.status.code(), Some(2), "{second}");
             let text = String::from_utf8(second.stderr.clone()).unwrap();
-            let expected = "error: port l: left: has an XDP program (id ";
-            assert!(text.starts_with(expected) && text.contains("does not replace"), "{text}");
+            let expected = format!(" already (process {})", millrace.id());
+            assert!(
+                text.contains("port l: left: is a port of the instance patch") && text.contains(&expected),
+                "{text}"
+            );
             millrace.signal(signal).unwrap();
             let output = millrace.wait(PATIENCE).unwrap();
             let about =
@@ -92,10 +95,10 @@ fn somebody_elses_program_is_replaced_where_that_is_asked_for() {
         let output = command.args(more).run().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let (status, error) = taken(&[]);
-    assert!(status == Some(2) && error.contains("(`--replace-xdp`)"), "{error}");
-    let (status, error) = taken(&["--replace-xdp"]);
-    assert!(status == Some(2) && error.contains("in use by another AF_XDP socket"), "it lives: {error}");
+    for more in [&[][..], &["--replace-xdp"]] {
+        let (status, error) = taken(more);
+        assert!(status == Some(2) && error.contains("is a port of the instance"), "it lives: {error}");
+    }
     first.signal(Signal::SIGTERM).unwrap();
     first.wait(PATIENCE).unwrap();
     let object = Scratch::new();
@@ -107,7 +110,13 @@ fn somebody_elses_program_is_replaced_where_that_is_asked_for() {
         for device in ["left", "right"] {
             box_.check(&["ip", "link", "set", "dev", device, mode, "obj", &compiled, "sec", "xdp"]).unwrap();
         }
-        assert!(taken(&[]).1.contains("does not replace"));
+        let (_, error) = taken(&[]);
+        assert!(error.contains("does not replace") && error.contains("(`--replace-xdp`)"), "{error}");
+        // Where all ports make do with less, nothing runs in the kernel, and that is said.
+        let workers = command(&box_, "auto").args(["--no-socket", "--duration", "0.1"]).run().unwrap().text();
+        let expected = "engine: workers, because no port takes the program's part for the kernel\n\
+                        port l: afpacket:left; not xdp:left, because ";
+        assert!(workers.starts_with(expected), "{workers}");
         let mut running = command(&box_, "xdp").args(["--no-socket", "--replace-xdp"]).spawn().unwrap();
         running.wait_for_text("running on 2 ports", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
         passes(&hosts);
@@ -159,6 +168,65 @@ fn the_engine_says_what_it_is() {
     assert!(status == Some(0) && out.starts_with(&format!("engine: workers, because {why}\n")), "{out}");
     let (status, _, error) = command("xdp");
     assert!(status == Some(2) && error.contains(why) && error.contains("`--engine worker` runs all"), "{error}");
+}
+
+/// Three PPFs, of which the kernel's verifier gives up on one: what `explain` says runs where is what `run` does.
+#[test]
+fn explain_says_what_run_does() {
+    let (box_, _hosts) = network();
+    let scratch = Scratch::new();
+    let heavy = "import \"net/ether\";
+        module m { in ether input; out ether output; channel ether all, even; hash<u32, u32> marks[256];
+            ppf first(ether_packet_t *pkt) from input { pkt->dst = 1; channel_put(even, pkt); }
+            ppf light(ether_packet_t *pkt) from even {
+                pkt->metadata.tx.port = 1;
+                if (pkt->type == 7) channel_put(output, pkt); else channel_put(all, pkt);
+            }
+            ppf heavy(ether_packet_t *pkt) from all {
+                u32 n = (u32) pkt->src;
+                for (u32 i = 0; i < 4000; i++) {
+                    u32 *mark = marks[n];
+                    if (mark != null) n = n * 3 + *mark;
+                    u32 *other = marks[n + 1];
+                    if (other != null) n = n * 5 + *other;
+                }
+                pkt->src = (u48) n;
+                channel_put(output, pkt);
+            } }
+        program { rx -> m.input; m.output -> tx; }";
+    let source = scratch.write("heavy.baker", heavy);
+    let command = box_.command(env!("CARGO_BIN_EXE_millrace")).args(["run", &source, "--port", "l=xdp:left"]);
+    let output = command.args(["--no-socket", "--duration", "0.1"]).run().unwrap();
+    let said = output.text();
+    let engine = said.lines().next().unwrap();
+    assert!(engine.starts_with("engine: xdp: 2 of 3 PPFs run in the kernel, workers take over at m.heavy"), "{output}");
+    assert!(engine.contains("m.heavy is too much for the kernel: "), "{engine}");
+
+    let explain = ["explain", &source, "--profile", crate::FIRST];
+    let found: serde_json::Value =
+        serde_json::from_str(&process::millrace(&[&explain[..], &["--json"]].concat()).ok()).unwrap();
+    let placement = &found["placement"];
+    assert_eq!(placement["kernel"], serde_json::json!({"asked": true, "takes": true}));
+    let ppfs = placement["ppfs"].as_array().unwrap();
+    let runs: Vec<_> = ppfs.iter().map(|ppf| (ppf["ppf"].as_str().unwrap(), ppf["runs"].as_str().unwrap())).collect();
+    assert_eq!(runs, [("m.first", "kernel"), ("m.light", "kernel"), ("m.heavy", "worker")]);
+    // Both say the same reason.
+    let why = ppfs[2]["why"][0].as_str().unwrap();
+    let why = why.rsplit_once(" (").unwrap().0;
+    assert!(why.starts_with("is too much for the kernel: ") && engine.contains(why), "{why}: {engine}");
+    assert_eq!(placement["cuts"][0]["to"], "m.heavy");
+    let text = process::millrace(&explain).ok();
+    assert!(text.contains("\nthe kernel takes it\n") && text.contains("m.heavy  worker: it is too much"), "{text}");
+
+    // Where nobody may ask the kernel that is said, and nothing is promised.
+    let program = scratch.millrace();
+    let trace = scratch.write("first.pcap", std::fs::read(crate::FIRST).unwrap());
+    let words = process::without_privileges();
+    let mut command = std::process::Command::new(words[0]);
+    command.args(&words[1..]).args([&program, "explain", &source, "--profile", &trace]);
+    let text = process::run(command).ok();
+    let said = "\nthe kernel was not asked: the kernel lets this process make no BPF maps";
+    assert!(text.contains(said) && text.contains("A PPF that is too much for it runs on workers"), "{text}");
 }
 
 #[test]

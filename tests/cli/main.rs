@@ -6,12 +6,15 @@ mod check;
 mod config;
 mod control;
 mod controllers;
+mod disk;
 mod explain;
 mod fmt;
 mod hostile_clients;
 mod kernel;
+mod offloads;
 mod outlast;
 mod output;
+mod pins;
 mod profile;
 mod reload;
 mod replay;
@@ -19,6 +22,7 @@ mod run;
 mod service;
 mod sim;
 mod tap;
+mod twice;
 
 #[path = "../support/frames.rs"]
 mod frames;

@@ -187,3 +187,13 @@ fn tables_outlast_the_process() {
     let error = rig.runtime.millrace(&["run", &rig.file, "--state", "/dev/null/x"]).failed_in_one_line(2);
     assert!(error.starts_with("error: state in /dev/null/x: "), "{error}");
 }
+
+#[test]
+fn help_says_what_is_read_again() {
+    let help = crate::process::millrace(&["reload", "--help"]).ok();
+    assert!(
+        help.starts_with("Have a running instance read its program and configuration again and put them in force\n"),
+        "{help}"
+    );
+    assert!(crate::process::millrace(&["--help"]).ok().contains("read its program and configuration again"));
+}

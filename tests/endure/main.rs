@@ -3,6 +3,7 @@
 //!
 //! `make endure` runs all of it, in release mode; as one of the ordinary tests each part is short and only shows that it works.
 
+mod bursts;
 mod files;
 mod held;
 mod links;

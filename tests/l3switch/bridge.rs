@@ -59,7 +59,10 @@ fn frames_to_unknown_stations_and_to_groups_are_flooded_in_their_domain_only(dri
             wires.send(from, &frame);
             let mut there = [false; 4];
             there[to - 1] = true;
-            wires.settle().only(&frame, there);
+            match dst == unknown {
+                true => wires.settle().only(&frame, there),
+                false => wires.settle().for_all(&frame, there, (from - 1) / 2),
+            }
         }
     }
     // Hosts of the other domain are unknown stations, and so is the router's address there.

@@ -20,6 +20,9 @@ over_both!(
     thousands_of_changes_cost_no_packet
 );
 
+/// The next hop that leads to h3.
+const NEXT_HOP: &str = "{ domain = 2, gateway = \"0.0.0.0\", src = \"02:00:00:00:02:01\" }";
+
 /// A packet from h1 to h3 with a number, as h1 sends it.
 fn numbered(number: u32) -> Vec<u8> {
     Ipv4::new(IP[0], IP[2], &number.to_be_bytes()).frame(ROUTER[0], MAC[0])
@@ -48,17 +51,22 @@ fn what_is_learned_can_be_read_and_what_is_set_is_used(driver: &str) {
     let (switch, mut wires) = ready(driver);
     let stations = switch.ask(&["table", "dump", "l2_bridge.stations"]).ok();
     assert!(stations.contains("{ domain = 1, mac = \"02:00:00:00:00:11\" } = { port = 1, heard = "), "{stations}");
-    assert_eq!(switch.ask(&["table", "get", "l3_forward.neighbours", "10.0.2.13"]).ok(), "02:00:00:00:00:13\n");
-    // No route any more: from the next packet on.
-    switch.ask(&["table", "del", "l3_forward.fib", "10.0.2.0/24"]).ok();
+    let neighbour = switch.ask(&["table", "get", "l3_forward.neighbours", "10.0.2.13"]).ok();
+    assert!(neighbour.starts_with("{ mac = \"02:00:00:00:00:13\", heard = "), "{neighbour}");
+    // The way that the address takes.
+    assert_eq!(switch.ask(&["table", "get", "l3_forward.fib", "10.0.2.13"]).ok(), "10.0.2.0/24 = 2\n");
+    // No next hop any more: from the next packet on.
+    switch.ask(&["table", "del", "l3_forward.next_hops", "2"]).ok();
     wires.send(1, &numbered(1));
     wires.settle().nothing();
-    assert_eq!(dropped(&switch, "no_route"), 1);
-    switch.ask(&["table", "set", "l3_forward.fib", "10.0.2.0/24", "2"]).ok();
+    assert_eq!(dropped(&switch, "no_next_hop"), 1);
+    switch.ask(&["table", "set", "l3_forward.next_hops", "2", NEXT_HOP]).ok();
     wires.send(1, &numbered(2));
     assert_eq!(wires.settle().hosts[2].iter().map(|frame| number(frame)).collect::<Vec<_>>(), [Some(2)]);
     // Another neighbour address: the packet is sent there.
-    switch.ask(&["table", "set", "l3_forward.neighbours", "10.0.2.13", "02:00:00:00:00:14"]).ok();
+    switch
+        .ask(&["table", "set", "l3_forward.neighbours", "10.0.2.13", "{ mac = \"02:00:00:00:00:14\", heard = 0 }"])
+        .ok();
     wires.send(1, &numbered(3));
     let outcome = wires.settle();
     let all: Vec<_> = outcome.hosts[2..].iter().flatten().collect();
@@ -103,18 +111,18 @@ fn under_traffic(switch: &Switch, pause: Duration, work: impl FnOnce()) -> (u32,
 
 fn changes_under_traffic_lose_no_packet_unaccounted(driver: &str) {
     let (switch, _wires) = ready(driver);
-    let before = dropped(&switch, "no_route");
+    let before = dropped(&switch, "no_next_hop");
     let (sent, received) = under_traffic(&switch, Duration::from_millis(2), || {
         for _ in 0..15 {
-            switch.ask(&["table", "del", "l3_forward.fib", "10.0.2.0/24"]).ok();
-            switch.ask(&["table", "set", "l3_forward.fib", "10.0.2.0/24", "2"]).ok();
+            switch.ask(&["table", "del", "l3_forward.next_hops", "2"]).ok();
+            switch.ask(&["table", "set", "l3_forward.next_hops", "2", NEXT_HOP]).ok();
         }
     });
     assert!(received.is_sorted_by(|a, b| a < b), "in order, none twice");
     let lost = u64::from(sent) - received.len() as u64;
-    assert_eq!(dropped(&switch, "no_route") - before, lost);
+    assert_eq!(dropped(&switch, "no_next_hop") - before, lost);
     assert!(lost > 0 && received.len() > 100, "{lost} dropped, {} received", received.len());
-    assert_eq!(switch.stop().dropped("no_route"), before + lost);
+    assert_eq!(switch.stop().dropped("no_next_hop"), before + lost);
 }
 
 fn hostile_clients_do_not_disturb_forwarding(driver: &str) {
@@ -158,5 +166,5 @@ fn thousands_of_changes_cost_no_packet(driver: &str) {
     let tables = churn.entries();
     let fib = tables.as_array().unwrap().iter().find(|table| table["name"] == "l3_forward.fib").unwrap();
     assert!(fib["entries"].as_u64().unwrap() <= 1002, "{fib}");
-    assert_eq!(switch.stop().dropped("no_route"), 0);
+    assert_eq!(switch.stop().dropped("no_next_hop"), 0);
 }

@@ -12,6 +12,7 @@ mod flood;
 mod hosts;
 mod jumbo;
 mod line;
+mod mtu;
 mod route;
 mod storm;
 mod switch;

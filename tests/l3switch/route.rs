@@ -9,7 +9,8 @@ use crate::switch::{GATEWAY, IP, MAC, PATIENCE, ROUTER, Switch, over_both};
 over_both!(
     routed_packets_are_as_they_must_be,
     what_the_router_may_not_change_stays,
-    an_expired_packet_is_answered_by_the_router
+    an_expired_packet_is_answered_by_the_router,
+    a_packet_without_a_route_is_answered_by_the_router
 );
 
 /// Options as hosts send them: router alert (RFC 2113), a longer record route (RFC 791), and as many as there may be.
@@ -112,4 +113,12 @@ fn an_expired_packet_is_answered_by_the_router(driver: &str) {
     let outcome = wires.settle();
     assert_eq!(outcome.hosts[2], Vec::<Vec<u8>>::new(), "an expired packet was delivered");
     assert_eq!(switch.stop().dropped("ttl_expired"), 0);
+}
+
+fn a_packet_without_a_route_is_answered_by_the_router(driver: &str) {
+    let switch = Switch::start(driver);
+    let ping = switch.network.host(1).ns.command("ping").args(["-n", "-c", "1", "-W", "10", "192.0.2.1"]);
+    let said = ping.limit(PATIENCE).run().unwrap().text();
+    assert!(said.contains("From 10.0.1.1 ") && said.contains("Net Unreachable"), "{said}");
+    assert_eq!(switch.stop().drops(), []);
 }

@@ -74,9 +74,8 @@ fn churn(socket: &str, stop: &AtomicBool) -> u32 {
         ask(json!({"request": "table_set", "table": "l3_forward.fib", "key": "10.0.2.0/24", "value": 2}));
         ask(json!({"request": "table_set", "table": "l3_forward.next_hops", "key": 2, "value": next_hop}));
         let neighbour = format!("10.7.0.{number}");
-        ask(
-            json!({"request": "table_set", "table": "l3_forward.neighbours", "key": neighbour, "value": "02:00:00:00:00:99"}),
-        );
+        let value = json!({"mac": "02:00:00:00:00:99", "heard": 0});
+        ask(json!({"request": "table_set", "table": "l3_forward.neighbours", "key": neighbour, "value": value}));
         ask(json!({"request": "table_dump", "table": "l2_bridge.stations"}));
         ask(json!({"request": "table_dump", "table": "l3_forward.neighbours"}));
         ask(json!({"request": "counters"}));
@@ -92,7 +91,9 @@ fn two_workers(driver: &str, mode: &[&str]) {
     let switch = Switch::start_with(driver, &[&["--workers", "2"], mode].concat());
     let mut wires = switch.wires();
     (1..=3).for_each(|host| wires.announce(host));
-    switch.ask(&["table", "set", "l3_forward.neighbours", "10.0.2.77", "02:00:00:00:00:13"]).ok();
+    switch
+        .ask(&["table", "set", "l3_forward.neighbours", "10.0.2.77", "{ mac = \"02:00:00:00:00:13\", heard = 0 }"])
+        .ok();
     let status = &switch.ask_json(&["status"])[0];
     assert_eq!((&status["workers"], status["cpus"].as_array().unwrap().len()), (&json!(2), 2));
     let before = switch.ask_json(&["counters"]);

@@ -205,6 +205,94 @@ fn a_lab_is_built_entered_from_elsewhere_and_ends_with_an_account() {
     assert!(packets >= 8 && length > packets * 60, "{end}, {length} bytes");
 }
 
+/// Two instances of Millrace between two hosts, in whose middle there is nothing but their ports.
+const TWO: &str = r#"
+name = "two"
+
+[hosts.left]
+devices.eth0 = { addresses = ["10.0.1.1/24"] }
+
+[hosts.right]
+devices.eth0 = { addresses = ["10.0.1.2/24"] }
+
+[hosts.one]
+devices.p1 = { port = true }
+devices.p2 = { port = true }
+
+[hosts.two]
+devices.p1 = { port = true }
+devices.p2 = { port = true }
+
+[[links]]
+ends = ["left:eth0", "one:p1"]
+
+[[links]]
+ends = ["one:p2", "two:p1"]
+
+[[links]]
+ends = ["two:p2", "right:eth0"]
+
+[[hosts.one.commands]]
+run = "millrace run PATCH --port p1=auto:p1 --port p2=auto:p2 --no-socket"
+ready = "running on 2 ports"
+log = "one.log"
+
+[[hosts.two.commands]]
+run = "millrace run PATCH --port p1=auto:p1 --port p2=auto:p2 --no-socket"
+ready = "running on 2 ports"
+log = "two.log"
+
+[[hosts.left.commands]]
+run = "ping -n -c 5 -i 0.1 -w 20 10.0.1.2"
+wait = true
+
+[[captures]]
+file = "middle.pcapng"
+devices = ["one:p2", "two:p1"]
+
+[[captures]]
+file = "edge.pcapng"
+devices = ["one:p1"]
+"#;
+
+/// Millrace sends past the places where the kernel shows packets to captures, and takes packets in front of them: so the lab carries
+/// a link with a capture at a port itself, and records what passes.
+#[test]
+fn a_capture_between_two_ports_sees_all_that_passes() {
+    let runtime = Runtime::new();
+    let file = runtime.write("two.toml", &TWO.replace("PATCH", &format!("{ROOT}/examples/patch.baker")));
+    let out = run(runtime.command(&["lab", &file, "--duration", "0", "--json"])).ok();
+    let events: Vec<Json> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let end = events.iter().find(|event| event["event"] == "end").unwrap();
+    let captured = |index: usize| end["captures"][index]["packets"].as_u64().unwrap();
+    let passed = |index: usize| {
+        let link = &end["links"][index];
+        ["forward", "backward"].map(|way| link[way]["sent"].as_u64().unwrap())
+    };
+    assert_eq!(end["links"][1]["ends"], serde_json::json!(["one:p2", "two:p1"]));
+    // Five requests, as many answers, and at least one question for an address with its answer.
+    let [there, back] = passed(1);
+    assert!(there >= 6 && back >= 6, "{end}");
+    // At the middle link each packet goes out at one end and comes in at the other.
+    assert_eq!(captured(0), 2 * (there + back), "{end}");
+    let [there, back] = passed(0);
+    assert_eq!(captured(1), there + back, "{end}");
+    assert_eq!(end["captures"][0]["dropped"], 0);
+    // The interfaces are called as the devices, and what a port has received, and sent, the file tells.
+    let config = runtime.write("ports.toml", "ports.p1.number = 1\nports.p2.number = 2\n");
+    let patch = format!("{ROOT}/examples/patch.baker");
+    let replay =
+        |file: &str| run(runtime.command(&["replay", &patch, "-c", &config, "--in", &runtime.path(file)])).ok();
+    let [there, back] = passed(1);
+    let said = replay("middle.pcapng");
+    assert!(said.contains(&format!(": {} packets in, ", there + back)), "{said}");
+    assert!(said.contains(&format!("  {} packets of the file were sent by ports", there + back)), "{said}");
+    let [there, back] = passed(0);
+    let said = replay("edge.pcapng");
+    assert!(said.contains(&format!(": {there} packets in, ")), "{said}");
+    assert!(said.contains(&format!("  {back} packets of the file were sent by ports")), "{said}");
+}
+
 #[test]
 fn a_lab_that_crashes_leaves_nothing() {
     let runtime = Runtime::new();

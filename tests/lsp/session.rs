@@ -78,6 +78,20 @@ fn diagnostics_with_both_places() {
     assert_eq!(client.end(), Some(0));
 }
 
+/// An editor gets the first hundred mistakes, and how many more there are.
+#[test]
+fn many_diagnostics() {
+    let mut client = Client::new();
+    let text: String = (0..5000).map(|line| format!("const u8 A{line} = {};\n", 256 + line)).collect();
+    let found = client.open(URI, &text);
+    assert_eq!(found.len(), 101);
+    assert!(found[..100].iter().all(|one| one["code"] == "constant-out-of-range"));
+    let last = &found[100];
+    assert_eq!(last["message"], "4900 more errors from here on");
+    assert_eq!((&last["range"]["start"]["line"], &last["severity"]), (&json!(100), &json!(1)), "{last}");
+    assert_eq!(client.end(), Some(0));
+}
+
 #[test]
 fn imported_files_are_taken_from_the_editor_then_the_disk() {
     let mut client = Client::new();
@@ -122,11 +136,15 @@ fn hover_tells_types_places_and_costs() {
         ),
         ("ihl < 5", 0, &["At byte 0, bit 4 of the `ipv4` header, 4 bits", "1 byte (0), shared with `version`"]),
         ("total_length > packet", 0, &["touches 2 bytes (2 to 3)"]),
-        ("dst == router", 0, &["At byte 0 of the `ether` header, 48 bits: `mac_addr_t`", "6 bytes (0 to 5)"]),
+        (
+            "dst;\n        bool is_arp",
+            0,
+            &["At byte 0 of the `ether` header, 48 bits: `mac_addr_t`", "6 bytes (0 to 5)"],
+        ),
         ("ip->version", 0, &["ipv4_packet_t *ip", "20 bytes are there"]),
         ("domain = domain;", 0, &["metadata { domain : u8; }", "1 byte of the packet's metadata"]),
         ("no_domain)", 0, &["drop_reason no_domain;"]),
-        ("no_route)", 0, &["A drop reason"]),
+        ("no_next_hop)", 0, &["A drop reason"]),
         (
             "l2_clsfr",
             0,
@@ -137,7 +155,7 @@ fn hover_tells_types_places_and_costs() {
                 "Of the module `l3_switch`",
             ],
         ),
-        ("route(", 0, &["`bad_version`", "`no_route`"]),
+        ("route(", 0, &["`bad_version`", "`no_next_hop`"]),
         ("next_hops[*hop]", 0, &["array<next_hop_t> next_hops[65536];", "A value has 16 bytes"]),
         ("fib[ip", 0, &["longest matching prefix", "DIR-24-8"]),
         ("packet_decap", 0, &["Consumes the handle", "`malformed`"]),
@@ -153,6 +171,7 @@ fn hover_tells_types_places_and_costs() {
         ("mac_addr_t router", 0, &["type mac_addr_t = u48;", "48 bits, unsigned"]),
         ("port];", 0, &["rx.port : port_t;"]),
         ("u64 ports", 0, &["64 bits, unsigned"]),
+        ("port_mtu(port)", 0, &["u32 port_mtu(port)", "Bytes behind the Ethernet header"]),
         ("net/ether\"", 0, &["lib/net/ether.baker"]),
         ("rx -> l3", 0, &["Frames as they come in"]),
     ] {
@@ -181,7 +200,8 @@ fn definitions_are_found_across_files() {
         (here("l3_switch.input", 0, 10), here("in  ether input", 0, 10)),
         (here("from input", 0, 5), here("in  ether input", 0, 10)),
         (here("no_domain)", 0, 0), here("no_domain,", 0, 0)),
-        (here("station != null", 0, 0), here("place_t *station", 0, 9)),
+        (here("station == null", 0, 0), here("place_t *station", 0, 9)),
+        (here("into next_hops", 0, 5), here("next_hops[65536]", 0, 0)),
         (here("heard != 0 && now_s()", 0, 0), here("heard : u32", 0, 0)),
         (here("place->heard != 0", 0, 0), here("place_t *place)", 0, 9)),
         (here("over stations", 0, 5), here("stations[65536]", 0, 0)),
@@ -334,12 +354,9 @@ fn completion_offers_what_can_stand_there() {
     assert_eq!(after("ip->metadata.rx."), ["port"]);
     assert_eq!(after("next."), ["domain", "gateway", "src"]);
     assert_eq!(after("next_hops[3]."), ["domain", "gateway", "src"]);
-    has(&after("l2_bridge."), &["stations", "members", "send"]);
+    has(&after("l2_bridge."), &["stations", "members", "flood"]);
     let found = after("if (n");
-    has(
-        &found,
-        &["next", "neighbour", "ip", "fib", "neighbours", "host_cc", "null", "packet_drop", "no_route", "truncated"],
-    );
+    has(&found, &["next", "hop", "ip", "fib", "neighbours", "host_cc", "null", "packet_drop", "no_route", "truncated"]);
     has(&found, &["u32", "mac_addr_t", "ipv4_packet_t", "return", "ETH_TYPE_ARP", "l2_bridge"]);
     assert!(!found.contains(&"stations".to_string()), "of another module: {found:?}");
     assert!(!found.contains(&"last".to_string()), "a variable of another body: {found:?}");
@@ -355,6 +372,58 @@ fn completion_offers_what_can_stand_there() {
     has(&in_file("// Puts the Ethernet", "zz"), &["module", "metadata", "protocol"]);
     has(&in_file("struct station_t { domain : u8;", "struct station_t { domain : "), &["u8", "mac_addr_t"]);
     assert_eq!(in_file("// Puts the Ethernet", "// Puts th"), [] as [&str; 0], "in a comment");
+    assert_eq!(client.end(), Some(0));
+}
+
+/// An arm of a `switch` is a scope, as a block is: what is declared in it is known there, and nowhere else.
+#[test]
+fn variables_of_a_switch_arm_are_known() {
+    let text = "import \"net/ipv4\";
+struct hop_t { mac : mac_addr_t; vlan : u16; }
+module m {
+    in  ether input;
+    out ether output;
+    hash<u32, hop_t> hops[16];
+    ppf p(ether_packet_t *pkt) from input {
+        switch (pkt->type) {
+        case 1:
+            hop_t *hop = hops[1];
+            if (hop != null)
+                pkt->dst = hop->mac;
+        case ETH_TYPE_IPV4:
+            ipv4_packet_t *ip = packet_peek(pkt);
+            hop_t other = hop_t { mac: 1, vlan: 2 };
+            ip->ttl = (u8) other.vlan;
+        default:
+        }
+        channel_put(output, pkt);
+    }
+}
+program { rx -> m.input; m.output -> tx; }
+";
+    let mut client = Client::new();
+    assert_eq!(client.open(URI, text), [] as [Value; 0]);
+    assert!(hover(&mut client, text, "hop->mac", 0).contains("hop_t *hop"));
+    assert!(hover(&mut client, text, "other.vlan", 0).contains("hop_t other"));
+    assert!(hover(&mut client, text, "ttl", 0).contains("ipv4"));
+    let line_of = |answer: &Value| answer["range"]["start"]["line"].as_u64();
+    let at = client.at("definition", URI, find(text, "ip->ttl", 0, 0));
+    assert_eq!(line_of(&at), Some(13), "{at}");
+    let at = client.at("definition", URI, find(text, "other.vlan", 0, 6));
+    assert_eq!(line_of(&at), Some(1), "{at}");
+    // Half typed.
+    let half = text.replace("ip->ttl = (u8) other.vlan;", "ip->");
+    client.change(URI, &half);
+    let found = completions(&mut client, &half, "ip->");
+    assert!(["ttl", "protocol", "metadata"].iter().all(|name| found.iter().any(|f| f == name)), "{found:?}");
+    let half = text.replace("ip->ttl = (u8) other.vlan;", "other.");
+    client.change(URI, &half);
+    assert_eq!(completions(&mut client, &half, "other."), ["mac", "vlan"]);
+    let half = text.replace("ip->ttl = (u8) other.vlan;", "if (o");
+    client.change(URI, &half);
+    let found = completions(&mut client, &half, "if (o");
+    assert!(["ip", "other", "pkt"].iter().all(|name| found.iter().any(|f| f == name)), "{found:?}");
+    assert!(!found.iter().any(|name| name == "hop"), "a variable of another arm: {found:?}");
     assert_eq!(client.end(), Some(0));
 }
 
@@ -387,9 +456,9 @@ fn the_outline() {
         symbols.as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap().to_string()).collect()
     };
     let top = names(&symbols);
-    let wanted = "metadata drop_reason station_t place_t next_hop_t now_s learn_station l3_switch arp_snoop l3_forward eth_encap l2_bridge program";
+    let wanted = "metadata drop_reason station_t place_t neighbour_t next_hop_t now_s learn_station station_port l3_switch arp_snoop l3_forward eth_encap l2_bridge program";
     assert_eq!(top, wanted.split(' ').collect::<Vec<_>>());
-    let switch = &symbols[7];
+    let switch = &symbols[9];
     let wanted = "input l2_bridge_cc arp_cc host_cc l3_forward_cc mac_addrs domains l2_clsfr";
     assert_eq!(names(&switch["children"]), wanted.split(' ').collect::<Vec<_>>());
     let line = find(SWITCH, "module l3_switch", 0, 0).0;

@@ -8,10 +8,12 @@ mod misbehaving;
 mod network;
 mod operations;
 mod outlast;
+mod removal;
 mod reuse;
 mod routers;
 mod segments;
 mod stop;
+mod takeover;
 mod transparent;
 mod web;
 

@@ -38,17 +38,27 @@ fn changed(text: String, changes: &[(&str, &str)]) -> String {
     })
 }
 
-/// Starts Millrace.
+/// Starts Millrace in a mount namespace of its own, as the service has one.
 fn run(ns: &Namespace, arguments: &[String]) -> Running {
-    let mut millrace = must(ns.command(env!("CARGO_BIN_EXE_millrace")).args(arguments).spawn());
+    let unshare = ["--mount", "--propagation", "slave", env!("CARGO_BIN_EXE_millrace")];
+    let mut millrace = must(ns.command("unshare").args(unshare).args(arguments).spawn());
     must(millrace.wait_for_text("running on 2 ports", PATIENCE));
     millrace
+}
+
+/// Mounts a BPF file system where there is none yet, as service managers do when a machine starts. Without the right to, nothing outlasts
+/// the process.
+fn mount_bpf() {
+    let mount = "test \"$(stat -f -c %T /sys/fs/bpf)\" = bpf_fs || mount -t bpf -o mode=700 bpf /sys/fs/bpf";
+    let _ = std::process::Command::new("sh").args(["-c", mount]).output();
 }
 
 /// The running splicer.
 pub struct Splice {
     // Dropped first: then Millrace is ended before its ports are.
     millrace: Running,
+    /// The files of a program of the test's own, by name.
+    program: Vec<(&'static str, String)>,
     runtime: Runtime,
     arguments: Vec<String>,
     ns: Namespace,
@@ -67,6 +77,17 @@ impl Splice {
 
     /// The same with something done to client and servers before Millrace looks for them, and perhaps a host behind one of them.
     pub fn start_with(
+        driver: &str,
+        changes: &[(&str, &str)],
+        links: Option<Impairments>,
+        prepare: impl FnOnce(&Namespace, &Namespace) -> Option<Namespace>,
+    ) -> Splice {
+        Splice::start_program(Vec::new(), driver, changes, links, prepare)
+    }
+
+    /// The same with a program in files of the test's own, where there are any; `splice.baker` is its root.
+    pub fn start_program(
+        program: Vec<(&'static str, String)>,
         driver: &str,
         changes: &[(&str, &str)],
         links: Option<Impairments>,
@@ -109,15 +130,35 @@ impl Splice {
         let text = changed(text, changes);
         let config = runtime.write("splice.toml", &text);
         let (socket, state) = (runtime.path("socket"), runtime.path("state"));
-        let arguments = ["run", "splice", "-c", &config, "--socket", &socket, "--state", &state, "--opt", LEVEL];
+        program.iter().for_each(|(name, text)| _ = runtime.write(name, text));
+        let app = if program.is_empty() { "splice".to_owned() } else { runtime.path("splice.baker") };
+        let arguments = ["run", &app, "-c", &config, "--socket", &socket, "--state", &state, "--opt", LEVEL];
         let arguments = arguments.map(str::to_owned).to_vec();
+        if driver == "xdp" {
+            mount_bpf();
+        }
         let millrace = run(&ns, &arguments);
-        Splice { millrace, runtime, arguments, ns, _emulator: emulator, client: Arc::new(client), servers, _far: far }
+        Splice {
+            millrace,
+            program,
+            runtime,
+            arguments,
+            ns,
+            _emulator: emulator,
+            client: Arc::new(client),
+            servers,
+            _far: far,
+        }
     }
 
     /// Kills Millrace, as a crash does, and starts it again after a while.
     pub fn crash(&mut self, pause: Duration) {
-        must(self.millrace.signal(Signal::SIGKILL));
+        self.restart(Signal::SIGKILL, pause);
+    }
+
+    /// Ends Millrace by a signal, and starts it again after a while.
+    pub fn restart(&mut self, signal: Signal, pause: Duration) {
+        must(self.millrace.signal(signal));
         must(self.millrace.wait(PATIENCE));
         std::thread::sleep(pause);
         self.millrace = run(&self.ns, &self.arguments);
@@ -125,10 +166,24 @@ impl Splice {
 
     /// Changes the configuration, and has it put in force.
     pub fn reload(&self, changes: &[(&str, &str)]) -> Json {
+        self.reconfigure(changes);
+        self.runtime.json(&["reload", "--socket", &self.runtime.path("socket")])
+    }
+
+    /// Changes the configuration's file.
+    pub fn reconfigure(&self, changes: &[(&str, &str)]) {
         let text = std::fs::read_to_string(self.runtime.path("splice.toml")).unwrap();
         let text = changed(text, changes);
         self.runtime.write("splice.toml", &text);
-        self.runtime.json(&["reload", "--socket", &self.runtime.path("socket")])
+    }
+
+    /// Writes the program's files, each with what `changes` says of it.
+    pub fn reprogram(&self, changes: &[(&str, &str, &str)]) {
+        for (name, text) in &self.program {
+            let own: Vec<_> =
+                changes.iter().filter(|(file, ..)| file == name).map(|(_, from, to)| (*from, *to)).collect();
+            self.runtime.write(name, &changed(text.clone(), &own));
+        }
     }
 
     /// All counters.

@@ -14,7 +14,7 @@ const CLIENTS: usize = 8;
 
 /// Such clients, and transfers, while something happens to the splicer several times. Not one connection is cut, and every byte is
 /// right.
-fn under_load(
+pub fn under_load(
     splice: &mut Splice,
     addresses: [&str; 2],
     size: usize,
@@ -91,9 +91,8 @@ fn under_load(
     });
 }
 
-#[test]
-fn connections_outlast_the_process() {
-    let mut splice = Splice::start("xdp", &[], None);
+/// Hosts that try long enough, while there is no process.
+pub fn make_patient(splice: &Splice) {
     // Who gets no answer asks again every second, not after pauses that double, as far as the kernel has that (Linux 6.15). As that
     // makes 15 times a quarter of a minute, and a loaded machine takes longer to start the process, it asks more often, too.
     for host in [&*splice.client, &splice.servers] {
@@ -102,6 +101,12 @@ fn connections_outlast_the_process() {
         // Then the kernel sends to it without a worker.
         host.check(&["ethtool", "-K", "eth0", "gro", "on"]).unwrap();
     }
+}
+
+#[test]
+fn connections_outlast_the_process() {
+    let mut splice = Splice::start("xdp", &[], None);
+    make_patient(&splice);
     let _servers = servers(&splice);
     wait_until_up(&splice);
     // One that has nothing to say meanwhile.

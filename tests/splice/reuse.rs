@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::network::Splice;
+use crate::network::{Splice, must};
 use crate::web::{Client, Server, connect_from, pattern};
 use crate::{VIRTUAL, VIRTUAL6, servers, wait_until_up};
 
@@ -129,14 +129,22 @@ fn connections_are_made_before_they_are_needed() {
     splice.stop();
 }
 
-/// A client whose connection has ended may use its port again at once: its SYN is answered, and not only the second one a second later.
+/// A client whose connection has ended may use its port again at once: its SYN is answered, and not only the second one a second later,
+/// also where it asks for explicit congestion notification. Each request goes to its own pool's server.
 #[test]
 fn a_port_is_used_again_at_once() {
     const MOST: Duration = Duration::from_millis(700);
     // Where the server closes its blocks are still there, for what may come late.
     let never = ("balance", "reuse = \"never\"\nbalance");
-    for (driver, changes) in [("afpacket", &[never][..]), ("xdp", &[never]), ("xdp", &[])] {
-        let splice = Splice::start(driver, changes, None);
+    for (driver, changes, ecn) in
+        [("afpacket", &[never][..], "1"), ("xdp", &[never], "1"), ("xdp", &[], "2"), ("xdp", &[], "1")]
+    {
+        let splice = Splice::start_with(driver, changes, None, |client, servers| {
+            for host in [client, servers] {
+                must(host.set_sysctl("net.ipv4.tcp_ecn", ecn));
+            }
+            None
+        });
         let _servers = servers(&splice);
         wait_until_up(&splice);
         for round in 0..20 {
@@ -158,7 +166,10 @@ fn a_port_is_used_again_at_once() {
             let mut client = Client::of(stream);
             assert!(start.elapsed() < MOST, "{driver} {round}: {:?}: {}", start.elapsed(), splice.counters());
             // The other side closes first, so that the client need not wait.
-            assert_eq!(client.get_last("/bytes/1000").unwrap().body.len(), 1000);
+            let (path, size) = if round % 3 == 0 { ("/images/x", 9) } else { ("/bytes/1000", 1000) };
+            let response = client.get_last(path).unwrap();
+            assert_eq!(response.body.len(), size);
+            assert!(round % 3 != 0 || response.server == "b", "{driver} {round}: {}", response.server);
         }
         splice.stop();
     }

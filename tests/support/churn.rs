@@ -56,7 +56,7 @@ fn entries(number: u32) -> [(String, Json, Json); 3] {
     let prefix = 0x0a80_0000 + (number << 10);
     [
         ("l3_forward.fib".into(), json!(format!("{}/{length}", std::net::Ipv4Addr::from(prefix))), json!(1)),
-        ("l3_forward.neighbours".into(), json!(format!("10.64.{high}.{low}")), json!(mac)),
+        ("l3_forward.neighbours".into(), json!(format!("10.64.{high}.{low}")), json!({ "mac": mac, "heard": 0 })),
         ("l2_bridge.stations".into(), json!({ "domain": 1, "mac": mac }), json!({ "port": "p2", "heard": 0 })),
     ]
 }

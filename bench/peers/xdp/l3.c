@@ -18,6 +18,8 @@ struct next_hop {
 struct place {
 	u32 port, heard;
 };
+#define MTU 1500 /* of all ports */
+#define BROADCAST 0xffffffffu
 enum { RX, TX, DROP_DOMAIN, DROP_GROUP, DROP_HEADER, DROP_CHECKSUM, DROP_MARTIAN, DROP_ROUTE, DROP_SAME, COUNTERS };
 
 struct { uint(type, BPF_MAP_TYPE_ARRAY); type(key, u32); type(value, struct port); uint(max_entries, 64); } ports SEC(".maps");
@@ -100,10 +102,10 @@ int l3(struct xdp_md *ctx)
 		struct place place = { port->number, now };
 		update(&stations, &key, &place, BPF_ANY);
 	} else {
-		if (unlikely(known->port != port->number))
+		if (unlikely(known->heard != 0 && (known->heard != now || known->port != port->number))) {
 			known->port = port->number;
-		if (unlikely(known->heard != 0 && known->heard != now))
 			known->heard = now;
+		}
 	}
 	u32 domain = port->domain, not_to = port->number;
 	if (dst == port->mac) {
@@ -119,16 +121,16 @@ int l3(struct xdp_md *ctx)
 			return drop(DROP_CHECKSUM);
 		if (unlikely(from == 0 || from == 127 || from >= 224))
 			return drop(DROP_MARTIAN);
-		u32 to = ip->dst;
-		if (unlikely(lookup(&local, &to) != NULL))
+		u32 to = ip->dst, first = to & 255;
+		if (unlikely(first == 0 || first == 127 || (first >= 240 && to != BROADCAST)))
+			return drop(DROP_MARTIAN);
+		if (unlikely(first >= 224 || lookup(&local, &to) != NULL))
 			return XDP_PASS;
 		u32 index = route(__builtin_bswap32(to));
-		if (unlikely(!index))
-			return drop(DROP_ROUTE);
-		if (unlikely(ip->ttl <= 1))
+		if (unlikely(!index || ip->ttl <= 1 || total > MTU))
 			return XDP_PASS;
 		struct next_hop *hop = lookup(&next_hops, &index);
-		if (unlikely(!hop))
+		if (unlikely(!hop || !hop->domain))
 			return drop(DROP_ROUTE);
 		u32 next = hop->gateway ? hop->gateway : to;
 		u64 *neighbour = lookup(&neighbours, &next);

@@ -50,7 +50,7 @@ impl App {
         let mut case = self.case(name, Trace::new(), Trace::new())?;
         let ports = case.config.port_names();
         let content = std::fs::read(self.folder.join("trace.pcapng")).map_err(text)?;
-        for packet in read_trace("trace.pcapng", &content).map_err(text)? {
+        for packet in read_trace("trace.pcapng", &content).map_err(text)?.packets {
             let port = packet.interface.as_deref().and_then(|name| ports.number(name));
             case.packets.push((port.ok_or("a packet of the trace names no port")?, packet.frame));
         }

@@ -28,7 +28,7 @@ enum System {
 /// What forwards, kept while it does.
 enum Forwarder {
     Kernel,
-    Instance(#[expect(dead_code, reason = "stops when dropped")] Instance),
+    Instance(#[expect(dead_code, reason = "stops when dropped")] Box<Instance>),
     Process(Running),
 }
 
@@ -64,7 +64,9 @@ fn one(program: &Arc<Program>, system: System, window: Duration) -> Result<(f64,
     let mut forwarder = match system {
         System::Ceiling | System::Kernel => Forwarder::Kernel,
         System::TestPmd(sockets) => Forwarder::Process(testpmd(&line.system, sockets)?),
-        System::Millrace(engine, sockets) => Forwarder::Instance(line.instance(program, engine, sockets, fill)?),
+        System::Millrace(engine, sockets) => {
+            Forwarder::Instance(Box::new(line.instance(program, engine, sockets, fill)?))
+        }
     };
     if kernel {
         routes(&line.system, &setup)?;

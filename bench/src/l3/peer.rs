@@ -20,7 +20,7 @@ struct Config {
 }
 
 /// Reasons for which the peer drops, as in `enum reason`; the first means that a packet was not dropped.
-const REASONS: [&str; 13] = [
+const REASONS: [&str; 15] = [
     "",
     "truncated",
     "no_domain",
@@ -30,9 +30,11 @@ const REASONS: [&str; 13] = [
     "bad_total_length",
     "bad_checksum",
     "martian_source",
-    "no_route",
-    "arp_answered",
+    "martian_destination",
+    "no_next_hop",
+    "link_local",
     "same_port",
+    "too_big",
     "nowhere_to_flood",
 ];
 

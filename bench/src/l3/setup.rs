@@ -108,6 +108,7 @@ impl Setup {
             let key = [port.number.into()];
             add("l3_switch.mac_addrs", &key, None, &[port.mac])?;
             add("l3_switch.domains", &key, None, &[port.domain.into()])?;
+            add(baker::ir::PORT_MTU, &key, None, &[baker::ir::USUAL_MTU.into()])?;
         }
         for &(domain, ports) in &self.members {
             add("l2_bridge.members", &[domain.into()], None, &[ports])?;
@@ -120,7 +121,7 @@ impl Setup {
             add("l3_forward.fib", &[route.prefix.into()], Some(route.len.into()), &[route.next_hop.into()])?;
         }
         for &(address, mac) in &self.neighbours {
-            add("l3_forward.neighbours", &[address.into()], None, &[mac])?;
+            add("l3_forward.neighbours", &[address.into()], None, &[mac, 0])?;
         }
         for &address in &self.local_addrs {
             add("l3_forward.local_addrs", &[address.into()], None, &[1])?;

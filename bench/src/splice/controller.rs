@@ -9,6 +9,7 @@ use std::time::Duration;
 use control::controllers::splice::block::{Block, Ends};
 use control::controllers::splice::cluster::Agreed;
 use control::controllers::splice::live::LiveTables;
+use control::controllers::splice::own::Own;
 use control::controllers::splice::packed::Blocks;
 use control::controllers::splice::path::{DataPath, Offer};
 use control::controllers::splice::segment::{ACK, FIN, PSH, RST, SYN, Segment, TcpOptions};
@@ -27,6 +28,8 @@ use crate::{Effort, race, text};
 const AT_A_TIME: u16 = 64;
 /// What the controller sees of a request, in order: on a connection to a server that was there before.
 const STEPS: [&str; 4] = ["request", "response", "ACK of it", "FIN"];
+/// The number of the port that servers are at.
+const SERVER_PORT: u8 = 2;
 const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 1, 0x11];
 const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 2, 0x11];
 const OWN_MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 1, 0xfe], [2, 0, 0, 0, 2, 0xfe]];
@@ -59,8 +62,16 @@ impl DataPath for Path {
         self.now.get()
     }
 
+    fn secret(&self) -> (u64, u64) {
+        (1, 2)
+    }
+
     fn send(&mut self, _: u8, frame: &[u8]) {
         self.relay(frame);
+    }
+
+    fn enter(&mut self, _: &[u8]) -> bool {
+        false
     }
 
     fn relay(&mut self, frame: &[u8]) {
@@ -88,6 +99,14 @@ impl DataPath for Path {
 
     fn blocks(&mut self) -> Vec<(Ends, Block)> {
         self.blocks.entries()
+    }
+
+    fn own(&mut self) -> Own {
+        Own::default()
+    }
+
+    fn set_own(&mut self, _: &Own) -> Result<(), String> {
+        Ok(())
     }
 
     fn told(&mut self) -> Vec<(u64, u8)> {
@@ -199,7 +218,7 @@ impl World {
         while !self.splicer.path.ends.is_empty() {
             for answer in self.splicer.path.frames().iter().flat_map(|frame| answers(frame)) {
                 if answer[12..14] == [8, 6] {
-                    self.splicer.neighbour(&answer);
+                    self.splicer.neighbour(SERVER_PORT, &answer);
                 } else {
                     self.splicer.held(&answer);
                 }

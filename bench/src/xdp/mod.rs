@@ -41,7 +41,7 @@ const COUNTED: u32 = 16;
 /// What forwards, for as long as it is there.
 enum Forwarder {
     #[expect(dead_code, reason = "stops when dropped")]
-    Instance(Instance),
+    Instance(Box<Instance>),
     #[expect(dead_code, reason = "stops when dropped")]
     Program(Ebpf),
     Kernel,
@@ -99,7 +99,7 @@ fn start(program: &Program, setup: &Setup, system: System) -> Result<(Line, Forw
         System::Kernel => Forwarder::Kernel,
         System::FibLookup => Forwarder::Program(peer::fib(&line.system)?),
         System::ByHand => Forwarder::Program(peer::l3(&line.system, setup)?),
-        System::Millrace => Forwarder::Instance(millrace(program, setup, &line.system)?),
+        System::Millrace => Forwarder::Instance(Box::new(millrace(program, setup, &line.system)?)),
     };
     Ok((line, forwarder))
 }

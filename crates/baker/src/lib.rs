@@ -12,6 +12,7 @@ pub mod diag;
 pub mod format;
 pub mod ir;
 pub mod library;
+pub mod number;
 pub mod opt;
 pub mod place;
 pub mod source;

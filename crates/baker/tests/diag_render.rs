@@ -110,3 +110,17 @@ fn a_very_long_line_is_cut() {
     assert!(rendered.len() < 2000, "{} bytes", rendered.len());
     assert!(rendered.contains("x = ;") && rendered.contains("^ here"), "{rendered}");
 }
+
+#[test]
+fn the_first_hundred() {
+    let sources = sources(&["x\n"]);
+    let rendered = |count: usize| {
+        let errors: Vec<_> = (0..count).map(|n| Diagnostic::new("one", span(0, 0, 1), format!("error {n}."))).collect();
+        render(&errors, &sources, false)
+    };
+    assert!(rendered(100).contains("error 99.") && !rendered(100).contains("more error"));
+    assert!(
+        rendered(101).ends_with("\n\nand 1 more error, which is not shown\n") && !rendered(101).contains("error 100.")
+    );
+    assert!(rendered(350).ends_with("\n\nand 250 more errors, which are not shown\n"));
+}

@@ -36,6 +36,8 @@ fn examples() -> Vec<(usize, &'static str, String)> {
 fn body(text: &str) -> String {
     format!(
         "import \"net/ipv4\";
+import \"net/tcp\";
+import \"net/udp\";
 metadata {{ mark : u32; }}
 module work {{
     in  ether input;
@@ -43,6 +45,7 @@ module work {{
     channel ipv4 inner;
     struct flow_t {{ hop : u32; packets : u64; }}
     lpm<ipv4_addr_t, u32> fib[1024];
+    lpm<ipv4_addr_t, flow_t> routes[1024];
     hash<ipv4_addr_t, flow_t> flows[1024];
     counter hits;
     meter guests;

@@ -186,7 +186,7 @@ bounce.seen = 5
     let names = "ether, hex, text, zero, pad";
     let expected = [
         "1: description: is missing; accepted: a sentence that says what the case shows",
-        "2: descripton: unknown key; did you mean `description`?; accepted: description, config, define, externs, controllers, tables, step, after",
+        "2: descripton: unknown key; did you mean `description`?; accepted: description, config, define, externs, controllers, ports, tables, step, after",
         "4: define.ether: this is the name of a protocol; accepted: another name",
         "5: define.\"a b\": packet text can't name this; accepted: letters, digits and `_`, no digit first",
         "6: define.n: this is an integer; accepted: packet text, or a value of a field",

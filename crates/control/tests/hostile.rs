@@ -82,7 +82,7 @@ fn application(name: &str) {
     let own = ["trace.toml".to_owned(), format!("{name}.toml")].map(|file| std::fs::read_to_string(folder.join(file)));
     let text = own.into_iter().find_map(Result::ok).unwrap();
     let config = Config::parse("t.toml", &text, &program).unwrap_or_else(|errors| panic!("{errors:?}"));
-    let trace = read_trace("trace", &std::fs::read(folder.join("trace.pcapng")).unwrap()).unwrap();
+    let trace = read_trace("trace", &std::fs::read(folder.join("trace.pcapng")).unwrap()).unwrap().packets;
     let mut engines = [EngineKind::Interp, EngineKind::NATIVE].map(|engine| stepper(&program, &config, engine));
     let (names, mut random) = (config.port_names(), Random(7));
     for number in 0..PACKETS {

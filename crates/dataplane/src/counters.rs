@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::controller::ExternTable;
+use crate::controller::{ControllerSnapshot, ExternTable, Roster};
 use crate::ports::Count;
 use crate::xdp::{FastPath, KernelPart};
 use baker::ir::{ChannelId, CounterId, CounterSlots, DropId, Program, Source, TableId, Target, TimerId};
@@ -60,6 +60,8 @@ pub struct PortCounters {
     pub rx_dropped: AtomicU64,
     /// Packets received that were longer than a frame can hold.
     pub oversize: AtomicU64,
+    /// Packets received whose checksum, or division into segments, was left to hardware that is not there; where the driver can tell.
+    pub unfinished: AtomicU64,
     /// The last error of the driver while running.
     error: Mutex<Option<String>>,
 }
@@ -99,6 +101,8 @@ pub struct PortSnapshot {
     pub rx_dropped: u64,
     /// See [`PortCounters`].
     pub oversize: u64,
+    /// See [`PortCounters`].
+    pub unfinished: u64,
     /// What is wrong at the port now.
     pub error: Option<String>,
 }
@@ -135,6 +139,8 @@ pub struct Snapshot {
     pub timers: Vec<TimerSnapshot>,
     /// Calls of functions of controllers that failed and gave 0.
     pub externs_failed: Vec<(String, u64)>,
+    /// Controllers.
+    pub controllers: Vec<ControllerSnapshot>,
     /// Ports.
     pub ports: Vec<PortSnapshot>,
 }
@@ -186,6 +192,7 @@ impl Snapshot {
 pub struct Observer {
     ports: Arc<Vec<ObservedPort>>,
     fast_path: Option<Arc<FastPath>>,
+    controllers: Roster,
     now: Arc<Mutex<Arc<Observed>>>,
 }
 
@@ -206,12 +213,12 @@ pub(crate) enum Before {
     /// The last one still finishes packets.
     Finishing(Arc<Observed>),
     /// All have finished.
-    Finished(Snapshot),
+    Finished(Box<Snapshot>),
 }
 
 impl Default for Before {
     fn default() -> Self {
-        Before::Finished(Snapshot::default())
+        Before::Finished(Box::default())
     }
 }
 
@@ -235,7 +242,8 @@ impl ObservedPort {
 
 impl Observer {
     pub(crate) fn new(observed: Observed, ports: Vec<ObservedPort>, fast_path: Option<Arc<FastPath>>) -> Self {
-        Observer { ports: Arc::new(ports), fast_path, now: Arc::new(Mutex::new(Arc::new(observed))) }
+        let (controllers, now) = (Roster::default(), Arc::new(Mutex::new(Arc::new(observed))));
+        Observer { ports: Arc::new(ports), fast_path, controllers, now }
     }
 
     /// Of a worker without ports.
@@ -272,6 +280,25 @@ impl Observer {
         self.ports.iter().filter_map(|port| Some((port.name.clone(), port.error()?))).collect()
     }
 
+    /// Each port's name, and how many packets came in there unfinished and longer than a frame ([`PortCounters`]).
+    pub fn misshapen(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        let sum = |port: &ObservedPort, counter: fn(&PortCounters) -> &AtomicU64| -> u64 {
+            port.counters.iter().map(|worker| counter(worker).load(Ordering::Relaxed)).sum()
+        };
+        let one = move |port: &ObservedPort| (sum(port, |c| &c.unfinished), sum(port, |c| &c.oversize));
+        self.ports.iter().map(move |port| (&*port.name, one(port).0, one(port).1))
+    }
+
+    /// Where controllers are known that are started.
+    pub(crate) fn roster(&self) -> Roster {
+        self.controllers.clone()
+    }
+
+    /// The controllers that there are.
+    pub fn controllers(&self) -> Vec<ControllerSnapshot> {
+        self.controllers.snapshot()
+    }
+
     /// The counters now. What is no more counted is left out.
     pub fn snapshot(&self) -> Snapshot {
         let kernel = self.fast_path.as_ref().map(|path| path.part());
@@ -281,6 +308,7 @@ impl Observer {
         if let Some((_, drops)) = snapshot.drops.get_mut(DropId::TX_FAILED.0 as usize) {
             *drops = drops.wrapping_add(unsent);
         }
+        snapshot.controllers = self.controllers();
         snapshot.ports = self.ports.iter().map(|of| port(of, failed(of.number))).collect();
         snapshot
     }
@@ -294,7 +322,7 @@ impl Observed {
     fn finished(&self) {
         let mut before = self.before();
         if let Before::Finishing(last) = &*before {
-            *before = Before::Finished(last.snapshot());
+            *before = Before::Finished(Box::new(last.snapshot()));
         }
     }
 
@@ -348,6 +376,7 @@ impl Observed {
             user: program.counters.iter().enumerate().map(user).collect(),
             timers: (0..).zip(&program.timers).map(timer).collect(),
             externs_failed: self.externs.iter().flat_map(|t| t.failed()).map(|(n, c)| (n.to_owned(), c)).collect(),
+            controllers: Vec::new(),
             ports: Vec::new(),
         }
     }
@@ -370,6 +399,7 @@ fn port(port: &ObservedPort, failed: u64) -> PortSnapshot {
         tx_failed: failed + sum(|worker| &worker.tx_failed),
         rx_dropped: sum(|worker| &worker.rx_dropped),
         oversize: sum(|worker| &worker.oversize),
+        unfinished: sum(|worker| &worker.unfinished),
         error: port.error(),
     }
 }

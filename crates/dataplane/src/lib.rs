@@ -15,6 +15,7 @@ mod epoch;
 mod frames;
 mod handover;
 mod instance;
+mod mtus;
 pub mod ports;
 mod repeated;
 mod replay;
@@ -39,6 +40,6 @@ pub use engine::{Engine, EngineError, EngineKind, InterpEngine, NativeEngine, Ru
 pub use epoch::{Epochs, Registration};
 pub use frames::{FrameConfig, FrameError, FramePool};
 pub use instance::{Instance, Next, Options, PortConfig, Prepared, ReloadError, Report, StartError};
-pub use replay::{ReplayError, ReplayReport, replay};
+pub use replay::{Entries, ReplayError, ReplayReport, replay};
 pub use tables::{Carried, TableChange, Tables, TablesError, bytes_of_entry};
 pub use worker::PollMode;

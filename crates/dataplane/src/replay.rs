@@ -12,7 +12,7 @@ use crate::controller::ExternTable;
 use crate::counters::{CounterBlock, Observer, Snapshot};
 use crate::engine::{EngineError, EngineKind, TableAccess, engine};
 use crate::frames::{FrameConfig, FrameError, FramePool};
-use crate::ports::{PcapInput, PcapOutput, PortError};
+use crate::ports::{CaptureInput, Captured, PcapOutput, PortError};
 use crate::timer::Schedule;
 
 /// Why a replay failed.
@@ -30,6 +30,9 @@ pub enum ReplayError {
     /// No memory.
     #[error("the system refused memory for a worker: {0}")]
     Memory(#[from] std::io::Error),
+    /// A packet came in on no port.
+    #[error("{0}")]
+    Entry(String),
     /// Filling the tables failed.
     #[error("{0}")]
     Tables(String),
@@ -38,8 +41,12 @@ pub enum ReplayError {
 /// What a replay did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayReport {
-    /// Packets read.
+    /// Packets that came in.
     pub received: u64,
+    /// Packets of the file that are none that came in, as [`Entries`] says.
+    pub others: u64,
+    /// What of the file could not be read: see [`CaptureInput::missed`].
+    pub missed: Option<String>,
     /// Packets longer than a frame, which were dropped.
     pub oversize: u64,
     /// Packets that left by `tx`.
@@ -52,7 +59,10 @@ pub struct ReplayReport {
     pub snapshot: Snapshot,
 }
 
-/// Runs a program over the packets of `input`, all received on port `rx_port`, and writes every packet that leaves by `tx`,
+/// Says on which port a packet of a capture file comes in; `None`: on none, for a port has sent it. The error: it can't be said.
+pub type Entries<'e> = dyn FnMut(&Captured<'_>) -> Result<Option<u8>, String> + 'e;
+
+/// Runs a program over the packets of `input`, received on the ports that `entries` says, and writes every packet that leaves by `tx`,
 /// to the host or to a controller to `output`, in order, with the time of the packet it came from, which is also the time that
 /// the program sees. Its timers run by that time, too, before the packet that comes at or after theirs; a pause is no longer
 /// than the last 1024 times that they run. There are no ports, so none is dropped as `no_port` or `no_host`. `fill` gets the tables
@@ -60,13 +70,13 @@ pub struct ReplayReport {
 pub fn replay(
     program: &Arc<Program>,
     kind: EngineKind,
-    rx_port: u8,
+    entries: &mut Entries<'_>,
     externs: Option<Arc<ExternTable>>,
     fill: impl FnOnce(&mut TableAccess) -> Result<(), String>,
     input: &Path,
     output: Option<&Path>,
 ) -> Result<ReplayReport, ReplayError> {
-    let mut input = PcapInput::open(input)?;
+    let mut input = CaptureInput::open(input)?;
     let mut output = output.map(PcapOutput::create).transpose()?;
     let (mut engine, mut tables) = engine(program, kind, externs.as_ref())?;
     fill(&mut tables).map_err(ReplayError::Tables)?;
@@ -79,11 +89,16 @@ pub fn replay(
     if let Some(externs) = externs {
         context.set_externs(externs);
     }
-    let (mut received, mut oversize) = (0, 0);
+    let (mut received, mut others, mut oversize) = (0, 0, 0);
     let mut leaving = Leaving { pool: pool.clone(), output: &mut output, tx: 0, host: 0, controllers: 0 };
     let mut timers: Option<Schedule> = None;
-    while let Some(packet) = input.next() {
-        let (time, packet) = packet?;
+    while let Some(packet) = input.next_packet() {
+        let packet = packet?;
+        let Some(rx_port) = entries(&packet).map_err(ReplayError::Entry)? else {
+            others += 1;
+            continue;
+        };
+        let Captured { time, frame, .. } = packet;
         received += 1;
         context.quiescent();
         let now = context.now().max(time.as_nanos() as u64);
@@ -101,7 +116,7 @@ pub fn replay(
         }
         let mut one = Received::default();
         let mut batch = RxBatch::new(&mut context, &mut one, rx_port);
-        batch.push(&[&packet]);
+        batch.push(&[frame]);
         oversize += batch.totals().2;
         context.set_now(now);
         // SAFETY: the batch was made by `RxBatch` over this context, which was made for the engine's program and tables.
@@ -111,7 +126,8 @@ pub fn replay(
     let Leaving { tx, host, controllers, .. } = leaving;
     output.map_or(Ok(()), PcapOutput::finish)?;
     let snapshot = Observer::of_block(program, counters).snapshot();
-    Ok(ReplayReport { received, oversize, tx, host, controllers, snapshot })
+    let missed = input.missed();
+    Ok(ReplayReport { received, others, missed, oversize, tx, host, controllers, snapshot })
 }
 
 /// Counts and writes what leaves.

@@ -93,6 +93,12 @@ pub fn check(result: i32) -> io::Result<i32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
+/// The user by whose rights this process acts.
+pub fn effective_user() -> u32 {
+    // SAFETY: the call reads a number, and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// Pins the calling thread to one CPU.
 pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     if cpu >= libc::CPU_SETSIZE as usize {
@@ -340,6 +346,58 @@ pub fn interface_request(name: &str) -> io::Result<libc::ifreq> {
         *to = from as libc::c_char;
     }
     Ok(request)
+}
+
+/// The name of an interface, in the network namespace of the socket.
+pub fn interface_name(fd: &OwnedFd, index: i32) -> io::Result<String> {
+    // SAFETY: ifreq is plain data for which zero is valid. The kernel reads the index and writes the name.
+    let request = unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        request.ifr_ifru.ifru_ifindex = index;
+        check(libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFNAME as _, &mut request))?;
+        request
+    };
+    let bytes: Vec<u8> = request.ifr_name.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+    String::from_utf8(bytes).map_err(io::Error::other)
+}
+
+/// Enters another network namespace, with the calling thread alone.
+pub fn enter_network(namespace: &File) -> io::Result<()> {
+    // SAFETY: numbers only.
+    unsafe { check(libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET)).map(drop) }
+}
+
+/// What a device does of the kernel's work, or what is done for it (`linux/ethtool.h`).
+pub mod ethtool {
+    use super::*;
+
+    /// A command that asks for it, and the bits of the answer.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Feature(u32, u32);
+
+    /// Finishing checksums of what is sent (`ETHTOOL_GTXCSUM`).
+    pub const TX_CHECKSUM: Feature = Feature(0x16, u32::MAX);
+    /// Dividing what is sent (`ETHTOOL_GTSO`).
+    pub const TSO: Feature = Feature(0x1e, u32::MAX);
+    /// Merging what is received, by the kernel (`ETHTOOL_GGRO`).
+    pub const GRO: Feature = Feature(0x2b, u32::MAX);
+    /// The same by the device (`ETHTOOL_GFLAGS`, `ETH_FLAG_LRO`).
+    pub const LRO: Feature = Feature(0x25, 1 << 15);
+
+    const SIOCETHTOOL: libc::c_ulong = 0x8946;
+
+    /// Whether an interface has it on, in the network namespace of the socket.
+    pub fn is_on(fd: &OwnedFd, interface: &str, Feature(command, bits): Feature) -> io::Result<bool> {
+        // `struct ethtool_value`
+        let mut value = [command, 0];
+        let mut request = interface_request(interface)?;
+        // SAFETY: the kernel writes the structure that the request points to, whose size the command says.
+        unsafe {
+            request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
+            check(libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL as _, &mut request))?;
+        }
+        Ok(value[1] & bits != 0)
+    }
 }
 
 /// Asks for an interface by name, in the network namespace of the socket.

@@ -3,8 +3,9 @@
 //! pcapng is draft-ietf-opsawg-pcapng. Each packet says whether it came in or went out, and the file ends with how many
 //! packets of each device there were and how many the kernel dropped because the writer was too slow.
 //!
-//! What goes out past the queueing discipline (PACKET_QDISC_BYPASS), as Millrace's own ports and this crate's generator
-//! send, no capture sees where it goes out, only where it comes in: at the other end of the link.
+//! What goes out past the queueing discipline (PACKET_QDISC_BYPASS, XDP), as Millrace's own ports and this crate's generator
+//! send, no capture sees where it goes out; what an XDP program takes none sees where it comes in. A device that Millrace uses is
+//! captured at the other end of its link, where that is the emulator's: see [`Emulator::tap`](crate::Emulator::tap).
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -50,6 +51,8 @@ pub struct Tap<'a> {
     pub label: &'a str,
     /// Its MTU in bytes; of longer packets, as a host with offloads on sends, only the beginning is in the file.
     pub mtu: u32,
+    /// It is the other end of the link of the device that the file is about: what comes in here goes out there.
+    pub mirrored: bool,
 }
 
 /// What was captured.
@@ -80,15 +83,16 @@ impl Capture {
     pub fn start(taps: &[Tap<'_>], path: &Path) -> Result<Capture> {
         let shared = Arc::<Shared>::default();
         let rings = taps.iter().map(|tap| {
-            let config = RingConfig { mtu: tap.mtu as usize, bytes: RING_BYTES, outgoing: true };
-            Ok((Ring::open(tap.namespace, tap.device, config)?, Captured::default()))
+            let config = RingConfig { mtu: tap.mtu as usize, bytes: RING_BYTES, outgoing: true, shown: false };
+            let ring = Ring::open(tap.namespace, tap.device, config)?;
+            Ok(Source { ring, mirrored: tap.mirrored, captured: Captured::default() })
         });
-        let rings = rings.collect::<Result<Vec<_>>>()?;
+        let sources = rings.collect::<Result<Vec<_>>>()?;
         let labels: Vec<&str> = taps.iter().map(|tap| tap.label).collect();
         let file = File::create(path).map_err(|e| Error::system(format!("cannot write {}", path.display()), e))?;
         let writer = begin(file, &labels).map_err(|e| failed(path, e))?;
         let mut writing =
-            Writing { rings, writer, shared: shared.clone(), flushed: Instant::now(), sorted: Vec::new() };
+            Writing { sources, writer, shared: shared.clone(), flushed: Instant::now(), sorted: Vec::new() };
         // From here on the file is a capture, if an empty one.
         writing.flush().map_err(|e| failed(path, e))?;
         let to = path.to_owned();
@@ -164,9 +168,17 @@ struct Waiting {
     bytes: Vec<u8>,
 }
 
+/// A device that is captured.
+struct Source {
+    ring: Ring,
+    /// See [`Tap::mirrored`].
+    mirrored: bool,
+    captured: Captured,
+}
+
 /// The thread's own part.
 struct Writing {
-    rings: Vec<(Ring, Captured)>,
+    sources: Vec<Source>,
     writer: Writer,
     shared: Arc<Shared>,
     flushed: Instant,
@@ -175,7 +187,7 @@ struct Writing {
 
 impl Writing {
     fn run(mut self) -> std::result::Result<Captured, PcapError> {
-        let sockets: Vec<_> = self.rings.iter().map(|(ring, _)| ring.socket()).collect();
+        let sockets: Vec<_> = self.sources.iter().map(|source| source.ring.socket()).collect();
         loop {
             // Read before the rings, so that what came before the request is in the file.
             let stop = self.shared.stop.load(Ordering::Relaxed);
@@ -191,7 +203,7 @@ impl Writing {
                 let mut waits: Vec<_> = sockets.iter().map(|s| PollFd::new(s.as_fd(), PollFlags::POLLIN)).collect();
                 // A signal ends it early, and then there is another turn.
                 let _ = poll(&mut waits, PollTimeout::from(SLEEP));
-                for ((ring, _), wait) in self.rings.iter().zip(&waits) {
+                for (Source { ring, .. }, wait) in self.sources.iter().zip(&waits) {
                     if wait.revents().is_some_and(|events| events.contains(PollFlags::POLLERR)) {
                         ring.clear_error();
                         // Until the device is up again, waiting does not wait.
@@ -205,13 +217,13 @@ impl Writing {
     /// Takes packets out of the rings; how many.
     fn take(&mut self) -> usize {
         let sorted = &mut self.sorted;
-        for (device, (ring, captured)) in (0u32..).zip(&mut self.rings) {
+        for (device, Source { ring, mirrored, captured }) in (0u32..).zip(&mut self.sources) {
             for _ in 0..TURN {
                 let seen = ring.receive(|frame| Waiting {
                     device,
                     stamp: frame.stamp,
                     length: frame.wire_length() as u32,
-                    outgoing: frame.outgoing,
+                    outgoing: frame.outgoing != *mirrored,
                     bytes: frame.parts().concat(),
                 });
                 let Some(packet) = seen else { break };
@@ -221,7 +233,7 @@ impl Writing {
             captured.dropped += ring.take_dropped();
         }
         sorted.sort_by_key(|packet| packet.stamp);
-        let sum = |pick: fn(&Captured) -> u64| self.rings.iter().map(|(_, captured)| pick(captured)).sum();
+        let sum = |pick: fn(&Captured) -> u64| self.sources.iter().map(|source| pick(&source.captured)).sum();
         self.shared.packets.store(sum(|c| c.packets), Ordering::Relaxed);
         self.shared.dropped.store(sum(|c| c.dropped), Ordering::Relaxed);
         self.sorted.len()
@@ -251,7 +263,7 @@ impl Writing {
     fn finish(mut self) -> std::result::Result<Captured, PcapError> {
         let now = clock::realtime();
         let mut sum = Captured::default();
-        for (interface_id, (_, captured)) in (0u32..).zip(&self.rings) {
+        for (interface_id, Source { captured, .. }) in (0u32..).zip(&self.sources) {
             sum.packets += captured.packets;
             sum.dropped += captured.dropped;
             self.writer.write_pcapng_block(InterfaceStatisticsBlock {

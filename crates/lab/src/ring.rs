@@ -97,6 +97,8 @@ pub(crate) struct RingConfig {
     pub(crate) bytes: usize,
     /// Show what the device sends, too.
     pub(crate) outgoing: bool,
+    /// What is sent by it is shown to captures of the device; otherwise it goes the shorter way past them.
+    pub(crate) shown: bool,
 }
 
 /// A device's receive ring; the same socket sends.
@@ -116,7 +118,7 @@ impl Ring {
     }
 
     fn open_here(device: &str, config: RingConfig) -> io::Result<Ring> {
-        let RingConfig { mtu, bytes, outgoing } = config;
+        let RingConfig { mtu, bytes, outgoing, shown } = config;
         let index = if_nametoindex(device)?;
         let socket = unbound()?;
         let slot_bytes = (mtu + TAGGED_HEADER + SLOT_HEADER).next_power_of_two();
@@ -131,7 +133,7 @@ impl Ring {
         let set = |name, value: i32| sys::set_option(socket.as_fd(), libc::SOL_PACKET, name, &value);
         set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32)?;
         set(libc::PACKET_IGNORE_OUTGOING, i32::from(!outgoing))?;
-        prepare_to_send(socket.as_fd());
+        prepare_to_send(socket.as_fd(), shown);
         sys::set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let bytes = NonZeroUsize::new(bytes).expect("not zero");
         // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
@@ -222,7 +224,7 @@ pub(crate) fn sender(namespace: &Namespace, device: &str) -> Result<OwnedFd> {
     let open = || {
         let index = if_nametoindex(device)?;
         let socket = unbound()?;
-        prepare_to_send(socket.as_fd());
+        prepare_to_send(socket.as_fd(), false);
         sys::bind_packet(socket.as_fd(), index, 0)?;
         Ok(socket)
     };
@@ -231,8 +233,8 @@ pub(crate) fn sender(namespace: &Namespace, device: &str) -> Result<OwnedFd> {
 }
 
 /// Both only make it faster, so their refusal does not matter.
-fn prepare_to_send(socket: BorrowedFd<'_>) {
-    let _ = sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1);
+fn prepare_to_send(socket: BorrowedFd<'_>, shown: bool) {
+    let _ = sys::set_option(socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &i32::from(!shown));
     let _ = sys::set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER)
         .or_else(|_| sys::set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER));
 }

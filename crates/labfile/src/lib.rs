@@ -35,6 +35,11 @@ impl End {
     pub fn show(&self, hosts: &[Host]) -> String {
         format!("{}:{}", hosts[self.host].name, self.device)
     }
+
+    /// Whether only Millrace uses it.
+    pub fn is_port(&self, hosts: &[Host]) -> bool {
+        hosts[self.host].devices.iter().any(|device| device.name == self.device && device.port)
+    }
 }
 
 /// A capture of some devices.
@@ -93,11 +98,14 @@ impl Plan {
             }
         };
         let links = root.get("links").map(|value| link::links(value, &path.key("links"), &hosts, &mut errors));
-        let links = links.unwrap_or_default();
+        let mut links = links.unwrap_or_default();
         has_links(&hosts, &links, &mut errors);
         let captures = root.get("captures").map(|v| captures(v, &path.key("captures"), &hosts, &links, &mut errors));
         if !errors.is_empty() {
             return Err(errors.finish());
+        }
+        for end in captures.iter().flatten().flat_map(|capture| &capture.taps).filter(|end| end.is_port(&hosts)) {
+            links.iter_mut().filter(|link| link.ends.contains(end)).for_each(|link| link.captured = true);
         }
         let (seed, emulator_cpu) = (seed.unwrap_or(0), emulator_cpu.map(|cpu| cpu as usize));
         Ok(Plan { name, seed, emulator_cpu, hosts, links, captures: captures.unwrap_or_default() })

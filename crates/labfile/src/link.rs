@@ -39,11 +39,18 @@ pub struct Link {
     pub mtu: u32,
     /// What happens from the first end to the second, and back.
     pub impairments: [Impairments; 2],
+    /// A capture is taken at an end that only Millrace uses, where the kernel shows nothing: the lab sees to it.
+    pub captured: bool,
 }
 
 impl Link {
-    /// Whether it needs the emulator.
-    pub fn is_emulated(&self) -> bool {
+    /// Whether the lab carries its packets: something is to happen to them, or they are to be captured on the way.
+    pub fn is_carried(&self) -> bool {
+        self.is_impaired() || self.captured
+    }
+
+    /// Whether something is to happen to its packets.
+    pub fn is_impaired(&self) -> bool {
         self.impairments.iter().any(|direction| !direction.is_none())
     }
 }
@@ -99,7 +106,7 @@ pub fn links(value: &Value, path: &Path, hosts: &[Host], errors: &mut Errors) ->
                 break;
             }
         }
-        links.push(Link { ends, mtu: mtu.map_or(1500, |mtu| mtu as u32), impairments });
+        links.push(Link { ends, mtu: mtu.map_or(1500, |mtu| mtu as u32), impairments, captured: false });
     }
     links
 }

@@ -16,7 +16,7 @@ const fn builtin(name: &'static str, form: &'static str, text: &'static str) -> 
 }
 
 /// Functions.
-pub const FUNCTIONS: [Builtin; 22] = [
+pub const FUNCTIONS: [Builtin; 24] = [
     builtin(
         "channel_put",
         "channel_put(channel, pkt)",
@@ -97,6 +97,11 @@ pub const FUNCTIONS: [Builtin; 22] = [
         "checksum_adjust(pkt, old, new)",
         "Updates the checksum that the protocol declares for a value that it covers and that changed elsewhere (RFC 1624).",
     ),
+    builtin(
+        "checksum_none",
+        "checksum_none(pkt)",
+        "Says that no checksum behind this header is to follow its fields: there is none, or the program keeps it itself.",
+    ),
     builtin("packet_length", "u32 packet_length(pkt)", "Bytes from the handle's header to the packet's end."),
     builtin("now_ns", "u64 now_ns()", "Nanoseconds since some moment before the program started."),
     builtin(
@@ -110,6 +115,11 @@ pub const FUNCTIONS: [Builtin; 22] = [
         "meter_take",
         "bool meter_take(meter, n)",
         "Takes `n` tokens from a meter, or from one of them: `meter[i]`; false, and nothing taken, where it holds less.",
+    ),
+    builtin(
+        "port_mtu",
+        "u32 port_mtu(port)",
+        "Bytes behind the Ethernet header that a port sends at most, without a VLAN tag; 0 where there is no such port.",
     ),
 ];
 

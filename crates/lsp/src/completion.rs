@@ -18,7 +18,7 @@ use SyntaxKind::*;
 const FILE_WORDS: [&str; 10] =
     ["import", "const", "type", "enum", "struct", "protocol", "metadata", "drop_reason", "module", "program"];
 /// Words that begin what stands in a module.
-const MODULE_WORDS: [&str; 23] = [
+const MODULE_WORDS: [&str; 24] = [
     "in",
     "out",
     "channel",
@@ -27,6 +27,7 @@ const MODULE_WORDS: [&str; 23] = [
     "lpm",
     "set",
     "idle",
+    "into",
     "counter",
     "meter",
     "rate",
@@ -44,7 +45,7 @@ const MODULE_WORDS: [&str; 23] = [
     "drop_reason",
 ];
 /// Words in a protocol.
-const PROTOCOL_WORDS: [&str; 5] = ["demux", "covers", "pseudo", "header", "payload"];
+const PROTOCOL_WORDS: [&str; 6] = ["demux", "length", "covers", "pseudo", "header", "payload"];
 /// Words in a body.
 const BODY_WORDS: [&str; 13] = [
     "critical", "if", "else", "switch", "case", "default", "for", "return", "break", "continue", "true", "false",

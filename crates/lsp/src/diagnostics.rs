@@ -8,11 +8,24 @@ use lsp_types::{Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, Lo
 use crate::documents::{Documents, Imports};
 use crate::position::LineIndex;
 
-/// What is wrong with the program whose root is an open document. Mistakes in imported files are shown at an import.
+/// What is wrong with the program whose root is an open document: the first [`diag::SHOWN`] mistakes, and how many more there are.
+/// Mistakes in imported files are shown at an import.
 pub fn diagnostics(name: &str, text: &str, documents: &Documents) -> Vec<Diagnostic> {
     let compilation = check(name, text, &Imports::new(documents));
     let index = LineIndex::new(text);
-    compilation.diagnostics.iter().map(|d| diagnostic(d, &index, &compilation, documents)).collect()
+    let (shown, more) = compilation.diagnostics.split_at(compilation.diagnostics.len().min(diag::SHOWN));
+    let mut found: Vec<_> = shown.iter().map(|d| diagnostic(d, &index, &compilation, documents)).collect();
+    if let Some(next) = more.first() {
+        let (count, s) = (more.len(), if more.len() == 1 { "" } else { "s" });
+        let message = format!("{count} more error{s} from here on");
+        found.push(Diagnostic {
+            message,
+            code: None,
+            related_information: None,
+            ..diagnostic(next, &index, &compilation, documents)
+        });
+    }
+    found
 }
 
 fn diagnostic(

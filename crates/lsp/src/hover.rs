@@ -49,10 +49,9 @@ impl Model {
         text.extend(comment_above(&symbol.node));
         match symbol.kind {
             Kind::Const | Kind::Enumerator => {
-                text.extend(self.value(symbol).map(|value| match value {
-                    -9..=9 => format!("= {value}"),
-                    _ if value < 0 => format!("= {value}"),
-                    _ => format!("= {value} = {value:#x}"),
+                text.extend(self.value(symbol).map(|value| match value.bits(128) {
+                    bits if value.is_negative() || bits < 10 => format!("= {value}"),
+                    bits => format!("= {value} = {bits:#x}"),
                 }));
             }
             Kind::Alias | Kind::Enum => {

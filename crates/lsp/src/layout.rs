@@ -1,6 +1,7 @@
 //! Values of constants, widths of types, and where a header's fields lie: as far as they can be known.
 
 use baker::ir::{BitRange, storage_align, storage_size};
+use baker::number::Number;
 use baker::syntax::ast::{self, AstNode, BinaryOp, LiteralValue, UnaryOp};
 
 use crate::builtin;
@@ -51,7 +52,7 @@ impl Model {
         {
             return Some((bits, name.name()?.text().to_string()));
         }
-        let width = u32::try_from(self.constant(None, width, MAX_DEPTH)?).ok().filter(|w| (1..=128).contains(w))?;
+        let width = self.constant(None, width, MAX_DEPTH)?.as_u32().filter(|w| (1..=128).contains(w))?;
         Some((width, format!("u{width}")))
     }
 
@@ -93,11 +94,11 @@ impl Model {
     }
 
     /// The value of a constant or enumerator.
-    pub fn value(&self, symbol: &Symbol) -> Option<i128> {
+    pub fn value(&self, symbol: &Symbol) -> Option<Number> {
         self.named(symbol, MAX_DEPTH)
     }
 
-    fn named(&self, symbol: &Symbol, depth: u32) -> Option<i128> {
+    fn named(&self, symbol: &Symbol, depth: u32) -> Option<Number> {
         let key = (symbol.module.clone(), symbol.name.text().to_string());
         if let Some(known) = self.values.borrow().get(&key) {
             return *known;
@@ -109,7 +110,7 @@ impl Model {
             Kind::Const => self.constant(module, &ast::Const::cast(symbol.node.clone())?.value()?, depth),
             Kind::Enumerator => {
                 // The value before it that is given, and one more for each since.
-                let mut more = 0;
+                let mut more = 0u128;
                 let mut at = Some(symbol.node.clone());
                 let given = loop {
                     let Some(node) = at else { break None };
@@ -120,8 +121,10 @@ impl Model {
                     at = node.prev_sibling().filter(|n| ast::Enumerator::cast(n.clone()).is_some());
                 };
                 match given {
-                    Some(given) => self.constant(module, &given, depth).and_then(|value| value.checked_add(more)),
-                    None => Some(more - 1),
+                    Some(given) => {
+                        self.constant(module, &given, depth).and_then(|value| value.checked_add(Number::from(more)))
+                    }
+                    None => Some(Number::from(more - 1)),
                 }
             }
             _ => None,
@@ -130,15 +133,15 @@ impl Model {
         value
     }
 
-    fn constant(&self, module: Option<&str>, expr: &ast::Expr, depth: u32) -> Option<i128> {
+    fn constant(&self, module: Option<&str>, expr: &ast::Expr, depth: u32) -> Option<Number> {
         let depth = depth.checked_sub(1)?;
         let value = |expr: Option<ast::Expr>| self.constant(module, &expr?, depth);
         match expr {
             ast::Expr::Literal(literal) => match literal.value().ok()? {
-                LiteralValue::Int(value) => i128::try_from(value).ok(),
-                LiteralValue::Mac(value) => Some(value.into()),
-                LiteralValue::Ipv4(value) => Some(value.into()),
-                LiteralValue::Bool(value) => Some(value.into()),
+                LiteralValue::Int(value) => Some(Number::from(value)),
+                LiteralValue::Mac(value) => Some(Number::from(u128::from(value))),
+                LiteralValue::Ipv4(value) => Some(Number::from(u128::from(value))),
+                LiteralValue::Bool(value) => Some(Number::from(u128::from(value))),
                 LiteralValue::Null => None,
             },
             ast::Expr::Name(name) => self.named(self.lookup(module, name.name()?.text())?, depth),
@@ -149,15 +152,14 @@ impl Model {
             },
             ast::Expr::Binary(binary) => {
                 let (a, b) = (value(binary.lhs())?, value(binary.rhs())?);
-                let shift = u32::try_from(b).ok().filter(|b| *b < 127);
                 match binary.op()? {
                     BinaryOp::Add => a.checked_add(b),
                     BinaryOp::Sub => a.checked_sub(b),
                     BinaryOp::Mul => a.checked_mul(b),
                     BinaryOp::Div => a.checked_div(b),
                     BinaryOp::Rem => a.checked_rem(b),
-                    BinaryOp::Shl => a.checked_mul(1i128 << shift?),
-                    BinaryOp::Shr => Some(a >> shift?),
+                    BinaryOp::Shl => a.checked_shl(b),
+                    BinaryOp::Shr => a.checked_shr(b),
                     BinaryOp::BitAnd => Some(a & b),
                     BinaryOp::BitOr => Some(a | b),
                     BinaryOp::BitXor => Some(a ^ b),

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use baker::check::{File, Loaded, load};
+use baker::number::Number;
 use baker::source::{FileId, Sources};
 use baker::syntax::SyntaxNode;
 use baker::syntax::ast::{self, AstNode, ModuleItem};
@@ -86,7 +87,7 @@ pub struct Model {
     /// The module of each instance.
     instances: HashMap<String, String>,
     /// Values of constants that were asked for, by module and name.
-    pub(crate) values: RefCell<HashMap<ScopedName, Option<i128>>>,
+    pub(crate) values: RefCell<HashMap<ScopedName, Option<Number>>>,
 }
 
 impl Model {

@@ -51,7 +51,7 @@ pub fn locals(node: &SyntaxNode, at: TextSize) -> Vec<Local> {
     let mut locals = Vec::new();
     for outer in node.ancestors() {
         match outer.kind() {
-            SyntaxKind::Block => {
+            SyntaxKind::Block | SyntaxKind::SwitchArm => {
                 let before = outer.children().take_while(|n| n.text_range().start() <= at);
                 let mut own: Vec<_> = before.filter_map(|n| variable(&n)).collect();
                 own.reverse();

@@ -129,11 +129,11 @@ impl Model {
         if let Some(local) = locals(node, token.text_range().start()).into_iter().find(named) {
             return Some(Target::Local(local));
         }
-        // In a demux the header's fields are names.
+        // In a demux or length the header's fields are names.
         let protocol = node.ancestors().find(|n| n.kind() == Protocol).and_then(ast::Protocol::cast);
         if let Some(protocol) = protocol
             && let Some(field) = protocol.fields().find(|f| f.name().is_some_and(|n| n.text() == name))
-            && node.ancestors().any(|n| n.kind() == Demux)
+            && node.ancestors().any(|n| matches!(n.kind(), Demux | Length))
         {
             let protocol = self.protocol(protocol.name()?.text())?.clone();
             return Some(Target::HeaderField { protocol, field });

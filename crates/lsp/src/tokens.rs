@@ -133,7 +133,7 @@ impl Walk<'_> {
             Protocol => SemanticTokenType::INTERFACE,
             Module | Instances => SemanticTokenType::NAMESPACE,
             Function | Ppf | Timer | Extern => SemanticTokenType::FUNCTION,
-            OverClause => SemanticTokenType::VARIABLE,
+            OverClause | IntoClause => SemanticTokenType::VARIABLE,
             Reasons => SemanticTokenType::EVENT,
             Table | Counter | Meter => SemanticTokenType::VARIABLE,
             _ => return None,

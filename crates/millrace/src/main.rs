@@ -60,7 +60,7 @@ enum Command {
     Servers(commands::servers::Args),
     /// Show the connections of a running splicer, or end them
     Sessions(commands::sessions::Args),
-    /// Have a running instance read the settings of its controllers again
+    /// Have a running instance read its program and configuration again and put them in force
     Reload(commands::reload::Args),
     /// End a running instance
     Stop(commands::stop::Args),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use control::socket::{Counters, PortState, TimerState};
+use control::socket::{ControllerState, Counters, PortState, TimerState};
 use indexmap::IndexMap;
 
 /// Ports, channels and drops; lines with nothing to say are left out. Rates where it is known how long the packets took.
@@ -14,6 +14,7 @@ pub fn render(counters: &Counters, time: Option<Duration>) -> String {
     section(&mut out, DROPS, &counters.drops, time);
     section(&mut out, ["insertions refused by a full table", "times"], &counters.tables_full, time);
     section(&mut out, ["failed calls of functions of controllers", "times"], &counters.externs_failed, time);
+    section(&mut out, ["failures of controllers", "times"], &counters.controllers_failed, time);
     timers(&mut out, &counters.timers);
     let mut cells = IndexMap::new();
     for (name, values) in &counters.counters {
@@ -36,6 +37,22 @@ pub fn timers(out: &mut String, timers: &IndexMap<String, TimerState>) {
     }
 }
 
+/// Whether each controller runs, where there are any.
+pub fn controllers(out: &mut String, controllers: &IndexMap<String, ControllerState>) {
+    let row = |(name, own): (&String, &ControllerState)| {
+        vec![
+            name.clone(),
+            own.state.clone(),
+            grouped(own.failures),
+            own.error.clone().unwrap_or_default().replace('\n', " "),
+        ]
+    };
+    if !controllers.is_empty() {
+        out.push('\n');
+        table(out, &["controllers", "state", "failures", "last failure"], controllers.iter().map(row).collect());
+    }
+}
+
 const DROPS: [&str; 2] = ["packets dropped, by reason", "packets"];
 
 /// Packets dropped, by reason; reasons that did not happen are left out.
@@ -48,9 +65,10 @@ pub fn drops(drops: &IndexMap<String, u64>) -> String {
 /// What each port did.
 pub fn ports(ports: &IndexMap<String, PortState>) -> String {
     let mut out = String::new();
-    let header = ["port", "received", "bytes", "sent", "bytes", "failed", "lost in kernel", "oversize"];
+    let header = ["port", "received", "bytes", "sent", "bytes", "failed", "lost in kernel", "oversize", "unfinished"];
     let row = |(name, p): (&String, &PortState)| {
-        let numbers = [p.rx_packets, p.rx_bytes, p.tx_packets, p.tx_bytes, p.tx_failed, p.rx_dropped, p.oversize];
+        let numbers = [p.rx_packets, p.rx_bytes, p.tx_packets, p.tx_bytes, p.tx_failed, p.rx_dropped];
+        let numbers = numbers.into_iter().chain([p.oversize, p.unfinished]);
         std::iter::once(name.clone()).chain(numbers.map(grouped)).collect()
     };
     table(&mut out, &header, ports.iter().map(row).collect());

@@ -10,6 +10,8 @@ pub struct Supervisor {
     /// How often it wants to hear that all is well.
     every: Option<Duration>,
     told: Instant,
+    /// What it was told about the state.
+    said: Option<String>,
 }
 
 impl Supervisor {
@@ -18,7 +20,7 @@ impl Supervisor {
         tell(NotifyState::Ready);
         // Twice in the time that it waits, as sd_watchdog_enabled(3) recommends.
         let every = sd_notify::watchdog_enabled().map(|time| time / 2);
-        Supervisor { every, told: Instant::now() }
+        Supervisor { every, told: Instant::now(), said: None }
     }
 
     /// To be called several times a second: it hears that all is well, if that is so.
@@ -26,6 +28,14 @@ impl Supervisor {
         if self.every.is_some_and(|every| self.told.elapsed() >= every) && is_well() {
             self.told = Instant::now();
             tell(NotifyState::Watchdog);
+        }
+    }
+
+    /// It hears what is wrong, if anything is, whenever that changes.
+    pub fn says(&mut self, wrong: &Option<String>) {
+        if self.said != *wrong {
+            self.said.clone_from(wrong);
+            tell(NotifyState::Status(wrong.as_deref().unwrap_or("running")));
         }
     }
 

@@ -89,6 +89,7 @@ fn start() -> Running {
         uptime_ms: 0,
         ports: Default::default(),
         timers: Default::default(),
+        controllers: Default::default(),
     };
     let notation = Notation::new(program.clone(), PortNames::new(&ports));
     // Being told to stop changes nothing here: nobody looks at it.

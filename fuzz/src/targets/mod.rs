@@ -1,10 +1,17 @@
 //! The targets, one file each.
 
+pub mod assembly;
+pub mod body;
 pub mod control;
+pub mod fragments;
+pub mod head;
 pub mod labfile;
 pub mod packet;
 pub mod parser;
+mod pieces;
+pub mod segment;
 pub mod settings;
+pub mod splicer;
 pub mod switch;
 pub mod text;
 

@@ -10,6 +10,7 @@ use super::hir::{Comparison, Expr, ExprKind, Type};
 use crate::diag::Diagnostic;
 use crate::ir::BinOp;
 use crate::ir::arith::{mask, signed};
+use crate::number::Number;
 use crate::source::Span;
 use crate::syntax::ast::{self, BinaryOp, UnaryOp};
 
@@ -52,10 +53,7 @@ impl CodeChecker<'_, '_> {
             // A quotient's or remainder's upper bits depend on the width, which is not known: the sign stays.
             let complement = (a.complement || b.complement) && !matches!(op, BinaryOp::Div | BinaryOp::Rem);
             let Some(value) = fold(op, x, y) else {
-                self.error(
-                    Diagnostic::new("constant-overflow", span, "this constant is too large")
-                        .label("more than 127 bits"),
-                );
+                self.error(too_large(span));
                 return Typed::error(span);
             };
             return Typed { complement, ..Typed::number(value, span) };
@@ -107,18 +105,14 @@ impl CodeChecker<'_, '_> {
                 );
                 return Typed::error(span);
             };
-            let shifted = match (op, u32::try_from(count)) {
-                (BinaryOp::Shl, Ok(count)) => fold_shl(value, count),
-                (_, Ok(count)) => Some(value.checked_shr(count).unwrap_or(0)),
-                _ => None,
-            };
+            let shifted = if op == BinaryOp::Shl { value.checked_shl(count) } else { value.checked_shr(count) };
             return match shifted {
                 // What a right shift brings in at the top depends on the width, which is not known: the sign stays.
                 Some(value) => Typed { complement: a.complement && op == BinaryOp::Shl, ..Typed::number(value, span) },
                 None => {
                     self.error(
                         Diagnostic::new("constant-overflow", span, "this constant is too large")
-                            .label("more than 127 bits, or shifted by a negative number"),
+                            .label("more than 128 bits, or shifted by a negative number"),
                     );
                     Typed::error(span)
                 }
@@ -152,9 +146,13 @@ impl CodeChecker<'_, '_> {
 
     pub(super) fn negate(&mut self, op: UnaryOp, value: Typed, span: Span) -> Typed {
         if let Some(lit) = value.lit {
-            return match op {
-                UnaryOp::BitNot => Typed { complement: true, ..Typed::number(!lit, span) },
-                _ => Typed::number(lit.wrapping_neg(), span),
+            return match (op, lit.checked_neg()) {
+                (UnaryOp::BitNot, _) => Typed { complement: true, ..Typed::number(!lit, span) },
+                (_, Some(value)) => Typed::number(value, span),
+                (_, None) => {
+                    self.error(too_large(span));
+                    Typed::error(span)
+                }
             };
         }
         let natural = value.natural;
@@ -252,8 +250,8 @@ impl CodeChecker<'_, '_> {
         match (a.lit, b.lit) {
             (Some(x), Some(y)) => {
                 // The choice of `?:`. It fits wherever both numbers do.
-                let is_signed = x < 0 || y < 0;
-                let natural = bits_of(x, is_signed).max(bits_of(y, is_signed));
+                let is_signed = x.is_negative() || y.is_negative();
+                let natural = x.width(is_signed).max(y.width(is_signed));
                 let ty = Type::Int { width: natural.max(COMPUTED_IN), signed: is_signed };
                 return Some((self.coerce(a, ty)?, self.coerce(b, ty)?, natural));
             }
@@ -336,7 +334,7 @@ impl CodeChecker<'_, '_> {
             return Typed::error(span);
         };
         if let Some(lit) = value.lit {
-            return Typed::new(ExprKind::Const(lit as u128 & mask(width)), to, span);
+            return Typed::new(ExprKind::Const(lit.bits(width)), to, span);
         }
         let expr = Expr { span, ..convert(value.expr, to) };
         Typed { natural: width, ..Typed::new(expr.kind, to, span) }
@@ -354,17 +352,18 @@ impl CodeChecker<'_, '_> {
             (Type::Int { .. }, Type::Int { width, signed: want })
                 if let ExprKind::Const(bits) = value.expr.kind
                     && let Some(found) = constant_value(bits, value.expr.ty)
-                    && fits(found, width, want) =>
+                    && found.fits(width, want) =>
             {
-                Some(Expr { kind: ExprKind::Const(found as u128 & mask(width)), ty: to, span })
+                Some(Expr { kind: ExprKind::Const(found.bits(width)), ty: to, span })
             }
             (Type::Int { signed: from, .. }, Type::Int { width, signed: want }) => {
                 let fits = if from == want { value.natural <= width } else { !from && value.natural < width };
                 if fits {
                     if let ExprKind::Const(bits) = value.expr.kind
-                        && too_large(bits, value.expr.ty, width)
+                        && let Some(found) = constant_value(bits, value.expr.ty)
+                        && loses_bits(bits, value.expr.ty, width)
                     {
-                        return self.coerce_number(bits as i128, false, to, span);
+                        return self.coerce_number(found, false, to, span);
                     }
                     return Some(convert(value.expr, to));
                 }
@@ -409,12 +408,12 @@ impl CodeChecker<'_, '_> {
         }
     }
 
-    fn coerce_number(&mut self, lit: i128, complement: bool, to: Type, span: Span) -> Option<Expr> {
+    fn coerce_number(&mut self, lit: Number, complement: bool, to: Type, span: Span) -> Option<Expr> {
         match to {
-            Type::Int { width, signed } if complement || fits(lit, width, signed) => {
-                Some(Expr { kind: ExprKind::Const(lit as u128 & mask(width)), ty: to, span })
+            Type::Int { width, signed } if complement || lit.fits(width, signed) => {
+                Some(Expr { kind: ExprKind::Const(lit.bits(width)), ty: to, span })
             }
-            Type::Bool if lit == 0 || lit == 1 => Some(Expr { kind: ExprKind::Const(lit as u128), ty: to, span }),
+            Type::Bool if lit.fits(1, false) => Some(Expr { kind: ExprKind::Const(lit.bits(1)), ty: to, span }),
             Type::Int { .. } | Type::Bool => {
                 let described = self.checker.describe(to);
                 self.error(
@@ -456,48 +455,34 @@ pub(super) fn convert(expr: Expr, to: Type) -> Expr {
 }
 
 /// Whether a constant has bits above a width that are not all those of a number below zero or of a complement.
-fn too_large(bits: u128, ty: Type, width: u32) -> bool {
+fn loses_bits(bits: u128, ty: Type, width: u32) -> bool {
     let Type::Int { width: computed_in, .. } = ty else { return false };
     let above = mask(computed_in) & !mask(width);
     !matches!(bits & above, 0) && bits & above != above
 }
 
-fn constant_value(bits: u128, ty: Type) -> Option<i128> {
+/// The value of a constant of an integer type.
+fn constant_value(bits: u128, ty: Type) -> Option<Number> {
     match ty {
-        Type::Int { width, signed: true } => Some(signed(width, bits)),
-        _ => i128::try_from(bits).ok(),
+        Type::Int { width, signed } => Some(Number::of_bits(bits, width, signed)),
+        _ => None,
     }
-}
-
-fn fits(value: i128, width: u32, is_signed: bool) -> bool {
-    if is_signed {
-        signed(width, value as u128 & mask(width)) == value
-    } else {
-        value >= 0 && value as u128 <= mask(width)
-    }
-}
-
-/// The fewest bits that hold a number.
-fn bits_of(value: i128, is_signed: bool) -> u32 {
-    (1..=128).find(|&width| fits(value, width, is_signed)).unwrap_or(128)
 }
 
 /// Natural width of what is computed from a typed operand and a number without a type.
 fn natural_with(typed: &Typed, number: &Typed) -> u32 {
     match (typed.expr.ty, number.lit) {
-        (Type::Int { signed, .. }, Some(lit)) if !number.complement => typed.natural.max(bits_of(lit, signed)),
+        (Type::Int { signed, .. }, Some(lit)) if !number.complement => typed.natural.max(lit.width(signed)),
         _ => typed.natural,
     }
 }
 
-fn fold(op: BinaryOp, a: i128, b: i128) -> Option<i128> {
+fn fold(op: BinaryOp, a: Number, b: Number) -> Option<Number> {
     match op {
         BinaryOp::Add => a.checked_add(b),
         BinaryOp::Sub => a.checked_sub(b),
         BinaryOp::Mul => a.checked_mul(b),
-        BinaryOp::Div if b == 0 => Some(0),
         BinaryOp::Div => a.checked_div(b),
-        BinaryOp::Rem if b == 0 => Some(0),
         BinaryOp::Rem => a.checked_rem(b),
         BinaryOp::BitAnd => Some(a & b),
         BinaryOp::BitOr => Some(a | b),
@@ -506,7 +491,7 @@ fn fold(op: BinaryOp, a: i128, b: i128) -> Option<i128> {
     }
 }
 
-fn fold_shl(value: i128, count: u32) -> Option<i128> {
-    let shifted = value.checked_shl(count)?;
-    (shifted >> count == value).then_some(shifted)
+/// A number that no type has, nor a sum with it.
+fn too_large(span: Span) -> Diagnostic {
+    Diagnostic::new("constant-overflow", span, "this constant is too large").label("more than 128 bits")
 }

@@ -39,6 +39,7 @@ impl CodeChecker<'_, '_> {
             "checksum_ok" => self.checksum_sum(PacketCall::ChecksumOk, &name, &args, span),
             "checksum_set" => self.checksum_sum(PacketCall::ChecksumSet, &name, &args, span),
             "checksum_adjust" => self.checksum_adjust(&name, &args, span),
+            "checksum_none" => self.checksum_none(&name, &args, span),
             "packet_length" => {
                 if !self.arity(&name, args.len(), 1, span) {
                     return Typed::error(span);
@@ -71,6 +72,7 @@ impl CodeChecker<'_, '_> {
                 Typed::new(ExprKind::Remove(table, vec![key]), Type::Bool, span)
             }
             "meter_take" => self.meter_take(&name, &args, span),
+            "port_mtu" => self.port_mtu(&name, &args, span),
             "channel_put" | "packet_drop" | "counter_add" => {
                 self.error(
                     Diagnostic::new("no-result", span, format!("`{}` has no value", name.text()))

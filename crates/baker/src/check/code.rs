@@ -34,6 +34,8 @@ pub(super) struct CodeChecker<'c, 'a> {
     pub constant: bool,
     /// Statements to come before the one that is being checked.
     pub before: Vec<Stmt>,
+    /// See [`Code::unlabelled`].
+    pub unlabelled: Vec<(Span, String)>,
 }
 
 impl<'c, 'a> CodeChecker<'c, 'a> {
@@ -51,6 +53,7 @@ impl<'c, 'a> CodeChecker<'c, 'a> {
             header: None,
             constant: false,
             before: Vec::new(),
+            unlabelled: Vec::new(),
         }
     }
 
@@ -116,7 +119,7 @@ impl<'c, 'a> CodeChecker<'c, 'a> {
     pub(super) fn body(mut self, block: &ast::Block) -> Code {
         let body = self.block(block);
         let end = block.r_brace().map(|token| ast::token_span(&token, self.file));
-        Code { locals: self.locals, body, end }
+        Code { locals: self.locals, body, end, unlabelled: self.unlabelled }
     }
 }
 
@@ -156,6 +159,11 @@ impl Checker<'_> {
         if self.errors.is_empty() {
             self.check_code();
             self.check_critical();
+        }
+        if self.errors.is_empty() {
+            let mut found = Vec::new();
+            super::sums::check(&self.hir, &mut found);
+            self.errors.extend(found);
         }
         if wired && self.errors.is_empty() {
             self.expand_instances();

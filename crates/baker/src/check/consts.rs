@@ -5,6 +5,7 @@ use super::hir::Type;
 use super::names::{Checker, Lazy, Scope};
 use crate::diag::Diagnostic;
 use crate::ir::arith::mask;
+use crate::number::Number;
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
 
@@ -15,7 +16,7 @@ pub(super) const MAX_CHAIN: u32 = 384;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Constant {
     /// A number that takes the type of its surroundings.
-    Untyped(i128),
+    Untyped(Number),
     /// A number or truth value of a type.
     Typed(Type, u128),
     /// Already reported.
@@ -26,7 +27,7 @@ impl Constant {
     /// The value, where it is not negative.
     pub(super) fn bits(self) -> Option<u128> {
         match self {
-            Constant::Untyped(value) => u128::try_from(value).ok(),
+            Constant::Untyped(value) => (!value.is_negative()).then(|| value.bits(128)),
             Constant::Typed(Type::Int { width, signed: true }, bits) if bits >> (width - 1) == 1 => None,
             Constant::Typed(_, bits) => Some(bits),
             Constant::Error => None,
@@ -103,10 +104,15 @@ impl Checker<'_> {
         let Some(expr) = value else {
             // An enumerator without a value is one more than the one before it.
             let Some(after) = after else {
-                return Some(ty.map_or(Constant::Untyped(0), |ty| Constant::Typed(ty, 0)));
+                return Some(ty.map_or(Constant::Untyped(Number::ZERO), |ty| Constant::Typed(ty, 0)));
             };
-            return match self.constant(after)? {
-                Constant::Untyped(value) if value < i128::MAX => Some(Constant::Untyped(value + 1)),
+            let after = self.constant(after)?;
+            if let Constant::Untyped(value) = after
+                && let Some(next) = value.checked_add(Number::from(1))
+            {
+                return Some(Constant::Untyped(next));
+            }
+            return match after {
                 Constant::Typed(ty @ Type::Int { width, signed }, bits) if bits != greatest(width, signed) => {
                     Some(Constant::Typed(ty, bits.wrapping_add(1) & mask(width)))
                 }

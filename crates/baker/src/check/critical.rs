@@ -4,7 +4,7 @@
 //! releases it. So it can be left at its end only, and look-ups, changes of tables and whatever moves a packet stand outside.
 
 use super::code::CodeChecker;
-use super::hir::{Code, Expr, ExprKind, FunctionId, LocalId, Program, Stmt, StmtKind, Type};
+use super::hir::{Code, Expr, ExprKind, FunctionId, LocalId, PacketCall, Program, Stmt, StmtKind, Type};
 use super::names::Checker;
 use crate::diag::Diagnostic;
 use crate::ir::{Layout, LayoutField, LayoutId, TableId};
@@ -53,6 +53,7 @@ fn forbidden_value(expr: &Expr) -> Option<&'static str> {
         ExprKind::Extern(..) => "calls a controller",
         ExprKind::Copy(_) | ExprKind::Create => "makes a packet",
         ExprKind::Decap(..) | ExprKind::Peek(..) | ExprKind::Encap(_) => "goes on to another header",
+        ExprKind::Packet(PacketCall::ChecksumNone, ..) => return None,
         ExprKind::Packet(..) => "works on a packet's bytes",
         _ => return None,
     })

@@ -6,6 +6,7 @@ use super::hir::{Comparison, Expr, ExprKind, Type};
 use super::names::{Symbol, nearest};
 use super::types::unsigned;
 use crate::diag::Diagnostic;
+use crate::number::Number;
 use crate::source::Span;
 use crate::syntax::ast::{self, LiteralValue, UnaryOp};
 
@@ -14,7 +15,7 @@ use crate::syntax::ast::{self, LiteralValue, UnaryOp};
 pub(super) struct Typed {
     pub expr: Expr,
     /// A number that takes its type from where it is used; `expr` is then a placeholder.
-    pub lit: Option<i128>,
+    pub lit: Option<Number>,
     /// The number came from `~`: it fits any width, upper bits cut off.
     pub complement: bool,
     /// Bits of the widest operand: arithmetic is done in at least 32 bits, yet its result may be stored in this many.
@@ -30,7 +31,7 @@ impl Typed {
         Typed { expr: Expr { kind, ty, span }, lit: None, complement: false, natural }
     }
 
-    pub(super) fn number(value: i128, span: Span) -> Typed {
+    pub(super) fn number(value: Number, span: Span) -> Typed {
         let ty = Type::Int { width: 128, signed: true };
         Typed { lit: Some(value), ..Typed::new(ExprKind::Const(0), ty, span) }
     }
@@ -57,10 +58,7 @@ impl CodeChecker<'_, '_> {
         let span = self.span(expr);
         match expr {
             ast::Expr::Literal(literal) => match literal.value() {
-                Ok(LiteralValue::Int(value)) => match i128::try_from(value) {
-                    Ok(value) => Typed::number(value, span),
-                    Err(_) => Typed::new(ExprKind::Const(value), unsigned(128), span),
-                },
+                Ok(LiteralValue::Int(value)) => Typed::number(Number::from(value), span),
                 Ok(LiteralValue::Mac(value)) => Typed::new(ExprKind::Const(value as u128), unsigned(48), span),
                 Ok(LiteralValue::Ipv4(value)) => Typed::new(ExprKind::Const(value as u128), unsigned(32), span),
                 Ok(LiteralValue::Bool(value)) => Typed::new(ExprKind::Const(value as u128), Type::Bool, span),
@@ -259,7 +257,7 @@ impl CodeChecker<'_, '_> {
             Some(Expr { kind, ty: Type::Bool, span })
         };
         if let Some(lit) = value.lit {
-            return Some(Expr { kind: ExprKind::Const((lit != 0) as u128), ty: Type::Bool, span });
+            return Some(Expr { kind: ExprKind::Const((lit != Number::ZERO) as u128), ty: Type::Bool, span });
         }
         match value.expr.ty {
             Type::Bool => Some(value.expr),

@@ -12,25 +12,26 @@ use crate::source::Span;
 
 /// Checks a PPF.
 pub(super) fn check_ppf(program: &Program, ppf: &Ppf, errors: &mut Vec<Diagnostic>) {
-    Flow { program, code: &ppf.code, params: 1, lent: false, peeked: HashMap::new(), exits: Vec::new(), errors }.run();
+    Flow::new(program, &ppf.code, 1, false, errors).run();
 }
 
 /// Checks a timer.
 pub(super) fn check_timer(program: &Program, timer: &Timer, errors: &mut Vec<Diagnostic>) {
-    let (code, params) = (&timer.code, timer.params);
-    Flow { program, code, params, lent: false, peeked: HashMap::new(), exits: Vec::new(), errors }.run();
+    Flow::new(program, &timer.code, timer.params, false, errors).run();
 }
 
 /// Checks a function.
 pub(super) fn check_function(program: &Program, function: &Function, errors: &mut Vec<Diagnostic>) {
-    let (code, params) = (&function.code, function.params);
-    let mut flow = Flow { program, code, params, lent: true, peeked: HashMap::new(), exits: Vec::new(), errors };
-    if flow.run() && !matches!(function.result, Type::Void | Type::Error) {
+    let mut flow = Flow::new(program, &function.code, function.params, true, errors);
+    let (reaches_end, only_passed) = (flow.run(), flow.only_passed.cloned());
+    if reaches_end && !matches!(function.result, Type::Void | Type::Error) {
         let span = function.code.end.or(function.code.locals.first().map(|l| l.span));
         errors.extend(span.map(|span| {
-            Diagnostic::new("missing-return", span, format!("`{}` can end without returning a value", function.name))
+            let title = format!("`{}` can end without returning a value", function.name);
+            let error = Diagnostic::new("missing-return", span, title)
                 .label("this is reached without `return`")
-                .hint("return a value on every path")
+                .hint("return a value on every path");
+            only_passed.iter().fold(error, passes)
         }));
     }
 }
@@ -105,11 +106,25 @@ struct Flow<'a> {
     lent: bool,
     /// Handles that only look into a packet, and the handle of that packet. They end with it.
     peeked: HashMap<LocalId, LocalId>,
+    /// Handles that are still held behind a `switch` because a value without a label passes it by: what it looks at, and which value.
+    passed: HashMap<LocalId, &'a (Span, String)>,
+    /// The last `switch` that only a value without a label gets past.
+    only_passed: Option<&'a (Span, String)>,
     exits: Vec<Exits>,
     errors: &'a mut Vec<Diagnostic>,
 }
 
+/// A remark on the `switch` that a value without a label gets past.
+fn passes(error: Diagnostic, (switch, which): &(Span, String)) -> Diagnostic {
+    error.also(*switch, format!("goes on behind this `switch` where it is {which}: add `default`"))
+}
+
 impl<'a> Flow<'a> {
+    fn new(program: &'a Program, code: &'a Code, params: u32, lent: bool, errors: &'a mut Vec<Diagnostic>) -> Flow<'a> {
+        let (peeked, passed) = (HashMap::new(), HashMap::new());
+        Flow { program, code, params, lent, peeked, passed, only_passed: None, exits: Vec::new(), errors }
+    }
+
     /// Whether the end can be reached.
     fn run(&mut self) -> bool {
         let mut state = State::default();
@@ -169,6 +184,7 @@ impl<'a> Flow<'a> {
             if let Some(at) = at.filter(|at| *at != declared) {
                 error = error.also(at, "still held here");
             }
+            error = self.passed.get(&local).copied().into_iter().fold(error, passes);
             self.errors.push(error);
             state.handles.insert(local, Handle::Reported);
         }
@@ -288,11 +304,17 @@ impl<'a> Flow<'a> {
                 let outside = state.handles.keys().copied().collect();
                 self.exits.push(Exits { is_switch: true, outside, ..Exits::default() });
                 let mut after = None;
-                for body in arms.iter().map(|arm| &arm.body).chain([other]) {
-                    let arm = self.statements(Some(state.clone()), body, None);
+                for arm in arms {
+                    let arm = self.statements(Some(state.clone()), &arm.body, None);
                     after = join(after, arm);
                 }
+                let arms_after = after.clone();
+                after = join(after, self.statements(Some(state.clone()), other, None));
                 let breaks = self.exits.pop().expect("pushed above").breaks;
+                let code = self.code;
+                if let Some(passed) = code.unlabelled.iter().find(|(at, _)| *at == value.span) {
+                    self.passes_by(&state, arms_after.as_ref(), breaks.as_ref(), passed);
+                }
                 return join(after, breaks);
             }
             StmtKind::Block(body) => return self.statements(Some(state), body, None),
@@ -302,6 +324,20 @@ impl<'a> Flow<'a> {
             }
         }
         Some(state)
+    }
+
+    /// Notes what is held behind a `switch` for the sake of a value that has no label there.
+    fn passes_by(&mut self, state: &State, after: Option<&State>, breaks: Option<&State>, passed: &'a (Span, String)) {
+        let labelled: Vec<&State> = after.into_iter().chain(breaks).collect();
+        if labelled.is_empty() {
+            self.only_passed = Some(passed);
+        }
+        let gone = |state: &&State, local| matches!(state.handles.get(local), Some(Handle::Consumed(_)));
+        for (local, handle) in &state.handles {
+            if *handle == Handle::Held && labelled.iter().all(|state| gone(state, local)) {
+                self.passed.insert(*local, passed);
+            }
+        }
     }
 
     fn for_(&mut self, mut before: State, for_: &super::hir::For, span: Span) -> Option<State> {

@@ -27,6 +27,8 @@ pub struct Program {
     pub protocols: Vec<Protocol>,
     /// The demux of each protocol: header bytes, 32 bits, over [`ExprKind::Local`] 0, the packet.
     pub demux: Vec<Expr>,
+    /// The length of each protocol that says one: bytes from its header to the end of what it holds, as `demux`.
+    pub length: Vec<Option<Expr>>,
     /// Metadata fields.
     pub metadata: Vec<MetaField>,
     /// Bytes of metadata.
@@ -161,6 +163,8 @@ pub struct Code {
     pub body: Vec<Stmt>,
     /// The closing brace.
     pub end: Option<Span>,
+    /// What `switch`es without `default` look at, where they have no label for some values, and which these are.
+    pub unlabelled: Vec<(Span, String)>,
 }
 
 /// A parameter or variable.
@@ -299,6 +303,8 @@ pub enum PacketCall {
     ChecksumSet,
     /// `checksum_adjust(packet, old, new)`.
     ChecksumAdjust,
+    /// `checksum_none(packet)`.
+    ChecksumNone,
 }
 
 impl PacketCall {

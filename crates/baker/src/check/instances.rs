@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::hir::{Code, ExprKind, Function, FunctionId, Ppf, Stmt, StmtKind, Timer};
 use super::names::{Checker, Module, ModuleId, Symbol};
 use crate::diag::Diagnostic;
-use crate::ir::{ChannelId, CounterId, Extern, ExternId, PpfId, TableId, Target};
+use crate::ir::{ChannelId, CounterId, Extern, ExternId, PORT_MTU, PpfId, TableId, Target};
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
 
@@ -125,6 +125,8 @@ impl Checker<'_> {
             let [tables, counters, channels] = [hir.tables.len(), hir.counters.len(), hir.channels.len()];
             for id in own.tables.clone() {
                 let mut table = hir.tables[id as usize].clone();
+                // Of the same module, so of the same instance.
+                table.into = table.into.map(|into| TableId(instead(&own.tables, &(tables as u32..u32::MAX), into.0)));
                 table.name = renamed(&table.name);
                 hir.tables.push(table);
             }
@@ -208,11 +210,13 @@ impl Checker<'_> {
         let free: Vec<u32> = (0..free.len() as u32).filter(|id| free[*id as usize]).collect();
         let injected = (0u32..).zip(&self.hir.channels).filter(|(_, channel)| channel.from.is_some());
         let injected: Vec<u32> = injected.map(|(id, _)| id).collect();
-        let order = order(&free, &injected, &places);
+        let own = self.hir.tables.iter().position(|table| table.name == PORT_MTU).map(|id| id as u32);
+        let order = order(&free, &injected, own, &places);
         let last = order.clone().inverse();
 
         let hir = &mut self.hir;
         hir.tables = order.tables.iter().map(|id| hir.tables[*id as usize].clone()).collect();
+        hir.tables.iter_mut().filter_map(|table| table.into.as_mut()).for_each(|id| id.0 = last.tables[id.0 as usize]);
         hir.counters = order.counters.iter().map(|id| hir.counters[*id as usize].clone()).collect();
         hir.channels = order.channels.iter().map(|id| hir.channels[*id as usize].clone()).collect();
         for channel in &mut hir.channels {
@@ -298,8 +302,8 @@ struct Place {
 }
 
 /// The numbers of all items that stay, in the order in which they then are: those of no module first, which are `rx` and
-/// the functions `free`; the channels `injected`, of no module either, last.
-fn order(free: &[u32], injected: &[u32], places: &[Place]) -> Items<Vec<u32>> {
+/// the functions `free`; the channels `injected` and the language's own table, of no module either, last.
+fn order(free: &[u32], injected: &[u32], table: Option<u32>, places: &[Place]) -> Items<Vec<u32>> {
     let mut order = Items { channels: vec![0], functions: free.to_vec(), ..Items::<Vec<u32>>::default() };
     for Place { own, .. } in places {
         order.tables.extend(own.tables.clone());
@@ -311,6 +315,7 @@ fn order(free: &[u32], injected: &[u32], places: &[Place]) -> Items<Vec<u32>> {
         order.timers.extend(own.timers.clone());
     }
     order.channels.extend(injected);
+    order.tables.extend(table);
     order
 }
 

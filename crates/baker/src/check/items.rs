@@ -194,12 +194,53 @@ impl Checker<'_> {
             idle,
             meter: None,
             locked: false,
+            into: None,
             key: key.unwrap_or(fallback),
             value: value.unwrap_or(fallback),
             capacity: capacity.unwrap_or(1),
             span: Some(name.span(file)),
         });
         self.bind(file, Some(module), &name, Symbol::Table(id));
+    }
+
+    /// The `into` clauses of tables, which may stand in front of the tables that they name.
+    pub(super) fn check_into(&mut self) {
+        let files = self.files;
+        let modules = files.iter().flat_map(|file| file.tree.items().map(|item| (file.id, item)));
+        let modules = modules.filter_map(|(file, item)| match item {
+            ast::Item::Module(item) if item.name().is_some() => Some((file, item)),
+            _ => None,
+        });
+        for (module, (file, item)) in modules.enumerate() {
+            for item in item.items() {
+                let ast::ModuleItem::Table(item) = item else { continue };
+                if let Some((name, into)) = item.name().zip(item.led_into()) {
+                    self.lead_into(file, ModuleId(module), &name, &into);
+                }
+            }
+        }
+    }
+
+    fn lead_into(&mut self, file: FileId, module: ModuleId, name: &ast::Name, into: &ast::Name) {
+        let target = match self.resolve(Some(module), into.text()) {
+            Some(Symbol::Table(target)) => target,
+            found => return self.unknown(file, into, "table", found),
+        };
+        let Some(Symbol::Table(id)) = self.resolve(Some(module), name.text()) else { return };
+        let [value, key] = {
+            let [table, target] = [id, target].map(|id| &self.hir.tables[id.0 as usize]);
+            let has_keys = target.kind != TableKind::Lpm && table.idle.is_none() && !table.is_set;
+            [table.value, target.key].map(|layout| has_keys.then(|| self.pointee(layout)))
+        };
+        let number = |ty| matches!(ty, Some(Type::Int { signed: false, .. }));
+        if !number(value) || !number(key) {
+            return self.error(
+                Diagnostic::new("bad-into", into.span(file), "these values are no keys of that table")
+                    .label("needs to be an array or hash table, whose keys are numbers")
+                    .also(name.span(file), "whose values need to be unsigned numbers, which do not age"),
+            );
+        }
+        self.hir.tables[id.0 as usize].into = Some(target);
     }
 
     /// The `idle` clause of a table, in nanoseconds.

@@ -9,7 +9,8 @@ use super::code::CodeChecker;
 use super::hir::{Comparison, Expr, ExprKind, For, LocalId, Stmt, StmtKind, Type};
 use crate::diag::Diagnostic;
 use crate::ir::BinOp;
-use crate::ir::arith::{mask, signed};
+use crate::ir::arith::mask;
+use crate::number::Number;
 use crate::source::Span;
 use crate::syntax::ast;
 
@@ -88,9 +89,8 @@ impl CodeChecker<'_, '_> {
         let (comparison, limit) = compared(condition, counter, ty)?;
         let mut value = start;
         let mut trips = 0;
-        let as_number = |bits: u128| if is_signed { signed(width, bits) } else { bits as i128 };
         while trips <= MAX_TRIPS {
-            let (a, b) = (as_number(value), limit);
+            let (a, b) = (Number::of_bits(value, width, is_signed), limit);
             let goes_on = match comparison {
                 Comparison::Eq => a == b,
                 Comparison::Ne => a != b,
@@ -140,12 +140,13 @@ fn stepped_by(next: &Expr, counter: LocalId, ty: Type) -> Option<(BinOp, u128)> 
 }
 
 /// The comparison with a constant that bounds the counter; other parts of an `&&` can only end the loop sooner.
-fn compared(condition: &Expr, counter: LocalId, ty: Type) -> Option<(Comparison, i128)> {
+fn compared(condition: &Expr, counter: LocalId, ty: Type) -> Option<(Comparison, Number)> {
     match &condition.kind {
         ExprKind::And(a, b) => compared(a, counter, ty).or_else(|| compared(b, counter, ty)),
         ExprKind::Compare(comparison, a, b) if is_counter(a, counter, ty) => match (&b.kind, b.ty) {
-            (ExprKind::Const(limit), Type::Int { width, signed: true }) => Some((*comparison, signed(width, *limit))),
-            (ExprKind::Const(limit), _) => Some((*comparison, i128::try_from(*limit).ok()?)),
+            (ExprKind::Const(limit), Type::Int { width, signed }) => {
+                Some((*comparison, Number::of_bits(*limit, width, signed)))
+            }
             _ => None,
         },
         _ => None,

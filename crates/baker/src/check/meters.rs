@@ -50,6 +50,7 @@ impl Checker<'_> {
             idle: None,
             meter: Some(MeterRate { rate, burst }),
             locked: false,
+            into: None,
             key,
             value,
             capacity: size,

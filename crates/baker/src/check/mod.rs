@@ -7,10 +7,12 @@
 //! | `consts`, `types` | constants and types |
 //! | `protocols`, `items`, `meters` | protocols, metadata, structs, tables, counters, meters |
 //! | `code`, `stmt`, `expr`, `arith`, `access`, `builtin`, `packet`, `loops` | bodies of PPFs and functions |
+//! | `ports` | what programs may ask of ports |
 //! | `externs`, `timers` | functions of controllers; what runs without a packet |
 //! | `wiring` | which channel leads where |
 //! | `instances` | modules that are there several times |
 //! | `flow` | what must hold on every path: handles consumed once, pointers tested |
+//! | `sums`, `own` | declared checksums: what the compiler can't keep |
 //! | `critical` | critical sections, and which tables' entries have a lock |
 //! | `limits`, `paths`, `headroom` | what a program may cost |
 
@@ -33,11 +35,14 @@ mod load;
 mod loops;
 mod meters;
 mod names;
+pub(crate) mod own;
 mod packet;
 mod paths;
 mod pins;
+mod ports;
 mod protocols;
 mod stmt;
+mod sums;
 mod switch;
 mod timers;
 mod types;

@@ -206,7 +206,7 @@ pub(super) struct Checker<'a> {
 const MAX_PLACES: usize = 3;
 
 /// Functions that the language defines.
-pub const BUILTIN_FUNCTIONS: [&str; 22] = [
+pub const BUILTIN_FUNCTIONS: [&str; 24] = [
     "channel_put",
     "now_ns",
     "packet_drop",
@@ -225,10 +225,12 @@ pub const BUILTIN_FUNCTIONS: [&str; 22] = [
     "checksum_ok",
     "checksum_set",
     "checksum_adjust",
+    "checksum_none",
     "table_insert",
     "table_remove",
     "counter_add",
     "meter_take",
+    "port_mtu",
 ];
 
 impl<'a> Checker<'a> {
@@ -257,6 +259,7 @@ impl<'a> Checker<'a> {
                 name: file_name.strip_suffix(".baker").unwrap_or(file_name).to_string(),
                 protocols: Vec::new(),
                 demux: Vec::new(),
+                length: Vec::new(),
                 metadata: Vec::new(),
                 metadata_size: 0,
                 structs: Vec::new(),
@@ -295,6 +298,7 @@ impl<'a> Checker<'a> {
         if self.names_clash() {
             return;
         }
+        self.check_into();
         self.check_instances();
         self.check_signatures();
         self.check_demux();

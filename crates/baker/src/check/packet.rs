@@ -196,6 +196,26 @@ impl CodeChecker<'_, '_> {
         Typed::new(ExprKind::Packet(PacketCall::ChecksumAdjust, local, vec![old.expr, new]), Type::Void, span)
     }
 
+    /// `checksum_none(packet)`: of a header whose fields checksums behind it cover.
+    pub(super) fn checksum_none(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
+        if !self.arity(name, args.len(), 1, span) {
+            return Typed::error(span);
+        }
+        let Some((local, protocol)) = self.handle(&args[0]) else { return Typed::error(span) };
+        let declared = &self.checker.hir.protocols[protocol.0 as usize];
+        if declared.pseudo.is_empty() {
+            let title = format!("no checksum behind `{}` covers any of its fields", declared.name);
+            let at = self.span(&args[0]);
+            self.error(
+                Diagnostic::new("no-pseudo-header", at, title)
+                    .label("a packet of this protocol")
+                    .hint("`checksum_none` is for headers with a `pseudo { … }` clause, such as those of IP"),
+            );
+            return Typed::error(span);
+        }
+        Typed::new(ExprKind::Packet(PacketCall::ChecksumNone, local, Vec::new()), Type::Void, span)
+    }
+
     /// Whether the protocol's checksum covers a pseudo header; `None`, reported, where it declares no checksum.
     fn declared_checksum(&mut self, protocol: ProtocolId, at: Span) -> Option<bool> {
         let protocol = &self.checker.hir.protocols[protocol.0 as usize];

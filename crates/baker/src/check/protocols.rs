@@ -198,12 +198,14 @@ impl Checker<'_> {
         found
     }
 
-    /// Checks the demux of all protocols.
+    /// Checks the demux and the length of all protocols.
     pub(super) fn check_demux(&mut self) {
         for (index, (file, item)) in self.protocols.clone().into_iter().enumerate() {
             let protocol = ProtocolId(index as u32);
             let demux = self.demux(file, &item, protocol);
             self.hir.demux.push(demux);
+            let length = self.length(file, &item, protocol);
+            self.hir.length.push(length);
         }
     }
 
@@ -229,11 +231,7 @@ impl Checker<'_> {
                     .also(self.span(file, &clauses[0]), "the first one"),
             );
         }
-        let mut code = CodeChecker::new(self, file, None);
-        code.locals.push(Local { name: "the header".into(), ty: Type::Packet(protocol), span: name });
-        code.header = Some(protocol);
-        let value = code.expr(&size, None);
-        let Some(bytes) = code.coerce(value, unsigned(32)) else { return failed };
+        let Some(bytes) = self.header_bytes(file, &size, protocol, name) else { return failed };
         let fixed = self.hir.protocols[protocol.0 as usize].size;
         if let ExprKind::Const(value) = bytes.kind
             && fixed <= MAX_HEADER
@@ -253,6 +251,39 @@ impl Checker<'_> {
             );
         }
         bytes
+    }
+
+    /// A number of bytes that is computed from the fields of a header.
+    fn header_bytes(&mut self, file: FileId, size: &ast::Expr, protocol: ProtocolId, name: Span) -> Option<Expr> {
+        let mut code = CodeChecker::new(self, file, None);
+        code.locals.push(Local { name: "the header".into(), ty: Type::Packet(protocol), span: name });
+        code.header = Some(protocol);
+        let value = code.expr(size, None);
+        code.coerce(value, unsigned(32))
+    }
+
+    /// Bytes from the header to the end of what it holds.
+    fn length(&mut self, file: FileId, item: &ast::Protocol, protocol: ProtocolId) -> Option<Expr> {
+        let name = item.name().expect("declared with a name").span(file);
+        let clauses: Vec<_> = item.lengths().collect();
+        let size = clauses.first()?.size()?;
+        if let Some(second) = clauses.get(1) {
+            let span = self.span(file, second);
+            self.error(
+                Diagnostic::new("duplicate-length", span, "a protocol has one length")
+                    .label("the second one")
+                    .also(self.span(file, &clauses[0]), "the first one"),
+            );
+        }
+        let bytes = self.header_bytes(file, &size, protocol, name)?;
+        if let Some(bad) = not_arithmetic(&bytes) {
+            self.error(
+                Diagnostic::new("bad-length", bad, "the length of what a header holds is computed from its fields")
+                    .label("neither a field nor a constant")
+                    .hint("such as `length { total_length };`"),
+            );
+        }
+        Some(bytes)
     }
 
     /// Lays out the metadata of all files.

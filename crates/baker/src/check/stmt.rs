@@ -7,6 +7,7 @@ use super::expr::Typed;
 use super::hir::{Expr, ExprKind, LocalId, Stmt, StmtKind, Type};
 use crate::diag::Diagnostic;
 use crate::ir::{Program, TableKind};
+use crate::number::Number;
 use crate::source::Span;
 use crate::syntax::ast::{self, AssignOp, BinaryOp, IncDecOp};
 
@@ -139,7 +140,7 @@ impl CodeChecker<'_, '_> {
             IncDecOp::Increment => BinaryOp::Add,
             IncDecOp::Decrement => BinaryOp::Sub,
         };
-        self.update(&step.target()?, op, Typed::number(1, span), span)
+        self.update(&step.target()?, op, Typed::number(Number::from(1), span), span)
     }
 
     /// `target op= value`. The target is named twice, so an index that calls a function is computed once, before.

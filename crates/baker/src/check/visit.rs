@@ -103,5 +103,14 @@ macro_rules! one_level_down {
     };
 }
 
+impl Expr {
+    /// Whether an expression over a header's fields reads one of them.
+    pub fn reads(&self, field: u32) -> bool {
+        let mut found = matches!(self.kind, ExprKind::Field(_, read) if read == field);
+        self.for_each_operand(|operand| found |= operand.reads(field));
+        found
+    }
+}
+
 one_level_down!(for_each_operand, expressions, nested, iter);
 one_level_down!(for_each_operand_mut, expressions_mut, nested_mut, iter_mut, mut);

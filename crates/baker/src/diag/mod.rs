@@ -6,6 +6,9 @@ pub use render::render;
 
 use crate::source::Span;
 
+/// How many errors of a program are shown to people and editors: nobody reads more, and each takes some lines.
+pub const SHOWN: usize = 100;
+
 /// A piece of source with a remark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {

@@ -2,21 +2,27 @@
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 
-use super::{Diagnostic, Label};
+use super::{Diagnostic, Label, SHOWN};
 use crate::source::{FileId, Sources};
 
 /// Columns to which a source line is cut, so that a line of a megabyte does not flood the reader. A constant: the text
 /// must not depend on where it is shown.
 const WIDTH: usize = 140;
 
-/// Renders diagnostics in the order given, with a blank line between two. The text ends with a newline unless there is
-/// nothing to render. `color` adds ANSI escape sequences.
+/// Renders diagnostics in the order given, with a blank line between two: the first [`SHOWN`], and how many more there are. The text
+/// ends with a newline unless there is nothing to render. `color` adds ANSI escape sequences.
 ///
 /// Spans that reach beyond their file or cut a character in two are widened or cut to what is there.
 pub fn render(diagnostics: &[Diagnostic], sources: &Sources, color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() }.term_width(WIDTH);
-    let rendered = diagnostics.iter().map(|d| renderer.render(&[report(d, sources)]) + "\n");
-    rendered.collect::<Vec<_>>().join("\n")
+    let (shown, more) = diagnostics.split_at(diagnostics.len().min(SHOWN));
+    let rendered = shown.iter().map(|d| renderer.render(&[report(d, sources)]) + "\n");
+    let more = match more.len() {
+        0 => None,
+        1 => Some("and 1 more error, which is not shown\n".to_string()),
+        count => Some(format!("and {count} more errors, which are not shown\n")),
+    };
+    rendered.chain(more).collect::<Vec<_>>().join("\n")
 }
 
 fn report<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources) -> Group<'a> {

@@ -329,7 +329,7 @@ fn braces(node: &SyntaxNode) -> Braces {
         return Braces::Empty;
     }
     let is_simple = |kind| {
-        matches!(kind, StructField | Field | Demux | Pseudo | Enumerator | Wire | Instances)
+        matches!(kind, StructField | Field | Demux | Length | Pseudo | Enumerator | Wire | Instances)
             || matches!(kind, LetStmt | AssignStmt | IncDecStmt | ExprStmt | ReturnStmt | BreakStmt | ContinueStmt)
     };
     let has_else = |n: SyntaxNode| n.kind() == IfStmt && n.children_with_tokens().any(|e| e.kind() == ElseKw);
@@ -364,6 +364,7 @@ fn may_break_before(parent: SyntaxKind, kind: SyntaxKind) -> bool {
         TernaryExpr => matches!(kind, Question | Colon),
         FromClause => kind == FromKw,
         OverClause => kind == OverKw,
+        IntoClause => kind == IntoKw,
         EveryClause => kind == EveryKw,
         _ => false,
     }

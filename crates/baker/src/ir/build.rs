@@ -21,6 +21,12 @@ pub struct Builder {
     var_types: Vec<Ty>,
     definitions: HashMap<(Var, BlockId), Value>,
     constants: HashMap<Value, u128>,
+    shared: HashMap<(u32, u128), Value>,
+    /// What parameters are passed, and which parameters a value is passed to.
+    brought: HashMap<Value, Vec<Value>>,
+    users: HashMap<Value, Vec<Value>>,
+    /// Parameters that turned out redundant, and the one value that all paths bring.
+    redundant: HashMap<Value, Value>,
     predecessors: Vec<Vec<BlockId>>,
     sealed: Vec<bool>,
     /// Parameters of unsealed blocks whose arguments are not known yet.
@@ -95,7 +101,7 @@ impl Builder {
 
     /// The constant that a value is, where it is one.
     pub fn as_constant(&self, value: Value) -> Option<u128> {
-        self.constants.get(&value).copied()
+        self.constants.get(&self.resolved(value)).copied()
     }
 
     /// Arithmetic on two values of one type.
@@ -141,6 +147,23 @@ impl Builder {
         self.definitions.insert((var, self.current()), value);
     }
 
+    /// A constant of `width` bits that is one value throughout the body, so that variables that are set to it where paths part
+    /// are one value where they meet.
+    pub fn shared_constant(&mut self, width: u32, value: u128) -> Value {
+        if let Some(&known) = self.shared.get(&(width, value)) {
+            return known;
+        }
+        let constant = self.body.push(BlockId(0), Ty::Int(width), Op::Const(value), None);
+        self.constants.insert(constant, value);
+        self.shared.insert((width, value), constant);
+        constant
+    }
+
+    /// What a variable is wherever it was not set.
+    pub fn set_at_entry(&mut self, var: Var, constant: Value) {
+        self.definitions.insert((var, BlockId(0)), constant);
+    }
+
     /// Value of a variable in the current block.
     pub fn get(&mut self, var: Var) -> Value {
         self.read(var, self.current())
@@ -148,7 +171,7 @@ impl Builder {
 
     fn read(&mut self, var: Var, block: BlockId) -> Value {
         if let Some(&value) = self.definitions.get(&(var, block)) {
-            return value;
+            return self.resolved(value);
         }
         let index = block.0 as usize;
         let value = if !self.sealed[index] {
@@ -165,6 +188,14 @@ impl Builder {
             self.add_arguments(var, value, block).unwrap_or(value)
         };
         self.definitions.insert((var, block), value);
+        value
+    }
+
+    /// The value that stands for another one.
+    fn resolved(&self, mut value: Value) -> Value {
+        while let Some(&only) = self.redundant.get(&value) {
+            value = only;
+        }
         value
     }
 
@@ -187,9 +218,30 @@ impl Builder {
                 }
             }
         }
-        passed.retain(|&value| value != param);
-        passed.dedup();
-        <[Value; 1]>::try_from(passed).ok().map(|[only]| only)
+        for &value in &passed {
+            self.users.entry(value).or_default().push(param);
+        }
+        self.brought.insert(param, passed);
+        self.remove_redundant(param);
+        self.redundant.get(&param).copied()
+    }
+
+    /// Finds out whether a parameter is redundant; then others that are passed it may be, too.
+    fn remove_redundant(&mut self, param: Value) {
+        let mut open = vec![param];
+        while let Some(param) = open.pop() {
+            let Some(brought) = self.brought.get(&param) else { continue };
+            let mut values: Vec<Value> = brought.iter().map(|&value| self.resolved(value)).collect();
+            values.retain(|&value| value != param);
+            values.sort_unstable();
+            values.dedup();
+            if let [only] = values[..]
+                && !self.redundant.contains_key(&param)
+            {
+                self.redundant.insert(param, only);
+                open.extend(self.users.remove(&param).unwrap_or_default());
+            }
+        }
     }
 
     /// Says that all predecessors of the block have ended.

@@ -74,7 +74,21 @@ pub struct Program {
     pub limits: Limits,
 }
 
+/// The table of what ports send at most, by number: an array of [`PORTS`] numbers of 32 bits, in bytes behind the Ethernet
+/// header. A program that asks for an MTU has it. Whoever runs the program fills it; tables that a program declares have a `.` in
+/// their names.
+pub const PORT_MTU: &str = "port_mtu";
+/// Numbers that ports can have, with 0, which is no port's.
+pub const PORTS: u32 = 256;
+/// The MTU of Ethernet, in bytes (RFC 894): that of ports of which nothing else is known.
+pub const USUAL_MTU: u32 = 1500;
+
 impl Program {
+    /// The table [`PORT_MTU`], where there is one.
+    pub fn port_mtus(&self) -> Option<TableId> {
+        (0..).map(TableId).zip(&self.tables).find(|(_, table)| table.is_of_language()).map(|(id, _)| id)
+    }
+
     /// The metadata field `rx.port`, 8 bits: the number of the port the packet came in on.
     pub const RX_PORT: MetaId = MetaId(0);
     /// The metadata field `tx.port`, 8 bits: the number of the port that `tx` sends the packet to.
@@ -332,6 +346,8 @@ pub struct Table {
     /// Whether its entries can be locked. The last field of the value's layout, 32 bits, is then the lock of
     /// [`Op::Lock`]: 0 where it is free.
     pub locked: bool,
+    /// The table whose keys its values are: the control plane sets only those that are there.
+    pub into: Option<TableId>,
     /// Layout of the key. For an array: one 32-bit scalar.
     pub key: LayoutId,
     /// Layout of the value.
@@ -343,6 +359,11 @@ pub struct Table {
 }
 
 impl Table {
+    /// Whether it is [`PORT_MTU`], which is no business of the control plane's.
+    pub fn is_of_language(&self) -> bool {
+        self.name == PORT_MTU
+    }
+
     /// Fields at the end of its values that only the language itself uses.
     pub fn hidden_fields(&self) -> usize {
         [self.idle.is_some(), self.meter.is_some(), self.locked].into_iter().map(usize::from).sum()

@@ -81,6 +81,7 @@ kinds! {
     DemuxKw = "`demux`",
     CoversKw = "`covers`",
     PseudoKw = "`pseudo`",
+    LengthKw = "`length`",
     MetadataKw = "`metadata`",
     DropReasonKw = "`drop_reason`",
     ModuleKw = "`module`",
@@ -92,6 +93,7 @@ kinds! {
     LpmKw = "`lpm`",
     SetKw = "`set`",
     IdleKw = "`idle`",
+    IntoKw = "`into`",
     CounterKw = "`counter`",
     MeterKw = "`meter`",
     RateKw = "`rate`",
@@ -168,12 +170,14 @@ kinds! {
     Covers = "the list of fields that a checksum covers",
     Demux = "a `demux` clause",
     Pseudo = "a `pseudo` clause",
+    Length = "a `length` clause",
     Metadata = "a metadata declaration",
     Reasons = "a declaration of drop reasons",
     Module = "a module",
     Port = "a port or channel",
     Table = "a table",
     Idle = "an `idle` clause",
+    IntoClause = "an `into` clause",
     Counter = "a counter",
     Meter = "a meter",
     Rate = "a `rate` clause",
@@ -246,8 +250,10 @@ impl SyntaxKind {
             Self::DemuxKw
                 | Self::CoversKw
                 | Self::PseudoKw
+                | Self::LengthKw
                 | Self::FromKw
                 | Self::IdleKw
+                | Self::IntoKw
                 | Self::RateKw
                 | Self::BurstKw
                 | Self::OverKw
@@ -288,6 +294,7 @@ impl SyntaxKind {
             "demux" => Self::DemuxKw,
             "covers" => Self::CoversKw,
             "pseudo" => Self::PseudoKw,
+            "length" => Self::LengthKw,
             "metadata" => Self::MetadataKw,
             "drop_reason" => Self::DropReasonKw,
             "module" => Self::ModuleKw,
@@ -299,6 +306,7 @@ impl SyntaxKind {
             "lpm" => Self::LpmKw,
             "set" => Self::SetKw,
             "idle" => Self::IdleKw,
+            "into" => Self::IntoKw,
             "counter" => Self::CounterKw,
             "meter" => Self::MeterKw,
             "rate" => Self::RateKw,

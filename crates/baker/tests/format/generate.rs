@@ -203,7 +203,7 @@ fn item() -> impl Strategy<Value = Tokens> {
         1 => tokens_of("import \"net/ipv4\" ;"),
         2 => (vec(protocol_field(), 0..5), vec(name(), 1..9)).prop_map(|(fields, names)| {
             let pseudo = list("pseudo {", names, ",", "} ;");
-            list("protocol p {", [fields, vec![pseudo]].concat(), "", "demux { 4 } ; }")
+            list("protocol p {", [fields, vec![pseudo]].concat(), "", "length { 4 + field } ; demux { 4 } ; }")
         }),
         1 => fields("metadata {"),
         4 => vec(module_item(), 0..8).prop_map(|items| list("module m {", items, "", "}")),

@@ -83,6 +83,7 @@ pub fn table(
         idle: None,
         meter: None,
         locked: false,
+        into: None,
         key,
         value,
         capacity,

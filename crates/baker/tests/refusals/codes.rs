@@ -8,9 +8,13 @@ use std::path::Path;
 /// without that is chosen before the call.
 fn codes() -> BTreeSet<String> {
     let mut codes = BTreeSet::new();
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/check");
-    for entry in fs::read_dir(sources).expect("the checker's sources") {
-        let text = fs::read_to_string(entry.expect("an entry").path()).expect("a source file");
+    let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/check")];
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(fs::read_dir(path).expect("sources").map(|entry| entry.expect("an entry").path()));
+            continue;
+        }
+        let text = fs::read_to_string(path).expect("a source file");
         let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
         let mut before = "";
         for piece in code.split('"') {

@@ -60,6 +60,13 @@ fn modules() {
         ("idle-of-an-array", &["bad-idle"], with_ppf("array<u32> t[16] idle 60s;")),
         ("idle-of-nothing", &["bad-idle"], with_ppf("hash<u32, u32> h[16] idle 60;")),
         ("bad-lpm-key", &["bad-lpm-key"], with_ppf("lpm<i32, u32> fib[16];")),
+        ("into-nothing", &["unknown-name"], with_ppf("hash<u32, u32> h[16] into nowhere;")),
+        ("into-routes", &["bad-into"], with_ppf("hash<u32, u32> h[16] into routes;\nlpm<u32, u32> routes[16];")),
+        (
+            "into-by-a-struct",
+            &["bad-into"],
+            with_ppf("struct v_t { a : u32; b : u32; }\nhash<u32, v_t> h[16] into hops;"),
+        ),
         ("bad-entry-type", &["bad-entry-type"], with_ppf("hash<u32, void> h[16];")),
         ("table-of-size-zero", &["size-out-of-range"], with_ppf("array<u32> t[0];")),
         ("table-too-large", &["size-out-of-range"], with_ppf("array<u32> t[1 << 40];")),

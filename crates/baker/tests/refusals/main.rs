@@ -18,6 +18,7 @@ mod packets;
 mod pointers;
 mod protocols;
 mod several;
+mod sums;
 mod support;
 mod timers;
 mod values;

@@ -43,9 +43,9 @@ fn numbers_() {
         (
             "constant-overflow",
             &["constant-overflow"],
-            numbers("u128 big = 0x7fffffffffffffffffffffffffffffff + 1;\npkt->type = (u16) big;"),
+            numbers("u128 big = 0xffffffffffffffffffffffffffffffff + 1;\npkt->type = (u16) big;"),
         ),
-        ("constant-overflow-by-shift", &["constant-overflow"], numbers("u128 big = 1 << 127;\npkt->type = (u16) big;")),
+        ("constant-overflow-by-shift", &["constant-overflow"], numbers("u128 big = 1 << 128;\npkt->type = (u16) big;")),
         ("untyped-shift", &["untyped-shift"], numbers("pkt->type = (u16) (1 << pkt->type);")),
         ("signed-shift", &["signed-shift"], numbers("i32 n = 1;\npkt->type = pkt->type << n;")),
         ("bool-in-arithmetic", &["not-a-number"], numbers("bool yes = true;\npkt->type = yes + yes;")),

@@ -31,6 +31,12 @@ fn protocols() {
                 .replace("}", "    demux { 512 };\n}"),
         ),
         ("missing-demux", &["missing-demux"], protocol("    a : 16;")),
+        (
+            "duplicate-length",
+            &["duplicate-length"],
+            protocol("    a : 16;\n    length { a };\n    length { a + 2 };\n    demux { 2 };"),
+        ),
+        ("bad-length", &["bad-length"], protocol("    a : 16;\n    length { (u32) now_ns() };\n    demux { 2 };")),
         ("duplicate-demux", &["duplicate-demux"], protocol("    a : 16;\n    demux { 2 };\n    demux { 4 };")),
         ("bad-demux", &["bad-demux"], protocol("    a : 16;\n    b : 16;\n    demux { 2 };")),
         ("demux-too-long", &["bad-demux"], protocol("    a : 16;\n    demux { 513 };")),

@@ -61,6 +61,7 @@ fn values() {
             then_put("bool group = mac_is_group(pkt->dst, 1);\npkt->type = group;"),
         ),
         ("wrong-arguments-of-the-language", &["wrong-arguments"], ppf("packet_drop(pkt);")),
+        ("mtu-of-no-port", &["wrong-arguments"], ppf("if (port_mtu() > 0)\n    pkt->type = 1;")),
         (
             "argument-of-another-protocol",
             &["type-mismatch"],

@@ -83,6 +83,7 @@ pub fn add_table(program: &mut Program, kind: TableKind, key: LayoutId, value: L
         idle: None,
         meter: None,
         locked: false,
+        into: None,
         key,
         value,
         capacity,

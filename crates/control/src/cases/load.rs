@@ -2,12 +2,12 @@
 
 use std::path::{Path as FilePath, PathBuf};
 
-use baker::ir::{Program, TableId};
+use baker::ir::{Program, TableEntry, TableId};
 
 use super::Case;
 use super::step::Reader;
 use crate::config::document::{self, Errors, Path, Table, Value};
-use crate::config::{Config, ConfigError, tables};
+use crate::config::{Config, ConfigError, ports, tables};
 use crate::controllers;
 use crate::packet::Definitions;
 use crate::words::{did_you_mean, list};
@@ -63,7 +63,7 @@ pub fn load(file: &FilePath, program: &Program) -> Result<Case, LoadError> {
     let Some(given) = given else { return Err(LoadError::Wrong(errors.finish())) };
     let config = file.parent().unwrap_or(FilePath::new("")).join(given);
     let config = Config::parse(&config.display().to_string(), &read(&config)?, program).map_err(LoadError::Wrong)?;
-    let mut case = Case::new(file.to_owned(), config);
+    let mut case = Case::new(file.to_owned(), config, program);
     contents(&root, &mut case, &text, program, &mut errors);
     if errors.is_empty() { Ok(case) } else { Err(LoadError::Wrong(errors.finish())) }
 }
@@ -74,7 +74,7 @@ fn contents(root: &Table, case: &mut Case, text: &str, program: &Program, errors
     document::only(
         root,
         &path,
-        &["description", "config", "define", "externs", "controllers", "tables", "step", "after"],
+        &["description", "config", "define", "externs", "controllers", "ports", "tables", "step", "after"],
         errors,
     );
     match root.get("description") {
@@ -89,6 +89,9 @@ fn contents(root: &Table, case: &mut Case, text: &str, program: &Program, errors
         // Whether rules are well chosen is not the case's matter.
         let mut warnings = Errors::new("", text);
         case.controllers = controllers::configure(program, &case.ports, text, value, errors, &mut warnings);
+    }
+    if let Some(value) = root.get("ports") {
+        mtus(value, &path.key("ports"), case, program, errors);
     }
     if let Some(value) = root.get("tables") {
         case.entries.extend(tables::read(program, &case.ports, value, &path.key("tables"), errors));
@@ -118,6 +121,25 @@ fn contents(root: &Table, case: &mut Case, text: &str, program: &Program, errors
         let line = text[..value.span().start].matches('\n').count() + 1;
         if let Some(step) = reader.step(value, line, &path.index(index), errors) {
             case.steps.push(step);
+        }
+    }
+}
+
+/// `PORT.mtu = bytes`.
+fn mtus(value: &Value, path: &Path, case: &mut Case, program: &Program, errors: &mut Errors) {
+    for (name, value) in document::table(value, path, errors).into_iter().flatten() {
+        let (path, at) = (path.key(name.get_ref()), name.span().start);
+        let Some(number) = case.ports.number(name.get_ref()) else {
+            let problem = format!("there is no such port{}", did_you_mean(name.get_ref(), case.ports.names()));
+            errors.add(at, &path, problem, list(case.ports.names()));
+            continue;
+        };
+        let Some(table) = document::table(value, &path, errors) else { continue };
+        document::only(table, &path, &["mtu"], errors);
+        let mtu = table.get("mtu").and_then(|mtu| ports::mtu(mtu, &path.key("mtu"), errors));
+        if let Some((table, mtu)) = program.port_mtus().zip(mtu) {
+            let entry = TableEntry { key: vec![number.into()], prefix_len: None, value: vec![mtu.into()] };
+            case.entries.push((table, entry));
         }
     }
 }

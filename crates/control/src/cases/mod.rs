@@ -5,8 +5,10 @@
 //! config = "../l3switch.toml"                 # optional; this is the default, with the program's name
 //! [controllers.firewall]                      # optional: settings of controllers, in place of the configuration's
 //! rules = []
+//! [ports.p3]                                  # optional: otherwise that of the configuration
+//! mtu = 1400
 //! [tables.l3_forward.neighbours]              # optional: more entries, or other values, than the configuration's
-//! "10.0.2.13" = "02:00:00:00:00:13"
+//! "10.0.2.13" = { mac = "02:00:00:00:00:13", heard = 0 }
 //! [define]                                    # optional: names for packets, layers and values
 //! h3 = "02:00:00:00:00:13"
 //! [externs.balance]                           # what functions of controllers give
@@ -22,7 +24,7 @@
 //! wait = "30s"                                # time goes on, and timers run; it stands still otherwise
 //! drops = { no_route = 1 }                    # packets dropped in this step, by reason; none where it is left out
 //! [after.tables.l3_forward.neighbours]        # optional: entries that must be there at the end
-//! "10.0.1.11" = "02:00:00:00:00:11"
+//! "10.0.1.11" = { mac = "02:00:00:00:00:11", heard = 1 }
 //! [after.entries]                             # optional: how many entries tables must have at the end
 //! l3_forward.neighbours = 1                   # of an array, those count that are not all zero
 //! ```
@@ -52,7 +54,7 @@ pub struct Case {
     pub description: String,
     /// Entries that the settings of controllers make: those of the case if it has any, else those of the configuration.
     pub controllers: Vec<(String, Made)>,
-    /// Entries of the configuration, then those of the case.
+    /// Entries of the configuration, what its ports send at most, then entries of the case.
     pub entries: Vec<(TableId, TableEntry)>,
     /// Names of the configuration's ports.
     pub ports: PortNames,
@@ -137,8 +139,9 @@ impl To {
 
 impl Case {
     /// A case over a configuration.
-    fn new(file: PathBuf, config: Config) -> Self {
+    fn new(file: PathBuf, mut config: Config, program: &Program) -> Self {
         let ports = config.port_names();
+        config.entries.extend(config.port_entries(program));
         Case {
             file,
             description: String::new(),

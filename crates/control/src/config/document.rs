@@ -79,13 +79,18 @@ impl<'t> Errors<'t> {
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let error = ConfigError {
             file: self.file.to_owned(),
-            line: before.bytes().filter(|&byte| byte == b'\n').count() + 1,
+            line: self.line(at),
             column: before[line_start..].chars().count() + 1,
             path: path.to_string(),
             problem: problem.into(),
             accepted: accepted.into(),
         };
         self.list.push((at, error));
+    }
+
+    /// The line of a byte offset, counted from 1.
+    pub fn line(&self, at: usize) -> usize {
+        self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
     }
 
     /// Whether there is none.
@@ -105,7 +110,10 @@ pub fn root<'t>(text: &'t str, errors: &mut Errors) -> Table<'t> {
     let (table, faults) = DeTable::parse_recoverable(text);
     for fault in faults {
         let at = fault.span().map_or(0, |span| span.start);
-        errors.add(at, &Path::Root, format!("not TOML: {}", fault.message()), "");
+        // Which one it is the parser says by its place alone.
+        let key = fault.span().and_then(|span| text.get(span)).filter(|_| fault.message() == "duplicate key");
+        let key = key.map_or(String::new(), |key| format!(" `{key}`"));
+        errors.add(at, &Path::Root, format!("not TOML: {}{key}", fault.message()), "");
     }
     table.into_inner()
 }

@@ -15,8 +15,8 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::PortNames;
 use super::document::{self, Errors, Path};
-use super::tables::{Reader, is_scalar};
-use super::value::address;
+use super::tables::{Reader, is_defined, is_scalar};
+use super::value::{address, literal};
 use crate::words::{did_you_mean, list};
 
 pub use super::tables::Key;
@@ -91,6 +91,43 @@ impl Notation {
         self.read(table, key, EntryFault::Value, value, |reader, value, path, errors| {
             reader.numbers(&reader.value, value, path, errors)
         })
+    }
+
+    /// Reads an address where a longest prefix is looked for: the key of an `lpm` table without a length.
+    pub fn address(&self, table: TableId, key: &Json) -> Option<u128> {
+        let layout = &self.program.layouts[self.program.tables[table.0 as usize].key.0 as usize];
+        let is_lpm = self.program.tables[table.0 as usize].kind == TableKind::Lpm;
+        let (negative, address) = literal(layout.fields[0].width, key.as_str().filter(|_| is_lpm)?)?;
+        (!negative && address <= mask(layout.fields[0].width)).then_some(address)
+    }
+
+    /// Where the table's values are keys of another one, that table has this one: `of` gives the values of its entries.
+    pub fn leads(
+        &self,
+        table: TableId,
+        key: &Json,
+        value: &[u128],
+        of: impl FnOnce(TableId, u128) -> Option<Vec<u128>>,
+    ) -> Result<(), EntryError> {
+        let Some((into, number)) = self.program.tables[table.0 as usize].into.zip(value.first().copied()) else {
+            return Ok(());
+        };
+        let target = &self.program.tables[into.0 as usize];
+        if of(into, number).is_some_and(|found| is_defined(target, &found)) {
+            return Ok(());
+        }
+        let text = format!("key {}: value {number}: {} has no such entry; set that first", text(key), target.name);
+        Err(self.error(table, EntryFault::Value, text))
+    }
+
+    /// What to say when the control plane is to change a table of the language's own.
+    pub fn may_change(&self, table: TableId) -> Result<(), EntryError> {
+        match self.program.tables[table.0 as usize].is_of_language() {
+            true => {
+                Err(self.error(table, EntryFault::Table, "it is read from the interfaces, and `mtu` of [ports]".into()))
+            }
+            false => Ok(()),
+        }
     }
 
     /// What to say when the table refuses.

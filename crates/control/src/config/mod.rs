@@ -20,6 +20,7 @@
 //! host = "host1"                       # the port that takes this port's packets for the host
 //! own = "program"                      # optional: who gets packets for its interface's own addresses, or "kernel"
 //! access = "in-place"                  # optional: otherwise that of [frames]
+//! mtu = 1500                           # optional: otherwise that of its interface, or 1500
 //! [controllers.NAME]                   # optional: settings of a controller
 //! [tables.MODULE.TABLE]                # array: INDEX = value; hash: "KEY" = value; lpm: "10.0.1.0/24" = value
 //! ```
@@ -37,14 +38,14 @@ mod changes;
 pub mod document;
 mod entry;
 mod error;
-mod ports;
+pub(crate) mod ports;
 pub(crate) mod tables;
 mod value;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use baker::ir::{Pin, PpfId, Program, TableEntry, TableId, TableStore};
+use baker::ir::{Pin, PpfId, Program, TableEntry, TableId, TableStore, USUAL_MTU};
 use dataplane::ports::{Driver, Own, PortSpec};
 use dataplane::{Access, FrameConfig, Options, PollMode, PortConfig};
 
@@ -71,6 +72,8 @@ pub struct Port {
     pub access: Access,
     /// Who gets those for its interface's own addresses.
     pub own: Own,
+    /// What it sends at most, in bytes behind the Ethernet header; otherwise what its interface does, or what Ethernet does.
+    pub mtu: Option<u32>,
 }
 
 /// How the workers run.
@@ -126,13 +129,17 @@ impl Config {
         }
         let path = Path::Root;
         document::only(&root, &path, &["frames", "workers", "control", "ports", "controllers", "tables"], &mut errors);
+        if !errors.is_empty() {
+            // What a section of a wrong name was to say would be missing elsewhere, such as the name of a port.
+            return Err(errors.finish());
+        }
         let (frames, access) = ports::frames(root.get("frames"), program, &mut errors);
         let workers = ports::workers(root.get("workers"), program, &mut errors);
         let control = ports::control(root.get("control"), &mut errors);
         let ports = ports::ports(root.get("ports"), access, &mut errors);
         let names = PortNames(ports.iter().map(|port| (port.name.clone(), port.number)).collect());
         let entries = match root.get("tables") {
-            Some(value) => tables::read(program, &names, value, &path.key("tables"), &mut errors),
+            Some(value) => tables::read_whole(program, &names, value, &path.key("tables"), &mut errors),
             None => Vec::new(),
         };
         let mut warnings = Errors::new(file_name, text);
@@ -154,10 +161,21 @@ impl Config {
         program
     }
 
-    /// Puts all entries into the tables of an engine: first those of the controllers, then those that are given.
+    /// Puts all entries into the tables of an engine: first those of the controllers, then those that are given. Of ports the
+    /// program knows what the configuration says; an instance knows more of its interfaces.
     pub fn fill<S: TableStore + ?Sized>(&self, program: &Program, store: &mut S) -> Result<(), FillError> {
         self.controllers.iter().try_for_each(|(_, made)| fill(program, &made.entries, store))?;
-        fill(program, &self.entries, store)
+        fill(program, &self.entries, store)?;
+        fill(program, &self.port_entries(program), store)
+    }
+
+    /// What the program may ask of ports.
+    pub(crate) fn port_entries(&self, program: &Program) -> Vec<(TableId, TableEntry)> {
+        let Some(table) = program.port_mtus() else { return Vec::new() };
+        let mtu = |port: &Port| u128::from(port.mtu.unwrap_or(USUAL_MTU));
+        let entry =
+            |port: &Port| TableEntry { key: vec![port.number.into()], prefix_len: None, value: vec![mtu(port)] };
+        self.ports.iter().map(|port| (table, entry(port))).collect()
     }
 
     /// Its entries by the names of their tables, for [`changes`].
@@ -180,12 +198,13 @@ impl Config {
             }
         }
         let mut ports = Vec::new();
-        for Port { name, number, device, host, access, own } in &self.ports {
+        for Port { name, number, device, host, access, own, mtu } in &self.ports {
             let given = devices.iter().find(|spec| spec.name == *name).map(|spec| &spec.driver);
             match given.or(device.as_ref()) {
                 Some(driver) => {
                     let spec = PortSpec { name: name.clone(), driver: driver.clone() };
-                    ports.push(PortConfig { spec, number: *number, host: *host, access: *access, own: *own });
+                    let (number, host, access, own, mtu) = (*number, *host, *access, *own, *mtu);
+                    ports.push(PortConfig { spec, number, host, access, own, mtu });
                 }
                 None => errors.push(PortSetupError::NoDevice { name: name.clone() }),
             }

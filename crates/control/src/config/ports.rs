@@ -10,6 +10,10 @@ use crate::words::{did_you_mean, list};
 
 /// Most frames of an instance: 64 GiB of them at 2048 bytes.
 const MAX_FRAMES: u64 = 1 << 25;
+/// Bytes that must pass in one piece at least (RFC 791 section 3.2).
+const LEAST_MTU: u64 = 68;
+/// Most bytes of a packet.
+const MAX_MTU: u64 = 65535;
 /// Highest CPU number: beyond what Linux supports.
 const MAX_CPU: u64 = 8191;
 
@@ -149,18 +153,32 @@ pub(super) fn ports(value: Option<&Value>, usual: Access, errors: &mut Errors) -
     for (key, value) in &sections {
         let (name, at): (&str, _) = (key.get_ref(), key.span().start);
         let path = path.key(name);
-        let Some(table) = document::table(value, &path, errors) else { continue };
+        let named = |number| Port {
+            name: name.to_owned(),
+            number,
+            device: None,
+            host: None,
+            access: usual,
+            own: Own::default(),
+            mtu: None,
+        };
+        let Some(table) = document::table(value, &path, errors) else {
+            // Who names it is not wrong.
+            ports.push((at, named(0)));
+            continue;
+        };
         let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         if !name.starts_with(|c: char| c.is_ascii_alphabetic()) || !name.chars().all(valid) {
             let accepted = "a letter, then letters, digits, `_`, `-` and `.`";
             errors.add(at, &path, "not a port name", accepted);
         }
-        document::only(table, &path, &["number", "device", "host", "access", "own"], errors);
+        document::only(table, &path, &["number", "device", "host", "access", "own", "mtu"], errors);
         let number = number(table, at, &path, &ports, errors);
         let device = device(table, &path, errors);
         let own = own(table, &path, errors);
         let access = access(table, &path, errors).unwrap_or(usual);
-        ports.push((at, Port { name: name.to_owned(), number, device, host: None, access, own }));
+        let mtu = table.get("mtu").and_then(|value| mtu(value, &path.key("mtu"), errors));
+        ports.push((at, Port { device, access, own, mtu, ..named(number) }));
     }
     let hosts: Vec<_> = ports.iter().map(|(_, port)| host(&port.name, all, &path, &ports, errors)).collect();
     for ((_, port), host) in ports.iter_mut().zip(hosts) {
@@ -169,6 +187,11 @@ pub(super) fn ports(value: Option<&Value>, usual: Access, errors: &mut Errors) -
     let mut ports: Vec<Port> = ports.into_iter().map(|(_, port)| port).collect();
     ports.sort_by_key(|port| port.number);
     ports
+}
+
+/// What a port sends at most.
+pub(crate) fn mtu(value: &Value, path: &Path, errors: &mut Errors) -> Option<u32> {
+    document::integer(value, path, LEAST_MTU, MAX_MTU, errors).map(|mtu| mtu as u32)
 }
 
 /// The port's number; 0 where it is wrong.

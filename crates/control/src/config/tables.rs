@@ -1,7 +1,7 @@
 //! `[tables.MODULE.TABLE]`: which entry goes into which table.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use baker::ir::arith::mask;
 use baker::ir::{Layout, LayoutField, Program, Table, TableEntry, TableId, TableKind};
@@ -18,6 +18,48 @@ pub(crate) fn read(
     ports: &PortNames,
     value: &Value,
     path: &Path,
+    errors: &mut Errors,
+) -> Vec<(TableId, TableEntry)> {
+    entries(program, ports, value, path, &HashMap::new(), errors)
+}
+
+/// As [`read`]; where the values of a table are keys of another one (`into`), these are there, too.
+pub(super) fn read_whole(
+    program: &Program,
+    ports: &PortNames,
+    value: &Value,
+    path: &Path,
+    errors: &mut Errors,
+) -> Vec<(TableId, TableEntry)> {
+    let mut defined: Defined = program.tables.iter().filter_map(|table| Some((table.into?, HashSet::new()))).collect();
+    if !defined.is_empty() {
+        // What is wrong with them is told below.
+        let mut unheard = Errors::new("", "");
+        for (table, entry) in entries(program, ports, value, path, &HashMap::new(), &mut unheard) {
+            if let Some(keys) = defined.get_mut(&table)
+                && is_defined(&program.tables[table.0 as usize], &entry.value)
+            {
+                keys.insert(entry.key[0]);
+            }
+        }
+    }
+    entries(program, ports, value, path, &defined, errors)
+}
+
+/// Keys that tables have whose keys are values of others.
+type Defined = HashMap<TableId, HashSet<u128>>;
+
+/// Whether an entry of a table is there: all of an array are, so there those count that are not all zero.
+pub(crate) fn is_defined(table: &Table, value: &[u128]) -> bool {
+    table.kind != TableKind::Array || value.iter().any(|number| *number != 0)
+}
+
+fn entries(
+    program: &Program,
+    ports: &PortNames,
+    value: &Value,
+    path: &Path,
+    defined: &Defined,
     errors: &mut Errors,
 ) -> Vec<(TableId, TableEntry)> {
     let mut entries = Vec::new();
@@ -45,7 +87,11 @@ pub(crate) fn read(
                 errors.add(key.span().start, &path, problem, list(known.iter().copied()));
                 continue;
             };
-            let reader = Reader::new(program, &program.tables[id], ports);
+            let mut reader = Reader::new(program, &program.tables[id], ports);
+            reader.into = program.tables[id].into.and_then(|into| {
+                let name = program.tables[into.0 as usize].name.as_str();
+                defined.get(&into).map(|keys| (name, keys))
+            });
             reader.section(value, &path, errors, |entry| entries.push((TableId(id as u32), entry)));
         }
     }
@@ -70,11 +116,13 @@ pub(super) struct Reader<'p> {
     pub key: &'p Layout,
     pub value: Cow<'p, Layout>,
     pub ports: &'p PortNames,
+    /// The table whose keys its values must be, and those that there are.
+    into: Option<(&'p str, &'p HashSet<u128>)>,
 }
 
 impl<'p> Reader<'p> {
     pub fn new(program: &'p Program, table: &'p Table, ports: &'p PortNames) -> Self {
-        Reader { table, key: layout(program, table.key.0), value: program.shown_value(table), ports }
+        Reader { table, key: layout(program, table.key.0), value: program.shown_value(table), ports, into: None }
     }
 
     fn section(&self, section: &Value, path: &Path, errors: &mut Errors, mut add: impl FnMut(TableEntry)) {
@@ -105,9 +153,10 @@ impl<'p> Reader<'p> {
                     let path = path.key(key.get_ref());
                     let at = key.span().start;
                     let key = self.scalar_key(Written::Key(key.get_ref()), at, &path, errors);
-                    let value = self.numbers(&self.value, value, &path, errors);
-                    if let (Some(key), Some(value)) = (key, value) {
-                        take(at, key, value);
+                    let numbers = self.numbers(&self.value, value, &path, errors);
+                    if let (Some(key), Some(numbers)) = (key, numbers) {
+                        self.leads(&numbers, value, &path, errors);
+                        take(at, key, numbers);
                     }
                 }
             }
@@ -126,9 +175,11 @@ impl<'p> Reader<'p> {
                     let (key, value) = (part("key", errors), part("value", errors));
                     let at = key.map_or(0, |key| key.span().start);
                     let key = key.and_then(|key| self.any_key(key, &path.key("key"), errors));
-                    let value = value.and_then(|value| self.numbers(&self.value, value, &path.key("value"), errors));
-                    if let (Some(key), Some(value)) = (key, value) {
-                        take(at, key, value);
+                    let path = path.key("value");
+                    let numbers = value.and_then(|value| self.numbers(&self.value, value, &path, errors));
+                    if let (Some(key), Some(value), Some(numbers)) = (key, value, numbers) {
+                        self.leads(&numbers, value, &path, errors);
+                        take(at, key, numbers);
                     }
                 }
             }
@@ -139,6 +190,16 @@ impl<'p> Reader<'p> {
         }
         self.check(&found, path, errors);
         found.into_iter().for_each(|(_, entry)| add(entry));
+    }
+
+    /// An entry's value is a key that is there, where it is a key.
+    fn leads(&self, numbers: &[u128], value: &Value, path: &Path, errors: &mut Errors) {
+        if let Some((name, keys)) = self.into
+            && !keys.contains(&numbers[0])
+        {
+            let problem = format!("{name} has no entry {}", numbers[0]);
+            errors.add(value.span().start, path, problem, format!("a key that [tables.{name}] has"));
+        }
     }
 
     /// A key in a `[[…]]` entry, or by itself.
@@ -208,8 +269,10 @@ impl<'p> Reader<'p> {
         let mut in_order: Vec<&(usize, TableEntry)> = found.iter().collect();
         in_order.sort_by_key(|(at, _)| *at);
         for (at, entry) in in_order {
-            if first.insert((&entry.key, entry.prefix_len), *at).is_some() {
-                errors.add(*at, path, "this key is given twice, in two notations", "each key once");
+            if let Some(before) = first.insert((&entry.key, entry.prefix_len), *at) {
+                let line = errors.line(before);
+                let problem = format!("this key is given twice, in two notations: the other one is in line {line}");
+                errors.add(*at, path, problem, "each key once");
             }
         }
         let capacity = self.table.capacity as usize;

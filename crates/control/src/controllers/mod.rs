@@ -43,6 +43,8 @@ struct Known {
     start: fn(&Ways) -> Box<dyn Controller>,
     /// What it makes of `[controllers.NAME]`, if it has settings.
     configure: Option<fn(&Section, &mut Errors, &mut Errors) -> Made>,
+    /// Whether it does not run without.
+    needs_settings: bool,
     /// Puts that in force in the tables of a program that is about to take over, if that takes more than to set the entries.
     install: Option<Install>,
     /// What it can be asked.
@@ -61,14 +63,23 @@ const KNOWN: [Known; 3] = [
         name: "firewall",
         start: |ways| Box::new(firewall::Firewall::new(ways.reloads.clone())),
         configure: Some(firewall::configure),
+        needs_settings: false,
         install: Some(firewall::install),
         offers: &[],
     },
-    Known { name: "responder", start: |_| Box::new(responder::Responder), configure: None, install: None, offers: &[] },
+    Known {
+        name: "responder",
+        start: |_| Box::new(responder::Responder),
+        configure: None,
+        needs_settings: false,
+        install: None,
+        offers: &[],
+    },
     Known {
         name: "splice",
         start: |ways| Box::new(splice::Splice::new(ways.reloads.clone(), ways.queries.clone())),
         configure: Some(splice::configure),
+        needs_settings: true,
         install: None,
         offers: splice::OFFERS,
     },
@@ -153,6 +164,17 @@ pub enum ControllersError {
         /// The controllers that there are.
         known: String,
     },
+    /// A controller that needs settings has none.
+    #[error("there is no [controllers.{0}] in the configuration, which that controller needs")]
+    Unconfigured(&'static str),
+}
+
+/// Says to each what the settings of a configuration make, before it runs, or runs with another program.
+pub fn begin(reloads: &[(&'static str, Reloads)], made: &[(String, Made)]) {
+    for (name, reloads) in reloads {
+        let made = made.iter().find(|(own, _)| own == name).map(|(_, made)| made.clone());
+        reloads.begin(made.unwrap_or_default());
+    }
 }
 
 /// The controllers of a program, ready to start.
@@ -167,12 +189,17 @@ pub struct Needed {
 
 impl Needed {
     /// Says to each what the settings of a configuration make, before it runs.
-    pub fn begin(&self, made: &[(String, Made)]) {
-        for (name, reloads) in &self.reloads {
-            if let Some((_, made)) = made.iter().find(|(own, _)| own == name) {
-                reloads.begin(made.clone());
-            }
+    ///
+    /// # Errors
+    /// Where one needs settings and has none.
+    pub fn begin(&self, made: &[(String, Made)]) -> Result<(), ControllersError> {
+        let has = |name: &str| made.iter().any(|(own, _)| own == name);
+        let needs = |name: &str| KNOWN.iter().any(|known| known.name == name && known.needs_settings);
+        if let Some((name, _)) = self.reloads.iter().find(|(name, _)| needs(name) && !has(name)) {
+            return Err(ControllersError::Unconfigured(name));
         }
+        begin(&self.reloads, made);
+        Ok(())
     }
 }
 

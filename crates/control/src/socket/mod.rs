@@ -29,7 +29,8 @@ pub use claim::{Claim, ClaimError};
 pub use client::{Client, ClientError};
 pub use place::{Place, PlaceError};
 pub use protocol::{
-    Code, Counters, Entry, PortState, Refusal, Reloaded, Reply, Request, Status, TableInfo, TableKindName, TimerState,
+    Code, ControllerState, Counters, Entry, PortState, Refusal, Reloaded, Reply, Request, Status, TableInfo,
+    TableKindName, TimerState,
 };
 pub use server::{MAX_REQUEST, Server};
 pub use service::{About, Reload, Service};

@@ -3,6 +3,7 @@
 //! A request is one line: `{"request": "table_get", "table": "l3_forward.fib", "key": "10.0.1.0/24"}`. Its reply ends with
 //! one line that holds either `ok` or `error`; before it, `table_dump` sends a line with `entry` for each entry.
 
+use dataplane::controller::ControllerSnapshot;
 use dataplane::{Snapshot, TimerSnapshot};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -173,6 +174,30 @@ pub struct Status {
     /// Timers of the program.
     #[serde(default)]
     pub timers: IndexMap<String, TimerState>,
+    /// Controllers of the program.
+    #[serde(default)]
+    pub controllers: IndexMap<String, ControllerState>,
+}
+
+/// A controller and whether it runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControllerState {
+    /// `running`; `failed`: it is started again soon; `ended`: it has ended by itself.
+    pub state: String,
+    /// How often it has failed since the start.
+    pub failures: u64,
+    /// How often in a row, without having run for a minute.
+    pub in_a_row: u32,
+    /// Why it failed last.
+    pub error: Option<String>,
+}
+
+impl ControllerState {
+    /// A controller of a snapshot by its name.
+    pub(super) fn named(controller: ControllerSnapshot) -> (String, Self) {
+        let ControllerSnapshot { name, state, failures, in_a_row, error, .. } = controller;
+        (name, ControllerState { state: state.name().into(), failures, in_a_row, error })
+    }
 }
 
 /// What a table is.
@@ -226,6 +251,9 @@ pub struct Counters {
     /// Calls of functions of controllers that failed.
     #[serde(default)]
     pub externs_failed: IndexMap<String, u64>,
+    /// How often each controller has failed.
+    #[serde(default)]
+    pub controllers_failed: IndexMap<String, u64>,
     /// Timers.
     #[serde(default)]
     pub timers: IndexMap<String, TimerState>,
@@ -273,6 +301,9 @@ pub struct PortState {
     pub rx_dropped: u64,
     /// Packets longer than a frame.
     pub oversize: u64,
+    /// Packets received whose checksum or segments were left to hardware; 0 where the driver cannot tell.
+    #[serde(default)]
+    pub unfinished: u64,
     /// The latest error of its driver.
     pub error: Option<String>,
 }
@@ -290,6 +321,7 @@ impl From<Snapshot> for Counters {
                 tx_failed: port.tx_failed,
                 rx_dropped: port.rx_dropped,
                 oversize: port.oversize,
+                unfinished: port.unfinished,
                 error: port.error,
             };
             (port.name, state)
@@ -302,6 +334,7 @@ impl From<Snapshot> for Counters {
             tables_full: snapshot.tables_full.into_iter().collect(),
             counters: snapshot.user.into_iter().collect(),
             externs_failed: snapshot.externs_failed.into_iter().collect(),
+            controllers_failed: snapshot.controllers.into_iter().map(|own| (own.name, own.failures)).collect(),
             timers: snapshot.timers.into_iter().map(TimerState::named).collect(),
         }
     }

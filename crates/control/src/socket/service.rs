@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::line::Writer;
-use super::protocol::{Code, Counters, Refusal, Reloaded, Reply, Request, Status, TimerState};
+use super::protocol::{Code, ControllerState, Counters, Refusal, Reloaded, Reply, Request, Status, TimerState};
 use super::shown::Shown;
 use crate::config::text;
 use crate::controllers::{QueryError, Registry};
@@ -156,8 +156,10 @@ impl Service {
 
     fn status(&self) -> Status {
         let uptime = self.started.elapsed().as_millis();
-        let timers = self.observer.snapshot().timers.into_iter().map(TimerState::named).collect();
-        Status { uptime_ms: u64::try_from(uptime).unwrap_or(u64::MAX), timers, ..self.about.clone() }
+        let snapshot = self.observer.snapshot();
+        let timers = snapshot.timers.into_iter().map(TimerState::named).collect();
+        let controllers = snapshot.controllers.into_iter().map(ControllerState::named).collect();
+        Status { uptime_ms: u64::try_from(uptime).unwrap_or(u64::MAX), timers, controllers, ..self.about.clone() }
     }
 }
 

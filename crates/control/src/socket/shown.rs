@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use baker::ir::{Program, TableEntry, TableError, TableId, TableKind, TableStore};
+use baker::ir::{Program, TableEntry, TableError, TableId, TableKind, TableStore, prefix_mask};
 use dataplane::TableAccess;
 use serde_json::{Value as Json, json};
 
@@ -48,9 +48,24 @@ impl Shown {
 
     pub(super) fn get(&self, table: &str, key: &Json) -> Result<Entry, Refusal> {
         let id = self.notation.table(table)?;
+        if let Some(address) = self.notation.address(id, key) {
+            let found = self.longest(id, address);
+            return found.ok_or_else(|| self.refused(id, key, TableError::NotFound));
+        }
         let (numbers, prefix_len) = self.notation.key(id, key)?;
         let value = self.lock().get(id, &numbers, prefix_len).map_err(|error| self.refused(id, key, error))?;
         Ok(self.entry(id, &TableEntry { key: numbers, prefix_len, value }))
+    }
+
+    /// The entry of the longest prefix of an address.
+    fn longest(&self, table: TableId, address: u128) -> Option<Entry> {
+        let width = self.program.layouts[self.program.tables[table.0 as usize].key.0 as usize].fields[0].width;
+        let tables = self.lock();
+        (0..=width).rev().find_map(|length| {
+            let prefix = address & prefix_mask(width, length)?;
+            let value = tables.get(table, &[prefix], Some(length)).ok()?;
+            Some(self.entry(table, &TableEntry { key: vec![prefix], prefix_len: Some(length), value }))
+        })
     }
 
     pub(super) fn set(&self, table: &str, key: &Json, value: &Json) -> Result<Entry, Refusal> {
@@ -60,10 +75,12 @@ impl Shown {
         Ok(self.entry(id, &entry))
     }
 
-    /// An entry as it is written.
+    /// An entry as it is written, which may be set.
     fn read(&self, table: TableId, key: &Json, value: &Json) -> Result<TableEntry, Refusal> {
+        self.notation.may_change(table)?;
         let (numbers, prefix_len) = self.notation.key(table, key)?;
         let value = self.notation.value(table, key, value)?;
+        self.notation.leads(table, key, &value, |table, key| self.lock().get(table, &[key], None).ok())?;
         Ok(TableEntry { key: numbers, prefix_len, value })
     }
 
@@ -80,6 +97,7 @@ impl Shown {
     /// Removes an entry; its key as it is shown.
     pub(super) fn delete(&self, table: &str, key: &Json) -> Result<Json, Refusal> {
         let id = self.notation.table(table)?;
+        self.notation.may_change(id)?;
         let (numbers, prefix_len) = self.notation.key(id, key)?;
         self.lock().remove(id, &numbers, prefix_len).map_err(|error| self.refused(id, key, error))?;
         Ok(self.notation.show_key(id, &TableEntry { key: numbers, prefix_len, value: Vec::new() }))

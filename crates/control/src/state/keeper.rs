@@ -20,6 +20,8 @@ const AT_ONCE: usize = 16_384;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Between two times that tables are written that packets change.
 const EVERY: Duration = Duration::from_secs(10);
+/// Between two attempts where it could not be written, which doubles from the first to the second.
+const AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
 /// A program, to be kept.
 struct Kept {
@@ -58,7 +60,7 @@ impl Keeper {
         }
         let (orders, receive) = channel();
         let kept = Kept { program, configured, tables };
-        let run = move || Thread { store, changes, kept, written: Instant::now(), failing: false }.run(&receive);
+        let run = move || Thread { store, changes, kept, written: Instant::now(), failing: None }.run(&receive);
         let thread = std::thread::Builder::new().name("state".into()).spawn(run);
         let thread = thread.map_err(|error| StateError::new(&path, error))?;
         Ok(Keeper { orders, thread: Some(thread) })
@@ -89,7 +91,15 @@ struct Thread {
     /// When tables were written last that packets change.
     written: Instant,
     /// The last attempt to write failed, which was said.
-    failing: bool,
+    failing: Option<Failing>,
+}
+
+/// It cannot be written.
+#[derive(Clone, Copy)]
+struct Failing {
+    /// When it was tried last, and how long the next attempt waits from then on.
+    tried: Instant,
+    pause: Duration,
 }
 
 impl Thread {
@@ -104,18 +114,25 @@ impl Thread {
                 Ok(Order::End) => break,
                 Err(_) => {}
             }
-            self.changes(PAUSE);
-            if self.written.elapsed() >= EVERY {
+            match self.failing {
+                Some(failing) => self.wait(failing),
+                None => self.changes(PAUSE),
+            }
+            if self.failing.is_none() && self.written.elapsed() >= EVERY {
                 self.of_packets();
             }
         }
-        self.changes(Duration::ZERO);
-        self.of_packets();
+        if self.failing.is_some() {
+            self.everything();
+        } else {
+            self.changes(Duration::ZERO);
+            self.of_packets();
+        }
     }
 
     /// Changes that were made.
     fn changes(&mut self, pause: Duration) {
-        loop {
+        while self.failing.is_none() {
             let mut made = match self.changes.recv_timeout(pause) {
                 Ok(change) => vec![change],
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
@@ -123,6 +140,15 @@ impl Thread {
             made.extend(self.changes.try_iter().take(AT_ONCE - 1));
             let result = self.store.apply(&made);
             self.say(result);
+        }
+    }
+
+    /// While it cannot be written: all tables are, once it can, so changes need not be kept.
+    fn wait(&mut self, failing: Failing) {
+        std::thread::sleep(PAUSE);
+        self.changes.try_iter().for_each(drop);
+        if failing.tried.elapsed() >= failing.pause {
+            self.everything();
         }
     }
 
@@ -141,26 +167,28 @@ impl Thread {
         self.written = Instant::now();
     }
 
-    /// A full disk must not stop packets: it is said once.
+    /// A full disk must not stop packets: it is said once, and when it is over.
     fn say(&mut self, result: Result<(), StateError>) {
-        match result {
-            Err(error) if !self.failing => {
+        let tried = Instant::now();
+        self.failing = match (result, self.failing) {
+            (Ok(()), None) => None,
+            (Ok(()), Some(_)) => {
+                tracing::warn!("state in {}: is written again, with all tables", self.store.path().display());
+                None
+            }
+            (Err(error), None) => {
                 tracing::warn!("{error}; tables are not kept until it can be written again");
-                self.failing = true;
+                Some(Failing { tried, pause: AGAIN[0] })
             }
-            Ok(()) if self.failing => {
-                tracing::warn!("state can be written again");
-                self.failing = false;
-                self.everything();
-            }
-            _ => {}
-        }
+            (Err(_), Some(Failing { pause, .. })) => Some(Failing { tried, pause: AGAIN[1].min(pause * 2) }),
+        };
     }
 }
 
 impl Kept {
     fn whole(&self, which: impl Fn(usize) -> bool) -> Vec<Whole> {
-        let tables = self.program.tables.iter().enumerate().filter(|(index, _)| which(*index));
+        let tables = self.program.tables.iter().enumerate();
+        let tables = tables.filter(|(index, table)| !table.is_of_language() && which(*index));
         let whole = |(index, table): (usize, &baker::ir::Table)| Whole {
             name: table.name.clone(),
             declared: declared(&self.program, table),

@@ -1,10 +1,15 @@
 //! The database: for each table its entries, what it was declared as, and which entries the configuration had.
 
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use baker::ir::TableEntry;
 use dataplane::TableChange;
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
+use redb::{
+    Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition, TableError,
+    WriteTransaction,
+};
 
 use super::{Configured, StateError};
 
@@ -16,6 +21,8 @@ const CONFIGURED: TableDefinition<(&str, &[u8]), &[u8]> = TableDefinition::new("
 const FILE: &str = "tables.redb";
 /// In front of the name of a table of entries.
 const ENTRIES: &str = "entries ";
+/// What is wrong where another process has it.
+const TAKEN: &str = "another instance has it: give each a directory of its own";
 /// In place of a prefix length.
 const NO_PREFIX: u8 = 255;
 
@@ -24,7 +31,10 @@ type Entries<'n> = TableDefinition<'n, &'static [u8], &'static [u8]>;
 /// An open database. Only one process can have it.
 pub struct Store {
     path: PathBuf,
-    database: Database,
+    /// None after an error, from which on redb does nothing until it is opened again.
+    database: Option<Database>,
+    /// The directory, locked: it is this process's also while the database is not open.
+    _lock: File,
 }
 
 /// All that is to be kept of a table.
@@ -52,16 +62,16 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the database of a directory, or makes both.
+    /// Opens the database of a directory, or makes both. What is made nobody else may read: secrets of controllers are kept, too.
     pub fn open(path: &Path) -> Result<Store, StateError> {
-        std::fs::create_dir_all(path).map_err(|error| StateError::new(path, error))?;
-        let database = Database::create(path.join(FILE)).map_err(|error| match error {
-            redb::DatabaseError::DatabaseAlreadyOpen => {
-                StateError::new(path, "another instance has it: give each a directory of its own")
-            }
-            error => StateError::new(path, format!("{FILE}: {error}; to start without it, remove it")),
-        })?;
-        Ok(Store { path: path.to_owned(), database })
+        let system = |error: std::io::Error| StateError::new(path, error);
+        make(path).map_err(system)?;
+        let lock = File::open(path).map_err(system)?;
+        // File systems that lock no directories have the database's own lock.
+        if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+            return Err(StateError::new(path, TAKEN));
+        }
+        Ok(Store { path: path.to_owned(), database: Some(database(path)?), _lock: lock })
     }
 
     /// The directory.
@@ -73,9 +83,13 @@ impl Store {
         StateError::new(&self.path, format!("{FILE}: {error}"))
     }
 
+    fn database(&self) -> Result<&Database, StateError> {
+        self.database.as_ref().ok_or_else(|| self.error("could not be written, and was not opened again yet"))
+    }
+
     /// The tables, with what they were declared as.
     pub fn declared(&self) -> Result<Vec<(String, String)>, StateError> {
-        let read = self.database.begin_read().map_err(|error| self.error(error))?;
+        let read = self.database()?.begin_read().map_err(|error| self.error(error))?;
         let table = match read.open_table(DECLARED) {
             Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
             table => table.map_err(|error| self.error(error))?,
@@ -90,7 +104,7 @@ impl Store {
 
     /// The entries that the configuration had.
     pub fn configured(&self) -> Result<Configured, StateError> {
-        let read = self.database.begin_read().map_err(|error| self.error(error))?;
+        let read = self.database()?.begin_read().map_err(|error| self.error(error))?;
         let table = match read.open_table(CONFIGURED) {
             Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
             table => table.map_err(|error| self.error(error))?,
@@ -106,7 +120,7 @@ impl Store {
 
     /// The entries of a table.
     pub fn entries(&self, name: &str) -> Result<Vec<TableEntry>, StateError> {
-        let read = self.database.begin_read().map_err(|error| self.error(error))?;
+        let read = self.database()?.begin_read().map_err(|error| self.error(error))?;
         let name = format!("{ENTRIES}{name}");
         let table = match read.open_table(Entries::new(&name)) {
             Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
@@ -129,14 +143,11 @@ impl Store {
     }
 
     /// Replaces all that is there, at once.
-    pub fn replace(&self, everything: &Everything) -> Result<(), StateError> {
-        let before = self.declared()?;
+    pub fn replace(&mut self, everything: &Everything) -> Result<(), StateError> {
         self.write(|write| {
-            for (name, _) in &before {
-                write.delete_table(Entries::new(&format!("{ENTRIES}{name}")))?;
+            for table in write.list_tables()?.collect::<Vec<_>>() {
+                write.delete_table(table)?;
             }
-            write.delete_table(DECLARED)?;
-            write.delete_table(CONFIGURED)?;
             let mut declared = write.open_table(DECLARED)?;
             for table in &everything.tables {
                 declared.insert(&*table.name, &*table.declared)?;
@@ -151,7 +162,7 @@ impl Store {
     }
 
     /// Replaces the entries of tables, at once.
-    pub fn renew(&self, tables: &[Whole]) -> Result<(), StateError> {
+    pub fn renew(&mut self, tables: &[Whole]) -> Result<(), StateError> {
         self.write(|write| {
             for table in tables {
                 write.delete_table(Entries::new(&format!("{ENTRIES}{}", table.name)))?;
@@ -162,7 +173,7 @@ impl Store {
     }
 
     /// Makes changes, at once, in their order.
-    pub fn apply(&self, changes: &[TableChange]) -> Result<(), StateError> {
+    pub fn apply(&mut self, changes: &[TableChange]) -> Result<(), StateError> {
         self.write(|write| {
             for same in changes.chunk_by(|one, other| one.table == other.table) {
                 let name = format!("{ENTRIES}{}", same[0].table);
@@ -178,11 +189,55 @@ impl Store {
         })
     }
 
-    fn write(&self, change: impl FnOnce(&WriteTransaction) -> Result<(), redb::Error>) -> Result<(), StateError> {
-        let write = self.database.begin_write().map_err(|error| self.error(error))?;
-        change(&write).map_err(|error| self.error(error))?;
-        write.commit().map_err(|error| self.error(error))
+    /// Where it fails the database is closed, and opened again by the next attempt.
+    fn write(&mut self, change: impl FnOnce(&WriteTransaction) -> Result<(), redb::Error>) -> Result<(), StateError> {
+        let open = match self.database.take() {
+            Some(open) => open,
+            None => database(&self.path)?,
+        };
+        let attempt = || -> Result<(), redb::Error> {
+            let write = open.begin_write()?;
+            change(&write)?;
+            Ok(write.commit()?)
+        };
+        attempt().map_err(|error| self.error(error))?;
+        self.database = Some(open);
+        Ok(())
     }
+}
+
+/// Makes a directory where it is missing, for nobody else.
+fn make(path: &Path) -> std::io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    DirBuilder::new().mode(0o700).create(path)?;
+    // Of this the umask may have taken away, too.
+    fs::set_permissions(path, Permissions::from_mode(0o700))
+}
+
+/// Opens the database in a directory, or makes it.
+fn database(path: &Path) -> Result<Database, StateError> {
+    let system = |error: &dyn std::fmt::Display| StateError::new(path, format!("{FILE}: {error}"));
+    let name = path.join(FILE);
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&name);
+    let file = file.map_err(|error| system(&error))?;
+    let found = file.metadata().map_err(|error| system(&error))?;
+    if found.permissions().mode() & 0o777 != 0o600 {
+        file.set_permissions(Permissions::from_mode(0o600)).map_err(|error| system(&error))?;
+    }
+    Database::create(&name).map_err(|error| {
+        if found.len() == 0 {
+            // Half of a new one, such as on a full disk, could not be opened the next time.
+            let _ = file.set_len(0);
+        }
+        match error {
+            DatabaseError::DatabaseAlreadyOpen => StateError::new(path, TAKEN),
+            DatabaseError::Storage(StorageError::Io(error)) if error.raw_os_error().is_some() => system(&error),
+            error => StateError::new(path, format!("{FILE}: {error}; to start without it, remove it")),
+        }
+    })
 }
 
 fn fill(write: &WriteTransaction, name: &str, entries: &[TableEntry]) -> Result<(), redb::Error> {

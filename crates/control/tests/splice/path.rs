@@ -9,6 +9,7 @@ use std::sync::Arc;
 use baker::ir::interp::End;
 use baker::ir::{ChannelId, Program, TableEntry, TableError, TableId, TableStore};
 use control::controllers::splice::block::{Block, Ends};
+use control::controllers::splice::own::Own;
 use control::controllers::splice::packed::{Blocks, Packed, Tables};
 use control::controllers::splice::path::{DataPath, Offer};
 use control::controllers::splice::ways::Way;
@@ -17,6 +18,9 @@ use dataplane::step::{StepOutput, Stepper};
 
 /// A path of a packet: to Millrace from the client and from the servers, and back.
 pub const PATHS: usize = 4;
+
+/// The program's `service_t`.
+type Service = (u16, u16, u8, bool, bool, u16);
 
 /// What the data path of the test shares with the world.
 pub struct Shared {
@@ -119,7 +123,7 @@ impl Shared {
             match output.end {
                 End::Tx => {
                     let port = output.metadata[Program::TX_PORT.0 as usize];
-                    assert!((1..=2).contains(&port), "a packet leaves by port {port}");
+                    assert!((1..=3).contains(&port), "a packet leaves by port {port}");
                     self.paths[if port == 1 { 2 } else { 3 }].push_back(output.bytes);
                 }
                 End::Controller(_) => self.punted.push_back(output),
@@ -134,8 +138,19 @@ impl DataPath for TestPath {
         self.shared.borrow().now
     }
 
+    fn secret(&self) -> (u64, u64) {
+        (1, 2)
+    }
+
     fn send(&mut self, port: u8, frame: &[u8]) {
         self.shared.borrow_mut().inject("entry.ready", frame, &[("tx.port", port.into())]);
+    }
+
+    fn enter(&mut self, frame: &[u8]) -> bool {
+        let mut shared = self.shared.borrow_mut();
+        let port = shared.port;
+        shared.inject("spliced.v4", frame, &[("rx.port", port)]);
+        true
     }
 
     fn relay(&mut self, frame: &[u8]) {
@@ -168,6 +183,26 @@ impl DataPath for TestPath {
         self.blocks.entries()
     }
 
+    fn own(&mut self) -> Own {
+        let tables = TestTables(self.shared.clone());
+        Own {
+            // Those of no port are zero.
+            macs: tables.dump("entry.macs"),
+            addresses: tables.dump("entry.addresses"),
+            timeouts: tables.dump("spliced.timeouts"),
+        }
+    }
+
+    fn set_own(&mut self, own: &Own) -> Result<(), String> {
+        let (before, mut tables) = (self.own(), TestTables(self.shared.clone()));
+        before.macs.iter().for_each(|(port, _)| tables.remove("entry.macs", port));
+        before.addresses.iter().for_each(|(address, _)| tables.remove("entry.addresses", address));
+        let set = own.macs.iter().all(|(port, mac)| tables.set("entry.macs", port, mac))
+            && own.addresses.iter().all(|(address, port)| tables.set("entry.addresses", address, port))
+            && own.timeouts.iter().all(|(state, seconds)| tables.set("spliced.timeouts", state, seconds));
+        if set { Ok(()) } else { Err("a table is full".into()) }
+    }
+
     fn told(&mut self) -> Vec<(u64, u8)> {
         TestTables(self.shared.clone()).dump("accept.told")
     }
@@ -182,6 +217,9 @@ impl DataPath for TestPath {
     }
 
     fn offer(&mut self, offers: &[((Ipv6Addr, u16), Offer)]) {
+        let mut tables = TestTables(self.shared.clone());
+        let before = tables.dump::<(Ipv6Addr, u16), Service>("accept.services");
+        before.iter().for_each(|(endpoint, _)| tables.remove("accept.services", endpoint));
         let mut shared = self.shared.borrow_mut();
         let id = shared.table("accept.services");
         for (endpoint, offer) in offers {

@@ -94,10 +94,16 @@ pub struct Hosts {
     pub pipelined: bool,
     /// What is between them and Millrace.
     pub routers: Routers,
+    /// Bytes of IP of the fragments that packets to Millrace come in, if they do.
+    pub fragments: Option<usize>,
+    /// Whether an empty line that is no part of it follows each request, if another one may (RFC 9112 section 2.2).
+    pub blank: bool,
     /// More settings of all pools.
     pub settings: &'static str,
     /// Whether the servers close behind each response, without having said so.
     pub curt: bool,
+    /// Bytes that the client has room for, and how many it reads at a time; all at once, where nobody says otherwise.
+    pub room: (u32, Option<usize>),
 }
 
 impl Hosts {
@@ -111,8 +117,11 @@ impl Hosts {
             server_first,
             pipelined: false,
             routers,
+            fragments: None,
+            blank: false,
             settings: "",
             curt: false,
+            room: (40_000, None),
         }
     }
 }

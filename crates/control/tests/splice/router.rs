@@ -51,3 +51,21 @@ pub fn believable(frame: &[u8]) -> IcmpError {
     }
     IcmpError::parse(frame).expect("an error")
 }
+
+/// The fragments of a frame of so many bytes of IP at most (RFC 791 section 2.3), all with this identification.
+pub fn fragments(frame: &[u8], size: usize, identification: u16) -> Vec<Vec<u8>> {
+    let (header, payload) = frame[14..].split_at(20);
+    let length = (size - 20) / 8 * 8;
+    let pieces = payload.chunks(length).enumerate().map(|(number, bytes)| {
+        let more = u16::from((number + 1) * length < payload.len()) << 13;
+        let mut ip = header.to_vec();
+        ip[2..4].copy_from_slice(&(20 + bytes.len() as u16).to_be_bytes());
+        ip[4..6].copy_from_slice(&identification.to_be_bytes());
+        ip[6..8].copy_from_slice(&(more | (number * length / 8) as u16).to_be_bytes());
+        ip[10..12].fill(0);
+        let sum = checksum(&ip);
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        [&frame[..14], &ip, bytes].concat()
+    });
+    pieces.collect()
+}

@@ -13,7 +13,7 @@ use baker::ir::interp::End;
 use control::config::Config;
 use control::controllers::splice::block::Ends;
 use control::controllers::splice::cluster::Agreed;
-use control::controllers::splice::segment::{RST, SYN, Segment, TcpOptions};
+use control::controllers::splice::segment::{ACK, RST, SYN, Segment, TcpOptions};
 use control::controllers::splice::settings::Settings;
 use control::controllers::splice::splicer::{Accepted, Splicer};
 use dataplane::EngineKind;
@@ -23,7 +23,7 @@ use indexmap::IndexMap;
 use super::path::{PATHS, Shared, TestPath};
 use super::plan::{Exchange, Hosts};
 use super::router;
-use super::tcp::Tcp;
+use super::tcp::{Listener, Tcp};
 use crate::common;
 
 const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 1, 0x11];
@@ -34,6 +34,11 @@ pub fn program() -> Arc<Program> {
     static PROGRAM: OnceLock<Arc<Program>> = OnceLock::new();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps/splice/splice.baker");
     PROGRAM.get_or_init(|| common::compile(&path)).clone()
+}
+
+/// With a window scale that says something of so many bytes.
+fn fitting(options: TcpOptions, room: u32) -> TcpOptions {
+    TcpOptions { scale: options.scale.map(|scale| if room >> scale < 64 { 2 } else { scale }), ..options }
 }
 
 pub struct World {
@@ -65,6 +70,29 @@ pub struct World {
     /// Connections that the servers have closed without being asked to.
     closed: HashSet<Ends>,
     clients: u16,
+    /// SYNs that came to servers: their ends, numbers, and when.
+    pub syns: Vec<(Ends, u32, u64)>,
+    /// Packets that came to Millrace in fragments.
+    pub fragmented: u16,
+    /// How many packets arrive until the controller is there again for what is for it: others pass meanwhile.
+    pub busy: usize,
+    /// Whether the client asks one thing, and waits.
+    pub patient: bool,
+    /// Whether packets have kept their order until now.
+    ordered: bool,
+    /// Segments that were damaged on their way.
+    damaged: usize,
+    /// Who may serve what, by each configuration that there was: other requests, and those for the images.
+    serving: Vec<[Vec<Ipv4Addr>; 2]>,
+    /// How many configurations there were when each request was sent.
+    asked: Vec<usize>,
+    /// Servers that refuse connections, and those that do not answer to SYNs.
+    pub refusing: Vec<Ipv4Addr>,
+    pub silent: Vec<Ipv4Addr>,
+    /// Who has answered last.
+    pub last_served: Option<Ipv4Addr>,
+    /// How servers take the connections to come.
+    pub listener: Listener,
 }
 
 impl World {
@@ -104,7 +132,9 @@ impl World {
             src_port: 40000,
             dst_port: 80,
         };
-        let client = Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), hosts.client_first, hosts.client);
+        let mut client =
+            Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), hosts.client_first, fitting(hosts.client, hosts.room.0));
+        (client.buffer, client.read) = (hosts.room.0, hosts.room.1.map(|_| 0));
         let mut world = World {
             shared,
             splicer,
@@ -124,6 +154,18 @@ impl World {
             told: 0,
             closed: HashSet::new(),
             clients: 1,
+            syns: Vec::new(),
+            fragmented: 0,
+            busy: 0,
+            patient: false,
+            ordered: true,
+            damaged: 0,
+            serving: vec![[11, 12].map(|last| vec![Ipv4Addr::new(10, 0, 2, last)])],
+            asked: Vec::new(),
+            refusing: Vec::new(),
+            silent: Vec::new(),
+            last_served: None,
+            listener: Listener::default(),
         };
         // The servers are found to work first.
         let are_up = |world: &World| {
@@ -144,8 +186,44 @@ impl World {
     /// Another client comes, after the one before has gone.
     pub fn next_client(&mut self, options: TcpOptions, first: u32, exchanges: Vec<Exchange>) {
         let ends = Ends { src_port: 40000 + self.clients, ..self.client.ends };
-        self.client = Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), first, options);
+        self.client = Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), first, fitting(options, self.hosts.room.0));
+        (self.client.buffer, self.client.read) = (self.hosts.room.0, self.hosts.room.1.map(|_| 0));
+        self.client.ordered = self.ordered;
         (self.clients, self.exchanges, self.written, self.answered) = (self.clients + 1, exchanges, 0, 0);
+        self.asked.clear();
+    }
+
+    /// Another configuration comes into force, with the same program or, where `takes_over`, with another run of the controller.
+    pub fn reconfigure(&mut self, text: &str, serving: [Vec<Ipv4Addr>; 2], takes_over: bool) {
+        let program = program();
+        let config = Config::parse("t.toml", text, &program).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
+        let settings: Arc<Settings> = config.controllers[0].1.own.clone().unwrap().downcast().unwrap();
+        if self.trace {
+            println!("--- {text}");
+        }
+        self.serving.push(serving);
+        let result = match takes_over {
+            true => self.splicer.go_on(TestPath::new(&self.shared), settings),
+            false => self.splicer.configure(settings),
+        };
+        assert_eq!(result, Ok(()));
+    }
+
+    /// The time, in milliseconds.
+    pub fn now_ms(&self) -> u64 {
+        self.shared.borrow().now / 1_000_000
+    }
+
+    /// Bytes that the clients from now on have room for, and how many they read at a time.
+    pub fn set_room(&mut self, room: (u32, Option<usize>)) {
+        self.hosts.room = room;
+    }
+
+    /// Something that the client has sent so many milliseconds ago arrives again, and seems to be what it sends next.
+    pub fn old_duplicate(&mut self, payload: &[u8], age: u32) {
+        let now = self.shared.borrow().now;
+        let frame = self.client.old(payload, age, now);
+        self.shared.borrow_mut().paths[0].push_back(frame);
     }
 
     /// The servers close the connections on which nobody has asked for long: who asks then is told that they are gone.
@@ -165,6 +243,16 @@ impl World {
         }
     }
 
+    /// The servers end the connections that they have, whatever comes.
+    pub fn close_all(&mut self) {
+        let now = self.now();
+        for (server, _) in self.servers.values_mut() {
+            server.close();
+            let frames = server.pump(now);
+            self.shared.borrow_mut().paths[1].extend(frames);
+        }
+    }
+
     /// Connections to servers that there ever were.
     pub fn connections(&self) -> usize {
         self.servers.len()
@@ -175,6 +263,11 @@ impl World {
         self.servers.values().map(|(tcp, _)| tcp.sacked).sum()
     }
 
+    /// The time, in nanoseconds.
+    pub fn now(&self) -> u64 {
+        self.shared.borrow().now
+    }
+
     /// Packets are delivered until there are none.
     pub fn settle(&mut self) {
         for _ in 0..10_000 {
@@ -182,6 +275,12 @@ impl World {
             self.deliver(path);
         }
         panic!("packets go round for ever");
+    }
+
+    /// A packet that is none of theirs arrives on a path.
+    pub fn arrives(&mut self, path: usize, frame: Vec<u8>) {
+        self.shared.borrow_mut().paths[path].push_back(frame);
+        self.settle();
     }
 
     pub fn queued(&self, path: usize) -> usize {
@@ -196,13 +295,38 @@ impl World {
         self.shared.borrow_mut().paths[path].pop_front();
     }
 
+    /// From now on packets may come in another order than they were sent in.
+    fn disorder(&mut self) {
+        self.ordered = false;
+        self.client.ordered = false;
+        self.servers.values_mut().for_each(|(server, _)| server.ordered = false);
+    }
+
+    /// A bit of a segment becomes another one.
+    pub fn damage(&mut self, path: usize) {
+        let mut shared = self.shared.borrow_mut();
+        // What routers quote of one is right.
+        let shortest = *self.hosts.routers.mtu.iter().min().unwrap();
+        let is_sound = |own: &&mut Vec<u8>| own.len() - 14 <= shortest && Segment::parse(own).is_some();
+        let Some(frame) = shared.paths[path].front_mut().filter(is_sound) else { return };
+        // Of the TCP header behind its ports, or of the data.
+        let at = 38 + (self.damaged * 7) % (frame.len() - 38);
+        if self.trace {
+            println!("byte {at} is damaged on path {path}");
+        }
+        frame[at] ^= 1 << (self.damaged % 8);
+        self.damaged += 1;
+    }
+
     pub fn double(&mut self, path: usize) {
+        self.disorder();
         let mut shared = self.shared.borrow_mut();
         let copy = shared.paths[path].front().cloned();
         shared.paths[path].extend(copy);
     }
 
     pub fn put_back(&mut self, path: usize) {
+        self.disorder();
         let mut shared = self.shared.borrow_mut();
         let first = shared.paths[path].pop_front();
         shared.paths[path].extend(first);
@@ -210,6 +334,7 @@ impl World {
 
     /// Time passes.
     pub fn wait(&mut self, time: u64) {
+        self.busy = 0;
         self.shared.borrow_mut().now += time;
         let now = self.shared.borrow().now;
         if !self.down && self.splicer.next_wake() <= now {
@@ -217,7 +342,8 @@ impl World {
         }
         self.receive_punted();
         if self.written > 0 {
-            let frames = self.client.pump(now);
+            let mut frames = self.client.read_more(self.hosts.room.1.unwrap_or(0), now);
+            frames.extend(self.client.pump(now));
             self.shared.borrow_mut().paths[0].extend(frames);
         }
         for (server, _) in self.servers.values_mut() {
@@ -232,10 +358,16 @@ impl World {
             (0..self.exchanges.len()).map(|number| self.exchanges[number].response(number).len()).collect();
         while self.written < self.exchanges.len() {
             let before: usize = expected[..self.written].iter().sum();
-            if !self.hosts.pipelined && self.client.received.len() < before {
+            let waits = self.patient && self.written > 0;
+            if waits || (!self.hosts.pipelined && self.client.received.len() < before) {
                 break;
             }
-            self.client.write(&self.exchanges[self.written].request(self.written));
+            let exchange = &self.exchanges[self.written];
+            self.client.write(&exchange.request(self.written));
+            if self.hosts.blank && !exchange.last {
+                self.client.write(b"\r\n");
+            }
+            self.asked.push(self.serving.len() - 1);
             self.written += 1;
         }
         let all: usize = expected.iter().sum();
@@ -254,6 +386,7 @@ impl World {
         self.shared.borrow_mut().punted.clear();
         self.down = !self.down;
         self.crashes += usize::from(self.down);
+        self.servers.values_mut().for_each(|(server, _)| server.handshake_matters = false);
         if self.trace {
             println!("down: {}", self.down);
         }
@@ -291,11 +424,12 @@ impl World {
         if self.trace
             && let Some(segment) = Segment::parse(&frame)
         {
-            let Segment { seq, ack, flags, payload, .. } = segment;
+            let Segment { seq, ack, flags, window, payload, .. } = segment;
             println!(
-                "{} ms, path {path}: seq {seq} ack {ack} flags {flags:x} {} bytes",
+                "{} ms, path {path}: seq {seq} ack {ack} flags {flags:x} window {window} {} bytes, {:?}",
                 now / 1_000_000,
-                payload.len()
+                payload.len(),
+                segment.options.times
             );
         }
         if path >= 2 && !router::is_error(&frame) && frame.len() - 14 > self.hosts.routers.mtu[path - 2] {
@@ -305,12 +439,16 @@ impl World {
         }
         match path {
             0 | 1 => {
-                let mut shared = self.shared.borrow_mut();
-                shared.stepper.set_now(now);
-                let outputs = shared.stepper.receive(path as u8 + 1, &frame);
-                shared.leave(outputs);
-                drop(shared);
-                self.receive_punted();
+                // Some servers are at another port.
+                let port = if path == 1 && is_of_third(&frame) { 3 } else { path as u8 + 1 };
+                for frame in self.pieces(frame) {
+                    let mut shared = self.shared.borrow_mut();
+                    shared.stepper.set_now(now);
+                    let outputs = shared.stepper.receive(port, &frame);
+                    shared.leave(outputs);
+                    drop(shared);
+                    self.receive_punted();
+                }
             }
             2 if router::is_error(&frame) => {
                 let error = router::believable(&frame);
@@ -321,7 +459,7 @@ impl World {
                 self.shared.borrow_mut().paths[0].extend(frames);
             }
             2 => {
-                let segment = Segment::parse(&frame).expect("a segment with a right checksum");
+                let Some(segment) = self.undamaged(&frame) else { return };
                 if segment.ends.turned() != self.client.ends {
                     return;
                 }
@@ -333,7 +471,24 @@ impl World {
         }
     }
 
+    /// What a frame is when it comes to Millrace, the last piece first now and then.
+    fn pieces(&mut self, frame: Vec<u8>) -> Vec<Vec<u8>> {
+        let Some(size) = self.hosts.fragments.filter(|size| frame[12..14] == [8, 0] && frame.len() - 14 > *size) else {
+            return vec![frame];
+        };
+        self.fragmented += 1;
+        let mut pieces = router::fragments(&frame, size, self.fragmented);
+        if self.fragmented.is_multiple_of(2) {
+            pieces.reverse();
+        }
+        pieces
+    }
+
     fn receive_punted(&mut self) {
+        if self.busy > 0 {
+            self.busy -= 1;
+            return;
+        }
         loop {
             let next = self.shared.borrow_mut().punted.pop_front().filter(|_| !self.down);
             let Some(StepOutput { end: End::Controller(channel), bytes, metadata }) = next else { return };
@@ -354,10 +509,18 @@ impl World {
             match name.as_str() {
                 "accept.request_cc" => self.splicer.request(of, &bytes),
                 "errors.held_cc" => self.splicer.error(&bytes),
-                "entry.neighbour_cc" => self.splicer.neighbour(&bytes),
+                "fragments.fragment_cc" => self.splicer.fragment(of.port, &bytes),
+                "entry.neighbour_cc" => self.splicer.neighbour(of.port, &bytes),
                 _ => self.splicer.held(&bytes),
             }
         }
+    }
+
+    /// A segment that has come to a host; none where somebody has damaged one.
+    fn undamaged<'f>(&self, frame: &'f [u8]) -> Option<Segment<'f>> {
+        let segment = Segment::parse(frame);
+        assert!(segment.is_some() || self.damaged > 0, "a wrong checksum");
+        segment
     }
 
     fn at_server(&mut self, frame: &[u8], now: u64) {
@@ -383,11 +546,38 @@ impl World {
             self.shared.borrow_mut().paths[1].extend(frames);
             return;
         }
-        let segment = Segment::parse(frame).expect("a segment with a right checksum");
+        let Some(segment) = self.undamaged(frame) else { return };
+        if segment.has(SYN) {
+            self.syns.push((segment.ends.turned(), segment.seq, now));
+        }
+        let server = segment.ends.dst.to_ipv4_mapped().expect("all servers have IPv4");
+        if segment.has(SYN) && self.silent.contains(&server) {
+            return;
+        }
+        if segment.has(SYN) && self.refusing.contains(&server) {
+            let refusal = Segment {
+                dst_mac: segment.src_mac,
+                src_mac: segment.dst_mac,
+                ends: segment.ends.turned(),
+                seq: 0,
+                ack: segment.end(),
+                flags: RST | ACK,
+                window: 0,
+                options: TcpOptions::default(),
+                payload: &[],
+            };
+            self.shared.borrow_mut().paths[1].push_back(refusal.frame());
+            return;
+        }
         let is_new = self.servers.get(&segment.ends).is_none_or(|(tcp, _)| tcp.was_reset || tcp.forgotten);
         if segment.has(SYN) && is_new {
             let first = self.hosts.server_first.wrapping_add(self.servers.len() as u32 * 1_000_003);
-            let tcp = Tcp::new(segment.ends.turned(), (SERVER_MAC, OWN_MACS[1]), first, self.hosts.server);
+            let mut tcp = Tcp::new(segment.ends.turned(), (SERVER_MAC, OWN_MACS[1]), first, self.hosts.server);
+            // What Millrace itself takes of a request may be more than a server has room for.
+            (tcp.ordered, tcp.window_matters) = (self.ordered, false);
+            // Once it is connected a client may echo the clock of a server before it, with data that was sent already.
+            tcp.echoes_matter = false;
+            tcp.listener = self.listener;
             self.servers.insert(segment.ends, (tcp, 0));
             self.closed.remove(&segment.ends);
         }
@@ -410,6 +600,10 @@ impl World {
         let mut frames = tcp.receive(&segment, now);
         // Requests that have come whole are answered; they say which they are.
         loop {
+            // What is not read passes, empty lines too, which servers pass over.
+            if tcp.received[*answered..].starts_with(b"\r\n") && self.unread + self.splicer.books.all_unread() > 0 {
+                *answered += 2;
+            }
             let rest = &tcp.received[*answered..];
             let text = String::from_utf8_lossy(rest).into_owned();
             let Some(at) = text.find("X-Number: ") else { break };
@@ -428,10 +622,13 @@ impl World {
             }
             let closes = exchange.last && *request == forms[0];
             self.told += usize::from(closes);
-            let second = segment.ends.dst == Ipv4Addr::new(10, 0, 2, 12).to_ipv6_mapped();
-            assert!(exchange.second == second || self.unread + self.splicer.books.all_unread() > 0);
+            // By a configuration that was in force since it was sent, or is now.
+            let mut may = self.serving[self.asked[number]..].iter().map(|own| &own[usize::from(exchange.second)]);
+            let fits = may.any(|own| own.contains(&server));
+            assert!(fits || self.unread + self.splicer.books.all_unread() > 0, "{number} is served by {server}");
             *answered += request.len();
             self.answered += 1;
+            self.last_served = Some(server);
             match self.mute {
                 true => tcp.close(),
                 false => tcp.write(&exchange.response(number)),
@@ -453,4 +650,10 @@ impl World {
         let all = self.exchanges.iter().enumerate();
         all.flat_map(|(number, exchange)| exchange.response(number)).collect()
     }
+}
+
+/// Whether a frame of a server is of the network at the third port.
+fn is_of_third(frame: &[u8]) -> bool {
+    let third = |at: usize| frame.get(at..at + 3) == Some(&[10, 0, 3]);
+    if frame[12..14] == [8, 6] { third(28) } else { third(26) }
 }

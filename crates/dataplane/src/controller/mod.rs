@@ -42,6 +42,7 @@
 mod crew;
 mod exchange;
 mod externs;
+mod health;
 mod link;
 mod punted;
 mod record;
@@ -53,6 +54,8 @@ pub(crate) use crew::{Controllers, Waiting};
 pub(crate) use exchange::Exchange;
 pub(crate) use externs::refuse_inside;
 pub use externs::{ExternFn, ExternTable, MissingExterns};
+pub(crate) use health::Roster;
+pub use health::{ControllerSnapshot, ControllerState};
 pub use link::{Event, Field, InjectError, Injector, Input, Link};
 pub use punted::Punted;
 pub use record::{Key, Prefix, Record};
@@ -66,8 +69,12 @@ pub trait Controller: Send {
         Vec::new()
     }
 
-    /// Runs, on a thread of its own, from the start of the instance until [`Event::Stop`]. Where it returns earlier, or fails,
-    /// packets for it are dropped as `controller_gone`; the instance goes on. The error is one line for the instance's end.
+    /// Runs, on a thread of its own, from the start of the instance until [`Event::Stop`]. Where it returns earlier without an error
+    /// it has ended, and packets for it are dropped as `controller_gone`; the instance goes on.
+    ///
+    /// Where it fails, by an error of one line or by a panic, it is called again after a pause, which is longer each time that it fails in
+    /// a row: with a link to the same program, and packets that nobody has looked at. Those that come in the pause are dropped as
+    /// `controller_gone`. After a panic what belongs to the controller is as that has left it.
     ///
     /// Where another program takes over that has this controller, too, the link stops and this is called again, with a link to the
     /// new program. What is to outlast that belongs to the controller itself.

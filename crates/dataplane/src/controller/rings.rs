@@ -229,6 +229,11 @@ impl Rings {
         self.gone.store(true, Ordering::Release);
     }
 
+    /// Says that the controller is there again.
+    pub fn open(&self) {
+        self.gone.store(false, Ordering::Release);
+    }
+
     /// Gives back the spare frames and those of all packets in the rings, when the workers and the controller have ended; how many.
     pub fn drain(&self) -> u64 {
         let mut packets = 0;

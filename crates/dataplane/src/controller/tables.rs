@@ -56,23 +56,27 @@ impl NamedTables {
     /// Makes a table hold these entries and no others. What it has already is not touched; what must go goes first, so
     /// that there is room.
     pub fn replace(&self, id: TableId, entries: &[&TableEntry]) -> Result<(), TableError> {
-        let mut tables = self.tables.clone();
-        let wanted: HashMap<_, _> =
-            entries.iter().map(|entry| ((&entry.key[..], entry.prefix_len), &entry.value)).collect();
-        let there = tables.dump(id);
-        let mut kept = HashSet::new();
-        for entry in &there {
-            let key = (&entry.key[..], entry.prefix_len);
-            match wanted.get(&key) {
-                Some(value) if **value == entry.value => _ = kept.insert(key),
-                Some(_) => {}
-                // It is there: nobody else changes this table.
-                None => tables.remove(id, key.0, key.1)?,
-            }
-        }
-        let missing = entries.iter().filter(|entry| !kept.contains(&(&entry.key[..], entry.prefix_len)));
-        missing.into_iter().try_for_each(|entry| tables.insert(id, entry))
+        replace(&mut self.tables.clone(), id, entries)
     }
+}
+
+/// See [`NamedTables::replace`].
+fn replace(tables: &mut TableAccess, id: TableId, entries: &[&TableEntry]) -> Result<(), TableError> {
+    let wanted: HashMap<_, _> =
+        entries.iter().map(|entry| ((&entry.key[..], entry.prefix_len), &entry.value)).collect();
+    let there = tables.dump(id);
+    let mut kept = HashSet::new();
+    for entry in &there {
+        let key = (&entry.key[..], entry.prefix_len);
+        match wanted.get(&key) {
+            Some(value) if **value == entry.value => _ = kept.insert(key),
+            Some(_) => {}
+            // It is there: nobody else changes this table.
+            None => tables.remove(id, key.0, key.1)?,
+        }
+    }
+    let missing = entries.iter().filter(|entry| !kept.contains(&(&entry.key[..], entry.prefix_len)));
+    missing.into_iter().try_for_each(|entry| tables.insert(id, entry))
 }
 
 /// A table.
@@ -149,6 +153,12 @@ impl<K: Key, V: Record> Table<K, V> {
     pub fn set_all(&mut self, entries: &[(K, V)]) -> Result<(), TableError> {
         let entries: Vec<TableEntry> = entries.iter().map(|(key, value)| entry(key, value)).collect();
         self.tables.insert_all(self.id, &mut entries.iter())
+    }
+
+    /// Makes it hold these entries and no others, as [`NamedTables::replace`] does.
+    pub fn replace(&mut self, entries: &[(K, V)]) -> Result<(), TableError> {
+        let entries: Vec<TableEntry> = entries.iter().map(|(key, value)| entry(key, value)).collect();
+        replace(&mut self.tables, self.id, &entries.iter().collect::<Vec<_>>())
     }
 
     /// Removes an entry; sets that of an array to zero. Whether it was there.

@@ -15,6 +15,7 @@ use crate::crew::{self, Crew};
 use crate::engine::{EngineError, EngineKind, Engines, TableAccess};
 use crate::frames::{FrameConfig, FrameError, FramePool};
 use crate::handover::Handover;
+use crate::mtus::{Asked, Mtus};
 use crate::ports::{self, Driver, Opened, Own, PortError, PortSpec};
 use crate::running::{Ports, WorkerPort};
 use crate::sweep::Sweeper;
@@ -34,6 +35,8 @@ pub struct Options {
     pub fast_path: Option<Arc<FastPath>>,
     /// Take XDP programs of others off the interfaces of ports that need one.
     pub replace_xdp: bool,
+    /// The name by which others hear of it, such as those who want its interfaces.
+    pub name: String,
     /// Its frames.
     pub frames: FrameConfig,
     /// What a worker does when it has nothing to do.
@@ -51,6 +54,7 @@ impl Default for Options {
             engine: EngineKind::NATIVE,
             fast_path: None,
             replace_xdp: false,
+            name: "millrace".into(),
             frames: FrameConfig::default(),
             poll: PollMode::Interrupt,
             workers: 1,
@@ -73,6 +77,8 @@ pub struct PortConfig {
     pub access: Access,
     /// Who gets those for its interface's own addresses.
     pub own: Own,
+    /// What it sends at most, in bytes behind the Ethernet header, even where its interface sends more.
+    pub mtu: Option<u32>,
 }
 
 impl PortConfig {
@@ -84,6 +90,7 @@ impl PortConfig {
             host: None,
             access: Access::default(),
             own: Own::default(),
+            mtu: None,
         }
     }
 }
@@ -174,6 +181,7 @@ pub struct Instance {
     tables: TableAccess,
     observer: Observer,
     sweeper: Option<Sweeper>,
+    mtus: Option<Mtus>,
 }
 
 /// What an instance did.
@@ -213,6 +221,7 @@ impl Instance {
             &pool,
             options.fast_path.clone(),
             options.replace_xdp,
+            &options.name,
             ports.iter().map(|port| &port.spec.driver),
         );
         let doorbells = cpus.iter().map(|_| Doorbell::new().map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
@@ -221,10 +230,11 @@ impl Instance {
             Engines::new(&program, options.engine, externs.as_ref(), kernel.as_ref().map(|part| part.tables()))?;
         let mut ports_of: Vec<Vec<WorkerPort>> = cpus.iter().map(|_| Vec::new()).collect();
         let (mut observed, mut notes) = (Vec::new(), Vec::new());
-        for &PortConfig { ref spec, number, host, access, own } in ports {
+        for &PortConfig { ref spec, number, host, access, own, mtu: _ } in ports {
             let opened = ports::open(&spec.driver, PortRole { number, host }, own, &common);
-            let Opened { queues, about } = opened.map_err(|error| StartError::Port(spec.name.clone(), error))?;
-            let about = about.into_iter().chain(access.about(engines.reach()));
+            let Opened { queues, about, warnings } =
+                opened.map_err(|error| StartError::Port(spec.name.clone(), error))?;
+            let about = about.into_iter().chain(access.about(engines.reach())).chain(warnings);
             notes.extend(about.map(|about| format!("port {}: {about}", spec.name)));
             let count = queues.first().and_then(|queue| queue.count());
             let counters: Vec<Arc<PortCounters>> = queues.iter().map(|_| Arc::default()).collect();
@@ -242,6 +252,7 @@ impl Instance {
             doorbells,
             ports: ports_of.iter().map(Vec::len).collect(),
             fast_path: options.fast_path.clone(),
+            asked: Asked::new(ports)?,
         };
         let parts = Parts { program: &program, engines: &engines, tables: &tables, externs: externs.as_ref(), kernel };
         let Built { running, waiting, observed: counters, end_counters } = site.build(parts, controllers)?;
@@ -357,15 +368,21 @@ impl Prepared {
         &self.notes
     }
 
+    /// Whether packets come to a part of the program in the kernel at some port.
+    pub fn runs_in_kernel(&self) -> bool {
+        self.site.fast_path.as_ref().is_some_and(|path| path.has_ports())
+    }
+
     /// Starts the workers. Fails where a CPU is not to be had.
     pub fn run(self) -> Result<Instance, StartError> {
         let Prepared { program, site, workers, waiting, externs, end_counters, tables, observer, notes: _ } = self;
         let sweeper = Sweeper::start(&program, tables.clone())?;
+        let mtus = Mtus::start(&program, tables.clone(), &site.asked)?;
         let named = NamedTables::new(program.clone(), tables.clone());
-        let controllers = Controllers::start(&program, waiting, &named)?;
+        let controllers = Controllers::start(&program, waiting, &named, observer.roster())?;
         site.fast_path.iter().try_for_each(|path| path.start()).map_err(StartError::FastPath)?;
         let crew = Crew::start(workers)?;
-        Ok(Instance { controllers, crew, site, program, externs, end_counters, tables, observer, sweeper })
+        Ok(Instance { controllers, crew, site, program, externs, end_counters, tables, observer, sweeper, mtus })
     }
 }
 

@@ -24,6 +24,7 @@ use crate::engine::{EngineError, EngineKind, Engines, TableAccess};
 use crate::frames::FrameError;
 use crate::handover::Order;
 use crate::instance::site::{Built, Parts};
+use crate::mtus::Mtus;
 use crate::running::Running;
 use crate::sweep::Sweeper;
 use crate::tables::{Carried, Tables, TablesError, carried};
@@ -167,6 +168,7 @@ impl Instance {
         };
         let all = |order: fn() -> Order| handovers.iter().map(|_| order()).collect();
         let timers = Sweeper::start(&program, tables.clone());
+        let mtus = Mtus::start(&program, tables.clone(), &self.site.asked);
         tell_all(running.into_iter().map(|running| Order::TakeOver(Box::new(running))).collect());
         self.observer.take_over(observed);
         let kernel = fitted.and_then(|fitted| fitted.made).zip(self.site.fast_path.as_ref());
@@ -190,6 +192,10 @@ impl Instance {
         match timers {
             Ok(sweeper) => self.sweeper = sweeper,
             Err(error) => errors.push(format!("what removes old entries: {error}")),
+        }
+        match mtus {
+            Ok(mtus) => self.mtus = mtus,
+            Err(error) => errors.push(format!("what looks at the ports' MTUs: {error}")),
         }
         errors
     }

@@ -12,6 +12,7 @@ use crate::counters::{CounterBlock, Observed};
 use crate::engine::{EngineKind, Engines, TableAccess};
 use crate::frames::{FrameError, FramePool};
 use crate::handover::Handover;
+use crate::mtus::Asked;
 use crate::running::{Equipment, Running, Timers};
 use crate::sys::{Doorbell, monotonic_ns};
 use crate::timer::Schedule;
@@ -30,6 +31,8 @@ pub(super) struct Site {
     /// Number of ports of each worker.
     pub ports: Vec<usize>,
     pub fast_path: Option<Arc<FastPath>>,
+    /// For programs that ask what ports send at most.
+    pub asked: Asked,
 }
 
 impl std::fmt::Debug for Site {

@@ -6,7 +6,9 @@ mod afpacket;
 mod afxdp;
 mod auto;
 mod capture;
+mod lock;
 mod mem;
+mod offloads;
 mod pcap;
 mod spec;
 mod tap;
@@ -17,13 +19,15 @@ use std::sync::Arc;
 use crate::context::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
 use crate::frames::FramePool;
+use crate::sys;
 use crate::xdp::{FastPath, PortRole};
 pub(crate) use afxdp::Count;
 use afxdp::{Take, Umem};
+use lock::InterfaceLock;
 
-pub use capture::{TracePacket, read_trace};
+pub use capture::{CaptureInput, Captured, Trace, TracePacket, read_trace};
 pub use mem::{MemPort, MemSink};
-pub(crate) use pcap::{PcapInput, PcapOutput};
+pub(crate) use pcap::PcapOutput;
 pub use spec::{DRIVERS, Driver, PortSpec, SpecError};
 
 /// A port could not be opened or failed while running. The text says what to do.
@@ -93,6 +97,8 @@ pub(crate) struct Common {
     fast_path: Option<Arc<FastPath>>,
     /// Somebody else's XDP programs are replaced.
     replaces: bool,
+    /// The instance's name.
+    instance: String,
     /// Frames that drivers have besides the workers.
     reserved: u32,
 }
@@ -104,6 +110,7 @@ impl Common {
         pool: &Arc<FramePool>,
         fast_path: Option<Arc<FastPath>>,
         replaces: bool,
+        instance: &str,
         drivers: impl Iterator<Item = &'a Driver>,
     ) -> Self {
         let with_sockets =
@@ -111,7 +118,7 @@ impl Common {
         let ports = drivers.filter(with_sockets).count();
         let umem = Arc::new(Umem::new(pool.clone(), ports));
         let reserved = umem.per_port() * ports as u32;
-        Common { workers, pool: pool.clone(), umem, fast_path, replaces, reserved }
+        Common { workers, pool: pool.clone(), umem, fast_path, replaces, instance: instance.to_owned(), reserved }
     }
 
     /// Frames that drivers have besides the workers.
@@ -126,10 +133,29 @@ pub(crate) struct Opened {
     pub queues: Vec<Box<dyn Queue>>,
     /// A line about how it works, where that depends on the system.
     pub about: Option<String>,
+    /// What is likely wrong with the interface, one line each.
+    pub warnings: Vec<String>,
 }
 
 /// Opens a port with one queue per worker. The packets of a flow in one direction come to one of the queues, in order.
 pub(crate) fn open(driver: &Driver, role: PortRole, own: Own, common: &Common) -> Result<Opened, PortError> {
+    // A TAP device the kernel itself lets one process have.
+    let interface = driver.interface().filter(|_| !matches!(driver, Driver::Tap { .. }));
+    let lock = Arc::new(InterfaceLock::new(interface.unwrap_or_default(), &common.instance));
+    // Of one that is not there the driver says so.
+    let found = interface.and_then(|name| sys::interface(&sys::inet_socket().ok()?, name).ok());
+    found.map_or(Ok(()), |interface| lock.wait(interface.index))?;
+    open_locked(driver, role, own, common, &lock)
+}
+
+/// As [`open`], of an interface that is this instance's.
+fn open_locked(
+    driver: &Driver,
+    role: PortRole,
+    own: Own,
+    common: &Common,
+    lock: &Arc<InterfaceLock>,
+) -> Result<Opened, PortError> {
     if own == Own::Kernel && !matches!(driver, Driver::AfXdp { .. }) {
         return Err(PortError(format!(
             "{driver}: its packets cannot be told apart for the kernel: `own = \"kernel\"` takes an afxdp port"
@@ -139,12 +165,12 @@ pub(crate) fn open(driver: &Driver, role: PortRole, own: Own, common: &Common) -
         queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect()
     }
     let workers = common.workers;
-    let afxdp = |interface: &str, take| {
-        let (queues, about) = afxdp::AfXdp::open(interface, workers, &common.umem, take, common.replaces)?;
-        Ok(Opened { queues: boxed(queues), about: Some(about) })
+    let afxdp = |take| {
+        let (queues, about) = afxdp::AfXdp::open(lock, workers, &common.umem, take, common.replaces)?;
+        Ok(Opened { queues: boxed(queues), about: Some(about), warnings: offloads::warnings(lock.interface(), false) })
     };
     let queues = match driver {
-        Driver::Auto { interface } => return auto::open_best(interface, role, common),
+        Driver::Auto { interface } => return auto::open_best(interface, role, common, lock),
         Driver::Xdp { interface } => {
             let path = common.fast_path.clone().ok_or_else(|| {
                 PortError(format!(
@@ -152,15 +178,16 @@ pub(crate) fn open(driver: &Driver, role: PortRole, own: Own, common: &Common) -
                      afxdp:{interface} or auto:{interface}, or --engine xdp"
                 ))
             })?;
-            return afxdp(interface, Take::HandedOver(path, role));
+            return afxdp(Take::HandedOver(path, role));
         }
-        Driver::AfXdp { interface } => return afxdp(interface, Take::All(own)),
-        Driver::AfPacket { interface } => {
-            boxed(afpacket::AfPacket::open(interface, workers, common.pool.max_packet())?)
+        Driver::AfXdp { .. } => return afxdp(Take::All(own)),
+        Driver::AfPacket { .. } => {
+            let queues = boxed(afpacket::AfPacket::open(lock, workers, common.pool.max_packet())?);
+            return Ok(Opened { queues, about: None, warnings: offloads::warnings(lock.interface(), true) });
         }
         Driver::Pcap { input, output } => boxed(pcap::PcapPort::open(input.as_deref(), output.as_deref(), workers)?),
         Driver::Tap { device } => boxed(tap::Tap::open(device, workers)?),
         Driver::Mem(port) => boxed(port.queues(workers)),
     };
-    Ok(Opened { queues, about: None })
+    Ok(Opened { queues, about: None, warnings: Vec::new() })
 }

@@ -1,79 +1,19 @@
-//! Capture files in pcap format, with timestamps in micro- or nanoseconds.
+//! Ports over capture files: any that [`CaptureInput`] reads, and pcap files with nanoseconds that are written.
 
-use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
-use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
+use pcap_file::{Endianness, PcapError, TsResolution};
 
-use super::{PortError, Queue, Sent};
+use super::{CaptureInput, PortError, Queue, Sent};
 use crate::context::{RxBatch, TxBatch};
 
 /// Largest packet that our own files may hold; what libpcap uses too.
 const SNAPLEN: u32 = 262_144;
-
-/// A packet read: when it was captured, and its bytes.
-pub type Captured<'a> = (Duration, Cow<'a, [u8]>);
-
-/// A capture file to read from.
-#[derive(Debug)]
-pub struct PcapInput {
-    path: PathBuf,
-    reader: PcapReader<File>,
-    packets: u64,
-    done: bool,
-}
-
-impl PcapInput {
-    /// Opens a file and checks its header.
-    pub fn open(path: &Path) -> Result<Self, PortError> {
-        let error = |what: String| PortError(format!("{}: {what}", path.display()));
-        let file = File::open(path).map_err(|e| error(format!("cannot be opened: {e}")))?;
-        let reader = PcapReader::new(file).map_err(|e| {
-            let reason = describe(&e);
-            error(format!("not a pcap file ({reason}); pcapng files can be converted by `editcap -F nsecpcap`"))
-        })?;
-        let link = reader.header().datalink;
-        if link != DataLink::ETHERNET {
-            return Err(error(format!("link type {}: only Ethernet (1) is supported", u32::from(link))));
-        }
-        Ok(PcapInput { path: path.to_owned(), reader, packets: 0, done: false })
-    }
-
-    /// The next packet; `None` at the end of the file. After an error there is no next packet.
-    pub fn next(&mut self) -> Option<Result<Captured<'_>, PortError>> {
-        if self.done {
-            return None;
-        }
-        let number = self.packets + 1;
-        let error = |what: String| PortError(format!("{}: packet {number}: {what}", self.path.display()));
-        match self.reader.next_packet() {
-            None => {
-                self.done = true;
-                None
-            }
-            Some(Ok(packet)) if (packet.data.len() as u64) < u64::from(packet.orig_len) => {
-                self.done = true;
-                let (kept, len) = (packet.data.len(), packet.orig_len);
-                Some(Err(error(format!(
-                    "only {kept} of {len} bytes were captured; capture whole packets (tcpdump -s 0)"
-                ))))
-            }
-            Some(Ok(packet)) => {
-                self.packets = number;
-                Some(Ok((packet.timestamp, packet.data)))
-            }
-            Some(Err(e)) => {
-                self.done = true;
-                Some(Err(error(format!("the file is damaged or ends early ({})", describe(&e)))))
-            }
-        }
-    }
-}
 
 /// A capture file to write to, with nanosecond timestamps.
 pub struct PcapOutput {
@@ -113,17 +53,17 @@ impl PcapOutput {
 }
 
 /// One line, with the cause that the crate's own text leaves out.
-pub(super) fn describe(error: &PcapError) -> String {
+fn describe(error: &PcapError) -> String {
     match error {
         PcapError::IoError(error) => error.to_string(),
         other => other.to_string(),
     }
 }
 
-/// A port over capture files. What it sends has the time of sending. The first worker receives all packets; every one
-/// sends.
+/// A port over capture files. What it sends has the time of sending. The first worker receives all packets, whatever interface the file says
+/// that they were at; every one sends.
 pub struct PcapPort {
-    input: Option<PcapInput>,
+    input: Option<CaptureInput>,
     output: Option<Arc<Mutex<PcapOutput>>>,
     error: Option<PortError>,
     finished: bool,
@@ -132,7 +72,7 @@ pub struct PcapPort {
 impl PcapPort {
     /// Opens the files, for a number of workers.
     pub fn open(input: Option<&Path>, output: Option<&Path>, workers: usize) -> Result<Vec<Self>, PortError> {
-        let mut input = input.map(PcapInput::open).transpose()?;
+        let mut input = input.map(CaptureInput::open).transpose()?;
         let output = output.map(PcapOutput::create).transpose()?.map(|output| Arc::new(Mutex::new(output)));
         let port = |_| {
             let input = input.take();
@@ -146,8 +86,8 @@ impl Queue for PcapPort {
     fn receive(&mut self, batch: &mut RxBatch<'_>) {
         let Some(input) = &mut self.input else { return };
         while batch.room() > 0 && !self.finished {
-            match input.next() {
-                Some(Ok((_, packet))) => batch.push(&[&packet]),
+            match input.next_packet() {
+                Some(Ok(packet)) => batch.push(&[packet.frame]),
                 Some(Err(error)) => {
                     self.error = Some(error);
                     self.finished = true;
@@ -181,8 +121,9 @@ impl Queue for PcapPort {
     }
 
     fn tick(&mut self, counters: &crate::counters::PortCounters) {
-        if let Some(error) = &self.error {
-            counters.set_error(Some(error));
+        let missed = || self.input.as_ref().and_then(CaptureInput::missed);
+        if let Some(what) = self.error.as_ref().map(PortError::to_string).or_else(missed) {
+            counters.set_error(Some(what));
         }
     }
 

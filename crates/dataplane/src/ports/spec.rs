@@ -58,6 +58,20 @@ pub enum Driver {
     Mem(MemPort),
 }
 
+impl Driver {
+    /// The network interface behind it, where there is one.
+    pub fn interface(&self) -> Option<&str> {
+        match self {
+            Driver::Auto { interface }
+            | Driver::Xdp { interface }
+            | Driver::AfPacket { interface }
+            | Driver::AfXdp { interface }
+            | Driver::Tap { device: interface } => Some(interface),
+            Driver::Pcap { .. } | Driver::Mem(_) => None,
+        }
+    }
+}
+
 /// `DRIVER:DEVICE`, as in a specification.
 impl fmt::Display for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

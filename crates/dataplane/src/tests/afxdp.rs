@@ -52,7 +52,9 @@ fn a_port_says_how_it_works() {
                 "port {name}: {name}: native XDP; copy mode, because its driver has no zero-copy; 2 queues for 2 workers"
             )
         };
-        assert_eq!(prepared.notes(), [about("a"), about("b")]);
+        // What is likely wrong with the other ends has a test of its own.
+        let notes = prepared.notes().iter().filter(|note| !note.contains("its other end"));
+        assert_eq!(notes.collect::<Vec<_>>(), [&about("a"), &about("b")]);
     });
 }
 
@@ -152,7 +154,7 @@ fn instances_side_by_side() {
             }
         }
         let text = error(options());
-        assert!(text.starts_with("port a: a: has an XDP program (id ") && text.contains("does not replace"), "{text}");
+        assert!(text.starts_with("port a: a: is a port of the instance millrace already (process "), "{text}");
         whole(first);
         // Its interfaces are free, and the other one goes on.
         let third = prepare(&["a", "b"], &options()).run().unwrap();

@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 
 use baker::ir::{Program, TableId, TableStore};
 
-use crate::controller::{Controller, Event, ExternFn, InjectError, Link, NameError, Named, Prefix, Punted};
+use crate::controller::{
+    Controller, ControllerState, Event, ExternFn, InjectError, Link, NameError, Named, Prefix, Punted,
+};
 use crate::ports::{Driver, MemPort, MemSink};
 use crate::testing::{TO_DROP, TO_HOST, compiled, frame};
 use crate::{EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig, Report, TableAccess};
 
-const ENGINES: [EngineKind; 2] = [EngineKind::Interp, EngineKind::NATIVE];
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const ENGINES: [EngineKind; 2] = [EngineKind::Interp, EngineKind::NATIVE];
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Frames of type [`TO_HOST`] go to the controller, others to port 1; what the controller injects goes where it says.
 fn program() -> Arc<Program> {
@@ -39,13 +41,13 @@ fn program() -> Arc<Program> {
     )
 }
 
-fn options(engine: EngineKind, workers: usize, poll: PollMode) -> Options {
+pub(super) fn options(engine: EngineKind, workers: usize, poll: PollMode) -> Options {
     let frames = FrameConfig { count: 800, ..FrameConfig::default() };
     Options { engine, workers, poll, frames, ..Options::default() }
 }
 
 /// A controller that is a function.
-struct Run<F>(F);
+pub(super) struct Run<F>(pub F);
 
 impl<F: FnMut(&mut Link) -> Result<(), String> + Send> Controller for Run<F> {
     fn run(&mut self, link: &mut Link) -> Result<(), String> {
@@ -53,27 +55,27 @@ impl<F: FnMut(&mut Link) -> Result<(), String> + Send> Controller for Run<F> {
     }
 }
 
-fn controller(run: impl FnMut(&mut Link) -> Result<(), String> + Send + 'static) -> Vec<Named> {
+pub(super) fn controller(run: impl FnMut(&mut Link) -> Result<(), String> + Send + 'static) -> Vec<Named> {
     vec![("c".into(), Box::new(Run(run)))]
 }
 
 /// A port that receives these packets, and one that keeps what is sent.
-fn ports(packets: Vec<Vec<u8>>, count: u64) -> ([PortConfig; 2], MemSink) {
+pub(super) fn ports(packets: Vec<Vec<u8>>, count: u64) -> ([PortConfig; 2], MemSink) {
     let (sink, sent) = MemPort::default().collect();
     let source = PortConfig::new("a", 0, Driver::Mem(MemPort::generator(packets, count)));
     ([source, PortConfig::new("b", 1, Driver::Mem(sink))], sent)
 }
 
-fn start(options: &Options, ports: &[PortConfig], controllers: Vec<Named>) -> Instance {
+pub(super) fn start(options: &Options, ports: &[PortConfig], controllers: Vec<Named>) -> Instance {
     Instance::prepare_with(program(), options, ports, controllers).unwrap().run().unwrap()
 }
 
-fn whole(report: &Report) {
+pub(super) fn whole(report: &Report) {
     assert_eq!((&report.errors[..], report.free_frames), (&[][..], report.frames));
 }
 
 /// Waits until something is so.
-fn until(what: &str, is_so: impl Fn() -> bool) {
+pub(super) fn until(what: &str, is_so: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < end, "{what}");
@@ -193,6 +195,11 @@ fn a_controller_that_ends_or_fails_is_counted_and_told() {
         });
         let report = start(&options(EngineKind::NATIVE, 1, PollMode::Interrupt), &ports, controllers).wait();
         assert_eq!(report.errors, error.into_iter().collect::<Vec<_>>());
+        let [known] = &report.snapshot.controllers[..] else { panic!("{:?}", report.snapshot.controllers) };
+        assert_eq!((known.failures > 0, known.in_a_row > 0), (error.is_some(), error.is_some()));
+        assert_eq!(known.error.as_ref().map(|own| format!("controller c: {own}")).as_deref(), error);
+        let state = if error.is_some() { ControllerState::Waiting } else { ControllerState::Ended };
+        assert_eq!(known.state, state);
         assert_eq!(report.free_frames, report.frames);
         assert_eq!((sent.lock().unwrap().len(), report.snapshot.channel("m.punt")), (3200, 3200));
         // Some may have come before it ended, and were never looked at.

@@ -49,7 +49,7 @@ pub enum AttachError {
     )]
     Taken(Option<u32>),
     /// It is to outlast the process, and cannot.
-    #[error("has a program that cannot be named in the directory of its state: {0}")]
+    #[error("has a program that cannot be named in the BPF file system: {0}")]
     Name(io::Error),
     /// Neither the driver nor the kernel takes it.
     #[error("takes no XDP program, neither natively ({native}) nor generically ({generic})")]

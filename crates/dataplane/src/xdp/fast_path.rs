@@ -138,14 +138,15 @@ impl FastPath {
         Ok(FastPath { ports, takes_pieces, idle, failed, pins: None, state })
     }
 
-    /// What runs in the kernel is to outlast the process, with names in this directory; and where another process has left something
-    /// there, it is taken over from that.
-    pub fn outlast(&mut self, dir: &Path) -> io::Result<()> {
-        let pins = Pins::open(dir)?;
+    /// What runs in the kernel is to outlast the process: it is named, by the instance's name, for the state in this directory.
+    /// Where another process has left something for that state, it is taken over from that. Whether the names may end with this
+    /// process's mount namespace.
+    pub fn outlast(&mut self, state: &Path, name: &str) -> io::Result<bool> {
+        let (pins, may_be_private) = Pins::open(state, name)?;
         let relic = Relic::find(&pins)?;
         self.state.get_mut().unwrap_or_else(PoisonError::into_inner).relic = relic;
         self.pins = Some(pins);
-        Ok(())
+        Ok(may_be_private)
     }
 
     /// Fills the tables with what packets have made of those of the process before; how many entries, `None` where it left nothing.
@@ -200,7 +201,7 @@ impl FastPath {
     ) -> Result<Arc<Attached>, AttachError> {
         let mut state = self.lock();
         state.part.memory.set_port(interface as u32, port.number, port.host, false);
-        let attached = match self.kept(interface) {
+        let attached = match self.kept(interface, netlink) {
             Some(link) => Attached::kept(link, interface),
             None => {
                 let program = if state.grace.is_some() { state.part.loaded.program() } else { &self.idle };
@@ -218,19 +219,27 @@ impl FastPath {
     }
 
     /// The link at this interface that the process before has left.
-    fn kept(&self, interface: i32) -> Option<OwnedFd> {
+    fn kept(&self, interface: i32, netlink: &Netlink) -> Option<OwnedFd> {
         let link = self.pins.as_ref()?.link(interface as u32).ok().flatten()?;
-        // The interface may be gone, and its index another one's.
-        (sys::link_info(&link).ok()?.interface == interface as u32).then_some(link)
+        let info = sys::link_info(&link).ok()?;
+        // The interface may be gone and its index another one's, also in another network namespace.
+        let is_there = info.interface == interface as u32
+            && netlink.link(interface).is_ok_and(|found| found.program == Some(info.program));
+        is_there.then_some(link)
     }
 
     /// Whether the process before has left its program at this interface.
-    pub(crate) fn has_kept(&self, interface: i32) -> bool {
-        self.kept(interface).is_some()
+    pub(crate) fn has_kept(&self, interface: i32, netlink: &Netlink) -> bool {
+        self.kept(interface, netlink).is_some()
+    }
+
+    /// Whether it is at an interface.
+    pub(crate) fn has_ports(&self) -> bool {
+        self.lock().links.iter().any(|link| link.strong_count() > 0)
     }
 
     /// Gives names to a program that is about to run; its number.
-    fn name(&self, part: &KernelPart) -> io::Result<Option<u64>> {
+    fn name(&self, part: &KernelPart) -> io::Result<Option<u32>> {
         let Some(pins) = &self.pins else { return Ok(None) };
         let (loaded, memory) = (&part.loaded, &part.memory);
         let maps = [
@@ -245,7 +254,7 @@ impl FastPath {
     }
 
     /// Names nothing but a program, which runs by now, and these links.
-    fn name_only(&self, program: Option<u64>, links: &[Arc<Attached>]) -> io::Result<()> {
+    fn name_only(&self, program: Option<u32>, links: &[Arc<Attached>]) -> io::Result<()> {
         let Some(pins) = &self.pins else { return Ok(()) };
         let is_there = |interface: &u32| links.iter().any(|link| link.interface() == *interface);
         pins.interfaces()?.into_iter().filter(|i| !is_there(i)).try_for_each(|i| pins.remove_link(i))?;

@@ -12,7 +12,7 @@ use baker::place::{Placement, Split, split};
 use codegen::bpf::{self, Refusal, Taken};
 use codegen::kernel::{Object, Options};
 
-use super::load::{LoadError, Loaded, too_much};
+use super::load::{LoadError, Loaded, PortMaps, too_much};
 use super::memory::{MemoryError, SharedMemory};
 
 /// Why nothing of a program is in the kernel.
@@ -51,15 +51,42 @@ pub fn fit(program: &Program, packets: Level, options: Options) -> Result<Fitted
     })
 }
 
-/// The same code, as far as can be said without loading it, which takes no privilege.
-pub fn code(program: &Program, packets: Level) -> Result<Fitted<Taken<Object>>, FitError> {
-    fit_by(program, |split| {
+/// What the kernel says of code.
+#[derive(Debug)]
+pub enum Answer {
+    /// It takes it.
+    Taken,
+    /// It was not asked, for it lets this process load nothing: why. What is too much for its verifier is not known then.
+    NotAsked(FitError),
+    /// It does not take it, and not for being too much: why.
+    Refused(FitError),
+}
+
+/// The code that [`fit`] puts into the kernel, which is asked as there, and what it says. Nothing stays loaded. Where it does not take it,
+/// or can't be asked, the code is what is compiled first.
+pub fn code(program: &Program, packets: Level, options: Options) -> Result<(Fitted<Taken<Object>>, Answer), FitError> {
+    let loaded = fit_by(program, |split| {
+        let memory = SharedMemory::new(&split.workers)?;
+        Ok(Loaded::with_code(&split.kernel, packets, &memory, options, PortMaps::default())?.1)
+    });
+    let answer = match loaded {
+        Ok(fitted) => return Ok((fitted, Answer::Taken)),
+        Err(
+            error @ (FitError::Memory(MemoryError::Refused(_) | MemoryError::System(_))
+            | FitError::Load(LoadError::Refused(_))),
+        ) => Answer::NotAsked(error),
+        Err(error @ FitError::Load(LoadError::Verifier { .. } | LoadError::Exhausted | LoadError::System(_))) => {
+            Answer::Refused(error)
+        }
+        Err(error) => return Err(error),
+    };
+    let fitted = fit_by(program, |split| {
         let memory = SharedMemory::places(&split.workers)?;
-        let taken = bpf::fit(&split.kernel, packets, &memory, Options::default(), |object| {
-            Ok::<_, Refusal<LoadError>>(object.clone())
-        });
+        let take = |object: &Object| Ok::<_, Refusal<LoadError>>(object.clone());
+        let taken = bpf::fit(&split.kernel, packets, &memory, options, take);
         Ok(taken.map_err(|misfit| too_much(&split.kernel, misfit))?)
-    })
+    })?;
+    Ok((fitted, answer))
 }
 
 /// The same, by another way to make it.

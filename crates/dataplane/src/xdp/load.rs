@@ -8,7 +8,7 @@ use std::time::Duration;
 use baker::ir::{PpfId, Program};
 use baker::opt::Level;
 use codegen::CodegenError;
-use codegen::bpf::{self, Form, Misfit, Refusal};
+use codegen::bpf::{self, Form, Misfit, Refusal, Taken};
 use codegen::kernel::{MapUse, Object, Options, Place, QUEUES};
 
 use super::memory::SharedMemory;
@@ -142,20 +142,34 @@ impl Loaded {
         options: Options,
         ports: PortMaps,
     ) -> Result<Loaded, LoadError> {
+        Ok(Self::with_code(program, packets, memory, options, ports)?.0)
+    }
+
+    /// As [`Loaded::compile_for`], with the code that was loaded.
+    pub fn with_code(
+        program: &Program,
+        packets: Level,
+        memory: &SharedMemory,
+        options: Options,
+        ports: PortMaps,
+    ) -> Result<(Loaded, Taken<Object>), LoadError> {
         let name = &program.name;
         let flags = if options.frags { FRAGS } else { 0 };
         let mut maps = Maps { ports, entries: program.ppfs.len() as u32, flags, ..Maps::of(memory, name) };
         let taken = bpf::fit(program, packets, memory.memory(), options, |object| {
-            maps.load(object).map_err(|error| match error {
+            let loaded = maps.load(object).map_err(|error| match error {
                 LoadError::Exhausted => Refusal::TooMuch(error),
                 error => Refusal::Other(error),
-            })
+            });
+            Ok((loaded?, object.clone()))
         });
-        let taken = taken.map_err(|misfit| too_much(program, misfit))?;
-        for (ppf, part) in &taken.parts {
-            maps.set_part(*ppf, part)?;
+        let Taken { form, first: (first, code), parts } = taken.map_err(|misfit| too_much(program, misfit))?;
+        let mut code = Taken { form, first: code, parts: Vec::new() };
+        for (ppf, (part, object)) in parts {
+            maps.set_part(ppf, &part)?;
+            code.parts.push((ppf, object));
         }
-        Ok(maps.loaded(taken.first, taken.form))
+        Ok((maps.loaded(first, form), code))
     }
 
     /// Loads code for a memory.

@@ -1,8 +1,9 @@
 //! Programs in the kernel: their memory, loading, and running them for tests.
 //!
-//! Everything hangs on descriptors: when the process ends, however it does, nothing stays behind.
+//! Everything hangs on descriptors: when the process ends, however it does, nothing stays behind, unless it is to outlast it ([`pins`]).
 
 mod attach;
+mod bpf_fs;
 mod engine;
 mod failed;
 mod fast_path;
@@ -12,6 +13,7 @@ mod load;
 mod memory;
 mod mtu;
 mod netlink;
+mod old_place;
 mod own;
 mod pins;
 mod redirect;
@@ -24,12 +26,14 @@ mod tests;
 pub(crate) use attach::{AttachError, Attached};
 pub use engine::{KERNEL_FRAMES, KernelCode, KernelEngine, KernelEngineError};
 pub use fast_path::{FastPath, KernelPart, NextPart, PortRole};
-pub use fit::{FitError, Fitted, code, fit};
+pub use fit::{Answer, FitError, Fitted, code, fit};
 pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};
 pub use mtu::options;
-pub(crate) use netlink::{Netlink, Statistics};
+pub(crate) use netlink::{Netlink, Peer, Statistics};
 pub(crate) use own::Own;
+pub use pins::forget;
+pub(crate) use pins::left_by;
 pub(crate) use redirect::Redirect;
 pub(crate) use resume::{Onward, Resume};
 pub use sys::send_live;

@@ -1,5 +1,6 @@
 //! What the kernel says about an interface by netlink(7): its XDP program, what its driver can do with XDP, what it has counted.
 
+use std::fs::File;
 use std::io;
 use std::mem::size_of;
 use std::net::IpAddr;
@@ -8,9 +9,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use crate::sys::check;
 
 /// Attributes of an interface and, within one, of its XDP program (`linux/if_link.h`).
+const IFLA_LINK: u16 = 5;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_STATS64: u16 = 23;
+const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_XDP: u16 = 43;
 const IFLA_XDP_FD: u16 = 1;
 const IFLA_XDP_FLAGS: u16 = 3;
@@ -19,6 +22,12 @@ const IFLA_XDP_DRV_PROG_ID: u16 = 5;
 const IFLA_XDP_SKB_PROG_ID: u16 = 6;
 /// Set in the type of an attribute that holds attributes.
 const NESTED: u16 = 1 << 15;
+
+/// A network namespace's number in another one (`linux/net_namespace.h`), and bytes of `struct rtgenmsg` with what fills them up.
+const RTM_GETNSID: u16 = 90;
+const NETNSA_NSID: u16 = 1;
+const NETNSA_FD: u16 = 3;
+const RTGENMSG: [u8; 4] = [0; 4];
 
 /// Attributes of an address (`linux/if_addr.h`), and bytes of `struct ifaddrmsg`.
 const IFA_ADDRESS: u16 = 1;
@@ -55,6 +64,17 @@ pub struct Link {
     pub statistics: Statistics,
     /// One end of a pair of virtual devices.
     pub is_veth: bool,
+    /// The other end.
+    pub peer: Option<Peer>,
+}
+
+/// The other end of a virtual device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its index where it is.
+    pub index: i32,
+    /// The number of its network namespace here, where that is another one.
+    pub namespace: Option<i32>,
 }
 
 /// Asks in the network namespace in which it was made.
@@ -87,7 +107,18 @@ impl Netlink {
     pub fn link(&self, interface: i32) -> io::Result<Link> {
         let answer = ask(&self.route, libc::RTM_GETLINK, 0, &ifinfomsg(interface), &[])?;
         let statistics = statistics_of(&answer).unwrap_or_default();
-        Ok(Link { program: program_of(&answer), statistics, is_veth: kind_of(&answer) == Some(b"veth\0") })
+        let is_veth = kind_of(&answer) == Some(b"veth\0");
+        let number = |wanted| find(&answer, wanted).map(i32::from_ne_bytes);
+        let peer = number(IFLA_LINK).filter(|_| is_veth);
+        let peer = peer.map(|index| Peer { index, namespace: number(IFLA_LINK_NETNSID).filter(|number| *number >= 0) });
+        Ok(Link { program: program_of(&answer), statistics, is_veth, peer })
+    }
+
+    /// The number that a network namespace has here, if it has one.
+    pub fn namespace(&self, file: &File) -> io::Result<Option<i32>> {
+        let fd = [(NETNSA_FD, &file.as_raw_fd().to_ne_bytes()[..])];
+        let answer = ask(&self.route, RTM_GETNSID, 0, &RTGENMSG, &fd)?;
+        Ok(find(&answer, NETNSA_NSID).map(i32::from_ne_bytes).filter(|number| *number >= 0))
     }
 
     /// The addresses of an interface.

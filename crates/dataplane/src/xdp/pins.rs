@@ -1,31 +1,44 @@
-//! What runs in the kernel outlasts the process: links, the program and its maps are named in a BPF file system.
+//! What runs in the kernel outlasts the process: links, the program and its maps are named in the machine's BPF file system ([`bpf_fs`]).
 //!
 //! ```text
-//! DIR/bpf/            a BPF file system, mounted where there is none
-//!     link-I          the link at the interface with index I
-//!     N/program       what runs, by the number of its start or reload
-//!     N/memory        the memory of its tables and counters
-//!     N/devices …     its other maps: the kernel empties an array of programs that no process and no name has
-//! DIR/kernel-N.tables where its tables lie in that memory
+//! /sys/fs/bpf/millrace/
+//!     NAME/               of the instance, or with a number where another state has that name; locked by the process that has it
+//!         state           a symbolic link to the directory of the state: which tables go with what is named here
+//!         link-I          the link at the interface with index I
+//!         N/program       what runs, by the number of its start or reload
+//!         N/memory        the memory of its tables and counters
+//!         N/tables        a map with a text: where its tables lie in that memory
+//!         N/devices …     its other maps: the kernel empties an array of programs that no process and no name has
 //! ```
+//!
+//! The directory of the state is looked for, not the name: who starts with it takes over, whatever the instance is called now.
 //!
 //! What takes over names what it has first, then takes the links, and then removes the other names. So whenever the process dies, the
 //! program that the links run is named.
 
-use std::ffi::CString;
-use std::fs;
-use std::io;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use super::sys;
+use super::bpf_fs::{self, HOST_ROOT, c_path};
+use super::{old_place, sys};
+use crate::sys::effective_user;
+
+/// Millrace's part of the file system.
+const OURS: &str = "millrace";
+/// The symbolic link to the state.
+const STATE: &str = "state";
+/// States with one name.
+const MOST: u32 = 1000;
 
 /// Names what is in the kernel, in one directory.
 #[derive(Debug)]
 pub struct Pins {
     dir: PathBuf,
-    bpf: PathBuf,
+    /// The directory, locked.
+    _lock: File,
 }
 
 /// What is named of one program.
@@ -36,104 +49,222 @@ pub struct Named<'n> {
     pub tables: String,
 }
 
+/// Who has named a program at an interface.
+#[derive(Debug)]
+pub struct Owner {
+    /// The directory of the names.
+    pub dir: PathBuf,
+    /// The directory of the state.
+    pub state: PathBuf,
+}
+
 impl Pins {
-    /// In a directory, which is made where it is missing, and of which a part becomes a BPF file system.
-    pub fn open(dir: &Path) -> io::Result<Self> {
-        let bpf = dir.join("bpf");
-        fs::create_dir_all(&bpf)?;
-        if !sys::is_bpf_fs(&path(&bpf)?)? {
-            sys::mount_bpf_fs(&path(&bpf)?)?;
+    /// For a state's directory, under an instance's name unless it has another one already. Also whether the names may end with this mount
+    /// namespace.
+    pub fn open(state: &Path, name: &str) -> io::Result<(Self, bool)> {
+        let found = bpf_fs::find()?;
+        let root = found.path.join(OURS);
+        made(DirBuilder::new().mode(0o700).create(&root))?;
+        check(&root)?;
+        let pins = Self::open_in(&root, state, name)?;
+        old_place::take_over(&pins, state)?;
+        Ok((pins, found.may_be_private))
+    }
+
+    /// As [`Pins::open`], in a directory of a BPF file system.
+    pub(super) fn open_in(root: &Path, state: &Path, name: &str) -> io::Result<Self> {
+        let state = fs::canonicalize(state)?;
+        let name = usable(name);
+        let numbered = (2..MOST).map(|number| format!("{name}-{number}"));
+        let known = owners(root)?.into_iter().filter(|owner| owner.state == state).map(|owner| owner.dir);
+        let places = known.chain([name.clone()].into_iter().chain(numbered).map(|name| root.join(name)));
+        for dir in places {
+            if let Some(pins) = Self::claim(dir, &state)? {
+                return Ok(pins);
+            }
         }
-        Ok(Pins { dir: dir.to_owned(), bpf })
+        Err(io::Error::other(format!("{} names like {name} are taken in {}", MOST - 1, root.display())))
+    }
+
+    /// Takes a directory, if it is free or this state's.
+    fn claim(dir: PathBuf, state: &Path) -> io::Result<Option<Self>> {
+        made(DirBuilder::new().mode(0o700).create(&dir))?;
+        let lock = match File::open(&dir) {
+            Ok(lock) => lock,
+            // Its owner ended just now.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            error => error?,
+        };
+        let place = |found: fs::Metadata| (found.dev(), found.ino());
+        if lock.try_lock().is_err() || fs::metadata(&dir).ok().map(place) != Some(place(lock.metadata()?)) {
+            return Ok(None);
+        }
+        match fs::read_link(dir.join(STATE)) {
+            Ok(other) if other != state => return Ok(None),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => symlink(state, dir.join(STATE))?,
+            Err(error) => return Err(error),
+        }
+        Ok(Some(Pins { dir, _lock: lock }))
     }
 
     /// The link at an interface, if one is named.
     pub fn link(&self, interface: u32) -> io::Result<Option<OwnedFd>> {
-        self.get(&format!("link-{interface}"))
+        get(&self.dir.join(format!("link-{interface}")))
     }
 
     /// Names the link at an interface, in place of another one.
     pub fn set_link(&self, interface: u32, link: &OwnedFd) -> io::Result<()> {
         self.remove_link(interface)?;
-        sys::pin(link, &path(&self.bpf.join(format!("link-{interface}")))?)
+        sys::pin(link, &c_path(&self.dir.join(format!("link-{interface}")))?)
     }
 
     /// Names no link at an interface.
     pub fn remove_link(&self, interface: u32) -> io::Result<()> {
-        gone(fs::remove_file(self.bpf.join(format!("link-{interface}"))))
+        gone(fs::remove_file(self.dir.join(format!("link-{interface}"))))
     }
 
     /// The interfaces whose links are named.
     pub fn interfaces(&self) -> io::Result<Vec<u32>> {
-        let name =
-            |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.strip_prefix("link-")?.parse().ok();
-        Ok(fs::read_dir(&self.bpf)?.filter_map(name).collect())
+        Ok(names(&self.dir)?.iter().filter_map(|name| number(name.strip_prefix("link-")?)).collect())
     }
 
     /// The numbers of the programs that are named, in order.
-    pub fn programs(&self) -> io::Result<Vec<u64>> {
-        let number = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
-        let mut numbers: Vec<u64> = fs::read_dir(&self.bpf)?.filter_map(number).collect();
+    pub fn programs(&self) -> io::Result<Vec<u32>> {
+        let mut numbers: Vec<u32> = names(&self.dir)?.iter().filter_map(|name| number(name)).collect();
         numbers.sort_unstable();
         Ok(numbers)
     }
 
     /// Names a program. Its number.
-    pub fn name(&self, named: &Named<'_>) -> io::Result<u64> {
-        let number = self.programs()?.last().map_or(1, |last| last + 1);
-        // It is of use only together with the rest, so it comes first.
-        fs::write(self.tables_file(number), &named.tables)?;
-        let dir = self.bpf.join(number.to_string());
-        fs::create_dir(&dir)?;
-        for (name, object) in &named.objects {
-            sys::pin(object, &path(&dir.join(name))?)?;
+    pub fn name(&self, named: &Named<'_>) -> io::Result<u32> {
+        let taken = self.programs()?;
+        let free = (1..=u32::MAX).find(|number| !taken.contains(number));
+        let number = free.ok_or_else(|| io::Error::other("there is no number left"))?;
+        let dir = self.dir.join(number.to_string());
+        DirBuilder::new().mode(0o700).create(&dir)?;
+        let tables = sys::text_map(&named.tables)?;
+        for (name, object) in named.objects.iter().copied().chain([("tables", &tables)]) {
+            sys::pin(object, &c_path(&dir.join(name))?)?;
         }
         Ok(number)
     }
 
     /// An object of a program, if it is named.
-    pub fn object(&self, program: u64, name: &str) -> io::Result<Option<OwnedFd>> {
-        self.get(&format!("{program}/{name}"))
+    pub fn object(&self, program: u32, name: &str) -> io::Result<Option<OwnedFd>> {
+        get(&self.dir.join(program.to_string()).join(name))
     }
 
     /// Where the tables of a program lie, as it was given.
-    pub fn tables(&self, program: u64) -> io::Result<String> {
-        fs::read_to_string(self.tables_file(program))
+    pub fn tables(&self, program: u32) -> io::Result<Option<String>> {
+        self.object(program, "tables")?.map(|map| sys::text_of_map(&map)).transpose()
     }
 
     /// Names all programs but this one no more.
-    pub fn keep_only(&self, program: Option<u64>) -> io::Result<()> {
-        for other in self.programs()?.into_iter().filter(|other| Some(*other) != program) {
-            gone(fs::remove_dir_all(self.bpf.join(other.to_string())))?;
-            gone(fs::remove_file(self.tables_file(other)))?;
-        }
-        Ok(())
+    pub fn keep_only(&self, program: Option<u32>) -> io::Result<()> {
+        let others = self.programs()?.into_iter().filter(|other| Some(*other) != program);
+        others.into_iter().try_for_each(|other| gone(fs::remove_dir_all(self.dir.join(other.to_string()))))
     }
 
     /// Names nothing any more.
     pub fn clear(&self) -> io::Result<()> {
         self.interfaces()?.into_iter().try_for_each(|interface| self.remove_link(interface))?;
         self.keep_only(None)?;
-        sys::unmount(&path(&self.bpf)?)
+        gone(fs::remove_file(self.dir.join(STATE)))?;
+        gone(fs::remove_dir(&self.dir))?;
+        // Others may be there, or be just about to be.
+        let _ = self.dir.parent().map(fs::remove_dir);
+        Ok(())
     }
+}
 
-    fn tables_file(&self, program: u64) -> PathBuf {
-        self.dir.join(format!("kernel-{program}.tables"))
-    }
-
-    fn get(&self, name: &str) -> io::Result<Option<OwnedFd>> {
-        match sys::pinned(&path(&self.bpf.join(name))?) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            object => object.map(Some),
+/// What has named nothing leaves nothing, such as where the instance did not start.
+impl Drop for Pins {
+    fn drop(&mut self) {
+        let is_empty = |names: Vec<String>| names.iter().all(|name| name == STATE);
+        if names(&self.dir).is_ok_and(is_empty) {
+            // A drop has nobody to tell.
+            let _ = self.clear();
         }
     }
 }
 
-/// What was not there is gone, too.
-fn gone(removed: io::Result<()>) -> io::Result<()> {
-    removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+/// Who has named the program with this number of the kernel's, of which the process has ended.
+pub fn left_by(program: u32) -> Option<Owner> {
+    let has = |owner: &Owner| {
+        let links = names(&owner.dir).unwrap_or_default().into_iter().filter(|name| name.starts_with("link-"));
+        let links = links.filter_map(|name| get(&owner.dir.join(name)).ok().flatten());
+        links.filter_map(|link| sys::link_info(&link).ok()).any(|info| info.program == program)
+    };
+    let owner = bpf_fs::seen().filter_map(|root| owners(&root.join(OURS)).ok()).flatten().find(has)?;
+    Some(Owner { dir: on_host(&owner.dir), ..owner })
 }
 
-fn path(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
+/// Takes out of the kernel what a process before has named for a state, which nobody takes over now.
+pub fn forget(state: &Path) -> io::Result<()> {
+    let state = fs::canonicalize(state)?;
+    bpf_fs::seen().try_for_each(|root| forget_in(&root.join(OURS), &state))
+}
+
+pub(super) fn forget_in(root: &Path, state: &Path) -> io::Result<()> {
+    let own = owners(root).unwrap_or_default().into_iter().filter(|owner| owner.state == state);
+    own.into_iter().try_for_each(|owner| Pins::claim(owner.dir, state)?.map_or(Ok(()), |pins| pins.clear()))
+}
+
+/// All that have named something.
+fn owners(root: &Path) -> io::Result<Vec<Owner>> {
+    let owner = |name: String| {
+        let dir = root.join(name);
+        fs::read_link(dir.join(STATE)).ok().map(|state| Owner { dir, state })
+    };
+    Ok(names(root)?.into_iter().filter_map(owner).collect())
+}
+
+fn names(dir: &Path) -> io::Result<Vec<String>> {
+    Ok(fs::read_dir(dir)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
+}
+
+/// A number as it is written here.
+fn number(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|number: &u32| number.to_string() == text)
+}
+
+/// An instance's name as that of a directory: the kernel keeps names with dots to itself.
+fn usable(name: &str) -> String {
+    name.replace('.', "_")
+}
+
+/// A path without the way by which another mount namespace is reached.
+fn on_host(path: &Path) -> PathBuf {
+    path.strip_prefix(HOST_ROOT).map_or_else(|_| path.to_owned(), |path| Path::new("/").join(path))
+}
+
+/// Who else could write there could put other programs in the place of ours.
+fn check(root: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(root)?;
+    let user = effective_user();
+    let problem = match found.uid() {
+        _ if !found.is_dir() => "is no directory",
+        owner if owner != user && owner != 0 => "belongs to another user",
+        _ if found.mode() & 0o022 != 0 => "can be written by others",
+        _ => return Ok(()),
+    };
+    Err(io::Error::new(ErrorKind::PermissionDenied, format!("{} {problem}", on_host(root).display())))
+}
+
+fn get(path: &Path) -> io::Result<Option<OwnedFd>> {
+    match sys::pinned(&c_path(path)?) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        object => object.map(Some),
+    }
+}
+
+/// What was there already is there, too.
+fn made(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|error| if error.kind() == ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
+}
+
+/// What was not there is gone, too.
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }

@@ -86,12 +86,14 @@ impl Relic {
         let running =
             links.iter().map(|link| sys::link_info(link).map(|info| info.program)).collect::<io::Result<Vec<_>>>()?;
         for number in pins.programs()? {
-            let (Some(program), Some(memory)) = (pins.object(number, "program")?, pins.object(number, "memory")?)
+            let object = |name| pins.object(number, name);
+            let (Some(program), Some(memory), Some(tables)) =
+                (object("program")?, object("memory")?, pins.tables(number)?)
             else {
                 continue;
             };
             if running.contains(&sys::object_id(&program)?) {
-                return Self::open(&memory, &pins.tables(number)?).map(Some);
+                return Self::open(&memory, &tables).map(Some);
             }
         }
         Ok(None)

@@ -1,12 +1,16 @@
 //! The system call bpf(2), as far as it is needed.
 
 use std::ffi::CStr;
+use std::fs::File;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+use crate::sys::check;
+
 /// Commands (`enum bpf_cmd`).
 const MAP_CREATE: libc::c_long = 0;
+const MAP_LOOKUP_ELEM: libc::c_long = 1;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 const MAP_DELETE_ELEM: libc::c_long = 3;
 const PROG_LOAD: libc::c_long = 5;
@@ -278,6 +282,35 @@ pub fn map_update(map: &OwnedFd, key: u32, value: u32) -> io::Result<()> {
     unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes).map(drop) }
 }
 
+/// A map that holds a text.
+pub fn text_map(text: &str) -> io::Result<OwnedFd> {
+    let mut bytes = text.as_bytes().to_vec();
+    // The kernel's values are whole words; what is behind the text is zero.
+    bytes.resize((text.len() + 1).next_multiple_of(8), 0);
+    let map = map_create(MapType::Array, bytes.len() as u32, 1, 0, "text")?;
+    let (key, first) = (0u32, bytes.as_ptr() as u64);
+    let (map_fd, key) = (map.as_raw_fd() as u32, (&raw const key) as u64);
+    let mut attributes = MapElem { map_fd, key, value: first, ..MapElem::default() };
+    // SAFETY: key and value live through the call and are as long as the map's.
+    unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes)? };
+    Ok(map)
+}
+
+/// The text of a map of [`text_map`].
+pub fn text_of_map(map: &OwnedFd) -> io::Result<String> {
+    // The first fields of `struct bpf_map_info`: type, number, sizes of keys and values.
+    let mut numbers = [0u32; 4];
+    // SAFETY: plain numbers.
+    unsafe { info(map, &mut numbers)? };
+    let (mut bytes, key) = (vec![0u8; (numbers[3] as usize).next_multiple_of(8)], 0u32);
+    let (map_fd, key) = (map.as_raw_fd() as u32, (&raw const key) as u64);
+    let mut attributes = MapElem { map_fd, key, value: bytes.as_mut_ptr() as u64, ..MapElem::default() };
+    // SAFETY: key and value live through the call and are as long as the map's.
+    unsafe { bpf(MAP_LOOKUP_ELEM, &mut attributes)? };
+    bytes.truncate(bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len()));
+    String::from_utf8(bytes).map_err(io::Error::other)
+}
+
 /// Takes an element out of a map; nothing where there is none.
 pub fn map_delete(map: &OwnedFd, key: u32) -> io::Result<()> {
     let key = (&raw const key) as u64;
@@ -352,12 +385,22 @@ pub fn is_bpf_fs(path: &CStr) -> io::Result<bool> {
     Ok(found.f_type == libc::BPF_FS_MAGIC)
 }
 
-/// Mounts one.
+/// Mounts one into which its owner alone may look.
 pub fn mount_bpf_fs(path: &CStr) -> io::Result<()> {
-    let kind = c"bpf".as_ptr();
-    // SAFETY: all are strings; the file system takes no further data.
-    let result = unsafe { libc::mount(kind, path.as_ptr(), kind, 0, std::ptr::null()) };
+    let (kind, options) = (c"bpf".as_ptr(), c"mode=0700".as_ptr());
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    // SAFETY: all are strings.
+    let result = unsafe { libc::mount(kind, path.as_ptr(), kind, flags, options.cast()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Enters another mount namespace, with the calling thread alone: its directories are its own from then on.
+pub fn enter_mounts(namespace: &File) -> io::Result<()> {
+    // SAFETY: numbers only.
+    unsafe {
+        check(libc::unshare(libc::CLONE_FS))?;
+        check(libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNS)).map(drop)
+    }
 }
 
 /// What the kernel tells of an object.

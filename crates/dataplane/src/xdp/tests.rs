@@ -1,6 +1,7 @@
 //! Small programs in the kernel, as they run at ports: without a record of what they do.
 
 mod pieces;
+mod pins;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

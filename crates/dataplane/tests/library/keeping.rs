@@ -6,26 +6,26 @@ use dataplane::step::Stepper;
 use std::sync::Arc;
 
 /// splitmix64 (Steele, Lea, Flood, 2014).
-struct Numbers(u64);
+pub struct Numbers(pub u64);
 
 impl Numbers {
-    fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
 
     /// Mostly an extreme number: those find mistakes with carries and zeros.
-    fn bits(&mut self, width: u32) -> u64 {
+    pub fn bits(&mut self, width: u32) -> u64 {
         let mask = u64::MAX >> (64 - width);
         match self.below(4) {
             0 => 0,
@@ -105,13 +105,7 @@ const UPPER: [Upper; 3] = [
         bytes: 20,
         kept: &[12],
     },
-    Upper {
-        name: "udp",
-        number: 17,
-        fields: &[("src_port", 16), ("dst_port", 16), ("length", 16)],
-        bytes: 8,
-        kept: &[6, 7],
-    },
+    Upper { name: "udp", number: 17, fields: &[("src_port", 16), ("dst_port", 16)], bytes: 8, kept: &[4, 5, 6, 7] },
     Upper { name: "icmp", number: 1, fields: &[("type", 8), ("code", 8), ("rest", 32)], bytes: 8, kept: &[] },
 ];
 
@@ -277,6 +271,9 @@ fn right_checksums_stay_right() {
                 let length = HEADER + 24 + 60 + n.below(40) as usize;
                 let mut packet: Vec<u8> = (0..length).map(|_| n.bits(8) as u8).collect();
                 packet[HEADER] = 0x46;
+                packet[HEADER + 2..HEADER + 4].copy_from_slice(&((length - HEADER) as u16).to_be_bytes());
+                packet[HEADER + 24 + 4..HEADER + 24 + 6]
+                    .copy_from_slice(&((length - HEADER - 24) as u16).to_be_bytes());
                 packet[HEADER + 9] = number;
                 packet[HEADER + 10..HEADER + 12].fill(0);
                 packet[HEADER + 24 + 12] = 0x50;

@@ -5,6 +5,7 @@
 //! the standard library's SipHash-2-4.
 
 mod keeping;
+mod sums;
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -298,16 +298,16 @@ write("nat_tcp_decapped", "net/ipv4 net/tcp", segment, decapped,
       ether->dst = dst;
       ether->src = src;
       """)
+# What is stored where no header is known yet the program follows by itself.
 write("nat_tcp_adjusted", "net/ipv4 net/tcp", segment, natted,
       f"""
-      {IP4}
-      ipv4_addr_t old = ip->src;
-      {{ {tcp[1]}
-      checksum_adjust(tcp, old, 203.0.113.200);
-      checksum_adjust(tcp, tcp->src_port, (u16) 61000); }}
-      ip->checksum = {natted[IP].chksum};
       if (packet_store(ether, 26, (u32) 203.0.113.200) && packet_store(ether, 34, (u16) 61000))
           ether->metadata.done = true;
+      {IP4}
+      {tcp[1]}
+      ip->checksum = {natted[IP].chksum};
+      checksum_adjust(tcp, (ipv4_addr_t) 192.0.2.1, 203.0.113.200);
+      checksum_adjust(tcp, (u16) 33000, (u16) 61000);
       """)
 write("nat_udp", "net/ipv4 net/udp", datagram, rebuilt(datagram, ip_src=C4, udp_sport=61000),
       f"{IP4}\n{udp[1]}\nip->src = 203.0.113.200;\nudp->src_port = 61000;")
@@ -349,7 +349,7 @@ inner[IP].dst = A4
 for layer in (IP, ICMP):
     del inner[layer].chksum
 write("nat_icmp_error", "net/ipv4 net/icmp", unreachable, inner,
-      f"{IP4}\n{icmp[1]}\n{peek('ipv4', 'inside', 'icmp')}\nip->dst = 192.0.2.1;\ninside->src = 192.0.2.1;")
+      f"{IP4}\n{icmp[1]}\n{peek('ipv4', 'inside', 'icmp')}\nip->dst = 192.0.2.1;\ninside->src = 192.0.2.1;\nchecksum_none(inside);")
 media = Ether(bytes(stream))
 media[UDP].payload = Raw(rtp_bytes[:2] + b"\x12\x34" + rtp_bytes[4:8] + b"\0\0\0\x05" + rtp_bytes[12:-2] + b"!!")
 write("rtp_rewritten", "net/ipv4 net/udp media/rtp", stream, rebuilt(media),
@@ -370,7 +370,6 @@ write("tcp_payload_stored", "net/ipv4 net/tcp", segment, rebuilt(odd),
       {tcp[1]}
       if (packet_store(tcp, 21, (u8) 0x78) && packet_store(ip, 54, (u8) 0x3f))
           ether->metadata.done = true;
-      checksum_adjust(tcp, (u16) 0x2100, (u16) 0x3f00);
       """)
 options2 = rebuilt(options)
 options2[IP].options = [b"\x94\x04\x12\x34"]

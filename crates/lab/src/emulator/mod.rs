@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use crate::capture::Tap;
 use crate::error::{Error, Result};
 use crate::link::{LinkConfig, veth};
 use crate::namespace::Namespace;
@@ -75,12 +76,14 @@ pub struct Wire<'a> {
     pub backward: Impairments,
     /// Longest network-layer packet in bytes; give the ends' devices the same.
     pub mtu: u32,
+    /// Its ends can be captured where the emulator has them ([`Emulator::tap`]), which costs it a little for each packet.
+    pub captured: bool,
 }
 
 impl<'a> Wire<'a> {
     /// A link that does the same both ways, with an MTU of 1500.
     pub fn new(a: (&'a Namespace, &'a str), b: (&'a Namespace, &'a str), impairments: Impairments) -> Self {
-        Wire { a, b, forward: impairments.clone(), backward: impairments, mtu: 1500 }
+        Wire { a, b, forward: impairments.clone(), backward: impairments, mtu: 1500, captured: false }
     }
 }
 
@@ -100,6 +103,10 @@ pub struct Emulator {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     ns: Namespace,
+    /// Its devices: two for each link.
+    names: Vec<String>,
+    /// Of each link.
+    mtus: Vec<u32>,
 }
 
 impl Emulator {
@@ -122,6 +129,7 @@ impl Emulator {
         }
         let ns = Namespace::new("emulator")?;
         let (mut ports, mut longest, mut pipes, mut settings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut names = Vec::new();
         for (i, wire) in wires.iter().enumerate() {
             if !(68..=65535).contains(&wire.mtu) {
                 return Err(Error::Invalid(format!("mtu = {}: from 68 to 65535", wire.mtu)));
@@ -132,7 +140,9 @@ impl Emulator {
                 veth(host, device, &ns, &port)?;
                 ns.configure(&port, &LinkConfig::port().mtu(wire.mtu))?;
                 let bytes = if wires.len() < MANY { RING_BYTES } else { SMALL_RING_BYTES };
-                ports.push(Ring::open(&ns, &port, RingConfig { mtu: wire.mtu as usize, bytes, outgoing: false })?);
+                let config = RingConfig { mtu: wire.mtu as usize, bytes, outgoing: false, shown: wire.captured };
+                ports.push(Ring::open(&ns, &port, config)?);
+                names.push(port);
                 longest.push(wire.mtu as usize + 18);
                 pipes.push(Pipe::new(impairments.clone(), seed, pipes.len() as u64));
                 settings.push(Mutex::new(impairments.clone()));
@@ -160,7 +170,8 @@ impl Emulator {
                 }
             })
             .map_err(|e| Error::system("cannot start a thread", e))?;
-        let emulator = Emulator { shared, thread: Some(thread), ns };
+        let mtus = wires.iter().map(|wire| wire.mtu).collect();
+        let emulator = Emulator { shared, thread: Some(thread), ns, names, mtus };
         ready_rx.recv().unwrap_or_else(|_| Err(Error::Invalid("the emulator's thread ended".to_owned())))?;
         Ok(emulator)
     }
@@ -206,6 +217,16 @@ impl Emulator {
     /// When there is no such link.
     pub fn counters(&self, link: usize, direction: Direction) -> LinkCounters {
         self.shared.counters[self.pipe(link, direction)].get()
+    }
+
+    /// All that passes the first (0) or second (1) end of a link that is [captured](Wire::captured), whatever the device there shows.
+    ///
+    /// # Panics
+    /// When there is no such link or end.
+    pub fn tap<'a>(&'a self, link: usize, end: usize, label: &'a str) -> Tap<'a> {
+        assert!(end < 2, "end {end}");
+        let device = &self.names[2 * link + end];
+        Tap { namespace: &self.ns, device, label, mtu: self.mtus[link], mirrored: true }
     }
 
     fn pipe(&self, link: usize, direction: Direction) -> usize {

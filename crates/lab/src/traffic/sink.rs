@@ -110,7 +110,7 @@ impl Sink {
     /// Receives on `device` of `namespace` from here on, on this CPU if one is given. Frames that the device sends are not
     /// seen; the kernel's own stack sees the same frames.
     pub fn start(namespace: &Namespace, device: &str, cpu: Option<usize>) -> Result<Sink> {
-        let config = RingConfig { mtu: BEGINNING, bytes: RING_BYTES, outgoing: false };
+        let config = RingConfig { mtu: BEGINNING, bytes: RING_BYTES, outgoing: false, shown: false };
         let ring = Ring::open(namespace, device, config)?;
         let shared = Arc::<Shared>::default();
         let receiving = Receiving { ring, shared: shared.clone(), received: Received::new()?, flows: Vec::new() };

@@ -31,8 +31,13 @@ fn both_ends_of_a_link_are_captured_with_names_times_and_directions() {
     let (a, b) = pair(&LinkConfig::port());
     let path = Path::new("both");
     let before = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    let taps =
-        [("a:eth0", &a), ("b:eth0", &b)].map(|(label, namespace)| Tap { namespace, device: "eth0", label, mtu: 1500 });
+    let taps = [("a:eth0", &a), ("b:eth0", &b)].map(|(label, namespace)| Tap {
+        namespace,
+        device: "eth0",
+        label,
+        mtu: 1500,
+        mirrored: false,
+    });
     let capture = Capture::start(&taps, &path.0).unwrap();
     // A raw socket and not a generator, whose frames are not seen where they go out.
     let port = RawPort::open(&a, "eth0").unwrap();
@@ -88,7 +93,7 @@ fn both_ends_of_a_link_are_captured_with_names_times_and_directions() {
 #[test]
 fn a_capture_can_be_read_while_it_goes_on_and_a_bad_path_is_named() {
     let (a, b) = pair(&LinkConfig::port());
-    let tap = Tap { namespace: &b, device: "eth0", label: "b:eth0", mtu: 1500 };
+    let tap = Tap { namespace: &b, device: "eth0", label: "b:eth0", mtu: 1500, mirrored: false };
     let error = Capture::start(&[tap], "/nonexistent/x.pcapng".as_ref()).err().unwrap();
     assert!(error.to_string().contains("/nonexistent/x.pcapng"), "{error}");
     let path = Path::new("growing");

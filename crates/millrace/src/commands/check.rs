@@ -21,13 +21,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         say!("{}: ok; a library: it has no `program` block", source.name);
         return Ok(());
     }
-    apps::lower(&source, &compilation)?;
+    let lowered = apps::lower(&source, &compilation)?;
     say!(
         "{}: ok; {} PPFs, {} channels, {} tables, {} drop reasons",
         source.name,
         program.ppfs.len(),
         program.channels.len(),
-        program.tables.len(),
+        lowered.tables.len(),
         program.reasons.len()
     );
     Ok(())

@@ -51,7 +51,8 @@ impl Chosen {
     }
 }
 
-/// Chooses what runs a program between these ports. With a directory for its state, what runs in the kernel outlasts the process.
+/// Chooses what runs a program between these ports. With a directory for its state and the instance's name, what runs in the
+/// kernel outlasts the process.
 pub fn choose(
     engine: Engine,
     source: &Source,
@@ -59,7 +60,7 @@ pub fn choose(
     program: Arc<Program>,
     ports: Vec<PortConfig>,
     level: Level,
-    state: Option<&Path>,
+    state: Option<(&Path, &str)>,
 ) -> Result<Chosen, Failure> {
     let kind = if engine == Engine::Interp { EngineKind::Interp } else { EngineKind::Native(OptLevel::O3, level) };
     let workers =
@@ -81,13 +82,17 @@ pub fn choose(
     let options = xdp::options(ports.iter().map(|port| &port.spec.driver));
     match fast_path(&program, level, options) {
         Ok((split, mut path, mut about)) => {
-            if let Some(dir) = state
-                && let Err(error) = path.outlast(dir)
-            {
-                about += &format!(
-                    "; it does not outlast this process, for want of a BPF file system in {}: {error}",
-                    dir.display()
-                );
+            match state.map(|(dir, name)| path.outlast(dir, name)) {
+                None | Some(Ok(false)) => {}
+                Some(Ok(true)) => {
+                    about += "; it outlasts this process only as long as this mount namespace: /sys/fs/bpf was no BPF file system, and \
+                              whether the host has one cannot be seen from here";
+                }
+                Some(Err(error)) => {
+                    about += &format!(
+                        "; it does not outlast this process, for want of a BPF file system in /sys/fs/bpf: {error}"
+                    );
+                }
             }
             if !path.counts_failures() {
                 about += "; the kernel lets this process trace nothing, so packets that it cannot send are not counted";

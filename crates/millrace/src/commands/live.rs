@@ -22,22 +22,24 @@ use crate::failure::Failure;
 /// Controllers that take new settings, by name.
 type Settings = Vec<(&'static str, Reloads)>;
 
+/// All that is said of a port; the device in words.
+type Said = (String, u8, String, Option<u8>, Access, Own, Option<u32>);
+
 /// What an instance was started with, or what it took over since.
 pub struct StartedWith {
     /// Texts of all files of the program.
     texts: Vec<String>,
     program: Arc<Program>,
     config: Config,
-    /// All that is said of each port; the device in words.
-    ports: Vec<(String, u8, String, Option<u8>, Access, Own)>,
+    ports: Vec<Said>,
 }
 
 impl StartedWith {
     /// A program, its configuration, and the ports that the configuration and the command line make.
     pub fn new(compilation: &Compilation, program: &Arc<Program>, config: &Config, ports: &[PortConfig]) -> Self {
         let port = |port: &PortConfig| {
-            let PortConfig { spec, number, host, access, own } = port;
-            (spec.name.clone(), *number, spec.driver.to_string(), *host, *access, *own)
+            let PortConfig { spec, number, host, access, own, mtu } = port;
+            (spec.name.clone(), *number, spec.driver.to_string(), *host, *access, *own, *mtu)
         };
         StartedWith {
             texts: compilation.sources.iter().map(|(_, file)| file.text.clone()).collect(),
@@ -210,8 +212,8 @@ impl State {
         reloaded: &mut Reloaded,
     ) -> Result<Arc<Shown>, String> {
         let needed = controllers::of_program(&with.program).map_err(|error| error.to_string())?;
-        needed.begin(&with.config.controllers);
-        let configured = self.with.config.configured(&self.with.program);
+        needed.begin(&with.config.controllers).map_err(|error| error.to_string())?;
+        let (configured, before) = (self.with.config.configured(&self.with.program), self.settings.clone());
         let instance = self.instance()?;
         let running: Vec<String> = instance.controllers().map(str::to_owned).collect();
         let next = instance
@@ -237,6 +239,12 @@ impl State {
             undo.undo(&mut tables);
             return Err(error);
         }
+        // Those that run go on with what they have, but for their settings.
+        let kept = |name: &str| before.iter().find(|(own, _)| *own == name && running.iter().any(|one| one == name));
+        let settings = needed.reloads.into_iter();
+        let settings: Settings =
+            settings.map(|(name, new)| (name, kept(name).map_or(new, |(_, old)| old.clone()))).collect();
+        controllers::begin(&settings, &with.config.controllers);
         let carried = program.tables.iter().zip(next.carried());
         reloaded.tables = carried.map(|(table, carried)| (table.name.clone(), carried.to_string())).collect();
         let about =
@@ -246,11 +254,7 @@ impl State {
         changes.remove(&mut tables);
         (reloaded.replaced, reloaded.set, reloaded.removed) = (true, changes.set.len(), changes.removed.len());
         reloaded.controllers = with.config.controllers.iter().map(|(name, _)| name.clone()).collect();
-        let before = std::mem::take(&mut self.settings);
-        // Those that ran go on with what they have.
-        let kept = |name: &str| before.iter().find(|(own, _)| *own == name && running.iter().any(|one| one == name));
-        let settings = needed.reloads.into_iter();
-        self.settings = settings.map(|(name, new)| (name, kept(name).map_or(new, |(_, old)| old.clone()))).collect();
+        self.settings = settings;
         self.registry.replace(needed.asked, |name| running.iter().any(|one| one == name));
         let notation = Notation::new(program.clone(), reread.names.clone());
         Ok(Shown::new(program, notation, tables))

@@ -26,6 +26,7 @@ pub mod status;
 pub mod stop;
 pub mod table;
 mod trace;
+mod watch;
 
 /// A length of time on the command line, in seconds: at most a year.
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -22,9 +22,9 @@ pub struct Packets {
     /// port of its name
     #[arg(long, value_name = "T.pcap")]
     profile: Option<PathBuf>,
-    /// Port of the profile's packets whose file names none: a name of the configuration, or a number
-    #[arg(long, value_name = "PORT", default_value = "1")]
-    profile_port: String,
+    /// Port of the profile's packets whose file names none, or none of the configuration: a name there, or a number [default: 1]
+    #[arg(long, value_name = "PORT")]
+    profile_port: Option<String>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -55,7 +55,7 @@ impl Packets {
     /// The program with the profile that was asked for, if one was.
     pub fn profiled(&self, program: Arc<Program>, config: &Config) -> Result<Arc<Program>, Failure> {
         let Some(path) = &self.profile else { return Ok(program) };
-        let packets = trace::packets(&trace::file(path)?, config, ("--profile-port", &self.profile_port))?;
+        let packets = trace::packets(&trace::file(path)?, config, ("--profile-port", self.profile_port.as_deref()))?;
         by_profile(&program, config, path, &packets)
     }
 }

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use codegen::OptLevel;
 use control::controllers;
+use dataplane::ports::Captured;
 use dataplane::{EngineKind, ReplayError, replay};
 
-use super::instance::{configuration, port_number};
+use super::instance::configuration;
 use super::packets::Packets;
+use super::trace::{Ways, wrong};
 use crate::failure::Failure;
 use crate::output::{print, say};
 use crate::{apps, report};
@@ -27,15 +29,15 @@ pub struct Args {
     /// Baker file, directory of an application, or its name
     #[arg(value_name = "APP|FILE")]
     app: String,
-    /// Capture file (pcap) with the packets to receive
+    /// Capture file (pcap or pcapng) with the packets to receive. An interface of a pcapng file is the port of its name
     #[arg(long = "in", value_name = "IN.pcap")]
     input: PathBuf,
     /// Capture file to write the packets to that leave by tx, to the host or to a controller
     #[arg(long = "out", value_name = "OUT.pcap")]
     output: Option<PathBuf>,
-    /// Port that the packets come in on: a name of the configuration, or a number
-    #[arg(long, value_name = "PORT", default_value = "1")]
-    port: String,
+    /// Port of packets whose file names none, or none of the configuration: a name there, or a number [default: 1]
+    #[arg(long, value_name = "PORT")]
+    port: Option<String>,
     /// Configuration; without it, the .toml file beside the program
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -52,7 +54,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let program = apps::compile(&source)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
     let program = args.packets.profiled(program, &config)?;
-    let port = port_number(&config, "--port", &args.port)?;
+    let ways = Ways::new(&config, ("--port", args.port.as_deref()))?;
     // Writing would empty the file before it is read.
     let same =
         |output: &PathBuf| args.input.canonicalize().is_ok_and(|input| output.canonicalize().is_ok_and(|o| o == input));
@@ -65,11 +67,16 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Engine::Worker => EngineKind::Native(OptLevel::O3, args.packets.level()),
         Engine::Interp => EngineKind::Interp,
     };
-    let done = replay(&program, kind, port, externs, fill, &args.input, args.output.as_deref());
+    let mut entries = |packet: &Captured| ways.entry(packet.interface.as_deref(), packet.outgoing);
+    let done = replay(&program, kind, &mut entries, externs, fill, &args.input, args.output.as_deref());
     let done = done.map_err(|error| match error {
-        ReplayError::File(_) | ReplayError::Tables(_) => Failure::wrong(format!("error: {error}")),
+        ReplayError::File(_) | ReplayError::Tables(_) => wrong(&error),
+        ReplayError::Entry(what) => wrong(&format!("{}: {what}", args.input.display())),
         _ => Failure::refused(error),
     })?;
+    if let Some(missed) = &done.missed {
+        tracing::warn!("{missed}");
+    }
     say!(
         "{}: {} packets in, {} out by tx, {} to the host",
         source.name,
@@ -79,6 +86,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     );
     if done.controllers > 0 {
         say!("  {} packets to controllers", report::grouped(done.controllers));
+    }
+    if done.others > 0 {
+        say!("  {} packets of the file were sent by ports, and not received", report::grouped(done.others));
     }
     if done.oversize > 0 {
         say!("  {} packets were too long for a frame", report::grouped(done.oversize));

@@ -1,6 +1,5 @@
 //! `millrace run`: runs a program between ports until interrupted.
 
-use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,13 +11,14 @@ use control::controllers::{self, Registry};
 use control::socket::{About, Claim, ClaimError, Place, PlaceError, Server, Service, Shown};
 use control::state::{self, Keeper, Store};
 use dataplane::ports::{DRIVERS, PortSpec};
-use dataplane::{Access, Instance, Observer, Options, PollMode, PortConfig, Prepared, StartError};
+use dataplane::{Access, Instance, Options, PollMode, PortConfig, Prepared, StartError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::engine::{Chosen, Engine, choose};
 use super::instance::{configuration, ports};
 use super::live::{Live, Reread, StartedWith};
 use super::packets::Packets;
+use super::watch::{ControllerWatch, PortWatch};
 use crate::apps::Source;
 use crate::failure::Failure;
 use crate::output::{print, say};
@@ -97,19 +97,26 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let state = args.state.as_deref();
     // Before anything else of it is touched: only one process can have it.
     let store = state.map(Store::open).transpose().map_err(Failure::refused)?;
-    let chosen = choose(args.engine, &source, &compilation, program, ports, args.packets.level(), state)?;
+    let claim = if args.no_socket { None } else { Some(claim(args, &source.name, &config.control)?) };
+    let name = claim.as_ref().map_or_else(|| instance_of(&source.name), |claim| claim.instance().to_owned());
+    let kept = state.map(|dir| (dir, &*name));
+    let chosen = choose(args.engine, &source, &compilation, program, ports, args.packets.level(), kept)?;
+    if let (Some(dir), None) = (state, &chosen.fast_path) {
+        // It would go on in front of the ports.
+        dataplane::xdp::forget(dir).map_err(Failure::refused)?;
+    }
     let engine = chosen.name();
     let Chosen { program, kind, fast_path, ports, about } = chosen;
     let options = Options {
         engine: kind,
         fast_path,
         replace_xdp: args.replace_xdp,
+        name,
         poll: if args.busy { PollMode::Busy } else { config.workers.mode },
         ..workers(args, config.options())
     };
     let needed = controllers::of_program(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
-    needed.begin(&config.controllers);
-    let claim = if args.no_socket { None } else { Some(claim(args, &source.name, &config.control)?) };
+    needed.begin(&config.controllers).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).map_err(Failure::refused)?;
@@ -126,6 +133,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             }
             _ => Failure::refused(error),
         })?;
+    let (engine, about) = match options.fast_path.is_some() && !prepared.runs_in_kernel() {
+        true => (kind.name(), Some("workers, because no port takes the program's part for the kernel".to_owned())),
+        false => (engine, about),
+    };
     let mut notes = prepared.notes().to_vec();
     notes.extend(fill(&config, &prepared, store.as_ref())?);
     let cpus = prepared.cpus();
@@ -165,14 +176,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     say!("{}: running on {} ports; Ctrl-C stops it", source.name, ports.len());
     let mut supervisor = Supervisor::ready();
     let end = args.duration.map(|duration| started + duration);
-    let mut watch = PortWatch { observer, errors: HashMap::new(), last: started };
+    let mut controllers = ControllerWatch::new(observer.clone());
+    let mut watch = PortWatch::new(observer);
     while !stop.load(Ordering::Relaxed) && live.is_running() && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(Duration::from_millis(20));
         watch.look();
         if hung_up.swap(false, Ordering::Relaxed) {
             control::line_log::reopen_all();
         }
-        supervisor.look(|| live.is_responding());
+        controllers.look();
+        supervisor.says(&controllers.status());
+        supervisor.look(|| live.is_responding() && !controllers.are_failing());
     }
     supervisor.stopping();
     let Some(done) = live.stop() else { return Err(Failure::refused("internal error: the instance is gone")) };
@@ -182,6 +196,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     say!("\n{}: ran {:.1} s", source.name, time.as_secs_f64());
     print(format_args!("{}", report::render(&done.snapshot.into(), Some(time))));
     let mut errors = done.errors;
+    // What was noticed at the end; what made the run fail is said below.
+    watch.compare(|error| !errors.iter().any(|told| told.ends_with(error)));
     if done.free_frames != done.frames {
         let lost = done.frames - done.free_frames;
         errors.push(format!("internal error: {lost} of {} frames were not given back", done.frames));
@@ -227,14 +243,19 @@ fn workers(args: &Args, config: Options) -> Options {
     Options { workers, cpus, ..config }
 }
 
-/// The socket to answer on: the command line comes before the configuration. Without a name there the instance is named
-/// after its program, with a number where that name is taken.
-fn claim(args: &Args, program: &str, config: &Control) -> Result<Claim, Failure> {
+/// An instance's name where none is given: the program's.
+fn instance_of(program: &str) -> String {
     let stem = Path::new(program).file_stem().unwrap_or_default().to_string_lossy();
     let usable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let own: String = stem.chars().map(|c| if usable(c) { c } else { '-' }).take(60).collect();
     let own = own.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
-    let own = if own.is_empty() { "program" } else { own };
+    if own.is_empty() { "program".into() } else { own.into() }
+}
+
+/// The socket to answer on: the command line comes before the configuration. Without a name there the instance is named
+/// after its program, with a number where that name is taken.
+fn claim(args: &Args, program: &str, config: &Control) -> Result<Claim, Failure> {
+    let own = &instance_of(program);
     let group = config.group.as_deref();
     let name = args.instance.as_deref().or(config.instance.as_deref());
     let claim = match (args.socket.as_ref().or(config.socket.as_ref()), name) {
@@ -278,31 +299,6 @@ fn about(
         uptime_ms: 0,
         ports: ports.iter().map(|port| (port.spec.name.clone(), port.spec.driver.to_string())).collect(),
         timers: Default::default(),
-    }
-}
-
-/// Logs what goes wrong at the ports, and when it is right again.
-struct PortWatch {
-    observer: Observer,
-    errors: HashMap<String, String>,
-    last: Instant,
-}
-
-impl PortWatch {
-    fn look(&mut self) {
-        if self.last.elapsed() < Duration::from_millis(100) {
-            return;
-        }
-        self.last = Instant::now();
-        let errors: HashMap<String, String> = self.observer.port_errors().into_iter().collect();
-        for (name, error) in &errors {
-            if self.errors.get(name) != Some(error) {
-                tracing::warn!(port = name, "{error}");
-            }
-        }
-        for name in self.errors.keys().filter(|name| !errors.contains_key(*name)) {
-            tracing::warn!(port = name, "{name}: works again");
-        }
-        self.errors = errors;
+        controllers: Default::default(),
     }
 }

@@ -1,4 +1,4 @@
-//! `millrace status`: what runs, and what its timers did.
+//! `millrace status`: what runs, whether its controllers do, and what its timers did.
 
 use std::time::Duration;
 
@@ -30,16 +30,25 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let workers = format!("{} {}", status.workers, status.mode);
         let ports = status.ports.len().to_string();
         let (name, program, pid) = (status.instance.clone(), status.program.clone(), status.pid.to_string());
-        vec![name, program, status.engine.clone(), workers, cpus, ports, pid, uptime(status.uptime_ms)]
+        let state = state(status);
+        vec![name, program, status.engine.clone(), workers, cpus, ports, pid, uptime(status.uptime_ms), state]
     };
-    let header = ["instance", "program", "engine", "workers", "cpus", "ports", "pid", "up"];
+    let header = ["instance", "program", "engine", "workers", "cpus", "ports", "pid", "up", "state"];
     let mut out = String::new();
     report::table(&mut out, &header, all.iter().map(row).collect());
     if let [one] = &all[..] {
+        report::controllers(&mut out, &one.controllers);
         report::timers(&mut out, &one.timers);
     }
     print(format_args!("{out}"));
     Ok(())
+}
+
+/// `running`, or which controllers do not.
+fn state(status: &Status) -> String {
+    let all = status.controllers.iter().filter(|(_, own)| own.state != "running");
+    let wrong: Vec<String> = all.map(|(name, own)| format!("{name} {}", own.state)).collect();
+    if wrong.is_empty() { "running".into() } else { wrong.join(", ") }
 }
 
 /// `3 s`, `2 h 05 min`, `4 d 03 h`.

@@ -28,7 +28,7 @@ enum Action {
         #[command(flatten)]
         remote: Remote,
     },
-    /// Show one entry
+    /// Show one entry; of an address, the route that it takes
     Get {
         #[command(flatten)]
         at: At,
@@ -78,7 +78,7 @@ struct At {
     /// The table
     #[arg(value_name = "MODULE.TABLE")]
     table: String,
-    /// The key: 3, p1, 10.0.1.0/24, 02:00:00:00:00:01
+    /// The key: 3, p1, 10.0.1.0/24, 02:00:00:00:00:01; for `get` also an address, whose longest prefix is looked for: 10.0.1.7
     #[arg(allow_hyphen_values = true)]
     key: String,
 }
@@ -90,7 +90,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Action::Get { at, remote } => {
             let request = Request::TableGet { table: at.table.clone(), key: typed(&at.key) };
             let entry: Entry = remote.connect()?.ask(&request).map_err(failed)?;
-            show(remote, &entry, &text(&entry.value));
+            let (key, value) = (text(&entry.key), text(&entry.value));
+            // Of an address the longest prefix was looked for.
+            let found = key.contains('/') && !at.key.contains('/');
+            show(remote, &entry, &if found { format!("{key} = {value}") } else { value });
             Ok(())
         }
         Action::Set { at, value, remote } => {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use control::config::{Config, PortNames};
-use dataplane::ports::{TracePacket, read_trace};
+use dataplane::ports::read_trace;
 
 use super::instance::port_number;
 use crate::apps::Source;
@@ -30,32 +30,62 @@ pub fn given_or_beside(given: Option<&PathBuf>, source: &Source, option: &str) -
     }
 }
 
-/// The packets of a capture file. Those whose file names no interface come in on the port that an option, given with its
-/// value, says: a name of the configuration, or a number.
-pub fn packets(
-    (name, content): &(String, Vec<u8>),
-    config: &Config,
-    (option, port): (&str, &str),
-) -> Result<Trace, Failure> {
-    let port = port_number(config, option, port)?;
-    let names = config.port_names();
-    let packets = read_trace(name, content).map_err(|error| wrong(&error))?;
-    packets
-        .into_iter()
-        .map(|packet| enter(&names, packet, port).map_err(|what| wrong(&format!("{name}: {what}"))))
-        .collect()
+/// The packets of a capture file that came in: see [`Ways`]. What can't be read of it is told.
+pub fn packets((name, content): &(String, Vec<u8>), config: &Config, port: Given) -> Result<Trace, Failure> {
+    let ways = Ways::new(config, port)?;
+    let trace = read_trace(name, content).map_err(|error| wrong(&error))?;
+    if let Some(missed) = trace.missed {
+        tracing::warn!("{missed}");
+    }
+    let mut packets = Trace::new();
+    for packet in trace.packets {
+        let entry = ways.entry(packet.interface.as_deref(), packet.outgoing);
+        if let Some(port) = entry.map_err(|what| wrong(&format!("{name}: {what}")))? {
+            packets.push((port, packet.frame));
+        }
+    }
+    match packets.is_empty() {
+        true => Err(wrong(&format!("{name}: ports have sent all of its packets, and received none"))),
+        false => Ok(packets),
+    }
 }
 
-/// The port that a packet comes in on.
-fn enter(names: &PortNames, packet: TracePacket, port: u8) -> Result<(u8, Vec<u8>), String> {
-    let number = match &packet.interface {
-        None => port,
-        Some(interface) => names.number(interface).ok_or_else(|| {
-            let known: Vec<_> = names.names().collect();
-            format!("interface {interface} is no port of the configuration\n  ports: {}", known.join(", "))
-        })?,
-    };
-    Ok((number, packet.frame))
+/// An option that says on which port packets come in whose file does not say it, with its value where it was given.
+pub type Given<'a> = (&'static str, Option<&'a str>);
+
+/// Where the packets of a capture file come in. An interface is the port of its name; of a lab's captures, whose interfaces are called
+/// `HOST:DEVICE`, that of the device's name. Packets at other interfaces, or at none, come in on the port that the option says: a name of the
+/// configuration, or a number. Without it those at none come in on port 1, and those at others nowhere.
+pub struct Ways<'c> {
+    names: PortNames,
+    option: &'static str,
+    given: Option<u8>,
+    config: &'c Config,
+}
+
+impl<'c> Ways<'c> {
+    /// By an option.
+    pub fn new(config: &'c Config, (option, port): Given) -> Result<Self, Failure> {
+        let given = port.map(|port| port_number(config, option, port)).transpose()?;
+        Ok(Ways { names: config.port_names(), option, given, config })
+    }
+
+    /// The port that a packet comes in on; `None`: on none, for the file says that the port has sent it.
+    pub fn entry(&self, interface: Option<&str>, outgoing: bool) -> Result<Option<u8>, String> {
+        let Some(interface) = interface else { return Ok(Some(self.given.unwrap_or(1))) };
+        let device = interface.split_once(':').map_or(interface, |(_, device)| device);
+        if let Some(port) = [interface, device].into_iter().find_map(|name| self.names.number(name)) {
+            return Ok((!outgoing).then_some(port));
+        }
+        self.given.map(Some).ok_or_else(|| {
+            let known: Vec<_> = self.config.ports.iter().map(|port| &*port.name).collect();
+            format!(
+                "interface {interface} is no port of the configuration\n  ports: {}\n  {} PORT says where its packets come in",
+                known.join(", "),
+                self.option
+            )
+        })
+    }
 }
 
 /// What is wrong with what was given.

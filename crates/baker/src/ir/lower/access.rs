@@ -1,6 +1,7 @@
 //! Bytes of packets at places found at run time, and packets that get longer or shorter.
 
 use super::Lowering;
+use super::extent::Parts;
 use crate::check::hir::{Expr, ExprKind, PacketCall, Type};
 use crate::ir::{BinOp, BitRange, CastOp, CmpOp, Op, PacketEnd, Ty, Value};
 
@@ -20,7 +21,7 @@ impl<'p> Lowering<'p> {
                 let bytes = self.value(bytes);
                 // What a checksum covers is about to lie elsewhere.
                 self.apply_checksums(index);
-                self.end_peeked(index);
+                self.end_known(index);
                 let packet = self.packet_of(index);
                 let end = if *call == PacketCall::GrowHead { PacketEnd::Head } else { PacketEnd::Tail };
                 vec![self.b.push(Ty::Int(1), Op::Grow { packet, bytes, end })]
@@ -53,18 +54,23 @@ impl<'p> Lowering<'p> {
         let (offset, value) = (self.value(offset), self.value(value));
         let Ty::Int(width) = self.b.ty(value) else { unreachable!("a number") };
         let there = self.within(index, offset, width / 8);
+        let layer = self.packets[index].layer;
         self.where_(there, |this| {
             let packet = this.packet_of(index);
             let at = this.at_head(index, offset);
+            let all = this.b.constant(32, u128::from(width / 8));
+            let written = this.b.as_constant(offset).map(|from| (from as u32, width / 8));
+            let others = this.others_stored(layer, written);
+            let before = this.totals(&others, layer, Parts::All);
             // The bytes lie in the handle's header or behind it, so its own checksum may cover a part of them.
             let mut keepers: Vec<(usize, Value)> = Vec::new();
-            let all = this.b.constant(32, u128::from(width / 8));
-            for keeper in this.covering_handles(index) {
-                keepers.push((keeper, all));
+            for keeper in this.covering(index) {
+                let bytes = this.bytes_within(keeper, at, all);
+                keepers.push((keeper, bytes));
             }
-            if this.packets[index].delta.is_some() {
+            if this.layers[layer].delta.is_some() && !others.contains(&layer) {
                 let bytes = this.covered_bytes(index, offset, all);
-                keepers.push((index, bytes));
+                keepers.push((layer, bytes));
             }
             let sum = |this: &mut Self, bytes: Value| {
                 let sum = this.b.push(Ty::Int(16), Op::Sum { packet, offset: at, bytes });
@@ -78,15 +84,32 @@ impl<'p> Lowering<'p> {
                 let change = this.sum_of(old, new);
                 this.count(keeper, None, change, 1);
             }
+            this.settle(before);
         });
         there
+    }
+
+    /// Of `bytes` bytes from `at` on, counted from the packet's head, those that lie within what a checksum covers whose header
+    /// lies in front of them.
+    fn bytes_within(&mut self, keeper: usize, at: Value, bytes: Value) -> Value {
+        if self.ender(keeper).is_none() {
+            return bytes;
+        }
+        let packet = self.packet_of(self.layers[keeper].root);
+        let length = self.b.push(Ty::Int(32), Op::Len { packet });
+        let end = self.cover_end(keeper, length);
+        let left = self.b.binary(BinOp::Sub, end, at);
+        let fewer = self.select_by(CmpOp::Ult, left, bytes, left, bytes);
+        let zero = self.b.constant(32, 0);
+        self.select_by(CmpOp::Ult, end, at, zero, fewer)
     }
 
     /// How many of `bytes` bytes from `offset` on the handle's own checksum covers.
     fn covered_bytes(&mut self, index: usize, offset: Value, bytes: Value) -> Value {
         let protocol = &self.program.protocols[self.packets[index].protocol.0 as usize];
         if protocol.checksum.is_some_and(|checksum| checksum.payload) {
-            return bytes;
+            let at = self.at_head(index, offset);
+            return self.bytes_within(self.packets[index].layer, at, bytes);
         }
         let length = self.length(index);
         let (header, _) = self.header_length(index, length);
@@ -102,7 +125,6 @@ impl<'p> Lowering<'p> {
     fn packet_trim(&mut self, call: PacketCall, index: usize, bytes: &'p Expr) -> Value {
         let bytes = self.value(bytes);
         self.apply_checksums(index);
-        self.end_peeked(index);
         let length = self.length(index);
         let protocol = self.packets[index].protocol;
         let declared = &self.program.protocols[protocol.0 as usize];
@@ -110,7 +132,6 @@ impl<'p> Lowering<'p> {
         // The fixed header is there, so this does not wrap.
         let most = self.b.binary(BinOp::Sub, length, fixed);
         let stays = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Ule, bytes, most));
-        let tail_covered = declared.checksum.is_some_and(|checksum| checksum.payload);
         self.where_(stays, |this| {
             let packet = this.packet_of(index);
             if call == PacketCall::TrimHead {
@@ -118,15 +139,12 @@ impl<'p> Lowering<'p> {
                 let var = this.packets[index].var;
                 return this.b.set(var, pulled);
             }
-            if tail_covered && this.packets[index].delta.is_some() {
-                let offset = this.b.binary(BinOp::Sub, length, bytes);
-                let sum = this.b.push(Ty::Int(16), Op::Sum { packet, offset, bytes });
-                let sum = this.b.push(Ty::Int(32), Op::Cast(CastOp::ZExt, sum));
-                let gone = this.complement(sum);
-                this.count(index, None, gone, 1);
-            }
+            let left = this.b.binary(BinOp::Sub, length, bytes);
+            this.cut(index, left);
             this.b.effect(Op::Trim { packet, bytes });
+            this.apply_left(index, left);
         });
+        self.end_known(index);
         stays
     }
 

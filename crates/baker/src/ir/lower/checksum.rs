@@ -1,79 +1,24 @@
 //! Declared checksums.
 //!
-//! A checksum is kept by RFC 1624 equation 3, HC' = ~(~HC + ~m + m'). The sum of ~m + m' over all writes since the handle
-//! was made is carried in a variable (`delta`) and applied once, where the packet is consumed or looked at as bytes. A
-//! write through a handle counts for its own checksum, and for those of the headers around it, as far as it was made by
-//! `packet_peek` through handles whose checksums cover their payload.
+//! A checksum is kept by RFC 1624 equation 3, HC' = ~(~HC + ~m + m'). The sum of ~m + m' over all writes since the header
+//! was known is carried in a variable (`delta`) and applied once, where the packet is consumed or looked at as bytes. A
+//! write counts for the checksum of its own header, for those of the headers around it that cover their payload, and for any
+//! other known one that covers it: see `layers`.
 //!
-//! Writes of fields of a pseudo header are summed up in `carried`, which belongs to the first checksum behind it that
-//! covers one: handles that look into the packet share it, `packet_decap` hands it on.
+//! Writes of fields of a pseudo header count for the checksum behind it that is known. While none is, they are summed up in
+//! `carried`, which the next header made known takes; `packet_decap` hands it on. Where a write changes how far checksums
+//! reach, `extent` sums up what they cover before and after.
 
-use std::collections::HashSet;
-
-use super::Lowering;
-use crate::check::hir::{Code, Expr, ExprKind, LocalId, PacketCall, Program, Stmt, StmtKind, Type};
+use super::extent::Parts;
+use super::{Lowering, Sum};
+use crate::check::hir::{Expr, LocalId, PacketCall};
 use crate::ir::build::Var;
 use crate::ir::{BinOp, BitRange, CastOp, Checksum, CmpOp, Op, Ty, Value};
 
 /// Terms that a checksum's change may add up before it is folded: 2^14 × 0x1fffe < 2^32.
 const MAX_TERMS: u32 = 1 << 14;
 
-/// Handles whose checksum field the program itself writes: keeping it is then the program's own business.
-pub(super) struct OwnChecksum(HashSet<LocalId>);
-
-impl OwnChecksum {
-    /// Finds the handles of a PPF, and of the functions they are lent to, whose checksum field is written.
-    pub fn find(program: &Program, code: &Code) -> OwnChecksum {
-        let mut found = HashSet::new();
-        visit(program, code, &code.body, &mut found);
-        OwnChecksum(found)
-    }
-
-    pub fn has(&self, local: LocalId) -> bool {
-        self.0.contains(&local)
-    }
-}
-
-fn visit(program: &Program, code: &Code, statements: &[Stmt], found: &mut HashSet<LocalId>) {
-    let mut exprs: Vec<&Expr> = Vec::new();
-    for statement in statements {
-        if let StmtKind::SetField(local, field, _) = &statement.kind
-            && let Type::Packet(protocol) = code.locals[local.0 as usize].ty
-            && program.protocols[protocol.0 as usize].checksum.is_some_and(|c| c.field == *field as usize)
-        {
-            found.insert(*local);
-        }
-        exprs.extend(statement.kind.expressions());
-        for nested in statement.kind.nested() {
-            visit(program, code, nested, found);
-        }
-    }
-    while let Some(expr) = exprs.pop() {
-        if let ExprKind::Call(function, arguments) = &expr.kind {
-            let callee = &program.functions[function.0 as usize].code;
-            let mut inside = HashSet::new();
-            visit(program, callee, &callee.body, &mut inside);
-            for (i, argument) in arguments.iter().enumerate() {
-                if let ExprKind::Local(local) = argument.kind
-                    && inside.contains(&LocalId(i as u32))
-                {
-                    found.insert(local);
-                }
-            }
-        }
-        expr.for_each_operand(|operand| exprs.push(operand));
-    }
-}
-
 impl<'p> Lowering<'p> {
-    /// A variable for a sum, zero at first unless given.
-    pub(super) fn sum_var(&mut self, value: Option<Value>) -> Var {
-        let var = self.b.var(Ty::Int(32));
-        let value = value.unwrap_or_else(|| self.b.constant(32, 0));
-        self.b.set(var, value);
-        var
-    }
-
     fn declared(&self, index: usize) -> Option<Checksum> {
         self.program.protocols[self.packets[index].protocol.0 as usize].checksum
     }
@@ -84,48 +29,94 @@ impl<'p> Lowering<'p> {
 
     /// Where the handle's header begins, from the packet's head; `None` for the head itself.
     pub(super) fn base(&self, index: usize) -> Option<Value> {
-        self.packets[index].place.map(|place| place.base)
+        self.packets[index].base
     }
 
-    /// Handles around this one whose checksums cover what it leads to.
-    pub(super) fn covering_handles(&self, index: usize) -> Vec<usize> {
-        let mut found = Vec::new();
-        let mut at = index;
-        while let Some(place) = self.packets[at].place {
-            at = place.parent;
-            if self.packets[at].delta.is_some() && self.declared(at).is_some_and(|c| c.payload) {
-                found.push(at);
-            }
-        }
-        found
+    /// The headers around a handle's whose checksums cover what it leads to.
+    pub(super) fn covering(&self, index: usize) -> Vec<usize> {
+        let mut around = self.around(self.packets[index].layer);
+        around.retain(|&at| self.layers[at].delta.is_some() && self.checksum_of(at).is_some_and(|c| c.payload));
+        around
     }
 
     pub(super) fn store_field(&mut self, local: LocalId, field: u32, value: Value) {
         let index = self.packet_index(local);
+        let layer = self.packets[index].layer;
         let bits = self.field_bits(index, field);
-        let protocol = &self.program.protocols[self.packets[index].protocol.0 as usize];
-        if protocol.pseudo.contains(&(field as usize)) {
+        let protocol = self.packets[index].protocol.0 as usize;
+        let moved = self.reached_by(layer, field);
+        let before = self.totals(&moved, layer, Parts::Reach);
+        if self.program.protocols[protocol].pseudo.contains(&(field as usize)) {
             let old = self.load_bits(index, bits);
             let change = self.number_change(old, value);
-            self.add_to(self.packets[index].carried, change);
+            self.pseudo_changes(layer, change);
         }
-        let own = self.packets[index].delta.is_some();
-        self.store_covered(index, bits, value, own);
+        let own = self.layers[layer].delta.is_some();
+        self.store_covered(index, bits, value, own, &moved);
+        self.settle(before);
+        if self.program.demux[protocol].reads(field) {
+            self.next_moves(layer);
+        }
     }
 
-    /// Stores bits of a header, and counts them for the checksums that cover them; the header's own only where `own`.
-    fn store_covered(&mut self, index: usize, bits: BitRange, value: Value, own: bool) {
-        let mut keepers = self.covering_handles(index);
-        if own {
-            keepers.push(index);
+    /// A pseudo header changed: the checksum behind it follows, or the one that comes to be known next.
+    fn pseudo_changes(&mut self, scope: usize, change: Value) {
+        let apart = self.b.get(self.layers[scope].apart);
+        let mut nobody = self.not(apart);
+        for layer in self.known(self.layers[scope].root) {
+            if self.under(layer) != Some(scope) {
+                continue;
+            }
+            let behind = self.counts(layer);
+            let not_behind = self.not(behind);
+            nobody = self.both(nobody, not_behind);
+            if self.takes_pseudo(layer) {
+                let change = self.where_true(behind, change);
+                let base = self.base_of(layer);
+                self.count(layer, base, change, 1);
+            }
+        }
+        let change = self.where_true(nobody, change);
+        if self.b.as_constant(change) != Some(0) {
+            self.counted.insert(Sum::Carried(scope));
+            self.add_to(self.layers[scope].carried, change);
+        }
+    }
+
+    /// A change where a condition holds, else 0.
+    pub(super) fn where_true(&mut self, condition: Value, change: Value) -> Value {
+        let zero = self.b.constant(32, 0);
+        match self.b.as_constant(condition) {
+            Some(0) => zero,
+            Some(_) => change,
+            None => self.b.push(Ty::Int(32), Op::Select(condition, change, zero)),
+        }
+    }
+
+    /// Stores bits of a header, and counts them for the checksums that cover them but for some; the header's own only where
+    /// `own`.
+    fn store_covered(&mut self, index: usize, bits: BitRange, value: Value, own: bool, but: &[usize]) {
+        let layer = self.packets[index].layer;
+        let end = (bits.offset + bits.width).div_ceil(8);
+        let mut keepers: Vec<(usize, Option<Value>)> = Vec::new();
+        for keeper in self.covering(index) {
+            if !but.contains(&keeper) {
+                keepers.push((keeper, self.within_end(keeper, index, end)));
+            }
+        }
+        let others = self.others_covering(layer);
+        let before = self.totals(&others, layer, Parts::Bytes);
+        if own && !but.contains(&layer) {
+            keepers.push((layer, None));
         }
         if keepers.is_empty() {
-            return self.store_bits(index, bits, value);
+            self.store_bits(index, bits, value);
+            return self.settle(before);
         }
         let header_bits = self.program.protocols[self.packets[index].protocol.0 as usize].size * 8;
         let old = self.covering_words(index, bits, header_bits);
         self.store_bits(index, bits, value);
-        let new = match self.packets[index].place {
+        let new = match self.packets[index].base {
             // The header is all there, so the store stores.
             None => self.changed_words(&old, bits, header_bits, value),
             Some(_) => self.covering_words(index, bits, header_bits),
@@ -137,9 +128,14 @@ impl<'p> Lowering<'p> {
             change = self.sum_of(change, old);
             change = self.sum_of(change, new);
         }
-        for keeper in keepers {
+        for (keeper, within) in keepers {
+            let change = match within {
+                Some(within) => self.where_true(within, change),
+                None => change,
+            };
             self.count(keeper, self.base(index), change, words);
         }
+        self.settle(before);
     }
 
     /// What a store of `value` makes of the words that [`Self::covering_words`] gave. Computed, not loaded again: a
@@ -164,15 +160,20 @@ impl<'p> Lowering<'p> {
         changed
     }
 
-    /// Adds a change to a handle's checksum. It was summed up in words that begin at `base`, and consists of `terms` terms.
+    /// Adds a change to a header's checksum. It was summed up in words that begin at `base`, and consists of `terms` terms.
     pub(super) fn count(&mut self, keeper: usize, base: Option<Value>, change: Value, terms: u32) {
-        let Some(delta) = self.packets[keeper].delta else { return };
-        let change = self.aligned(change, base, self.base(keeper));
+        let Some(delta) = self.layers[keeper].delta else { return };
+        let to = self.base_of(keeper);
+        let change = self.aligned(change, base, to);
+        if self.b.as_constant(change) == Some(0) {
+            return;
+        }
+        self.counted.insert(Sum::Own(keeper));
         let sum = self.b.get(delta);
         let mut sum = self.sum_of(sum, change);
         // Each term is at most 0x1fffe. A loop adds without a bound known here; else a fold is needed only now and then
         // so that 32 bits are always enough.
-        let all = &mut self.packets[keeper].terms;
+        let all = &mut self.layers[keeper].terms;
         *all += terms;
         let fold = self.exits.iter().any(|exits| exits.next.is_some()) || *all > MAX_TERMS;
         if *all > MAX_TERMS {
@@ -240,6 +241,20 @@ impl<'p> Lowering<'p> {
         self.fold_carry(change)
     }
 
+    /// The sum of a number's 16-bit words, the last word at its low end; folded once.
+    pub(super) fn number_sum(&mut self, number: Value) -> Value {
+        let Ty::Int(width) = self.b.ty(number) else { unreachable!("a number") };
+        let mut sum = self.b.constant(32, 0);
+        for word in 0..width.div_ceil(16) {
+            let shift = self.b.constant(width, u128::from(word) * 16);
+            let shifted = if word == 0 { number } else { self.b.binary(BinOp::LShr, number, shift) };
+            let wide = self.resize(shifted, width, 32, false);
+            let wide = self.low_word(wide);
+            sum = self.sum_of(sum, wide);
+        }
+        self.fold_carry(sum)
+    }
+
     /// Adds a folded change to a sum that is kept folded.
     fn add_to(&mut self, var: Var, change: Value) {
         let sum = self.b.get(var);
@@ -280,61 +295,70 @@ impl<'p> Lowering<'p> {
         self.fold_carry(sum)
     }
 
-    /// Brings the checksums of the packet that a handle leads to up to date with all writes so far, the innermost first:
-    /// a new checksum is a write that the headers around it may cover.
+    /// Brings the checksums of the packet that a handle leads to up to date with all writes so far.
     pub(super) fn apply_checksums(&mut self, index: usize) {
         let root = self.root(index);
-        for peeked in self.peeked.clone().into_iter().rev() {
-            if self.root(peeked) == root {
-                self.apply_peeked(peeked);
-            }
-        }
+        self.apply_known(root);
         self.apply_checksum(root);
     }
 
-    /// As `apply_checksums`, for handles that look into packets and end here.
-    pub(super) fn close_peeked(&mut self, from: usize) {
-        for at in (from..self.peeked.len()).rev() {
-            let peeked = self.peeked[at];
-            // With its packet it ended before.
-            if self.owned.contains(&self.root(peeked)) {
-                self.apply_peeked(peeked);
+    /// The same for the known headers behind the packet's own, the innermost first: a new checksum is a write that the headers
+    /// around it may cover. Mostly once is enough: headers that lie within others' payload by chance may need more.
+    pub(super) fn apply_known(&mut self, root: usize) {
+        let known = self.known(root);
+        for _ in 0..known.len() {
+            let mut all = true;
+            for &layer in known.iter().rev() {
+                all &= !self.apply_layer(layer, None);
+            }
+            if all {
+                break;
             }
         }
     }
 
-    /// As `apply_checksum`, where the header is still there: the packet's bytes may have moved on some paths.
-    fn apply_peeked(&mut self, index: usize) {
-        let (Some(place), Some(_)) = (self.packets[index].place, self.packets[index].delta) else { return };
-        let there = self.b.get(place.there);
+    /// Brings the checksum of a known header up to date, where it is there and a condition holds. Whether there may have been
+    /// anything to do.
+    pub(super) fn apply_layer(&mut self, layer: usize, condition: Option<Value>) -> bool {
+        let Some(delta) = self.layers[layer].delta else { return false };
+        let sum = self.b.get(delta);
+        if self.b.as_constant(sum) == Some(0) || !self.changed.contains(&Sum::Own(layer)) {
+            return false;
+        }
+        let mut there = self.there(layer);
+        if let Some(condition) = condition {
+            there = self.both(there, condition);
+        }
         match self.b.as_constant(there) {
             Some(0) => {}
-            Some(_) => self.apply_checksum(index),
-            None => self.where_(there, |this| this.apply_checksum(index)),
+            Some(_) => self.apply_at(layer),
+            None => self.where_(there, |this| this.apply_at(layer)),
         }
+        // Where it is not there, nobody asks.
+        self.take(delta);
+        true
+    }
+
+    fn apply_at(&mut self, layer: usize) {
+        let handle = self.handle_of(layer);
+        self.apply_checksum(handle);
     }
 
     fn apply_checksum(&mut self, index: usize) {
-        let (Some(delta), Some(checksum)) = (self.packets[index].delta, self.declared(index)) else { return };
-        let mut sum = self.take(delta);
-        if checksum.pseudo {
-            let change = self.take(self.packets[index].carried);
-            if self.b.as_constant(change) != Some(0) {
-                sum = self.fold_carry(sum);
-                sum = self.sum_of(sum, change);
-            }
-        }
-        if self.b.as_constant(sum) != Some(0) {
+        let layer = self.packets[index].layer;
+        let (Some(delta), Some(checksum)) = (self.layers[layer].delta, self.declared(index)) else { return };
+        let sum = self.take(delta);
+        if self.b.as_constant(sum) != Some(0) && self.changed.contains(&Sum::Own(layer)) {
             self.update_checksum(index, checksum, sum);
         }
     }
 
     /// What a sum has come to; it begins anew. One that is zero stays the same value, so that it is still known to be zero where
     /// paths meet on which it was taken with those on which it was not.
-    fn take(&mut self, var: Var) -> Value {
+    pub(super) fn take(&mut self, var: Var) -> Value {
         let sum = self.b.get(var);
         if self.b.as_constant(sum) != Some(0) {
-            let zero = self.b.constant(32, 0);
+            let zero = self.b.shared_constant(32, 0);
             self.b.set(var, zero);
         }
         sum
@@ -358,7 +382,7 @@ impl<'p> Lowering<'p> {
             let none = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, old, zero));
             value = self.b.push(Ty::Int(16), Op::Select(none, zero, value));
         }
-        self.store_covered(index, bits, value, false);
+        self.store_covered(index, bits, value, false, &[]);
     }
 
     /// 0xffff in place of 0: as sums they are the same.
@@ -371,13 +395,21 @@ impl<'p> Lowering<'p> {
     /// `checksum_ok`, `checksum_set`, `checksum_adjust`.
     pub(super) fn checksum_call(&mut self, call: PacketCall, local: LocalId, operands: &'p [Expr]) -> Vec<Value> {
         let index = self.packet_index(local);
+        let layer = self.packets[index].layer;
+        if call == PacketCall::ChecksumNone {
+            self.none_behind(layer, None);
+            let one = self.b.shared_constant(1, 1);
+            self.b.set(self.layers[layer].apart, one);
+            self.take(self.layers[layer].carried);
+            return Vec::new();
+        }
         let checksum = self.declared(index).expect("the checker has seen to it");
         let operands: Vec<Value> = operands.iter().map(|operand| self.value(operand)).collect();
         match (call, &operands[..]) {
             (PacketCall::ChecksumAdjust, &[old, new]) => {
                 let change = self.number_change(old, new);
-                match self.packets[index].delta {
-                    Some(_) => self.count(index, self.base(index), change, 1),
+                match self.layers[layer].delta {
+                    Some(_) => self.count(layer, self.base(index), change, 1),
                     None => self.update_checksum(index, checksum, change),
                 }
                 Vec::new()
@@ -397,7 +429,9 @@ impl<'p> Lowering<'p> {
                 vec![ok]
             }
             (PacketCall::ChecksumSet, _) => {
+                self.forget_changes(layer);
                 self.apply_checksums(index);
+                self.forget_changes(layer);
                 let bits = self.field_bits(index, checksum.field as u32);
                 let old = self.load_bits(index, bits);
                 let zero = self.b.constant(16, 0);
@@ -409,10 +443,22 @@ impl<'p> Lowering<'p> {
                 if checksum.optional {
                     value = self.never_zero(value);
                 }
-                self.store_covered(index, bits, value, false);
+                self.store_covered(index, bits, value, false, &[]);
                 Vec::new()
             }
             _ => unreachable!("the checker counts arguments"),
+        }
+    }
+
+    /// A checksum is computed anew: what has changed so far does not matter, and from now on it follows its pseudo header.
+    fn forget_changes(&mut self, layer: usize) {
+        if let Some(delta) = self.layers[layer].delta {
+            self.take(delta);
+        }
+        if let (Some(inner), Some(scope)) = (self.layers[layer].inner, self.under(layer)) {
+            self.none_behind(scope, Some(layer));
+            let one = self.b.shared_constant(1, 1);
+            self.b.set(inner.behind, one);
         }
     }
 
@@ -421,7 +467,7 @@ impl<'p> Lowering<'p> {
     fn whole_sum(&mut self, index: usize, checksum: Checksum, pseudo: Option<Value>) -> (Value, Value) {
         let length = self.length(index);
         let (bytes, right) = match checksum.payload {
-            true => (length, self.b.constant(1, 1)),
+            true => (self.covered_length(index, length), self.b.constant(1, 1)),
             false => self.header_length(index, length),
         };
         let packet = self.packet_of(index);
@@ -434,6 +480,21 @@ impl<'p> Lowering<'p> {
         let pseudo = self.folded(pseudo);
         let sum = self.b.binary(BinOp::Add, sum, pseudo);
         (self.folded(sum), right)
+    }
+
+    /// Bytes that a checksum covers from the handle's header on, of `length` bytes to the packet's end.
+    fn covered_length(&mut self, index: usize, length: Value) -> Value {
+        let layer = self.packets[index].layer;
+        if self.ender(layer).is_none() {
+            return length;
+        }
+        let packet = self.packet_of(index);
+        let all = self.b.push(Ty::Int(32), Op::Len { packet });
+        let end = self.cover_end(layer, all);
+        match self.base(index) {
+            Some(base) => self.b.binary(BinOp::Sub, end, base),
+            None => end,
+        }
     }
 
     /// Bytes of the handle's header within a packet of `length` bytes, and whether its demux says just that.

@@ -12,13 +12,18 @@ mod access;
 mod aging;
 mod checksum;
 mod expr;
+mod extent;
+mod layers;
 mod packet;
 mod stmt;
 mod timer;
 
+use std::collections::BTreeSet;
+
 use super::build::{Builder, Var};
-use super::{BlockId, Limits, Op, Ppf, Program, Table, Timer, Ty, Value};
+use super::{BlockId, Limits, Op, Ppf, Program, Table, TableId, Timer, Ty, Value};
 use crate::check::hir::{self, LocalId, Type};
+use crate::check::own::OwnChecksum;
 
 /// Lowers a checked program.
 pub fn lower(program: &hir::Program) -> Program {
@@ -39,7 +44,7 @@ pub fn lower(program: &hir::Program) -> Program {
         limits: Default::default(),
     };
     for ppf in &program.ppfs {
-        let body = Lowering::new(program).ppf(ppf);
+        let body = lower_body(program, |lowering| lowering.ppf(ppf));
         lowered.ppfs.push(Ppf {
             name: ppf.name.clone(),
             protocol: ppf.protocol,
@@ -49,13 +54,37 @@ pub fn lower(program: &hir::Program) -> Program {
         });
     }
     for timer in &program.timers {
-        let body = Lowering::new(program).timer(timer);
+        let body = lower_body(program, |lowering| lowering.timer(timer));
         let hir::Timer { table, period, slice, span, .. } = *timer;
         lowered.timers.push(Timer { name: timer.name.clone(), table, period, slice, body, span: Some(span) });
+    }
+    // A function that nobody calls asks for nothing. The language's own table is the last one.
+    if lowered.port_mtus().is_some_and(|id| !looks_up(&lowered, id)) {
+        lowered.tables.pop();
     }
     let created = created(&lowered);
     lowered.limits = Limits { headroom: program.headroom, copies: program.copies, encap: program.encap, created };
     lowered
+}
+
+/// Whether the program looks something up in a table.
+fn looks_up(program: &Program, id: TableId) -> bool {
+    let insts = program.bodies().flat_map(|body| body.blocks.iter().flat_map(|block| &block.insts));
+    insts.into_iter().any(|inst| matches!(&inst.op, Op::Lookup { table, .. } if *table == id))
+}
+
+/// Lowers a body until it is known which headers change: there only is anything to be done about a checksum. A header that lies
+/// around others changes with their checksums, so few rounds are enough.
+fn lower_body<'p>(program: &'p hir::Program, lower: impl Fn(&mut Lowering<'p>)) -> super::Body {
+    let mut changed = BTreeSet::new();
+    loop {
+        let mut lowering = Lowering::new(program, changed);
+        lower(&mut lowering);
+        if lowering.counted.is_subset(&lowering.changed) {
+            return lowering.b.finish();
+        }
+        changed = &lowering.changed | &lowering.counted;
+    }
 }
 
 /// Bytes of the longest header that a packet is created with.
@@ -80,8 +109,12 @@ struct Lowering<'p> {
     packets: Vec<Packet>,
     /// Indices into `packets` that are owned here; a failed decap drops them.
     owned: Vec<usize>,
-    /// Indices of handles in scope that look into packets, innermost last.
-    peeked: Vec<usize>,
+    /// What is known of the packets.
+    layers: Vec<layers::Layer>,
+    /// Sums that are ever added to, as far as is known.
+    changed: BTreeSet<Sum>,
+    /// Those that were added to.
+    counted: BTreeSet<Sum>,
     /// Of the open loops and `switch`es, innermost last.
     exits: Vec<Exits>,
 }
@@ -91,8 +124,6 @@ struct Frame {
     slots: Vec<Option<Slot>>,
     /// Where `return` goes in a function, and the variables that take its result.
     exit: Option<(BlockId, Vec<Var>)>,
-    /// Handles before these look into packets from outside of the function.
-    peeked: usize,
 }
 
 /// What a local stands for.
@@ -109,25 +140,19 @@ enum Slot {
 struct Packet {
     var: Var,
     protocol: super::ProtocolId,
-    /// For a handle that looks into the packet: where.
-    place: Option<Place>,
-    /// Sum of the changes not yet in the checksum field; `None` where the program keeps the checksum itself.
-    delta: Option<Var>,
-    /// Sum of the changes of a pseudo header that are not yet in the checksum behind it.
-    carried: Var,
-    /// Terms added to it since it was last folded, on the longest path so far.
-    terms: u32,
+    /// For a handle that looks into the packet: bytes from the packet's head to its header.
+    base: Option<Value>,
+    /// Its header.
+    layer: usize,
 }
 
-/// Where a handle looks into a packet.
-#[derive(Clone, Copy)]
-struct Place {
-    /// The handle of the header around it.
-    parent: usize,
-    /// Bytes from the packet's head to the handle's header.
-    base: Value,
-    /// Whether the header is still there: 1 bit.
-    there: Var,
+/// A sum of changes of a header, by its index into `layers`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Sum {
+    /// What is not yet in its checksum.
+    Own(usize),
+    /// What is not yet in the checksum behind its pseudo header.
+    Carried(usize),
 }
 
 /// What `break` and `continue` lead to.
@@ -137,34 +162,35 @@ struct Exits {
     exit: BlockId,
     /// The packets that are owned where a `break` leads to the exit.
     owned: Option<Vec<usize>>,
-    /// Handles before these look into packets from outside.
-    peeked: usize,
+    /// Headers before these were known before.
+    layers: usize,
 }
 
 impl<'p> Lowering<'p> {
-    fn new(program: &'p hir::Program) -> Self {
+    fn new(program: &'p hir::Program, changed: BTreeSet<Sum>) -> Self {
         Lowering {
             program,
             b: Builder::default(),
             frames: Vec::new(),
             packets: Vec::new(),
             owned: Vec::new(),
-            peeked: Vec::new(),
+            layers: Vec::new(),
+            changed,
+            counted: BTreeSet::new(),
             exits: Vec::new(),
         }
     }
 
-    fn ppf(mut self, ppf: &'p hir::Ppf) -> super::Body {
+    fn ppf(&mut self, ppf: &'p hir::Ppf) {
         let entry = self.b.block();
         self.b.seal(entry);
         self.b.switch_to(entry);
         let packet = self.b.param(entry, Ty::Packet(ppf.protocol));
-        self.frames.push(Frame { slots: vec![None; ppf.code.locals.len()], exit: None, peeked: 0 });
-        let own = checksum::OwnChecksum::find(self.program, &ppf.code);
-        self.bind_packet(LocalId(0), ppf.protocol, (packet, None), &own);
+        self.frames.push(Frame { slots: vec![None; ppf.code.locals.len()], exit: None });
+        let own = OwnChecksum::find(self.program, &ppf.code);
+        self.bind_packet(LocalId(0), ppf.protocol, packet::Made::new(packet), &own);
         self.statements(&ppf.code.body, &ppf.code, &own);
         self.b.ret();
-        self.b.finish()
     }
 
     fn frame(&mut self) -> &mut Frame {

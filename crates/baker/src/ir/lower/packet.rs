@@ -3,33 +3,37 @@
 //! A handle made by `packet_peek` stands for no packet of its own: it is a place, `base` bytes behind the head of the
 //! packet that it looks into.
 
-use super::checksum::OwnChecksum;
-use super::{Frame, Lowering, Packet, Slot};
+use super::layers::{Layer, Step};
+use super::{Frame, Lowering, Packet, Slot, Sum};
 use crate::check::hir::{Expr, ExprKind, LocalId, Type};
+use crate::check::own::OwnChecksum;
 use crate::ir::{BinOp, BitRange, CmpOp, DropId, Op, ProtocolId, Ty, Value};
 
-impl<'p> Lowering<'p> {
-    /// Binds a local to a packet that the PPF now owns. `carried` is what is still to go into the checksum behind it.
-    pub(super) fn bind_packet(
-        &mut self,
-        local: LocalId,
-        protocol: ProtocolId,
-        (value, carried): (Value, Option<Value>),
-        own: &OwnChecksum,
-    ) {
-        let var = self.b.var(Ty::Packet(protocol));
-        self.b.set(var, value);
-        let index = self.packets.len();
-        let carried = self.sum_var(carried);
-        self.add_packet(local, Packet { var, protocol, place: None, delta: None, carried, terms: 0 }, own);
-        self.owned.push(index);
-    }
+/// A packet that the PPF comes to own.
+#[derive(Clone, Copy)]
+pub(super) struct Made {
+    pub packet: Value,
+    /// What is still to go into the checksum behind its header.
+    pub carried: Option<Value>,
+    /// Whether the program keeps that in line with the pseudo header itself: see [`Layer`].
+    pub apart: Option<Value>,
+}
 
-    fn add_packet(&mut self, local: LocalId, packet: Packet, own: &OwnChecksum) {
-        let declared = self.program.protocols[packet.protocol.0 as usize].checksum.is_some();
-        let delta = (declared && !own.has(local)).then(|| self.sum_var(None));
-        self.packets.push(Packet { delta, ..packet });
-        self.frame().slots[local.0 as usize] = Some(Slot::Packet(self.packets.len() - 1));
+impl Made {
+    pub fn new(packet: Value) -> Made {
+        Made { packet, carried: None, apart: None }
+    }
+}
+
+impl<'p> Lowering<'p> {
+    /// Binds a local to a packet that the PPF now owns.
+    pub(super) fn bind_packet(&mut self, local: LocalId, protocol: ProtocolId, made: Made, own: &OwnChecksum) {
+        let var = self.b.var(Ty::Packet(protocol));
+        let index = self.packets.len();
+        let layer = self.add_layer(protocol, index, None, own.has(local));
+        self.packets.push(Packet { var, protocol, base: None, layer });
+        self.frame().slots[local.0 as usize] = Some(Slot::Packet(index));
+        self.hold(index, made);
     }
 
     /// Declares a handle that looks into the packet behind another one.
@@ -38,54 +42,62 @@ impl<'p> Lowering<'p> {
             unreachable!("a peek makes a packet")
         };
         let parent = self.packet_index(*of);
+        let step = |this: &Self, value: Value| match (bytes, this.b.as_constant(value)) {
+            (_, Some(constant)) => Step::Constant(constant),
+            (None, None) => Step::Demux,
+            (Some(_), None) => Step::Other,
+        };
         let bytes = self.inner(parent, protocol, bytes.as_deref());
-        let base = match self.packets[parent].place {
-            Some(place) => self.b.binary(BinOp::Add, place.base, bytes),
+        let step = step(self, bytes);
+        let base = match self.packets[parent].base {
+            Some(base) => self.b.binary(BinOp::Add, base, bytes),
             None => bytes,
         };
-        let Packet { var, carried, .. } = self.packets[parent];
-        let (there, one) = (self.b.var(Ty::Int(1)), self.b.constant(1, 1));
-        self.b.set(there, one);
-        let place = Some(super::Place { parent, base, there });
-        // What is behind this header belongs to its own pseudo header, where it has one, else to the one before.
-        let own_pseudo = !self.program.protocols[protocol.0 as usize].pseudo.is_empty();
-        let carried = if own_pseudo { self.sum_var(None) } else { carried };
-        self.add_packet(local, Packet { var, protocol, place, delta: None, carried, terms: 0 }, own);
-        self.peeked.push(self.packets.len() - 1);
+        let Packet { var, layer: around, .. } = self.packets[parent];
+        let layer = self.know(protocol, around, (step, base), own.has(local));
+        self.packets.push(Packet { var, protocol, base: Some(base), layer });
+        self.frame().slots[local.0 as usize] = Some(Slot::Packet(self.packets.len() - 1));
     }
 
     /// A handle whose packet was consumed gets a new one of the same protocol.
-    pub(super) fn rebind(&mut self, local: LocalId, (value, carried): (Value, Option<Value>)) {
+    pub(super) fn rebind(&mut self, local: LocalId, made: Made) {
         let index = self.packet_index(local);
-        let Packet { var, delta, carried: sum, .. } = self.packets[index];
-        self.b.set(var, value);
-        let zero = self.b.constant(32, 0);
+        self.hold(index, made);
+    }
+
+    /// A handle gets a packet, of which nothing but its header is known.
+    fn hold(&mut self, index: usize, made: Made) {
+        let Packet { var, layer, .. } = self.packets[index];
+        self.b.set(var, made.packet);
+        self.end_known(index);
+        let Layer { delta, carried, apart, .. } = self.layers[layer];
+        let zero = self.b.shared_constant(32, 0);
+        let change = made.carried.unwrap_or(zero);
+        let takes = self.takes_pseudo(layer);
         if let Some(delta) = delta {
-            self.b.set(delta, zero);
+            self.b.set(delta, if takes { change } else { zero });
+            if takes && self.b.as_constant(change) != Some(0) {
+                self.counted.insert(Sum::Own(layer));
+            }
         }
-        self.b.set(sum, carried.unwrap_or(zero));
-        self.end_peeked(index);
+        self.b.set(carried, if takes { zero } else { change });
+        if !takes && self.b.as_constant(change) != Some(0) {
+            self.counted.insert(Sum::Carried(layer));
+        }
+        let is_apart = made.apart.unwrap_or_else(|| self.b.shared_constant(1, 0));
+        self.b.set(apart, is_apart);
         self.owned.push(index);
     }
 
-    /// Ends the handles that look into a packet whose bytes move.
-    pub(super) fn end_peeked(&mut self, index: usize) {
-        for at in 0..self.peeked.len() {
-            let peeked = self.peeked[at];
-            if let (true, Some(place)) = (self.root(peeked) == index, self.packets[peeked].place) {
-                let gone = self.b.constant(1, 0);
-                self.b.set(place.there, gone);
-            }
-        }
+    /// Ends what is known of a packet but for its own header.
+    pub(super) fn end_known(&mut self, index: usize) {
+        let known = self.known(index);
+        self.forget(&known);
     }
 
-    /// The packet that a handle leads to, with what lies behind its handle.
+    /// The handle by which the packet that a handle leads to is consumed.
     pub(super) fn root(&self, index: usize) -> usize {
-        let mut root = index;
-        while let Some(place) = self.packets[root].place {
-            root = place.parent;
-        }
-        root
+        self.layers[self.packets[index].layer].root
     }
 
     pub(super) fn packet_of(&mut self, index: usize) -> Value {
@@ -100,8 +112,8 @@ impl<'p> Lowering<'p> {
     /// Bits of the handle's header.
     pub(super) fn load_bits(&mut self, index: usize, bits: BitRange) -> Value {
         let packet = self.packet_of(index);
-        let op = match self.packets[index].place {
-            Some(place) => Op::LoadAt { packet, offset: place.base, bits },
+        let op = match self.packets[index].base {
+            Some(offset) => Op::LoadAt { packet, offset, bits },
             None => Op::Load { packet, bits },
         };
         self.b.push(Ty::Int(bits.width), op)
@@ -110,8 +122,8 @@ impl<'p> Lowering<'p> {
     /// Stores bits of the handle's header, whatever checksums cover them.
     pub(super) fn store_bits(&mut self, index: usize, bits: BitRange, value: Value) {
         let packet = self.packet_of(index);
-        self.b.effect(match self.packets[index].place {
-            Some(place) => Op::StoreAt { packet, offset: place.base, bits, value },
+        self.b.effect(match self.packets[index].base {
+            Some(offset) => Op::StoreAt { packet, offset, bits, value },
             None => Op::Store { packet, bits, value },
         });
     }
@@ -129,8 +141,8 @@ impl<'p> Lowering<'p> {
     pub(super) fn length(&mut self, index: usize) -> Value {
         let packet = self.packet_of(index);
         let length = self.b.push(Ty::Int(32), Op::Len { packet });
-        match self.packets[index].place {
-            Some(place) => self.b.binary(BinOp::Sub, length, place.base),
+        match self.packets[index].base {
+            Some(base) => self.b.binary(BinOp::Sub, length, base),
             None => length,
         }
     }
@@ -144,41 +156,60 @@ impl<'p> Lowering<'p> {
 
     /// A packet for whoever consumes it.
     pub(super) fn consume(&mut self, expr: &'p Expr) -> Value {
-        self.consume_carrying(expr).0
+        self.made(expr).packet
     }
 
     /// The packet, and what is still to go into the checksum behind its header.
-    pub(super) fn consume_carrying(&mut self, expr: &'p Expr) -> (Value, Option<Value>) {
+    pub(super) fn made(&mut self, expr: &'p Expr) -> Made {
         let Type::Packet(protocol) = expr.ty else { unreachable!("a packet") };
         match &expr.kind {
             ExprKind::Local(local) => {
                 let index = self.packet_index(*local);
                 self.apply_checksums(index);
-                let carried = self.b.get(self.packets[index].carried);
-                (self.release(*local), Some(carried))
+                let layer = self.packets[index].layer;
+                let carried = self.carried_of(layer);
+                self.end_known(index);
+                Made { packet: self.release(*local), ..carried }
             }
             ExprKind::Copy(local) => {
                 let index = self.packet_index(*local);
                 self.apply_checksums(index);
                 let packet = self.packet_of(index);
-                let carried = self.b.get(self.packets[index].carried);
                 let copied = self.b.push(self.b.ty(packet), Op::Copy { packet });
                 // Of a handle that looks into a packet: what lies in front of its header is not copied.
-                let made = match self.base(index) {
+                let packet = match self.base(index) {
                     Some(bytes) => self.b.push(Ty::Packet(protocol), Op::Pull { packet: copied, bytes }),
                     None => copied,
                 };
-                (made, Some(carried))
+                Made { packet, ..self.carried_of(self.packets[index].layer) }
             }
             ExprKind::Create => {
                 let made = self.b.push(Ty::Packet(protocol), Op::Create);
                 self.fresh_header(made, protocol, true);
-                (made, None)
+                self.anew(made)
             }
-            ExprKind::Encap(local) => (self.encap(*local, protocol), None),
+            ExprKind::Encap(local) => {
+                let pushed = self.encap(*local, protocol);
+                self.anew(pushed)
+            }
             ExprKind::Decap(local, bytes) => self.decap(*local, protocol, bytes.as_deref()),
             _ => unreachable!("the checker knows no other expression that makes a packet"),
         }
+    }
+
+    /// A header that was made anew: what it is made of, the checksum behind it does not follow.
+    fn anew(&mut self, packet: Value) -> Made {
+        Made { packet, carried: None, apart: Some(self.b.shared_constant(1, 1)) }
+    }
+
+    /// What goes on with a header to another handle of it; the packet is still to be given.
+    fn carried_of(&mut self, layer: usize) -> Made {
+        let packet = Value(u32::MAX);
+        let Some(scope) = self.scope(layer) else { return Made::new(packet) };
+        let Layer { carried, apart, .. } = self.layers[scope];
+        let changed = self.changed.contains(&Sum::Carried(scope));
+        let carried = changed.then(|| self.b.get(carried));
+        Made { packet, carried, apart: Some(self.b.get(apart)) }
     }
 
     /// A header of zeros and default values in front of the packet.
@@ -224,15 +255,32 @@ impl<'p> Lowering<'p> {
     }
 
     /// Removes the header.
-    fn decap(&mut self, local: LocalId, protocol: ProtocolId, bytes: Option<&'p Expr>) -> (Value, Option<Value>) {
+    fn decap(&mut self, local: LocalId, protocol: ProtocolId, bytes: Option<&'p Expr>) -> Made {
         let index = self.packet_index(local);
+        let by_demux = bytes.is_none();
         let bytes = self.inner(index, protocol, bytes);
         self.apply_checksums(index);
-        let carried = self.b.get(self.packets[index].carried);
+        let step = match (by_demux, self.b.as_constant(bytes)) {
+            (true, None) => Some(Step::Demux),
+            (_, constant) => constant.map(Step::Constant),
+        };
+        let around = self.packets[index].layer;
+        // Where the header was looked at before, what it has carried on; else what the one in front of it has.
+        let looked_at = self.known(index).into_iter().find(|&layer| {
+            let Layer { protocol: known, inner, .. } = self.layers[layer];
+            let inner = inner.expect("known by a peek");
+            known == protocol && inner.parent == around && Some(inner.step) == step
+        });
+        let declared = &self.program.protocols[protocol.0 as usize];
+        let carried = match looked_at.filter(|_| !declared.pseudo.is_empty()) {
+            Some(layer) => self.carried_of(layer),
+            None if declared.pseudo.is_empty() => self.carried_of(around),
+            None => Made::new(bytes),
+        };
+        self.end_known(index);
         let packet = self.release(local);
-        let own_pseudo = !self.program.protocols[protocol.0 as usize].pseudo.is_empty();
-        let carried = if own_pseudo { None } else { Some(carried) };
-        (self.b.push(Ty::Packet(protocol), Op::Pull { packet, bytes }), carried)
+        let packet = self.b.push(Ty::Packet(protocol), Op::Pull { packet, bytes });
+        Made { packet, ..carried }
     }
 
     /// Length of the handle's header: its demux, or what the program says. Where it is not at least the fixed header,
@@ -280,19 +328,24 @@ impl<'p> Lowering<'p> {
     /// Header bytes of the packet as its protocol's demux says.
     pub(super) fn demux(&mut self, index: usize) -> Value {
         let protocol = self.packets[index].protocol;
-        self.frames.push(Frame { slots: vec![Some(Slot::Packet(index))], exit: None, peeked: self.peeked.len() });
-        let bytes = self.value(&self.program.demux[protocol.0 as usize]);
+        self.of_header(index, &self.program.demux[protocol.0 as usize])
+    }
+
+    /// What an expression over a header's fields gives.
+    pub(super) fn of_header(&mut self, index: usize, expr: &'p Expr) -> Value {
+        self.frames.push(Frame { slots: vec![Some(Slot::Packet(index))], exit: None });
+        let value = self.value(expr);
         self.frames.pop();
-        bytes
+        value
     }
 
     /// Whether there are so many bytes from the handle's header on.
     pub(super) fn has(&mut self, index: usize, bytes: Value) -> Value {
         let packet = self.packet_of(index);
-        let from_head = match self.packets[index].place {
+        let from_head = match self.packets[index].base {
             None => Some(bytes),
             // No packet is as long as what would not fit into 32 bits.
-            Some(place) => self.b.as_constant(place.base).zip(self.b.as_constant(bytes)).map(|(base, bytes)| {
+            Some(base) => self.b.as_constant(base).zip(self.b.as_constant(bytes)).map(|(base, bytes)| {
                 let end = (base as u32).saturating_add(bytes as u32);
                 self.b.constant(32, end.into())
             }),

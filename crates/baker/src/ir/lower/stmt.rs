@@ -1,14 +1,13 @@
 //! Statements.
 
-use super::checksum::OwnChecksum;
 use super::{Exits, Frame, Lowering, Slot};
 use crate::check::hir::{self, ExprKind, FunctionId, LocalId, Stmt, StmtKind, Type};
+use crate::check::own::OwnChecksum;
 use crate::ir::{BlockId, CmpOp, Op, TableKind, Ty, Value};
 
 impl<'p> Lowering<'p> {
     /// Statements of one scope.
     pub(super) fn statements(&mut self, statements: &'p [Stmt], code: &'p hir::Code, own: &OwnChecksum) {
-        let peeked = self.peeked.len();
         for statement in statements {
             if self.b.unreachable() {
                 break;
@@ -16,10 +15,6 @@ impl<'p> Lowering<'p> {
             self.b.span = Some(statement.span);
             self.statement(statement, code, own);
         }
-        if !self.b.unreachable() {
-            self.close_peeked(peeked);
-        }
-        self.peeked.truncate(peeked);
     }
 
     fn statement(&mut self, statement: &'p Stmt, code: &'p hir::Code, own: &OwnChecksum) {
@@ -27,7 +22,7 @@ impl<'p> Lowering<'p> {
             StmtKind::Let(local, init) => self.let_(*local, init.as_ref(), code, own),
             StmtKind::SetLocal(local, value) => match code.locals[local.0 as usize].ty {
                 Type::Packet(_) => {
-                    let packet = self.consume_carrying(value);
+                    let packet = self.made(value);
                     self.rebind(*local, packet);
                 }
                 ty => {
@@ -94,15 +89,14 @@ impl<'p> Lowering<'p> {
             StmtKind::Return(value) => self.return_(value.as_ref()),
             StmtKind::Switch(value, arms, other) => self.switch(value, arms, other, code, own),
             StmtKind::Break => {
-                let Exits { exit, peeked, .. } = *self.exits.last().expect("break stands in a loop or switch");
-                self.close_peeked(peeked);
+                let exit = self.exits.last().expect("break stands in a loop or switch").exit;
                 self.exits.last_mut().expect("still the same").owned = Some(self.owned.clone());
                 self.b.jump(exit);
             }
             StmtKind::Continue => {
-                let next = self.exits.iter().rev().find_map(|exits| Some((exits.next?, exits.peeked)));
-                let (next, peeked) = next.expect("continue stands in a loop");
-                self.close_peeked(peeked);
+                let next = self.exits.iter().rev().find_map(|exits| Some((exits.next?, exits.layers)));
+                let (next, layers) = next.expect("continue stands in a loop");
+                self.forget_from(layers);
                 self.b.jump(next);
             }
             StmtKind::Block(body) => self.statements(body, code, own),
@@ -122,7 +116,7 @@ impl<'p> Lowering<'p> {
             if matches!(init.kind, ExprKind::Peek(..)) {
                 return self.peek(local, init, own);
             }
-            let packet = self.consume_carrying(init);
+            let packet = self.made(init);
             self.bind_packet(local, protocol, packet, own);
             return;
         }
@@ -183,8 +177,12 @@ impl<'p> Lowering<'p> {
         self.b.seal(start);
         self.b.switch_to(start);
         let owned = self.owned.clone();
-        self.exits.push(Exits { next: Some(next), exit, owned: None, peeked: self.peeked.len() });
+        let layers = self.layers.len();
+        self.exits.push(Exits { next: Some(next), exit, owned: None, layers });
         self.statements(&for_.body, code, own);
+        if !self.b.unreachable() {
+            self.forget_from(layers);
+        }
         self.b.jump(next);
         self.exits.pop();
         self.owned = owned;
@@ -210,7 +208,7 @@ impl<'p> Lowering<'p> {
         let value = self.value(value);
         let (exit, owned) = (self.b.block(), self.owned.clone());
         let mut after = None;
-        self.exits.push(Exits { next: None, exit, owned: None, peeked: self.peeked.len() });
+        self.exits.push(Exits { next: None, exit, owned: None, layers: self.layers.len() });
         for arm in arms {
             let body = self.b.block();
             for label in &arm.values {
@@ -253,7 +251,6 @@ impl<'p> Lowering<'p> {
 
     fn return_(&mut self, value: Option<&'p hir::Expr>) {
         let frame = self.frames.last().expect("a frame is open");
-        let peeked = frame.peeked;
         match frame.exit.clone() {
             None => self.b.ret(),
             Some((exit, results)) => {
@@ -263,7 +260,6 @@ impl<'p> Lowering<'p> {
                         self.b.set(var, value);
                     }
                 }
-                self.close_peeked(peeked);
                 self.b.jump(exit);
             }
         }
@@ -294,7 +290,7 @@ impl<'p> Lowering<'p> {
         for (&var, value) in results.iter().zip(self.zeros(function.result)) {
             self.b.set(var, value);
         }
-        self.frames.push(Frame { slots, exit: Some((exit, results.clone())), peeked: self.peeked.len() });
+        self.frames.push(Frame { slots, exit: Some((exit, results.clone())) });
         // What the function makes itself it has consumed when it ends; what the caller holds stays held.
         let (span, owned) = (self.b.span, self.owned.clone());
         let own = OwnChecksum::find(self.program, code);

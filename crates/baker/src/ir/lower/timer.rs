@@ -12,16 +12,17 @@
 //! So an entry that was removed since its key was read is passed over, and whoever runs timers handles keys alone. The
 //! look-up is not one by a packet: entries that age do not stay for it, and those that are too old are passed over.
 
-use super::{Frame, Lowering, Slot, checksum};
+use super::{Frame, Lowering, Slot};
 use crate::check::hir::{LocalId, Timer};
-use crate::ir::{BinOp, Body, CmpOp, Op, Table, TableId, Ty, Value};
+use crate::check::own::OwnChecksum;
+use crate::ir::{BinOp, CmpOp, Op, Table, TableId, Ty, Value};
 
 impl<'p> Lowering<'p> {
-    pub(super) fn timer(mut self, timer: &'p Timer) -> Body {
+    pub(super) fn timer(&mut self, timer: &'p Timer) {
         let entry = self.b.block();
         self.b.seal(entry);
         self.b.switch_to(entry);
-        self.frames.push(Frame { slots: vec![None; timer.code.locals.len()], exit: None, peeked: 0 });
+        self.frames.push(Frame { slots: vec![None; timer.code.locals.len()], exit: None });
         if let Some(table) = timer.table {
             let layout = &self.program.layouts[self.table(table).key.0 as usize];
             let widths: Vec<u32> = layout.fields.iter().map(|field| field.width).collect();
@@ -32,10 +33,9 @@ impl<'p> Lowering<'p> {
                 self.bind_values(LocalId(1), &[value]);
             }
         }
-        let own = checksum::OwnChecksum::find(self.program, &timer.code);
+        let own = OwnChecksum::find(self.program, &timer.code);
         self.statements(&timer.code.body, &timer.code, &own);
         self.b.ret();
-        self.b.finish()
     }
 
     /// The entry under a key; goes on only where there is one.

@@ -27,6 +27,8 @@ nodes! {
     Demux,
     /// `covers { NAME, … }` of a checksum field.
     Covers,
+    /// `length { bytes }` in a protocol.
+    Length,
     /// `pseudo { NAME, … }` in a protocol.
     Pseudo,
     /// `metadata { … }`
@@ -92,6 +94,8 @@ choice! {
         Field(Field),
         /// The size of the header.
         Demux(Demux),
+        /// How far it reaches, with all that it holds.
+        Length(Length),
         /// What checksums of the headers behind it cover.
         Pseudo(Pseudo),
     }
@@ -221,6 +225,11 @@ impl Protocol {
 }
 
 impl Protocol {
+    /// Its `length` clauses: one at most, in a right program.
+    pub fn lengths(&self) -> impl Iterator<Item = Length> + use<> {
+        children(&self.syntax)
+    }
+
     /// Its `pseudo` clauses.
     pub fn pseudos(&self) -> impl Iterator<Item = Pseudo> + use<> {
         children(&self.syntax)
@@ -265,6 +274,13 @@ impl Covers {
 
 impl Demux {
     /// The header's size in bytes.
+    pub fn size(&self) -> Option<Expr> {
+        child(&self.syntax)
+    }
+}
+
+impl Length {
+    /// Bytes from the header's beginning to the end of what it holds.
     pub fn size(&self) -> Option<Expr> {
         child(&self.syntax)
     }

@@ -12,6 +12,8 @@ nodes! {
     Table,
     /// `idle duration` behind a table.
     Idle,
+    /// `into NAME` behind a table.
+    IntoClause,
     /// `counter NAME;` or `counter NAME[size];`
     Counter,
     /// `meter NAME rate tokens burst tokens;`, also with `[size]` behind the name, and without rate and burst.
@@ -156,6 +158,11 @@ impl Table {
     /// After how many nanoseconds an entry that is not used is gone, if ever.
     pub fn idle(&self) -> Option<Expr> {
         child(child::<Idle>(&self.syntax)?.syntax())
+    }
+
+    /// The table whose keys its values are, if it says so.
+    pub fn led_into(&self) -> Option<Name> {
+        name(child::<IntoClause>(&self.syntax)?.syntax())
     }
 }
 

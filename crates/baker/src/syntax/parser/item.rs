@@ -233,25 +233,27 @@ impl Parser<'_> {
         self.bump_as(ProtocolKw);
         self.name("the name of the protocol");
         self.braced("protocol", |p| match p.nth(1) == LBrace {
-            true if p.at_keyword(DemuxKw) => p.demux(),
+            true if p.at_keyword(DemuxKw) => p.bytes_clause(Demux, DemuxKw, "after the size of the header"),
+            true if p.at_keyword(LengthKw) => p.bytes_clause(Length, LengthKw, "after the length"),
             true if p.at_keyword(PseudoKw) => p.pseudo(),
             _ => p.field(),
         });
         self.finish();
     }
 
-    fn demux(&mut self) {
-        self.start(Demux);
-        self.bump_as(DemuxKw);
+    /// `demux` or `length`: a number of bytes in braces.
+    fn bytes_clause(&mut self, clause: SyntaxKind, keyword: SyntaxKind, after: &str) {
+        self.start(clause);
+        self.bump_as(keyword);
         let open = self.here();
         self.bump();
         self.expr();
         if !self.at(RBrace) {
-            let error = self.missing("`}`", "after the size of the header");
+            let error = self.missing("`}`", after);
             self.error(error);
             self.skip_while(|p| !matches!(p.kind(), RBrace | LBrace) && !p.ahead(0).new_line);
         }
-        self.close_brace(Some(open), "`demux`");
+        self.close_brace(Some(open), if clause == Demux { "`demux`" } else { "`length`" });
         self.optional_semicolon();
         self.finish();
     }

@@ -18,14 +18,14 @@ use rowan::{Checkpoint, GreenNode, GreenNodeBuilder, Language};
 
 use super::kind::{Baker, SyntaxKind};
 use super::lexer::{self, Token};
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, SHOWN};
 use crate::source::{FileId, Span};
 
 /// How deep blocks and expressions may nest. Bounds the stack of the parser and of whoever walks the tree.
 pub const MAX_DEPTH: u32 = 256;
 
 /// How many errors of one file are reported.
-pub const MAX_ERRORS: usize = 100;
+pub const MAX_ERRORS: usize = SHOWN - 1;
 
 /// Parses a file.
 pub(super) fn parse(file: FileId, text: &str) -> (GreenNode, Vec<Diagnostic>) {

@@ -111,6 +111,12 @@ impl Parser<'_> {
             self.expr();
             self.finish();
         }
+        if self.at_keyword(IntoKw) {
+            self.start(IntoClause);
+            self.bump_as(IntoKw);
+            self.name("the name of a table");
+            self.finish();
+        }
         self.semicolon("after this table");
         self.finish();
     }

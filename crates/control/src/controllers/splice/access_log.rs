@@ -116,7 +116,7 @@ impl Line {
             bytes: exchange.body(),
             request_bytes: exchange.up.bytes,
             service: service.unwrap_or_default(),
-            pool: server.map(|own| own.pool_name.clone()),
+            pool: server.map(|own| own.pool.name.clone()),
             server: server.map(|own| own.server.name.clone()),
             connect_ms: exchange.connect.map(milliseconds),
             first_byte_ms: exchange.first_byte.map(milliseconds),

@@ -86,7 +86,7 @@ impl Cluster {
     /// Pool and name of a server.
     pub fn name(&self, number: usize) -> String {
         let known = &self.servers[number];
-        format!("{}/{}", known.pool_name, known.server.name)
+        format!("{}/{}", known.pool.name, known.server.name)
     }
 }
 
@@ -179,7 +179,7 @@ impl<P: DataPath> Splicer<P> {
     fn server(&self, number: usize) -> ServerState {
         let (known, figures) = (&self.cluster.servers[number], self.books.of_server(number));
         ServerState {
-            pool: known.pool_name.clone(),
+            pool: known.pool.name.clone(),
             name: known.server.name.clone(),
             address: text_of(known.server.address, known.server.port),
             weight: known.server.weight,
@@ -203,6 +203,8 @@ impl<P: DataPath> Splicer<P> {
                 *current.entry(service.name.clone()).or_default() += 1;
             }
         }
-        self.books.families(&self.cluster, &current, self.path.now())
+        let mut families = self.books.families(&self.cluster, &current, self.path.now());
+        families.extend([self.neighbours.family(), self.fragments.family()]);
+        families
     }
 }

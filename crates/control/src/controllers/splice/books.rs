@@ -216,7 +216,7 @@ impl Books {
         let mut first_byte = family(Kind::Histogram, "first_byte_us", "from a request to the response's first byte");
         for (number, known) in cluster.servers.iter().enumerate().filter(|(_, known)| known.configured) {
             let own = self.of_server(number);
-            let labels = [("pool", known.pool_name.as_str()), ("server", known.server.name.as_str())];
+            let labels = [("pool", known.pool.name.as_str()), ("server", known.server.name.as_str())];
             let with = |more| [labels[0], labels[1], more];
             requests.add(&labels, own.requests);
             let classes = CLASSES.into_iter().zip(own.responses);

@@ -2,6 +2,7 @@
 
 use super::block::{Block, Ends, second};
 use super::icmp::{IcmpError, Problem};
+use super::isn::initial;
 use super::path::DataPath;
 use super::segment::{ACK, FIN, PSH, RST, SYN, Segment, TcpOptions};
 use super::splicer::Splicer;
@@ -41,6 +42,11 @@ impl<P: DataPath> Splicer<P> {
         self.checks.iter().map(|check| check.due).min().unwrap_or(u64::MAX)
     }
 
+    /// Servers that are not checked any more may be in the configuration again.
+    pub(super) fn check_soon(&mut self) {
+        self.checks.iter_mut().filter(|check| check.due == u64::MAX).for_each(|check| check.due = 0);
+    }
+
     /// Begins and ends checks.
     pub(super) fn run_checks(&mut self) {
         let now = self.path.now();
@@ -60,9 +66,9 @@ impl<P: DataPath> Splicer<P> {
     }
 
     fn begin_check(&mut self, server: usize, now: u64) {
-        let settings = self.cluster.settings.clone();
         let known = &self.cluster.servers[server];
-        let check = &settings.pools[known.pool].check;
+        let pool = known.pool.clone();
+        let check = &pool.check;
         // Where nobody knows the way yet, it is tried again soon.
         if known.mac.is_none() {
             if !known.up {
@@ -73,8 +79,7 @@ impl<P: DataPath> Splicer<P> {
         }
         self.checks[server].due = now + check.timeout;
         let Some(ends) = self.own_ends(server, now) else { return };
-        // Nobody gains anything from guessing it.
-        let start = (now as u32).rotate_left(16) ^ u32::from(ends.dst_port);
+        let start = initial(self.path.secret(), &ends, now);
         self.by_server.insert(ends, Owner::Check(server));
         let next = start.wrapping_add(1);
         self.checks[server].running = Some(Running { ends, next, expected: 0, connected: false, answer: Vec::new() });
@@ -94,7 +99,7 @@ impl<P: DataPath> Splicer<P> {
     fn send_check(&mut self, server: usize, flags: u8, seq: u32, options: TcpOptions, payload: &[u8]) {
         let known = &self.cluster.servers[server];
         let (Some(running), Some(mac)) = (&self.checks[server].running, known.mac) else { return };
-        let own = &self.cluster.settings.interfaces[known.server.interface];
+        let own = &known.interface;
         let segment = Segment {
             dst_mac: mac,
             src_mac: own.mac,
@@ -111,7 +116,7 @@ impl<P: DataPath> Splicer<P> {
 
     /// A segment of a server that is being checked.
     pub(super) fn on_check(&mut self, server: usize, segment: &Segment) {
-        let http = self.cluster.settings.pools[self.cluster.servers[server].pool].check.http.clone();
+        let http = self.cluster.servers[server].pool.check.http.clone();
         let Some(running) = self.checks[server].running.as_mut() else { return };
         if !segment.has(ACK) || segment.ack != running.next && !running.connected {
             return;
@@ -175,7 +180,7 @@ impl<P: DataPath> Splicer<P> {
     fn late_check(&mut self, server: usize) {
         let connected = self.checks[server].running.as_ref().is_some_and(|own| own.connected);
         let what = if connected { "no answer" } else { "no connection" };
-        let timeout = self.cluster.settings.pools[self.cluster.servers[server].pool].check.timeout;
+        let timeout = self.cluster.servers[server].pool.check.timeout;
         self.end_check(server, Err(format!("{what} within {} ms", timeout / 1_000_000)));
     }
 
@@ -192,10 +197,15 @@ impl<P: DataPath> Splicer<P> {
         let changed = self.cluster.checked(server, found, now);
         let most = if self.cluster.awaits_checks(server) { UNDECIDED } else { u64::MAX };
         let known = &self.cluster.servers[server];
-        let pool = &self.cluster.settings.pools[known.pool];
-        self.checks[server].due = now + pool.check.interval.min(most);
+        self.checks[server].due = now + known.pool.check.interval.min(most);
         if changed {
-            tracing::warn!(pool = pool.name, server = known.server.name, up = known.up, why = known.why, "server");
+            tracing::warn!(
+                pool = known.pool.name,
+                server = known.server.name,
+                up = known.up,
+                why = known.why,
+                "server"
+            );
         }
     }
 }

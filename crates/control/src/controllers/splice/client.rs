@@ -1,23 +1,26 @@
 //! The client's side: requests are read, servers chosen, and what follows is joined.
 
+use super::assembly::Assembly;
 use super::block::{Block, Ends, before};
 use super::body::Body;
 use super::connection::{State, Stream, Upstream};
 use super::exchange::Ending;
-use super::http::{self, Refused};
-use super::path::DataPath;
+use super::http::Refused;
+use super::isn::initial;
+use super::path::{DataPath, MARGIN};
 use super::segment::{ACK, FIN, RST, SYN, Segment, TcpOptions};
+use super::times::spread;
 use super::turn::{Owner, RESEND, Turn};
 
 /// From one look for a server to the next, in nanoseconds, as long as no server of a pool has been checked.
 const RETRY: u64 = 20_000_000;
 
-/// First sequence numbers go up by one in this time, in nanoseconds.
-const TICK: u64 = 4000;
-
 impl<P: DataPath> Turn<'_, P> {
     /// A segment of the client.
     pub fn on_client(&mut self, segment: &Segment, frame: &[u8]) {
+        if self.is_old_duplicate(segment) {
+            return;
+        }
         if !self.client_acknowledges(segment) {
             return;
         }
@@ -60,7 +63,7 @@ impl<P: DataPath> Turn<'_, P> {
                 let expected = c.requests.bytes.next();
                 c.requests.bytes.insert(segment.seq, segment.payload, segment.has(FIN));
                 let new = c.requests.bytes.next() != expected;
-                if self.c.state == State::Asking && new {
+                if self.c.state == State::Asking && new && self.c.retry == u64::MAX {
                     self.advance();
                 } else if self.c.state == State::Asking
                     && self.c.retry == u64::MAX
@@ -73,6 +76,31 @@ impl<P: DataPath> Turn<'_, P> {
             }
             State::Serving => {}
         }
+    }
+
+    /// Whether a segment of the client's is one that it has sent long before, by its clock: then nothing in it is news, though its numbers
+    /// may seem so (RFC 7323 section 5.3).
+    fn is_old_duplicate(&mut self, segment: &Segment) -> bool {
+        let c = &mut *self.c;
+        let Some((value, _)) = segment.options.times.filter(|_| c.agreed.times && !segment.has(SYN | RST)) else {
+            return false;
+        };
+        if c.recent.is_behind(value, self.now) {
+            // As for any segment that is not acceptable. While a server is connected nothing is acknowledged.
+            if c.retry == u64::MAX && matches!(c.state, State::Asking | State::Answering) && c.answer.is_none() {
+                self.tell_client(0, self.c.next, &[]);
+            }
+            return true;
+        }
+        // How far all has come: what lies behind a gap may have been sent later than what fills it.
+        let had = match (&c.state, &c.upstream) {
+            (State::Serving, Some(u)) => u.acked,
+            _ => c.requests.bytes.next(),
+        };
+        if !before(had, segment.seq) {
+            c.recent.note(value, self.now);
+        }
+        false
     }
 
     /// An acknowledgement of the own answer, or the client's FIN behind it.
@@ -97,26 +125,36 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Reads what there is of a request.
     pub fn advance(&mut self) {
+        self.pass_blank();
         let c = &mut *self.c;
-        c.asking.get_or_insert(self.now);
         let start = c.requests.bytes.base();
+        if c.requests.is_blank() && !c.requests.bytes.is_ended() {
+            return self.tell_client(0, self.c.next, &[]);
+        }
+        if c.asking.is_none() {
+            (c.asking, c.deadline) = (Some(self.now), self.now + self.cluster.settings.timeouts.request);
+        }
         c.retry = u64::MAX;
-        let mut request = match http::request(c.requests.bytes.ready()) {
+        let mut request = match c.requests.request() {
             Err(Refused(status)) => return self.answer(status),
             Ok(Some(request)) => request,
             Ok(None) if c.requests.bytes.is_ended() => {
-                return if c.requests.bytes.ready().is_empty() { self.answer(0) } else { self.answer(400) };
+                if !c.requests.bytes.ready().is_empty() {
+                    return self.answer(400);
+                }
+                // Where it had only to go, others may use its server's connection.
+                self.leave(start);
+                return self.answer(0);
             }
             Ok(None) if c.requests.bytes.ready().len() > self.cluster.settings.request_head => return self.answer(431),
             Ok(None) => return self.tell_client(0, self.c.next, &[]),
         };
-        let service = self.cluster.settings.services.get(c.service);
-        let pool = service.and_then(|service| service.pool(&request.method, &request.host, &request.path));
+        let pool = self.cluster.route(c.service, &request);
         if pool.is_some_and(|pool| self.cluster.is_undecided(pool, c.client.src, self.now)) {
             c.retry = self.now + RETRY;
             return;
         }
-        let mut kept = c.requests.bytes.take(request.head);
+        let mut kept = c.requests.take_head(request.head);
         let hidden = !request.private && pool.is_some_and(|pool| self.cluster.outlasts(pool));
         let close = request.close.take().filter(|_| hidden);
         let body = Body::limited(request.framing, self.cluster.settings.request_body);
@@ -188,6 +226,11 @@ impl<P: DataPath> Turn<'_, P> {
         self.send_kept();
     }
 
+    /// The pool that the present request belongs to by now: it may have been another one when it came.
+    pub(super) fn routed(&self) -> Option<usize> {
+        self.c.request.as_ref().and_then(|request| self.cluster.route(self.c.service, request))
+    }
+
     /// Chooses a server, and connects to it.
     pub fn connect(&mut self, pool: usize, kept: Vec<u8>) {
         let c = &*self.c;
@@ -207,7 +250,7 @@ impl<P: DataPath> Turn<'_, P> {
         let seen = self.cluster.seen(server, &c.client);
         let ends = self.cluster.ends(server, seen, |ends| !by_server.contains_key(ends) && forget_closed(path, ends));
         let known = &mut self.cluster.servers[server];
-        let own = &settings.interfaces[known.server.interface];
+        let own = known.interface.clone();
         let Some(mac) = known.mac else { return self.answer(503) };
         let Some(ends) = ends else {
             // Others have ports of their own.
@@ -222,7 +265,9 @@ impl<P: DataPath> Turn<'_, P> {
         u.begin(kept, c.start);
         (u.acked, u.edge, u.backoff, u.is_nat) = (c.start.wrapping_sub(1), c.start, RESEND, seen.is_none());
         c.connects += 1;
-        u.shift = if u.is_nat { 0 } else { ((self.now / TICK) as u32).wrapping_add(c.connects) };
+        // Where it sees the client's address and port it may see them again within a tick.
+        let first = initial(self.path.secret(), &ends, self.now).wrapping_add(c.connects);
+        u.shift = if u.is_nat { 0 } else { first.wrapping_add(1).wrapping_sub(c.start) };
         (u.told_mss, u.sack, u.times) = (c.agreed.mss, c.agreed.sack, c.agreed.times);
         c.upstream = Some(u);
         c.state = State::Connecting;
@@ -240,7 +285,7 @@ impl<P: DataPath> Turn<'_, P> {
     pub fn send_syn(&mut self) {
         let (c, now) = (&mut *self.c, self.now);
         let Some(u) = &mut c.upstream else { return };
-        u.resend = (now + u.backoff).min(c.deadline);
+        u.resend = (now + spread(u.backoff, self.id)).min(c.deadline);
         u.backoff *= 2;
         let segment = Segment {
             dst_mac: u.mac,
@@ -297,6 +342,9 @@ impl<P: DataPath> Turn<'_, P> {
         let stream = &self.c.requests;
         let (end, known) = (segment.seq.wrapping_add(segment.payload.len() as u32), stream.known_end());
         let fin = segment.has(FIN) && stream.bytes.is_ended() && stream.bytes.ready().is_empty();
+        if self.c.upstream.as_ref().is_some_and(Upstream::is_silent) {
+            return self.keep_more(segment, if before(known, end) { known } else { end }, fin);
+        }
         if fin && self.is_between() {
             self.complete_exchange();
             let ended = self.c.upstream.as_ref().filter(|u| u.responses.bytes.is_ended()).map(Upstream::response_end);
@@ -318,7 +366,11 @@ impl<P: DataPath> Turn<'_, P> {
             if !before(segment.seq, known) {
                 // All of it is the next request's. If that goes on at once it says what this acknowledges.
                 self.next_request();
-                if self.gone || self.c.state != State::Serving || self.c.start != exchange {
+                if self.gone
+                    || self.c.state != State::Serving
+                    || self.c.start != exchange
+                    || self.c.requests.limit() != known
+                {
                     return;
                 }
             }
@@ -332,6 +384,43 @@ impl<P: DataPath> Turn<'_, P> {
             self.path.relay(&cut.frame());
         }
         self.next_request();
+        self.update_blocks();
+    }
+
+    /// Keeps what comes of a request, up to `end`, with what is kept of it already, and sends it: the server has said nothing yet, and what is
+    /// sent again goes from here.
+    fn keep_more(&mut self, segment: &Segment, end: u32, fin: bool) {
+        let most = self.cluster.settings.request_head + 2 * MARGIN;
+        let Some(u) = self.c.upstream.as_mut().filter(|_| segment.space() > 0) else { return };
+        let again = before(segment.seq, u.kept_end());
+        let new = u.kept_end().wrapping_sub(segment.seq) as usize;
+        let length = if before(segment.seq, end) { end.wrapping_sub(segment.seq) as usize } else { 0 };
+        if !u.fin && new < length && u.kept.len() + length - new <= most {
+            let more = &segment.payload[new..length];
+            u.kept.extend_from_slice(more);
+            if let Some(rest) = &mut u.rest {
+                // It has been followed already, so that it can be.
+                let _ = rest.body.as_mut().map(|body| body.feed(more));
+                rest.bytes = Assembly::new(segment.seq.wrapping_add(length as u32), rest.bytes.room());
+            }
+        }
+        let ends = fin && !u.fin && u.kept_end() == end;
+        if ends {
+            u.fin = true;
+            (self.c.client_done, self.c.closes) = (true, false);
+        }
+        let Some(u) = self.c.upstream.as_mut().filter(|u| !u.alone) else { return };
+        if u.kept_end() != u.sent {
+            if !u.used && u.kept.len() + 12 <= usize::from(u.mss) {
+                // Who answers SYNs with cookies knows the connection by the first segment alone, and resets it at any other one.
+                u.sent = u.kept_at;
+            }
+            self.send_kept();
+        } else if again {
+            // It is missed.
+            u.resend = self.now + spread(u.backoff, self.id);
+            self.resend_kept();
+        }
         self.update_blocks();
     }
 
@@ -355,10 +444,25 @@ impl<P: DataPath> Turn<'_, P> {
         if before(self.c.acked, end) {
             return;
         }
+        if self.c.upstream.as_ref().is_some_and(|u| u.responses.bytes.is_ended()) {
+            return self.let_server_go(FIN);
+        }
         self.complete_exchange();
+        if self.pass_blank() && self.c.requests.is_blank() && !self.c.requests.bytes.is_ended() {
+            // That is all: nothing else has changed.
+            self.update_blocks();
+            self.tell_client(0, end, &[]);
+            return self.tell_server(0, self.c.requests.limit(), &[]);
+        }
         self.await_request(end);
-        self.c.deadline = self.now + self.cluster.settings.timeouts.request;
         self.advance();
+    }
+
+    /// Passes over an empty line in front of a request, which is for no server (RFC 9112 section 2.2). Whether there is one.
+    fn pass_blank(&mut self) -> bool {
+        let skipped = self.c.requests.pass_blank();
+        self.c.upstream.iter_mut().for_each(|u| u.skip(skipped));
+        skipped > 0
     }
 
     /// The exchange is over: the client's next byte begins a request.

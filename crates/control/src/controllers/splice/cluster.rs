@@ -1,27 +1,30 @@
 //! The servers: which of them work, and which one gets the next request.
 
 use std::collections::HashMap;
-use std::collections::hash_map::{DefaultHasher, RandomState};
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
+use siphasher::sip::SipHasher24;
+
 use super::admin::Admin;
 use super::block::Ends;
+use super::http::Request;
 use super::path::{MARGIN, Offer, SCALE};
 use super::read::holds;
 use super::segment::TcpOptions;
-use super::settings::{Addressing, Balance, Reuse, Server, Settings};
+use super::settings::{Addressing, Balance, Interface, Pool, Reuse, Server, Settings};
 
 /// A server and what is known of it.
 #[derive(Debug)]
 pub struct Known {
     /// What the configuration says.
     pub server: Server,
-    /// Its pool, and the name of that.
-    pub pool: usize,
+    /// Its pool and the interface that leads to it, as in the configuration that had it last.
+    pub pool: Arc<Pool>,
     /// See `pool`.
-    pub pool_name: String,
+    pub interface: Arc<Interface>,
     /// Whether it is in the configuration still.
     pub configured: bool,
     /// Whether checks find it working.
@@ -101,29 +104,29 @@ impl Cluster {
 
     /// Takes over another configuration. What is known of servers that are in both stays.
     pub fn configure(&mut self, settings: Arc<Settings>, now: u64) {
-        self.servers.iter_mut().for_each(|known| known.configured = false);
+        let mut before: Vec<bool> =
+            self.servers.iter_mut().map(|known| std::mem::take(&mut known.configured)).collect();
         self.members = Vec::new();
-        for (pool, own) in settings.pools.iter().enumerate() {
+        for pool in &settings.pools {
             let mut members = Vec::new();
-            for server in &own.servers {
+            for server in &pool.servers {
+                let interface = &settings.interfaces[server.interface];
                 let same = |known: &Known| {
-                    (known.server.address, known.server.port, &known.server.sources)
-                        == (server.address, server.port, &server.sources)
-                        && known.pool_name == own.name
-                        && !known.configured
+                    let ends = (known.server.address, known.server.port) == (server.address, server.port);
+                    ends && known.pool.name == pool.name && !known.configured
                 };
                 let found = self.servers.iter().position(same);
                 let number = found.unwrap_or(self.servers.len());
                 if found.is_none() {
                     self.servers.push(Known {
                         server: server.clone(),
-                        pool,
-                        pool_name: own.name.clone(),
-                        configured: true,
+                        pool: pool.clone(),
+                        interface: interface.clone(),
+                        configured: false,
                         up: false,
                         failed: 0,
                         since: now,
-                        why: "not checked yet".into(),
+                        why: String::new(),
                         admin: Admin::Ready,
                         contrary: 0,
                         learned: None,
@@ -131,9 +134,19 @@ impl Cluster {
                         mac: None,
                         credit: 0,
                     });
+                    before.push(false);
                 }
                 let known = &mut self.servers[number];
-                (known.server, known.pool, known.configured) = (server.clone(), pool, true);
+                if !before[number] {
+                    // As long as it was in no configuration nobody has looked whether it works.
+                    (known.up, known.failed, known.contrary) = (false, 0, 0);
+                    (known.since, known.why) = (now, "not checked yet".into());
+                }
+                if (known.server.next_hop, known.interface.port) != (server.next_hop, interface.port) {
+                    known.mac = None;
+                }
+                (known.server, known.pool, known.interface) = (server.clone(), pool.clone(), interface.clone());
+                known.configured = true;
                 members.push(number);
             }
             self.members.push(members);
@@ -147,14 +160,15 @@ impl Cluster {
     pub fn checked(&mut self, number: usize, found: Result<(), String>, now: u64) -> bool {
         let works = found.is_ok();
         let known = &mut self.servers[number];
-        let check = &self.settings.pools[known.pool].check;
+        let check = &known.pool.check;
         known.failed = if works { check.fall } else { known.failed.saturating_add(1) };
         known.contrary = if works == known.up { 0 } else { known.contrary + 1 };
         let changes = known.contrary >= if works { check.rise } else { check.fall };
         if changes && works != known.up {
             (known.up, known.contrary, known.since) = (works, 0, now);
             known.why = found.err().unwrap_or_else(|| "checks succeed".into());
-            self.maglev[known.pool] = None;
+            let pool = self.pool_of(number);
+            pool.into_iter().for_each(|pool| self.maglev[pool] = None);
             return true;
         }
         false
@@ -169,12 +183,12 @@ impl Cluster {
         client: Option<(Ipv6Addr, u16)>,
         mut free: impl FnMut(&Ends) -> bool,
     ) -> Option<Ends> {
-        let server = &self.servers[number].server;
+        let Known { server, interface, .. } = &self.servers[number];
         let ends = |dst, dst_port| Ends { src: server.address, dst, src_port: server.port, dst_port };
         if let Some(own) = client.map(|(address, port)| ends(address, port)).filter(&mut free) {
             return Some(own);
         }
-        let (first, last) = self.settings.interfaces[server.interface].ports;
+        let (first, last) = interface.ports;
         let sources = client.map_or(&server.sources[..], |_| &server.sources[..1]);
         let ports = usize::from(last - first) + 1;
         let all = ports * sources.len();
@@ -191,6 +205,18 @@ impl Cluster {
         None
     }
 
+    /// The place of a server's pool in the configuration; none where the configuration has the server no more.
+    fn pool_of(&self, number: usize) -> Option<usize> {
+        let known = &self.servers[number];
+        let found = || self.settings.pools.iter().position(|pool| Arc::ptr_eq(pool, &known.pool));
+        known.configured.then(found).flatten()
+    }
+
+    /// The pool of a request to a service.
+    pub fn route(&self, service: usize, request: &Request) -> Option<usize> {
+        self.settings.services.get(service)?.pool(&request.method, &request.host, &request.path)
+    }
+
     /// The server that sends segments with such ends.
     pub fn find(&self, ends: &Ends) -> Option<usize> {
         let is = |own: &Known| own.configured && (own.server.address, own.server.port) == (ends.src, ends.src_port);
@@ -201,14 +227,15 @@ impl Cluster {
     pub fn is_undecided(&self, pool: usize, client: Ipv6Addr, now: u64) -> bool {
         let fits = |own: &usize| self.has_version_of(*own, client) && self.servers[*own].server.weight > 0;
         let members = || self.members[pool].iter().copied().filter(fits);
-        let waits = now < self.undecided_until && members().any(|own| self.awaits_checks(own));
+        let waits = now < self.undecided_until
+            && members().any(|own| self.awaits_checks(own) || self.servers[own].mac.is_none());
         waits && !members().any(|own| self.is_usable(own))
     }
 
     /// Whether checks have not decided yet whether a server works: none has succeeded, and fewer have failed than it takes.
     pub fn awaits_checks(&self, number: usize) -> bool {
         let known = &self.servers[number];
-        known.failed < self.settings.pools[known.pool].check.fall
+        known.failed < known.pool.check.fall
     }
 
     /// Whether a server's address is of the same version of IP as a client's: there is no translation from one to the other.
@@ -221,9 +248,8 @@ impl Cluster {
     /// it sees an own address, too.
     pub fn seen(&self, number: usize, client: &Ends) -> Option<(Ipv6Addr, u16)> {
         let known = &self.servers[number];
-        let transparent = self.settings.pools[known.pool].addressing == Addressing::Transparent;
-        let own = &self.settings.interfaces[known.server.interface];
-        let direct = own.addresses.iter().any(|prefix| holds(*prefix, client.src));
+        let transparent = known.pool.addressing == Addressing::Transparent;
+        let direct = known.interface.addresses.iter().any(|prefix| holds(*prefix, client.src));
         (transparent && !direct).then_some((client.src, client.src_port))
     }
 
@@ -250,7 +276,7 @@ impl Cluster {
     pub fn serves(&self, number: usize, pool: usize, agreed: &Agreed) -> bool {
         let known = &self.servers[number];
         let can = known.learned.is_none_or(|own| (own.sack || !agreed.sack) && (own.times.is_some() || !agreed.times));
-        self.is_usable(number) && known.pool == pool && can
+        self.is_usable(number) && self.pool_of(number) == Some(pool) && can
     }
 
     /// The server for a request of a client, other than those that were tried.
@@ -275,7 +301,7 @@ impl Cluster {
                     self.maglev[pool] = Some(self.fill(pool));
                 }
                 let table = self.maglev[pool].as_deref()?;
-                let start = hash((0u8, client)) as usize % PLACES;
+                let start = hash(0, client, &[]) as usize % PLACES;
                 // Those that this client can't have, or has tried, are passed over.
                 let places = (0..table.len().min(able.len() * 100)).map(|at| table[(start + at) % table.len()]);
                 let members = &self.members[pool];
@@ -307,9 +333,9 @@ impl Cluster {
         let mut turns: Vec<(u16, usize, usize, u32)> = up
             .map(|(index, own)| {
                 let server = &self.servers[*own].server;
-                let name = (server.address, server.port);
-                let offset = hash((1u8, name)) as usize % PLACES;
-                let skip = hash((2u8, name)) as usize % (PLACES - 1) + 1;
+                let port = server.port.to_be_bytes();
+                let offset = hash(1, server.address, &port) as usize % PLACES;
+                let skip = hash(2, server.address, &port) as usize % (PLACES - 1) + 1;
                 (index as u16, offset, skip, server.weight)
             })
             .collect();
@@ -339,7 +365,7 @@ impl Cluster {
         let routes = &self.settings.services[service].routes;
         let own = |known: &&Known| {
             known.configured
-                && routes.iter().any(|route| route.pool == known.pool)
+                && routes.iter().any(|route| Arc::ptr_eq(&self.settings.pools[route.pool], &known.pool))
                 && v4(known.server.address) == v4(endpoint)
         };
         let learned: Vec<TcpOptions> = self.servers.iter().filter(own).filter_map(|known| known.learned).collect();
@@ -358,9 +384,12 @@ impl Cluster {
     }
 }
 
-/// The same in every run.
-fn hash(value: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
+/// SipHash-2-4 with a key of zeros, of a kind, an address and what follows it: clients keep their servers through restarts and new versions, so it is
+/// never to be changed.
+fn hash(kind: u8, address: Ipv6Addr, more: &[u8]) -> u64 {
+    let mut hasher = SipHasher24::new();
+    hasher.write(&[kind]);
+    hasher.write(&address.octets());
+    hasher.write(more);
     hasher.finish()
 }

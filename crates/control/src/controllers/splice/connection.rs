@@ -5,7 +5,8 @@ use super::block::{Ends, Mode, before};
 use super::body::{Body, Next};
 use super::cluster::Agreed;
 use super::exchange::Exchange;
-use super::http::{Refused, Request, Response};
+use super::http::{self, Refused, Request, Response};
+use super::looked::Looked;
 
 /// One direction of messages, followed from head to head. Bytes of bodies that need not be looked at are passed over: the
 /// fast path sees to them.
@@ -15,12 +16,56 @@ pub struct Stream {
     pub bytes: Assembly,
     /// The body on its way; none while a head is expected.
     pub body: Option<Body>,
+    /// What is known of a head that is not whole, which begins at a sequence number.
+    looked: (u32, Looked),
+    /// Whether an empty line in front of the next head was passed over.
+    blank: bool,
 }
 
 impl Stream {
     /// From a sequence number on, with room for a head.
     pub fn new(base: u32, room: usize) -> Stream {
-        Stream { bytes: Assembly::new(base, room), body: None }
+        Stream { bytes: Assembly::new(base, room), body: None, looked: (base, Looked::default()), blank: false }
+    }
+
+    /// Passes over one empty line in front of a request (RFC 9112 section 2.2): how many bytes.
+    pub fn pass_blank(&mut self) -> u32 {
+        if self.blank || !self.bytes.ready().starts_with(b"\r\n") {
+            return 0;
+        }
+        self.bytes.discard(2);
+        self.blank = true;
+        2
+    }
+
+    /// Whether nothing has come of a request but what may be the beginning of such a line.
+    pub fn is_blank(&self) -> bool {
+        self.bytes.ready().is_empty() || (!self.blank && self.bytes.ready() == b"\r")
+    }
+
+    /// Reads the head of a request, as far as it has come.
+    pub fn request(&mut self) -> Result<Option<Request>, Refused> {
+        self.look_from_base();
+        http::request(self.bytes.ready(), &mut self.looked.1)
+    }
+
+    /// Takes the bytes of a request's head.
+    pub fn take_head(&mut self, count: usize) -> Vec<u8> {
+        self.blank = false;
+        self.bytes.take(count)
+    }
+
+    /// Reads the head of a response to a request of a method.
+    pub fn response(&mut self, method: &str) -> Result<Option<Response>, Refused> {
+        self.look_from_base();
+        http::response(self.bytes.ready(), method, &mut self.looked.1)
+    }
+
+    /// What was known of another head is nothing that is known of this one.
+    fn look_from_base(&mut self) {
+        if self.looked.0 != self.bytes.base() {
+            self.looked = (self.bytes.base(), Looked::default());
+        }
     }
 
     /// Follows the body as far as it can: what may pass now.
@@ -113,6 +158,10 @@ pub struct Upstream {
     pub is_nat: bool,
     /// Whether it was there before the request: it may close just when that is sent.
     pub used: bool,
+    /// Whether the server was told of more room than the client has that uses it now: see [`Upstream::first_length`].
+    pub shrinks: bool,
+    /// Whether nothing but the first segment of the request is sent until the server has that: see [`Upstream::may_know_first_alone`].
+    pub alone: bool,
     /// Whether somebody has said on it who it is: it is nobody else's then.
     pub private: bool,
     /// What the server has acknowledged.
@@ -149,6 +198,8 @@ pub struct Upstream {
     pub tsval_add: u32,
     /// Its latest clock.
     pub tsval: u32,
+    /// Its clock in the last segment that the client has the beginning of, and when that came.
+    pub recent: Recent,
     /// Modes, limits and notes (`framing`, `facts`) of both blocks, the client's first, as they were written last.
     pub written: Option<[(Mode, u32, u64, u16); 2]>,
 }
@@ -173,6 +224,8 @@ impl Upstream {
             times: false,
             is_nat: true,
             used: false,
+            shrinks: false,
+            alone: false,
             private: false,
             acked: 0,
             edge: 0,
@@ -191,6 +244,7 @@ impl Upstream {
             seq_add: 0,
             tsval_add: 0,
             tsval: 0,
+            recent: Recent::default(),
             written: None,
         }
     }
@@ -198,10 +252,18 @@ impl Upstream {
     /// It is given a request, whose first bytes are kept, and begins at a number.
     pub fn begin(&mut self, kept: Vec<u8>, start: u32) {
         (self.kept, self.kept_at, self.fin, self.written) = (kept, start, false, None);
-        self.rest = None;
+        (self.rest, self.alone) = (None, false);
         (self.acked, self.sent, self.begun, self.response) = (start, start, false, None);
         self.responses.body = None;
         self.passed = self.responses.limit();
+    }
+
+    /// Bytes of the client's stream are for nobody: its sequence numbers mean others of the server's from here on. Nothing is under way.
+    pub fn skip(&mut self, count: u32) {
+        self.shift = self.shift.wrapping_sub(count);
+        for own in [&mut self.kept_at, &mut self.acked, &mut self.edge, &mut self.sent] {
+            *own = own.wrapping_add(count);
+        }
     }
 
     /// The sequence number behind the kept bytes.
@@ -220,9 +282,51 @@ impl Upstream {
         self.used && !self.begun && !before(self.kept_at, self.acked)
     }
 
+    /// Whether the server has acknowledged nothing of the request, which is kept: it may not even know that it has a connection. What the
+    /// client says meanwhile is not passed on, for its echo of the clock need not be one of this server's, and servers that wait for the
+    /// end of the handshake refuse such segments (Linux from 6.15 on), or read the options out of it that they have agreed on (SYN cookies).
+    pub fn is_silent(&self) -> bool {
+        !self.begun && !self.kept.is_empty() && !before(self.kept_at, self.acked)
+    }
+
+    /// Bytes of the first segment of a request at most, of `most`. Who uses the connection now may have less room than was told before. A
+    /// smaller window counts where the number of what tells it is greater (RFC 9293 section 3.10.7.4; Linux takes none with the same one).
+    pub fn first_length(&self, most: usize) -> usize {
+        if self.shrinks && self.sent == self.kept_at { 1 } else { most }
+    }
+
+    /// Whether a reset may be about the segments behind the first one. A server that answers SYNs with cookies knows the connection by the first
+    /// segment, and resets it at the others where it had no room for that (RFC 4987 section 3.6).
+    pub fn may_know_first_alone(&self) -> bool {
+        let first = self.kept.len().min(usize::from(self.mss) - 12) as u32;
+        let sent = self.sent.wrapping_sub(self.kept_at);
+        !self.used && self.is_silent() && if self.alone { sent == 0 } else { sent > first }
+    }
+
     /// The sequence number of the client's stream behind what has come of the response.
     pub fn response_end(&self) -> u32 {
         self.responses.limit().wrapping_add(self.seq_add)
+    }
+}
+
+/// The clock of one side in what has come in order (`TS.Recent` of RFC 7323 section 5.3), and when that was, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recent(Option<(u32, u64)>);
+
+impl Recent {
+    /// How long it counts: as long as segments live, in nanoseconds (RFC 9293 section 3.4.1). Clocks may go half round after that.
+    const LIFE: u64 = 120_000_000_000;
+
+    /// Whether a clock is one of before: an old duplicate has it.
+    pub fn is_behind(self, value: u32, now: u64) -> bool {
+        self.0.is_some_and(|(recent, when)| now < when + Self::LIFE && before(value, recent))
+    }
+
+    /// Notes a clock that is not behind.
+    pub fn note(&mut self, value: u32, now: u64) {
+        if !self.is_behind(value, now) {
+            self.0 = Some((value, now));
+        }
     }
 }
 
@@ -272,6 +376,10 @@ pub struct Connection {
     pub window: u16,
     /// Its last timestamp and echo.
     pub times: (u32, u32),
+    /// Its clock in what has come in order.
+    pub recent: Recent,
+    /// Whether it has seen a server's clock.
+    pub served: bool,
     /// Whether `times` and [`Upstream::tsval`] are known: not after a restart, until the next segment.
     pub heard: bool,
     /// When it was last sent one that was newer.

@@ -8,13 +8,17 @@
 //! | a line that ends with a bare LF, a bare CR, NUL | readers disagree about lines (2.2) |
 //! | a blank before the colon, a folded line | readers disagree about names and values (5.1, 5.2) |
 //! | no `Host` in HTTP/1.1, two, or another one than the target's | the wrong server would answer (3.2) |
-//! | an empty line in front of the request line | it is no part of any request for some (2.2) |
+//! | a host that can't be one: blanks, `/`, `@`, a port that there is not | readers find another one in it (3.2, RFC 3986 section 3.2.2) |
+//! | `*`, unless it is the target of `OPTIONS`, and a target that does not begin with `/` | it names nothing (3.2.1, 3.2.4) |
+//! | a second empty line in front of the request line | it is no part of any request for some (2.2); one is passed over |
 //! | `CONNECT`, versions other than 1.0 and 1.1 | there is nothing to route |
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::body::Framing;
+use super::host::host_name;
+use super::looked::Looked;
 
 /// Header fields of a head at most; more are answered with 431.
 const MOST_FIELDS: usize = 128;
@@ -66,16 +70,6 @@ pub struct Response {
     pub private: bool,
 }
 
-/// Whether a line of a head ends otherwise than with CR LF. Only whole lines are looked at.
-fn has_strange_lines(head: &[u8]) -> bool {
-    (0..head.len()).any(|at| match head[at] {
-        b'\n' => at == 0 || head[at - 1] != b'\r',
-        b'\r' => at + 1 < head.len() && head[at + 1] != b'\n',
-        0 => true,
-        _ => false,
-    })
-}
-
 /// The fields by which a server asks who somebody is, and is told.
 const AUTHENTICATION: [&str; 4] = ["www-authenticate", "proxy-authenticate", "authorization", "proxy-authorization"];
 
@@ -119,17 +113,19 @@ fn fields(headers: &[httparse::Header]) -> Result<Fields, Refused> {
     if found.chunked && found.length.is_some() { Err(Refused(400)) } else { Ok(found) }
 }
 
-/// Reads a request's head. `None`: it is not complete yet.
-pub fn request(bytes: &[u8]) -> Result<Option<Request>, Refused> {
-    if matches!(bytes.first(), Some(b'\r' | b'\n')) || has_strange_lines(until_head_end(bytes)) {
+/// Reads a request's head. `None`: it is not complete yet. `looked` is what was known when there were fewer bytes of it.
+pub fn request(bytes: &[u8], looked: &mut Looked) -> Result<Option<Request>, Refused> {
+    if matches!(bytes.first(), Some(b'\r' | b'\n')) {
         return Err(Refused(400));
     }
+    let Some((bytes, whole)) = looked.on(bytes).map_err(|()| Refused(400))? else { return Ok(None) };
     let mut headers = [const { MaybeUninit::uninit() }; MOST_FIELDS];
     let mut parsed = httparse::Request::new(&mut []);
     let head = match parsed.parse_with_uninit_headers(bytes, &mut headers) {
         Ok(httparse::Status::Complete(head)) => head,
-        Ok(httparse::Status::Partial) => return Ok(None),
+        Ok(httparse::Status::Partial) if !whole => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => return Err(Refused(431)),
+        Ok(httparse::Status::Partial) => return Err(Refused(400)),
         Err(_) => return Err(Refused(400)),
     };
     let (Some(method), Some(target), Some(version)) = (parsed.method, parsed.path, parsed.version) else {
@@ -141,22 +137,24 @@ pub fn request(bytes: &[u8]) -> Result<Option<Request>, Refused> {
     }
     let mut hosts = parsed.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host"));
     let host = match (hosts.next(), hosts.next()) {
-        (Some(header), None) => host_name(str::from_utf8(header.value).map_err(|_| Refused(400))?),
+        (Some(header), None) => host_name(header.value)?,
         (None, None) if version == 0 => String::new(),
         _ => return Err(Refused(400)),
     };
     let path = match target.split_once("://") {
         Some((scheme, rest)) if !scheme.contains('/') => {
             let end = rest.find(['/', '?']).unwrap_or(rest.len());
-            if host_name(&rest[..end]) != host {
+            // A target of this form names a host (RFC 9110 section 4.2.1), and nobody who asks (4.2.4).
+            if end == 0 || host_name(&rest.as_bytes()[..end])? != host {
                 return Err(Refused(400));
             }
-            &rest[end..]
+            // Its path may be empty.
+            if rest[end..].starts_with('/') { &rest[end..] } else { "/" }
         }
         _ => target,
     };
     let path = path.split('?').next().unwrap_or_default();
-    if !path.starts_with('/') && !path.is_empty() && path != "*" {
+    if !path.starts_with('/') && (method, target) != ("OPTIONS", "*") {
         return Err(Refused(400));
     }
     let framing = match own.length {
@@ -173,7 +171,6 @@ pub fn request(bytes: &[u8]) -> Result<Option<Request>, Refused> {
         }
         _ => None,
     };
-    let path = if path.is_empty() { "/" } else { path };
     Ok(Some(Request {
         head,
         method: method.into(),
@@ -186,34 +183,16 @@ pub fn request(bytes: &[u8]) -> Result<Option<Request>, Refused> {
     }))
 }
 
-/// The name without its port, in small letters.
-fn host_name(value: &str) -> String {
-    let value = value.trim();
-    let name = match value.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => name,
-        _ => value,
-    };
-    name.to_ascii_lowercase()
-}
-
-/// The head and its empty line, or all where that has not come.
-fn until_head_end(bytes: &[u8]) -> &[u8] {
-    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
-    end.map_or(bytes, |end| &bytes[..end + 4])
-}
-
-/// Reads a response's head. `None`: it is not complete yet. `method` is that of the request.
-pub fn response(bytes: &[u8], method: &str) -> Result<Option<Response>, Refused> {
-    if has_strange_lines(until_head_end(bytes)) {
-        return Err(Refused(502));
-    }
+/// Reads a response's head. `None`: it is not complete yet. `method` is that of the request, `looked` as for [`request`].
+pub fn response(bytes: &[u8], method: &str, looked: &mut Looked) -> Result<Option<Response>, Refused> {
+    let Some((bytes, whole)) = looked.on(bytes).map_err(|()| Refused(502))? else { return Ok(None) };
     let mut headers = [const { MaybeUninit::uninit() }; MOST_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);
     let parser = httparse::ParserConfig::default();
     let head = match parser.parse_response_with_uninit_headers(&mut parsed, bytes, &mut headers) {
         Ok(httparse::Status::Complete(head)) => head,
-        Ok(httparse::Status::Partial) => return Ok(None),
-        Err(_) => return Err(Refused(502)),
+        Ok(httparse::Status::Partial) if !whole => return Ok(None),
+        Ok(httparse::Status::Partial) | Err(_) => return Err(Refused(502)),
     };
     let (Some(status), Some(version)) = (parsed.code, parsed.version) else { return Err(Refused(502)) };
     let own = fields(parsed.headers)?;
@@ -238,7 +217,11 @@ mod tests {
     use super::*;
 
     fn get(text: &str) -> Result<Option<Request>, Refused> {
-        request(text.as_bytes())
+        request(text.as_bytes(), &mut Looked::default())
+    }
+
+    fn response(bytes: &[u8], method: &str) -> Result<Option<Response>, Refused> {
+        super::response(bytes, method, &mut Looked::default())
     }
 
     #[test]
@@ -254,6 +237,10 @@ mod tests {
         assert_eq!((&*found.host, found.framing), ("[::1]", Framing::Chunked));
         let found = get("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").unwrap().unwrap();
         assert_eq!((&*found.host, found.keeps_alive), ("", true));
+        let options = get("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n").unwrap().unwrap();
+        assert_eq!((&*options.method, &*options.path), ("OPTIONS", "*"));
+        let absolute = get("GET http://[::1]:80/x?y HTTP/1.1\r\nHost: [::1]\r\n\r\n").unwrap().unwrap();
+        assert_eq!((&*absolute.host, &*absolute.path), ("[::1]", "/x"));
         for end in 1..text.len() - 4 {
             assert_eq!(get(&text[..end]), Ok(None), "{end}");
         }
@@ -339,11 +326,47 @@ mod tests {
             "GET / HTTP/2.0\r\nHost: a\r\n\r\n",
             "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n",
             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            "GET * HTTP/1.1\r\nHost: a\r\n\r\n",
+            "OPTIONS *? HTTP/1.1\r\nHost: a\r\n\r\n",
+            "OPTIONS http://a* HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET ?q HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET http://user@a/ HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET http://user@a/ HTTP/1.1\r\nHost: user@a\r\n\r\n",
+            "GET http:///x HTTP/1.1\r\nHost:\r\n\r\n",
+            "GET http://a:b/ HTTP/1.1\r\nHost: a\r\n\r\n",
         ] {
             assert_eq!(get(text), Err(Refused(400)), "{text:?}");
         }
         let many = "X: y\r\n".repeat(MOST_FIELDS + 1);
         assert_eq!(with(many.trim_end()), Err(Refused(431)));
+    }
+
+    /// Whoever sends a head byte by byte has it read a few times, not once for each byte.
+    #[test]
+    fn heads_in_single_bytes_are_not_read_again_and_again() {
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "y".repeat(15_000));
+        let (mut looked, bytes) = (Looked::default(), head.as_bytes());
+        for end in 1..bytes.len() {
+            assert_eq!(request(&bytes[..end], &mut looked), Ok(None));
+        }
+        assert_eq!(request(bytes, &mut looked), get(&head));
+        assert!(looked.read <= 4 * bytes.len(), "{} bytes read of {}", looked.read, bytes.len());
+        let head = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "y".repeat(100_000));
+        let (mut looked, bytes) = (Looked::default(), head.as_bytes());
+        for end in 1..bytes.len() {
+            assert_eq!(super::response(&bytes[..end], "GET", &mut looked), Ok(None));
+        }
+        assert!(super::response(bytes, "GET", &mut looked).unwrap().is_some());
+        assert!(looked.read <= 4 * bytes.len(), "{} bytes read of {}", looked.read, bytes.len());
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_before_its_end() {
+        for text in
+            ["SSH-2.0-OpenSSH_9.2\r\n", "\x16\x03\x01\x02\0\x01", "GET  / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nA B: c\r\n"]
+        {
+            assert_eq!(get(text), Err(Refused(400)), "{text:?}");
+        }
     }
 
     #[test]
@@ -371,10 +394,19 @@ mod tests {
             bytes in "(GET|POST)? ?/[ -~]{0,10} ?(HTTP/1\\.[01])?(\r\n|\n|\r)?([ -~]{0,12}: ?[ -~\0]{0,12}(\r\n|\n)){0,4}(\r\n)?",
         ) {
             let whole = get(&bytes);
+            let mut looked = Looked::default();
             for end in 0..bytes.len() {
                 let part = get(&bytes[..end]);
                 prop_assert!(part == Ok(None) || part == whole, "{part:?} {whole:?}");
+                // In pieces it comes to the same, and mistakes may be found later.
+                let piece = request(&bytes.as_bytes()[..end], &mut looked);
+                prop_assert!(piece == Ok(None) || piece == whole, "{piece:?} {whole:?}");
+                if piece.is_err() {
+                    return Ok(());
+                }
             }
+            let last = request(bytes.as_bytes(), &mut looked);
+            prop_assert!(last == whole || (last == Ok(None) && whole.is_err()), "{last:?} {whole:?}");
         }
     }
 }

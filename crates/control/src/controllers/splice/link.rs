@@ -4,18 +4,20 @@ use std::io::Read;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
+use baker::ir::TableError;
 use dataplane::controller::{Event, Field, Injector, Input, Link, NameError, Punted, Table};
 use nix::time::{ClockId, clock_gettime};
 
 use super::block::{Block, Ends};
 use super::cluster::Agreed;
 use super::live::LiveTables;
+use super::own::Own;
 use super::packed::Blocks;
 use super::path::{DataPath, Offer};
 use super::restore::Restored;
 use super::settings_of;
 use super::splicer::{Accepted, Splicer};
-use crate::controllers::{Made, Queries, Reloads};
+use crate::controllers::{Queries, Reloads};
 
 /// How long it waits for a packet at most: new settings are looked for then.
 const PAUSE: u64 = 50_000_000;
@@ -27,41 +29,84 @@ const BATCH: usize = 32;
 type Service = (u16, u16, u8, bool, bool, u16);
 
 /// The data path of a running instance.
-struct Live {
+pub struct LivePath {
     injector: Injector,
     ready: Input,
     relayed: [Input; 2],
     errors: [Input; 2],
     tx_port: Field,
     seen: Field,
+    fields: Fields,
     blocks: Blocks<LiveTables>,
     services: Table<(Ipv6Addr, u16), Service>,
     told: Table<u64, u8>,
-    rx_port: Field,
+    secret: (u64, u64),
+    macs: Table<u32, [u8; 6]>,
+    addresses: Table<Ipv6Addr, u8>,
+    timeouts: Table<u32, u32>,
     /// The worker that the packet at hand came from: what follows from it is run there, in order.
     worker: usize,
     /// The port that it came in by: what answers it leaves by the same.
     port: u128,
 }
 
-impl Live {
+impl LivePath {
+    /// That of a link's program.
+    fn of(link: &Link, secret: (u64, u64)) -> Result<LivePath, NameError> {
+        let tables = link.tables();
+        Ok(LivePath {
+            injector: link.injector(),
+            ready: link.input("entry.ready")?,
+            relayed: [link.input("spliced.v4")?, link.input("spliced.v6")?],
+            errors: [link.input("errors.v4")?, link.input("errors.v6")?],
+            tx_port: link.field("tx.port")?,
+            seen: link.field("relayed")?,
+            fields: Fields {
+                rx_port: link.field("rx.port")?,
+                service: link.field("service")?,
+                mss: link.field("mss")?,
+                scale: link.field("scale")?,
+                sack: link.field("sack")?,
+            },
+            blocks: Blocks::new(LiveTables::of(tables)?),
+            services: tables.table("accept.services")?,
+            told: tables.table("accept.told")?,
+            secret,
+            macs: tables.table("entry.macs")?,
+            addresses: tables.table("entry.addresses")?,
+            timeouts: tables.table("spliced.timeouts")?,
+            worker: 0,
+            port: 0,
+        })
+    }
+
     /// Has a frame pass, by the input for IPv4 or for IPv6.
     fn pass(&mut self, inputs: [Input; 2], frame: &[u8]) {
         let v6 = frame.get(12..14) == Some(&[0x86, 0xdd]);
-        let with = [(self.seen, 1), (self.rx_port, self.port)];
+        let with = [(self.seen, 1), (self.fields.rx_port, self.port)];
         let _ = self.injector.inject_on(self.worker, inputs[usize::from(v6)], frame, &with);
     }
 }
 
-impl DataPath for Live {
+impl DataPath for LivePath {
     fn now(&self) -> u64 {
         let time = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
         time.as_nanos() as u64
     }
 
+    fn secret(&self) -> (u64, u64) {
+        self.secret
+    }
+
     // Where too many packets are under way one is lost, as on any link, and comes again.
     fn send(&mut self, port: u8, frame: &[u8]) {
         let _ = self.injector.inject_on(self.worker, self.ready, frame, &[(self.tx_port, port.into())]);
+    }
+
+    fn enter(&mut self, frame: &[u8]) -> bool {
+        let v6 = frame.get(12..14) == Some(&[0x86, 0xdd]);
+        let with = [(self.fields.rx_port, self.port)];
+        self.injector.inject_on(self.worker, self.relayed[usize::from(v6)], frame, &with).is_ok()
     }
 
     fn relay(&mut self, frame: &[u8]) {
@@ -90,6 +135,19 @@ impl DataPath for Live {
 
     fn blocks(&mut self) -> Vec<(Ends, Block)> {
         self.blocks.entries()
+    }
+
+    fn own(&mut self) -> Own {
+        let (macs, addresses) = (self.macs.entries(), self.addresses.entries());
+        Own { macs, addresses, timeouts: self.timeouts.entries() }
+    }
+
+    fn set_own(&mut self, own: &Own) -> Result<(), String> {
+        let named =
+            |name: &str, result: Result<(), TableError>| result.map_err(|error| format!("table {name}: {error}"));
+        named("entry.macs", self.macs.replace(&own.macs))?;
+        named("entry.addresses", self.addresses.replace(&own.addresses))?;
+        named("spliced.timeouts", self.timeouts.replace(&own.timeouts))
     }
 
     fn told(&mut self) -> Vec<(u64, u8)> {
@@ -152,63 +210,74 @@ fn random() -> Result<(u64, u64), String> {
     Ok(((both >> 64) as u64, both as u64))
 }
 
-/// Runs until the instance ends.
-pub fn run(link: &mut Link, reloads: &Reloads, queries: &Queries) -> Result<(), String> {
-    let text = |error: NameError| error.to_string();
-    let field = |name: &str| link.field(name).map_err(text);
-    let fields = Fields {
-        rx_port: field("rx.port")?,
-        service: field("service")?,
-        mss: field("mss")?,
-        scale: field("scale")?,
-        sack: field("sack")?,
+/// The secret of the program's cookies. That of a process before stays: clients still have its cookies.
+fn secret(link: &Link) -> Result<(u64, u64), String> {
+    let mut secrets = link.tables().table::<u32, (u64, u64)>("accept.secret").map_err(|error| error.to_string())?;
+    let secret = match secrets.get(&0).filter(|kept| *kept != (0, 0)) {
+        Some(kept) => kept,
+        None => random()?,
     };
-    let live = Live {
-        injector: link.injector(),
-        ready: link.input("entry.ready").map_err(text)?,
-        relayed: [link.input("spliced.v4").map_err(text)?, link.input("spliced.v6").map_err(text)?],
-        errors: [link.input("errors.v4").map_err(text)?, link.input("errors.v6").map_err(text)?],
-        tx_port: field("tx.port")?,
-        seen: field("relayed")?,
-        blocks: Blocks::new(LiveTables::of(link.tables()).map_err(text)?),
-        services: link.tables().table("accept.services").map_err(text)?,
-        told: link.tables().table("accept.told").map_err(text)?,
-        rx_port: fields.rx_port,
-        worker: 0,
-        port: 0,
-    };
-    let mut secret = link.tables().table::<u32, (u64, u64)>("accept.secret").map_err(text)?;
-    // That of a process before stays: clients still have its cookies.
-    if secret.get(&0).is_none_or(|kept| kept == (0, 0)) {
-        secret.set(&0, &random()?).map_err(|error| format!("table accept.secret: {error}"))?;
+    secrets.set(&0, &secret).map_err(|error| format!("table accept.secret: {error}"))?;
+    Ok(secret)
+}
+
+/// The splicer at work on a running instance.
+pub type Live = Splicer<LivePath>;
+
+/// What the controller is to a program that begins, or takes over: with what it knows of the one before, if there was one, else of the
+/// control blocks, if a process or a controller before has left any.
+pub fn begin(link: &Link, reloads: &Reloads, kept: Option<Box<Live>>) -> Result<Box<Live>, String> {
+    let secret = secret(link)?;
+    let path = LivePath::of(link, secret).map_err(|error| error.to_string())?;
+    let settings = settings_of(&reloads.begun())?;
+    if let Some(mut splicer) = kept {
+        splicer.go_on(path, settings)?;
+        return Ok(splicer);
     }
-    let settings = reloads.begun().and_then(|made| settings_of(&made));
-    let settings = settings.ok_or("there is no [controllers.splice] in the configuration")?;
-    let mut splicer = Splicer::new(settings, live);
+    let mut splicer = Box::new(Splicer::new(settings, path));
     let restored = splicer.restore();
     if restored != Restored::default() {
         let Restored { live, unread, lost } = restored;
         tracing::warn!(live, unread, lost, "connections taken up from the process before");
     }
-    link.wake_late();
-    let mut closed = Closed::new(link)?;
-    loop {
-        splicer.tick();
-        let wait = splicer.next_wake().saturating_sub(splicer.path.now()).min(PAUSE);
-        match link.receive(Duration::from_nanos(wait)) {
-            Event::Packet(packet) => {
-                receive(&mut splicer, &fields, &packet);
-                // Those that came with it, before the clocks are looked at again.
-                for packet in std::iter::from_fn(|| link.try_receive()).take(BATCH) {
-                    receive(&mut splicer, &fields, &packet);
+    splicer.put_own()?;
+    Ok(splicer)
+}
+
+impl Live {
+    /// Runs until the link stops.
+    pub fn run(&mut self, link: &mut Link, reloads: &Reloads, queries: &Queries) -> Result<(), String> {
+        link.wake_late();
+        let mut closed = Closed::new(link)?;
+        loop {
+            self.tick();
+            let wait = self.next_wake().saturating_sub(self.path.now()).min(PAUSE);
+            match link.receive(Duration::from_nanos(wait)) {
+                Event::Packet(packet) => {
+                    self.receive(&packet);
+                    // Those that came with it, before the clocks are looked at again.
+                    for packet in std::iter::from_fn(|| link.try_receive()).take(BATCH) {
+                        self.receive(&packet);
+                    }
                 }
+                Event::Idle => {}
+                Event::Stop => return Ok(()),
             }
-            Event::Idle => {}
-            Event::Stop => return Ok(()),
+            reloads.apply(|made| self.configure(settings_of(made)?));
+            closed.adapt(&self.path);
+            queries.answer(|name, with| self.asked(name, with));
         }
-        reloads.apply(|made| reload(&mut splicer, link, made));
-        closed.adapt(&splicer.path);
-        queries.answer(|name, with| splicer.asked(name, with));
+    }
+
+    fn receive(&mut self, packet: &Punted) {
+        (self.path.worker, self.path.port) = (packet.worker(), packet.metadata(self.path.fields.rx_port));
+        match packet.channel() {
+            "accept.request_cc" => self.request(self.path.fields.of(packet), packet.bytes()),
+            "errors.held_cc" => self.error(packet.bytes()),
+            "fragments.fragment_cc" => self.fragment(self.path.port as u8, packet.bytes()),
+            "entry.neighbour_cc" => self.neighbour(self.path.port as u8, packet.bytes()),
+            _ => self.held(packet.bytes()),
+        }
     }
 }
 
@@ -241,7 +310,7 @@ impl Closed {
         (Self::LONGEST as usize * left / (2 * quarter)) as u32
     }
 
-    fn adapt(&mut self, path: &Live) {
+    fn adapt(&mut self, path: &LivePath) {
         let now = path.now();
         if now < self.looked + Self::PAUSE {
             return;
@@ -254,29 +323,6 @@ impl Closed {
             tracing::error!("table spliced.timeouts: {error}");
         }
     }
-}
-
-fn receive(splicer: &mut Splicer<Live>, fields: &Fields, packet: &Punted) {
-    (splicer.path.worker, splicer.path.port) = (packet.worker(), packet.metadata(fields.rx_port));
-    match packet.channel() {
-        "accept.request_cc" => splicer.request(fields.of(packet), packet.bytes()),
-        "errors.held_cc" => splicer.error(packet.bytes()),
-        "entry.neighbour_cc" => splicer.neighbour(packet.bytes()),
-        _ => splicer.held(packet.bytes()),
-    }
-}
-
-/// Puts new settings in force. Tables get the new entries; addresses that are in use no more stay until a restart.
-fn reload(splicer: &mut Splicer<Live>, link: &Link, made: &Made) -> Result<(), String> {
-    let settings = settings_of(made).ok_or("there is no [controllers.splice] in the configuration")?;
-    let mut tables: Vec<_> = made.entries.iter().map(|(table, _)| *table).collect();
-    tables.dedup();
-    for table in tables {
-        let entries: Vec<_> = made.entries.iter().filter(|(own, _)| *own == table).map(|(_, entry)| entry).collect();
-        link.tables().replace(table, &entries).map_err(|error| error.to_string())?;
-    }
-    splicer.configure(settings);
-    Ok(())
 }
 
 #[cfg(test)]

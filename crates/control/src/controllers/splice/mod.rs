@@ -3,12 +3,15 @@
 //! | file | what |
 //! |---|---|
 //! | `settings`, `read` | the configuration, and how it is read |
-//! | `http`, `body` | heads and the ends of bodies |
+//! | `http`, `host`, `looked`, `body` | heads, hosts, how far heads were read, and the ends of bodies |
 //! | `assembly`, `segment`, `icmp` | reassembly, TCP segments in frames, errors about them |
+//! | `fragments` | datagrams that come in fragments |
 //! | `block` | the control blocks of the data path |
 //! | `packed`, `ways` | the same as the program's tables have them |
-//! | `cluster`, `checks`, `neighbours` | servers: which one, whether it works, who has its address |
+//! | `cluster`, `checks` | servers: which one, whether it works |
+//! | `neighbours`, `resolution` | who has their addresses; the frames that ask and answer that |
 //! | `connection`, `turn`, `client`, `server` | one connection and what becomes of it |
+//! | `isn` | the sequence numbers that connections to servers begin at |
 //! | `acks` | what each side has acknowledged, and who is believed |
 //! | `note`, `restore` | what blocks keep of connections; how another process takes them up |
 //! | `idle` | connections between two requests |
@@ -17,14 +20,15 @@
 //! | `exchange`, `books`, `access_log` | a request and what became of it; what is counted; the log |
 //! | `asked`, `sessions`, `admin` | what operators ask and say |
 //! | `splicer`, `maps`, `path` | all connections; how they are found; what they need of the data path |
+//! | `own` | own addresses in the program's tables, as long as anybody uses them |
 
 mod access_log;
 mod acks;
 pub mod admin;
 pub mod asked;
-mod assembly;
+pub mod assembly;
 pub mod block;
-mod body;
+pub mod body;
 pub mod books;
 mod checks;
 mod client;
@@ -32,17 +36,23 @@ pub mod cluster;
 mod connection;
 mod exchange;
 mod farewell;
-mod http;
+pub mod fragments;
+mod host;
+pub mod http;
 pub mod icmp;
 mod idle;
+pub mod isn;
 mod link;
 pub mod live;
+pub mod looked;
 mod maps;
 mod neighbours;
 mod note;
+pub mod own;
 pub mod packed;
 pub mod path;
 mod read;
+pub mod resolution;
 mod restore;
 mod reuse;
 pub mod segment;
@@ -75,48 +85,48 @@ pub(super) fn configure(section: &Section, errors: &mut Errors, _: &mut Errors) 
         let entry = TableEntry { key, prefix_len: None, value };
         made.entries.extend(section.table(table).map(|table| (table, entry)));
     };
-    for own in &settings.interfaces {
-        let mac = own.mac.iter().fold(0u128, |all, byte| all << 8 | u128::from(*byte));
-        add("entry.macs", vec![own.port.into()], vec![mac]);
-        for (address, _) in &own.addresses {
-            add("entry.addresses", vec![u128::from(*address)], vec![own.port.into()]);
-        }
+    let own = settings.own();
+    for (port, mac) in own.macs {
+        let mac = mac.iter().fold(0u128, |all, byte| all << 8 | u128::from(*byte));
+        add("entry.macs", vec![port.into()], vec![mac]);
     }
-    let mut virtual_addresses: Vec<_> = settings.services.iter().flat_map(|own| &own.endpoints).collect();
-    virtual_addresses.dedup_by_key(|(address, _)| *address);
-    for (address, _) in virtual_addresses {
-        add("entry.addresses", vec![u128::from(*address)], vec![0]);
+    for (address, port) in own.addresses {
+        add("entry.addresses", vec![u128::from(address)], vec![port.into()]);
     }
-    // By state: established, half-closed, closed, reset.
-    let idle = settings.timeouts.idle.div_ceil(1_000_000_000);
-    for (state, seconds) in [(0, idle + 30), (1, idle.min(240)), (2, 60), (3, 10)] {
-        add("spliced.timeouts", vec![state], vec![seconds.into()]);
+    for (state, seconds) in own.timeouts {
+        add("spliced.timeouts", vec![state.into()], vec![seconds.into()]);
     }
     made.own = Some(Arc::new(settings));
     made
 }
 
 /// The settings of what a configuration made.
-fn settings_of(made: &Made) -> Option<Arc<Settings>> {
-    made.own.clone()?.downcast().ok()
+fn settings_of(made: &Made) -> Result<Arc<Settings>, String> {
+    let settings = made.own.clone().and_then(|own| own.downcast().ok());
+    settings.ok_or_else(|| "there is no [controllers.splice] in the configuration".into())
 }
 
 /// The controller.
-#[derive(Debug)]
 pub struct Splice {
     reloads: Reloads,
     queries: Queries,
+    /// All that it knows, while one program takes over from another. Where the controller fails it is lost, and taken up from the
+    /// control blocks.
+    kept: Option<Box<link::Live>>,
 }
 
 impl Splice {
     /// With where configurations and questions come from.
     pub(super) fn new(reloads: Reloads, queries: Queries) -> Splice {
-        Splice { reloads, queries }
+        Splice { reloads, queries, kept: None }
     }
 }
 
 impl Controller for Splice {
     fn run(&mut self, link: &mut Link) -> Result<(), String> {
-        link::run(link, &self.reloads, &self.queries)
+        let mut live = link::begin(link, &self.reloads, self.kept.take())?;
+        live.run(link, &self.reloads, &self.queries)?;
+        self.kept = Some(live);
+        Ok(())
     }
 }

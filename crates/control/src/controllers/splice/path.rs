@@ -3,13 +3,18 @@
 use std::net::Ipv6Addr;
 
 use super::block::{Block, Ends};
+use super::own::Own;
 
 /// The data path as the splicer sees it.
 pub trait DataPath {
     /// The time of packets: nanoseconds since some moment.
     fn now(&self) -> u64;
+    /// A secret that outlasts the process.
+    fn secret(&self) -> (u64, u64);
     /// Sends a frame by a port.
     fn send(&mut self, port: u8, frame: &[u8]);
+    /// Has a frame received that was put together of what a port has received at the moment. False where it is too long.
+    fn enter(&mut self, frame: &[u8]) -> bool;
     /// Has a frame rewritten by the control block of its ends, whatever its mode, and sent.
     fn relay(&mut self, frame: &[u8]);
     /// The same for an ICMP error about a segment that such a block has let pass.
@@ -25,6 +30,13 @@ pub trait DataPath {
     fn remove_block(&mut self, ends: &Ends);
     /// All control blocks.
     fn blocks(&mut self) -> Vec<(Ends, Block)>;
+    /// Own entries of tables as they are.
+    fn own(&mut self) -> Own;
+    /// Makes them so, and no others.
+    ///
+    /// # Errors
+    /// Where a table has no room.
+    fn set_own(&mut self, own: &Own) -> Result<(), String>;
     /// What was told about servers, by key: a state.
     fn told(&mut self) -> Vec<(u64, u8)>;
     /// Keeps that for this process and the next; 0 is what nobody need be told. False where there is no room.

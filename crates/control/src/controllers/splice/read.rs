@@ -3,6 +3,7 @@
 mod pools;
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 
 use baker::syntax::duration;
 use toml::de::DeValue;
@@ -39,14 +40,14 @@ pub fn settings(value: &Value, path: &Path, ports: &PortNames, errors: &mut Erro
     document::only(table, path, &["interfaces", "pools", "services", "timeouts", "limits", "log"], errors);
     let mut reader = Reader { ports, errors };
     let interfaces = reader.named(table, path, "interfaces", Reader::interface)?;
-    let interfaces: Vec<Interface> = interfaces.into_iter().map(|(_, interface)| interface).collect();
+    let interfaces: Vec<Arc<Interface>> = interfaces.into_iter().map(|(_, interface)| Arc::new(interface)).collect();
     // What is wrong about one of these would be said of all that need it, too.
     if !reader.errors.is_empty() {
         return None;
     }
     let pools =
         reader.named(table, path, "pools", |reader, name, value, path| reader.pool(name, value, path, &interfaces))?;
-    let pools: Vec<Pool> = pools.into_iter().map(|(_, pool)| pool).collect();
+    let pools: Vec<Arc<Pool>> = pools.into_iter().map(|(_, pool)| Arc::new(pool)).collect();
     if !reader.errors.is_empty() {
         return None;
     }
@@ -204,7 +205,7 @@ impl Reader<'_, '_> {
         Some(Interface { port, mac, addresses: addresses?, gateways: gateways?, ports })
     }
 
-    fn service(&mut self, name: &str, value: &Value, path: &Path, pools: &[Pool]) -> Option<Service> {
+    fn service(&mut self, name: &str, value: &Value, path: &Path, pools: &[Arc<Pool>]) -> Option<Service> {
         let table = document::table(value, path, self.errors)?;
         document::only(table, path, &["address", "routes", "pool"], self.errors);
         let accepted = "an address with a port, such as \"10.0.1.80:80\", or a list of them";
@@ -230,7 +231,7 @@ impl Reader<'_, '_> {
         Some(Service { name: name.into(), endpoints, routes })
     }
 
-    fn pool_named(&mut self, value: &Value, path: &Path, pools: &[Pool]) -> Option<usize> {
+    fn pool_named(&mut self, value: &Value, path: &Path, pools: &[Arc<Pool>]) -> Option<usize> {
         let names = || pools.iter().map(|pool| pool.name.as_str());
         let accepted = format!("one of {}", list(names()));
         let name = document::string(value, path, &accepted, self.errors)?;
@@ -242,7 +243,7 @@ impl Reader<'_, '_> {
         found
     }
 
-    fn route(&mut self, value: &Value, path: &Path, pools: &[Pool]) -> Option<Route> {
+    fn route(&mut self, value: &Value, path: &Path, pools: &[Arc<Pool>]) -> Option<Route> {
         let table = document::table(value, path, self.errors)?;
         document::only(table, path, &["host", "path", "method", "pool"], self.errors);
         let host = document::text_at(table, path, "host", "a host's name, or \"*.example\"", self.errors);

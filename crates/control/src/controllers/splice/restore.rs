@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use super::block::{Block, Ends, Mode, are_over, before, second};
 use super::body::{Body, Framing};
 use super::cluster::Agreed;
-use super::connection::{Connection, State, Stream, Upstream};
+use super::connection::{Connection, Recent, State, Stream, Upstream};
 use super::http::{Request, Response};
 use super::note::{ClientNote, ServerNote, response_limit};
 use super::path::{DataPath, MARGIN};
@@ -115,6 +115,8 @@ impl<P: DataPath> Splicer<P> {
             window: (client.edge.wrapping_sub(client.acked) >> client.scale).min(65535) as u16,
             times: if joined { (0, 0) } else { (client.tsval, client.tsecr) },
             heard: !joined && (client.tsval, client.tsecr) != (0, 0),
+            recent: Recent::default(),
+            served: true,
             clock_at: now,
             upstream,
             connects: 0,
@@ -135,7 +137,7 @@ impl<P: DataPath> Splicer<P> {
             down: 0,
         };
         let lost = note.lost
-            || (joined && connection.upstream.is_none())
+            || ((joined || !note.asking) && connection.upstream.is_none())
             || (!note.asking && connection.requests.body.is_none());
         if lost {
             tracing::info!(?ends, ?note, "can't be taken up");

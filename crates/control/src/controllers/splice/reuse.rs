@@ -7,7 +7,7 @@ use super::http::Request;
 use super::path::DataPath;
 use super::read::MOST_WARM;
 use super::segment::RST;
-use super::server::{AHEAD, HEAD};
+use super::server::HEAD;
 use super::settings::Reuse;
 use super::turn::{Owner, Turn};
 use super::warm::Idle;
@@ -25,7 +25,7 @@ impl<P: DataPath> Turn<'_, P> {
     pub fn leave(&mut self, next: u32) -> bool {
         let c = &*self.c;
         let Some(u) = &c.upstream else { return false };
-        let reuse = self.cluster.settings.pools[self.cluster.servers[u.server].pool].reuse;
+        let reuse = self.cluster.servers[u.server].pool.reuse;
         let bytes = &u.responses.bytes;
         let ended = bytes.is_ended() || !bytes.ready().is_empty();
         let goes_on = u.response.is_some_and(|response| response.keeps_alive) && !u.responses.is_endless() && !ended;
@@ -41,7 +41,9 @@ impl<P: DataPath> Turn<'_, P> {
         let (id, end) = (u.ends, u.response_end());
         // What the client has acknowledged last the server may not have heard. The next request tells it.
         let heard = self.path.block(&c.client).is_some_and(|own| own.mode != Mode::Held && !before(own.acked, end));
+        self.hear_client();
         let times = self.c.times;
+        let window = u32::from(self.c.window) << self.c.agreed.scale.unwrap_or(0);
         let Some(mut u) = self.detach() else { return false };
         let (echoed, clock) = (times.1.wrapping_sub(u.tsval_add), (times.0.wrapping_add(u.clock), self.c.clock_at));
         self.c.next = end;
@@ -51,7 +53,7 @@ impl<P: DataPath> Turn<'_, P> {
         (u.kept, u.rest) = (Vec::new(), None);
         let held = Block { seen: block.seen, ..Block::held(id.turned(), self.seconds()) };
         let due = self.now + self.cluster.settings.timeouts.warm;
-        let idle = Idle::left(u, shifted, clock, due, heard);
+        let idle = Idle::left(u, shifted, clock, due, heard, window);
         let server = idle.upstream.server;
         // It is there already, so there is room.
         self.path.set_block(&id, &held);
@@ -71,19 +73,23 @@ impl<P: DataPath> Turn<'_, P> {
         };
         let agreed = c.agreed;
         let fits = |sack, times, mss: u16| sack == agreed.sack && times == agreed.times && mss <= agreed.mss;
+        let window = u32::from(c.window) << agreed.scale.unwrap_or(0);
+        // Who was once told of much room waits for a full segment's (RFC 9293 section 3.8.6.2.1), which a small buffer never has.
+        let may = may && window >= 2 * u32::from(agreed.mss);
         let Some(idle) = self.warm.take(server, |u| may && fits(u.sack, u.times, u.told_mss)) else {
             return self.connect_to(server, pool, kept);
         };
+        let shrinks = window < idle.window;
         let ahead = idle.clock_at(self.now);
         let (mut u, next, c) = (idle.upstream, idle.next, &mut *self.c);
         u.shift = next.wrapping_sub(c.start);
         u.clock = ahead.wrapping_sub(c.times.0);
         u.seq_add = c.next.wrapping_sub(u.responses.limit());
-        u.tsval_add = if agreed.times { c.times.1.wrapping_add(AHEAD).wrapping_sub(u.tsval) } else { 0 };
+        u.tsval_add = if agreed.times { c.next_clock().wrapping_sub(u.tsval) } else { 0 };
         u.clock = if agreed.times { u.clock } else { 0 };
         u.edge = u.edge.wrapping_sub(u.shift);
         u.begin(kept, c.start);
-        u.used = true;
+        (u.used, u.shrinks) = (true, shrinks);
         self.cluster.servers[server].active += 1;
         self.by_server.insert(u.ends, Owner::Connection(self.id));
         c.upstream = Some(u);
@@ -116,10 +122,12 @@ impl<P: DataPath> Turn<'_, P> {
             (self.c.requests, self.c.client_done) = (*rest, u.fin);
         }
         let (kept, server) = (u.kept.clone(), u.server);
-        let pool = self.cluster.servers[server].pool;
         self.release(RST);
         self.exchange_retried(server);
-        self.connect(pool, kept);
+        match self.routed() {
+            Some(pool) => self.connect(pool, kept),
+            None => self.answer(503),
+        }
         true
     }
 }

@@ -73,7 +73,7 @@ fn u32_at(bytes: &[u8], place: usize) -> Option<u32> {
 }
 
 /// The Internet checksum (RFC 1071) of bytes, with a sum to begin with.
-fn checksum(bytes: &[u8], start: u32) -> u16 {
+pub(super) fn checksum(bytes: &[u8], start: u32) -> u16 {
     // Words of four bytes have the same sum, in any order of bytes (RFC 1071 section 2).
     let mut words = bytes.chunks_exact(4);
     let mut sum: u64 =

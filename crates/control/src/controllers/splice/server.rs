@@ -2,12 +2,13 @@
 
 use super::block::before;
 use super::body::{Body, Framing};
-use super::connection::{State, Stream, Upstream};
+use super::connection::{Connection, State, Stream, Upstream};
 use super::exchange::Ending;
 use super::http;
 use super::icmp::{IcmpError, Problem};
 use super::path::DataPath;
 use super::segment::{ACK, FIN, PSH, RST, SYN, Segment, is_v6};
+use super::times::spread;
 use super::turn::{RESEND, Turn};
 
 /// How far a new server's clock begins ahead of the last that the client has shown to know, in milliseconds: segments of the
@@ -15,6 +16,16 @@ use super::turn::{RESEND, Turn};
 pub const AHEAD: u32 = 1000;
 /// Bytes of a response's head at most: then it is passed on unread.
 pub const HEAD: usize = 131_072;
+
+impl Connection {
+    /// What the clock of the server that comes next is for the client. The first one's begins where Millrace's own has ended, so that what
+    /// the client echoes is a clock of that server's from the first segment on.
+    pub fn next_clock(&mut self) -> u32 {
+        let ahead = if self.served { AHEAD } else { 0 };
+        self.served = true;
+        self.times.1.wrapping_add(ahead)
+    }
+}
 
 impl<P: DataPath> Turn<'_, P> {
     /// A segment of the server.
@@ -55,13 +66,14 @@ impl<P: DataPath> Turn<'_, P> {
             return self.elsewhere(503);
         }
         let c = &mut *self.c;
+        let clock = c.next_clock();
         let Some(u) = &mut c.upstream else { return };
         (u.scale, u.told) = agreed.scale.and_then(|own| Some((options.scale?, own))).unwrap_or_default();
         u.seq_add = c.next.wrapping_sub(segment.seq.wrapping_add(1));
         u.responses = Stream::new(segment.seq.wrapping_add(1), HEAD);
         u.passed = u.responses.limit();
         if let Some((tsval, _)) = options.times.filter(|_| agreed.times) {
-            (u.tsval, u.tsval_add) = (tsval, c.times.1.wrapping_add(AHEAD).wrapping_sub(tsval));
+            (u.tsval, u.tsval_add) = (tsval, clock.wrapping_sub(tsval));
         }
         (u.acked, u.edge) = (c.start, c.start.wrapping_add(segment.window.into()));
         self.exchange_connected();
@@ -78,13 +90,13 @@ impl<P: DataPath> Turn<'_, P> {
     pub fn elsewhere(&mut self, status: u16) {
         let Some(u) = &mut self.c.upstream else { return };
         let (kept, server) = (std::mem::take(&mut u.kept), u.server);
-        let pool = self.cluster.servers[server].pool;
         self.release(0);
         self.exchange_retried(server);
         self.c.tried.push(server);
-        let agreed = self.c.agreed;
-        match self.cluster.choose(pool, self.c.client.src, &agreed, &self.c.tried) {
-            Some(_) => self.connect(pool, kept),
+        let (pool, agreed) = (self.routed(), self.c.agreed);
+        let other = pool.filter(|pool| self.cluster.choose(*pool, self.c.client.src, &agreed, &self.c.tried).is_some());
+        match other {
+            Some(pool) => self.connect(pool, kept),
             None => self.answer(status),
         }
     }
@@ -94,21 +106,28 @@ impl<P: DataPath> Turn<'_, P> {
         let whole = self.c.requests.is_done();
         let twice = self.c.request.as_ref().is_some_and(http::Request::is_idempotent);
         self.c.upstream.as_ref().is_some_and(|u| {
-            whole && twice && !u.begun && u.kept_end() == self.c.requests.limit().wrapping_add(u.fin.into())
+            // Of a connection that was taken up nothing is kept.
+            let kept = !u.kept.is_empty() && !u.begun;
+            whole && twice && kept && u.kept_end() == self.c.requests.limit().wrapping_add(u.fin.into())
         })
     }
 
     /// Sends what the server's window has room for of the kept bytes.
     pub fn send_kept(&mut self) {
         let Some(u) = &self.c.upstream else { return };
+        let again = u.backoff > RESEND;
         // Timestamps take twelve bytes of each segment.
-        let most = usize::from(u.mss) - 12;
+        let longest = usize::from(u.mss) - 12;
         let mut sent_any = false;
         while let Some(u) = &self.c.upstream {
             let from = u.sent.wrapping_sub(u.kept_at) as usize;
             let room = u.edge.wrapping_sub(u.sent) as usize;
             let room = if before(u.edge, u.sent) { 0 } else { room };
-            let length = u.kept.len().saturating_sub(from).min(most).min(room);
+            // Who knows the connection by its first segment alone resets it at any other one: see `Upstream::is_silent`.
+            if (again || u.alone) && sent_any && u.is_silent() {
+                break;
+            }
+            let length = u.kept.len().saturating_sub(from).min(u.first_length(longest)).min(room);
             let last = from + length == u.kept.len();
             let fin = last && u.fin && before(u.sent, u.kept_end());
             if length == 0 && !fin {
@@ -166,17 +185,31 @@ impl<P: DataPath> Turn<'_, P> {
         if !self.server_is_plausible(segment) {
             return;
         }
+        let had = self.c.acked;
         let Some(u) = &mut self.c.upstream else { return };
         if let Some((tsval, echo)) = segment.options.times {
+            // RFC 7323 section 5.3. Its sender has sent something else behind it long since.
+            if u.recent.is_behind(tsval, self.now) && !segment.has(RST) {
+                return self.books.implausible(&self.cluster.settings, self.c.service);
+            }
+            if !before(had.wrapping_sub(u.seq_add), segment.seq) {
+                u.recent.note(tsval, self.now);
+            }
             if !self.c.heard {
                 let times = (echo.wrapping_sub(u.clock), tsval.wrapping_add(u.tsval_add));
                 (u.tsval, self.c.times) = (tsval, times);
                 self.c.heard = true;
             }
-            u.tsval = if before(u.tsval, tsval) { tsval } else { u.tsval };
+            // What a server says that waits for the end of the handshake it does not want to hear again: its SYN's clock is the only one.
+            let counts = before(u.tsval, tsval) && (segment.has(SYN) || !u.is_silent());
+            u.tsval = if counts { tsval } else { u.tsval };
         }
         if segment.has(SYN) {
-            // The acknowledgement of its SYN was lost.
+            // The acknowledgement of its SYN was lost, and the request with it.
+            if u.is_silent() {
+                u.resend = self.now + spread(u.backoff, self.id);
+                return self.resend_kept();
+            }
             let seq = u.sent;
             return self.tell_server(0, seq, &[]);
         }
@@ -193,8 +226,15 @@ impl<P: DataPath> Turn<'_, P> {
             return self.on_server_reset(segment, frame);
         }
         let asked = u.kept_end();
+        if u.is_silent() && segment.has(ACK) && before(asked, acked) {
+            // That much was never sent.
+            return self.books.implausible(&self.cluster.settings, self.c.service);
+        }
         if segment.has(ACK) && !before(acked, u.acked) {
             (u.acked, u.edge) = (acked, acked.wrapping_add(u32::from(segment.window) << u.scale));
+            // It may have had what comes behind the first segment already.
+            let had = if before(asked, acked) { asked } else { acked };
+            u.sent = if before(u.sent, had) { had } else { u.sent };
         }
         self.pass_if_overtaken();
         let Some(u) = &mut self.c.upstream else { return };
@@ -218,6 +258,10 @@ impl<P: DataPath> Turn<'_, P> {
         self.follow_response();
         if more {
             self.send_kept();
+        }
+        if segment.space() == 0 && self.c.upstream.as_ref().is_some_and(Upstream::is_silent) {
+            // It echoes what somebody else has said, and acknowledges nothing of this client's.
+            return;
         }
         if !had && !self.c.upstream.as_ref().is_some_and(|u| u.responses.is_endless()) {
             // The client must not have what has not been looked at, for it would not come again.
@@ -313,6 +357,11 @@ impl<P: DataPath> Turn<'_, P> {
             if exact && segment.has(ACK) && before(u.acked, acked) && !before(u.sent, acked) {
                 u.acked = acked;
             }
+            if exact && !segment.has(ACK) && u.may_know_first_alone() {
+                // It gets that alone, when it is sent again.
+                (u.alone, u.sent) = (true, u.kept_at);
+                return;
+            }
             let sent = u.sent;
             return if exact { self.ended_unanswered(0) } else { self.tell_server(0, sent, &[]) };
         }
@@ -348,7 +397,7 @@ impl<P: DataPath> Turn<'_, P> {
         let method = c.request.as_ref().map_or("", |request| &request.method);
         let Some(u) = &mut c.upstream else { return };
         while u.responses.body.is_none() {
-            match http::response(u.responses.bytes.ready(), method) {
+            match u.responses.response(method) {
                 Ok(None) if u.responses.bytes.room() > 0 => return,
                 Ok(Some(response)) => {
                     u.responses.bytes.discard(response.head);

@@ -216,9 +216,9 @@ impl<P: DataPath> Turn<'_, P> {
         self.hear_client();
         self.c.next = if passes { self.c.acked } else { self.c.next };
         self.release(RST);
-        self.hold_client();
         self.c.state = State::Answering;
         self.c.answer = Some(Answer { bytes: Vec::new(), tries: 0, arrived: false, resets: true });
+        self.hold_client();
         self.send_reset();
     }
 

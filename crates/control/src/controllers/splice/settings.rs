@@ -2,14 +2,15 @@
 
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Ports with addresses of their own.
-    pub interfaces: Vec<Interface>,
-    /// Groups of servers.
-    pub pools: Vec<Pool>,
+    pub interfaces: Vec<Arc<Interface>>,
+    /// Groups of servers. Who has one of these, or an interface, has it still when another configuration has it no more.
+    pub pools: Vec<Arc<Pool>>,
     /// Virtual addresses.
     pub services: Vec<Service>,
     /// How long what may take.

@@ -1,7 +1,7 @@
 //! All connections: who a segment belongs to, and when something must be done.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
@@ -9,8 +9,9 @@ use super::block::{Ends, Mode};
 use super::books::Books;
 use super::checks::Check;
 use super::cluster::{Agreed, Cluster};
-use super::connection::{Connection, State, Stream, Upstream};
+use super::connection::{Connection, Recent, State, Stream, Upstream};
 use super::exchange::Ending;
+use super::fragments::Fragments;
 use super::icmp::IcmpError;
 use super::idle::Idlers;
 use super::maps::KeyedMap;
@@ -49,6 +50,9 @@ pub struct Splicer<P> {
     last_id: u64,
     pub(super) checks: Vec<Check>,
     pub(super) neighbours: Neighbours,
+    pub(super) fragments: Fragments,
+    /// When it is looked again whether addresses are in use still that the configuration has no more.
+    pub(super) own_due: u64,
 }
 
 impl<P: DataPath> Splicer<P> {
@@ -70,23 +74,60 @@ impl<P: DataPath> Splicer<P> {
             last_id: 0,
             checks: Vec::new(),
             neighbours: Neighbours::default(),
+            fragments: Fragments::default(),
+            own_due: u64::MAX,
         };
         splicer.offer_all();
         splicer
     }
 
     /// Takes over another configuration. Connections stay with the servers that they have.
-    pub fn configure(&mut self, settings: Arc<Settings>) {
+    ///
+    /// # Errors
+    /// Where a table has no room. All is as it was then.
+    pub fn configure(&mut self, settings: Arc<Settings>) -> Result<(), String> {
+        let before = std::mem::replace(&mut self.cluster.settings, settings.clone());
+        let put = self.put_own();
+        self.cluster.settings = before;
+        if put.is_err() {
+            // There was room for what was there.
+            let _ = self.put_own();
+            return put;
+        }
         self.books.configure(&settings);
-        // Services are numbers to connections, and these may be others now.
+        // Services are numbers to connections, and these may be others now. A connection belongs to the service that has its address
+        // now, or where none has it to the one that had it.
         let place = |name: &str| settings.services.iter().position(|own| own.name == name);
         let old = self.cluster.settings.services.iter().map(|own| place(&own.name)).collect::<Vec<_>>();
+        let new: HashMap<_, _> = settings.endpoints().map(|(service, endpoint)| (endpoint, service)).collect();
         for connection in self.connections.values_mut() {
-            connection.service = old.get(connection.service).copied().flatten().unwrap_or(usize::MAX);
+            let asked = (connection.client.dst, connection.client.dst_port);
+            let service = new.get(&asked).copied().or_else(|| old.get(connection.service).copied().flatten());
+            connection.service = service.unwrap_or(usize::MAX);
         }
         self.cluster.configure(settings, self.path.now());
         self.recall_admin();
+        self.neighbours.reconsider();
         self.offer_all();
+        self.check_soon();
+        Ok(())
+    }
+
+    /// Goes on with another program's data path, and the settings that came with it.
+    ///
+    /// # Errors
+    /// As of [`Splicer::configure`].
+    pub fn go_on(&mut self, path: P, settings: Arc<Settings>) -> Result<(), String> {
+        self.path = path;
+        // Where the program's table of blocks is not the one that they were in, nobody can go on.
+        for id in self.ids() {
+            self.with(id, |turn| {
+                if turn.path.block(&turn.c.client).is_none() {
+                    turn.reset_client();
+                }
+            });
+        }
+        self.configure(settings)
     }
 
     /// Says what clients are offered from now on.
@@ -117,7 +158,11 @@ impl<P: DataPath> Splicer<P> {
     /// When [`Splicer::tick`] has something to do.
     pub fn next_wake(&self) -> u64 {
         let own = self.wakes.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
-        own.min(self.next_check()).min(self.next_question()).min(self.next_warm())
+        own.min(self.next_check())
+            .min(self.next_question())
+            .min(self.next_warm())
+            .min(self.fragments.due())
+            .min(self.own_due)
     }
 
     /// The first segment of a request, with its valid cookie.
@@ -129,8 +174,14 @@ impl<P: DataPath> Splicer<P> {
             self.with(old, |turn| turn.over());
         }
         let settings = self.cluster.settings.clone();
-        let endpoint = settings.endpoints().nth(usize::from(accepted.number).wrapping_sub(1));
-        let Some((service, _)) = endpoint else { return };
+        // The number may be of the configuration before: the segment was on its way here.
+        let asked = (segment.ends.dst, segment.ends.dst_port);
+        let is_it = |(_, endpoint): &(usize, (Ipv6Addr, u16))| *endpoint == asked;
+        let endpoint = settings.endpoints().nth(usize::from(accepted.number).wrapping_sub(1)).filter(is_it);
+        let Some((service, _)) = endpoint.or_else(|| settings.endpoints().find(is_it)) else {
+            // It has the service no more.
+            return self.path.remove_block(&segment.ends);
+        };
         let full = self.connections.len() >= settings.connections;
         if full && !(settings.when_full == WhenFull::OldestIdle && self.make_room()) {
             self.path.remove_block(&segment.ends);
@@ -165,6 +216,8 @@ impl<P: DataPath> Splicer<P> {
             acked: segment.ack,
             window: segment.window,
             times: segment.options.times.unwrap_or_default(),
+            recent: Recent::default(),
+            served: false,
             heard: true,
             clock_at: now,
             upstream: None,
@@ -260,6 +313,8 @@ impl<P: DataPath> Splicer<P> {
         self.run_checks();
         self.keep_warm();
         self.ask_neighbours();
+        self.fragments.expire(now);
+        self.look_at_own();
     }
 
     /// Works on a connection.

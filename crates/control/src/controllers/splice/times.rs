@@ -9,6 +9,12 @@ use super::turn::{LINGER, RESEND, Turn};
 /// Times that kept bytes or an answer are sent.
 pub(super) const MOST_TRIES: u32 = 8;
 
+/// A pause until the next try that is a little longer for some connections than for others: where a server had room for few of those that came at
+/// the same moment, the rest must not come at the same moment again.
+pub(super) fn spread(pause: u64, id: u64) -> u64 {
+    pause + pause / 256 * (id % 64)
+}
+
 impl Connection {
     /// When something must be done about it next.
     pub(super) fn due(&self, now: u64) -> u64 {
@@ -92,7 +98,7 @@ impl<P: DataPath> Turn<'_, P> {
         let Some(u) = &mut self.c.upstream else { return };
         if !u.has_all() && self.now >= u.resend {
             u.backoff *= 2;
-            u.resend = self.now + u.backoff;
+            u.resend = self.now + spread(u.backoff, self.id);
             self.resend_kept();
         }
     }

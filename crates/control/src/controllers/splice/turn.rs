@@ -3,11 +3,12 @@
 use super::block::{Block, Ends, Mode, before, second};
 use super::books::Books;
 use super::cluster::Cluster;
-use super::connection::{Answer, Connection, State, Upstream};
+use super::connection::{Answer, Connection, State, Stream, Upstream};
 use super::exchange::Ending;
 use super::maps::KeyedMap;
 use super::path::{DataPath, SCALE};
 use super::segment::{ACK, FIN, PSH, RST, Segment, TcpOptions};
+use super::server::AHEAD;
 use super::warm::Warm;
 
 /// Who has a connection to a server.
@@ -55,8 +56,7 @@ pub struct Turn<'t, P> {
 
 /// A window as the receiver reads it; see `tcp_window` of the program.
 fn window(window: u16, scale: u8, told: u8) -> u16 {
-    let scaled = (u32::from(window) << scale) >> told;
-    scaled.clamp(u32::from(window != 0), 65535) as u16
+    ((u32::from(window) << scale) >> told).min(65535) as u16
 }
 
 impl<P: DataPath> Turn<'_, P> {
@@ -103,19 +103,28 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Sends a segment of the client's stream to the server.
     pub fn tell_server(&mut self, flags: u8, seq: u32, payload: &[u8]) {
+        if self.c.upstream.as_ref().is_some_and(|u| u.begun) {
+            self.hear_client();
+        }
         let c = &self.c;
         let Some(u) = &c.upstream else { return };
         let scale = c.agreed.scale.unwrap_or(0);
+        // Of a response on its way the server hears what the client has: the rest is nowhere kept, and would not come again.
+        let (next, had) = (u.responses.bytes.next(), c.acked.wrapping_sub(u.seq_add));
+        let ack = if u.begun && before(had, u.responses.limit()) { had } else { next };
+        // With a FIN this is the last word, and the client's own may have passed with a later clock than is known here.
+        let late = (self.now.saturating_sub(c.clock_at) / 1_000_000) as u32 + AHEAD;
+        let clock = c.times.0.wrapping_add(u.clock).wrapping_add(if flags & FIN != 0 && !u.fin { late } else { 0 });
         let segment = Segment {
             dst_mac: u.mac,
             src_mac: u.own_mac,
             ends: u.ends.turned(),
             seq: seq.wrapping_add(u.shift),
-            ack: u.responses.bytes.next(),
+            ack,
             flags: flags | ACK,
             window: window(c.window, scale, u.told),
             options: TcpOptions {
-                times: (c.agreed.times && c.heard).then_some((c.times.0.wrapping_add(u.clock), u.tsval)),
+                times: (c.agreed.times && c.heard).then_some((clock, u.tsval)),
                 ..TcpOptions::default()
             },
             payload,
@@ -154,6 +163,19 @@ impl<P: DataPath> Turn<'_, P> {
         self.c.answer = Some(Answer { bytes, tries: 0, arrived: false, resets: false });
         self.hold_client();
         self.send_answer();
+    }
+
+    /// Goes back to how much of the client's stream has come for certain, now that no server says so. Of a body that passes the stream is at the end
+    /// from the beginning; but who is told that more has come than was sent throws away what says so (RFC 9293 section 3.10.7.4).
+    fn come_back(&mut self) {
+        self.hear_server();
+        let c = &mut *self.c;
+        let Some(u) = c.upstream.as_ref().filter(|_| c.state == State::Serving) else { return };
+        let next = c.requests.bytes.next();
+        if before(u.acked, next) && before(u.kept_end(), next) {
+            let came = if before(c.acknowledged, u.acked) { u.acked } else { c.acknowledged };
+            c.requests = Stream::new(came, 65536);
+        }
     }
 
     /// Sends the own answer, once more.
@@ -211,6 +233,7 @@ impl<P: DataPath> Turn<'_, P> {
 
     /// Takes the connection to the server from the client's.
     pub fn detach(&mut self) -> Option<Upstream> {
+        self.come_back();
         let u = self.c.upstream.take()?;
         // Clocks never go back (RFC 7323 section 5.3).
         let clock = u.tsval.wrapping_add(u.tsval_add);
@@ -268,9 +291,11 @@ impl<P: DataPath> Turn<'_, P> {
         let waiting = c.requests.is_done() && !c.requests.bytes.ready().is_empty();
         let last = c.client_done || !(c.keeps_alive || c.closes);
         // An unheard request must come to the next process, if there is one.
+        // What is kept comes from here, and nothing of the client's may overtake it: see `Upstream::is_silent`.
+        let kept = u.is_unheard() || !u.has_all();
         let client = if c.is_finishing() && c.requests.is_done() && u.has_all() {
             Mode::Finishing
-        } else if c.state != State::Serving || waiting || u.is_unheard() || c.is_finishing() {
+        } else if c.state != State::Serving || waiting || kept || c.is_finishing() {
             Mode::Held
         } else if c.client_done || open {
             Mode::Open

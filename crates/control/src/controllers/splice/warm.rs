@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use super::block::Ends;
 use super::connection::{Stream, Upstream};
 use super::icmp::{IcmpError, Problem};
+use super::isn::initial;
 use super::path::{DataPath, SCALE};
 use super::segment::{ACK, FIN, RST, SYN, Segment, TcpOptions, is_v6};
-use super::server::HEAD;
+use super::server::{AHEAD, HEAD};
 use super::splicer::Splicer;
 use super::turn::Owner;
 
@@ -21,6 +22,8 @@ pub struct Idle {
     pub next: u32,
     /// What the clock of timestamps was for the server, and when.
     pub clock: (u32, u64),
+    /// Bytes that the server may send behind what was acknowledged, as it was told last.
+    pub window: u32,
     /// Whether the server has answered the SYN.
     connected: bool,
     /// Whether the server must still be told that all of its last response has come.
@@ -43,13 +46,17 @@ const LOOK: u64 = 200_000_000;
 /// How long the server waits for an acknowledgement where no request takes it along, in nanoseconds: less than it takes to send again (RFC
 /// 9293 section 3.8.6.3 allows 500 ms, Linux waits 40).
 const DELAY: u64 = 40_000_000;
+/// Bytes that servers are told to have room for before anybody asks: no more than clients have.
+const WINDOW: u32 = 16384;
 /// Connections to one server that are made ahead at a time, so that no flood of SYNs comes to it.
 const AT_ONCE: usize = 8;
 
 impl Idle {
-    /// One that a client leaves; `heard` says whether the server knows that all of its response has come.
-    pub fn left(upstream: Upstream, next: u32, clock: (u32, u64), due: u64, heard: bool) -> Idle {
-        Idle { upstream, next, clock, connected: true, owes: !heard, due }
+    /// One that a client leaves, who had room for `window` bytes; `heard` says whether the server knows that all of its response has come.
+    /// The client's clock may have passed later than is known here.
+    pub fn left(upstream: Upstream, next: u32, clock: (u32, u64), due: u64, heard: bool, window: u32) -> Idle {
+        let clock = (clock.0.wrapping_add(AHEAD), clock.1);
+        Idle { upstream, next, clock, window, connected: true, owes: !heard, due }
     }
 
     /// The clock that the server is to see at a time: it has gone on since it saw the last one.
@@ -73,7 +80,7 @@ impl Idle {
             seq: if syn { self.next.wrapping_sub(1) } else { self.next },
             ack: if syn { 0 } else { u.responses.bytes.next() },
             flags: if syn { flags } else { flags | ACK },
-            window: if syn { u16::MAX } else { u16::MAX >> u.told },
+            window: if syn { u16::MAX } else { (self.window >> u.told).min(65535) as u16 },
             options: TcpOptions { times: u.times.then(|| (self.clock_at(now), u.tsval)), ..options },
             payload: &[],
         }
@@ -135,10 +142,12 @@ impl<P: DataPath> Splicer<P> {
             }
             let usable = self.cluster.is_usable(server);
             let over: Vec<Ends> = self.warm.idle.get(&server).map_or_else(Vec::new, |idle| {
-                idle.iter().filter(|own| own.due <= now || !usable).map(|own| own.upstream.ends).collect()
+                let sources = &self.cluster.servers[server].server.sources;
+                let over = |own: &&Idle| own.due <= now || !usable || !sources.contains(&own.upstream.ends.dst);
+                idle.iter().filter(over).map(|own| own.upstream.ends).collect()
             });
             over.iter().for_each(|ends| self.end_warm(server, ends, FIN));
-            let wanted = self.cluster.settings.pools[self.cluster.servers[server].pool].warm;
+            let wanted = self.cluster.servers[server].pool.warm;
             for _ in self.warm.count(server)..wanted.min(self.warm.count(server) + AT_ONCE) {
                 if usable {
                     self.make_warm(server, now);
@@ -154,16 +163,16 @@ impl<P: DataPath> Splicer<P> {
         let (Some(mac), Some(learned)) = (known.mac, known.learned) else { return };
         let Some(ends) = self.own_ends(server, now) else { return };
         let known = &self.cluster.servers[server];
-        let own = &settings.interfaces[known.server.interface];
+        let own = known.interface.clone();
         // As clients at common links have it, so that it fits most of them.
         let told_mss = if is_v6(&ends) { 1440 } else { 1460 };
         let mss = learned.mss.unwrap_or(536).clamp(100, told_mss);
         let mut upstream = Upstream::new(server, ends, (own.port, mac, own.mac), mss);
         (upstream.told_mss, upstream.sack, upstream.times) = (told_mss, learned.sack, learned.times.is_some());
-        let next = (now as u32).rotate_left(16) ^ u32::from(ends.dst_port).wrapping_mul(0x9e37_79b9);
+        let next = initial(self.path.secret(), &ends, now).wrapping_add(1);
         let due = now + settings.timeouts.connect;
         let clock = ((now / 1_000_000) as u32, now);
-        let idle = Idle { upstream, next, clock, connected: false, owes: false, due };
+        let idle = Idle { upstream, next, clock, window: WINDOW, connected: false, owes: false, due };
         let syn = idle.segment(SYN, now);
         self.path.send(own.port, &syn);
         self.by_server.insert(ends, Owner::Warm(server));

@@ -25,6 +25,7 @@ use libc::{TPACKET_ALIGNMENT, tpacket2_hdr};
 use share::Share;
 use socket::{RING_BYTES, Socket};
 
+use super::lock::InterfaceLock;
 use super::{PortError, Queue, Sent};
 use crate::context::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
@@ -32,6 +33,9 @@ use crate::sys::{self, ETHERNET, Interface, Mapping, TAG_AT};
 
 /// What the kernel puts in front of a packet in a slot, and room for a VLAN tag, rounded up.
 const SLOT_HEADER: usize = 128;
+/// A checksum or segments that the device is to see to (`TP_STATUS_CSUMNOTREADY`; `TP_STATUS_GSO_TCP` of newer kernels).
+const UNFINISHED: u32 = libc::TP_STATUS_CSUMNOTREADY | 1 << 8;
+
 /// One worker's queue of an interface.
 pub struct AfPacket {
     interface: String,
@@ -46,6 +50,9 @@ pub struct AfPacket {
     unsent: bool,
     /// The sockets of all workers, and which this one is.
     share: (Arc<Share>, usize),
+    lock: Arc<InterfaceLock>,
+    /// Packets whose checksums or segments were left to hardware, since the last look.
+    unfinished: u64,
     /// Why packets can't pass just now.
     trouble: Option<String>,
     /// The latest of other errors.
@@ -54,7 +61,8 @@ pub struct AfPacket {
 
 impl AfPacket {
     /// Opens an interface for packets of up to `max_packet` bytes, with a socket for each worker.
-    pub fn open(interface: &str, workers: usize, max_packet: usize) -> Result<Vec<Self>, PortError> {
+    pub fn open(lock: &Arc<InterfaceLock>, workers: usize, max_packet: usize) -> Result<Vec<Self>, PortError> {
+        let interface = lock.interface();
         // The largest packet that a frame can hold, or the largest that the interface can get; a slot holds either.
         let slot_size = (max_packet + SLOT_HEADER).next_power_of_two().max(2048);
         let share = Arc::new(Share::new(workers));
@@ -70,7 +78,9 @@ impl AfPacket {
                 rx_next: 0,
                 tx_next: 0,
                 unsent: false,
+                unfinished: 0,
                 share: (share.clone(), worker),
+                lock: lock.clone(),
                 trouble: None,
                 error: None,
             })
@@ -143,7 +153,7 @@ impl AfPacket {
             Ok(now) if !now.up => Some(format!("{name}: went down: run `ip link set dev {name} up`")),
             Ok(now) => {
                 let attached = sys::bound_interface(&self.socket).is_ok_and(|index| index == now.index);
-                let result = if attached { Ok(()) } else { self.open_again() };
+                let result = if attached { Ok(()) } else { self.open_again(now.index) };
                 result.err().map(|error| error.0).or_else(|| {
                     self.device = now;
                     let waits = !self.share.0.is_open(now.index);
@@ -156,7 +166,8 @@ impl AfPacket {
 
     /// Goes over to the interface that has the name now.
     #[cold]
-    fn open_again(&mut self) -> Result<(), PortError> {
+    fn open_again(&mut self, index: i32) -> Result<(), PortError> {
+        self.lock.take(index)?;
         let (share, worker) = &self.share;
         if status(self.rx_slot()).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0 {
             return Err(PortError(format!("{}: was made again; packets of the old one come first", self.interface)));
@@ -206,6 +217,7 @@ impl Queue for AfPacket {
                 let start = slot.cast::<u8>().add(usize::from(header.tp_mac));
                 (header, std::slice::from_raw_parts(start, header.tp_snaplen as usize))
             };
+            self.unfinished += u64::from(flags & UNFINISHED != 0);
             if header.tp_snaplen < header.tp_len || packet.len() < ETHERNET {
                 // Cut off: longer than a slot (a super-packet of a host with offloads on), so than a frame.
                 batch.skip_oversize();
@@ -266,6 +278,7 @@ impl Queue for AfPacket {
         if let Ok((_, dropped)) = sys::packet_statistics(&self.socket) {
             counters.rx_dropped.fetch_add(dropped.into(), Ordering::Relaxed);
         }
+        counters.unfinished.fetch_add(std::mem::take(&mut self.unfinished), Ordering::Relaxed);
         // A pending error would make every poll return at once.
         let _ = sys::take_socket_error(&self.socket);
         self.look();

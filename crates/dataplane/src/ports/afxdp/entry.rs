@@ -18,10 +18,10 @@ pub enum Take {
 
 impl Take {
     /// Whether the program of a process before is at the interface, and this one takes over from it.
-    pub fn takes_over(&self, interface: i32) -> bool {
+    pub fn takes_over(&self, interface: i32, netlink: &Netlink) -> bool {
         match self {
             Take::All(_) => false,
-            Take::HandedOver(path, _) => path.has_kept(interface),
+            Take::HandedOver(path, _) => path.has_kept(interface, netlink),
         }
     }
 }

@@ -33,6 +33,7 @@ use port::{Look, Port};
 use socket::{Kick, Xsk};
 pub(crate) use umem::Umem;
 
+use super::lock::InterfaceLock;
 use super::{PortError, Queue, Sent};
 use crate::context::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
@@ -70,13 +71,14 @@ pub struct AfXdp {
 impl AfXdp {
     /// Opens an interface for a number of workers, in place of somebody else's XDP program if it `replaces`. Also gives a line about how it works.
     pub fn open(
-        interface: &str,
+        lock: &Arc<InterfaceLock>,
         workers: usize,
         umem: &Arc<Umem>,
         take: Take,
         replaces: bool,
     ) -> Result<(Vec<Self>, String), PortError> {
-        let port = Arc::new(Port::open(interface, workers, umem.clone(), take, replaces)?);
+        let interface = lock.interface();
+        let port = Arc::new(Port::open(lock.clone(), workers, umem.clone(), take, replaces)?);
         let about = port.about();
         let watched = port.clone();
         let watch = Netlink::new().and_then(|own| Repeated::start("watch", WATCH, move || watched.watch(&own)));

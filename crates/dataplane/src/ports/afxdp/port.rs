@@ -14,9 +14,10 @@ use super::socket::{Incoming, Xsk};
 use super::sys as xsk;
 use super::umem::{Bound, Lent, Made, Refusal, Step, Umem, Wanted};
 use crate::ports::PortError;
+use crate::ports::lock::InterfaceLock;
 use crate::sys::{self, Interface};
 use crate::xdp::AttachError::{self, Name, Refused, Taken};
-use crate::xdp::{Attached, Netlink};
+use crate::xdp::{self, Attached, Netlink};
 
 /// Frames that a queue needs for either direction at least.
 const LEAST: u32 = 16;
@@ -27,6 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct Port {
     interface: String,
+    lock: Arc<InterfaceLock>,
     workers: usize,
     umem: Arc<Umem>,
     take: Take,
@@ -72,18 +74,19 @@ pub enum Look {
 impl Port {
     /// Opens an interface. The sockets wait for their workers.
     pub fn open(
-        interface: &str,
+        lock: Arc<InterfaceLock>,
         workers: usize,
         umem: Arc<Umem>,
         take: Take,
         replaces: bool,
     ) -> Result<Self, PortError> {
+        let interface = lock.interface().to_owned();
         let fast = matches!(take, Take::HandedOver(..));
         let count = || if fast { Netlink::new().map(|netlink| Some(Arc::new(Count::new(netlink)))) } else { Ok(None) };
         let opened = sys::inet_socket().and_then(|ask| Ok((ask, Netlink::new()?, count()?)));
         let (ask, netlink, count) = opened.map_err(|e| PortError(format!("{interface}: cannot be examined: {e}")))?;
-        let interface = interface.to_owned();
-        let port = Port { interface, workers, umem, take, replaces, ask, netlink, count, state: Mutex::default() };
+        let port =
+            Port { interface, lock, workers, umem, take, replaces, ask, netlink, count, state: Mutex::default() };
         let interface = &port.interface;
         port.umem.check().map_err(|what| port.error(what))?;
         let device = sys::interface(&port.ask, interface).map_err(|e| match e.raw_os_error() {
@@ -195,8 +198,9 @@ impl Port {
     fn fill(&self, state: &mut State, index: i32, until: Instant) -> Result<(), PortError> {
         // What was there was for an interface that is gone.
         *state = State::default();
+        self.lock.take(index)?;
         let taken = |e| self.attach_error(e);
-        let is_kept = self.take.takes_over(index);
+        let is_kept = self.take.takes_over(index, &self.netlink);
         if self.replaces && !is_kept {
             let cleared = Attached::clear(index, &self.netlink);
             cleared.map_err(|e| self.error(format!("its XDP program cannot be removed: {e}")))?;
@@ -337,7 +341,16 @@ impl Port {
         let denied = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EPERM | libc::EACCES));
         match error {
             Refused { generic, .. } if denied(&generic) => self.no_permission(),
-            Taken(_) | Refused { .. } | Name(_) => self.error(error.to_string().replace("NAME", &self.interface)),
+            Taken(program) => match program.and_then(xdp::left_by) {
+                Some(owner) => self.error(format!(
+                    "has the program of a Millrace that has ended and whose state is in {}: start with that state, which takes \
+                     over, or remove {}, and with it the program",
+                    owner.state.display(),
+                    owner.dir.display()
+                )),
+                None => self.error(error.to_string().replace("NAME", &self.interface)),
+            },
+             Refused { .. } | Name(_) => self.error(error.to_string().replace("NAME", &self.interface)),
         }
     }
 

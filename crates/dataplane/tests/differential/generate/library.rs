@@ -107,6 +107,7 @@ fn protocol(name: &str, fields: &[(&str, u32)], bytes: u32) -> Protocol {
         covers: "",
         pseudo_sum: false,
         pseudo: Vec::new(),
+        length: None,
         bytes,
         demux: String::new(),
         lengths: None,

@@ -53,12 +53,20 @@ pub fn random(n: &mut Numbers, index: usize, style: Style) -> Protocol {
         covers,
         pseudo_sum,
         pseudo,
+        length: None,
         bytes,
         demux: demux_text,
         lengths: None,
         imported: false,
     };
     demux(n, &mut made);
+    if n.chance(25) {
+        // How far checksums behind it reach.
+        let fields: Vec<_> = made.fields.iter().filter(|field| field.1.width() <= 32).collect();
+        if !fields.is_empty() {
+            made.length = Some(format!("{} + {}", n.pick(&fields).0, n.below(30)));
+        }
+    }
     made
 }
 

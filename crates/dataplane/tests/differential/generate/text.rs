@@ -85,6 +85,9 @@ fn declarations(world: &World, n: &mut Numbers, text: &mut String) {
             let names: Vec<&str> = protocol.pseudo.iter().map(|index| protocol.fields[*index].0.as_str()).collect();
             let _ = writeln!(text, "pseudo {{ {} }}", names.join(", "));
         }
+        if let Some(length) = &protocol.length {
+            let _ = writeln!(text, "length {{ {length} }};");
+        }
         let _ = writeln!(text, "demux {{ {} }};\n}}", protocol.demux);
     }
     text.push_str("metadata {\n");

@@ -41,6 +41,8 @@ pub struct Protocol {
     pub covers: &'static str,
     /// Whether that is a pseudo header, too.
     pub pseudo_sum: bool,
+    /// How many bytes there are from its beginning to the end of what it holds, where it says so.
+    pub length: Option<String>,
     /// Indices of the fields of its own pseudo header.
     pub pseudo: Vec<usize>,
     pub bytes: u32,

@@ -3,9 +3,12 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use dataplane::{Instance, PortSnapshot};
 use lab::{Flow, Generator, Host, L3Switch, Traffic, Transport};
 
 use crate::failure::Failure;
+use crate::output::print;
+use crate::report::{self, grouped, rate};
 
 /// Bytes of a frame; the frame check sequence makes it 64.
 const LENGTH: usize = 60;
@@ -32,8 +35,43 @@ pub fn packets(network: &L3Switch) -> Result<Vec<Vec<u8>>, Failure> {
     flows(network).iter().map(|flow| flow.frame(LENGTH).map_err(Failure::refused)).collect()
 }
 
+/// What got through.
+pub struct Passed {
+    pub forwarded: u64,
+    pub time: Duration,
+}
+
+impl Passed {
+    /// Packets per second.
+    pub fn rate(&self) -> f64 {
+        self.forwarded as f64 / self.time.as_secs_f64()
+    }
+}
+
+/// Sends for this long through an instance, and shows what became of it.
+pub fn through(network: &L3Switch, instance: &Instance, length: Duration, cpus: usize) -> Result<Passed, Failure> {
+    let before = instance.snapshot();
+    let (sent, time) = run(network, length, cpus)?;
+    let after = instance.snapshot();
+    let counted = |pick: fn(&PortSnapshot) -> u64| -> u64 {
+        after.ports.iter().map(pick).sum::<u64>() - before.ports.iter().map(pick).sum::<u64>()
+    };
+    let (received, forwarded, lost) = (counted(|p| p.rx_packets), counted(|p| p.tx_packets), counted(|p| p.rx_dropped));
+    let rows = [
+        ("sent by h1", sent),
+        ("received by the switch", received),
+        ("forwarded", forwarded),
+        ("lost before the switch, in the kernel", lost),
+    ];
+    let rows = rows.map(|(what, n)| vec![what.to_string(), grouped(n), rate(n as f64 / time.as_secs_f64())]);
+    let mut out = String::new();
+    report::table(&mut out, &["", "packets", "per second"], rows.to_vec());
+    print(format_args!("{out}"));
+    Ok(Passed { forwarded, time })
+}
+
 /// Sends for this long: how many packets, in how much time.
-pub fn run(network: &L3Switch, length: Duration, cpus: usize) -> Result<(u64, Duration), Failure> {
+fn run(network: &L3Switch, length: Duration, cpus: usize) -> Result<(u64, Duration), Failure> {
     // Sockets that nobody reads: the kernel drops what they get, and sends no ICMP errors back.
     let sinks: Result<Vec<_>, _> =
         network.hosts[1..].iter().map(|host| host.ns.enter(|| UdpSocket::bind("0.0.0.0:9"))).collect();

@@ -4,6 +4,7 @@
 //! Everything belongs to this process and is gone when it ends, however it ends: see the `lab` crate.
 
 mod blast;
+mod kernel;
 mod splice;
 mod transfer;
 
@@ -19,7 +20,7 @@ use crate::apps;
 use crate::commands::instance::ports;
 use crate::failure::Failure;
 use crate::output::{print, say};
-use crate::report::{self, grouped, rate};
+use crate::report;
 
 /// How to run it.
 #[derive(clap::Args)]
@@ -104,24 +105,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         args.seconds.as_secs_f64()
     );
     let packets = blast::packets(&network)?;
-    let before = instance.snapshot();
-    let (sent, time) = blast::run(&network, args.seconds.max(Duration::from_millis(100)), cpus)?;
-    let after = instance.snapshot();
-    let counted = |pick: fn(&dataplane::PortSnapshot) -> u64| -> u64 {
-        after.ports.iter().map(pick).sum::<u64>() - before.ports.iter().map(pick).sum::<u64>()
-    };
-    let (received, forwarded, lost) = (counted(|p| p.rx_packets), counted(|p| p.tx_packets), counted(|p| p.rx_dropped));
-    let seconds = time.as_secs_f64();
-    let rows = [
-        ("sent by h1", sent),
-        ("received by the switch", received),
-        ("forwarded", forwarded),
-        ("lost before the switch, in the kernel", lost),
-    ];
-    let rows = rows.map(|(what, n)| vec![what.to_string(), grouped(n), rate(n as f64 / seconds)]);
-    let mut out = String::new();
-    report::table(&mut out, &["", "packets", "per second"], rows.to_vec());
-    print(format_args!("{out}"));
+    let length = args.seconds.max(Duration::from_millis(100));
+    let by_workers = blast::through(&network, &instance, length, cpus)?;
 
     let tables = instance.tables();
     let measured = bench::in_memory(
@@ -138,7 +123,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     .map_err(Failure::refused)?;
     say!(
         "  {:.0} ns per packet with AF_PACKET in and out; {:.1} ns per packet in the program alone",
-        seconds * 1e9 / forwarded.max(1) as f64,
+        1e9 / by_workers.rate().max(1.0),
         measured.ns_per_packet
     );
 
@@ -153,6 +138,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             done.frames,
             done.errors.join("; ")
         )));
+    }
+
+    say!("\n6. the same blast with the kernel engine: packets pass in the XDP hook, and workers have the rest");
+    let learned = kernel::Learned { program: &program, tables: &tables };
+    if let Some(by_kernel) = kernel::run(&network, &source, &config, &options, &learned, length, cpus)? {
+        let times = by_kernel.rate() / by_workers.rate().max(1.0);
+        say!("  {times:.1} times the rate of workers with AF_PACKET");
     }
     let millrace = this_program();
     say!(

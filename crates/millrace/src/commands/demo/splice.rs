@@ -117,7 +117,7 @@ fn start(program: &std::sync::Arc<Program>, config: &Config, ns: &Namespace) -> 
         .map(|name| PortSpec { name: name.to_owned(), driver: Driver::AfPacket { interface: name.to_owned() } });
     let ports = ports(config, &devices, None)?;
     let needed = controllers::of_program(program).map_err(|error| Failure::wrong(error.to_string()))?;
-    needed.begin(&config.controllers);
+    needed.begin(&config.controllers).map_err(Failure::refused)?;
     let options = Options { frames: config.frames, ..Options::default() };
     let prepared = ns.enter(|| Instance::prepare_with(program.clone(), &options, &ports, needed.controllers));
     let prepared = prepared.map_err(Failure::refused)?.map_err(Failure::refused)?;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use baker::source::Span;
 use codegen::kernel::{Object, Place};
+use dataplane::xdp::Answer;
 use serde_json::{Value, json};
 
 use super::view::View;
@@ -42,6 +43,30 @@ impl View<'_> {
             *counts.entry(name(place)).or_default() += count;
         }
         counts
+    }
+
+    /// What the kernel says of the code: for people.
+    pub(super) fn answer_text(&self) -> String {
+        match self.answer {
+            _ if self.kernel.is_none() => String::new(),
+            Answer::Taken => "the kernel takes it\n".into(),
+            Answer::NotAsked(why) => format!(
+                "the kernel was not asked: {why}. A PPF that is too much for it runs on workers, and `millrace run` says so\n"
+            ),
+            Answer::Refused(why) => {
+                format!("the kernel does not take it, so `millrace run` leaves all of it to workers: {why}\n")
+            }
+        }
+    }
+
+    /// The same as JSON: null where the kernel has nothing of the program.
+    pub(super) fn answer_json(&self) -> Value {
+        match self.answer {
+            _ if self.kernel.is_none() => Value::Null,
+            Answer::Taken => json!({"asked": true, "takes": true}),
+            Answer::NotAsked(why) => json!({"asked": false, "takes": null, "why": why.to_string()}),
+            Answer::Refused(why) => json!({"asked": true, "takes": false, "why": why.to_string()}),
+        }
     }
 
     /// For people.

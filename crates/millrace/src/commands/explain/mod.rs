@@ -32,9 +32,9 @@ pub struct Args {
     /// Without it, the trace beside the program is measured with, and no profile optimised by
     #[arg(long, value_name = "T.pcap")]
     profile: Option<PathBuf>,
-    /// Port of packets whose file names none: a name of the configuration, or a number
-    #[arg(long, value_name = "PORT", default_value = "1")]
-    port: String,
+    /// Port of packets whose file names none, or none of the configuration: a name there, or a number [default: 1]
+    #[arg(long, value_name = "PORT")]
+    port: Option<String>,
     /// Configuration; without it, the .toml file beside the program
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -64,13 +64,16 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     })
     .map_err(|error| wrong(&error))?;
     apps::place(&source, &program, &compilation)?;
-    let fitted = xdp::code(&program, Level::Cgpc).map_err(|error| wrong(&error))?;
+    // As `run` asks it.
+    let devices = config.ports.iter().filter_map(|port| port.device.as_ref());
+    let (fitted, answer) = xdp::code(&program, Level::Cgpc, xdp::options(devices)).map_err(|error| wrong(&error))?;
     let view = view::View {
         name: &source.name,
         program: &program,
         optimised: &optimise(&program, Level::Cgpc),
         placement: &fitted.placement,
         kernel: fitted.made.as_ref(),
+        answer: &answer,
         sources: &compilation.sources,
         found: &found,
     };
@@ -85,5 +88,5 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 /// The trace that was given, else the one beside the program.
 fn trace(args: &Args, source: &Source, config: &Config) -> Result<Trace, Failure> {
     let file = trace::given_or_beside(args.profile.as_ref(), source, "--profile")?;
-    trace::packets(&file, config, ("--port", &args.port))
+    trace::packets(&file, config, ("--port", args.port.as_deref()))
 }

@@ -56,7 +56,8 @@ impl View<'_> {
 
     /// For people.
     pub(super) fn placement_text(&self, out: &mut String) {
-        *out += "\nplacement: what can run in the kernel's XDP hook, and what workers do\n";
+        *out += "\nplacement: what runs in the kernel's XDP hook at xdp ports, and what workers do\n";
+        *out += &self.answer_text();
         let width = self.program.ppfs.iter().map(|ppf| ppf.name.chars().count()).max().unwrap_or(0);
         for Row { ppf, runs, why } in self.each_stage() {
             *out += &format!("  {ppf:width$}  {runs}");
@@ -81,7 +82,7 @@ impl View<'_> {
         let cut = |(channel, to): (&str, &str)| json!({"channel": channel, "to": to});
         json!({
             "ppfs": self.each_stage().map(stage).collect::<Vec<_>>(), "cuts": self.cuts().map(cut).collect::<Vec<_>>(),
-            "bpf": self.kernel_json(),
+            "kernel": self.answer_json(), "bpf": self.kernel_json(),
         })
     }
 }

@@ -9,6 +9,7 @@ use baker::place::Placement;
 use baker::source::Sources;
 use codegen::bpf::Taken;
 use codegen::kernel::Object;
+use dataplane::xdp::Answer;
 use serde_json::{Map, Value, json};
 
 use crate::report::{grouped, table};
@@ -27,6 +28,8 @@ pub struct View<'a> {
     pub placement: &'a Placement,
     /// The kernel's part as BPF code, if there is one.
     pub kernel: Option<&'a Taken<Object>>,
+    /// What the kernel says of it.
+    pub answer: &'a Answer,
     pub sources: &'a Sources,
     pub found: &'a Explanation,
 }

@@ -17,7 +17,7 @@ const PARAMETERS: [(&str, &str); 2] = [("net.ipv4.conf.all.rp_filter", "0"), ("n
 pub struct Network {
     captures: Vec<Capture>,
     emulator: Option<Emulator>,
-    /// Number of the emulator's link for each link of the plan that is emulated.
+    /// Number of the emulator's link for each link of the plan that the lab carries.
     emulated: HashMap<usize, usize>,
     hosts: Vec<Namespace>,
 }
@@ -39,10 +39,11 @@ impl Network {
         let mut wires = Vec::new();
         let ends: Vec<_> = plan.links.iter().map(|link| link.ends.each_ref().map(place)).collect();
         for (index, (link, [(a, device_a), (b, device_b)])) in plan.links.iter().zip(&ends).enumerate() {
-            if link.is_emulated() {
+            if link.is_carried() {
                 emulated.insert(index, wires.len());
                 let [forward, backward] = link.impairments.clone();
-                wires.push(Wire { a: (a, device_a), b: (b, device_b), forward, backward, mtu: link.mtu });
+                let (a, b) = ((*a, device_a.as_str()), (*b, device_b.as_str()));
+                wires.push(Wire { a, b, forward, backward, mtu: link.mtu, captured: link.captured });
             } else {
                 veth(a, device_a, b, device_b)?;
             }
@@ -77,9 +78,29 @@ impl Network {
                 namespace.set_sysctl(key, value)?;
             }
         }
-        let captures = plan.captures.iter().map(|capture| start(plan, &hosts, capture, folder));
-        let captures = captures.collect::<Result<_>>()?;
-        Ok(Network { captures, emulator, emulated, hosts })
+        let mut network = Network { captures: Vec::new(), emulator, emulated, hosts };
+        let captures = plan.captures.iter().map(|capture| network.start(plan, capture, folder));
+        network.captures = captures.collect::<Result<_>>()?;
+        Ok(network)
+    }
+
+    /// Starts a capture.
+    fn start(&self, plan: &Plan, capture: &CaptureTo, folder: &Path) -> Result<Capture> {
+        let labels: Vec<_> = capture.taps.iter().map(|end| end.show(&plan.hosts)).collect();
+        let taps = capture.taps.iter().zip(&labels).map(|(end, label)| self.tap(plan, end, label));
+        Capture::start(&taps.collect::<Vec<_>>(), &folder.join(&capture.file))
+    }
+
+    /// Where a device is captured: at the lab's own end of its link where Millrace has it, else at itself.
+    fn tap<'a>(&'a self, plan: &Plan, end: &'a End, label: &'a str) -> Tap<'a> {
+        let found = plan.links.iter().enumerate().find(|(_, link)| link.ends.contains(end));
+        if let Some((index, link)) = found.filter(|_| end.is_port(&plan.hosts))
+            && let (Some(emulator), Some(&carried)) = (&self.emulator, self.emulated.get(&index))
+        {
+            return emulator.tap(carried, usize::from(link.ends[1] == *end), label);
+        }
+        let mtu = found.map_or(1500, |(_, link)| link.mtu);
+        Tap { namespace: &self.hosts[end.host], device: &end.device, label, mtu, mirrored: false }
     }
 
     /// The hosts in the order of the plan.
@@ -115,18 +136,4 @@ fn config(host: &Host, device: &str, mtu: u32) -> LinkConfig {
         config = config.mac(mac);
     }
     device.addresses.iter().fold(config, |config, address| config.address(address))
-}
-
-fn start(plan: &Plan, hosts: &[Namespace], capture: &CaptureTo, folder: &Path) -> Result<Capture> {
-    let labels: Vec<_> = capture.taps.iter().map(|end| end.show(&plan.hosts)).collect();
-    let taps: Vec<_> = capture
-        .taps
-        .iter()
-        .zip(&labels)
-        .map(|(end, label)| {
-            let mtu = plan.links.iter().find(|link| link.ends.contains(end)).map_or(1500, |link| link.mtu);
-            Tap { namespace: &hosts[end.host], device: &end.device, label, mtu }
-        })
-        .collect();
-    Capture::start(&taps, &folder.join(&capture.file))
 }

@@ -28,7 +28,12 @@ impl Said {
         }
         say!("lab {name} is up:");
         for link in &plan.links {
-            say!("  {}{}", show(link, plan), if link.is_emulated() { ", emulated" } else { "" });
+            let how = match (link.is_impaired(), link.captured) {
+                (true, _) => ", emulated",
+                (false, true) => ", carried by the lab, which captures it",
+                (false, false) => "",
+            };
+            say!("  {}{how}", show(link, plan));
         }
         say!("enter a host from any terminal:");
         for host in &plan.hosts {
@@ -74,7 +79,7 @@ impl Said {
         }
         if !rows.is_empty() {
             let mut out = "\n".to_owned();
-            table(&mut out, &["emulated links, packets", "received", "sent", "otherwise"], rows);
+            table(&mut out, &["links that the lab carries, packets", "received", "sent", "otherwise"], rows);
             print(format_args!("{out}"));
         }
         for (file, captured) in &counted.captures {

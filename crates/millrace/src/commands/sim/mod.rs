@@ -45,9 +45,9 @@ pub struct Args {
     /// Packets like those of the trace (pcap or pcapng), by which the program is optimised; may be the trace itself
     #[arg(long, value_name = "T.pcap")]
     profile: Option<PathBuf>,
-    /// Port of packets whose file names none: a name of the configuration, or a number
-    #[arg(long, value_name = "PORT", default_value = "1")]
-    port: String,
+    /// Port of packets whose file names none, or none of the configuration: a name there, or a number [default: 1]
+    #[arg(long, value_name = "PORT")]
+    port: Option<String>,
     /// Configuration; without it, the .toml file beside the program
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -113,10 +113,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let program = apps::compile(&source)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
     let file = trace::given_or_beside(args.trace.as_ref(), &source, "--trace")?;
-    let packets = trace::packets(&file, &config, ("--port", &args.port))?;
+    let packets = trace::packets(&file, &config, ("--port", args.port.as_deref()))?;
     let program = match &args.profile {
         Some(path) => {
-            let profile = trace::packets(&trace::file(path)?, &config, ("--port", &args.port))?;
+            let profile = trace::packets(&trace::file(path)?, &config, ("--port", args.port.as_deref()))?;
             by_profile(&program, &config, path, &profile)?
         }
         None => program,

@@ -3,7 +3,13 @@
 use super::*;
 
 impl Reader<'_, '_> {
-    pub(super) fn pool(&mut self, name: &str, value: &Value, path: &Path, interfaces: &[Interface]) -> Option<Pool> {
+    pub(super) fn pool(
+        &mut self,
+        name: &str,
+        value: &Value,
+        path: &Path,
+        interfaces: &[Arc<Interface>],
+    ) -> Option<Pool> {
         let table = document::table(value, path, self.errors)?;
         document::only(table, path, &["balance", "servers", "check", "addressing", "reuse", "warm"], self.errors);
         let names = [
@@ -46,7 +52,7 @@ impl Reader<'_, '_> {
         Some(Pool { name: name.into(), balance, servers, check: check?, addressing, reuse, warm })
     }
 
-    fn server(&mut self, value: &Value, path: &Path, interfaces: &[Interface]) -> Option<Server> {
+    fn server(&mut self, value: &Value, path: &Path, interfaces: &[Arc<Interface>]) -> Option<Server> {
         let table = document::table(value, path, self.errors)?;
         document::only(table, path, &["name", "address", "weight"], self.errors);
         let accepted = "an address with a port, such as \"10.0.2.11:80\" or \"[2001:db8:2::11]:80\"";

@@ -1,0 +1,185 @@
+//! Whether controllers run: how often each has failed, why, and when it is started again.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long it is to the first new start of a controller that has failed; each time that it fails in a row it is twice as long.
+const FIRST: Duration = Duration::from_millis(100);
+/// But no longer than this.
+const LONGEST: Duration = Duration::from_secs(10);
+/// A controller that has run for so long has not failed in a row when it fails again.
+const STEADY: Duration = Duration::from_secs(60);
+/// After so many times in a row it is taken to fail for good,
+const MOST: u32 = 5;
+/// until it has run for so long.
+const RECOVERED: Duration = Duration::from_secs(5);
+
+/// What a controller is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ControllerState {
+    /// It runs.
+    #[default]
+    Running,
+    /// It has failed, and is started again soon.
+    Waiting,
+    /// It has ended by itself, without an error.
+    Ended,
+}
+
+impl ControllerState {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            ControllerState::Running => "running",
+            ControllerState::Waiting => "failed",
+            ControllerState::Ended => "ended",
+        }
+    }
+}
+
+/// A controller at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ControllerSnapshot {
+    /// Its name.
+    pub name: String,
+    /// What it is doing.
+    pub state: ControllerState,
+    /// How often it has failed since the instance began.
+    pub failures: u64,
+    /// How often in a row, never having run for a minute; 0 once it has.
+    pub in_a_row: u32,
+    /// Whether it has failed so often in a row that starting it again is no help.
+    pub is_failing: bool,
+    /// Why it failed last: its error, or the message of a panic.
+    pub error: Option<String>,
+    /// How long it was from then to the next start.
+    pub pause: Duration,
+}
+
+/// What is known of one controller. It lasts from program to program.
+#[derive(Debug)]
+pub(crate) struct Health {
+    name: String,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    state: ControllerState,
+    since: Instant,
+    failures: u64,
+    in_a_row: u32,
+    error: Option<String>,
+}
+
+impl Known {
+    /// Whether it has run for so long.
+    fn has_run(&self, time: Duration, now: Instant) -> bool {
+        self.state == ControllerState::Running && now.duration_since(self.since) >= time
+    }
+
+    fn in_a_row(&self, now: Instant) -> u32 {
+        if self.has_run(STEADY, now) { 0 } else { self.in_a_row }
+    }
+
+    fn pause(&self) -> Duration {
+        let doubled = self.in_a_row.saturating_sub(1).min(16);
+        if self.in_a_row == 0 { Duration::ZERO } else { (FIRST * (1 << doubled)).min(LONGEST) }
+    }
+}
+
+impl Health {
+    pub fn new(name: &str) -> Self {
+        let (state, since) = (ControllerState::Running, Instant::now());
+        let known = Known { state, since, failures: 0, in_a_row: 0, error: None };
+        Health { name: name.to_owned(), known: Mutex::new(known) }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// It is started.
+    pub fn begins(&self, now: Instant) {
+        let mut known = self.lock();
+        (known.state, known.since) = (ControllerState::Running, now);
+    }
+
+    /// It has ended by itself.
+    pub fn ends(&self) {
+        self.lock().state = ControllerState::Ended;
+    }
+
+    /// It has failed. How long it is to the next start.
+    pub fn fails(&self, error: &str, now: Instant) -> Duration {
+        let mut known = self.lock();
+        known.in_a_row = known.in_a_row(now).saturating_add(1);
+        known.failures += 1;
+        (known.state, known.error) = (ControllerState::Waiting, Some(error.to_owned()));
+        known.pause()
+    }
+
+    fn snapshot(&self, now: Instant) -> ControllerSnapshot {
+        let known = self.lock();
+        ControllerSnapshot {
+            name: self.name.clone(),
+            state: known.state,
+            failures: known.failures,
+            in_a_row: known.in_a_row(now),
+            is_failing: known.in_a_row >= MOST && !known.has_run(RECOVERED, now),
+            error: known.error.clone(),
+            pause: known.pause(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The controllers of an instance, for whoever looks; clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Roster(Arc<Mutex<Vec<Arc<Health>>>>);
+
+impl Roster {
+    /// From now on it is these.
+    pub fn set(&self, all: Vec<Arc<Health>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = all;
+    }
+
+    /// All of them.
+    pub fn snapshot(&self) -> Vec<ControllerSnapshot> {
+        let now = Instant::now();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|health| health.snapshot(now)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_until_it_has_run_for_long() {
+        let health = Health::new("c");
+        let mut now = Instant::now();
+        let mut fails_after = |run: u64| {
+            health.begins(now);
+            now += Duration::from_secs(run);
+            health.fails("no idea", now).as_millis()
+        };
+        let pauses: Vec<_> = (0..9).map(|_| fails_after(59)).collect();
+        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+        assert_eq!((fails_after(60), fails_after(0)), (100, 200));
+        let (after, known) = (now, health.snapshot(now));
+        assert_eq!((known.failures, known.in_a_row, known.is_failing), (11, 2, false));
+        assert_eq!((known.state, known.error.as_deref()), (ControllerState::Waiting, Some("no idea")));
+        health.begins(after);
+        assert_eq!(health.snapshot(after + STEADY).in_a_row, 0);
+        (0..3).for_each(|_| _ = health.fails("no idea", after));
+        let is_failing = |after| health.snapshot(after).is_failing;
+        assert!(is_failing(after) && is_failing(after + STEADY));
+        health.begins(after);
+        assert!(is_failing(after) && !is_failing(after + RECOVERED));
+        assert_eq!(health.snapshot(after + RECOVERED).in_a_row, 5);
+    }
+}

@@ -1,0 +1,118 @@
+//! What is looked at while an instance runs, so that it is logged when something goes wrong, and when it is right again.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use dataplane::Observer;
+use dataplane::controller::{ControllerSnapshot, ControllerState};
+
+/// Said once of a port, with the first such packet; they are counted.
+const UNFINISHED: &str = "packets come in whose checksums or segments their host has left to hardware, and TCP fails with that (counted as \
+                          `unfinished`): run `ethtool -K DEVICE tx off tso off gso off` there";
+const OVERSIZE: &str = "packets come in that are longer than a frame, and are dropped (counted as `oversize`): such as merged ones \
+                        (`ethtool -K DEVICE gro off lro off` here), super-packets (`tso off gso off` at their host), or those of a \
+                        large MTU (`size` of [frames])";
+
+/// Logs what goes wrong at the ports, and when it is right again.
+pub struct PortWatch {
+    observer: Observer,
+    /// Ports that were told about, with what.
+    hinted: HashSet<(String, &'static str)>,
+    errors: HashMap<String, String>,
+    last: Instant,
+}
+
+impl PortWatch {
+    /// Of an instance.
+    pub fn new(observer: Observer) -> Self {
+        PortWatch { observer, hinted: HashSet::new(), errors: HashMap::new(), last: Instant::now() }
+    }
+
+    /// To be called several times a second.
+    pub fn look(&mut self) {
+        if self.last.elapsed() < Duration::from_millis(100) {
+            return;
+        }
+        self.last = Instant::now();
+        self.compare(|_| true);
+    }
+
+    /// Logs what `is_news`, and nobody has heard yet.
+    pub fn compare(&mut self, is_news: impl Fn(&str) -> bool) {
+        let errors: HashMap<String, String> = self.observer.port_errors().into_iter().collect();
+        for (name, error) in &errors {
+            if self.errors.get(name) != Some(error) && is_news(error) {
+                tracing::warn!(port = name, "{error}");
+            }
+        }
+        for name in self.errors.keys().filter(|name| !errors.contains_key(*name)) {
+            tracing::warn!(port = name, "{name}: works again");
+        }
+        self.errors = errors;
+        for (name, unfinished, oversize) in self.observer.misshapen() {
+            if unfinished > 0 && self.hinted.insert((name.to_owned(), UNFINISHED)) {
+                tracing::warn!(port = name, "{name}: {UNFINISHED}");
+            }
+            if oversize > 0 && self.hinted.insert((name.to_owned(), OVERSIZE)) {
+                tracing::warn!(port = name, "{name}: {OVERSIZE}");
+            }
+        }
+    }
+}
+
+/// Logs controllers that fail.
+pub struct ControllerWatch {
+    observer: Observer,
+    known: Vec<ControllerSnapshot>,
+}
+
+impl ControllerWatch {
+    /// Of an instance.
+    pub fn new(observer: Observer) -> Self {
+        ControllerWatch { observer, known: Vec::new() }
+    }
+
+    /// To be called several times a second.
+    pub fn look(&mut self) {
+        let now = self.observer.controllers();
+        for own in &now {
+            let before = self.known.iter().find(|known| known.name == own.name);
+            let (failures, state) = before.map_or((0, ControllerState::Running), |known| (known.failures, known.state));
+            let ControllerSnapshot { name, error, failures: all, in_a_row, pause, .. } = own;
+            if *all > failures {
+                let error = error.as_deref().unwrap_or_default();
+                let pause_ms = pause.as_millis() as u64;
+                tracing::error!(
+                    controller = name,
+                    failures = all,
+                    in_a_row,
+                    pause_ms,
+                    "controller {name} has failed: {error}"
+                );
+            }
+            if own.is_failing && !before.is_some_and(|known| known.is_failing) {
+                tracing::error!(controller = name, in_a_row, "controller {name} fails again and again");
+            }
+            if own.state == ControllerState::Ended && state != ControllerState::Ended {
+                tracing::warn!(controller = name, "controller {name} has ended by itself");
+            }
+        }
+        self.known = now;
+    }
+
+    /// Whether one fails however often it is started.
+    pub fn are_failing(&self) -> bool {
+        self.known.iter().any(|own| own.is_failing)
+    }
+
+    /// What a service manager is told of them: nothing as long as all is well.
+    pub fn status(&self) -> Option<String> {
+        let failed = self.known.iter().filter(|own| own.in_a_row > 0);
+        let text = |own: &ControllerSnapshot| {
+            let (name, error) = (&own.name, own.error.as_deref().unwrap_or_default());
+            format!("controller {name} has failed {} times in a row: {error}", own.in_a_row)
+        };
+        let lines: Vec<String> = failed.map(text).collect();
+        (!lines.is_empty()).then(|| lines.join("; ").replace('\n', " "))
+    }
+}

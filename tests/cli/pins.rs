@@ -1,0 +1,173 @@
+//! Where what outlasts the process is named: as services and `ip netns exec` run it, in mount namespaces of their own.
+
+use std::fs;
+use std::time::Duration;
+
+use lab::{Namespace, RawPort, Running};
+
+use crate::frames::{ETH_EXPERIMENT, ethernet};
+use crate::instance::Runtime;
+use crate::run::network;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const PROGRAM: &str = "import \"net/ether\";
+module m {
+    in ether input; out ether output;
+    hash<u32, u32> numbers[16];
+    ppf p(ether_packet_t *pkt) from input {
+        pkt->metadata.tx.port = 3 - pkt->metadata.rx.port;
+        channel_put(output, pkt);
+    }
+}
+program { rx -> m.input; m.output -> tx; }
+";
+
+/// What the unit leaves to the service.
+const UNIT: &str = include_str!("../../systemd/millrace@.service");
+
+/// A machine of its own, as far as mounts and processes go: the first process of a namespace of either.
+struct Machine {
+    box_: Namespace,
+    runtime: Runtime,
+    first: Running,
+}
+
+impl Machine {
+    fn new(box_: Namespace) -> Machine {
+        let runtime = Runtime::new();
+        runtime.write("sw.baker", PROGRAM);
+        let begin = "umount /sys/fs/bpf 2>&-; mount -t tmpfs run /run && echo begun; exec sleep 300";
+        let own = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", begin];
+        let mut first = box_.command("unshare").args(own).spawn().unwrap();
+        first.wait_for_text("begun", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+        Machine { box_, runtime, first }
+    }
+
+    /// The first process, as it is called here.
+    fn first(&self) -> String {
+        let id = self.first.id();
+        fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap().trim().to_owned()
+    }
+
+    /// A command on it.
+    fn words(&self, command: &[&str]) -> Vec<String> {
+        let enter = ["nsenter", "--target", &self.first(), "--mount", "--pid", "--"];
+        enter.iter().chain(command).map(|word| word.to_string()).collect()
+    }
+
+    fn check(&self, command: &[&str]) -> String {
+        let words = self.words(command);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        self.box_.check(&words).unwrap_or_else(|error| panic!("{error}")).text()
+    }
+
+    /// Starts Millrace by way of a command, with a state.
+    fn start(&self, by: &[&str], state: &str, instance: &str) -> Started {
+        let path = |name| self.runtime.path(name);
+        let (file, state, socket) = (path("sw.baker"), path(state), path("sock"));
+        let millrace = ["sh", "-c", "echo \"id $$\"; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_millrace"), "run", &file];
+        let more = ["--state", &state, "--socket", &socket, "--instance", instance];
+        let ports = ["--port", "l=xdp:left", "--port", "r=xdp:right", "--replace-xdp"];
+        let words = self.words(&[by, &millrace, &more, &ports].concat());
+        let mut running = self.box_.command(&words[0]).args(&words[1..]).spawn().unwrap();
+        running.wait_for_text("running on 2 ports", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+        let text = running.both();
+        let id = text.lines().find_map(|line| line.strip_prefix("id ")).expect("it says so").to_owned();
+        Started { running, id, text }
+    }
+
+    fn end(&self, mut started: Started, signal: &str) {
+        self.check(&["kill", signal, &started.id]);
+        started.running.wait(PATIENCE).unwrap();
+    }
+
+    /// What is named.
+    fn names(&self) -> String {
+        self.check(&["sh", "-c", "cd /sys/fs/bpf && find . -maxdepth 2 -path './millrace*' | sort"])
+    }
+}
+
+/// Millrace on the machine.
+struct Started {
+    running: Running,
+    /// Its id there.
+    id: String,
+    /// What it said when it started.
+    text: String,
+}
+
+fn passes(wires: &mut [RawPort; 2]) {
+    for (from, to) in [(0, 1), (1, 0)] {
+        let frame = ethernet([2; 6], [4; 6], ETH_EXPERIMENT, &[7; 60]);
+        wires[from].send(&frame).unwrap();
+        assert_eq!(wires[to].recv(PATIENCE).unwrap(), Some(frame));
+    }
+}
+
+const TAKEN_OVER: &str = "XDP, taken over from the process before while it ran";
+
+#[test]
+fn what_is_named_outlasts_mount_namespaces() {
+    let (box_, hosts) = network();
+    for host in &hosts {
+        host.check(&["ethtool", "-K", "eth0", "gro", "on"]).unwrap();
+    }
+    let mut wires = [0, 1].map(|i| RawPort::open(&hosts[i], "eth0").unwrap());
+    let machine = Machine::new(box_);
+    // `ip` knows namespaces by name.
+    machine.check(&["ip", "netns", "attach", "box", "1"]);
+    let rights = UNIT.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
+    let rights = rights.split(' ').map(|right| right.to_lowercase().replace("cap_", ",+")).collect::<String>();
+    let bounding = format!("--bounding-set=-all{rights}");
+    let service = ["unshare", "--mount", "--propagation", "slave"];
+    let unit = [&service[..], &["setpriv", &bounding]].concat();
+    let ways: [&[&str]; 6] = [&service, &["ip", "netns", "exec", "box"], &unit, &[], &service, &unit];
+    let mut started = machine.start(ways[0], "state", "edge.1");
+    assert!(!started.text.contains("outlast"), "{}", started.text);
+    for way in &ways[1..] {
+        passes(&mut wires);
+        machine.end(started, "-KILL");
+        passes(&mut wires);
+        started = machine.start(way, "state", "another");
+        assert_eq!(started.text.matches(TAKEN_OVER).count(), 2, "{way:?}: {}", started.text);
+        assert!(!started.text.contains("outlast"), "{way:?}: {}", started.text);
+    }
+    passes(&mut wires);
+    // The instance's name when it was first started, as far as a BPF file system can hold it. Nobody else may look.
+    let names = machine.names();
+    assert!(names.starts_with("./millrace\n./millrace/edge_1\n") && !names.contains("another"), "{names}");
+    assert_eq!(machine.check(&["stat", "-c", "%a", "/sys/fs/bpf", "/sys/fs/bpf/millrace"]), "1700\n700\n");
+    machine.end(started, "-KILL");
+    // Somebody else's state does not take over, and says whose program is there.
+    let path = |name| machine.runtime.path(name);
+    let (file, other) = (path("sw.baker"), path("other"));
+    let more = ["run", &file, "--state", &other, "--no-socket", "--port", "l=xdp:left", "--port", "r=xdp:right"];
+    let words = machine.words(&[&[env!("CARGO_BIN_EXE_millrace")], &more[..]].concat());
+    let refused = machine.box_.command(&words[0]).args(&words[1..]).run().unwrap().both();
+    let expected = format!(
+        "left: has the program of a Millrace that has ended and whose state is in {}: start with that state, which takes over, \
+         or remove /sys/fs/bpf/millrace/edge_1, and with it the program",
+        path("state")
+    );
+    assert!(refused.contains(&expected), "{refused}");
+    assert!(!machine.names().contains("sw"), "{}", machine.names());
+    passes(&mut wires);
+    let started = machine.start(&service, "state", "edge");
+    machine.end(started, "-TERM");
+    // An orderly end leaves nothing.
+    assert_eq!(machine.names(), "");
+    // A name that is another state's gets a number.
+    let started = machine.start(&service, "state", "same");
+    machine.end(started, "-KILL");
+    let started = machine.start(&service, "other", "same");
+    assert!(machine.names().contains("./millrace/same-2\n"), "{}", machine.names());
+    machine.end(started, "-TERM");
+    assert_eq!(machine.names(), "./millrace\n./millrace/same\n");
+    // A start with that state and nothing for the kernel takes out what is there.
+    let state = path("state");
+    let more = ["run", &file, "--state", &state, "--no-socket", "--duration", "0.1"];
+    let ports = ["--port", "l=afpacket:left", "--port", "r=afpacket:right"];
+    machine.check(&[&[env!("CARGO_BIN_EXE_millrace")], &more[..], &ports].concat());
+    assert_eq!(machine.names(), "");
+}
