@@ -56,9 +56,12 @@ impl Missed {
         self.first_cut.get_or_insert((number, captured, original));
     }
 
-    /// The file ends within what begins here.
-    pub(super) fn incomplete(&mut self, behind: u64, offset: u64) {
-        self.incomplete = Some(Place { behind, offset });
+    /// What begins here can't be read: it is damaged, or else the file ends within it.
+    pub(super) fn unreadable(&mut self, behind: u64, offset: u64, is_damaged: bool) {
+        match is_damaged {
+            true => self.damaged(behind, offset),
+            false => self.incomplete = Some(Place { behind, offset }),
+        }
     }
 }
 

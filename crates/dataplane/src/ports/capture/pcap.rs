@@ -147,10 +147,7 @@ impl Records {
         whole: bool,
     ) -> Result<Found, Trouble> {
         let found = window.seek(2 * RECORD + LONGEST, |bytes, ended| self.go_on(bytes, ended))?;
-        match found || whole {
-            true => missed.damaged(self.number, offset),
-            false => missed.incomplete(self.number, offset),
-        }
+        missed.unreadable(self.number, offset, found || whole);
         self.number += 1;
         Ok(if found { Found::Other } else { Found::End })
     }

@@ -180,10 +180,7 @@ impl Blocks {
         whole: bool,
     ) -> Result<Found, Trouble> {
         let found = window.seek(USUAL, |bytes, _| self.go_on(bytes))?;
-        match found || whole {
-            true => missed.damaged(self.number, offset),
-            false => missed.incomplete(self.number, offset),
-        }
+        missed.unreadable(self.number, offset, found || whole);
         self.number += 1;
         Ok(if found { Found::Other } else { Found::End })
     }
