@@ -112,6 +112,12 @@ pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     }
 }
 
+/// Has this thread, and those that it starts, woken as soon as a time is over, and not up to 50 µs later.
+pub fn wake_on_time() {
+    // SAFETY: numbers only. Where it is refused, wake-ups are somewhat late.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
+}
+
 /// The CPUs that this process may run on, in order.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     // SAFETY: cpu_set_t is plain data for which zero is valid, and the length given is its size; 0 names this thread.

@@ -58,7 +58,7 @@ impl Controller for Responder {
         loop {
             let packet = match link.receive(PAUSE) {
                 Event::Packet(packet) => packet,
-                Event::Idle => continue,
+                Event::Room | Event::Timer(_) | Event::Idle => continue,
                 Event::Stop => return Ok(()),
             };
             let request = packet.bytes();

@@ -39,6 +39,9 @@ pub struct Options {
     pub name: String,
     /// Its frames.
     pub frames: FrameConfig,
+    /// Frames that controllers may have, by name. One that is not named has its part of a fourth of all that ports do not need, the same
+    /// for each controller.
+    pub controller_frames: Vec<(String, u32)>,
     /// What a worker does when it has nothing to do.
     pub poll: PollMode,
     /// Number of workers.
@@ -56,6 +59,7 @@ impl Default for Options {
             replace_xdp: false,
             name: "millrace".into(),
             frames: FrameConfig::default(),
+            controller_frames: Vec::new(),
             poll: PollMode::Interrupt,
             workers: 1,
             cpus: Vec::new(),
@@ -250,6 +254,8 @@ impl Instance {
             pool,
             handovers: doorbells.iter().map(|doorbell| Arc::new(Handover::new(doorbell.clone()))).collect(),
             doorbells,
+            cpus: cpus.clone(),
+            controller_frames: options.controller_frames.clone(),
             ports: ports_of.iter().map(Vec::len).collect(),
             fast_path: options.fast_path.clone(),
             asked: Asked::new(ports)?,
@@ -379,7 +385,7 @@ impl Prepared {
         let sweeper = Sweeper::start(&program, tables.clone())?;
         let mtus = Mtus::start(&program, tables.clone(), &site.asked)?;
         let named = NamedTables::new(program.clone(), tables.clone());
-        let controllers = Controllers::start(&program, waiting, &named, observer.roster())?;
+        let controllers = Controllers::start(waiting, &named, observer.roster())?;
         site.fast_path.iter().try_for_each(|path| path.start()).map_err(StartError::FastPath)?;
         let crew = Crew::start(workers)?;
         Ok(Instance { controllers, crew, site, program, externs, end_counters, tables, observer, sweeper, mtus })
