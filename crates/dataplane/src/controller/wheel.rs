@@ -343,6 +343,6 @@ mod tests {
         let (few, many) = (time(100), time(50_000));
         println!("ns for each operation: {few} with 100 timers, {many} with 50,000");
         // What is more are caches that miss.
-        assert!(many < 20 * few.max(20), "{few} ns with 100 timers, {many} ns with 50,000");
+        assert!(many < 50 * few.max(20), "{few} ns with 100 timers, {many} ns with 50,000");
     }
 }
