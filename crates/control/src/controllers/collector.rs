@@ -10,9 +10,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dataplane::controller::{Controller, Event, Field, Link, LinkFd, Punted, Stop, Waker};
+use dataplane::controller::{Controller, Event, Events, Field, Link, Punted, Stop, Waker};
 use serde::Serialize;
-use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
@@ -203,19 +202,6 @@ impl Controller for Collector {
     }
 }
 
-/// The next event of a link, as a future. It may be dropped at any time: no event is lost by that.
-async fn next(link: &mut Link, fd: &AsyncFd<LinkFd>) -> io::Result<Event> {
-    loop {
-        if let Some(event) = link.poll() {
-            return Ok(event);
-        }
-        if link.arm() {
-            fd.readable().await?.clear_ready();
-            link.disarm();
-        }
-    }
-}
-
 #[derive(Default)]
 struct Tasks {
     shared: Shared,
@@ -248,7 +234,7 @@ impl Tasks {
     async fn run(&mut self, link: &mut Link, reloads: &Reloads) -> Result<(), String> {
         let text = |error: io::Error| error.to_string();
         let rx_port = link.field("rx.port").map_err(|error| error.to_string())?;
-        let fd = AsyncFd::register(link.fd()).map_err(text)?;
+        let events = Events::new(link).map_err(text)?;
         reloads.wakes(link.waker());
         self.listen(settings_of(&reloads.begun()).listen)?;
         {
@@ -260,7 +246,7 @@ impl Tasks {
         self.set_timers(link);
         let mut packets = Vec::with_capacity(BATCH);
         loop {
-            match next(link, &fd).await.map_err(text)? {
+            match events.next(link).await.map_err(text)? {
                 Event::Packet(packet) => {
                     packets.push(packet);
                     link.receive_many(&mut packets, BATCH - 1);

@@ -40,6 +40,8 @@
 //! ```
 
 mod crew;
+#[cfg(feature = "tokio")]
+mod events;
 mod exchange;
 mod externs;
 mod health;
@@ -57,6 +59,8 @@ mod wheel;
 use std::time::Duration;
 
 pub(crate) use crew::{Controllers, Waiting};
+#[cfg(feature = "tokio")]
+pub use events::Events;
 pub(crate) use exchange::Exchange;
 pub(crate) use externs::refuse_inside;
 pub use externs::{ExternFn, ExternTable, MissingExterns};
