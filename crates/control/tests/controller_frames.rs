@@ -31,6 +31,6 @@ fn each_controller_may_have_a_number() {
     );
     assert_eq!(
         errors("[frames]\ncontrollers = 100"),
-        ["t.toml:2: frames.controllers: this is an integer; accepted: a table"]
+        ["t.toml:2: frames.controllers: this is an integer; accepted: a table: write [frames.controllers], or { … }"]
     );
 }

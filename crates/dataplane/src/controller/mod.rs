@@ -40,7 +40,6 @@
 //! ```
 
 mod crew;
-#[cfg(feature = "tokio")]
 mod events;
 mod exchange;
 mod externs;
@@ -59,7 +58,6 @@ mod wheel;
 use std::time::Duration;
 
 pub(crate) use crew::{Controllers, Waiting};
-#[cfg(feature = "tokio")]
 pub use events::Events;
 pub(crate) use exchange::Exchange;
 pub(crate) use externs::refuse_inside;
@@ -69,7 +67,7 @@ pub use health::{ControllerSnapshot, ControllerState};
 pub use injector::{Field, InjectError, Injector, Input, Refused};
 pub use link::{Event, Link, Waker};
 pub use punted::Punted;
-pub use record::{Key, Prefix, Record};
+pub use record::{Fields, Key, Prefix, Record};
 pub use rings::Stop;
 pub(crate) use rings::{Place, Rings};
 pub use several::run_per_worker;

@@ -28,7 +28,7 @@ impl Tables {
     /// Inserts an entry that was kept.
     pub fn insert_kept(&self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
         let Table { kind, key_codec, value, idle: Some(idle), .. } = self.table(table)? else {
-            return self.put(table, entry);
+            return self.put(table, &entry.key, entry.prefix_len, &entry.value);
         };
         let (Kind::Hash(hash), Some((ages, numbers))) = (&**kind, entry.value.split_last()) else {
             return Err(TableError::OutOfRange);

@@ -262,42 +262,51 @@ impl Tables {
 
     /// See [`TableStore::insert`]; any thread may call it while packets are processed.
     pub fn insert(&self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
-        self.put(table, entry)?;
-        self.note(table, &entry.key, entry.prefix_len, Some(&entry.value));
+        self.set(table, &entry.key, entry.prefix_len, &entry.value)
+    }
+
+    /// As [`Tables::insert`], of numbers that the caller has anywhere: nothing is allocated for them.
+    pub fn set(&self, table: TableId, key: &[u128], prefix_len: Option<u32>, value: &[u128]) -> Result<(), TableError> {
+        self.put(table, key, prefix_len, value)?;
+        self.note(table, key, prefix_len, Some(value));
         Ok(())
     }
 
-    /// Sets an entry of a hash table, and says what it was until nobody could find that any more, in `before`; whether there was one.
-    /// Any thread may call it while packets are processed.
-    pub fn exchange(&self, table: TableId, entry: &TableEntry, before: &mut Vec<u128>) -> Result<bool, TableError> {
-        let Table { kind, key_codec, value, .. } = self.table(table)?;
+    /// Sets an entry of a hash table, and says what it was until nobody could find that any more, behind what `before` has; whether there
+    /// was one. Any thread may call it while packets are processed.
+    pub fn exchange(
+        &self,
+        table: TableId,
+        key: &[u128],
+        value: &[u128],
+        before: &mut impl Extend<u128>,
+    ) -> Result<bool, TableError> {
+        let Table { kind, key_codec, value: codec, .. } = self.table(table)?;
         let Kind::Hash(hash) = &**kind else { return Err(TableError::OutOfRange) };
-        no_prefix(entry.prefix_len)?;
-        let bytes = value.encode(&entry.value).ok_or(TableError::OutOfRange)?;
-        let key = key_codec.pack(&entry.key).ok_or(TableError::OutOfRange)?;
-        let found = hash.exchange(&key, &bytes).ok_or(TableError::Full)?;
-        self.note(table, &entry.key, entry.prefix_len, Some(&entry.value));
-        before.clear();
-        found.iter().for_each(|found| value.decode_to(found, before));
+        let bytes = codec.encode(value).ok_or(TableError::OutOfRange)?;
+        let packed = key_codec.pack(key).ok_or(TableError::OutOfRange)?;
+        let found = hash.exchange(&packed, &bytes).ok_or(TableError::Full)?;
+        self.note(table, key, None, Some(value));
+        found.iter().for_each(|found| codec.decode_to(found, before));
         Ok(found.is_some())
     }
 
-    fn put(&self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
-        let Table { kind, key, key_codec, value, .. } = self.table(table)?;
-        let bytes = value.encode(&entry.value).ok_or(TableError::OutOfRange)?;
+    fn put(&self, table: TableId, key: &[u128], prefix_len: Option<u32>, value: &[u128]) -> Result<(), TableError> {
+        let Table { kind, key: key_layout, key_codec, value: codec, .. } = self.table(table)?;
+        let bytes = codec.encode(value).ok_or(TableError::OutOfRange)?;
         match &**kind {
-            Kind::Array(array) => array.write(&mut std::iter::once((index(&entry.key, entry.prefix_len)?, bytes))),
+            Kind::Array(array) => array.write(&mut std::iter::once((index(key, prefix_len)?, bytes))),
             Kind::Lpm(lpm) => {
-                let (prefix, len) = prefix(key, &entry.key, entry.prefix_len)?;
+                let (prefix, len) = prefix(key_layout, key, prefix_len)?;
                 lpm.insert(prefix as u32, len, &bytes)
             }
             Kind::Trie(trie) => {
-                let (prefix, len) = prefix(key, &entry.key, entry.prefix_len)?;
+                let (prefix, len) = prefix(key_layout, key, prefix_len)?;
                 trie.insert(prefix, len, &bytes)
             }
             Kind::Hash(hash) => {
-                no_prefix(entry.prefix_len)?;
-                let key = key_codec.pack(&entry.key).ok_or(TableError::OutOfRange)?;
+                no_prefix(prefix_len)?;
+                let key = key_codec.pack(key).ok_or(TableError::OutOfRange)?;
                 hash.set(&key, &bytes).then_some(()).ok_or(TableError::Full)
             }
         }
@@ -360,13 +369,13 @@ impl Tables {
         Ok(values)
     }
 
-    /// As [`Tables::get`], behind what `values` has already: for callers that keep it, so that nothing is allocated.
+    /// As [`Tables::get`], behind what `values` has already, which may be on the stack: nothing is allocated for them.
     pub fn get_to(
         &self,
         table: TableId,
         key: &[u128],
         prefix_len: Option<u32>,
-        values: &mut Vec<u128>,
+        values: &mut impl Extend<u128>,
     ) -> Result<(), TableError> {
         let Table { kind, key: key_layout, key_codec, value, .. } = self.table(table)?;
         let bytes = match &**kind {

@@ -232,10 +232,10 @@ fn timers_come_on_time_between_packets() {
 }
 
 /// As tokio has a descriptor: in an epoll instance, edge-triggered.
-struct Reactor(OwnedFd);
+pub(super) struct Reactor(OwnedFd);
 
 impl Reactor {
-    fn of(fd: &LinkFd) -> Reactor {
+    pub fn of(fd: &LinkFd) -> Reactor {
         let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: 0 };
         // SAFETY: a new descriptor, and an event that outlives the call.
         unsafe {
@@ -245,22 +245,21 @@ impl Reactor {
         }
     }
 
-    /// The next event, as an asynchronous controller waits for it; how often it had to.
-    fn next(&self, link: &mut Link, waits: &mut u64) -> Result<Event, String> {
+    /// The next event, as an asynchronous controller waits for it, for so long at most; how often it had to wait.
+    pub fn next(&self, link: &mut Link, waits: &mut u64, time: Duration) -> Option<Event> {
         loop {
             if let Some(event) = link.poll() {
-                return Ok(event);
+                return Some(event);
             }
             if link.arm() {
                 let mut event = libc::epoll_event { events: 0, u64: 0 };
                 // SAFETY: room for one event.
-                let found =
-                    unsafe { libc::epoll_wait(self.0.as_raw_fd(), &raw mut event, 1, PATIENCE.as_millis() as i32) };
+                let found = unsafe { libc::epoll_wait(self.0.as_raw_fd(), &raw mut event, 1, time.as_millis() as i32) };
+                link.disarm();
                 if found != 1 {
-                    return Err("a wake-up was lost".into());
+                    return None;
                 }
                 *waits += 1;
-                link.disarm();
             }
         }
     }
@@ -288,7 +287,7 @@ fn a_loop_that_waits_for_edges_loses_no_event() {
         link.inject(back, &[0; 60], &[]).unwrap();
         link.set_timer(1, Instant::now());
         while rounds < ROUNDS || timers < 50 || calls < 10 {
-            match reactor.next(link, &mut waits)? {
+            match reactor.next(link, &mut waits, PATIENCE).ok_or("a wake-up was lost")? {
                 Event::Packet(packet) => {
                     rounds += 1;
                     link.inject(back, packet.bytes(), &[]).map_err(|error| error.to_string())?;
