@@ -1,4 +1,4 @@
-//! What controllers read and set one entry at a time takes no memory from the allocator.
+//! What controllers read and set one entry at a time takes no memory from the allocator. (A change of a route does: its trie is another one.)
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::Ipv4Addr;
@@ -61,30 +61,28 @@ fn an_access_to_a_table_allocates_nothing() {
     let named = NamedTables::new(program, tables);
     let mut flows = named.table::<Flow, State>("m.flows").unwrap();
     let mut cells = named.table::<u32, u64>("m.cells").unwrap();
-    let mut routes = named.table::<Prefix<Ipv4Addr>, u8>("m.routes").unwrap();
+    let routes = named.table::<Prefix<Ipv4Addr>, u8>("m.routes").unwrap();
     let flow = |n: u32| (Ipv4Addr::from(n), Ipv4Addr::LOCALHOST, n as u16, 80);
     let state = |n: u64| (1, [2, 0, 0, 0, 0, 1], n, 60 * n, n as u32, 0);
     const ROUNDS: u32 = 20_000;
-    let measure = |what: &str, most: u64, work: &mut dyn FnMut(u32)| {
+    let measure = |what: &str, work: &mut dyn FnMut(u32)| {
         // What is made once is there.
         (0..300).for_each(&mut *work);
         let (before, began) = (COUNT.load(Ordering::Relaxed), Instant::now());
         (0..ROUNDS).for_each(&mut *work);
         let (time, count) = (began.elapsed() / ROUNDS, COUNT.load(Ordering::Relaxed) - before);
         println!("{what}: {time:?}, {count} allocations in {ROUNDS}");
-        assert!(count <= most, "{what}: {count} allocations");
+        assert_eq!(count, 0, "{what}: {count} allocations");
     };
-    measure("set, of a hash table", 0, &mut |n| flows.set(&flow(n % 1000), &state(n.into())).unwrap());
-    measure("get", 0, &mut |n| assert!(flows.get(&flow(n % 300)).is_some()));
-    measure("exchange", 0, &mut |n| _ = flows.exchange(&flow(n % 300), &state(n.into())).unwrap());
-    measure("remove and set", 0, &mut |n| {
+    measure("set, of a hash table", &mut |n| flows.set(&flow(n % 1000), &state(n.into())).unwrap());
+    measure("get", &mut |n| assert!(flows.get(&flow(n % 300)).is_some()));
+    measure("exchange", &mut |n| _ = flows.exchange(&flow(n % 300), &state(n.into())).unwrap());
+    measure("remove and set", &mut |n| {
         assert!(flows.remove(&flow(n % 300)));
         flows.set(&flow(n % 300), &state(1)).unwrap();
     });
-    measure("set, of an array", 0, &mut |n| cells.set(&(n % 256), &n.into()).unwrap());
-    measure("get, of an array", 0, &mut |n| _ = cells.get(&(n % 256)).unwrap());
+    measure("set, of an array", &mut |n| cells.set(&(n % 256), &n.into()).unwrap());
+    measure("get, of an array", &mut |n| _ = cells.get(&(n % 256)).unwrap());
     let route = |n: u32| Prefix(Ipv4Addr::from((n % 100) << 16), 16);
-    measure("get, of routes", 0, &mut |n| _ = routes.get(&route(n)));
-    routes.set(&route(1), &1).unwrap();
-    measure("set, of a route that is there", 0, &mut |n| routes.set(&route(1), &(n as u8)).unwrap());
+    measure("get, of routes", &mut |n| _ = routes.get(&route(n)));
 }
