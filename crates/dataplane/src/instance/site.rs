@@ -118,7 +118,7 @@ impl<'n> Shares<'n> {
     fn new(program: &Program, count: u32, workers: usize, named: &'n [(String, u32)]) -> Result<Self, FrameError> {
         let least = Rings::least(workers);
         let wired = program.controllers.len() as u32;
-        let usual = if wired == 0 { 0 } else { (count / CONTROLLERS_PART / wired).max(least) };
+        let usual = (count / CONTROLLERS_PART).checked_div(wired).map_or(0, |each| each.max(least));
         let mut shares = Shares { worker: 0, usual, named };
         let own = |name: &str| named.iter().find(|(own, _)| own == name);
         if let Some((name, given)) =
