@@ -39,12 +39,6 @@ pub fn cpus(workers: usize, given: &[usize]) -> Result<Vec<Option<usize>>, Start
     Ok(allowed.into_iter().take(workers).map(Some).collect())
 }
 
-/// What a thread said when it panicked.
-pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
-}
-
 /// Running workers. They run until [`Crew::end`].
 #[derive(Debug)]
 pub struct Crew {
@@ -97,7 +91,7 @@ impl Crew {
                 Err(panic) => {
                     // Its ports never finish any more.
                     self.control.store(STOP, Ordering::Relaxed);
-                    errors.push(format!("internal error: a worker failed: {}", panic_text(&*panic)));
+                    errors.push(format!("internal error: a worker failed: {}", sys::panic_text(&*panic)));
                 }
             }
         }

@@ -130,6 +130,12 @@ pub fn possible_cpus() -> io::Result<usize> {
     last.map(|last| last + 1).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
+/// What a thread said when it panicked.
+pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
 /// Waits until one of the descriptors is readable or the time is over. Interruptions count as time over. Whether there is
 /// nothing but an error at one of them, which would be there at once the next time, too.
 pub fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> bool {

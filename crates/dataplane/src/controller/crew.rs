@@ -9,9 +9,12 @@ use std::time::{Duration, Instant};
 
 use baker::ir::{ControllerId, Program};
 
+use super::Controller;
 use super::health::{Health, Roster};
-use super::{Controller, Link, NamedTables, Rings};
-use crate::crew::panic_text;
+use super::link::Link;
+use super::rings::Rings;
+use super::tables::NamedTables;
+use crate::sys::panic_text;
 
 /// How long a controller may take to end, or to go on with another program.
 const PATIENCE: Duration = Duration::from_secs(5);

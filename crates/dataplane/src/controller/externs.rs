@@ -10,8 +10,6 @@ use baker::ir::interp;
 use baker::ir::{Extern, ExternId, Program};
 use codegen::abi::ExternCall;
 
-use super::Named;
-
 /// A function of a controller. It gets one number per declared argument and gives the result, of which bits beyond the
 /// declared width are left out; a function without a result gives anything. Numbers of signed types are in two's complement.
 ///
@@ -109,19 +107,18 @@ impl ExternTable {
         Ok(Arc::new(ExternTable { functions, calls, others: given }))
     }
 
-    /// The functions of a program's controllers; after a program whose controllers go on, with those.
-    pub(crate) fn of_controllers(
+    /// The functions that a program's controllers offer; after a program whose controllers go on, with those of `before`.
+    pub(crate) fn of_offered(
         program: &Program,
-        controllers: &mut [Named],
+        offered: impl IntoIterator<Item = (String, ExternFn)>,
         before: Option<&Arc<ExternTable>>,
     ) -> Result<Option<Arc<Self>>, MissingExterns> {
-        let offered = controllers.iter_mut().flat_map(|(_, controller)| controller.externs());
         let all = |table: &Arc<ExternTable>| -> Vec<Arc<Function>> {
             let called = table.functions.iter().map(|declared| &declared.function);
             called.chain(&table.others).cloned().collect()
         };
         let mut given = before.map(all).unwrap_or_default();
-        given.extend(offered.map(|(name, call)| Function::new(name, call)));
+        given.extend(offered.into_iter().map(|(name, call)| Function::new(name, call)));
         if program.externs.is_empty() && given.is_empty() { Ok(None) } else { Self::of(program, given).map(Some) }
     }
 

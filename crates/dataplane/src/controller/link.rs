@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use baker::ir::{ChannelId, ControllerId, MetaId, Program, Source, storage_size};
-use codegen::abi::{read_field, write_field};
+use baker::ir::{ChannelId, ControllerId, MetaId, Program, Source};
 
+use super::error::NameError;
+use super::metadata::{Field, write_metadata};
+use super::punted::Punted;
 use super::rings::{Carried, Rings};
-use super::{NameError, NamedTables, Punted};
-use crate::frames::FramePool;
+use super::tables::NamedTables;
 
 /// What [`Link::receive`] found.
 #[derive(Debug)]
@@ -25,10 +26,6 @@ pub enum Event {
 /// An input of the program that the controller injects packets into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Input(pub(crate) ChannelId);
-
-/// A field of the metadata.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field(MetaId);
 
 /// Why a packet was not injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -208,31 +205,5 @@ impl Injector {
         }
         self.rings.inject(worker, Carried { frame, channel });
         Ok(())
-    }
-}
-
-/// A field of a packet's metadata.
-///
-/// # Safety
-/// The caller owns the frame, and it holds a packet.
-pub(super) unsafe fn read_metadata(program: &Program, pool: &FramePool, frame: u32, Field(field): Field) -> u128 {
-    let field = &program.metadata[field.0 as usize];
-    // SAFETY: the field lies within the metadata, which is the caller's.
-    unsafe {
-        let at = pool.metadata(frame).add(field.offset as usize);
-        read_field(std::slice::from_raw_parts(at, storage_size(field.width) as usize), field.width)
-    }
-}
-
-/// Sets a field of a packet's metadata, to a number that fits.
-///
-/// # Safety
-/// As for [`read_metadata`].
-unsafe fn write_metadata(program: &Program, pool: &FramePool, frame: u32, Field(field): Field, number: u128) {
-    let field = &program.metadata[field.0 as usize];
-    // SAFETY: as above.
-    unsafe {
-        let at = pool.metadata(frame).add(field.offset as usize);
-        write_field(std::slice::from_raw_parts_mut(at, storage_size(field.width) as usize), field.width, number);
     }
 }

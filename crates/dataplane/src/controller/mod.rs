@@ -40,10 +40,12 @@
 //! ```
 
 mod crew;
+mod error;
 mod exchange;
 mod externs;
 mod health;
 mod link;
+mod metadata;
 mod punted;
 mod record;
 mod rings;
@@ -51,12 +53,14 @@ mod spare;
 mod tables;
 
 pub(crate) use crew::{Controllers, Waiting};
+pub use error::NameError;
 pub(crate) use exchange::Exchange;
 pub(crate) use externs::refuse_inside;
 pub use externs::{ExternFn, ExternTable, MissingExterns};
 pub(crate) use health::Roster;
 pub use health::{ControllerSnapshot, ControllerState};
-pub use link::{Event, Field, InjectError, Injector, Input, Link};
+pub use link::{Event, InjectError, Injector, Input, Link};
+pub use metadata::Field;
 pub use punted::Punted;
 pub use record::{Key, Prefix, Record};
 pub(crate) use rings::Rings;
@@ -83,32 +87,3 @@ pub trait Controller: Send {
 
 /// A controller with its name in the program.
 pub type Named = (String, Box<dyn Controller>);
-
-/// A name that the program does not know, or a table that is otherwise than the controller takes it to be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NameError {
-    /// No such name.
-    #[error("there is no {what} {name}; there is {}", if .known.is_empty() { "none".into() } else { .known.join(", ") })]
-    Unknown {
-        /// What was looked for.
-        what: &'static str,
-        /// Its name.
-        name: String,
-        /// Those that there are.
-        known: Vec<String>,
-    },
-    /// Another key or value.
-    #[error(
-        "table {table}: its key has {key} fields{}, its value {value}", if *.prefix { " and a prefix length" } else { "" }
-    )]
-    Shape {
-        /// Its full name.
-        table: String,
-        /// Fields of the key.
-        key: usize,
-        /// Fields of the value.
-        value: usize,
-        /// Whether the key is a [`Prefix`].
-        prefix: bool,
-    },
-}

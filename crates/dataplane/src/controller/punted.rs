@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use baker::ir::Program;
 
-use super::link::{Field, read_metadata};
+use super::metadata::{Field, read_metadata};
 use super::rings::{Carried, Rings};
 
 /// A packet that the program put to a channel that leads to the controller. It stays in its frame; dropping it gives the

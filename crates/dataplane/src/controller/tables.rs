@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use baker::ir::{Program, TableEntry, TableError, TableId, TableKind, TableStore};
 
-use super::{Key, NameError, Record};
+use super::error::NameError;
+use super::record::{Key, Record};
 use crate::engine::TableAccess;
 
 /// All tables of an instance. May be used from any thread, but not in a function that the program calls.

@@ -211,7 +211,8 @@ impl Instance {
         ports: &[PortConfig],
         mut controllers: Vec<Named>,
     ) -> Result<Prepared, StartError> {
-        let externs = ExternTable::of_controllers(&program, &mut controllers, None).map_err(EngineError::from)?;
+        let offered = controllers.iter_mut().flat_map(|(_, controller)| controller.externs());
+        let externs = ExternTable::of_offered(&program, offered, None).map_err(EngineError::from)?;
         let cpus = crew::cpus(options.workers, &options.cpus)?;
         let host_of = host_ports(ports)?;
         let copies = ports.iter().any(|port| port.access != Access::InPlace);

@@ -116,7 +116,8 @@ impl Instance {
         let program = self.site.pool.accommodate(program)?;
         let mut new: Vec<Named> =
             controllers.extract_if(.., |(name, _)| !self.controllers.names().any(|own| own == name)).collect();
-        let externs = ExternTable::of_controllers(&program, &mut new, self.externs.as_ref())?;
+        let offered = new.iter_mut().flat_map(|(_, controller)| controller.externs());
+        let externs = ExternTable::of_offered(&program, offered, self.externs.as_ref())?;
         controllers.append(&mut new);
         let Split { program, fitted, carried, tables } = self.split(program, packets)?;
         let (engines, tables) =
