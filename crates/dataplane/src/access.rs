@@ -18,7 +18,6 @@ use std::fmt;
 use std::mem::size_of;
 use std::sync::Arc;
 
-use baker::ir::Program;
 use baker::opt::reach::Reach;
 use codegen::abi::{MAX_BATCH, WHOLE};
 
@@ -82,14 +81,6 @@ impl std::str::FromStr for Access {
             format!("{name:?} is not an access mode; use one of {names}")
         })
     }
-}
-
-/// Copies of a packet that there are local frames for at least, so that programs that take over may make more.
-const LEAST_COPIES: u32 = 15;
-
-/// Local frames that a worker needs: for a batch and all that may be made of it.
-pub(crate) fn local_frames(program: &Program) -> u32 {
-    (MAX_BATCH as u32).saturating_mul(program.limits.copies.max(LEAST_COPIES).saturating_add(1))
 }
 
 /// The local frames of a worker. Between batches all of them are free.

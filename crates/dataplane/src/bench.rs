@@ -7,7 +7,8 @@ use baker::ir::{CounterSlots, Program};
 use codegen::abi::{MAX_BATCH, Staging};
 
 use crate::access::{Access, LocalMemory};
-use crate::context::{Received, RxBatch, WorkerContext};
+use crate::batch::{Received, RxBatch};
+use crate::context::WorkerContext;
 use crate::counters::{CounterBlock, Observer, Snapshot};
 use crate::engine::{Engine, EngineError, EngineKind, Engines, TableAccess};
 use crate::frames::{FrameConfig, FrameError, FramePool};

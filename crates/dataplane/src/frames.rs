@@ -6,9 +6,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::access::local_frames;
 use baker::ir::Program;
-use codegen::abi::{Descriptor, METADATA_OFFSET, WHOLE, descriptor_stride};
+use codegen::abi::{Descriptor, MAX_BATCH, METADATA_OFFSET, WHOLE, descriptor_stride};
 
 use crate::sys::Mapping;
 
@@ -88,6 +87,14 @@ pub enum FrameError {
         /// What the system said.
         error: std::io::Error,
     },
+}
+
+/// Copies of a packet that there are local frames for at least, so that programs that take over may make more.
+const LEAST_COPIES: u32 = 15;
+
+/// Local frames that a worker needs: for a batch and all that may be made of it.
+fn local_frames(program: &Program) -> u32 {
+    (MAX_BATCH as u32).saturating_mul(program.limits.copies.max(LEAST_COPIES).saturating_add(1))
 }
 
 /// All frames of an instance. Shared by its workers.

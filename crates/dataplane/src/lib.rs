@@ -5,6 +5,7 @@
 //! plane; look-ups take no lock.
 
 mod access;
+mod batch;
 pub mod bench;
 mod context;
 pub mod controller;
@@ -33,7 +34,8 @@ mod worker;
 pub mod xdp;
 
 pub use access::Access;
-pub use context::{Received, RxBatch, TxBatch, WorkerContext};
+pub use batch::{Received, RxBatch, TxBatch};
+pub use context::WorkerContext;
 pub use counters::{CounterBlock, Observer, PortCounters, PortSnapshot, Snapshot, TimerSnapshot};
 pub use crew::MOST as MAX_WORKERS;
 pub use engine::{Engine, EngineError, EngineKind, InterpEngine, NativeEngine, RunFnEngine, TableAccess};

@@ -7,7 +7,8 @@ use std::time::Duration;
 use baker::ir::{CounterSlots, Program};
 use codegen::abi::{END_HOST, END_TX};
 
-use crate::context::{Received, RxBatch, WorkerContext};
+use crate::batch::{Received, RxBatch};
+use crate::context::WorkerContext;
 use crate::controller::ExternTable;
 use crate::counters::{CounterBlock, Observer, Snapshot};
 use crate::engine::{EngineError, EngineKind, TableAccess, engine};

@@ -10,7 +10,8 @@ use baker::opt::reach::Reach;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output};
 
 use crate::access::{Access, LocalMemory};
-use crate::context::{TxBatch, WorkerContext};
+use crate::batch::TxBatch;
+use crate::context::WorkerContext;
 use crate::controller::Exchange;
 use crate::counters::PortCounters;
 use crate::engine::{Engine, TableAccess};

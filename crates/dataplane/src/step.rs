@@ -16,7 +16,8 @@ use codegen::bpf::{self, Form};
 use codegen::kernel::Options;
 
 use crate::access::{Access, LocalMemory};
-use crate::context::{Received, RxBatch, WorkerContext};
+use crate::batch::{Received, RxBatch};
+use crate::context::WorkerContext;
 use crate::controller::ExternTable;
 use crate::counters::CounterBlock;
 use crate::engine::{Engine, EngineError, EngineKind, NativeEngine, TableAccess, engine};

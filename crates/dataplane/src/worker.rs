@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::access::Access;
-use crate::context::{Received, RxBatch};
+use crate::batch::{Received, RxBatch};
 use crate::controller::Exchange;
 use crate::handover::{Handover, Order};
 use crate::running::{Ports, Running, WorkerPort, add};

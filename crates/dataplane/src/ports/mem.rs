@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Queue, Sent};
-use crate::context::{RxBatch, TxBatch};
+use crate::batch::{RxBatch, TxBatch};
 
 /// Packets that were sent, shared with whoever looks at them.
 pub type MemSink = Arc<Mutex<Vec<Vec<u8>>>>;

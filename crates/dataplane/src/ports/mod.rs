@@ -16,7 +16,7 @@ mod tap;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use crate::context::{RxBatch, TxBatch};
+use crate::batch::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
 use crate::frames::FramePool;
 use crate::sys;

@@ -10,7 +10,7 @@ use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{Endianness, PcapError, TsResolution};
 
 use super::{CaptureInput, PortError, Queue, Sent};
-use crate::context::{RxBatch, TxBatch};
+use crate::batch::{RxBatch, TxBatch};
 
 /// Largest packet that our own files may hold; what libpcap uses too.
 const SNAPLEN: u32 = 262_144;

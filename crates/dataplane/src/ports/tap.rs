@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use super::{PortError, Queue, Sent};
-use crate::context::{RxBatch, TxBatch};
+use crate::batch::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
 use crate::sys;
 

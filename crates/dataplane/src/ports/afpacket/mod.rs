@@ -27,7 +27,7 @@ use socket::{RING_BYTES, Socket};
 
 use super::lock::InterfaceLock;
 use super::{PortError, Queue, Sent};
-use crate::context::{RxBatch, TxBatch};
+use crate::batch::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
 use crate::sys::{self, ETHERNET, Interface, Mapping, TAG_AT};
 

@@ -35,7 +35,7 @@ pub(crate) use umem::Umem;
 
 use super::lock::InterfaceLock;
 use super::{PortError, Queue, Sent};
-use crate::context::{RxBatch, TxBatch};
+use crate::batch::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
 use crate::repeated::Repeated;
 use crate::sys::Interface;

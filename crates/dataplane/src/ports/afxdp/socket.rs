@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::ring::{Consumer, Producer};
 use super::sys as xsk;
 use super::umem::{Bound, Lent, NOWHERE, Umem};
-use crate::context::{RxBatch, TxBatch};
+use crate::batch::{RxBatch, TxBatch};
 use crate::ports::Sent;
 use crate::sys::{self, Interface};
 
