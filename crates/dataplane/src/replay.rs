@@ -10,9 +10,10 @@ use codegen::abi::{END_HOST, END_TX};
 use crate::batch::{Received, RxBatch};
 use crate::context::WorkerContext;
 use crate::controller::ExternTable;
-use crate::counters::{CounterBlock, Observer, Snapshot};
+use crate::counters::CounterBlock;
 use crate::engine::{EngineError, EngineKind, TableAccess, engine};
 use crate::frames::{FrameConfig, FrameError, FramePool};
+use crate::observer::{Observer, Snapshot};
 use crate::ports::{CaptureInput, Captured, PcapOutput, PortError};
 use crate::timer::Schedule;
 

@@ -10,12 +10,13 @@ use baker::ir::{CounterSlots, DropId, Program};
 
 use crate::access::{Access, LocalMemory};
 use crate::controller::{Controllers, ExternTable, Named, NamedTables, Waiting};
-use crate::counters::{CounterBlock, ObservedPort, Observer, PortCounters, Snapshot};
+use crate::counters::{CounterBlock, PortCounters};
 use crate::crew::{self, Crew};
 use crate::engine::{EngineError, EngineKind, Engines, TableAccess};
 use crate::frames::{FrameConfig, FrameError, FramePool};
 use crate::handover::Handover;
 use crate::mtus::{Asked, Mtus};
+use crate::observer::{ObservedPort, Observer, Snapshot};
 use crate::ports::{self, Driver, Opened, Own, PortError, PortSpec};
 use crate::running::{Ports, WorkerPort};
 use crate::sweep::Sweeper;

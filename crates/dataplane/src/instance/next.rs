@@ -19,12 +19,13 @@ use baker::opt::Level;
 
 use super::{Instance, StartError};
 use crate::controller::{ExternTable, MissingExterns, Named, NamedTables, Waiting};
-use crate::counters::{CounterBlock, Observed};
+use crate::counters::CounterBlock;
 use crate::engine::{EngineError, EngineKind, Engines, TableAccess};
 use crate::frames::FrameError;
 use crate::handover::Order;
 use crate::instance::site::{Built, Parts};
 use crate::mtus::Mtus;
+use crate::observer::Observed;
 use crate::running::Running;
 use crate::sweep::Sweeper;
 use crate::tables::{Carried, Tables, TablesError, carried};
