@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Queue, Sent};
+use super::queue::{Queue, Sent};
 use crate::batch::{RxBatch, TxBatch};
 
 /// Packets that were sent, shared with whoever looks at them.

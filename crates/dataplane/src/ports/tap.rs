@@ -10,7 +10,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-use super::{PortError, Queue, Sent};
+use super::error::PortError;
+use super::queue::{Queue, Sent};
 use crate::batch::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
 use crate::sys;

@@ -10,7 +10,7 @@ use baker::opt::Level;
 use baker::place::{Placement, Split, Stage};
 use codegen::OptLevel;
 use codegen::kernel::Options;
-use dataplane::ports::Driver;
+use dataplane::ports::{Driver, kernel_options};
 use dataplane::xdp::{self, FastPath, FitError, Fitted, LoadError, fit};
 use dataplane::{EngineKind, PortConfig, ReloadError};
 
@@ -79,7 +79,7 @@ pub fn choose(
         };
     }
     apps::place(source, &program, compilation)?;
-    let options = xdp::options(ports.iter().map(|port| &port.spec.driver));
+    let options = kernel_options(ports.iter().map(|port| &port.spec.driver));
     match fast_path(&program, level, options) {
         Ok((split, mut path, mut about)) => {
             match state.map(|(dir, name)| path.outlast(dir, name)) {

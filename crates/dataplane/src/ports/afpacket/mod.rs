@@ -25,8 +25,9 @@ use libc::{TPACKET_ALIGNMENT, tpacket2_hdr};
 use share::Share;
 use socket::{RING_BYTES, Socket};
 
+use super::error::PortError;
 use super::lock::InterfaceLock;
-use super::{PortError, Queue, Sent};
+use super::queue::{Queue, Sent};
 use crate::batch::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
 use crate::sys::{self, ETHERNET, Interface, Mapping, TAG_AT};

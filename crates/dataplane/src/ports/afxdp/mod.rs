@@ -13,7 +13,6 @@
 //!
 //! A port with a fast path has that in the place of the small program ([`entry`]); its sockets get what the fast path hands over.
 
-mod count;
 mod entry;
 mod plan;
 mod port;
@@ -27,14 +26,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-pub use count::Count;
 pub(crate) use entry::Take;
 use port::{Look, Port};
 use socket::{Kick, Xsk};
 pub(crate) use umem::Umem;
 
+use super::count::Count;
+use super::error::PortError;
 use super::lock::InterfaceLock;
-use super::{PortError, Queue, Sent};
+use super::queue::{Queue, Sent};
 use crate::batch::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
 use crate::repeated::Repeated;

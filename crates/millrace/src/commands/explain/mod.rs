@@ -12,6 +12,7 @@ use baker::opt::explain::explain;
 use baker::opt::{Level, optimise};
 use control::config::Config;
 use control::controllers;
+use dataplane::ports::kernel_options;
 use dataplane::xdp;
 
 use super::instance::configuration;
@@ -66,7 +67,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     apps::place(&source, &program, &compilation)?;
     // As `run` asks it.
     let devices = config.ports.iter().filter_map(|port| port.device.as_ref());
-    let (fitted, answer) = xdp::code(&program, Level::Cgpc, xdp::options(devices)).map_err(|error| wrong(&error))?;
+    let (fitted, answer) = xdp::code(&program, Level::Cgpc, kernel_options(devices)).map_err(|error| wrong(&error))?;
     let view = view::View {
         name: &source.name,
         program: &program,

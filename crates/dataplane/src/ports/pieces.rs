@@ -2,7 +2,7 @@
 
 use codegen::kernel::Options;
 
-use crate::ports::Driver;
+use super::spec::Driver;
 use crate::sys;
 
 /// The largest MTU with which every driver gives a program its packets in one piece: some have room for 3072 bytes, others for
@@ -11,7 +11,7 @@ const ONE_PIECE: usize = 3000;
 
 /// How a program for ports with these drivers is compiled: for packets in several pieces where the MTU of an interface is large,
 /// which only such programs may be at.
-pub fn options<'a>(drivers: impl IntoIterator<Item = &'a Driver>) -> Options {
+pub fn kernel_options<'a>(drivers: impl IntoIterator<Item = &'a Driver>) -> Options {
     let is_large = |driver: &Driver| {
         let (Driver::Xdp { interface } | Driver::Auto { interface }) = driver else { return false };
         // One that is not there is told about where it is opened.
