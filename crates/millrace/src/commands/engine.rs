@@ -11,7 +11,7 @@ use baker::place::{Placement, Split, Stage};
 use codegen::OptLevel;
 use codegen::kernel::Options;
 use dataplane::ports::{Driver, kernel_options};
-use dataplane::xdp::{self, FastPath, FitError, Fitted, LoadError, fit};
+use dataplane::xdp::{FastPath, FitError, Fitted, LoadError, fit};
 use dataplane::{EngineKind, PortConfig, ReloadError};
 
 use crate::apps::{self, Source};
