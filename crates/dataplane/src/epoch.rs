@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::tables::{Block, Space, Use};
+use crate::tables::space::{Block, Space, Use};
 
 /// Workers at most.
 pub const MAX_WORKERS: usize = 64;

@@ -15,10 +15,10 @@ use codegen::abi::{LARGE_FIRST, LARGE_SECOND, LPM_GROUP, LpmTable};
 use codegen::kernel::TablePlace;
 
 use super::entries::Entries;
-use super::large;
 use super::layout::Bytes;
 use super::slots::{SPARE, Slots};
 use super::space::{Block, Space, Use};
+use super::staging::large;
 use super::values::Values;
 use crate::epoch::Epochs;
 
