@@ -6,18 +6,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use crate::epoch::MAX_WORKERS;
-use crate::instance::StartError;
+use crate::instance::{MAX_WORKERS, StartError};
 use crate::sys;
 use crate::worker::{RUN, STOP, Worker};
-
-/// Workers of an instance at most. Half of the places among the epochs, so that others who read tables have theirs.
-pub const MOST: usize = MAX_WORKERS / 2;
 
 /// The CPU of each worker: those given, or the first that this process may use. A single worker for which none is given
 /// runs where the kernel has it.
 pub fn cpus(workers: usize, given: &[usize]) -> Result<Vec<Option<usize>>, StartError> {
-    if workers == 0 || workers > MOST {
+    if workers == 0 || workers > MAX_WORKERS {
         return Err(StartError::Workers(workers));
     }
     if let Some((_, twice)) = given.iter().enumerate().find(|(index, cpu)| given[..*index].contains(cpu)) {

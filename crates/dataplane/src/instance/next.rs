@@ -17,13 +17,14 @@ use std::time::{Duration, Instant};
 use baker::ir::{CounterSlots, DropId, Program, TableEntry, TableError, TableId, TableStore};
 use baker::opt::Level;
 
-use super::{Instance, StartError};
+use super::error::StartError;
+use super::run::Instance;
+use super::site::{Built, Parts};
 use crate::controller::{ExternTable, MissingExterns, Named, NamedTables, Waiting};
 use crate::counters::CounterBlock;
 use crate::engine::{EngineError, EngineKind, Engines, TableAccess};
 use crate::frames::FrameError;
 use crate::handover::Order;
-use crate::instance::site::{Built, Parts};
 use crate::mtus::Mtus;
 use crate::observer::Observed;
 use crate::running::Running;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use baker::ir::{CounterSlots, Program};
 
-use super::StartError;
+use super::error::StartError;
 use crate::context::WorkerContext;
 use crate::controller::{Controller, Exchange, ExternTable, Named, Rings, Waiting};
 use crate::counters::CounterBlock;
