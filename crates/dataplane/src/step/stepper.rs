@@ -1,30 +1,20 @@
-//! One packet at a time, on any engine, without a thread: for tests and packet cases.
-//!
-//! Frames, context, tables and batches are those of a worker, so what an engine sees is what it sees in one.
+//! A program that runs when it is told to.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use baker::ir::interp::End;
-use baker::ir::{
-    ChannelId, CounterSlots, Pin, PpfId, Program, TableEntry, TableError, TableId, TableStore, storage_size,
-};
-use baker::opt::Level;
-use baker::place::{Limits, Placement, Split, split};
-use codegen::OptLevel;
+use baker::ir::{ChannelId, CounterSlots, Program, TableEntry, TableError, TableId, TableStore, storage_size};
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, Staging, read_field, write_field};
-use codegen::bpf::{self, Form};
-use codegen::kernel::Options;
 
+use super::error::StepError;
 use crate::access::{Access, LocalMemory};
 use crate::batch::{Received, RxBatch};
 use crate::context::WorkerContext;
 use crate::controller::ExternTable;
 use crate::counters::CounterBlock;
-use crate::engine::{Engine, EngineError, EngineKind, NativeEngine, TableAccess, engine};
-use crate::frames::{FrameConfig, FrameError, FramePool};
-use crate::tables::Tables;
+use crate::engine::{Engine, TableAccess};
+use crate::frames::{FrameConfig, FramePool};
 use crate::timer::Schedule;
-use crate::xdp::{KernelCode, KernelEngine, KernelEngineError};
 
 /// Bytes of the longest packet that must fit into a frame.
 const LONGEST_PACKET: u32 = 1600;
@@ -41,23 +31,6 @@ fn frame_size(headroom: u32) -> u32 {
     headroom.saturating_add(LONGEST_PACKET).min(65536).next_power_of_two()
 }
 
-/// Why there is no stepper.
-#[derive(Debug, thiserror::Error)]
-pub enum StepError {
-    /// The engine.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// The kernel.
-    #[error(transparent)]
-    Kernel(#[from] KernelEngineError),
-    /// The frames.
-    #[error(transparent)]
-    Frames(#[from] FrameError),
-    /// No memory.
-    #[error("the system refused memory for a worker: {0}")]
-    Memory(#[from] std::io::Error),
-}
-
 /// A packet that left the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepOutput {
@@ -67,111 +40,6 @@ pub struct StepOutput {
     pub bytes: Vec<u8>,
     /// One number per field of [`Program::metadata`].
     pub metadata: Vec<u128>,
-}
-
-/// A program that was made ready to run on an engine, for any number of steppers.
-pub struct Compiled {
-    program: Arc<Program>,
-    kind: EngineKind,
-    /// The interpreter needs none.
-    code: Option<NativeEngine>,
-    /// In the kernel. Loading takes long, so steppers use it by turns.
-    kernel: Option<Mutex<Arc<KernelCode>>>,
-}
-
-impl Compiled {
-    /// Compiles the program where the engine needs it.
-    pub fn new(program: Arc<Program>, kind: EngineKind) -> Result<Compiled, StepError> {
-        let code = match kind {
-            EngineKind::Native(opt, packets) => {
-                Some(NativeEngine::compile(&program, opt, packets).map_err(EngineError::from)?)
-            }
-            EngineKind::Kernel(packets) => return Self::cut(&place(&program, &[]), packets, OptLevel::O3),
-            EngineKind::Interp => None,
-        };
-        Ok(Compiled { program, kind, code, kernel: None })
-    }
-
-    /// Compiles a program that was cut in two, the kernel's part for its test run.
-    pub fn cut(split: &Split, packets: Level, workers: OptLevel) -> Result<Compiled, StepError> {
-        // Its channels are the program's, and then some.
-        let program = Arc::new(split.workers.clone());
-        let code = NativeEngine::compile(&program, workers, packets).map_err(EngineError::from)?;
-        let kernel = KernelCode::split(split, packets, Options::default())?;
-        let kernel = Some(Mutex::new(Arc::new(kernel)));
-        Ok(Compiled { program, kind: EngineKind::Kernel(packets), code: Some(code), kernel })
-    }
-
-    /// The form that the kernel took.
-    pub fn form(&self) -> Option<Form> {
-        self.kernel.as_ref().map(|kernel| kernel.lock().unwrap_or_else(PoisonError::into_inner).form())
-    }
-
-    /// The program.
-    pub fn program(&self) -> &Arc<Program> {
-        &self.program
-    }
-
-    /// The engine.
-    pub fn kind(&self) -> EngineKind {
-        self.kind
-    }
-
-    /// With empty tables of its own, and the functions of controllers that the program calls. Of a program in the kernel there is
-    /// one stepper at a time.
-    pub fn stepper(&self, externs: Option<Arc<ExternTable>>) -> Result<Stepper, StepError> {
-        let program = self.program.clone();
-        let (engine, tables): (Box<dyn Engine>, _) = match (&self.code, &self.kernel) {
-            (code, Some(kernel)) => {
-                let mut kernel = kernel.lock().unwrap_or_else(PoisonError::into_inner);
-                let unused = Arc::get_mut(&mut kernel).expect("one stepper at a time of a program in the kernel");
-                unused.clear().map_err(KernelEngineError::from)?;
-                let engine = KernelEngine::new(kernel.clone(), code.clone());
-                let tables = engine.tables();
-                (Box::new(engine), tables)
-            }
-            (Some(code), None) => {
-                let tables = Tables::new(&program).map_err(EngineError::from)?;
-                (Box::new(code.clone()), TableAccess::Native(Arc::new(tables)))
-            }
-            (None, None) => engine(&program, self.kind, externs.as_ref())?,
-        };
-        let mut stepper = Stepper::with_engine(program, engine, tables)?;
-        if let Some(externs) = externs {
-            stepper.context.set_externs(externs);
-        }
-        Ok(stepper)
-    }
-}
-
-/// A program cut in two by what the kernel can do, with these PPFs on workers; pins to the kernel do not count.
-pub fn place(program: &Program, workers: &[PpfId]) -> Split {
-    let (placement, limits) = placed(program, workers);
-    split(program, &placement, &limits)
-}
-
-fn placed<'p>(program: &'p Program, workers: &[PpfId]) -> (Placement, Limits<'p>) {
-    let mut pinned = program.clone();
-    for (ppf, id) in pinned.ppfs.iter_mut().zip(0..) {
-        let to_workers = workers.contains(&PpfId(id)) || ppf.pin == Some(Pin::Worker);
-        ppf.pin = to_workers.then_some(Pin::Worker);
-    }
-    let limits = bpf::limits(program);
-    let placement = Placement::new(&pinned, &limits).expect("nothing is pinned to the kernel");
-    (placement, limits)
-}
-
-/// A program cut in two, and in front of each PPF in turn that can run in the kernel: each cut once.
-pub fn cuts(program: &Program) -> Vec<Split> {
-    let (most, _) = placed(program, &[]);
-    let mut cuts = vec![place(program, &[])];
-    for ppf in (0..program.ppfs.len() as u32).map(PpfId).filter(|ppf| most.is_kernel(*ppf)) {
-        let cut = place(program, &[ppf]);
-        if cuts.iter().all(|known| known.resume != cut.resume) {
-            cuts.push(cut);
-        }
-    }
-    cuts
 }
 
 /// A program that runs when it is told to. As a [`TableStore`] it is the control plane's way to the program's tables.
@@ -188,21 +56,6 @@ pub struct Stepper {
 }
 
 impl Stepper {
-    /// Compiles the program where the engine needs it. Tables are empty, counters zero. It calls no functions of controllers.
-    pub fn new(program: Arc<Program>, kind: EngineKind) -> Result<Stepper, StepError> {
-        let externs = ExternTable::none(&program).map_err(EngineError::from)?;
-        Self::with_externs(program, kind, externs)
-    }
-
-    /// As [`Stepper::new`] with the functions of controllers that the program calls.
-    pub fn with_externs(
-        program: Arc<Program>,
-        kind: EngineKind,
-        externs: Option<Arc<ExternTable>>,
-    ) -> Result<Stepper, StepError> {
-        Compiled::new(program, kind)?.stepper(externs)
-    }
-
     /// Runs this engine: one made by hand, to be compared with the program. `tables` are those of the engine, or empty
     /// ones where it brings its own.
     pub fn with_engine(
@@ -243,6 +96,11 @@ impl Stepper {
         let local = LocalMemory::new(&pool, 0)?;
         let access = Access::default();
         Ok(Stepper { program, pool, context, counters, engine, tables, timers, access, local })
+    }
+
+    /// Gives it the functions of controllers.
+    pub(super) fn set_externs(&mut self, externs: Arc<ExternTable>) {
+        self.context.set_externs(externs);
     }
 
     /// The program.
