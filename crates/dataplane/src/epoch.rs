@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::tables::space::{Block, Space, Use};
 
-/// Workers at most.
-pub const MAX_WORKERS: usize = 64;
+/// Workers, and others who read tables, at most.
+pub const MAX_READERS: usize = 64;
 
 /// The slot's worker holds no pointer: it sleeps or does not exist.
 const OFFLINE: u64 = u64::MAX;
@@ -37,7 +37,7 @@ impl Epochs {
         let slot = |_| Slot { seen: AtomicU64::new(OFFLINE), taken: AtomicU64::new(0) };
         let epochs = Epochs {
             clock: space.take(size_of::<AtomicU64>(), Use::Index)?,
-            slots: (0..MAX_WORKERS).map(slot).collect(),
+            slots: (0..MAX_READERS).map(slot).collect(),
         };
         epochs.now().store(1, Ordering::Relaxed);
         Ok(epochs)
@@ -53,7 +53,7 @@ impl Epochs {
         unsafe { AtomicU64::from_ptr(self.clock.ptr().cast()) }
     }
 
-    /// Registers a worker; `None` where there are [`MAX_WORKERS`] already. It starts offline.
+    /// Registers a worker; `None` where there are [`MAX_READERS`] already. It starts offline.
     pub fn register(self: &Arc<Self>) -> Option<Registration> {
         let free = |slot: &Slot| slot.taken.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let slot = self.slots.iter().position(free)?;
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn places_are_limited_and_given_back() {
         let epochs = Arc::new(Epochs::new(&Space::Private).unwrap());
-        let all: Vec<_> = (0..MAX_WORKERS).map(|_| epochs.register().unwrap()).collect();
+        let all: Vec<_> = (0..MAX_READERS).map(|_| epochs.register().unwrap()).collect();
         assert!(epochs.register().is_none());
         drop(all);
         assert!(epochs.register().is_some());

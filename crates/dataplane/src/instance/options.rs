@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crate::access::Access;
 use crate::engine::EngineKind;
-use crate::epoch;
+use crate::epoch::MAX_READERS;
 use crate::frames::FrameConfig;
 use crate::ports::{Driver, Own, PortSpec};
 use crate::worker::PollMode;
 use crate::xdp::FastPath;
 
-/// Workers of an instance at most. Half of the places among the epochs, so that others who read tables have theirs.
-pub const MAX_WORKERS: usize = epoch::MAX_WORKERS / 2;
+/// Workers of an instance at most. Half of those who may read tables, so that others who read tables have theirs.
+pub const MAX_WORKERS: usize = MAX_READERS / 2;
 
 /// How to run a program.
 #[derive(Clone, Debug)]
