@@ -1,5 +1,5 @@
-//! Counters that a worker writes, in cache lines of its own: a block per program and one for each queue of a port. Everybody else reads
-//! their sums ([`crate::Observer`]).
+//! Counters that a worker writes, in cache lines of its own: a block per program and one for each queue of a port.
+//! Everybody else reads their sums ([`crate::Observer`]).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -107,7 +107,8 @@ impl ExternTable {
         Ok(Arc::new(ExternTable { functions, calls, others: given }))
     }
 
-    /// The functions that a program's controllers offer; after a program whose controllers go on, with those of `before`.
+    /// The functions that a program's controllers offer; after a program whose controllers go on, with those of
+    /// `before`.
     pub(crate) fn of_offered(
         program: &Program,
         offered: impl IntoIterator<Item = (String, ExternFn)>,

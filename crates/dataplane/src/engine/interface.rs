@@ -61,9 +61,9 @@ pub trait Engine: Send {
     /// freed. Counts in the context's counter block.
     ///
     /// # Safety
-    /// The frames are at most [`codegen::abi::MAX_BATCH`], belong to the caller, hold packets with metadata set as at `rx`, and
-    /// `Limits::copies` free frames per packet are in the context (as [`crate::RxBatch`] sees to). The context was made
-    /// for the same program and for the tables that the engine uses.
+    /// The frames are at most [`codegen::abi::MAX_BATCH`], belong to the caller, hold packets with metadata set as at
+    /// `rx`, and `Limits::copies` free frames per packet are in the context (as [`crate::RxBatch`] sees to). The
+    /// context was made for the same program and for the tables that the engine uses.
     unsafe fn run(&mut self, context: &mut WorkerContext, frames: &[u32]);
 
     /// As [`Engine::run`] for packets that a controller injects into a channel. Engines of programs without such channels need
@@ -85,8 +85,8 @@ pub trait Engine: Send {
     /// have it.
     ///
     /// # Safety
-    /// `keys` has that many keys, at most [`codegen::abi::MAX_BATCH`]; the context is as for [`Engine::run`], with `Limits::copies` free
-    /// frames per call.
+    /// `keys` has that many keys, at most [`codegen::abi::MAX_BATCH`]; the context is as for [`Engine::run`], with
+    /// `Limits::copies` free frames per call.
     unsafe fn timer(&mut self, timer: TimerId, _context: &mut WorkerContext, _keys: &[u64], _calls: u32) {
         unreachable!("timer {} runs on an engine without timers", timer.0)
     }

@@ -1,4 +1,8 @@
 //! Engines: what runs a program over a batch of packets. Native code, or the reference interpreter.
+//!
+//! Numbers of frames go in with the worker's context, and what leaves the program is in the context's list of outputs.
+//! `interface` is what all engines have; `native` and `interp` are engines and import nothing else of this folder;
+//! `tables` reaches the tables of either.
 
 mod interface;
 mod interp;

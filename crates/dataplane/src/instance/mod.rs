@@ -1,7 +1,9 @@
 //! An instance: a program that runs between ports.
 //!
-//! [`Instance::prepare`] opens the ports and compiles the program, [`Prepared::run`] starts workers and controllers, and [`Instance::next`]
-//! makes ready what takes over from a program that runs.
+//! [`Instance::prepare`] opens the ports and compiles the program, [`Prepared::run`] starts workers and controllers,
+//! and [`Instance::next`] makes ready what takes over from a program that runs.
+//!
+//! Imports run `prepare, next → run → site → error → options`: what is started knows nothing of what starts it.
 
 mod error;
 mod next;

@@ -1,5 +1,8 @@
-//! Counters by name, for everybody but the workers that write them: what workers, the kernel's part of the program, interfaces and
-//! controllers have counted is summed up when somebody asks.
+//! Counters by name, for everybody but the workers that write them: what workers, the kernel's part of the program,
+//! interfaces and controllers have counted is summed up when somebody asks.
+//!
+//! Imports run from here to `program` and `port`, and from there to `snapshot`. Workers do not know that they are
+//! observed.
 
 mod port;
 mod program;

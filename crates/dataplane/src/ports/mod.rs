@@ -1,6 +1,9 @@
 //! Ports: where packets come from and go to. One driver per file.
 //!
 //! A port has one queue per worker; a queue belongs to its worker and is never shared.
+//!
+//! `open` chooses the driver that a specification (`spec`) names. Imports run `open → a driver → queue → error`, so
+//! drivers know nothing of each other, of workers or of the instance.
 
 mod afpacket;
 mod afxdp;

@@ -5,6 +5,10 @@
 //! of a hash or lpm table, by a new copy of an array ([`array`]). What a program writes, through a pointer or by inserting a key
 //! that is there, is written in place, and so are all entries of an array that a program writes: each field of up to 8 bytes
 //! changes at once, but another worker's look-up at that moment may see some fields old and others new.
+//!
+//! Imports run `view → store → table → array, hash, lpm, trie`, from there to what these are made of (`bucket`,
+//! `slots`, `entries`, `nodes`, `values`), and to memory (`space`) at the bottom. `layout` turns numbers into bytes and
+//! back.
 
 mod array;
 mod bucket;

@@ -63,7 +63,8 @@ impl Tables {
         })
     }
 
-    /// The tables of a program that takes over from the one that these are of: see [`super::carried`]. New ones are empty.
+    /// The tables of a program that takes over from the one that these are of: see [`super::carried`]. New ones are
+    /// empty.
     pub(crate) fn next(&self, program: &Program, carried: &[Carried], space: &Space) -> Result<Self, TablesError> {
         let kept = |index: usize| match carried[index] {
             Carried::Kept(table) => Some(self.tables[table.0 as usize].kind.clone()),
@@ -206,8 +207,9 @@ impl Tables {
         self.tables.iter().for_each(|table| table.expire(now));
     }
 
-    /// Appends packed keys of an array or hash table from `*from` on, at most `most`, and moves `*from` behind them; whether
-    /// that was the end. Each key that is there until the end is found exactly once. For workers: see [`hash::Hash::keys_from`].
+    /// Appends packed keys of an array or hash table from `*from` on, at most `most`, and moves `*from` behind them;
+    /// whether that was the end. Each key that is there until the end is found exactly once. For workers: see
+    /// [`hash::Hash::keys_from`].
     pub(crate) fn keys_from(&self, table: TableId, from: &mut u32, keys: &mut Vec<u64>, most: usize) -> bool {
         self.table(table).map_or(true, |table| table.keys_from(from, keys, most))
     }

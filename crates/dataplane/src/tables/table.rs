@@ -54,7 +54,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// A program's table with this number, which its code writes or not. Where there is a `kept` one it has its entries; otherwise it is empty.
+    /// A program's table with this number, which its code writes or not. Where there is a `kept` one it has its
+    /// entries; otherwise it is empty.
     pub fn new(
         (program, id, written): (&Program, TableId, bool),
         hasher: &ahash::RandomState,
@@ -148,8 +149,8 @@ impl Table {
         }
     }
 
-    /// Sets the entries of an array together, up to one that is refused. Gives those that it has set. Another kind of table gives `None` and
-    /// stays as it is.
+    /// Sets the entries of an array together, up to one that is refused. Gives those that it has set. Another kind of
+    /// table gives `None` and stays as it is.
     pub fn put_together<'e>(
         &self,
         entries: &mut dyn Iterator<Item = &'e TableEntry>,
