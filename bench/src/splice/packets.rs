@@ -13,7 +13,7 @@ use control::controllers::splice::packed::{Blocks, Packed, Tables};
 use control::controllers::splice::segment::{ACK, PSH, SYN, Segment, TcpOptions};
 use control::controllers::splice::ways::Way;
 use dataplane::bench::Rig;
-use dataplane::controller::Record;
+use dataplane::controller::{Fields, Record};
 use dataplane::xdp::{Fitted, fit};
 use dataplane::{EngineKind, TableAccess};
 
@@ -159,9 +159,9 @@ fn fill<S: TableStore + ?Sized>(app: &App, connections: u32, tables: &mut S) -> 
 }
 
 fn fields(record: &impl Record) -> Vec<u128> {
-    let mut fields = Vec::new();
+    let mut fields = Fields::new();
     record.to_fields(&mut fields);
-    fields
+    fields.into_vec()
 }
 
 /// The table of kinds and placements.

@@ -53,6 +53,33 @@ pub enum FrameError {
         /// The least number.
         least: u32,
     },
+    /// What controllers are given leaves too few for the workers.
+    #[error(
+        "{count} frames, without those that ports need: {given} are for controllers ({list}), and {workers} workers need at least \
+         {needed}: use more frames, or give controllers fewer",
+        given = .controllers.iter().map(|(_, frames)| u64::from(*frames)).sum::<u64>(),
+        list = .controllers.iter().map(|(name, frames)| format!("{name}: {frames}")).collect::<Vec<_>>().join(", "),
+    )]
+    Controllers {
+        /// Number of frames that ports do not need.
+        count: u32,
+        /// Those of each controller, by name.
+        controllers: Vec<(String, u32)>,
+        /// Number of workers.
+        workers: u32,
+        /// What they need together.
+        needed: u32,
+    },
+    /// A controller is given too few.
+    #[error("controller {name}: {given} frames: at least {least} are needed, one from each worker and one to it")]
+    FewForController {
+        /// Its name.
+        name: String,
+        /// Those that it is given.
+        given: u32,
+        /// The least number.
+        least: u32,
+    },
     /// A program that takes over has larger metadata.
     #[error("its metadata takes {bytes} bytes, and frames have room for {most}")]
     Metadata {

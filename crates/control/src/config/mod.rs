@@ -5,6 +5,7 @@
 //! count = 8192
 //! size = 2048                          # bytes
 //! access = "in-place"                  # how workers get at packets: or "copy", "header-copy"
+//! controllers = { splice = 2048 }      # frames that controllers may have; otherwise a fourth of all, evenly
 //! [workers]                            # optional
 //! count = 2
 //! mode = "interrupt"                   # or "busy"
@@ -113,6 +114,8 @@ pub struct Config {
     pub warnings: Vec<ConfigError>,
     /// Its frames.
     pub frames: FrameConfig,
+    /// Those that controllers may have, by name, where that is said.
+    pub controller_frames: Vec<(String, u32)>,
     /// Its workers.
     pub workers: Workers,
     /// How it is reached while it runs.
@@ -133,7 +136,8 @@ impl Config {
             // What a section of a wrong name was to say would be missing elsewhere, such as the name of a port.
             return Err(errors.finish());
         }
-        let (frames, access) = ports::frames(root.get("frames"), program, &mut errors);
+        let ports::Frames { config: frames, access, controllers: controller_frames } =
+            ports::frames(root.get("frames"), program, &mut errors);
         let workers = ports::workers(root.get("workers"), program, &mut errors);
         let control = ports::control(root.get("control"), &mut errors);
         let ports = ports::ports(root.get("ports"), access, &mut errors);
@@ -149,7 +153,8 @@ impl Config {
         if !errors.is_empty() {
             return Err(errors.finish());
         }
-        Ok(Config { ports, entries, controllers, warnings: warnings.finish(), frames, workers, control })
+        let warnings = warnings.finish();
+        Ok(Config { ports, entries, controllers, warnings, frames, controller_frames, workers, control })
     }
 
     /// The program with the PPFs pinned that are to stay on workers.
@@ -216,6 +221,7 @@ impl Config {
     pub fn options(&self) -> Options {
         Options {
             frames: self.frames,
+            controller_frames: self.controller_frames.clone(),
             poll: self.workers.mode,
             workers: self.workers.count,
             cpus: self.workers.cpus.clone(),

@@ -17,15 +17,26 @@ const MAX_MTU: u64 = 65535;
 /// Highest CPU number: beyond what Linux supports.
 const MAX_CPU: u64 = 8191;
 
-/// `[frames]`: number and size in bytes, and how workers get at the packets of ports that say nothing else.
-pub(super) fn frames(value: Option<&Value>, program: &Program, errors: &mut Errors) -> (FrameConfig, Access) {
+/// What `[frames]` says.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    /// Number and size in bytes.
+    pub config: FrameConfig,
+    /// How workers get at the packets of ports that say nothing else.
+    pub access: Access,
+    /// Those of controllers, by name, where it says so.
+    pub controllers: Vec<(String, u32)>,
+}
+
+/// `[frames]`.
+pub(super) fn frames(value: Option<&Value>, program: &Program, errors: &mut Errors) -> Frames {
     let mut frames = FrameConfig::default();
     let (root, least) = (Path::Root, u64::from(program.limits.copies) + 1);
     let path = root.key("frames");
     let Some(table) = value.and_then(|value| document::table(value, &path, errors)) else {
-        return (frames, Access::default());
+        return Frames::default();
     };
-    document::only(table, &path, &["count", "size", "access"], errors);
+    document::only(table, &path, &["count", "size", "access", "controllers"], errors);
     if let Some(count) = table.get("count") {
         let count = document::integer(count, &path.key("count"), least, MAX_FRAMES, errors);
         frames.count = count.map_or(frames.count, |count| count as u32);
@@ -39,7 +50,31 @@ pub(super) fn frames(value: Option<&Value>, program: &Program, errors: &mut Erro
         }
         frames.frame_size = size as u32;
     }
-    (frames, access(table, &path, errors).unwrap_or_default())
+    let controllers = table.get("controllers").map(|value| controller_frames(value, &path, program, errors));
+    let access = access(table, &path, errors).unwrap_or_default();
+    Frames { config: frames, access, controllers: controllers.unwrap_or_default() }
+}
+
+/// `controllers` of `[frames]`: a number for each that is named. Whether all of them suffice is seen when ports are open.
+fn controller_frames(value: &Value, path: &Path, program: &Program, errors: &mut Errors) -> Vec<(String, u32)> {
+    let path = path.key("controllers");
+    let Some(table) = document::table(value, &path, errors) else { return Vec::new() };
+    let wired = || program.controllers.iter().map(|controller| controller.name.as_str());
+    let mut found = Vec::new();
+    for (key, value) in table {
+        let name: &str = key.get_ref();
+        let path = path.key(name);
+        if !wired().any(|own| own == name) {
+            let problem =
+                format!("the program is not wired to a controller of this name{}", did_you_mean(name, wired()));
+            errors.add(key.span().start, &path, problem, list(wired()));
+            continue;
+        }
+        let frames = document::integer(value, &path, 2, MAX_FRAMES, errors);
+        found.extend(frames.map(|frames| (name.to_owned(), frames as u32)));
+    }
+    found.sort();
+    found
 }
 
 /// `own`: who gets packets for the interface's own addresses.

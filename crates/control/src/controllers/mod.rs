@@ -2,10 +2,12 @@
 //!
 //! | controller | what it does |
 //! |---|---|
+//! | [`collector`] | counts packets and serves the counts over HTTP: the example of a controller that is a server |
 //! | [`firewall`] | compiles the rules of `apps/firewall`, logs what is denied |
 //! | [`responder`] | answers ARP and ping: the example of docs/controllers.md |
 //! | [`splice`] | accepts HTTP connections for `apps/splice`, chooses servers, joins connections |
 
+pub mod collector;
 pub mod figures;
 pub mod firewall;
 mod queries;
@@ -58,7 +60,15 @@ struct Ways {
     queries: Queries,
 }
 
-const KNOWN: [Known; 3] = [
+const KNOWN: [Known; 4] = [
+    Known {
+        name: "collector",
+        start: |ways| Box::new(collector::Collector::new(ways.reloads.clone())),
+        configure: Some(collector::configure),
+        needs_settings: false,
+        install: None,
+        offers: &[],
+    },
     Known {
         name: "firewall",
         start: |ways| Box::new(firewall::Firewall::new(ways.reloads.clone())),
@@ -265,11 +275,14 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_with_what_there_is() {
         let error = of_program(&program("p->metadata.tx.port = known(1) ? 1 : 2;")).err().unwrap().to_string();
-        assert_eq!(error, "no controller has the function m.known\n  controllers: firewall, responder, splice");
+        assert_eq!(
+            error,
+            "no controller has the function m.known\n  controllers: collector, firewall, responder, splice"
+        );
         let error = of_program(&program("/* echo */")).err().unwrap().to_string();
         assert_eq!(
             error,
-            "there is no controller responser; did you mean `responder`?\n  controllers: firewall, responder, splice"
+            "there is no controller responser; did you mean `responder`?\n  controllers: collector, firewall, responder, splice"
         );
     }
 }

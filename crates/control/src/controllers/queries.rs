@@ -7,6 +7,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use dataplane::controller::Waker;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -56,6 +57,8 @@ struct Shared {
     asking: Mutex<()>,
     state: Mutex<State>,
     changed: Condvar,
+    /// Wakes the controller, if it has said so.
+    waker: Mutex<Option<Waker>>,
 }
 
 #[derive(Debug, Default)]
@@ -74,6 +77,7 @@ impl Queries {
         let _turn = self.0.asking.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.lock();
         *state = State::Asked(name.to_owned(), with);
+        self.0.waker.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(Waker::wake);
         let waiting = |state: &mut State| !matches!(state, State::Done(_));
         let waited = self.0.changed.wait_timeout_while(state, PATIENCE, waiting);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -81,6 +85,11 @@ impl Queries {
             State::Done(answer) => Some(answer),
             _ => None,
         }
+    }
+
+    /// The controller's side: from now on it is woken when somebody asks, by its link: [`Queries::answer`] finds it then.
+    pub fn wakes(&self, waker: Waker) {
+        *self.0.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker);
     }
 
     /// The controller's side: answers, if anybody asks. `answer` gets the query's name and its arguments.

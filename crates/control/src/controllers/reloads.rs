@@ -3,6 +3,8 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use dataplane::controller::Waker;
+
 use super::Made;
 
 /// How long whoever offers new settings waits for the controller.
@@ -28,6 +30,8 @@ struct State {
     is_awaited: bool,
     offered: Option<(u64, Made)>,
     answer: Option<(u64, Result<(), String>)>,
+    /// Wakes the controller, if it has said so.
+    waker: Option<Waker>,
 }
 
 impl Reloads {
@@ -39,6 +43,11 @@ impl Reloads {
     /// The controller's side: what it starts with, also when it starts again.
     pub fn begun(&self) -> Made {
         self.lock().current.clone()
+    }
+
+    /// The controller's side: from now on it is woken when something is offered, by its link: [`Reloads::apply`] finds it then.
+    pub fn wakes(&self, waker: Waker) {
+        self.lock().waker = Some(waker);
     }
 
     /// Offers what new settings make, and waits until the controller has put it in force. One at a time: who offers meanwhile
@@ -58,6 +67,7 @@ impl Reloads {
         state.last += 1;
         let own = state.last;
         (state.is_awaited, state.offered) = (true, Some((own, made)));
+        state.waker.iter().for_each(Waker::wake);
         let waiting = |state: &mut State| state.answer.as_ref().is_none_or(|(number, _)| *number != own);
         let waited = self.0.changed.wait_timeout_while(state, patience, waiting);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);

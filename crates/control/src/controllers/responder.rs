@@ -6,7 +6,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use dataplane::controller::{Controller, Event, ExternFn, Link, Record};
+use dataplane::controller::{Controller, Event, ExternFn, Fields, Link, Record};
 
 /// How often it looks around where nothing comes.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ struct Host {
 impl Record for Host {
     const FIELDS: usize = 3;
 
-    fn to_fields(&self, fields: &mut Vec<u128>) {
+    fn to_fields(&self, fields: &mut Fields) {
         (self.address, self.port, self.requests).to_fields(fields);
     }
 
@@ -58,7 +58,7 @@ impl Controller for Responder {
         loop {
             let packet = match link.receive(PAUSE) {
                 Event::Packet(packet) => packet,
-                Event::Idle => continue,
+                Event::Room | Event::Timer(_) | Event::Idle => continue,
                 Event::Stop => return Ok(()),
             };
             let request = packet.bytes();

@@ -13,7 +13,7 @@ use control::controllers::splice::own::Own;
 use control::controllers::splice::packed::{Blocks, Packed, Tables};
 use control::controllers::splice::path::{DataPath, Offer};
 use control::controllers::splice::ways::Way;
-use dataplane::controller::Record;
+use dataplane::controller::{Fields, Record};
 use dataplane::step::{StepOutput, Stepper};
 
 /// A path of a packet: to Millrace from the client and from the servers, and back.
@@ -231,7 +231,7 @@ impl DataPath for TestPath {
 }
 
 fn fields(record: &impl Record) -> Vec<u128> {
-    let mut fields = Vec::new();
+    let mut fields = Fields::new();
     record.to_fields(&mut fields);
-    fields
+    fields.into_vec()
 }

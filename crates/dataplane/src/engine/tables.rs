@@ -54,29 +54,49 @@ impl TableAccess {
         }
     }
 
-    /// Sets an entry of a hash table; what it was until nobody could find that any more goes to `before`. Whether there was one.
-    pub fn exchange(&mut self, table: TableId, entry: &TableEntry, before: &mut Vec<u128>) -> Result<bool, TableError> {
+    /// As [`TableStore::insert`], of numbers that the caller has anywhere: native tables allocate nothing for them.
+    pub fn set(&self, table: TableId, key: &[u128], prefix_len: Option<u32>, value: &[u128]) -> Result<(), TableError> {
         refuse_inside();
         match self {
-            TableAccess::Native(tables) => tables.exchange(table, entry, before),
+            TableAccess::Native(tables) => tables.set(table, key, prefix_len, value),
             TableAccess::Interp(machine) => {
-                let mut machine = lock(machine);
-                before.clear();
-                let found = machine.get(table, &entry.key, entry.prefix_len);
-                before.extend(found.iter().flatten());
-                machine.insert(table, entry)?;
-                Ok(found.is_ok())
+                let entry = TableEntry { key: key.to_vec(), prefix_len, value: value.to_vec() };
+                lock(machine).insert(table, &entry)
             }
         }
     }
 
-    /// As [`TableStore::get`], behind what `values` has already: native tables then allocate nothing.
+    /// Sets an entry of a hash table; what it was until nobody could find that any more goes behind what `before` has. Whether there was
+    /// one.
+    pub fn exchange(
+        &self,
+        table: TableId,
+        key: &[u128],
+        value: &[u128],
+        before: &mut impl Extend<u128>,
+    ) -> Result<bool, TableError> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.exchange(table, key, value, before),
+            TableAccess::Interp(machine) => {
+                let mut machine = lock(machine);
+                let found = machine.get(table, key, None);
+                let entry = TableEntry { key: key.to_vec(), prefix_len: None, value: value.to_vec() };
+                machine.insert(table, &entry)?;
+                let is_found = found.is_ok();
+                before.extend(found.into_iter().flatten());
+                Ok(is_found)
+            }
+        }
+    }
+
+    /// As [`TableStore::get`], behind what `values` has already: native tables allocate nothing for them.
     pub fn get_to(
         &self,
         table: TableId,
         key: &[u128],
         prefix_len: Option<u32>,
-        values: &mut Vec<u128>,
+        values: &mut impl Extend<u128>,
     ) -> Result<(), TableError> {
         refuse_inside();
         match self {

@@ -178,7 +178,7 @@ impl Instance {
         let replaced = kernel.map(|(part, path)| path.replace(part));
         tell_all(all(|| Order::Drain));
         let named = NamedTables::new(program.clone(), tables.clone());
-        let moved = self.controllers.take_over(&program, waiting, &named);
+        let moved = self.controllers.take_over(waiting, &named);
         let rings = moved.as_ref().map_or(&[][..], |rings| &rings[..]);
         let deadline = Instant::now() + PATIENCE;
         while !rings.iter().all(|rings| rings.is_quiet()) && Instant::now() < deadline {

@@ -26,6 +26,9 @@ pub struct Options {
     pub name: String,
     /// Its frames.
     pub frames: FrameConfig,
+    /// Frames that controllers may have, by name. One that is not named has its part of a fourth of all that ports do not need, the same
+    /// for each controller.
+    pub controller_frames: Vec<(String, u32)>,
     /// What a worker does when it has nothing to do.
     pub poll: PollMode,
     /// Number of workers.
@@ -43,6 +46,7 @@ impl Default for Options {
             replace_xdp: false,
             name: "millrace".into(),
             frames: FrameConfig::default(),
+            controller_frames: Vec::new(),
             poll: PollMode::Interrupt,
             workers: 1,
             cpus: Vec::new(),

@@ -92,6 +92,8 @@ impl Instance {
             pool,
             handovers: doorbells.iter().map(|doorbell| Arc::new(Handover::new(doorbell.clone()))).collect(),
             doorbells,
+            cpus: cpus.clone(),
+            controller_frames: options.controller_frames.clone(),
             ports: ports_of.iter().map(Vec::len).collect(),
             fast_path: options.fast_path.clone(),
             asked: Asked::new(ports)?,
@@ -159,7 +161,7 @@ impl Prepared {
         let sweeper = Sweeper::start(&program, tables.clone())?;
         let mtus = Mtus::start(&program, tables.clone(), &site.asked)?;
         let named = NamedTables::new(program.clone(), tables.clone());
-        let controllers = Controllers::start(&program, waiting, &named, observer.roster())?;
+        let controllers = Controllers::start(waiting, &named, observer.roster())?;
         site.fast_path.iter().try_for_each(|path| path.start()).map_err(StartError::FastPath)?;
         let crew = Crew::start(workers)?;
         Ok(Instance { controllers, crew, site, program, externs, end_counters, tables, observer, sweeper, mtus })

@@ -21,5 +21,5 @@ pub use packet_socket::{
     bind_packet, bound_interface, keep_out, kick, let_in, packet_option, packet_socket, packet_statistics, promiscuous,
     put_in_place, take_socket_error,
 };
-pub use process::{effective_user, enter_network, panic_text};
+pub use process::{effective_user, enter_network, panic_text, wake_on_time};
 pub use tap::open_tap;

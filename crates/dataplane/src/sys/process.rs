@@ -23,3 +23,9 @@ pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
+
+/// Has this thread, and those that it starts, woken as soon as a time is over, and not up to 50 µs later.
+pub fn wake_on_time() {
+    // SAFETY: numbers only. Where it is refused, wake-ups are somewhat late.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
+}

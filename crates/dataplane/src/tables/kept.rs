@@ -27,7 +27,9 @@ impl Table {
 
     /// Inserts an entry that was kept.
     pub fn insert_kept(&self, entry: &TableEntry) -> Result<(), TableError> {
-        let Table { kind, key_codec, value, idle: Some(idle), .. } = self else { return self.put(entry) };
+        let Table { kind, key_codec, value, idle: Some(idle), .. } = self else {
+            return self.put(&entry.key, entry.prefix_len, &entry.value);
+        };
         let (Kind::Hash(hash), Some((ages, numbers))) = (&**kind, entry.value.split_last()) else {
             return Err(TableError::OutOfRange);
         };

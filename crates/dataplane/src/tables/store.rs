@@ -150,16 +150,27 @@ impl Tables {
 
     /// See [`TableStore::insert`]; any thread may call it while packets are processed.
     pub fn insert(&self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
-        self.table(table)?.put(entry)?;
-        self.note(table, &entry.key, entry.prefix_len, Some(&entry.value));
+        self.set(table, &entry.key, entry.prefix_len, &entry.value)
+    }
+
+    /// As [`Tables::insert`], of numbers that the caller has anywhere: nothing is allocated for them.
+    pub fn set(&self, table: TableId, key: &[u128], prefix_len: Option<u32>, value: &[u128]) -> Result<(), TableError> {
+        self.table(table)?.put(key, prefix_len, value)?;
+        self.note(table, key, prefix_len, Some(value));
         Ok(())
     }
 
-    /// Sets an entry of a hash table, and says what it was until nobody could find that any more, in `before`; whether there was one.
-    /// Any thread may call it while packets are processed.
-    pub fn exchange(&self, table: TableId, entry: &TableEntry, before: &mut Vec<u128>) -> Result<bool, TableError> {
-        let found = self.table(table)?.exchange(entry, before)?;
-        self.note(table, &entry.key, entry.prefix_len, Some(&entry.value));
+    /// Sets an entry of a hash table, and says what it was until nobody could find that any more, behind what `before`
+    /// has; whether there was one. Any thread may call it while packets are processed.
+    pub fn exchange(
+        &self,
+        table: TableId,
+        key: &[u128],
+        value: &[u128],
+        before: &mut impl Extend<u128>,
+    ) -> Result<bool, TableError> {
+        let found = self.table(table)?.exchange(key, value, before)?;
+        self.note(table, key, None, Some(value));
         Ok(found)
     }
 
@@ -190,13 +201,13 @@ impl Tables {
         Ok(values)
     }
 
-    /// As [`Tables::get`], behind what `values` has already: for callers that keep it, so that nothing is allocated.
+    /// As [`Tables::get`], behind what `values` has already, which may be on the stack: nothing is allocated for them.
     pub fn get_to(
         &self,
         table: TableId,
         key: &[u128],
         prefix_len: Option<u32>,
-        values: &mut Vec<u128>,
+        values: &mut impl Extend<u128>,
     ) -> Result<(), TableError> {
         self.table(table)?.get_to(key, prefix_len, values)
     }

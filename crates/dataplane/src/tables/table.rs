@@ -129,21 +129,21 @@ impl Table {
     }
 
     /// Sets an entry.
-    pub fn put(&self, entry: &TableEntry) -> Result<(), TableError> {
-        let bytes = self.value.encode(&entry.value).ok_or(TableError::OutOfRange)?;
+    pub fn put(&self, key: &[u128], prefix_len: Option<u32>, value: &[u128]) -> Result<(), TableError> {
+        let bytes = self.value.encode(value).ok_or(TableError::OutOfRange)?;
         match &*self.kind {
-            Kind::Array(array) => array.write(&mut std::iter::once((index(&entry.key, entry.prefix_len)?, bytes))),
+            Kind::Array(array) => array.write(&mut std::iter::once((index(key, prefix_len)?, bytes))),
             Kind::Lpm(lpm) => {
-                let (prefix, len) = prefix(&self.key, &entry.key, entry.prefix_len)?;
+                let (prefix, len) = prefix(&self.key, key, prefix_len)?;
                 lpm.insert(prefix as u32, len, &bytes)
             }
             Kind::Trie(trie) => {
-                let (prefix, len) = prefix(&self.key, &entry.key, entry.prefix_len)?;
+                let (prefix, len) = prefix(&self.key, key, prefix_len)?;
                 trie.insert(prefix, len, &bytes)
             }
             Kind::Hash(hash) => {
-                no_prefix(entry.prefix_len)?;
-                let key = self.key_codec.pack(&entry.key).ok_or(TableError::OutOfRange)?;
+                no_prefix(prefix_len)?;
+                let key = self.key_codec.pack(key).ok_or(TableError::OutOfRange)?;
                 hash.set(&key, &bytes).then_some(()).ok_or(TableError::Full)
             }
         }
@@ -170,14 +170,13 @@ impl Table {
         }
     }
 
-    /// Sets an entry of a hash table, and says what it was until nobody could find that any more, in `before`; whether there was one.
-    pub fn exchange(&self, entry: &TableEntry, before: &mut Vec<u128>) -> Result<bool, TableError> {
+    /// Sets an entry of a hash table, and says what it was until nobody could find that any more, behind what
+    /// `before` has; whether there was one.
+    pub fn exchange(&self, key: &[u128], value: &[u128], before: &mut impl Extend<u128>) -> Result<bool, TableError> {
         let Kind::Hash(hash) = &*self.kind else { return Err(TableError::OutOfRange) };
-        no_prefix(entry.prefix_len)?;
-        let bytes = self.value.encode(&entry.value).ok_or(TableError::OutOfRange)?;
-        let key = self.key_codec.pack(&entry.key).ok_or(TableError::OutOfRange)?;
+        let bytes = self.value.encode(value).ok_or(TableError::OutOfRange)?;
+        let key = self.key_codec.pack(key).ok_or(TableError::OutOfRange)?;
         let found = hash.exchange(&key, &bytes).ok_or(TableError::Full)?;
-        before.clear();
         found.iter().for_each(|found| self.value.decode_to(found, before));
         Ok(found.is_some())
     }
@@ -203,7 +202,12 @@ impl Table {
     }
 
     /// The value of exactly this entry, behind what `values` has already.
-    pub fn get_to(&self, key: &[u128], prefix_len: Option<u32>, values: &mut Vec<u128>) -> Result<(), TableError> {
+    pub fn get_to(
+        &self,
+        key: &[u128],
+        prefix_len: Option<u32>,
+        values: &mut impl Extend<u128>,
+    ) -> Result<(), TableError> {
         let bytes = match &*self.kind {
             Kind::Array(array) => Some(array.read(index(key, prefix_len)?).ok_or(TableError::OutOfRange)?),
             Kind::Lpm(lpm) => {

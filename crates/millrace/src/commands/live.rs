@@ -54,7 +54,7 @@ impl StartedWith {
         let (old, new_config) = (&self.config, &new.config);
         let sections = [
             ("ports", self.ports == new.ports),
-            ("frames", old.frames == new_config.frames),
+            ("frames", old.frames == new_config.frames && old.controller_frames == new_config.controller_frames),
             ("workers", old.workers == new_config.workers),
             ("control", old.control == new_config.control),
         ];

@@ -85,7 +85,7 @@ impl Controller for Firewall {
         loop {
             match link.receive(PAUSE) {
                 Event::Packet(packet) => denied.log(&packet),
-                Event::Idle => {}
+                Event::Room | Event::Timer(_) | Event::Idle => {}
                 Event::Stop => return Ok(()),
             }
             self.reloads.apply(|made| install(link.tables(), made));

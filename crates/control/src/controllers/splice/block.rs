@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use dataplane::controller::Record;
+use dataplane::controller::{Fields, Record};
 
 /// The ends of a connection as the packets of one direction have them; IPv4 addresses are mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,7 +30,7 @@ impl Ends {
 impl Record for Ends {
     const FIELDS: usize = 4;
 
-    fn to_fields(&self, fields: &mut Vec<u128>) {
+    fn to_fields(&self, fields: &mut Fields) {
         (self.src, self.dst, self.src_port, self.dst_port).to_fields(fields);
     }
 

@@ -260,7 +260,7 @@ impl Live {
                         self.receive(&packet);
                     }
                 }
-                Event::Idle => {}
+                Event::Room | Event::Timer(_) | Event::Idle => {}
                 Event::Stop => return Ok(()),
             }
             reloads.apply(|made| self.configure(settings_of(made)?));

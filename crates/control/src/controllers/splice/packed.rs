@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::Ipv6Addr;
 
 use baker::ir::TableError;
-use dataplane::controller::Record;
+use dataplane::controller::{Fields, Record};
 
 use super::block::{Block, Ends, Mode};
 use super::ways::{Way, Ways};
@@ -37,7 +37,7 @@ const ENDED: u32 = 3;
 impl Record for Packed {
     const FIELDS: usize = 16;
 
-    fn to_fields(&self, fields: &mut Vec<u128>) {
+    fn to_fields(&self, fields: &mut Fields) {
         (self.dst, self.framing).to_fields(fields);
         (self.seq, self.ack, self.tsval, self.tsecr).to_fields(fields);
         (self.limit, self.acked, self.seen).to_fields(fields);
@@ -340,7 +340,7 @@ mod tests {
         for block in [translated, transparent, nowhere, Block::held(own.turned(), 9)] {
             assert!(blocks.set(&own, &block));
             let packed = blocks.tables.block(&own).unwrap();
-            let mut fields = Vec::new();
+            let mut fields = Fields::new();
             packed.to_fields(&mut fields);
             assert_eq!((fields.len(), Packed::from_fields(&fields)), (Packed::FIELDS, Some(packed)));
             assert_eq!(blocks.get(&own), Some(block.clone()));

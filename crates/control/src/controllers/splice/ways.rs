@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
 
-use dataplane::controller::Record;
+use dataplane::controller::{Fields, Record};
 
 use super::maps::KeyedMap;
 
@@ -27,7 +27,7 @@ impl Default for Way {
 impl Record for Way {
     const FIELDS: usize = 3;
 
-    fn to_fields(&self, fields: &mut Vec<u128>) {
+    fn to_fields(&self, fields: &mut Fields) {
         (self.src, self.mac, self.port).to_fields(fields);
     }
 

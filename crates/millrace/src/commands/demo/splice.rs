@@ -118,7 +118,8 @@ fn start(program: &std::sync::Arc<Program>, config: &Config, ns: &Namespace) -> 
     let ports = ports(config, &devices, None)?;
     let needed = controllers::of_program(program).map_err(|error| Failure::wrong(error.to_string()))?;
     needed.begin(&config.controllers).map_err(Failure::refused)?;
-    let options = Options { frames: config.frames, ..Options::default() };
+    let (frames, controller_frames) = (config.frames, config.controller_frames.clone());
+    let options = Options { frames, controller_frames, ..Options::default() };
     let prepared = ns.enter(|| Instance::prepare_with(program.clone(), &options, &ports, needed.controllers));
     let prepared = prepared.map_err(Failure::refused)?.map_err(Failure::refused)?;
     config.fill(program, &mut prepared.tables()).map_err(Failure::wrong)?;
