@@ -37,13 +37,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const PROGRAM: &str = "import \"net/ether\";
+const PROGRAM: &str = "import \"net/ether\"; import \"net/ipv4\";
 struct flow_t { src : ipv4_addr_t; dst : ipv4_addr_t; sport : u16; dport : u16; }
 struct state_t { port : u8; mac : mac_addr_t; packets : u64; bytes : u64; seq : u32; ack : u32; }
 module m {
     in ether input; out ether output;
     hash<flow_t, state_t> flows[4096];
-    array<u64, u32> cells[256];
+    array<u64> cells[256];
     lpm<ipv4_addr_t, u8> routes[256];
     ppf p(ether_packet_t *pkt) from input { channel_put(output, pkt); }
 }

@@ -20,6 +20,9 @@ use crate::sys;
 /// How long a controller that waits for room does so before it may try again anyway.
 const RETRY: Duration = Duration::from_millis(1);
 
+/// Sources of events: timers, calls, room, packets.
+const SOURCES: usize = 4;
+
 /// What [`Link::receive`] found.
 #[derive(Debug)]
 pub enum Event {
@@ -46,8 +49,10 @@ pub struct Link {
     wheel: Wheel,
     /// The worker whose packets come next.
     next: usize,
-    /// The last event was a timer.
-    was_timer: bool,
+    /// The source of events that is asked first.
+    turn: usize,
+    /// Packets that come before the end, once it is known.
+    left: Option<usize>,
     /// When one that waits for room tries again.
     retry: Option<Instant>,
     /// Until when it goes on though it is told to stop.
@@ -85,7 +90,8 @@ impl Link {
             health,
             wheel: Wheel::new(Instant::now()),
             next: 0,
-            was_timer: false,
+            turn: 0,
+            left: None,
             retry: None,
             drain: None,
             others,
@@ -121,31 +127,39 @@ impl Link {
 
     /// The next event, if there is one: as [`Link::receive`], which does not wait.
     pub fn poll(&mut self) -> Option<Event> {
-        // Asked first: what was pushed before the order to stop is found after it.
-        let stops = self.stops();
-        // Timers that are set for the past again and again let packets pass.
-        if std::mem::take(&mut self.was_timer)
-            && let Some(packet) = self.try_receive()
-        {
-            return Some(Event::Packet(packet));
+        // Asked first: what was pushed before the order to stop is found after it. What comes later may come without end.
+        if self.stops() {
+            let waiting = self.rings().waiting();
+            if *self.left.get_or_insert(waiting) == 0 || waiting == 0 {
+                self.rings().ring();
+                return Some(Event::Stop);
+            }
         }
-        if !self.wheel.is_empty()
-            && let Some(key) = self.wheel.expire(Instant::now())
-        {
-            self.was_timer = true;
-            return Some(Event::Timer(key));
+        // They take turns, so that none that comes without end hides the others.
+        for source in (self.turn..SOURCES).chain(0..self.turn) {
+            let event = match source {
+                0 => self.next_timer(),
+                1 => self.rings().take_call().then_some(Event::Idle),
+                2 => self.take_room().then_some(Event::Room),
+                _ => self.next_packet(),
+            };
+            if event.is_some() {
+                self.turn = (source + 1) % SOURCES;
+                return event;
+            }
         }
-        if self.take_room() {
-            return Some(Event::Room);
-        }
-        if let Some(packet) = self.try_receive() {
-            return Some(Event::Packet(packet));
-        }
-        if stops {
-            self.rings().ring();
-            return Some(Event::Stop);
-        }
-        self.rings().take_call().then_some(Event::Idle)
+        None
+    }
+
+    fn next_timer(&mut self) -> Option<Event> {
+        // The clock is not looked at without need.
+        if self.wheel.is_empty() { None } else { self.wheel.expire(Instant::now()).map(Event::Timer) }
+    }
+
+    fn next_packet(&mut self) -> Option<Event> {
+        let packet = self.try_receive()?;
+        self.left = self.left.map(|left| left.saturating_sub(1));
+        Some(Event::Packet(packet))
     }
 
     /// The next packet, if there is one.
@@ -274,7 +288,7 @@ impl Link {
         }
         let now = Instant::now();
         let until = self.health.drains(time, now);
-        self.drain = Some(until);
+        (self.drain, self.left) = (Some(until), None);
         until > now
     }
 

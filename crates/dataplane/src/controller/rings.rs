@@ -221,6 +221,11 @@ impl Rings {
         &self.signal
     }
 
+    /// Packets that wait for the controller.
+    pub fn waiting(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.punted.len()).sum()
+    }
+
     /// Whether a packet of any worker waits for the controller.
     pub fn has_punted(&self) -> bool {
         self.lanes.iter().any(|lane| !lane.punted.is_empty())

@@ -10,6 +10,7 @@ use baker::ir::Program;
 
 use super::controllers::{PATIENCE, controller, options, ports, until, whole};
 use crate::controller::{ControllerState, Event, InjectError, Link, LinkFd, MOST_DRAIN, Named, Punted, Stop, TICK};
+use crate::ports::{Driver, MemPort};
 use crate::sys::check;
 use crate::testing::{Numbers, TO_HOST, compiled, frame};
 use crate::{EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig, Report};
@@ -336,6 +337,46 @@ fn packets_come_in_batches() {
     let report = start(&native(2), &ports, run).wait();
     whole(&report);
     assert_eq!(seen.load(Ordering::Relaxed) + report.snapshot.dropped("controller_busy"), 30_000);
+}
+
+/// Packets come without end, and faster than they are taken: calls, timers and the order to stop come through all the same.
+#[test]
+fn packets_without_end_hide_nothing() {
+    let (mut ports, _) = ports((0..64).map(|n| frame(TO_HOST, n, 60)).collect(), u64::MAX);
+    ports[1] = PortConfig::new("b", 1, Driver::Mem(MemPort::default()));
+    let seen = Arc::new([(); 3].map(|()| AtomicU64::new(0)));
+    let counts = seen.clone();
+    let run = controller(move |link| {
+        let waker = link.waker();
+        thread::spawn(move || {
+            (0..1000).for_each(|_| {
+                waker.wake();
+                thread::sleep(Duration::from_millis(2));
+            })
+        });
+        link.set_timer(1, Instant::now());
+        loop {
+            let event = link.receive(PATIENCE);
+            let count = |which: usize| counts[which].fetch_add(1, Ordering::Relaxed);
+            match event {
+                Event::Packet(_) => {
+                    count(0);
+                    thread::sleep(Duration::from_millis(1));
+                }
+                Event::Timer(_) => {
+                    count(1);
+                    link.set_timer(1, Instant::now());
+                }
+                Event::Idle => _ = count(2),
+                Event::Room => {}
+                Event::Stop => return Ok(()),
+            }
+        }
+    });
+    let instance = start(&native(1), &ports, run);
+    until("all kinds of events come", || seen.iter().all(|count| count.load(Ordering::Relaxed) > 20));
+    assert!(instance.snapshot().dropped("controller_busy") > 0);
+    whole(&instance.stop());
 }
 
 /// Ends with what is under way, longer than others may, and says so.
