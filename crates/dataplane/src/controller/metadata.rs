@@ -3,7 +3,7 @@
 use baker::ir::{MetaId, Program, storage_size};
 use codegen::abi::{read_field, write_field};
 
-use crate::frames::FramePool;
+use crate::packets::FramePool;
 
 /// A field of the metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

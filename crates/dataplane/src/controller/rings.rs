@@ -22,7 +22,7 @@ use crossbeam_queue::ArrayQueue;
 
 use super::signal::Signal;
 use super::spare::Spare;
-use crate::frames::FramePool;
+use crate::packets::FramePool;
 use crate::sys::Doorbell;
 
 /// A frame with the channel that its packet was put to, or is to enter by.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crossbeam_queue::ArrayQueue;
 
-use crate::frames::FramePool;
+use crate::packets::FramePool;
 
 /// Frames that are taken from the pool, or returned to it, at once.
 const BATCH: usize = 32;
@@ -121,7 +121,7 @@ impl Spare {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frames::FrameConfig;
+    use crate::packets::FrameConfig;
     use crate::testing::{Numbers, forward};
 
     fn pool() -> FramePool {

@@ -5,8 +5,8 @@ use baker::opt::Level;
 use baker::opt::reach::Reach;
 use codegen::{CodegenError, OptLevel};
 
-use crate::context::WorkerContext;
-use crate::controller::MissingExterns;
+use crate::externs::MissingExterns;
+use crate::packets::WorkerContext;
 use crate::tables::TablesError;
 
 /// Which engine runs the program.

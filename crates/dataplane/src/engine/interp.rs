@@ -7,7 +7,7 @@ use baker::ir::{ChannelId, Program, TimerId, storage_size};
 use codegen::abi::{self, END_CHANNEL, END_HOST, END_TX, Output, read_field, write_field};
 
 use super::interface::Engine;
-use crate::context::WorkerContext;
+use crate::packets::WorkerContext;
 
 /// The machine, whatever became of a thread that had it.
 pub(super) fn lock(machine: &Mutex<Machine>) -> MutexGuard<'_, Machine> {

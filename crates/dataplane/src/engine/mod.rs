@@ -15,7 +15,7 @@ use baker::ir::Program;
 use baker::ir::interp::{Externs, Machine};
 use baker::opt::reach::Reach;
 
-use crate::controller::ExternTable;
+use crate::externs::ExternTable;
 use crate::tables::Tables;
 
 pub use interface::{Engine, EngineError, EngineKind};

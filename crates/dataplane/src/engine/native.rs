@@ -9,7 +9,7 @@ use codegen::abi::{MAX_BATCH, RunFn};
 use codegen::{CodegenError, Native, OptLevel};
 
 use super::interface::Engine;
-use crate::context::WorkerContext;
+use crate::packets::WorkerContext;
 use crate::tables::Tables;
 
 /// Machine code, which several workers share.

@@ -7,7 +7,7 @@ use baker::ir::interp::Machine;
 use baker::ir::{TableEntry, TableError, TableId, TableStore};
 
 use super::interp::lock;
-use crate::controller::refuse_inside;
+use crate::externs::refuse_inside;
 use crate::tables::{TableChange, Tables};
 
 /// The tables of a running program, whatever engine holds them. May be used while packets are processed: native tables

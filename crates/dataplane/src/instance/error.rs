@@ -2,7 +2,7 @@
 
 use super::options::MAX_WORKERS;
 use crate::engine::EngineError;
-use crate::frames::FrameError;
+use crate::packets::FrameError;
 use crate::ports::PortError;
 
 /// Why an instance does not start. One line each.

@@ -5,12 +5,15 @@
 //!
 //! Imports run `prepare, next → run → site → error → options`: what is started knows nothing of what starts it.
 
+pub(crate) mod crew;
 mod error;
+mod mtus;
 mod next;
 mod options;
 mod prepare;
 mod run;
 mod site;
+mod sweep;
 
 pub use error::StartError;
 pub use next::{Next, ReloadError};

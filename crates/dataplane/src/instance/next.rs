@@ -18,18 +18,18 @@ use baker::ir::{CounterSlots, DropId, Program, TableEntry, TableError, TableId, 
 use baker::opt::Level;
 
 use super::error::StartError;
+use super::mtus::Mtus;
 use super::run::Instance;
 use super::site::{Built, Parts};
-use crate::controller::{ExternTable, MissingExterns, Named, NamedTables, Waiting};
+use super::sweep::Sweeper;
+use crate::controller::{Named, NamedTables, Waiting};
 use crate::counters::CounterBlock;
 use crate::engine::{EngineError, EngineKind, Engines, TableAccess};
-use crate::frames::FrameError;
-use crate::handover::Order;
-use crate::mtus::Mtus;
+use crate::externs::{ExternTable, MissingExterns};
 use crate::observer::Observed;
-use crate::running::Running;
-use crate::sweep::Sweeper;
+use crate::packets::FrameError;
 use crate::tables::{Carried, Tables, TablesError, carried};
+use crate::workers::{Order, Running};
 use crate::xdp::{FitError, Fitted, KernelPart, NextPart};
 
 /// How long packets of the old program that controllers have or have injected are waited for.

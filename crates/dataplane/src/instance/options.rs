@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::access::Access;
 use crate::engine::EngineKind;
-use crate::epoch::MAX_READERS;
-use crate::frames::FrameConfig;
+use crate::packets::{Access, FrameConfig};
 use crate::ports::{Driver, Own, PortSpec};
-use crate::worker::PollMode;
+use crate::tables::MAX_READERS;
+use crate::workers::PollMode;
 use crate::xdp::FastPath;
 
 /// Workers of an instance at most. Half of those who may read tables, so that others who read tables have theirs.

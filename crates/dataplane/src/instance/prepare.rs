@@ -4,24 +4,22 @@ use std::sync::Arc;
 
 use baker::ir::Program;
 
+use super::crew::{self, Crew};
 use super::error::StartError;
+use super::mtus::{Asked, Mtus};
 use super::options::{Options, PortConfig};
 use super::run::Instance;
 use super::site::{Built, Parts, Site};
-use crate::access::{Access, LocalMemory};
-use crate::controller::{Controllers, ExternTable, Named, NamedTables, Waiting};
+use super::sweep::Sweeper;
+use crate::controller::{Controllers, Named, NamedTables, Waiting};
 use crate::counters::{CounterBlock, PortCounters};
-use crate::crew::{self, Crew};
 use crate::engine::{EngineError, Engines, TableAccess};
-use crate::frames::FramePool;
-use crate::handover::Handover;
-use crate::mtus::{Asked, Mtus};
+use crate::externs::ExternTable;
 use crate::observer::{ObservedPort, Observer};
+use crate::packets::{Access, FramePool, LocalMemory};
 use crate::ports::{self, Opened};
-use crate::running::{Ports, WorkerPort};
-use crate::sweep::Sweeper;
 use crate::sys::Doorbell;
-use crate::worker::Worker;
+use crate::workers::{Handover, Ports, Worker, WorkerPort};
 use crate::xdp::PortRole;
 
 /// An instance with its ports open and its tables ready to be filled, but that processes no packet yet.

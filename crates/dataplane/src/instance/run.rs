@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use baker::ir::{CounterSlots, DropId, Program};
 
+use super::crew::Crew;
+use super::mtus::Mtus;
 use super::site::Site;
-use crate::controller::{Controllers, ExternTable};
+use super::sweep::Sweeper;
+use crate::controller::Controllers;
 use crate::counters::CounterBlock;
-use crate::crew::Crew;
 use crate::engine::TableAccess;
-use crate::mtus::Mtus;
+use crate::externs::ExternTable;
 use crate::observer::{Observer, Snapshot};
-use crate::sweep::Sweeper;
-use crate::worker::{FINISH, STOP};
+use crate::workers::{FINISH, STOP};
 
 /// A running instance. Dropping it stops it.
 #[derive(Debug)]

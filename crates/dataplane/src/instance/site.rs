@@ -6,17 +6,15 @@ use std::sync::{Arc, Mutex};
 use baker::ir::{CounterSlots, Program};
 
 use super::error::StartError;
-use crate::context::WorkerContext;
-use crate::controller::{Controller, Exchange, ExternTable, Links, Named, Place, Rings, Waiting};
+use super::mtus::Asked;
+use crate::controller::{Controller, Exchange, Links, Named, Place, Rings, Waiting};
 use crate::counters::CounterBlock;
 use crate::engine::{EngineKind, Engines, TableAccess};
-use crate::frames::{FrameError, FramePool};
-use crate::handover::Handover;
-use crate::mtus::Asked;
+use crate::externs::ExternTable;
 use crate::observer::Observed;
-use crate::running::{Equipment, Running, Timers};
+use crate::packets::{FrameError, FramePool, WorkerContext};
 use crate::sys::{Doorbell, monotonic_ns};
-use crate::timer::Schedule;
+use crate::workers::{Equipment, Handover, Running, Schedule, Timers};
 use crate::xdp::{FastPath, KernelPart};
 
 /// What stays.

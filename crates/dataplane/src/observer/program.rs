@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use baker::ir::{ChannelId, CounterId, CounterSlots, DropId, Program, Source, TableId, Target, TimerId};
 
 use super::snapshot::{Snapshot, TimerSnapshot};
-use crate::controller::ExternTable;
 use crate::counters::CounterBlock;
+use crate::externs::ExternTable;
 use crate::xdp::KernelPart;
 
 /// What counts for one program.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::queue::{Queue, Sent};
-use crate::batch::{RxBatch, TxBatch};
+use crate::packets::{RxBatch, TxBatch};
 
 /// Packets that were sent, shared with whoever looks at them.
 pub type MemSink = Arc<Mutex<Vec<Vec<u8>>>>;

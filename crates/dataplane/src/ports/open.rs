@@ -11,7 +11,7 @@ use super::queue::{Opened, Queue};
 use super::spec::{Driver, Own};
 use super::tap::Tap;
 use super::{auto, offloads};
-use crate::frames::FramePool;
+use crate::packets::FramePool;
 use crate::sys;
 use crate::xdp::{FastPath, PortRole};
 

@@ -12,8 +12,8 @@ use pcap_file::{Endianness, PcapError, TsResolution};
 use super::capture::CaptureInput;
 use super::error::PortError;
 use super::queue::{Queue, Sent};
-use crate::batch::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
+use crate::packets::{RxBatch, TxBatch};
 
 /// Largest packet that our own files may hold; what libpcap uses too.
 const SNAPLEN: u32 = 262_144;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::count::Count;
 use super::error::PortError;
-use crate::batch::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
+use crate::packets::{RxBatch, TxBatch};
 
 /// What a driver sent of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

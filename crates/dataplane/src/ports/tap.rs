@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use super::error::PortError;
 use super::queue::{Queue, Sent};
-use crate::batch::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
+use crate::packets::{RxBatch, TxBatch};
 use crate::sys;
 
 /// Longer than any frame of a device: the largest MTU, an Ethernet header and a VLAN tag.

@@ -9,6 +9,7 @@ mod interface;
 mod mapping;
 mod packet_socket;
 mod process;
+mod repeated;
 mod tap;
 
 pub use call::{check, set_option};
@@ -22,4 +23,5 @@ pub use packet_socket::{
     put_in_place, take_socket_error,
 };
 pub use process::{effective_user, enter_network, panic_text, wake_on_time};
+pub(crate) use repeated::Repeated;
 pub use tap::open_tap;

@@ -8,11 +8,11 @@ use codegen::abi::Runtime;
 use codegen::kernel::TablePlace;
 
 use super::carry::Carried;
+use super::epoch::Epochs;
 use super::journal::{Journal, TableChange};
 use super::space::Space;
 use super::table::{Kind, Table, TablesError};
 use super::{hash, meter, trie};
-use crate::epoch::Epochs;
 
 /// All tables of one instance.
 #[derive(Debug)]

@@ -7,13 +7,13 @@ use codegen::abi::{is_dir_24_8, unpack_key};
 use codegen::kernel::TablePlace;
 
 use super::array::{Array, Change};
+use super::epoch::Epochs;
 use super::hash::{Hash, Idle};
 use super::layout::{Bytes, Codec};
 use super::lpm::Lpm;
 use super::shared::at_once;
 use super::space::Space;
 use super::trie::Trie;
-use crate::epoch::Epochs;
 
 /// A table could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::array::{Array, Entries};
+use super::epoch::Registration;
 use super::store::Tables;
 use super::table::{Kind, Table};
-use crate::epoch::Registration;
 
 /// A worker's tables, with its place among the epochs.
 #[derive(Debug)]

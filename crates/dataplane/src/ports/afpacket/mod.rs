@@ -28,8 +28,8 @@ use socket::{RING_BYTES, Socket};
 use super::error::PortError;
 use super::lock::InterfaceLock;
 use super::queue::{Queue, Sent};
-use crate::batch::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
+use crate::packets::{RxBatch, TxBatch};
 use crate::sys::{self, ETHERNET, Interface, Mapping, TAG_AT};
 
 /// What the kernel puts in front of a packet in a slot, and room for a VLAN tag, rounded up.

@@ -35,10 +35,9 @@ use super::count::Count;
 use super::error::PortError;
 use super::lock::InterfaceLock;
 use super::queue::{Queue, Sent};
-use crate::batch::{RxBatch, TxBatch};
 use crate::counters::PortCounters;
-use crate::repeated::Repeated;
-use crate::sys::Interface;
+use crate::packets::{RxBatch, TxBatch};
+use crate::sys::{Interface, Repeated};
 use crate::xdp::Netlink;
 
 /// Between two looks for what has changed at an interface.

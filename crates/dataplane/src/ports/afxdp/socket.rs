@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::ring::{Consumer, Producer};
 use super::sys as xsk;
 use super::umem::{Bound, Lent, NOWHERE, Umem};
-use crate::batch::{RxBatch, TxBatch};
+use crate::packets::{RxBatch, TxBatch};
 use crate::ports::queue::Sent;
 use crate::sys::{self, Interface};
 

@@ -26,7 +26,7 @@ use baker::ir::Layout;
 use codegen::abi::{HashEntry, HashTable, first_bucket, hash_key, hash_tag};
 use codegen::kernel::TablePlace;
 
-use crate::epoch::Epochs;
+use super::epoch::Epochs;
 use crate::tables::bucket::{self, Bucket};
 use crate::tables::layout::Bytes;
 use crate::tables::lock::locked;

@@ -9,11 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::access::Access;
-use crate::batch::{Received, RxBatch};
+use super::handover::{Handover, Order};
+use super::running::{Ports, Running, WorkerPort, add};
 use crate::controller::Exchange;
-use crate::handover::{Handover, Order};
-use crate::running::{Ports, Running, WorkerPort, add};
+use crate::packets::{Access, Received, RxBatch};
 use crate::sys::{self, Doorbell};
 use crate::xdp::Resume;
 

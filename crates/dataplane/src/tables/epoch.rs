@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::tables::space::{Block, Space, Use};
+use super::space::{Block, Space, Use};
 
 /// Workers, and others who read tables, at most.
 pub const MAX_READERS: usize = 64;

@@ -2,8 +2,8 @@
 
 use codegen::abi::MAX_BATCH;
 
-use crate::context::WorkerContext;
-use crate::frames::FramePool;
+use super::context::WorkerContext;
+use super::frames::FramePool;
 
 /// Packets received in one batch.
 #[derive(Debug)]

@@ -6,8 +6,7 @@ use std::time::Duration;
 use baker::ir::Program;
 
 use crate::engine::TableAccess;
-use crate::repeated::Repeated;
-use crate::sys::monotonic_ns;
+use crate::sys::{Repeated, monotonic_ns};
 
 /// Most and least time between two rounds. An entry is freed at most about this long after its idle time.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));

@@ -7,15 +7,13 @@ use std::time::Duration;
 use baker::ir::{CounterSlots, Program};
 use codegen::abi::{END_HOST, END_TX};
 
-use crate::batch::{Received, RxBatch};
-use crate::context::WorkerContext;
-use crate::controller::ExternTable;
 use crate::counters::CounterBlock;
 use crate::engine::{EngineError, EngineKind, TableAccess, engine};
-use crate::frames::{FrameConfig, FrameError, FramePool};
+use crate::externs::ExternTable;
 use crate::observer::{Observer, Snapshot};
+use crate::packets::{FrameConfig, FrameError, FramePool, Received, RxBatch, WorkerContext};
 use crate::ports::{CaptureInput, Captured, PcapOutput, PortError};
-use crate::timer::Schedule;
+use crate::workers::Schedule;
 
 /// Why a replay failed.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! Why there is no stepper.
 
 use crate::engine::EngineError;
-use crate::frames::FrameError;
+use crate::packets::FrameError;
 use crate::xdp::KernelEngineError;
 
 /// Why there is no stepper.

@@ -9,16 +9,13 @@ use baker::ir::{ChannelId, CounterSlots, DropId, Program};
 use baker::opt::reach::Reach;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output};
 
-use crate::access::{Access, LocalMemory};
-use crate::batch::TxBatch;
-use crate::context::WorkerContext;
+use super::timer::Schedule;
 use crate::controller::Exchange;
 use crate::counters::PortCounters;
 use crate::engine::{Engine, TableAccess};
-use crate::frames::FramePool;
+use crate::packets::{Access, FramePool, LocalMemory, TxBatch, WorkerContext};
 use crate::ports::Queue;
 use crate::sys;
-use crate::timer::Schedule;
 use crate::xdp::{Onward, Resume};
 
 /// Port number of no port.

@@ -12,8 +12,8 @@ use codegen::kernel::Options;
 use super::cuts::place;
 use super::error::StepError;
 use super::stepper::Stepper;
-use crate::controller::ExternTable;
 use crate::engine::{Engine, EngineError, EngineKind, NativeEngine, TableAccess, engine};
+use crate::externs::ExternTable;
 use crate::tables::Tables;
 use crate::xdp::{KernelCode, KernelEngine, KernelEngineError};
 

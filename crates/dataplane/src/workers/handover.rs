@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::running::Running;
+use super::running::Running;
 use crate::sys::{Doorbell, monotonic_ns};
 
 /// How long a worker may take to do what it is told, which takes it a batch, or as many as its rings hold.

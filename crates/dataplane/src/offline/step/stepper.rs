@@ -7,14 +7,11 @@ use baker::ir::{ChannelId, CounterSlots, Program, TableEntry, TableError, TableI
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, Staging, read_field, write_field};
 
 use super::error::StepError;
-use crate::access::{Access, LocalMemory};
-use crate::batch::{Received, RxBatch};
-use crate::context::WorkerContext;
-use crate::controller::ExternTable;
 use crate::counters::CounterBlock;
 use crate::engine::{Engine, TableAccess};
-use crate::frames::{FrameConfig, FramePool};
-use crate::timer::Schedule;
+use crate::externs::ExternTable;
+use crate::packets::{Access, FrameConfig, FramePool, LocalMemory, Received, RxBatch, WorkerContext};
+use crate::workers::Schedule;
 
 /// Bytes of the longest packet that must fit into a frame.
 const LONGEST_PACKET: u32 = 1600;

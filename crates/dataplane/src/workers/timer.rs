@@ -12,8 +12,8 @@ use std::sync::Arc;
 use baker::ir::{CounterSlots, Program, TimerId};
 use codegen::abi::{MAX_BATCH, key_words, pack_key};
 
-use crate::context::WorkerContext;
 use crate::engine::{Engine, TableAccess};
+use crate::packets::WorkerContext;
 
 /// How often a timer runs in one go where time moves by leaps, as between two packets of a capture file.
 const LEAP: u64 = 1024;

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use crate::instance::{MAX_WORKERS, StartError};
+use super::error::StartError;
+use super::options::MAX_WORKERS;
 use crate::sys;
-use crate::worker::{RUN, STOP, Worker};
+use crate::workers::{RUN, STOP, Worker};
 
 /// The CPU of each worker: those given, or the first that this process may use. A single worker for which none is given
 /// runs where the kernel has it.

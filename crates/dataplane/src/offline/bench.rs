@@ -6,13 +6,10 @@ use std::time::{Duration, Instant};
 use baker::ir::{CounterSlots, Program};
 use codegen::abi::{MAX_BATCH, Staging};
 
-use crate::access::{Access, LocalMemory};
-use crate::batch::{Received, RxBatch};
-use crate::context::WorkerContext;
 use crate::counters::CounterBlock;
 use crate::engine::{Engine, EngineError, EngineKind, Engines, TableAccess};
-use crate::frames::{FrameConfig, FrameError, FramePool};
 use crate::observer::{Observer, Snapshot};
+use crate::packets::{Access, FrameConfig, FrameError, FramePool, LocalMemory, Received, RxBatch, WorkerContext};
 use crate::tables::Tables;
 
 /// Frames that packets can be spread over at most: see [`Rig::run_spread`].

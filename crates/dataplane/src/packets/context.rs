@@ -6,9 +6,9 @@ use std::sync::Arc;
 use baker::ir::Program;
 use codegen::abi::{Context, MAX_BATCH, Output, Staging, read_field};
 
-use crate::controller::ExternTable;
+use super::frames::FramePool;
 use crate::counters::CounterBlock;
-use crate::frames::FramePool;
+use crate::externs::ExternTable;
 use crate::sys::Mapping;
 use crate::tables::{Tables, View};
 

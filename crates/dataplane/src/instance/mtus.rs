@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use baker::ir::{Program, TableEntry, TableId, USUAL_MTU};
 
+use super::options::PortConfig;
 use crate::engine::TableAccess;
-use crate::instance::PortConfig;
-use crate::repeated::Repeated;
 use crate::sys;
+use crate::sys::Repeated;
 
 /// Between two looks at the interfaces: a change counts within a tenth of a second.
 const PAUSE: Duration = Duration::from_millis(50);

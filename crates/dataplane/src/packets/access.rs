@@ -21,8 +21,8 @@ use std::sync::Arc;
 use baker::opt::reach::Reach;
 use codegen::abi::{MAX_BATCH, WHOLE};
 
-use crate::context::{FreeStack, WorkerContext};
-use crate::frames::FramePool;
+use super::context::{FreeStack, WorkerContext};
+use super::frames::FramePool;
 use crate::sys::Mapping;
 
 /// How workers get at the packets of a port.
