@@ -110,7 +110,7 @@ impl<S: TableStore + ?Sized> Filled<'_, S> {
 }
 
 impl<S: TableStore + ?Sized> Tables for Filled<'_, S> {
-    fn block(&self, _: &FlowKey) -> Option<Packed> {
+    fn entry(&self, _: &FlowKey) -> Option<Packed> {
         None
     }
 

@@ -10,6 +10,8 @@ use crate::controllers::splice::flow_key::FlowKey;
 const DELAY: u64 = 40_000_000;
 
 /// All of them.
+// A connection comes and goes in its box.
+#[allow(clippy::vec_box)]
 #[derive(Debug, Default)]
 pub struct IdlePool {
     /// By server, those that were used last at the end.

@@ -1,5 +1,7 @@
 //! Segments of the client, and what is done with those of a joined connection.
 
+use std::ops::ControlFlow;
+
 use super::client::Client;
 use super::context::Context;
 use super::effect::Effect;
@@ -141,8 +143,8 @@ impl Joined {
         }
         if fin && cl.is_between(&self.upstream) {
             self = match self.client_closes(known, cl, cx) {
-                Ok(state) => return state,
-                Err(own) => own,
+                ControlFlow::Break(state) => return state,
+                ControlFlow::Continue(own) => own,
             };
         }
         if !before(known, end) && (fin || !segment.has(FIN)) {
@@ -157,9 +159,9 @@ impl Joined {
         if !before(segment.seq, known) {
             // All of it is the next request's. If that goes on at once it says what this acknowledges.
             self = match self.next_request(cl, cx) {
-                Ok(state) => return state,
-                Err(own) if cl.requests.limit() != known => return State::Joined(own),
-                Err(own) => own,
+                ControlFlow::Break(state) => return state,
+                ControlFlow::Continue(own) if cl.requests.limit() != known => return State::Joined(own),
+                ControlFlow::Continue(own) => own,
             };
         }
         // What it acknowledges the server must know.
@@ -176,8 +178,8 @@ impl Joined {
     /// A segment has been passed on: the next request may begin, else the flow entries are brought up to date.
     pub fn go_on(self, cl: &mut Client, cx: &mut Context) -> State {
         match self.next_request(cl, cx) {
-            Ok(state) => state,
-            Err(mut own) => {
+            ControlFlow::Break(state) => state,
+            ControlFlow::Continue(mut own) => {
                 own.update_entries(cl, cx);
                 State::Joined(own)
             }
@@ -186,20 +188,20 @@ impl Joined {
 
     /// The client, which waits for nothing, closes at a number. Where the server is left to others, or has closed itself, that is between the
     /// client and Millrace.
-    fn client_closes(mut self, end: u32, cl: &mut Client, cx: &mut Context) -> Result<State, Joined> {
+    fn client_closes(mut self, end: u32, cl: &mut Client, cx: &mut Context) -> ControlFlow<State, Joined> {
         cl.complete_exchange(&mut self.upstream, cx);
         let ended = self.upstream.conn.responses.bytes.is_ended().then(|| self.upstream.response_end());
         let is_head = self.pending.is_head();
         if let Some(u) = self.upstream.leave(end, true, cl, cx) {
             let Some(next) = ended else {
                 self.upstream = u;
-                return Err(self);
+                return ControlFlow::Continue(self);
             };
             u.release(FIN, end, true, cl, cx);
             cl.next = next;
         }
         cl.done = true;
-        Ok(Leftover::alone(is_head).answer(0, cl, cx))
+        ControlFlow::Break(Leftover::alone(is_head).answer(0, cl, cx))
     }
 
     /// Keeps what comes of a request, up to `end`, with what is kept of it already, and sends it: the server has said nothing yet, and what is

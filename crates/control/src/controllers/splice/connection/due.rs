@@ -1,5 +1,7 @@
 //! When something is due on a connection, and what is done then.
 
+use std::ops::ControlFlow;
+
 use super::answering::MOST_TRIES;
 use super::client::Client;
 use super::context::Context;
@@ -105,8 +107,8 @@ impl Joined {
         }
         if u.is_unheard() && cx.now >= u.kept.since + cx.timeouts().connect {
             self = match self.once_more(false, cl, cx) {
-                Ok(state) => return state,
-                Err(own) => own,
+                ControlFlow::Break(state) => return state,
+                ControlFlow::Continue(own) => own,
             };
         }
         let u = &mut *self.upstream;

@@ -1,5 +1,7 @@
 //! Segments of the server.
 
+use std::ops::ControlFlow;
+
 use super::client::{Client, Persistence};
 use super::context::Context;
 use super::effect::{Effect, Metric};
@@ -137,7 +139,10 @@ impl Joined {
         let end = segment.seq.wrapping_add(segment.payload.len() as u32);
         let unasked = u.used && !u.begun && !before(u.kept.at, acked);
         if unasked && before(u.conn.responses.bytes.next(), end) {
-            return self.once_more(false, cl, cx).unwrap_or_else(|own| own.answer(503, cl, cx));
+            return match self.once_more(false, cl, cx) {
+                ControlFlow::Break(state) => state,
+                ControlFlow::Continue(own) => own.answer(503, cl, cx),
+            };
         }
         let had = u.conn.responses.bytes.insert(segment.seq, segment.payload, segment.has(FIN));
         if self.is_closed_unanswered() {
@@ -191,22 +196,22 @@ impl Joined {
         }
         if keep_fin {
             self = match self.server_closes(cl, cx) {
-                Ok(state) => return state,
-                Err(own) => own,
+                ControlFlow::Break(state) => return state,
+                ControlFlow::Continue(own) => own,
             };
         }
         self.go_on(cl, cx)
     }
 
     /// The server closes behind a response. As soon as the client has all of it, it is let go; until then its FIN comes again.
-    fn server_closes(self, cl: &mut Client, cx: &mut Context) -> Result<State, Joined> {
+    fn server_closes(self, cl: &mut Client, cx: &mut Context) -> ControlFlow<State, Joined> {
         cl.hear(cx);
         let bytes = &self.upstream.conn.responses.bytes;
         let ended = bytes.is_ended() && bytes.ready().is_empty();
         if ended && !before(cl.acked, self.upstream.response_end()) && cl.is_delivered(&self.upstream) {
-            return Ok(self.let_server_go(FIN, cl, cx));
+            return ControlFlow::Break(self.let_server_go(FIN, cl, cx));
         }
-        Err(self)
+        ControlFlow::Continue(self)
     }
 
     /// Whether the server has closed instead of answering.
@@ -243,8 +248,8 @@ impl Joined {
     /// `flags`.
     fn ended_unanswered(self, flags: u8, cl: &mut Client, cx: &mut Context) -> State {
         let mut own = match self.once_more(true, cl, cx) {
-            Ok(state) => return state,
-            Err(own) => own,
+            ControlFlow::Break(state) => return state,
+            ControlFlow::Continue(own) => own,
         };
         if flags != 0 {
             own.upstream.send(flags, own.upstream.acked, &[], cl, cx);

@@ -1,5 +1,7 @@
 //! A server has the request: what both sides of a joined connection have in common, and the ways out of it.
 
+use std::ops::ControlFlow;
+
 use super::client::Client;
 use super::context::Context;
 use super::effect::{Effect, Metric};
@@ -91,20 +93,21 @@ impl Joined {
         Reading::until(cx.now + cx.timeouts().keep_alive, Some(self.upstream))
     }
 
-    /// Goes on to the next request, where there is one and the client has the whole response to the present one.
-    pub fn next_request(mut self, cl: &mut Client, cx: &mut Context) -> Result<State, Joined> {
+    /// Goes on to the next request, where there is one and the client has the whole response to the present one: then the event is
+    /// done.
+    pub fn next_request(mut self, cl: &mut Client, cx: &mut Context) -> ControlFlow<State, Joined> {
         let u = &self.upstream;
         let waiting = cl.requests.is_done() && !cl.requests.bytes.ready().is_empty();
         if !waiting || !cl.persistence.keeps_alive() || !u.conn.responses.is_done() || !u.has_all() {
-            return Err(self);
+            return ControlFlow::Continue(self);
         }
         let end = u.response_end();
         cl.hear(cx);
         if before(cl.acked, end) {
-            return Err(self);
+            return ControlFlow::Continue(self);
         }
         if u.conn.responses.bytes.is_ended() {
-            return Ok(self.let_server_go(FIN, cl, cx));
+            return ControlFlow::Break(self.let_server_go(FIN, cl, cx));
         }
         cl.complete_exchange(&mut self.upstream, cx);
         let skipped = cl.pass_blank(Some(&mut self.upstream));
@@ -113,9 +116,9 @@ impl Joined {
             self.update_entries(cl, cx);
             cl.send(cx, 0, end, &[]);
             self.upstream.send(0, cl.requests.limit(), &[], cl, cx);
-            return Ok(State::Joined(self));
+            return ControlFlow::Break(State::Joined(self));
         }
-        Ok(self.await_request(end, cl, cx).advance(cl, cx))
+        ControlFlow::Break(self.await_request(end, cl, cx).advance(cl, cx))
     }
 
     /// The client has the whole response, and the next request may go to any server: this one is let go, with a FIN or a reset.
@@ -160,26 +163,26 @@ impl Joined {
         Choosing::elsewhere(self.pending, server, kept, status, cl, cx)
     }
 
-    /// Sends the request again on a new connection, where the present one was there before and may have ended just then. It comes back where
-    /// something might be done twice by that. `closed` says that the server has ended it: what it has not acknowledged it has never
+    /// Sends the request again on a new connection, where the present one was there before and may have ended just then. It goes on as
+    /// it is where something might be done twice by that. `closed` says that the server has ended it: what it has not acknowledged it has never
     /// seen then.
-    pub fn once_more(mut self, closed: bool, cl: &mut Client, cx: &mut Context) -> Result<State, Joined> {
+    pub fn once_more(mut self, closed: bool, cl: &mut Client, cx: &mut Context) -> ControlFlow<State, Joined> {
         let u = &mut self.upstream;
         let end = cl.requests.limit().wrapping_add(u.kept.fin.into());
         let whole = cl.requests.is_done() && u.kept.end() == end;
         let unseen = closed && !before(u.kept.at, u.acked);
         if !u.used || u.begun || !(unseen || (whole && self.pending.request.is_idempotent())) {
-            return Err(self);
+            return ControlFlow::Continue(self);
         }
         if !whole {
             // What is not kept the client has still, for nobody has acknowledged it: it is read again when it comes again.
-            let Some(rest) = u.kept.rest.take() else { return Err(self) };
+            let Some(rest) = u.kept.rest.take() else { return ControlFlow::Continue(self) };
             (cl.requests, cl.done) = (*rest, u.kept.fin);
         }
         let (kept, server) = (u.kept.bytes.clone(), u.conn.peer.server);
         ServerSide::Serving(self.upstream).release(RST, cl, cx);
         cl.exchange_retried(server, cx);
-        Ok(match self.pending.route(cl, cx) {
+        ControlFlow::Break(match self.pending.route(cl, cx) {
             Some(pool) => Choosing::connect(self.pending, pool, kept, cl, cx),
             None => Leftover::alone(self.pending.is_head()).answer(503, cl, cx),
         })
@@ -188,7 +191,7 @@ impl Joined {
     /// A reset of one side has been relayed: where the data path has taken it, the connection is over.
     pub fn on_relayed(mut self, of_client: bool, cl: &mut Client, cx: &mut Context) -> State {
         let key = if of_client { cl.key } else { self.upstream.conn.peer.key };
-        if !cx.entry(&key).is_some_and(|entry| entry.ended & 2 != 0) {
+        if cx.entry(&key).is_none_or(|entry| entry.ended & 2 == 0) {
             return State::Joined(self);
         }
         let ending = if of_client { Ending::Client } else { Ending::Server };

@@ -154,8 +154,8 @@ impl<P: DataPath> Splicer<P> {
         self.path = path;
         // Where the program's table of flow entries is not the one that they were in, nobody can go on.
         for id in self.ids() {
-            let is_lost = |own: &Box<Connection>| self.path.entry(&own.client.key).is_none();
-            if self.connections.get(&id).is_some_and(is_lost) {
+            let key = self.connections.get(&id).map(|own| own.client.key);
+            if key.is_some_and(|key| self.path.entry(&key).is_none()) {
                 self.handle(id, Event::Reset, &[]);
             }
         }

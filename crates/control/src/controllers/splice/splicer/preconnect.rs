@@ -64,10 +64,9 @@ impl<P: DataPath> Splicer<P> {
             }
             let usable = self.cluster.is_usable(server);
             let sources = &self.cluster.servers[server].server.sources;
-            let over =
-                |own: &&Box<IdleUpstream>| own.due <= now || !usable || !sources.contains(&own.conn.peer.key.dst);
+            let over = |own: &IdleUpstream| own.due <= now || !usable || !sources.contains(&own.conn.peer.key.dst);
             let idle = self.idle.of_server(server).iter();
-            let over: Vec<FlowKey> = idle.filter(over).map(|own| own.conn.peer.key).collect();
+            let over: Vec<FlowKey> = idle.filter(|own| over(own)).map(|own| own.conn.peer.key).collect();
             over.iter().for_each(|key| self.end_idle(server, key, FIN));
             let wanted = self.cluster.servers[server].pool.warm;
             for _ in self.idle.count(server)..wanted.min(self.idle.count(server) + AT_ONCE) {
