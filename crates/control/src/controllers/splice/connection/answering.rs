@@ -38,7 +38,7 @@ fn text_of(status: u16) -> (String, String) {
 impl State {
     /// Answers the client without a server, and closes.
     pub fn answer(self, status: u16, cl: &mut Client, cx: &mut Context) -> State {
-        self.leave().answer(status, cl, cx)
+        self.into_leftover().answer(status, cl, cx)
     }
 
     /// Ends the client's connection with a reset. What the client expects it knows itself (RFC 5961 section 3.2): it takes one of these,
@@ -47,7 +47,7 @@ impl State {
         let end = self.upstream().map_or(cl.next, |u| u.response_end());
         self.send(RST, cl.acked, cl, cx);
         self.send(RST, end, cl, cx);
-        let left = self.leave();
+        let left = self.into_leftover();
         left.server.release(RST, cl, cx);
         cl.hold(Progress { answers: true, is_head: left.is_head, ..cl.at_limit() }, cx);
         State::Resetting(Resetting { deadline: cx.now + LINGER })

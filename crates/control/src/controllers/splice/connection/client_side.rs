@@ -33,8 +33,8 @@ impl State {
             }
             State::Joined(own) => own.on_client(segment, cl, cx),
             _ if segment.has(SYN) => self.acknowledge(cl, cx),
-            State::Resetting(_) if segment.has(RST) => self.leave().over(cl, cx),
-            _ if segment.has(RST) && segment.seq == cl.requests.bytes.next() => self.leave().over(cl, cx),
+            State::Resetting(_) if segment.has(RST) => self.into_leftover().over(cl, cx),
+            _ if segment.has(RST) && segment.seq == cl.requests.bytes.next() => self.into_leftover().over(cl, cx),
             _ if segment.has(RST) => self.acknowledge(cl, cx),
             State::Answering(own) => own.on_client(segment, cl, cx),
             State::Resetting(_) => {

@@ -52,7 +52,7 @@ impl State {
             State::Joined(own) => own.on_late(cl, cx),
             State::Answering(own) => own.on_due(cl, cx),
             State::Killing(own) => own.send(cl, cx),
-            State::Resetting(_) => self.leave().over(cl, cx),
+            State::Resetting(_) => self.into_leftover().over(cl, cx),
             State::Choosing(_) | State::Over => self,
         }
     }
@@ -124,7 +124,7 @@ impl Joined {
     fn look(mut self, cl: &mut Client, cx: &mut Context) -> State {
         let entries = [cx.entry(&cl.key), cx.entry(&self.upstream.conn.peer.key)];
         let Some(seen) = entries.iter().flatten().map(|entry| entry.seen).max() else {
-            return self.leave().abandon(cl, cx);
+            return self.into_leftover().abandon(cl, cx);
         };
         let ended = [0, 1].map(|side| entries[side].as_ref().map_or(0, |entry| entry.ended));
         cl.look_at_exchange(&mut self.upstream, ended, seen, cx);

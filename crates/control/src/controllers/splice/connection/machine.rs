@@ -48,15 +48,15 @@ impl State {
                 State::Joined(own) => own.on_relayed(of_client, cl, cx),
                 other => other,
             },
-            Event::TableFull => self.leave().abandon(cl, cx),
+            Event::TableFull => self.into_leftover().abandon(cl, cx),
             Event::Note => {
                 cl.hold(cl.at_limit(), cx);
                 self
             }
-            Event::Replaced => self.leave().over(cl, cx),
+            Event::Replaced => self.into_leftover().over(cl, cx),
             Event::TakenUp { lost } => self.go_on(lost, cl, cx),
             Event::Reset => self.reset(cl, cx),
-            Event::Kill => self.leave().kill(cl, cx),
+            Event::Kill => self.into_leftover().kill(cl, cx),
             Event::ServerDown => self.on_server_down(cl, cx),
             Event::Evict => self.evict(cl, cx),
         }
@@ -111,6 +111,6 @@ impl State {
             }
         }
         state.send(RST | ACK, cl.next, cl, cx);
-        state.leave().over(cl, cx)
+        state.into_leftover().over(cl, cx)
     }
 }

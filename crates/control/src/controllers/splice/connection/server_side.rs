@@ -259,7 +259,7 @@ impl Joined {
         }
         cl.exchange_retried(own.upstream.conn.peer.server, cx);
         let is_head = own.pending.is_head();
-        own.leave().server.release(0, cl, cx);
+        own.into_leftover().server.release(0, cl, cx);
         Leftover::alone(is_head).answer(503, cl, cx)
     }
 
@@ -291,7 +291,7 @@ impl Joined {
         let both_open = cx.entry(&cl.key).is_some_and(|entry| entry.mode == Mode::Limited && entry.ended == 0);
         let done = answered && cl.is_delivered(&self.upstream) && !before(cl.acked, end);
         if !done || !both_open || !cl.persistence.keeps_alive() {
-            return self.leave().kill(cl, cx);
+            return self.into_leftover().kill(cl, cx);
         }
         self.let_server_go(RST, cl, cx)
     }

@@ -78,13 +78,13 @@ impl Joined {
     }
 
     /// The state ends.
-    pub fn leave(self) -> Leftover {
-        State::Joined(self).leave()
+    pub fn into_leftover(self) -> Leftover {
+        State::Joined(self).into_leftover()
     }
 
     /// Answers the client instead of the server.
     pub fn answer(self, status: u16, cl: &mut Client, cx: &mut Context) -> State {
-        self.leave().answer(status, cl, cx)
+        self.into_leftover().answer(status, cl, cx)
     }
 
     /// The exchange is over: the client's next byte begins a request. `next` is the number that the client expects.

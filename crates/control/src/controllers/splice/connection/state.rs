@@ -184,7 +184,7 @@ impl Leftover {
 
 impl State {
     /// What it leaves where it ends.
-    pub fn leave(self) -> Leftover {
+    pub fn into_leftover(self) -> Leftover {
         match self {
             State::Reading(own) => {
                 let server = own.upstream.map_or(ServerSide::None, ServerSide::Attached);

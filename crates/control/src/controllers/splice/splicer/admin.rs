@@ -15,7 +15,7 @@ fn key(name: &str) -> u64 {
 
 impl<P: DataPath> Splicer<P> {
     /// A server is in this state from now on.
-    pub(in crate::controllers::splice) fn set_admin(&mut self, number: usize, admin: Admin) {
+    pub(crate) fn set_admin(&mut self, number: usize, admin: Admin) {
         self.cluster.servers[number].admin = admin;
         if !self.path.tell(key(&self.cluster.name(number)), admin as u8) {
             tracing::warn!("table accept.told is full: after a reload {} is ready", self.cluster.name(number));
@@ -29,7 +29,7 @@ impl<P: DataPath> Splicer<P> {
     }
 
     /// Takes over what was said before about servers with these names, in this process or another. What is about none is forgotten.
-    pub(in crate::controllers::splice) fn recall_admin(&mut self) {
+    pub(crate) fn recall_admin(&mut self) {
         let told: HashMap<u64, u8> = self.path.told().into_iter().collect();
         let mut configured = HashSet::new();
         for number in 0..self.cluster.servers.len() {

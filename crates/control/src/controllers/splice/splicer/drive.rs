@@ -33,7 +33,7 @@ pub(super) struct Surroundings<'s, P> {
 
 impl<P: DataPath> Splicer<P> {
     /// Has a connection handle an event that came with a frame. Whether that wrote the client's flow entry, or ended the connection.
-    pub(in crate::controllers::splice) fn handle(&mut self, id: u64, event: Event, frame: &[u8]) -> bool {
+    pub(crate) fn handle(&mut self, id: u64, event: Event, frame: &[u8]) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return true };
         let now = self.path.now();
         let mut effects = std::mem::take(&mut self.effects);
@@ -80,11 +80,7 @@ impl<P: DataPath> Splicer<P> {
     }
 
     /// Reads what is known of a connection. What is due stays due: whoever asks often must not put it off.
-    pub(in crate::controllers::splice) fn read<T>(
-        &mut self,
-        id: u64,
-        work: impl FnOnce(&mut Connection, &mut Context) -> T,
-    ) -> Option<T> {
+    pub(crate) fn read<T>(&mut self, id: u64, work: impl FnOnce(&mut Connection, &mut Context) -> T) -> Option<T> {
         let connection = self.connections.get_mut(&id)?;
         let now = self.path.now();
         let parts = (&self.cluster, &self.idle, self.metrics.logs());

@@ -75,13 +75,13 @@ pub struct Splicer<P> {
     pub(crate) connections: KeyedMap<u64, Box<Connection>>,
     by_client: KeyedMap<FlowKey, u64>,
     by_server: KeyedMap<FlowKey, Owner>,
-    pub(in crate::controllers::splice) idle: IdlePool,
+    pub(crate) idle: IdlePool,
     candidates: Candidates,
     wakes: BinaryHeap<Reverse<(u64, u64)>>,
     last_id: u64,
     checks: Vec<Check>,
-    pub(in crate::controllers::splice) neighbours: Neighbours,
-    pub(in crate::controllers::splice) fragments: Fragments,
+    pub(crate) neighbours: Neighbours,
+    pub(crate) fragments: Fragments,
     /// When it is looked again whether addresses are in use still that the configuration has no more.
     own_due: u64,
     /// Of the event at hand; here so that its memory is used again.
