@@ -25,10 +25,10 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use control::config::Config;
-use control::controllers::splice::block::Ends;
+use control::controllers::splice::admin::sessions::Filter;
 use control::controllers::splice::cluster::Cluster;
+use control::controllers::splice::flow_key::FlowKey;
 use control::controllers::splice::segment::TcpOptions;
-use control::controllers::splice::sessions::Filter;
 use proptest::prelude::*;
 
 use figures::{figure, total};
@@ -813,7 +813,7 @@ fn servers_see_clients_that_they_reach_by_way_of_millrace() {
     let pool = "[controllers.splice.pools.web]\n";
     let mut cluster = cluster(pool, &format!("{pool}addressing = \"transparent\"\n"));
     let web = cluster.servers.iter().position(|own| own.pool.name == "web").unwrap();
-    let client = |last: [u8; 2], src_port| Ends {
+    let client = |last: [u8; 2], src_port| FlowKey {
         src: Ipv4Addr::new(10, 0, last[0], last[1]).to_ipv6_mapped(),
         dst: Ipv4Addr::new(10, 0, 1, 80).to_ipv6_mapped(),
         src_port,

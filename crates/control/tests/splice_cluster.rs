@@ -9,11 +9,11 @@ use std::sync::{Arc, OnceLock};
 
 use baker::ir::Program;
 use control::config::Config;
-use control::controllers::splice::admin::Admin;
-use control::controllers::splice::cluster::{Agreed, Cluster};
+use control::controllers::splice::cluster::admin_state::Admin;
+use control::controllers::splice::cluster::{Cluster, NegotiatedOptions};
 use control::controllers::splice::settings::Settings;
 
-const CLIENT: Agreed = Agreed { mss: 1460, scale: None, sack: false, times: false };
+const CLIENT: NegotiatedOptions = NegotiatedOptions { mss: 1460, scale: None, sack: false, times: false };
 
 /// A server of the configuration.
 fn server(number: usize, weight: u32) -> String {

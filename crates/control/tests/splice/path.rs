@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use baker::ir::interp::End;
 use baker::ir::{ChannelId, Program, TableEntry, TableError, TableId, TableStore};
-use control::controllers::splice::block::{Block, Ends};
-use control::controllers::splice::own::Own;
-use control::controllers::splice::packed::{Blocks, Packed, Tables};
-use control::controllers::splice::path::{DataPath, Offer};
-use control::controllers::splice::ways::Way;
+use control::controllers::splice::data_path::{DataPath, Offer};
+use control::controllers::splice::flow_key::FlowKey;
+use control::controllers::splice::tables::flow_entry::FlowEntry;
+use control::controllers::splice::tables::next_hops::NextHop;
+use control::controllers::splice::tables::own::Own;
+use control::controllers::splice::tables::packed::{FlowTable, Packed, Tables};
 use dataplane::controller::{Fields, Record};
 use dataplane::step::{StepOutput, Stepper};
 
@@ -59,43 +60,43 @@ impl TestTables {
 }
 
 impl Tables for TestTables {
-    fn block(&self, ends: &Ends) -> Option<Packed> {
+    fn entry(&self, ends: &FlowKey) -> Option<Packed> {
         let shared = self.0.borrow();
         let found = shared.stepper.get(shared.table("spliced.blocks"), &fields(ends), None);
         Packed::from_fields(&found.ok()?)
     }
 
-    fn set_block(&mut self, ends: &Ends, block: &Packed) -> Result<Option<Packed>, TableError> {
-        let before = self.block(ends);
+    fn set_entry(&mut self, ends: &FlowKey, block: &Packed) -> Result<Option<Packed>, TableError> {
+        let before = self.entry(ends);
         if self.set("spliced.blocks", ends, block) { Ok(before) } else { Err(TableError::Full) }
     }
 
-    fn remove_block(&mut self, ends: &Ends) {
+    fn remove_entry(&mut self, ends: &FlowKey) {
         self.remove("spliced.blocks", ends);
     }
 
-    fn blocks(&self) -> Vec<(Ends, Packed)> {
+    fn entries(&self) -> Vec<(FlowKey, Packed)> {
         self.dump("spliced.blocks")
     }
 
-    fn ways(&self) -> Vec<(u32, Way)> {
+    fn next_hops(&self) -> Vec<(u32, NextHop)> {
         self.dump("spliced.ways")
     }
 
-    fn set_ways(&mut self, ways: &[(u32, Way)]) -> bool {
+    fn set_next_hops(&mut self, ways: &[(u32, NextHop)]) -> bool {
         ways.iter().all(|(number, way)| self.set("spliced.ways", number, way))
     }
 }
 
 pub struct TestPath {
     shared: Rc<RefCell<Shared>>,
-    blocks: Blocks<TestTables>,
+    blocks: FlowTable<TestTables>,
 }
 
 impl TestPath {
     /// What a process finds that begins now.
     pub fn new(shared: &Rc<RefCell<Shared>>) -> TestPath {
-        TestPath { shared: shared.clone(), blocks: Blocks::new(TestTables(shared.clone())) }
+        TestPath { shared: shared.clone(), blocks: FlowTable::new(TestTables(shared.clone())) }
     }
 }
 
@@ -163,23 +164,23 @@ impl DataPath for TestPath {
         self.shared.borrow_mut().inject("errors.v4", frame, &[("relayed", 1)]);
     }
 
-    fn block(&mut self, ends: &Ends) -> Option<Block> {
+    fn entry(&mut self, ends: &FlowKey) -> Option<FlowEntry> {
         self.blocks.get(ends)
     }
 
-    fn set_block(&mut self, ends: &Ends, block: &Block) -> bool {
+    fn set_entry(&mut self, ends: &FlowKey, block: &FlowEntry) -> bool {
         self.blocks.set(ends, block)
     }
 
-    fn update_block(&mut self, ends: &Ends, block: &Block) -> bool {
+    fn update_entry(&mut self, ends: &FlowKey, block: &FlowEntry) -> bool {
         self.blocks.update(ends, block)
     }
 
-    fn remove_block(&mut self, ends: &Ends) {
+    fn remove_entry(&mut self, ends: &FlowKey) {
         self.blocks.remove(ends);
     }
 
-    fn blocks(&mut self) -> Vec<(Ends, Block)> {
+    fn entries(&mut self) -> Vec<(FlowKey, FlowEntry)> {
         self.blocks.entries()
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use control::controllers::splice::path::DataPath;
+use control::controllers::splice::data_path::DataPath;
 use control::controllers::splice::segment::TcpOptions;
 use proptest::prelude::*;
 
@@ -224,8 +224,8 @@ fn addresses_in_use_outlast_their_removal() {
         let (has, third) = own(&mut world);
         assert!(has[0] && (has[1] != has[2]) && has[2] == third, "{has:?} {third}");
         assert!(run(&mut world, &[]));
-        for (ends, _) in world.splicer.path.blocks() {
-            world.splicer.path.remove_block(&ends);
+        for (ends, _) in world.splicer.path.entries() {
+            world.splicer.path.remove_entry(&ends);
         }
         rest(&mut world, 20_000);
         assert_eq!(own(&mut world), ([false; 3], false));

@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use control::controllers::splice::block::{Ends, before};
+use control::controllers::splice::flow_key::FlowKey;
 use control::controllers::splice::icmp::{IcmpError, Problem};
 use control::controllers::splice::segment::{ACK, FIN, RST, SYN, Segment, TcpOptions};
+use control::controllers::splice::seq::before;
 
 /// From one try to the next, in nanoseconds.
 const RESEND: u64 = 400_000_000;
 
 /// One end of a connection.
 pub struct Tcp {
-    pub ends: Ends,
+    pub ends: FlowKey,
     pub macs: ([u8; 6], [u8; 6]),
     /// What it announces; the timestamps are its clock at time 0.
     options: TcpOptions,
@@ -76,7 +77,7 @@ pub struct Listener {
 }
 
 impl Tcp {
-    pub fn new(ends: Ends, macs: ([u8; 6], [u8; 6]), first: u32, options: TcpOptions) -> Tcp {
+    pub fn new(ends: FlowKey, macs: ([u8; 6], [u8; 6]), first: u32, options: TcpOptions) -> Tcp {
         Tcp {
             ends,
             macs,

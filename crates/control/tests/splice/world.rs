@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 use baker::ir::Program;
 use baker::ir::interp::End;
 use control::config::Config;
-use control::controllers::splice::block::Ends;
-use control::controllers::splice::cluster::Agreed;
+use control::controllers::splice::cluster::NegotiatedOptions;
+use control::controllers::splice::flow_key::FlowKey;
 use control::controllers::splice::segment::{ACK, RST, SYN, Segment, TcpOptions};
 use control::controllers::splice::settings::Settings;
 use control::controllers::splice::splicer::{Accepted, Splicer};
@@ -60,7 +60,7 @@ pub struct World {
     pub client: Tcp,
     written: usize,
     /// Connections to the servers, in the order in which they came, with the number of bytes of requests that were answered.
-    servers: IndexMap<Ends, (Tcp, usize)>,
+    servers: IndexMap<FlowKey, (Tcp, usize)>,
     /// Whether the servers close instead of answering.
     pub mute: bool,
     /// Whether they answer.
@@ -68,10 +68,10 @@ pub struct World {
     /// How many requests told a server to close.
     pub told: usize,
     /// Connections that the servers have closed without being asked to.
-    closed: HashSet<Ends>,
+    closed: HashSet<FlowKey>,
     clients: u16,
     /// SYNs that came to servers: their ends, numbers, and when.
-    pub syns: Vec<(Ends, u32, u64)>,
+    pub syns: Vec<(FlowKey, u32, u64)>,
     /// Packets that came to Millrace in fragments.
     pub fragmented: u16,
     /// How many packets arrive until the controller is there again for what is for it: others pass meanwhile.
@@ -126,7 +126,7 @@ impl World {
         };
         let shared = Rc::new(RefCell::new(shared));
         let splicer = Splicer::new(settings, TestPath::new(&shared));
-        let ends = Ends {
+        let ends = FlowKey {
             src: Ipv4Addr::new(10, 0, 1, 11).to_ipv6_mapped(),
             dst: Ipv4Addr::new(10, 0, 1, 80).to_ipv6_mapped(),
             src_port: 40000,
@@ -185,7 +185,7 @@ impl World {
 
     /// Another client comes, after the one before has gone.
     pub fn next_client(&mut self, options: TcpOptions, first: u32, exchanges: Vec<Exchange>) {
-        let ends = Ends { src_port: 40000 + self.clients, ..self.client.ends };
+        let ends = FlowKey { src_port: 40000 + self.clients, ..self.client.ends };
         self.client = Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), first, fitting(options, self.hosts.room.0));
         (self.client.buffer, self.client.read) = (self.hosts.room.0, self.hosts.room.1.map(|_| 0));
         self.client.ordered = self.ordered;
@@ -401,7 +401,7 @@ impl World {
 
     /// Connections whose requests are not routed any more.
     pub fn unread(&self) -> u64 {
-        self.unread + self.splicer.books.all_unread()
+        self.unread + self.splicer.metrics.all_unread()
     }
 
     /// Whether a server may end a client's connection whose requests are not routed any more.
@@ -497,7 +497,7 @@ impl World {
                 shared.port = metadata[Program::RX_PORT.0 as usize];
                 let of = |name: &str| metadata[shared.meta(name)];
                 let scale = of("scale") as u8;
-                let agreed = Agreed {
+                let agreed = NegotiatedOptions {
                     mss: of("mss") as u16,
                     scale: (scale < 15).then_some(scale),
                     sack: of("sack") != 0,
@@ -601,7 +601,7 @@ impl World {
         // Requests that have come whole are answered; they say which they are.
         loop {
             // What is not read passes, empty lines too, which servers pass over.
-            if tcp.received[*answered..].starts_with(b"\r\n") && self.unread + self.splicer.books.all_unread() > 0 {
+            if tcp.received[*answered..].starts_with(b"\r\n") && self.unread + self.splicer.metrics.all_unread() > 0 {
                 *answered += 2;
             }
             let rest = &tcp.received[*answered..];
@@ -625,7 +625,7 @@ impl World {
             // By a configuration that was in force since it was sent, or is now.
             let mut may = self.serving[self.asked[number]..].iter().map(|own| &own[usize::from(exchange.second)]);
             let fits = may.any(|own| own.contains(&server));
-            assert!(fits || self.unread + self.splicer.books.all_unread() > 0, "{number} is served by {server}");
+            assert!(fits || self.unread + self.splicer.metrics.all_unread() > 0, "{number} is served by {server}");
             *answered += request.len();
             self.answered += 1;
             self.last_served = Some(server);

@@ -1,6 +1,6 @@
 //! `millrace servers`: the servers of a running splicer, and what operators say about them.
 
-use control::controllers::splice::asked::{ServerState, Told};
+use control::controllers::splice::admin::queries::{ServerState, Told};
 use serde_json::Value as Json;
 
 use super::remote::{Remote, print_json};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use control::controllers::splice::sessions::{Filter, Listed, MOST, Session};
+use control::controllers::splice::admin::sessions::{Filter, Listed, MOST, Session};
 use serde_json::Value as Json;
 
 use super::remote::{Remote, print_json};

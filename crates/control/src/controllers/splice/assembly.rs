@@ -1,6 +1,6 @@
 //! Bounded reassembly of one direction of a TCP stream (RFC 9293 section 3.10.7.4).
 
-use super::block::before;
+use crate::controllers::splice::seq::before;
 
 /// Bytes in order, and some that came early, in one buffer. Of bytes that come several times the first ones count.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Where a message's body ends (RFC 9112 section 6.3), found without looking at more of it than must be.
 
-use super::http::Refused;
+use crate::controllers::splice::refused::Refused;
 
 /// How a body is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,11 +7,9 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::maps::KeyedMap;
-use super::path::DataPath;
-use super::segment::checksum;
-use super::splicer::Splicer;
 use crate::controllers::figures::{Family, Kind};
+use crate::controllers::splice::keyed_map::KeyedMap;
+use crate::controllers::splice::segment::checksum;
 
 /// Fragments that are waited for, in nanoseconds: as Linux does it (RFC 1122 section 3.3.2 and RFC 8200 section 4.5 want 60 s, of hosts).
 const LIFE: u64 = 30_000_000_000;
@@ -310,7 +308,8 @@ impl Fragments {
         }
     }
 
-    fn count(&mut self, fate: Fate) {
+    /// Counts what becomes of a datagram, or of a fragment.
+    pub fn count(&mut self, fate: Fate) {
         self.counts[fate as usize] += 1;
     }
 
@@ -321,16 +320,6 @@ impl Fragments {
         let counts = Fate::ALL.into_iter().zip(self.counts);
         counts.for_each(|(fate, count)| family.add(&[("fate", fate.name())], count));
         family
-    }
-}
-
-impl<P: DataPath> Splicer<P> {
-    /// A fragment of a datagram for an own address.
-    pub fn fragment(&mut self, port: u8, frame: &[u8]) {
-        let now = self.path.now();
-        let Some(whole) = self.fragments.take(port, frame, now) else { return };
-        let fate = if self.path.enter(&whole) { Fate::Reassembled } else { Fate::TooLong };
-        self.fragments.count(fate);
     }
 }
 

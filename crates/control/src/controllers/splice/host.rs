@@ -3,7 +3,7 @@
 
 use std::net::Ipv6Addr;
 
-use super::http::Refused;
+use crate::controllers::splice::refused::Refused;
 
 /// The name without its port, in small letters, of what may be a host (RFC 9110 section 7.2, RFC 3986 section 3.2.2): a name, an address,
 /// an IPv6 address in brackets, or nothing.

@@ -16,16 +16,13 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::body::Framing;
-use super::host::host_name;
-use super::looked::Looked;
+use crate::controllers::splice::body::Framing;
+use crate::controllers::splice::host::host_name;
+use crate::controllers::splice::looked::Looked;
+pub use crate::controllers::splice::refused::Refused;
 
 /// Header fields of a head at most; more are answered with 431.
 const MOST_FIELDS: usize = 128;
-
-/// What a message could not be read for: the status of the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused(pub u16);
 
 /// A request's head.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::block::Ends;
+use crate::controllers::splice::flow_key::FlowKey;
 
 /// What an error says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct IcmpError {
     /// What it says.
     pub problem: Problem,
     /// Ends of the segment that it is about.
-    pub ends: Ends,
+    pub ends: FlowKey,
     /// Its sequence number.
     pub seq: u32,
 }
@@ -57,7 +57,7 @@ impl IcmpError {
             (false, 3, _) | (true, 1, _) => Problem::Unreachable,
             _ => Problem::Other,
         };
-        let ends = Ends { src, dst, src_port: word(tcp, 0)?, dst_port: word(tcp, 2)? };
+        let ends = FlowKey { src, dst, src_port: word(tcp, 0)?, dst_port: word(tcp, 2)? };
         Some(IcmpError { problem, ends, seq: u32::from_be_bytes(*tcp.get(4..)?.first_chunk()?) })
     }
 }
@@ -70,7 +70,7 @@ mod tests {
     use crate::controllers::splice::segment::{ACK, Segment, TcpOptions};
 
     /// The error of a router about a segment, of which it quotes `quoted` bytes of TCP.
-    fn about(ends: Ends, kind: [u8; 2], rest: u32, quoted: usize) -> Vec<u8> {
+    fn about(ends: FlowKey, kind: [u8; 2], rest: u32, quoted: usize) -> Vec<u8> {
         let options = TcpOptions::default();
         let (dst_mac, src_mac) = ([1; 6], [2; 6]);
         let frame =
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn errors_are_read() {
         for (src, dst) in [("::ffff:10.0.0.1", "::ffff:10.0.0.2"), ("2001:db8::1", "2001:db8::2")] {
-            let ends = Ends { src: src.parse().unwrap(), dst: dst.parse().unwrap(), src_port: 9, dst_port: 80 };
+            let ends = FlowKey { src: src.parse().unwrap(), dst: dst.parse().unwrap(), src_port: 9, dst_port: 80 };
             let v6 = dst.contains("db8");
             let problem = |kind: [u8; 2], rest| IcmpError::parse(&about(ends, kind, rest, 8)).unwrap().problem;
             let (too_big, gone) = if v6 { ([2, 0], [1, 4]) } else { ([3, 4], [3, 1]) };

@@ -5,13 +5,13 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
 
-use super::block::Ends;
+use crate::controllers::splice::flow_key::FlowKey;
 
 /// They go up by one in this time, in nanoseconds (RFC 9293 section 3.4.1).
 const TICK: u64 = 4000;
 
 /// The number that a connection begins at whose segments to a server have these ends, at a time.
-pub fn initial(secret: (u64, u64), ends: &Ends, now: u64) -> u32 {
+pub fn initial(secret: (u64, u64), ends: &FlowKey, now: u64) -> u32 {
     let mut hasher = SipHasher24::new_with_keys(secret.0, secret.1);
     // The cookies' hashes with the same secret are of words, and so of other lengths.
     hasher.write(b"isn");
@@ -26,9 +26,9 @@ pub fn initial(secret: (u64, u64), ends: &Ends, now: u64) -> u32 {
 mod tests {
     use super::*;
 
-    fn ends(dst_port: u16) -> Ends {
+    fn ends(dst_port: u16) -> FlowKey {
         let [src, dst] = ["::ffff:10.0.2.254", "::ffff:10.0.2.11"].map(|address| address.parse().unwrap());
-        Ends { src, dst, src_port: 1024, dst_port }
+        FlowKey { src, dst, src_port: 1024, dst_port }
     }
 
     /// Computed apart from this, by the definition of SipHash-2-4.

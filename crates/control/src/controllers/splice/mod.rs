@@ -1,83 +1,58 @@
-//! The controller of `apps/splice`: what the fast path can't do for HTTP connections. docs/splice.md has the whole picture.
+//! The controller of `apps/splice`: what the data path can't do for HTTP connections. docs/splice.md has the whole picture.
 //!
-//! | file | what |
+//! | part | what |
 //! |---|---|
-//! | `settings`, `read` | the configuration, and how it is read |
-//! | `http`, `host`, `looked`, `body` | heads, hosts, how far heads were read, and the ends of bodies |
-//! | `assembly`, `segment`, `icmp` | reassembly, TCP segments in frames, errors about them |
-//! | `fragments` | datagrams that come in fragments |
-//! | `block` | the control blocks of the data path |
-//! | `packed`, `ways` | the same as the program's tables have them |
-//! | `cluster`, `checks` | servers: which one, whether it works |
-//! | `neighbours`, `resolution` | who has their addresses; the frames that ask and answer that |
-//! | `connection`, `turn`, `client`, `server` | one connection and what becomes of it |
-//! | `isn` | the sequence numbers that connections to servers begin at |
-//! | `acks` | what each side has acknowledged, and who is believed |
-//! | `note`, `restore` | what blocks keep of connections; how another process takes them up |
-//! | `idle` | connections between two requests |
-//! | `reuse`, `warm` | connections to servers that outlast a client's use of them |
-//! | `farewell` | connections that end with a response, and not the server's |
-//! | `exchange`, `books`, `access_log` | a request and what became of it; what is counted; the log |
-//! | `asked`, `sessions`, `admin` | what operators ask and say |
-//! | `splicer`, `maps`, `path` | all connections; how they are found; what they need of the data path |
-//! | `own` | own addresses in the program's tables, as long as anybody uses them |
+//! | `http`, `host`, `looked`, `body`, `refused` | heads, hosts, how far heads were read, and the ends of bodies |
+//! | `flow_key`, `seq`, `assembly`, `segment`, `icmp`, `fragments`, `resolution`, `isn` | 4-tuples, sequence numbers, TCP segments, ICMP errors, fragments, ARP and neighbour discovery |
+//! | `settings` | the configuration, and how it is read |
+//! | `tables`, `data_path` | flow entries and next hops as the program's tables have them; what the splicer needs of the data path |
+//! | `cluster` | servers: their choice, checks, Ethernet addresses, the idle pool |
+//! | [`connection`] | one connection: a state machine that takes events and gives effects |
+//! | `log` | the access log |
+//! | `admin` | queries, sessions, metrics |
+//! | [`splicer`] | all connections: maps, timers, effects carried out |
+//! | `run` | the splicer on a running instance |
+//!
+//! Imports run one way, from the bottom of this table to its top. The splicer has the whole state; `admin` reads it, and keeps the metrics
+//! that it counts.
 
-mod access_log;
-mod acks;
 pub mod admin;
-pub mod asked;
 pub mod assembly;
-pub mod block;
 pub mod body;
-pub mod books;
-mod checks;
-mod client;
 pub mod cluster;
-mod connection;
-mod exchange;
-mod farewell;
+pub mod connection;
+pub mod data_path;
+pub mod flow_key;
 pub mod fragments;
 mod host;
 pub mod http;
 pub mod icmp;
-mod idle;
 pub mod isn;
-mod link;
-pub mod live;
+mod keyed_map;
+mod log;
 pub mod looked;
-mod maps;
-mod neighbours;
-mod note;
-pub mod own;
-pub mod packed;
-pub mod path;
-mod read;
+mod refused;
 pub mod resolution;
-mod restore;
-mod reuse;
+mod run;
 pub mod segment;
-mod server;
-pub mod sessions;
+pub mod seq;
 pub mod settings;
 pub mod splicer;
-mod times;
-mod turn;
-mod warm;
-pub mod ways;
+pub mod tables;
 
 use std::sync::Arc;
 
 use baker::ir::TableEntry;
 use dataplane::controller::{Controller, Link};
 
-pub use self::asked::OFFERS;
+pub use self::admin::queries::OFFERS;
 use self::settings::Settings;
 use super::{Made, Queries, Reloads, Section};
 use crate::config::document::Errors;
 
 /// What the settings make.
 pub(super) fn configure(section: &Section, errors: &mut Errors, _: &mut Errors) -> Made {
-    let Some(settings) = read::settings(section.value, &section.path, section.ports, errors) else {
+    let Some(settings) = settings::read::settings(section.value, &section.path, section.ports, errors) else {
         return Made::default();
     };
     let mut made = Made::default();
@@ -111,8 +86,8 @@ pub struct Splice {
     reloads: Reloads,
     queries: Queries,
     /// All that it knows, while one program takes over from another. Where the controller fails it is lost, and taken up from the
-    /// control blocks.
-    kept: Option<Box<link::Live>>,
+    /// flow entries.
+    kept: Option<Box<run::Live>>,
 }
 
 impl Splice {
@@ -124,7 +99,7 @@ impl Splice {
 
 impl Controller for Splice {
     fn run(&mut self, link: &mut Link) -> Result<(), String> {
-        let mut live = link::begin(link, &self.reloads, self.kept.take())?;
+        let mut live = run::begin(link, &self.reloads, self.kept.take())?;
         live.run(link, &self.reloads, &self.queries)?;
         self.kept = Some(live);
         Ok(())

@@ -2,8 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::neighbours::Asker;
-use super::segment::checksum;
+use crate::controllers::splice::segment::checksum;
 
 /// Kinds of ICMPv6 messages (RFC 4861 sections 4.3 and 4.4).
 const SOLICITATION: u8 = 135;
@@ -15,6 +14,15 @@ const OVERRIDE: u8 = 0x20;
 const TARGET_LINK_LAYER: u8 = 2;
 /// What ARP says of Ethernet and IPv4, up to its operation.
 const ARP_IPV4: [u8; 6] = [0, 1, 8, 0, 6, 4];
+
+/// Who asks: an Ethernet address and one of IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// The Ethernet address.
+    pub mac: [u8; 6],
+    /// The address.
+    pub address: Ipv6Addr,
+}
 
 /// Who says that it has an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::block::Ends;
+use crate::controllers::splice::flow_key::FlowKey;
 
 /// Flags of the TCP header (RFC 9293 section 3.1).
 pub const FIN: u8 = 0x01;
@@ -44,7 +44,7 @@ pub struct Segment<'f> {
     /// Who sent it.
     pub src_mac: [u8; 6],
     /// Addresses and ports.
-    pub ends: Ends,
+    pub ends: FlowKey,
     /// Sequence number.
     pub seq: u32,
     /// Acknowledgement.
@@ -93,7 +93,7 @@ fn folded(mut sum: u64) -> u16 {
 }
 
 /// The sum of the pseudo header of TCP (RFC 9293 section 3.1, RFC 8200 section 8.1).
-fn pseudo(ends: &Ends, length: usize) -> u32 {
+fn pseudo(ends: &FlowKey, length: usize) -> u32 {
     let words = |address: Ipv6Addr| match address.to_ipv4_mapped() {
         Some(v4) => v4.octets().chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u32>(),
         None => address.segments().into_iter().map(u32::from).sum(),
@@ -102,7 +102,7 @@ fn pseudo(ends: &Ends, length: usize) -> u32 {
 }
 
 /// Whether addresses are of IPv6.
-pub fn is_v6(ends: &Ends) -> bool {
+pub fn is_v6(ends: &FlowKey) -> bool {
     ends.src.to_ipv4_mapped().is_none()
 }
 
@@ -123,7 +123,7 @@ impl<'f> Segment<'f> {
             _ => return None,
         };
         let (src, dst) = ends_at;
-        let ends = Ends { src, dst, src_port: u16_at(tcp, 0)?, dst_port: u16_at(tcp, 2)? };
+        let ends = FlowKey { src, dst, src_port: u16_at(tcp, 0)?, dst_port: u16_at(tcp, 2)? };
         let header = usize::from(tcp.get(12)? >> 4) * 4;
         if header < 20 || checksum(tcp, pseudo(&ends, tcp.len())) != 0 {
             return None;
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         for (src, dst) in [("::ffff:10.0.0.1", "::ffff:10.0.0.2"), ("2001:db8::1", "2001:db8::2")] {
-            let ends = Ends { src: src.parse().unwrap(), dst: dst.parse().unwrap(), src_port: 1, dst_port: 2 };
+            let ends = FlowKey { src: src.parse().unwrap(), dst: dst.parse().unwrap(), src_port: 1, dst_port: 2 };
             let times = Some((7, 8));
             for options in [
                 TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times, ..TcpOptions::default() },

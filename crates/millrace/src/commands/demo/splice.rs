@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use baker::ir::Program;
 use control::config::Config;
-use control::controllers::splice::asked::ServerState;
-use control::controllers::splice::sessions::Listed;
+use control::controllers::splice::admin::queries::ServerState;
+use control::controllers::splice::admin::sessions::Listed;
 use control::controllers::{self, Registry};
 use dataplane::ports::{Driver, PortSpec};
 use dataplane::{Instance, Options};
