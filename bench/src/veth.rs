@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use baker::ir::Program;
 use baker::opt::Level;
-use control::controllers;
+use control::application;
 use dataplane::ports::Driver;
 use dataplane::xdp::FastPath;
 use dataplane::{EngineKind, Instance, Options, PollMode, PortConfig, TableAccess};
@@ -156,7 +156,7 @@ impl Line {
             };
             PortConfig::new(name, number, driver)
         });
-        let needed = controllers::of_program(program).map_err(text)?;
+        let needed = application::of_program(program).map_err(text)?;
         let prepare = || Instance::prepare_with(program.clone(), &options, &ports, needed.controllers);
         let prepared = self.system.enter(prepare).map_err(text)?.map_err(text)?;
         fill(&mut prepared.tables())?;

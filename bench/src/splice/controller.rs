@@ -3,23 +3,22 @@
 
 use std::cell::Cell;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 use std::time::Duration;
 
-use control::controllers::splice::cluster::NegotiatedOptions;
-use control::controllers::splice::data_path::{DataPath, Offer};
-use control::controllers::splice::flow_key::FlowKey;
-use control::controllers::splice::segment::{ACK, FIN, PSH, RST, SYN, Segment, TcpOptions};
-use control::controllers::splice::settings::Settings;
-use control::controllers::splice::splicer::{Accepted, Splicer};
-use control::controllers::splice::tables::flow_entry::FlowEntry;
-use control::controllers::splice::tables::live::LiveTables;
-use control::controllers::splice::tables::own::Own;
-use control::controllers::splice::tables::packed::FlowTable;
 use dataplane::EngineKind;
 use dataplane::bench::Rig;
 use dataplane::controller::NamedTables;
 use nix::time::{ClockId, clock_gettime};
+use splice::SpliceApplication;
+use splice::cluster::NegotiatedOptions;
+use splice::data_path::{DataPath, Offer};
+use splice::splicer::{Accepted, Splicer};
+use splice::tables::flow_entry::FlowEntry;
+use splice::tables::live::LiveTables;
+use splice::tables::own::Own;
+use splice::tables::packed::FlowTable;
+use wire::flow_key::FlowKey;
+use wire::segment::{ACK, FIN, PSH, RST, SYN, Segment, TcpOptions};
 
 use crate::apps::case::App;
 use crate::results::Results;
@@ -194,8 +193,7 @@ impl World {
     fn new() -> Result<World, String> {
         let app = App::new("splice")?;
         let config = app.configured(&app.example)?;
-        let own = config.controllers.first().and_then(|(_, made)| made.own.clone());
-        let settings: Arc<Settings> = own.and_then(|own| own.downcast().ok()).ok_or("there are no settings")?;
+        let settings = config.settings::<SpliceApplication>().ok_or("there are no settings")?;
         let mut tables = None;
         let rig = Rig::new(&app.program, EngineKind::NATIVE, |own| {
             tables = Some(NamedTables::new(app.program.clone(), own.clone()));

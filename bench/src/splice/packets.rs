@@ -8,15 +8,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use baker::ir::{Pin, Program, TableEntry, TableError, TableId, TableStore};
 use baker::opt::Level;
 use codegen::kernel::Options;
-use control::controllers::splice::flow_key::FlowKey;
-use control::controllers::splice::segment::{ACK, PSH, SYN, Segment, TcpOptions};
-use control::controllers::splice::tables::flow_entry::{FlowEntry, Mode};
-use control::controllers::splice::tables::next_hops::NextHop;
-use control::controllers::splice::tables::packed::{FlowTable, Packed, Tables};
 use dataplane::bench::Rig;
 use dataplane::controller::{Fields, Record};
 use dataplane::xdp::{Fitted, fit};
 use dataplane::{EngineKind, TableAccess};
+use splice::key::key;
+use splice::tables::flow_entry::{FlowEntry, Mode};
+use splice::tables::next_hops::NextHop;
+use splice::tables::packed::{FlowTable, Packed, Tables};
+use wire::flow_key::FlowKey;
+use wire::segment::{ACK, PSH, SYN, Segment, TcpOptions};
 
 use super::systems::{Placement, SET_UP};
 use crate::apps::case::{App, Trace};
@@ -115,7 +116,7 @@ impl<S: TableStore + ?Sized> Tables for Filled<'_, S> {
     }
 
     fn set_entry(&mut self, ends: &FlowKey, block: &Packed) -> Result<Option<Packed>, TableError> {
-        self.set("spliced.blocks", ends, block).map(|()| None).map_err(|_| TableError::Full)
+        self.set("spliced.blocks", &key(ends), block).map(|()| None).map_err(|_| TableError::Full)
     }
 
     fn remove_entry(&mut self, _: &FlowKey) {}

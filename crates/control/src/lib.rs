@@ -12,9 +12,9 @@
 //! | [`cases`] | runs the packet tests in `apps/NAME/cases` on any engine |
 #![forbid(unsafe_code)]
 
+pub mod application;
 pub mod cases;
 pub mod config;
-pub mod controllers;
 pub mod line_log;
 pub mod packet;
 pub mod socket;

@@ -1,5 +1,6 @@
 //! What a case file may say, and what a case that fails shows.
 
+#[path = "../../../tests/support/compile.rs"]
 mod common;
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! What a configuration may say, and how it is refused.
 
+#[path = "../../../tests/support/compile.rs"]
 mod common;
 
 use std::path::Path;

@@ -1,5 +1,6 @@
 //! `controllers` of `[frames]`: frames for controllers, by name.
 
+#[path = "../../../tests/support/compile.rs"]
 mod common;
 
 use std::path::Path;

@@ -1,5 +1,6 @@
 //! Keys and values as a running instance shows and takes them: one notation with the configuration.
 
+#[path = "../../../tests/support/compile.rs"]
 mod common;
 
 use std::path::Path;

@@ -1,5 +1,6 @@
 //! Several instances of one module: a configuration fills the tables of each, and each uses its own.
 
+#[path = "../../../tests/support/compile.rs"]
 mod common;
 
 use std::path::Path;

@@ -10,19 +10,23 @@ use std::sync::{Arc, OnceLock};
 use baker::ir::Program;
 use baker::library::Beside;
 use baker::{check, diag, ir};
+use control::applications::Applications;
 use control::config::Config;
-use control::controllers::splice::cluster::NegotiatedOptions;
-use control::controllers::splice::data_path::{DataPath, Offer};
-use control::controllers::splice::flow_key::FlowKey;
-use control::controllers::splice::segment::{ACK, FIN, PSH, RST, SYN, Segment, TcpOptions};
-use control::controllers::splice::settings::Settings;
-use control::controllers::splice::splicer::{Accepted, Splicer};
-use control::controllers::splice::tables::flow_entry::FlowEntry;
-use control::controllers::splice::tables::own::Own;
 use serde_json::{Value as Json, json};
+use splice::SpliceApplication;
+use splice::cluster::NegotiatedOptions;
+use splice::data_path::{DataPath, Offer};
+use splice::settings::Settings;
+use splice::splicer::{Accepted, Splicer};
+use splice::tables::flow_entry::FlowEntry;
+use splice::tables::own::Own;
+use wire::flow_key::FlowKey;
+use wire::segment::{ACK, FIN, PSH, RST, SYN, Segment, TcpOptions};
 
 use super::pieces::{Pieces, set_checksum};
 
+/// What the program needs.
+pub const APPLICATIONS: Applications = Applications::new(&[&SpliceApplication]);
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../apps/splice/splice.baker");
 const CONFIG: &str = include_str!("../../../apps/splice/splice.toml");
 
@@ -61,9 +65,9 @@ fn settings() -> Arc<Settings> {
             .replace("connections = 65536", "connections = 3\nrequest_body = 1000")
             .replace("name = \"a6\"", "name = \"six\"");
         let text = text.replace("balance = \"round_robin\"", "balance = \"source\"\nwarm = 1");
-        let config = Config::parse("splice.toml", &text, program()).unwrap_or_else(|errors| panic!("{errors:?}"));
-        let own = config.controllers[0].1.own.clone().unwrap_or_else(|| panic!("settings of the splicer"));
-        own.downcast().unwrap_or_else(|_| panic!("settings of the splicer"))
+        let config =
+            Config::parse("splice.toml", &text, program(), APPLICATIONS).unwrap_or_else(|errors| panic!("{errors:?}"));
+        config.settings::<SpliceApplication>().unwrap_or_else(|| panic!("settings of the splicer"))
     };
     SETTINGS.get_or_init(make).clone()
 }
@@ -358,7 +362,7 @@ fn converse(data: &[u8]) -> World {
 
 #[cfg(test)]
 mod tests {
-    use control::controllers::figures::{Family, Figure};
+    use control::application::figures::{Family, Figure};
 
     use super::*;
 

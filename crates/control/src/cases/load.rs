@@ -6,9 +6,9 @@ use baker::ir::{Program, TableEntry, TableId};
 
 use super::Case;
 use super::step::Reader;
+use crate::application;
 use crate::config::document::{self, Errors, Path, Table, Value};
 use crate::config::{Config, ConfigError, ports, tables};
-use crate::controllers;
 use crate::packet::Definitions;
 use crate::words::{did_you_mean, list};
 

@@ -39,11 +39,10 @@ use std::path::PathBuf;
 
 use baker::ir::{ChannelId, ControllerId, DropId, Program, TableEntry, TableId};
 
+use crate::application::Made;
+use crate::config::{Config, PortNames};
 pub use load::{LoadError, files, load};
 pub use run::{CaseFailure, run, run_with};
-
-use crate::config::{Config, PortNames};
-use crate::controllers::Made;
 
 /// A packet test.
 #[derive(Clone, Debug)]

@@ -54,8 +54,9 @@ pub use self::changes::{Changes, changes};
 use self::document::{Errors, Path};
 pub use self::entry::{EntryError, EntryFault, Key, Notation, text, typed};
 pub use self::error::{ConfigError, FillError, PortSetupError};
+
 pub(crate) use self::value::{address, literal};
-use crate::controllers::{self, Made};
+use crate::application::{self, Made};
 use crate::words::list;
 
 /// A port of the instance.

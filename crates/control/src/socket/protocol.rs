@@ -55,7 +55,7 @@ pub enum Request {
         /// `MODULE.TABLE`.
         table: String,
     },
-    /// What the program's controllers can be asked: a list of [`Offered`](crate::controllers::Offered).
+    /// What the program's controllers can be asked: a list of [`Offered`](crate::application::Offered).
     Queries,
     /// Asks a controller: what it answers.
     Query {

@@ -12,8 +12,8 @@ use serde_json::json;
 use super::line::Writer;
 use super::protocol::{Code, ControllerState, Counters, Refusal, Reloaded, Reply, Request, Status, TimerState};
 use super::shown::Shown;
+use crate::application::{QueryError, Registry};
 use crate::config::text;
-use crate::controllers::{QueryError, Registry};
 
 /// What an instance says about itself; the rest of [`Status`] is known here.
 pub type About = Status;

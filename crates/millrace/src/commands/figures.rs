@@ -1,7 +1,7 @@
 //! `millrace figures`: what the controllers of a running instance have counted.
 
-use control::controllers::Offered;
-use control::controllers::figures::{Family, Figure, Sample};
+use control::application::Offered;
+use control::application::figures::{Family, Figure, Sample};
 use control::socket::Request;
 use indexmap::IndexMap;
 use serde_json::Value as Json;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use baker::check::Compilation;
 use baker::ir::{Program, TableEntry, TableId};
+use control::application::{self, Made, Registry, Reloads};
 use control::config::{Config, Notation, PortNames, changes};
-use control::controllers::{self, Made, Registry, Reloads};
 use control::socket::{Reloaded, Shown};
 use control::state::Keeper;
 use dataplane::ports::{Own, PortSpec};
@@ -211,7 +211,7 @@ impl State {
         reread: &Reread,
         reloaded: &mut Reloaded,
     ) -> Result<Arc<Shown>, String> {
-        let needed = controllers::of_program(&with.program).map_err(|error| error.to_string())?;
+        let needed = application::of_program(&with.program).map_err(|error| error.to_string())?;
         needed.begin(&with.config.controllers).map_err(|error| error.to_string())?;
         let (configured, before) = (self.with.config.configured(&self.with.program), self.settings.clone());
         let instance = self.instance()?;
@@ -233,7 +233,7 @@ impl State {
         let named = next.named_tables();
         let undo = changes.set(&program, &mut tables).map_err(|error| error.to_string())?;
         let install = |(name, made): &(String, Made)| {
-            controllers::install(name, &named, made).map_err(|error| format!("controller {name}: {error}"))
+            application::install(name, &named, made).map_err(|error| format!("controller {name}: {error}"))
         };
         if let Err(error) = with.config.controllers.iter().try_for_each(install) {
             undo.undo(&mut tables);
@@ -244,7 +244,7 @@ impl State {
         let settings = needed.reloads.into_iter();
         let settings: Settings =
             settings.map(|(name, new)| (name, kept(name).map_or(new, |(_, old)| old.clone()))).collect();
-        controllers::begin(&settings, &with.config.controllers);
+        application::begin(&settings, &with.config.controllers);
         let carried = program.tables.iter().zip(next.carried());
         reloaded.tables = carried.map(|(table, carried)| (table.name.clone(), carried.to_string())).collect();
         let about =

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use baker::ir::Program;
 use baker::opt::Level;
 use baker::opt::profile::profiled;
+use control::application;
 use control::config::Config;
-use control::controllers;
 
 use super::trace::{self, Trace, wrong};
 use crate::failure::Failure;
@@ -67,7 +67,7 @@ pub fn by_profile(
     path: &Path,
     packets: &Trace,
 ) -> Result<Arc<Program>, Failure> {
-    let externs = controllers::externs(program).map_err(|error| wrong(&error))?;
+    let externs = application::externs(program).map_err(|error| wrong(&error))?;
     let with_profile = profiled(program, packets, |machine| {
         if let Some(externs) = externs {
             machine.set_externs(externs);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use codegen::OptLevel;
-use control::controllers;
+use control::application;
 use dataplane::ports::Captured;
 use dataplane::{EngineKind, ReplayError, replay};
 
@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::wrong(format!("error: --out {}: is the input file too", args.input.display())));
     }
     let fill = |tables: &mut dataplane::TableAccess| config.fill(&program, tables).map_err(|error| error.to_string());
-    let externs = controllers::externs(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
+    let externs = application::externs(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     let kind = match args.engine {
         Engine::Worker => EngineKind::Native(OptLevel::O3, args.packets.level()),
         Engine::Interp => EngineKind::Interp,

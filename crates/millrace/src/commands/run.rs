@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use control::application::{self, Registry};
 use control::config::{Config, Control, Notation, PortNames, changes};
-use control::controllers::{self, Registry};
 use control::socket::{About, Claim, ClaimError, Place, PlaceError, Server, Service, Shown};
 use control::state::{self, Keeper, Store};
 use dataplane::ports::{DRIVERS, PortSpec};
@@ -115,7 +115,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         poll: if args.busy { PollMode::Busy } else { config.workers.mode },
         ..workers(args, config.options())
     };
-    let needed = controllers::of_program(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
+    let needed = application::of_program(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     needed.begin(&config.controllers).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -224,7 +224,7 @@ fn fill(config: &Config, prepared: &Prepared, store: Option<&Store>) -> Result<V
     changes.remove(&mut tables);
     let named = prepared.named_tables();
     for (name, made) in &config.controllers {
-        controllers::install(name, &named, made).map_err(|error| wrong(&error))?;
+        application::install(name, &named, made).map_err(|error| wrong(&error))?;
     }
     let (entries, set, removed) = (restored.entries, changes.set.len(), changes.removed.len());
     let counted =

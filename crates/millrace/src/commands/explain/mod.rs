@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 use baker::opt::explain::explain;
 use baker::opt::{Level, optimise};
+use control::application;
 use control::config::Config;
-use control::controllers;
 use dataplane::xdp;
 
 use super::instance::configuration;
@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Some(path) => by_profile(&program, &config, path, &trace)?,
         None => program,
     };
-    let externs = controllers::externs(&program).map_err(|error| wrong(&error))?;
+    let externs = application::externs(&program).map_err(|error| wrong(&error))?;
     let found = explain(&program, &trace, |machine| {
         if let Some(externs) = &externs {
             machine.set_externs(externs.clone());

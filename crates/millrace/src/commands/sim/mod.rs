@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex};
 use baker::ir::Program;
 use baker::ir::interp::Machine;
 use baker::opt::Level;
+use control::application;
 use control::config::Config;
-use control::controllers;
 use indicatif::{ProgressBar, ProgressStyle};
 use npmodel::platform::PlatformError;
 use npmodel::{AnyPlatform, MOST, Platform, Point, Traced};
@@ -166,7 +166,7 @@ fn builds(
     packets: &[(u8, Vec<u8>)],
     engines: RangeInclusive<usize>,
 ) -> Result<Vec<Build>, Failure> {
-    let externs = controllers::externs(program).map_err(|error| trace::wrong(&error))?;
+    let externs = application::externs(program).map_err(|error| trace::wrong(&error))?;
     let steps = Level::ALL.len() * (packets.len() + engines.clone().count() * packets.len().min(MOST));
     let style = ProgressStyle::with_template("{msg:32} {wide_bar} {percent:>3} %");
     // Hidden by itself where standard error is no terminal.
