@@ -11,6 +11,10 @@ use control::cases::{self, Case};
 use dataplane::step::{Compiled, cuts};
 use dataplane::{Access, EngineKind};
 
+use applications::BUILT_IN;
+
+#[path = "../crates/millrace/src/applications.rs"]
+mod applications;
 #[path = "support/compile.rs"]
 mod common;
 
@@ -89,7 +93,7 @@ fn applications_cut_at_every_channel() {
 fn all_cases(folder: &Path, program: &Program) -> Vec<Case> {
     let files = cases::files(&folder.join("cases")).unwrap();
     assert!(!files.is_empty(), "{}", folder.display());
-    files.iter().map(|file| cases::load(file, program).unwrap_or_else(|error| panic!("{error}"))).collect()
+    files.iter().map(|file| cases::load(file, program, BUILT_IN).unwrap_or_else(|error| panic!("{error}"))).collect()
 }
 
 /// Runs all cases of applications on engines.

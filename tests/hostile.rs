@@ -1,6 +1,8 @@
 //! Damaged packets through the applications: nothing panics or hangs, and the interpreter and machine code agree on what becomes of
 //! each.
 
+#[path = "../crates/millrace/src/applications.rs"]
+mod applications;
 #[path = "support/compile.rs"]
 mod common;
 
@@ -13,6 +15,8 @@ use control::config::Config;
 use dataplane::EngineKind;
 use dataplane::ports::read_trace;
 use dataplane::step::{Compiled, StepOutput, Stepper};
+
+use applications::BUILT_IN;
 
 /// Packets of each application.
 const PACKETS: usize = 6000;
@@ -82,7 +86,7 @@ fn application(name: &str) {
     let program = common::compile(&folder.join(format!("{name}.baker")));
     let own = ["trace.toml".to_owned(), format!("{name}.toml")].map(|file| std::fs::read_to_string(folder.join(file)));
     let text = own.into_iter().find_map(Result::ok).unwrap();
-    let config = Config::parse("t.toml", &text, &program).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let config = Config::parse("t.toml", &text, &program, BUILT_IN).unwrap_or_else(|errors| panic!("{errors:?}"));
     let trace = read_trace("trace", &std::fs::read(folder.join("trace.pcapng")).unwrap()).unwrap().packets;
     let mut engines = [EngineKind::Interp, EngineKind::NATIVE].map(|engine| stepper(&program, &config, engine));
     let (names, mut random) = (config.port_names(), Random(7));

@@ -5,11 +5,12 @@ mod common;
 
 use std::path::Path;
 
+use control::applications::Applications;
 use control::config::Config;
 
 fn parse(text: &str) -> Result<Config, Vec<String>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/responder/responder.baker");
-    let config = Config::parse("t.toml", text, &common::compile(&path));
+    let config = Config::parse("t.toml", text, &common::compile(&path), Applications::NONE);
     config.map_err(|errors| errors.iter().map(ToString::to_string).collect())
 }
 

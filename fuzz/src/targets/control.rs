@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use control::application::Registry;
-use control::config::{Notation, PortNames};
+use control::entries::{Notation, PortNames};
 use control::socket::{About, Claim, Client, Request, Server, Service, Shown, Status};
 use dataplane::ports::{Driver, MemPort};
 use dataplane::{EngineKind, Instance, Options, PortConfig};

@@ -1,16 +1,17 @@
 //! Questions and commands on their way to a running controller: what it offers besides its packets, by name.
 //!
-//! A controller says in the list of controllers which queries it offers ([`Offer`]), and looks from time to time whether
+//! An application says which queries its controller offers ([`Offer`]), and looks from time to time whether
 //! somebody asks ([`Queries::answer`]), on its own thread: so it needs no lock for what it knows. Arguments and answers are JSON.
 //! The query `figures`, where it is offered, answers with a list of [`Family`](super::figures::Family).
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use dataplane::controller::Waker;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use crate::rendezvous::Rendezvous;
 use crate::words::{did_you_mean, list};
 
 /// How long whoever asks waits for the controller.
@@ -49,70 +50,25 @@ pub type Answer = Result<Json, QueryError>;
 
 /// One controller's; clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct Queries(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    /// Held by who asks: others wait for their turn.
-    asking: Mutex<()>,
-    state: Mutex<State>,
-    changed: Condvar,
-    /// Wakes the controller, if it has said so.
-    waker: Mutex<Option<Waker>>,
-}
-
-#[derive(Debug, Default)]
-enum State {
-    #[default]
-    Idle,
-    Asked(String, Json),
-    /// The controller is at it.
-    Taken,
-    Done(Answer),
-}
+pub struct Queries(Rendezvous<(String, Json), Answer>);
 
 impl Queries {
     /// Asks, and waits for the answer. None: there is none in time.
     pub fn ask(&self, name: &str, with: Json) -> Option<Answer> {
-        let _turn = self.0.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut state = self.lock();
-        *state = State::Asked(name.to_owned(), with);
-        self.0.waker.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(Waker::wake);
-        let waiting = |state: &mut State| !matches!(state, State::Done(_));
-        let waited = self.0.changed.wait_timeout_while(state, PATIENCE, waiting);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match std::mem::take(&mut *state) {
-            State::Done(answer) => Some(answer),
-            _ => None,
-        }
+        self.0.ask((name.to_owned(), with), PATIENCE).ok()
     }
 
     /// The controller's side: from now on it is woken when somebody asks, by its link: [`Queries::answer`] finds it then.
     pub fn wakes(&self, waker: Waker) {
-        *self.0.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker);
+        self.0.wakes(waker);
     }
 
     /// The controller's side: answers, if anybody asks. `answer` gets the query's name and its arguments.
     pub fn answer(&self, answer: impl FnOnce(&str, &Json) -> Answer) {
-        let (name, with) = {
-            let mut state = self.lock();
-            if !matches!(*state, State::Asked(..)) {
-                return;
-            }
-            let State::Asked(name, with) = std::mem::replace(&mut *state, State::Taken) else { return };
-            (name, with)
-        };
-        let answer = answer(&name, &with);
-        let mut state = self.lock();
-        // Who asked may have lost patience, and somebody else ask by now.
-        if matches!(*state, State::Taken) {
-            *state = State::Done(answer);
-            self.0.changed.notify_all();
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let Some(asked) = self.0.take() else { return };
+        let (name, with) = asked.request();
+        let found = answer(name, with);
+        asked.answer(found);
     }
 }
 
@@ -259,7 +215,7 @@ mod tests {
         let new = || Asked { name: "toy", offers: OFFERS, queries: Queries::default() };
         let first = new();
         let registry = Registry::new(vec![first.clone()]);
-        let same = || Arc::ptr_eq(&registry.find("toy", "double").unwrap().1.0, &first.queries.0);
+        let same = || registry.find("toy", "double").unwrap().1.0.is_same(&first.queries.0);
         registry.replace(vec![new()], |_| true);
         assert!(same());
         registry.replace(vec![new()], |_| false);

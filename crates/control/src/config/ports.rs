@@ -1,11 +1,12 @@
 //! `[ports]`, `[frames]`, `[workers]` and `[control]`: what the instance runs on and how it is reached.
 
+use std::path::PathBuf;
+
 use baker::ir::{Pin, PpfId, Program};
-use dataplane::ports::{Own, PortSpec};
+use dataplane::ports::{Driver, Own, PortSpec};
 use dataplane::{Access, FrameConfig, PollMode};
 
-use super::document::{self, Errors, Path, Table, Value};
-use super::{Control, Port, Workers};
+use crate::document::{self, Errors, Path, Table, Value};
 use crate::words::{did_you_mean, list};
 
 /// Most frames of an instance: 64 GiB of them at 2048 bytes.
@@ -16,6 +17,49 @@ const LEAST_MTU: u64 = 68;
 const MAX_MTU: u64 = 65535;
 /// Highest CPU number: beyond what Linux supports.
 const MAX_CPU: u64 = 8191;
+
+/// A port of the instance.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// Its number: what `rx.port` and `tx.port` say; never 0.
+    pub number: u8,
+    /// Its device, where the file gives one.
+    pub device: Option<Driver>,
+    /// Number of the port that takes the packets that came in here and that the program puts to `host`.
+    pub host: Option<u8>,
+    /// How workers get at its packets.
+    pub access: Access,
+    /// Who gets those for its interface's own addresses.
+    pub own: Own,
+    /// What it sends at most, in bytes behind the Ethernet header; otherwise what its interface does, or what Ethernet does.
+    pub mtu: Option<u32>,
+}
+
+/// How the workers run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workers {
+    /// How many there are.
+    pub count: usize,
+    /// What they do when no port has a packet.
+    pub mode: PollMode,
+    /// CPU of each; where empty, the first ones, or for a single worker any.
+    pub cpus: Vec<usize>,
+    /// PPFs that run on workers only, as with `@worker` in the program.
+    pub ppfs: Vec<PpfId>,
+}
+
+/// How the instance is reached while it runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Control {
+    /// Its name; that of the program where there is none.
+    pub instance: Option<String>,
+    /// Its socket; where the instance's name says if there is none.
+    pub socket: Option<PathBuf>,
+    /// Group whose members may use the socket as well as its owner.
+    pub group: Option<String>,
+}
 
 /// What `[frames]` says.
 #[derive(Debug, Default)]

@@ -8,6 +8,7 @@ use baker::check::Compilation;
 use baker::ir::{PpfId, Program};
 use baker::opt::Level;
 use baker::place::{Placement, Split, Stage};
+use cli::failure::Failure;
 use codegen::OptLevel;
 use codegen::kernel::Options;
 use dataplane::ports::Driver;
@@ -15,7 +16,6 @@ use dataplane::xdp::{self, FastPath, FitError, Fitted, LoadError, fit};
 use dataplane::{EngineKind, PortConfig, ReloadError};
 
 use crate::apps::{self, Source};
-use crate::failure::Failure;
 
 /// What runs the program.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

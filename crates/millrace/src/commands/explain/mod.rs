@@ -10,17 +10,17 @@ use std::path::PathBuf;
 
 use baker::opt::explain::explain;
 use baker::opt::{Level, optimise};
-use control::application;
+use cli::failure::Failure;
+use cli::output::print;
+use cli::remote::print_json;
 use control::config::Config;
 use dataplane::xdp;
 
 use super::instance::configuration;
 use super::packets::by_profile;
-use super::remote::print_json;
 use super::trace::{self, Trace, wrong};
+use crate::applications::BUILT_IN;
 use crate::apps::{self, Source};
-use crate::failure::Failure;
-use crate::output::print;
 
 /// What to explain.
 #[derive(clap::Args)]
@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Some(path) => by_profile(&program, &config, path, &trace)?,
         None => program,
     };
-    let externs = application::externs(&program).map_err(|error| wrong(&error))?;
+    let externs = BUILT_IN.externs(&program).map_err(|error| wrong(&error))?;
     let found = explain(&program, &trace, |machine| {
         if let Some(externs) = &externs {
             machine.set_externs(externs.clone());

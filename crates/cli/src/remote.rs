@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
-use crate::output::say;
+use crate::say;
 
 /// Which instance to ask, and how to show the answer.
 #[derive(clap::Args)]

@@ -7,9 +7,9 @@ use baker::ir::arith::mask;
 use baker::ir::{Layout, LayoutField, Program, Table, TableEntry, TableId, TableKind};
 use toml::de::DeValue;
 
-use super::PortNames;
-use super::document::{self, Errors, Path, Value, kind};
+use super::names::PortNames;
 use super::value::{self, Written};
+use crate::document::{self, Errors, Path, Value, kind};
 use crate::words::{did_you_mean, list};
 
 /// Reads all entries under a `tables` key, table by table. Every entry is one that its table takes, if there is room.
@@ -24,7 +24,7 @@ pub(crate) fn read(
 }
 
 /// As [`read`]; where the values of a table are keys of another one (`into`), these are there, too.
-pub(super) fn read_whole(
+pub(crate) fn read_whole(
     program: &Program,
     ports: &PortNames,
     value: &Value,

@@ -1,11 +1,13 @@
 //! Reads a TOML document and keeps where everything stands, so that each error can name its line and key.
 
+mod error;
+
 use std::fmt;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::ConfigError;
+pub use self::error::ConfigError;
 use crate::words::{did_you_mean, list};
 
 /// Errors kept of one file: a generated file with a million wrong lines must not flood the reader.

@@ -6,8 +6,8 @@ use baker::ir::LayoutField;
 use baker::ir::arith::mask;
 use toml::de::DeValue;
 
-use super::PortNames;
-use super::document::kind;
+use super::names::PortNames;
+use crate::document::kind;
 use crate::words::{did_you_mean, list};
 
 /// A number as it is written: as the key of a TOML table, or as a TOML value.

@@ -19,10 +19,10 @@ pub fn print(text: Arguments) {
 }
 
 /// Prints a line as `println!` does, but does not panic where it can't.
+#[macro_export]
 macro_rules! say {
     ($($text:tt)*) => { $crate::output::print(format_args!("{}\n", format_args!($($text)*))) };
 }
-pub(crate) use say;
 
 /// Whether everything could be printed, such as to a file on a full disk.
 pub fn finish() -> Result<(), Failure> {

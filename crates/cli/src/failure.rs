@@ -21,6 +21,12 @@ impl Failure {
         Failure { text: text.to_string().trim_end().to_string(), status: WRONG }
     }
 
+    /// What the user gave is wrong in several ways: a line each.
+    pub fn several<E: fmt::Display>(errors: &[E]) -> Self {
+        let errors: Vec<_> = errors.iter().map(|error| format!("error: {error}")).collect();
+        Failure::wrong(errors.join("\n"))
+    }
+
     /// The system refused; one line that says what to do.
     pub fn refused(text: impl fmt::Display) -> Self {
         Failure { text: format!("error: {text}"), status: REFUSED }

@@ -13,13 +13,12 @@ use serde_json::{Map, Value as Json};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::PortNames;
-use super::document::{self, Errors, Path};
+use super::names::PortNames;
+pub use super::tables::Key;
 use super::tables::{Reader, is_defined, is_scalar};
 use super::value::{address, literal};
+use crate::document::{self, Errors, Path};
 use crate::words::{did_you_mean, list};
-
-pub use super::tables::Key;
 
 /// Which part of a request for an entry is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
