@@ -1,4 +1,5 @@
-//! What subcommands of `millrace` have in common, also those that applications bring, and how a binary is linked with applications.
+//! What subcommands of `millrace` have in common, also those that applications bring, and how a binary is linked with
+//! applications.
 //!
 //! | module | what |
 //! |---|---|

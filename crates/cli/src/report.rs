@@ -6,7 +6,8 @@ use std::time::Duration;
 use control::socket::{ControllerState, Counters, PortState, TimerState};
 use indexmap::IndexMap;
 
-/// Ports, channels and drops; lines with nothing to say are left out. Rates where it is known how long the packets took.
+/// Ports, channels and drops; lines with nothing to say are left out. Rates where it is known how long the packets
+/// took.
 pub fn render(counters: &Counters, time: Option<Duration>) -> String {
     let mut out = if counters.ports.is_empty() { String::new() } else { ports(&counters.ports) };
     section(&mut out, ["packets into each PPF", "packets"], &counters.ppfs, time);

@@ -79,11 +79,12 @@ pub trait Application: Sync {
     /// What the controller answers by [`Queries::answer`].
     const QUERIES: &'static [Offer] = &[];
 
-    /// A new controller, with the ways by which settings and queries come to it. It does nothing before it runs: one is also made to
-    /// ask for its functions ([`Controller::externs`]).
+    /// A new controller, with the ways by which settings and queries come to it. It does nothing before it runs: one is
+    /// also made to ask for its functions ([`Controller::externs`]).
     fn controller(&self, reloads: Reloads<Self::Settings>, queries: Queries) -> Box<dyn Controller>;
 
-    /// What the settings make. Reads them and does nothing else, so that `replay`, `explain` and packet cases have their entries, too.
+    /// What the settings make. Reads them and does nothing else, so that `replay`, `explain` and packet cases have
+    /// their entries, too.
     fn read(
         &self,
         _section: &Section,

@@ -1,8 +1,8 @@
-//! One thread asks, another one answers when it gets round to it: how the control plane reaches a controller, which runs on a thread of
-//! its own and waits for nobody.
+//! One thread asks, another one answers when it gets round to it: how the control plane reaches a controller, which
+//! runs on a thread of its own and waits for nobody.
 //!
-//! There is one request at a time. An answer belongs to its own request: one that comes after the patience of who asked is dropped,
-//! and a request that was not taken by then is taken back.
+//! There is one request at a time. An answer belongs to its own request: one that comes after the patience of who asked
+//! is dropped, and a request that was not taken by then is taken back.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

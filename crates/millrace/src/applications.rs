@@ -1,5 +1,5 @@
-//! The applications that are built in: the only list of them, a line each. To link in another one, add its crate to the dependencies and a
-//! line here.
+//! The applications that are built in: the only list of them, a line each. To link in another one, add its crate to the
+//! dependencies and a line here.
 
 use cli::Linked;
 use control::applications::{AnyApplication, Applications};

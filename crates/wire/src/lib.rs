@@ -1,5 +1,5 @@
-//! Protocols on the wire, as several controllers need them: frames, segments, datagrams and messages, read and written. It knows no
-//! controller and no program.
+//! Protocols on the wire, as several controllers need them: frames, segments, datagrams and messages, read and written.
+//! It knows no controller and no program.
 //!
 //! | module | what |
 //! |---|---|

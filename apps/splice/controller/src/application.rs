@@ -51,8 +51,8 @@ impl Application for SpliceApplication {
 pub struct Splice {
     reloads: Reloads<Settings>,
     queries: Queries,
-    /// All that it knows, while one program takes over from another. Where the controller fails it is lost, and taken up from the
-    /// flow entries.
+    /// All that it knows, while one program takes over from another. Where the controller fails it is lost, and taken
+    /// up from the flow entries.
     kept: Option<Box<run::Live>>,
 }
 

@@ -1,4 +1,5 @@
-//! The controller of `apps/splice`: what the data path can't do for HTTP connections. docs/splice.md has the whole picture.
+//! The controller of `apps/splice`: what the data path can't do for HTTP connections. docs/splice.md has the whole
+//! picture.
 //!
 //! | part | what |
 //! |---|---|
@@ -12,8 +13,8 @@
 //! | `run` | the splicer on a running instance |
 //! | `application`, `commands`, `demo` | what the splicer is to Millrace: controller and settings, subcommands, a scene of the demo |
 //!
-//! Imports run one way, from the bottom of this table to its top. The splicer has the whole state; `admin` reads it, and keeps the metrics
-//! that it counts.
+//! Imports run one way, from the bottom of this table to its top. The splicer has the whole state; `admin` reads it,
+//! and keeps the metrics that it counts.
 //!
 //! Segments, heads and all else that is the protocols' lies in the crate `wire`.
 #![forbid(unsafe_code)]

@@ -1,8 +1,8 @@
 //! Questions and commands on their way to a running controller: what it offers besides its packets, by name.
 //!
-//! An application says which queries its controller offers ([`Offer`]), and looks from time to time whether
-//! somebody asks ([`Queries::answer`]), on its own thread: so it needs no lock for what it knows. Arguments and answers are JSON.
-//! The query `figures`, where it is offered, answers with a list of [`Family`](super::figures::Family).
+//! An application says which queries its controller offers ([`Offer`]), and looks from time to time whether somebody
+//! asks ([`Queries::answer`]), on its own thread: so it needs no lock for what it knows. Arguments and answers are
+//! JSON. The query `figures`, where it is offered, answers with a list of [`Family`](super::figures::Family).
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -58,7 +58,8 @@ impl Queries {
         self.0.ask((name.to_owned(), with), PATIENCE).ok()
     }
 
-    /// The controller's side: from now on it is woken when somebody asks, by its link: [`Queries::answer`] finds it then.
+    /// The controller's side: from now on it is woken when somebody asks, by its link: [`Queries::answer`] finds it
+    /// then.
     pub fn wakes(&self, waker: Waker) {
         self.0.wakes(waker);
     }

@@ -45,16 +45,18 @@ impl<S> Reloads<S> {
         self.0.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The controller's side: from now on it is woken when something is offered, by its link: [`Reloads::apply`] finds it then.
+    /// The controller's side: from now on it is woken when something is offered, by its link: [`Reloads::apply`] finds
+    /// it then.
     pub fn wakes(&self, waker: Waker) {
         self.0.offers.wakes(waker);
     }
 
-    /// Offers what new settings make, and waits until the controller has put it in force. One at a time: who offers meanwhile
-    /// is told so.
+    /// Offers what new settings make, and waits until the controller has put it in force. One at a time: who offers
+    /// meanwhile is told so.
     ///
     /// # Errors
-    /// What the controller says; that it does not answer, and then it never hears of the offer; or that it is still at it.
+    /// What the controller says; that it does not answer, and then it never hears of the offer; or that it is still at
+    /// it.
     pub fn offer(&self, settings: CompiledSettings<S>) -> Result<(), String> {
         self.offer_within(settings, PATIENCE)
     }

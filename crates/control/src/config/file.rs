@@ -36,8 +36,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads a configuration for a program; `applications` read the settings of its controllers. Errors come in the order of the
-    /// text, at most 100 of them.
+    /// Reads a configuration for a program; `applications` read the settings of its controllers. Errors come in the
+    /// order of the text, at most 100 of them.
     pub fn parse(
         file_name: &str,
         text: &str,
@@ -85,8 +85,8 @@ impl Config {
         program
     }
 
-    /// Puts all entries into the tables of an engine: first those of the controllers, then those that are given. Of ports the
-    /// program knows what the configuration says; an instance knows more of its interfaces.
+    /// Puts all entries into the tables of an engine: first those of the controllers, then those that are given. Of
+    /// ports the program knows what the configuration says; an instance knows more of its interfaces.
     pub fn fill<S: TableStore + ?Sized>(&self, program: &Program, store: &mut S) -> Result<(), FillError> {
         self.controllers.iter().try_for_each(|(_, settings)| fill(program, &settings.entries, store))?;
         fill(program, &self.entries, store)?;
