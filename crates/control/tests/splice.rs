@@ -270,8 +270,7 @@ proptest! {
     ) {
         // What may not be sent twice must not have been seen by anybody: that is certain where the server says nothing.
         let settings = if always && !stray { "reuse = \"always\"" } else { "" };
-        // Empty lines between requests are a matter of `both_sides_see_what_the_other_has_sent`: see docs/splice.md, what it does not do yet.
-        let hosts = Hosts { settings, curt: false, blank: false, ..hosts };
+        let hosts = Hosts { settings, curt: false, ..hosts };
         let first = Exchange { second: false, post: false, up: 0, down: 500, chunked: false, last: false };
         let mut world = World::new(hosts.clone(), vec![first]);
         if world.trace {

@@ -28,6 +28,55 @@ fn an_empty_line_in_front_of_a_request_is_passed_over() {
     }
 }
 
+/// For 5 s nothing reaches Millrace. Then the first server's response comes again, with a clock that is later by as much than what the client echoes, and
+/// passes unseen; behind it comes the client's next request, which is the other server's. The client sees that one's clock go on, not back, and each
+/// server an echo of its own past. So does the next process, which has not seen the first server's clock at all.
+#[test]
+fn a_server_s_clock_goes_on_from_what_passed_of_the_one_before() {
+    for case in 0..8 {
+        let [crash, blank, posts] = [1, 2, 4].map(|bit| case & bit != 0);
+        let plain =
+            TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)), ..TcpOptions::default() };
+        let exchange = |second| Exchange { second, post: posts, up: 2, down: 20, chunked: false, last: false };
+        let mut world = World::new(
+            Hosts { settings: "reuse = \"never\"", blank, ..Hosts::alike(plain, [1, 9]) },
+            vec![exchange(true), exchange(false)],
+        );
+        world.speak();
+        while world.client.received.is_empty() {
+            match (0..4).find(|path| world.queued(*path) > 0) {
+                Some(path) => world.deliver(path),
+                None => world.wait(1_000_000),
+            }
+        }
+        for _ in 0..13 {
+            for path in [0, 1, 3] {
+                (0..world.queued(path)).for_each(|_| world.drop_one(path));
+            }
+            world.wait(400_000_000);
+        }
+        if crash {
+            (0..2).for_each(|_| world.kill_or_start());
+        }
+        // The response comes again, then the request. What the client is to get is under way until the other server has the request.
+        for path in [1, 0] {
+            (0..world.queued(path)).for_each(|_| world.deliver(path));
+        }
+        assert!(world.queued(2) > 0);
+        for _ in 0..100 {
+            for path in [3, 1, 3, 1] {
+                (0..world.queued(path)).for_each(|_| world.deliver(path));
+            }
+            if world.answered < 2 {
+                world.wait(20_000_000);
+            }
+        }
+        assert_eq!(world.answered, 2, "case {case}");
+        assert!(run(&mut world, &[]), "case {case}: {} bytes came", world.client.received.len());
+        assert_eq!(world.client.received, world.expected(), "case {case}");
+    }
+}
+
 /// Who has an address of a server is not for everybody to say: unasked, by another port, of another station.
 #[test]
 fn strangers_set_no_ethernet_address_of_a_server() {

@@ -322,6 +322,11 @@ impl Recent {
         self.0.is_some_and(|(recent, when)| now < when + Self::LIFE && before(value, recent))
     }
 
+    /// How far it has gone by now: a millisecond is the shortest tick (RFC 7323 section 5.4).
+    pub fn by(self, now: u64) -> Option<u32> {
+        self.0.map(|(recent, when)| recent.wrapping_add((now.saturating_sub(when) / 1_000_000) as u32))
+    }
+
     /// Notes a clock that is not behind.
     pub fn note(&mut self, value: u32, now: u64) {
         if !self.is_behind(value, now) {
@@ -378,8 +383,8 @@ pub struct Connection {
     pub times: (u32, u32),
     /// Its clock in what has come in order.
     pub recent: Recent,
-    /// Whether it has seen a server's clock.
-    pub served: bool,
+    /// How far ahead of `times` the clock of the server that comes next begins; see [`Connection::next_clock`].
+    pub ahead: u32,
     /// Whether `times` and [`Upstream::tsval`] are known: not after a restart, until the next segment.
     pub heard: bool,
     /// When it was last sent one that was newer.

@@ -18,6 +18,7 @@ use super::connection::{Connection, Recent, State, Stream, Upstream};
 use super::http::{Request, Response};
 use super::note::{ClientNote, ServerNote, response_limit};
 use super::path::{DataPath, MARGIN};
+use super::server::AHEAD_UNSEEN;
 use super::splicer::Splicer;
 use super::turn::{Owner, RESEND, Turn};
 
@@ -116,7 +117,7 @@ impl<P: DataPath> Splicer<P> {
             times: if joined { (0, 0) } else { (client.tsval, client.tsecr) },
             heard: !joined && (client.tsval, client.tsecr) != (0, 0),
             recent: Recent::default(),
-            served: true,
+            ahead: AHEAD_UNSEEN,
             clock_at: now,
             upstream,
             connects: 0,

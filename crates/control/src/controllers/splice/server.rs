@@ -14,6 +14,9 @@ use super::turn::{RESEND, Turn};
 /// How far a new server's clock begins ahead of the last that the client has shown to know, in milliseconds: segments of the
 /// server before it may still be under way.
 pub const AHEAD: u32 = 1000;
+/// The same in a process that has taken up the connection. What the client echoes may be as old as anything that has passed, and later clocks may be
+/// under way: as much later as a connection may be idle at most (24 h).
+pub const AHEAD_UNSEEN: u32 = 24 * 3600 * 1000;
 /// Bytes of a response's head at most: then it is passed on unread.
 pub const HEAD: usize = 131_072;
 
@@ -21,9 +24,7 @@ impl Connection {
     /// What the clock of the server that comes next is for the client. The first one's begins where Millrace's own has ended, so that what
     /// the client echoes is a clock of that server's from the first segment on.
     pub fn next_clock(&mut self) -> u32 {
-        let ahead = if self.served { AHEAD } else { 0 };
-        self.served = true;
-        self.times.1.wrapping_add(ahead)
+        self.times.1.wrapping_add(std::mem::replace(&mut self.ahead, AHEAD))
     }
 }
 

@@ -217,7 +217,7 @@ impl<P: DataPath> Splicer<P> {
             window: segment.window,
             times: segment.options.times.unwrap_or_default(),
             recent: Recent::default(),
-            served: false,
+            ahead: 0,
             heard: true,
             clock_at: now,
             upstream: None,

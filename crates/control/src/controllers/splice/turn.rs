@@ -235,8 +235,9 @@ impl<P: DataPath> Turn<'_, P> {
     pub fn detach(&mut self) -> Option<Upstream> {
         self.come_back();
         let u = self.c.upstream.take()?;
-        // Clocks never go back (RFC 7323 section 5.3).
-        let clock = u.tsval.wrapping_add(u.tsval_add);
+        // Clocks never go back (RFC 7323 section 5.3). The server's latest may have passed unseen, and be under way to the client.
+        let passed = u.recent.by(self.now).filter(|clock| before(u.tsval, *clock));
+        let clock = passed.unwrap_or(u.tsval).wrapping_add(u.tsval_add);
         if self.c.heard && u.tsval_add != 0 && before(self.c.times.1, clock) {
             self.c.times.1 = clock;
         }
