@@ -263,7 +263,8 @@ impl Tcp {
                 let room = if asks && frames.is_empty() { room.max(1) } else { room };
                 let length = self.out.len().saturating_sub(from).min(self.mss).min(room);
                 // A little room is left alone for a while, where there was more once (RFC 9293 section 3.8.6.2.1).
-                let is_little = length == room && length < self.mss && length < self.out.len() - from;
+                // Behind its FIN nothing is left.
+                let is_little = length == room && length < self.mss && length < self.out.len().saturating_sub(from);
                 if is_little && (length as u32) < self.most_room / 2 && !(self.una == self.next && now >= self.resend) {
                     break;
                 }
