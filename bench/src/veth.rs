@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use baker::ir::Program;
 use baker::opt::Level;
-use control::controllers;
 use dataplane::ports::Driver;
 use dataplane::xdp::FastPath;
 use dataplane::{EngineKind, Instance, Options, PollMode, PortConfig, TableAccess};
 use lab::{Flow, Generator, LinkConfig, Mac, Namespace, Sink, Traffic, veth};
 
+use crate::applications::BUILT_IN;
 use crate::results::Results;
 use crate::{Effort, text};
 
@@ -156,7 +156,7 @@ impl Line {
             };
             PortConfig::new(name, number, driver)
         });
-        let needed = controllers::of_program(program).map_err(text)?;
+        let needed = BUILT_IN.of_program(program).map_err(text)?;
         let prepare = || Instance::prepare_with(program.clone(), &options, &ports, needed.controllers);
         let prepared = self.system.enter(prepare).map_err(text)?.map_err(text)?;
         fill(&mut prepared.tables())?;

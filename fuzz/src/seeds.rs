@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use control::applications::Applications;
 use control::cases;
 
 use crate::targets::{packet, splicer, switch};
@@ -72,7 +73,7 @@ pub fn labs() -> Vec<Vec<u8>> {
 pub fn packets() -> Vec<Vec<u8>> {
     let program = switch::program();
     let cases = files(&["apps/l3switch/cases"], "toml").into_iter().map(|path| {
-        let case = cases::load(&path, program).unwrap_or_else(|error| panic!("{error}"));
+        let case = cases::load(&path, program, Applications::NONE).unwrap_or_else(|error| panic!("{error}"));
         let received = case.steps.iter().filter_map(|step| match &step.enters {
             cases::Enters::Received { port, packet } => Some((*port, &packet[..])),
             _ => None,
@@ -154,7 +155,7 @@ fn splicer_packets(wanted: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
     let program = splicer::program();
     let mut found = Vec::new();
     for path in files(&["apps/splice/cases"], "toml") {
-        let case = cases::load(&path, program).unwrap_or_else(|error| panic!("{error}"));
+        let case = cases::load(&path, program, splicer::APPLICATIONS).unwrap_or_else(|error| panic!("{error}"));
         for step in case.steps {
             let entering = match step.enters {
                 cases::Enters::Received { packet, .. } => Some(packet),

@@ -3,6 +3,7 @@
 //! The tests of `run` on network interfaces need root, or `unshare --user --map-root-user`, and fail without.
 
 mod check;
+mod collector;
 mod config;
 mod control;
 mod controllers;

@@ -9,6 +9,7 @@ use dataplane::EngineKind;
 use dataplane::bench::Rig;
 use dataplane::ports::read_trace;
 
+use crate::applications::BUILT_IN;
 use crate::text;
 
 /// Ports and frames.
@@ -35,7 +36,7 @@ impl App {
 
     /// A configuration of it.
     pub fn configured(&self, text: &str) -> Result<Config, String> {
-        Config::parse("bench.toml", text, &self.program).map_err(|errors| format!("{errors:?}"))
+        Config::parse("bench.toml", text, &self.program, BUILT_IN).map_err(|errors| format!("{errors:?}"))
     }
 
     /// A case with the example configuration.

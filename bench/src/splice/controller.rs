@@ -3,22 +3,22 @@
 
 use std::cell::Cell;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 use std::time::Duration;
 
-use control::controllers::splice::block::{Block, Ends};
-use control::controllers::splice::cluster::Agreed;
-use control::controllers::splice::live::LiveTables;
-use control::controllers::splice::own::Own;
-use control::controllers::splice::packed::Blocks;
-use control::controllers::splice::path::{DataPath, Offer};
-use control::controllers::splice::segment::{ACK, FIN, PSH, RST, SYN, Segment, TcpOptions};
-use control::controllers::splice::settings::Settings;
-use control::controllers::splice::splicer::{Accepted, Splicer};
 use dataplane::EngineKind;
 use dataplane::bench::Rig;
 use dataplane::controller::NamedTables;
 use nix::time::{ClockId, clock_gettime};
+use splice::SpliceApplication;
+use splice::cluster::NegotiatedOptions;
+use splice::data_path::{DataPath, Offer};
+use splice::splicer::{Accepted, Splicer};
+use splice::tables::flow_entry::FlowEntry;
+use splice::tables::live::LiveTables;
+use splice::tables::own::Own;
+use splice::tables::packed::FlowTable;
+use wire::flow_key::FlowKey;
+use wire::segment::{ACK, FIN, PSH, RST, SYN, Segment, TcpOptions};
 
 use crate::apps::case::App;
 use crate::results::Results;
@@ -39,7 +39,7 @@ const REQUEST: &[u8] =
 /// Tables of the program, and frames that are kept until they are looked at.
 struct Path {
     now: Cell<u64>,
-    blocks: Blocks<LiveTables>,
+    blocks: FlowTable<LiveTables>,
     bytes: Vec<u8>,
     /// Where each frame ends.
     ends: Vec<usize>,
@@ -81,23 +81,23 @@ impl DataPath for Path {
 
     fn relay_error(&mut self, _: &[u8]) {}
 
-    fn block(&mut self, ends: &Ends) -> Option<Block> {
+    fn entry(&mut self, ends: &FlowKey) -> Option<FlowEntry> {
         self.blocks.get(ends)
     }
 
-    fn set_block(&mut self, ends: &Ends, block: &Block) -> bool {
+    fn set_entry(&mut self, ends: &FlowKey, block: &FlowEntry) -> bool {
         self.blocks.set(ends, block)
     }
 
-    fn update_block(&mut self, ends: &Ends, block: &Block) -> bool {
+    fn update_entry(&mut self, ends: &FlowKey, block: &FlowEntry) -> bool {
         self.blocks.update(ends, block)
     }
 
-    fn remove_block(&mut self, ends: &Ends) {
+    fn remove_entry(&mut self, ends: &FlowKey) {
         self.blocks.remove(ends);
     }
 
-    fn blocks(&mut self) -> Vec<(Ends, Block)> {
+    fn entries(&mut self) -> Vec<(FlowKey, FlowEntry)> {
         self.blocks.entries()
     }
 
@@ -193,15 +193,14 @@ impl World {
     fn new() -> Result<World, String> {
         let app = App::new("splice")?;
         let config = app.configured(&app.example)?;
-        let own = config.controllers.first().and_then(|(_, made)| made.own.clone());
-        let settings: Arc<Settings> = own.and_then(|own| own.downcast().ok()).ok_or("there are no settings")?;
+        let settings = config.settings::<SpliceApplication>().ok_or("there are no settings")?;
         let mut tables = None;
         let rig = Rig::new(&app.program, EngineKind::NATIVE, |own| {
             tables = Some(NamedTables::new(app.program.clone(), own.clone()));
             config.fill(&app.program, own).map_err(text)
         });
         let rig = rig.map_err(text)?;
-        let blocks = Blocks::new(LiveTables::of(&tables.ok_or("there are no tables")?).map_err(text)?);
+        let blocks = FlowTable::new(LiveTables::of(&tables.ok_or("there are no tables")?).map_err(text)?);
         let path = Path { now: Cell::new(1_000_000_000), blocks, bytes: Vec::new(), ends: Vec::new() };
         let mut world = World { splicer: Splicer::new(settings, path), _rig: rig, next: 1024 };
         for _ in 0..100 {
@@ -236,10 +235,10 @@ impl World {
     fn exchanges(&mut self) -> Result<[Duration; STEPS.len()], String> {
         let mut times = [Duration::ZERO; STEPS.len()];
         let options = TcpOptions { times: Some((1000, 2000)), ..TcpOptions::default() };
-        let client = |src_port| Ends { src: v4([10, 0, 1, 11]), dst: v4([10, 0, 1, 80]), src_port, dst_port: 80 };
-        let clients: Vec<Ends> = (0..AT_A_TIME).map(|number| client(self.next + number)).collect();
+        let client = |src_port| FlowKey { src: v4([10, 0, 1, 11]), dst: v4([10, 0, 1, 80]), src_port, dst_port: 80 };
+        let clients: Vec<FlowKey> = (0..AT_A_TIME).map(|number| client(self.next + number)).collect();
         self.next = if self.next > 60_000 { 1024 } else { self.next + AT_A_TIME };
-        let own = |ends: &Ends, flags, (seq, ack), payload: &[u8]| {
+        let own = |ends: &FlowKey, flags, (seq, ack), payload: &[u8]| {
             let (dst_mac, src_mac) = (OWN_MACS[0], CLIENT_MAC);
             Segment { dst_mac, src_mac, ends: *ends, seq, ack, flags, window: 500, options, payload }.frame()
         };
@@ -247,7 +246,7 @@ impl World {
             clients.iter().map(|ends| own(ends, flags, numbers, payload)).collect()
         };
         let requests = all(ACK | PSH, (5000, 100_000), REQUEST);
-        let agreed = Agreed { mss: 1460, scale: Some(7), sack: true, times: false };
+        let agreed = NegotiatedOptions { mss: 1460, scale: Some(7), sack: true, times: false };
         let start = Start::now();
         for frame in &requests {
             self.splicer.request(Accepted { port: 1, number: 1, agreed }, frame);
@@ -265,7 +264,7 @@ impl World {
         // The data path would have noted what they acknowledge.
         for segment in responses.iter().filter_map(|frame| Segment::parse(frame)) {
             if let Some(block) = self.splicer.path.blocks.get(&segment.ends) {
-                self.splicer.path.blocks.set(&segment.ends, &Block { acked: segment.ack, ..block });
+                self.splicer.path.blocks.set(&segment.ends, &FlowEntry { acked: segment.ack, ..block });
             }
         }
         // The FIN that came with the response has a number, too.

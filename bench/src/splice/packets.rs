@@ -8,14 +8,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use baker::ir::{Pin, Program, TableEntry, TableError, TableId, TableStore};
 use baker::opt::Level;
 use codegen::kernel::Options;
-use control::controllers::splice::block::{Block, Ends, Mode};
-use control::controllers::splice::packed::{Blocks, Packed, Tables};
-use control::controllers::splice::segment::{ACK, PSH, SYN, Segment, TcpOptions};
-use control::controllers::splice::ways::Way;
 use dataplane::bench::Rig;
-use dataplane::controller::Record;
+use dataplane::controller::{Fields, Record};
 use dataplane::xdp::{Fitted, fit};
 use dataplane::{EngineKind, TableAccess};
+use splice::key::key;
+use splice::tables::flow_entry::{FlowEntry, Mode};
+use splice::tables::next_hops::NextHop;
+use splice::tables::packed::{FlowTable, Packed, Tables};
+use wire::flow_key::FlowKey;
+use wire::segment::{ACK, PSH, SYN, Segment, TcpOptions};
 
 use super::systems::{Placement, SET_UP};
 use crate::apps::case::{App, Trace};
@@ -44,14 +46,14 @@ const SERVERS: u8 = 2;
 const OWN: [u8; 5] = [2, 0, 0, 0, 0xfe];
 
 /// The ends of the client's segments of a connection, and those of its server's.
-fn ends(number: u32, held: bool) -> [Ends; 2] {
+fn ends(number: u32, held: bool) -> [FlowKey; 2] {
     let address = |a: u8, b: u8| v4(Ipv4Addr::new(10, 0, a, b));
     // Held ones are others.
     let client = v4(Ipv4Addr::from(0x0a10_0000 + (u32::from(held) << 16) + (number >> 14)));
-    let client = Ends { src: client, dst: address(1, 80), src_port: 1024 + (number & 0x3fff) as u16, dst_port: 80 };
+    let client = FlowKey { src: client, dst: address(1, 80), src_port: 1024 + (number & 0x3fff) as u16, dst_port: 80 };
     let own_port = 1024 + (number % 60_000) as u16;
     let last = 11 + (number / 60_000) as u8 + if held { 100 } else { 0 };
-    [client, Ends { src: address(2, last), dst: address(2, 254), src_port: 80, dst_port: own_port }]
+    [client, FlowKey { src: address(2, last), dst: address(2, 254), src_port: 80, dst_port: own_port }]
 }
 
 fn v4(address: Ipv4Addr) -> Ipv6Addr {
@@ -66,7 +68,7 @@ fn mac(port: u8, last: u8) -> [u8; 6] {
 }
 
 /// A segment as it comes in.
-fn segment(ends: Ends, from: u8, flags: u8, options: TcpOptions, payload: &[u8]) -> Vec<u8> {
+fn segment(ends: FlowKey, from: u8, flags: u8, options: TcpOptions, payload: &[u8]) -> Vec<u8> {
     let macs = (mac(from, OWN[4]), mac(from, 0x11));
     let (seq, ack) = (5000, if flags & ACK == 0 { 0 } else { 100_000 });
     Segment { dst_mac: macs.0, src_mac: macs.1, ends, seq, ack, flags, window: 500, options, payload }.frame()
@@ -78,7 +80,7 @@ fn packet(kind: &str) -> (u8, Vec<u8>) {
     let all =
         TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((1000, 0)), ..TcpOptions::default() };
     let ([client, server], [held_client, held_server]) = (ends(0, false), ends(0, true));
-    let stranger = Ends { src_port: 999, ..client };
+    let stranger = FlowKey { src_port: 999, ..client };
     match kind {
         "SYN" => (CLIENTS, segment(stranger, CLIENTS, SYN, all, &[])),
         "request" => (CLIENTS, segment(held_client, CLIENTS, ACK | PSH, times, &[b'x'; 100])),
@@ -109,25 +111,25 @@ impl<S: TableStore + ?Sized> Filled<'_, S> {
 }
 
 impl<S: TableStore + ?Sized> Tables for Filled<'_, S> {
-    fn block(&self, _: &Ends) -> Option<Packed> {
+    fn entry(&self, _: &FlowKey) -> Option<Packed> {
         None
     }
 
-    fn set_block(&mut self, ends: &Ends, block: &Packed) -> Result<Option<Packed>, TableError> {
-        self.set("spliced.blocks", ends, block).map(|()| None).map_err(|_| TableError::Full)
+    fn set_entry(&mut self, ends: &FlowKey, block: &Packed) -> Result<Option<Packed>, TableError> {
+        self.set("spliced.blocks", &key(ends), block).map(|()| None).map_err(|_| TableError::Full)
     }
 
-    fn remove_block(&mut self, _: &Ends) {}
+    fn remove_entry(&mut self, _: &FlowKey) {}
 
-    fn blocks(&self) -> Vec<(Ends, Packed)> {
+    fn entries(&self) -> Vec<(FlowKey, Packed)> {
         Vec::new()
     }
 
-    fn ways(&self) -> Vec<(u32, Way)> {
+    fn next_hops(&self) -> Vec<(u32, NextHop)> {
         Vec::new()
     }
 
-    fn set_ways(&mut self, ways: &[(u32, Way)]) -> bool {
+    fn set_next_hops(&mut self, ways: &[(u32, NextHop)]) -> bool {
         ways.iter().all(|(number, way)| self.set("spliced.ways", number, way).is_ok())
     }
 }
@@ -139,17 +141,24 @@ fn fill<S: TableStore + ?Sized>(app: &App, connections: u32, tables: &mut S) -> 
     tables.set("accept.secret", &0u32, &(1u64, 2u64))?;
     let service = (1u16, 1460u16, 7u8, true, true, 20480u16);
     tables.set("accept.services", &(ends(0, false)[0].dst, 80u16), &service)?;
-    let mut blocks = Blocks::new(tables);
+    let mut blocks = FlowTable::new(tables);
     for (number, held) in (0..connections).map(|number| (number, false)).chain([(0, true)]) {
         let [client, server] = ends(number, held);
         let mode = if held { Mode::Held } else { Mode::Open };
         let sides = [(client, server, SERVERS, 0u32.wrapping_sub(91_000)), (server, client, CLIENTS, 91_000)];
         for (own, other, port, add_to) in sides {
-            let block =
-                Block { mode, port, scale: 7, told: 7, dst_mac: mac(port, 0x11), ..Block::held(other.turned(), 1) };
+            let block = FlowEntry {
+                mode,
+                port,
+                scale: 7,
+                told: 7,
+                dst_mac: mac(port, 0x11),
+                ..FlowEntry::held(other.turned(), 1)
+            };
             // What segments acknowledge is nothing new, as in the midst of a body.
-            let block = Block { acked: 100_000, edge: 100_000 + (500 << 7), ..block };
-            let block = if port == SERVERS { Block { ack: add_to, ..block } } else { Block { seq: add_to, ..block } };
+            let block = FlowEntry { acked: 100_000, edge: 100_000 + (500 << 7), ..block };
+            let block =
+                if port == SERVERS { FlowEntry { ack: add_to, ..block } } else { FlowEntry { seq: add_to, ..block } };
             if !blocks.set(&own, &block) {
                 return Err("spliced.blocks: no room".into());
             }
@@ -159,9 +168,9 @@ fn fill<S: TableStore + ?Sized>(app: &App, connections: u32, tables: &mut S) -> 
 }
 
 fn fields(record: &impl Record) -> Vec<u128> {
-    let mut fields = Vec::new();
+    let mut fields = Fields::new();
     record.to_fields(&mut fields);
-    fields
+    fields.into_vec()
 }
 
 /// The table of kinds and placements.

@@ -2,21 +2,29 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`document`] | TOML with the place of every key, for errors |
+//! | [`entries`] | entries of tables in natural notation |
 //! | [`config`] | reads the one TOML file of an instance and fills the tables of its program |
 //! | [`packet`] | builds packets from text and shows packets as text, with the program's own protocols |
 //! | [`socket`] | lets a running instance be asked and changed |
 //! | [`state`] | keeps tables on disk |
-//! | [`controllers`] | the controllers that come with Millrace, by name |
+//! | [`application`] | the contract with applications: controllers, their settings, what they can be asked |
+//! | [`applications`] | those that a binary is linked with |
+//! | [`rendezvous`] | questions between threads, and their answers |
 //! | [`line_log`] | appends lines to files without ever waiting |
 //! | [`words`] | small pieces of messages |
 //! | [`cases`] | runs the packet tests in `apps/NAME/cases` on any engine |
 #![forbid(unsafe_code)]
 
+pub mod application;
+pub mod applications;
 pub mod cases;
 pub mod config;
-pub mod controllers;
+pub mod document;
+pub mod entries;
 pub mod line_log;
 pub mod packet;
+pub mod rendezvous;
 pub mod socket;
 pub mod state;
 pub mod words;

@@ -1,5 +1,6 @@
 //! What a case file may say, and what a case that fails shows.
 
+#[path = "../../../tests/support/compile.rs"]
 mod common;
 
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use baker::ir::Program;
 use baker::opt::Level;
 use codegen::OptLevel;
+use control::applications::Applications;
 use control::cases::{self, Case, LoadError};
 use dataplane::EngineKind;
 use dataplane::step::Compiled;
@@ -40,7 +42,7 @@ impl Folder {
     }
 
     fn load(&self) -> Result<Case, LoadError> {
-        cases::load(&self.0.join("cases/case.toml"), &program())
+        cases::load(&self.0.join("cases/case.toml"), &program(), Applications::NONE)
     }
 
     /// A message without the folder's name.

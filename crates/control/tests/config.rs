@@ -1,5 +1,6 @@
 //! What a configuration may say, and how it is refused.
 
+#[path = "../../../tests/support/compile.rs"]
 mod common;
 
 use std::path::Path;
@@ -7,7 +8,9 @@ use std::sync::Arc;
 
 use baker::ir::interp::Machine;
 use baker::ir::{Pin, Program, TableEntry, TableStore};
-use control::config::{Config, ConfigError, Control, Workers};
+use control::applications::Applications;
+use control::config::{Config, Control, Workers};
+use control::document::ConfigError;
 use dataplane::PollMode;
 use dataplane::ports::{Driver, PortSpec};
 use proptest::prelude::*;
@@ -19,7 +22,7 @@ fn program() -> Arc<Program> {
 const PORTS: &str = "[ports.p1]\nnumber = 1\n[ports.p2]\nnumber = 2\nhost = \"p1\"\n[ports.p63]\nnumber = 63\n";
 
 fn parse(text: &str) -> Result<Config, Vec<ConfigError>> {
-    Config::parse("t.toml", &format!("{PORTS}{text}"), &program())
+    Config::parse("t.toml", &format!("{PORTS}{text}"), &program(), Applications::NONE)
 }
 
 /// The entries of one table, as numbers.
@@ -54,103 +57,6 @@ fn sets_are_lists_of_members() {
     );
     assert!(error("[tables.m]\nmembers = [\"02:00:00:00:00:01\", \"2:0:0:0:0:1\"]").contains("tables.m.members[1]"));
     assert!(error("[tables.m]\npairs = [{ src = \"10.0.0.1\" }]").contains("port of flow_t is missing"));
-}
-
-/// The firewall with the rules of a configuration; its errors, then its warnings.
-fn firewall(rules: &str) -> (Vec<String>, Vec<String>) {
-    let program = common::compile(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps/firewall/firewall.baker"));
-    let text =
-        format!("[ports.lan]\nnumber = 1\n[ports.outer]\nnumber = 70\n[controllers.firewall]\nrules = [\n{rules}\n]");
-    let shown = |errors: &[ConfigError]| errors.iter().map(ToString::to_string).collect();
-    match Config::parse("t.toml", &text, &program) {
-        Ok(config) => (Vec::new(), shown(&config.warnings)),
-        Err(errors) => (shown(&errors), Vec::new()),
-    }
-}
-
-#[test]
-fn errors_of_firewall_rules() {
-    let address = "an address or a prefix, such as \"10.0.1.0/24\" or \"2001:db8::/32\", a list of them, or \"any\"";
-    for (rule, error) in [
-        ("{}", "`action` is missing; accepted: permit or deny".to_owned()),
-        ("{ action = \"permitt\" }", ".action: \"permitt\" is no action; did you mean `permit`?; accepted: permit or deny".into()),
-        ("{ action = 1 }", ".action: this is an integer; accepted: permit or deny".into()),
-        (
-            "{ action = \"deny\", form = \"any\" }",
-            ".form: unknown key; did you mean `from`?; accepted: name, action, entry, protocol, from, to, from_port, to_port, icmp_type"
-                .into(),
-        ),
-        (
-            "{ action = \"deny\", entry = \"lann\" }",
-            ".entry: there is no such port \"lann\"; did you mean `lan`?; accepted: a port with a number below 64: lan".into(),
-        ),
-        ("{ action = \"deny\", entry = \"outer\" }", ".entry: there is no such port \"outer\"; accepted: a port with a number below 64: lan".into()),
-        (
-            "{ action = \"deny\", entry = [] }",
-            ".entry: this list is empty, so nothing matches; accepted: at least one value".into(),
-        ),
-        (
-            "{ action = \"deny\", protocol = \"tcpp\" }",
-            ".protocol: \"tcpp\" is no protocol that is known by name; did you mean `tcp`?; accepted: one of tcp, udp, icmp, icmpv6, or a number from 0 to 255"
-                .into(),
-        ),
-        (
-            "{ action = \"deny\", from = [\"10.0.0.0/8\", \"10.0.0.1/8\"] }",
-            format!(".from[1]: \"10.0.0.1/8\" is no prefix, or has bits beyond its length; accepted: {address}"),
-        ),
-        (
-            "{ action = \"deny\", from = \"10.0.0.1\", to = \"::1\" }",
-            "no packet has an IPv4 and an IPv6 address; accepted: `from` and `to` of one version".into(),
-        ),
-        (
-            "{ action = \"deny\", to_port = 80 }",
-            ".to_port: the protocol of this rule has none; accepted: with protocol tcp or udp".into(),
-        ),
-        (
-            "{ action = \"deny\", protocol = \"tcp\", to_port = \"90-80\" }",
-            ".to_port: not a value of this key; accepted: a port from 0 to 65535, \"FIRST-LAST\", or a list of them".into(),
-        ),
-        (
-            "{ action = \"deny\", protocol = \"tcp\", icmp_type = 8 }",
-            ".icmp_type: the protocol of this rule has none; accepted: with protocol icmp or icmpv6".into(),
-        ),
-        (
-            "{ action = \"deny\", protocol = \"icmp\", icmp_type = [8, 256] }",
-            ".icmp_type[1]: not a value of this key; accepted: a type from 0 to 255, \"TYPE/CODE\", or a list of them".into(),
-        ),
-    ] {
-        let (errors, _) = firewall(&format!("{{ action = \"permit\" }},\n{rule}"));
-        let colon = if error.starts_with('.') { "" } else { ": " };
-        assert_eq!(errors, [format!("t.toml:8: controllers.firewall.rules[1]{colon}{error}")]);
-    }
-}
-
-#[test]
-fn rules_that_no_packet_reaches_are_named() {
-    let rules = r#"
-    { name = "all web", action = "permit", protocol = "tcp", to = "10.0.0.0/8", to_port = "1-1000" },
-    { action = "deny", protocol = "tcp", to = "10.1.0.0/16", to_port = [80, 443] },
-    { name = "web", action = "permit", protocol = "tcp", to = ["10.2.0.0/16", "10.3.0.0/16"], to_port = 80 },
-    { name = "more", action = "permit", protocol = "tcp", to = ["10.2.0.0/16", "11.3.0.0/16"], to_port = 80 },
-    { name = "end", action = "deny" },
-    { name = "late", action = "permit", from = "10.0.0.1" },"#;
-    let (errors, warnings) = firewall(rules);
-    assert_eq!(errors, [""; 0]);
-    let path = "controllers.firewall.rules";
-    assert_eq!(
-        warnings,
-        [
-            format!(
-                "t.toml:9: {path}[1]: no packet reaches rule 2 (line 9): rule 1 \"all web\" (line 8) matches all that it matches, and permits it"
-            ),
-            format!(
-                "t.toml:10: {path}[2]: no packet reaches rule 3 \"web\" (line 10): rule 1 \"all web\" (line 8) matches all that it matches, and does the same"
-            ),
-            format!(
-                "t.toml:13: {path}[5]: no packet reaches rule 6 \"late\" (line 13): rule 5 \"end\" (line 12) matches all that it matches, and denies it"
-            ),
-        ]
-    );
 }
 
 #[test]
@@ -397,7 +303,7 @@ fn errors_of_sections() {
     // What depends on it is not wrong by itself.
     for wrong in ["[port.p3]\nnumber = 3", "[ports]\np3 = 3", "[ports.p3]"] {
         let text = format!("{wrong}\n[ports.p4]\nnumber = 4\nhost = \"p3\"\n[tables.m.small]\np3 = 1\n");
-        let errors = Config::parse("t.toml", &text, &program()).unwrap_err();
+        let errors = Config::parse("t.toml", &text, &program(), Applications::NONE).unwrap_err();
         assert_eq!(errors.len(), 1, "{errors:#?}");
     }
     assert_eq!(error("[tables.n.fib]"), "t.toml:1: tables.n: no module of this name has tables; accepted: m");
@@ -463,7 +369,7 @@ fn errors_of_sections() {
 #[test]
 fn columns_count_characters() {
     let text = format!("{PORTS}[tables.m]\nflows = [{{ key = {{ src = \"ä\", port = 1 }}, value = \"é\" }}]");
-    let errors = Config::parse("t.toml", &text, &program()).unwrap_err();
+    let errors = Config::parse("t.toml", &text, &program(), Applications::NONE).unwrap_err();
     let places: Vec<_> = errors.iter().map(|error| (error.line, error.column, error.path.as_str())).collect();
     let line = PORTS.lines().count() + 2;
     assert_eq!(places, [(line, 26, "tables.m.flows[0].key.src"), (line, 51, "tables.m.flows[0].value")]);
@@ -512,7 +418,8 @@ fn the_switch_of_the_demo() {
     let apps = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps/l3switch");
     let program = common::compile(&apps.join("l3switch.baker"));
     let text = std::fs::read_to_string(apps.join("l3switch.toml")).unwrap();
-    let config = Config::parse("l3switch.toml", &text, &program).unwrap_or_else(|errors| panic!("{errors:#?}"));
+    let config = Config::parse("l3switch.toml", &text, &program, Applications::NONE)
+        .unwrap_or_else(|errors| panic!("{errors:#?}"));
     let names: Vec<&str> = config.ports.iter().map(|port| port.name.as_str()).collect();
     assert_eq!(names, lab::L3Switch::PORTS);
     let numbers: Vec<u8> = config.ports.iter().map(|port| port.number).collect();
@@ -543,7 +450,7 @@ proptest! {
     #[test]
     fn any_text_gives_a_configuration_or_errors(text in "(\\[\\[?(tables|ports|m|small|fib|flows|frames|worker|\\.)*\\]?\\]\n|[a-z0-9./:\"={}\\[\\] \n,_é-]{0,12})*") {
         let program = SHARED.with(Arc::clone);
-        if let Err(errors) = Config::parse("t.toml", &text, &program) {
+        if let Err(errors) = Config::parse("t.toml", &text, &program, Applications::NONE) {
             prop_assert!(!errors.is_empty());
             let lines = text.lines().count() + 1;
             prop_assert!(errors.iter().all(|error| (1..=lines).contains(&error.line) && error.column >= 1));
@@ -558,7 +465,8 @@ fn access_modes_and_own_addresses() {
     use dataplane::Access;
     use dataplane::ports::Own;
     let of = |text: &str| {
-        let config = Config::parse("t.toml", text, &program()).unwrap_or_else(|errors| panic!("{errors:?}"));
+        let config =
+            Config::parse("t.toml", text, &program(), Applications::NONE).unwrap_or_else(|errors| panic!("{errors:?}"));
         config.ports.iter().map(|port| (port.access, port.own)).collect::<Vec<_>>()
     };
     let ports = "[ports.p1]\nnumber = 1\n[ports.p2]\nnumber = 2\n";

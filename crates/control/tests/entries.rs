@@ -1,5 +1,6 @@
 //! Keys and values as a running instance shows and takes them: one notation with the configuration.
 
+#[path = "../../../tests/support/compile.rs"]
 mod common;
 
 use std::path::Path;
@@ -7,7 +8,9 @@ use std::sync::Arc;
 
 use baker::ir::arith::mask;
 use baker::ir::{Layout, Program, TableEntry, TableError, TableId, TableKind, prefix_mask};
-use control::config::{Config, EntryFault, Notation, PortNames, text, typed};
+use control::applications::Applications;
+use control::config::Config;
+use control::entries::{EntryFault, Notation, PortNames, text, typed};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
@@ -18,7 +21,7 @@ fn program() -> Arc<Program> {
 }
 
 fn ports(program: &Program) -> PortNames {
-    Config::parse("t.toml", PORTS, program).unwrap().port_names()
+    Config::parse("t.toml", PORTS, program, Applications::NONE).unwrap().port_names()
 }
 
 fn notation() -> Notation {

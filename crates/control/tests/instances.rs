@@ -1,5 +1,6 @@
 //! Several instances of one module: a configuration fills the tables of each, and each uses its own.
 
+#[path = "../../../tests/support/compile.rs"]
 mod common;
 
 use std::path::Path;
@@ -8,7 +9,9 @@ use std::sync::Arc;
 use baker::ir::{Program, TableEntry, TableId, TableStore};
 use baker::opt::Level;
 use codegen::OptLevel;
-use control::config::{Config, Notation};
+use control::applications::Applications;
+use control::config::Config;
+use control::entries::Notation;
 use dataplane::EngineKind;
 use dataplane::step::Stepper;
 
@@ -45,7 +48,8 @@ fn table(program: &Program, name: &str) -> TableId {
 #[test]
 fn each_instance_has_its_own_tables() {
     let program = program();
-    let config = Config::parse("instances.toml", CONFIG, &program).unwrap_or_else(|errors| panic!("{errors:#?}"));
+    let config = Config::parse("instances.toml", CONFIG, &program, Applications::NONE)
+        .unwrap_or_else(|errors| panic!("{errors:#?}"));
     for engine in [EngineKind::Interp, EngineKind::Native(OptLevel::O0, Level::Base), EngineKind::NATIVE] {
         let mut stepper = Stepper::new(program.clone(), engine).unwrap();
         config.fill(&program, &mut stepper).unwrap();
@@ -77,7 +81,7 @@ fn each_instance_has_its_own_tables() {
 fn the_module_itself_has_no_tables_then() {
     let program = program();
     let error = |text: &str| {
-        let errors = Config::parse("t.toml", text, &program).expect_err("it is wrong");
+        let errors = Config::parse("t.toml", text, &program, Applications::NONE).expect_err("it is wrong");
         errors.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(

@@ -1,5 +1,6 @@
 //! Packets as text.
 
+#[path = "../../../tests/support/compile.rs"]
 mod common;
 
 use std::path::Path;

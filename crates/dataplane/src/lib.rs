@@ -3,43 +3,51 @@
 //! An [`Instance`] runs one program: a worker polls the ports' queues, lets an [`Engine`] process each batch, and hands
 //! the packets that leave the program to the ports' transmit queues. Tables are shared by all workers and the control
 //! plane; look-ups take no lock.
+//!
+//! Imports run one way, between folders and between files: each line of this table uses those below it.
+//!
+//! | folder | idea |
+//! |---|---|
+//! | `instance` | a program between ports: started, replaced by another one, ended |
+//! | `offline` | a program without ports or threads: [`step`], [`replay()`], [`bench`] |
+//! | `workers` | the loop over the ports' queues, a program on one worker, its timers, its replacement |
+//! | `observer` | counters by name, summed up for whoever asks |
+//! | [`controller`] | what controllers are written against: packets through rings, tables by name |
+//! | [`ports`] | drivers, one per file |
+//! | [`xdp`] | the program's part in the kernel: loaded, attached, replaced |
+//! | `engine` | what runs a program over a batch: machine code or the interpreter |
+//! | `packets` | frames, the worker's context that machine code gets, batches, access modes |
+//! | `tables` | tables in memory, shared by workers, the kernel and the control plane; epochs |
+//! | `externs`, `counters` | functions of controllers as a program calls them; counters that workers write |
+//! | `sys` | system calls |
+//!
+//! A received packet goes `ports → packets → engine → packets → ports`, driven by `workers`. A packet for a controller
+//! leaves a worker by a ring of `controller`, and one that a controller injects comes back by another. What the kernel's
+//! part hands over comes in by a port, and `xdp` says where the program goes on with it.
 
-mod access;
-pub mod bench;
-mod context;
 pub mod controller;
 mod counters;
-mod crew;
 mod engine;
-mod epoch;
-mod frames;
-mod handover;
+mod externs;
 mod instance;
-mod mtus;
+mod observer;
+mod offline;
+mod packets;
 pub mod ports;
-mod repeated;
-mod replay;
-mod running;
-pub mod step;
-mod sweep;
 mod sys;
 mod tables;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
-mod timer;
-mod worker;
+mod workers;
 pub mod xdp;
 
-pub use access::Access;
-pub use context::{Received, RxBatch, TxBatch, WorkerContext};
-pub use counters::{CounterBlock, Observer, PortCounters, PortSnapshot, Snapshot, TimerSnapshot};
-pub use crew::MOST as MAX_WORKERS;
+pub use counters::{CounterBlock, PortCounters};
 pub use engine::{Engine, EngineError, EngineKind, InterpEngine, NativeEngine, RunFnEngine, TableAccess};
-pub use epoch::{Epochs, Registration};
-pub use frames::{FrameConfig, FrameError, FramePool};
-pub use instance::{Instance, Next, Options, PortConfig, Prepared, ReloadError, Report, StartError};
-pub use replay::{Entries, ReplayError, ReplayReport, replay};
-pub use tables::{Carried, TableChange, Tables, TablesError, bytes_of_entry};
-pub use worker::PollMode;
+pub use instance::{Instance, MAX_WORKERS, Next, Options, PortConfig, Prepared, ReloadError, Report, StartError};
+pub use observer::{Observer, PortSnapshot, Snapshot, TimerSnapshot};
+pub use offline::{Entries, ReplayError, ReplayReport, bench, replay, step};
+pub use packets::{Access, FrameConfig, FrameError, FramePool, Received, RxBatch, TxBatch, WorkerContext};
+pub use tables::{Carried, Epochs, Registration, TableChange, Tables, TablesError, bytes_of_entry};
+pub use workers::PollMode;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use control::config::document::{self, Errors, Path, Table, Value};
+use control::document::{self, Errors, Path, Table, Value};
 use lab::Mac;
 
 use super::quantity::time;

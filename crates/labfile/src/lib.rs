@@ -12,8 +12,7 @@ mod quantity;
 
 use std::path::PathBuf;
 
-use control::config::ConfigError;
-use control::config::document::{self, Errors, Path, Value};
+use control::document::{self, ConfigError, Errors, Path, Value};
 
 pub use host::{Command, Host};
 pub use link::Link;

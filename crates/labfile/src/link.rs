@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use control::config::document::{self, Errors, Path, Table, Value};
+use control::document::{self, Errors, Path, Table, Value};
 use control::words::{did_you_mean, list};
 use lab::{Distribution, Impairments, Jitter, Loss, MAX_DELAY, MAX_GAP, Reorder};
 

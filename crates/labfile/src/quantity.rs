@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use control::config::document::{Errors, Path, Value, string, wrong_kind};
+use control::document::{Errors, Path, Value, string, wrong_kind};
 use toml::de::DeValue;
 
 const TIME: &str = "a time such as \"20 ms\", with s, ms or us";

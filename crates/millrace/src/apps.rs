@@ -1,5 +1,6 @@
 //! Programs: a Baker file, a directory with one, or the name of an application that comes with Millrace.
 
+use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
@@ -9,12 +10,25 @@ use baker::diag::Diagnostic;
 use baker::library::Beside;
 use baker::place::Placement;
 use baker::{diag, ir};
+use cli::failure::Failure;
 use codegen::bpf;
-use include_dir::{Dir, include_dir};
+use rust_embed::RustEmbed;
 
-use crate::failure::Failure;
+/// The folders of applications without their controllers, which are crates.
+#[derive(RustEmbed)]
+#[folder = "../../apps"]
+#[exclude = "*/controller/*"]
+struct Apps;
 
-static APPS: Dir = include_dir!("$CARGO_MANIFEST_DIR/../../apps");
+/// A file of an application, by its path in `apps`.
+fn built_in(path: &str) -> Option<Cow<'static, [u8]>> {
+    Apps::get(path).map(|file| file.data)
+}
+
+/// The same as text.
+fn built_in_text(path: &str) -> Option<String> {
+    String::from_utf8(built_in(path)?.into_owned()).ok()
+}
 
 /// A program's source.
 pub struct Source {
@@ -59,16 +73,19 @@ pub fn find(app: &str) -> Result<Source, Failure> {
     }
     let embedded = |file: &str| {
         let name = format!("{app}/{file}");
-        let text = APPS.get_file(&name)?.contents_utf8()?;
-        Some((format!("apps/{name}"), text.to_string()))
+        let text = built_in_text(&name)?;
+        Some((format!("apps/{name}"), text))
     };
     if let Some((name, text)) = embedded(&format!("{app}.baker")) {
         let trace = format!("{app}/{TRACE}");
-        let trace = APPS.get_file(&trace).map(|file| (format!("apps/{trace}"), file.contents().to_vec()));
+        let trace = built_in(&trace).map(|content| (format!("apps/{trace}"), content.into_owned()));
         let (config, trace_config) = (embedded(&format!("{app}.toml")), embedded(TRACE_CONFIG));
         return Ok(Source { name, text, config, built_in: true, trace, trace_config });
     }
-    let known: Vec<_> = APPS.dirs().filter_map(|d| d.path().to_str()).collect();
+    // By name: all files of a folder follow each other.
+    let mut known: Vec<String> = Apps::iter().filter_map(|path| Some(path.split_once('/')?.0.to_owned())).collect();
+    known.sort();
+    known.dedup();
     Err(Failure::wrong(format!(
         "error: {app}: there is no such file, and no such application\n  applications: {}",
         known.join(", ")
@@ -101,7 +118,7 @@ fn beside<T>(path: &Path, content: std::io::Result<T>) -> Result<Option<T>, Fail
 /// A file beside a program. What lies beside one that is built in is built in, too.
 fn imported(built_in: bool, path: &Path) -> Option<String> {
     match path.strip_prefix("apps") {
-        Ok(inside) if built_in => APPS.get_file(inside)?.contents_utf8().map(str::to_owned),
+        Ok(inside) if built_in => built_in_text(inside.to_str()?),
         _ => std::fs::read_to_string(path).ok(),
     }
 }

@@ -2,10 +2,9 @@
 
 use std::io;
 
+use cli::failure::Failure;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
-
-use crate::failure::Failure;
 
 /// The environment variable that says what is logged, such as `info` or `control=debug`.
 const VARIABLE: &str = "MILLRACE_LOG";

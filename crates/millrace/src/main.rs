@@ -4,18 +4,18 @@
 
 #![forbid(unsafe_code)]
 
+mod applications;
 mod apps;
 mod commands;
-mod failure;
 mod logs;
-mod output;
-mod report;
 mod supervisor;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use cli::failure::{self, Failure};
+use cli::output;
 
 /// A software network processor: compiles Baker programs and runs them on packets.
 #[derive(Parser)]
@@ -56,10 +56,6 @@ enum Command {
     Ports(commands::counters::Args),
     /// Show what the controllers of a running instance have counted
     Figures(commands::figures::Args),
-    /// Show the servers of a running splicer, drain them, take them down
-    Servers(commands::servers::Args),
-    /// Show the connections of a running splicer, or end them
-    Sessions(commands::sessions::Args),
     /// Have a running instance read its program and configuration again and put them in force
     Reload(commands::reload::Args),
     /// End a running instance
@@ -72,17 +68,33 @@ enum Command {
     Lab(commands::lab::Args),
 }
 
-fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => {
-            // Help and version are no errors.
-            let failed = error.use_stderr();
-            let _ = error.print();
-            return ExitCode::from(if failed { failure::WRONG } else { 0 });
-        }
-    };
-    let result = logs::start(cli.log_format).and_then(|()| match cli.command {
+/// The command line with the subcommands of applications: in the help they stand behind that for figures, by name.
+fn parser() -> clap::Command {
+    let mut all = Cli::command();
+    let names: Vec<String> = all.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    for (place, name) in names.iter().enumerate() {
+        all = all.mut_subcommand(name, |command| command.display_order(place));
+    }
+    let place = names.iter().position(|name| name == "figures").unwrap_or(names.len());
+    own_commands().fold(all, |all, command| all.subcommand(command.parser().display_order(place)))
+}
+
+/// Subcommands of applications.
+fn own_commands() -> impl Iterator<Item = cli::Command> {
+    applications::LINKED.iter().flat_map(|linked| linked.commands.iter().copied())
+}
+
+/// Runs what the command line says.
+fn run(found: &ArgMatches) -> Result<(), Failure> {
+    let own = found.subcommand().and_then(|(name, found)| {
+        let command = own_commands().find(|command| command.name() == name)?;
+        Some((command, found))
+    });
+    if let Some((command, arguments)) = own {
+        return command.run(arguments);
+    }
+    let cli = Cli::from_arg_matches(found).map_err(Failure::wrong)?;
+    match cli.command {
         Command::Check(args) => commands::check::run(&args),
         Command::Fmt(args) => commands::fmt::run(&args),
         Command::Lsp(args) => commands::lsp::run(&args),
@@ -96,14 +108,26 @@ fn main() -> ExitCode {
         Command::Drops(args) => commands::counters::drops(&args),
         Command::Ports(args) => commands::counters::ports(&args),
         Command::Figures(args) => commands::figures::run(&args),
-        Command::Servers(args) => commands::servers::run(&args),
-        Command::Sessions(args) => commands::sessions::run(&args),
         Command::Reload(args) => commands::reload::run(&args),
         Command::Stop(args) => commands::stop::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Lab(args) => commands::lab::run(&args),
-    });
+    }
+}
+
+fn main() -> ExitCode {
+    let found = match parser().try_get_matches() {
+        Ok(found) => found,
+        Err(error) => {
+            // Help and version are no errors.
+            let failed = error.use_stderr();
+            let _ = error.print();
+            return ExitCode::from(if failed { failure::WRONG } else { 0 });
+        }
+    };
+    let format = found.get_one("log_format").copied().unwrap_or(logs::Format::Text);
+    let result = logs::start(format).and_then(|()| run(&found));
     match result.and_then(|()| output::finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -111,5 +135,18 @@ fn main() -> ExitCode {
             let _ = writeln!(std::io::stderr(), "{failure}");
             ExitCode::from(failure.status)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subcommands_of_applications_stand_among_the_others() {
+        let help = parser().render_help().to_string();
+        let names = ["ports", "figures", "servers", "sessions", "reload", "lab"];
+        let places = names.map(|name| help.find(&format!("\n  {name} ")).unwrap_or_else(|| panic!("{name}: {help}")));
+        assert!(places.is_sorted(), "{help}");
     }
 }

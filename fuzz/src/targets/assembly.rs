@@ -1,6 +1,6 @@
 //! Reassembly of a stream: what is ready is what came first of each byte, and memory has a bound, whatever overlaps.
 
-use control::controllers::splice::assembly::Assembly;
+use wire::assembly::Assembly;
 
 use super::pieces::Pieces;
 

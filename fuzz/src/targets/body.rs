@@ -1,8 +1,8 @@
 //! Bodies: their ends are where a simple reader finds them, in whatever pieces they come, with or without a look at all of them, and through what
 //! control blocks keep.
 
-use control::controllers::splice::body::{Body, Framing, Next};
-use control::controllers::splice::http::Refused;
+use wire::body::{Body, Framing, Next};
+use wire::http::Refused;
 
 use super::pieces::Pieces;
 

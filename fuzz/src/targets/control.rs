@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use control::config::{Notation, PortNames};
-use control::controllers::Registry;
+use control::application::Registry;
+use control::entries::{Notation, PortNames};
 use control::socket::{About, Claim, Client, Request, Server, Service, Shown, Status};
 use dataplane::ports::{Driver, MemPort};
 use dataplane::{EngineKind, Instance, Options, PortConfig};

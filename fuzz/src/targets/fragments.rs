@@ -1,7 +1,6 @@
 //! Datagrams in fragments: what is put together is what was sent, or nothing, and memory has a bound.
 
-use control::controllers::figures::Figure;
-use control::controllers::splice::fragments::Fragments;
+use wire::fragments::Fragments;
 
 use super::pieces::{Pieces, checksum};
 
@@ -27,11 +26,8 @@ pub fn run(data: &[u8]) {
         }
         assert!(fragments.due() > now, "what is late goes");
     }
-    let numbers = fragments.family().samples.into_iter().map(|sample| match sample.value {
-        Figure::Number(number) => number,
-        Figure::Histogram { .. } => panic!("it is no histogram"),
-    });
-    assert!(numbers.sum::<u64>() + whole <= data.len() as u64 + 1);
+    let counted: u64 = fragments.counts().map(|(_, count)| count).sum();
+    assert!(counted + whole <= data.len() as u64 + 1);
     fragments.expire(u64::MAX);
     assert_eq!(fragments.due(), u64::MAX);
 }

@@ -1,7 +1,7 @@
 //! HTTP heads: in whatever pieces they come, they are read as when they are whole, or refused; and what is read is itself once more.
 
-use control::controllers::splice::http::{Refused, request, response};
-use control::controllers::splice::looked::Looked;
+use wire::http::{Refused, request, response};
+use wire::looked::Looked;
 
 /// Pieces of heads.
 pub const WORDS: &[&str] = &[

@@ -15,7 +15,7 @@ pub mod splicer;
 pub mod switch;
 pub mod text;
 
-use ::control::config::ConfigError;
+use ::control::document::ConfigError;
 
 /// The errors of a file of this text: each names a place in it, and there are no more than anybody reads.
 fn told(errors: &[ConfigError], text: &str) {

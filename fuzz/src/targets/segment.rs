@@ -1,8 +1,8 @@
 //! Frames with TCP segments, ICMP errors and answers about Ethernet addresses: what is read is written again as it was.
 
-use control::controllers::splice::icmp::{IcmpError, Problem};
-use control::controllers::splice::resolution::Answer;
-use control::controllers::splice::segment::Segment;
+use wire::icmp::{IcmpError, Problem};
+use wire::resolution::Answer;
+use wire::segment::Segment;
 
 use super::pieces::set_checksum;
 
@@ -15,7 +15,7 @@ pub fn run(data: &[u8]) {
     // There may be room for fewer selective acknowledgements than came.
     let fitting = read.options.blocks.iter().zip(&found.options.blocks).all(|(own, came)| own.is_none() || own == came);
     assert!(fitting, "{read:?} {found:?}");
-    let options = control::controllers::splice::segment::TcpOptions { blocks: found.options.blocks, ..read.options };
+    let options = wire::segment::TcpOptions { blocks: found.options.blocks, ..read.options };
     assert_eq!(Segment { options, ..read }, found);
     assert_eq!(found.end().wrapping_sub(found.seq), found.space());
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use baker::ir::{TableId, TableStore};
+use control::applications::Applications;
 use control::config::Config;
 use dataplane::EngineKind;
 use dataplane::step::Stepper;
@@ -46,7 +47,7 @@ pub const WORDS: &[&str] = &[
 pub fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let program = switch::program();
-    let config = match Config::parse("fuzz.toml", &text, program) {
+    let config = match Config::parse("fuzz.toml", &text, program, Applications::NONE) {
         Ok(config) => config,
         Err(errors) => return told(&errors, &text),
     };

@@ -10,18 +10,23 @@ use std::sync::{Arc, OnceLock};
 use baker::ir::Program;
 use baker::library::Beside;
 use baker::{check, diag, ir};
+use control::applications::Applications;
 use control::config::Config;
-use control::controllers::splice::block::{Block, Ends};
-use control::controllers::splice::cluster::Agreed;
-use control::controllers::splice::own::Own;
-use control::controllers::splice::path::{DataPath, Offer};
-use control::controllers::splice::segment::{ACK, FIN, PSH, RST, SYN, Segment, TcpOptions};
-use control::controllers::splice::settings::Settings;
-use control::controllers::splice::splicer::{Accepted, Splicer};
 use serde_json::{Value as Json, json};
+use splice::SpliceApplication;
+use splice::cluster::NegotiatedOptions;
+use splice::data_path::{DataPath, Offer};
+use splice::settings::Settings;
+use splice::splicer::{Accepted, Splicer};
+use splice::tables::flow_entry::FlowEntry;
+use splice::tables::own::Own;
+use wire::flow_key::FlowKey;
+use wire::segment::{ACK, FIN, PSH, RST, SYN, Segment, TcpOptions};
 
 use super::pieces::{Pieces, set_checksum};
 
+/// What the program needs.
+pub const APPLICATIONS: Applications = Applications::new(&[&SpliceApplication]);
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../apps/splice/splice.baker");
 const CONFIG: &str = include_str!("../../../apps/splice/splice.toml");
 
@@ -60,9 +65,9 @@ fn settings() -> Arc<Settings> {
             .replace("connections = 65536", "connections = 3\nrequest_body = 1000")
             .replace("name = \"a6\"", "name = \"six\"");
         let text = text.replace("balance = \"round_robin\"", "balance = \"source\"\nwarm = 1");
-        let config = Config::parse("splice.toml", &text, program()).unwrap_or_else(|errors| panic!("{errors:?}"));
-        let own = config.controllers[0].1.own.clone().unwrap_or_else(|| panic!("settings of the splicer"));
-        own.downcast().unwrap_or_else(|_| panic!("settings of the splicer"))
+        let config =
+            Config::parse("splice.toml", &text, program(), APPLICATIONS).unwrap_or_else(|errors| panic!("{errors:?}"));
+        config.settings::<SpliceApplication>().unwrap_or_else(|| panic!("settings of the splicer"))
     };
     SETTINGS.get_or_init(make).clone()
 }
@@ -80,15 +85,15 @@ struct Side {
 #[derive(Default)]
 struct Fake {
     now: u64,
-    blocks: HashMap<Ends, Block>,
+    blocks: HashMap<FlowKey, FlowEntry>,
     told: HashMap<u64, u8>,
     own: Own,
     /// What came from Millrace last on each connection, by the ends of those who get it.
-    sides: HashMap<Ends, Side>,
+    sides: HashMap<FlowKey, Side>,
     /// Connections to servers in the order in which they began.
-    servers: Vec<Ends>,
+    servers: Vec<FlowKey>,
     /// What servers have not answered: the ends of the answer, whether it is a SYN, and whether something was asked.
-    waiting: Vec<(Ends, bool, bool)>,
+    waiting: Vec<(FlowKey, bool, bool)>,
     /// Frames that are received next, since they were put together.
     entered: Vec<Vec<u8>>,
     /// Questions after addresses, which are answered.
@@ -135,11 +140,11 @@ impl DataPath for Fake {
         true
     }
 
-    fn block(&mut self, ends: &Ends) -> Option<Block> {
+    fn entry(&mut self, ends: &FlowKey) -> Option<FlowEntry> {
         self.blocks.get(ends).cloned()
     }
 
-    fn set_block(&mut self, ends: &Ends, block: &Block) -> bool {
+    fn set_entry(&mut self, ends: &FlowKey, block: &FlowEntry) -> bool {
         let there_is_room = self.blocks.len() < 60 || self.blocks.contains_key(ends);
         if there_is_room {
             self.blocks.insert(*ends, block.clone());
@@ -147,11 +152,11 @@ impl DataPath for Fake {
         there_is_room
     }
 
-    fn update_block(&mut self, ends: &Ends, block: &Block) -> bool {
-        self.set_block(ends, block)
+    fn update_entry(&mut self, ends: &FlowKey, block: &FlowEntry) -> bool {
+        self.set_entry(ends, block)
     }
 
-    fn remove_block(&mut self, ends: &Ends) {
+    fn remove_entry(&mut self, ends: &FlowKey) {
         self.blocks.remove(ends);
     }
 
@@ -164,7 +169,7 @@ impl DataPath for Fake {
         Ok(())
     }
 
-    fn blocks(&mut self) -> Vec<(Ends, Block)> {
+    fn entries(&mut self) -> Vec<(FlowKey, FlowEntry)> {
         let mut blocks: Vec<_> = self.blocks.iter().map(|(ends, block)| (*ends, block.clone())).collect();
         blocks.sort_by_key(|(ends, _)| (ends.src, ends.src_port, ends.dst_port));
         blocks
@@ -217,7 +222,7 @@ impl World {
     }
 
     /// A segment comes, with flags, sequence number, acknowledgement and window.
-    fn say(&mut self, ends: Ends, (flags, seq, ack, window): (u8, u32, u32, u16), times: bool, payload: &[u8]) {
+    fn say(&mut self, ends: FlowKey, (flags, seq, ack, window): (u8, u32, u32, u16), times: bool, payload: &[u8]) {
         let is_syn = flags & SYN != 0;
         let times = times.then_some((seq, 0));
         let options = TcpOptions { mss: is_syn.then_some(1460), sack: is_syn, times, ..TcpOptions::default() };
@@ -242,7 +247,7 @@ impl World {
     }
 
     /// A segment comes from a client or a server: as these would send it next, but for what the input says.
-    fn segment(&mut self, ends: Ends, pieces: &mut Pieces) {
+    fn segment(&mut self, ends: FlowKey, pieces: &mut Pieces) {
         let known = self.splicer.path.sides.get(&ends).copied().unwrap_or_default();
         let (kind, seq, ack) = (pieces.byte(), pieces.byte() as i8, pieces.byte() as i8);
         let length = usize::from(pieces.byte()) * if kind & 64 == 0 { 1 } else { 5 };
@@ -261,9 +266,9 @@ impl World {
         }
         let to = (segment.ends.dst, segment.ends.dst_port);
         if to == (Ipv4Addr::new(10, 0, 1, 80).to_ipv6_mapped(), 80) && segment.has(ACK) && !segment.payload.is_empty() {
-            let held = Block::held(segment.ends.turned(), 1);
-            if self.splicer.path.set_block(&segment.ends, &held) {
-                let agreed = Agreed { mss: 1460, scale: Some(7), sack: true, times: false };
+            let held = FlowEntry::held(segment.ends.turned(), 1);
+            if self.splicer.path.set_entry(&segment.ends, &held) {
+                let agreed = NegotiatedOptions { mss: 1460, scale: Some(7), sack: true, times: false };
                 self.splicer.request(Accepted { port: 1, number: 1, agreed }, frame);
             }
         }
@@ -276,7 +281,7 @@ impl World {
                 let (src, dst) = (Ipv4Addr::new(10, 0, 1, 11), Ipv4Addr::new(10, 0, 1, 80));
                 let src_port = 40_000 + u16::from(kind >> 4 & 7);
                 self.segment(
-                    Ends { src: src.to_ipv6_mapped(), dst: dst.to_ipv6_mapped(), src_port, dst_port: 80 },
+                    FlowKey { src: src.to_ipv6_mapped(), dst: dst.to_ipv6_mapped(), src_port, dst_port: 80 },
                     pieces,
                 );
             }
@@ -357,7 +362,7 @@ fn converse(data: &[u8]) -> World {
 
 #[cfg(test)]
 mod tests {
-    use control::controllers::figures::{Family, Figure};
+    use control::application::figures::{Family, Figure};
 
     use super::*;
 

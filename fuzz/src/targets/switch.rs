@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use baker::ir::Program;
 use baker::library::Library;
 use baker::{check, diag, ir};
+use control::applications::Applications;
 use control::config::Config;
 
 const SOURCE: &str = include_str!("../../../apps/l3switch/l3switch.baker");
@@ -19,7 +20,7 @@ fn compile(source: &str) -> Arc<Program> {
 }
 
 fn read(program: &Program) -> Config {
-    Config::parse("l3switch.toml", CONFIG, program).unwrap_or_else(|errors| panic!("{errors:?}"))
+    Config::parse("l3switch.toml", CONFIG, program, Applications::NONE).unwrap_or_else(|errors| panic!("{errors:?}"))
 }
 
 /// The program.

@@ -4,11 +4,12 @@ use std::path::{Path as FilePath, PathBuf};
 
 use baker::ir::{Program, TableEntry, TableId};
 
-use super::Case;
+use super::case::Case;
 use super::step::Reader;
-use crate::config::document::{self, Errors, Path, Table, Value};
-use crate::config::{Config, ConfigError, ports, tables};
-use crate::controllers;
+use crate::applications::Applications;
+use crate::config::{Config, ports};
+use crate::document::{self, ConfigError, Errors, Path, Table, Value};
+use crate::entries::tables;
 use crate::packet::Definitions;
 use crate::words::{did_you_mean, list};
 
@@ -42,8 +43,8 @@ pub fn files(folder: &FilePath) -> Result<Vec<PathBuf>, LoadError> {
     Ok(files)
 }
 
-/// Reads a case file for a program, and the configuration that it names.
-pub fn load(file: &FilePath, program: &Program) -> Result<Case, LoadError> {
+/// Reads a case file for a program, and the configuration that it names; `applications` read the settings of controllers.
+pub fn load(file: &FilePath, program: &Program, applications: Applications) -> Result<Case, LoadError> {
     let read = |path: &FilePath| {
         std::fs::read_to_string(path).map_err(|error| LoadError::Read { path: path.to_owned(), error })
     };
@@ -62,14 +63,21 @@ pub fn load(file: &FilePath, program: &Program) -> Result<Case, LoadError> {
     };
     let Some(given) = given else { return Err(LoadError::Wrong(errors.finish())) };
     let config = file.parent().unwrap_or(FilePath::new("")).join(given);
-    let config = Config::parse(&config.display().to_string(), &read(&config)?, program).map_err(LoadError::Wrong)?;
+    let (name, text_of_config) = (config.display().to_string(), read(&config)?);
+    let config = Config::parse(&name, &text_of_config, program, applications).map_err(LoadError::Wrong)?;
     let mut case = Case::new(file.to_owned(), config, program);
-    contents(&root, &mut case, &text, program, &mut errors);
+    contents(&root, &mut case, &text, (program, applications), &mut errors);
     if errors.is_empty() { Ok(case) } else { Err(LoadError::Wrong(errors.finish())) }
 }
 
 /// All but the configuration.
-fn contents(root: &Table, case: &mut Case, text: &str, program: &Program, errors: &mut Errors) {
+fn contents(
+    root: &Table,
+    case: &mut Case,
+    text: &str,
+    (program, applications): (&Program, Applications),
+    errors: &mut Errors,
+) {
     let path = Path::Root;
     document::only(
         root,
@@ -88,7 +96,7 @@ fn contents(root: &Table, case: &mut Case, text: &str, program: &Program, errors
     if let Some(value) = root.get("controllers") {
         // Whether rules are well chosen is not the case's matter.
         let mut warnings = Errors::new("", text);
-        case.controllers = controllers::configure(program, &case.ports, text, value, errors, &mut warnings);
+        case.controllers = applications.read(program, &case.ports, text, value, errors, &mut warnings);
     }
     if let Some(value) = root.get("ports") {
         mtus(value, &path.key("ports"), case, program, errors);

@@ -8,8 +8,8 @@ use dataplane::controller::{ExternFn, ExternTable};
 use dataplane::step::{Compiled, StepOutput, Stepper};
 use dataplane::{Access, EngineKind};
 
-use super::{Case, Enters, Leaving, Step, To};
-use crate::config::fill;
+use super::case::{Case, Enters, Leaving, Step, To};
+use crate::entries::fill;
 use crate::packet::{describe, differences, text};
 use crate::words::count;
 

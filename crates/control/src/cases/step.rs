@@ -3,9 +3,9 @@
 use baker::ir::{ChannelId, ControllerId, DropId, Program};
 use baker::syntax::duration;
 
-use super::{Enters, Leaving, Step, To};
-use crate::config::PortNames;
-use crate::config::document::{self, Errors, Path, Table, Value};
+use super::case::{Enters, Leaving, Step, To};
+use crate::document::{self, Errors, Path, Table, Value};
+use crate::entries::PortNames;
 use crate::packet::{Definitions, build};
 use crate::words::{did_you_mean, list};
 

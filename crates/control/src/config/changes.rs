@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use baker::ir::{Program, TableEntry, TableId, TableStore};
 
-use super::{Config, FillError};
+use super::file::Config;
+use crate::entries::{FillError, fill};
 
 /// Entries that a new configuration has and an old one has not, or otherwise; and the other way round. What else is in the
 /// tables, because packets or the control plane put it there, is in neither.
@@ -56,7 +57,7 @@ impl Changes {
             (*table, entry.clone(), value)
         };
         let undo = Undo(self.set.iter().map(before).collect());
-        match super::fill(program, &self.set, tables) {
+        match fill(program, &self.set, tables) {
             Ok(()) => Ok(undo),
             Err(error) => {
                 undo.undo(tables);
@@ -96,6 +97,7 @@ mod tests {
     use baker::ir::interp::Machine;
 
     use super::*;
+    use crate::applications::Applications;
 
     fn program(declared: &str) -> Program {
         let text = format!(
@@ -108,7 +110,7 @@ mod tests {
     }
 
     fn config(program: &Program, tables: &str) -> Config {
-        Config::parse("test.toml", tables, program).unwrap_or_else(|errors| panic!("{errors:?}"))
+        Config::parse("test.toml", tables, program, Applications::NONE).unwrap_or_else(|errors| panic!("{errors:?}"))
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! `[ports]`, `[frames]`, `[workers]` and `[control]`: what the instance runs on and how it is reached.
 
+use std::path::PathBuf;
+
 use baker::ir::{Pin, PpfId, Program};
-use dataplane::ports::{Own, PortSpec};
+use dataplane::ports::{Driver, Own, PortSpec};
 use dataplane::{Access, FrameConfig, PollMode};
 
-use super::document::{self, Errors, Path, Table, Value};
-use super::{Control, Port, Workers};
+use crate::document::{self, Errors, Path, Table, Value};
 use crate::words::{did_you_mean, list};
 
 /// Most frames of an instance: 64 GiB of them at 2048 bytes.
@@ -17,15 +18,69 @@ const MAX_MTU: u64 = 65535;
 /// Highest CPU number: beyond what Linux supports.
 const MAX_CPU: u64 = 8191;
 
-/// `[frames]`: number and size in bytes, and how workers get at the packets of ports that say nothing else.
-pub(super) fn frames(value: Option<&Value>, program: &Program, errors: &mut Errors) -> (FrameConfig, Access) {
+/// A port of the instance.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// Its number: what `rx.port` and `tx.port` say; never 0.
+    pub number: u8,
+    /// Its device, where the file gives one.
+    pub device: Option<Driver>,
+    /// Number of the port that takes the packets that came in here and that the program puts to `host`.
+    pub host: Option<u8>,
+    /// How workers get at its packets.
+    pub access: Access,
+    /// Who gets those for its interface's own addresses.
+    pub own: Own,
+    /// What it sends at most, in bytes behind the Ethernet header; otherwise what its interface does, or what Ethernet does.
+    pub mtu: Option<u32>,
+}
+
+/// How the workers run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workers {
+    /// How many there are.
+    pub count: usize,
+    /// What they do when no port has a packet.
+    pub mode: PollMode,
+    /// CPU of each; where empty, the first ones, or for a single worker any.
+    pub cpus: Vec<usize>,
+    /// PPFs that run on workers only, as with `@worker` in the program.
+    pub ppfs: Vec<PpfId>,
+}
+
+/// How the instance is reached while it runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Control {
+    /// Its name; that of the program where there is none.
+    pub instance: Option<String>,
+    /// Its socket; where the instance's name says if there is none.
+    pub socket: Option<PathBuf>,
+    /// Group whose members may use the socket as well as its owner.
+    pub group: Option<String>,
+}
+
+/// What `[frames]` says.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    /// Number and size in bytes.
+    pub config: FrameConfig,
+    /// How workers get at the packets of ports that say nothing else.
+    pub access: Access,
+    /// Those of controllers, by name, where it says so.
+    pub controllers: Vec<(String, u32)>,
+}
+
+/// `[frames]`.
+pub(super) fn frames(value: Option<&Value>, program: &Program, errors: &mut Errors) -> Frames {
     let mut frames = FrameConfig::default();
     let (root, least) = (Path::Root, u64::from(program.limits.copies) + 1);
     let path = root.key("frames");
     let Some(table) = value.and_then(|value| document::table(value, &path, errors)) else {
-        return (frames, Access::default());
+        return Frames::default();
     };
-    document::only(table, &path, &["count", "size", "access"], errors);
+    document::only(table, &path, &["count", "size", "access", "controllers"], errors);
     if let Some(count) = table.get("count") {
         let count = document::integer(count, &path.key("count"), least, MAX_FRAMES, errors);
         frames.count = count.map_or(frames.count, |count| count as u32);
@@ -39,7 +94,31 @@ pub(super) fn frames(value: Option<&Value>, program: &Program, errors: &mut Erro
         }
         frames.frame_size = size as u32;
     }
-    (frames, access(table, &path, errors).unwrap_or_default())
+    let controllers = table.get("controllers").map(|value| controller_frames(value, &path, program, errors));
+    let access = access(table, &path, errors).unwrap_or_default();
+    Frames { config: frames, access, controllers: controllers.unwrap_or_default() }
+}
+
+/// `controllers` of `[frames]`: a number for each that is named. Whether all of them suffice is seen when ports are open.
+fn controller_frames(value: &Value, path: &Path, program: &Program, errors: &mut Errors) -> Vec<(String, u32)> {
+    let path = path.key("controllers");
+    let Some(table) = document::table(value, &path, errors) else { return Vec::new() };
+    let wired = || program.controllers.iter().map(|controller| controller.name.as_str());
+    let mut found = Vec::new();
+    for (key, value) in table {
+        let name: &str = key.get_ref();
+        let path = path.key(name);
+        if !wired().any(|own| own == name) {
+            let problem =
+                format!("the program is not wired to a controller of this name{}", did_you_mean(name, wired()));
+            errors.add(key.span().start, &path, problem, list(wired()));
+            continue;
+        }
+        let frames = document::integer(value, &path, 2, MAX_FRAMES, errors);
+        found.extend(frames.map(|frames| (name.to_owned(), frames as u32)));
+    }
+    found.sort();
+    found
 }
 
 /// `own`: who gets packets for the interface's own addresses.

@@ -4,9 +4,10 @@ use baker::ir::arith::mask;
 use baker::ir::interp::store_bits;
 use baker::ir::{Field, Program, Protocol};
 
+use super::checksum::checksum;
 use super::cursor::Cursor;
-use super::{Definitions, MAX_PACKET, PacketError, checksum};
-use crate::config::literal;
+use super::written::{Definitions, MAX_PACKET, PacketError};
+use crate::entries::value::literal;
 use crate::words::{did_you_mean, list};
 
 /// Layers that are no protocol.

@@ -1,6 +1,6 @@
 //! Characters of packet text, with their columns.
 
-use super::PacketError;
+use super::written::PacketError;
 
 /// Reads from front to back.
 pub(super) struct Cursor<'t> {

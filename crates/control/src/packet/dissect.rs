@@ -5,7 +5,7 @@ use std::ops::Range;
 use baker::ir::interp::load_bits;
 use baker::ir::{Field, Program, Protocol};
 
-use crate::config::address;
+use crate::entries::value::address;
 
 /// A header of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,41 +15,18 @@
 //! | `build` | text → bytes |
 //! | `cursor` | characters, with their columns |
 //! | `dissect` | bytes → headers with named fields |
+//! | `checksum` | of headers |
+//! | `written` | names that texts may use, and errors |
 //! | `show` | bytes → text; the differences of two packets |
 
 mod build;
+mod checksum;
 mod cursor;
 mod dissect;
 mod show;
+mod written;
 
-use std::collections::BTreeMap;
-
-pub use build::build;
-pub use dissect::{FieldValue, Layer, dissect};
-pub use show::{describe, differences, hex_dump, text};
-
-/// Names that packet text may use: for packets, layers or field values.
-pub type Definitions = BTreeMap<String, String>;
-
-/// What is wrong with a packet's text.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("column {column}: {problem}")]
-pub struct PacketError {
-    /// Column in characters, counted from 1.
-    pub column: usize,
-    /// What is wrong, and what is accepted.
-    pub problem: String,
-}
-
-/// Longest packet that text may describe, in bytes.
-pub const MAX_PACKET: usize = 65535;
-
-/// The Internet checksum (RFC 1071) of a header whose checksum field is zero. An odd last byte is a word's upper half.
-fn checksum(header: &[u8]) -> u16 {
-    let word = |pair: &[u8]| u64::from(pair[0]) << 8 | u64::from(pair.get(1).copied().unwrap_or(0));
-    let mut sum: u64 = header.chunks(2).map(word).sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
-}
+pub use self::build::build;
+pub use self::dissect::{FieldValue, Layer, dissect};
+pub use self::show::{describe, differences, hex_dump, text};
+pub use self::written::{Definitions, MAX_PACKET, PacketError};

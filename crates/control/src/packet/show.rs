@@ -5,7 +5,7 @@ use std::fmt::Write;
 use baker::ir::Program;
 use baker::ir::interp::{load_bits, store_bits};
 
-use super::checksum;
+use super::checksum::checksum;
 use super::dissect::{Layer, dissect};
 
 /// Bytes per line of a hex dump.

@@ -11,6 +11,7 @@
 //! | `place` | where the socket of an instance lies, by its name |
 //! | `claim` | one instance per socket: taken over from the dead, refused while the owner lives |
 //! | `line` | lines and replies, bounded in length and time |
+//! | `reply` | a reply as a line |
 //! | `server` | connections, bounded in number |
 //! | `service` | answers requests from the running instance |
 //! | `shown` | its program and tables, for those who ask |
@@ -21,6 +22,7 @@ mod client;
 mod line;
 mod place;
 mod protocol;
+mod reply;
 mod server;
 mod service;
 mod shown;

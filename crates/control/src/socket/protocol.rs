@@ -55,7 +55,7 @@ pub enum Request {
         /// `MODULE.TABLE`.
         table: String,
     },
-    /// What the program's controllers can be asked: a list of [`Offered`](crate::controllers::Offered).
+    /// What the program's controllers can be asked: a list of [`Offered`](crate::application::Offered).
     Queries,
     /// Asks a controller: what it answers.
     Query {
@@ -182,7 +182,8 @@ pub struct Status {
 /// A controller and whether it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControllerState {
-    /// `running`; `failed`: it is started again soon; `ended`: it has ended by itself.
+    /// `running`; `failed`: it is started again soon; `draining`: it was told to end, and has asked for time; `ended`: it has ended by
+    /// itself.
     pub state: String,
     /// How often it has failed since the start.
     pub failures: u64,
@@ -190,13 +191,17 @@ pub struct ControllerState {
     pub in_a_row: u32,
     /// Why it failed last.
     pub error: Option<String>,
+    /// How many milliseconds it may still take to end, where it drains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_ms: Option<u64>,
 }
 
 impl ControllerState {
     /// A controller of a snapshot by its name.
     pub(super) fn named(controller: ControllerSnapshot) -> (String, Self) {
-        let ControllerSnapshot { name, state, failures, in_a_row, error, .. } = controller;
-        (name, ControllerState { state: state.name().into(), failures, in_a_row, error })
+        let ControllerSnapshot { name, state, failures, in_a_row, error, drain, .. } = controller;
+        let drain_ms = drain.map(|drain| drain.as_millis() as u64);
+        (name, ControllerState { state: state.name().into(), failures, in_a_row, error, drain_ms })
     }
 }
 

@@ -19,7 +19,8 @@ use nix::sys::socket::{getsockopt, shutdown};
 use super::claim::Claim;
 use super::line::{Lines, NoLine, Writer};
 use super::protocol::{Code, Refusal};
-use super::service::{Peer, Service, refuse};
+use super::reply::refuse;
+use super::service::{Peer, Service};
 
 /// Connections at a time.
 const MAX_CONNECTIONS: usize = 16;

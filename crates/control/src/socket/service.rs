@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 use std::time::Instant;
 
 use dataplane::Observer;
-use serde::Serialize;
 use serde_json::json;
 
 use super::line::Writer;
-use super::protocol::{Code, ControllerState, Counters, Refusal, Reloaded, Reply, Request, Status, TimerState};
+use super::protocol::{Code, ControllerState, Counters, Refusal, Reloaded, Request, Status, TimerState};
+use super::reply::{done, refuse};
 use super::shown::Shown;
-use crate::config::text;
-use crate::controllers::{QueryError, Registry};
+use crate::application::{QueryError, Registry};
+use crate::entries::text;
 
 /// What an instance says about itself; the rest of [`Status`] is known here.
 pub type About = Status;
@@ -161,17 +161,6 @@ impl Service {
         let controllers = snapshot.controllers.into_iter().map(ControllerState::named).collect();
         Status { uptime_ms: u64::try_from(uptime).unwrap_or(u64::MAX), timers, controllers, ..self.about.clone() }
     }
-}
-
-pub(super) fn done(out: &mut Writer, result: &impl Serialize) -> io::Result<()> {
-    out.line(&Reply::Ok(result))?;
-    out.flush()
-}
-
-/// Writes a refusal as the reply.
-pub(super) fn refuse(out: &mut Writer, refusal: Refusal) -> io::Result<()> {
-    out.line(&Reply::<()>::Error(refusal))?;
-    out.flush()
 }
 
 impl From<QueryError> for Refusal {

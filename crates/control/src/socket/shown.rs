@@ -9,8 +9,8 @@ use serde_json::{Value as Json, json};
 
 use super::line::Writer;
 use super::protocol::{Code, Entry, Refusal, Reply, TableInfo, TableKindName};
-use super::service::done;
-use crate::config::{EntryError, EntryFault, Notation};
+use super::reply::done;
+use crate::entries::{EntryError, EntryFault, Notation};
 
 /// A program with its tables.
 pub struct Shown {

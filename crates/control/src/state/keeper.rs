@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use baker::ir::{Program, TableId};
 use dataplane::{TableAccess, TableChange};
 
+use super::declared::{Configured, StateError, declared};
 use super::store::{Everything, Store, Whole};
-use super::{Configured, StateError, declared};
 
 /// Changes that may wait to be written; who makes more waits.
 const WAITING: usize = 65_536;

@@ -11,7 +11,7 @@ use redb::{
     WriteTransaction,
 };
 
-use super::{Configured, StateError};
+use super::declared::{Configured, StateError};
 
 /// What tables were declared as, by name.
 const DECLARED: TableDefinition<&str, &str> = TableDefinition::new("declared");

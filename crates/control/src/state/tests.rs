@@ -1,5 +1,6 @@
 //! What was kept is there again.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

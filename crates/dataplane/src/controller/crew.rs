@@ -7,13 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use baker::ir::{ControllerId, Program};
+use baker::ir::ControllerId;
 
+use super::Controller;
 use super::health::{Health, Roster};
-use super::{Controller, Link, NamedTables, Rings};
-use crate::crew::panic_text;
+use super::link::Link;
+use super::rings::{Rings, Stop};
+use super::signal::Sleeper;
+use super::tables::NamedTables;
+use crate::sys::{self, panic_text};
 
-/// How long a controller may take to end, or to go on with another program.
+/// How long a controller may take to go on with another program, or to end where it asks for no more.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two looks at one that ends.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -22,20 +26,36 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct Waiting {
     pub name: String,
     pub controller: Box<dyn Controller>,
-    pub rings: Arc<Rings>,
+    /// One for each of its links.
+    pub rings: Vec<Arc<Rings>>,
 }
 
 /// What a controller is to a program.
 struct Role {
-    program: Arc<Program>,
     id: ControllerId,
-    rings: Arc<Rings>,
+    rings: Vec<Arc<Rings>>,
     tables: NamedTables,
 }
 
 impl Role {
-    fn link(&self) -> Link {
-        Link::new(self.program.clone(), self.id, self.rings.clone(), self.tables.clone())
+    /// Its first link, which has the others.
+    fn link(&self, health: &Arc<Health>) -> Link {
+        let new =
+            |rings: &Arc<Rings>, others| Link::new(self.id, rings.clone(), self.tables.clone(), health.clone(), others);
+        let others = self.rings[1..].iter().map(|rings| new(rings, Vec::new())).collect();
+        new(&self.rings[0], others)
+    }
+
+    fn close(&self) {
+        self.rings.iter().for_each(|rings| rings.close());
+    }
+
+    fn open(&self) {
+        self.rings.iter().for_each(|rings| rings.open());
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.rings[0].stopping().is_some()
     }
 }
 
@@ -52,7 +72,7 @@ pub(crate) struct Controllers {
 }
 
 struct Running {
-    rings: Arc<Rings>,
+    rings: Vec<Arc<Rings>>,
     next: Next,
     health: Arc<Health>,
     thread: Option<JoinHandle<Result<(), String>>>,
@@ -69,10 +89,10 @@ fn lock(next: &Next) -> std::sync::MutexGuard<'_, Option<Role>> {
 }
 
 /// Runs a controller to its end, with one program after the other. Where it fails it is called again, until it is told to stop.
-fn run(controller: &mut dyn Controller, mut role: Role, next: &Next, health: &Health) -> Result<(), String> {
+fn run(controller: &mut dyn Controller, mut role: Role, next: &Next, health: &Arc<Health>) -> Result<(), String> {
     loop {
         health.begins(Instant::now());
-        let mut link = role.link();
+        let mut link = role.link(health);
         let result = catch_unwind(AssertUnwindSafe(|| controller.run(&mut link)));
         let result = result.unwrap_or_else(|panic| Err(panic_text(&*panic).to_owned()));
         drop(link);
@@ -80,19 +100,19 @@ fn run(controller: &mut dyn Controller, mut role: Role, next: &Next, health: &He
         match (result, another) {
             (Ok(()), Some(another)) => role = another,
             (Ok(()), None) => {
-                role.rings.close();
-                if !role.rings.is_stopping() {
+                role.close();
+                if !role.is_stopping() {
                     health.ends();
                 }
                 return Ok(());
             }
             (Err(error), another) => {
                 let pause = health.fails(&error, Instant::now());
-                role.rings.close();
+                role.close();
                 // Another program may be what it needs.
                 match another.map_or_else(|| wait(&role, next, pause), After::Another) {
                     After::Another(another) => role = another,
-                    After::Again => role.rings.open(),
+                    After::Again => role.open(),
                     After::Stop => return Err(error),
                 }
             }
@@ -112,20 +132,23 @@ enum After {
 
 /// Waits, on a controller's thread, until it is to be called again, or sooner if it is told something.
 fn wait(role: &Role, next: &Next, pause: Duration) -> After {
-    let start = Instant::now();
+    let until = Instant::now() + pause;
+    let sleeper = Sleeper::new(role.rings[0].signal().clone());
     loop {
+        sleeper.arm();
         // Asked first: what it is to go on with is there when it is told to stop.
-        let stopping = role.rings.is_stopping();
+        let stopping = role.is_stopping();
         if let Some(another) = lock(next).take() {
             return After::Another(another);
         }
         if stopping {
             return After::Stop;
         }
-        match pause.checked_sub(start.elapsed()) {
-            Some(left) if !left.is_zero() => thread::park_timeout(left),
-            _ => return After::Again,
+        if Instant::now() >= until {
+            return After::Again;
         }
+        sleeper.wait(Some(until));
+        sleeper.disarm();
     }
 }
 
@@ -134,7 +157,11 @@ impl Running {
     fn start(mut controller: Box<dyn Controller>, role: Role, health: Arc<Health>) -> io::Result<Self> {
         let (rings, next) = (role.rings.clone(), Next::default());
         let (following, watched) = (next.clone(), health.clone());
-        let run = move || run(&mut *controller, role, &following, &watched);
+        let run = move || {
+            // Otherwise the kernel may let it sleep for 50 µs longer, and as much again for each of its threads.
+            sys::wake_on_time();
+            run(&mut *controller, role, &following, &watched)
+        };
         let thread = thread::Builder::new().name(format!("ctl-{}", health.name())).spawn(run)?;
         Ok(Running { rings, next, health, thread: Some(thread) })
     }
@@ -147,16 +174,26 @@ impl Running {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for the end of one that was told to stop; what went wrong.
-    fn end(&mut self, deadline: Instant) -> Option<String> {
+    fn stop(&self, why: Stop) {
+        if why == Stop::End {
+            self.health.told(Instant::now());
+        }
+        self.rings.iter().for_each(|rings| rings.stop(why));
+    }
+
+    /// Waits for the end of one that was told to stop, for [`PATIENCE`] or as long as it has asked for; what went wrong.
+    fn end(&mut self, told: Instant) -> Option<String> {
         let thread = self.thread.take()?;
-        while !thread.is_finished() && Instant::now() < deadline {
+        // One that drains ends by itself; what is left then is an end as any other.
+        let deadline = || self.health.drain().map_or(told + PATIENCE, |drain| drain.max(told) + PATIENCE);
+        while !thread.is_finished() && Instant::now() < deadline() {
             thread::sleep(PAUSE);
         }
         if !thread.is_finished() {
             // It is left alone: what it shares with the workers lives as long as it.
-            self.rings.close();
-            return Some(format!("controller {} did not end within {} s", self.name(), PATIENCE.as_secs()));
+            self.rings.iter().for_each(|rings| rings.close());
+            let seconds = (deadline() - told).as_secs();
+            return Some(format!("controller {} did not end within {seconds} s", self.name()));
         }
         let result = thread.join().unwrap_or_else(|panic| Err(panic_text(&*panic).to_owned()));
         result.err().map(|error| format!("controller {}: {error}", self.name()))
@@ -165,15 +202,10 @@ impl Running {
 
 impl Controllers {
     /// Starts each on a thread of its own. They are in the order of their ids. The roster is from then on of these.
-    pub fn start(
-        program: &Arc<Program>,
-        waiting: Vec<Waiting>,
-        tables: &NamedTables,
-        roster: Roster,
-    ) -> io::Result<Self> {
+    pub fn start(waiting: Vec<Waiting>, tables: &NamedTables, roster: Roster) -> io::Result<Self> {
         let mut all = Controllers { running: Vec::new(), roster, errors: Vec::new() };
         for (id, Waiting { name, controller, rings }) in (0..).zip(waiting) {
-            let role = Role { program: program.clone(), id: ControllerId(id), rings, tables: tables.clone() };
+            let role = Role { id: ControllerId(id), rings, tables: tables.clone() };
             all.running.push(Running::start(controller, role, Arc::new(Health::new(&name)))?);
         }
         all.call_the_roll();
@@ -191,24 +223,18 @@ impl Controllers {
 
     /// Goes on with another program. A controller that runs finishes what it has and goes on; of `waiting`, the others
     /// are started, and those that the program does not have end. The rings of the old program, for whoever takes what they hold.
-    pub fn take_over(
-        &mut self,
-        program: &Arc<Program>,
-        waiting: Vec<Waiting>,
-        tables: &NamedTables,
-    ) -> io::Result<Vec<Arc<Rings>>> {
+    pub fn take_over(&mut self, waiting: Vec<Waiting>, tables: &NamedTables) -> io::Result<Vec<Arc<Rings>>> {
         let mut before = std::mem::take(&mut self.running);
-        let old: Vec<Arc<Rings>> = before.iter().map(|one| one.rings.clone()).collect();
-        let deadline = Instant::now() + PATIENCE;
+        let old: Vec<Arc<Rings>> = before.iter().flat_map(|one| one.rings.clone()).collect();
+        let told = Instant::now();
         for (id, Waiting { name, controller, rings }) in (0..).zip(waiting) {
-            let role =
-                Role { program: program.clone(), id: ControllerId(id), rings: rings.clone(), tables: tables.clone() };
+            let role = Role { id: ControllerId(id), rings: rings.clone(), tables: tables.clone() };
             let known = before.iter().position(|one| one.name() == name).map(|index| before.swap_remove(index));
             match known {
                 Some(mut one) if !one.is_finished() => {
                     *lock(&one.next) = Some(role);
-                    one.rings.stop();
-                    while lock(&one.next).is_some() && !one.is_finished() && Instant::now() < deadline {
+                    one.stop(Stop::TakeOver);
+                    while lock(&one.next).is_some() && !one.is_finished() && told.elapsed() < PATIENCE {
                         thread::sleep(PAUSE);
                     }
                     one.rings = rings;
@@ -220,22 +246,23 @@ impl Controllers {
             }
         }
         self.call_the_roll();
-        before.iter().for_each(|one| one.rings.stop());
-        self.errors.extend(before.iter_mut().filter_map(|one| one.end(deadline)));
+        before.iter().for_each(|one| one.stop(Stop::Removed));
+        self.errors.extend(before.iter_mut().filter_map(|one| one.end(told)));
         Ok(old)
     }
 
     /// Tells them to end and waits for that, while the workers still run what they inject.
     pub fn stop(&mut self) {
-        self.running.iter().for_each(|one| one.rings.stop());
-        let deadline = Instant::now() + PATIENCE;
-        self.errors.extend(self.running.iter_mut().filter_map(|one| one.end(deadline)));
+        let told = Instant::now();
+        self.running.iter().for_each(|one| one.stop(Stop::End));
+        self.errors.extend(self.running.iter_mut().filter_map(|one| one.end(told)));
     }
 
     /// Takes back the frames of packets that are still in the rings, when the workers have ended; how many. Then what went
     /// wrong, one line each.
     pub fn finish(&mut self) -> (u64, Vec<String>) {
-        (self.running.iter().map(|one| one.rings.drain()).sum(), std::mem::take(&mut self.errors))
+        let rings = self.running.iter().flat_map(|one| &one.rings);
+        (rings.map(|rings| rings.drain()).sum(), std::mem::take(&mut self.errors))
     }
 }
 

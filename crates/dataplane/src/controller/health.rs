@@ -3,6 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// How long a controller may take at its end at most, if it asks for it by [`Link::drain`](super::Link::drain).
+pub const MOST_DRAIN: Duration = Duration::from_secs(60);
+
 /// How long it is to the first new start of a controller that has failed; each time that it fails in a row it is twice as long.
 const FIRST: Duration = Duration::from_millis(100);
 /// But no longer than this.
@@ -22,6 +25,8 @@ pub enum ControllerState {
     Running,
     /// It has failed, and is started again soon.
     Waiting,
+    /// It was told to end, and has asked for time to do so.
+    Draining,
     /// It has ended by itself, without an error.
     Ended,
 }
@@ -32,6 +37,7 @@ impl ControllerState {
         match self {
             ControllerState::Running => "running",
             ControllerState::Waiting => "failed",
+            ControllerState::Draining => "draining",
             ControllerState::Ended => "ended",
         }
     }
@@ -54,6 +60,8 @@ pub struct ControllerSnapshot {
     pub error: Option<String>,
     /// How long it was from then to the next start.
     pub pause: Duration,
+    /// How long it may still take to end, where it drains.
+    pub drain: Option<Duration>,
 }
 
 /// What is known of one controller. It lasts from program to program.
@@ -70,6 +78,10 @@ struct Known {
     failures: u64,
     in_a_row: u32,
     error: Option<String>,
+    /// When it was told to end.
+    told: Option<Instant>,
+    /// Until when it may take its time.
+    drain: Option<Instant>,
 }
 
 impl Known {
@@ -91,7 +103,7 @@ impl Known {
 impl Health {
     pub fn new(name: &str) -> Self {
         let (state, since) = (ControllerState::Running, Instant::now());
-        let known = Known { state, since, failures: 0, in_a_row: 0, error: None };
+        let known = Known { state, since, failures: 0, in_a_row: 0, error: None, told: None, drain: None };
         Health { name: name.to_owned(), known: Mutex::new(known) }
     }
 
@@ -119,11 +131,32 @@ impl Health {
         known.pause()
     }
 
+    /// It was told to end, because the instance does.
+    pub fn told(&self, now: Instant) {
+        self.lock().told.get_or_insert(now);
+    }
+
+    /// It asks for so much time from now on. Until when it has it: the longest that one of its links has asked for.
+    pub fn drains(&self, time: Duration, now: Instant) -> Instant {
+        let mut known = self.lock();
+        let until = (now + time.min(MOST_DRAIN)).min(known.told.unwrap_or(now) + MOST_DRAIN);
+        known.drain = known.drain.max(Some(until));
+        until
+    }
+
+    /// Until when it may take its time to end.
+    pub fn drain(&self) -> Option<Instant> {
+        self.lock().drain
+    }
+
     fn snapshot(&self, now: Instant) -> ControllerSnapshot {
         let known = self.lock();
+        let drain = known.drain.map(|until| until.saturating_duration_since(now));
+        let drains = drain.is_some() && known.state == ControllerState::Running;
         ControllerSnapshot {
             name: self.name.clone(),
-            state: known.state,
+            state: if drains { ControllerState::Draining } else { known.state },
+            drain: drain.filter(|_| drains),
             failures: known.failures,
             in_a_row: known.in_a_row(now),
             is_failing: known.in_a_row >= MOST && !known.has_run(RECOVERED, now),

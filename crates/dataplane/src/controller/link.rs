@@ -1,55 +1,41 @@
-//! What a running controller has: the packets for it, a way to inject its own, and the tables.
+//! What a running controller has: the packets for it, a way to inject its own, timers, and the tables.
 
+use std::io;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use baker::ir::{ChannelId, ControllerId, MetaId, Program, Source, storage_size};
-use codegen::abi::{read_field, write_field};
+use baker::ir::{ChannelId, ControllerId, MetaId, Program, Source};
 
-use super::rings::{Carried, Rings};
-use super::{NameError, NamedTables, Punted};
-use crate::frames::FramePool;
+use super::error::NameError;
+use super::health::Health;
+use super::injector::{InjectError, Injector, Input};
+use super::metadata::Field;
+use super::punted::Punted;
+use super::rings::{Rings, Stop};
+use super::signal::{LinkFd, Sleeper};
+use super::tables::NamedTables;
+use super::wheel::Wheel;
+use crate::sys;
+
+/// How long a controller that waits for room does so before it may try again anyway.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// Sources of events: timers, calls, room, packets.
+const SOURCES: usize = 4;
 
 /// What [`Link::receive`] found.
 #[derive(Debug)]
 pub enum Event {
     /// A packet.
     Packet(Punted),
-    /// None came in that time.
+    /// The timer of this key is due, and no longer set.
+    Timer(u64),
+    /// There is room again for packets, after [`InjectError::Busy`].
+    Room,
+    /// Nothing came in that time, or a [`Waker`] was used.
     Idle,
-    /// There are no more packets, and the instance ends: return.
+    /// There are no more packets, and the link ends: return.
     Stop,
-}
-
-/// An input of the program that the controller injects packets into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Input(pub(crate) ChannelId);
-
-/// A field of the metadata.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field(MetaId);
-
-/// Why a packet was not injected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InjectError {
-    /// As many as may be are on their way to the workers. Later there is room again.
-    #[error("too many packets are on their way")]
-    Busy,
-    /// It is longer than a frame can hold.
-    #[error("the packet has {len} bytes, and a frame holds {most}")]
-    TooLong {
-        /// Its bytes.
-        len: usize,
-        /// The most that fit.
-        most: usize,
-    },
-    /// A number has more bits than the field of the metadata.
-    #[error("a number has more bits than its field of the metadata")]
-    OutOfRange,
-    /// There is no such worker.
-    #[error("there are {0} workers")]
-    Worker(usize),
 }
 
 /// A controller's side of the data path.
@@ -58,75 +44,309 @@ pub struct Link {
     injector: Injector,
     controller: ControllerId,
     tables: NamedTables,
+    health: Arc<Health>,
+    sleeper: Sleeper,
+    wheel: Wheel,
     /// The worker whose packets come next.
     next: usize,
+    /// The source of events that is asked first.
+    turn: usize,
+    /// Packets that come before the end, once it is known.
+    left: Option<usize>,
+    /// When one that waits for room tries again.
+    retry: Option<Instant>,
+    /// Until when it goes on though it is told to stop.
+    drain: Option<Instant>,
+    others: Vec<Link>,
 }
 
-/// Injects packets, also from other threads of a controller.
+/// Wakes a controller that waits, from any thread: [`Link::receive`] then says [`Event::Idle`]. Clones are the same, and end with their
+/// link.
 #[derive(Clone, Debug)]
-pub struct Injector {
-    program: Arc<Program>,
-    rings: Arc<Rings>,
+pub struct Waker(Arc<Rings>);
+
+impl Waker {
+    /// Wakes it, or has it not wait the next time. To be called after what it is to see was made visible.
+    pub fn wake(&self) {
+        self.0.call();
+    }
 }
 
 impl Link {
-    /// The controller's thread calls it.
-    pub(super) fn new(program: Arc<Program>, controller: ControllerId, rings: Arc<Rings>, tables: NamedTables) -> Self {
-        rings.set_reader(thread::current());
-        Link { injector: Injector { program, rings }, controller, tables, next: 0 }
+    /// Of rings that no other link has.
+    pub(super) fn new(
+        controller: ControllerId,
+        rings: Arc<Rings>,
+        tables: NamedTables,
+        health: Arc<Health>,
+        others: Vec<Link>,
+    ) -> Self {
+        rings.begin();
+        Link {
+            sleeper: Sleeper::new(rings.signal().clone()),
+            injector: Injector { rings },
+            controller,
+            tables,
+            health,
+            wheel: Wheel::new(Instant::now()),
+            next: 0,
+            turn: 0,
+            left: None,
+            retry: None,
+            drain: None,
+            others,
+        }
     }
 
-    /// The next packet; waits for one that long. The packets of one worker come in order.
+    // Events.
+
+    /// The next event; waits for one that long. The packets of one worker come in order.
     pub fn receive(&mut self, timeout: Duration) -> Event {
-        let deadline = Instant::now().checked_add(timeout);
+        let mut deadline = None;
         loop {
-            // Asked first: what was pushed before the order to stop is found after it.
-            let stopping = self.is_stopping();
-            if let Some(packet) = self.try_receive() {
-                return Event::Packet(packet);
+            if let Some(event) = self.poll() {
+                return event;
             }
             // Whoever waits for what was injected waits no longer than for the packets that were there.
-            self.injector.rings.ring();
-            if stopping {
-                return Event::Stop;
+            self.rings().ring();
+            let now = Instant::now();
+            let deadline: &Option<Instant> = deadline.get_or_insert_with(|| now.checked_add(timeout));
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return Event::Idle;
             }
-            match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
-                Some(Duration::ZERO) => return Event::Idle,
-                // A push since then has left a token.
-                Some(left) => thread::park_timeout(left),
-                None => thread::park(),
+            let until = [*deadline, self.next_time(now)].into_iter().flatten().min();
+            self.sleeper.arm();
+            if self.is_ready() {
+                self.sleeper.disarm_awake();
+            } else {
+                self.sleeper.wait(until);
+                self.sleeper.disarm();
             }
         }
     }
 
-    /// Has workers woken for what is injected only when [`Link::receive`] finds no packet, or many are injected: for a
-    /// controller that injects on its own thread alone, between packets that it receives. Where they share a CPU, worker and controller
-    /// then take turns by batches.
-    pub fn wake_late(&self) {
-        self.injector.rings.ring_late();
-    }
-
-    /// The next packet, if there is one.
-    pub fn try_receive(&mut self) -> Option<Punted> {
-        let rings = &self.injector.rings;
-        for _ in 0..rings.workers() {
-            let worker = self.next;
-            self.next = (self.next + 1) % rings.workers();
-            if let Some(carried) = rings.take_punted(worker) {
-                return Some(Punted::new(self.injector.program.clone(), rings.clone(), worker, carried));
+    /// The next event, if there is one: as [`Link::receive`], which does not wait.
+    pub fn poll(&mut self) -> Option<Event> {
+        // Asked first: what was pushed before the order to stop is found after it. What comes later may come without end.
+        if self.stops() {
+            let waiting = self.rings().waiting();
+            if *self.left.get_or_insert(waiting) == 0 || waiting == 0 {
+                self.rings().ring();
+                return Some(Event::Stop);
+            }
+        }
+        // They take turns, so that none that comes without end hides the others.
+        for source in (self.turn..SOURCES).chain(0..self.turn) {
+            let event = match source {
+                0 => self.next_timer(),
+                1 => self.rings().take_call().then_some(Event::Idle),
+                2 => self.take_room().then_some(Event::Room),
+                _ => self.next_packet(),
+            };
+            if event.is_some() {
+                self.turn = (source + 1) % SOURCES;
+                return event;
             }
         }
         None
     }
 
-    /// Whether the instance ends. A controller that does not only wait for packets looks at it at least once a second.
-    pub fn is_stopping(&self) -> bool {
-        self.injector.rings.is_stopping()
+    fn next_timer(&mut self) -> Option<Event> {
+        // The clock is not looked at without need.
+        if self.wheel.is_empty() { None } else { self.wheel.expire(Instant::now()).map(Event::Timer) }
     }
+
+    fn next_packet(&mut self) -> Option<Event> {
+        let packet = self.try_receive()?;
+        self.left = self.left.map(|left| left.saturating_sub(1));
+        Some(Event::Packet(packet))
+    }
+
+    /// The next packet, if there is one.
+    pub fn try_receive(&mut self) -> Option<Punted> {
+        let rings = self.rings();
+        let (workers, first) = (rings.workers(), self.next);
+        let mut lanes = (first..workers).chain(0..first);
+        let (worker, carried) = lanes.find_map(|worker| Some((worker, rings.take_punted(worker)?)))?;
+        let packet = Punted::new(rings.clone(), worker, carried);
+        self.next = (worker + 1) % workers;
+        Some(packet)
+    }
+
+    /// Takes the packets that are there, at most so many, behind what `packets` has; how many. Those of one worker are in order.
+    pub fn receive_many(&mut self, packets: &mut Vec<Punted>, most: usize) -> usize {
+        let (rings, before) = (self.injector.rings.clone(), packets.len());
+        for lane in 0..rings.workers() {
+            let worker = (self.next + lane) % rings.workers();
+            while packets.len() - before < most
+                && let Some(carried) = rings.take_punted(worker)
+            {
+                packets.push(Punted::new(rings.clone(), worker, carried));
+            }
+        }
+        // Another worker is the first the next time.
+        self.next = (self.next + 1) % rings.workers();
+        packets.len() - before
+    }
+
+    /// Whether there is room again, once after each [`InjectError::Busy`] or several: as [`Event::Room`].
+    pub fn take_room(&mut self) -> bool {
+        if self.retry.is_some_and(|retry| retry <= Instant::now()) && self.rings().wants_room() {
+            self.rings().give_room();
+        }
+        let has_room = self.rings().take_room();
+        if has_room {
+            self.retry = None;
+        }
+        has_room
+    }
+
+    // Waiting beside other things.
+
+    /// What can be waited for with other descriptors. It is readable when there is an event, but only after [`Link::arm`]. Level-triggered;
+    /// who waits for edges gets one for each [`Link::arm`] at least, if there is an event.
+    pub fn fd(&self) -> LinkFd {
+        self.sleeper.fd()
+    }
+
+    /// To be called when [`Link::poll`] has found nothing, in front of waiting for [`Link::fd`]: from now on that is readable when there is
+    /// an event, or a timer is due. False where there is one already: then do not wait, but ask again.
+    #[must_use = "there may be something already"]
+    pub fn arm(&mut self) -> bool {
+        self.rings().ring();
+        let now = Instant::now();
+        let until = self.next_time(now);
+        if until.is_some_and(|until| until <= now) {
+            return false;
+        }
+        self.sleeper.set_timer(until);
+        self.sleeper.arm();
+        let is_ready = self.is_ready();
+        if is_ready {
+            self.sleeper.disarm_awake();
+        }
+        !is_ready
+    }
+
+    /// To be called when the wait is over, before anything else is: nobody makes a system call for a controller that is awake.
+    pub fn disarm(&mut self) {
+        self.sleeper.disarm();
+    }
+
+    /// For others who have something for this controller.
+    pub fn waker(&self) -> Waker {
+        Waker(self.rings().clone())
+    }
+
+    /// Whether there is something but timers.
+    fn is_ready(&self) -> bool {
+        self.rings().is_ready() || self.stops()
+    }
+
+    /// When there is something to do even if nothing comes.
+    fn next_time(&mut self, now: Instant) -> Option<Instant> {
+        self.retry = self.rings().wants_room().then(|| self.retry.unwrap_or(now + RETRY));
+        [self.wheel.next(), self.retry, self.drain].into_iter().flatten().min()
+    }
+
+    // Timers.
+
+    /// Sets the timer of a key, in place of the one that it may have. It comes as [`Event::Timer`], never early, and late by less than
+    /// 65.536 µs and the time that it takes to wake up. Timers end with their link.
+    pub fn set_timer(&mut self, key: u64, at: Instant) {
+        self.wheel.set(key, at);
+    }
+
+    /// Takes a timer back; whether it was set, and will not come.
+    pub fn cancel_timer(&mut self, key: u64) -> bool {
+        self.wheel.cancel(key)
+    }
+
+    /// Number of timers that are set.
+    pub fn timers(&self) -> usize {
+        self.wheel.len()
+    }
+
+    // The end.
+
+    /// Whether it is to end. A controller that does not only wait for events looks at it at least once a second.
+    pub fn is_stopping(&self) -> bool {
+        self.rings().stopping().is_some() || self.rings().is_halted()
+    }
+
+    /// Why, if it is known: not where another link of the same controller has failed.
+    pub fn stopping(&self) -> Option<Stop> {
+        self.rings().stopping()
+    }
+
+    /// Asks for more time at the end of the instance, to be called when [`Event::Stop`] has come: packets and timers come as before, and the
+    /// workers run what is injected, for so long, but not beyond [`MOST_DRAIN`](super::MOST_DRAIN) after the order to stop. Then `Stop` comes
+    /// again. To return earlier is fine. False where there is no such time, because the instance goes on ([`Stop::TakeOver`]), or it is over.
+    pub fn drain(&mut self, time: Duration) -> bool {
+        if self.stopping() != Some(Stop::End) || self.rings().is_halted() {
+            return false;
+        }
+        let now = Instant::now();
+        let until = self.health.drains(time, now);
+        (self.drain, self.left) = (Some(until), None);
+        until > now
+    }
+
+    fn stops(&self) -> bool {
+        self.rings().is_halted()
+            || (self.rings().stopping().is_some() && self.drain.is_none_or(|until| until <= Instant::now()))
+    }
+
+    // Several links.
+
+    /// The worker whose packets come by this link, where each has one of its own.
+    pub fn worker(&self) -> Option<usize> {
+        self.rings().place().worker
+    }
+
+    /// Number of workers.
+    pub fn workers(&self) -> usize {
+        self.rings().workers()
+    }
+
+    /// The links of the other workers, in their order, once; [`run_per_worker`](super::run_per_worker) does that.
+    pub fn take_others(&mut self) -> Vec<Link> {
+        std::mem::take(&mut self.others)
+    }
+
+    /// Pins the calling thread to the CPU of the link's worker, where that is pinned; whether it is.
+    pub fn pin(&self) -> io::Result<bool> {
+        self.rings().place().cpu.map_or(Ok(false), |cpu| sys::pin_to_cpu(cpu).map(|()| true))
+    }
+
+    pub(super) fn rings(&self) -> &Arc<Rings> {
+        &self.injector.rings
+    }
+
+    // Injection.
+
+    /// As [`Injector::inject`].
+    pub fn inject(&self, input: Input, bytes: &[u8], metadata: &[(Field, u128)]) -> Result<(), InjectError> {
+        self.injector.inject(input, bytes, metadata)
+    }
+
+    /// For other threads of the controller, and for more ways to inject.
+    pub fn injector(&self) -> Injector {
+        self.injector.clone()
+    }
+
+    /// Has workers woken for what is injected only when no event is found, or many packets are injected: for a
+    /// controller that injects on its own thread alone, between packets that it receives. Where they share a CPU, worker and controller
+    /// then take turns by batches.
+    pub fn wake_late(&self) {
+        self.rings().ring_late();
+    }
+
+    // Names.
 
     /// The input `module.input`, which the program wires from this controller.
     pub fn input(&self, name: &str) -> Result<Input, NameError> {
-        let program = &self.injector.program;
+        let program = self.program();
         let mine = |channel: &&baker::ir::Channel| channel.from == Some(Source::Controller(self.controller));
         let input = |channel: &baker::ir::Channel| channel.name.split(" -> ").nth(1).map(str::to_owned);
         let index = program.channels.iter().position(|c| mine(&c) && input(c).as_deref() == Some(name));
@@ -139,23 +359,13 @@ impl Link {
 
     /// A field of the metadata, such as `tx.port`.
     pub fn field(&self, name: &str) -> Result<Field, NameError> {
-        let fields = &self.injector.program.metadata;
+        let fields = &self.program().metadata;
         let index = fields.iter().position(|field| field.name == name);
         index.map(|index| Field(MetaId(index as u32))).ok_or_else(|| NameError::Unknown {
             what: "metadata",
             name: name.to_owned(),
             known: fields.iter().map(|field| field.name.clone()).collect(),
         })
-    }
-
-    /// As [`Injector::inject`].
-    pub fn inject(&self, input: Input, bytes: &[u8], metadata: &[(Field, u128)]) -> Result<(), InjectError> {
-        self.injector.inject(input, bytes, metadata)
-    }
-
-    /// For other threads of the controller.
-    pub fn injector(&self) -> Injector {
-        self.injector.clone()
     }
 
     /// The program's tables.
@@ -165,74 +375,6 @@ impl Link {
 
     /// The program.
     pub fn program(&self) -> &Arc<Program> {
-        &self.injector.program
-    }
-}
-
-impl Injector {
-    /// Injects a packet: the first worker runs it next. It begins with a header of the input's protocol; one that is too
-    /// short is dropped as `truncated`. Metadata that is not given is 0.
-    pub fn inject(&self, input: Input, bytes: &[u8], metadata: &[(Field, u128)]) -> Result<(), InjectError> {
-        self.inject_on(0, input, bytes, metadata)
-    }
-
-    /// As [`Injector::inject`], on another worker, such as [`Punted::worker`]: packets that are injected there stay in order.
-    pub fn inject_on(
-        &self,
-        worker: usize,
-        Input(channel): Input,
-        bytes: &[u8],
-        metadata: &[(Field, u128)],
-    ) -> Result<(), InjectError> {
-        let (pool, most) = (self.rings.pool(), self.rings.pool().max_packet());
-        if bytes.len() > most {
-            return Err(InjectError::TooLong { len: bytes.len(), most });
-        }
-        if worker >= self.rings.workers() {
-            return Err(InjectError::Worker(self.rings.workers()));
-        }
-        let width = |field: Field| self.program.metadata[field.0.0 as usize].width;
-        if metadata.iter().any(|(field, number)| width(*field) < 128 && number >> width(*field) != 0) {
-            return Err(InjectError::OutOfRange);
-        }
-        let frame = self.rings.frame().ok_or(InjectError::Busy)?;
-        let rx_port = self.program.metadata[Program::RX_PORT.0 as usize].offset as usize;
-        // SAFETY: the frame was just taken, so it is ours; the length was checked against the room behind the headroom; the
-        // fields lie within the metadata.
-        unsafe {
-            pool.reset_metadata(frame, rx_port, 0);
-            pool.place(frame, pool.headroom() as usize, bytes.len()).copy_from_slice(bytes);
-            for (field, number) in metadata {
-                write_metadata(&self.program, pool, frame, *field, *number);
-            }
-        }
-        self.rings.inject(worker, Carried { frame, channel });
-        Ok(())
-    }
-}
-
-/// A field of a packet's metadata.
-///
-/// # Safety
-/// The caller owns the frame, and it holds a packet.
-pub(super) unsafe fn read_metadata(program: &Program, pool: &FramePool, frame: u32, Field(field): Field) -> u128 {
-    let field = &program.metadata[field.0 as usize];
-    // SAFETY: the field lies within the metadata, which is the caller's.
-    unsafe {
-        let at = pool.metadata(frame).add(field.offset as usize);
-        read_field(std::slice::from_raw_parts(at, storage_size(field.width) as usize), field.width)
-    }
-}
-
-/// Sets a field of a packet's metadata, to a number that fits.
-///
-/// # Safety
-/// As for [`read_metadata`].
-unsafe fn write_metadata(program: &Program, pool: &FramePool, frame: u32, Field(field): Field, number: u128) {
-    let field = &program.metadata[field.0 as usize];
-    // SAFETY: as above.
-    unsafe {
-        let at = pool.metadata(frame).add(field.offset as usize);
-        write_field(std::slice::from_raw_parts_mut(at, storage_size(field.width) as usize), field.width, number);
+        self.rings().program()
     }
 }

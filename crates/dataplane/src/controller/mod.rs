@@ -31,7 +31,7 @@
 //!                     let _ = seen.set(&mac, &(times + 1));
 //!                     let _ = link.inject(back, packet.bytes(), &[(tx, packet.metadata(rx))]);
 //!                 }
-//!                 Event::Idle => {}
+//!                 Event::Timer(_) | Event::Room | Event::Idle => {}
 //!                 Event::Stop => return Ok(()),
 //!             }
 //!         }
@@ -40,33 +40,62 @@
 //! ```
 
 mod crew;
+mod error;
+mod events;
 mod exchange;
-mod externs;
 mod health;
+mod injector;
 mod link;
+mod metadata;
 mod punted;
 mod record;
 mod rings;
+mod several;
+mod signal;
 mod spare;
 mod tables;
+mod wheel;
 
+pub use crate::externs::{ExternFn, ExternTable, MissingExterns};
 pub(crate) use crew::{Controllers, Waiting};
+pub use error::NameError;
+pub use events::Events;
 pub(crate) use exchange::Exchange;
-pub(crate) use externs::refuse_inside;
-pub use externs::{ExternFn, ExternTable, MissingExterns};
 pub(crate) use health::Roster;
-pub use health::{ControllerSnapshot, ControllerState};
-pub use link::{Event, Field, InjectError, Injector, Input, Link};
+pub use health::{ControllerSnapshot, ControllerState, MOST_DRAIN};
+pub use injector::{InjectError, Injector, Input, Refused};
+pub use link::{Event, Link, Waker};
+pub use metadata::Field;
 pub use punted::Punted;
-pub use record::{Key, Prefix, Record};
-pub(crate) use rings::Rings;
+pub use record::{Fields, Key, Prefix, Record};
+pub use rings::Stop;
+pub(crate) use rings::{Place, Rings};
+pub use several::run_per_worker;
+pub use signal::LinkFd;
 pub use tables::{NamedTables, Table};
+pub use wheel::TICK;
+
+/// How many links a controller has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Links {
+    /// One, by which the packets of all workers come.
+    #[default]
+    One,
+    /// One for each worker, which share its frames evenly. [`Controller::run`] gets that of the first, which has the others
+    /// ([`Link::take_others`]); [`run_per_worker`] runs a thread for each.
+    PerWorker,
+}
 
 /// A controller. See the [module](self) for an example.
 pub trait Controller: Send {
     /// The functions that it has, by their names in the program: `module.function`. Asked for once, before it runs.
     fn externs(&mut self) -> Vec<(String, ExternFn)> {
         Vec::new()
+    }
+
+    /// How many links it has: always the same.
+    fn links(&self) -> Links {
+        Links::One
     }
 
     /// Runs, on a thread of its own, from the start of the instance until [`Event::Stop`]. Where it returns earlier without an error
@@ -83,32 +112,3 @@ pub trait Controller: Send {
 
 /// A controller with its name in the program.
 pub type Named = (String, Box<dyn Controller>);
-
-/// A name that the program does not know, or a table that is otherwise than the controller takes it to be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NameError {
-    /// No such name.
-    #[error("there is no {what} {name}; there is {}", if .known.is_empty() { "none".into() } else { .known.join(", ") })]
-    Unknown {
-        /// What was looked for.
-        what: &'static str,
-        /// Its name.
-        name: String,
-        /// Those that there are.
-        known: Vec<String>,
-    },
-    /// Another key or value.
-    #[error(
-        "table {table}: its key has {key} fields{}, its value {value}", if *.prefix { " and a prefix length" } else { "" }
-    )]
-    Shape {
-        /// Its full name.
-        table: String,
-        /// Fields of the key.
-        key: usize,
-        /// Fields of the value.
-        value: usize,
-        /// Whether the key is a [`Prefix`].
-        prefix: bool,
-    },
-}

@@ -2,19 +2,24 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use smallvec::SmallVec;
+
+/// The numbers of a key or a value, one per field. Those of most lie on the stack; beyond 16 they take memory of their own.
+pub type Fields = SmallVec<[u128; 16]>;
+
 /// What is stored in one or several fields of a table: numbers, bools, addresses, and tuples of them. A struct of the program
 /// is a tuple of its fields, in order.
 ///
 /// A controller that has a type of its own for a struct implements this with the tuple's:
 ///
 /// ```
-/// use dataplane::controller::Record;
+/// use dataplane::controller::{Fields, Record};
 ///
 /// struct Station { port: u8, learned: u64 }
 ///
 /// impl Record for Station {
 ///     const FIELDS: usize = <(u8, u64)>::FIELDS;
-///     fn to_fields(&self, fields: &mut Vec<u128>) { (self.port, self.learned).to_fields(fields) }
+///     fn to_fields(&self, fields: &mut Fields) { (self.port, self.learned).to_fields(fields) }
 ///     fn from_fields(fields: &[u128]) -> Option<Self> {
 ///         let (port, learned) = Record::from_fields(fields)?;
 ///         Some(Station { port, learned })
@@ -25,7 +30,7 @@ pub trait Record: Sized {
     /// Number of fields.
     const FIELDS: usize;
     /// Appends one number per field. One that does not fit its field is refused by the table.
-    fn to_fields(&self, fields: &mut Vec<u128>);
+    fn to_fields(&self, fields: &mut Fields);
     /// From as many numbers; `None` where one has more bits than the type.
     fn from_fields(fields: &[u128]) -> Option<Self>;
 }
@@ -35,7 +40,7 @@ macro_rules! numbers {
         impl Record for $number {
             const FIELDS: usize = 1;
             #[inline]
-            fn to_fields(&self, fields: &mut Vec<u128>) {
+            fn to_fields(&self, fields: &mut Fields) {
                 fields.push((*self).into());
             }
             #[inline]
@@ -50,7 +55,7 @@ numbers!(u8, u16, u32, u64, u128);
 impl Record for bool {
     const FIELDS: usize = 1;
     #[inline]
-    fn to_fields(&self, fields: &mut Vec<u128>) {
+    fn to_fields(&self, fields: &mut Fields) {
         fields.push((*self).into());
     }
     #[inline]
@@ -67,7 +72,7 @@ impl Record for bool {
 impl Record for [u8; 6] {
     const FIELDS: usize = 1;
     #[inline]
-    fn to_fields(&self, fields: &mut Vec<u128>) {
+    fn to_fields(&self, fields: &mut Fields) {
         fields.push(self.iter().fold(0, |all, byte| all << 8 | u128::from(*byte)));
     }
     #[inline]
@@ -80,7 +85,7 @@ impl Record for [u8; 6] {
 impl Record for Ipv4Addr {
     const FIELDS: usize = 1;
     #[inline]
-    fn to_fields(&self, fields: &mut Vec<u128>) {
+    fn to_fields(&self, fields: &mut Fields) {
         fields.push(u32::from(*self).into());
     }
     #[inline]
@@ -92,7 +97,7 @@ impl Record for Ipv4Addr {
 impl Record for Ipv6Addr {
     const FIELDS: usize = 1;
     #[inline]
-    fn to_fields(&self, fields: &mut Vec<u128>) {
+    fn to_fields(&self, fields: &mut Fields) {
         fields.push(u128::from(*self));
     }
     #[inline]
@@ -106,7 +111,7 @@ macro_rules! tuples {
         impl<$($part: Record),*> Record for ($($part,)*) {
             const FIELDS: usize = 0 $(+ $part::FIELDS)*;
             #[inline]
-            fn to_fields(&self, fields: &mut Vec<u128>) {
+            fn to_fields(&self, fields: &mut Fields) {
                 $(self.$at.to_fields(fields);)*
             }
             #[inline]
@@ -141,7 +146,7 @@ pub trait Key: Sized {
     /// Whether it has a prefix length, as those of `lpm` tables do.
     const PREFIX: bool;
     /// Appends one number per field; the prefix length.
-    fn to_key(&self, fields: &mut Vec<u128>) -> Option<u32>;
+    fn to_key(&self, fields: &mut Fields) -> Option<u32>;
     /// The opposite.
     fn from_key(fields: &[u128], prefix_len: Option<u32>) -> Option<Self>;
 }
@@ -150,7 +155,7 @@ impl<R: Record> Key for R {
     const FIELDS: usize = R::FIELDS;
     const PREFIX: bool = false;
     #[inline]
-    fn to_key(&self, fields: &mut Vec<u128>) -> Option<u32> {
+    fn to_key(&self, fields: &mut Fields) -> Option<u32> {
         self.to_fields(fields);
         None
     }
@@ -164,7 +169,7 @@ impl<R: Record> Key for Prefix<R> {
     const FIELDS: usize = R::FIELDS;
     const PREFIX: bool = true;
     #[inline]
-    fn to_key(&self, fields: &mut Vec<u128>) -> Option<u32> {
+    fn to_key(&self, fields: &mut Fields) -> Option<u32> {
         self.0.to_fields(fields);
         Some(self.1)
     }
@@ -179,9 +184,9 @@ mod tests {
     use super::*;
 
     fn there_and_back<R: Record + PartialEq + std::fmt::Debug>(record: R, fields: &[u128]) {
-        let mut found = Vec::new();
+        let mut found = Fields::new();
         record.to_fields(&mut found);
-        assert_eq!(found, fields);
+        assert_eq!(found[..], *fields);
         assert_eq!(found.len(), <R as Record>::FIELDS);
         assert_eq!(R::from_fields(fields), Some(record));
     }
@@ -196,8 +201,8 @@ mod tests {
         assert_eq!(<(u8, bool)>::from_fields(&[255, 1, 0]), None);
         assert_eq!(<(u8, bool)>::from_fields(&[255]), None);
         assert_eq!(<[u8; 6]>::from_fields(&[1 << 48]), None);
-        let mut fields = Vec::new();
+        let mut fields = Fields::new();
         let prefix_len = Prefix(Ipv4Addr::new(10, 0, 0, 0), 8).to_key(&mut fields);
-        assert_eq!((fields, prefix_len), (vec![0x0a00_0000], Some(8)));
+        assert_eq!((&fields[..], prefix_len), (&[0x0a00_0000][..], Some(8)));
     }
 }

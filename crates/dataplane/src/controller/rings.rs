@@ -1,4 +1,4 @@
-//! What workers and one controller exchange: packets on their way to it and packets that it injects.
+//! What workers and one link of a controller exchange: packets on their way to it and packets that it injects.
 //!
 //! A frame moves as a number and is in one place only. Each worker has a ring of its own in either direction, with a place for
 //! every frame that may be under way, so a push never fails once a frame is granted:
@@ -7,19 +7,22 @@
 //!   is used up the packet is dropped as `controller_busy`.
 //! * A packet to be injected counts against [`Rings::spare`] until a worker takes it.
 //!
+//! * A packet that the controller hands on as it is moves from the first count to the second: its frame stays.
+//!
 //! Both come out of frames that the workers do not count on, so a controller that is slow, or keeps packets, can't starve
 //! forwarding. Frames that the controller has no use for just now lie at hand ([`Spare`]), so that the pool's lock is taken once
 //! for many packets.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread::Thread;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
-use baker::ir::{ChannelId, DropId};
+use baker::ir::{ChannelId, DropId, Program};
 use crossbeam_queue::ArrayQueue;
 
+use super::signal::Signal;
 use super::spare::Spare;
-use crate::frames::FramePool;
+use crate::packets::FramePool;
 use crate::sys::Doorbell;
 
 /// A frame with the channel that its packet was put to, or is to enter by.
@@ -46,10 +49,32 @@ struct Lane {
 /// Packets at most that wait for the doorbell while the controller works on others.
 const UNRUNG: u32 = 16;
 
-/// The rings between all workers and one controller.
+/// Why a link stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Another program takes over, and [`Controller::run`](super::Controller::run) is called again with a link to that one.
+    TakeOver = 1,
+    /// Another program takes over that does not have this controller.
+    Removed = 2,
+    /// The instance ends.
+    End = 3,
+}
+
+/// Which link of a controller it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place {
+    /// The worker whose packets come by it, where each has a link of its own.
+    pub worker: Option<usize>,
+    /// The CPU that its worker is pinned to.
+    pub cpu: Option<usize>,
+}
+
+/// The rings between all workers and one link of a controller.
 #[derive(Debug)]
 pub struct Rings {
     pool: Arc<FramePool>,
+    program: Arc<Program>,
+    place: Place,
     lanes: Vec<Lane>,
     /// Packets of one worker that may be with the controller.
     punts: u32,
@@ -57,47 +82,79 @@ pub struct Rings {
     spare: Spare,
     /// Packets that the controller has on their way to workers.
     injecting: AtomicU32,
-    /// The controller's thread, once it runs.
-    reader: OnceLock<Thread>,
+    /// Wakes the controller.
+    signal: Arc<Signal>,
+    /// A packet was not injected since there was room last.
+    wants_room: AtomicBool,
+    /// There is room again, and the controller was not told yet.
+    has_room: AtomicBool,
+    /// Somebody has called for the controller.
+    is_called: AtomicBool,
     gone: AtomicBool,
-    stopping: AtomicBool,
+    /// Why it stops; 0: it does not.
+    stopping: AtomicU8,
+    /// Another link of the same run has failed.
+    is_halted: AtomicBool,
     /// Whether [`Rings::ring`] follows what is injected.
     rings_late: AtomicBool,
 }
 
 impl Rings {
     /// Rings for workers with these doorbells, over `frames` frames of the pool.
-    pub fn new(pool: Arc<FramePool>, frames: u32, doorbells: &[Arc<Doorbell>]) -> Self {
+    pub fn new(
+        program: Arc<Program>,
+        pool: Arc<FramePool>,
+        frames: u32,
+        doorbells: &[Arc<Doorbell>],
+        place: Place,
+    ) -> io::Result<Self> {
         let injections = (frames / 2).max(1);
-        let punts = ((frames - injections.min(frames)) / doorbells.len().max(1) as u32).max(1);
-        let lane = |doorbell: &Arc<Doorbell>| Lane {
-            punted: ArrayQueue::new(punts as usize),
+        let served = if place.worker.is_some() { 1 } else { doorbells.len().max(1) };
+        let punts = ((frames - injections.min(frames)) / served as u32).max(1);
+        let lane = |(worker, doorbell): (usize, &Arc<Doorbell>)| Lane {
+            punted: ArrayQueue::new(if place.worker.is_none_or(|own| own == worker) { punts as usize } else { 1 }),
             held: AtomicU32::new(0),
             injected: ArrayQueue::new(injections as usize),
             doorbell: doorbell.clone(),
             unrung: AtomicU32::new(0),
         };
-        Rings {
-            lanes: doorbells.iter().map(lane).collect(),
+        Ok(Rings {
+            lanes: doorbells.iter().enumerate().map(lane).collect(),
             pool,
+            program,
+            place,
             punts,
             spare: Spare::new(injections),
             injecting: AtomicU32::new(0),
-            reader: OnceLock::new(),
+            signal: Signal::new()?,
+            wants_room: AtomicBool::new(false),
+            has_room: AtomicBool::new(false),
+            is_called: AtomicBool::new(false),
             gone: AtomicBool::new(false),
-            stopping: AtomicBool::new(false),
+            stopping: AtomicU8::new(0),
+            is_halted: AtomicBool::new(false),
             rings_late: AtomicBool::new(false),
-        }
+        })
     }
 
-    /// The frames that `new` needs at least for so many workers: one in either direction.
+    /// The frames that a controller needs at least with so many workers: one in either direction, also where each has a link of its own.
     pub fn least(workers: usize) -> u32 {
-        workers as u32 + 1
+        2 * workers as u32
     }
 
     /// The frames.
     pub fn pool(&self) -> &Arc<FramePool> {
         &self.pool
+    }
+
+    /// The program that they are of.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// Which link it is.
+    pub fn place(&self) -> Place {
+        self.place
     }
 
     /// Number of workers.
@@ -125,11 +182,9 @@ impl Rings {
         })
     }
 
-    /// Wakes the controller.
+    /// Wakes the controller, if it waits.
     pub fn wake(&self) {
-        if let Some(reader) = self.reader.get() {
-            reader.unpark();
-        }
+        self.signal.ring();
     }
 
     /// The next packet to be run on this worker, which it then owns.
@@ -137,6 +192,14 @@ impl Rings {
         let packet = self.lanes[worker].injected.pop()?;
         self.spare.leave(1);
         self.injecting.fetch_sub(1, Ordering::Release);
+        // Either this sees that room is wanted, or whoever wants it sees the frame that has just left: see `frame`.
+        if self.wants_room.load(Ordering::SeqCst)
+            && self.spare.has_room()
+            && self.wants_room.swap(false, Ordering::SeqCst)
+        {
+            self.has_room.store(true, Ordering::Release);
+            self.signal.ring();
+        }
         Some(packet)
     }
 
@@ -153,10 +216,57 @@ impl Rings {
 
     // The controller's side.
 
-    /// Says which thread is to be woken.
-    pub fn set_reader(&self, thread: Thread) {
-        // Set once, when the thread starts.
-        let _ = self.reader.set(thread);
+    /// What wakes it.
+    pub fn signal(&self) -> &Arc<Signal> {
+        &self.signal
+    }
+
+    /// Packets that wait for the controller.
+    pub fn waiting(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.punted.len()).sum()
+    }
+
+    /// Whether a packet of any worker waits for the controller.
+    pub fn has_punted(&self) -> bool {
+        self.lanes.iter().any(|lane| !lane.punted.is_empty())
+    }
+
+    /// The controller begins: what one before it waited for does not matter.
+    pub fn begin(&self) {
+        self.wants_room.store(false, Ordering::SeqCst);
+        self.has_room.store(false, Ordering::Release);
+    }
+
+    /// Has the controller woken, by another of its threads.
+    pub fn call(&self) {
+        self.is_called.store(true, Ordering::Release);
+        self.signal.ring();
+    }
+
+    /// Whether it was called, once for all calls.
+    pub fn take_call(&self) -> bool {
+        self.is_called.load(Ordering::Relaxed) && self.is_called.swap(false, Ordering::Acquire)
+    }
+
+    /// Whether it waits for room.
+    pub fn wants_room(&self) -> bool {
+        self.wants_room.load(Ordering::Relaxed)
+    }
+
+    /// Has it try again, whether there is room or not.
+    pub fn give_room(&self) {
+        self.wants_room.store(false, Ordering::SeqCst);
+        self.has_room.store(true, Ordering::Release);
+    }
+
+    /// Whether there is room again, once.
+    pub fn take_room(&self) -> bool {
+        self.has_room.load(Ordering::Relaxed) && self.has_room.swap(false, Ordering::Acquire)
+    }
+
+    /// Whether the controller would find something.
+    pub fn is_ready(&self) -> bool {
+        self.has_punted() || self.has_room.load(Ordering::Relaxed) || self.is_called.load(Ordering::Relaxed)
     }
 
     /// The next packet of a worker, which the controller then holds.
@@ -170,24 +280,40 @@ impl Rings {
         self.lanes[worker].held.fetch_sub(1, Ordering::Release);
     }
 
-    /// A frame for a packet to be injected; none where too many are under way.
+    /// A frame for a packet to be injected; none where too many are under way. Then the controller is told when there is room.
     pub fn frame(&self) -> Option<u32> {
-        if self.gone.load(Ordering::Relaxed) {
-            return None;
-        }
-        let frame = self.spare.take(&self.pool)?;
+        let frame = self.or_wants_room(|| self.spare.take(&self.pool))?;
         self.injecting.fetch_add(1, Ordering::Relaxed);
         Some(frame)
     }
 
-    /// Hands a packet in a frame of [`Rings::frame`] to a worker.
+    /// Makes the frame of a packet that the controller has from these rings or others of the same pool one to be injected; whether there
+    /// was room.
+    pub fn hand_on(&self, from: &Rings, worker: usize) -> bool {
+        if self.or_wants_room(|| self.spare.reserve_own(&self.pool).then_some(())).is_none() {
+            return false;
+        }
+        self.injecting.fetch_add(1, Ordering::Relaxed);
+        from.lanes[worker].held.fetch_sub(1, Ordering::Release);
+        true
+    }
+
+    /// Tries twice, the second time when it is known that room is wanted: what leaves before is found then, and what leaves later finds
+    /// that. All of it is sequentially consistent, with the count of frames.
+    fn or_wants_room<T>(&self, attempt: impl Fn() -> Option<T>) -> Option<T> {
+        if self.is_gone() {
+            return None;
+        }
+        attempt().or_else(|| {
+            self.wants_room.store(true, Ordering::SeqCst);
+            attempt()
+        })
+    }
+
+    /// Hands a packet in a frame of [`Rings::frame`] or [`Rings::hand_on`] to a worker.
     pub fn inject(&self, worker: usize, packet: Carried) {
         let lane = &self.lanes[worker];
-        if lane.injected.push(packet).is_err() {
-            // There is a place for every packet that may be under way.
-            self.spare.leave(1);
-            self.spare.put_back(&self.pool, packet.frame);
-            self.injecting.fetch_sub(1, Ordering::Release);
+        if !self.push(lane, packet) {
             return;
         }
         let waits = self.rings_late.load(Ordering::Relaxed) && lane.unrung.fetch_add(1, Ordering::Relaxed) + 1 < UNRUNG;
@@ -197,6 +323,33 @@ impl Rings {
         }
     }
 
+    /// As [`Rings::inject`] where more follow: the worker is woken for some of them at once. [`Rings::injected`] must follow.
+    pub fn inject_more(&self, worker: usize, packet: Carried) {
+        let lane = &self.lanes[worker];
+        if self.push(lane, packet) && lane.unrung.fetch_add(1, Ordering::Relaxed) + 1 >= UNRUNG {
+            lane.unrung.store(0, Ordering::Relaxed);
+            lane.doorbell.ring();
+        }
+    }
+
+    /// Wakes a worker for the last packets of [`Rings::inject_more`].
+    pub fn injected(&self, worker: usize) {
+        if !self.rings_late.load(Ordering::Relaxed) {
+            self.ring_lane(&self.lanes[worker]);
+        }
+    }
+
+    /// There is a place for every packet that may be under way.
+    fn push(&self, lane: &Lane, packet: Carried) -> bool {
+        let pushed = lane.injected.push(packet).is_ok();
+        if !pushed {
+            self.spare.leave(1);
+            self.spare.put_back(&self.pool, packet.frame);
+            self.injecting.fetch_sub(1, Ordering::Release);
+        }
+        pushed
+    }
+
     /// From now on workers are woken for what is injected where many packets wait, or by [`Rings::ring`].
     pub fn ring_late(&self) {
         self.rings_late.store(true, Ordering::Relaxed);
@@ -204,24 +357,47 @@ impl Rings {
 
     /// Wakes the workers that have something to run.
     pub fn ring(&self) {
-        for lane in &self.lanes {
-            if lane.unrung.swap(0, Ordering::Relaxed) > 0 {
-                lane.doorbell.ring();
-            }
+        self.lanes.iter().for_each(|lane| self.ring_lane(lane));
+    }
+
+    fn ring_lane(&self, lane: &Lane) {
+        if lane.unrung.swap(0, Ordering::Relaxed) > 0 {
+            lane.doorbell.ring();
         }
     }
 
     // Beginning and end.
 
     /// Tells the controller to end.
-    pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Release);
+    pub fn stop(&self, why: Stop) {
+        self.stopping.store(why as u8, Ordering::Release);
         self.wake();
     }
 
-    /// Whether it is to end.
-    pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+    /// Why it is to end, if it is.
+    pub fn stopping(&self) -> Option<Stop> {
+        match self.stopping.load(Ordering::Acquire) {
+            0 => None,
+            1 => Some(Stop::TakeOver),
+            2 => Some(Stop::Removed),
+            _ => Some(Stop::End),
+        }
+    }
+
+    /// Ends this run of the controller, because another link of it has failed.
+    pub fn halt(&self) {
+        self.is_halted.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Whether it is to return because of that.
+    pub fn is_halted(&self) -> bool {
+        self.is_halted.load(Ordering::Acquire)
+    }
+
+    /// Whether [`Rings::close`] was called.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
     }
 
     /// Says that one of the two sides has ended: packets for the controller are dropped from now on, and it injects none.
@@ -231,6 +407,7 @@ impl Rings {
 
     /// Says that the controller is there again.
     pub fn open(&self) {
+        self.is_halted.store(false, Ordering::Release);
         self.gone.store(false, Ordering::Release);
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crossbeam_queue::ArrayQueue;
 
-use crate::frames::FramePool;
+use crate::packets::FramePool;
 
 /// Frames that are taken from the pool, or returned to it, at once.
 const BATCH: usize = 32;
@@ -30,7 +30,8 @@ impl Spare {
     /// Reserves up to so many; how many it could.
     fn reserve(&self, most: usize) -> usize {
         let more = |reserved: u32| (self.limit - reserved).min(most as u32);
-        let result = self.reserved.fetch_update(Ordering::Acquire, Ordering::Relaxed, |reserved| {
+        // Sequentially consistent, and so is `leave`: see `Rings::frame`.
+        let result = self.reserved.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |reserved| {
             (more(reserved) > 0).then(|| reserved + more(reserved))
         });
         result.map_or(0, |before| more(before) as usize)
@@ -38,7 +39,34 @@ impl Spare {
 
     /// Says that so many frames that were taken are others' now.
     pub fn leave(&self, frames: u32) {
-        self.reserved.fetch_sub(frames, Ordering::Release);
+        self.reserved.fetch_sub(frames, Ordering::SeqCst);
+    }
+
+    /// Whether a quarter of the frames can be taken, so that whoever waits for one gets some at once.
+    pub fn has_room(&self) -> bool {
+        let reserved = self.reserved.load(Ordering::SeqCst).min(self.limit);
+        self.limit - reserved + self.frames.len() as u32 >= (self.limit / 4).max(1)
+    }
+
+    /// Reserves room for a frame that the caller has already. What lies at hand goes back to the pool where it takes the room.
+    pub fn reserve_own(&self, pool: &FramePool) -> bool {
+        if self.reserve(1) == 1 {
+            return true;
+        }
+        let (mut batch, mut count) = ([0; BATCH], 0);
+        while count < self.batch
+            && let Some(frame) = self.frames.pop()
+        {
+            batch[count] = frame;
+            count += 1;
+        }
+        if count == 0 {
+            return false;
+        }
+        pool.put_back(&batch[..count]);
+        // The reservation of one of them is the caller's.
+        self.leave(count as u32 - 1);
+        true
     }
 
     /// A free frame; none where too many have been taken.
@@ -93,7 +121,7 @@ impl Spare {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frames::FrameConfig;
+    use crate::packets::FrameConfig;
     use crate::testing::{Numbers, forward};
 
     fn pool() -> FramePool {

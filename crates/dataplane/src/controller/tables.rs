@@ -1,14 +1,13 @@
 //! The program's tables by name, with keys and values of Rust types.
 
-use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use baker::ir::{Program, TableEntry, TableError, TableId, TableKind, TableStore};
 
-use super::{Key, NameError, Record};
+use super::error::NameError;
+use super::record::{Fields, Key, Record};
 use crate::engine::TableAccess;
 
 /// All tables of an instance. May be used from any thread, but not in a function that the program calls.
@@ -50,7 +49,7 @@ impl NamedTables {
             return Err(NameError::Shape { table: name.to_owned(), key, value, prefix });
         }
         let id = TableId(index as u32);
-        Ok(Table { id, tables: self.tables.clone(), buffer: Buffer::default(), before: Vec::new(), types: PhantomData })
+        Ok(Table { id, tables: self.tables.clone(), types: PhantomData })
     }
 
     /// Makes a table hold these entries and no others. What it has already is not touched; what must go goes first, so
@@ -79,73 +78,39 @@ fn replace(tables: &mut TableAccess, id: TableId, entries: &[&TableEntry]) -> Re
     missing.into_iter().try_for_each(|entry| tables.insert(id, entry))
 }
 
-/// A table.
+/// A table. What is read and set one entry at a time lies on the stack meanwhile.
 #[derive(Clone, Debug)]
 pub struct Table<K, V> {
     id: TableId,
     tables: TableAccess,
-    buffer: Buffer,
-    /// Numbers of an old value, in memory that is used from call to call.
-    before: Vec<u128>,
     types: PhantomData<fn(K) -> V>,
-}
-
-/// An entry whose memory is used from call to call, so that calls allocate nothing.
-#[derive(Default)]
-struct Buffer(Cell<TableEntry>);
-
-impl Clone for Buffer {
-    fn clone(&self) -> Self {
-        Buffer::default()
-    }
-}
-
-impl fmt::Debug for Buffer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Buffer")
-    }
-}
-
-impl Buffer {
-    /// Works on an entry with this key and no value yet.
-    fn with<T>(&self, key: &impl Key, work: impl FnOnce(&mut TableEntry) -> T) -> T {
-        let mut entry = self.0.take();
-        entry.key.clear();
-        entry.value.clear();
-        entry.prefix_len = key.to_key(&mut entry.key);
-        let result = work(&mut entry);
-        self.0.set(entry);
-        result
-    }
 }
 
 impl<K: Key, V: Record> Table<K, V> {
     /// The value of exactly this entry. `None` where there is none, or where its numbers do not fit the type.
     pub fn get(&self, key: &K) -> Option<V> {
-        self.buffer.with(key, |TableEntry { key, prefix_len, value }| {
-            self.tables.get_to(self.id, key, *prefix_len, value).ok()?;
-            V::from_fields(value)
-        })
+        let (key, prefix_len) = fields_of(key);
+        let mut value = Fields::new();
+        self.tables.get_to(self.id, &key, prefix_len, &mut value).ok()?;
+        V::from_fields(&value)
     }
 
     /// Inserts an entry, or replaces its value as a whole.
     pub fn set(&mut self, key: &K, value: &V) -> Result<(), TableError> {
-        let Table { id, tables, buffer, .. } = self;
-        buffer.with(key, |entry| {
-            value.to_fields(&mut entry.value);
-            tables.insert(*id, entry)
-        })
+        let (key, prefix_len) = fields_of(key);
+        let mut fields = Fields::new();
+        value.to_fields(&mut fields);
+        self.tables.set(self.id, &key, prefix_len, &fields)
     }
 
     /// Sets an entry of a hash table, and says what was there: the old value as it was when nobody could find it any more, so that
     /// what packets changed of it before is in it. Who has found it earlier may still change it.
     pub fn exchange(&mut self, key: &K, value: &V) -> Result<Option<V>, TableError> {
-        let Table { id, tables, buffer, before, .. } = self;
-        let found = buffer.with(key, |entry| {
-            value.to_fields(&mut entry.value);
-            tables.exchange(*id, entry, before)
-        })?;
-        Ok(if found { V::from_fields(before) } else { None })
+        let (key, _) = fields_of(key);
+        let (mut fields, mut before) = (Fields::new(), Fields::new());
+        value.to_fields(&mut fields);
+        let found = self.tables.exchange(self.id, &key, &fields, &mut before)?;
+        Ok(if found { V::from_fields(&before) } else { None })
     }
 
     /// Sets many entries, in order, up to the first that is refused. Those of an array that the program does not write take less
@@ -163,8 +128,8 @@ impl<K: Key, V: Record> Table<K, V> {
 
     /// Removes an entry; sets that of an array to zero. Whether it was there.
     pub fn remove(&mut self, key: &K) -> bool {
-        let Table { id, tables, buffer, .. } = self;
-        buffer.with(key, |entry| tables.remove(*id, &entry.key, entry.prefix_len).is_ok())
+        let (key, prefix_len) = fields_of(key);
+        self.tables.remove(self.id, &key, prefix_len).is_ok()
     }
 
     /// Number of entries; of an array, those that are not all zero.
@@ -185,9 +150,15 @@ impl<K: Key, V: Record> Table<K, V> {
     }
 }
 
+fn fields_of(key: &impl Key) -> (Fields, Option<u32>) {
+    let mut fields = Fields::new();
+    let prefix_len = key.to_key(&mut fields);
+    (fields, prefix_len)
+}
+
 fn entry(key: &impl Key, value: &impl Record) -> TableEntry {
-    let mut entry = TableEntry::default();
-    entry.prefix_len = key.to_key(&mut entry.key);
-    value.to_fields(&mut entry.value);
-    entry
+    let (key, prefix_len) = fields_of(key);
+    let mut fields = Fields::new();
+    value.to_fields(&mut fields);
+    TableEntry { key: key.into_vec(), prefix_len, value: fields.into_vec() }
 }

@@ -17,17 +17,19 @@ use std::time::{Duration, Instant};
 use baker::ir::{CounterSlots, DropId, Program, TableEntry, TableError, TableId, TableStore};
 use baker::opt::Level;
 
-use super::{Instance, StartError};
-use crate::controller::{ExternTable, MissingExterns, Named, NamedTables, Waiting};
-use crate::counters::{CounterBlock, Observed};
+use super::error::StartError;
+use super::mtus::Mtus;
+use super::run::Instance;
+use super::site::{Built, Parts};
+use super::sweep::Sweeper;
+use crate::controller::{Named, NamedTables, Waiting};
+use crate::counters::CounterBlock;
 use crate::engine::{EngineError, EngineKind, Engines, TableAccess};
-use crate::frames::FrameError;
-use crate::handover::Order;
-use crate::instance::site::{Built, Parts};
-use crate::mtus::Mtus;
-use crate::running::Running;
-use crate::sweep::Sweeper;
+use crate::externs::{ExternTable, MissingExterns};
+use crate::observer::Observed;
+use crate::packets::FrameError;
 use crate::tables::{Carried, Tables, TablesError, carried};
+use crate::workers::{Order, Running};
 use crate::xdp::{FitError, Fitted, KernelPart, NextPart};
 
 /// How long packets of the old program that controllers have or have injected are waited for.
@@ -116,7 +118,8 @@ impl Instance {
         let program = self.site.pool.accommodate(program)?;
         let mut new: Vec<Named> =
             controllers.extract_if(.., |(name, _)| !self.controllers.names().any(|own| own == name)).collect();
-        let externs = ExternTable::of_controllers(&program, &mut new, self.externs.as_ref())?;
+        let offered = new.iter_mut().flat_map(|(_, controller)| controller.externs());
+        let externs = ExternTable::of_offered(&program, offered, self.externs.as_ref())?;
         controllers.append(&mut new);
         let Split { program, fitted, carried, tables } = self.split(program, packets)?;
         let (engines, tables) =
@@ -175,7 +178,7 @@ impl Instance {
         let replaced = kernel.map(|(part, path)| path.replace(part));
         tell_all(all(|| Order::Drain));
         let named = NamedTables::new(program.clone(), tables.clone());
-        let moved = self.controllers.take_over(&program, waiting, &named);
+        let moved = self.controllers.take_over(waiting, &named);
         let rings = moved.as_ref().map_or(&[][..], |rings| &rings[..]);
         let deadline = Instant::now() + PATIENCE;
         while !rings.iter().all(|rings| rings.is_quiet()) && Instant::now() < deadline {

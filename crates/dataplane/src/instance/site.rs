@@ -5,17 +5,16 @@ use std::sync::{Arc, Mutex};
 
 use baker::ir::{CounterSlots, Program};
 
-use super::StartError;
-use crate::context::WorkerContext;
-use crate::controller::{Controller, Exchange, ExternTable, Named, Rings, Waiting};
-use crate::counters::{CounterBlock, Observed};
+use super::error::StartError;
+use super::mtus::Asked;
+use crate::controller::{Controller, Exchange, Links, Named, Place, Rings, Waiting};
+use crate::counters::CounterBlock;
 use crate::engine::{EngineKind, Engines, TableAccess};
-use crate::frames::{FrameError, FramePool};
-use crate::handover::Handover;
-use crate::mtus::Asked;
-use crate::running::{Equipment, Running, Timers};
+use crate::externs::ExternTable;
+use crate::observer::Observed;
+use crate::packets::{FrameError, FramePool, WorkerContext};
 use crate::sys::{Doorbell, monotonic_ns};
-use crate::timer::Schedule;
+use crate::workers::{Equipment, Handover, Running, Schedule, Timers};
 use crate::xdp::{FastPath, KernelPart};
 
 /// What stays.
@@ -26,6 +25,10 @@ pub(super) struct Site {
     pub frames: u32,
     /// One per worker.
     pub doorbells: Vec<Arc<Doorbell>>,
+    /// One per worker, where they are pinned.
+    pub cpus: Vec<Option<usize>>,
+    /// See [`super::Options::controller_frames`].
+    pub controller_frames: Vec<(String, u32)>,
     /// One per worker.
     pub handovers: Vec<Arc<Handover>>,
     /// Number of ports of each worker.
@@ -64,8 +67,10 @@ impl Site {
     /// Makes what the workers and controllers of a program need.
     pub fn build(&self, parts: Parts<'_>, controllers: Vec<Named>) -> Result<Built, StartError> {
         let Parts { program, engines, tables, externs, kernel } = parts;
-        let (share, each) = shares(program, self.frames, self.doorbells.len())?;
-        let waiting = chosen(program, controllers, || Arc::new(Rings::new(self.pool.clone(), each, &self.doorbells)))?;
+        let shares = Shares::new(program, self.frames, self.doorbells.len(), &self.controller_frames)?;
+        let share = shares.worker;
+        let waiting = chosen(program, controllers, |name, links| self.rings(program, shares.of(name), links))?;
+        let rings: Vec<_> = waiting.iter().map(|controller| controller.rings.clone()).collect();
         let slots = CounterSlots::new(program).len();
         let end_counters = Arc::new(CounterBlock::new(slots));
         // Where nobody can drop packets at the end there is nothing to sum up.
@@ -78,10 +83,7 @@ impl Site {
             if let Some(externs) = externs {
                 context.set_externs(externs.clone());
             }
-            let exchange = (!program.controllers.is_empty()).then(|| {
-                let rings = waiting.iter().map(|controller| controller.rings.clone()).collect();
-                Exchange::new(program, index, rings)
-            });
+            let exchange = (!program.controllers.is_empty()).then(|| Exchange::new(program, index, &rings));
             let has_timers = index == 0 && !program.timers.is_empty();
             let timers =
                 has_timers.then(|| Timers { schedule: Schedule::new(program, monotonic_ns()), tables: tables.clone() });
@@ -97,23 +99,70 @@ impl Site {
     }
 }
 
-/// The part of the frames that controllers may have: one in four.
+/// The part of the frames that controllers may have where nothing else is said: one in four.
 const CONTROLLERS_PART: u32 = 4;
 
-/// The frames that each worker may take, and those that each controller may have, which no worker counts on.
-fn shares(program: &Program, count: u32, workers: usize) -> Result<(u32, u32), FrameError> {
-    let (controllers, workers) = (program.controllers.len() as u32, workers as u32);
-    let needed = program.limits.copies.saturating_add(1).saturating_mul(workers);
-    let least = Rings::least(workers as usize);
-    let part = match controllers {
-        0 => 0,
-        _ => (count / CONTROLLERS_PART).max(least.saturating_mul(controllers)),
-    };
-    match count.checked_sub(part).map(|left| left / workers) {
-        Some(share) if share.saturating_mul(workers) >= needed => {
-            Ok((share, part.checked_div(controllers).unwrap_or(0)))
+/// Who may have how many frames.
+#[derive(Debug)]
+struct Shares<'n> {
+    /// Each worker.
+    worker: u32,
+    /// Each controller that is not named.
+    usual: u32,
+    named: &'n [(String, u32)],
+}
+
+impl<'n> Shares<'n> {
+    /// Of so many frames that ports do not need. No worker counts on those of controllers.
+    fn new(program: &Program, count: u32, workers: usize, named: &'n [(String, u32)]) -> Result<Self, FrameError> {
+        let least = Rings::least(workers);
+        let wired = program.controllers.len() as u32;
+        let usual = (count / CONTROLLERS_PART).checked_div(wired).map_or(0, |part| part.max(least));
+        let mut shares = Shares { worker: 0, usual, named };
+        let own = |name: &str| named.iter().find(|(own, _)| own == name);
+        if let Some((name, given)) =
+            program.controllers.iter().filter_map(|one| own(&one.name)).find(|(_, given)| *given < least)
+        {
+            return Err(FrameError::FewForController { name: name.clone(), given: *given, least });
         }
-        _ => Err(FrameError::TooFew { count, least: needed.saturating_add(least.saturating_mul(controllers)) }),
+        let of = |one: &baker::ir::Controller| (one.name.clone(), shares.of(&one.name));
+        let all: Vec<(String, u32)> = program.controllers.iter().map(of).collect();
+        let controllers = all.iter().fold(0u32, |sum, (_, frames)| sum.saturating_add(*frames));
+        let workers = workers as u32;
+        let needed = program.limits.copies.saturating_add(1).saturating_mul(workers);
+        match count.checked_sub(controllers) {
+            Some(left) if left / workers * workers >= needed => {
+                shares.worker = left / workers;
+                Ok(shares)
+            }
+            // What is given is too much; otherwise there are too few at all.
+            _ if all.iter().any(|(name, _)| own(name).is_some()) => {
+                Err(FrameError::Controllers { count, controllers: all, workers, needed })
+            }
+            _ => Err(FrameError::TooFew { count, least: needed.saturating_add(least.saturating_mul(wired)) }),
+        }
+    }
+
+    /// Those of a controller.
+    fn of(&self, name: &str) -> u32 {
+        self.named.iter().find(|(own, _)| own == name).map_or(self.usual, |(_, frames)| *frames)
+    }
+}
+
+impl Site {
+    /// The rings of a controller with these links and so many frames.
+    fn rings(&self, program: &Arc<Program>, frames: u32, links: Links) -> io::Result<Vec<Arc<Rings>>> {
+        let new = |frames, place| {
+            Rings::new(program.clone(), self.pool.clone(), frames, &self.doorbells, place).map(Arc::new)
+        };
+        match links {
+            Links::One => Ok(vec![new(frames, Place::default())?]),
+            Links::PerWorker => {
+                let each = frames / self.doorbells.len() as u32;
+                let place = |(worker, cpu): (usize, &Option<usize>)| Place { worker: Some(worker), cpu: *cpu };
+                self.cpus.iter().enumerate().map(|at| new(each, place(at))).collect()
+            }
+        }
     }
 }
 
@@ -121,17 +170,21 @@ fn shares(program: &Program, count: u32, workers: usize) -> Result<(u32, u32), F
 fn chosen(
     program: &Program,
     mut given: Vec<Named>,
-    rings: impl Fn() -> Arc<Rings>,
+    rings: impl Fn(&str, Links) -> io::Result<Vec<Arc<Rings>>>,
 ) -> Result<Vec<Waiting>, StartError> {
-    let mut take = |name: &String| -> Option<Box<dyn Controller>> {
-        let index = given.iter().position(|(given, _)| given == name)?;
-        Some(given.swap_remove(index).1)
+    let waiting = |name: String, controller: Box<dyn Controller>| -> Result<Waiting, StartError> {
+        let rings = rings(&name, controller.links())?;
+        Ok(Waiting { name, controller, rings })
     };
-    let one = |wired: &baker::ir::Controller| match take(&wired.name) {
-        Some(controller) => Ok(Waiting { name: wired.name.clone(), controller, rings: rings() }),
-        None => Err(StartError::Controller(wired.name.clone())),
-    };
-    let mut chosen = program.controllers.iter().map(one).collect::<Result<Vec<_>, _>>()?;
-    chosen.extend(given.into_iter().map(|(name, controller)| Waiting { name, controller, rings: rings() }));
+    let mut chosen = Vec::new();
+    for wired in &program.controllers {
+        let index = given.iter().position(|(given, _)| *given == wired.name);
+        let index = index.ok_or_else(|| StartError::Controller(wired.name.clone()))?;
+        let (name, controller) = given.swap_remove(index);
+        chosen.push(waiting(name, controller)?);
+    }
+    for (name, controller) in given {
+        chosen.push(waiting(name, controller)?);
+    }
     Ok(chosen)
 }

@@ -11,7 +11,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::PortError;
+use super::error::PortError;
 
 /// How long a process that was killed may take to end; and, where this one had the interface a moment ago, a program that it has just
 /// started to let go of what it was born with.

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Queue, Sent};
-use crate::context::{RxBatch, TxBatch};
+use super::queue::{Queue, Sent};
+use crate::packets::{RxBatch, TxBatch};
 
 /// Packets that were sent, shared with whoever looks at them.
 pub type MemSink = Arc<Mutex<Vec<Vec<u8>>>>;

@@ -9,8 +9,11 @@ use std::time::{Duration, SystemTime};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{Endianness, PcapError, TsResolution};
 
-use super::{CaptureInput, PortError, Queue, Sent};
-use crate::context::{RxBatch, TxBatch};
+use super::capture::CaptureInput;
+use super::error::PortError;
+use super::queue::{Queue, Sent};
+use crate::counters::PortCounters;
+use crate::packets::{RxBatch, TxBatch};
 
 /// Largest packet that our own files may hold; what libpcap uses too.
 const SNAPLEN: u32 = 262_144;
@@ -120,7 +123,7 @@ impl Queue for PcapPort {
         self.finished
     }
 
-    fn tick(&mut self, counters: &crate::counters::PortCounters) {
+    fn tick(&mut self, counters: &PortCounters) {
         let missed = || self.input.as_ref().and_then(CaptureInput::missed);
         if let Some(what) = self.error.as_ref().map(PortError::to_string).or_else(missed) {
             counters.set_error(Some(what));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::MemPort;
+use super::mem::MemPort;
 
 /// Drivers and what their device is, for messages and help.
 pub const DRIVERS: [(&str, &str); 7] = [
@@ -89,6 +89,16 @@ impl fmt::Display for Driver {
             Driver::Mem(_) => f.write_str("mem:"),
         }
     }
+}
+
+/// Who gets the packets for an interface's own addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Own {
+    /// The program, as all others.
+    #[default]
+    Program,
+    /// The kernel's own stack, before anything else is done with them.
+    Kernel,
 }
 
 /// A named port.

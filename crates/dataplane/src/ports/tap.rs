@@ -10,9 +10,10 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-use super::{PortError, Queue, Sent};
-use crate::context::{RxBatch, TxBatch};
+use super::error::PortError;
+use super::queue::{Queue, Sent};
 use crate::counters::PortCounters;
+use crate::packets::{RxBatch, TxBatch};
 use crate::sys;
 
 /// Longer than any frame of a device: the largest MTU, an Ethernet header and a VLAN tag.

@@ -14,12 +14,12 @@ use baker::ir::{Layout, LayoutField, TableError, storage_size};
 use codegen::abi::ArrayTable;
 use codegen::kernel::TablePlace;
 
+use super::epoch::Epochs;
 use super::layout::Bytes;
 use super::lock::locked;
 use super::shared::{load_shared, store_shared};
 use super::slots::patiently;
 use super::space::{Block, Space, Use};
-use crate::epoch::Epochs;
 
 /// The control block of an array, or a worker's own in its place: where the entries begin.
 pub type Entries = AtomicPtr<u8>;

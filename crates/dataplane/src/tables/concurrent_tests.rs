@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::*;
+use baker::ir::{TableEntry, TableId, TableKind};
+
+use super::{Tables, hash, trie};
 use crate::testing::{Numbers, pair, scalar, tables_only};
 
 /// For the slowest of the threads on a busy machine.

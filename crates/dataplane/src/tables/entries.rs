@@ -8,10 +8,10 @@ use std::io;
 
 use baker::ir::TableError;
 
+use super::epoch::Epochs;
 use super::slots::Slots;
 use super::space::Space;
 use super::values::Values;
-use crate::epoch::Epochs;
 
 /// Entry by prefix length and value.
 type ByValue = HashMap<(u8, Box<[u8]>), u32, ahash::RandomState>;

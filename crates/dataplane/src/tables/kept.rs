@@ -3,17 +3,17 @@
 //! Those of the control plane stay until they are removed; those of packets go where nobody uses them. When they are put back their
 //! time begins anew.
 
-use baker::ir::{TableEntry, TableError, TableId};
+use baker::ir::{TableEntry, TableError};
 use codegen::abi::unpack_key;
 
-use super::{Kind, Table, Tables};
+use super::table::{Kind, Table};
 use crate::sys::monotonic_ns;
 
-impl Tables {
-    /// As [`Tables::dump`], to be kept.
-    pub fn dump_kept(&self, table: TableId) -> Vec<TableEntry> {
-        match self.table(table) {
-            Ok(Table { kind, key, value, idle: Some(idle), .. }) if let Kind::Hash(hash) = &**kind => {
+impl Table {
+    /// As [`Table::dump`], to be kept.
+    pub fn dump_kept(&self) -> Vec<TableEntry> {
+        match self {
+            Table { kind, key, value, idle: Some(idle), .. } if let Kind::Hash(hash) = &**kind => {
                 let kept = |(packed, bytes): (Vec<u64>, Vec<u8>)| {
                     let mut numbers = value.decode(&bytes);
                     numbers.push(u128::from(bytes[idle.offset..idle.offset + 8] != [0; 8]));
@@ -21,14 +21,14 @@ impl Tables {
                 };
                 hash.dump().into_iter().map(kept).collect()
             }
-            _ => self.dump(table),
+            _ => self.dump(),
         }
     }
 
     /// Inserts an entry that was kept.
-    pub fn insert_kept(&self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
-        let Table { kind, key_codec, value, idle: Some(idle), .. } = self.table(table)? else {
-            return self.put(table, entry);
+    pub fn insert_kept(&self, entry: &TableEntry) -> Result<(), TableError> {
+        let Table { kind, key_codec, value, idle: Some(idle), .. } = self else {
+            return self.put(&entry.key, entry.prefix_len, &entry.value);
         };
         let (Kind::Hash(hash), Some((ages, numbers))) = (&**kind, entry.value.split_last()) else {
             return Err(TableError::OutOfRange);

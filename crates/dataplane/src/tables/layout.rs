@@ -65,7 +65,7 @@ impl Codec {
     }
 
     /// As [`Codec::decode`], behind what `values` has already.
-    pub fn decode_to(&self, bytes: &[u8], values: &mut Vec<u128>) {
+    pub fn decode_to(&self, bytes: &[u8], values: &mut impl Extend<u128>) {
         values.extend(self.fields.iter().map(|field| read_field(&bytes[field.offset as usize..], field.width)));
     }
 }

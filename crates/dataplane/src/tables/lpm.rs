@@ -15,12 +15,12 @@ use codegen::abi::{LARGE_FIRST, LARGE_SECOND, LPM_GROUP, LpmTable};
 use codegen::kernel::TablePlace;
 
 use super::entries::Entries;
-use super::large;
+use super::epoch::Epochs;
 use super::layout::Bytes;
 use super::slots::{SPARE, Slots};
 use super::space::{Block, Space, Use};
+use super::staging::large;
 use super::values::Values;
-use crate::epoch::Epochs;
 
 /// Bytes of `tbl24` that make staging worth it: measured, see docs/benchmarks.md. A packet's other look-ups wait for this one.
 const FAR_FIRST: usize = 128 << 10;

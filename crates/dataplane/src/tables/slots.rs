@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use baker::ir::TableError;
 use codegen::abi::{Retired, SlotNumbers};
 
+use super::epoch::Epochs;
 use super::lock::wait_for;
 use super::space::{Block, Space, Use};
-use crate::epoch::Epochs;
 
 /// Numbers beyond a table's capacity, for removed entries that may still be held: what one batch of every worker can
 /// remove before they all pass a quiescent state. Untouched, they cost address space only.

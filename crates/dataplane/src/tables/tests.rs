@@ -1,6 +1,10 @@
 use std::collections::{BTreeMap, HashMap};
 
-use super::*;
+use std::sync::Arc;
+
+use baker::ir::{Layout, TableEntry, TableError, TableId, TableKind, prefix_mask};
+
+use super::{Tables, View, hash, lpm, meter};
 use crate::testing::{Numbers, pair, scalar, tables_only};
 
 const T: TableId = TableId(0);

@@ -19,12 +19,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use baker::ir::{Layout, TableError};
 use codegen::kernel::TablePlace;
 
+use super::epoch::Epochs;
 use super::layout::Bytes;
 use super::nodes::{ByteSet, Free, Node, Nodes};
 use super::slots::{SPARE, Slots, patiently};
 use super::space::Space;
 use super::values::Values;
-use crate::epoch::Epochs;
 
 /// Bits of the key that a node tells apart.
 const STRIDE: u32 = 8;

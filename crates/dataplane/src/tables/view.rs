@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::array::{Array, Entries};
-use super::{Kind, Tables};
-use crate::epoch::Registration;
+use super::epoch::Registration;
+use super::store::Tables;
+use super::table::{Kind, Table};
 
 /// A worker's tables, with its place among the epochs.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ impl View {
     /// `None` where there are as many workers already as there can be.
     pub fn new(tables: Arc<Tables>) -> Option<View> {
         let registration = tables.epochs().register()?;
-        let published = |(index, table): (usize, &super::Table)| {
+        let published = |(index, table): (usize, &Table)| {
             array(&table.kind)?.published().map(|entries| (index, AtomicPtr::new(entries)))
         };
         let arrays: Box<[_]> = tables.tables.iter().enumerate().filter_map(published).collect();

@@ -100,6 +100,7 @@ fn echo(refused: Sender<u64>) -> Vec<Named> {
                         Err(error) => return Err(error.to_string()),
                     }
                 }
+                Event::Room | Event::Timer(_) => {}
                 Event::Idle => return Err("no packet, and no end".into()),
                 Event::Stop => break,
             }
@@ -154,7 +155,7 @@ fn a_controller_that_keeps_all_it_gets_starves_nobody() {
                             let _ = link.inject(input, packet.bytes(), &[]);
                             keeping.lock().unwrap().push(packet);
                         }
-                        Event::Idle => {}
+                        Event::Room | Event::Timer(_) | Event::Idle => {}
                         Event::Stop => return Ok(()),
                     }
                 }

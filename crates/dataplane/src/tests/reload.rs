@@ -178,7 +178,7 @@ impl Controller for Mirror {
                         std::thread::yield_now();
                     }
                 }
-                Event::Idle => {}
+                Event::Room | Event::Timer(_) | Event::Idle => {}
                 Event::Stop => return Ok(()),
             }
         }

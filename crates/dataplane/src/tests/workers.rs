@@ -9,9 +9,10 @@ use baker::ir::{CounterSlots, Program, TableEntry, TableId, TableStore};
 use baker::opt::Level;
 use codegen::OptLevel;
 
+use crate::instance::crew;
 use crate::ports::{Driver, MemPort};
 use crate::testing::{TO_HOST, TWICE, forward, forward_program, frame};
-use crate::{EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig, Report, crew, sys};
+use crate::{EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig, Report, sys};
 
 const ENGINES: [EngineKind; 2] = [EngineKind::Interp, EngineKind::NATIVE];
 

@@ -15,8 +15,8 @@ use codegen::kernel::{FIRST_PIECE, Options, PUNTED, Verdict};
 
 use super::load::{LoadError, Loaded, Ran, too_much};
 use super::memory::{MemoryError, SharedMemory};
-use crate::context::WorkerContext;
 use crate::engine::{Engine, NativeEngine, TableAccess};
+use crate::packets::WorkerContext;
 
 /// Where packets lie in frames of the test run: of the 256 bytes in front the kernel takes 40 for itself, and 320 of a page at
 /// the end.

@@ -22,6 +22,7 @@ use super::grace::Grace;
 use super::load::{LoadError, Loaded, PortMaps};
 use super::memory::SharedMemory;
 use super::netlink::Netlink;
+use super::old_place;
 use super::pins::{Named, Pins};
 use super::redirect;
 use super::relic::{self, Relic};
@@ -143,6 +144,7 @@ impl FastPath {
     /// process's mount namespace.
     pub fn outlast(&mut self, state: &Path, name: &str) -> io::Result<bool> {
         let (pins, may_be_private) = Pins::open(state, name)?;
+        old_place::take_over(&pins, state)?;
         let relic = Relic::find(&pins)?;
         self.state.get_mut().unwrap_or_else(PoisonError::into_inner).relic = relic;
         self.pins = Some(pins);

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::sys::{self, MapType};
-use crate::epoch::Registration;
-use crate::repeated::Repeated;
-use crate::tables::Tables;
+use crate::sys::Repeated;
+use crate::tables::{Registration, Tables};
 
 /// Between two looks for something to wait for.
 const PAUSE: Duration = Duration::from_millis(5);

@@ -1,6 +1,11 @@
 //! Programs in the kernel: their memory, loading, and running them for tests.
 //!
 //! Everything hangs on descriptors: when the process ends, however it does, nothing stays behind, unless it is to outlast it ([`pins`]).
+//!
+//! A program's part is compiled and loaded as far as the kernel takes it (`fit`), over memory that it shares with
+//! workers (`memory`). `fast_path` puts it at the ports' interfaces (`attach`) and exchanges it; `resume` says where
+//! workers go on with what it hands over. Imports run `fast_path → fit → load → memory → sys`, and for what outlasts a
+//! process `relic, old_place → pins → bpf_fs → sys`.
 
 mod attach;
 mod bpf_fs;
@@ -11,7 +16,6 @@ mod fit;
 mod grace;
 mod load;
 mod memory;
-mod mtu;
 mod netlink;
 mod old_place;
 mod own;
@@ -29,7 +33,6 @@ pub use fast_path::{FastPath, KernelPart, NextPart, PortRole};
 pub use fit::{Answer, FitError, Fitted, code, fit};
 pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};
-pub use mtu::options;
 pub(crate) use netlink::{Netlink, Peer, Statistics};
 pub(crate) use own::Own;
 pub use pins::forget;

@@ -20,8 +20,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
-use super::redirect::{EXIT, OF_MAP, XDP_PASS};
-use super::sys::{self, instruction};
+use super::sys::{self, EXIT, OF_MAP, XDP_PASS, instruction};
 
 /// Addresses that are told apart at most.
 const MOST: u32 = 4096;

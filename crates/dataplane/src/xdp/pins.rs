@@ -23,7 +23,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use super::bpf_fs::{self, HOST_ROOT, c_path};
-use super::{old_place, sys};
+use super::sys;
 use crate::sys::effective_user;
 
 /// Millrace's part of the file system.
@@ -67,7 +67,6 @@ impl Pins {
         made(DirBuilder::new().mode(0o700).create(&root))?;
         check(&root)?;
         let pins = Self::open_in(&root, state, name)?;
-        old_place::take_over(&pins, state)?;
         Ok((pins, found.may_be_private))
     }
 

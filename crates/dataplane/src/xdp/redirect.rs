@@ -15,17 +15,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use super::own::Own;
-use super::sys::{self, FRAGS, MapType, instruction};
+use super::sys::{self, EXIT, FRAGS, MapType, OF_MAP, XDP_PASS, instruction};
 
 /// Offset of `rx_queue_index` in `struct xdp_md`.
 const QUEUE: i16 = 16;
-pub const XDP_PASS: i32 = 2;
 const REDIRECT_MAP: i32 = 51;
-/// A wide load's source: the number is a map's descriptor (`BPF_PSEUDO_MAP_FD`).
-pub const OF_MAP: u8 = 1;
-
-/// `exit`
-pub const EXIT: [u8; 8] = instruction(0x95, 0, 0, 0, 0);
 
 fn load(code: &[u8], name: &str) -> io::Result<OwnedFd> {
     let load = |flags| sys::prog_load(code, name, flags, &mut []);

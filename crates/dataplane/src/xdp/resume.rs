@@ -5,7 +5,7 @@ use baker::place::Split;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX};
 use codegen::kernel::Punt;
 
-use crate::frames::FramePool;
+use crate::packets::FramePool;
 
 /// How workers go on with what the kernel hands over.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
 //! `millrace check`: checks a program and says what is wrong with it.
 
+use cli::failure::Failure;
+use cli::say;
+
 use crate::apps;
-use crate::failure::Failure;
-use crate::output::say;
 
 /// What to check.
 #[derive(clap::Args)]

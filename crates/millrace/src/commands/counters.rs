@@ -1,11 +1,10 @@
 //! `millrace counters`, `drops` and `ports`: what a running instance has counted since its start.
 
+use cli::failure::Failure;
+use cli::output::print;
+use cli::remote::{Remote, failed, print_json};
+use cli::report;
 use control::socket::{Counters, Request};
-
-use super::remote::{Remote, failed, print_json};
-use crate::failure::Failure;
-use crate::output::print;
-use crate::report;
 
 /// Whom to ask.
 #[derive(clap::Args)]

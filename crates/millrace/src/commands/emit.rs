@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use baker::opt::optimise;
+use cli::failure::Failure;
+use cli::output::print;
 use codegen::{Emit, OptLevel};
 
 use super::instance::configuration;
 use super::packets::Packets;
 use crate::apps;
-use crate::failure::Failure;
-use crate::output::print;
 
 /// What to show.
 #[derive(clap::Args)]

@@ -8,14 +8,14 @@ use baker::check::Compilation;
 use baker::ir::{PpfId, Program};
 use baker::opt::Level;
 use baker::place::{Placement, Split, Stage};
+use cli::failure::Failure;
 use codegen::OptLevel;
 use codegen::kernel::Options;
-use dataplane::ports::Driver;
-use dataplane::xdp::{self, FastPath, FitError, Fitted, LoadError, fit};
+use dataplane::ports::{Driver, kernel_options};
+use dataplane::xdp::{FastPath, FitError, Fitted, LoadError, fit};
 use dataplane::{EngineKind, PortConfig, ReloadError};
 
 use crate::apps::{self, Source};
-use crate::failure::Failure;
 
 /// What runs the program.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -79,7 +79,7 @@ pub fn choose(
         };
     }
     apps::place(source, &program, compilation)?;
-    let options = xdp::options(ports.iter().map(|port| &port.spec.driver));
+    let options = kernel_options(ports.iter().map(|port| &port.spec.driver));
     match fast_path(&program, level, options) {
         Ok((split, mut path, mut about)) => {
             match state.map(|(dir, name)| path.outlast(dir, name)) {

@@ -1,15 +1,14 @@
 //! `millrace figures`: what the controllers of a running instance have counted.
 
-use control::controllers::Offered;
-use control::controllers::figures::{Family, Figure, Sample};
+use cli::failure::Failure;
+use cli::figures;
+use cli::output::print;
+use cli::remote::{Remote, failed, print_json};
+use control::application::Offered;
+use control::application::figures::{Family, Sample};
 use control::socket::Request;
 use indexmap::IndexMap;
 use serde_json::Value as Json;
-
-use super::remote::{Remote, failed, print_json};
-use crate::failure::Failure;
-use crate::output::print;
-use crate::report::{grouped, table};
 
 /// What to show.
 #[derive(clap::Args)]
@@ -48,40 +47,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     let mut out = String::new();
-    all.values().flatten().for_each(|family| show(family, &mut out));
+    all.values().flatten().for_each(|family| figures::show(family, &mut out));
     print(format_args!("{}", out.trim_start_matches('\n')));
     Ok(())
-}
-
-/// A family as a table; figures that are zero are left out.
-pub fn show(family: &Family, out: &mut String) {
-    let is_there = |sample: &&Sample| !matches!(sample.value, Figure::Number(0) | Figure::Histogram { count: 0, .. });
-    let samples: Vec<&Sample> = family.samples.iter().filter(is_there).collect();
-    let Some(first) = samples.first() else { return };
-    let names: Vec<&str> = first.labels.keys().map(String::as_str).collect();
-    let title = format!("{} {}", family.name, names.join(" "));
-    let row = |sample: &&Sample| {
-        let labels = sample.labels.values().map(String::as_str).collect::<Vec<_>>().join(" ");
-        [labels].into_iter().chain(values(&sample.value)).collect()
-    };
-    out.push('\n');
-    let header: &[&str] = match first.value {
-        Figure::Number(_) => &[&title, ""],
-        Figure::Histogram { .. } => &[&title, "count", "mean", "50 %", "90 %", "99 %"],
-    };
-    table(out, header, samples.iter().map(row).collect());
-}
-
-fn values(figure: &Figure) -> Vec<String> {
-    match figure {
-        Figure::Number(number) => vec![grouped(*number)],
-        Figure::Histogram { count, sum, .. } => {
-            let below = |percent| match figure.percentile(percent) {
-                Some(bound) => format!("≤ {}", grouped(bound)),
-                None => "above".into(),
-            };
-            let mean = grouped(sum / count.max(&1));
-            [grouped(*count), mean].into_iter().chain([50, 90, 99].map(below)).collect()
-        }
-    }
 }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use baker::source::Sources;
 use baker::{diag, format};
-
-use crate::failure::Failure;
-use crate::output::{print, say};
+use cli::failure::Failure;
+use cli::output::print;
+use cli::say;
 
 /// What to format.
 #[derive(clap::Args)]

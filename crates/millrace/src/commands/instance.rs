@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use baker::ir::Program;
+use cli::failure::Failure;
 use control::config::Config;
 use dataplane::ports::PortSpec;
 use dataplane::{Access, PortConfig};
 
+use crate::applications::BUILT_IN;
 use crate::apps::Source;
-use crate::failure::Failure;
 
 /// Reads the configuration: the file given, else the one beside the program, else an empty one.
 pub fn configuration(source: &Source, given: Option<&PathBuf>, program: &Program) -> Result<Config, Failure> {
@@ -16,7 +17,7 @@ pub fn configuration(source: &Source, given: Option<&PathBuf>, program: &Program
         Some(path) => read(path, program)?,
         None => {
             let (name, text) = source.config.clone().unwrap_or_default();
-            Config::parse(&name, &text, program).map_err(|errors| wrong(&errors))?
+            Config::parse(&name, &text, program, BUILT_IN).map_err(|errors| Failure::several(&errors))?
         }
     };
     for warning in &config.warnings {
@@ -29,7 +30,7 @@ pub fn configuration(source: &Source, given: Option<&PathBuf>, program: &Program
 pub fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
     let text =
         std::fs::read_to_string(path).map_err(|error| Failure::wrong(format!("error: {}: {error}", path.display())))?;
-    Config::parse(&path.display().to_string(), &text, program).map_err(|errors| wrong(&errors))
+    Config::parse(&path.display().to_string(), &text, program, BUILT_IN).map_err(|errors| Failure::several(&errors))
 }
 
 /// The ports of a configuration and of the command line, whose access mode comes before that of the configuration.
@@ -50,7 +51,7 @@ fn of_config(config: &Config, given: &[PortSpec]) -> Result<Vec<PortConfig>, Fai
         let numbered = given.iter().zip(1..=u8::MAX);
         return Ok(numbered.map(|(spec, number)| PortConfig::new(&spec.name, number, spec.driver.clone())).collect());
     }
-    config.port_configs(given).map_err(|errors| wrong(&errors))
+    config.port_configs(given).map_err(|errors| Failure::several(&errors))
 }
 
 /// The number of the port that an option names.
@@ -63,10 +64,4 @@ pub fn port_number(config: &Config, option: &str, port: &str) -> Result<u8, Fail
             known.join(", ")
         ))
     })
-}
-
-/// Several errors, a line each.
-pub fn wrong<E: std::fmt::Display>(errors: &[E]) -> Failure {
-    let errors: Vec<_> = errors.iter().map(|e| format!("error: {e}")).collect();
-    Failure::wrong(errors.join("\n"))
 }

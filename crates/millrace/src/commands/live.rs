@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use baker::check::Compilation;
 use baker::ir::{Program, TableEntry, TableId};
-use control::config::{Config, Notation, PortNames, changes};
-use control::controllers::{self, Made, Registry, Reloads};
+use cli::failure::Failure;
+use control::application::{AnyReloads, AnySettings, Registry};
+use control::applications::{self, SettingsWays};
+use control::config::{Config, changes};
+use control::entries::{Notation, PortNames};
 use control::socket::{Reloaded, Shown};
 use control::state::Keeper;
 use dataplane::ports::{Own, PortSpec};
@@ -16,11 +19,8 @@ use dataplane::{Access, Carried, Instance, PortConfig, Report};
 use super::engine;
 use super::instance::{ports, read};
 use super::packets::Packets;
+use crate::applications::BUILT_IN;
 use crate::apps;
-use crate::failure::Failure;
-
-/// Controllers that take new settings, by name.
-type Settings = Vec<(&'static str, Reloads)>;
 
 /// All that is said of a port; the device in words.
 type Said = (String, u8, String, Option<u8>, Access, Own, Option<u32>);
@@ -54,7 +54,7 @@ impl StartedWith {
         let (old, new_config) = (&self.config, &new.config);
         let sections = [
             ("ports", self.ports == new.ports),
-            ("frames", old.frames == new_config.frames),
+            ("frames", old.frames == new_config.frames && old.controller_frames == new_config.controller_frames),
             ("workers", old.workers == new_config.workers),
             ("control", old.control == new_config.control),
         ];
@@ -85,7 +85,7 @@ struct State {
     /// None once it has ended.
     instance: Option<Instance>,
     with: StartedWith,
-    settings: Settings,
+    settings: SettingsWays,
     /// Controllers that can be asked.
     registry: Registry,
     /// Where the tables are kept on disk.
@@ -97,7 +97,7 @@ impl Live {
     pub fn new(
         instance: Instance,
         with: StartedWith,
-        settings: Settings,
+        settings: SettingsWays,
         registry: Registry,
         keeper: Option<Keeper>,
     ) -> Self {
@@ -189,7 +189,7 @@ impl State {
         let changes = changes(&configured, (program, &with.config), |_| true);
         let mut tables = self.instance()?.tables();
         let undo = changes.set(program, &mut tables).map_err(|error| error.to_string())?;
-        let offer = |(name, settings): &(&str, Reloads)| {
+        let offer = |(name, settings): &(&str, Arc<dyn AnyReloads>)| {
             let made = with.config.controllers.iter().find(|(own, _)| own == name).map(|(_, made)| made.clone());
             settings.offer(made.unwrap_or_default()).map_err(|error| format!("controller {name}: {error}"))
         };
@@ -211,7 +211,7 @@ impl State {
         reread: &Reread,
         reloaded: &mut Reloaded,
     ) -> Result<Arc<Shown>, String> {
-        let needed = controllers::of_program(&with.program).map_err(|error| error.to_string())?;
+        let needed = BUILT_IN.of_program(&with.program).map_err(|error| error.to_string())?;
         needed.begin(&with.config.controllers).map_err(|error| error.to_string())?;
         let (configured, before) = (self.with.config.configured(&self.with.program), self.settings.clone());
         let instance = self.instance()?;
@@ -232,8 +232,8 @@ impl State {
         instance.copy(&next, |table, entry| !is_removed(table, entry)).map_err(|error| error.to_string())?;
         let named = next.named_tables();
         let undo = changes.set(&program, &mut tables).map_err(|error| error.to_string())?;
-        let install = |(name, made): &(String, Made)| {
-            controllers::install(name, &named, made).map_err(|error| format!("controller {name}: {error}"))
+        let install = |(name, made): &(String, AnySettings)| {
+            BUILT_IN.install(name, &named, made).map_err(|error| format!("controller {name}: {error}"))
         };
         if let Err(error) = with.config.controllers.iter().try_for_each(install) {
             undo.undo(&mut tables);
@@ -242,9 +242,9 @@ impl State {
         // Those that run go on with what they have, but for their settings.
         let kept = |name: &str| before.iter().find(|(own, _)| *own == name && running.iter().any(|one| one == name));
         let settings = needed.reloads.into_iter();
-        let settings: Settings =
+        let settings: SettingsWays =
             settings.map(|(name, new)| (name, kept(name).map_or(new, |(_, old)| old.clone()))).collect();
-        controllers::begin(&settings, &with.config.controllers);
+        applications::begin(&settings, &with.config.controllers);
         let carried = program.tables.iter().zip(next.carried());
         reloaded.tables = carried.map(|(table, carried)| (table.name.clone(), carried.to_string())).collect();
         let about =

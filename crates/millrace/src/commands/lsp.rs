@@ -1,6 +1,6 @@
 //! `millrace lsp`: the language server, on standard input and output.
 
-use crate::failure::Failure;
+use cli::failure::Failure;
 
 /// How to serve.
 #[derive(clap::Args)]

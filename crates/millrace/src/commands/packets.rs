@@ -6,11 +6,11 @@ use std::sync::Arc;
 use baker::ir::Program;
 use baker::opt::Level;
 use baker::opt::profile::profiled;
+use cli::failure::Failure;
 use control::config::Config;
-use control::controllers;
 
 use super::trace::{self, Trace, wrong};
-use crate::failure::Failure;
+use crate::applications::BUILT_IN;
 
 /// `--opt`, `--profile`.
 #[derive(Clone, clap::Args)]
@@ -67,7 +67,7 @@ pub fn by_profile(
     path: &Path,
     packets: &Trace,
 ) -> Result<Arc<Program>, Failure> {
-    let externs = controllers::externs(program).map_err(|error| wrong(&error))?;
+    let externs = BUILT_IN.externs(program).map_err(|error| wrong(&error))?;
     let with_profile = profiled(program, packets, |machine| {
         if let Some(externs) = externs {
             machine.set_externs(externs);

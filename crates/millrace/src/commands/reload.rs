@@ -1,10 +1,9 @@
 //! `millrace reload`: has a running instance read its program and its configuration again.
 
+use cli::failure::Failure;
+use cli::remote::{Remote, failed, print_json};
+use cli::say;
 use control::socket::{Reloaded, Request};
-
-use super::remote::{Remote, failed, print_json};
-use crate::failure::Failure;
-use crate::output::say;
 
 /// Whom to tell.
 #[derive(clap::Args)]

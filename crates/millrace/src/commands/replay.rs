@@ -2,17 +2,19 @@
 
 use std::path::PathBuf;
 
+use cli::failure::Failure;
+use cli::output::print;
+use cli::report;
+use cli::say;
 use codegen::OptLevel;
-use control::controllers;
 use dataplane::ports::Captured;
 use dataplane::{EngineKind, ReplayError, replay};
 
 use super::instance::configuration;
 use super::packets::Packets;
 use super::trace::{Ways, wrong};
-use crate::failure::Failure;
-use crate::output::{print, say};
-use crate::{apps, report};
+use crate::applications::BUILT_IN;
+use crate::apps;
 
 /// What runs the program.
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -62,7 +64,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::wrong(format!("error: --out {}: is the input file too", args.input.display())));
     }
     let fill = |tables: &mut dataplane::TableAccess| config.fill(&program, tables).map_err(|error| error.to_string());
-    let externs = controllers::externs(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
+    let externs = BUILT_IN.externs(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     let kind = match args.engine {
         Engine::Worker => EngineKind::Native(OptLevel::O3, args.packets.level()),
         Engine::Interp => EngineKind::Interp,

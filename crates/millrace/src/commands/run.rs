@@ -6,8 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use control::config::{Config, Control, Notation, PortNames, changes};
-use control::controllers::{self, Registry};
+use cli::failure::Failure;
+use cli::output::print;
+use cli::report;
+use cli::say;
+use control::application::Registry;
+use control::config::{Config, Control, changes};
+use control::entries::{Notation, PortNames};
 use control::socket::{About, Claim, ClaimError, Place, PlaceError, Server, Service, Shown};
 use control::state::{self, Keeper, Store};
 use dataplane::ports::{DRIVERS, PortSpec};
@@ -19,11 +24,10 @@ use super::instance::{configuration, ports};
 use super::live::{Live, Reread, StartedWith};
 use super::packets::Packets;
 use super::watch::{ControllerWatch, PortWatch};
+use crate::applications::BUILT_IN;
+use crate::apps;
 use crate::apps::Source;
-use crate::failure::Failure;
-use crate::output::{print, say};
 use crate::supervisor::Supervisor;
-use crate::{apps, report};
 
 /// What to run.
 #[derive(clap::Args)]
@@ -71,7 +75,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Stop by itself after so many seconds
-    #[arg(long, value_name = "SECONDS", value_parser = super::seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = cli::arguments::seconds)]
     duration: Option<Duration>,
 }
 
@@ -115,7 +119,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         poll: if args.busy { PollMode::Busy } else { config.workers.mode },
         ..workers(args, config.options())
     };
-    let needed = controllers::of_program(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
+    let needed = BUILT_IN.of_program(&program).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     needed.begin(&config.controllers).map_err(|error| Failure::wrong(format!("error: {error}")))?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -224,7 +228,7 @@ fn fill(config: &Config, prepared: &Prepared, store: Option<&Store>) -> Result<V
     changes.remove(&mut tables);
     let named = prepared.named_tables();
     for (name, made) in &config.controllers {
-        controllers::install(name, &named, made).map_err(|error| wrong(&error))?;
+        BUILT_IN.install(name, &named, made).map_err(|error| wrong(&error))?;
     }
     let (entries, set, removed) = (restored.entries, changes.set.len(), changes.removed.len());
     let counted =

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use cli::failure::Failure;
+use cli::output::print;
+use cli::remote::{Remote, failed, print_json};
+use cli::report;
 use control::socket::{Client, Request, Status};
-
-use super::remote::{Remote, failed, print_json};
-use crate::failure::Failure;
-use crate::output::print;
-use crate::report;
 
 /// Whom to ask.
 #[derive(clap::Args)]

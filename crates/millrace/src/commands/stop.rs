@@ -1,11 +1,10 @@
 //! `millrace stop`: ends a running instance as SIGTERM does, and waits for that.
 
+use cli::failure::Failure;
+use cli::remote::{Remote, failed, print_json};
+use cli::say;
 use control::socket::{Request, Status};
 use serde_json::Value as Json;
-
-use super::remote::{Remote, failed, print_json};
-use crate::failure::Failure;
-use crate::output::say;
 
 /// Whom to end.
 #[derive(clap::Args)]

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use control::config::{text, typed};
+use cli::failure::Failure;
+use cli::output::print;
+use cli::remote::{Remote, failed, print_json};
+use cli::report;
+use cli::say;
+use control::entries::{text, typed};
 use control::socket::{Entry, MAX_REQUEST, Request, TableInfo, TableKindName};
 use serde_json::{Value as Json, json};
-
-use super::remote::{Remote, failed, print_json};
-use crate::failure::Failure;
-use crate::output::{print, say};
-use crate::report;
 
 /// Bytes of a request beside its entries.
 const ROOM: usize = 256;

@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use control::config::{Config, PortNames};
+use cli::failure::Failure;
+use control::config::Config;
+use control::entries::PortNames;
 use dataplane::ports::read_trace;
 
 use super::instance::port_number;
 use crate::apps::Source;
-use crate::failure::Failure;
 
 /// Port numbers and frames.
 pub type Trace = Vec<(u8, Vec<u8>)>;

@@ -25,10 +25,11 @@ use libc::{TPACKET_ALIGNMENT, tpacket2_hdr};
 use share::Share;
 use socket::{RING_BYTES, Socket};
 
+use super::error::PortError;
 use super::lock::InterfaceLock;
-use super::{PortError, Queue, Sent};
-use crate::context::{RxBatch, TxBatch};
+use super::queue::{Queue, Sent};
 use crate::counters::PortCounters;
+use crate::packets::{RxBatch, TxBatch};
 use crate::sys::{self, ETHERNET, Interface, Mapping, TAG_AT};
 
 /// What the kernel puts in front of a packet in a slot, and room for a VLAN tag, rounded up.

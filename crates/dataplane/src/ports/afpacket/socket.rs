@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use libc::tpacket_req;
 
-use crate::ports::PortError;
+use crate::ports::error::PortError;
 use crate::sys::{self, Interface, Mapping};
 
 /// Bytes of each ring.

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::ports::Own;
+use crate::ports::spec::Own;
 use crate::xdp::{self, AttachError, Attached, FastPath, Netlink, PortRole, Redirect};
 
 /// Which packets come to the sockets.

@@ -13,7 +13,6 @@
 //!
 //! A port with a fast path has that in the place of the small program ([`entry`]); its sockets get what the fast path hands over.
 
-mod count;
 mod entry;
 mod plan;
 mod port;
@@ -27,18 +26,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-pub use count::Count;
 pub(crate) use entry::Take;
 use port::{Look, Port};
 use socket::{Kick, Xsk};
 pub(crate) use umem::Umem;
 
+use super::count::Count;
+use super::error::PortError;
 use super::lock::InterfaceLock;
-use super::{PortError, Queue, Sent};
-use crate::context::{RxBatch, TxBatch};
+use super::queue::{Queue, Sent};
 use crate::counters::PortCounters;
-use crate::repeated::Repeated;
-use crate::sys::Interface;
+use crate::packets::{RxBatch, TxBatch};
+use crate::sys::{Interface, Repeated};
 use crate::xdp::Netlink;
 
 /// Between two looks for what has changed at an interface.

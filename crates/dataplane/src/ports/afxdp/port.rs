@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use codegen::kernel::QUEUES;
 
-use super::count::Count;
 use super::entry::{Entry, Take};
 use super::plan::{Member, plan};
 use super::socket::{Incoming, Xsk};
 use super::sys as xsk;
 use super::umem::{Bound, Lent, Made, Refusal, Step, Umem, Wanted};
-use crate::ports::PortError;
+use crate::ports::count::Count;
+use crate::ports::error::PortError;
 use crate::ports::lock::InterfaceLock;
 use crate::sys::{self, Interface};
 use crate::xdp::AttachError::{self, Name, Refused, Taken};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::ring::{Consumer, Producer};
 use super::sys as xsk;
 use super::umem::{Bound, Lent, NOWHERE, Umem};
-use crate::context::{RxBatch, TxBatch};
-use crate::ports::Sent;
+use crate::packets::{RxBatch, TxBatch};
+use crate::ports::queue::Sent;
 use crate::sys::{self, Interface};
 
 /// The packet goes on in the next descriptor.

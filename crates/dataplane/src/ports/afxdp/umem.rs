@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::ring::{Consumer, Producer};
 use super::sys::{self, Kind};
-use crate::frames::FramePool;
+use crate::packets::FramePool;
 
 /// What the kernel leaves free in front of packets (`XDP_PACKET_HEADROOM`).
 const KERNEL_HEADROOM: u32 = 256;

@@ -6,31 +6,28 @@
 //! | file | idea |
 //! |---|---|
 //! | `window` | the bytes ahead in a file of any length |
+//! | `record` | what a format finds |
 //! | `pcap`, `pcapng` | the records of each format, and where the next one begins behind damage |
 //! | `missed` | what was passed over |
 
 mod missed;
 mod pcap;
 mod pcapng;
+mod record;
 #[cfg(test)]
 mod tests;
 mod window;
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::PortError;
+use crate::ports::error::PortError;
 use missed::Missed;
+use record::{ETHERNET, Found, Trouble};
 use window::Window;
-
-/// Link type of Ethernet, in both formats.
-const ETHERNET: u32 = 1;
-/// Bytes of the longest packet that is taken for one; libpcap's limit, too.
-const LONGEST: usize = 262_144;
 
 /// A packet of a capture file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,30 +40,6 @@ pub struct Captured<'f> {
     pub outgoing: bool,
     /// Its bytes, all of them.
     pub frame: &'f [u8],
-}
-
-/// What a format finds at the window's beginning.
-enum Found {
-    /// A whole packet: where its bytes lie, and how many bytes its record has.
-    Packet { bytes: Range<usize>, record: usize, time: Duration, interface: Option<Arc<str>>, outgoing: bool },
-    /// Something else, which the window has left behind.
-    Other,
-    /// The end of what can be read.
-    End,
-}
-
-/// Why a file can't be read on.
-enum Trouble {
-    /// The system.
-    Read(io::Error),
-    /// Packets of another link type.
-    Link(u32),
-}
-
-impl From<io::Error> for Trouble {
-    fn from(error: io::Error) -> Self {
-        Trouble::Read(error)
-    }
 }
 
 enum Format {

@@ -3,8 +3,9 @@
 use std::io::Read;
 use std::time::Duration;
 
+use super::missed::Missed;
+use super::record::{Found, LONGEST, Trouble};
 use super::window::Window;
-use super::{Found, LONGEST, Missed, Trouble};
 
 /// Bytes in front of the first record.
 pub(super) const HEADER: usize = 24;

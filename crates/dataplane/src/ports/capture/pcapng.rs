@@ -4,8 +4,9 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::missed::Missed;
+use super::record::{ETHERNET, Found, LONGEST, Trouble};
 use super::window::Window;
-use super::{ETHERNET, Found, LONGEST, Missed, Trouble};
 
 /// What a file begins with: the type of its first block, in either order of bytes.
 pub(super) const MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];

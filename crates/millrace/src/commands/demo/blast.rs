@@ -3,12 +3,11 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use cli::failure::Failure;
+use cli::output::print;
+use cli::report::{self, grouped, rate};
 use dataplane::{Instance, PortSnapshot};
 use lab::{Flow, Generator, Host, L3Switch, Traffic, Transport};
-
-use crate::failure::Failure;
-use crate::output::print;
-use crate::report::{self, grouped, rate};
 
 /// Bytes of a frame; the frame check sequence makes it 64.
 const LENGTH: usize = 60;

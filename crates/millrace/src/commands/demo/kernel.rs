@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use baker::ir::{Program, TableId, TableStore};
 use baker::opt::Level;
+use cli::failure::Failure;
+use cli::say;
 use control::config::Config;
 use dataplane::ports::{Driver, PortSpec};
 use dataplane::{Instance, Options, TableAccess};
@@ -14,8 +16,6 @@ use super::blast::{self, Passed};
 use crate::apps::{self, Source};
 use crate::commands::engine::{Chosen, Engine, choose};
 use crate::commands::instance::ports;
-use crate::failure::Failure;
-use crate::output::say;
 
 /// What the switch has learned, by table.
 pub struct Learned<'l> {

@@ -5,44 +5,49 @@
 
 mod blast;
 mod kernel;
-mod splice;
 mod transfer;
 
 use std::time::{Duration, Instant};
 
 use baker::ir::{TableId, TableStore};
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use cli::failure::Failure;
+use cli::output::print;
+use cli::report;
+use cli::say;
 use control::config::Config;
 use dataplane::ports::{Driver, PortSpec};
 use dataplane::{EngineKind, Instance, Options, TableAccess, bench};
 use lab::L3Switch;
 
+use crate::applications::{BUILT_IN, LINKED};
 use crate::apps;
 use crate::commands::instance::ports;
-use crate::failure::Failure;
-use crate::output::{print, say};
-use crate::report;
 
 /// How to run it.
 #[derive(clap::Args)]
 pub struct Args {
     /// What to show
-    #[arg(value_enum, default_value = "l3switch")]
-    what: What,
+    #[arg(default_value = SWITCH, value_parser = PossibleValuesParser::new(scenes()))]
+    what: String,
     /// Length of the packet blast, or of all that the splicer shows
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = super::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = cli::arguments::seconds)]
     seconds: Duration,
     /// Megabytes fetched with curl
     #[arg(long, value_name = "MB", default_value = "256", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     megabytes: u64,
 }
 
+/// The scene without a controller.
+const SWITCH: &str = "l3switch";
+
 /// What there is to show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum What {
-    /// The L3 switch between four hosts
-    L3switch,
-    /// The splicer in front of web servers
-    Splice,
+fn scenes() -> Vec<PossibleValue> {
+    let own = LINKED
+        .iter()
+        .filter_map(|linked| Some(PossibleValue::new(linked.application.name()).help(linked.scene.as_ref()?.about)));
+    let switch = PossibleValue::new(SWITCH).help("The L3 switch between four hosts");
+    std::iter::once(switch).chain(own).collect()
 }
 
 const PICTURE: &str = "
@@ -59,16 +64,18 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         lab::enter_user_namespace().map_err(Failure::refused)?;
         say!("not root: running as root of a user namespace of its own");
     }
-    if args.what == What::Splice {
-        return splice::run(args.seconds);
+    let scene = LINKED.iter().filter(|linked| linked.application.name() == args.what).find_map(|linked| linked.scene);
+    if let Some(scene) = scene {
+        return (scene.run)(&apps::compile(&apps::find(&args.what)?)?, args.seconds);
     }
     say!("Millrace demo: a Baker program switches and routes packets of real hosts\n{PICTURE}");
-    let source = apps::find("l3switch")?;
+    let source = apps::find(SWITCH)?;
     let started = Instant::now();
     let program = apps::compile(&source)?;
     let checked = started.elapsed();
     let (name, text) = source.config.clone().unwrap_or_default();
-    let config = Config::parse(&name, &text, &program).map_err(|errors| Failure::wrong(errors[0].to_string()))?;
+    let config =
+        Config::parse(&name, &text, &program, BUILT_IN).map_err(|errors| Failure::wrong(errors[0].to_string()))?;
 
     let network = L3Switch::new().map_err(Failure::refused)?;
     // The kernel is the slow path: it forwards the first packet to a neighbour it has yet to ask for.

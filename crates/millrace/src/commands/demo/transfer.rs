@@ -5,11 +5,10 @@ use std::net::TcpListener;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use cli::failure::Failure;
+use cli::say;
 use lab::L3Switch;
 use sha2::{Digest, Sha256};
-
-use crate::failure::Failure;
-use crate::output::say;
 
 const BLOCK: usize = 1 << 20;
 

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use baker::source::Span;
+use cli::report::table;
 use codegen::kernel::{Object, Place};
 use dataplane::xdp::Answer;
 use serde_json::{Value, json};
 
 use super::view::View;
-use crate::report::table;
 
 /// Code in front of the first PPF, or of a part: it reads the packet's pointers and hands packets over.
 const FRONT: &str = "(entry)";

@@ -10,17 +10,18 @@ use std::path::PathBuf;
 
 use baker::opt::explain::explain;
 use baker::opt::{Level, optimise};
+use cli::failure::Failure;
+use cli::output::print;
+use cli::remote::print_json;
 use control::config::Config;
-use control::controllers;
+use dataplane::ports::kernel_options;
 use dataplane::xdp;
 
 use super::instance::configuration;
 use super::packets::by_profile;
-use super::remote::print_json;
 use super::trace::{self, Trace, wrong};
+use crate::applications::BUILT_IN;
 use crate::apps::{self, Source};
-use crate::failure::Failure;
-use crate::output::print;
 
 /// What to explain.
 #[derive(clap::Args)]
@@ -55,7 +56,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Some(path) => by_profile(&program, &config, path, &trace)?,
         None => program,
     };
-    let externs = controllers::externs(&program).map_err(|error| wrong(&error))?;
+    let externs = BUILT_IN.externs(&program).map_err(|error| wrong(&error))?;
     let found = explain(&program, &trace, |machine| {
         if let Some(externs) = &externs {
             machine.set_externs(externs.clone());
@@ -66,7 +67,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     apps::place(&source, &program, &compilation)?;
     // As `run` asks it.
     let devices = config.ports.iter().filter_map(|port| port.device.as_ref());
-    let (fitted, answer) = xdp::code(&program, Level::Cgpc, xdp::options(devices)).map_err(|error| wrong(&error))?;
+    let (fitted, answer) = xdp::code(&program, Level::Cgpc, kernel_options(devices)).map_err(|error| wrong(&error))?;
     let view = view::View {
         name: &source.name,
         program: &program,

@@ -2,10 +2,10 @@
 
 use baker::ir::{ChannelId, Ppf, Target};
 use baker::place::{Obstacle, Stage};
+use cli::report::table;
 use serde_json::{Value, json};
 
 use super::view::View;
-use crate::report::table;
 
 /// Where a PPF runs, in words.
 struct Row<'a> {

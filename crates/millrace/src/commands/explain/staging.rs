@@ -1,10 +1,10 @@
 //! Look-up staging in an explanation: at which look-ups native code stops to fetch ahead, once tables are large.
 
 use baker::opt::stage::{Look, Plan};
+use cli::report::table;
 use serde_json::{Value, json};
 
 use super::view::View;
-use crate::report::table;
 
 /// A look-up at which a batch may stop.
 struct Stop {

@@ -1,10 +1,10 @@
 //! The timers in an explanation.
 
 use baker::ir::Timer;
+use cli::report::table;
 use serde_json::{Value, json};
 
 use super::view::View;
-use crate::report::table;
 
 impl View<'_> {
     /// Each timer with the instructions of its code at levels base and cgpc.

@@ -7,12 +7,11 @@ use baker::opt::cache::Fallback;
 use baker::opt::explain::{Explanation, PpfShape, Size, Stage};
 use baker::place::Placement;
 use baker::source::Sources;
+use cli::report::{grouped, table};
 use codegen::bpf::Taken;
 use codegen::kernel::Object;
 use dataplane::xdp::Answer;
 use serde_json::{Map, Value, json};
-
-use crate::report::{grouped, table};
 
 /// Ways through the program that are shown.
 const WAYS: usize = 12;

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use cli::failure::Failure;
 use control::words::{did_you_mean, list};
 
 use super::registry;
-use crate::failure::Failure;
 
 /// Where to run what.
 #[derive(clap::Args)]

@@ -22,18 +22,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cli::failure::Failure;
+use cli::say;
+use labfile::Plan;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::failure::Failure;
-use crate::output::say;
-use labfile::Plan;
 use network::Network;
-use program::Programs;
+use program::{Programs, TICK};
 use registry::Registration;
 use said::Said;
-
-/// Between two looks at programs and signals.
-const TICK: Duration = Duration::from_millis(20);
 
 /// What to build.
 #[derive(clap::Args)]
@@ -48,7 +45,7 @@ pub struct Args {
     #[arg(long)]
     check: bool,
     /// End by itself after so many seconds; otherwise Ctrl-C ends it
-    #[arg(long, value_name = "SECONDS", value_parser = super::seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = cli::arguments::seconds)]
     duration: Option<Duration>,
     /// Print one JSON object per line
     #[arg(long)]
@@ -139,7 +136,7 @@ fn run_programs(
 fn read(file: &Path) -> Result<Plan, Failure> {
     let text =
         std::fs::read_to_string(file).map_err(|error| Failure::wrong(format!("error: {}: {error}", file.display())))?;
-    Plan::parse(&file.display().to_string(), &text).map_err(|errors| super::instance::wrong(&errors))
+    Plan::parse(&file.display().to_string(), &text).map_err(|errors| Failure::several(&errors))
 }
 
 /// The lab's name: the file's, where that can be one.

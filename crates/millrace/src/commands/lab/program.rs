@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cli::failure::Failure;
 use lab::{Namespace, Running, Signal};
-
-use super::TICK;
-use super::said::Said;
-use crate::failure::Failure;
 use labfile::Command;
 
+use super::said::Said;
+
+/// Between two looks at programs and signals.
+pub const TICK: Duration = Duration::from_millis(20);
 /// How long programs may take to end when they are asked to.
 const END: Duration = Duration::from_secs(5);
 /// What is still on its way to us when a program has ended.

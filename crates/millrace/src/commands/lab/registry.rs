@@ -14,12 +14,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cli::failure::Failure;
 use control::socket::{Place, PlaceError};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::network::Network;
-use crate::failure::Failure;
 
 const ENDING: &str = ".lab";
 /// How long the lock of a process that ends may last.

@@ -2,12 +2,13 @@
 
 use std::process::ExitStatus;
 
+use cli::output::print;
+use cli::report::{grouped, table};
+use cli::say;
+use labfile::{Link, Plan};
 use serde_json::{Map, Value as Json, json};
 
 use super::network::{Counted, Network};
-use crate::output::{print, say};
-use crate::report::{grouped, table};
-use labfile::{Link, Plan};
 
 /// For whom it is printed.
 #[derive(Clone)]

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use cli::failure::Failure;
+use cli::say;
 use lab::WebServer;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::TICK;
-use crate::failure::Failure;
-use crate::output::say;
+use super::program::TICK;
 
 /// What to serve.
 #[derive(clap::Args)]

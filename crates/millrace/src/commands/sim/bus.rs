@@ -1,13 +1,12 @@
 //! What `millrace sim` prints of a host-based router: rates by packet length and access mode, and the published points.
 
+use cli::failure::Failure;
+use cli::output::print;
+use cli::remote::print_json;
+use cli::report::table;
 use npmodel::HostBus;
 use npmodel::bus::{Access, Published, What};
 use serde_json::json;
-
-use crate::commands::remote::print_json;
-use crate::failure::Failure;
-use crate::output::print;
-use crate::report::table;
 
 /// Bytes of packets.
 const LENGTHS: [u32; 10] = [64, 128, 256, 512, 1024, 1500, 2048, 4096, 8192, 9000];

@@ -13,8 +13,11 @@ use std::sync::{Arc, Mutex};
 use baker::ir::Program;
 use baker::ir::interp::Machine;
 use baker::opt::Level;
+use cli::failure::Failure;
+use cli::output::print;
+use cli::remote::print_json;
+use cli::report::grouped;
 use control::config::Config;
-use control::controllers;
 use indicatif::{ProgressBar, ProgressStyle};
 use npmodel::platform::PlatformError;
 use npmodel::{AnyPlatform, MOST, Platform, Point, Traced};
@@ -22,12 +25,9 @@ use npmodel::{AnyPlatform, MOST, Platform, Point, Traced};
 use self::view::View;
 use super::instance::configuration;
 use super::packets::by_profile;
-use super::remote::print_json;
 use super::trace;
+use crate::applications::BUILT_IN;
 use crate::apps;
-use crate::failure::Failure;
-use crate::output::print;
-use crate::report::grouped;
 
 /// What to simulate.
 #[derive(clap::Args)]
@@ -166,7 +166,7 @@ fn builds(
     packets: &[(u8, Vec<u8>)],
     engines: RangeInclusive<usize>,
 ) -> Result<Vec<Build>, Failure> {
-    let externs = controllers::externs(program).map_err(|error| trace::wrong(&error))?;
+    let externs = BUILT_IN.externs(program).map_err(|error| trace::wrong(&error))?;
     let steps = Level::ALL.len() * (packets.len() + engines.clone().count() * packets.len().min(MOST));
     let style = ProgressStyle::with_template("{msg:32} {wide_bar} {percent:>3} %");
     // Hidden by itself where standard error is no terminal.

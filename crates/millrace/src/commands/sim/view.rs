@@ -1,11 +1,11 @@
 //! What `millrace sim` prints.
 
+use cli::report::{grouped, table};
 use npmodel::ways::Way;
 use npmodel::{MOST, Memory, Platform, Point, listing};
 use serde_json::{Value, json};
 
 use super::Build;
-use crate::report::{grouped, table};
 
 /// What is printed of.
 pub(super) struct View<'a> {

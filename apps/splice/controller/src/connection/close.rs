@@ -1,0 +1,42 @@
+//! Clients that want one response and the end of the connection with it (`Connection: close`). That is a matter between them and Millrace
+//! (RFC 9110 section 7.6.1), and the server is not told: blanks stand in the word's place, so that no number moves. Its connection stays for
+//! others, and it is Millrace that closes behind the response.
+//!
+//! The segment with the response's last byte comes to the controller, which adds a FIN. From then on what acknowledges all of the response
+//! comes here, too ([`Mode::Finishing`](crate::tables::flow_entry::Mode::Finishing)), for it may acknowledge that FIN,
+//! which is none of the server's; with that the server is left to others. Where the server closes nevertheless, or the client does so before,
+//! the FIN of one goes to the other.
+
+use wire::segment::{FIN, Segment};
+use wire::seq::before;
+
+use super::answering::LINGER;
+use super::client::Client;
+use super::context::Context;
+use super::effect::Effect;
+use super::state::{Answering, Joined, State};
+
+impl Joined {
+    /// A segment of the client that has been sent all of the response.
+    pub fn on_finishing_client(mut self, segment: &Segment, cl: &mut Client, cx: &mut Context) -> State {
+        let (end, next) = (self.upstream.response_end(), cl.requests.limit());
+        if before(cl.acked, end) || !self.upstream.has_all() || !cl.requests.is_done() {
+            // What it acknowledges the server must know. Its FIN comes again.
+            let ack = if before(end, segment.ack) { end } else { segment.ack };
+            let seq = if segment.payload.is_empty() { segment.seq } else { next };
+            let part = Segment { seq, ack, payload: &[], flags: segment.flags & !FIN, ..segment.clone() };
+            cx.push(Effect::RelayPart(part.frame()));
+            return State::Joined(self);
+        }
+        cl.complete_exchange(&mut self.upstream, cx);
+        let left = self.leave_or_close(cl, cx);
+        let arrived = before(end, cl.acked);
+        let (tries, deadline) = (arrived.into(), cx.now + LINGER);
+        let mut own = Answering { bytes: Vec::new(), tries, arrived, is_head: left.is_head, deadline };
+        cl.hold(own.progress(cl), cx);
+        if !arrived {
+            own.send(cl, cx);
+        }
+        own.on_client(segment, cl, cx)
+    }
+}

@@ -1,0 +1,7 @@
+//! Records of the program's tables: flow entries, next hops, own addresses.
+
+pub mod flow_entry;
+pub mod live;
+pub mod next_hops;
+pub mod own;
+pub mod packed;

@@ -1,0 +1,666 @@
+//! A client, two servers, the program of the splicer on the interpreter and its controller, and a network that does what it
+//! is told to.
+
+use std::cell::RefCell;
+use std::collections::{HashSet, VecDeque};
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+
+use baker::ir::Program;
+use baker::ir::interp::End;
+use control::applications::Applications;
+use control::config::Config;
+use dataplane::EngineKind;
+use dataplane::step::{StepOutput, Stepper};
+use indexmap::IndexMap;
+use splice::SpliceApplication;
+use splice::cluster::NegotiatedOptions;
+use splice::settings::Settings;
+use splice::splicer::{Accepted, Splicer};
+use wire::flow_key::FlowKey;
+use wire::segment::{ACK, RST, SYN, Segment, TcpOptions};
+
+use super::path::{PATHS, Shared, TestPath};
+use super::plan::{Exchange, Hosts};
+use super::router;
+use super::tcp::{Listener, Tcp};
+use crate::common;
+
+/// What the program needs.
+pub const SPLICE: Applications = Applications::new(&[&SpliceApplication]);
+
+const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 1, 0x11];
+const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 2, 0x11];
+const OWN_MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 1, 0xfe], [2, 0, 0, 0, 2, 0xfe]];
+
+pub fn program() -> Arc<Program> {
+    static PROGRAM: OnceLock<Arc<Program>> = OnceLock::new();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../splice.baker");
+    PROGRAM.get_or_init(|| common::compile(&path)).clone()
+}
+
+/// With a window scale that says something of so many bytes.
+fn fitting(options: TcpOptions, room: u32) -> TcpOptions {
+    TcpOptions { scale: options.scale.map(|scale| if room >> scale < 64 { 2 } else { scale }), ..options }
+}
+
+pub struct World {
+    shared: Rc<RefCell<Shared>>,
+    pub splicer: Splicer<TestPath>,
+    /// Whether the controller's process is gone: the data path goes on.
+    down: bool,
+    pub trace: bool,
+    /// Whether all was done before the last choice.
+    pub finished_early: bool,
+    /// Connections that were reset when it came back.
+    pub lost: usize,
+    /// Times that the process died.
+    pub crashes: usize,
+    /// Those whose requests are not routed any more, of processes that are gone.
+    unread: u64,
+    hosts: Hosts,
+    exchanges: Vec<Exchange>,
+    pub client: Tcp,
+    written: usize,
+    /// Connections to the servers, in the order in which they came, with the number of bytes of requests that were answered.
+    servers: IndexMap<FlowKey, (Tcp, usize)>,
+    /// Whether the servers close instead of answering.
+    pub mute: bool,
+    /// Whether they answer.
+    pub answered: usize,
+    /// How many requests told a server to close.
+    pub told: usize,
+    /// Connections that the servers have closed without being asked to.
+    closed: HashSet<FlowKey>,
+    clients: u16,
+    /// SYNs that came to servers: their ends, numbers, and when.
+    pub syns: Vec<(FlowKey, u32, u64)>,
+    /// Packets that came to Millrace in fragments.
+    pub fragmented: u16,
+    /// How many packets arrive until the controller is there again for what is for it: others pass meanwhile.
+    pub busy: usize,
+    /// Whether the client asks one thing, and waits.
+    pub patient: bool,
+    /// Whether packets have kept their order until now.
+    ordered: bool,
+    /// Segments that were damaged on their way.
+    damaged: usize,
+    /// Who may serve what, by each configuration that there was: other requests, and those for the images.
+    serving: Vec<[Vec<Ipv4Addr>; 2]>,
+    /// How many configurations there were when each request was sent.
+    asked: Vec<usize>,
+    /// Servers that refuse connections, and those that do not answer to SYNs.
+    pub refusing: Vec<Ipv4Addr>,
+    pub silent: Vec<Ipv4Addr>,
+    /// Who has answered last.
+    pub last_served: Option<Ipv4Addr>,
+    /// How servers take the connections to come.
+    pub listener: Listener,
+}
+
+impl World {
+    pub fn new(hosts: Hosts, exchanges: Vec<Exchange>) -> World {
+        let program = program();
+        let text = include_str!("../../../splice.toml");
+        // One server for each route, and no IPv6 ones, which nobody here is.
+        let text: String = text
+            .lines()
+            .filter(|line| !line.contains("\"a6\"") && !line.contains("name = \"b\", address = \"10.0.2.12:80\" },"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let text = text.replace("connect = \"1s\"", "connect = \"60s\"").replace("check = {", "check = { interval = \"1s\", timeout = \"300ms\", fall = 100 } #").replace(
+            "[controllers.splice.pools.images]\n",
+            "[controllers.splice.pools.images]\ncheck = { interval = \"1s\", timeout = \"300ms\", fall = 100 }\nservers = [{ name = \"b\", address = \"10.0.2.12:80\" }]\n#",
+        );
+        let text = text.replace("servers = [\n", &format!("{}\nservers = [\n", hosts.settings));
+        let text =
+            text.replace("servers = [{ name = \"b\"", &format!("{}\nservers = [{{ name = \"b\"", hosts.settings));
+        let config =
+            Config::parse("t.toml", &text, &program, SPLICE).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
+        let mut stepper = Stepper::new(program.clone(), EngineKind::Interp).unwrap();
+        config.fill(&program, &mut stepper).unwrap();
+        let settings: Arc<Settings> = config.settings::<SpliceApplication>().unwrap();
+        let shared = Shared {
+            program,
+            stepper,
+            now: 1_000_000_000,
+            punted: VecDeque::new(),
+            port: 0,
+            paths: Default::default(),
+        };
+        let shared = Rc::new(RefCell::new(shared));
+        let splicer = Splicer::new(settings, TestPath::new(&shared));
+        let ends = FlowKey {
+            src: Ipv4Addr::new(10, 0, 1, 11).to_ipv6_mapped(),
+            dst: Ipv4Addr::new(10, 0, 1, 80).to_ipv6_mapped(),
+            src_port: 40000,
+            dst_port: 80,
+        };
+        let mut client =
+            Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), hosts.client_first, fitting(hosts.client, hosts.room.0));
+        (client.buffer, client.read) = (hosts.room.0, hosts.room.1.map(|_| 0));
+        let mut world = World {
+            shared,
+            splicer,
+            down: false,
+            trace: std::env::var_os("SPLICE_TRACE").is_some(),
+            finished_early: false,
+            lost: 0,
+            crashes: 0,
+            unread: 0,
+            hosts,
+            exchanges,
+            client,
+            written: 0,
+            servers: IndexMap::new(),
+            mute: false,
+            answered: 0,
+            told: 0,
+            closed: HashSet::new(),
+            clients: 1,
+            syns: Vec::new(),
+            fragmented: 0,
+            busy: 0,
+            patient: false,
+            ordered: true,
+            damaged: 0,
+            serving: vec![[11, 12].map(|last| vec![Ipv4Addr::new(10, 0, 2, last)])],
+            asked: Vec::new(),
+            refusing: Vec::new(),
+            silent: Vec::new(),
+            last_served: None,
+            listener: Listener::default(),
+        };
+        // The servers are found to work first.
+        let are_up = |world: &World| {
+            let servers = world.splicer.cluster.servers.iter();
+            servers.filter(|known| known.server.address.to_ipv4_mapped().is_some()).all(|known| known.up)
+        };
+        // And for a while longer, for connections that are made ahead.
+        let mut left = 200;
+        while left > 0 {
+            world.settle();
+            world.wait(20_000_000);
+            left = if are_up(&world) { left.min(30) } else { left } - 1;
+        }
+        assert!(are_up(&world), "{:?}", world.splicer.cluster.servers);
+        world
+    }
+
+    /// Another client comes, after the one before has gone.
+    pub fn next_client(&mut self, options: TcpOptions, first: u32, exchanges: Vec<Exchange>) {
+        let ends = FlowKey { src_port: 40000 + self.clients, ..self.client.ends };
+        self.client = Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), first, fitting(options, self.hosts.room.0));
+        (self.client.buffer, self.client.read) = (self.hosts.room.0, self.hosts.room.1.map(|_| 0));
+        self.client.ordered = self.ordered;
+        (self.clients, self.exchanges, self.written, self.answered) = (self.clients + 1, exchanges, 0, 0);
+        self.asked.clear();
+    }
+
+    /// Another configuration comes into force, with the same program or, where `takes_over`, with another run of the controller.
+    pub fn reconfigure(&mut self, text: &str, serving: [Vec<Ipv4Addr>; 2], takes_over: bool) {
+        let program = program();
+        let config =
+            Config::parse("t.toml", text, &program, SPLICE).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
+        let settings: Arc<Settings> = config.settings::<SpliceApplication>().unwrap();
+        if self.trace {
+            println!("--- {text}");
+        }
+        self.serving.push(serving);
+        let result = match takes_over {
+            true => self.splicer.go_on(TestPath::new(&self.shared), settings),
+            false => self.splicer.configure(settings),
+        };
+        assert_eq!(result, Ok(()));
+    }
+
+    /// The time, in milliseconds.
+    pub fn now_ms(&self) -> u64 {
+        self.shared.borrow().now / 1_000_000
+    }
+
+    /// Bytes that the clients from now on have room for, and how many they read at a time.
+    pub fn set_room(&mut self, room: (u32, Option<usize>)) {
+        self.hosts.room = room;
+    }
+
+    /// Something that the client has sent so many milliseconds ago arrives again, and seems to be what it sends next.
+    pub fn old_duplicate(&mut self, payload: &[u8], age: u32) {
+        let now = self.shared.borrow().now;
+        let frame = self.client.old(payload, age, now);
+        self.shared.borrow_mut().paths[0].push_back(frame);
+    }
+
+    /// The servers close the connections on which nobody has asked for long: who asks then is told that they are gone.
+    /// With `stray` they say something first.
+    pub fn close_servers(&mut self, stray: bool) {
+        let now = self.shared.borrow().now;
+        for (ends, (server, answered)) in &mut self.servers {
+            if !server.peer_closed && server.received.len() == *answered && server.is_acknowledged() {
+                if stray {
+                    server.write(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n");
+                }
+                server.close();
+                let frames = server.pump(now);
+                self.shared.borrow_mut().paths[1].extend(frames);
+                self.closed.insert(*ends);
+            }
+        }
+    }
+
+    /// The servers end the connections that they have, whatever comes.
+    pub fn close_all(&mut self) {
+        let now = self.now();
+        for (server, _) in self.servers.values_mut() {
+            server.close();
+            let frames = server.pump(now);
+            self.shared.borrow_mut().paths[1].extend(frames);
+        }
+    }
+
+    /// Connections to servers that there ever were.
+    pub fn connections(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Selective acknowledgements that the servers got.
+    pub fn sacked(&self) -> usize {
+        self.servers.values().map(|(tcp, _)| tcp.sacked).sum()
+    }
+
+    /// The time, in nanoseconds.
+    pub fn now(&self) -> u64 {
+        self.shared.borrow().now
+    }
+
+    /// Packets are delivered until there are none.
+    pub fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let Some(path) = (0..PATHS).find(|path| !self.shared.borrow().paths[*path].is_empty()) else { return };
+            self.deliver(path);
+        }
+        panic!("packets go round for ever");
+    }
+
+    /// A packet that is none of theirs arrives on a path.
+    pub fn arrives(&mut self, path: usize, frame: Vec<u8>) {
+        self.shared.borrow_mut().paths[path].push_back(frame);
+        self.settle();
+    }
+
+    pub fn queued(&self, path: usize) -> usize {
+        self.shared.borrow().paths[path].len()
+    }
+
+    /// The network does something to the first packet of a path.
+    pub fn drop_one(&mut self, path: usize) {
+        if self.trace {
+            println!("drop on path {path}");
+        }
+        self.shared.borrow_mut().paths[path].pop_front();
+    }
+
+    /// From now on packets may come in another order than they were sent in.
+    fn disorder(&mut self) {
+        self.ordered = false;
+        self.client.ordered = false;
+        self.servers.values_mut().for_each(|(server, _)| server.ordered = false);
+    }
+
+    /// A bit of a segment becomes another one.
+    pub fn damage(&mut self, path: usize) {
+        let mut shared = self.shared.borrow_mut();
+        // What routers quote of one is right.
+        let shortest = *self.hosts.routers.mtu.iter().min().unwrap();
+        let is_sound = |own: &&mut Vec<u8>| own.len() - 14 <= shortest && Segment::parse(own).is_some();
+        let Some(frame) = shared.paths[path].front_mut().filter(is_sound) else { return };
+        // Of the TCP header behind its ports, or of the data.
+        let at = 38 + (self.damaged * 7) % (frame.len() - 38);
+        if self.trace {
+            println!("byte {at} is damaged on path {path}");
+        }
+        frame[at] ^= 1 << (self.damaged % 8);
+        self.damaged += 1;
+    }
+
+    pub fn double(&mut self, path: usize) {
+        self.disorder();
+        let mut shared = self.shared.borrow_mut();
+        let copy = shared.paths[path].front().cloned();
+        shared.paths[path].extend(copy);
+    }
+
+    pub fn put_back(&mut self, path: usize) {
+        self.disorder();
+        let mut shared = self.shared.borrow_mut();
+        let first = shared.paths[path].pop_front();
+        shared.paths[path].extend(first);
+    }
+
+    /// Time passes.
+    pub fn wait(&mut self, time: u64) {
+        self.busy = 0;
+        self.shared.borrow_mut().now += time;
+        let now = self.shared.borrow().now;
+        if !self.down && self.splicer.next_wake() <= now {
+            self.splicer.tick();
+        }
+        self.receive_punted();
+        if self.written > 0 {
+            let mut frames = self.client.read_more(self.hosts.room.1.unwrap_or(0), now);
+            frames.extend(self.client.pump(now));
+            self.shared.borrow_mut().paths[0].extend(frames);
+        }
+        for (server, _) in self.servers.values_mut() {
+            let frames = server.pump(now);
+            self.shared.borrow_mut().paths[1].extend(frames);
+        }
+    }
+
+    /// The client says what it has to say.
+    pub fn speak(&mut self) {
+        let expected: Vec<usize> =
+            (0..self.exchanges.len()).map(|number| self.exchanges[number].response(number).len()).collect();
+        while self.written < self.exchanges.len() {
+            let before: usize = expected[..self.written].iter().sum();
+            let waits = self.patient && self.written > 0;
+            if waits || (!self.hosts.pipelined && self.client.received.len() < before) {
+                break;
+            }
+            let exchange = &self.exchanges[self.written];
+            self.client.write(&exchange.request(self.written));
+            if self.hosts.blank && !exchange.last {
+                self.client.write(b"\r\n");
+            }
+            self.asked.push(self.serving.len() - 1);
+            self.written += 1;
+        }
+        let all: usize = expected.iter().sum();
+        // A client that has asked for the end waits for it. Where nobody knows any more what that was the server closes when it likes.
+        let last = self.exchanges.last().is_some_and(|own| own.last) && self.unread() == 0;
+        if self.client.received.len() >= all && (!last || self.client.peer_closed) {
+            self.client.close();
+        }
+        let now = self.shared.borrow().now;
+        let frames = self.client.pump(now);
+        self.shared.borrow_mut().paths[0].extend(frames);
+    }
+
+    /// The controller's process dies, or another one takes up what the last has left.
+    pub fn kill_or_start(&mut self) {
+        self.shared.borrow_mut().punted.clear();
+        self.down = !self.down;
+        self.crashes += usize::from(self.down);
+        self.servers.values_mut().for_each(|(server, _)| server.handshake_matters = false);
+        if self.trace {
+            println!("down: {}", self.down);
+        }
+        if !self.down {
+            let settings = self.splicer.cluster.settings.clone();
+            self.unread = self.unread();
+            self.splicer = Splicer::new(settings, TestPath::new(&self.shared));
+            let restored = self.splicer.restore();
+            self.lost += restored.lost;
+        }
+    }
+
+    /// Connections whose requests are not routed any more.
+    pub fn unread(&self) -> u64 {
+        self.unread + self.splicer.metrics.all_unread()
+    }
+
+    /// Whether a server may end a client's connection whose requests are not routed any more.
+    pub fn closes_unread(&self) -> bool {
+        self.hosts.curt && self.unread() > 0
+    }
+
+    /// Whether it is gone.
+    pub fn is_down(&self) -> bool {
+        self.down
+    }
+
+    /// The first packet of a path arrives.
+    pub fn deliver(&mut self, path: usize) {
+        let (frame, now) = {
+            let mut shared = self.shared.borrow_mut();
+            let Some(frame) = shared.paths[path].pop_front() else { return };
+            (frame, shared.now)
+        };
+        if self.trace
+            && let Some(segment) = Segment::parse(&frame)
+        {
+            let Segment { seq, ack, flags, window, payload, .. } = segment;
+            println!(
+                "{} ms, path {path}: seq {seq} ack {ack} flags {flags:x} window {window} {} bytes, {:?}",
+                now / 1_000_000,
+                payload.len(),
+                segment.options.times
+            );
+        }
+        if path >= 2 && !router::is_error(&frame) && frame.len() - 14 > self.hosts.routers.mtu[path - 2] {
+            let error = router::too_big(&frame, self.hosts.routers.mtu[path - 2], self.hosts.routers.quote);
+            self.shared.borrow_mut().paths[path - 2].push_back(error);
+            return;
+        }
+        match path {
+            0 | 1 => {
+                // Some servers are at another port.
+                let port = if path == 1 && is_of_third(&frame) { 3 } else { path as u8 + 1 };
+                for frame in self.pieces(frame) {
+                    let mut shared = self.shared.borrow_mut();
+                    shared.stepper.set_now(now);
+                    let outputs = shared.stepper.receive(port, &frame);
+                    shared.leave(outputs);
+                    drop(shared);
+                    self.receive_punted();
+                }
+            }
+            2 if router::is_error(&frame) => {
+                let error = router::believable(&frame);
+                if error.ends != self.client.ends {
+                    return;
+                }
+                let frames = self.client.receive_error(&error, now);
+                self.shared.borrow_mut().paths[0].extend(frames);
+            }
+            2 => {
+                let Some(segment) = self.undamaged(&frame) else { return };
+                if segment.ends.turned() != self.client.ends {
+                    return;
+                }
+                let frames = self.client.receive(&segment, now);
+                self.shared.borrow_mut().paths[0].extend(frames);
+                self.speak();
+            }
+            _ => self.at_server(&frame, now),
+        }
+    }
+
+    /// What a frame is when it comes to Millrace, the last piece first now and then.
+    fn pieces(&mut self, frame: Vec<u8>) -> Vec<Vec<u8>> {
+        let Some(size) = self.hosts.fragments.filter(|size| frame[12..14] == [8, 0] && frame.len() - 14 > *size) else {
+            return vec![frame];
+        };
+        self.fragmented += 1;
+        let mut pieces = router::fragments(&frame, size, self.fragmented);
+        if self.fragmented.is_multiple_of(2) {
+            pieces.reverse();
+        }
+        pieces
+    }
+
+    fn receive_punted(&mut self) {
+        if self.busy > 0 {
+            self.busy -= 1;
+            return;
+        }
+        loop {
+            let next = self.shared.borrow_mut().punted.pop_front().filter(|_| !self.down);
+            let Some(StepOutput { end: End::Controller(channel), bytes, metadata }) = next else { return };
+            let (name, of) = {
+                let mut shared = self.shared.borrow_mut();
+                shared.port = metadata[Program::RX_PORT.0 as usize];
+                let of = |name: &str| metadata[shared.meta(name)];
+                let scale = of("scale") as u8;
+                let agreed = NegotiatedOptions {
+                    mss: of("mss") as u16,
+                    scale: (scale < 15).then_some(scale),
+                    sack: of("sack") != 0,
+                    times: false,
+                };
+                let accepted = Accepted { port: of("rx.port") as u8, number: of("service") as u16, agreed };
+                (shared.program.channels[channel.0 as usize].name.clone(), accepted)
+            };
+            match name.as_str() {
+                "accept.request_cc" => self.splicer.request(of, &bytes),
+                "errors.held_cc" => self.splicer.error(&bytes),
+                "fragments.fragment_cc" => self.splicer.fragment(of.port, &bytes),
+                "entry.neighbour_cc" => self.splicer.neighbour(of.port, &bytes),
+                _ => self.splicer.held(&bytes),
+            }
+        }
+    }
+
+    /// A segment that has come to a host; none where somebody has damaged one.
+    fn undamaged<'f>(&self, frame: &'f [u8]) -> Option<Segment<'f>> {
+        let segment = Segment::parse(frame);
+        assert!(segment.is_some() || self.damaged > 0, "a wrong checksum");
+        segment
+    }
+
+    fn at_server(&mut self, frame: &[u8], now: u64) {
+        if frame[12..14] == [8, 6] {
+            // An ARP request: both addresses are at the same station.
+            let mut answer = frame.to_vec();
+            answer[..6].copy_from_slice(&frame[6..12]);
+            answer[6..12].copy_from_slice(&SERVER_MAC);
+            answer[21] = 2;
+            answer[22..28].copy_from_slice(&SERVER_MAC);
+            answer[28..32].copy_from_slice(&frame[38..42]);
+            answer[32..42].copy_from_slice(&frame[22..32]);
+            self.shared.borrow_mut().paths[1].push_back(answer);
+            return;
+        }
+        if frame[12..14] == [0x86, 0xdd] {
+            return;
+        }
+        if router::is_error(frame) {
+            let error = router::believable(frame);
+            let Some((tcp, _)) = self.servers.get_mut(&error.ends.turned()) else { panic!("an error about nothing") };
+            let frames = tcp.receive_error(&error, now);
+            self.shared.borrow_mut().paths[1].extend(frames);
+            return;
+        }
+        let Some(segment) = self.undamaged(frame) else { return };
+        if segment.has(SYN) {
+            self.syns.push((segment.ends.turned(), segment.seq, now));
+        }
+        let server = segment.ends.dst.to_ipv4_mapped().expect("all servers have IPv4");
+        if segment.has(SYN) && self.silent.contains(&server) {
+            return;
+        }
+        if segment.has(SYN) && self.refusing.contains(&server) {
+            let refusal = Segment {
+                dst_mac: segment.src_mac,
+                src_mac: segment.dst_mac,
+                ends: segment.ends.turned(),
+                seq: 0,
+                ack: segment.end(),
+                flags: RST | ACK,
+                window: 0,
+                options: TcpOptions::default(),
+                payload: &[],
+            };
+            self.shared.borrow_mut().paths[1].push_back(refusal.frame());
+            return;
+        }
+        let is_new = self.servers.get(&segment.ends).is_none_or(|(tcp, _)| tcp.was_reset || tcp.forgotten);
+        if segment.has(SYN) && is_new {
+            let first = self.hosts.server_first.wrapping_add(self.servers.len() as u32 * 1_000_003);
+            let mut tcp = Tcp::new(segment.ends.turned(), (SERVER_MAC, OWN_MACS[1]), first, self.hosts.server);
+            // What Millrace itself takes of a request may be more than a server has room for.
+            (tcp.ordered, tcp.window_matters) = (self.ordered, false);
+            // Once it is connected a client may echo the clock of a server before it, with data that was sent already.
+            tcp.echoes_matter = false;
+            tcp.listener = self.listener;
+            self.servers.insert(segment.ends, (tcp, 0));
+            self.closed.remove(&segment.ends);
+        }
+        let Some((tcp, answered)) = self.servers.get_mut(&segment.ends) else { return };
+        if self.closed.contains(&segment.ends) && tcp.is_news(&segment) {
+            let reset = Segment {
+                dst_mac: segment.src_mac,
+                src_mac: segment.dst_mac,
+                ends: segment.ends.turned(),
+                seq: segment.ack,
+                ack: 0,
+                flags: RST,
+                window: 0,
+                options: TcpOptions::default(),
+                payload: &[],
+            };
+            self.shared.borrow_mut().paths[1].push_back(reset.frame());
+            return;
+        }
+        let mut frames = tcp.receive(&segment, now);
+        // Requests that have come whole are answered; they say which they are.
+        loop {
+            // What is not read passes, empty lines too, which servers pass over.
+            if tcp.received[*answered..].starts_with(b"\r\n") && self.unread + self.splicer.metrics.all_unread() > 0 {
+                *answered += 2;
+            }
+            let rest = &tcp.received[*answered..];
+            let text = String::from_utf8_lossy(rest).into_owned();
+            let Some(at) = text.find("X-Number: ") else { break };
+            let Some(number) = text[at + 10..].split("\r\n").next().and_then(|n| n.parse::<usize>().ok()) else {
+                break;
+            };
+            let exchange = &self.exchanges[number];
+            // What the client says of its connection the server hears where its own ends, too.
+            let forms = [exchange.request(number), exchange.request_to_last(number)];
+            let Some(request) = forms.iter().find(|form| rest.iter().zip(*form).all(|(came, byte)| came == byte))
+            else {
+                panic!("request {number} is damaged: {text}");
+            };
+            if rest.len() < request.len() {
+                break;
+            }
+            let closes = exchange.last && *request == forms[0];
+            self.told += usize::from(closes);
+            // By a configuration that was in force since it was sent, or is now.
+            let mut may = self.serving[self.asked[number]..].iter().map(|own| &own[usize::from(exchange.second)]);
+            let fits = may.any(|own| own.contains(&server));
+            assert!(fits || self.unread + self.splicer.metrics.all_unread() > 0, "{number} is served by {server}");
+            *answered += request.len();
+            self.answered += 1;
+            self.last_served = Some(server);
+            match self.mute {
+                true => tcp.close(),
+                false => tcp.write(&exchange.response(number)),
+            }
+            if closes || self.hosts.curt {
+                tcp.close();
+                self.closed.insert(segment.ends);
+            }
+        }
+        if tcp.peer_closed {
+            tcp.close();
+        }
+        frames.extend(tcp.pump(now));
+        self.shared.borrow_mut().paths[1].extend(frames);
+    }
+
+    /// All responses, as the client must see them.
+    pub fn expected(&self) -> Vec<u8> {
+        let all = self.exchanges.iter().enumerate();
+        all.flat_map(|(number, exchange)| exchange.response(number)).collect()
+    }
+}
+
+/// Whether a frame of a server is of the network at the third port.
+fn is_of_third(frame: &[u8]) -> bool {
+    let third = |at: usize| frame.get(at..at + 3) == Some(&[10, 0, 3]);
+    if frame[12..14] == [8, 6] { third(28) } else { third(26) }
+}

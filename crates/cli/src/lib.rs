@@ -1,0 +1,23 @@
+//! What subcommands of `millrace` have in common, also those that applications bring, and how a binary is linked with
+//! applications.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`linked`] | an application as a binary is linked with it: controller, subcommands, scene of the demo |
+//! | [`failure`] | why a command failed, and the exit status |
+//! | [`output`] | standard output |
+//! | [`report`], [`figures`] | counters and figures as a person reads them |
+//! | [`remote`] | a running instance, asked |
+//! | [`arguments`] | arguments of several subcommands |
+#![forbid(unsafe_code)]
+
+pub mod arguments;
+pub mod failure;
+pub mod figures;
+pub mod linked;
+pub mod output;
+pub mod remote;
+pub mod report;
+
+pub use self::failure::Failure;
+pub use self::linked::{Command, Linked, Scene, Subcommand};

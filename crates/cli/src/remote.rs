@@ -1,0 +1,88 @@
+//! What the subcommands share that ask a running instance.
+
+use std::path::PathBuf;
+
+use control::socket::{Client, ClientError, Code, Place, PlaceError, Request};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::failure::Failure;
+use crate::say;
+
+/// Which instance to ask, and how to show the answer.
+#[derive(clap::Args)]
+pub struct Remote {
+    /// Name of the instance; not needed where only one is running
+    #[arg(long, value_name = "NAME", conflicts_with = "socket")]
+    instance: Option<String>,
+    /// Socket of the instance, where it is not the one that its name says
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Remote {
+    /// Connects to the instance meant.
+    pub fn connect(&self) -> Result<Client, Failure> {
+        Client::connect(&self.socket().map_err(no_place)?).map_err(failed)
+    }
+
+    /// Asks a controller of the instance meant.
+    pub fn query<T: DeserializeOwned>(
+        &self,
+        controller: &str,
+        query: &str,
+        with: &impl Serialize,
+    ) -> Result<T, Failure> {
+        let with = serde_json::to_value(with).map_err(Failure::refused)?;
+        let request = Request::Query { controller: controller.into(), query: query.into(), with };
+        self.connect()?.ask(&request).map_err(failed)
+    }
+
+    /// Connects to the instance meant, or to all that run where none is named.
+    pub fn connect_all(&self) -> Result<Vec<Client>, Failure> {
+        if self.instance.is_some() || self.socket.is_some() {
+            return Ok(vec![self.connect()?]);
+        }
+        let place = Place::of_user();
+        let names = place.running().map_err(no_place)?;
+        if names.is_empty() {
+            return Err(no_place(PlaceError::None(place.path().to_owned())));
+        }
+        let connect = |name: &String| Client::connect(&place.socket(name).map_err(no_place)?).map_err(failed);
+        names.iter().map(connect).collect()
+    }
+
+    fn socket(&self) -> Result<PathBuf, PlaceError> {
+        match (&self.socket, &self.instance) {
+            (Some(path), _) => Ok(path.clone()),
+            (None, Some(name)) => Place::of_user().socket(name),
+            (None, None) => Place::of_user().only(),
+        }
+    }
+}
+
+fn no_place(error: PlaceError) -> Failure {
+    match error {
+        PlaceError::Name(_) | PlaceError::Several(_) => Failure::wrong(format!("error: {error}")),
+        PlaceError::None(_) | PlaceError::Directory { .. } => Failure::refused(error),
+    }
+}
+
+/// The exit status says whether the request was wrong, or the instance could not serve it.
+pub fn failed(error: ClientError) -> Failure {
+    match &error {
+        ClientError::Refused(refusal) if !matches!(refusal.code, Code::TableFull | Code::Busy) => {
+            Failure::wrong(format!("error: {error}"))
+        }
+        _ => Failure::refused(error),
+    }
+}
+
+/// Prints an answer as JSON.
+pub fn print_json(answer: &impl Serialize) {
+    // Answers are plain data with text as keys, so this can't fail.
+    say!("{}", serde_json::to_string_pretty(answer).expect("an answer is JSON"));
+}

@@ -1,0 +1,168 @@
+//! Counters as a person reads them.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use control::socket::{ControllerState, Counters, PortState, TimerState};
+use indexmap::IndexMap;
+
+/// Ports, channels and drops; lines with nothing to say are left out. Rates where it is known how long the packets
+/// took.
+pub fn render(counters: &Counters, time: Option<Duration>) -> String {
+    let mut out = if counters.ports.is_empty() { String::new() } else { ports(&counters.ports) };
+    section(&mut out, ["packets into each PPF", "packets"], &counters.ppfs, time);
+    section(&mut out, ["packets through each channel", "packets"], &counters.channels, time);
+    section(&mut out, DROPS, &counters.drops, time);
+    section(&mut out, ["insertions refused by a full table", "times"], &counters.tables_full, time);
+    section(&mut out, ["failed calls of functions of controllers", "times"], &counters.externs_failed, time);
+    section(&mut out, ["failures of controllers", "times"], &counters.controllers_failed, time);
+    timers(&mut out, &counters.timers);
+    let mut cells = IndexMap::new();
+    for (name, values) in &counters.counters {
+        let one = values.len() == 1;
+        let named = |(i, value): (usize, &u64)| (if one { name.clone() } else { format!("{name}[{i}]") }, *value);
+        cells.extend(values.iter().enumerate().map(named));
+    }
+    section(&mut out, ["the program's counters", "sum"], &cells, time);
+    out
+}
+
+/// What each timer did, where there are any.
+pub fn timers(out: &mut String, timers: &IndexMap<String, TimerState>) {
+    let row = |(name, timer): (&String, &TimerState)| {
+        vec![name.clone(), grouped(timer.runs), grouped(timer.entries), timer.table.clone().unwrap_or_default()]
+    };
+    if !timers.is_empty() {
+        out.push('\n');
+        table(out, &["timers", "runs", "entries", "over"], timers.iter().map(row).collect());
+    }
+}
+
+/// Whether each controller runs, where there are any.
+pub fn controllers(out: &mut String, controllers: &IndexMap<String, ControllerState>) {
+    let row = |(name, own): (&String, &ControllerState)| {
+        vec![
+            name.clone(),
+            own.state.clone(),
+            grouped(own.failures),
+            own.error.clone().unwrap_or_default().replace('\n', " "),
+        ]
+    };
+    if !controllers.is_empty() {
+        out.push('\n');
+        table(out, &["controllers", "state", "failures", "last failure"], controllers.iter().map(row).collect());
+    }
+}
+
+const DROPS: [&str; 2] = ["packets dropped, by reason", "packets"];
+
+/// Packets dropped, by reason; reasons that did not happen are left out.
+pub fn drops(drops: &IndexMap<String, u64>) -> String {
+    let mut out = String::new();
+    section(&mut out, DROPS, drops, None);
+    out.trim_start_matches('\n').to_owned()
+}
+
+/// What each port did.
+pub fn ports(ports: &IndexMap<String, PortState>) -> String {
+    let mut out = String::new();
+    let header = ["port", "received", "bytes", "sent", "bytes", "failed", "lost in kernel", "oversize", "unfinished"];
+    let row = |(name, p): (&String, &PortState)| {
+        let numbers = [p.rx_packets, p.rx_bytes, p.tx_packets, p.tx_bytes, p.tx_failed, p.rx_dropped];
+        let numbers = numbers.into_iter().chain([p.oversize, p.unfinished]);
+        std::iter::once(name.clone()).chain(numbers.map(grouped)).collect()
+    };
+    table(&mut out, &header, ports.iter().map(row).collect());
+    out
+}
+
+fn section(out: &mut String, [title, unit]: [&str; 2], counts: &IndexMap<String, u64>, time: Option<Duration>) {
+    let row = |(name, count): (&String, &u64)| {
+        let per_second = time.map(|time| rate(*count as f64 / time.as_secs_f64().max(1e-9)));
+        [name.clone(), grouped(*count)].into_iter().chain(per_second).collect()
+    };
+    let rows: Vec<Vec<String>> = counts.iter().filter(|(_, count)| **count > 0).map(row).collect();
+    if !rows.is_empty() {
+        out.push('\n');
+        let header = [title, unit, "per second"];
+        table(out, if time.is_some() { &header } else { &header[..2] }, rows);
+    }
+}
+
+/// Lines with columns; the first is aligned left, the others right.
+pub fn table(out: &mut String, header: &[&str], rows: Vec<Vec<String>>) {
+    let mut widths: Vec<usize> = header.iter().map(|h| h.chars().count()).collect();
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let header = header.iter().map(|h| h.to_string()).collect();
+    for row in std::iter::once(header).chain(rows) {
+        let mut line = String::from("  ");
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            match column {
+                0 => write!(line, "{cell:<width$}"),
+                _ => write!(line, "  {cell:>width$}"),
+            }
+            .expect("writing to a string cannot fail");
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+}
+
+/// A number with a space between thousands.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A rate in three digits: `950`, `12.3 k`, `1.65 M`, `9.41 G`.
+pub fn rate(per_second: f64) -> String {
+    let (value, unit) = match per_second {
+        v if v >= 1e9 => (v / 1e9, " G"),
+        v if v >= 1e6 => (v / 1e6, " M"),
+        v if v >= 1e3 => (v / 1e3, " k"),
+        v => (v, ""),
+    };
+    match value {
+        v if v >= 100.0 || unit.is_empty() && v.fract() < 0.05 => format!("{v:.0}{unit}"),
+        v if v >= 10.0 => format!("{v:.1}{unit}"),
+        v => format!("{v:.2}{unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_234_567), "1 234 567");
+        assert_eq!(rate(950.0), "950");
+        assert_eq!(rate(12_345.0), "12.3 k");
+        assert_eq!(rate(1_650_000.0), "1.65 M");
+        assert_eq!(rate(9.41e9), "9.41 G");
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let mut out = String::new();
+        table(
+            &mut out,
+            &["a", "packets"],
+            vec![vec!["long name".into(), "1".into()], vec!["b".into(), "12345678".into()]],
+        );
+        assert_eq!(out, "  a           packets\n  long name         1\n  b          12345678\n");
+    }
+}

@@ -1,0 +1,225 @@
+//! Questions and commands on their way to a running controller: what it offers besides its packets, by name.
+//!
+//! An application says which queries its controller offers ([`Offer`]), and looks from time to time whether somebody
+//! asks ([`Queries::answer`]), on its own thread: so it needs no lock for what it knows. Arguments and answers are
+//! JSON. The query `figures`, where it is offered, answers with a list of [`Family`](super::figures::Family).
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use dataplane::controller::Waker;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use crate::rendezvous::Rendezvous;
+use crate::words::{did_you_mean, list};
+
+/// How long whoever asks waits for the controller.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A query that a controller offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Its name.
+    pub name: &'static str,
+    /// What it answers or does, in a line.
+    pub about: &'static str,
+    /// Whether it changes anything, so that who asked is logged.
+    pub changes: bool,
+}
+
+/// Why a query was not answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    /// No controller of this name, or no such query.
+    #[error("{0}")]
+    Unknown(String),
+    /// Its arguments can't be read.
+    #[error("{0}")]
+    Bad(String),
+    /// What it asks for is not there.
+    #[error("{0}")]
+    NotFound(String),
+    /// The controller has ended, or does not get round to it.
+    #[error("controller {0} does not answer")]
+    Silent(String),
+}
+
+/// An answer, as JSON.
+pub type Answer = Result<Json, QueryError>;
+
+/// One controller's; clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Queries(Rendezvous<(String, Json), Answer>);
+
+impl Queries {
+    /// Asks, and waits for the answer. None: there is none in time.
+    pub fn ask(&self, name: &str, with: Json) -> Option<Answer> {
+        self.0.ask((name.to_owned(), with), PATIENCE).ok()
+    }
+
+    /// The controller's side: from now on it is woken when somebody asks, by its link: [`Queries::answer`] finds it
+    /// then.
+    pub fn wakes(&self, waker: Waker) {
+        self.0.wakes(waker);
+    }
+
+    /// The controller's side: answers, if anybody asks. `answer` gets the query's name and its arguments.
+    pub fn answer(&self, answer: impl FnOnce(&str, &Json) -> Answer) {
+        let Some(asked) = self.0.take() else { return };
+        let (name, with) = asked.request();
+        let found = answer(name, with);
+        asked.answer(found);
+    }
+}
+
+/// A controller that can be asked.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Its name.
+    pub name: &'static str,
+    /// What it offers.
+    pub offers: &'static [Offer],
+    /// The way to it.
+    pub queries: Queries,
+}
+
+/// The controllers of the program that runs that can be asked; clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Registry(Arc<RwLock<Vec<Asked>>>);
+
+/// A query and whose it is, for those who look for one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offered {
+    /// The controller.
+    pub controller: String,
+    /// The query.
+    pub query: String,
+    /// What it answers or does.
+    pub about: String,
+}
+
+impl Registry {
+    /// Of these.
+    pub fn new(all: Vec<Asked>) -> Registry {
+        Registry(Arc::new(RwLock::new(all)))
+    }
+
+    /// Another program runs, with these. Those that ran before and are `kept` are asked as before.
+    pub fn replace(&self, all: Vec<Asked>, kept: impl Fn(&str) -> bool) {
+        let mut now = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let old = |new: &Asked| now.iter().find(|old| old.name == new.name && kept(new.name)).cloned();
+        *now = all.into_iter().map(|new| old(&new).unwrap_or(new)).collect();
+    }
+
+    /// All queries.
+    pub fn offered(&self) -> Vec<Offered> {
+        let offered = |asked: &Asked, offer: &Offer| Offered {
+            controller: asked.name.into(),
+            query: offer.name.into(),
+            about: offer.about.into(),
+        };
+        self.all().iter().flat_map(|asked| asked.offers.iter().map(|offer| offered(asked, offer))).collect()
+    }
+
+    fn all(&self) -> Vec<Asked> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The offer of a query of a controller, and its way.
+    pub fn find(&self, controller: &str, query: &str) -> Result<(Offer, Queries), QueryError> {
+        let all = self.all();
+        let names = || all.iter().map(|asked| asked.name);
+        let Some(asked) = all.iter().find(|asked| asked.name == controller) else {
+            let hint = did_you_mean(controller, names());
+            let known = if all.is_empty() { "none".to_owned() } else { list(names()) };
+            return Err(QueryError::Unknown(format!(
+                "the program has no controller {controller:?} that can be asked{hint}; there is {known}"
+            )));
+        };
+        let names = || asked.offers.iter().map(|offer| offer.name);
+        let Some(offer) = asked.offers.iter().find(|offer| offer.name == query) else {
+            let hint = did_you_mean(query, names());
+            return Err(QueryError::Unknown(format!(
+                "controller {controller} has no query {query:?}{hint}; accepted: {}",
+                list(names())
+            )));
+        };
+        Ok((*offer, asked.queries.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use serde_json::json;
+
+    use super::*;
+
+    const OFFERS: &[Offer] = &[Offer { name: "double", about: "twice the number", changes: false }];
+
+    #[test]
+    fn each_who_asks_gets_the_own_answer() {
+        let (queries, stop) = (Queries::default(), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    queries.answer(|name, with| match with.as_u64() {
+                        Some(number) => Ok(json!({ name: number * 2 })),
+                        None => Err(QueryError::Bad("no number".into())),
+                    });
+                    thread::yield_now();
+                }
+            });
+            let ask = |number: u64| {
+                let queries = &queries;
+                scope.spawn(move || {
+                    for round in 0..50 {
+                        let own = number * 1000 + round;
+                        assert_eq!(queries.ask("double", json!(own)), Some(Ok(json!({ "double": own * 2 }))));
+                    }
+                })
+            };
+            let all: Vec<_> = (0..4).map(ask).collect();
+            let failed = all.into_iter().filter_map(|thread| thread.join().err()).count();
+            assert_eq!(queries.ask("x", json!("y")), Some(Err(QueryError::Bad("no number".into()))));
+            stop.store(true, Ordering::Relaxed);
+            assert_eq!(failed, 0);
+        });
+    }
+
+    #[test]
+    fn what_is_not_offered_is_named_with_what_is() {
+        let registry = Registry::default();
+        let message =
+            |registry: &Registry, controller, query| registry.find(controller, query).unwrap_err().to_string();
+        assert_eq!(
+            message(&registry, "toy", "double"),
+            "the program has no controller \"toy\" that can be asked; there is none"
+        );
+        registry.replace(vec![Asked { name: "toy", offers: OFFERS, queries: Queries::default() }], |_| true);
+        assert_eq!(
+            message(&registry, "tay", "double"),
+            "the program has no controller \"tay\" that can be asked; did you mean `toy`?; there is toy"
+        );
+        assert_eq!(
+            message(&registry, "toy", "duble"),
+            "controller toy has no query \"duble\"; did you mean `double`?; accepted: double"
+        );
+        assert_eq!(registry.offered()[0].about, "twice the number");
+    }
+
+    #[test]
+    fn who_stays_is_asked_as_before() {
+        let new = || Asked { name: "toy", offers: OFFERS, queries: Queries::default() };
+        let first = new();
+        let registry = Registry::new(vec![first.clone()]);
+        let same = || registry.find("toy", "double").unwrap().1.0.is_same(&first.queries.0);
+        registry.replace(vec![new()], |_| true);
+        assert!(same());
+        registry.replace(vec![new()], |_| false);
+        assert!(!same());
+    }
+}

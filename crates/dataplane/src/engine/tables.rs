@@ -1,0 +1,168 @@
+//! The tables of a running program, whatever engine holds them.
+
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex};
+
+use baker::ir::interp::Machine;
+use baker::ir::{TableEntry, TableError, TableId, TableStore};
+
+use super::interp::lock;
+use crate::externs::refuse_inside;
+use crate::tables::{TableChange, Tables};
+
+/// The tables of a running program, whatever engine holds them. May be used while packets are processed: native tables
+/// without stopping them, the interpreter's between two batches.
+#[derive(Clone, Debug)]
+pub enum TableAccess {
+    /// Shared native tables.
+    Native(Arc<Tables>),
+    /// The interpreter's own.
+    Interp(Arc<Mutex<Machine>>),
+}
+
+impl TableAccess {
+    /// Removes the entries that have not been used for longer than their table's idle time.
+    pub fn expire(&self, now: u64) {
+        match self {
+            TableAccess::Native(tables) => tables.expire(now),
+            TableAccess::Interp(machine) => lock(machine).expire(now),
+        }
+    }
+
+    /// See [`Tables::tell`]; the interpreter's tables tell nothing.
+    pub fn tell(&self, changes: SyncSender<TableChange>) -> bool {
+        match self {
+            TableAccess::Native(tables) => tables.tell(changes),
+            TableAccess::Interp(_) => return false,
+        }
+        true
+    }
+
+    /// See [`Tables::dump_kept`].
+    pub fn dump_kept(&self, table: TableId) -> Vec<TableEntry> {
+        match self {
+            TableAccess::Native(tables) => tables.dump_kept(table),
+            TableAccess::Interp(machine) => lock(machine).dump(table),
+        }
+    }
+
+    /// See [`Tables::insert_kept`].
+    pub fn insert_kept(&mut self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
+        match self {
+            TableAccess::Native(tables) => tables.insert_kept(table, entry),
+            TableAccess::Interp(machine) => lock(machine).insert(table, entry),
+        }
+    }
+
+    /// As [`TableStore::insert`], of numbers that the caller has anywhere: native tables allocate nothing for them.
+    pub fn set(&self, table: TableId, key: &[u128], prefix_len: Option<u32>, value: &[u128]) -> Result<(), TableError> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.set(table, key, prefix_len, value),
+            TableAccess::Interp(machine) => {
+                let entry = TableEntry { key: key.to_vec(), prefix_len, value: value.to_vec() };
+                lock(machine).insert(table, &entry)
+            }
+        }
+    }
+
+    /// Sets an entry of a hash table; what it was until nobody could find that any more goes behind what `before` has. Whether there was
+    /// one.
+    pub fn exchange(
+        &self,
+        table: TableId,
+        key: &[u128],
+        value: &[u128],
+        before: &mut impl Extend<u128>,
+    ) -> Result<bool, TableError> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.exchange(table, key, value, before),
+            TableAccess::Interp(machine) => {
+                let mut machine = lock(machine);
+                let found = machine.get(table, key, None);
+                let entry = TableEntry { key: key.to_vec(), prefix_len: None, value: value.to_vec() };
+                machine.insert(table, &entry)?;
+                let is_found = found.is_ok();
+                before.extend(found.into_iter().flatten());
+                Ok(is_found)
+            }
+        }
+    }
+
+    /// As [`TableStore::get`], behind what `values` has already: native tables allocate nothing for them.
+    pub fn get_to(
+        &self,
+        table: TableId,
+        key: &[u128],
+        prefix_len: Option<u32>,
+        values: &mut impl Extend<u128>,
+    ) -> Result<(), TableError> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.get_to(table, key, prefix_len, values),
+            TableAccess::Interp(machine) => {
+                values.extend(lock(machine).get(table, key, prefix_len)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// The native tables, where that is the kind.
+    pub(crate) fn native(&self) -> Option<&Arc<Tables>> {
+        match self {
+            TableAccess::Native(tables) => Some(tables),
+            TableAccess::Interp(_) => None,
+        }
+    }
+}
+
+impl TableStore for TableAccess {
+    fn insert(&mut self, table: TableId, entry: &TableEntry) -> Result<(), TableError> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.insert(table, entry),
+            TableAccess::Interp(machine) => lock(machine).insert(table, entry),
+        }
+    }
+
+    fn insert_all(&mut self, table: TableId, entries: &mut dyn Iterator<Item = &TableEntry>) -> Result<(), TableError> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.insert_all(table, entries),
+            TableAccess::Interp(machine) => lock(machine).insert_all(table, entries),
+        }
+    }
+
+    fn remove(&mut self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.remove(table, key, prefix_len),
+            TableAccess::Interp(machine) => lock(machine).remove(table, key, prefix_len),
+        }
+    }
+
+    fn get(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<Vec<u128>, TableError> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.get(table, key, prefix_len),
+            TableAccess::Interp(machine) => lock(machine).get(table, key, prefix_len),
+        }
+    }
+
+    fn count(&self, table: TableId) -> usize {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.count(table),
+            TableAccess::Interp(machine) => lock(machine).count(table),
+        }
+    }
+
+    fn dump(&self, table: TableId) -> Vec<TableEntry> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.dump(table),
+            TableAccess::Interp(machine) => lock(machine).dump(table),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Counters by name, for everybody but the workers that write them: what workers, the kernel's part of the program,
+//! interfaces and controllers have counted is summed up when somebody asks.
+//!
+//! Imports run from here to `program` and `port`, and from there to `snapshot`. Workers do not know that they are
+//! observed.
+
+mod port;
+mod program;
+mod snapshot;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use baker::ir::{DropId, Program};
+
+use crate::controller::{ControllerSnapshot, Roster};
+use crate::counters::{CounterBlock, PortCounters};
+use crate::xdp::FastPath;
+
+pub(crate) use port::ObservedPort;
+use program::Before;
+pub(crate) use program::Observed;
+pub use snapshot::{PortSnapshot, Snapshot, TimerSnapshot};
+
+/// Reads an instance's counters from any thread, while it runs and after. It follows the instance from program to program.
+#[derive(Clone, Debug)]
+pub struct Observer {
+    ports: Arc<Vec<ObservedPort>>,
+    fast_path: Option<Arc<FastPath>>,
+    controllers: Roster,
+    now: Arc<Mutex<Arc<Observed>>>,
+}
+
+impl Observer {
+    pub(crate) fn new(observed: Observed, ports: Vec<ObservedPort>, fast_path: Option<Arc<FastPath>>) -> Self {
+        let (controllers, now) = (Roster::default(), Arc::new(Mutex::new(Arc::new(observed))));
+        Observer { ports: Arc::new(ports), fast_path, controllers, now }
+    }
+
+    /// Of a worker without ports.
+    pub(crate) fn of_block(program: &Arc<Program>, block: Arc<CounterBlock>) -> Self {
+        let observed = Observed {
+            program: program.clone(),
+            blocks: vec![block],
+            kernel: None,
+            externs: None,
+            before: Mutex::default(),
+        };
+        Observer::new(observed, Vec::new(), None)
+    }
+
+    /// A program takes over from the one that is there, which may still have packets to finish.
+    pub(crate) fn take_over(&self, observed: Observed) {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        *observed.before.lock().unwrap_or_else(PoisonError::into_inner) = Before::Finishing(now.clone());
+        *now = Arc::new(observed);
+    }
+
+    /// It has no more.
+    pub(crate) fn finished(&self) {
+        self.now().finished();
+    }
+
+    /// What counts for the program that runs.
+    pub(crate) fn now(&self) -> Arc<Observed> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The latest error of each port that has one, by name.
+    pub fn port_errors(&self) -> Vec<(String, String)> {
+        self.ports.iter().filter_map(|port| Some((port.name.clone(), port.error()?))).collect()
+    }
+
+    /// Each port's name, and how many packets came in there unfinished and longer than a frame ([`PortCounters`]).
+    pub fn misshapen(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        let sum = |port: &ObservedPort, counter: fn(&PortCounters) -> &AtomicU64| -> u64 {
+            port.counters.iter().map(|worker| counter(worker).load(Ordering::Relaxed)).sum()
+        };
+        let one = move |port: &ObservedPort| (sum(port, |c| &c.unfinished), sum(port, |c| &c.oversize));
+        self.ports.iter().map(move |port| (&*port.name, one(port).0, one(port).1))
+    }
+
+    /// Where controllers are known that are started.
+    pub(crate) fn roster(&self) -> Roster {
+        self.controllers.clone()
+    }
+
+    /// The controllers that there are.
+    pub fn controllers(&self) -> Vec<ControllerSnapshot> {
+        self.controllers.snapshot()
+    }
+
+    /// The counters now. What is no more counted is left out.
+    pub fn snapshot(&self) -> Snapshot {
+        let kernel = self.fast_path.as_ref().map(|path| path.part());
+        let failed = |port: u8| kernel.as_ref().map_or(0, |part| part.failed(port));
+        let mut snapshot = self.now().snapshot();
+        let unsent: u64 = (0..=u8::MAX).map(failed).sum();
+        if let Some((_, drops)) = snapshot.drops.get_mut(DropId::TX_FAILED.0 as usize) {
+            *drops = drops.wrapping_add(unsent);
+        }
+        snapshot.controllers = self.controllers();
+        snapshot.ports = self.ports.iter().map(|port| port.snapshot(failed(port.number))).collect();
+        snapshot
+    }
+}

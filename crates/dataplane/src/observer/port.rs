@@ -1,0 +1,49 @@
+//! What counts at a port.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::snapshot::PortSnapshot;
+use crate::counters::PortCounters;
+use crate::ports::Count;
+
+/// A port, for whoever looks.
+#[derive(Clone, Debug)]
+pub(crate) struct ObservedPort {
+    pub name: String,
+    pub number: u8,
+    pub device: String,
+    /// One per worker.
+    pub counters: Vec<Arc<PortCounters>>,
+    /// Who counts packets and bytes where workers do not see them all.
+    pub count: Option<Arc<Count>>,
+}
+
+impl ObservedPort {
+    /// The latest error of one of its queues.
+    pub(super) fn error(&self) -> Option<String> {
+        self.counters.iter().find_map(|counters| counters.error())
+    }
+
+    /// Its counters now; the kernel could not send `failed` packets there.
+    pub(super) fn snapshot(&self, failed: u64) -> PortSnapshot {
+        let sum = |counter: fn(&PortCounters) -> &AtomicU64| {
+            self.counters.iter().fold(0u64, |sum, worker| sum.wrapping_add(counter(worker).load(Ordering::Relaxed)))
+        };
+        let counted = self.count.as_ref().map(|count| count.read()).unwrap_or_default();
+        PortSnapshot {
+            name: self.name.clone(),
+            number: self.number,
+            device: self.device.clone(),
+            rx_packets: counted.rx_packets + sum(|worker| &worker.rx_packets),
+            rx_bytes: counted.rx_bytes + sum(|worker| &worker.rx_bytes),
+            tx_packets: counted.tx_packets + sum(|worker| &worker.tx_packets),
+            tx_bytes: counted.tx_bytes + sum(|worker| &worker.tx_bytes),
+            tx_failed: failed + sum(|worker| &worker.tx_failed),
+            rx_dropped: sum(|worker| &worker.rx_dropped),
+            oversize: sum(|worker| &worker.oversize),
+            unfinished: sum(|worker| &worker.unfinished),
+            error: self.error(),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Opening a port with its driver, and what the ports of an instance share.
+
+use std::sync::Arc;
+
+use super::afpacket::AfPacket;
+use super::afxdp::{AfXdp, Take, Umem};
+use super::error::PortError;
+use super::lock::InterfaceLock;
+use super::pcap::PcapPort;
+use super::queue::{Opened, Queue};
+use super::spec::{Driver, Own};
+use super::tap::Tap;
+use super::{auto, offloads};
+use crate::packets::FramePool;
+use crate::sys;
+use crate::xdp::{FastPath, PortRole};
+
+/// What the ports of an instance share.
+#[derive(Debug)]
+pub(crate) struct Common {
+    workers: usize,
+    pool: Arc<FramePool>,
+    umem: Arc<Umem>,
+    /// What runs in the kernel, if anything.
+    fast_path: Option<Arc<FastPath>>,
+    /// Somebody else's XDP programs are replaced.
+    replaces: bool,
+    /// The instance's name.
+    instance: String,
+    /// Frames that drivers have besides the workers.
+    reserved: u32,
+}
+
+impl Common {
+    /// For ports with these drivers.
+    pub fn new<'a>(
+        workers: usize,
+        pool: &Arc<FramePool>,
+        fast_path: Option<Arc<FastPath>>,
+        replaces: bool,
+        instance: &str,
+        drivers: impl Iterator<Item = &'a Driver>,
+    ) -> Self {
+        let with_sockets =
+            |driver: &&Driver| matches!(driver, Driver::AfXdp { .. } | Driver::Xdp { .. } | Driver::Auto { .. });
+        let ports = drivers.filter(with_sockets).count();
+        let umem = Arc::new(Umem::new(pool.clone(), ports));
+        let reserved = umem.per_port() * ports as u32;
+        Common { workers, pool: pool.clone(), umem, fast_path, replaces, instance: instance.to_owned(), reserved }
+    }
+
+    /// Frames that drivers have besides the workers.
+    pub fn reserved(&self) -> u32 {
+        self.reserved
+    }
+}
+
+/// Opens a port with one queue per worker. The packets of a flow in one direction come to one of the queues, in order.
+pub(crate) fn open(driver: &Driver, role: PortRole, own: Own, common: &Common) -> Result<Opened, PortError> {
+    // A TAP device the kernel itself lets one process have.
+    let interface = driver.interface().filter(|_| !matches!(driver, Driver::Tap { .. }));
+    let lock = Arc::new(InterfaceLock::new(interface.unwrap_or_default(), &common.instance));
+    // Of one that is not there the driver says so.
+    let found = interface.and_then(|name| sys::interface(&sys::inet_socket().ok()?, name).ok());
+    found.map_or(Ok(()), |interface| lock.wait(interface.index))?;
+    open_locked(driver, role, own, common, &lock)
+}
+
+/// As [`open`], of an interface that is this instance's.
+fn open_locked(
+    driver: &Driver,
+    role: PortRole,
+    own: Own,
+    common: &Common,
+    lock: &Arc<InterfaceLock>,
+) -> Result<Opened, PortError> {
+    if own == Own::Kernel && !matches!(driver, Driver::AfXdp { .. }) {
+        return Err(PortError(format!(
+            "{driver}: its packets cannot be told apart for the kernel: `own = \"kernel\"` takes an afxdp port"
+        )));
+    }
+    fn boxed<Q: Queue + 'static>(queues: Vec<Q>) -> Vec<Box<dyn Queue>> {
+        queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect()
+    }
+    let workers = common.workers;
+    let afxdp = |take| {
+        let (queues, about) = AfXdp::open(lock, workers, &common.umem, take, common.replaces)?;
+        Ok(Opened { queues: boxed(queues), about: Some(about), warnings: offloads::warnings(lock.interface(), false) })
+    };
+    let queues = match driver {
+        Driver::Auto { interface } => {
+            let open = |driver: &Driver| open_locked(driver, role, Own::Program, common, lock);
+            return auto::open_best(interface, common.fast_path.is_some(), open);
+        }
+        Driver::Xdp { interface } => {
+            let path = common.fast_path.clone().ok_or_else(|| {
+                PortError(format!(
+                    "{interface}: xdp takes a program that runs in the kernel, and this one runs on workers only: use \
+                     afxdp:{interface} or auto:{interface}, or --engine xdp"
+                ))
+            })?;
+            return afxdp(Take::HandedOver(path, role));
+        }
+        Driver::AfXdp { .. } => return afxdp(Take::All(own)),
+        Driver::AfPacket { .. } => {
+            let queues = boxed(AfPacket::open(lock, workers, common.pool.max_packet())?);
+            return Ok(Opened { queues, about: None, warnings: offloads::warnings(lock.interface(), true) });
+        }
+        Driver::Pcap { input, output } => boxed(PcapPort::open(input.as_deref(), output.as_deref(), workers)?),
+        Driver::Tap { device } => boxed(Tap::open(device, workers)?),
+        Driver::Mem(port) => boxed(port.queues(workers)),
+    };
+    Ok(Opened { queues, about: None, warnings: Vec::new() })
+}

@@ -1,0 +1,256 @@
+//! A worker: a pinned thread that runs to completion.
+//!
+//! For one port after the other: receive a batch, run the engine over it, hand each packet that left the program to the
+//! port it goes to, send. So everything that was received is sent or counted as dropped before the next batch, and the
+//! packets of a port stay in order. The loop neither allocates nor locks.
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use super::handover::{Handover, Order};
+use super::running::{Ports, Running, WorkerPort, add};
+use crate::controller::Exchange;
+use crate::packets::{Access, Received, RxBatch};
+use crate::sys::{self, Doorbell};
+use crate::xdp::Resume;
+
+/// What a worker does when no port has a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PollMode {
+    /// Asks again at once: least latency, one CPU fully used.
+    Busy,
+    /// Sleeps until a port has a packet.
+    Interrupt,
+}
+
+/// Between two looks at the stop request and the kernel's counters.
+const TICK: Duration = Duration::from_millis(100);
+/// Longest sleep, so that a stop request is seen soon.
+const SLEEP_MS: i32 = 10;
+/// Sleep where waiting does not work because of an error at a port.
+const ERROR_PAUSE: Duration = Duration::from_millis(1);
+/// Loops between two looks at the clock.
+const LOOPS_PER_CLOCK: u32 = 256;
+/// Batches per port that are still taken from the ports' rings on a stop request.
+const DRAIN_BATCHES: usize = 128;
+/// How long a worker whose ports have finished waits for controllers that hold packets.
+const CONTROLLERS_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Keep running.
+pub const RUN: u8 = 0;
+/// Stop when every port is finished.
+pub const FINISH: u8 = 1;
+/// Stop now.
+pub const STOP: u8 = 2;
+
+/// Everything that one worker thread owns.
+pub struct Worker {
+    ports: Ports,
+    now: Box<Running>,
+    /// The program before, while it has packets to finish.
+    old: Option<Box<Running>>,
+    /// Packets that may still be in the rings of what they held when the worker was told to empty them.
+    to_drain: Option<u32>,
+    handover: Arc<Handover>,
+    doorbell: Arc<Doorbell>,
+    mode: PollMode,
+    /// What to wait for, made once.
+    wait: Vec<libc::pollfd>,
+}
+
+impl Worker {
+    /// A worker with its first program.
+    pub fn new(
+        ports: Ports,
+        program: Running,
+        handover: Arc<Handover>,
+        doorbell: Arc<Doorbell>,
+        mode: PollMode,
+    ) -> Self {
+        let wait = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let wait = ports.wait_fds().chain([doorbell.fd()]).map(wait).collect();
+        Worker { ports, now: Box::new(program), old: None, to_drain: None, handover, doorbell, mode, wait }
+    }
+
+    /// Runs until it is told to stop, then takes what the ports hold already, closes them and returns all frames.
+    /// The result lists what went wrong at the ports.
+    pub fn run(mut self, control: &AtomicU8) -> Vec<String> {
+        let mut last_tick = Instant::now();
+        let mut finished_since = None;
+        let mut loops = 0;
+        loop {
+            let stop = control.load(Ordering::Relaxed);
+            if stop == STOP {
+                break;
+            }
+            if let Some(order) = self.handover.take() {
+                self.obey(order);
+            }
+            let mut worked = self.round();
+            if self.now.timers.as_ref().is_some_and(|timers| timers.schedule.is_sweeping()) {
+                worked |= self.now.run_timers(&mut self.ports);
+            }
+            if !worked {
+                if stop == FINISH && self.ports.all.iter().all(|port| port.queue.finished()) {
+                    let since = *finished_since.get_or_insert_with(Instant::now);
+                    if self.exchanges().all(Exchange::is_quiet) || since.elapsed() >= CONTROLLERS_PATIENCE {
+                        break;
+                    }
+                }
+                self.idle();
+            }
+            loops += 1;
+            // A sleeping worker loops rarely, a busy one so often that even the clock would cost.
+            if loops >= LOOPS_PER_CLOCK || (!worked && self.mode == PollMode::Interrupt) {
+                loops = 0;
+                self.now.run_timers(&mut self.ports);
+                if last_tick.elapsed() >= TICK {
+                    last_tick = Instant::now();
+                    self.tick();
+                }
+            }
+        }
+        for _ in 0..DRAIN_BATCHES {
+            if !self.round() {
+                break;
+            }
+        }
+        self.tick();
+        let close = |port: &mut WorkerPort| {
+            let result = port.queue.close();
+            result.err().map(|error| {
+                port.counters.set_error(Some(&error));
+                format!("port {}: {error}", port.name)
+            })
+        };
+        self.ports.all.iter_mut().filter_map(close).collect()
+    }
+
+    /// What it has of the controllers of its programs.
+    fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
+        [Some(&self.now), self.old.as_ref()].into_iter().flatten().filter_map(|running| running.exchange.as_ref())
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::TakeOver(mut new) => {
+                new.take_over(&mut self.now);
+                self.old = Some(std::mem::replace(&mut self.now, new));
+                self.handover.done(None);
+            }
+            Order::Drain => {
+                self.ports.all.iter_mut().for_each(|port| port.is_drained = !port.fast);
+                self.to_drain = Some(self.ports.pool.count());
+                self.note_drained();
+            }
+            Order::Release => self.handover.done(self.old.take()),
+        }
+    }
+
+    /// Answers where the rings were emptied.
+    fn note_drained(&mut self) {
+        if self.to_drain.is_some_and(|left| left == 0 || self.ports.all.iter().all(|port| port.is_drained)) {
+            self.to_drain = None;
+            self.handover.done(None);
+        }
+    }
+
+    /// One batch from the controllers and one from every port. Whether there was any packet.
+    fn round(&mut self) -> bool {
+        let mut worked = false;
+        // A controller injects for the old program before it does for the new one: so what is there for the new one now comes behind all
+        // that is there for the old one afterwards.
+        let injected = self.now.has_injected();
+        if let Some(old) = &mut self.old {
+            worked |= old.run_injected(&mut self.ports);
+        }
+        if injected && !self.old.as_ref().is_some_and(|old| old.has_injected()) {
+            worked |= self.now.run_injected(&mut self.ports);
+        }
+        for index in 0..self.ports.all.len() {
+            self.now.context.quiescent();
+            self.old.iter().for_each(|old| old.context.quiescent());
+            let port = &mut self.ports.all[index];
+            let mut received = Received::default();
+            let mut batch = RxBatch::new(&mut self.now.context, &mut received, port.number);
+            let room = batch.room();
+            port.queue.receive(&mut batch);
+            let (packets, bytes, oversize) = batch.totals();
+            add(&port.counters.oversize, oversize);
+            if packets == 0 {
+                port.is_drained |= room > 0 && oversize == 0;
+                continue;
+            }
+            worked = true;
+            let access = port.access;
+            if port.fast {
+                self.resume(received.frames(), access);
+            } else {
+                add(&port.counters.rx_packets, packets);
+                add(&port.counters.rx_bytes, bytes);
+                self.now.run(&mut self.ports, received.frames(), access);
+            }
+        }
+        if self.to_drain.is_some() {
+            self.note_drained();
+        }
+        worked
+    }
+
+    /// Goes on with a batch that the kernel handed over, each packet by the program whose part in the kernel did so.
+    fn resume(&mut self, frames: &[u32], access: Access) {
+        let Some(old) = &mut self.old else { return self.now.resume(&mut self.ports, frames, access) };
+        self.to_drain = self.to_drain.map(|left| left.saturating_sub(frames.len() as u32));
+        let (pool, generation) = (self.ports.pool.clone(), old.generation);
+        let is_old = |frame: &u32| Resume::generation(&pool, *frame) == Some(generation);
+        for run in frames.chunk_by(|a, b| is_old(a) == is_old(b)) {
+            if run.first().is_some_and(is_old) {
+                old.resume_late(&mut self.ports, run, access);
+            } else {
+                self.now.resume(&mut self.ports, run, access);
+            }
+        }
+    }
+
+    /// No port had a packet.
+    fn idle(&mut self) {
+        match self.mode {
+            PollMode::Busy => std::hint::spin_loop(),
+            PollMode::Interrupt => {
+                let ready = |port: &WorkerPort| port.queue.wait_fd().is_none() && !port.queue.finished();
+                if self.ports.all.iter().any(ready) {
+                    return;
+                }
+                let time = self.now.timers.as_ref().and_then(|timers| timers.schedule.next_due());
+                let time = time.map_or(SLEEP_MS, |due| {
+                    let left = due.saturating_sub(sys::monotonic_ns()).div_ceil(1_000_000);
+                    left.min(SLEEP_MS as u64) as i32
+                });
+                self.now.context.offline();
+                self.old.iter().for_each(|old| old.context.offline());
+                // Only controllers are in a hurry.
+                let rings = self.exchanges().next().is_some();
+                if rings {
+                    self.doorbell.sleep();
+                }
+                let injected = self.exchanges().any(Exchange::has_injected);
+                if sys::poll(&mut self.wait, if injected { 0 } else { time }) {
+                    // Such as a device that was removed: the others go on, and that must not take a CPU.
+                    std::thread::sleep(ERROR_PAUSE);
+                }
+                if rings {
+                    self.doorbell.wake_up();
+                }
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        self.handover.see();
+        for port in &mut self.ports.all {
+            port.queue.tick(&port.counters);
+        }
+    }
+}

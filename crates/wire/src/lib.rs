@@ -1,0 +1,38 @@
+//! Protocols on the wire, as several controllers need them: frames, segments, datagrams and messages, read and written.
+//! It knows no controller and no program.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`flow_key`] | the 4-tuple of one direction of a connection |
+//! | [`seq`] | the order of sequence numbers (RFC 9293) |
+//! | [`segment`] | TCP segments in Ethernet frames, read and written |
+//! | [`assembly`] | what a sender has sent, in order |
+//! | [`isn`] | initial sequence numbers (RFC 6528) |
+//! | [`checksum`] | the Internet checksum (RFC 1071) |
+//! | [`fragments`] | IP datagrams that come in fragments |
+//! | [`icmp`] | ICMP errors about TCP segments |
+//! | [`resolution`] | ARP and neighbour discovery: questions and answers |
+//! | [`refused`] | messages that are not taken |
+//! | [`http`] | HTTP/1.1 heads |
+//! | [`host`] | their hosts |
+//! | [`looked`] | heads that come in pieces |
+//! | [`body`] | the ends of bodies |
+//! | [`keyed_map`] | maps whose keys strangers choose |
+#![forbid(unsafe_code)]
+
+pub mod assembly;
+pub mod body;
+mod bytes;
+pub mod checksum;
+pub mod flow_key;
+pub mod fragments;
+pub mod host;
+pub mod http;
+pub mod icmp;
+pub mod isn;
+pub mod keyed_map;
+pub mod looked;
+pub mod refused;
+pub mod resolution;
+pub mod segment;
+pub mod seq;
