@@ -1,5 +1,5 @@
-//! Damaged packets through the applications: nothing panics or hangs, and the interpreter and machine code agree on what becomes of
-//! each.
+//! Damaged packets through the applications: nothing panics or hangs, and the interpreter and machine code agree on
+//! what becomes of each.
 
 #[path = "../crates/millrace/src/applications.rs"]
 mod applications;

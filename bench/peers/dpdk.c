@@ -1,10 +1,9 @@
 /* The staged C peer with DPDK's rte_lpm bulk look-up in place of its own: see staged.h. Built where DPDK's headers are.
  *
- * The look-up is DPDK's own code. The table is not filled by rte_lpm_add, which compares a prefix with all others of its
- * length, more than a minute for a million of them: it is converted from the peer's own, which has the same form, and lies in
- * memory of the same kind. A next hop is a slot of the peer's table; it has 24 bits. rte_lpm looks a batch up in one
- * call and prefetches nothing: its loads do not wait for each other.
- */
+ * The look-up is DPDK's own code. The table is not filled by rte_lpm_add, which compares a prefix with all others of
+ * its length, more than a minute for a million of them: it is converted from the peer's own, which has the same form,
+ * and lies in memory of the same kind. A next hop is a slot of the peer's table; it has 24 bits. rte_lpm looks a batch
+ * up in one call and prefetches nothing: its loads do not wait for each other. */
 #include "packet.h"
 
 #include <rte_lpm.h>
@@ -39,7 +38,10 @@ static struct rte_lpm_tbl_entry entry(uint32_t slot, uint8_t depth, bool second)
 	};
 }
 
-static size_t groups_bytes(const struct l3 *s) { return (size_t)s->config.groups * 256 * sizeof(struct rte_lpm_tbl_entry); }
+static size_t groups_bytes(const struct l3 *s)
+{
+	return (size_t)s->config.groups * 256 * sizeof(struct rte_lpm_tbl_entry);
+}
 
 bool L3(dpdk_fill)(struct l3 *s)
 {

@@ -1,7 +1,7 @@
-/* An L3 switch in C, by hand: the peers that Millrace's compiled apps/l3switch is measured against. They do the same work
- * on the same batches, over the same tables: straight.c packet by packet, staged.c over the batch, dpdk.c as that with
- * DPDK's look-up of routes. `L3` puts the build's name in front of a symbol, so that builds for several
- * processors fit into one program. */
+/* An L3 switch in C, by hand: the peers that Millrace's compiled apps/l3switch is measured against. They do the same
+ * work on the same batches, over the same tables: straight.c packet by packet, staged.c over the batch, dpdk.c as that
+ * with DPDK's look-up of routes. `L3` puts the build's name in front of a symbol, so that builds for several processors
+ * fit into one program. */
 #ifndef L3_H
 #define L3_H
 
@@ -52,7 +52,7 @@ struct next_hop {
 	uint8_t domain;
 	uint64_t src;
 };
-struct place { /* of a station */
+struct fdb { /* of a station */
 	uint8_t port;
 	uint32_t heard; /* second in which a frame came from there; 0: set, not learned */
 };
@@ -88,9 +88,9 @@ struct l3 {
 /* Domain and address of a station, in 56 bits. */
 static inline uint64_t station_key(uint8_t domain, uint64_t mac) { return (uint64_t)domain << 48 | mac; }
 
-/* A place as a hash table's value. */
-static inline struct place place_of(uint64_t value) { return (struct place){ (uint8_t)value, value >> 32 }; }
-static inline uint64_t of_place(struct place place) { return place.port | (uint64_t)place.heard << 32; }
+/* An FDB entry as a hash table's value. */
+static inline struct fdb fdb_of(uint64_t value) { return (struct fdb){ (uint8_t)value, value >> 32 }; }
+static inline uint64_t fdb_value(struct fdb fdb) { return fdb.port | (uint64_t)fdb.heard << 32; }
 
 /* Memory for a table, zero, in large pages where there are any; NULL: none. */
 void *table_memory(size_t bytes);

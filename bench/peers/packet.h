@@ -1,5 +1,5 @@
 /* What the C peers do with one packet: the work of apps/l3switch/l3switch.baker in pieces, of which each peer makes its
- * own order (straight.c, staged.c). Headers are rewritten where they lie. What is rare is out of line.
+ * own order (straight.c, staged.c). Headers are rewritten where they lie. The slow path is out of line.
  */
 #ifndef L3_PACKET_H
 #define L3_PACKET_H
@@ -10,7 +10,7 @@
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
-#define rare __attribute__((noinline, cold))
+#define slow_path __attribute__((noinline, cold))
 
 #define MAC_MASK 0xffffffffffffull
 #define TYPE_IPV4 0x0008 /* network order, as loaded */
@@ -99,8 +99,9 @@ static inline void to_host(struct l3 *s, struct context *ctx, const struct descr
 	output(ctx, d->frame, END_HOST);
 }
 
-/* The host gets an ARP packet, or a copy; what it says of a directly connected neighbour is believed, unless that is set. */
-static rare void answer_arp(struct l3 *s, struct context *ctx, const struct work *w, struct descriptor *c)
+/* The host gets an ARP packet, or a copy; what it says of a directly connected neighbour is believed, unless that is
+ * set. */
+static slow_path void answer_arp(struct l3 *s, struct context *ctx, const struct work *w, struct descriptor *c)
 {
 	if (c->len < ETHER + ARP) {
 		drop(s, ctx, c, TRUNCATED);
@@ -119,7 +120,7 @@ static rare void answer_arp(struct l3 *s, struct context *ctx, const struct work
 }
 
 /* Before the packet itself goes on. */
-static rare void copy_to_host(struct l3 *s, struct context *ctx, const struct work *w)
+static slow_path void copy_to_host(struct l3 *s, struct context *ctx, const struct work *w)
 {
 	struct descriptor *c = copy(ctx, w->d);
 	if (w->arp)
@@ -128,7 +129,7 @@ static rare void copy_to_host(struct l3 *s, struct context *ctx, const struct wo
 		to_host(s, ctx, c);
 }
 
-static rare void flood(struct l3 *s, struct context *ctx, const struct work *w)
+static slow_path void flood(struct l3 *s, struct context *ctx, const struct work *w)
 {
 	uint64_t ports = s->members[w->domain] & ~(w->not_to < 64 ? 1ull << w->not_to : 0) & ~1ull;
 	if (!ports) {
@@ -152,7 +153,7 @@ static inline bool checksum_ok(const uint8_t *ip)
 }
 
 /* The same over a header with options, which the packet holds. */
-static rare bool long_checksum_ok(const uint8_t *ip, uint32_t words)
+static slow_path bool long_checksum_ok(const uint8_t *ip, uint32_t words)
 {
 	uint64_t sum = 0;
 	for (uint32_t i = 0; i < words; i++)
@@ -236,24 +237,27 @@ static inline void bridge_to(const struct l3 *s, struct work *w, uint64_t mac)
 	w->hash = hash_of(&s->stations, w->key);
 }
 
-static rare void learn_new(struct l3 *s, uint64_t key, struct place place) { hash_put(&s->stations, key, of_place(place)); }
+static slow_path void learn_new(struct l3 *s, uint64_t key, struct fdb fdb)
+{
+	hash_put(&s->stations, key, fdb_value(fdb));
+}
 
 /* Learns where the source is, or that it is still there. Mostly nothing changes, and then nothing is written. */
 static inline void learn(struct l3 *s, const struct work *w, uint32_t now)
 {
 	struct entry *known = hash_find(&s->stations, w->hash, w->key);
 	if (unlikely(!known)) {
-		learn_new(s, w->key, (struct place){ w->d->rx_port, now });
+		learn_new(s, w->key, (struct fdb){ w->d->rx_port, now });
 		return;
 	}
 	/* Those that are set, not learned, stay as they are. */
-	uint64_t fresh = of_place((struct place){ w->d->rx_port, now });
-	if (unlikely(known->value != fresh && place_of(known->value).heard))
+	uint64_t fresh = fdb_value((struct fdb){ w->d->rx_port, now });
+	if (unlikely(known->value != fresh && fdb_of(known->value).heard))
 		known->value = fresh;
 }
 
-/* Routes a valid packet whose address has this slot in the table: finds next hop and neighbour, and so the station that the
- * packet goes to. What goes to the host is as it came, so the headers are written when the packet leaves. */
+/* Routes a valid packet whose address has this slot in the table: finds next hop and neighbour, and so the station that
+ * the packet goes to. What goes to the host is as it came, so the headers are written when the packet leaves. */
 static inline void forward(struct l3 *s, struct work *w, uint32_t slot)
 {
 	uint32_t dst = destination(w->p);
@@ -293,7 +297,7 @@ static inline void rewrite(const struct work *w)
 }
 
 /* Whether all ports that a packet would be flooded to send this many bytes. */
-static rare bool fits_all(const struct l3 *s, uint8_t domain, uint32_t total)
+static slow_path bool fits_all(const struct l3 *s, uint8_t domain, uint32_t total)
 {
 	for (uint64_t ports = s->members[domain] & ~1ull; ports; ports &= ports - 1)
 		if (total > s->mtu[__builtin_ctzll(ports)])
@@ -319,7 +323,7 @@ static inline void deliver(struct l3 *s, struct context *ctx, const struct work 
 		return;
 	}
 	const struct entry *station = is_group(w->key) ? NULL : hash_find(&s->stations, w->hash, w->key);
-	uint8_t port = likely(station) ? place_of(station->value).port : 0;
+	uint8_t port = likely(station) ? fdb_of(station->value).port : 0;
 	if (w->rewrites) {
 		uint32_t total = big16(w->p + ETHER + 2);
 		if (unlikely(port ? total > s->mtu[port] : !fits_all(s, w->domain, total))) {

@@ -1,9 +1,9 @@
 /* The staged C peers' order of work. A batch goes through in four passes, so that the memory that one pass needs was
  * prefetched by the pass before for all packets of the batch: parse; learn and validate; forward; deliver.
  *
- * Who includes it says how routes are looked up: `expect_route` when an address is seen; `find_routes` for the addresses of
- * a batch, which gives a number for each; `found_route`, which makes a slot of the peer's table of that number.
- */
+ * Who includes it says how routes are looked up: `expect_route` when an address is seen; `find_routes` for the
+ * addresses of a batch, which gives a number for each; `found_route`, which makes a slot of the peer's table of that
+ * number. */
 #include "packet.h"
 
 void STAGED(struct l3 *s, struct context *ctx, const uint32_t *frames, uint32_t n)

@@ -1,5 +1,5 @@
-/* The control plane's side of the C peers: allocation, insertion. Nothing here is on the measured path but the insertion
- * of a station that is not known yet. */
+/* The control plane's side of the C peers: allocation, insertion. Nothing here is on the measured path but the
+ * insertion of a station that is not known yet. */
 #include "l3.h"
 
 #include <stdlib.h>
@@ -172,7 +172,7 @@ static bool neighbour(struct l3 *s, uint32_t address, uint64_t mac) { return has
 static bool local(struct l3 *s, uint32_t address) { return hash_put(&s->local_addrs, address, 1); }
 static bool station(struct l3 *s, uint8_t domain, uint64_t mac, uint8_t port)
 {
-	return hash_put(&s->stations, station_key(domain, mac), of_place((struct place){ port, 0 }));
+	return hash_put(&s->stations, station_key(domain, mac), fdb_value((struct fdb){ port, 0 }));
 }
 
 static bool station_at(const struct l3 *s, uint32_t number, struct entry *to)

@@ -1,8 +1,8 @@
 //! Instructions per packet, counted by callgrind: unlike times, they are the same in every run.
 //!
-//! A child of this program runs one system under valgrind: first some packets that bind symbols and touch tables for the first
-//! time, then, behind [`counted_from_here`], those that are counted. Only what happens inside `Rig::measured_batch` is. Valgrind
-//! knows no AVX-512: Millrace sees a processor without it.
+//! A child of this program runs one system under valgrind: first some packets that bind symbols and touch tables for
+//! the first time, then, behind [`counted_from_here`], those that are counted. Only what happens inside
+//! `Rig::measured_batch` is. Valgrind knows no AVX-512: Millrace sees a processor without it.
 
 use std::process::Command;
 

@@ -1,8 +1,8 @@
-//! How long compiling takes: each shipped application from text to machine code, and generated programs of growing size,
-//! stage by stage and pass by pass.
+//! How long compiling takes: each shipped application from text to machine code, and generated programs of growing
+//! size, stage by stage and pass by pass.
 //!
-//! Each generated PPF looks a table up, counts, uses metadata, takes a header off and puts it on again, and has two ways to
-//! the next PPF: what would make code or time grow with the number of paths through a program would show.
+//! Each generated PPF looks a table up, counts, uses metadata, takes a header off and puts it on again, and has two
+//! ways to the next PPF: what would make code or time grow with the number of paths through a program would show.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -75,8 +75,9 @@ fn cases() -> [(&'static str, Impairments); 4] {
     ]
 }
 
-/// As many packets as the generator sends: how many come out, and how much of a core that takes. While the emulator waits for
-/// the next packet it looks at the clock, so the latter is its cost only where the generator sends more than it carries.
+/// As many packets as the generator sends: how many come out, and how much of a core that takes. While the emulator
+/// waits for the next packet it looks at the clock, so the latter is its cost only where the generator sends more than
+/// it carries.
 fn throughput(runs: usize, window: Duration, results: &mut Results) -> Result<(), String> {
     let mut values = Vec::new();
     for length in LENGTHS {

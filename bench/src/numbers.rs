@@ -1,12 +1,12 @@
 //! Repeatable pseudo-random numbers.
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
-pub struct Numbers(u64);
+pub struct SplitMix64(u64);
 
-impl Numbers {
+impl SplitMix64 {
     /// The same seed gives the same numbers.
     pub fn new(seed: u64) -> Self {
-        Numbers(seed)
+        SplitMix64(seed)
     }
 
     /// The next number.

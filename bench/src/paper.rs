@@ -1,8 +1,9 @@
 //! The published table of the IXP2400, beside what the model gives: `make bench B=paper`.
 //!
-//! Each application runs through `millrace sim` at 6 engines with packets of 64 bytes (`tools/npf`), as it is and once more
-//! optimised by a profile of these packets, as the publication's compiler did. Then the memories' parameters that no readable
-//! source gives are halved and doubled, one at a time. The model is deterministic: there is one run of each.
+//! Each application runs through `millrace sim` at 6 engines with packets of 64 bytes (`tools/npf`), as it is and once
+//! more optimised by a profile of these packets, as the publication's compiler did. Then the memories' parameters that
+//! no readable source gives are halved and doubled, one at a time. The model is deterministic: there is one run of
+//! each.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -97,7 +98,7 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     // A smoke run has one application.
     for app in if effort.quick { &APPS[..1] } else { &APPS } {
         let input = input(app, folder, effort.quick)?;
-        let found = figures(&millrace, app, &input, "ixp2400")?;
+        let found = metrics(&millrace, app, &input, "ixp2400")?;
         for (index, (name, level, _, row)) in BUILDS.into_iter().enumerate() {
             let case = format!("{} {name}", app.title);
             let wanted = app.published[row].into_iter().chain([(level == "cgpc").then_some(2.0)]);
@@ -112,10 +113,10 @@ pub fn run(effort: Effort) -> Result<Results, String> {
             for factor in [0.5, 2.0] {
                 let platform = folder.join(format!("{section}.{key}.{factor}.toml"));
                 std::fs::write(&platform, scaled(section, key, factor)?).map_err(text)?;
-                let found = figures(&millrace, app, &input, &platform.display().to_string())?;
-                for ((name, ..), figures) in BUILDS.into_iter().zip(found) {
+                let found = metrics(&millrace, app, &input, &platform.display().to_string())?;
+                for ((name, ..), metrics) in BUILDS.into_iter().zip(found) {
                     let case = format!("{} {name}, {section}.{key} × {factor}", app.title);
-                    results.add(&case, "model", "gbps", "Gbit/s", vec![figures[3]]);
+                    results.add(&case, "model", "gbps", "Gbit/s", vec![metrics[3]]);
                 }
             }
         }
@@ -160,7 +161,7 @@ fn input(app: &App, folder: &Path, quick: bool) -> Result<Vec<String>, String> {
 }
 
 /// For each of [`BUILDS`], in the order of [`METRICS`].
-fn figures(millrace: &Path, app: &App, input: &[String], platform: &str) -> Result<Vec<[f64; 4]>, String> {
+fn metrics(millrace: &Path, app: &App, input: &[String], platform: &str) -> Result<Vec<[f64; 4]>, String> {
     let plain = sim(millrace, app, input, platform)?;
     // The first two of the input are the trace.
     let profile = ["--profile".to_owned(), input[1].clone()];

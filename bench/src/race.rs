@@ -40,7 +40,8 @@ pub struct Race<'a> {
 }
 
 impl Race<'_> {
-    /// Measures all sides in turn and adds their rows. `run` gets the way of running, by its place in `cases`, and the number of rounds.
+    /// Measures all sides in turn and adds their rows. `run` gets the way of running, by its place in `cases`, and the
+    /// number of rounds.
     pub fn measure(
         self,
         sides: &mut [Side],
@@ -50,11 +51,11 @@ impl Race<'_> {
     ) -> Result<(), String> {
         let mut outputs = self.outputs;
         for turn in 0..=effort.runs {
-            for (way, case) in self.cases.iter().enumerate() {
+            for (variant, case) in self.cases.iter().enumerate() {
                 // The figures of what is far slower do not depend on the way.
-                for side in sides.iter_mut().filter(|side| way == 0 || side.slower == 1) {
+                for side in sides.iter_mut().filter(|side| variant == 0 || side.slower == 1) {
                     let rounds = (effort.kilopackets * 1000 / self.packets / side.slower).max(1);
-                    let measured = run(&mut side.rig, way, rounds);
+                    let measured = run(&mut side.rig, variant, rounds);
                     let expected = outputs.get_or_insert(measured.outputs / u64::from(rounds));
                     if measured.outputs != *expected * u64::from(rounds) {
                         let (name, out, all) = (side.name, measured.outputs, measured.packets);
@@ -64,14 +65,14 @@ impl Race<'_> {
                     side.values.resize(self.cases.len(), Vec::new());
                     // The first run warms up caches and page tables.
                     if turn > 0 {
-                        side.values[way].push(measured.ns_per_packet);
+                        side.values[variant].push(measured.ns_per_packet);
                     }
                 }
             }
         }
-        for (way, case) in self.cases.iter().enumerate() {
+        for (variant, case) in self.cases.iter().enumerate() {
             for side in sides.iter_mut() {
-                let values = std::mem::take(&mut side.values[way]);
+                let values = std::mem::take(&mut side.values[variant]);
                 results.add(case, side.name, "ns_per_packet", "ns", values);
             }
         }

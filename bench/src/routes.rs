@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::numbers::Numbers;
+use crate::numbers::SplitMix64;
 
 /// A route.
 #[derive(Clone, Copy)]
@@ -15,7 +15,7 @@ pub struct Route {
 
 impl Route {
     /// A random address of the prefix.
-    pub fn host(&self, numbers: &mut Numbers) -> u32 {
+    pub fn host(&self, numbers: &mut SplitMix64) -> u32 {
         self.prefix | numbers.next() as u32 & 0xffff_ffffu32.checked_shr(self.len.into()).unwrap_or(0)
     }
 }
@@ -25,8 +25,8 @@ impl Route {
 const LENGTHS: [(u8, u32); 11] =
     [(24, 592), (23, 103), (22, 109), (21, 53), (20, 47), (19, 27), (18, 14), (17, 9), (16, 26), (15, 10), (14, 10)];
 
-/// This many different prefixes, of lengths as in a BGP table, in 11.0.0.0 to 223.255.255.255; beside them, one in 200 is
-/// longer than 24 bits, as a provider's own routes are. Sixteen or fewer are /16s.
+/// This many different prefixes, of lengths as in a BGP table, in 11.0.0.0 to 223.255.255.255; beside them, one in 200
+/// is longer than 24 bits, as a provider's own routes are. Sixteen or fewer are /16s.
 pub fn like_the_internet(count: u32, gateways: u32) -> Vec<Route> {
     let next_hop = |index| 1 + index % gateways;
     if count <= 16 {
@@ -34,7 +34,7 @@ pub fn like_the_internet(count: u32, gateways: u32) -> Vec<Route> {
             .map(|index| Route { prefix: 0x1400_0000 | index << 16, len: 16, next_hop: next_hop(index) })
             .collect();
     }
-    let mut numbers = Numbers::new(42);
+    let mut numbers = SplitMix64::new(42);
     let mut seen = HashSet::new();
     let mut routes = Vec::with_capacity(count as usize);
     while routes.len() < count as usize {

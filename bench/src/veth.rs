@@ -5,7 +5,8 @@
 //! ```
 //!
 //! A veth device does the receiver's work on the sender's CPU. So kernel forwarding runs wholly on the generator's CPU,
-//! while user-space systems have one of their own: the CPU time of the whole machine per packet is given beside the rate.
+//! while user-space systems have one of their own: the CPU time of the whole machine per packet is given beside the
+//! rate.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,7 +53,8 @@ impl Line {
         line.up(LinkConfig::port())
     }
 
-    /// The system between them, with its ports set up so. The kernel forwards what comes in there where `forwards` says so.
+    /// The system between them, with its ports set up so. The kernel forwards what comes in there where `forwards` says
+    /// so.
     pub fn through(ports: [LinkConfig; 2], forwards: bool) -> Result<Self, String> {
         Self::between(ports, LinkConfig::port(), forwards)
     }
@@ -84,8 +86,8 @@ impl Line {
         Ok(self)
     }
 
-    /// Million packets per second, and ns of CPU time per packet, of the source's frames. Before it measures, each of the `answers`
-    /// goes from the sink to the source, once.
+    /// Million packets per second, and ns of CPU time per packet, of the source's frames. Before it measures, each of
+    /// the `answers` goes from the sink to the source, once.
     pub fn measure(&self, frames: Vec<Vec<u8>>, answers: Vec<Vec<u8>>, window: Duration) -> Result<(f64, f64), String> {
         self.measure_with(frames, answers, window, || Ok(())).map(|(measured, _)| measured)
     }
@@ -171,8 +173,8 @@ pub fn with_fast_path(
     poll: PollMode,
     fill: impl FnOnce(&mut TableAccess) -> Result<(), String>,
 ) -> Result<Instance, String> {
-    let fitted = FastPath::new(program, Level::Cgpc, codegen::kernel::Options::default()).map_err(text)?;
-    let (program, path) = fitted.ok_or("nothing of the program runs in the kernel")?;
+    let partitioned = FastPath::new(program, Level::Cgpc, codegen::kernel::Options::default()).map_err(text)?;
+    let (program, path) = partitioned.ok_or("nothing of the program runs in the kernel")?;
     let options = Options { fast_path: Some(Arc::new(path)), poll, cpus: vec![SYSTEM_CPU], ..Options::default() };
     let xdp = |(number, name): (u8, &str)| PortConfig::new(name, number, Driver::Xdp { interface: name.to_owned() });
     let ports = [(1, PORTS[0]), (2, PORTS[1])].map(xdp);

@@ -1,7 +1,7 @@
 //! What fuzzers call: each target takes bytes as an enemy sends them, and panics where something is wrong.
 //!
-//! `make fuzz T=NAME` runs one under libFuzzer (fuzz/libfuzzer); the tests of this crate run all of them over their seeds and
-//! some thousand mutations, the same in every run.
+//! `make fuzz T=NAME` runs one under libFuzzer (fuzz/libfuzzer); the tests of this crate run all of them over their
+//! seeds and some thousand mutations, the same in every run.
 
 mod mutate;
 mod seeds;

@@ -212,22 +212,22 @@ pub fn fragments() -> Vec<Vec<u8>> {
     };
     let parts: Vec<Vec<u8>> = splicer_packets(is_part).iter().map(framed).collect();
     // A datagram of each version that is whole in the end, and all of them in a row.
-    let v4 = |place: u16, bytes: &[u8]| {
+    let v4 = |directory: u16, bytes: &[u8]| {
         let mut packet = vec![2, 0, 0, 0, 1, 0xfe, 2, 0, 0, 0, 1, 0x11, 8, 0, 0x45, 0];
         packet.extend((20 + bytes.len() as u16).to_be_bytes());
         packet.extend([0, 9]);
-        packet.extend(place.to_be_bytes());
+        packet.extend(directory.to_be_bytes());
         packet.extend([64, 6, 0, 0, 10, 0, 1, 11, 10, 0, 1, 80]);
         packet.extend(bytes);
         framed(&packet)
     };
-    let v6 = |place: u16, bytes: &[u8]| {
+    let v6 = |directory: u16, bytes: &[u8]| {
         let mut packet = vec![2, 0, 0, 0, 1, 0xfe, 2, 0, 0, 0, 1, 0x11, 0x86, 0xdd, 0x60, 0, 0, 0];
         packet.extend((8 + bytes.len() as u16).to_be_bytes());
         packet.extend([44, 64]);
         packet.extend([[0xfd; 16], [0xfe; 16]].concat());
         packet.extend([6, 0]);
-        packet.extend(place.to_be_bytes());
+        packet.extend(directory.to_be_bytes());
         packet.extend([0, 0, 0, 9]);
         packet.extend(bytes);
         framed(&packet)

@@ -1,5 +1,5 @@
-//! Each target over its seeds and some thousand mutations of them. What a fuzzer finds becomes a file in `fuzz/found/TARGET`,
-//! which is run here for ever.
+//! Each target over its seeds and some thousand mutations of them. What a fuzzer finds becomes a file in
+//! `fuzz/found/TARGET`, which is run here for ever.
 
 use std::fs;
 use std::path::Path;

@@ -423,7 +423,7 @@ fn controllers_are_asked_only_what_they_offer() {
     let runtime = Runtime::new();
     let _switch = switch(&runtime, &[]);
     // Its program has no controller that offers anything.
-    assert_eq!(runtime.json(&["figures"]), json!({}));
+    assert_eq!(runtime.json(&["metrics"]), json!({}));
     for command in ["servers", "sessions"] {
         let done = runtime.millrace(&[command]);
         assert_eq!(done.status, Some(1), "{done:?}");
@@ -450,10 +450,10 @@ fn a_splicer_is_asked() {
     let runtime = Runtime::new();
     let _splice = runtime.start(&["splice", "--engine", "worker", "--port", "clients=mem:", "--port", "servers=mem:"]);
     let names = |family: &Json| family["name"].as_str().unwrap().to_owned();
-    let figures = runtime.json(&["figures", "service_"]);
-    let all: Vec<String> = figures["splice"].as_array().unwrap().iter().map(names).collect();
+    let metrics = runtime.json(&["metrics", "service_"]);
+    let all: Vec<String> = metrics["splice"].as_array().unwrap().iter().map(names).collect();
     assert!(all.contains(&"service_requests".into()) && all.iter().all(|name| name.starts_with("service_")), "{all:?}");
-    let one = runtime.json(&["figures", "server_up", "--label", "server=a6"]);
+    let one = runtime.json(&["metrics", "server_up", "--label", "server=a6"]);
     assert_eq!(one["splice"][0]["samples"], json!([{ "labels": { "pool": "web", "server": "a6" }, "value": 0 }]));
     let server = || {
         let all = runtime.json(&["servers"]);

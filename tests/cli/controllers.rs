@@ -1,4 +1,5 @@
-//! A program with its controller: requests of real hosts go to the slow path, which learns from them and injects answers.
+//! A program with its controller: requests of real hosts go to the slow path, which learns from them and injects
+//! answers.
 
 use std::time::{Duration, Instant};
 

@@ -42,7 +42,7 @@ fn the_splicer() {
     // All but 4 ARP requests and 20 SYNs are of connections; 16 begin a request, which goes to the controller.
     assert_eq!(["entry.output", "accept.output", "verify.held_cc"].map(packets), [4, 20, 16], "{paths:?}");
     // With FINs apart, and data that acknowledges something new.
-    assert_eq!(["spliced.output", "rare.output"].map(packets), [332, 28]);
+    assert_eq!(["spliced.output", "slow_path.output"].map(packets), [332, 28]);
     let builds = &found["builds"];
     assert!(figure(builds, "cgpc", "accesses") < figure(builds, "base", "accesses") / 4.0, "{builds}");
     let own = concat!(env!("CARGO_MANIFEST_DIR"), "/../../apps/splice");
@@ -94,7 +94,7 @@ fn the_l3_switch() {
     assert!(stages[0]["why"][0].as_str().unwrap().starts_with("copies the packet"), "{}", stages[0]);
     assert_eq!(placement["cuts"][0]["channel"], "l2_bridge.flood");
     let bpf = &placement["bpf"];
-    assert_eq!((&bpf["form"], bpf["programs"].as_array().unwrap().len()), (&"whole".into(), 1));
+    assert_eq!((&bpf["tier"], bpf["programs"].as_array().unwrap().len()), (&"whole".into(), 1));
     let count = |value: &Value| value["instructions"].as_u64().unwrap();
     let of_ppfs: u64 = bpf["ppfs"].as_array().unwrap().iter().map(count).sum();
     assert_eq!((of_ppfs, count(&bpf["programs"][0])), (count(bpf), count(bpf)), "each instruction is some PPF's");

@@ -29,7 +29,8 @@ fn end(mut running: Running) -> lab::Output {
 #[test]
 fn offloads_that_end_tcp_are_said_at_the_start() {
     let (box_, [a, _b]) = network();
-    // Of an end in this namespace all is seen; and what the port itself merges, where the kernel does that before Millrace.
+    // Of an end in this namespace all is seen; and what the port itself merges, where the kernel does that before
+    // Millrace.
     box_.check(&["ip", "link", "add", "svi", "type", "veth", "peer", "name", "svip"]).unwrap();
     for device in ["svi", "svip"] {
         box_.check(&["ip", "link", "set", "dev", device, "up"]).unwrap();

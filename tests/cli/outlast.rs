@@ -1,4 +1,5 @@
-//! What runs in the kernel outlasts the process (`--state`): packets pass while it is gone, and the next one takes over.
+//! What runs in the kernel outlasts the process (`--state`): packets pass while it is gone, and the next one takes
+//! over.
 
 use std::process::Child;
 use std::sync::Arc;
@@ -68,7 +69,8 @@ impl Rig {
     }
 }
 
-/// Packets that go from one host to the other and back, each of which must arrive, until told to stop. How many went to the right.
+/// Packets that go from one host to the other and back, each of which must arrive, until told to stop. How many went to
+/// the right.
 fn traffic(hosts: &[Namespace; 2], stop: Arc<AtomicBool>) -> JoinHandle<u32> {
     let wires = [0, 1].map(|i| RawPort::open(&hosts[i], "eth0").unwrap());
     std::thread::spawn(move || {

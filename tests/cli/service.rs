@@ -32,7 +32,8 @@ fn the_service_manager_hears_that_it_runs_goes_round_and_ends() {
     instance.end().ok();
 }
 
-/// The responder of the examples with a program that has none of the tables that it needs: it fails whenever it is started.
+/// The responder of the examples with a program that has none of the tables that it needs: it fails whenever it is
+/// started.
 const BROKEN: &str = "import \"net/ether\";
 import \"net/ipv4\";
 struct host_t { address : ipv4_addr_t; port : u8; requests : u32; }

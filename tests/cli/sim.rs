@@ -74,7 +74,7 @@ fn offered_rate_text_and_plot() {
 
 #[test]
 fn ways_are_listed_and_a_profile_is_optimised_by() {
-    let found = json(&["l3switch", "--engines", "2", "--ways", "2"]);
+    let found = json(&["l3switch", "--engines", "2", "--paths", "2"]);
     for level in ["base", "pac", "cgpc"] {
         let build = &found["builds"][level];
         let listed = build["listed"].as_array().unwrap();
@@ -85,7 +85,7 @@ fn ways_are_listed_and_a_profile_is_optimised_by() {
         assert_eq!(lines[0], "l3_switch.l2_clsfr");
         assert!(lines.iter().any(|line| line.starts_with("  dram[read, ")), "{lines:?}");
     }
-    let text = millrace(&["sim", "l3switch", "--engines", "2", "--ways", "1"]).ok();
+    let text = millrace(&["sim", "l3switch", "--engines", "2", "--paths", "1"]).ok();
     for part in ["cgpc: what ", " packets execute\n  l3_switch.l2_clsfr\n", "sram[read, 4 bytes], ctx_swap\n"] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -97,8 +97,8 @@ fn ways_are_listed_and_a_profile_is_optimised_by() {
     assert!(profiled < plain, "{profiled}, {plain}");
 }
 
-/// Every packet of them is forwarded but those that a firewall is to deny, all have 64 bytes, and the published relation of the
-/// levels is there.
+/// Every packet of them is forwarded but those that a firewall is to deny, all have 64 bytes, and the published
+/// relation of the levels is there.
 #[test]
 fn traces_in_the_style_of_the_npf() {
     let scratch = Scratch::new();
@@ -179,7 +179,7 @@ fn what_is_wrong_is_said() {
         ),
         (args(&["l3switch", "--profile", &text]), "text.pcap: neither a pcap nor a pcapng file".into()),
         (args(&["l3switch", "--profile", "/no/such.pcap"]), "/no/such.pcap: ".into()),
-        (args(&["l3switch", "--ways", "all"]), "invalid value 'all' for '--ways <COUNT>'".into()),
+        (args(&["l3switch", "--paths", "all"]), "invalid value 'all' for '--paths <COUNT>'".into()),
         (args(&["l3switch", "--trace", FIRST, "--port", "77"]), "reasons: no_domain 5, truncated 1".into()),
         (args(&[PATCH]), "no trace lies beside it; give one to measure with: --trace T.pcap".into()),
         (args(&["l3switch", "--engines", "1", "--plot", "/no/such/place.svg"]), "/no/such/place.svg".into()),

@@ -1,6 +1,7 @@
 //! The `tap` driver: the kernel's own stack behind a port.
 //!
-//! As root of a user namespace alone, where the system may keep /dev/net/tun to itself, it is checked that this is told.
+//! As root of a user namespace alone, where the system may keep /dev/net/tun to itself, it is checked that this is
+//! told.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Access modes on live AF_XDP ports: traffic through the switch and to the host itself at the same time, and jumbo frames in several
-//! pieces.
+//! Access modes on live AF_XDP ports: traffic through the switch and to the host itself at the same time, and jumbo
+//! frames in several pieces.
 
 use std::thread;
 
@@ -70,7 +70,8 @@ fn jumbo_frames_with_copies_of_headers() {
     jumbo_frames_are_carried("afxdp", &["--access", "header-copy"]);
 }
 
-/// Two hosts with a patch cable of Millrace between them; one end of it is the address of a third one, the machine that Millrace runs on.
+/// Two hosts with a patch cable of Millrace between them; one end of it is the address of a third one, the machine that
+/// Millrace runs on.
 struct Patch {
     runtime: Runtime,
     hosts: [Namespace; 2],

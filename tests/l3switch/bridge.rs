@@ -33,8 +33,8 @@ fn frames_of_every_length_class_are_carried_as_they_are(driver: &str) {
             }
         }
     }
-    // A VLAN tag (IEEE 802.1Q), which may make the frame four bytes longer. The kernel throws tagged frames of less than 20
-    // bytes away before any socket gets them.
+    // A VLAN tag (IEEE 802.1Q), which may make the frame four bytes longer. The kernel throws tagged frames of less
+    // than 20 bytes away before any socket gets them.
     for length in [20, 60, 64, 1514, 1518] {
         let payload = [&[0x20, 0x64, 0x88, 0xb5], &random.bytes(length - 18)[..]].concat();
         let frame = ethernet(MAC[1], MAC[0], 0x8100, &payload);

@@ -1,4 +1,5 @@
-//! Packets that are too big for their way out: real hosts find the path's MTU through the switch (RFC 1191), or get fragments.
+//! Packets that are too big for their way out: real hosts find the path's MTU through the switch (RFC 1191), or get
+//! fragments.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,8 @@ use crate::switch::{Network, PATIENCE, Switch, over_both};
 
 over_both!(hosts_find_the_mtu_of_a_path_that_becomes_narrower);
 
-/// IPv4 total lengths around the MTU of Ethernet. XDP alone would send up to 1504 bytes, which leaves room for a VLAN tag.
+/// IPv4 total lengths around the MTU of Ethernet. XDP alone would send up to 1504 bytes, which leaves room for a VLAN
+/// tag.
 const LENGTHS: std::ops::RangeInclusive<u32> = 1499..=1506;
 
 fn hosts_find_the_mtu_of_a_path_that_becomes_narrower(driver: &str) {

@@ -66,8 +66,8 @@ pub struct Network {
 }
 
 impl Switch {
-    /// Builds the network and starts Millrace, with all ports by a driver. Without privileges this fails with a text that says
-    /// what to do.
+    /// Builds the network and starts Millrace, with all ports by a driver. Without privileges this fails with a text
+    /// that says what to do.
     pub fn start(driver: &str) -> Switch {
         Self::start_both(driver, &Network::default(), &[])
     }
@@ -195,8 +195,8 @@ impl Outcome {
         assert_eq!(*self, Outcome { hosts, ..Outcome::default() });
     }
 
-    /// `frame`, which is for all, came out at h1 to h4 as given here and at the kernel's interface of a domain, and nothing else
-    /// anywhere.
+    /// `frame`, which is for all, came out at h1 to h4 as given here and at the kernel's interface of a domain, and
+    /// nothing else anywhere.
     #[track_caller]
     pub fn for_all(&self, frame: &[u8], at: [bool; 4], domain: usize) {
         let hosts = at.map(|there| if there { vec![frame.to_vec()] } else { Vec::new() });

@@ -22,7 +22,8 @@ const ROUTES: u64 = 20_000;
 const TIME: Duration = Duration::from_secs(2);
 const FIB: &str = "l3_forward.fib";
 
-/// A route that changes: most are far from the packets' destination; others lie beside it, in what its look-up reads, too, or around it.
+/// A route that changes: most are far from the packets' destination; others lie beside it, in what its look-up reads,
+/// too, or around it.
 fn route(number: u64) -> String {
     let beside = ["10.0.2.128/25", "10.0.2.64/26", "10.0.2.14/32", "10.0.2.12/32", "10.0.0.0/16", "10.0.3.0/24"];
     match number % 100 {
@@ -51,7 +52,8 @@ fn update(socket: &str, stop: &AtomicBool) -> (u64, Duration) {
     (changes, start.elapsed())
 }
 
-// By workers packets are lost where they and the updates need the same processor; the kernel's part has its turn in any case.
+// By workers packets are lost where they and the updates need the same processor; the kernel's part has its turn in any
+// case.
 #[test]
 fn routes_change_by_the_hundred_thousand_and_packets_pass() {
     let switch = Switch::start("xdp");

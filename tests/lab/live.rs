@@ -255,8 +255,8 @@ file = "edge.pcapng"
 devices = ["one:p1"]
 "#;
 
-/// Millrace sends past the places where the kernel shows packets to captures, and takes packets in front of them: so the lab carries
-/// a link with a capture at a port itself, and records what passes.
+/// Millrace sends past the places where the kernel shows packets to captures, and takes packets in front of them: so
+/// the lab carries a link with a capture at a port itself, and records what passes.
 #[test]
 fn a_capture_between_two_ports_sees_all_that_passes() {
     let runtime = Runtime::new();

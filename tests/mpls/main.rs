@@ -1,5 +1,5 @@
-//! Label switching on live network namespaces: three routers run `millrace run mpls` between two hosts, which ping, trace and
-//! fetch through them.
+//! Label switching on live network namespaces: three routers run `millrace run mpls` between two hosts, which ping,
+//! trace and fetch through them.
 //!
 //! They need root, or `unshare --user --map-root-user`, and fail without.
 
@@ -82,7 +82,8 @@ fn traceroute_sees_routers_and_labels() {
     for (host, to) in [(h1, "10.2.0.11"), (h2, "10.1.0.11"), (h1, "2001:db8:2::11"), (h2, "2001:db8:1::11")] {
         assert!(host.ping(to, PATIENCE).unwrap(), "no way to {to}");
     }
-    // The router in the middle knows no way to the hosts: its answers go on with the labels, and come back from the end.
+    // The router in the middle knows no way to the hosts: its answers go on with the labels, and come back from the
+    // end.
     for (version, to, hops) in [
         (
             "-4",

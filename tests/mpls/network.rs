@@ -88,7 +88,8 @@ impl Core {
         Core::changed("", "", "")
     }
 
-    /// The same, where the router in the middle takes its way to PE 2 for one of packets of so many bytes, with their labels.
+    /// The same, where the router in the middle takes its way to PE 2 for one of packets of so many bytes, with their
+    /// labels.
     pub fn narrow(mtu: u32) -> Core {
         let east = "ipv6 = \"2001:db8:23::2\", mpls = true, mtu = ";
         Core::changed("p", &format!("{east}{CORE_MTU}"), &format!("{east}{mtu}"))

@@ -1,7 +1,8 @@
-//! A long run of the L3 switch: traffic, changes of tables, links that flap, TCP over a bad line, hostile packets. Memory
-//! stays flat, and every lost packet is accounted for.
+//! A long run of the L3 switch: traffic, changes of tables, links that flap, TCP over a bad line, hostile packets.
+//! Memory stays flat, and every lost packet is accounted for.
 //!
-//! `SOAK_SECONDS` says how long; a few seconds otherwise, which shows that it works. `make soak` runs it for ten minutes.
+//! `SOAK_SECONDS` says how long; a few seconds otherwise, which shows that it works. `make soak` runs it for ten
+//! minutes.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -50,7 +51,8 @@ const TRANSFER: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(1);
 /// How long p4 is down.
 const DOWN: Duration = Duration::from_millis(200);
-/// From here on memory does not grow: all tables, buffers and threads have been used. In a short run from its middle on.
+/// From here on memory does not grow: all tables, buffers and threads have been used. In a short run from its middle
+/// on.
 const WARM: Duration = Duration::from_secs(20);
 /// What it may grow by all the same, in KiB: the allocator's own ways.
 const GROWTH: u64 = 1024;

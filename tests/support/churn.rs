@@ -8,8 +8,8 @@ use serde_json::{Value as Json, json};
 /// Entries that come and go.
 const ENTRIES: u32 = 2000;
 
-/// Sets and removes routes, neighbours and stations that no packet of a test goes to; in turn, so that all tables are full
-/// of holes.
+/// Sets and removes routes, neighbours and stations that no packet of a test goes to; in turn, so that all tables are
+/// full of holes.
 pub struct Churn {
     client: Client,
     step: u32,

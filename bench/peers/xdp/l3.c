@@ -1,6 +1,5 @@
-/* An L3 switch as an XDP program by hand: the work of apps/l3switch/l3switch.baker with the kernel's own maps, routes in
- * DIR-24-8. What is rare goes to the kernel's stack.
- */
+/* An L3 switch as an XDP program by hand: the work of apps/l3switch/l3switch.baker with the kernel's own maps, routes
+ * in DIR-24-8. The slow path goes to the kernel's stack. */
 #include "bpf.h"
 
 #define MAC_MASK 0xffffffffffffull
@@ -15,7 +14,7 @@ struct next_hop {
 	u32 gateway; /* 0: directly connected */
 	u32 domain;
 };
-struct place {
+struct fdb {
 	u32 port, heard;
 };
 #define MTU 1500 /* of all ports */
@@ -24,7 +23,7 @@ enum { RX, TX, DROP_DOMAIN, DROP_GROUP, DROP_HEADER, DROP_CHECKSUM, DROP_MARTIAN
 
 struct { uint(type, BPF_MAP_TYPE_ARRAY); type(key, u32); type(value, struct port); uint(max_entries, 64); } ports SEC(".maps");
 struct { uint(type, BPF_MAP_TYPE_DEVMAP); type(key, u32); type(value, u32); uint(max_entries, 64); } devices SEC(".maps");
-struct { uint(type, BPF_MAP_TYPE_HASH); type(key, u64); type(value, struct place); uint(max_entries, 65536); } stations SEC(".maps");
+struct { uint(type, BPF_MAP_TYPE_HASH); type(key, u64); type(value, struct fdb); uint(max_entries, 65536); } stations SEC(".maps");
 struct { uint(type, BPF_MAP_TYPE_HASH); type(key, u32); type(value, u64); uint(max_entries, 65536); } neighbours SEC(".maps");
 struct { uint(type, BPF_MAP_TYPE_HASH); type(key, u32); type(value, u8); uint(max_entries, 256); } local SEC(".maps");
 struct { uint(type, BPF_MAP_TYPE_ARRAY); type(key, u32); type(value, struct next_hop); uint(max_entries, 65536); } next_hops SEC(".maps");
@@ -97,10 +96,10 @@ int l3(struct xdp_md *ctx)
 	u64 src = mac_at(ether->src), dst = mac_at(ether->dst), key = (u64)port->domain << 48 | src;
 	if (unlikely(src & 1))
 		return drop(DROP_GROUP);
-	struct place *known = lookup(&stations, &key);
+	struct fdb *known = lookup(&stations, &key);
 	if (unlikely(!known)) {
-		struct place place = { port->number, now };
-		update(&stations, &key, &place, BPF_ANY);
+		struct fdb fdb = { port->number, now };
+		update(&stations, &key, &fdb, BPF_ANY);
 	} else {
 		if (unlikely(known->heard != 0 && (known->heard != now || known->port != port->number))) {
 			known->port = port->number;
@@ -146,11 +145,11 @@ int l3(struct xdp_md *ctx)
 	if (unlikely(dst & 1))
 		return XDP_PASS;
 	key = (u64)domain << 48 | dst;
-	struct place *place = lookup(&stations, &key);
-	if (unlikely(!place))
+	struct fdb *fdb = lookup(&stations, &key);
+	if (unlikely(!fdb))
 		return XDP_PASS;
-	if (unlikely(place->port == not_to))
+	if (unlikely(fdb->port == not_to))
 		return drop(DROP_SAME);
 	count(TX);
-	return redirect_map(&devices, place->port, XDP_DROP);
+	return redirect_map(&devices, fdb->port, XDP_DROP);
 }

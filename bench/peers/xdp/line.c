@@ -1,4 +1,5 @@
-/* Both ends of the line: frames from a list, one after the other, and a place where they end; and an end where they go on. */
+/* Both ends of the line: frames from a list, one after the other, and a place where they end; and an end where they go
+ * on. */
 #include "bpf.h"
 
 #define FRAME 60

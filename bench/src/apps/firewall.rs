@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::case::{App, Case, Trace};
 use crate::frames::{ethernet, frame, ipv4};
-use crate::numbers::Numbers;
+use crate::numbers::SplitMix64;
 
 /// Rules and packets, as the controller's own test makes them.
 #[path = "../../../apps/firewall/controller/tests/common/rules.rs"]
@@ -60,7 +60,7 @@ fn known(app: &App, name: &str, flows: u32, pool: u32) -> Result<Case, String> {
             segment(1, flow, ACK, [1001, 5001]),
         ]
     };
-    let mut numbers = Numbers::new(31);
+    let mut numbers = SplitMix64::new(31);
     let mut packet = |_| {
         let flow = numbers.below(flows.into()) as u32;
         let inward = numbers.below(3) != 0;
@@ -69,7 +69,8 @@ fn known(app: &App, name: &str, flows: u32, pool: u32) -> Result<Case, String> {
     app.case(name, (0..flows).flat_map(handshake).collect(), (0..pool).map(&mut packet).collect())
 }
 
-/// So many packets from the WAN that the rules let in, no two of the same addresses and port: few rules and many have as many flows.
+/// So many packets from the WAN that the rules let in, no two of the same addresses and port: few rules and many have
+/// as many flows.
 fn permitted(rules: &[Rule], count: usize) -> Vec<Packet> {
     let permits = |packet: &Packet| first(rules, packet).is_some_and(|rule| rules[rule - 1].permit);
     let mut known = HashSet::new();
@@ -96,7 +97,7 @@ fn established(app: &App, name: &str, count: u32, pool: u32) -> Result<Case, Str
     let both =
         |&(src, dst, port): &Packet| [(2, datagram((src, 1024), (dst, port))), (1, datagram((dst, port), (src, 1024)))];
     let opening: Trace = permitted(&rules, 4096).iter().flat_map(both).collect();
-    let mut numbers = Numbers::new(32);
+    let mut numbers = SplitMix64::new(32);
     let mut packet = |_| opening[numbers.below(opening.len() as u64) as usize].clone();
     let packets = (0..pool).map(&mut packet).collect();
     let mut case = app.case(name, opening, packets)?;

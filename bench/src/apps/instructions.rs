@@ -10,8 +10,8 @@ pub const CHILD: &str = "apps-instructions";
 
 /// Packets that are counted, about.
 const PACKETS: u32 = 2048;
-/// Cases that are counted at each level, and those of which the last one is enough. Each costs a compilation under valgrind, which
-/// takes a minute.
+/// Cases that are counted at each level, and those of which the last one is enough. Each costs a compilation under
+/// valgrind, which takes a minute.
 const LEVELLED: [&str; 3] = [NAMES[0], NAMES[1], "mpls, swap"];
 const LAST: [&str; 2] = ["firewall, 10 rules, first packets", "firewall, 10000 rules, first packets"];
 

@@ -1,6 +1,6 @@
-//! On veth devices. The firewall: UDP flows that have been answered, against nftables with the same rules and against the kernel's
-//! forwarding without any. MPLS: labels are swapped; the kernel, which need not have label switching, forwards the same packets
-//! without labels.
+//! On veth devices. The firewall: UDP flows that have been answered, against nftables with the same rules and against
+//! the kernel's forwarding without any. MPLS: labels are swapped; the kernel, which need not have label switching,
+//! forwards the same packets without labels.
 
 use std::time::Duration;
 

@@ -55,8 +55,8 @@ impl Apps {
     }
 }
 
-/// Runs all parts, or those that `PART=memory,instructions` names: memory, instructions, live. `CASE="mpls, swap"` limits the
-/// measurement in memory to one case, `CASE=rules` to the rules.
+/// Runs all parts, or those that `PART=memory,instructions` names: memory, instructions, live. `CASE="mpls, swap"`
+/// limits the measurement in memory to one case, `CASE=rules` to the rules.
 pub fn run(effort: Effort) -> Result<Results, String> {
     let apps = Apps::load()?;
     let mut results = Results::default();

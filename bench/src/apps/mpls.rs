@@ -9,7 +9,7 @@
 use super::case::{App, Case, Trace};
 use super::firewall::INSIDE;
 use crate::frames::{ethernet, frame, ipv4, udp};
-use crate::numbers::Numbers;
+use crate::numbers::SplitMix64;
 use crate::routes;
 
 const CUSTOMER: u64 = 0x0200_0000_0011;
@@ -66,7 +66,7 @@ fn labelled(labels: &[u32], to: u32, index: u32) -> (u8, Vec<u8>) {
 
 /// A random one of 4096 labels on top of others is swapped.
 fn swapped(app: &App, name: &str, depth: u32, pool: u32) -> Result<Case, String> {
-    let mut numbers = Numbers::new(21);
+    let mut numbers = SplitMix64::new(21);
     let mut packet = |index| {
         let top = LABELS + numbers.below(4096) as u32;
         let labels: Vec<u32> = (0..depth).map(|at| if at == 0 { top } else { 300_000 + at }).collect();
@@ -82,7 +82,7 @@ fn swapped(app: &App, name: &str, depth: u32, pool: u32) -> Result<Case, String>
 
 /// The label is popped, and the packet goes to one of 64 hosts of the customer.
 fn popped(app: &App, name: &str, pool: u32) -> Result<Case, String> {
-    let mut numbers = Numbers::new(22);
+    let mut numbers = SplitMix64::new(22);
     let mut packet = |index| labelled(&[LABELS], 0x0a01_0010 + numbers.below(64) as u32, index);
     let mut case = app.case(name, Trace::new(), (0..pool).map(&mut packet).collect())?;
     case.entry("label_lookup.ilm", &[LABELS.into()], None, &[POP, UNIFORM, PIPE, 0]);
@@ -96,7 +96,7 @@ fn popped(app: &App, name: &str, pool: u32) -> Result<Case, String> {
 /// The customer's packets to random hosts of so many prefixes get a label.
 fn pushed(app: &App, name: &str, count: u32, pool: u32) -> Result<Case, String> {
     let routes = routes::like_the_internet(count, OUT);
-    let mut numbers = Numbers::new(23);
+    let mut numbers = SplitMix64::new(23);
     let mut packet = |index| {
         let to = routes[numbers.below(routes.len() as u64) as usize].host(&mut numbers);
         let packet = ipv4(0x0a01_000b, to, 17, &udp(index as u16, 5004, &[]));

@@ -7,16 +7,16 @@ use baker::ir::{CounterSlots, DropId, Program, TableStore};
 use dataplane::step::{StepOutput, Stepper};
 use dataplane::{EngineKind, TableAccess, Tables};
 
-use super::peer::{Build, Kind, Left, Peer, Place};
+use super::peer::{Build, FdbEntry, Kind, Left, Peer};
 use super::setup::{NEIGHBOUR, ROUTER, SENDER, STATIONS, Setup, packet, table};
 use crate::frames::{checksum, ethernet};
-use crate::numbers::Numbers;
+use crate::numbers::SplitMix64;
 
 /// Time between two batches in ns: each second has some.
 const STEP: u64 = 400_000_000;
 
-/// Runs packets through Millrace and each peer, first as the batches that are measured, then one at a time beside packets of
-/// every other kind. The error says where they differ.
+/// Runs packets through Millrace and each peer, first as the batches that are measured, then one at a time beside
+/// packets of every other kind. The error says where they differ.
 pub fn check(program: &Arc<Program>, setup: &Setup, build: Build, packets: &[Vec<u8>]) -> Result<(), String> {
     let each = |kind: &Kind| {
         compare(program, [setup, setup], build, *kind, packets).map_err(|error| format!("{}: {error}", kind.name()))
@@ -52,7 +52,7 @@ pub(super) fn compare(
     drop(c);
     let left = left.lock().map_err(|_| "the C peer failed")?;
     same_drops(program, millrace.counters(), &left)?;
-    let known: BTreeMap<_, Place> = millrace
+    let known: BTreeMap<_, FdbEntry> = millrace
         .dump(table(program, STATIONS)?)
         .into_iter()
         .map(|entry| ((entry.key[0] as u8, entry.key[1] as u64), (entry.value[0] as u8, entry.value[1] as u32)))
@@ -104,7 +104,7 @@ fn same(packets: &[(u8, Vec<u8>)], millrace: &[StepOutput], c: &[StepOutput]) ->
 
 /// Packets of all kinds, on all ports: good and bad headers, ARP, unknown stations, groups, and random damage.
 fn others(setup: &Setup) -> Vec<(u8, Vec<u8>)> {
-    let mut numbers = Numbers::new(3);
+    let mut numbers = SplitMix64::new(3);
     let mut packets = vec![];
     let to = setup.routes.first().map_or(0, |route| route.prefix);
     let routed = packet(ROUTER + 1, SENDER, to, 1);

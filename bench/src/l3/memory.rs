@@ -33,8 +33,8 @@ const FLOWS: [u32; 6] = [1, 16, 256, 4096, 65_536, 1_000_000];
 /// Packets that a run cycles through; more where there are many different destinations.
 const POOL: u32 = 4096;
 const LARGE_POOL: u32 = 1 << 20;
-/// Frames that packets are received into, in turn: as many as a batch has, whose headers stay in the nearest cache; and as many as
-/// ports have, whose headers do not.
+/// Frames that packets are received into, in turn: as many as a batch has, whose headers stay in the nearest cache; and
+/// as many as ports have, whose headers do not.
 const FRAMES: [usize; 2] = [MAX_BATCH, 4096];
 
 impl Case {
@@ -130,8 +130,8 @@ impl Case {
         let cases: Vec<String> = frames.iter().map(|&frames| self.named(frames)).collect();
         let packets = self.packets.len() as u32;
         let race = Race { cases: &cases, packets, outputs: Some(packets.into()) };
-        race.measure(&mut sides, effort, results, |rig, way, rounds| {
-            rig.run_spread(1, &self.packets, rounds, frames[way])
+        race.measure(&mut sides, effort, results, |rig, variant, rounds| {
+            rig.run_spread(1, &self.packets, rounds, frames[variant])
         })
     }
 }

@@ -1,4 +1,5 @@
-//! The hand-written L3 switches in C (`bench/peers`) as engines: they run over the same batches, frames and descriptors.
+//! The hand-written L3 switches in C (`bench/peers`) as engines: they run over the same batches, frames and
+//! descriptors.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -144,11 +145,11 @@ pub struct Left {
     /// Packets dropped, by reason.
     pub drops: Vec<(&'static str, u64)>,
     /// Where each station is.
-    pub stations: BTreeMap<(u8, u64), Place>,
+    pub stations: BTreeMap<(u8, u64), FdbEntry>,
 }
 
 /// A port, and the second in which it was heard of there.
-pub type Place = (u8, u32);
+pub type FdbEntry = (u8, u32);
 
 // SAFETY: the state is plain memory that only this value reaches; the functions keep nothing elsewhere.
 unsafe impl Send for Peer {}
@@ -206,7 +207,7 @@ impl Peer {
     }
 
     /// Stations by domain and address.
-    fn stations(&self) -> BTreeMap<(u8, u64), Place> {
+    fn stations(&self) -> BTreeMap<(u8, u64), FdbEntry> {
         let mut entry = Entry { key: 0, value: 0 };
         let mut stations = BTreeMap::new();
         // SAFETY: the state is from `new`; the entry is laid out as `struct entry`.

@@ -1,7 +1,7 @@
 //! What is in the switch's tables, and the packets that go with it: the same for all systems.
 //!
-//! Two domains, bridged inside and routed between. Port 1 (and 3) is in domain 1, port 2 in domain 2, where the gateways
-//! are that routes lead to.
+//! Two domains, bridged inside and routed between. Port 1 (and 3) is in domain 1, port 2 in domain 2, where the
+//! gateways are that routes lead to.
 
 use std::net::Ipv4Addr;
 
@@ -10,7 +10,7 @@ use baker::ir::{Program, TableEntry, TableId, TableStore};
 use crate::frames::{ethernet, frame, ipv4};
 use lab::{Flow, Transport};
 
-use crate::numbers::Numbers;
+use crate::numbers::SplitMix64;
 use crate::routes::{self, Route};
 use crate::veth::bytes;
 
@@ -108,7 +108,7 @@ impl Setup {
             let key = [port.number.into()];
             add("l3_switch.mac_addrs", &key, None, &[port.mac])?;
             add("l3_switch.domains", &key, None, &[port.domain.into()])?;
-            add(baker::ir::PORT_MTU, &key, None, &[baker::ir::USUAL_MTU.into()])?;
+            add(baker::ir::PORT_MTU, &key, None, &[baker::ir::DEFAULT_MTU.into()])?;
         }
         for &(domain, ports) in &self.members {
             add("l2_bridge.members", &[domain.into()], None, &[ports])?;
@@ -134,7 +134,7 @@ impl Setup {
 
     /// Flows to random hosts of random routes.
     pub fn routed_flows(&self, count: u16) -> Vec<Flow> {
-        let mut numbers = Numbers::new(9);
+        let mut numbers = SplitMix64::new(9);
         let flow = |port| {
             let route = self.routes[numbers.below(self.routes.len() as u64) as usize];
             let to = Ipv4Addr::from_bits(route.host(&mut numbers));
@@ -149,7 +149,7 @@ impl Setup {
 
     /// Routed packets to random hosts of random routes.
     pub fn routed(&self, count: u32) -> Vec<Vec<u8>> {
-        let mut numbers = Numbers::new(7);
+        let mut numbers = SplitMix64::new(7);
         let packet = |index| {
             let route = self.routes[numbers.below(self.routes.len() as u64) as usize];
             packet(ROUTER + 1, SENDER, route.host(&mut numbers), index)
@@ -164,7 +164,7 @@ impl Setup {
             self.stations.push(Station { domain: 1, mac: mac(1, index), port: 1 });
             self.stations.push(Station { domain: 1, mac: mac(3, index), port: 3 });
         }
-        let mut numbers = Numbers::new(11);
+        let mut numbers = SplitMix64::new(11);
         let packet = |index| {
             let flow = numbers.below(flows.into());
             packet(mac(3, flow), mac(1, flow), 0x0a00_010c, index)

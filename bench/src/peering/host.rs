@@ -1,5 +1,5 @@
-//! Traffic to the host itself: TCP to the address of an interface whose packets the kernel gets before Millrace does anything with them
-//! (`own = "kernel"`), against the kernel without Millrace.
+//! Traffic to the host itself: TCP to the address of an interface whose packets the kernel gets before Millrace does
+//! anything with them (`own = "kernel"`), against the kernel without Millrace.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use dataplane::ports::{Driver, Own};
+use dataplane::ports::{Driver, OwnAddresses};
 use dataplane::{Access, Instance, Options, PollMode, PortConfig};
 use lab::{LinkConfig, Namespace, veth};
 
@@ -25,16 +25,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 enum System {
     Kernel,
     /// With a port of this driver at the interface.
-    Millrace(Access, fn(String) -> (Driver, Own)),
+    Millrace(Access, fn(String) -> (Driver, OwnAddresses)),
 }
 
-fn told_apart(interface: String) -> (Driver, Own) {
-    (Driver::AfXdp { interface }, Own::Kernel)
+fn told_apart(interface: String) -> (Driver, OwnAddresses) {
+    (Driver::AfXdp { interface }, OwnAddresses::Kernel)
 }
 
 /// The kernel sees all packets itself, and the port copies of them.
-fn beside(interface: String) -> (Driver, Own) {
-    (Driver::AfPacket { interface }, Own::Program)
+fn beside(interface: String) -> (Driver, OwnAddresses) {
+    (Driver::AfPacket { interface }, OwnAddresses::Program)
 }
 
 /// Measures all systems in turn.
@@ -121,7 +121,7 @@ fn one(system: System, window: Duration) -> Result<f64, String> {
 }
 
 /// A patch cable from the interface on.
-fn instance(host: &Namespace, access: Access, port: fn(String) -> (Driver, Own)) -> Result<Instance, String> {
+fn instance(host: &Namespace, access: Access, port: fn(String) -> (Driver, OwnAddresses)) -> Result<Instance, String> {
     let program = Arc::new(crate::compile::program("patch.baker", PATCH)?);
     let options = Options { poll: PollMode::Interrupt, ..Options::default() };
     let (driver, own) = port(PORTS[0].to_owned());

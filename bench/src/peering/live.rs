@@ -52,7 +52,8 @@ pub fn measure(program: &Program, setup: &Setup, effort: Effort, results: &mut R
     Ok(())
 }
 
-/// Million packets per second, ns of CPU time of the whole machine per packet; and ns of the worker's CPU time, where there is one.
+/// Million packets per second, ns of CPU time of the whole machine per packet; and ns of the worker's CPU time, where
+/// there is one.
 type Measured = ((f64, f64), Option<f64>);
 
 /// Tries again where the machine is so busy that a worker comes to nothing in the time.
@@ -113,8 +114,8 @@ fn one(
     })
 }
 
-/// The L3 switch between the ports, on a CPU of its own. Its worker sleeps when it has nothing to do, so that its CPU time is that of
-/// packets.
+/// The L3 switch between the ports, on a CPU of its own. Its worker sleeps when it has nothing to do, so that its CPU
+/// time is that of packets.
 fn instance(
     line: &Line,
     program: &Arc<Program>,

@@ -12,8 +12,8 @@ use crate::l3::setup::Setup;
 use crate::race::{Race, Side, pinned};
 use crate::results::Results;
 
-/// Frames that packets are spread over: their bytes are no longer in the nearest caches when the program comes to them, as those
-/// that a device has written.
+/// Frames that packets are spread over: their bytes are no longer in the nearest caches when the program comes to them,
+/// as those that a device has written.
 const SPREAD: usize = 1024;
 /// Bytes that a repetition moves at most, so that long packets do not take long.
 const MOST_KILOBYTES: u32 = 1_000_000;

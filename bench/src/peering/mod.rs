@@ -1,5 +1,5 @@
-//! `bench peering`: host-interface peering. The L3 switch with each access mode, by packet length, against the kernel's forwarding;
-//! traffic to the host itself; and beside it the model of the published testbed.
+//! `bench peering`: host-interface peering. The L3 switch with each access mode, by packet length, against the kernel's
+//! forwarding; traffic to the host itself; and beside it the model of the published testbed.
 
 mod host;
 mod live;
@@ -28,8 +28,8 @@ const LARGE_MTU: u32 = 9000;
 const POOL: u32 = 1024;
 const ROUTES: u32 = 16;
 
-/// Runs all parts, or those that `PART=memory,host` names: memory, live, host, reload, model. `CASE="8192 bytes"` limits the first two to one
-/// length.
+/// Runs all parts, or those that `PART=memory,host` names: memory, live, host, reload, model. `CASE="8192 bytes"`
+/// limits the first two to one length.
 pub fn run(effort: Effort) -> Result<Results, String> {
     let program = l3::program()?;
     let setup = Setup::new(&program, ROUTES);

@@ -1,6 +1,8 @@
-//! One program takes over from another while packets pass: what is lost, how long a packet waits at most, how long it takes.
+//! One program takes over from another while packets pass: what is lost, how long a packet waits at most, how long it
+//! takes.
 //!
-//! The L3 switch takes over from itself, compiled anew. Frames are numbered and come at a rate that each system can take.
+//! The L3 switch takes over from itself, compiled anew. Frames are numbered and come at a rate that each system can
+//! take.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,7 +36,8 @@ enum Act {
 
 const ACTS: [(&str, Act); 3] = [(", no reload", Act::Nothing), (", only prepared", Act::Prepare), ("", Act::Reload)];
 
-/// Measures `xdp`, in the kernel, and `worker`, on AF_XDP, each beside what happens without reloads, and when they only prepare.
+/// Measures `xdp`, in the kernel, and `worker`, on AF_XDP, each beside what happens without reloads, and when they only
+/// prepare.
 pub fn measure(effort: Effort, results: &mut Results) -> Result<(), String> {
     let program = Arc::new(l3::program()?);
     let reloads = if effort.quick { 3 } else { 50 };

@@ -38,7 +38,8 @@ pub struct Served {
     pub requests: u64,
     /// The window, as it was.
     pub time: Duration,
-    /// From the first packet of the connection, or of the request on one that is there, to the body's last byte; from the least on.
+    /// From the first packet of the connection, or of the request on one that is there, to the body's last byte; from
+    /// the least on.
     pub latencies: Vec<Duration>,
     /// Requests that failed, and why the first of them did.
     pub failed: u64,
@@ -68,14 +69,15 @@ pub fn check(address: SocketAddrV4, bytes: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the load, in the namespace of the calling thread. `begin` and `end` are called where the window begins and ends.
-pub fn run<T>(load: Load, mut look: impl FnMut() -> Result<T, String>) -> Result<(Served, [T; 2]), String> {
+/// Makes the load, in the namespace of the calling thread. `begin` and `end` are called where the window begins and
+/// ends.
+pub fn run<T>(load: Load, mut look_up: impl FnMut() -> Result<T, String>) -> Result<(Served, [T; 2]), String> {
     let mut client = Client::new(load)?;
     client.run(load.warm)?;
     client.served = Served::default();
-    let (first, start) = (look()?, Instant::now());
+    let (first, start) = (look_up()?, Instant::now());
     client.run(load.window)?;
-    let (time, last) = (start.elapsed(), look()?);
+    let (time, last) = (start.elapsed(), look_up()?);
     let mut served = client.served;
     served.time = time;
     served.latencies.sort_unstable();

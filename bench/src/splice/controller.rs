@@ -1,5 +1,5 @@
-//! The controller alone, in memory: what a request on a connection of its own takes it, with tables as they are and packets that go
-//! nowhere.
+//! The controller alone, in memory: what a request on a connection of its own takes it, with tables as they are and
+//! packets that go nowhere.
 
 use std::cell::Cell;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -15,7 +15,7 @@ use splice::data_path::{DataPath, Offer};
 use splice::splicer::{Accepted, Splicer};
 use splice::tables::flow_entry::FlowEntry;
 use splice::tables::live::LiveTables;
-use splice::tables::own::Own;
+use splice::tables::local_addresses::LocalAddresses;
 use splice::tables::packed::FlowTable;
 use wire::flow_key::FlowKey;
 use wire::segment::{ACK, FIN, PSH, RST, SYN, Segment, TcpOptions};
@@ -39,16 +39,16 @@ const REQUEST: &[u8] =
 /// Tables of the program, and frames that are kept until they are looked at.
 struct Path {
     now: Cell<u64>,
-    blocks: FlowTable<LiveTables>,
+    flows: FlowTable<LiveTables>,
     bytes: Vec<u8>,
     /// Where each frame ends.
-    ends: Vec<usize>,
+    frame_ends: Vec<usize>,
 }
 
 impl Path {
     fn frames(&mut self) -> Vec<Vec<u8>> {
         let (mut start, mut frames) = (0, Vec::new());
-        for end in self.ends.drain(..) {
+        for end in self.frame_ends.drain(..) {
             frames.push(self.bytes[start..end].to_vec());
             start = end;
         }
@@ -76,44 +76,44 @@ impl DataPath for Path {
 
     fn relay(&mut self, frame: &[u8]) {
         self.bytes.extend_from_slice(frame);
-        self.ends.push(self.bytes.len());
+        self.frame_ends.push(self.bytes.len());
     }
 
     fn relay_error(&mut self, _: &[u8]) {}
 
-    fn entry(&mut self, ends: &FlowKey) -> Option<FlowEntry> {
-        self.blocks.get(ends)
+    fn entry(&mut self, flow_key: &FlowKey) -> Option<FlowEntry> {
+        self.flows.get(flow_key)
     }
 
-    fn set_entry(&mut self, ends: &FlowKey, block: &FlowEntry) -> bool {
-        self.blocks.set(ends, block)
+    fn set_entry(&mut self, flow_key: &FlowKey, flow: &FlowEntry) -> bool {
+        self.flows.set(flow_key, flow)
     }
 
-    fn update_entry(&mut self, ends: &FlowKey, block: &FlowEntry) -> bool {
-        self.blocks.update(ends, block)
+    fn update_entry(&mut self, flow_key: &FlowKey, flow: &FlowEntry) -> bool {
+        self.flows.update(flow_key, flow)
     }
 
-    fn remove_entry(&mut self, ends: &FlowKey) {
-        self.blocks.remove(ends);
+    fn remove_entry(&mut self, flow_key: &FlowKey) {
+        self.flows.remove(flow_key);
     }
 
     fn entries(&mut self) -> Vec<(FlowKey, FlowEntry)> {
-        self.blocks.entries()
+        self.flows.entries()
     }
 
-    fn own(&mut self) -> Own {
-        Own::default()
+    fn own(&mut self) -> LocalAddresses {
+        LocalAddresses::default()
     }
 
-    fn set_own(&mut self, _: &Own) -> Result<(), String> {
+    fn set_local(&mut self, _: &LocalAddresses) -> Result<(), String> {
         Ok(())
     }
 
-    fn told(&mut self) -> Vec<(u64, u8)> {
+    fn admin_states(&mut self) -> Vec<(u64, u8)> {
         Vec::new()
     }
 
-    fn tell(&mut self, _: u64, _: u8) -> bool {
+    fn set_admin_state(&mut self, _: u64, _: u8) -> bool {
         true
     }
 
@@ -160,11 +160,11 @@ fn answers(frame: &[u8]) -> Vec<Vec<u8>> {
     let Some(asked) = Segment::parse(frame).filter(|own| own.dst_mac == SERVER_MAC && !own.has(RST)) else {
         return Vec::new();
     };
-    let ends = asked.ends.turned();
+    let flow_key = asked.flow_key.reversed();
     let times = asked.options.times.map(|(value, _)| (7_000_000, value));
     let answer = |flags, seq, options, payload: &[u8]| {
         let (dst_mac, src_mac, ack) = (OWN_MACS[1], SERVER_MAC, asked.end());
-        Segment { dst_mac, src_mac, ends, seq, ack, flags, window: 500, options, payload }.frame()
+        Segment { dst_mac, src_mac, flow_key, seq, ack, flags, window: 500, options, payload }.frame()
     };
     let options = TcpOptions { times, ..TcpOptions::default() };
     if asked.has(SYN) {
@@ -200,8 +200,8 @@ impl World {
             config.fill(&app.program, own).map_err(text)
         });
         let rig = rig.map_err(text)?;
-        let blocks = FlowTable::new(LiveTables::of(&tables.ok_or("there are no tables")?).map_err(text)?);
-        let path = Path { now: Cell::new(1_000_000_000), blocks, bytes: Vec::new(), ends: Vec::new() };
+        let flows = FlowTable::new(LiveTables::of(&tables.ok_or("there are no tables")?).map_err(text)?);
+        let path = Path { now: Cell::new(1_000_000_000), flows, bytes: Vec::new(), frame_ends: Vec::new() };
         let mut world = World { splicer: Splicer::new(settings, path), _rig: rig, next: 1024 };
         for _ in 0..100 {
             world.later(100_000_000);
@@ -214,7 +214,7 @@ impl World {
 
     /// Servers answer what they are asked for their health.
     fn settle(&mut self) {
-        while !self.splicer.path.ends.is_empty() {
+        while !self.splicer.path.frame_ends.is_empty() {
             for answer in self.splicer.path.frames().iter().flat_map(|frame| answers(frame)) {
                 if answer[12..14] == [8, 6] {
                     self.splicer.neighbour(SERVER_PORT, &answer);
@@ -238,22 +238,22 @@ impl World {
         let client = |src_port| FlowKey { src: v4([10, 0, 1, 11]), dst: v4([10, 0, 1, 80]), src_port, dst_port: 80 };
         let clients: Vec<FlowKey> = (0..AT_A_TIME).map(|number| client(self.next + number)).collect();
         self.next = if self.next > 60_000 { 1024 } else { self.next + AT_A_TIME };
-        let own = |ends: &FlowKey, flags, (seq, ack), payload: &[u8]| {
+        let own = |flow_key: &FlowKey, flags, (seq, ack), payload: &[u8]| {
             let (dst_mac, src_mac) = (OWN_MACS[0], CLIENT_MAC);
-            Segment { dst_mac, src_mac, ends: *ends, seq, ack, flags, window: 500, options, payload }.frame()
+            Segment { dst_mac, src_mac, flow_key: *flow_key, seq, ack, flags, window: 500, options, payload }.frame()
         };
         let all = |flags, numbers, payload: &[u8]| -> Vec<_> {
-            clients.iter().map(|ends| own(ends, flags, numbers, payload)).collect()
+            clients.iter().map(|flow_key| own(flow_key, flags, numbers, payload)).collect()
         };
         let requests = all(ACK | PSH, (5000, 100_000), REQUEST);
-        let agreed = NegotiatedOptions { mss: 1460, scale: Some(7), sack: true, times: false };
+        let negotiated = NegotiatedOptions { mss: 1460, scale: Some(7), sack: true, times: false };
         let start = Start::now();
         for frame in &requests {
-            self.splicer.request(Accepted { port: 1, number: 1, agreed }, frame);
+            self.splicer.request(Accepted { port: 1, number: 1, negotiated }, frame);
         }
         times[0] = start.elapsed();
         let mut responses = Vec::new();
-        while !self.splicer.path.ends.is_empty() {
+        while !self.splicer.path.frame_ends.is_empty() {
             let said: Vec<_> = self.splicer.path.frames().iter().flat_map(|frame| answers(frame)).collect();
             // The connections of the first ones are made first.
             let (own, made): (Vec<_>, Vec<_>) = said.into_iter().partition(|frame| frame.len() > 1024);
@@ -263,8 +263,8 @@ impl World {
         times[1] = self.held(&responses);
         // The data path would have noted what they acknowledge.
         for segment in responses.iter().filter_map(|frame| Segment::parse(frame)) {
-            if let Some(block) = self.splicer.path.blocks.get(&segment.ends) {
-                self.splicer.path.blocks.set(&segment.ends, &FlowEntry { acked: segment.ack, ..block });
+            if let Some(flow) = self.splicer.path.flows.get(&segment.flow_key) {
+                self.splicer.path.flows.set(&segment.flow_key, &FlowEntry { acked: segment.ack, ..flow });
             }
         }
         // The FIN that came with the response has a number, too.

@@ -1,5 +1,5 @@
-//! CPU time of the balancer: what its CPU was not idle, and where all of its work is in threads, that of each of them, which
-//! other programs on the same CPU do not change.
+//! CPU time of the balancer: what its CPU was not idle, and where all of its work is in threads, that of each of them,
+//! which other programs on the same CPU do not change.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use super::network::BALANCER_CPU;
 use crate::text;
 
 /// A look at the clocks.
-pub struct Look {
+pub struct LookUp {
     at: Instant,
     /// Seconds that the CPU was idle, or was not there because the machine below ran others.
     idle: f64,
@@ -36,9 +36,9 @@ pub fn threads(process: u32, receiving: &[i32]) -> Result<Vec<Thread>, String> {
     Ok(all)
 }
 
-impl Look {
+impl LookUp {
     /// Now, at these threads, too.
-    pub fn now(threads: &[Thread]) -> Result<Look, String> {
+    pub fn now(threads: &[Thread]) -> Result<LookUp, String> {
         let mut groups: Vec<(&'static str, f64)> = Vec::new();
         for (group, file) in threads {
             // Nanoseconds on a CPU, those waiting for one, and turns. A thread that has ended adds nothing more.
@@ -53,21 +53,22 @@ impl Look {
         let own = format!("cpu{BALANCER_CPU} ");
         let line = stat.lines().find_map(|line| line.strip_prefix(&own)).ok_or("/proc/stat has no such CPU")?;
         let ticks: Vec<f64> = line.split_whitespace().filter_map(|tick| tick.parse().ok()).collect();
-        // user nice system idle iowait irq softirq steal, in hundredths of a second; the kernel keeps the idle time by its clock.
+        // user nice system idle iowait irq softirq steal, in hundredths of a second; the kernel keeps the idle time by
+        // its clock.
         let [_, _, _, idle, wait, _, _, steal, ..] = ticks[..] else {
             return Err("/proc/stat has another form".into());
         };
-        Ok(Look { at, idle: (idle + wait + steal) / 100.0, threads: groups })
+        Ok(LookUp { at, idle: (idle + wait + steal) / 100.0, threads: groups })
     }
 
     /// Seconds of work from then to a later look.
-    pub fn work_until(&self, later: &Look) -> f64 {
+    pub fn work_until(&self, later: &LookUp) -> f64 {
         let idle = later.idle - self.idle;
         ((later.at - self.at).as_secs_f64() - idle).max(0.0)
     }
 
     /// Seconds of each group of threads from then to a later look.
-    pub fn threads_until(&self, later: &Look) -> Vec<(&'static str, f64)> {
+    pub fn threads_until(&self, later: &LookUp) -> Vec<(&'static str, f64)> {
         let groups = self.threads.iter().zip(&later.threads);
         groups.map(|((group, from), (_, to))| (*group, (to - from).max(0.0))).collect()
     }

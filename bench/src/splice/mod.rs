@@ -1,4 +1,5 @@
-//! `bench splice`: the splicer against HAProxy, nginx and the kernel's plain forwarding, with one client and the same servers.
+//! `bench splice`: the splicer against HAProxy, nginx and the kernel's plain forwarding, with one client and the same
+//! servers.
 //!
 //! | file | what |
 //! |---|---|
@@ -24,8 +25,8 @@ use nix::unistd::Pid;
 use crate::Effort;
 use crate::results::Results;
 
-/// Runs all parts, or those that `PART=rates` names: rates, latency, packets, controller, connections. `CASE="1024 bytes, keep-alive"` limits the first two to
-/// one case, `SYSTEM=millrace,haproxy` to some systems.
+/// Runs all parts, or those that `PART=rates` names: rates, latency, packets, controller, connections.
+/// `CASE="1024 bytes, keep-alive"` limits the first two to one case, `SYSTEM=millrace,haproxy` to some systems.
 pub fn run(effort: Effort) -> Result<Results, String> {
     let mut results = Results::default();
     let parts = std::env::var("PART").unwrap_or_default();

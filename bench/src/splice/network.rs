@@ -4,10 +4,10 @@
 //! client 10.0.1.11 eth0 ── mrc | balancer | mrs ── eth0 10.0.2.11, 10.0.2.12 servers
 //! ```
 //!
-//! A veth device does the receiver's work on the sender's CPU: the balancer's would be charged to the client, and the other
-//! way round. So every device's packets are received by a thread of the kernel (threaded NAPI) on the CPU of who receives,
-//! or, where a device has no NAPI, are steered to that CPU (RPS). What CPU 0 does is then the balancer's, all of it and
-//! nothing else; client and servers share CPU 1.
+//! A veth device does the receiver's work on the sender's CPU: the balancer's would be charged to the client, and the
+//! other way round. So every device's packets are received by a thread of the kernel (threaded NAPI) on the CPU of who
+//! receives, or, where a device has no NAPI, are steered to that CPU (RPS). What CPU 0 does is then the balancer's, all
+//! of it and nothing else; client and servers share CPU 1.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};

@@ -1,7 +1,8 @@
-//! Time per packet in the fast path, by kind of packet and by placement, and with many connections; memory per connection.
+//! Time per packet in the fast path, by kind of packet and by placement, and with many connections; memory per
+//! connection.
 //!
-//! On workers the engine runs alone, in memory; in the kernel each packet goes through the kernel's test run by itself, so that
-//! it finds the tables as they were.
+//! On workers the engine runs alone, in memory; in the kernel each packet goes through the kernel's test run by itself,
+//! so that it finds the tables as they were.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,7 +11,7 @@ use baker::opt::Level;
 use codegen::kernel::Options;
 use dataplane::bench::Rig;
 use dataplane::controller::{Fields, Record};
-use dataplane::xdp::{Fitted, fit};
+use dataplane::xdp::{Partitioned, partition};
 use dataplane::{EngineKind, TableAccess};
 use splice::key::key;
 use splice::tables::flow_entry::{FlowEntry, Mode};
@@ -24,8 +25,9 @@ use crate::apps::case::{App, Trace};
 use crate::results::Results;
 use crate::{Effort, race, text};
 
-/// The kinds of packets, as published, with the published time on an IXP2400 and in a Linux kernel's splicer, in µs (Zhao, Luo, Bhuyan, Iyer,
-/// "SpliceNP: a TCP splicer using a network processor", 2005). The first is ours: it is dropped at once.
+/// The kinds of packets, as published, with the published time on an IXP2400 and in a Linux kernel's splicer, in µs
+/// (Zhao, Luo, Bhuyan, Iyer, "SpliceNP: a TCP splicer using a network processor", 2005). The first is ours: it is
+/// dropped at once.
 const KINDS: [(&str, Option<(f64, f64)>); 6] = [
     ("for another station", None),
     ("SYN", Some((7.2, 48.0))),
@@ -45,8 +47,8 @@ const CLIENTS: u8 = 1;
 const SERVERS: u8 = 2;
 const OWN: [u8; 5] = [2, 0, 0, 0, 0xfe];
 
-/// The ends of the client's segments of a connection, and those of its server's.
-fn ends(number: u32, held: bool) -> [FlowKey; 2] {
+/// The flow keys of the client's and of the server's segments of a connection.
+fn flow_key(number: u32, held: bool) -> [FlowKey; 2] {
     let address = |a: u8, b: u8| v4(Ipv4Addr::new(10, 0, a, b));
     // Held ones are others.
     let client = v4(Ipv4Addr::from(0x0a10_0000 + (u32::from(held) << 16) + (number >> 14)));
@@ -68,10 +70,10 @@ fn mac(port: u8, last: u8) -> [u8; 6] {
 }
 
 /// A segment as it comes in.
-fn segment(ends: FlowKey, from: u8, flags: u8, options: TcpOptions, payload: &[u8]) -> Vec<u8> {
+fn segment(flow_key: FlowKey, from: u8, flags: u8, options: TcpOptions, payload: &[u8]) -> Vec<u8> {
     let macs = (mac(from, OWN[4]), mac(from, 0x11));
     let (seq, ack) = (5000, if flags & ACK == 0 { 0 } else { 100_000 });
-    Segment { dst_mac: macs.0, src_mac: macs.1, ends, seq, ack, flags, window: 500, options, payload }.frame()
+    Segment { dst_mac: macs.0, src_mac: macs.1, flow_key, seq, ack, flags, window: 500, options, payload }.frame()
 }
 
 /// A packet of a kind, with the port that it comes in by.
@@ -79,7 +81,7 @@ fn packet(kind: &str) -> (u8, Vec<u8>) {
     let times = TcpOptions { times: Some((1000, 2000)), ..TcpOptions::default() };
     let all =
         TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((1000, 0)), ..TcpOptions::default() };
-    let ([client, server], [held_client, held_server]) = (ends(0, false), ends(0, true));
+    let ([client, server], [held_client, held_server]) = (flow_key(0, false), flow_key(0, true));
     let stranger = FlowKey { src_port: 999, ..client };
     match kind {
         "SYN" => (CLIENTS, segment(stranger, CLIENTS, SYN, all, &[])),
@@ -115,8 +117,8 @@ impl<S: TableStore + ?Sized> Tables for Filled<'_, S> {
         None
     }
 
-    fn set_entry(&mut self, ends: &FlowKey, block: &Packed) -> Result<Option<Packed>, TableError> {
-        self.set("spliced.blocks", &key(ends), block).map(|()| None).map_err(|_| TableError::Full)
+    fn set_entry(&mut self, flow_key: &FlowKey, flow: &Packed) -> Result<Option<Packed>, TableError> {
+        self.set("spliced.flows", &key(flow_key), flow).map(|()| None).map_err(|_| TableError::Full)
     }
 
     fn remove_entry(&mut self, _: &FlowKey) {}
@@ -129,8 +131,8 @@ impl<S: TableStore + ?Sized> Tables for Filled<'_, S> {
         Vec::new()
     }
 
-    fn set_next_hops(&mut self, ways: &[(u32, NextHop)]) -> bool {
-        ways.iter().all(|(number, way)| self.set("spliced.ways", number, way).is_ok())
+    fn set_next_hops(&mut self, next_hops: &[(u32, NextHop)]) -> bool {
+        next_hops.iter().all(|(number, next_hop)| self.set("spliced.next_hops", number, next_hop).is_ok())
     }
 }
 
@@ -140,27 +142,27 @@ fn fill<S: TableStore + ?Sized>(app: &App, connections: u32, tables: &mut S) -> 
     let mut tables = Filled { program: &app.program, tables };
     tables.set("accept.secret", &0u32, &(1u64, 2u64))?;
     let service = (1u16, 1460u16, 7u8, true, true, 20480u16);
-    tables.set("accept.services", &(ends(0, false)[0].dst, 80u16), &service)?;
-    let mut blocks = FlowTable::new(tables);
+    tables.set("accept.services", &(flow_key(0, false)[0].dst, 80u16), &service)?;
+    let mut flows = FlowTable::new(tables);
     for (number, held) in (0..connections).map(|number| (number, false)).chain([(0, true)]) {
-        let [client, server] = ends(number, held);
+        let [client, server] = flow_key(number, held);
         let mode = if held { Mode::Held } else { Mode::Open };
         let sides = [(client, server, SERVERS, 0u32.wrapping_sub(91_000)), (server, client, CLIENTS, 91_000)];
         for (own, other, port, add_to) in sides {
-            let block = FlowEntry {
+            let flow = FlowEntry {
                 mode,
                 port,
                 scale: 7,
-                told: 7,
+                advertised_scale: 7,
                 dst_mac: mac(port, 0x11),
-                ..FlowEntry::held(other.turned(), 1)
+                ..FlowEntry::held(other.reversed(), 1)
             };
             // What segments acknowledge is nothing new, as in the midst of a body.
-            let block = FlowEntry { acked: 100_000, edge: 100_000 + (500 << 7), ..block };
-            let block =
-                if port == SERVERS { FlowEntry { ack: add_to, ..block } } else { FlowEntry { seq: add_to, ..block } };
-            if !blocks.set(&own, &block) {
-                return Err("spliced.blocks: no room".into());
+            let flow = FlowEntry { acked: 100_000, edge: 100_000 + (500 << 7), ..flow };
+            let flow =
+                if port == SERVERS { FlowEntry { ack: add_to, ..flow } } else { FlowEntry { seq: add_to, ..flow } };
+            if !flows.set(&own, &flow) {
+                return Err("spliced.flows: no room".into());
             }
         }
     }
@@ -200,8 +202,8 @@ pub fn kinds(effort: Effort, results: &mut Results) -> Result<(), String> {
     }
     for (system, placement) in [("millrace", Placement::SetUp), ("millrace xdp", Placement::Cookies)] {
         let program = placed(&app.program, placement);
-        let Fitted { made: Some((memory, loaded)), .. } =
-            fit(&program, Level::Cgpc, Options::default()).map_err(text)?
+        let Partitioned { made: Some((memory, loaded)), .. } =
+            partition(&program, Level::Cgpc, Options::default()).map_err(text)?
         else {
             return Err(format!("{system}: nothing of the program runs in the kernel"));
         };
@@ -245,14 +247,13 @@ fn placed(program: &Program, placement: Placement) -> Program {
 pub fn connections(effort: Effort, results: &mut Results) -> Result<(), String> {
     let app = App::new("splice")?;
     let program = &app.program;
-    let blocks =
-        program.tables.iter().find(|table| table.name == "spliced.blocks").ok_or("there is no spliced.blocks")?;
+    let flows = program.tables.iter().find(|table| table.name == "spliced.flows").ok_or("there is no spliced.flows")?;
     results.add(
         "memory",
         "millrace",
         "bytes_per_connection",
         "bytes of both blocks with their share of the table",
-        vec![2.0 * dataplane::bytes_of_entry(program, blocks)],
+        vec![2.0 * dataplane::bytes_of_entry(program, flows)],
     );
     let runs = if effort.quick { 1 } else { 5 };
     let counts = if effort.quick { &CONNECTIONS[..2] } else { &CONNECTIONS };
@@ -263,7 +264,7 @@ pub fn connections(effort: Effort, results: &mut Results) -> Result<(), String> 
             // Not in the order in which they were made.
             let number = |at: u32| (u64::from(at) * 7919 % u64::from(count)) as u32;
             let trace: Trace = (0..count.max(64))
-                .map(|at| (CLIENTS, segment(ends(number(at), false)[0], CLIENTS, ACK, times, &[])))
+                .map(|at| (CLIENTS, segment(flow_key(number(at), false)[0], CLIENTS, ACK, times, &[])))
                 .collect();
             let rounds = (effort.kilopackets * 250 / trace.len() as u32).max(1);
             let values = (0..=runs).map(|_| rig.run_trace(&trace, rounds).ns_per_packet).skip(1).collect();
@@ -283,7 +284,7 @@ mod tests {
     fn packets_do_what_they_say() {
         let app = App::new("splice").unwrap();
         let rig = || Rig::new(&app.program, EngineKind::Interp, |tables| fill(&app, 1000, tables)).unwrap();
-        for (kind, way) in [
+        for (kind, next_hop) in [
             ("for another station", None),
             ("SYN", Some("accept.output")),
             ("request", Some("spliced.held_cc")),
@@ -292,13 +293,13 @@ mod tests {
             ("ACK", Some("spliced.output")),
         ] {
             let measured = rig().run_trace(&[packet(kind)], 1);
-            assert_eq!((measured.packets, measured.outputs), (1, u64::from(way.is_some())), "{kind}");
-            assert!(way.is_none_or(|way| measured.snapshot.channel(way) == 1), "{kind}");
+            assert_eq!((measured.packets, measured.outputs), (1, u64::from(next_hop.is_some())), "{kind}");
+            assert!(next_hop.is_none_or(|next_hop| measured.snapshot.channel(next_hop) == 1), "{kind}");
         }
         let mut rig = rig();
         for number in [1, 999] {
-            let ends = ends(number, false);
-            for (own, port) in ends.into_iter().zip([CLIENTS, SERVERS]) {
+            let flow_key = flow_key(number, false);
+            for (own, port) in flow_key.into_iter().zip([CLIENTS, SERVERS]) {
                 let frame = segment(own, port, ACK, TcpOptions::default(), &[]);
                 assert_eq!(rig.run_trace(&[(port, frame)], 1).outputs, 1, "{number}");
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::client::{self, Load, Served};
-use super::cpu::Look;
+use super::cpu::LookUp;
 use super::network::{HOSTS_CPU, Links};
 use super::systems::{Line, SYSTEMS, System};
 use crate::results::Results;
@@ -140,9 +140,9 @@ pub fn measure(effort: Effort, rates: bool, latency: bool, results: &mut Results
 
 /// What share of the balancer's CPU is used with nothing to do.
 fn foreign_load(time: Duration) -> Result<f64, String> {
-    let before = Look::now(&[])?;
+    let before = LookUp::now(&[])?;
     std::thread::sleep(time);
-    Ok(before.work_until(&Look::now(&[])?) / time.as_secs_f64())
+    Ok(before.work_until(&LookUp::now(&[])?) / time.as_secs_f64())
 }
 
 /// Seconds of each group of threads.
@@ -159,7 +159,7 @@ fn load(
     let load = Load { address: line.address, bytes, connections, keeps_alive, warm: window / 5, window };
     let run = || {
         super::pin(0, HOSTS_CPU)?;
-        client::run(load, || Look::now(&line.threads))
+        client::run(load, || LookUp::now(&line.threads))
     };
     let (served, [first, last]) = line.network.client.enter(run).map_err(text)??;
     Ok((served, first.work_until(&last), first.threads_until(&last)))

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use lab::Namespace;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
-use crate::{numbers::Numbers, text};
+use crate::{numbers::SplitMix64, text};
 
 /// A request's head is never longer.
 const LONGEST_HEAD: usize = 8192;
@@ -51,7 +51,7 @@ impl Drop for Server {
 
 /// The bytes of a response's body: those of a length are always the same.
 pub fn body(length: usize) -> Vec<u8> {
-    let mut numbers = Numbers::new(length as u64);
+    let mut numbers = SplitMix64::new(length as u64);
     let mut bytes: Vec<u8> = (0..length.div_ceil(8)).flat_map(|_| numbers.next().to_le_bytes()).collect();
     bytes.truncate(length);
     bytes

@@ -1,5 +1,5 @@
-//! BPF instructions that a routed packet executes, counted by a virtual machine: ours at each level of optimisation, and those of
-//! the program by hand.
+//! BPF instructions that a routed packet executes, counted by a virtual machine: ours at each level of optimisation,
+//! and those of the program by hand.
 
 use std::collections::HashMap;
 
@@ -66,7 +66,7 @@ fn ours(program: &Program, setup: &Setup, level: Level) -> Result<Machine, Strin
     memory.set_port(INTERFACE, 1, None, false);
     setup.fill(program, &mut TableAccess::Native(memory.tables().clone()))?;
     let take = |object: &Object| Ok::<_, Refusal<CodegenError>>(object.clone());
-    let Ok(taken) = bpf::fit(&split.kernel, level, memory.memory(), Options::default(), take) else {
+    let Ok(taken) = bpf::compile_tiered(&split.kernel, level, memory.memory(), Options::default(), take) else {
         return Err("too much for the kernel".into());
     };
     let parts: Vec<_> = taken.parts.iter().map(|(ppf, part)| (ppf.0, part)).collect();

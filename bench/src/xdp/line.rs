@@ -4,8 +4,8 @@
 //! source eth0 ── p1 ┤ the system under test ├ p2 ── eth0 sink
 //! ```
 //!
-//! All of it runs on the CPU of the source, one batch after the other, so what a system costs is the difference between the time
-//! per packet with it and that of source and sink alone.
+//! All of it runs on the CPU of the source, one batch after the other, so what a system costs is the difference between
+//! the time per packet with it and that of source and sink alone.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! `bench xdp`: the L3 switch in the kernel, against an XDP program by hand, one that asks the kernel's tables, and the kernel itself.
+//! `bench xdp`: the L3 switch in the kernel, against an XDP program by hand, one that asks the kernel's tables, and the
+//! kernel itself.
 
 mod count;
 pub mod line;

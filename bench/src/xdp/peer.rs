@@ -38,20 +38,20 @@ struct NextHop {
 // SAFETY: plain data without padding.
 unsafe impl Pod for NextHop {}
 
-/// `struct place`
+/// `struct fdb`
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Place {
+struct FdbEntry {
     port: u32,
     heard: u32,
 }
 // SAFETY: plain data without padding.
-unsafe impl Pod for Place {}
+unsafe impl Pod for FdbEntry {}
 
 /// What is in the L3 switch's maps, by key.
 struct Tables {
     ports: Vec<(u32, Port)>,
-    stations: Vec<(u64, Place)>,
+    stations: Vec<(u64, FdbEntry)>,
     neighbours: Vec<(u32, u64)>,
     local: Vec<(u32, u8)>,
     next_hops: Vec<(u32, NextHop)>,
@@ -70,7 +70,7 @@ impl Tables {
         };
         let station = |station: &crate::l3::setup::Station| {
             let key = u64::from(station.domain) << 48 | raw(station.mac);
-            (key, Place { port: station.port.into(), heard: 0 })
+            (key, FdbEntry { port: station.port.into(), heard: 0 })
         };
         let hop = |hop: &crate::l3::setup::NextHop| {
             (hop.index, NextHop { src: raw(hop.src), gateway: hop.gateway.to_be(), domain: hop.domain.into() })
@@ -98,7 +98,7 @@ pub fn contents(setup: &Setup, interface: u32) -> Vec<(&'static str, Entries)> {
         Some((4, entries.into_iter().map(|(key, of)| (key.to_le_bytes().to_vec(), value(of))).collect()))
     }
     let tables = Tables::new(setup, &[interface]);
-    let station = |(key, Place { port, heard }): (u64, Place)| {
+    let station = |(key, FdbEntry { port, heard }): (u64, FdbEntry)| {
         (key.to_le_bytes().to_vec(), [port.to_le_bytes(), heard.to_le_bytes()].concat())
     };
     let port = |Port { mac, number, domain, unused }| [&mac.to_le_bytes()[..], &[number, domain], &unused].concat();

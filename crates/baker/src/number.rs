@@ -1,5 +1,5 @@
-//! Numbers of constant expressions before they have a type: wide enough for every value of every type, so that what is written takes
-//! the type of its surroundings and is refused only where it does not fit there.
+//! Numbers of constant expressions before they have a type: wide enough for every value of every type, so that what is
+//! written takes the type of its surroundings and is refused only where it does not fit there.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -7,7 +7,8 @@ use std::ops::{BitAnd, BitOr, BitXor, Not};
 
 use crate::ir::arith::{mask, signed};
 
-/// A whole number from -2^128 to 2^128 - 1, in two's complement of 129 bits. Operations whose result lies beyond give `None`.
+/// A whole number from -2^128 to 2^128 - 1, in two's complement of 129 bits. Operations whose result lies beyond give
+/// `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Number {
     /// The uppermost bit.
@@ -142,8 +143,8 @@ impl Number {
         (shifted.shifted_right(count) == self).then_some(shifted)
     }
 
-    /// Shifted to the right, with copies of the sign; by 128 or more it is 0, as in the language. `None` where the count is
-    /// negative.
+    /// Shifted to the right, with copies of the sign; by 128 or more it is 0, as in the language. `None` where the
+    /// count is negative.
     pub fn checked_shr(self, count: Number) -> Option<Number> {
         if count.negative {
             return None;

@@ -8,7 +8,8 @@ use baker::ir::interp::Machine;
 use baker::ir::{TableEntry, TableId, TableStore};
 use baker::library::Library;
 
-/// Passes frames of sources that it knows; frames of an unknown source to port 1 make it known, as far as there is room.
+/// Passes frames of sources that it knows; frames of an unknown source to port 1 make it known, as far as there is
+/// room.
 const PROGRAM: &str = "import \"net/ether\";
 drop_reason noted, full, unknown;
 struct station_t { port : u8; frames : u128; }

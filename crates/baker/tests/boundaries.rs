@@ -1,5 +1,5 @@
-//! The least and the greatest value of every integer type are accepted as constants, in each way to write them, and mean what they say;
-//! what lies beyond is refused.
+//! The least and the greatest value of every integer type are accepted as constants, in each way to write them, and
+//! mean what they say; what lies beyond is refused.
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A `switch` without `default`: where its labels are all values that its number can have nothing passes it by; where they are not, what
-//! passes it is named in the errors that follow from it.
+//! A `switch` without `default`: where its labels are all values that its number can have nothing passes it by; where
+//! they are not, what passes it is named in the errors that follow from it.
 
 use std::sync::Arc;
 

@@ -10,8 +10,8 @@ use baker::ir::*;
 use baker::library::Library;
 use baker::place::{Limits, Obstacle, Placement, Split, Stage, split};
 
-/// A packet of type 1 is copied, one of type 2 goes to a controller's function, one of type 3 to a PPF that is pinned, all
-/// others stay in the kernel. Type 4 changes a table before it is copied.
+/// A packet of type 1 is copied, one of type 2 goes to a controller's function, one of type 3 to a PPF that is pinned,
+/// all others stay in the kernel. Type 4 changes a table before it is copied.
 const PROGRAM: &str = "import \"net/ether\";
 metadata { mark : u16; }
 drop_reason unwanted;

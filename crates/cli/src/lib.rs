@@ -6,15 +6,15 @@
 //! | [`linked`] | an application as a binary is linked with it: controller, subcommands, scene of the demo |
 //! | [`failure`] | why a command failed, and the exit status |
 //! | [`output`] | standard output |
-//! | [`report`], [`figures`] | counters and figures as a person reads them |
+//! | [`report`], [`metrics`] | counters and metrics as a person reads them |
 //! | [`remote`] | a running instance, asked |
 //! | [`arguments`] | arguments of several subcommands |
 #![forbid(unsafe_code)]
 
 pub mod arguments;
 pub mod failure;
-pub mod figures;
 pub mod linked;
+pub mod metrics;
 pub mod output;
 pub mod remote;
 pub mod report;

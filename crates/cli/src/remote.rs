@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use control::socket::{Client, ClientError, Code, Place, PlaceError, Request};
+use control::socket::{Client, ClientError, Code, Request, SocketDirectory, SocketNameError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -46,28 +46,28 @@ impl Remote {
         if self.instance.is_some() || self.socket.is_some() {
             return Ok(vec![self.connect()?]);
         }
-        let place = Place::of_user();
-        let names = place.running().map_err(no_place)?;
+        let directory = SocketDirectory::of_user();
+        let names = directory.running().map_err(no_place)?;
         if names.is_empty() {
-            return Err(no_place(PlaceError::None(place.path().to_owned())));
+            return Err(no_place(SocketNameError::None(directory.path().to_owned())));
         }
-        let connect = |name: &String| Client::connect(&place.socket(name).map_err(no_place)?).map_err(failed);
+        let connect = |name: &String| Client::connect(&directory.socket(name).map_err(no_place)?).map_err(failed);
         names.iter().map(connect).collect()
     }
 
-    fn socket(&self) -> Result<PathBuf, PlaceError> {
+    fn socket(&self) -> Result<PathBuf, SocketNameError> {
         match (&self.socket, &self.instance) {
             (Some(path), _) => Ok(path.clone()),
-            (None, Some(name)) => Place::of_user().socket(name),
-            (None, None) => Place::of_user().only(),
+            (None, Some(name)) => SocketDirectory::of_user().socket(name),
+            (None, None) => SocketDirectory::of_user().only(),
         }
     }
 }
 
-fn no_place(error: PlaceError) -> Failure {
+fn no_place(error: SocketNameError) -> Failure {
     match error {
-        PlaceError::Name(_) | PlaceError::Several(_) => Failure::wrong(format!("error: {error}")),
-        PlaceError::None(_) | PlaceError::Directory { .. } => Failure::refused(error),
+        SocketNameError::Name(_) | SocketNameError::Several(_) => Failure::wrong(format!("error: {error}")),
+        SocketNameError::None(_) | SocketNameError::Directory { .. } => Failure::refused(error),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Time per packet of two small programs at each level, and time to compile them.
 //!
 //! `l2`: compares the destination address with the port's own, looks the port's neighbour up in an array, rewrites both
-//! addresses, to `tx`. `l3`: besides, decapsulates, checks and decrements the TTL, routes by an lpm table, encapsulates.
-//! Frames are in the cache; the work of ports and workers is not in the numbers.
+//! addresses, to `tx`. `l3`: besides, decapsulates, checks and decrements the TTL, routes by an lpm table,
+//! encapsulates. Frames are in the cache; the work of ports and workers is not in the numbers.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -1,8 +1,8 @@
 //! The binary interface between generated code and the data plane.
 //!
 //! One [`Context`] per worker. A frame is a slot of `frame_size` bytes in one shared region; beside it lies its
-//! [`Descriptor`] with the metadata behind it. Generated code gets a batch of frame numbers, reads and writes frames and
-//! descriptors, appends to `outputs`, and puts the frames of dropped packets on the free stack. It never allocates.
+//! [`Descriptor`] with the metadata behind it. Generated code gets a batch of frame numbers, reads and writes frames
+//! and descriptors, appends to `outputs`, and puts the frames of dropped packets on the free stack. It never allocates.
 
 use baker::ir::{Layout, LayoutId, Program, Table, storage_size};
 
@@ -19,8 +19,8 @@ pub struct Context {
     pub descriptors: *mut u8,
     /// The worker's counter block, in the order of `baker::ir::CounterSlots`.
     pub counters: *mut u64,
-    /// One pointer per table to its control block: [`ArrayTable`], [`LpmTable`], [`HashTable`], or the data plane's own for
-    /// `lpm` with keys of other than 32 bits.
+    /// One pointer per table to its control block: [`ArrayTable`], [`LpmTable`], [`HashTable`], or the data plane's own
+    /// for `lpm` with keys of other than 32 bits.
     pub tables: *const *mut u8,
     /// Stack of free frames. `Program::limits.copies` per packet of the batch are there when a batch starts.
     pub free: *mut u32,
@@ -38,8 +38,8 @@ pub struct Context {
     pub written: u64,
     /// Which batches are staged.
     pub staging: Staging,
-    /// For generated code: batches to come that are not staged, for in the last one that was too many packets began again.
-    /// 0 at first.
+    /// For generated code: batches to come that are not staged, for in the last one that was too many packets began
+    /// again. 0 at first.
     pub rest: u32,
     /// One function per extern of the program.
     pub externs: *const ExternCall,
@@ -62,9 +62,9 @@ pub enum Staging {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ExternCall {
-    /// Gets `data` and the arguments: two words each, the lower one first, zero beyond the declared width. Leaves the result
-    /// in their place, in the first two words; bits beyond its width mean nothing. It does not unwind, does not keep the
-    /// pointer, and touches nothing of what a [`Context`] leads to. Any thread may call it.
+    /// Gets `data` and the arguments: two words each, the lower one first, zero beyond the declared width. Leaves the
+    /// result in their place, in the first two words; bits beyond its width mean nothing. It does not unwind, does not
+    /// keep the pointer, and touches nothing of what a [`Context`] leads to. Any thread may call it.
     pub call: unsafe extern "C" fn(*const (), *mut u64),
     /// What the first argument is.
     pub data: *const (),
@@ -87,8 +87,8 @@ pub struct Descriptor {
     pub frame: u32,
     /// Frame that has the packet's bytes from `held` on, at the same places within it. [`WHOLE`] where none does.
     pub rest: u32,
-    /// Bytes of this frame, from its first one on, behind which bytes of the packet are in `rest`. [`WHOLE`] where all of them are
-    /// here. Generated code touches no byte behind it (`baker::opt::reach`), and `packet_copy` copies none.
+    /// Bytes of this frame, from its first one on, behind which bytes of the packet are in `rest`. [`WHOLE`] where all
+    /// of them are here. Generated code touches no byte behind it (`baker::opt::reach`), and `packet_copy` copies none.
     pub held: u32,
 }
 
@@ -126,9 +126,9 @@ pub const MAX_BATCH: usize = 64;
 /// A batch: context, frame numbers, how many (at most [`MAX_BATCH`]). The frame numbers lie in memory of their own, not
 /// on the free stack.
 ///
-/// The caller has received each packet: its descriptor holds `addr`, `len` and `frame`, and its metadata is zero but for
-/// `rx.port`. Generated code relies on that and does not clear the metadata itself. Afterwards each frame of the batch and
-/// each copy is either among the outputs or on the free stack.
+/// The caller has received each packet: its descriptor holds `addr`, `len` and `frame`, and its metadata is zero but
+/// for `rx.port`. Generated code relies on that and does not clear the metadata itself. Afterwards each frame of the
+/// batch and each copy is either among the outputs or on the free stack.
 ///
 /// # Safety
 ///
@@ -136,9 +136,9 @@ pub const MAX_BATCH: usize = 64;
 /// and differ; the [`crate::Native`] that gave the function lives.
 pub type RunFn = unsafe extern "C" fn(*mut Context, *const u32, u32);
 
-/// Runs a timer: context, keys one after the other, how many (at most its `slice`). A key is packed ([`pack_key`]); that of an
-/// array is its index, and a timer that goes over no table gets as many calls without a key. `Limits::copies` free frames
-/// per call are in the context.
+/// Runs a timer: context, keys one after the other, how many (at most its `slice`). A key is packed ([`pack_key`]);
+/// that of an array is its index, and a timer that goes over no table gets as many calls without a key.
+/// `Limits::copies` free frames per call are in the context.
 ///
 /// # Safety
 ///
@@ -152,8 +152,8 @@ pub fn key_words(key: &Layout) -> usize {
     bits.div_ceil(64).max(1) as usize
 }
 
-/// Control block of an array table. Entry `i` is at `i * stride(value layout)`. The block is constant while a batch runs, but
-/// `entries` may be others in the next one; they are aligned to 8 bytes at least.
+/// Control block of an array table. Entry `i` is at `i * stride(value layout)`. The block is constant while a batch
+/// runs, but `entries` may be others in the next one; they are aligned to 8 bytes at least.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ArrayTable {
@@ -161,8 +161,8 @@ pub struct ArrayTable {
     pub entries: *mut u8,
 }
 
-/// A cell of a meter, which is an array table: see `baker::ir::meter`. Another thread may change any field at any time with
-/// an atomic store; `full` changes by compare-and-swap, or becomes 0 when the control plane sets the others.
+/// A cell of a meter, which is an array table: see `baker::ir::meter`. Another thread may change any field at any time
+/// with an atomic store; `full` changes by compare-and-swap, or becomes 0 when the control plane sets the others.
 #[repr(C)]
 #[derive(Debug)]
 pub struct MeterCell {
@@ -178,8 +178,8 @@ pub struct MeterCell {
 /// `entry + 1` for a route, or [`LPM_GROUP`] + group for a block of 256 slots in `tbl8` indexed by the low key byte.
 /// A slot of 0 at the end of the look-up means the default route's slot.
 ///
-/// The pointers are constant while a batch runs. Another thread may change a slot, `default_slot` or `large` at any time with an
-/// atomic store (release, after the entry or the group that it leads to): a look-up reads each once.
+/// The pointers are constant while a batch runs. Another thread may change a slot, `default_slot` or `large` at any
+/// time with an atomic store (release, after the entry or the group that it leads to): a look-up reads each once.
 #[repr(C)]
 #[derive(Debug)]
 pub struct LpmTable {
@@ -191,8 +191,8 @@ pub struct LpmTable {
     pub entries: *mut u8,
     /// Slot of the route with prefix length 0.
     pub default_slot: u32,
-    /// Which of a look-up's two steps are worth fetching ahead, by what the table holds: [`LARGE_FIRST`], [`LARGE_SECOND`].
-    /// May change at any time.
+    /// Which of a look-up's two steps are worth fetching ahead, by what the table holds: [`LARGE_FIRST`],
+    /// [`LARGE_SECOND`]. May change at any time.
     pub large: u32,
 }
 
@@ -209,13 +209,15 @@ pub fn is_dir_24_8(program: &Program, table: &Table) -> bool {
 /// Marks a `tbl24` slot that leads to a group of `tbl8`.
 pub const LPM_GROUP: u32 = 1 << 31;
 
-/// Bytes of which the size of a [`TrieNode`] with its list is a multiple; its number counts them from the first node's block on.
+/// Bytes of which the size of a [`TrieNode`] with its list is a multiple; its number counts them from the first node's
+/// block on.
 pub const TRIE_UNIT: u64 = 32;
 /// Numbers in the list of a [`TrieNode`] at most: 256 routes and 256 nodes further down.
 pub const TRIE_LISTED: u64 = 512;
 
-/// A node of an `lpm` table with keys of other than 32 bits: a trie with a stride of 8 bits. Behind it lies a list of numbers of
-/// 32 bits: 0 or entry + 1 of each route in `starts`, then each node in `below`. All but the latter is constant while it can be found.
+/// A node of an `lpm` table with keys of other than 32 bits: a trie with a stride of 8 bits. Behind it lies a list of
+/// numbers of 32 bits: 0 or entry + 1 of each route in `starts`, then each node in `below`. All but the latter is
+/// constant while it can be found.
 ///
 /// Bytes of the key are bits of the sets, from the lowest bit of the first word on.
 #[repr(C)]
@@ -236,17 +238,17 @@ pub fn stride(program: &Program, value: LayoutId) -> usize {
     program.layouts[value.0 as usize].size as usize
 }
 
-/// Control block of a hash table: buckets of one cache line and entries beside them. It is constant while a batch runs but
-/// for `large`.
+/// Control block of a hash table: buckets of one cache line and entries beside them. It is constant while a batch runs
+/// but for `large`.
 ///
 /// A key is its fields one after the other, the first lowest, without gaps ([`pack_key`]). Its hash ([`hash_key`]) says
-/// its first bucket ([`first_bucket`]) and its tag ([`hash_tag`]). Generated code looks into the first bucket only: where
-/// no tag there equals the key's and no key spilled from there, the key is not in the table; where the entry of the
-/// first slot with that tag has the key, it is found; in all other cases it calls [`Runtime::hash_lookup`].
+/// its first bucket ([`first_bucket`]) and its tag ([`hash_tag`]). Generated code looks into the first bucket only:
+/// where no tag there equals the key's and no key spilled from there, the key is not in the table; where the entry of
+/// the first slot with that tag has the key, it is found; in all other cases it calls [`Runtime::hash_lookup`].
 ///
 /// An entry is the packed key and, at [`HashEntry::value_offset`], the value laid out as its `Layout` says. An entry's
-/// key does not change while a look-up can reach it, and the entry stays in place while a batch runs. Entry 0 is never used:
-/// there is memory for it, so that an empty slot leads to something that may be read.
+/// key does not change while a look-up can reach it, and the entry stays in place while a batch runs. Entry 0 is never
+/// used: there is memory for it, so that an empty slot leads to something that may be read.
 #[repr(C)]
 #[derive(Debug)]
 pub struct HashTable {
@@ -274,8 +276,9 @@ pub struct HashBucket {
     pub spilled: u32,
 }
 
-/// The numbers of a table's entries: fresh, in use, free again, or waiting until no look-up can hold them. Behind it lie
-/// `ring` free numbers of 32 bits, then as many [`Retired`]. For a hash table, entry `number` is `number + 1` in its buckets.
+/// The numbers of a table's entries: fresh, in use, free again, or waiting until no look-up can hold them. Behind it
+/// lie `ring` free numbers of 32 bits, then as many [`Retired`]. For a hash table, entry `number` is `number + 1` in
+/// its buckets.
 ///
 /// Whoever changes the table, or this, holds `lock`.
 #[repr(C)]
@@ -411,9 +414,9 @@ pub fn hash_tag(hash: u64) -> u16 {
 }
 
 /// Functions of the data plane that generated code calls, the same for all tables of a kind. Keys are packed
-/// ([`pack_key`]), values are laid out by their `Layout`, padding zero, aligned as it says. The functions do not unwind,
-/// do not keep the pointers to key and value, and touch no frame, descriptor, counter or context: generated code keeps
-/// those in registers across a call.
+/// ([`pack_key`]), values are laid out by their `Layout`, padding zero, aligned as it says. The functions do not
+/// unwind, do not keep the pointers to key and value, and touch no frame, descriptor, counter or context: generated
+/// code keeps those in registers across a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Runtime {
     /// Table control block, key → value or null.

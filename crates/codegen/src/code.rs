@@ -75,7 +75,8 @@ fn engine(
     let host = Host::new(opt)?;
     let module = lower(context, &host)?;
     host.optimise(&module)?;
-    // The engine's own target machine is generic; each function carries the host's processor and features as attributes.
+    // The engine's own target machine is generic; each function carries the host's processor and features as
+    // attributes.
     let engine = module
         .create_jit_execution_engine(codegen_level(opt))
         .map_err(|error| CodegenError::Target(error.to_string()))?;

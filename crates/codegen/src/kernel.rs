@@ -6,15 +6,16 @@
 //! └─────────────────────────── reach ──────────────────────────┘
 //! ```
 //!
-//! Behind the zeros memory is handed out: to tables, and to programs. While one program takes over from another both are there, with
-//! the tables that they share.
+//! Behind the zeros memory is handed out: to tables, and to programs. While one program takes over from another both
+//! are there, with the tables that they share.
 //!
-//! It is one BPF array of one element, which the kernel's verifier knows as memory of a constant size. An address in it is a
-//! number, the distance from its start: what a program finds in memory is a number to the verifier, and any number masked with
-//! [`Memory::reach`] and a little more lies inside. So nothing has to be proved of entries: they are where they are, and
-//! what is computed wrongly reads something else of the same program.
+//! It is one BPF array of one element, which the kernel's verifier knows as memory of a constant size. An address in it
+//! is a number, the distance from its start: what a program finds in memory is a number to the verifier, and any number
+//! masked with [`Memory::reach`] and a little more lies inside. So nothing has to be proved of entries: they are where
+//! they are, and what is computed wrongly reads something else of the same program.
 //!
-//! Process addresses that lie in the memory (in control blocks) are turned into distances by subtracting [`Memory::base`].
+//! Process addresses that lie in the memory (in control blocks) are turned into distances by subtracting
+//! [`Memory::base`].
 
 use baker::ir::{CounterSlots, PpfId, Program};
 use baker::source::Span;
@@ -29,15 +30,15 @@ pub const PORTS: u64 = 4096;
 pub const PORT_SLOTS: u32 = 4096;
 /// Where [`ROOM`] zero bytes lie.
 pub const ZEROS: u64 = PORTS + PORT_SLOTS as u64 * size_of::<PortSlot>() as u64;
-/// Bytes that a packet's first piece, which is all that the kernel shows of it, does not exceed.
+/// Bytes that a packet's first fragment, which is all that the kernel shows of it, does not exceed.
 pub const ROOM: u64 = 4096;
-/// Bytes of the first of several pieces; a packet that has fewer there is handed over as it came.
-pub const FIRST_PIECE: u64 = 64;
+/// Bytes of the first of several fragments; a packet that has fewer there is handed over as it came.
+pub const FIRST_FRAGMENT: u64 = 64;
 /// Where tables begin.
 pub const TABLES: u64 = ZEROS + ROOM;
 /// Bytes of a CPU's scratch memory: a packet, and what is computed beside it.
 pub const SCRATCH: u64 = ROOM + 256;
-/// Bytes in which careful code keeps values.
+/// Bytes in which spilled code keeps values.
 pub const VALUES: u64 = 1 << 16;
 /// Bytes of [`Carried`].
 const CARRIED: u64 = size_of::<Carried>() as u64;
@@ -62,7 +63,8 @@ pub struct PortSlot {
     pub returns: u8,
 }
 
-/// Queues of a port that can have a socket: that of port p and queue q is number `p * QUEUES + q` of [`MapUse::Sockets`].
+/// Queues of a port that can have a socket: that of port p and queue q is number `p * QUEUES + q` of
+/// [`MapUse::Sockets`].
 pub const QUEUES: u32 = 64;
 
 /// What a program compiled with [`Options::recorded`] reads and writes in place of the kernel's time and ports.
@@ -117,8 +119,8 @@ pub struct Memory {
     pub base: u64,
     /// Bytes.
     pub size: u64,
-    /// A power of two less 1; not more than `size` less [`SLACK`]. All entries, and what lies in front of them, begin at or
-    /// below it.
+    /// A power of two less 1; not more than `size` less [`SLACK`]. All entries, and what lies in front of them, begin
+    /// at or below it.
     pub reach: u64,
     /// Where what CPUs have of their own lies: counters, then [`SCRATCH`] bytes, then [`VALUES`], then [`Carried`].
     pub own: u64,
@@ -127,12 +129,12 @@ pub struct Memory {
     /// Where the clock lies that says when something was retired, 64 bits: adding 1 gives its stamp.
     pub epoch: u64,
     /// Where each table lies.
-    pub tables: Vec<TablePlace>,
+    pub tables: Vec<TableLocation>,
 }
 
 /// Where a table lies: distances from the memory's start. The layouts are those of [`crate::abi`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TablePlace {
+pub enum TableLocation {
     /// An array whose entries lie there.
     Array {
         /// The first entry.
@@ -213,12 +215,12 @@ pub struct Options {
     /// For tests: time, ports and ends are those of [`Record`].
     pub recorded: bool,
     /// Code that is slower, takes less stack, and costs the kernel's verifier less.
-    pub careful: bool,
+    pub spill: bool,
     /// Several programs joined by tail calls, though one might do.
     pub apart: bool,
     /// Told apart by what is in front of packets that go on outside: see [`Punt::generation`].
     pub generation: u16,
-    /// Packets may come in several pieces, as those do that are longer than a page: the program is loaded with
+    /// Packets may come in several fragments, as those do that are longer than a page: the program is loaded with
     /// `BPF_F_XDP_HAS_FRAGS`.
     pub frags: bool,
 }
@@ -243,22 +245,22 @@ pub struct Object {
     pub code: Vec<u8>,
     /// Instructions of two slots that load a map, by the number of their first slot. Their immediate is 0.
     pub maps: Vec<(usize, MapUse)>,
-    /// Where code begins that belongs to a source place: numbers of instructions, in order.
-    pub places: Vec<(usize, Place)>,
+    /// Where code begins that belongs to a source location: numbers of instructions, in order.
+    pub locations: Vec<(usize, Location)>,
     /// Bytes of stack.
     pub stack: u32,
 }
 
 /// What code belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// The PPF's name; where PPFs became one function, that of the first.
     pub ppf: String,
     /// In the source, where there is one.
     pub span: Option<Span>,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Location {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ppf {}", self.ppf)?;
         match self.span {
@@ -275,15 +277,15 @@ impl Object {
     }
 
     /// Runs of instructions with what they belong to, and how many they are.
-    pub fn runs(&self) -> impl Iterator<Item = (&Place, usize)> {
-        let ends = self.places.iter().skip(1).map(|(first, _)| *first).chain([self.instructions()]);
-        self.places.iter().zip(ends).map(|((first, place), end)| (place, end - first))
+    pub fn runs(&self) -> impl Iterator<Item = (&Location, usize)> {
+        let ends = self.locations.iter().skip(1).map(|(first, _)| *first).chain([self.instructions()]);
+        self.locations.iter().zip(ends).map(|((first, location), end)| (location, end - first))
     }
 
     /// What an instruction belongs to.
-    pub fn place(&self, instruction: usize) -> Option<&Place> {
-        let behind = self.places.partition_point(|(first, _)| *first <= instruction);
-        Some(&self.places.get(behind.checked_sub(1)?)?.1)
+    pub fn location(&self, instruction: usize) -> Option<&Location> {
+        let behind = self.locations.partition_point(|(first, _)| *first <= instruction);
+        Some(&self.locations.get(behind.checked_sub(1)?)?.1)
     }
 }
 
@@ -349,8 +351,8 @@ pub struct Punt {
 }
 
 impl Punt {
-    /// Bytes of it and of the metadata behind it: a multiple of 4, as the kernel wants it of what lies in front of packets, and
-    /// 14 at least, since it makes no frame's first piece shorter, which may have been empty.
+    /// Bytes of it and of the metadata behind it: a multiple of 4, as the kernel wants it of what lies in front of
+    /// packets, and 14 at least, since it makes no frame's first fragment shorter, which may have been empty.
     pub fn bytes(program: &Program) -> u32 {
         (size_of::<Punt>() as u32 + program.metadata_size).max(16).next_multiple_of(4)
     }
@@ -365,7 +367,8 @@ impl Punt {
         Some(Punt { channel, generation, head: u32::from_ne_bytes([h0, h1, h2, h3]) })
     }
 
-    /// Reads it, the metadata, and the packet from its head on, as the program that put it there has them. `None` where they are not there.
+    /// Reads it, the metadata, and the packet from its head on, as the program that put it there has them. `None` where
+    /// they are not there.
     pub fn read<'f>(program: &Program, frame: &'f [u8]) -> Option<(Punt, &'f [u8], &'f [u8])> {
         let punt = Punt::of(frame)?;
         let metadata = frame.get(size_of::<Punt>()..size_of::<Punt>() + program.metadata_size as usize)?;

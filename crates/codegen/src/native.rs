@@ -39,8 +39,8 @@ struct Pointer {
 }
 
 impl Native {
-    /// Compiles a program for the host's processor, packet accesses optimised to `packets`. `runtime`'s functions must obey
-    /// what [`abi::Runtime`] says.
+    /// Compiles a program for the host's processor, packet accesses optimised to `packets`. `runtime`'s functions must
+    /// obey what [`abi::Runtime`] says.
     pub fn compile(
         program: &Program,
         opt: OptLevel,
@@ -81,8 +81,8 @@ impl Native {
         Ok(Native { entries, timers, reach: reach(&program), _codes: codes, _pointers: pointers })
     }
 
-    /// The function for packets that enter by a channel, which is one of `Program::entries`; valid while this value lives.
-    /// Several threads may run it at once, each with its own [`abi::Context`].
+    /// The function for packets that enter by a channel, which is one of `Program::entries`; valid while this value
+    /// lives. Several threads may run it at once, each with its own [`abi::Context`].
     pub fn run_fn(&self, entry: ChannelId) -> Option<abi::RunFn> {
         *self.entries.get(entry.0 as usize)?
     }

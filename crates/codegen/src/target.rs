@@ -10,8 +10,8 @@ use inkwell::targets::{CodeModel, InitializationConfig, RelocMode, Target, Targe
 
 use crate::{CodegenError, OptLevel};
 
-/// Features that are not used. With AVX-512, LLVM looks for values that could live in mask registers, which takes time by
-/// the square of a function's length (half the time to compile the firewall); no code here gains from it.
+/// Features that are not used. With AVX-512, LLVM looks for values that could live in mask registers, which takes time
+/// by the square of a function's length (half the time to compile the firewall); no code here gains from it.
 const WITHOUT: &str = if cfg!(target_arch = "x86_64") { ",-avx512f" } else { "" };
 
 /// The host as a target.
@@ -71,9 +71,9 @@ impl Host {
     }
 }
 
-/// LLVM's passes in order. Our own optimiser has joined, inlined and cleaned before, so each runs once or twice; the standard
-/// pipeline's other ones (full GVN of loads and dead stores first of all) take most of its time and make no code here
-/// faster: see `make bench B=compile` and `make bench B=l3`.
+/// LLVM's passes in order. Our own optimiser has joined, inlined and cleaned before, so each runs once or twice; the
+/// standard pipeline's other ones (full GVN of loads and dead stores first of all) take most of its time and make no
+/// code here faster: see `make bench B=compile` and `make bench B=l3`.
 fn pipeline() -> String {
     let early = "simplifycfg<switch-range-to-icmp;keep-loops;speculate-blocks;simplify-cond-branch>";
     let late = "simplifycfg<switch-range-to-icmp;switch-to-lookup;no-keep-loops;hoist-common-insts;sink-common-insts;\
@@ -114,8 +114,8 @@ pub(crate) fn codegen_level(level: OptLevel) -> OptimizationLevel {
 
 /// LLVM's options that are not a target machine's, set once for the process.
 ///
-/// The register allocator looks for the best region to split a value's life at. In long functions with many branches that took a third of all time,
-/// and what it found ran no faster.
+/// The register allocator looks for the best region to split a value's life at. In long functions with many branches
+/// that took a third of all time, and what it found ran no faster.
 fn configure() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -230,7 +230,7 @@ fn loops_pass_values() {
     }
 }
 
-/// Both ways of a branch to one block, with different values; the entry block's order; blocks that nothing reaches.
+/// Both edges of a branch to one block, with different values; the entry block's order; blocks that nothing reaches.
 #[test]
 fn odd_control_flow() {
     let (mut asm, packet) = Asm::new(0);

@@ -5,18 +5,18 @@
 //! | `settings` | what is made of `[controllers.NAME]` of a configuration |
 //! | `reloads` | settings on their way to the controller |
 //! | `queries` | what a running controller can be asked |
-//! | `figures` | what it has counted |
+//! | `metrics` | what it has counted |
 //!
 //! [`Applications`](crate::applications::Applications) are those that a binary is linked with.
 
-pub mod figures;
+pub mod metrics;
 mod queries;
 mod reloads;
 mod settings;
 
 use dataplane::controller::{Controller, NamedTables};
 
-pub use self::queries::{Answer, Asked, Offer, Offered, Queries, QueryError, Registry};
+pub use self::queries::{Answer, Offer, Offered, Queries, QueryError, QueryTarget, Registry};
 pub use self::reloads::{AnyReloads, Reloads};
 pub use self::settings::{AnySettings, CompiledSettings, Section};
 use crate::document::Errors;

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use baker::ir::Program;
 use dataplane::controller::{Controller, ExternFn, ExternTable, MissingExterns, Named, NamedTables};
 
-use crate::application::{AnyReloads, AnySettings, Application, Asked, Offer, Queries, Reloads, Section, SettingsUse};
+use crate::application::{
+    AnyReloads, AnySettings, Application, Offer, Queries, QueryTarget, Reloads, Section, SettingsUse,
+};
 use crate::document::{self, Errors, Path, Value};
 use crate::entries::{PortNames, fill};
-use crate::words::{did_you_mean, list};
+use crate::messages::{did_you_mean, list};
 
 /// An [`Application`] with settings of any type.
 pub trait AnyApplication: Sync {
@@ -96,7 +98,7 @@ pub struct Needed {
     /// By which new settings come to those that have some, by name.
     pub reloads: SettingsWays,
     /// Those that can be asked.
-    pub asked: Vec<Asked>,
+    pub query_targets: Vec<QueryTarget>,
     /// Those that do not run without settings.
     required: Vec<&'static str>,
 }
@@ -198,7 +200,7 @@ impl Applications {
         }
         let mut missing: Vec<String> = program.externs.iter().map(|function| function.name.clone()).collect();
         let (controllers, reloads) = (Vec::new(), Vec::new());
-        let mut needed = Needed { controllers, reloads, asked: Vec::new(), required: Vec::new() };
+        let mut needed = Needed { controllers, reloads, query_targets: Vec::new(), required: Vec::new() };
         for own in self.0 {
             // One that is only asked for its functions' names.
             let functions = own.start(Queries::default()).0.externs();
@@ -217,7 +219,7 @@ impl Applications {
                 needed.required.push(own.name());
             }
             if !own.queries().is_empty() {
-                needed.asked.push(Asked { name: own.name(), offers: own.queries(), queries });
+                needed.query_targets.push(QueryTarget { name: own.name(), offers: own.queries(), queries });
             }
         }
         if !missing.is_empty() {
@@ -319,10 +321,10 @@ mod tests {
         let mut errors = Errors::new("t.toml", text);
         let root = document::root(text, &mut errors);
         let (ports, mut warnings) = (PortNames::default(), Errors::new("t.toml", text));
-        let made = BOTH.read(&program, &ports, text, root.get("controllers").unwrap(), &mut errors, &mut warnings);
-        assert_eq!(made[0].1.clone().typed::<u8>().own.as_deref(), Some(&7));
-        assert!(made[0].1.clone().typed::<u16>().own.is_none());
-        assert_eq!(needed.begin(&made), Ok(()));
+        let compiled = BOTH.read(&program, &ports, text, root.get("controllers").unwrap(), &mut errors, &mut warnings);
+        assert_eq!(compiled[0].1.clone().typed::<u8>().own.as_deref(), Some(&7));
+        assert!(compiled[0].1.clone().typed::<u16>().own.is_none());
+        assert_eq!(needed.begin(&compiled), Ok(()));
         assert!(errors.is_empty());
     }
 }

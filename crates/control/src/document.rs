@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 pub use self::error::ConfigError;
-use crate::words::{did_you_mean, list};
+use crate::messages::{did_you_mean, list};
 
 /// Errors kept of one file: a generated file with a million wrong lines must not flood the reader.
 const MAX_ERRORS: usize = 100;

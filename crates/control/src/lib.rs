@@ -12,7 +12,7 @@
 //! | [`applications`] | those that a binary is linked with |
 //! | [`rendezvous`] | questions between threads, and their answers |
 //! | [`line_log`] | appends lines to files without ever waiting |
-//! | [`words`] | small pieces of messages |
+//! | [`messages`] | parts of messages |
 //! | [`cases`] | runs the packet tests in `apps/NAME/cases` on any engine |
 #![forbid(unsafe_code)]
 
@@ -23,8 +23,8 @@ pub mod config;
 pub mod document;
 pub mod entries;
 pub mod line_log;
+pub mod messages;
 pub mod packet;
 pub mod rendezvous;
 pub mod socket;
 pub mod state;
-pub mod words;

@@ -1,7 +1,7 @@
 //! Lines for a file, written by a thread of their own: whoever has a line never waits for a disk.
 //!
-//! The queue is bounded; what finds no room in it, or can't be written, is counted as lost, and the count is logged once there is
-//! room again. [`reopen_all`] has every file opened anew, after somebody has moved it away.
+//! The queue is bounded; what finds no room in it, or can't be written, is counted as lost, and the count is logged
+//! once there is room again. [`reopen_all`] has every file opened anew, after somebody has moved it away.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -463,16 +463,16 @@ thread_local! { static SHARED: Arc<Program> = program(); }
 #[test]
 fn access_modes_and_own_addresses() {
     use dataplane::Access;
-    use dataplane::ports::Own;
+    use dataplane::ports::OwnAddresses;
     let of = |text: &str| {
         let config =
             Config::parse("t.toml", text, &program(), Applications::NONE).unwrap_or_else(|errors| panic!("{errors:?}"));
         config.ports.iter().map(|port| (port.access, port.own)).collect::<Vec<_>>()
     };
     let ports = "[ports.p1]\nnumber = 1\n[ports.p2]\nnumber = 2\n";
-    assert_eq!(of(ports), [(Access::InPlace, Own::Program); 2]);
+    assert_eq!(of(ports), [(Access::InPlace, OwnAddresses::Program); 2]);
     let all = format!("[frames]\naccess = \"copy\"\n{ports}access = \"header-copy\"\nown = \"kernel\"\n");
-    assert_eq!(of(&all), [(Access::Copy, Own::Program), (Access::HeaderCopy, Own::Kernel)]);
+    assert_eq!(of(&all), [(Access::Copy, OwnAddresses::Program), (Access::HeaderCopy, OwnAddresses::Kernel)]);
     assert_eq!(
         error("[frames]\naccess = \"zero\""),
         "t.toml:2: frames.access: \"zero\" is not an access mode; accepted: \"copy\" (into host memory and out again), \"in-place\" \

@@ -56,7 +56,8 @@ pub struct PortCounters {
     pub rx_dropped: AtomicU64,
     /// Packets received that were longer than a frame can hold.
     pub oversize: AtomicU64,
-    /// Packets received whose checksum, or division into segments, was left to hardware that is not there; where the driver can tell.
+    /// Packets received whose checksum, or division into segments, was left to hardware that is not there; where the
+    /// driver can tell.
     pub unfinished: AtomicU64,
     /// The last error of the driver while running.
     error: Mutex<Option<String>>,

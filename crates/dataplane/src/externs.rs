@@ -11,11 +11,12 @@ use baker::ir::{Extern, ExternId, Program};
 use codegen::abi::ExternCall;
 
 /// A function of a controller. It gets one number per declared argument and gives the result, of which bits beyond the
-/// declared width are left out; a function without a result gives anything. Numbers of signed types are in two's complement.
+/// declared width are left out; a function without a result gives anything. Numbers of signed types are in two's
+/// complement.
 ///
-/// A worker calls it in the middle of a batch, and several workers may at once: it must be quick, and must not wait for what a
-/// worker does. The instance's tables are out of its reach, and using them is a failed call: what it needs of them is an
-/// argument.
+/// A worker calls it in the middle of a batch, and several workers may at once: it must be quick, and must not wait for
+/// what a worker does. The instance's tables are out of its reach, and using them is a failed call: what it needs of
+/// them is an argument.
 pub type ExternFn = Box<dyn Fn(&[u128]) -> u128 + Send + Sync>;
 
 /// Functions that nobody has.
@@ -57,7 +58,8 @@ impl Function {
     /// A panic ends here: the call gives 0 and is counted.
     fn run(&self, arguments: &[u128]) -> u128 {
         INSIDE.set(INSIDE.get() + 1);
-        // What the function leaves behind is its controller's: its locks are poisoned, and nothing else is shared with it.
+        // What the function leaves behind is its controller's: its locks are poisoned, and nothing else is shared with
+        // it.
         let result = catch_unwind(AssertUnwindSafe(|| (self.call)(arguments)));
         INSIDE.set(INSIDE.get() - 1);
         result.unwrap_or_else(|_| {
@@ -148,8 +150,8 @@ impl interp::Externs for ExternTable {
 
 /// What generated code calls: see [`ExternCall`].
 unsafe extern "C" fn call(data: *const (), values: *mut u64) {
-    // SAFETY: generated code hands on what the table gave it, a function of the table, which outlives the code's run; and two
-    // words for each argument, at least two.
+    // SAFETY: generated code hands on what the table gave it, a function of the table, which outlives the code's run;
+    // and two words for each argument, at least two.
     let (&Declared { ref function, params }, values) = unsafe {
         let declared = &*data.cast::<Declared>();
         (declared, std::slice::from_raw_parts_mut(values, 2 * declared.params.max(1)))

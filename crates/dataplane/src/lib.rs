@@ -22,8 +22,8 @@
 //! | `sys` | system calls |
 //!
 //! A received packet goes `ports → packets → engine → packets → ports`, driven by `workers`. A packet for a controller
-//! leaves a worker by a ring of `controller`, and one that a controller injects comes back by another. What the kernel's
-//! part hands over comes in by a port, and `xdp` says where the program goes on with it.
+//! leaves a worker by a ring of `controller`, and one that a controller injects comes back by another. What the
+//! kernel's part hands over comes in by a port, and `xdp` says where the program goes on with it.
 
 pub mod controller;
 mod counters;

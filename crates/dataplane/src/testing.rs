@@ -5,9 +5,9 @@ use std::sync::Arc;
 use baker::ir::*;
 
 /// splitmix64 (Steele, Lea, Flood, 2014).
-pub struct Numbers(pub u64);
+pub struct SplitMix64(pub u64);
 
-impl Numbers {
+impl SplitMix64 {
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

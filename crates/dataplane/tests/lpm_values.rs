@@ -1,4 +1,5 @@
-//! A program changes values of routes through pointers, on every engine: each route's own value, also where others have an equal one.
+//! A program changes values of routes through pointers, on every engine: each route's own value, also where others have
+//! an equal one.
 
 use std::sync::Arc;
 

@@ -107,9 +107,9 @@ fn program() -> Arc<Program> {
 }
 
 /// Numbers by xorshift (Marsaglia 2003).
-struct Numbers(u64);
+struct SplitMix64(u64);
 
-impl Numbers {
+impl SplitMix64 {
     fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -119,7 +119,7 @@ impl Numbers {
 }
 
 /// A packet, now and then too short for the program or for looking ahead. `kinds`: what it may do.
-fn packet(n: &mut Numbers, kinds: u64) -> Vec<u8> {
+fn packet(n: &mut SplitMix64, kinds: u64) -> Vec<u8> {
     let mut bytes = vec![0; 64];
     bytes[0] = n.below(kinds) as u8;
     bytes[5] = n.below(32) as u8;
@@ -140,7 +140,7 @@ fn seen(outputs: &[StepOutput]) -> Vec<(baker::ir::interp::End, Vec<u8>, u128)> 
 }
 
 fn fill(program: &Program, numbers: u64, stepper: &mut Stepper) {
-    let mut n = Numbers(numbers);
+    let mut n = SplitMix64(numbers);
     for (index, table) in program.tables.iter().enumerate() {
         let values = program.shown_value(table).fields.len() as u64;
         for _ in 0..10 {
@@ -154,7 +154,8 @@ fn fill(program: &Program, numbers: u64, stepper: &mut Stepper) {
     }
 }
 
-/// Batches of all sizes, the time going on between them, at each level; staged in every batch, or where the code chooses.
+/// Batches of all sizes, the time going on between them, at each level; staged in every batch, or where the code
+/// chooses.
 fn agree(kinds: u64, always: bool) {
     let program = program();
     for level in Level::ALL {
@@ -166,7 +167,7 @@ fn agree(kinds: u64, always: bool) {
                 fill(&program, seed * 0x9e37_79b9, stepper);
             }
             native.set_staging(if always { Staging::Always } else { Staging::Auto });
-            let mut n = Numbers(seed * 0x1234_5677);
+            let mut n = SplitMix64(seed * 0x1234_5677);
             for round in 0..60u64 {
                 for stepper in [&mut interp, &mut native] {
                     stepper.set_now(round * 1_500_000_000);
@@ -196,15 +197,15 @@ fn the_program_is_staged() {
     let optimised = optimise(&program(), Level::Cgpc);
     let plan = Plan::new(&optimised).expect("it is staged");
     let name = |id: TableId| optimised.tables[id.0 as usize].name.as_str();
-    let looks: Vec<&str> = plan.looks.iter().map(|look| name(look.table)).collect();
-    assert_eq!(looks, ["m.ends", "m.names", "m.hops", "m.ends"]);
+    let look_ups: Vec<&str> = plan.look_ups.iter().map(|look_up| name(look_up.table)).collect();
+    assert_eq!(look_ups, ["m.ends", "m.names", "m.hops", "m.ends"]);
     assert!(plan.may_conflict());
     assert!(!plan.deferred.is_empty() && plan.has_choice());
     let fetches = |level| {
         let text = emit(&program(), OptLevel::O0, level, Emit::Llvm).expect("it compiles");
         text.matches("call void @llvm.prefetch").count()
     };
-    assert_eq!(Level::ALL.map(fetches), [0, 0, 2 * looks.len()], "two for each look-up, at the last level");
+    assert_eq!(Level::ALL.map(fetches), [0, 0, 2 * look_ups.len()], "two for each look-up, at the last level");
 }
 
 #[test]

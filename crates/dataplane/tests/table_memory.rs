@@ -1,4 +1,5 @@
-//! What controllers read and set one entry at a time takes no memory from the allocator. (A change of a route does: its trie is another one.)
+//! What controllers read and set one entry at a time takes no memory from the allocator. (A change of a route does: its
+//! trie is another one.)
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::Ipv4Addr;

@@ -3,9 +3,10 @@
 //! pcapng is draft-ietf-opsawg-pcapng. Each packet says whether it came in or went out, and the file ends with how many
 //! packets of each device there were and how many the kernel dropped because the writer was too slow.
 //!
-//! What goes out past the queueing discipline (PACKET_QDISC_BYPASS, XDP), as Millrace's own ports and this crate's generator
-//! send, no capture sees where it goes out; what an XDP program takes none sees where it comes in. A device that Millrace uses is
-//! captured at the other end of its link, where that is the emulator's: see [`Emulator::tap`](crate::Emulator::tap).
+//! What goes out past the queueing discipline (PACKET_QDISC_BYPASS, XDP), as Millrace's own ports and this crate's
+//! generator send, no capture sees where it goes out; what an XDP program takes none sees where it comes in. A device
+//! that Millrace uses is captured at the other end of its link, where that is the emulator's: see
+//! [`Emulator::tap`](crate::Emulator::tap).
 
 use std::borrow::Cow;
 use std::fs::File;

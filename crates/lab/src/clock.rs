@@ -1,4 +1,5 @@
-//! Time in nanoseconds: the emulator schedules by the monotonic clock, the kernel stamps frames with the clock of the day.
+//! Time in nanoseconds: the emulator schedules by the monotonic clock, the kernel stamps frames with the clock of the
+//! day.
 
 use nix::time::{ClockId, clock_gettime};
 
@@ -45,8 +46,8 @@ impl Moment {
         Moment { now: last, realtime: realtime() }
     }
 
-    /// When a frame arrived, in monotonic time, by its stamp in nanoseconds since 1970. That may be after this moment: frames
-    /// arrive while others are taken.
+    /// When a frame arrived, in monotonic time, by its stamp in nanoseconds since 1970. That may be after this moment:
+    /// frames arrive while others are taken.
     pub(crate) fn arrival(&self, stamp: u64) -> u64 {
         let age = self.realtime.wrapping_sub(stamp) as i64;
         if age.unsigned_abs() > Self::FURTHEST { self.now } else { self.now.saturating_add_signed(-age) }

@@ -21,8 +21,8 @@ use nix::unistd::Pid;
 use crate::error::{Error, Result};
 use crate::namespace::Namespace;
 
-/// The time limit of a command that sets none. Most take milliseconds; while BPF programs are loaded, the kernel may hold up those that
-/// configure the network for many seconds.
+/// The time limit of a command that sets none. Most take milliseconds; while BPF programs are loaded, the kernel may
+/// hold up those that configure the network for many seconds.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
 
 /// A program about to run in a namespace.

@@ -95,8 +95,8 @@ impl LinkConfig {
 ///
 /// `a` and `b` may be the same namespace. A device ends with its namespace and takes the other end with it.
 pub fn veth(a: &Namespace, name_a: &str, b: &Namespace, name_b: &str) -> Result<()> {
-    // Each end gets an index of its own: between ends with the same index the kernel takes up to a second to notice that
-    // the link is up (linkwatch_urgent_event in net/core/link_watch.c looks at the two indexes).
+    // Each end gets an index of its own: between ends with the same index the kernel takes up to a second to notice
+    // that the link is up (linkwatch_urgent_event in net/core/link_watch.c looks at the two indexes).
     static NEXT_INDEX: AtomicU32 = AtomicU32::new(1001);
     let index = NEXT_INDEX.fetch_add(1, Ordering::Relaxed).to_string();
     let there = b.ip_handle();

@@ -125,8 +125,8 @@ impl Namespace {
         self.command_of(command)?.check()
     }
 
-    /// Whether `address` answers an ICMP echo within `limit`, which is rounded up to seconds; echoes are sent five times
-    /// a second until one is answered.
+    /// Whether `address` answers an ICMP echo within `limit`, which is rounded up to seconds; echoes are sent five
+    /// times a second until one is answered.
     pub fn ping(&self, address: &str, limit: Duration) -> Result<bool> {
         let seconds = limit.as_millis().div_ceil(1000).max(1).to_string();
         let ping = self.command("ping").args(["-n", "-c", "1", "-i", "0.2", "-w", &seconds, address]);

@@ -12,8 +12,8 @@ use crate::sys;
 const ROUNDS: usize = 100;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Kills all processes whose network namespace is one of these (see [`crate::Namespace::inode`]), except this one, until
-/// there are none; how many there were.
+/// Kills all processes whose network namespace is one of these (see [`crate::Namespace::inode`]), except this one,
+/// until there are none; how many there were.
 ///
 /// For after the end of a lab: the kernel kills only what the lab itself started, and not what that started in turn.
 pub fn sweep(namespaces: &[u64]) -> usize {

@@ -37,8 +37,8 @@ pub(crate) fn die_with_parent(command: &mut Command) {
         }
         Ok(())
     };
-    // SAFETY: between fork and exec the hook only makes async-signal-safe system calls; it neither allocates nor takes a
-    // lock (io::Error::from_raw_os_error and From<Errno> store a number).
+    // SAFETY: between fork and exec the hook only makes async-signal-safe system calls; it neither allocates nor takes
+    // a lock (io::Error::from_raw_os_error and From<Errno> store a number).
     unsafe { command.pre_exec(hook) };
 }
 
@@ -139,7 +139,8 @@ pub(crate) fn pidfd(process: i32) -> io::Result<OwnedFd> {
     // SAFETY: no memory is involved.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
     match c_int::try_from(fd) {
-        // SAFETY: the kernel made this descriptor for us just now, and closes it when a program is executed (pidfd_open(2)).
+        // SAFETY: the kernel made this descriptor for us just now, and closes it when a program is executed
+        // (pidfd_open(2)).
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }

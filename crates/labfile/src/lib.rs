@@ -172,7 +172,7 @@ fn captures(value: &Value, path: &Path, hosts: &[Host], links: &[Link], errors: 
                 if !links.iter().any(|link| link.ends.contains(&end)) {
                     let ends = links.iter().flat_map(|link| &link.ends).map(|end| end.show(hosts));
                     let ends: Vec<_> = ends.collect();
-                    let accepted = control::words::list(ends.iter().map(String::as_str));
+                    let accepted = control::messages::list(ends.iter().map(String::as_str));
                     errors.add(value.span().start, &path, "no link has this device", accepted);
                 }
                 taps.push(end);

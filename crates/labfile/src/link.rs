@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use control::document::{self, Errors, Path, Table, Value};
-use control::words::{did_you_mean, list};
+use control::messages::{did_you_mean, list};
 use lab::{Distribution, Impairments, Jitter, Loss, MAX_DELAY, MAX_GAP, Reorder};
 
 use super::quantity::{rate, share, time};

@@ -8,8 +8,8 @@ use lsp_types::{Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, Lo
 use crate::documents::{Documents, Imports};
 use crate::position::LineIndex;
 
-/// What is wrong with the program whose root is an open document: the first [`diag::SHOWN`] mistakes, and how many more there are.
-/// Mistakes in imported files are shown at an import.
+/// What is wrong with the program whose root is an open document: the first [`diag::SHOWN`] mistakes, and how many more
+/// there are. Mistakes in imported files are shown at an import.
 pub fn diagnostics(name: &str, text: &str, documents: &Documents) -> Vec<Diagnostic> {
     let compilation = check(name, text, &Imports::new(documents));
     let index = LineIndex::new(text);

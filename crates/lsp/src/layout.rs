@@ -77,7 +77,8 @@ impl Model {
         None
     }
 
-    /// Bytes that a value of a type takes in metadata or a table: [`storage_size`] of a scalar; a struct by the rules of C.
+    /// Bytes that a value of a type takes in metadata or a table: [`storage_size`] of a scalar; a struct by the rules
+    /// of C.
     pub fn stored_bytes(&self, module: Option<&str>, name: &str) -> Option<u32> {
         if let Some((width, _)) = self.type_width(module, name) {
             return Some(storage_size(width));

@@ -1,8 +1,8 @@
 //! The language server for Baker: diagnostics, hover, go to definition, completion, formatting, semantic tokens and the
 //! outline, by the Language Server Protocol 3.17 over standard input and output.
 //!
-//! Diagnostics come from the checker ([`baker::check`]). All else comes from the trees and [`model`], which hold for half-
-//! typed programs too.
+//! Diagnostics come from the checker ([`baker::check`]). All else comes from the trees and [`model`], which hold for
+//! half- typed programs too.
 #![forbid(unsafe_code)]
 
 mod builtin;

@@ -48,8 +48,8 @@ impl<'t> LineIndex<'t> {
         Range::new(self.position(start), self.position(end.max(start)))
     }
 
-    /// The byte offset of a position. Beyond the end of its line it is that end, beyond the last line that of the text; in
-    /// the middle of a character it is its start.
+    /// The byte offset of a position. Beyond the end of its line it is that end, beyond the last line that of the text;
+    /// in the middle of a character it is its start.
     pub fn offset(&self, position: Position) -> usize {
         let line = position.line as usize;
         let Some(&start) = self.starts.get(line) else { return self.text.len() };

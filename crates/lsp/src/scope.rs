@@ -45,8 +45,8 @@ pub fn module_of(node: &SyntaxNode) -> Option<String> {
     })
 }
 
-/// The variables that can be named at a byte offset within `node`, the innermost first. One that is being declared there
-/// is among them.
+/// The variables that can be named at a byte offset within `node`, the innermost first. One that is being declared
+/// there is among them.
 pub fn locals(node: &SyntaxNode, at: TextSize) -> Vec<Local> {
     let mut locals = Vec::new();
     for outer in node.ancestors() {

@@ -66,8 +66,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers until the editor ends the session. Diagnostics are worked out when nothing else is to be done, so fast typing
-    /// does not pile up work.
+    /// Answers until the editor ends the session. Diagnostics are worked out when nothing else is to be done, so fast
+    /// typing does not pile up work.
     pub fn run(&mut self, connection: &Connection) -> Result<(), Error> {
         loop {
             let message = match connection.receiver.try_recv() {

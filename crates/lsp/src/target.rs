@@ -55,7 +55,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// The file and place of its declaration; `None` for the language's own, and for a variable: it is in the same file.
+    /// The file and place of its declaration; `None` for the language's own, and for a variable: it is in the same
+    /// file.
     pub fn declaration(&self) -> Option<(FileId, TextRange)> {
         let range = |name: Option<ast::Name>| name.map(|name| name.syntax().text_range());
         match self {

@@ -1,5 +1,5 @@
-//! Semantic tokens: what colour each word has, also where only its place tells what it is (`type` is a keyword in one place
-//! and a field in another).
+//! Semantic tokens: what colour each word has, also where only its place tells what it is (`type` is a keyword in one
+//! place and a field in another).
 //!
 //! One walk over the tree with the variables of the open blocks at hand, so the time grows linearly with the text.
 

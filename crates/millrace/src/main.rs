@@ -55,7 +55,7 @@ enum Command {
     /// Show the ports of a running instance
     Ports(commands::counters::Args),
     /// Show what the controllers of a running instance have counted
-    Figures(commands::figures::Args),
+    Metrics(commands::metrics::Args),
     /// Have a running instance read its program and configuration again and put them in force
     Reload(commands::reload::Args),
     /// End a running instance
@@ -75,7 +75,7 @@ fn parser() -> clap::Command {
     for (place, name) in names.iter().enumerate() {
         all = all.mut_subcommand(name, |command| command.display_order(place));
     }
-    let place = names.iter().position(|name| name == "figures").unwrap_or(names.len());
+    let place = names.iter().position(|name| name == "metrics").unwrap_or(names.len());
     own_commands().fold(all, |all, command| all.subcommand(command.parser().display_order(place)))
 }
 
@@ -107,7 +107,7 @@ fn run(found: &ArgMatches) -> Result<(), Failure> {
         Command::Counters(args) => commands::counters::counters(&args),
         Command::Drops(args) => commands::counters::drops(&args),
         Command::Ports(args) => commands::counters::ports(&args),
-        Command::Figures(args) => commands::figures::run(&args),
+        Command::Metrics(args) => commands::metrics::run(&args),
         Command::Reload(args) => commands::reload::run(&args),
         Command::Stop(args) => commands::stop::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn subcommands_of_applications_stand_among_the_others() {
         let help = parser().render_help().to_string();
-        let names = ["ports", "figures", "servers", "sessions", "reload", "lab"];
+        let names = ["ports", "metrics", "servers", "sessions", "reload", "lab"];
         let places = names.map(|name| help.find(&format!("\n  {name} ")).unwrap_or_else(|| panic!("{name}: {help}")));
         assert!(places.is_sorted(), "{help}");
     }

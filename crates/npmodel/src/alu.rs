@@ -15,8 +15,8 @@
 
 use baker::ir::{BinOp, Body, CastOp, Inst, Op, Value};
 
+use crate::demanded::{Analysis, Words, all, width};
 use crate::micro::{MicroOp, Unit};
-use crate::words::{Analysis, Words, all, width};
 
 /// `mul_step` of two words: start, four steps of 8 bits, last.
 const MULTIPLY: u32 = 6;

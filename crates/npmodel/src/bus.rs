@@ -1,6 +1,7 @@
 //! A model of a host-based router: packets between interfaces on one bus, through host memory or past it.
 //!
-//! A packet of `L` bytes keeps CPU and bus busy one after the other, because a driver starts a transfer and goes on when it is told that it is done:
+//! A packet of `L` bytes keeps CPU and bus busy one after the other, because a driver starts a transfer and goes on
+//! when it is told that it is done:
 //!
 //! | access | transfers | CPU |
 //! |---|---|---|
@@ -8,9 +9,9 @@
 //! | in-place | `L` from interface to interface | `per_packet`, and the header word by word over the bus |
 //! | header-copy | the header into host memory and back, `L` from interface to interface | `per_packet` |
 //!
-//! `n` bytes take `n / width + overhead * ceil(n / burst)` cycles of the bus. The packets per second are one over the sum. While a
-//! transfer lasts the CPU waits for a share of it, which counts as load: it cannot do anything else then, and the publication's
-//! measurement counts it, too.
+//! `n` bytes take `n / width + overhead * ceil(n / burst)` cycles of the bus. The packets per second are one over the
+//! sum. While a transfer lasts the CPU waits for a share of it, which counts as load: it cannot do anything else then,
+//! and the publication's measurement counts it, too.
 
 use serde::Deserialize;
 

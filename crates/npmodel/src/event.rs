@@ -1,11 +1,11 @@
 //! The discrete-event model: engines, threads, memories, rings.
 //!
-//! A stage is some engines that run the same code; packets pass from stage to stage through rings. A thread takes a packet
-//! from its stage's ring, executes the packet's steps, and hands it to the next stage's ring. An engine runs one thread at a
-//! time; a thread that waits for a memory gives way to the next one that is ready, in turn, and no thread is ever interrupted.
-//! A memory serves commands in the order they come: each occupies it for the time that its bytes take, or the least time
-//! between two commands, and is done a latency after it began to be served. A memory with ports of their own for reading and
-//! writing has each occupied by itself. Nothing is random, so each run gives the same.
+//! A stage is some engines that run the same code; packets pass from stage to stage through rings. A thread takes a
+//! packet from its stage's ring, executes the packet's steps, and hands it to the next stage's ring. An engine runs one
+//! thread at a time; a thread that waits for a memory gives way to the next one that is ready, in turn, and no thread
+//! is ever interrupted. A memory serves commands in the order they come: each occupies it for the time that its bytes
+//! take, or the least time between two commands, and is done a latency after it began to be served. A memory with ports
+//! of their own for reading and writing has each occupied by itself. Nothing is random, so each run gives the same.
 //!
 //! Times are in thousandths of a cycle ([`CYCLE`]).
 
@@ -73,11 +73,11 @@ pub struct Step {
     pub access: Option<Access>,
 }
 
-/// What is done for a packet that takes a certain way.
+/// What is done for a packet that takes a certain execution path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Job {
-    /// For each stage the steps; a stage without steps is passed over, but the first has some. A last step's access is not waited
-    /// for.
+    /// For each stage the steps; a stage without steps is passed over, but the first has some. A last step's access is
+    /// not waited for.
     pub tasks: Vec<Vec<Step>>,
     /// Bits of the received packet on the line.
     pub bits: u64,

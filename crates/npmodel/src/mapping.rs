@@ -1,14 +1,14 @@
-//! Which engine runs which code: all run all (replication), or groups of PPFs run on engines of their own, joined by rings
-//! (pipelining).
+//! Which engine runs which code: all run all (replication), or groups of PPFs run on engines of their own, joined by
+//! rings (pipelining).
 
 use baker::ir::interp::Code;
 use baker::ir::{PpfId, Program, Target};
 
 use crate::event::{Access, CYCLE, Direction, Hardware, Job, Stage, Step, Timing};
 use crate::micro::{Command, MicroOp, Unit};
+use crate::paths::{ExecutionPath, Traced};
 use crate::platform::{Memory, Platform};
 use crate::sequence::{DESCRIPTOR, Micro, RING_ENTRY};
-use crate::ways::{Traced, Way};
 
 /// A group of PPFs and the engines that run it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,8 +60,8 @@ fn order(program: &Program) -> Vec<PpfId> {
     out
 }
 
-/// The mappings worth a try on so many engines: replication, and for each number of stages the pipeline whose stages have
-/// the most even work, with engines dealt out by work.
+/// The mappings worth a try on so many engines: replication, and for each number of stages the pipeline whose stages
+/// have the most even work, with engines dealt out by work.
 pub fn candidates(traced: &Traced, engines: usize) -> Vec<Mapping> {
     let ppfs = order(&traced.program);
     let mut mappings = vec![Mapping { groups: vec![Group { ppfs: ppfs.clone(), engines }] }];
@@ -76,7 +76,7 @@ pub fn candidates(traced: &Traced, engines: usize) -> Vec<Mapping> {
 /// Instructions per packet in a PPF's own code.
 fn work(traced: &Traced, ppf: PpfId) -> f64 {
     let own = |micro: &&Micro| micro.code == Code::Ppf(ppf);
-    traced.mean(|way| way.sequence.iter().filter(own).map(|micro| f64::from(micro.op.instructions())).sum())
+    traced.mean(|path| path.sequence.iter().filter(own).map(|micro| f64::from(micro.op.instructions())).sum())
 }
 
 fn pipeline(ppfs: &[PpfId], work: &[f64], stages: usize, engines: usize) -> Mapping {
@@ -84,7 +84,8 @@ fn pipeline(ppfs: &[PpfId], work: &[f64], stages: usize, engines: usize) -> Mapp
     let mut groups: Vec<(Vec<PpfId>, f64)> = vec![(Vec::new(), 0.0)];
     let mut done = 0.0;
     for (index, (ppf, own)) in ppfs.iter().zip(work).enumerate() {
-        // A PPF begins a group where its middle is behind the group's share, or where no more PPFs than groups are left.
+        // A PPF begins a group where its middle is behind the group's share, or where no more PPFs than groups are
+        // left.
         let share = total * groups.len() as f64 / stages as f64;
         let must = work[index..].iter().filter(|work| **work > 0.0).count() < stages - groups.len() + 1;
         let last = groups.len() == stages;
@@ -130,15 +131,15 @@ pub fn build(traced: &Traced, mapping: &Mapping, platform: &Platform, offered: O
         ring: platform.rings.capacity.whole() as usize,
         offered: offered.map(|bits| bits / clock),
     };
-    let jobs = traced.ways.iter().map(|way| job(way, mapping, platform)).collect();
+    let jobs = traced.paths.iter().map(|path| job(path, mapping, platform)).collect();
     (hardware, jobs)
 }
 
-fn job(way: &Way, mapping: &Mapping, platform: &Platform) -> Job {
-    let mut tasks = vec![steps(&receive(way, platform))];
+fn job(path: &ExecutionPath, mapping: &Mapping, platform: &Platform) -> Job {
+    let mut tasks = vec![steps(&receive(path, platform))];
     let own = |group: &Group| -> Vec<MicroOp> {
         let of_group = |micro: &&Micro| matches!(micro.code, Code::Ppf(ppf) if group.ppfs.contains(&ppf));
-        way.sequence.iter().filter(of_group).map(|micro| micro.op).collect()
+        path.sequence.iter().filter(of_group).map(|micro| micro.op).collect()
     };
     let mut groups: Vec<Vec<MicroOp>> = mapping.groups.iter().map(own).collect();
     let busy: Vec<usize> = (0..groups.len()).filter(|index| !groups[*index].is_empty()).collect();
@@ -158,8 +159,8 @@ fn job(way: &Way, mapping: &Mapping, platform: &Platform) -> Job {
         }
     }
     tasks.extend(groups.iter().map(|ops| steps(ops)));
-    tasks.push(steps(&transmit(way, platform)));
-    Job { tasks, bits: way.bits() }
+    tasks.push(steps(&transmit(path, platform)));
+    Job { tasks, bits: path.bits() }
 }
 
 fn ring(command: Command) -> Vec<MicroOp> {
@@ -168,10 +169,10 @@ fn ring(command: Command) -> Vec<MicroOp> {
 }
 
 /// The packet goes to DRAM, its descriptor is made, the ring gets it.
-fn receive(way: &Way, platform: &Platform) -> Vec<MicroOp> {
+fn receive(path: &ExecutionPath, platform: &Platform) -> Vec<MicroOp> {
     let mut ops = vec![MicroOp::Run(Unit::Alu, platform.receive.instructions.whole())];
     ops.push(MicroOp::Access { memory: platform.place.descriptors, command: Command::Get, bytes: 4, wait: true });
-    ops.extend(packet(way.received, Command::Write, platform));
+    ops.extend(packet(path.received, Command::Write, platform));
     let bytes = DESCRIPTOR;
     ops.push(MicroOp::Access { memory: platform.place.descriptors, command: Command::Write, bytes, wait: true });
     ops.extend(ring(Command::Put));
@@ -179,9 +180,9 @@ fn receive(way: &Way, platform: &Platform) -> Vec<MicroOp> {
 }
 
 /// For each packet sent: from the ring, descriptor, packet, and the buffer is free again.
-fn transmit(way: &Way, platform: &Platform) -> Vec<MicroOp> {
+fn transmit(path: &ExecutionPath, platform: &Platform) -> Vec<MicroOp> {
     let mut ops = Vec::new();
-    for bytes in &way.sent {
+    for bytes in &path.sent {
         ops.extend(ring(Command::Get));
         let descriptor = MicroOp::Access {
             memory: platform.place.descriptors,

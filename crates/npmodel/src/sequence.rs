@@ -1,10 +1,10 @@
 //! What a packet executed, as micro-operations.
 //!
-//! Packets lie in DRAM, descriptors and tables where the platform's file says. At level base, each access goes through a
-//! generic routine: it reads the descriptor, finds the alignment, moves a window that holds the field wherever it lies, and
-//! waits. At the other levels alignments are known, a packet's descriptor is read once per body, accesses to bytes that follow
-//! each other with nothing but arithmetic between them are one burst, and nobody waits for a write. At all levels what a way
-//! computes and never uses is left out: a compiler computes it where it is used.
+//! Packets lie in DRAM, descriptors and tables where the platform's file says. At level base, each access goes through
+//! a generic routine: it reads the descriptor, finds the alignment, moves a window that holds the field wherever it
+//! lies, and waits. At the other levels alignments are known, a packet's descriptor is read once per body, accesses to
+//! bytes that follow each other with nothing but arithmetic between them are one burst, and nobody waits for a write.
+//! At all levels what an execution path computes and never uses is left out: a compiler computes it where it is used.
 
 mod bursts;
 mod packets;
@@ -18,10 +18,10 @@ use baker::opt::Level;
 
 use self::bursts::Open;
 use crate::alu;
+use crate::demanded::Analysis;
 use crate::micro::{Command, MicroOp, Unit};
 use crate::platform::{Memory, Platform};
 use crate::used::used;
-use crate::words::Analysis;
 
 /// Bytes of a ring's entry: the packet's handle, its head and length.
 pub const RING_ENTRY: u32 = 8;

@@ -4,13 +4,14 @@ use std::borrow::Cow;
 
 use crate::event::{CYCLE, Outcome, run};
 use crate::mapping::{Mapping, build, candidates};
+use crate::paths::Traced;
 use crate::platform::{Memory, Platform};
-use crate::ways::Traced;
 
 /// Packets at least that are run: shorter traces are run over and over.
 const LEAST: u64 = 20_000;
 
-/// Packets at most that are run: of longer traces as many, in stretches spread evenly over it. A rate has long settled by then.
+/// Packets at most that are run: of longer traces as many, in stretches spread evenly over it. A rate has long settled
+/// by then.
 pub const MOST: usize = 250_000;
 
 /// Packets of a stretch.
@@ -55,8 +56,8 @@ pub struct Cycles {
     pub idle: f64,
 }
 
-/// Runs a trace on so many engines. `offered` is the line's rate in bits per second; without it packets come as fast as they
-/// are taken.
+/// Runs a trace on so many engines. `offered` is the line's rate in bits per second; without it packets come as fast as
+/// they are taken.
 pub fn simulate(traced: &Traced, platform: &Platform, engines: usize, offered: Option<f64>) -> Point {
     let packets = stretches(&traced.packets);
     let total = LEAST.max(packets.len() as u64);

@@ -40,7 +40,8 @@ fn is_pure(op: &Op) -> bool {
     )
 }
 
-/// A block's end: its condition counts, and arguments for parameters that are used. `next` is what was executed behind it.
+/// A block's end: its condition counts, and arguments for parameters that are used. `next` is what was executed behind
+/// it.
 fn leave(program: &Program, this: &Executed, next: Option<&Executed>, live: &mut HashSet<(Code, Value)>) {
     let body = this.code.of(program).1;
     let end = &body.blocks[this.block as usize].term;

@@ -192,8 +192,8 @@ fn results_are_the_interpreters() {
     }
 }
 
-/// A way reads of an entry what it uses; fields near each other come in one burst, those far away by a command of their own that
-/// is waited for together with the first, and a hash table's value in one burst with its key.
+/// A way reads of an entry what it uses; fields near each other come in one burst, those far away by a command of their
+/// own that is waited for together with the first, and a hash table's value in one burst with its key.
 #[test]
 fn entries_are_read_in_few_bursts() {
     let program = Arc::new(optimise(&compiled(ENTRIES), Level::Cgpc));
@@ -230,8 +230,8 @@ fn packets_of_one_way_share_it_and_levels_gain() {
     let mut rates = Vec::new();
     for level in Level::ALL {
         let traced = npmodel::trace(&program, level, &platform, &trace, fill, &|_| {}).unwrap();
-        assert_eq!((traced.ways.len(), traced.packets.len(), traced.left()), (6, 600, 200));
-        assert!(traced.ways.iter().all(|way| way.packets == 100));
+        assert_eq!((traced.paths.len(), traced.packets.len(), traced.left()), (6, 600, 200));
+        assert!(traced.paths.iter().all(|path| path.packets == 100));
         let again = trace_again(&program, level, &platform, &trace);
         let points: Vec<_> = (1..=6).map(|engines| simulate(&traced, &platform, engines, None)).collect();
         for (point, again) in points.iter().zip(again) {

@@ -6,11 +6,13 @@ use super::seq::before;
 #[derive(Clone, Debug)]
 pub struct Assembly {
     base: u32,
-    /// From the base on, as far as any byte has come; never more than the room. What lies in no range yet means nothing.
+    /// From the base on, as far as any byte has come; never more than the room. What lies in no range yet means
+    /// nothing.
     bytes: Vec<u8>,
     /// Bytes at the front that are in order.
     ready: usize,
-    /// Behind them, what came early: places of first bytes, and behind the last, in order. Between two of them is a gap.
+    /// Behind them, what came early: places of first bytes, and behind the last, in order. Between two of them is a
+    /// gap.
     early: Vec<(usize, usize)>,
     /// The number of a FIN that came.
     fin: Option<u32>,
@@ -91,7 +93,8 @@ impl Assembly {
         self.fill(from, fitting) && fitting.len() == new.len()
     }
 
-    /// Takes bytes at a place behind those in order, or right at their end, where none are yet. False where there are too many gaps.
+    /// Takes bytes at a place behind those in order, or right at their end, where none are yet. False where there are
+    /// too many gaps.
     fn fill(&mut self, from: usize, piece: &[u8]) -> bool {
         let to = from + piece.len();
         // The ranges that it touches become one with it.
@@ -281,8 +284,8 @@ mod tests {
             }
         }
 
-        /// Whatever the order, overlap and number of pieces, what is ready is a prefix of what was sent; and all of it once
-        /// each piece has come in order.
+        /// Whatever the order, overlap and number of pieces, what is ready is a prefix of what was sent; and all of it
+        /// once each piece has come in order.
         #[test]
         fn any_order_gives_the_stream(
             start: u32,

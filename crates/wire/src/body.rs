@@ -35,7 +35,7 @@ const DIGITS: u16 = 15;
 /// Lines of the trailer at most.
 const TRAILERS: u32 = 128;
 
-/// A body on its way. All that is known of it is one number ([`Body::word`]), so that control blocks can keep it.
+/// A body on its way. All that is known of it is one number ([`Body::word`]), so that flow entries can keep it.
 #[derive(Clone, Debug)]
 pub struct Body {
     state: State,
@@ -48,19 +48,19 @@ enum State {
     /// Bytes of data, then the end.
     Data(u64),
     /// The first line of a chunk, with what it says so far and its bytes so far.
-    Size(Place, u64, u16),
+    Size(LinePosition, u64, u16),
     /// Data of a chunk.
     Chunk(u64),
     /// The line end behind a chunk; whether its CR has come.
     ChunkEnd(bool),
     /// Lines behind the last chunk: how many there were, and bytes of the present one.
-    Trailer(Place, u32, u16),
+    Trailer(LinePosition, u32, u16),
     Rest,
 }
 
 /// A place in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum LinePosition {
     /// The size, or the text of a trailer.
     Text,
     /// Blanks behind a size.
@@ -80,7 +80,7 @@ impl Body {
     pub fn new(framing: Framing) -> Body {
         let state = match framing {
             Framing::Length(length) => State::Data(length),
-            Framing::Chunked => State::Size(Place::Text, 0, 0),
+            Framing::Chunked => State::Size(LinePosition::Text, 0, 0),
             Framing::Rest => State::Rest,
         };
         Body { state, left: u64::MAX }
@@ -147,8 +147,8 @@ impl Body {
             State::Chunk(left) => (2, left),
             State::ChunkEnd(cr) => (3, cr.into()),
             State::Rest => (4, 0),
-            State::Size(place, size, count) => (5 + place as u64, two(size, count)),
-            State::Trailer(place, lines, count) => (9 + place as u64, two(lines.into(), count)),
+            State::Size(position, size, count) => (5 + position as u64, two(size, count)),
+            State::Trailer(position, lines, count) => (9 + position as u64, two(lines.into(), count)),
         };
         kind << NUMBERS | numbers
     }
@@ -157,14 +157,16 @@ impl Body {
     pub fn of_word(word: u64) -> Option<Body> {
         let (kind, numbers) = (word >> NUMBERS, word & ((1 << NUMBERS) - 1));
         let (more, count) = (numbers >> COUNT, (numbers & ((1 << COUNT) - 1)) as u16);
-        let place = |kind: u64| [Place::Text, Place::Blank, Place::Extension, Place::End][kind as usize & 3];
+        let position = |kind: u64| {
+            [LinePosition::Text, LinePosition::Blank, LinePosition::Extension, LinePosition::End][kind as usize & 3]
+        };
         let state = match kind {
             1 => State::Data(numbers),
             2 if numbers > 0 => State::Chunk(numbers),
             3 => State::ChunkEnd(numbers != 0),
             4 => State::Rest,
-            5..=8 => State::Size(place(kind - 5), more, count),
-            9..=12 => State::Trailer(place(kind - 9), u32::try_from(more).ok()?, count),
+            5..=8 => State::Size(position(kind - 5), more, count),
+            9..=12 => State::Trailer(position(kind - 9), u32::try_from(more).ok()?, count),
             _ => return None,
         };
         Some(Body { state, left: u64::MAX })
@@ -175,37 +177,45 @@ impl State {
     /// Behind a byte that must be looked at. Lines end with CR LF and nothing else.
     fn after(self, byte: u8) -> Result<State, Refused> {
         let refused = Err(Refused(400));
-        let (State::Size(place, _, count) | State::Trailer(place, _, count)) = self else {
+        let (State::Size(position, _, count) | State::Trailer(position, _, count)) = self else {
             return match (self, byte) {
                 (State::ChunkEnd(false), b'\r') => Ok(State::ChunkEnd(true)),
-                (State::ChunkEnd(true), b'\n') => Ok(State::Size(Place::Text, 0, 0)),
+                (State::ChunkEnd(true), b'\n') => Ok(State::Size(LinePosition::Text, 0, 0)),
                 _ => refused,
             };
         };
-        if (place == Place::End) != (byte == b'\n') || count >= LINE {
+        if (position == LinePosition::End) != (byte == b'\n') || count >= LINE {
             return refused;
         }
         let next = count + 1;
         Ok(match (self, byte) {
-            (State::Size(_, 0, _), b'\n') => State::Trailer(Place::Text, 0, 0),
+            (State::Size(_, 0, _), b'\n') => State::Trailer(LinePosition::Text, 0, 0),
             (State::Size(_, size, _), b'\n') => State::Chunk(size),
             (State::Size(_, _, 0), b'\r') => return refused,
-            (State::Size(_, size, _), b'\r') => State::Size(Place::End, size, next),
-            (State::Size(Place::Text, size, _), digit) if digit.is_ascii_hexdigit() => {
+            (State::Size(_, size, _), b'\r') => State::Size(LinePosition::End, size, next),
+            (State::Size(LinePosition::Text, size, _), digit) if digit.is_ascii_hexdigit() => {
                 let size = size << 4 | u64::from((digit as char).to_digit(16).unwrap_or(0));
                 if count >= DIGITS || size >> (NUMBERS - COUNT) != 0 {
                     return refused;
                 }
-                State::Size(place, size, next)
+                State::Size(position, size, next)
             }
-            (State::Size(Place::Text | Place::Blank, size, 1..), b' ' | b'\t') => State::Size(Place::Blank, size, next),
-            (State::Size(Place::Text | Place::Blank, size, 1..), b';') => State::Size(Place::Extension, size, next),
-            (State::Size(Place::Extension, size, _), _) => State::Size(place, size, next),
+            (State::Size(LinePosition::Text | LinePosition::Blank, size, 1..), b' ' | b'\t') => {
+                State::Size(LinePosition::Blank, size, next)
+            }
+            (State::Size(LinePosition::Text | LinePosition::Blank, size, 1..), b';') => {
+                State::Size(LinePosition::Extension, size, next)
+            }
+            (State::Size(LinePosition::Extension, size, _), _) => State::Size(position, size, next),
             // The end of an empty line: its CR is all that it has.
             (State::Trailer(_, _, 1), b'\n') => State::Data(0),
-            (State::Trailer(_, lines, _), b'\n') if lines < TRAILERS => State::Trailer(Place::Text, lines + 1, 0),
-            (State::Trailer(_, lines, _), b'\r') => State::Trailer(Place::End, lines, next),
-            (State::Trailer(Place::Text, lines, _), other) if other != b'\n' => State::Trailer(place, lines, next),
+            (State::Trailer(_, lines, _), b'\n') if lines < TRAILERS => {
+                State::Trailer(LinePosition::Text, lines + 1, 0)
+            }
+            (State::Trailer(_, lines, _), b'\r') => State::Trailer(LinePosition::End, lines, next),
+            (State::Trailer(LinePosition::Text, lines, _), other) if other != b'\n' => {
+                State::Trailer(position, lines, next)
+            }
             _ => return refused,
         })
     }

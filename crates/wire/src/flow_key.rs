@@ -17,11 +17,11 @@ pub struct FlowKey {
 
 impl FlowKey {
     /// Of no connection.
-    pub const NOWHERE: FlowKey =
+    pub const UNSPECIFIED: FlowKey =
         FlowKey { src: Ipv6Addr::UNSPECIFIED, dst: Ipv6Addr::UNSPECIFIED, src_port: 0, dst_port: 0 };
 
     /// The other direction.
-    pub fn turned(self) -> FlowKey {
+    pub fn reversed(self) -> FlowKey {
         FlowKey { src: self.dst, dst: self.src, src_port: self.dst_port, dst_port: self.src_port }
     }
 }

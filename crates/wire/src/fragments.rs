@@ -1,8 +1,9 @@
-//! Datagrams that come in fragments (RFC 791 section 3.2, RFC 8200 section 4.5), put together for the program, which takes whole ones alone.
+//! Datagrams that come in fragments (RFC 791 section 3.2, RFC 8200 section 4.5), put together for the program, which
+//! takes whole ones alone.
 //!
-//! Fragments are kept for half a minute, and there is room for a bounded number of datagrams and bytes: where more is wanted the oldest ones
-//! go, for what belongs together comes together. A datagram whose fragments say different things about the same bytes is dropped with all
-//! of it that is still to come (RFC 5722), of IPv4 as well.
+//! Fragments are kept for half a minute, and there is room for a bounded number of datagrams and bytes: where more is
+//! wanted the oldest ones go, for what belongs together comes together. A datagram whose fragments say different things
+//! about the same bytes is dropped with all of it that is still to come (RFC 5722), of IPv4 as well.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -11,7 +12,8 @@ use super::bytes::{at, u16_at};
 use super::checksum::checksum;
 use super::keyed_map::KeyedMap;
 
-/// Fragments that are waited for, in nanoseconds: as Linux does it (RFC 1122 section 3.3.2 and RFC 8200 section 4.5 want 60 s, of hosts).
+/// Fragments that are waited for, in nanoseconds: as Linux does it (RFC 1122 section 3.3.2 and RFC 8200 section 4.5
+/// want 60 s, of hosts).
 const LIFE: u64 = 30_000_000_000;
 /// Datagrams that fragments are kept of at most.
 const MOST: usize = 1024;
@@ -54,7 +56,7 @@ impl Fate {
     pub const ALL: [Fate; 6] =
         [Fate::Reassembled, Fate::Expired, Fate::Evicted, Fate::Overlapping, Fate::TooLong, Fate::Malformed];
 
-    /// Its name in figures.
+    /// Its name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Fate::Reassembled => "reassembled",

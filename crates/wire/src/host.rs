@@ -1,12 +1,12 @@
-//! Hosts as requests name them (RFC 9110 section 7.2), read strictly: what one reader takes for a name and another for something else is
-//! refused.
+//! Hosts as requests name them (RFC 9110 section 7.2), read strictly: what one reader takes for a name and another for
+//! something else is refused.
 
 use std::net::Ipv6Addr;
 
 use super::refused::Refused;
 
-/// The name without its port, in small letters, of what may be a host (RFC 9110 section 7.2, RFC 3986 section 3.2.2): a name, an address,
-/// an IPv6 address in brackets, or nothing.
+/// The name without its port, in small letters, of what may be a host (RFC 9110 section 7.2, RFC 3986 section 3.2.2): a
+/// name, an address, an IPv6 address in brackets, or nothing.
 pub fn host_name(value: &[u8]) -> Result<String, Refused> {
     let value = str::from_utf8(value).map_err(|_| Refused(400))?.trim_ascii();
     let end = match value.strip_prefix('[') {

@@ -1,4 +1,5 @@
-//! HTTP/1.1 heads (RFC 9112), read strictly: where two readers could disagree about where a message ends, it is refused.
+//! HTTP/1.1 heads (RFC 9112), read strictly: where two readers could disagree about where a message ends, it is
+//! refused.
 //!
 //! | refused with 400 | why |
 //! |---|---|
@@ -17,8 +18,8 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::body::Framing;
+use super::head_progress::HeadProgress;
 use super::host::host_name;
-use super::looked::Looked;
 pub use crate::refused::Refused;
 
 /// Header fields of a head at most; more are answered with 431.
@@ -39,7 +40,8 @@ pub struct Request {
     pub framing: Framing,
     /// Whether another request may follow.
     pub keeps_alive: bool,
-    /// Where in it `close` stands, if that is all that it says of connections: what a server of HTTP/1.1 need not be told.
+    /// Where in it `close` stands, if that is all that it says of connections: what a server of HTTP/1.1 need not be
+    /// told.
     pub close: Option<Range<usize>>,
     /// Whether its sender says who it is in a way that counts for all of the connection (RFC 4559 section 6).
     pub private: bool,
@@ -110,12 +112,13 @@ fn fields(headers: &[httparse::Header]) -> Result<Fields, Refused> {
     if found.chunked && found.length.is_some() { Err(Refused(400)) } else { Ok(found) }
 }
 
-/// Reads a request's head. `None`: it is not complete yet. `looked` is what was known when there were fewer bytes of it.
-pub fn request(bytes: &[u8], looked: &mut Looked) -> Result<Option<Request>, Refused> {
+/// Reads a request's head. `None`: it is not complete yet. `progress` is what was known when there were fewer bytes of
+/// it.
+pub fn request(bytes: &[u8], progress: &mut HeadProgress) -> Result<Option<Request>, Refused> {
     if matches!(bytes.first(), Some(b'\r' | b'\n')) {
         return Err(Refused(400));
     }
-    let Some((bytes, whole)) = looked.on(bytes).map_err(|()| Refused(400))? else { return Ok(None) };
+    let Some((bytes, whole)) = progress.on(bytes).map_err(|()| Refused(400))? else { return Ok(None) };
     let mut headers = [const { MaybeUninit::uninit() }; MOST_FIELDS];
     let mut parsed = httparse::Request::new(&mut []);
     let head = match parsed.parse_with_uninit_headers(bytes, &mut headers) {
@@ -180,9 +183,10 @@ pub fn request(bytes: &[u8], looked: &mut Looked) -> Result<Option<Request>, Ref
     }))
 }
 
-/// Reads a response's head. `None`: it is not complete yet. `method` is that of the request, `looked` as for [`request`].
-pub fn response(bytes: &[u8], method: &str, looked: &mut Looked) -> Result<Option<Response>, Refused> {
-    let Some((bytes, whole)) = looked.on(bytes).map_err(|()| Refused(502))? else { return Ok(None) };
+/// Reads a response's head. `None`: it is not complete yet. `method` is that of the request, `progress` as for
+/// [`request`].
+pub fn response(bytes: &[u8], method: &str, progress: &mut HeadProgress) -> Result<Option<Response>, Refused> {
+    let Some((bytes, whole)) = progress.on(bytes).map_err(|()| Refused(502))? else { return Ok(None) };
     let mut headers = [const { MaybeUninit::uninit() }; MOST_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);
     let parser = httparse::ParserConfig::default();
@@ -214,11 +218,11 @@ mod tests {
     use super::*;
 
     fn get(text: &str) -> Result<Option<Request>, Refused> {
-        request(text.as_bytes(), &mut Looked::default())
+        request(text.as_bytes(), &mut HeadProgress::default())
     }
 
     fn response(bytes: &[u8], method: &str) -> Result<Option<Response>, Refused> {
-        super::response(bytes, method, &mut Looked::default())
+        super::response(bytes, method, &mut HeadProgress::default())
     }
 
     #[test]
@@ -342,19 +346,19 @@ mod tests {
     #[test]
     fn heads_in_single_bytes_are_not_read_again_and_again() {
         let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "y".repeat(15_000));
-        let (mut looked, bytes) = (Looked::default(), head.as_bytes());
+        let (mut progress, bytes) = (HeadProgress::default(), head.as_bytes());
         for end in 1..bytes.len() {
-            assert_eq!(request(&bytes[..end], &mut looked), Ok(None));
+            assert_eq!(request(&bytes[..end], &mut progress), Ok(None));
         }
-        assert_eq!(request(bytes, &mut looked), get(&head));
-        assert!(looked.read <= 4 * bytes.len(), "{} bytes read of {}", looked.read, bytes.len());
+        assert_eq!(request(bytes, &mut progress), get(&head));
+        assert!(progress.read <= 4 * bytes.len(), "{} bytes read of {}", progress.read, bytes.len());
         let head = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "y".repeat(100_000));
-        let (mut looked, bytes) = (Looked::default(), head.as_bytes());
+        let (mut progress, bytes) = (HeadProgress::default(), head.as_bytes());
         for end in 1..bytes.len() {
-            assert_eq!(super::response(&bytes[..end], "GET", &mut looked), Ok(None));
+            assert_eq!(super::response(&bytes[..end], "GET", &mut progress), Ok(None));
         }
-        assert!(super::response(bytes, "GET", &mut looked).unwrap().is_some());
-        assert!(looked.read <= 4 * bytes.len(), "{} bytes read of {}", looked.read, bytes.len());
+        assert!(super::response(bytes, "GET", &mut progress).unwrap().is_some());
+        assert!(progress.read <= 4 * bytes.len(), "{} bytes read of {}", progress.read, bytes.len());
     }
 
     #[test]
@@ -391,18 +395,18 @@ mod tests {
             bytes in "(GET|POST)? ?/[ -~]{0,10} ?(HTTP/1\\.[01])?(\r\n|\n|\r)?([ -~]{0,12}: ?[ -~\0]{0,12}(\r\n|\n)){0,4}(\r\n)?",
         ) {
             let whole = get(&bytes);
-            let mut looked = Looked::default();
+            let mut progress = HeadProgress::default();
             for end in 0..bytes.len() {
                 let part = get(&bytes[..end]);
                 prop_assert!(part == Ok(None) || part == whole, "{part:?} {whole:?}");
                 // In pieces it comes to the same, and mistakes may be found later.
-                let piece = request(&bytes.as_bytes()[..end], &mut looked);
+                let piece = request(&bytes.as_bytes()[..end], &mut progress);
                 prop_assert!(piece == Ok(None) || piece == whole, "{piece:?} {whole:?}");
                 if piece.is_err() {
                     return Ok(());
                 }
             }
-            let last = request(bytes.as_bytes(), &mut looked);
+            let last = request(bytes.as_bytes(), &mut progress);
             prop_assert!(last == whole || (last == Ok(None) && whole.is_err()), "{last:?} {whole:?}");
         }
     }

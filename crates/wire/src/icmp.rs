@@ -1,5 +1,5 @@
-//! ICMP errors about segments of Millrace's own (RFC 792, RFC 1191, RFC 4443). The program has looked at checksums, and that
-//! there is the beginning of a TCP header.
+//! ICMP errors about segments of Millrace's own (RFC 792, RFC 1191, RFC 4443). The program has looked at checksums, and
+//! that there is the beginning of a TCP header.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -21,8 +21,8 @@ pub enum Problem {
 pub struct IcmpError {
     /// What it says.
     pub problem: Problem,
-    /// Ends of the segment that it is about.
-    pub ends: FlowKey,
+    /// Flow key of the segment that it is about.
+    pub flow_key: FlowKey,
     /// Its sequence number.
     pub seq: u32,
 }
@@ -57,8 +57,8 @@ impl IcmpError {
             (false, 3, _) | (true, 1, _) => Problem::Unreachable,
             _ => Problem::Other,
         };
-        let ends = FlowKey { src, dst, src_port: word(tcp, 0)?, dst_port: word(tcp, 2)? };
-        Some(IcmpError { problem, ends, seq: u32::from_be_bytes(*tcp.get(4..)?.first_chunk()?) })
+        let flow_key = FlowKey { src, dst, src_port: word(tcp, 0)?, dst_port: word(tcp, 2)? };
+        Some(IcmpError { problem, flow_key, seq: u32::from_be_bytes(*tcp.get(4..)?.first_chunk()?) })
     }
 }
 
@@ -70,11 +70,11 @@ mod tests {
     use crate::segment::{ACK, Segment, TcpOptions};
 
     /// The error of a router about a segment, of which it quotes `quoted` bytes of TCP.
-    fn about(ends: FlowKey, kind: [u8; 2], rest: u32, quoted: usize) -> Vec<u8> {
+    fn about(flow_key: FlowKey, kind: [u8; 2], rest: u32, quoted: usize) -> Vec<u8> {
         let options = TcpOptions::default();
         let (dst_mac, src_mac) = ([1; 6], [2; 6]);
         let frame =
-            Segment { dst_mac, src_mac, ends, seq: 77, ack: 0, flags: ACK, window: 0, options, payload: b"data" }
+            Segment { dst_mac, src_mac, flow_key, seq: 77, ack: 0, flags: ACK, window: 0, options, payload: b"data" }
                 .frame();
         let header = frame.len() - 24;
         let icmp = [&kind[..], &[0, 0], &rest.to_be_bytes()].concat();
@@ -84,17 +84,17 @@ mod tests {
     #[test]
     fn errors_are_read() {
         for (src, dst) in [("::ffff:10.0.0.1", "::ffff:10.0.0.2"), ("2001:db8::1", "2001:db8::2")] {
-            let ends = FlowKey { src: src.parse().unwrap(), dst: dst.parse().unwrap(), src_port: 9, dst_port: 80 };
+            let flow_key = FlowKey { src: src.parse().unwrap(), dst: dst.parse().unwrap(), src_port: 9, dst_port: 80 };
             let v6 = dst.contains("db8");
-            let problem = |kind: [u8; 2], rest| IcmpError::parse(&about(ends, kind, rest, 8)).unwrap().problem;
+            let problem = |kind: [u8; 2], rest| IcmpError::parse(&about(flow_key, kind, rest, 8)).unwrap().problem;
             let (too_big, gone) = if v6 { ([2, 0], [1, 4]) } else { ([3, 4], [3, 1]) };
-            let found = IcmpError::parse(&about(ends, too_big, 1400, 8)).unwrap();
-            assert_eq!(found, IcmpError { problem: Problem::TooBig(1400), ends, seq: 77 });
+            let found = IcmpError::parse(&about(flow_key, too_big, 1400, 8)).unwrap();
+            assert_eq!(found, IcmpError { problem: Problem::TooBig(1400), flow_key, seq: 77 });
             assert_eq!(problem(gone, 0), Problem::Unreachable);
             assert_eq!(problem(if v6 { [3, 0] } else { [11, 0] }, 0), Problem::Other);
             let least = if v6 { 1280 } else { 576 };
             assert_eq!((problem(too_big, 0), problem(too_big, 68)), (Problem::TooBig(least), Problem::TooBig(least)));
-            assert_eq!(IcmpError::parse(&about(ends, too_big, 1400, 7)), None);
+            assert_eq!(IcmpError::parse(&about(flow_key, too_big, 1400, 7)), None);
         }
     }
 

@@ -15,7 +15,7 @@
 //! | [`refused`] | messages that are not taken |
 //! | [`http`] | HTTP/1.1 heads |
 //! | [`host`] | their hosts |
-//! | [`looked`] | heads that come in pieces |
+//! | [`progress`] | heads that come in pieces |
 //! | [`body`] | the ends of bodies |
 //! | [`keyed_map`] | maps whose keys strangers choose |
 #![forbid(unsafe_code)]
@@ -26,12 +26,12 @@ mod bytes;
 pub mod checksum;
 pub mod flow_key;
 pub mod fragments;
+pub mod head_progress;
 pub mod host;
 pub mod http;
 pub mod icmp;
 pub mod isn;
 pub mod keyed_map;
-pub mod looked;
 pub mod refused;
 pub mod resolution;
 pub mod segment;

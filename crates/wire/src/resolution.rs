@@ -18,7 +18,7 @@ const ARP_IPV4: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
 /// Who asks: an Ethernet address and one of IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asker {
+pub struct Requester {
     /// The Ethernet address.
     pub mac: [u8; 6],
     /// The address.
@@ -42,7 +42,7 @@ pub struct Answer {
 }
 
 /// The frame that asks who has an address: a station directly, or all on the link.
-pub fn question(own: &Asker, address: Ipv6Addr, station: Option<[u8; 6]>) -> Vec<u8> {
+pub fn question(own: &Requester, address: Ipv6Addr, station: Option<[u8; 6]>) -> Vec<u8> {
     match (own.address.to_ipv4_mapped(), address.to_ipv4_mapped()) {
         (Some(source), Some(address)) => {
             let to = station.unwrap_or([0xff; 6]);
@@ -130,8 +130,8 @@ impl Answer {
     }
 
     /// Whether it answers who has asked.
-    pub fn is_for(&self, asker: &Asker) -> bool {
-        self.solicited && self.to == asker.address && self.to_mac.is_none_or(|mac| mac == asker.mac)
+    pub fn is_for(&self, requester: &Requester) -> bool {
+        self.solicited && self.to == requester.address && self.to_mac.is_none_or(|mac| mac == requester.mac)
     }
 }
 
@@ -151,13 +151,13 @@ mod tests {
         (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
     }
 
-    fn asker(address: &str) -> Asker {
-        Asker { mac: OWN, address: address.parse().unwrap() }
+    fn requester(address: &str) -> Requester {
+        Requester { mac: OWN, address: address.parse().unwrap() }
     }
 
     #[test]
     fn questions_are_for_a_station_or_for_all() {
-        let asks = |own: &str, address: &str, station| question(&asker(own), address.parse().unwrap(), station);
+        let asks = |own: &str, address: &str, station| question(&requester(own), address.parse().unwrap(), station);
         let arp = "08060001080006040001".to_owned() + "0200000002fe" + "0a0002fe" + "000000000000" + "0a00020b";
         let found = asks("::ffff:10.0.2.254", "::ffff:10.0.2.11", None);
         assert_eq!(found, bytes(&("ffffffffffff0200000002fe".to_owned() + &arp)));
@@ -186,9 +186,12 @@ mod tests {
         let answer = Answer::parse(&good).unwrap();
         assert_eq!((answer.address, answer.mac), ("2001:db8:2::11".parse().unwrap(), Some(STATION)));
         assert!(
-            answer.overrides && answer.is_for(&asker("2001:db8:2::254")) && !answer.is_for(&asker("2001:db8:2::253"))
+            answer.overrides
+                && answer.is_for(&requester("2001:db8:2::254"))
+                && !answer.is_for(&requester("2001:db8:2::253"))
         );
-        // Each of its bytes counts, but for the Ethernet addresses, class and label, and what is reserved: the checksum sees it.
+        // Each of its bytes counts, but for the Ethernet addresses, class and label, and what is reserved: the checksum
+        // sees it.
         for at in (12..good.len()).filter(|at| !(14..18).contains(at)) {
             let mut changed = good.clone();
             changed[at] ^= 1;
@@ -197,8 +200,8 @@ mod tests {
         for end in 0..good.len() {
             assert_eq!(Answer::parse(&good[..end]), None, "{end} bytes");
         }
-        // Right checksums and: a hop limit of 64, an option of no bytes, one of more than there are, nobody's Ethernet address, a group's, and
-        // one that says that it was asked for but is for a group.
+        // Right checksums and: a hop limit of 64, an option of no bytes, one of more than there are, nobody's Ethernet
+        // address, a group's, and one that says that it was asked for but is for a group.
         for hex in [
             "0200000002fe02000000021186dd6000000000203a4020010db800020000000000000000001120010db800020000\
              0000000000000254880085eb6000000020010db80002000000000000000000110201020000000211",
@@ -227,8 +230,8 @@ mod tests {
         let good = bytes("0200000002fe020000000211080600010800060400020200000002110a00020b0200000002fe0a0002fe");
         let answer = Answer::parse(&good).unwrap();
         assert_eq!((answer.address, answer.mac), ("::ffff:10.0.2.11".parse().unwrap(), Some(STATION)));
-        assert!(answer.is_for(&asker("::ffff:10.0.2.254")) && !answer.is_for(&asker("::ffff:10.0.2.253")));
-        let other = Asker { mac: [4; 6], ..asker("::ffff:10.0.2.254") };
+        assert!(answer.is_for(&requester("::ffff:10.0.2.254")) && !answer.is_for(&requester("::ffff:10.0.2.253")));
+        let other = Requester { mac: [4; 6], ..requester("::ffff:10.0.2.254") };
         assert!(!answer.is_for(&other));
         for (at, byte) in [(15, 6), (16, 0x86), (18, 8), (19, 16), (21, 1), (21, 4), (22, 3)] {
             let mut changed = good.clone();

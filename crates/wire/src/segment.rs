@@ -32,11 +32,11 @@ pub struct TcpOptions {
     /// Timestamp and echo.
     pub times: Option<(u32, u32)>,
     /// Selective acknowledgements (RFC 2018 section 3): numbers of the first byte, and behind the last.
-    pub blocks: [Option<(u32, u32)>; MOST_BLOCKS],
+    pub sack_blocks: [Option<(u32, u32)>; MAX_SACK_BLOCKS],
 }
 
 /// Selective acknowledgements of a segment at most: more do not fit into a header.
-const MOST_BLOCKS: usize = 4;
+const MAX_SACK_BLOCKS: usize = 4;
 
 /// A segment that came, or is to be sent. The Ethernet addresses are those of the frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Segment<'f> {
     /// Who sent it.
     pub src_mac: [u8; 6],
     /// Addresses and ports.
-    pub ends: FlowKey,
+    pub flow_key: FlowKey,
     /// Sequence number.
     pub seq: u32,
     /// Acknowledgement.
@@ -62,17 +62,17 @@ pub struct Segment<'f> {
 }
 
 /// The sum of the pseudo header of TCP (RFC 9293 section 3.1, RFC 8200 section 8.1).
-fn pseudo(ends: &FlowKey, length: usize) -> u32 {
+fn pseudo(flow_key: &FlowKey, length: usize) -> u32 {
     let words = |address: Ipv6Addr| match address.to_ipv4_mapped() {
         Some(v4) => v4.octets().chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u32>(),
         None => address.segments().into_iter().map(u32::from).sum(),
     };
-    words(ends.src) + words(ends.dst) + 6 + length as u32
+    words(flow_key.src) + words(flow_key.dst) + 6 + length as u32
 }
 
 /// Whether addresses are of IPv6.
-pub fn is_v6(ends: &FlowKey) -> bool {
-    ends.src.to_ipv4_mapped().is_none()
+pub fn is_v6(flow_key: &FlowKey) -> bool {
+    flow_key.src.to_ipv4_mapped().is_none()
 }
 
 impl<'f> Segment<'f> {
@@ -92,15 +92,15 @@ impl<'f> Segment<'f> {
             _ => return None,
         };
         let (src, dst) = ends_at;
-        let ends = FlowKey { src, dst, src_port: u16_at(tcp, 0)?, dst_port: u16_at(tcp, 2)? };
+        let flow_key = FlowKey { src, dst, src_port: u16_at(tcp, 0)?, dst_port: u16_at(tcp, 2)? };
         let header = usize::from(tcp.get(12)? >> 4) * 4;
-        if header < 20 || checksum(tcp, pseudo(&ends, tcp.len())) != 0 {
+        if header < 20 || checksum(tcp, pseudo(&flow_key, tcp.len())) != 0 {
             return None;
         }
         Some(Segment {
             dst_mac: at(frame, 0)?,
             src_mac: at(frame, 6)?,
-            ends,
+            flow_key,
             seq: u32_at(tcp, 4)?,
             ack: u32_at(tcp, 8)?,
             flags: *tcp.get(13)?,
@@ -127,7 +127,7 @@ impl<'f> Segment<'f> {
 
     /// As a frame.
     pub fn frame(&self) -> Vec<u8> {
-        let v4 = self.ends.src.to_ipv4_mapped().zip(self.ends.dst.to_ipv4_mapped());
+        let v4 = self.flow_key.src.to_ipv4_mapped().zip(self.flow_key.dst.to_ipv4_mapped());
         let ip = if v4.is_some() { 20 } else { 40 };
         let header = 20 + self.options.len();
         let length = header + self.payload.len();
@@ -148,12 +148,12 @@ impl<'f> Segment<'f> {
                 frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
                 frame.extend_from_slice(&(length as u16).to_be_bytes());
                 frame.extend_from_slice(&[6, 64]);
-                frame.extend_from_slice(&self.ends.src.octets());
-                frame.extend_from_slice(&self.ends.dst.octets());
+                frame.extend_from_slice(&self.flow_key.src.octets());
+                frame.extend_from_slice(&self.flow_key.dst.octets());
             }
         }
-        frame.extend_from_slice(&self.ends.src_port.to_be_bytes());
-        frame.extend_from_slice(&self.ends.dst_port.to_be_bytes());
+        frame.extend_from_slice(&self.flow_key.src_port.to_be_bytes());
+        frame.extend_from_slice(&self.flow_key.dst_port.to_be_bytes());
         frame.extend_from_slice(&self.seq.to_be_bytes());
         frame.extend_from_slice(&self.ack.to_be_bytes());
         frame.extend_from_slice(&[((header / 4) << 4) as u8, self.flags]);
@@ -163,7 +163,7 @@ impl<'f> Segment<'f> {
         self.options.write(&mut frame);
         frame.extend_from_slice(self.payload);
         let start = ETHER + ip;
-        let sum = checksum(&frame[start..], pseudo(&self.ends, length));
+        let sum = checksum(&frame[start..], pseudo(&self.flow_key, length));
         frame[start + 16..start + 18].copy_from_slice(&sum.to_be_bytes());
         frame
     }
@@ -172,7 +172,7 @@ impl<'f> Segment<'f> {
 impl TcpOptions {
     /// Bytes that they take.
     fn len(&self) -> usize {
-        self.fixed_len() + self.blocks_len()
+        self.fixed_len() + self.sack_len()
     }
 
     /// Bytes of all but selective acknowledgements.
@@ -183,11 +183,11 @@ impl TcpOptions {
 
     /// The selective acknowledgements that there is room for behind the other options, which are of a fixed form here.
     fn fitting(&self) -> impl Iterator<Item = &(u32, u32)> {
-        self.blocks.iter().flatten().take((40 - self.fixed_len()).saturating_sub(4) / 8)
+        self.sack_blocks.iter().flatten().take((40 - self.fixed_len()).saturating_sub(4) / 8)
     }
 
     /// Bytes of them.
-    fn blocks_len(&self) -> usize {
+    fn sack_len(&self) -> usize {
         match self.fitting().count() {
             0 => 0,
             count => 4 + 8 * count,
@@ -210,8 +210,8 @@ impl TcpOptions {
         if let Some(scale) = self.scale {
             frame.extend_from_slice(&[1, 3, 3, scale]);
         }
-        if self.blocks_len() > 0 {
-            frame.extend_from_slice(&[1, 1, 5, self.blocks_len() as u8 - 2]);
+        if self.sack_len() > 0 {
+            frame.extend_from_slice(&[1, 1, 5, self.sack_len() as u8 - 2]);
         }
         for (from, to) in self.fitting() {
             frame.extend_from_slice(&from.to_be_bytes());
@@ -234,8 +234,8 @@ fn options(mut rest: &[u8]) -> TcpOptions {
                     (3, [scale]) => options.scale = Some((*scale).min(14)),
                     (4, []) => options.sack = true,
                     (5, own) => {
-                        for (block, own) in options.blocks.iter_mut().zip(own.chunks_exact(8)) {
-                            *block = u32_at(own, 0).zip(u32_at(own, 4));
+                        for (sack_block, own) in options.sack_blocks.iter_mut().zip(own.chunks_exact(8)) {
+                            *sack_block = u32_at(own, 0).zip(u32_at(own, 4));
                         }
                     }
                     (8, own) if own.len() == 8 => options.times = u32_at(own, 0).zip(u32_at(own, 4)),
@@ -257,19 +257,23 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         for (src, dst) in [("::ffff:10.0.0.1", "::ffff:10.0.0.2"), ("2001:db8::1", "2001:db8::2")] {
-            let ends = FlowKey { src: src.parse().unwrap(), dst: dst.parse().unwrap(), src_port: 1, dst_port: 2 };
+            let flow_key = FlowKey { src: src.parse().unwrap(), dst: dst.parse().unwrap(), src_port: 1, dst_port: 2 };
             let times = Some((7, 8));
             for options in [
                 TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times, ..TcpOptions::default() },
                 TcpOptions { times, ..TcpOptions::default() },
-                TcpOptions { times, blocks: [Some((9, 12)), Some((u32::MAX, 4)), None, None], ..TcpOptions::default() },
-                TcpOptions { blocks: [Some((1, 2)); 4], ..TcpOptions::default() },
+                TcpOptions {
+                    times,
+                    sack_blocks: [Some((9, 12)), Some((u32::MAX, 4)), None, None],
+                    ..TcpOptions::default()
+                },
+                TcpOptions { sack_blocks: [Some((1, 2)); 4], ..TcpOptions::default() },
                 TcpOptions::default(),
             ] {
                 let segment = Segment {
                     dst_mac: [1; 6],
                     src_mac: [2; 6],
-                    ends,
+                    flow_key,
                     seq: u32::MAX,
                     ack: 5,
                     flags: SYN | ACK,

@@ -2,14 +2,14 @@
 
 use wire::assembly::Assembly;
 
-use super::pieces::Pieces;
+use super::unstructured::Unstructured;
 
 /// Bytes that there is room for: too few for more gaps than are kept.
 const ROOM: usize = 250;
 
 /// Takes steps: segments, bytes that are taken or passed over.
 pub fn run(data: &[u8]) {
-    let mut pieces = Pieces(data);
+    let mut pieces = Unstructured(data);
     let base = u32::from(pieces.word()) << 16 | u32::from(pieces.word());
     let mut assembly = Assembly::new(base, ROOM);
     let mut model: Vec<Option<u8>> = vec![None; ROOM];
@@ -44,8 +44,8 @@ pub fn run(data: &[u8]) {
                     bytes.is_empty() || at + bytes.len() <= 200 + ROOM,
                     "what is beyond the room is left out"
                 );
-                for (place, byte) in (at..).map(|at| at.checked_sub(200)).zip(bytes) {
-                    if let Some(own) = place.and_then(|place| model.get_mut(place)) {
+                for (directory, byte) in (at..).map(|at| at.checked_sub(200)).zip(bytes) {
+                    if let Some(own) = directory.and_then(|directory| model.get_mut(directory)) {
                         own.get_or_insert(*byte);
                     }
                 }

@@ -1,10 +1,10 @@
-//! Bodies: their ends are where a simple reader finds them, in whatever pieces they come, with or without a look at all of them, and through what
-//! control blocks keep.
+//! Bodies: their ends are where a simple reader finds them, in whatever pieces they come, with or without a look at all
+//! of them, and through what control blocks keep.
 
 use wire::body::{Body, Framing, Next};
 use wire::http::Refused;
 
-use super::pieces::Pieces;
+use super::unstructured::Unstructured;
 
 /// Pieces of bodies in chunks.
 pub const WORDS: &[&str] = &[
@@ -23,7 +23,7 @@ pub const WORDS: &[&str] = &[
 
 /// Takes a framing, sizes of pieces, and bytes.
 pub fn run(data: &[u8]) {
-    let mut pieces = Pieces(data);
+    let mut pieces = Unstructured(data);
     let framing = match pieces.byte() % 4 {
         0 => Framing::Length(pieces.word().into()),
         1 => Framing::Rest,

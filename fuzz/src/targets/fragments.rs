@@ -2,11 +2,11 @@
 
 use wire::fragments::Fragments;
 
-use super::pieces::{Pieces, checksum};
+use super::unstructured::{Unstructured, checksum};
 
 /// Takes frames, each with a port, the time since the last, and its length.
 pub fn run(data: &[u8]) {
-    let (mut pieces, mut now) = (Pieces(data), 0u64);
+    let (mut pieces, mut now) = (Unstructured(data), 0u64);
     let mut fragments = Fragments::default();
     let mut whole = 0;
     while !pieces.is_empty() {

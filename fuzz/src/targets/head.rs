@@ -1,7 +1,8 @@
-//! HTTP heads: in whatever pieces they come, they are read as when they are whole, or refused; and what is read is itself once more.
+//! HTTP heads: in whatever pieces they come, they are read as when they are whole, or refused; and what is read is
+//! itself once more.
 
+use wire::head_progress::HeadProgress;
 use wire::http::{Refused, request, response};
-use wire::looked::Looked;
 
 /// Pieces of heads.
 pub const WORDS: &[&str] = &[
@@ -37,10 +38,10 @@ pub const WORDS: &[&str] = &[
 
 /// Takes the bytes of a connection.
 pub fn run(data: &[u8]) {
-    let whole = request(data, &mut Looked::default());
-    let mut looked = Looked::default();
+    let whole = request(data, &mut HeadProgress::default());
+    let mut progress = HeadProgress::default();
     for end in ends(data) {
-        let part = request(&data[..end], &mut looked);
+        let part = request(&data[..end], &mut progress);
         assert!(part == Ok(None) || part == whole, "{end} bytes: {part:?}, but {whole:?}");
         if part != Ok(None) {
             break;
@@ -51,7 +52,7 @@ pub fn run(data: &[u8]) {
             assert!((16..=data.len()).contains(&found.head) && data[..found.head].ends_with(b"\r\n\r\n"));
             assert!(!found.method.is_empty() && (found.path.starts_with('/') || found.path == "*"));
             assert!(found.host.bytes().all(|byte| byte.is_ascii_graphic() && !b"/@?#\\".contains(&byte)), "{found:?}");
-            assert_eq!(request(&data[..found.head], &mut Looked::default()), whole);
+            assert_eq!(request(&data[..found.head], &mut HeadProgress::default()), whole);
             if let Some(close) = &found.close {
                 assert!(data[close.clone()].eq_ignore_ascii_case(b"close"));
             }
@@ -60,10 +61,10 @@ pub fn run(data: &[u8]) {
         Err(Refused(status)) => assert!([400, 431].contains(status), "{status}"),
     }
     for method in ["GET", "HEAD"] {
-        let whole = response(data, method, &mut Looked::default());
-        let mut looked = Looked::default();
+        let whole = response(data, method, &mut HeadProgress::default());
+        let mut progress = HeadProgress::default();
         for end in ends(data) {
-            let part = response(&data[..end], method, &mut looked);
+            let part = response(&data[..end], method, &mut progress);
             assert!(part == Ok(None) || part == whole, "{end} bytes: {part:?}, but {whole:?}");
             if part != Ok(None) {
                 break;

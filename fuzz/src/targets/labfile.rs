@@ -1,4 +1,5 @@
-//! Files of labs: what is accepted can be built, as far as that shows without privileges; what is not is told with its place.
+//! Files of labs: what is accepted can be built, as far as that shows without privileges; what is not is told with its
+//! place.
 
 use labfile::{End, Plan};
 

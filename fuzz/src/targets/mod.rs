@@ -8,12 +8,12 @@ pub mod head;
 pub mod labfile;
 pub mod packet;
 pub mod parser;
-mod pieces;
 pub mod segment;
 pub mod settings;
 pub mod splicer;
 pub mod switch;
 pub mod text;
+mod unstructured;
 
 use ::control::document::ConfigError;
 

@@ -1,4 +1,5 @@
-//! The L3 switch's data path: whatever comes in, the interpreter and the machine code do the same, and no frame is lost.
+//! The L3 switch's data path: whatever comes in, the interpreter and the machine code do the same, and no frame is
+//! lost.
 
 use std::cell::RefCell;
 

@@ -1,5 +1,5 @@
-//! Baker: whatever the text, there is a tree or an error, in bounded time; what the checker accepts is a program that the
-//! verifier accepts too, at every level of optimisation; and what the formatter wrote it leaves as it is.
+//! Baker: whatever the text, there is a tree or an error, in bounded time; what the checker accepts is a program that
+//! the verifier accepts too, at every level of optimisation; and what the formatter wrote it leaves as it is.
 
 use baker::ir::verify;
 use baker::library::Library;

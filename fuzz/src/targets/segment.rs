@@ -4,7 +4,7 @@ use wire::icmp::{IcmpError, Problem};
 use wire::resolution::Answer;
 use wire::segment::Segment;
 
-use super::pieces::set_checksum;
+use super::unstructured::set_checksum;
 
 /// Takes a frame with a TCP segment; the first byte says whether its checksum is to be right.
 pub fn run(data: &[u8]) {
@@ -13,9 +13,10 @@ pub fn run(data: &[u8]) {
     let again = found.frame();
     let read = Segment::parse(&again).expect("what was written is read");
     // There may be room for fewer selective acknowledgements than came.
-    let fitting = read.options.blocks.iter().zip(&found.options.blocks).all(|(own, came)| own.is_none() || own == came);
+    let fitting =
+        read.options.sack_blocks.iter().zip(&found.options.sack_blocks).all(|(own, came)| own.is_none() || own == came);
     assert!(fitting, "{read:?} {found:?}");
-    let options = wire::segment::TcpOptions { blocks: found.options.blocks, ..read.options };
+    let options = wire::segment::TcpOptions { sack_blocks: found.options.sack_blocks, ..read.options };
     assert_eq!(Segment { options, ..read }, found);
     assert_eq!(found.end().wrapping_sub(found.seq), found.space());
 }
@@ -28,7 +29,7 @@ pub fn error(data: &[u8]) {
     if let Problem::TooBig(mtu) = found.problem {
         assert!(mtu >= if frame[12] == 8 { 576 } else { 1280 });
     }
-    assert!(frame[12] != 8 || (v4(found.ends.src) && v4(found.ends.dst)));
+    assert!(frame[12] != 8 || (v4(found.flow_key.src) && v4(found.flow_key.dst)));
 }
 
 /// Takes a frame with an ARP reply or a neighbour advertisement.

@@ -1,5 +1,5 @@
-//! The splicer's controller between clients, servers and strangers who send what they like: it goes on, what it sends can be read, and what it keeps
-//! has a bound.
+//! The splicer's controller between clients, servers and strangers who send what they like: it goes on, what it sends
+//! can be read, and what it keeps has a bound.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,11 +19,11 @@ use splice::data_path::{DataPath, Offer};
 use splice::settings::Settings;
 use splice::splicer::{Accepted, Splicer};
 use splice::tables::flow_entry::FlowEntry;
-use splice::tables::own::Own;
+use splice::tables::local_addresses::LocalAddresses;
 use wire::flow_key::FlowKey;
 use wire::segment::{ACK, FIN, PSH, RST, SYN, Segment, TcpOptions};
 
-use super::pieces::{Pieces, set_checksum};
+use super::unstructured::{Unstructured, set_checksum};
 
 /// What the program needs.
 pub const APPLICATIONS: Applications = Applications::new(&[&SpliceApplication]);
@@ -85,14 +85,15 @@ struct Side {
 #[derive(Default)]
 struct Fake {
     now: u64,
-    blocks: HashMap<FlowKey, FlowEntry>,
-    told: HashMap<u64, u8>,
-    own: Own,
-    /// What came from Millrace last on each connection, by the ends of those who get it.
+    flows: HashMap<FlowKey, FlowEntry>,
+    admin_states: HashMap<u64, u8>,
+    own: LocalAddresses,
+    /// What came from Millrace last on each connection, by the flow key of its receiver.
     sides: HashMap<FlowKey, Side>,
     /// Connections to servers in the order in which they began.
     servers: Vec<FlowKey>,
-    /// What servers have not answered: the ends of the answer, whether it is a SYN, and whether something was asked.
+    /// What servers have not answered: the flow key of the answer, whether it is a SYN, and whether something was
+    /// asked.
     waiting: Vec<(FlowKey, bool, bool)>,
     /// Frames that are received next, since they were put together.
     entered: Vec<Vec<u8>>,
@@ -116,16 +117,16 @@ impl DataPath for Fake {
             self.questions.push((port, frame.to_vec()));
             return;
         };
-        let own = self.sides.entry(segment.ends.turned()).or_default();
+        let own = self.sides.entry(segment.flow_key.reversed()).or_default();
         own.expected = segment.end();
         if segment.has(ACK) {
             own.next = segment.ack;
         }
-        if port == 2 && segment.has(SYN) && !self.servers.contains(&segment.ends.turned()) {
-            self.servers.push(segment.ends.turned());
+        if port == 2 && segment.has(SYN) && !self.servers.contains(&segment.flow_key.reversed()) {
+            self.servers.push(segment.flow_key.reversed());
         }
         if port == 2 && !segment.has(RST | FIN) {
-            self.waiting.push((segment.ends.turned(), segment.has(SYN), !segment.payload.is_empty()));
+            self.waiting.push((segment.flow_key.reversed(), segment.has(SYN), !segment.payload.is_empty()));
         }
     }
 
@@ -140,47 +141,47 @@ impl DataPath for Fake {
         true
     }
 
-    fn entry(&mut self, ends: &FlowKey) -> Option<FlowEntry> {
-        self.blocks.get(ends).cloned()
+    fn entry(&mut self, flow_key: &FlowKey) -> Option<FlowEntry> {
+        self.flows.get(flow_key).cloned()
     }
 
-    fn set_entry(&mut self, ends: &FlowKey, block: &FlowEntry) -> bool {
-        let there_is_room = self.blocks.len() < 60 || self.blocks.contains_key(ends);
+    fn set_entry(&mut self, flow_key: &FlowKey, flow: &FlowEntry) -> bool {
+        let there_is_room = self.flows.len() < 60 || self.flows.contains_key(flow_key);
         if there_is_room {
-            self.blocks.insert(*ends, block.clone());
+            self.flows.insert(*flow_key, flow.clone());
         }
         there_is_room
     }
 
-    fn update_entry(&mut self, ends: &FlowKey, block: &FlowEntry) -> bool {
-        self.set_entry(ends, block)
+    fn update_entry(&mut self, flow_key: &FlowKey, flow: &FlowEntry) -> bool {
+        self.set_entry(flow_key, flow)
     }
 
-    fn remove_entry(&mut self, ends: &FlowKey) {
-        self.blocks.remove(ends);
+    fn remove_entry(&mut self, flow_key: &FlowKey) {
+        self.flows.remove(flow_key);
     }
 
-    fn own(&mut self) -> Own {
+    fn own(&mut self) -> LocalAddresses {
         self.own.clone()
     }
 
-    fn set_own(&mut self, own: &Own) -> Result<(), String> {
+    fn set_local(&mut self, own: &LocalAddresses) -> Result<(), String> {
         self.own = own.clone();
         Ok(())
     }
 
     fn entries(&mut self) -> Vec<(FlowKey, FlowEntry)> {
-        let mut blocks: Vec<_> = self.blocks.iter().map(|(ends, block)| (*ends, block.clone())).collect();
-        blocks.sort_by_key(|(ends, _)| (ends.src, ends.src_port, ends.dst_port));
-        blocks
+        let mut flows: Vec<_> = self.flows.iter().map(|(flow_key, flow)| (*flow_key, flow.clone())).collect();
+        flows.sort_by_key(|(flow_key, _)| (flow_key.src, flow_key.src_port, flow_key.dst_port));
+        flows
     }
 
-    fn told(&mut self) -> Vec<(u64, u8)> {
-        self.told.iter().map(|(server, state)| (*server, *state)).collect()
+    fn admin_states(&mut self) -> Vec<(u64, u8)> {
+        self.admin_states.iter().map(|(server, state)| (*server, *state)).collect()
     }
 
-    fn tell(&mut self, server: u64, state: u8) -> bool {
-        self.told.insert(server, state);
+    fn set_admin_state(&mut self, server: u64, state: u8) -> bool {
+        self.admin_states.insert(server, state);
         true
     }
 
@@ -208,27 +209,27 @@ impl World {
     /// Servers do what they are asked to.
     fn serve(&mut self) {
         for _ in 0..4 {
-            for (ends, is_syn, asks) in std::mem::take(&mut self.splicer.path.waiting) {
-                let known = self.splicer.path.sides.get(&ends).copied().unwrap_or_default();
+            for (flow_key, is_syn, asks) in std::mem::take(&mut self.splicer.path.waiting) {
+                let known = self.splicer.path.sides.get(&flow_key).copied().unwrap_or_default();
                 let (flags, payload): (u8, &[u8]) = match (is_syn, asks) {
                     (true, _) => (SYN | ACK, b""),
                     (_, true) => (ACK, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"),
                     _ => continue,
                 };
                 let seq = if is_syn { 1000 } else { known.next };
-                self.say(ends, (flags, seq, known.expected, 65535), is_syn, payload);
+                self.say(flow_key, (flags, seq, known.expected, 65535), is_syn, payload);
             }
         }
     }
 
     /// A segment comes, with flags, sequence number, acknowledgement and window.
-    fn say(&mut self, ends: FlowKey, (flags, seq, ack, window): (u8, u32, u32, u16), times: bool, payload: &[u8]) {
+    fn say(&mut self, flow_key: FlowKey, (flags, seq, ack, window): (u8, u32, u32, u16), times: bool, payload: &[u8]) {
         let is_syn = flags & SYN != 0;
         let times = times.then_some((seq, 0));
         let options = TcpOptions { mss: is_syn.then_some(1460), sack: is_syn, times, ..TcpOptions::default() };
         let (dst_mac, src_mac) = ([2, 0, 0, 0, 1, 0xfe], [2, 0, 0, 0, 1, 0x11]);
-        let segment = Segment { dst_mac, src_mac, ends, seq, ack, flags, window, options, payload };
-        let own = self.splicer.path.sides.entry(ends).or_default();
+        let segment = Segment { dst_mac, src_mac, flow_key, seq, ack, flags, window, options, payload };
+        let own = self.splicer.path.sides.entry(flow_key).or_default();
         own.next = if seq == own.next || is_syn { segment.end() } else { own.next };
         self.receive(&segment.frame());
     }
@@ -247,34 +248,34 @@ impl World {
     }
 
     /// A segment comes from a client or a server: as these would send it next, but for what the input says.
-    fn segment(&mut self, ends: FlowKey, pieces: &mut Pieces) {
-        let known = self.splicer.path.sides.get(&ends).copied().unwrap_or_default();
+    fn segment(&mut self, flow_key: FlowKey, pieces: &mut Unstructured) {
+        let known = self.splicer.path.sides.get(&flow_key).copied().unwrap_or_default();
         let (kind, seq, ack) = (pieces.byte(), pieces.byte() as i8, pieces.byte() as i8);
         let length = usize::from(pieces.byte()) * if kind & 64 == 0 { 1 } else { 5 };
         let flags = [ACK, ACK, ACK | PSH, ACK | FIN, RST, ACK | RST, SYN | ACK, SYN][usize::from(kind & 7)];
         let (seq, ack) = (known.next.wrapping_add_signed(seq.into()), known.expected.wrapping_add_signed(ack.into()));
         let window = if kind & 16 == 0 { 65535 } else { 3 };
-        self.say(ends, (flags, seq, ack, window), kind & 8 != 0, pieces.bytes(length));
+        self.say(flow_key, (flags, seq, ack, window), kind & 8 != 0, pieces.bytes(length));
     }
 
     /// A frame is received: as the data path would have it.
     fn receive(&mut self, frame: &[u8]) {
         let Some(segment) = Segment::parse(frame) else { return };
-        let known = self.splicer.path.blocks.contains_key(&segment.ends);
+        let known = self.splicer.path.flows.contains_key(&segment.flow_key);
         if known {
             return self.splicer.held(frame);
         }
-        let to = (segment.ends.dst, segment.ends.dst_port);
+        let to = (segment.flow_key.dst, segment.flow_key.dst_port);
         if to == (Ipv4Addr::new(10, 0, 1, 80).to_ipv6_mapped(), 80) && segment.has(ACK) && !segment.payload.is_empty() {
-            let held = FlowEntry::held(segment.ends.turned(), 1);
-            if self.splicer.path.set_entry(&segment.ends, &held) {
-                let agreed = NegotiatedOptions { mss: 1460, scale: Some(7), sack: true, times: false };
-                self.splicer.request(Accepted { port: 1, number: 1, agreed }, frame);
+            let held = FlowEntry::held(segment.flow_key.reversed(), 1);
+            if self.splicer.path.set_entry(&segment.flow_key, &held) {
+                let negotiated = NegotiatedOptions { mss: 1460, scale: Some(7), sack: true, times: false };
+                self.splicer.request(Accepted { port: 1, number: 1, negotiated }, frame);
             }
         }
     }
 
-    fn step(&mut self, pieces: &mut Pieces) {
+    fn step(&mut self, pieces: &mut Unstructured) {
         let kind = pieces.byte();
         match kind & 15 {
             0..=5 => {
@@ -288,8 +289,8 @@ impl World {
             6..=9 => {
                 let servers = &self.splicer.path.servers;
                 let back = usize::from(kind >> 4);
-                if let Some(ends) = servers.len().checked_sub(1 + back).map(|at| servers[at]) {
-                    self.segment(ends, pieces);
+                if let Some(flow_key) = servers.len().checked_sub(1 + back).map(|at| servers[at]) {
+                    self.segment(flow_key, pieces);
                 }
             }
             10 => {
@@ -314,14 +315,14 @@ impl World {
                 }
             }
             14 => {
-                let names = ["figures", "servers", "sessions", "kill", "server"];
+                let names = ["metrics", "servers", "sessions", "kill", "server"];
                 let name = names[usize::from(kind >> 4) % names.len()];
                 let with = match name {
                     "kill" => json!({ "service": "www" }),
                     "server" => json!({ "server": "web/a", "state": "down" }),
                     _ => Json::Null,
                 };
-                self.splicer.asked(name, &with).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+                self.splicer.query(name, &with).unwrap_or_else(|error| panic!("{name}: {error:?}"));
             }
             _ => {
                 // The process dies, and another takes up what it has left.
@@ -348,7 +349,7 @@ pub fn run(data: &[u8]) {
 }
 
 fn converse(data: &[u8]) -> World {
-    let mut pieces = Pieces(data);
+    let mut pieces = Unstructured(data);
     let mut world = World::new();
     for _ in 0..500 {
         if pieces.is_empty() {
@@ -362,20 +363,21 @@ fn converse(data: &[u8]) -> World {
 
 #[cfg(test)]
 mod tests {
-    use control::application::figures::{Family, Figure};
+    use control::application::metrics::{Family, MetricValue};
 
     use super::*;
 
-    /// What the seeds do is worth mutating: servers are up, requests are answered by them, by Millrace, and go on after a restart.
+    /// What the seeds do is worth mutating: servers are up, requests are answered by them, by Millrace, and go on after
+    /// a restart.
     #[test]
     fn seeds_reach_what_is_to_be_tried() {
         let mut counted = HashMap::<String, u64>::new();
         for seed in crate::seeds::conversations() {
             let mut world = converse(&seed);
-            let families = world.splicer.asked("figures", &Json::Null).unwrap();
+            let families = world.splicer.query("metrics", &Json::Null).unwrap();
             for family in serde_json::from_value::<Vec<Family>>(families).unwrap() {
                 for sample in &family.samples {
-                    let Figure::Number(number) = sample.value else { continue };
+                    let MetricValue::Number(number) = sample.value else { continue };
                     *counted.entry(family.name.clone()).or_default() += number;
                 }
             }

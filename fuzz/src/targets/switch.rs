@@ -35,7 +35,8 @@ pub fn config() -> &'static Config {
     CONFIGURATION.get_or_init(|| read(program()))
 }
 
-/// The program with small tables for what it learns, which fill up and are quickly read and emptied; and its configuration.
+/// The program with small tables for what it learns, which fill up and are quickly read and emptied; and its
+/// configuration.
 pub fn small() -> &'static (Arc<Program>, Config) {
     static SMALL: OnceLock<(Arc<Program>, Config)> = OnceLock::new();
     SMALL.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! Packets as text: whatever the text, there are bytes or an error with its column; and bytes shown as text are the same
-//! bytes again.
+//! Packets as text: whatever the text, there are bytes or an error with its column; and bytes shown as text are the
+//! same bytes again.
 
 use control::packet::{Definitions, build, describe, dissect, text};
 

@@ -1,4 +1,5 @@
-//! The firewall on live network namespaces: real hosts on both sides, a port scan, a flood, new rules while flows go on.
+//! The firewall on live network namespaces: real hosts on both sides, a port scan, a flood, new rules while flows go
+//! on.
 //!
 //! They need root, or `unshare --user --map-root-user`, and fail without.
 

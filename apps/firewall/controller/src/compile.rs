@@ -7,15 +7,17 @@
 //! 4 deny         from any         to any         udp            without           }
 //! ```
 //!
-//! Each field of a packet leads to a class: of all addresses in the same prefixes, of all ports in the same ranges. Classes are
-//! joined (Gupta and McKeown, "Packet Classification on Multiple Fields", SIGCOMM 1999), but not all with all: the product
-//! of all sources and all destinations would be far larger than the rules. A rule that names one address is kept with the classes of
-//! this one, and only those that name both make pairs. In the same way a rule without ports is kept with the protocol alone.
+//! Each field of a packet leads to a class: of all addresses in the same prefixes, of all ports in the same ranges.
+//! Classes are joined (Gupta and McKeown, "Packet Classification on Multiple Fields", SIGCOMM 1999), but not all with
+//! all: the product of all sources and all destinations would be far larger than the rules. A rule that names one
+//! address is kept with the classes of this one, and only those that name both make pairs. In the same way a rule
+//! without ports is kept with the protocol alone.
 //!
-//! What classes lead to are sparse rows, laid over each other in one array ([`rows`](super::rows)): a row over destination classes for
-//! each source class that makes pairs, one over services for each address class, and one over source ports where rules name
-//! these. A row over services has three parts (see [`Compiler::service`]). The number of look-ups stays the same however many rules
-//! there are; what grows is memory, and beyond what the tables hold the rules are refused.
+//! What classes lead to are sparse rows, laid over each other in one array ([`rows`](super::rows)): a row over
+//! destination classes for each source class that makes pairs, one over services for each address class, and one over
+//! source ports where rules name these. A row over services has three parts (see [`Compiler::service`]). The number of
+//! look-ups stays the same however many rules there are; what grows is memory, and beyond what the tables hold the
+//! rules are refused.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -108,8 +110,8 @@ impl<'r> Compiler<'r> {
         self.entries.count * self.services.count
     }
 
-    /// The column of a service in a row: by its entry class alone, by its destination port, and again by that, where what is found is
-    /// a row over source ports.
+    /// The column of a service in a row: by its entry class alone, by its destination port, and again by that, where
+    /// what is found is a row over source ports.
     fn service(&self, kind: Kind, entry: u16, target: u16) -> u32 {
         let by_target = self.entries.count + u32::from(entry) * self.services.count + u32::from(target);
         match kind {
@@ -208,8 +210,8 @@ impl<'r> Compiler<'r> {
         Ok(prefixes)
     }
 
-    /// The prefixes of one address, for IPv4 and IPv6. `pairs`: what leads to pairs, of those that pairs tell apart. `of`: the prefixes
-    /// by which a rule is found alone.
+    /// The prefixes of one address, for IPv4 and IPv6. `pairs`: what leads to pairs, of those that pairs tell apart.
+    /// `of`: the prefixes by which a rule is found alone.
     fn field(
         &mut self,
         nets: &Nets,

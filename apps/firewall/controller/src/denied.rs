@@ -21,7 +21,7 @@ const REASONS: [&str; 20] = [
     "wrong_side",
     "no_flow",
     "out_of_state",
-    "implausible_reset",
+    "invalid_reset",
     "unrelated_error",
     "denied_by_rule",
     "denied_by_default",

@@ -5,8 +5,8 @@
 //! row B     2 . . 9      becomes     of row  . A B . A B …      A begins at 1, B at 2
 //! ```
 //!
-//! This is row displacement (Tarjan and Yao, "Storing a sparse table", 1979): each row, the fullest first, begins at the first place
-//! where all its cells are free. No two begin at the same place, which so tells whose a cell is.
+//! This is row displacement (Tarjan and Yao, "Storing a sparse table", 1979): each row, the fullest first, begins at
+//! the first place where all its cells are free. No two begin at the same place, which so tells whose a cell is.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -17,8 +17,8 @@ pub struct TooMany(pub usize);
 
 /// Cells of the array at most.
 pub const CELLS: usize = 1 << 21;
-/// Rows with more cells than this are not tried again before the place where the one before them began: they are few, and so is
-/// what is lost.
+/// Rows with more cells than this are not tried again before the place where the one before them began: they are few,
+/// and so is what is lost.
 const SMALL: usize = 64;
 /// Steps of the search at most.
 const MAX_STEPS: usize = 1 << 28;

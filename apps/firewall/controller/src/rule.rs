@@ -65,8 +65,8 @@ impl Net {
 }
 
 impl Rule {
-    /// Whether every packet that the other matches is matched by this. Unions are not looked at: each part of the other must lie
-    /// in one part of this.
+    /// Whether every packet that the other matches is matched by this. Unions are not looked at: each part of the other
+    /// must lie in one part of this.
     pub fn covers(&self, other: &Rule) -> bool {
         fn all<T>(own: &[T], others: &[T], covers: impl Fn(&T, &T) -> bool) -> bool {
             own.is_empty()

@@ -21,8 +21,8 @@ impl Ports {
     /// For these ranges. Class 0 is that of the ports in none, where there are such.
     pub fn new<'r>(ranges: impl Iterator<Item = &'r Range>) -> Ports {
         let mut ranges: HashMap<Range, Vec<u16>> = ranges.map(|range| (range.clone(), Vec::new())).collect();
-        // What is exclusive-or'd where a range begins and behind its end is, at any port, the sum of numbers of the ranges
-        // that hold it: sets of ranges differ by it, but for chances of 2^-128.
+        // What is exclusive-or'd where a range begins and behind its end is, at any port, the sum of numbers of the
+        // ranges that hold it: sets of ranges differ by it, but for chances of 2^-128.
         let mut changes = vec![0u128; 1 << 16 | 1];
         for range in ranges.keys() {
             let number = number_of(range);

@@ -12,7 +12,7 @@
 
 use control::document::{self, Errors, Path, Table, Value, wrong_kind};
 use control::entries::PortNames;
-use control::words::{did_you_mean, list};
+use control::messages::{did_you_mean, list};
 use toml::de::DeValue;
 
 use super::compile::MAX_RULES;

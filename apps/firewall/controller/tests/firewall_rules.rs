@@ -1,4 +1,5 @@
-//! Ten thousand rules of the firewall against the rules one by one, and what they cost; and more flows than there is room for.
+//! Ten thousand rules of the firewall against the rules one by one, and what they cost; and more flows than there is
+//! room for.
 
 #[path = "../../../../tests/support/compile.rs"]
 mod common;
@@ -54,8 +55,8 @@ fn ten_thousand_rules_decide_as_one_by_one() {
     assert_eq!(counted, expected);
 }
 
-/// Flows from inside, more than the table of opening flows holds: those that pass, those that are dropped because it is full, and
-/// those that pass without being recorded.
+/// Flows from inside, more than the table of opening flows holds: those that pass, those that are dropped because it is
+/// full, and those that pass without being recorded.
 fn beyond_the_table(policy: &str) -> (u64, u64, u64) {
     let program = program();
     let text = quiet(EXAMPLE).replace("\"REFUSE\"", &format!("{policy:?}"));

@@ -64,8 +64,8 @@ pub fn wrk(splice: &Splice, address: &str) {
     assert!(!failed && text.contains("requests in"), "{text}");
 }
 
-/// ab: new connections, and such that stay; all responses must have the length of the first. It speaks HTTP/1.0, and waits for ever
-/// where the server lets its connection stay without saying so, as Python's does.
+/// ab: new connections, and such that stay; all responses must have the length of the first. It speaks HTTP/1.0, and
+/// waits for ever where the server lets its connection stay without saying so, as Python's does.
 pub fn ab(splice: &Splice, address: &str, may_stay: bool) {
     for stays in [&[][..], &["-k"]].into_iter().take(1 + usize::from(may_stay)) {
         let url = format!("http://{address}/1000");

@@ -1,5 +1,6 @@
-//! The splicer between other people's clients and servers, as `make compat` runs it: nginx, Apache and Python behind it, with the TCP
-//! options that each could have; curl, wrk, ab, httperf, Python, Go and Chromium in front. Every byte is compared.
+//! The splicer between other people's clients and servers, as `make compat` runs it: nginx, Apache and Python behind
+//! it, with the TCP options that each could have; curl, wrk, ab, httperf, Python, Go and Chromium in front. Every byte
+//! is compared.
 //!
 //! Needs root and these programs (`tools/setup compat` installs them), and fails without.
 

@@ -66,8 +66,8 @@ impl Server {
     }
 }
 
-/// nginx in the foreground. It closes no connection for the number of its requests: a client that another one's requests came before
-/// would be told so in the middle of its own, which httperf takes for an error.
+/// nginx in the foreground. It closes no connection for the number of its requests: a client that another one's
+/// requests came before would be told so in the middle of its own, which httperf takes for an error.
 pub fn nginx(splice: &Splice, files: &Files) -> Server {
     let listen: String = SERVERS.iter().map(|address| format!("listen {address}; ")).collect();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

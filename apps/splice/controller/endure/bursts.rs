@@ -1,5 +1,5 @@
-//! Many requests at the same moment, at servers that have hardly any room for connections that nobody has accepted yet: then the
-//! kernel answers SYNs with cookies, and throws away what ends handshakes. No request stands still for long.
+//! Many requests at the same moment, at servers that have hardly any room for connections that nobody has accepted yet:
+//! then the kernel answers SYNs with cookies, and throws away what ends handshakes. No request stands still for long.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Barrier;
@@ -35,7 +35,8 @@ fn connect(number: usize) -> std::io::Result<Client> {
     Ok(Client::of(stream))
 }
 
-/// Some requests on a connection, of random sizes and framings, in any pool. The first that is not answered as it should be is told.
+/// Some requests on a connection, of random sizes and framings, in any pool. The first that is not answered as it
+/// should be is told.
 fn exchange(number: usize) -> Result<(), String> {
     let mut random = Random(number as u64);
     let mut client = connect(number).map_err(|error| format!("connect: {error}"))?;
@@ -110,8 +111,8 @@ fn rounds(splice: &Splice, what: &str, threads: usize, rounds: usize, work: fn(u
 
 #[test]
 fn bursts() {
-    // Connections are set up on workers, or in the kernel as far as that can do it. Where very few have room, all the others' next try
-    // is at the same moment again, so that the last ones would have to wait for long.
+    // Connections are set up on workers, or in the kernel as far as that can do it. Where very few have room, all the
+    // others' next try is at the same moment again, so that the last ones would have to wait for long.
     let splice = start("afxdp", scale(64, 16));
     let servers = SERVERS.map(|address| Server::start(&splice.servers, address, "s"));
     wait_until_up(&splice);

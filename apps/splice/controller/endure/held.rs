@@ -86,7 +86,7 @@ fn held() {
     println!(
         "held: {count} connections made in {made:.1?}; {} are there, with {} control blocks; memory {before} KiB before, {} KiB now",
         sessions(&splice),
-        splice.entries("spliced.blocks"),
+        splice.entries("spliced.flows"),
         memory(&splice)
     );
     assert_eq!(sessions(&splice), count);

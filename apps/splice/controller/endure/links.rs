@@ -35,7 +35,8 @@ fn links() -> [Impairments; 3] {
 fn exchange(number: usize) -> std::io::Result<()> {
     let mut random = Random(number as u64);
     let stream = connect(number)?;
-    // What was written may take longer than that to arrive: chunks behind a gap are sent again, one loss after the other.
+    // What was written may take longer than that to arrive: chunks behind a gap are sent again, one loss after the
+    // other.
     stream.set_read_timeout(Some(PATIENCE * 4))?;
     let mut client = Client::of(stream);
     // Sizes of all orders of magnitude.
@@ -89,7 +90,8 @@ fn links_of_all_kinds() {
     let count = std::env::var("ENDURE_LINKS").map_or(scale(10_000, 15), |text| text.parse().unwrap());
     let kinds = scale(3, 1);
     for (kind, impairments) in links().into_iter().take(kinds).enumerate() {
-        // Of three SYNs to a server, which are all of a second, one in a thousand times none comes back over the worst links.
+        // Of three SYNs to a server, which are all of a second, one in a thousand times none comes back over the worst
+        // links.
         let splice = start(&[("connect = \"1s\"", "connect = \"8s\"")], Some(impairments));
         let _servers = SERVERS.map(|address| Server::start(&splice.servers, address, "s"));
         wait_until_up(&splice);

@@ -1,7 +1,8 @@
-//! The splicer in the long run: very many connections one after the other, very many at once, long transfers, and random ones over
-//! bad links. Every byte is compared, and no control block is left behind.
+//! The splicer in the long run: very many connections one after the other, very many at once, long transfers, and
+//! random ones over bad links. Every byte is compared, and no flow entry is left behind.
 //!
-//! `make endure` runs all of it, in release mode; as one of the ordinary tests each part is short and only shows that it works.
+//! `make endure` runs all of it, in release mode; as one of the ordinary tests each part is short and only shows that
+//! it works.
 
 mod bursts;
 mod files;
@@ -76,7 +77,7 @@ fn wait_until_up(splice: &Splice) {
     }
 }
 
-/// A connection from ends of its own: each number stands for another address and port.
+/// A connection with a flow key of its own: each number stands for another address and port.
 fn connect(number: usize) -> std::io::Result<TcpStream> {
     let (which, port) = (number % (2 * ADDRESSES), FIRST_PORT + number / (2 * ADDRESSES) % PORTS);
     let to: SocketAddr = VIRTUAL[which % 2].parse().unwrap();
@@ -85,7 +86,8 @@ fn connect(number: usize) -> std::io::Result<TcpStream> {
     connect_from(SocketAddr::new(from, port as u16), to)
 }
 
-/// Does something for each number below `count` on some threads in the clients' namespace. Every tenth part of it is told.
+/// Does something for each number below `count` on some threads in the clients' namespace. Every tenth part of it is
+/// told.
 fn each(splice: &Splice, threads: usize, count: usize, what: &str, work: impl Fn(usize) + Sync) -> Duration {
     let (next, start) = (AtomicUsize::new(0), Instant::now());
     thread::scope(|scope| {
@@ -140,22 +142,23 @@ fn no_sessions(splice: &Splice) {
     }
 }
 
-/// Waits until all connections of clients are gone, and all control blocks but those of checks and of unused connections to servers.
+/// Waits until all connections of clients are gone, and all flow entries but those of checks and of unused connections
+/// to servers.
 fn nothing_is_left(splice: &Splice, what: &str) {
     let start = Instant::now();
     let few = 200;
-    while sessions(splice) > 0 || splice.entries("spliced.blocks") > few {
+    while sessions(splice) > 0 || splice.entries("spliced.flows") > few {
         assert!(
             start.elapsed() < Duration::from_secs(180),
             "{what}: {} connections and {} blocks are left",
             sessions(splice),
-            splice.entries("spliced.blocks")
+            splice.entries("spliced.flows")
         );
         thread::sleep(Duration::from_millis(500));
     }
     println!(
         "{what}: 0 connections and {} control blocks {:.0?} after the end, memory {} KiB",
-        splice.entries("spliced.blocks"),
+        splice.entries("spliced.flows"),
         start.elapsed(),
         memory(splice)
     );
@@ -180,13 +183,13 @@ fn churn() {
     let splice = start(&[], None);
     let _servers = Servers::start(&splice.servers, 1000);
     wait_until_up(&splice);
-    let (before, blocks) = (memory(&splice), splice.entries("spliced.blocks"));
+    let (before, flows) = (memory(&splice), splice.entries("spliced.flows"));
     let time = each(&splice, 16, count, "churn", short);
     println!(
-        "churn: {count} connections in {time:.1?}, {:.0} per second; memory {before} KiB before, {} KiB after; blocks {blocks} before, {} after",
+        "churn: {count} connections in {time:.1?}, {:.0} per second; memory {before} KiB before, {} KiB after; blocks {flows} before, {} after",
         count as f64 / time.as_secs_f64(),
         memory(&splice),
-        splice.entries("spliced.blocks"),
+        splice.entries("spliced.flows"),
     );
     // That takes the minute for which closed connections are kept.
     if scale(1, 0) == 1 {

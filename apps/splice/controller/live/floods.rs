@@ -18,11 +18,11 @@ use crate::{VIRTUAL, VIRTUAL6, servers, wait_until_up};
 fn syn(number: u32) -> Vec<u8> {
     let [.., a, b] = (0x0200 + number % 0xfd00).to_be_bytes();
     let port = 1024 + (number / 0xfd00) as u16;
-    let ends: (SocketAddr, SocketAddr) = match number % 2 {
+    let flow_key: (SocketAddr, SocketAddr) = match number % 2 {
         0 => ((Ipv4Addr::new(10, 0, a, b), port).into(), VIRTUAL.parse().unwrap()),
         _ => ((Ipv6Addr::new(0x2001, 0xdb8, 9, 0, 0, 0, a.into(), b.into()), port).into(), VIRTUAL6.parse().unwrap()),
     };
-    Segment { ends, seq: number.wrapping_mul(2_654_435_761), ack: 0, flags: SYN, window: 65535, payload: &[] }
+    Segment { flow_key, seq: number.wrapping_mul(2_654_435_761), ack: 0, flags: SYN, window: 65535, payload: &[] }
         .frame(CLIENTS)
 }
 
@@ -40,8 +40,8 @@ fn flood(wire: &RawPort, stop: &AtomicBool, burst: u32, pause: Duration, mut fra
     sent
 }
 
-/// On workers a flood shares a queue with everybody else, as on any link, and here everywhere a CPU with the good clients, so it leaves
-/// room.
+/// On workers a flood shares a queue with everybody else, as on any link, and here everywhere a CPU with the good
+/// clients, so it leaves room.
 #[test]
 fn a_flood_of_syns_leaves_good_clients_served() {
     for driver in ["afpacket", "xdp"] {
@@ -49,7 +49,7 @@ fn a_flood_of_syns_leaves_good_clients_served() {
         let splice = Splice::start(driver, &[], None);
         let _servers = servers(&splice);
         wait_until_up(&splice);
-        let before = splice.entries("spliced.blocks");
+        let before = splice.entries("spliced.flows");
         let cookies = || splice.counters()["counters"]["accept.cookies_sent"][0].as_u64().unwrap();
         let sent = cookies();
         let wire = RawPort::open(&splice.client, "eth0").unwrap();
@@ -68,7 +68,7 @@ fn a_flood_of_syns_leaves_good_clients_served() {
             assert!(flood.join().unwrap() > 20_000);
         });
         // It has left nothing behind.
-        assert!(splice.entries("spliced.blocks") < before + 100, "{}", splice.entries("spliced.blocks"));
+        assert!(splice.entries("spliced.flows") < before + 100, "{}", splice.entries("spliced.flows"));
         splice.stop();
     }
 }
@@ -78,7 +78,7 @@ fn stray(random: &mut Random, (src, dst): (SocketAddr, SocketAddr)) -> Segment<'
     const PAYLOADS: [&[u8]; 3] = [b"", b"GET /evil HTTP/1.1\r\nHost: x\r\n\r\n", &[b'e'; 1400]];
     let flags = [RST, RST | ACK, FIN | ACK, ACK, SYN | ACK, random.next() as u8][random.below(6)];
     let (seq, ack, window) = (random.next() as u32, random.next() as u32, random.next() as u16);
-    Segment { ends: (src, dst), seq, ack, flags, window, payload: PAYLOADS[random.below(PAYLOADS.len())] }
+    Segment { flow_key: (src, dst), seq, ack, flags, window, payload: PAYLOADS[random.below(PAYLOADS.len())] }
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn segments_of_no_connection_do_not_disturb_others() {
         let wire = RawPort::open(host, "eth0").unwrap();
         (wire, router)
     });
-    let before = splice.entries("spliced.blocks");
+    let before = splice.entries("spliced.flows");
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let stopping = Stop(&stop);
@@ -109,8 +109,8 @@ fn segments_of_no_connection_do_not_disturb_others() {
                         (_, 0) => ("10.0.2.11", 81, format!("10.0.2.254:{port}")),
                         _ => ("2001:db8:2::11", 81, format!("[2001:db8:2::254]:{port}")),
                     };
-                    let ends = (SocketAddr::new(src.parse().unwrap(), src_port), dst.parse().unwrap());
-                    stray(&mut random, ends).frame(*router)
+                    let flow_key = (SocketAddr::new(src.parse().unwrap(), src_port), dst.parse().unwrap());
+                    stray(&mut random, flow_key).frame(*router)
                 })
             })
         });
@@ -127,7 +127,7 @@ fn segments_of_no_connection_do_not_disturb_others() {
         floods.into_iter().for_each(|own| assert!(own.join().unwrap() > 2000));
     });
     // None of them had a cookie.
-    assert!(splice.entries("spliced.blocks") < before + 20, "{}", splice.entries("spliced.blocks"));
+    assert!(splice.entries("spliced.flows") < before + 20, "{}", splice.entries("spliced.flows"));
     splice.stop();
 }
 
@@ -137,24 +137,24 @@ fn far(random: &mut Random, number: u32) -> u32 {
     number.wrapping_add(AWAY).wrapping_add(random.below((u32::MAX - 2 * AWAY) as usize) as u32)
 }
 
-/// The address and port that a block has in `part`, under the names that begin with `side`.
+/// The address and port that a flow entry has in `part`, under the names that begin with `side`.
 fn endpoint(part: &serde_json::Value, side: &str) -> SocketAddr {
     let address = part[side].as_str().unwrap_or_else(|| panic!("{side}: {part}"));
     let address = address.trim_start_matches("::ffff:").parse().unwrap();
     SocketAddr::new(address, part[format!("{side}_port")].as_u64().unwrap() as u16)
 }
 
-/// The blocks of a client's connection: of its own segments, and of the server's.
-fn blocks(splice: &Splice, client: SocketAddr) -> [serde_json::Value; 2] {
-    let all = splice.blocks();
+/// The flow entries of a client's connection: of its own segments, and of the server's.
+fn flows(splice: &Splice, client: SocketAddr) -> [serde_json::Value; 2] {
+    let all = splice.flows();
     [("key", "src"), ("value", "dst")].map(|(part, side)| {
         let mut own = all.as_array().unwrap().iter();
         own.find(|own| endpoint(&own[part], side) == client).unwrap_or_else(|| panic!("{client}: {all}")).clone()
     })
 }
 
-/// Somebody who knows the four numbers of a connection, and not its sequence numbers, sends in the name of both sides while
-/// the client fetches something large: it gets every byte, and its next requests are served.
+/// Somebody who knows the four numbers of a connection, and not its sequence numbers, sends in the name of both sides
+/// while the client fetches something large: it gets every byte, and its next requests are served.
 #[test]
 fn guessed_segments_do_not_disturb_a_connection() {
     const SIZE: usize = 20_000_000;
@@ -168,7 +168,7 @@ fn guessed_segments_do_not_disturb_a_connection() {
             client.send(format!("GET /bytes/{SIZE} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
             // What is not read waits: the response has begun, and has not ended.
             thread::sleep(Duration::from_millis(100));
-            let [up, down] = blocks(&splice, client.own_address().parse().unwrap());
+            let [up, down] = flows(&splice, client.own_address().parse().unwrap());
             let wires = [(&*splice.client, &up, &down, CLIENTS), (&splice.servers, &down, &up, SERVERS)];
             let stop = AtomicBool::new(false);
             thread::scope(|scope| {
@@ -177,7 +177,7 @@ fn guessed_segments_do_not_disturb_a_connection() {
                     .zip(wires)
                     .map(|(seed, (host, own, other, router))| {
                         let (wire, stop) = (RawPort::open(host, "eth0").unwrap(), &stop);
-                        let ends = (endpoint(&own["key"], "src"), endpoint(&own["key"], "dst"));
+                        let flow_key = (endpoint(&own["key"], "src"), endpoint(&own["key"], "dst"));
                         let number = |name: &str, of: &serde_json::Value| of["value"][name].as_u64().unwrap() as u32;
                         // What the other side acknowledges are the numbers of this one, moved.
                         let seq = number("acked", other).wrapping_add(number("ack", other));
@@ -186,7 +186,7 @@ fn guessed_segments_do_not_disturb_a_connection() {
                             let mut random = Random(seed);
                             flood(&wire, stop, 50, Duration::from_millis(2), |_| {
                                 let (seq, ack) = (far(&mut random, seq), far(&mut random, ack));
-                                Segment { seq, ack, ..stray(&mut random, ends) }.frame(router)
+                                Segment { seq, ack, ..stray(&mut random, flow_key) }.frame(router)
                             })
                         })
                     })
@@ -204,7 +204,7 @@ fn guessed_segments_do_not_disturb_a_connection() {
             assert_eq!(client.get("/after").unwrap().body, b"/after", "{driver} {address}");
         }
         // The flood has come to the controller, too.
-        assert!(splice.figure("service_implausible", &[]) > 100);
+        assert!(splice.metric("service_invalid_ack", &[]) > 100);
         splice.stop();
     }
 }

@@ -135,8 +135,8 @@ fn servers_that_misbehave_harm_their_own_responses_only() {
     }
 }
 
-/// Many clients send their requests so slowly that they are never whole, as slowloris does. Each gets 408 when its time is over, others
-/// are served meanwhile, and nothing is left.
+/// Many clients send their requests so slowly that they are never whole, as slowloris does. Each gets 408 when its time
+/// is over, others are served meanwhile, and nothing is left.
 #[test]
 fn slow_clients_are_told_so_and_others_served() {
     const SLOW: usize = 300;

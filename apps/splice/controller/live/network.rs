@@ -21,8 +21,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Where the servers of the example are.
 pub const SERVERS: [&str; 4] = ["10.0.2.11:80", "10.0.2.12:80", "[2001:db8:2::11]:80", "[2001:db8:2::12]:80"];
 
-/// How far the program is optimised. In a debug build, which checks each step, all of it takes seconds of CPU time at each of some
-/// sixty starts; the demo, the lab and the cases run it so there.
+/// How far the program is optimised. In a debug build, which checks each step, all of it takes seconds of CPU time at
+/// each of some sixty starts; the demo, the lab and the cases run it so there.
 const LEVEL: &str = if cfg!(debug_assertions) { "base" } else { "cgpc" };
 
 pub fn must<T>(result: lab::Result<T>) -> T {
@@ -46,8 +46,8 @@ fn run(ns: &Namespace, arguments: &[String]) -> Running {
     millrace
 }
 
-/// Mounts a BPF file system where there is none yet, as service managers do when a machine starts. Without the right to, nothing outlasts
-/// the process.
+/// Mounts a BPF file system where there is none yet, as service managers do when a machine starts. Without the right
+/// to, nothing outlasts the process.
 fn mount_bpf() {
     let mount = "test \"$(stat -f -c %T /sys/fs/bpf)\" = bpf_fs || mount -t bpf -o mode=700 bpf /sys/fs/bpf";
     let _ = std::process::Command::new("sh").args(["-c", mount]).output();
@@ -69,13 +69,14 @@ pub struct Splice {
 }
 
 impl Splice {
-    /// Builds the network and starts Millrace with the example configuration, some of its text replaced; on `driver` ports, and
-    /// with links that do this to packets.
+    /// Builds the network and starts Millrace with the example configuration, some of its text replaced; on `driver`
+    /// ports, and with links that do this to packets.
     pub fn start(driver: &str, changes: &[(&str, &str)], links: Option<Impairments>) -> Splice {
         Splice::start_with(driver, changes, links, |_, _| None)
     }
 
-    /// The same with something done to client and servers before Millrace looks for them, and perhaps a host behind one of them.
+    /// The same with something done to client and servers before Millrace looks for them, and perhaps a host behind one
+    /// of them.
     pub fn start_with(
         driver: &str,
         changes: &[(&str, &str)],
@@ -191,9 +192,9 @@ impl Splice {
         self.runtime.json(&["counters", "--socket", &self.runtime.path("socket")])
     }
 
-    /// All control blocks.
-    pub fn blocks(&self) -> Json {
-        self.runtime.json(&["table", "dump", "spliced.blocks", "--socket", &self.runtime.path("socket")])
+    /// All flow entries.
+    pub fn flows(&self) -> Json {
+        self.runtime.json(&["table", "dump", "spliced.flows", "--socket", &self.runtime.path("socket")])
     }
 
     /// Asks for JSON.
@@ -244,7 +245,7 @@ impl Splice {
             ask(&["ss", "-tnoi"]) + &ask(&["ip", "-6", "neighbour"]) + &ask(&["ip", "neighbour"])
         });
         let sessions = self.millrace(&["sessions"]);
-        let parts = [self.counters().to_string(), self.said(), self.blocks().to_string(), sessions.stdout];
+        let parts = [self.counters().to_string(), self.said(), self.flows().to_string(), sessions.stdout];
         parts.join("\n") + &hosts.join("\n")
     }
 

@@ -1,4 +1,4 @@
-//! What operators see and do: figures, sessions, servers, the access log.
+//! What operators see and do: metrics, sessions, servers, the access log.
 
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -15,9 +15,9 @@ fn servers(splice: &Splice) -> Vec<Server> {
 }
 
 impl Splice {
-    /// The figures of a family whose labels have all of these values.
-    pub fn figure(&self, family: &str, labels: &[&str]) -> u64 {
-        let all = self.json(&["figures", family]);
+    /// The metrics of a family whose labels have all of these values.
+    pub fn metric(&self, family: &str, labels: &[&str]) -> u64 {
+        let all = self.json(&["metrics", family]);
         let families = all["splice"].as_array().unwrap();
         let family = families.iter().find(|own| own["name"] == family).unwrap_or_else(|| panic!("{family}: {all}"));
         let fits = |sample: &&Json| {
@@ -46,50 +46,50 @@ fn figures_say_what_has_passed() {
         let splice = Splice::start(driver, &[], None);
         let _servers = servers(&splice);
         wait_until_up(&splice);
-        let figures = |splice: &Splice| {
-            let of = |family, label| splice.figure(family, &["www", label]);
+        let metrics = |splice: &Splice| {
+            let of = |family, label| splice.metric(family, &["www", label]);
             [
                 of("service_requests", "complete"),
                 of("service_responses", "2xx"),
                 of("service_bytes", "up"),
                 of("service_bytes", "down"),
                 of("service_first_byte_us", "www"),
-                splice.figure("service_answers", &["400"]),
+                splice.metric("service_answers", &["400"]),
             ]
         };
         splice.wait("the first ones are over", |splice| {
-            splice.figure("service_requests", &["complete"]) >= 4 && splice.figure("service_connections_now", &[]) == 0
+            splice.metric("service_requests", &["complete"]) >= 4 && splice.metric("service_connections_now", &[]) == 0
                 || splice.sessions(&[]).iter().all(|own| own["state"] == "closed" || own["state"] == "idle")
         });
-        let before = figures(&splice);
-        let served = splice.figure("server_bytes", &["down"]);
+        let before = metrics(&splice);
+        let served = splice.metric("server_bytes", &["down"]);
         let mut client = Client::connect(&splice.client, VIRTUAL).unwrap();
         let request = "GET /bytes/3000000 HTTP/1.1\r\nHost: www.example\r\n\r\n";
         client.send(request.as_bytes()).unwrap();
         assert_eq!(client.receive("GET").unwrap().body, pattern(3_000_000));
         let head = "HTTP/1.1 200 OK\r\nX-Server: a\r\nContent-Length: 3000000\r\n\r\n".len() as u64;
         // Nothing more comes: a look tells that it has ended.
-        splice.wait("the end is not seen", |splice| figures(splice)[0] == before[0] + 1);
-        let after = figures(&splice);
+        splice.wait("the end is not seen", |splice| metrics(splice)[0] == before[0] + 1);
+        let after = metrics(&splice);
         let grown: Vec<u64> = before.iter().zip(after).map(|(before, after)| after - before).collect();
         assert_eq!(grown, [1, 1, request.len() as u64, 3_000_000 + head, 1, 0]);
         client.send(b"nonsense\r\n\r\n").unwrap();
         assert_eq!(client.receive("GET").unwrap().status, 400);
-        assert_eq!(figures(&splice)[5], before[5] + 1);
-        let own = figures(&splice)[3] - after[3];
+        assert_eq!(metrics(&splice)[5], before[5] + 1);
+        let own = metrics(&splice)[3] - after[3];
         assert!((100..200).contains(&own), "{own}");
-        let down = figures(&splice)[3];
+        let down = metrics(&splice)[3];
         // Until the connection ends: the data path alone carries it.
         let mut client = Client::connect(&splice.client, VIRTUAL).unwrap();
         assert_eq!(client.get("/close/500000").unwrap().body, pattern(500_000));
         drop(client);
-        splice.wait("the end is not seen", |splice| figures(splice)[0] == before[0] + 2);
+        splice.wait("the end is not seen", |splice| metrics(splice)[0] == before[0] + 2);
         let head = "HTTP/1.1 200 OK\r\nX-Server: a\r\nConnection: close\r\n\r\n".len() as u64;
-        assert_eq!(figures(&splice)[3] - down, 500_000 + head);
+        assert_eq!(metrics(&splice)[3] - down, 500_000 + head);
         // By server, the same in all, but for what Millrace said itself.
-        let of_servers = splice.figure("server_bytes", &["down"]) - served;
-        assert_eq!(of_servers + own, figures(&splice)[3] - before[3]);
-        assert!(splice.figure("server_up", &["web", "a"]) == 1 && splice.server("web/a")["why"] == "checks succeed");
+        let of_servers = splice.metric("server_bytes", &["down"]) - served;
+        assert_eq!(of_servers + own, metrics(&splice)[3] - before[3]);
+        assert!(splice.metric("server_up", &["web", "a"]) == 1 && splice.server("web/a")["why"] == "checks succeed");
         splice.stop();
     }
 }
@@ -132,7 +132,7 @@ fn sessions_are_listed_and_ended() {
     assert_eq!(splice.millrace(&["sessions", "kill", "--client", client]).ok(), "ended: 1\n");
     assert_eq!(quiet.receive("GET").map(|own| own.body.len()).unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
     splice.wait("the server goes on", |_| established() == 0);
-    assert_eq!(splice.figure("service_requests", &["killed"]), 1);
+    assert_eq!(splice.metric("service_requests", &["killed"]), 1);
     splice.millrace(&["sessions", "kill", "--client", "10.0.1.11"]).ok();
     splice.millrace(&["sessions", "kill", "--service", "www"]).ok();
     splice.wait("they are still there", |splice| splice.sessions(&[]).is_empty());
@@ -295,9 +295,9 @@ fn requests_are_logged() {
     std::fs::remove_file(&path).unwrap();
     splice.millrace(&["reload"]).ok();
     splice.wait("it is not opened anew", |_| std::path::Path::new(&path).exists());
-    let written = splice.figure("log_lines", &["written"]);
+    let written = splice.metric("log_lines", &["written"]);
     assert!(written > known as u64, "{written}");
-    assert_eq!(splice.figure("log_lines", &["lost"]), 0);
+    assert_eq!(splice.metric("log_lines", &["lost"]), 0);
     splice.stop();
 }
 
@@ -324,7 +324,7 @@ fn a_log_that_nobody_reads_holds_up_nobody() {
         asked += 1;
     }
     assert!(start.elapsed() < PATIENCE);
-    assert!(splice.figure("log_lines", &["written"]) < 200);
+    assert!(splice.metric("log_lines", &["written"]) < 200);
     assert!(reader.as_raw_fd() >= 0);
     // Its end is not held up, either.
     splice.stop();

@@ -12,8 +12,8 @@ use crate::{VIRTUAL, VIRTUAL6, servers, wait_until_up};
 /// Clients that keep their connections.
 const CLIENTS: usize = 8;
 
-/// Such clients, and transfers, while something happens to the splicer several times. Not one connection is cut, and every byte is
-/// right.
+/// Such clients, and transfers, while something happens to the splicer several times. Not one connection is cut, and
+/// every byte is right.
 pub fn under_load(
     splice: &mut Splice,
     addresses: [&str; 2],
@@ -93,8 +93,9 @@ pub fn under_load(
 
 /// Hosts that try long enough, while there is no process.
 pub fn make_patient(splice: &Splice) {
-    // Who gets no answer asks again every second, not after pauses that double, as far as the kernel has that (Linux 6.15). As that
-    // makes 15 times a quarter of a minute, and a loaded machine takes longer to start the process, it asks more often, too.
+    // Who gets no answer asks again every second, not after pauses that double, as far as the kernel has that (Linux
+    // 6.15). As that makes 15 times a quarter of a minute, and a loaded machine takes longer to start the process, it
+    // asks more often, too.
     for host in [&*splice.client, &splice.servers] {
         let _ = host.check(&["sysctl", "-qw", "net.ipv4.tcp_rto_max_ms=1000"]);
         host.check(&["sysctl", "-qw", "net.ipv4.tcp_retries2=255"]).unwrap();

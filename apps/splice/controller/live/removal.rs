@@ -5,8 +5,8 @@ use crate::outlast::under_load;
 use crate::web::Client;
 use crate::{VIRTUAL, VIRTUAL6, servers, wait_until_up};
 
-/// What the example has besides: a pool before all others in the alphabet, and one behind; a service before the other one, and one
-/// behind; another own address. Each is what one of [`REMOVALS`] takes away.
+/// What the example has besides: a pool before all others in the alphabet, and one behind; a service before the other
+/// one, and one behind; another own address. Each is what one of [`REMOVALS`] takes away.
 const MORE: [(&str, &str); 5] = [
     (
         "[controllers.splice.pools.images]",

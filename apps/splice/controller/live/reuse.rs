@@ -110,8 +110,8 @@ fn each_client_has_its_own_connection_where_that_is_asked_for() {
 
 #[test]
 fn connections_are_made_before_they_are_needed() {
-    let images = format!("{IMAGES}warm = 2\ncheck = {{ interval = \"1h\" }}\n");
-    let splice = Splice::start("afpacket", &[SELDOM, (IMAGES, &images), ("idle = \"1h\"", "warm = \"1h\"")], None);
+    let images = format!("{IMAGES}preconnect = 2\ncheck = {{ interval = \"1h\" }}\n");
+    let splice = Splice::start("afpacket", &[SELDOM, (IMAGES, &images), ("idle = \"1h\"", "idle_pool = \"1h\"")], None);
     let servers = servers(&splice);
     wait_until_up(&splice);
     // Two on each version, and those of the first requests and checks.
@@ -129,12 +129,12 @@ fn connections_are_made_before_they_are_needed() {
     splice.stop();
 }
 
-/// A client whose connection has ended may use its port again at once: its SYN is answered, and not only the second one a second later,
-/// also where it asks for explicit congestion notification. Each request goes to its own pool's server.
+/// A client whose connection has ended may use its port again at once: its SYN is answered, and not only the second one
+/// a second later, also where it asks for explicit congestion notification. Each request goes to its own pool's server.
 #[test]
 fn a_port_is_used_again_at_once() {
     const MOST: Duration = Duration::from_millis(700);
-    // Where the server closes its blocks are still there, for what may come late.
+    // Where the server closes its flow entries are still there, for what may come late.
     let never = ("balance", "reuse = \"never\"\nbalance");
     for (driver, changes, ecn) in
         [("afpacket", &[never][..], "1"), ("xdp", &[never], "1"), ("xdp", &[], "2"), ("xdp", &[], "1")]

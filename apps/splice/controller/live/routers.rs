@@ -95,7 +95,8 @@ fn responses_fit_the_way_to_the_client_in_the_kernel() {
     responses_fit_the_way_to_the_client("xdp");
 }
 
-/// A host that lets routers cut its packets, before a way that takes less: its requests come in fragments (RFC 1122 section 3.3.2).
+/// A host that lets routers cut its packets, before a way that takes less: its requests come in fragments (RFC 1122
+/// section 3.3.2).
 #[test]
 fn requests_in_fragments_are_answered() {
     let splice = Splice::start("xdp", &[], None);
@@ -103,8 +104,8 @@ fn requests_in_fragments_are_answered() {
     wait_until_up(&splice);
     let far = behind(&splice.client, 3, &[2]);
     must(far.set_sysctl("net.ipv4.ip_no_pmtu_disc", "1"));
-    let way = ["ip", "route", "replace", "10.0.1.0/24", "dev", "eth0", "src", "10.0.1.11", "mtu", "lock", "600"];
-    must(splice.client.check(&way));
+    let next_hop = ["ip", "route", "replace", "10.0.1.0/24", "dev", "eth0", "src", "10.0.1.11", "mtu", "lock", "600"];
+    must(splice.client.check(&next_hop));
     let mut client = Client::connect(&far, VIRTUAL).unwrap();
     for size in [3000, 200_000] {
         let body = pattern(size);
@@ -112,7 +113,7 @@ fn requests_in_fragments_are_answered() {
         assert_eq!(String::from_utf8_lossy(&response.body), format!("{size} {:x}", sum(&body)));
     }
     // All but the shortest of its segments.
-    assert!(splice.figure("fragmented_datagrams", &["reassembled"]) > 100, "{}", drops(&splice));
+    assert!(splice.metric("fragmented_datagrams", &["reassembled"]) > 100, "{}", drops(&splice));
     splice.stop();
 }
 

@@ -19,7 +19,7 @@ const ETH_IPV6: u16 = 0x86dd;
 
 /// A segment without options.
 pub struct Segment<'p> {
-    pub ends: (SocketAddr, SocketAddr),
+    pub flow_key: (SocketAddr, SocketAddr),
     pub seq: u32,
     pub ack: u32,
     pub flags: u8,
@@ -38,7 +38,7 @@ fn octets(address: IpAddr) -> Vec<u8> {
 impl Segment<'_> {
     /// Its frame, with right checksums.
     pub fn frame(&self, to: [u8; 6]) -> Vec<u8> {
-        let (src, dst) = self.ends;
+        let (src, dst) = self.flow_key;
         let mut tcp = [src.port(), dst.port()].map(u16::to_be_bytes).concat();
         tcp.extend([self.seq, self.ack].map(u32::to_be_bytes).concat());
         tcp.extend([0x50, self.flags]);

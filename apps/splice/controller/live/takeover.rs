@@ -1,4 +1,5 @@
-//! Another program takes over, by a reload or by another process, under load: connections, requests and what is known of servers go on.
+//! Another program takes over, by a reload or by another process, under load: connections, requests and what is known
+//! of servers go on.
 
 use std::thread;
 use std::time::Duration;
@@ -15,11 +16,11 @@ fn program() -> Vec<(&'static str, String)> {
     }
     files!(
         "accept.baker",
-        "block.baker",
+        "flow.baker",
         "entry.baker",
         "errors.baker",
         "fragments.baker",
-        "rare.baker",
+        "slow_path.baker",
         "rewrite.baker",
         "splice.baker",
         "spliced.baker",
@@ -89,7 +90,8 @@ const RESPONDER: (&str, &str) = (
     "[tables.responder.addresses]\n\"10.0.1.90\" = \"02:00:00:00:01:fe\"\n\n[controllers.splice.limits]",
 );
 
-/// Changes of the program, each from the program as it was: what is declared moves the numbers of channels, counters, tables and metadata.
+/// Changes of the program, each from the program as it was: what is declared moves the numbers of channels, counters,
+/// tables and metadata.
 const CHANGES: [&[(&str, &str, &str)]; 3] = [
     &[("spliced.baker", "    counter expired;", "    counter before; counter expired;")],
     &[
@@ -112,7 +114,7 @@ fn programs_take_over(program: Vec<(&'static str, String)>, more: &[(&str, &str)
     quiet.iter_mut().for_each(|client| assert_eq!(client.get("/images/quiet").unwrap().status, 200));
     assert_eq!(splice.millrace(&["servers", "drain", "web/b"]).status, Some(0));
     under_load(&mut splice, [VIRTUAL, VIRTUAL6], 5_000_000, CHANGES.len(), |splice, time| {
-        let served = |splice: &Splice| splice.figure("service_requests", &["www", "complete"]);
+        let served = |splice: &Splice| splice.metric("service_requests", &["www", "complete"]);
         let before = (served(splice), splice.server("web/a")["since_ms"].as_u64().unwrap());
         splice.reprogram(CHANGES[time]);
         if time == 2 {

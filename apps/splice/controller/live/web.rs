@@ -305,7 +305,8 @@ impl Client {
     }
 }
 
-/// Connects from one address and port to another, in the caller's namespace, also where a connection was there just before.
+/// Connects from one address and port to another, in the caller's namespace, also where a connection was there just
+/// before.
 pub fn connect_from(from: SocketAddr, to: SocketAddr) -> std::io::Result<TcpStream> {
     let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let socket = socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use wire::flow_key::FlowKey;
 
 use crate::tables::flow_entry::FlowEntry;
-use crate::tables::own::Own;
+use crate::tables::local_addresses::LocalAddresses;
 
 /// The data path as the splicer sees it.
 pub trait DataPath {
@@ -34,17 +34,17 @@ pub trait DataPath {
     fn remove_entry(&mut self, key: &FlowKey);
     /// All flow entries.
     fn entries(&mut self) -> Vec<(FlowKey, FlowEntry)>;
-    /// Own entries of tables as they are.
-    fn own(&mut self) -> Own;
+    /// LocalAddresses entries of tables as they are.
+    fn own(&mut self) -> LocalAddresses;
     /// Makes them so, and no others.
     ///
     /// # Errors
     /// Where a table has no room.
-    fn set_own(&mut self, own: &Own) -> Result<(), String>;
-    /// What was told about servers, by key: a state.
-    fn told(&mut self) -> Vec<(u64, u8)>;
-    /// Keeps that for this process and the next; 0 is what nobody need be told. False where there is no room.
-    fn tell(&mut self, server: u64, state: u8) -> bool;
+    fn set_local(&mut self, own: &LocalAddresses) -> Result<(), String>;
+    /// The admin states of servers, by key.
+    fn admin_states(&mut self) -> Vec<(u64, u8)>;
+    /// Keeps that for this process and the next; 0 is the default and is not kept. False where there is no room.
+    fn set_admin_state(&mut self, server: u64, state: u8) -> bool;
     /// What the clients of virtual addresses are offered from now on; there are no others.
     fn offer(&mut self, offers: &[((Ipv6Addr, u16), Offer)]);
 }
@@ -80,7 +80,7 @@ pub struct Offer {
     pub learned: bool,
 }
 
-/// The window scale that clients are told; flow entries translate from the servers'.
+/// The window scale that is advertised to clients; flow entries translate from the servers'.
 pub const SCALE: u8 = 7;
 
 /// Bytes that there is room for behind the longest head, so that a sender sends more than that: it waits where less

@@ -1,6 +1,6 @@
 //! Datagrams that come in fragments, on their way through the splicer.
 
-use control::application::figures::{Family, Kind};
+use control::application::metrics::{Family, Kind};
 use wire::fragments::Fragments;
 
 /// What became of them.

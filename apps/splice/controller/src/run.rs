@@ -18,7 +18,7 @@ use crate::splicer::restore::Restored;
 use crate::splicer::{Accepted, Splicer};
 use crate::tables::flow_entry::FlowEntry;
 use crate::tables::live::LiveTables;
-use crate::tables::own::Own;
+use crate::tables::local_addresses::LocalAddresses;
 use crate::tables::packed::FlowTable;
 
 /// How long it waits for a packet at most: new settings are looked for then.
@@ -41,7 +41,7 @@ pub struct LivePath {
     fields: Fields,
     flows: FlowTable<LiveTables>,
     services: Table<(Ipv6Addr, u16), Service>,
-    told: Table<u64, u8>,
+    admin_states: Table<u64, u8>,
     secret: (u64, u64),
     macs: Table<u32, [u8; 6]>,
     addresses: Table<Ipv6Addr, u8>,
@@ -72,7 +72,7 @@ impl LivePath {
             },
             flows: FlowTable::new(LiveTables::of(tables)?),
             services: tables.table("accept.services")?,
-            told: tables.table("accept.told")?,
+            admin_states: tables.table("accept.admin_states")?,
             secret,
             macs: tables.table("entry.macs")?,
             addresses: tables.table("entry.addresses")?,
@@ -139,12 +139,12 @@ impl DataPath for LivePath {
         self.flows.entries()
     }
 
-    fn own(&mut self) -> Own {
+    fn own(&mut self) -> LocalAddresses {
         let (macs, addresses) = (self.macs.entries(), self.addresses.entries());
-        Own { macs, addresses, timeouts: self.timeouts.entries() }
+        LocalAddresses { macs, addresses, timeouts: self.timeouts.entries() }
     }
 
-    fn set_own(&mut self, own: &Own) -> Result<(), String> {
+    fn set_local(&mut self, own: &LocalAddresses) -> Result<(), String> {
         let named =
             |name: &str, result: Result<(), TableError>| result.map_err(|error| format!("table {name}: {error}"));
         named("entry.macs", self.macs.replace(&own.macs))?;
@@ -152,16 +152,16 @@ impl DataPath for LivePath {
         named("spliced.timeouts", self.timeouts.replace(&own.timeouts))
     }
 
-    fn told(&mut self) -> Vec<(u64, u8)> {
-        self.told.entries()
+    fn admin_states(&mut self) -> Vec<(u64, u8)> {
+        self.admin_states.entries()
     }
 
-    fn tell(&mut self, server: u64, state: u8) -> bool {
+    fn set_admin_state(&mut self, server: u64, state: u8) -> bool {
         if state == 0 {
-            self.told.remove(&server);
+            self.admin_states.remove(&server);
             return true;
         }
-        self.told.set(&server, &state).is_ok()
+        self.admin_states.set(&server, &state).is_ok()
     }
 
     fn offer(&mut self, offers: &[((Ipv6Addr, u16), Offer)]) {
@@ -193,13 +193,13 @@ struct Fields {
 impl Fields {
     fn of(&self, packet: &Punted) -> Accepted {
         let scale = packet.metadata(self.scale) as u8;
-        let agreed = NegotiatedOptions {
+        let negotiated = NegotiatedOptions {
             mss: packet.metadata(self.mss) as u16,
             scale: (scale < 15).then_some(scale),
             sack: packet.metadata(self.sack) != 0,
             times: false,
         };
-        Accepted { port: packet.metadata(self.rx_port) as u8, number: packet.metadata(self.service) as u16, agreed }
+        Accepted { port: packet.metadata(self.rx_port) as u8, number: packet.metadata(self.service) as u16, negotiated }
     }
 }
 
@@ -231,8 +231,8 @@ fn settings_of(compiled: &CompiledSettings<Settings>) -> Result<Arc<Settings>, S
     compiled.own.clone().ok_or_else(|| "there is no [controllers.splice] in the configuration".into())
 }
 
-/// What the controller is to a program that begins, or takes over: with what it knows of the one before, if there was one, else of the
-/// control blocks, if a process or a controller before has left any.
+/// What the controller is to a program that begins, or takes over: with what it knows of the one before, if there was
+/// one, else of the flow entries, if a process or a controller before has left any.
 pub fn begin(link: &Link, reloads: &Reloads<Settings>, kept: Option<Box<Live>>) -> Result<Box<Live>, String> {
     let secret = secret(link)?;
     let path = LivePath::of(link, secret).map_err(|error| error.to_string())?;
@@ -244,10 +244,10 @@ pub fn begin(link: &Link, reloads: &Reloads<Settings>, kept: Option<Box<Live>>) 
     let mut splicer = Box::new(Splicer::new(settings, path));
     let restored = splicer.restore();
     if restored != Restored::default() {
-        let Restored { live, unread, lost } = restored;
-        tracing::warn!(live, unread, lost, "connections taken up from the process before");
+        let Restored { live, passthrough, lost } = restored;
+        tracing::warn!(live, passthrough, lost, "connections taken up from the process before");
     }
-    splicer.put_own()?;
+    splicer.put_local()?;
     Ok(splicer)
 }
 
@@ -272,7 +272,7 @@ impl Live {
             }
             reloads.apply(|compiled| self.configure(settings_of(compiled)?));
             closed.adapt(&self.path);
-            queries.answer(|name, with| self.asked(name, with));
+            queries.answer(|name, with| self.query(name, with));
         }
     }
 
@@ -293,7 +293,7 @@ impl Live {
 struct Closed {
     timeouts: Table<u32, u32>,
     capacity: usize,
-    looked: u64,
+    progress: u64,
 }
 
 impl Closed {
@@ -305,9 +305,9 @@ impl Closed {
 
     fn new(link: &Link) -> Result<Closed, String> {
         let text = |error: NameError| error.to_string();
-        let flows = link.program().tables.iter().find(|table| table.name == "spliced.blocks");
+        let flows = link.program().tables.iter().find(|table| table.name == "spliced.flows");
         let capacity = flows.map_or(0, |table| table.capacity) as usize;
-        Ok(Closed { timeouts: link.tables().table("spliced.timeouts").map_err(text)?, capacity, looked: 0 })
+        Ok(Closed { timeouts: link.tables().table("spliced.timeouts").map_err(text)?, capacity, progress: 0 })
     }
 
     /// All of the time up to a quarter of the table's capacity, then less in proportion; none where three quarters are
@@ -320,10 +320,10 @@ impl Closed {
 
     fn adapt(&mut self, path: &LivePath) {
         let now = path.now();
-        if now < self.looked + Self::PAUSE {
+        if now < self.progress + Self::PAUSE {
             return;
         }
-        self.looked = now;
+        self.progress = now;
         let seconds = Self::seconds(path.flows.tables().len(), self.capacity);
         if self.timeouts.get(&Self::STATE) != Some(seconds)
             && let Err(error) = self.timeouts.set(&Self::STATE, &seconds)

@@ -1,12 +1,12 @@
-//! The splicer, its program and its controller together, against a small model: whatever the network does to packets, both
-//! sides see what the other has sent.
+//! The splicer, its program and its controller together, against a small model: whatever the network does to packets,
+//! both sides see what the other has sent.
 
 #[path = "../../../../tests/support/compile.rs"]
 mod common;
 #[path = "splice/edges.rs"]
 mod edges;
-#[path = "splice/figures.rs"]
-mod figures;
+#[path = "splice/metrics.rs"]
+mod metrics;
 #[path = "splice/path.rs"]
 mod path;
 #[path = "splice/plan.rs"]
@@ -33,7 +33,7 @@ use splice::cluster::Cluster;
 use wire::flow_key::FlowKey;
 use wire::segment::TcpOptions;
 
-use figures::{figure, total};
+use metrics::{metric, total};
 use plan::{Exchange, Hosts, Routers};
 use tcp::Listener;
 use world::World;
@@ -139,7 +139,7 @@ fn run_with(world: &mut World, choices: &[u8], mut happens: impl FnMut(&mut Worl
             return true;
         }
         // What is not read any more ends with the server's connection.
-        if (world.client.peer_closed || world.client.was_reset) && world.closes_unread() {
+        if (world.client.peer_closed || world.client.was_reset) && world.closes_early() {
             return true;
         }
         assert!(!world.client.was_reset, "the client was reset");
@@ -217,7 +217,7 @@ fn settle(world: &mut World, requests: usize) {
     for _ in 0..2000 {
         match (0..4).find(|path| world.queued(*path) > 0) {
             Some(path) => world.deliver(path),
-            None if figure(world, "service_requests", "complete") == requests as u64 => return,
+            None if metric(world, "service_requests", "complete") == requests as u64 => return,
             None => world.wait(60_000_000),
         }
     }
@@ -249,10 +249,10 @@ proptest! {
         let asked: usize = exchanges.iter().enumerate().map(|(number, own)| own.request(number).len()).sum();
         settle(&mut world, count);
         let counted = [
-            figure(&mut world, "service_requests", "complete"),
-            figure(&mut world, "service_responses", "2xx"),
-            figure(&mut world, "service_bytes", "up"),
-            figure(&mut world, "service_bytes", "down"),
+            metric(&mut world, "service_requests", "complete"),
+            metric(&mut world, "service_responses", "2xx"),
+            metric(&mut world, "service_bytes", "up"),
+            metric(&mut world, "service_bytes", "down"),
         ];
         // What is counted begins anew with each process.
         if world.crashes == 0 {
@@ -295,7 +295,7 @@ fn connections_to_servers_are_used_again() {
         TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)), ..TcpOptions::default() };
     // How many are made by then, and how many wait for the next client at the end.
     for (settings, used, left) in
-        [("", 1, 1), ("reuse = \"never\"", 4, 0), ("warm = 2", 0, 4), ("addressing = \"transparent\"", 4, 0)]
+        [("", 1, 1), ("reuse = \"never\"", 4, 0), ("preconnect = 2", 0, 4), ("addressing = \"transparent\"", 4, 0)]
     {
         let hosts = Hosts { settings, ..Hosts::alike(plain, [1, 9]) };
         let exchange = Exchange { second: false, post: false, up: 0, down: 3000, chunked: false, last: false };
@@ -308,7 +308,7 @@ fn connections_to_servers_are_used_again() {
         }
         // Nothing but those that were made ahead.
         assert_eq!(world.connections() - before, used, "{settings}");
-        let servers = world.splicer.asked("servers", &serde_json::Value::Null).unwrap();
+        let servers = world.splicer.query("servers", &serde_json::Value::Null).unwrap();
         let idle: u64 = servers.as_array().unwrap().iter().map(|own| own["idle"].as_u64().unwrap()).sum();
         assert_eq!(idle, left, "{settings}");
         // Each request was one server's.
@@ -316,13 +316,13 @@ fn connections_to_servers_are_used_again() {
     }
 }
 
-/// What a client says of its own connection (`Connection: close`) the server is not told, whose connection stays for the next client.
-/// Millrace closes with the last byte, in the same segment.
+/// What a client says of its own connection (`Connection: close`) the server is not told, whose connection stays for
+/// the next client. Millrace closes with the last byte, in the same segment.
 #[test]
 fn a_client_that_asks_for_the_end_leaves_the_server_to_others() {
     let plain =
         TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)), ..TcpOptions::default() };
-    for (settings, used, told) in
+    for (settings, used, closes_told) in
         [("reuse = \"always\"", 1, 0), ("reuse = \"never\"", 4, 4), ("addressing = \"transparent\"", 4, 4)]
     {
         for (chunked, down) in [(false, 0), (false, 300), (true, 300), (false, 15000), (true, 15000)] {
@@ -337,9 +337,9 @@ fn a_client_that_asks_for_the_end_leaves_the_server_to_others() {
                 assert!(run(&mut world, &[]));
                 assert_eq!(world.client.received, world.expected());
             }
-            assert_eq!((world.connections() - before, world.told), (used, told), "{settings} {down}");
+            assert_eq!((world.connections() - before, world.closes_told), (used, closes_told), "{settings} {down}");
             settle(&mut world, 4);
-            assert_eq!(figure(&mut world, "service_requests", "complete"), 4, "{settings} {down}");
+            assert_eq!(metric(&mut world, "service_requests", "complete"), 4, "{settings} {down}");
         }
     }
 }
@@ -373,8 +373,8 @@ fn posted_again(times: bool) -> World {
     world
 }
 
-/// The process ends when it has sent a request on a connection that was there before, and the next one does not know whether the server
-/// has it. It is served once, whether the server gets it, and answers it in vain, or has closed.
+/// The process ends when it has sent a request on a connection that was there before, and the next one does not know
+/// whether the server has it. It is served once, whether the server gets it, and answers it in vain, or has closed.
 #[test]
 fn a_request_on_a_used_connection_outlasts_the_process() {
     for case in 0..32 {
@@ -408,7 +408,7 @@ fn a_request_on_a_used_connection_outlasts_the_process() {
         }
         paths.into_iter().for_each(|path| world.deliver(path));
         assert!(run(&mut world, &[]), "case {case}: {} bytes came", world.client.received.len());
-        assert_eq!((world.answered, world.lost, world.unread()), (1, 0, 0), "case {case}");
+        assert_eq!((world.answered, world.lost, world.passthrough()), (1, 0, 0), "case {case}");
         assert_eq!(world.client.received, world.expected(), "case {case}");
     }
 }
@@ -429,7 +429,8 @@ fn a_clock_that_was_not_heard_is_not_known_later() {
     assert_eq!((world.answered, world.lost), (1, 0));
 }
 
-/// A server that has taken a request which may not be sent twice, and closes: the client gets an answer, and a FIN behind it.
+/// A server that has taken a request which may not be sent twice, and closes: the client gets an answer, and a FIN
+/// behind it.
 #[test]
 fn a_server_that_closes_instead_of_answering_is_no_end_of_a_response() {
     let mut world = posted_again(true);
@@ -443,7 +444,8 @@ fn a_server_that_closes_instead_of_answering_is_no_end_of_a_response() {
     assert_eq!(world.answered, 1);
 }
 
-/// A server closes behind a response in chunks, and its FIN overtakes some of it: the client's next request is answered all the same.
+/// A server closes behind a response in chunks, and its FIN overtakes some of it: the client's next request is answered
+/// all the same.
 #[test]
 fn a_fin_that_overtakes_a_response_does_not_end_the_client() {
     let plain = TcpOptions { mss: Some(536), scale: Some(7), sack: true, times: None, ..TcpOptions::default() };
@@ -459,8 +461,8 @@ fn a_fin_that_overtakes_a_response_does_not_end_the_client() {
     }
 }
 
-/// A client that has an old duplicate of what it has sent under way, with numbers that would be the next request's: it is no request
-/// (RFC 7323 section 5.3).
+/// A client that has an old duplicate of what it has sent under way, with numbers that would be the next request's: it
+/// is no request (RFC 7323 section 5.3).
 #[test]
 fn an_old_duplicate_is_no_request() {
     let plain =
@@ -486,15 +488,19 @@ fn an_old_duplicate_is_no_request() {
     }
 }
 
-/// A client that has less room than the one before, and a server that was told of more on the same connection: nothing comes that there is
-/// no room for, however much the server may have under way.
+/// A client that has less room than the one before, and a server that was told of more on the same connection: nothing
+/// comes that there is no room for, however much the server may have under way.
 #[test]
 fn a_server_is_told_of_no_more_room_than_the_present_client_has() {
     let plain =
         TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)), ..TcpOptions::default() };
-    for (settings, scale) in
-        [("warm = 2", Some(7)), ("", Some(7)), ("warm = 2", Some(2)), ("", Some(2)), ("warm = 2", None)]
-    {
+    for (settings, scale) in [
+        ("preconnect = 2", Some(7)),
+        ("", Some(7)),
+        ("preconnect = 2", Some(2)),
+        ("", Some(2)),
+        ("preconnect = 2", None),
+    ] {
         let exchange = Exchange { second: false, post: false, up: 0, down: 100_000, chunked: false, last: false };
         let mut world =
             World::new(Hosts { settings, room: (65_535, None), ..Hosts::alike(plain, [1, 9]) }, vec![exchange.clone()]);
@@ -517,11 +523,12 @@ fn a_server_is_told_of_no_more_room_than_the_present_client_has() {
     }
 }
 
-/// A client that reads slowly, and has hardly any room, gets everything at its own pace: each time it reads, more comes.
+/// A client that reads slowly, and has hardly any room, gets everything at its own pace: each time it reads, more
+/// comes.
 #[test]
 fn a_slow_reader_gets_all() {
     let plain = TcpOptions { mss: Some(1460), sack: true, times: Some((5, 0)), ..TcpOptions::default() };
-    for (settings, scale) in [("", None), ("warm = 2", Some(0)), ("reuse = \"always\"", Some(7))] {
+    for (settings, scale) in [("", None), ("preconnect = 2", Some(0)), ("reuse = \"always\"", Some(7))] {
         let exchange = Exchange { second: false, post: false, up: 0, down: 30_000, chunked: false, last: false };
         let hosts = Hosts { settings, ..Hosts::alike(TcpOptions { scale, ..plain }, [1, 9]) };
         let mut world = World::new(hosts, vec![Exchange { down: 1000, ..exchange.clone() }]);
@@ -540,8 +547,8 @@ fn a_slow_reader_gets_all() {
     }
 }
 
-/// A server closes behind a response, and says so again before the client has acknowledged all of it: what the client has asked next is
-/// answered all the same.
+/// A server closes behind a response, and says so again before the client has acknowledged all of it: what the client
+/// has asked next is answered all the same.
 #[test]
 fn a_fin_that_comes_again_does_not_end_the_client() {
     let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: None, ..TcpOptions::default() };
@@ -558,9 +565,10 @@ fn a_fin_that_comes_again_does_not_end_the_client() {
     }
 }
 
-/// A server whose queue of connections is full throws away what ends a handshake, whether it has kept the SYN or answered it with a cookie. The
-/// request stands still for no longer than it takes to send it again, though the client does so, too, and sends more of it meanwhile; and the
-/// server reads what was agreed on out of nothing else. Behind another server, too, whose clock the client echoes.
+/// A server whose queue of connections is full throws away what ends a handshake, whether it has kept the SYN or
+/// answered it with a cookie. The request stands still for no longer than it takes to send it again, though the client
+/// does so, too, and sends more of it meanwhile; and the server reads the negotiated options out of nothing else.
+/// Behind another server, too, whose clock the client echoes.
 #[test]
 fn a_server_that_has_no_room_for_a_while_is_sent_the_request_again() {
     for case in 0..32 {
@@ -587,8 +595,8 @@ fn a_server_that_has_no_room_for_a_while_is_sent_the_request_again() {
     }
 }
 
-/// A server closes the connection when a part of a long request is still to come: the client takes the answer that says so, for it acknowledges
-/// nothing that was not sent.
+/// A server closes the connection when a part of a long request is still to come: the client takes the answer that says
+/// so, for it acknowledges nothing that was not sent.
 #[test]
 fn an_own_answer_acknowledges_what_has_come() {
     for chunked in [false, true] {
@@ -635,7 +643,8 @@ fn a_client_that_waits_for_more_acknowledges_selectively() {
     assert!(world.sacked() > 0);
 }
 
-/// A connection that was there before has ended just when the request was sent: it is sent once more, which counts once.
+/// A connection that was there before has ended just when the request was sent: it is sent once more, which counts
+/// once.
 #[test]
 fn a_request_that_is_sent_once_more_is_one_retry() {
     let mut world = posted_again(true);
@@ -646,7 +655,8 @@ fn a_request_that_is_sent_once_more_is_one_retry() {
     assert_eq!((total(&mut world, "server_requests") - before, total(&mut world, "service_retries")), (1, 1));
 }
 
-/// Both sides have closed, which the controller sees when it looks. It does so however often somebody asks about the connection.
+/// Both sides have closed, which the controller sees when it looks. It does so however often somebody asks about the
+/// connection.
 #[test]
 fn who_asks_about_connections_does_not_keep_them() {
     let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: None, ..TcpOptions::default() };
@@ -663,18 +673,19 @@ fn who_asks_about_connections_does_not_keep_them() {
     assert!(left.sessions.is_empty(), "{left:?}");
 }
 
-/// What operators have said about servers the next process knows; one that is not in its configuration is as if nothing had been said.
+/// What operators have said about servers the next process knows; one that is not in its configuration is as if nothing
+/// had been said.
 #[test]
 fn what_operators_say_outlasts_the_process() {
     let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: None, ..TcpOptions::default() };
     let exchange = Exchange { second: false, post: false, up: 0, down: 20, chunked: false, last: false };
     let mut world = World::new(Hosts::alike(plain, [1; 2]), vec![exchange]);
-    let tell = |world: &mut World, server: &str, state: &str| {
-        let told = serde_json::json!({ "server": server, "state": state });
-        world.splicer.asked("server", &told).unwrap();
+    let set_admin_state = |world: &mut World, server: &str, state: &str| {
+        let change = serde_json::json!({ "server": server, "state": state });
+        world.splicer.query("server", &change).unwrap();
     };
     let said = |world: &mut World| {
-        let servers = world.splicer.asked("servers", &serde_json::Value::Null).unwrap();
+        let servers = world.splicer.query("servers", &serde_json::Value::Null).unwrap();
         let is_ready = |own: &&serde_json::Value| own["admin"] == "ready";
         let text =
             |own: &serde_json::Value| format!("{} {} {}", own["pool"], own["name"], own["admin"]).replace('"', "");
@@ -685,11 +696,11 @@ fn what_operators_say_outlasts_the_process() {
         world.kill_or_start();
         world.kill_or_start();
     };
-    tell(&mut world, "web/a", "drain");
-    tell(&mut world, "images/b", "down");
+    set_admin_state(&mut world, "web/a", "drain");
+    set_admin_state(&mut world, "images/b", "down");
     restart(&mut world);
     assert_eq!(said(&mut world), ["images b down", "web a drain"]);
-    tell(&mut world, "web/a", "ready");
+    set_admin_state(&mut world, "web/a", "ready");
     restart(&mut world);
     assert_eq!(said(&mut world), ["images b down"]);
     let mut settings = (*world.splicer.cluster.settings).clone();
@@ -707,8 +718,9 @@ const WAITS: u8 = 17 << 2;
 const CRASH: u8 = 20 << 2;
 const ARRIVES: u8 = 21 << 2;
 
-/// A short exchange from SYN to FIN with two servers, with each packet in turn lost, doubled or late, or with the process gone from then on
-/// for some packets; and with as many such faults as `SPLICE_FAULTS` says, one otherwise, at all places.
+/// A short exchange from SYN to FIN with two servers, with each packet in turn lost, doubled or late, or with the
+/// process gone from then on for some packets; and with as many such faults as `SPLICE_FAULTS` says, one otherwise, at
+/// all places.
 #[test]
 fn any_fault_of_a_short_exchange_is_made_good() {
     let most = std::env::var("SPLICE_FAULTS").map_or(1, |text| text.parse().expect("SPLICE_FAULTS is a number"));
@@ -734,7 +746,7 @@ fn try_faults(choices: &mut Vec<u8>, faults: usize, tried: &mut u64) -> bool {
     }
     let done = run(&mut world, choices);
     *tried += 1;
-    assert!(done && world.lost == 0 && world.unread() == 0, "{choices:?}");
+    assert!(done && world.lost == 0 && world.passthrough() == 0, "{choices:?}");
     assert_eq!(world.client.received, world.expected(), "{choices:?}");
     let goes_on = !world.finished_early;
     if goes_on && faults > 0 {
@@ -774,9 +786,9 @@ fn settings_that_mean_nothing_are_refused() {
     for (table, line, why) in [
         (pool, "addressing = \"nat\"", "full_nat"),
         (pool, "reuse = \"sometimes\"", "always"),
-        (pool, "warm = 257", "256"),
-        (pool, "warm = 1\naddressing = \"transparent\"", "nobody could use such connections"),
-        (pool, "warm = 1\nreuse = \"never\"", "nobody could use such connections"),
+        (pool, "preconnect = 257", "256"),
+        (pool, "preconnect = 1\naddressing = \"transparent\"", "nobody could use such connections"),
+        (pool, "preconnect = 1\nreuse = \"never\"", "nobody could use such connections"),
         (limits, "when_full = \"wait\"", "oldest_idle"),
         (limits, "request_body = -1", "request_body"),
         (servers, "ports = \"2000-1000\"", "1024-65535"),
@@ -797,16 +809,16 @@ fn cluster(from: &str, to: &str) -> Cluster {
 fn own_ports_and_addresses_come_by_turns() {
     let own = "addresses = [\"10.0.2.254/24\"";
     let mut cluster = cluster(own, "ports = \"2000-2002\"\naddresses = [\"10.0.2.254/24\", \"10.0.2.253/24\"");
-    let mut used: Vec<_> = (0..6).map(|_| cluster.ends(0, None, |_| true).unwrap()).collect();
+    let mut used: Vec<_> = (0..6).map(|_| cluster.flow_key(0, None, |_| true).unwrap()).collect();
     // The seventh is the first again.
-    assert_eq!(cluster.ends(0, None, |_| true), Some(used[0]));
+    assert_eq!(cluster.flow_key(0, None, |_| true), Some(used[0]));
     // Those that are in use are passed over; where all are, there is none.
-    assert_eq!(cluster.ends(0, None, |ends| *ends == used[4]), Some(used[4]));
-    assert_eq!(cluster.ends(0, None, |_| false), None);
-    used.sort_by_key(|ends| (ends.dst, ends.dst_port));
+    assert_eq!(cluster.flow_key(0, None, |flow_key| *flow_key == used[4]), Some(used[4]));
+    assert_eq!(cluster.flow_key(0, None, |_| false), None);
+    used.sort_by_key(|flow_key| (flow_key.dst, flow_key.dst_port));
     used.dedup();
     let found: Vec<_> =
-        used.iter().map(|ends| (ends.dst.to_ipv4_mapped().unwrap().octets()[3], ends.dst_port)).collect();
+        used.iter().map(|flow_key| (flow_key.dst.to_ipv4_mapped().unwrap().octets()[3], flow_key.dst_port)).collect();
     assert_eq!(found, [(253, 2000), (253, 2001), (253, 2002), (254, 2000), (254, 2001), (254, 2002)]);
 }
 
@@ -825,9 +837,9 @@ fn servers_see_clients_that_they_reach_by_way_of_millrace() {
     assert_eq!(cluster.seen(web, &far), Some((far.src, 5000)));
     assert_eq!(cluster.seen(web, &client([2, 11], 5000)), None, "the server itself, or its neighbour");
     let seen = cluster.seen(web, &far);
-    let ends = cluster.ends(web, seen, |_| true).unwrap();
-    assert_eq!((ends.dst, ends.dst_port), (far.src, 5000));
+    let flow_key = cluster.flow_key(web, seen, |_| true).unwrap();
+    assert_eq!((flow_key.dst, flow_key.dst_port), (far.src, 5000));
     // Another port where that one is in use.
-    let other = cluster.ends(web, seen, |ends| ends.dst_port != 5000).unwrap();
+    let other = cluster.flow_key(web, seen, |flow_key| flow_key.dst_port != 5000).unwrap();
     assert_eq!(other.dst, far.src);
 }

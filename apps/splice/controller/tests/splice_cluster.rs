@@ -12,7 +12,7 @@ use baker::ir::Program;
 use control::applications::Applications;
 use control::config::Config;
 use splice::SpliceApplication;
-use splice::cluster::admin_state::Admin;
+use splice::cluster::admin_state::AdminState;
 use splice::cluster::{Cluster, NegotiatedOptions};
 use splice::settings::Settings;
 
@@ -109,13 +109,13 @@ fn the_round_goes_on_without_those_that_are_down() {
     assert_eq!((cluster.servers[0].up, cluster.servers[0].since, &*cluster.servers[0].why), (false, 7, "gone"));
     let picks: Vec<usize> = (0..10).map(|number| chosen(&mut cluster, number)).collect();
     assert_eq!([1, 2].map(|server| picks.iter().filter(|own| **own == server).count()), [5, 5]);
-    cluster.servers[1].admin = Admin::Drain;
-    cluster.servers[2].admin = Admin::Down;
+    cluster.servers[1].admin = AdminState::Drain;
+    cluster.servers[2].admin = AdminState::Down;
     assert_eq!(cluster.choose(0, client(0), &CLIENT, &[]), None);
     // What operators have said stays, whatever the configuration says.
     cluster.configure(settings("round_robin", &[server(1, 9), server(2, 1)], 1, 1), 9);
-    assert_eq!((cluster.servers[1].admin, cluster.servers[1].server.weight), (Admin::Drain, 9));
-    cluster.servers[1].admin = Admin::Ready;
+    assert_eq!((cluster.servers[1].admin, cluster.servers[1].server.weight), (AdminState::Drain, 9));
+    cluster.servers[1].admin = AdminState::Ready;
     assert_eq!(chosen(&mut cluster, 0), 1);
     // Those that were tried are left out.
     assert_eq!(cluster.choose(0, client(0), &CLIENT, &[1]), None);
@@ -174,7 +174,8 @@ fn maglev_is_even_and_moves_few() {
     assert_eq!(map(&mut cluster), before);
 }
 
-/// As computed apart from this, by the definitions of Maglev and SipHash-2-4: clients keep their servers through new versions.
+/// As computed apart from this, by the definitions of Maglev and SipHash-2-4: clients keep their servers through new
+/// versions.
 #[test]
 fn maglev_is_the_same_in_every_version() {
     let mut cluster = cluster("source", &[1, 2, 1]);

@@ -3,8 +3,8 @@
 #[path = "../../../../tests/support/compile.rs"]
 mod common;
 #[allow(dead_code)]
-#[path = "splice/figures.rs"]
-mod figures;
+#[path = "splice/metrics.rs"]
+mod metrics;
 #[path = "splice/path.rs"]
 mod path;
 #[allow(dead_code)]
@@ -22,7 +22,7 @@ mod world;
 use proptest::prelude::*;
 use wire::segment::TcpOptions;
 
-use figures::figure;
+use metrics::metric;
 use plan::{Exchange, Hosts};
 use world::World;
 
@@ -40,7 +40,7 @@ fn run(world: &mut World, choices: &[u8], count: u64) {
             // A request is over when the last byte of its response has gone, which may be lost yet.
             (None, _)
                 if world.client.received.len() == world.expected().len()
-                    && figure(world, "service_requests", "complete") == count =>
+                    && metric(world, "service_requests", "complete") == count =>
             {
                 return;
             }
@@ -68,7 +68,7 @@ proptest! {
     fn every_byte_is_counted_once(
         exchanges in prop::collection::vec(exchange(), 1..5),
         first in prop_oneof![any::<u32>(), (u32::MAX - 3000)..=u32::MAX],
-        settings in prop::sample::select(vec!["", "reuse = \"never\"", "warm = 2"]),
+        settings in prop::sample::select(vec!["", "reuse = \"never\"", "preconnect = 2"]),
         pipelined: bool,
         choices in prop::collection::vec(any::<u8>(), 0..120),
     ) {
@@ -80,10 +80,10 @@ proptest! {
         run(&mut world, &choices, count);
         prop_assert_eq!(world.client.received.len(), world.expected().len());
         let counted = [
-            figure(&mut world, "service_requests", "complete"),
-            figure(&mut world, "service_responses", "2xx"),
-            figure(&mut world, "service_bytes", "up"),
-            figure(&mut world, "service_bytes", "down"),
+            metric(&mut world, "service_requests", "complete"),
+            metric(&mut world, "service_responses", "2xx"),
+            metric(&mut world, "service_bytes", "up"),
+            metric(&mut world, "service_bytes", "down"),
         ];
         prop_assert_eq!(counted, [count, count, asked as u64, world.expected().len() as u64]);
     }

@@ -1,8 +1,8 @@
 //! Arithmetic and conversions.
 //!
-//! Numbers are computed in the width of the widest operand, at least 32 bits, as in C; the result may be stored without a
-//! cast in anything as wide as the widest operand. Storing in less needs a cast. Signed and unsigned do not mix unless
-//! the unsigned one is narrower. A number without a type takes the type of its surroundings and must fit there.
+//! Numbers are computed in the width of the widest operand, at least 32 bits, as in C; the result may be stored without
+//! a cast in anything as wide as the widest operand. Storing in less needs a cast. Signed and unsigned do not mix
+//! unless the unsigned one is narrower. A number without a type takes the type of its surroundings and must fit there.
 
 use super::code::CodeChecker;
 use super::expr::Typed;

@@ -1,7 +1,8 @@
 //! Critical sections: what may stand in one, and which tables' entries have a lock.
 //!
 //! In the kernel a critical section is one of `bpf_spin_lock`: nothing is called while the lock is held, and every path
-//! releases it. So it can be left at its end only, and look-ups, changes of tables and whatever moves a packet stand outside.
+//! releases it. So it can be left at its end only, and look-ups, changes of tables and whatever moves a packet stand
+//! outside.
 
 use super::code::CodeChecker;
 use super::hir::{Code, Expr, ExprKind, FunctionId, LocalId, PacketCall, Program, Stmt, StmtKind, Type};
@@ -183,8 +184,8 @@ impl Checker<'_> {
         self.errors.extend(search.errors);
     }
 
-    /// Gives the entries of tables that are locked anywhere a lock, behind what else is in them. Tables that one variable
-    /// may point into keep their values in one way, so they all have one, then.
+    /// Gives the entries of tables that are locked anywhere a lock, behind what else is in them. Tables that one
+    /// variable may point into keep their values in one way, so they all have one, then.
     pub(super) fn lock_tables(&mut self) {
         let tables = self.hir.tables.len();
         let mut pointers = Pointers { sets: (0..tables).collect(), tables, locked: Vec::new() };

@@ -106,7 +106,8 @@ struct Flow<'a> {
     lent: bool,
     /// Handles that only look into a packet, and the handle of that packet. They end with it.
     peeked: HashMap<LocalId, LocalId>,
-    /// Handles that are still held behind a `switch` because a value without a label passes it by: what it looks at, and which value.
+    /// Handles that are still held behind a `switch` because a value without a label passes it by: what it looks at,
+    /// and which value.
     passed: HashMap<LocalId, &'a (Span, String)>,
     /// The last `switch` that only a value without a label gets past.
     only_passed: Option<&'a (Span, String)>,
@@ -347,8 +348,8 @@ impl<'a> Flow<'a> {
                 *tested = false;
             }
         }
-        // A handle that looks into a packet from before the loop ends where the loop moves the packet's bytes: on the next
-        // trip it is gone.
+        // A handle that looks into a packet from before the loop ends where the loop moves the packet's bytes: on the
+        // next trip it is gone.
         for (packet, at) in moved(&for_.body).into_iter().chain(moved(&for_.step)) {
             self.end_peeks(&mut before, packet, at);
         }

@@ -376,7 +376,8 @@ pub enum ExprKind {
     Create,
     /// `packet_decap` to the expression's protocol; the header's bytes where they are not its demux.
     Decap(LocalId, Option<Box<Expr>>),
-    /// `packet_peek` at the expression's protocol, as `Decap` but for what it leaves: only a variable is declared with it.
+    /// `packet_peek` at the expression's protocol, as `Decap` but for what it leaves: only a variable is declared with
+    /// it.
     Peek(LocalId, Option<Box<Expr>>),
     /// `packet_encap` with the expression's protocol.
     Encap(LocalId),

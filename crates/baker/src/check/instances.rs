@@ -1,8 +1,9 @@
-//! Several instances of one module: each has tables, counters, channels, PPFs, timers and functions of controllers of its own.
+//! Several instances of one module: each has tables, counters, channels, PPFs, timers and functions of controllers of
+//! its own.
 //!
 //! A module is checked once. Its items are numbered as if it had no other instance; those of its instances get further
-//! numbers, so that wires and other modules can name them. At the end each instance gets a copy of the module's code that
-//! works on its own items, and what belongs to a module with instances alone goes.
+//! numbers, so that wires and other modules can name them. At the end each instance gets a copy of the module's code
+//! that works on its own items, and what belongs to a module with instances alone goes.
 
 use std::ops::Range;
 
@@ -202,7 +203,7 @@ impl Checker<'_> {
                 }
             }
         }
-        let places = self.places();
+        let slots = self.slots();
         let mut free = vec![true; self.functions.len()];
         for module in &self.modules {
             free[module.own.functions.start as usize..module.own.functions.end as usize].fill(false);
@@ -211,7 +212,7 @@ impl Checker<'_> {
         let injected = (0u32..).zip(&self.hir.channels).filter(|(_, channel)| channel.from.is_some());
         let injected: Vec<u32> = injected.map(|(id, _)| id).collect();
         let own = self.hir.tables.iter().position(|table| table.name == PORT_MTU).map(|id| id as u32);
-        let order = order(&free, &injected, own, &places);
+        let order = order(&free, &injected, own, &slots);
         let last = order.clone().inverse();
 
         let hir = &mut self.hir;
@@ -232,10 +233,10 @@ impl Checker<'_> {
             Renumber { from: &nowhere, to: &nowhere, last: &last }.code(&mut function.code);
             hir.functions.push(function);
         }
-        for place in &places {
-            let module = &self.modules[place.module.0];
-            let renumber = Renumber { from: &module.own, to: &place.own, last: &last };
-            let renamed = |full: &str| format!("{}{}", place.name, &full[module.name.len()..]);
+        for slot in &slots {
+            let module = &self.modules[slot.module.0];
+            let renumber = Renumber { from: &module.own, to: &slot.own, last: &last };
+            let renamed = |full: &str| format!("{}{}", slot.name, &full[module.name.len()..]);
             for id in module.own.functions.clone() {
                 let Function { name, params, result, mut code } = functions[id as usize].clone();
                 renumber.code(&mut code);
@@ -261,19 +262,19 @@ impl Checker<'_> {
     }
 
     /// The instances, and the modules without one, in the order of modules.
-    fn places(&self) -> Vec<Place> {
-        let mut places = Vec::new();
+    fn slots(&self) -> Vec<ItemOwner> {
+        let mut slots = Vec::new();
         for (index, module) in self.modules.iter().enumerate() {
             let id = ModuleId(index);
             if module.instances.is_empty() {
-                places.push(Place { name: module.name.clone(), module: id, own: module.own.clone() });
+                slots.push(ItemOwner { name: module.name.clone(), module: id, own: module.own.clone() });
             }
             for instance in &module.instances {
                 let Instance { name, own, .. } = &self.instances[*instance];
-                places.push(Place { name: name.clone(), module: id, own: own.clone() });
+                slots.push(ItemOwner { name: name.clone(), module: id, own: own.clone() });
             }
         }
-        places
+        slots
     }
 
     /// Checks how much code all instances have together; `ppfs` and `timers` say it of each of these by its number.
@@ -295,17 +296,17 @@ impl Checker<'_> {
 }
 
 /// What has items of its own in the finished program.
-struct Place {
+struct ItemOwner {
     name: String,
     module: ModuleId,
     own: Own,
 }
 
-/// The numbers of all items that stay, in the order in which they then are: those of no module first, which are `rx` and
-/// the functions `free`; the channels `injected` and the language's own table, of no module either, last.
-fn order(free: &[u32], injected: &[u32], table: Option<u32>, places: &[Place]) -> Items<Vec<u32>> {
+/// The numbers of all items that stay, in the order in which they then are: those of no module first, which are `rx`
+/// and the functions `free`; the channels `injected` and the language's own table, of no module either, last.
+fn order(free: &[u32], injected: &[u32], table: Option<u32>, slots: &[ItemOwner]) -> Items<Vec<u32>> {
     let mut order = Items { channels: vec![0], functions: free.to_vec(), ..Items::<Vec<u32>>::default() };
-    for Place { own, .. } in places {
+    for ItemOwner { own, .. } in slots {
         order.tables.extend(own.tables.clone());
         order.counters.extend(own.counters.clone());
         order.channels.extend(own.channels.clone());
@@ -323,9 +324,9 @@ impl Items<Vec<u32>> {
     /// From order of numbers to the place of each number. Those that are not among them have none.
     fn inverse(self) -> Self {
         let inverse = |order: Vec<u32>| {
-            let mut places = vec![u32::MAX; order.iter().max().map_or(0, |most| *most as usize + 1)];
-            order.into_iter().enumerate().for_each(|(place, id)| places[id as usize] = place as u32);
-            places
+            let mut slots = vec![u32::MAX; order.iter().max().map_or(0, |most| *most as usize + 1)];
+            order.into_iter().enumerate().for_each(|(slot, id)| slots[id as usize] = slot as u32);
+            slots
         };
         Items {
             tables: inverse(self.tables),

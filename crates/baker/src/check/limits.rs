@@ -21,7 +21,8 @@ const MAX_COPIES: u32 = 1024;
 /// Bytes of headers that are put in front of a received packet at most.
 const MAX_HEADROOM: u32 = 4096;
 
-/// Operations that one packet and its copies, or one call of a timer, take at most, so that none holds up the others for long.
+/// Operations that one packet and its copies, or one call of a timer, take at most, so that none holds up the others
+/// for long.
 const MAX_STEPS: u32 = 1 << 18;
 
 /// Calls of a timer at most that are made one after the other; as many packets are in a batch.
@@ -114,8 +115,8 @@ impl Checker<'_> {
         entries
     }
 
-    /// Checks what one packet, or one call of a timer, can lead to; whether that is right. Sets the limits that engines size
-    /// their resources by.
+    /// Checks what one packet, or one call of a timer, can lead to; whether that is right. Sets the limits that engines
+    /// size their resources by.
     fn check_bounds(&mut self) -> bool {
         for (channel, PpfId(ppf)) in self.entries() {
             let (found, span) = (bounds(&self.hir, channel), self.hir.ppfs[ppf as usize].span);

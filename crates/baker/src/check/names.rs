@@ -203,7 +203,7 @@ pub(super) struct Checker<'a> {
 }
 
 /// Further places that an error about a missing name shows at most.
-const MAX_PLACES: usize = 3;
+const MAX_LABELS: usize = 3;
 
 /// Functions that the language defines.
 pub const BUILTIN_FUNCTIONS: [&str; 24] = [
@@ -646,7 +646,7 @@ impl<'a> Checker<'a> {
         self.repeated += 1;
         let here = error.primary.span;
         let shown = known.primary.span == here || known.secondary.iter().any(|label| label.span == here);
-        if !shown && known.secondary.len() < MAX_PLACES {
+        if !shown && known.secondary.len() < MAX_LABELS {
             known.secondary.push(Label { span: here, text: "and here".into() });
         }
     }

@@ -1,5 +1,5 @@
-//! What one packet that enters, or one call of a timer, can lead to, over all paths and channels: how many copies, and how
-//! many operations.
+//! What one packet that enters, or one call of a timer, can lead to, over all paths and channels: how many copies, and
+//! how many operations.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,8 @@ impl Bounds {
     }
 }
 
-/// The bounds for a packet that is put into a channel. The graph of channels has no cycle, and no function calls itself.
+/// The bounds for a packet that is put into a channel. The graph of channels has no cycle, and no function calls
+/// itself.
 pub(super) fn bounds(program: &Program, channel: ChannelId) -> Bounds {
     let mut paths = Paths { program, ppfs: HashMap::new(), functions: HashMap::new() };
     if let Target::Ppf(ppf) = program.channels[channel.0 as usize].target {

@@ -9,20 +9,20 @@ use crate::syntax::ast;
 impl Checker<'_> {
     /// The pin of a PPF, if it has one.
     pub(super) fn pin(&mut self, file: FileId, ppf: &ast::Ppf) -> Option<Pin> {
-        let places: Vec<ast::Name> = ppf.pins().filter_map(|pin| pin.place()).collect();
-        let place = places.first()?;
-        if let Some(second) = places.get(1) {
+        let targets: Vec<ast::Name> = ppf.pins().filter_map(|pin| pin.target()).collect();
+        let target = targets.first()?;
+        if let Some(second) = targets.get(1) {
             self.error(
                 Diagnostic::new("two-pins", second.span(file), "a PPF has one pin")
                     .label("another pin")
-                    .also(place.span(file), "the first one"),
+                    .also(target.span(file), "the first one"),
             );
         }
-        let pin = Pin::ALL.into_iter().find(|(_, name)| *name == place.text()).map(|(pin, _)| pin);
+        let pin = Pin::ALL.into_iter().find(|(_, name)| *name == target.text()).map(|(pin, _)| pin);
         if pin.is_none() {
-            let title = format!("there is no pin `@{}`", place.text());
+            let title = format!("there is no pin `@{}`", target.text());
             self.error(
-                Diagnostic::new("unknown-pin", place.span(file), title)
+                Diagnostic::new("unknown-pin", target.span(file), title)
                     .label("not a place where PPFs run")
                     .hint("`@kernel` keeps a PPF in the kernel's XDP hook, `@worker` on workers"),
             );

@@ -1,8 +1,8 @@
 //! Declared checksums: what the compiler can't keep is refused.
 //!
-//! An abstract interpretation of PPFs and timers, with functions inlined as `ir::lower` does. Of each header that a handle was
-//! made of, the state says whether what lies behind it is known: a write of a field that is a part of a pseudo header, or says
-//! how far a checksum reaches, must reach the checksum behind. Where paths join, states join.
+//! An abstract interpretation of PPFs and timers, with functions inlined as `ir::lower` does. Of each header that a
+//! handle was made of, the state says whether what lies behind it is known: a write of a field that is a part of a
+//! pseudo header, or says how far a checksum reaches, must reach the checksum behind. Where paths join, states join.
 
 mod headers;
 mod report;

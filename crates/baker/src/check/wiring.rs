@@ -63,8 +63,8 @@ impl Checker<'_> {
         self.loose_ends(program, &wired, &fed);
     }
 
-    /// Reports outputs that lead nowhere and inputs that nothing leads to. Where one could be wired to the other, a wire
-    /// is missing: one report, at the output.
+    /// Reports outputs that lead nowhere and inputs that nothing leads to. Where one could be wired to the other, a
+    /// wire is missing: one report, at the output.
     fn loose_ends(&mut self, program: Span, wired: &HashMap<ChannelId, Span>, fed: &HashMap<PpfId, Span>) {
         let mut outputs = Vec::new();
         let mut inputs = Vec::new();

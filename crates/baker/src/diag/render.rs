@@ -9,8 +9,8 @@ use crate::source::{FileId, Sources};
 /// must not depend on where it is shown.
 const WIDTH: usize = 140;
 
-/// Renders diagnostics in the order given, with a blank line between two: the first [`SHOWN`], and how many more there are. The text
-/// ends with a newline unless there is nothing to render. `color` adds ANSI escape sequences.
+/// Renders diagnostics in the order given, with a blank line between two: the first [`SHOWN`], and how many more there
+/// are. The text ends with a newline unless there is nothing to render. `color` adds ANSI escape sequences.
 ///
 /// Spans that reach beyond their file or cut a character in two are widened or cut to what is there.
 pub fn render(diagnostics: &[Diagnostic], sources: &Sources, color: bool) -> String {

@@ -97,8 +97,8 @@ struct Layout {
 }
 
 impl Layout {
-    /// One statement, field or the like, with the comments before it. Of its tokens only the first begins a line, unless
-    /// all fit on one.
+    /// One statement, field or the like, with the comments before it. Of its tokens only the first begins a line,
+    /// unless all fit on one.
     fn line(&mut self, tokens: &[Token], has_body: bool) {
         let first = &tokens[0];
         let start = first.start.expect("a line begins with the start of a line");

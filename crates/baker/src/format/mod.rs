@@ -8,8 +8,8 @@
 //! | `align` | columns of comments at the ends of lines |
 //!
 //! What the writer decides and the formatter keeps: one blank line between two things; `{ … }` of simple statements or
-//! fields on one line, if it was written so and fits; a line break before an operator or behind a comma. Everything else
-//! has one form. No token and no comment is added, removed or moved past another.
+//! fields on one line, if it was written so and fits; a line break before an operator or behind a comma. Everything
+//! else has one form. No token and no comment is added, removed or moved past another.
 //!
 //! ```text
 //! if(x==null){packet_drop(p,r);return;}      if (x == null) { packet_drop(p, r); return; }

@@ -37,8 +37,8 @@ pub enum Span {
 }
 
 impl Span {
-    /// The first byte and the one behind the last, where the packet's head is at `head` and `len` bytes long. `get` gives
-    /// values.
+    /// The first byte and the one behind the last, where the packet's head is at `head` and `len` bytes long. `get`
+    /// gives values.
     pub(super) fn bytes(self, head: u64, len: u64, get: impl Fn(Value) -> u128) -> (u64, u64) {
         match self {
             Span::Bits(offset, bits) => {
@@ -113,7 +113,7 @@ impl Op {
     }
 
     /// Operands that say where in a packet something is, or how long.
-    pub(crate) fn places(&self) -> impl Iterator<Item = Value> {
+    pub(crate) fn dynamic_offsets(&self) -> impl Iterator<Item = Value> {
         let values = match (self.touches(), self) {
             (Touches::Bytes { span: Span::Bits(Some(offset), _), .. }, _) => [Some(offset), None],
             (Touches::Bytes { span: Span::Range(offset, bytes), .. }, _) => [Some(offset), Some(bytes)],

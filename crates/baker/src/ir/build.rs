@@ -33,7 +33,7 @@ pub struct Builder {
     pending: Vec<Vec<(Var, Value)>>,
     /// Whether the block's terminator is set.
     ended: Vec<bool>,
-    /// Source place given to the instructions that follow.
+    /// Source location given to the instructions that follow.
     pub span: Option<Span>,
 }
 
@@ -147,8 +147,8 @@ impl Builder {
         self.definitions.insert((var, self.current()), value);
     }
 
-    /// A constant of `width` bits that is one value throughout the body, so that variables that are set to it where paths part
-    /// are one value where they meet.
+    /// A constant of `width` bits that is one value throughout the body, so that variables that are set to it where
+    /// paths part are one value where they meet.
     pub fn shared_constant(&mut self, width: u32, value: u128) -> Value {
         if let Some(&known) = self.shared.get(&(width, value)) {
             return known;
@@ -183,8 +183,8 @@ impl Builder {
         } else {
             let value = self.param(block, self.var_types[var.0 as usize]);
             self.definitions.insert((var, block), value);
-            // Where all paths bring one value it is that one, also for who asks whether it is a constant; the parameter is
-            // redundant then.
+            // Where all paths bring one value it is that one, also for who asks whether it is a constant; the parameter
+            // is redundant then.
             self.add_arguments(var, value, block).unwrap_or(value)
         };
         self.definitions.insert((var, block), value);
@@ -199,8 +199,8 @@ impl Builder {
         value
     }
 
-    /// Passes the variable from every predecessor, which may reach the block by both edges of a branch. The value that they all
-    /// pass, if it is one.
+    /// Passes the variable from every predecessor, which may reach the block by both edges of a branch. The value that
+    /// they all pass, if it is one.
     fn add_arguments(&mut self, var: Var, param: Value, block: BlockId) -> Option<Value> {
         let mut predecessors = self.predecessors[block.0 as usize].clone();
         predecessors.dedup();

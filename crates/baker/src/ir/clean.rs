@@ -223,7 +223,7 @@ fn remove_redundant_params(body: &mut Body) {
     for block in &mut body.blocks {
         block.uses_mut(|value| *value = find(&replaced, *value));
     }
-    body.rename_usual(|value| Some(find(&replaced, value)));
+    body.rename_expected(|value| Some(find(&replaced, value)));
 }
 
 /// Keeps the parameters that `keep` says, with their arguments. Those of the entry stay.
@@ -315,5 +315,5 @@ fn renumber(body: &mut Body) {
         block.uses_mut(|value| *value = new[value.0 as usize].expect("a used value is defined"));
     }
     body.values = types;
-    body.rename_usual(|value| new[value.0 as usize]);
+    body.rename_expected(|value| new[value.0 as usize]);
 }

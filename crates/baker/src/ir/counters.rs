@@ -1,7 +1,8 @@
 //! Where each counter of a program lies in a worker's block of 64-bit counters.
 //!
 //! Every engine counts into one block per worker with this order: packets put to each channel, packets dropped for each
-//! reason, insertions refused by each full table, runs and visits of each timer, then the cells of the user counters. Readers add up the workers' blocks.
+//! reason, insertions refused by each full table, runs and visits of each timer, then the cells of the user counters.
+//! Readers add up the workers' blocks.
 
 use super::program::*;
 

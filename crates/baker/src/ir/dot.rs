@@ -1,4 +1,5 @@
-//! The channels of a program as a Graphviz graph: PPFs are boxes, channels are edges with their protocol, timers are hexagons.
+//! The channels of a program as a Graphviz graph: PPFs are boxes, channels are edges with their protocol, timers are
+//! hexagons.
 
 use std::fmt::Write;
 

@@ -151,8 +151,9 @@ pub enum Op {
         /// Number of bytes: the fixed header's size of the new protocol.
         bytes: u32,
     },
-    /// Moves the head `by` bytes: towards the end, or, where negative, to the front, where bytes of unknown value then are.
-    /// Consumes the packet; the result's type is the new protocol. Only the optimiser makes it, in place of `Pull` and `Push`.
+    /// Moves the head `by` bytes: towards the end, or, where negative, to the front, where bytes of unknown value then
+    /// are. Consumes the packet; the result's type is the new protocol. Only the optimiser makes it, in place of `Pull`
+    /// and `Push`.
     Move {
         /// The packet.
         packet: Value,
@@ -164,8 +165,8 @@ pub enum Op {
         /// The packet.
         packet: Value,
     },
-    /// As `Load`, but the bits are counted from a place found at run time. The program has tested that they lie within the
-    /// packet.
+    /// As `Load`, but the bits are counted from a place found at run time. The program has tested that they lie within
+    /// the packet.
     LoadAt {
         /// The packet.
         packet: Value,
@@ -203,8 +204,8 @@ pub enum Op {
         /// Number of bytes (32 bits).
         bytes: Value,
     },
-    /// Adds zero bytes where the frame has room for them; 1 where it had, else the packet stays as it is. Does not consume.
-    /// In front, [`Limits::encap`] bytes are kept free for `Push`.
+    /// Adds zero bytes where the frame has room for them; 1 where it had, else the packet stays as it is. Does not
+    /// consume. In front, [`Limits::encap`] bytes are kept free for `Push`.
     Grow {
         /// The packet.
         packet: Value,
@@ -277,9 +278,9 @@ pub enum Op {
         /// The new value.
         value: Value,
     },
-    /// Locks an entry against other `Lock`s of it, on all workers, and waits for that if need be. The pointer is not null,
-    /// and leads into tables whose entries can be locked. No other entry is locked, and until the `Unlock`, which all
-    /// paths come to, no table is looked up or changed and no packet made, moved, resized or consumed.
+    /// Locks an entry against other `Lock`s of it, on all workers, and waits for that if need be. The pointer is not
+    /// null, and leads into tables whose entries can be locked. No other entry is locked, and until the `Unlock`, which
+    /// all paths come to, no table is looked up or changed and no packet made, moved, resized or consumed.
     Lock {
         /// The entry.
         entry: Value,
@@ -299,8 +300,8 @@ pub enum Op {
         /// One value per field of the value's layout but for the lock.
         value: Vec<Value>,
     },
-    /// Removes a hash entry; 1 where it was there. Only for hash. A pointer to the entry still reads and writes its value
-    /// until the packet is done; no look-up finds it any more, also where the key is inserted again.
+    /// Removes a hash entry; 1 where it was there. Only for hash. A pointer to the entry still reads and writes its
+    /// value until the packet is done; no look-up finds it any more, also where the key is inserted again.
     Remove {
         /// The table.
         table: TableId,
@@ -314,8 +315,8 @@ pub enum Op {
         /// One value per argument.
         args: Vec<Value>,
     },
-    /// Takes `amount` (64 bits) tokens from cell `index` (32 bits) of a meter (see [`super::meter`]); 1 where it held them,
-    /// 0 and nothing taken where it did not or where the index is at or above its capacity.
+    /// Takes `amount` (64 bits) tokens from cell `index` (32 bits) of a meter (see [`super::meter`]); 1 where it held
+    /// them, 0 and nothing taken where it did not or where the index is at or above its capacity.
     Take {
         /// The meter.
         table: TableId,
@@ -342,7 +343,7 @@ pub struct Inst {
     pub result: Option<Value>,
     /// The operation.
     pub op: Op,
-    /// Source place.
+    /// Source location.
     pub span: Option<Span>,
 }
 

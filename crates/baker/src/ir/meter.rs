@@ -5,9 +5,9 @@
 //! compare-and-swap, and nothing has to run between packets.
 //!
 //! Times are nanoseconds with 10 binary digits behind the point: 1/1024 ns is a hundredth of a byte at 100 Gbit/s. They
-//! wrap around after 208 days, and differences are taken modulo that. A bucket that was full long ago may so look like one
-//! that will be full in the future; nothing lies further ahead than it takes to fill it, so a greater difference means the
-//! past.
+//! wrap around after 208 days, and differences are taken modulo that. A bucket that was full long ago may so look like
+//! one that will be full in the future; nothing lies further ahead than it takes to fill it, so a greater difference
+//! means the past.
 
 /// What the control plane sets of a meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use super::inst::{BlockId, Body};
 
 impl Body {
-    /// The blocks that the entry reaches, each before its successors but for loops: reverse postorder. Blocks that are not
-    /// there are left out.
+    /// The blocks that the entry reaches, each before its successors but for loops: reverse postorder. Blocks that are
+    /// not there are left out.
     pub fn reverse_postorder(&self) -> Vec<BlockId> {
         let mut seen = vec![false; self.blocks.len()];
         let mut order = Vec::new();
@@ -27,8 +27,8 @@ impl Body {
         order
     }
 
-    /// Each block's place in an order, which is [`Body::reverse_postorder`]; `usize::MAX` for blocks that the entry does not
-    /// reach. An edge to a block that does not lie later closes a loop.
+    /// Each block's place in an order, which is [`Body::reverse_postorder`]; `usize::MAX` for blocks that the entry
+    /// does not reach. An edge to a block that does not lie later closes a loop.
     pub fn ranks(&self, order: &[BlockId]) -> Vec<usize> {
         let mut ranks = vec![usize::MAX; self.blocks.len()];
         for (rank, block) in order.iter().enumerate() {

@@ -52,8 +52,9 @@ pub fn print_body(program: &Program, body: &Body) -> String {
 fn usage(usage: Option<&Usage>) -> String {
     let Some(usage) = usage else { return String::new() };
     let length = usage.length();
-    let usual: String = usage.usual.iter().map(|(value, n)| format!(", v{} mostly {}", value.0, number(*n))).collect();
-    format!("  # {length} bytes or more{usual}\n")
+    let expected: String =
+        usage.expected.iter().map(|(value, n)| format!(", v{} mostly {}", value.0, number(*n))).collect();
+    format!("  # {length} bytes or more{expected}\n")
 }
 
 fn counts(counts: Option<Counts>) -> String {

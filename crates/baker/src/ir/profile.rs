@@ -21,7 +21,7 @@ pub struct Usage {
     /// How many have so many bytes from their head on.
     pub lengths: BTreeMap<u32, u64>,
     /// Places and lengths found at run time that were this number more often than all others together.
-    pub usual: BTreeMap<Value, u128>,
+    pub expected: BTreeMap<Value, u128>,
 }
 
 impl Usage {
@@ -55,10 +55,10 @@ impl Block {
 
 impl Body {
     /// Values have new names; those without one are gone.
-    pub(crate) fn rename_usual(&mut self, name: impl Fn(Value) -> Option<Value>) {
+    pub(crate) fn rename_expected(&mut self, name: impl Fn(Value) -> Option<Value>) {
         if let Some(usage) = &mut self.usage {
-            let old = std::mem::take(&mut usage.usual);
-            usage.usual = old.into_iter().filter_map(|(value, number)| Some((name(value)?, number))).collect();
+            let old = std::mem::take(&mut usage.expected);
+            usage.expected = old.into_iter().filter_map(|(value, number)| Some((name(value)?, number))).collect();
         }
     }
 }

@@ -74,14 +74,14 @@ pub struct Program {
     pub limits: Limits,
 }
 
-/// The table of what ports send at most, by number: an array of [`PORTS`] numbers of 32 bits, in bytes behind the Ethernet
-/// header. A program that asks for an MTU has it. Whoever runs the program fills it; tables that a program declares have a `.` in
-/// their names.
+/// The table of what ports send at most, by number: an array of [`PORTS`] numbers of 32 bits, in bytes behind the
+/// Ethernet header. A program that asks for an MTU has it. Whoever runs the program fills it; tables that a program
+/// declares have a `.` in their names.
 pub const PORT_MTU: &str = "port_mtu";
 /// Numbers that ports can have, with 0, which is no port's.
 pub const PORTS: u32 = 256;
 /// The MTU of Ethernet, in bytes (RFC 894): that of ports of which nothing else is known.
-pub const USUAL_MTU: u32 = 1500;
+pub const DEFAULT_MTU: u32 = 1500;
 
 impl Program {
     /// The table [`PORT_MTU`], where there is one.
@@ -131,7 +131,8 @@ impl Program {
         }
     }
 
-    /// For each PPF, whether packets come to it: from an entry, or by a put of a timer or of a PPF that packets come to.
+    /// For each PPF, whether packets come to it: from an entry, or by a put of a timer or of a PPF that packets come
+    /// to.
     pub fn reached_ppfs(&self) -> Vec<bool> {
         self.reached_from(self.entries().chain(self.timers.iter().flat_map(|timer| timer.body.puts())))
     }
@@ -282,7 +283,8 @@ pub fn storage_size(width: u32) -> u32 {
     width.div_ceil(8).next_power_of_two()
 }
 
-/// What the offset of such a number in a table is a multiple of: its size, but 8 for the widest, which no processor reads at once.
+/// What the offset of such a number in a table is a multiple of: its size, but 8 for the widest, which no processor
+/// reads at once.
 pub fn storage_align(width: u32) -> u32 {
     storage_size(width).min(8)
 }
@@ -300,7 +302,8 @@ pub struct Layout {
     pub align: u32,
 }
 
-/// A field of a [`Layout`]. Its storage is [`storage_size`] of its width, aligned to [`storage_align`]; unused bits are zero.
+/// A field of a [`Layout`]. Its storage is [`storage_size`] of its width, aligned to [`storage_align`]; unused bits are
+/// zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayoutField {
     /// Its name; empty for a scalar.
@@ -338,10 +341,11 @@ pub struct Table {
     /// Whether it is a `set`: a hash table whose values are `true`.
     pub is_set: bool,
     /// Of a hash table: after how many nanoseconds without a look-up an entry is gone. The first hidden field of the
-    /// value's layout, 64 bits, is then the time of the last one; 0 for an entry that stays, as those of the control plane do.
+    /// value's layout, 64 bits, is then the time of the last one; 0 for an entry that stays, as those of the control
+    /// plane do.
     pub idle: Option<u64>,
-    /// Of a meter, which is an array: what each cell has at first. Its fields are rate, burst, and the time at which the
-    /// bucket is full again (see [`super::meter`]), 64 bits each.
+    /// Of a meter, which is an array: what each cell has at first. Its fields are rate, burst, and the time at which
+    /// the bucket is full again (see [`super::meter`]), 64 bits each.
     pub meter: Option<MeterRate>,
     /// Whether its entries can be locked. The last field of the value's layout, 32 bits, is then the lock of
     /// [`Op::Lock`]: 0 where it is free.
@@ -469,8 +473,8 @@ impl Timer {
         fields.into_iter().flatten().map(|field| Ty::Int(field.width)).collect()
     }
 
-    /// The keys that it is called with, in order, for tables that do not change meanwhile: all indices of an array, or those
-    /// of the entries there are; one key without fields where it goes over no table.
+    /// The keys that it is called with, in order, for tables that do not change meanwhile: all indices of an array, or
+    /// those of the entries there are; one key without fields where it goes over no table.
     pub fn keys(&self, program: &Program, tables: &impl TableStore) -> Box<dyn Iterator<Item = Vec<u128>> + Send> {
         let Some(id) = self.table else { return Box::new(std::iter::once(Vec::new())) };
         let table = &program.tables[id.0 as usize];

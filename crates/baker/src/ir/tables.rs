@@ -58,8 +58,8 @@ pub fn is_expired(now: u64, used: u64, idle: u64) -> bool {
 pub trait TableStore {
     /// Inserts an entry or replaces the value of the one with the same key (and prefix length).
     fn insert(&mut self, table: TableId, entry: &TableEntry) -> Result<(), TableError>;
-    /// Inserts entries in order, up to the first that is refused. Where look-ups go on meanwhile, many entries of an array take
-    /// less time than one by one.
+    /// Inserts entries in order, up to the first that is refused. Where look-ups go on meanwhile, many entries of an
+    /// array take less time than one by one.
     fn insert_all(&mut self, table: TableId, entries: &mut dyn Iterator<Item = &TableEntry>) -> Result<(), TableError> {
         for entry in entries {
             self.insert(table, entry)?;

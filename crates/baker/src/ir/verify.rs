@@ -109,32 +109,32 @@ fn blocks(body: &Body) -> impl Iterator<Item = (BlockId, &Block)> {
 
 /// Where a value is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct Definition {
     block: BlockId,
     /// 0 for a block parameter, else the instruction's index plus 1.
     position: usize,
 }
 
 /// The place of each value, by its number; `None` for values that nothing defines.
-struct Definitions(Vec<Option<Place>>);
+struct Definitions(Vec<Option<Definition>>);
 
 impl Definitions {
     fn new(body: &Body) -> Self {
-        let mut places = vec![None; body.values.len()];
+        let mut definitions = vec![None; body.values.len()];
         for (id, block) in blocks(body) {
             for param in &block.params {
-                places[param.0 as usize] = Some(Place { block: id, position: 0 });
+                definitions[param.0 as usize] = Some(Definition { block: id, position: 0 });
             }
             for (i, inst) in block.insts.iter().enumerate() {
                 if let Some(result) = inst.result {
-                    places[result.0 as usize] = Some(Place { block: id, position: i + 1 });
+                    definitions[result.0 as usize] = Some(Definition { block: id, position: i + 1 });
                 }
             }
         }
-        Definitions(places)
+        Definitions(definitions)
     }
 
-    fn place(&self, value: Value) -> Option<Place> {
+    fn definition(&self, value: Value) -> Option<Definition> {
         self.0[value.0 as usize]
     }
 }

@@ -10,7 +10,8 @@
 use super::*;
 
 impl Program {
-    /// For each table, whether a PPF or timer changes it: inserts, removes, locks or sets a field of an entry, or takes tokens.
+    /// For each table, whether a PPF or timer changes it: inserts, removes, locks or sets a field of an entry, or takes
+    /// tokens.
     pub fn written_tables(&self) -> Vec<bool> {
         let mut written = vec![false; self.tables.len()];
         for body in self.bodies() {

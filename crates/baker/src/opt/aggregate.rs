@@ -9,9 +9,11 @@
 //!   …                                 …
 //! ```
 //!
-//! A put is replaced where nothing follows it (`channel_put` runs the receiver at once, so a put at the end is a jump); see
-//! [`super::division`]. Each put gets a copy of the PPF, so that what is known at the put is known in the copy, until the aggregate has [`COPIED`] instructions, or fewer where a program has many aggregates;
-//! from then on puts share one copy, and so do those that no packet came by, where a profile says that of a put. PPFs that were merged wherever they are used stay in the program, unused.
+//! A put is replaced where nothing follows it (`channel_put` runs the receiver at once, so a put at the end is a jump);
+//! see [`super::division`]. Each put gets a copy of the PPF, so that what is known at the put is known in the copy,
+//! until the aggregate has [`COPIED`] instructions, or fewer where a program has many aggregates; from then on puts
+//! share one copy, and so do those that no packet came by, where a profile says that of a put. PPFs that were merged
+//! wherever they are used stay in the program, unused.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -111,7 +113,7 @@ impl<'p> Aggregate<'p> {
             // The first is the root, which packets enter.
             let all =
                 self.body.usage.get_or_insert_with(|| Usage { lengths: usage.lengths.clone(), ..Usage::default() });
-            all.usual.extend(usage.usual.iter().map(|(value, number)| (Value(value.0 + first_value), *number)));
+            all.expected.extend(usage.expected.iter().map(|(value, number)| (Value(value.0 + first_value), *number)));
         }
         for (b, block) in body.blocks.iter().enumerate() {
             let mut block = block.clone();

@@ -5,13 +5,15 @@
 //!       └copy▶ c ─▶ d         c: c, d, …      c is entered by a put that something follows
 //! ```
 //!
-//! A PPF is an *aggregate root* where packets enter it otherwise than by a jump: from `rx` or a controller, from a timer's
-//! put, from a put that something follows. A PPF behind puts at ends belongs to the aggregates that these are in, a copy to each;
-//! but to [`PARTS`] at most: one that more would have stays apart, a root that is called. So code grows with the
-//! program, not with the number of its aggregates times that of the PPFs behind them. Nor does an aggregate have more than
-//! [`LARGEST`] instructions: compilers take more than time in proportion to the length of a function.
+//! A PPF is an *aggregate root* where packets enter it otherwise than by a jump: from `rx` or a controller, from a
+//! timer's put, from a put that something follows. A PPF behind puts at ends belongs to the aggregates that these are
+//! in, a copy to each; but to [`PARTS`] at most: one that more would have stays apart, a root that is called. So code
+//! grows with the program, not with the number of its aggregates times that of the PPFs behind them. Nor does an
+//! aggregate have more than [`LARGEST`] instructions: compilers take more than time in proportion to the length of a
+//! function.
 //!
-//! Where an aggregate must be smaller still, copies counted, PPFs stay apart that would make it too large: [`Division::within`].
+//! Where an aggregate must be smaller still, copies counted, PPFs stay apart that would make it too large:
+//! [`Division::within`].
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -91,19 +93,21 @@ impl<'p> Division<'p> {
         Division { program, roots, apart }
     }
 
-    /// Divides so that no aggregate has more than `largest` instructions, copies counted, but for PPFs that have more by themselves.
+    /// Divides so that no aggregate has more than `largest` instructions, copies counted, but for PPFs that have more
+    /// by themselves.
     pub fn within(program: &'p Program, largest: usize) -> Self {
         let mut division = Division::of(program);
         let mut sizes = vec![None; program.ppfs.len()];
         // Recursion as deep as wiring: it has no circles.
         for root in division.roots.clone() {
-            division.fit(root, largest, &mut sizes);
+            division.size_within(root, largest, &mut sizes);
         }
         division
     }
 
-    /// Keeps PPFs behind this one apart, the largest first, until what it takes in is not too much; instructions of all that.
-    fn fit(&mut self, ppf: PpfId, largest: usize, sizes: &mut Vec<Option<usize>>) -> usize {
+    /// Keeps PPFs behind this one apart, the largest first, until what it takes in is not too much; instructions of all
+    /// that.
+    fn size_within(&mut self, ppf: PpfId, largest: usize, sizes: &mut Vec<Option<usize>>) -> usize {
         if let Some(size) = sizes[ppf.0 as usize] {
             return size;
         }
@@ -111,7 +115,7 @@ impl<'p> Division<'p> {
         let mut size: usize = body.blocks.iter().map(|block| block.insts.len()).sum();
         let mut behind: HashMap<PpfId, usize> = HashMap::new();
         for (target, last) in puts(self.program, body) {
-            let of_target = self.fit(target, largest, sizes);
+            let of_target = self.size_within(target, largest, sizes);
             if last && !self.apart.contains(&target) {
                 size = size.saturating_add(of_target);
                 *behind.entry(target).or_default() += of_target;

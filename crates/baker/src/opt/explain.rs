@@ -1,10 +1,10 @@
-//! What the optimiser does to a program, in figures, before and after each pass: per packet of a trace, per way through the
-//! program, per PPF, per aggregate.
+//! What the optimiser does to a program, in figures, before and after each pass: per packet of a trace, per execution
+//! path, per PPF, per aggregate.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::cache::{self, Fallback, Scope};
+use super::cache::{self, CacheOptions, Fallback};
 use super::division::Division;
 use super::{AGGREGATE, CACHE, COMBINE, Level};
 use crate::ir::interp::{Costs, Machine, Metered, Step};
@@ -19,8 +19,8 @@ pub struct Explanation {
     pub packets: u64,
     /// Sums over all packets, for each stage.
     pub costs: Vec<Costs>,
-    /// Ways that packets took, the most frequent first.
-    pub ways: Vec<Way>,
+    /// Execution paths that packets took, the most frequent first.
+    pub paths: Vec<ExecutionPath>,
     /// One per PPF of the program.
     pub ppfs: Vec<PpfShape>,
     /// Bodies that packets enter at level cgpc.
@@ -36,9 +36,9 @@ pub struct Stage {
     pub pass: Option<&'static str>,
 }
 
-/// A way through the program.
+/// An execution path.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct ExecutionPath {
     /// Channels and drops, in order.
     pub steps: Vec<Step>,
     /// Packets that took it.
@@ -117,7 +117,7 @@ pub fn explain<E>(
     let stages = stages(program);
     let nothing = vec![Costs::default(); stages.len()];
     let mut costs = nothing.clone();
-    let mut ways: BTreeMap<Vec<Step>, Way> = BTreeMap::new();
+    let mut paths: BTreeMap<Vec<Step>, ExecutionPath> = BTreeMap::new();
     let mut ppfs: Vec<PpfShape> = (0..program.ppfs.len() as u32)
         .map(|ppf| PpfShape { ppf: PpfId(ppf), costs: nothing.clone(), code: Vec::new(), fallbacks: Vec::new() })
         .collect();
@@ -132,27 +132,27 @@ pub fn explain<E>(
             let Metered { costs: cost, ppfs: in_ppfs, steps } = machine.receive_metered(*port, frame, *combined);
             costs[index] += cost;
             ppfs.iter_mut().zip(in_ppfs).for_each(|(shape, cost)| shape.costs[index] += cost);
-            let new = |steps| Way { steps, packets: 0, costs: nothing.clone() };
-            let way = ways.entry(steps).or_insert_with_key(|steps| new(steps.clone()));
-            way.packets += u64::from(index == 0);
-            way.costs[index] += cost;
+            let new = |steps| ExecutionPath { steps, packets: 0, costs: nothing.clone() };
+            let path = paths.entry(steps).or_insert_with_key(|steps| new(steps.clone()));
+            path.packets += u64::from(index == 0);
+            path.costs[index] += cost;
         }
     }
-    let mut ways: Vec<Way> = ways.into_values().collect();
-    ways.sort_by_key(|way| std::cmp::Reverse(way.packets));
-    for fallback in cache::cache(program, &Scope::ppf()).1.fallbacks {
+    let mut paths: Vec<ExecutionPath> = paths.into_values().collect();
+    paths.sort_by_key(|path| std::cmp::Reverse(path.packets));
+    for fallback in cache::cache(program, &CacheOptions::ppf()).1.fallbacks {
         ppfs[fallback.ppf.0 as usize].fallbacks.push(fallback);
     }
     let optimised = stages.last().map_or(program, |(_, program, _)| program);
     let aggregates = aggregates(program, optimised);
     let stages = stages.iter().map(|(stage, ..)| *stage).collect();
-    Ok(Explanation { stages, packets: trace.len() as u64, costs, ways, ppfs, aggregates })
+    Ok(Explanation { stages, packets: trace.len() as u64, costs, paths, ppfs, aggregates })
 }
 
 fn aggregates(program: &Program, optimised: &Program) -> Vec<AggregateShape> {
     let division = Division::of(program);
     let aggregated = (AGGREGATE.run)(program);
-    let (_, report) = cache::cache(&aggregated, &Scope::aggregate(&aggregated));
+    let (_, report) = cache::cache(&aggregated, &CacheOptions::aggregate(&aggregated));
     let shape = |root: PpfId| AggregateShape {
         root,
         ppfs: division.members(root),

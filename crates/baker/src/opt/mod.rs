@@ -1,14 +1,14 @@
 //! The packet-access optimiser.
 //!
-//! Packet memory is far away and a header field is small, so a program that goes to memory for each field spends its time
-//! waiting. The published compiler (Shangri-La; "packet access combining" and "compiler-generated packet caching") loads
-//! what a program touches once and stores it once. Here, each level contains the one before:
+//! Packet memory is far away and a header field is small, so a program that goes to memory for each field spends its
+//! time waiting. The published compiler (Shangri-La; "packet access combining" and "compiler-generated packet caching")
+//! loads what a program touches once and stores it once. Here, each level contains the one before:
 //!
 //! | level | passes |
 //! |---|---|
 //! | [`Level::Base`] | none: each access resolves its handle and goes to packet memory |
-//! | [`Level::Pac`] | [`COMBINE`], [`NUMBER`]: accesses to the headers that a PPF sees are combined |
-//! | [`Level::Cgpc`] | [`AGGREGATE`], [`CACHE`], [`NUMBER`]: headers, heads, lengths and metadata stay in registers across PPFs and channels |
+//! | [`Level::Pac`] | [`COMBINE`], [`VALUE_NUMBERING`]: accesses to the headers that a PPF sees are combined |
+//! | [`Level::Cgpc`] | [`AGGREGATE`], [`CACHE`], [`VALUE_NUMBERING`]: headers, heads, lengths and metadata stay in registers across PPFs and channels |
 //!
 //! Native code of the last level stages look-ups: see [`stage`].
 //!
@@ -17,14 +17,14 @@
 mod aggregate;
 pub mod cache;
 pub mod division;
+mod expected;
 pub mod explain;
 mod liveness;
-mod numbering;
 pub mod profile;
 pub mod reach;
 pub mod stage;
 mod straighten;
-mod usual;
+mod value_numbering;
 
 use crate::ir::{Program, verify};
 
@@ -66,32 +66,33 @@ pub struct Pass {
 /// PPFs joined by channels become one body.
 pub const AGGREGATE: Pass = Pass { name: "aggregate", run: aggregate::aggregate };
 /// Packets are held in registers within each PPF.
-pub const COMBINE: Pass = Pass { name: "combine", run: |program| cache::cache(program, &cache::Scope::ppf()).0 };
+pub const COMBINE: Pass = Pass { name: "combine", run: |program| cache::cache(program, &cache::CacheOptions::ppf()).0 };
 /// Packets are held in registers within each aggregate.
 pub const CACHE: Pass =
-    Pass { name: "cache", run: |program| cache::cache(program, &cache::Scope::aggregate(program)).0 };
+    Pass { name: "cache", run: |program| cache::cache(program, &cache::CacheOptions::aggregate(program)).0 };
 /// What is computed twice is computed once.
-pub const NUMBER: Pass = Pass { name: "number", run: numbering::number };
+pub const VALUE_NUMBERING: Pass = Pass { name: "number", run: value_numbering::number };
 
 impl Level {
     /// The passes of a level, in order.
     pub fn passes(self) -> &'static [Pass] {
         match self {
             Level::Base => &[],
-            Level::Pac => &[COMBINE, NUMBER],
-            Level::Cgpc => &[AGGREGATE, CACHE, NUMBER],
+            Level::Pac => &[COMBINE, VALUE_NUMBERING],
+            Level::Cgpc => &[AGGREGATE, CACHE, VALUE_NUMBERING],
         }
     }
 }
 
 /// A program with the same meaning, optimised to this level. What the ends see is the same: packets, `tx.port` at `tx`,
-/// `rx.port` at `host`, all metadata at controllers, counters, tables. Metadata that no end sees may be missing from packets
-/// that leave.
+/// `rx.port` at `host`, all metadata at controllers, counters, tables. Metadata that no end sees may be missing from
+/// packets that leave.
 pub fn optimise(program: &Program, level: Level) -> Program {
     run(program, level, aggregate::aggregate)
 }
 
-/// As [`optimise`], where no aggregate may have more than `largest` instructions, copies counted, before it is optimised.
+/// As [`optimise`], where no aggregate may have more than `largest` instructions, copies counted, before it is
+/// optimised.
 pub fn optimise_within(program: &Program, level: Level, largest: usize) -> Program {
     run(program, level, |program| aggregate::aggregate_within(program, largest))
 }

@@ -1,14 +1,14 @@
 //! A profile: what a trace says about a program, for the passes to go by.
 //!
-//! The trace runs through the program as it is, over full tables. How often each block ran and each branch went either way, how
-//! long packets are, and which numbers are found at run time, is written beside the code ([`crate::ir::Counts`],
-//! [`crate::ir::Usage`]). Then:
+//! The trace runs through the program as it is, over full tables. How often each block ran and each branch took either
+//! edge, how long packets are, and which numbers are found at run time, is written beside the code
+//! ([`crate::ir::Counts`], [`crate::ir::Usage`]). Then:
 //!
 //! | what | by the profile |
 //! |---|---|
 //! | aggregation | a put that no packet came by gets no copy of its own |
 //! | packet caching | headers are loaded ahead as far as costs packets the fewest accesses; a computed place is tested for its most frequent value |
-//! | native code | the ways that packets take lie one behind the other |
+//! | native code | the paths that packets take lie one behind the other |
 //!
 //! Packets that are not like those of the trace are slower, and nothing else.
 

@@ -1,4 +1,5 @@
-//! How far into received packets a program reaches: behind that byte it neither reads nor writes, whatever a packet holds.
+//! How far into received packets a program reaches: behind that byte it neither reads nor writes, whatever a packet
+//! holds.
 //!
 //! ```text
 //!   v1: ipv4 = pull v0 14            the head of v1 is 14 bytes behind where the packet began
@@ -8,10 +9,10 @@
 //!   v5: int16 = load v4 [16..32]     bytes up to 78: the reach
 //! ```
 //!
-//! A forward dataflow over all bodies: for each packet the greatest distance of its head from where it began when it was received, for
-//! each number that says a place the greatest it can be. What grows with each round of a loop has no bound, and neither has what
-//! depends on lengths that packets say. Packets that the program makes itself do not count, and neither do whole copies, whose
-//! bytes an engine may fetch from elsewhere.
+//! A forward dataflow over all bodies: for each packet the greatest distance of its head from where it began when it
+//! was received, for each number that says a place the greatest it can be. What grows with each round of a loop has no
+//! bound, and neither has what depends on lengths that packets say. Packets that the program makes itself do not count,
+//! and neither do whole copies, whose bytes an engine may fetch from elsewhere.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -77,8 +78,8 @@ pub fn reach(program: &Program) -> Reach {
     for entry in program.entries() {
         flow.put(entry, Head::Behind(0));
     }
-    let numbers: Vec<Numbers> = program.ppfs.iter().map(|ppf| Numbers::new(&ppf.body)).collect();
-    let timers: Vec<Numbers> = program.timers.iter().map(|timer| Numbers::new(&timer.body)).collect();
+    let numbers: Vec<Bounds> = program.ppfs.iter().map(|ppf| Bounds::new(&ppf.body)).collect();
+    let timers: Vec<Bounds> = program.timers.iter().map(|timer| Bounds::new(&timer.body)).collect();
     while std::mem::take(&mut flow.changed) {
         for (ppf, numbers) in numbers.iter().enumerate() {
             if let Some(head) = flow.incoming[ppf] {
@@ -108,7 +109,7 @@ impl Flow<'_> {
         }
     }
 
-    fn body(&mut self, numbers: &Numbers, entry: Option<Head>) {
+    fn body(&mut self, numbers: &Bounds, entry: Option<Head>) {
         let body = numbers.body;
         let mut heads: Vec<Option<Head>> = vec![None; body.values.len()];
         if let (Some(head), Some(param)) = (entry, body.blocks[0].params.first()) {
@@ -156,7 +157,7 @@ impl Flow<'_> {
     }
 
     /// What an instruction touches, and where it puts packets.
-    fn touch(&mut self, numbers: &Numbers, inst: &Inst, head: impl Fn(Value) -> Option<Head>) {
+    fn touch(&mut self, numbers: &Bounds, inst: &Inst, head: impl Fn(Value) -> Option<Head>) {
         match inst.op {
             Op::Put { packet, channel } => {
                 if let Some(head) = head(packet) {
@@ -209,7 +210,7 @@ fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 }
 
 /// What bounds the numbers of a body.
-struct Numbers<'b> {
+struct Bounds<'b> {
     body: &'b Body,
     by: HashMap<Value, &'b Op>,
     /// What a parameter of a block may be.
@@ -218,7 +219,7 @@ struct Numbers<'b> {
     known: RefCell<HashMap<Value, Option<u64>>>,
 }
 
-impl<'b> Numbers<'b> {
+impl<'b> Bounds<'b> {
     fn new(body: &'b Body) -> Self {
         let (mut by, mut passed) = (HashMap::new(), HashMap::<Value, Vec<Value>>::new());
         for block in &body.blocks {
@@ -229,7 +230,7 @@ impl<'b> Numbers<'b> {
                 }
             }
         }
-        Numbers { body, by, passed, known: RefCell::default() }
+        Bounds { body, by, passed, known: RefCell::default() }
     }
 
     /// The greatest that a number can be, where that is not beyond all packets.

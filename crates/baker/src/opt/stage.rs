@@ -1,8 +1,8 @@
 //! Look-up staging: where the packets of a batch wait for each other's memory.
 //!
-//! A look-up in a table that is larger than the caches waits for memory, and packet after packet waits in turn. So native
-//! code takes the whole batch up to a look-up, fetches ahead what each packet will look into, and only then goes on, from
-//! look-up to look-up, as the threads of a network processor give way to each other:
+//! A look-up in a table that is larger than the caches waits for memory, and packet after packet waits in turn. So
+//! native code takes the whole batch up to a look-up, fetches ahead what each packet will look into, and only then goes
+//! on, from look-up to look-up, as the threads of a network processor give way to each other:
 //!
 //! ```text
 //! for packet in batch { station = learn(packet); … }      becomes
@@ -12,13 +12,14 @@
 //! for packet in batch { from where it stopped to its end }                           in order, with all effects
 //! ```
 //!
-//! Nothing of this can be seen. What runs ahead has no effects: before the first one a packet stops, and waits until all
-//! packets before it are done. What counts packets is put off until then, too ([`Plan::deferred`]), as is the time of use
-//! of entries that age. And where a packet before it has changed what a packet has looked up meanwhile, that one begins
-//! again: each notes what it has read in a signature of 64 bits, and each change notes what it changes ([`Plan::keys`],
-//! [`Plan::layouts`]); where both share a bit, they may have met.
+//! Nothing of this can be seen. What runs ahead has no effects: before the first one a packet stops, and waits until
+//! all packets before it are done. What counts packets is put off until then, too ([`Plan::deferred`]), as is the time
+//! of use of entries that age. And where a packet before it has changed what a packet has looked up meanwhile, that one
+//! begins again: each notes what it has read in a signature of 64 bits, and each change notes what it changes
+//! ([`Plan::keys`], [`Plan::layouts`]); where both share a bit, they may have met.
 //!
-//! This pass changes nothing in the body: it finds the places, what is live there, and where a packet's record keeps it.
+//! This pass changes nothing in the body: it finds the places, what is live there, and where a packet's record keeps
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -32,7 +33,7 @@ const DEFERRED: usize = 64;
 /// Words of a record at most: all records of a batch lie in the nearest cache.
 const WORDS: u32 = 64;
 /// Look-ups that are fetched for at most.
-const LOOKS: usize = 30;
+const MAX_LOOK_UPS: usize = 30;
 /// Places at most where packets stop, so that code stays short.
 const STOPS: usize = 200;
 
@@ -55,12 +56,12 @@ pub struct Point {
 
 /// A look-up that may wait for memory.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct LookUp {
     /// In front of it.
     pub point: Point,
     /// The table.
     pub table: TableId,
-    /// Which of [`Plan::looks`] a packet may come to after it.
+    /// Which of [`Plan::look_ups`] a packet may come to after it.
     pub later: Vec<usize>,
 }
 
@@ -72,7 +73,7 @@ pub struct Plan {
     /// Blocks that run ahead, some of them only as far as an effect.
     pub ahead: BTreeSet<BlockId>,
     /// In front of look-ups that may wait for memory.
-    pub looks: Vec<Look>,
+    pub look_ups: Vec<LookUp>,
     /// In front of effects.
     pub stops: Vec<Point>,
     /// What is put off: blocks and instructions.
@@ -96,29 +97,40 @@ impl Plan {
         let body = &program.ppfs.get(root.0 as usize)?.body;
         let times = Times::new(program);
         let ahead = Ahead::new(program, body, &times);
-        if ahead.looks.is_empty() || ahead.stops.len() > STOPS {
+        if ahead.look_ups.is_empty() || ahead.stops.len() > STOPS {
             return None;
         }
-        let places = Points { body, ahead: &ahead, live: &live_in(body), definitions: &definitions(body) };
-        let look = |&(block, inst, table): &(BlockId, usize, TableId)| Look {
-            point: places.point(block, inst),
+        let context = Points { body, ahead: &ahead, live: &live_in(body), definitions: &definitions(body) };
+        let look_up = |&(block, inst, table): &(BlockId, usize, TableId)| LookUp {
+            point: context.point(block, inst),
             table,
             later: ahead.later(body, block, inst),
         };
-        let looks: Vec<Look> = ahead.looks.iter().map(look).collect();
-        let stops: Vec<Point> = ahead.stops.iter().map(|&(block, inst)| places.point(block, inst)).collect();
-        let (slots, words) = slots(body, points(&looks, &stops));
+        let look_ups: Vec<LookUp> = ahead.look_ups.iter().map(look_up).collect();
+        let stops: Vec<Point> = ahead.stops.iter().map(|&(block, inst)| context.point(block, inst)).collect();
+        let (slots, words) = slots(body, points(&look_ups, &stops));
         if words > WORDS {
             return None;
         }
         let (keys, layouts) = changed(program, &ahead.tables, &times);
         let blocks = ahead.before.keys().copied().collect();
-        Some(Plan { root, ahead: blocks, looks, stops, deferred: ahead.deferred, slots, words, keys, layouts, times })
+        Some(Plan {
+            root,
+            ahead: blocks,
+            look_ups,
+            stops,
+            deferred: ahead.deferred,
+            slots,
+            words,
+            keys,
+            layouts,
+            times,
+        })
     }
 
     /// All places at which packets stop.
     pub fn points(&self) -> impl Iterator<Item = &Point> {
-        points(&self.looks, &self.stops)
+        points(&self.look_ups, &self.stops)
     }
 
     /// Whether what is put off depends on the path somewhere.
@@ -132,8 +144,8 @@ impl Plan {
     }
 }
 
-fn points<'a>(looks: &'a [Look], stops: &'a [Point]) -> impl Iterator<Item = &'a Point> {
-    looks.iter().map(|look| &look.point).chain(stops)
+fn points<'a>(look_ups: &'a [LookUp], stops: &'a [Point]) -> impl Iterator<Item = &'a Point> {
+    look_ups.iter().map(|look_up| &look_up.point).chain(stops)
 }
 
 /// Whether look-ups in a table may wait for memory that can be fetched ahead.
@@ -183,7 +195,7 @@ fn changed(program: &Program, read: &BTreeSet<TableId>, times: &Times) -> (BTree
 
 /// What of a body may run ahead: from the entry to the first effect on each path.
 struct Ahead {
-    looks: Vec<(BlockId, usize, TableId)>,
+    look_ups: Vec<(BlockId, usize, TableId)>,
     stops: Vec<(BlockId, usize)>,
     deferred: Vec<(BlockId, usize)>,
     /// Tables that are looked up.
@@ -195,7 +207,7 @@ struct Ahead {
 impl Ahead {
     fn new(program: &Program, body: &Body, times: &Times) -> Ahead {
         let mut ahead = Ahead {
-            looks: Vec::new(),
+            look_ups: Vec::new(),
             stops: Vec::new(),
             deferred: Vec::new(),
             tables: BTreeSet::new(),
@@ -222,8 +234,8 @@ impl Ahead {
             match &inst.op {
                 Op::Lookup { table, .. } => {
                     self.tables.insert(*table);
-                    if self.looks.len() < LOOKS && may_wait(program, &program.tables[table.0 as usize]) {
-                        self.looks.push((id, index, *table));
+                    if self.look_ups.len() < MAX_LOOK_UPS && may_wait(program, &program.tables[table.0 as usize]) {
+                        self.look_ups.push((id, index, *table));
                     }
                 }
                 op if op.is_pure() => {}
@@ -260,7 +272,7 @@ impl Ahead {
             work.extend(next.filter(|next| !ends && seen.insert(*next)));
         }
         let is_later = |&(b, i, _): &(BlockId, usize, TableId)| seen.contains(&b) || (b == block && i > inst);
-        (0..self.looks.len()).filter(|look| is_later(&self.looks[*look])).collect()
+        (0..self.look_ups.len()).filter(|look_up| is_later(&self.look_ups[*look_up])).collect()
     }
 
     /// Which of `deferred` were come by on all paths to a place, and on some.

@@ -5,8 +5,8 @@
 //! b2(v4): …; return          →
 //! ```
 //!
-//! A jump to an empty block that jumps on goes on at once, and a block with one predecessor, which jumps to it, is appended
-//! to that. Unreachable blocks and what nobody uses are removed.
+//! A jump to an empty block that jumps on goes on at once, and a block with one predecessor, which jumps to it, is
+//! appended to that. Unreachable blocks and what nobody uses are removed.
 
 use crate::ir::*;
 
@@ -64,7 +64,7 @@ pub(super) fn straighten(body: &mut Body) {
     for block in &mut body.blocks {
         block.uses_mut(|value| *value = find(*value));
     }
-    body.rename_usual(|value| Some(find(value)));
+    body.rename_expected(|value| Some(find(value)));
     tidy(body);
 }
 

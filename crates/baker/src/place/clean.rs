@@ -2,8 +2,8 @@
 
 use crate::ir::{Body, Inst, Op, Times};
 
-/// For each block the index of its first change, or the number of its instructions; `None` where a path comes to it with
-/// changes.
+/// For each block the index of its first change, or the number of its instructions; `None` where a path comes to it
+/// with changes.
 ///
 /// A touch of an entry's time of use is no change: it is done again at once.
 pub(super) fn clean(body: &Body, times: &Times) -> Vec<Option<usize>> {

@@ -1,7 +1,7 @@
 //! The placer: which PPFs run in the kernel's XDP hook, and which on workers.
 //!
-//! What crosses a channel is the packet, its metadata and the channel's number, nothing else. So a program can be cut at any
-//! channel, and also in front of a PPF that has changed nothing yet:
+//! What crosses a channel is the packet, its metadata and the channel's number, nothing else. So a program can be cut
+//! at any channel, and also in front of a PPF that has changed nothing yet:
 //!
 //! ```text
 //! rx ─▶ classify ─▶ route ─▶ tx            kernel:   rx ─▶ classify ─▶ route ─▶ tx
@@ -9,12 +9,12 @@
 //!                                           workers:            (kernel) ─▶ reassemble ─▶ tx
 //! ```
 //!
-//! In the kernel is every PPF that can run there and that packets come to from `rx` through such PPFs alone: a packet that
-//! has gone to a worker does not come back. Workers have all PPFs, since packets of controllers, too, go through them; a
-//! PPF that both run works on the same tables.
+//! In the kernel is every PPF that can run there and that packets come to from `rx` through such PPFs alone: a packet
+//! that has gone to a worker does not come back. Workers have all PPFs, since packets of controllers, too, go through
+//! them; a PPF that both run works on the same tables.
 //!
-//! A PPF that cannot do an operation in the kernel hands the packet over there, to be begun again by a worker, if nothing was
-//! changed on any path from its start to that operation. Otherwise all of it is the workers'.
+//! A PPF that cannot do an operation in the kernel hands the packet over there, to be begun again by a worker, if
+//! nothing was changed on any path from its start to that operation. Otherwise all of it is the workers'.
 
 mod clean;
 mod split;
@@ -36,7 +36,8 @@ pub struct Limits<'a> {
     pub whole: Vec<String>,
     /// Why an operation cannot be done there.
     pub operation: Test<'a>,
-    /// Why one may fail there that would not on workers: PPFs with it are the workers', unless they are pinned to the kernel.
+    /// Why one may fail there that would not on workers: PPFs with it are the workers', unless they are pinned to the
+    /// kernel.
     pub unsure: Test<'a>,
     /// PPFs that turned out to be too much, and why.
     pub ppfs: BTreeMap<PpfId, String>,
@@ -82,8 +83,8 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Places a program as it was lowered, before packet accesses are optimised. The errors: a PPF that is pinned to the
-    /// kernel cannot run there.
+    /// Places a program as it was lowered, before packet accesses are optimised. The errors: a PPF that is pinned to
+    /// the kernel cannot run there.
     pub fn new(program: &Program, limits: &Limits) -> Result<Placement, Vec<Diagnostic>> {
         let times = Times::new(program);
         let mut stages = vec![Stage::Behind; program.ppfs.len()];

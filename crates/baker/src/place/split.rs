@@ -1,7 +1,8 @@
 //! A placed program as two: what the kernel runs, and what workers run.
 //!
-//! Both have the same channels. For each PPF that packets are handed over to there is one channel more, `kernel -> PPF`: by it
-//! workers get what the kernel does not finish, so that a packet is counted once on each channel of the program.
+//! Both have the same channels. For each PPF that packets are handed over to there is one channel more,
+//! `kernel -> PPF`: by it workers get what the kernel does not finish, so that a packet is counted once on each channel
+//! of the program.
 
 use super::{Limits, Placement, Stage};
 use crate::ir::{

@@ -1,5 +1,5 @@
-//! Functions of controllers, timers, and what goes to controllers and comes from them: as text, as refused by the verifier, and
-//! as run by the interpreter.
+//! Functions of controllers, timers, and what goes to controllers and comes from them: as text, as refused by the
+//! verifier, and as run by the interpreter.
 
 use std::sync::{Arc, Mutex};
 

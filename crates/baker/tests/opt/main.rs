@@ -1,6 +1,6 @@
 //! The optimiser's passes: what they make of small programs, as snapshots of the IR before and after.
 
-mod known;
+mod abstract_state;
 mod profile;
 mod reach;
 mod snapshots;

@@ -66,7 +66,7 @@ fn with_profile(program: &Program, frames: &[Vec<u8>]) -> Program {
 /// Bytes that the first aggregate loads at once.
 fn ahead(program: &Program) -> u32 {
     let aggregated = (baker::opt::AGGREGATE.run)(program);
-    let (_, report) = cache::cache(&aggregated, &cache::Scope::aggregate(&aggregated));
+    let (_, report) = cache::cache(&aggregated, &cache::CacheOptions::aggregate(&aggregated));
     report.ahead[&PpfId(0)]
 }
 

@@ -83,7 +83,7 @@ fn combine() {
 #[test]
 fn number() {
     let source = one("if (pkt->type == 5) counter_add(seen, pkt->type);\nchannel_put(output, pkt);");
-    insta::assert_snapshot!(before_and_after(&source, &[opt::COMBINE, opt::NUMBER]));
+    insta::assert_snapshot!(before_and_after(&source, &[opt::COMBINE, opt::VALUE_NUMBERING]));
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn is_complete(node: &SyntaxNode) -> bool {
             let body = n.body().is_some() || ends_with_semicolon();
             n.name().is_some() && n.param().is_some() && n.from().is_some() && body
         }
-        K::Pin => view::<ast::Pin>(node).place().is_some(),
+        K::Pin => view::<ast::Pin>(node).target().is_some(),
         K::FromClause => view::<ast::FromClause>(node).port().is_some(),
         K::Function => {
             let n: ast::Function = view(node);

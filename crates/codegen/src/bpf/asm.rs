@@ -1,7 +1,8 @@
 //! What LLVM must not see through: instructions of which the kernel's verifier learns something.
 //!
-//! The verifier follows values through registers. LLVM knows nothing of that and takes tests away that it can prove, moves them, and
-//! computes the same address twice. Each rule that the verifier is to see is therefore a piece of assembly.
+//! The verifier follows values through registers. LLVM knows nothing of that and takes tests away that it can prove,
+//! moves them, and computes the same address twice. Each rule that the verifier is to see is therefore a piece of
+//! assembly.
 
 use inkwell::types::{BasicTypeEnum, IntType};
 use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, IntValue, PointerValue};
@@ -83,8 +84,8 @@ impl<'c> Kernel<'c, '_> {
         Ok(value.into_pointer_value())
     }
 
-    /// Whether so many bytes from a pointer on lie within the packet (1 bit), and the pointer; where it is found to be so, the
-    /// verifier knows. LLVM would compute the pointer once more, of which the verifier then knows nothing.
+    /// Whether so many bytes from a pointer on lie within the packet (1 bit), and the pointer; where it is found to be
+    /// so, the verifier knows. LLVM would compute the pointer once more, of which the verifier then knows nothing.
     pub(super) fn has(
         &self,
         ptr: PointerValue<'c>,
@@ -110,8 +111,8 @@ impl<'c> Kernel<'c, '_> {
         Ok(())
     }
 
-    /// Writes the far end of the stack, so that the verifier keeps books of all of it from the start. Some kernels (6.18)
-    /// lose count where paths that meet have come to different depths, and refuse that as a fault of their own.
+    /// Writes the far end of the stack, so that the verifier keeps books of all of it from the start. Some kernels
+    /// (6.18) lose count where paths that meet have come to different depths, and refuse that as a fault of their own.
     pub(super) fn touch_stack(&self) -> Res<()> {
         let text = format!("r0 = 0\n\t*(u64 *)(r10 - {STACK}) = r0");
         let ty = self.context.void_type().fn_type(&[], false);

@@ -9,12 +9,12 @@ use inkwell::IntPredicate;
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PointerValue};
 
 use super::Kernel;
-use super::careful::Places;
 use super::packet::OFFSETS;
+use super::spill::SpillSlots;
 use super::state::Field;
 use crate::internal;
 use crate::kernel::{Memory as Shared, ROOM, SCRATCH};
-use crate::lower::{Core, Lowering, Res, Walk, Way, named, pointer_param};
+use crate::lower::{ControlFlow, Core, Lowering, Res, Walk, named, pointer_param};
 
 /// Lowers the body of a PPF into its function.
 pub(super) fn lower_ppf<'c>(kernel: &Kernel<'c, '_>, ppf: &IrPpf, function: FunctionValue<'c>) -> Res<()> {
@@ -32,21 +32,21 @@ pub(super) fn lower_ppf<'c>(kernel: &Kernel<'c, '_>, ppf: &IrPpf, function: Func
             name: &ppf.name,
             walk: Walk::new(kernel, &ppf.body, function),
             before,
-            there: There::default(),
+            verified: VerifiedRange::default(),
             tests: HashMap::new(),
             left: HashMap::new(),
             heads: 0,
-            places: Places::default(),
+            spill_slots: SpillSlots::default(),
             hands_on: kernel.part.is_some_and(|part| std::ptr::eq(ppf, &kernel.program.ppfs[part.0 as usize])),
             at: (BlockId(0), 0),
             fresh: RefCell::default(),
         };
-        if kernel.options.careful {
+        if kernel.options.spill {
             let mut used = kernel.kept.get();
-            lowering.places = Places::new(&ppf.body, &mut used);
+            lowering.spill_slots = SpillSlots::new(&ppf.body, &mut used);
             kernel.kept.set(used);
         }
-        kernel.at_place(function, &ppf.name, ppf.span)?;
+        kernel.at_location(function, &ppf.name, ppf.span)?;
         kernel.builder.position_at_end(lowering.walk.prologue);
         let own = kernel.pointer(lowering.state, Field::Counters)?;
         kernel.scratch.set(Some(kernel.at(own, Shared::counters(kernel.program) + ROOM)?));
@@ -55,9 +55,9 @@ pub(super) fn lower_ppf<'c>(kernel: &Kernel<'c, '_>, ppf: &IrPpf, function: Func
     named(&ppf.name, lower())
 }
 
-/// What the verifier knows to be there of the packet, on all paths to here.
+/// The range of the packet that the verifier knows to be there, on all paths to here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct There {
+pub(super) struct VerifiedRange {
     /// Bytes from the head on.
     pub bytes: u64,
     /// A number that changes whenever the head does, so that a test of another head is told apart.
@@ -74,15 +74,15 @@ pub(super) struct Ppf<'a, 'c, 'p> {
     walk: Walk<'a, 'c>,
     /// The blocks that lead to each.
     before: HashMap<BlockId, Vec<BlockId>>,
-    pub there: There,
+    pub verified: VerifiedRange,
     /// What a truth value says, where it is 1, of the packet with this head.
-    tests: HashMap<Value, There>,
+    tests: HashMap<Value, VerifiedRange>,
     /// What was known at the end of each block.
-    left: HashMap<BlockId, There>,
+    left: HashMap<BlockId, VerifiedRange>,
     /// Numbers of heads so far.
     heads: u32,
     /// Values that lie in memory.
-    places: Places,
+    spill_slots: SpillSlots,
     /// Whether a packet that leaves it at its end goes on in another part of the program.
     hands_on: bool,
     /// The instruction that is being lowered.
@@ -109,24 +109,24 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
     }
 
     fn keep(&self, value: Value, result: BasicValueEnum<'c>) -> Res<()> {
-        let Some(place) = self.kept_at(value)? else { return Ok(()) };
+        let Some(slot) = self.kept_at(value)? else { return Ok(()) };
         self.fresh.borrow_mut().insert(value);
         let result = super::main::as_int(result)?;
         let size = storage_size(result.get_type().get_bit_width());
         let result = self.kernel.resize(result, size * 8)?;
-        self.kernel.store_once(place, result)
+        self.kernel.store_once(slot, result)
     }
 
     fn kept(&self, value: Value) -> Res<Option<BasicValueEnum<'c>>> {
         if self.fresh.borrow().contains(&value) {
             return Ok(None);
         }
-        let Some(place) = self.kept_at(value)? else { return Ok(None) };
+        let Some(slot) = self.kept_at(value)? else { return Ok(None) };
         let width = match self.ir_ty(value)? {
             Ty::Int(width) => width,
             _ => 64,
         };
-        let stored = self.kernel.load_once(place, storage_size(width) * 8)?;
+        let stored = self.kernel.load_once(slot, storage_size(width) * 8)?;
         Ok(Some(self.kernel.resize(stored, width)?.into()))
     }
 
@@ -150,21 +150,21 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
             _ => None,
         };
         let head = same.unwrap_or_else(|| self.new_head());
-        self.there = There { bytes, head };
+        self.verified = VerifiedRange { bytes, head };
         Ok(())
     }
 
-    fn pass(&mut self, block: BlockId, inst: usize) -> Res<Way> {
+    fn pass(&mut self, block: BlockId, inst: usize) -> Res<ControlFlow> {
         self.at = (block, inst);
         if inst == self.walk.body.blocks[block.0 as usize].insts.len() {
-            self.left.insert(block, self.there);
+            self.left.insert(block, self.verified);
         }
-        Ok(Way::GoesOn)
+        Ok(ControlFlow::Continue)
     }
 
     fn operation(&mut self, inst: &Inst) -> Res<Option<BasicValueEnum<'c>>> {
         let kernel = self.kernel;
-        kernel.at_place(self.walk.function, self.name, inst.span)?;
+        kernel.at_location(self.walk.function, self.name, inst.span)?;
         let state = self.state;
         let handle = || Some(kernel.ptr.const_null().into());
         Ok(match &inst.op {
@@ -185,7 +185,7 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
                     && bytes <= OFFSETS
                     && !kernel.options.frags
                 {
-                    self.tests.insert(result, There { bytes, ..self.there });
+                    self.tests.insert(result, VerifiedRange { bytes, ..self.verified });
                 }
                 Some(has.into())
             }
@@ -283,7 +283,7 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
 impl<'c> Ppf<'_, 'c, '_> {
     /// The memory of a value that lies there.
     fn kept_at(&self, value: Value) -> Res<Option<PointerValue<'c>>> {
-        let Some(at) = self.places.of(value) else { return Ok(None) };
+        let Some(at) = self.spill_slots.of(value) else { return Ok(None) };
         let kernel = self.kernel;
         let own = kernel.pointer(self.state, Field::Counters)?;
         Ok(Some(kernel.at(own, Shared::counters(kernel.program) + SCRATCH + at)?))

@@ -1,4 +1,5 @@
-//! Hash tables, as `dataplane::tables` keeps them: two buckets of eight slots may hold a key. See [`crate::abi::HashTable`].
+//! Hash tables, as `dataplane::tables` keeps them: two buckets of eight slots may hold a key. See
+//! [`crate::abi::HashTable`].
 //!
 //! ```text
 //! for bucket in first, second if something spilled from the first:
@@ -16,7 +17,7 @@ use super::Kernel;
 use super::body::Ppf;
 use crate::abi::HashBucket;
 use crate::internal;
-use crate::kernel::TablePlace;
+use crate::kernel::TableLocation;
 use crate::lower::Res;
 
 /// Four lanes of 16 bits with 1 each.
@@ -26,7 +27,7 @@ const LANES: u64 = 1 << 32 | 2 << 16 | 3;
 
 /// Where a key may lie: distances of its first and second bucket, and its tag in four lanes; 64 bits each.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'c> {
+pub(super) struct Buckets<'c> {
     pub first: IntValue<'c>,
     pub second: IntValue<'c>,
     pub tag: IntValue<'c>,
@@ -50,8 +51,10 @@ impl<'c> Kernel<'c, '_> {
     }
 
     /// [`crate::abi::hash_key`], with what follows from it.
-    pub(super) fn hash_place(&self, place: TablePlace, words: &[IntValue<'c>]) -> Res<Place<'c>> {
-        let TablePlace::Hash { buckets, count, seed, .. } = place else { return internal("a hash table that is none") };
+    pub(super) fn hash_buckets(&self, location: TableLocation, words: &[IntValue<'c>]) -> Res<Buckets<'c>> {
+        let TableLocation::Hash { buckets, count, seed, .. } = location else {
+            return internal("a hash table that is none");
+        };
         let builder = &self.builder;
         let mut hash = self.long(seed[0]);
         for word in words {
@@ -70,7 +73,7 @@ impl<'c> Kernel<'c, '_> {
         let second = builder.build_int_add(self.add(hash, 1)?, step, "")?;
         let tag = builder.build_and(upper, self.long(0xffff), "")?;
         let tag = builder.build_int_mul(tag, self.long(ONES), "")?;
-        Ok(Place { first: bucket(hash)?, second: bucket(second)?, tag })
+        Ok(Buckets { first: bucket(hash)?, second: bucket(second)?, tag })
     }
 
     /// Lanes of four tags that may be equal: their lowest bits.
@@ -87,20 +90,20 @@ impl<'c> Kernel<'c, '_> {
 
 impl<'c> Ppf<'_, 'c, '_> {
     /// Looks a packed key up.
-    pub(super) fn hash_find(&self, place: TablePlace, table: &Table, words: &[IntValue<'c>]) -> Res<Found<'c>> {
-        let at = self.kernel.hash_place(place, words)?;
-        self.hash_find_at(place, at, table, words)
+    pub(super) fn hash_find(&self, location: TableLocation, table: &Table, words: &[IntValue<'c>]) -> Res<Found<'c>> {
+        let at = self.kernel.hash_buckets(location, words)?;
+        self.hash_find_at(location, at, table, words)
     }
 
     /// As [`Ppf::hash_find`], for a key that hashes to this place.
     pub(super) fn hash_find_at(
         &self,
-        place: TablePlace,
-        at: Place<'c>,
+        location: TableLocation,
+        at: Buckets<'c>,
         table: &Table,
         words: &[IntValue<'c>],
     ) -> Res<Found<'c>> {
-        let TablePlace::Hash { entries, .. } = place else { return internal("a hash table that is none") };
+        let TableLocation::Hash { entries, .. } = location else { return internal("a hash table that is none") };
         let kernel = self.kernel;
         let builder = &kernel.builder;
         let long = |number| kernel.long(number);

@@ -9,9 +9,9 @@ use inkwell::{AtomicOrdering, AtomicRMWBinOp};
 
 use super::Kernel;
 use super::body::Ppf;
-use super::hash::Place;
+use super::hash::Buckets;
 use crate::abi::{HashBucket, Retired, SlotNumbers};
-use crate::kernel::TablePlace;
+use crate::kernel::TableLocation;
 use crate::lower::{Memory, Res};
 use crate::{CodegenError, internal};
 
@@ -40,7 +40,7 @@ impl<'c> Kernel<'c, '_> {
         self.put_word(numbers, offset, self.builder.build_int_add(value, by, "")?)
     }
 
-    /// A number of which the verifier forgets what it knew, so that it goes on in one way and not in one for each number.
+    /// A number of which the verifier forgets what it knew, so that it follows one path and not one for each number.
     pub(super) fn forgotten(&self, value: IntValue<'c>) -> Res<IntValue<'c>> {
         let Some(scratch) = self.scratch.get() else { return internal("nowhere to forget") };
         self.store_once(scratch, value)?;
@@ -94,7 +94,7 @@ impl<'c> Ppf<'_, 'c, '_> {
         let bit = kernel.context.bool_type();
         // Where it was done.
         let mut ends = Vec::new();
-        match (table.kind, kernel.table_place(id)?) {
+        match (table.kind, kernel.table_location(id)?) {
             (TableKind::Array, _) => {
                 let (entry, in_range) = self.array_entry(id, table, key)?;
                 let [store] = kernel.new_blocks(["store"])?;
@@ -104,12 +104,12 @@ impl<'c> Ppf<'_, 'c, '_> {
                 ends.push(kernel.block()?);
                 builder.build_unconditional_branch(done)?;
             }
-            (TableKind::Hash, place @ TablePlace::Hash { numbers, .. }) => {
+            (TableKind::Hash, location @ TableLocation::Hash { numbers, .. }) => {
                 let words = self.pack(table, key)?;
-                let at = kernel.hash_place(place, &words)?;
+                let at = kernel.hash_buckets(location, &words)?;
                 let lock = kernel.numbers_word(numbers, offset_of!(SlotNumbers, lock))?;
                 kernel.lock(self.state, lock, None)?;
-                let found = self.hash_find_at(place, at, table, &words)?;
+                let found = self.hash_find_at(location, at, table, &words)?;
                 let is_new = builder.build_int_compare(IntPredicate::EQ, found.value, kernel.long(0), "")?;
                 let [replace, add, full] = kernel.new_blocks(["replace", "add", "full"])?;
                 builder.build_conditional_branch(is_new, add, replace)?;
@@ -119,7 +119,7 @@ impl<'c> Ppf<'_, 'c, '_> {
                 ends.push(kernel.block()?);
                 builder.build_unconditional_branch(done)?;
                 builder.position_at_end(add);
-                self.hash_add(place, at, table, &words, value, full)?;
+                self.hash_add(location, at, table, &words, value, full)?;
                 kernel.unlock(lock)?;
                 ends.push(kernel.block()?);
                 builder.build_unconditional_branch(done)?;
@@ -159,14 +159,14 @@ impl<'c> Ppf<'_, 'c, '_> {
     /// Adds a key that is not there, or goes to `full`.
     fn hash_add(
         &self,
-        place: TablePlace,
-        at: Place<'c>,
+        location: TableLocation,
+        at: Buckets<'c>,
         table: &Table,
         words: &[IntValue<'c>],
         value: &[Value],
         full: inkwell::basic_block::BasicBlock<'c>,
     ) -> Res<()> {
-        let TablePlace::Hash { entries, numbers, ring, .. } = place else {
+        let TableLocation::Hash { entries, numbers, ring, .. } = location else {
             return internal("a hash table that is none");
         };
         let kernel = self.kernel;
@@ -250,7 +250,7 @@ impl<'c> Ppf<'_, 'c, '_> {
     }
 
     /// Adds to the number of keys that lie elsewhere than in their first bucket.
-    fn spill(&self, at: Place<'c>, by: i64) -> Res<()> {
+    fn spill(&self, at: Buckets<'c>, by: i64) -> Res<()> {
         let kernel = self.kernel;
         let offset = kernel.long(offset_of!(HashBucket, spilled) as u64);
         let word = kernel.index(kernel.builder.build_int_add(at.first, offset, "")?)?;
@@ -265,15 +265,15 @@ impl<'c> Ppf<'_, 'c, '_> {
         let builder = &kernel.builder;
         let long = |number| kernel.long(number);
         let table = kernel.table(id)?;
-        let place = kernel.table_place(id)?;
-        let (TableKind::Hash, TablePlace::Hash { numbers, ring, .. }) = (table.kind, place) else {
+        let location = kernel.table_location(id)?;
+        let (TableKind::Hash, TableLocation::Hash { numbers, ring, .. }) = (table.kind, location) else {
             return internal(format!("a removal from `{}`, which is no hash table", table.name));
         };
         let words = self.pack(table, key)?;
-        let at = kernel.hash_place(place, &words)?;
+        let at = kernel.hash_buckets(location, &words)?;
         let lock = kernel.numbers_word(numbers, offset_of!(SlotNumbers, lock))?;
         kernel.lock(self.state, lock, None)?;
-        let found = self.hash_find_at(place, at, table, &words)?;
+        let found = self.hash_find_at(location, at, table, &words)?;
         let is_there = builder.build_int_compare(IntPredicate::NE, found.value, long(0), "")?;
         let before = kernel.block()?;
         let [take_out, elsewhere, retire, done] = kernel.new_blocks(["take_out", "elsewhere", "retire", "removed"])?;

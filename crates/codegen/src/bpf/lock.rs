@@ -1,5 +1,5 @@
-//! Locks of tables and of entries: 32 bits, 0 where they are free. The kernel may not wait without end: after some tries the
-//! packet is dropped and counted.
+//! Locks of tables and of entries: 32 bits, 0 where they are free. The kernel may not wait without end: after some
+//! tries the packet is dropped and counted.
 //!
 //! ```text
 //! try:  if cmpxchg [lock], 0 → 1 is 0: held            at most TRIES times

@@ -1,5 +1,6 @@
-//! Loops as older kernels (6.1) want them: the way back to what was passed already must be a jump. LLVM also lays loops out so that code falls
-//! through to the loop's head from behind; there comes a jump to the next instruction in between, which kernels leave out again.
+//! Loops as older kernels (6.1) want them: the edge back to what was passed already must be a jump. LLVM also lays
+//! loops out so that code falls through to the loop's head from behind; there comes a jump to the next instruction in
+//! between, which kernels leave out again.
 //!
 //! ```text
 //!       goto head               goto head
@@ -18,13 +19,13 @@ use crate::kernel::Object;
 const NEXT: [u8; SLOT] = [0x05, 0, 0, 0, 0, 0, 0, 0];
 
 /// Where an instruction goes on.
-struct Ways {
+struct Successors {
     /// Behind it; none where the program ends or only a jump leads on.
     falls: Option<usize>,
     jumps: Option<usize>,
 }
 
-fn ways(code: &[u8], at: usize) -> Ways {
+fn successors(code: &[u8], at: usize) -> Successors {
     let slot = &code[at * SLOT..];
     let op = slot[0];
     let (class, what) = (op & 7, op >> 4);
@@ -32,7 +33,7 @@ fn ways(code: &[u8], at: usize) -> Ways {
     let target = at.wrapping_add(1).wrapping_add_signed(i16::from_le_bytes([slot[2], slot[3]]).into());
     let next = at + if op == LOAD_WIDE { 2 } else { 1 };
     let ends = class == 5 && what == 9;
-    Ways { falls: (!(ends || is_jump && what == 0)).then_some(next), jumps: is_jump.then_some(target) }
+    Successors { falls: (!(ends || is_jump && what == 0)).then_some(next), jumps: is_jump.then_some(target) }
 }
 
 /// Where code falls through to the head of a loop that it is in: numbers of the heads.
@@ -44,30 +45,30 @@ fn heads(code: &[u8]) -> Vec<usize> {
         starts.push(at);
         at += if code[at * SLOT] == LOAD_WIDE { 2 } else { 1 };
     }
-    // From each instruction: how many ways back pass over the place in front of it.
-    let mut passed = vec![0i32; count + 1];
+    // From each instruction: how many edges back pass over the place in front of it.
+    let mut loops_over = vec![0i32; count + 1];
     let mut is_target = vec![false; count + 1];
     for &from in &starts {
-        if let Some(to) = ways(code, from).jumps.filter(|to| *to <= count) {
+        if let Some(to) = successors(code, from).jumps.filter(|to| *to <= count) {
             is_target[to] = true;
             if to < from {
-                passed[to + 1] += 1;
-                passed[from + 1] -= 1;
+                loops_over[to + 1] += 1;
+                loops_over[from + 1] -= 1;
             }
         }
     }
     for at in 1..=count {
-        passed[at] += passed[at - 1];
+        loops_over[at] += loops_over[at - 1];
     }
     let falls = |&&from: &&usize| {
-        let Ways { falls, jumps } = ways(code, from);
-        let head = falls.filter(|head| *head < count && jumps.is_none() && is_target[*head] && passed[*head] > 0);
+        let Successors { falls, jumps } = successors(code, from);
+        let head = falls.filter(|head| *head < count && jumps.is_none() && is_target[*head] && loops_over[*head] > 0);
         head.is_some_and(|head| leads(code, count, head, from))
     };
-    starts.iter().filter(falls).filter_map(|from| ways(code, *from).falls).collect()
+    starts.iter().filter(falls).filter_map(|from| successors(code, *from).falls).collect()
 }
 
-/// Whether there is a way from one instruction to another.
+/// Whether a path leads from one instruction to another.
 fn leads(code: &[u8], count: usize, from: usize, to: usize) -> bool {
     let mut seen = vec![false; count];
     let mut work = vec![from];
@@ -76,7 +77,7 @@ fn leads(code: &[u8], count: usize, from: usize, to: usize) -> bool {
             return true;
         }
         if at < count && !std::mem::replace(&mut seen[at], true) {
-            let Ways { falls, jumps } = ways(code, at);
+            let Successors { falls, jumps } = successors(code, at);
             work.extend(falls.into_iter().chain(jumps));
         }
     }
@@ -90,7 +91,7 @@ pub(super) fn with_jumps(object: Object) -> Result<Object, CodegenError> {
         return Ok(object);
     }
     let moved = |at: usize| at + heads.partition_point(|head| *head <= at);
-    let Object { code, maps, places, stack } = object;
+    let Object { code, maps, locations, stack } = object;
     let mut out = Vec::with_capacity(code.len() + heads.len() * SLOT);
     let mut at = 0;
     while at * SLOT < code.len() {
@@ -99,7 +100,7 @@ pub(super) fn with_jumps(object: Object) -> Result<Object, CodegenError> {
         }
         let slots = if code[at * SLOT] == LOAD_WIDE { 2 } else { 1 };
         let mut slot = code[at * SLOT..(at + slots) * SLOT].to_vec();
-        if let Some(to) = ways(&code, at).jumps {
+        if let Some(to) = successors(&code, at).jumps {
             let by = moved(to) as isize - moved(at) as isize - 1;
             let size = code.len() / SLOT + heads.len();
             let by = i16::try_from(by).map_err(|_| CodegenError::TooLarge(size, LONGEST))?;
@@ -109,8 +110,8 @@ pub(super) fn with_jumps(object: Object) -> Result<Object, CodegenError> {
         at += slots;
     }
     let maps = maps.into_iter().map(|(slot, map)| (moved(slot), map)).collect();
-    let places = places.into_iter().map(|(first, place)| (moved(first), place)).collect();
-    Ok(Object { code: out, maps, places, stack })
+    let locations = locations.into_iter().map(|(first, location)| (moved(first), location)).collect();
+    Ok(Object { code: out, maps, locations, stack })
 }
 
 #[cfg(test)]
@@ -143,8 +144,12 @@ mod tests {
             instruction(0x95, 0, 0, 0),
         ]
         .concat();
-        let object =
-            Object { code: code.clone(), maps: vec![(2, crate::kernel::MapUse::Memory)], places: Vec::new(), stack: 0 };
+        let object = Object {
+            code: code.clone(),
+            maps: vec![(2, crate::kernel::MapUse::Memory)],
+            locations: Vec::new(),
+            stack: 0,
+        };
         assert_eq!(heads(&code), [5]);
         let changed = with_jumps(object).unwrap();
         assert_eq!((changed.code.len(), &changed.code[5 * SLOT..6 * SLOT]), (code.len() + SLOT, &NEXT[..]));
@@ -155,7 +160,7 @@ mod tests {
 
     #[test]
     fn what_is_no_loop_stays_as_it_is() {
-        // A way that joins another one within a loop whose way back is a jump.
+        // A path that joins another one within a loop whose back edge is a jump.
         let code = [
             instruction(0xb7, 0, 0, 0),
             instruction(0x07, 0, 0, 1),
@@ -165,11 +170,11 @@ mod tests {
             instruction(0x95, 0, 0, 0),
         ]
         .concat();
-        // The joint is come to from behind itself, by that way; a jump there does no harm.
+        // The joint is come to from behind itself, by that path; a jump there does no harm.
         assert_eq!(heads(&code), [4]);
         let ahead = [&code[..4 * SLOT], &code[5 * SLOT..]].concat();
         assert_eq!(heads(&ahead), [0; 0], "without the way back");
-        let object = Object { code: code.clone(), maps: Vec::new(), places: Vec::new(), stack: 0 };
+        let object = Object { code: code.clone(), maps: Vec::new(), locations: Vec::new(), stack: 0 };
         assert_eq!(runs(&with_jumps(object).unwrap().code).0, runs(&code).0);
     }
 }

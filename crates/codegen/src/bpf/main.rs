@@ -42,14 +42,14 @@ impl<'c> Kernel<'c, '_> {
         let ty = self.context.void_type().fn_type(&[self.ptr.into(), self.ptr.into()], false);
         let needed = match self.part {
             Some(part) => super::parts::needed(self.program, part),
-            None => super::fit::reached(self.program),
+            None => super::obstacles::reached(self.program),
         };
         for (ppf, reached) in self.program.ppfs.iter().zip(needed) {
             let function = reached.then(|| {
                 let function = self.llvm.add_function(&format!("ppf.{}", ppf.name), ty, Some(Linkage::Internal));
                 self.decorate(function);
                 self.attribute(function, AttributeLoc::Function, "alwaysinline", 0);
-                self.notes.function(function, &ppf.name);
+                self.debug_info.function(function, &ppf.name);
                 function
             });
             self.ppfs.push(function);
@@ -62,15 +62,15 @@ impl<'c> Kernel<'c, '_> {
         let function = self.llvm.add_function(NAME, self.i32.fn_type(&[self.ptr.into()], false), None);
         function.set_section(Some(SECTION));
         self.decorate(function);
-        self.notes.function(function, NAME);
-        self.at_place(function, ENTRY, None)?;
+        self.debug_info.function(function, NAME);
+        self.at_location(function, ENTRY, None)?;
         let ctx = pointer_param(function, 0)?;
         builder.position_at_end(self.context.append_basic_block(function, "entry"));
         let state = builder.build_alloca(self.i8.array_type(self.fields.size), "state")?;
         if let Some(inst) = state.as_instruction() {
             inst.set_alignment(16).map_err(|error| crate::CodegenError::Internal(error.to_string()))?;
         }
-        if self.options.careful {
+        if self.options.spill {
             self.touch_stack()?;
         }
         self.reload(ctx, state)?;
@@ -219,7 +219,7 @@ impl<'c> Kernel<'c, '_> {
         let builder = &self.builder;
         let [left] = self.new_blocks(["left"])?;
         if self.options.frags {
-            // It does not take a first piece away, either.
+            // It does not take a first fragment away, either.
             let [far, near] = self.new_blocks(["far", "near"])?;
             let is_near = self.is_near(state, self.number(state, Field::Offset)?, super::resize::SHORTEST.into())?;
             self.likely(builder.build_conditional_branch(is_near, near, far)?)?;

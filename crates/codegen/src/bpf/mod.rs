@@ -1,30 +1,31 @@
 //! IR to BPF, for the XDP hook: one function of a received frame. See [`crate::kernel`] for what it works on.
 //!
-//! There is one packet at a time. Where its head is and what else is known of it lies in a [`state::State`] on the stack, which LLVM
-//! turns into registers once everything is inlined. Kernel functions that move the packet make all pointers into it void;
-//! so these are read again then, and each handle's promise is tested again where it is used next ([`packet`]).
+//! There is one packet at a time. Where its head is and what else is known of it lies in a [`state::State`] on the
+//! stack, which LLVM turns into registers once everything is inlined. Kernel functions that move the packet make all
+//! pointers into it void; so these are read again then, and each handle's promise is tested again where it is used next
+//! ([`packet`]).
 
 mod asm;
 mod body;
-mod careful;
-mod fit;
+mod debug_info;
+mod fragments;
 mod hash;
 mod insert;
-mod ladder;
 mod lock;
 mod loops;
 mod main;
 mod meter;
 mod object;
+mod obstacles;
 mod packet;
 mod parts;
-mod pieces;
-mod places;
 mod resize;
+mod spill;
 mod state;
 mod sum;
 mod table;
 mod target;
+mod tiers;
 mod trie;
 pub mod vm;
 mod wide;
@@ -38,13 +39,13 @@ use inkwell::context::Context;
 use inkwell::module::Module as LlvmModule;
 use inkwell::values::{FunctionValue, InstructionOpcode, InstructionValue};
 
-pub use fit::{limits, obstacles};
-pub use ladder::{Form, Misfit, Refusal, Taken, fit};
+pub use obstacles::{limits, obstacles};
+pub use tiers::{Accepted, Refusal, Tier, TierError, compile_tiered};
 
-use crate::kernel::{Memory, Object, Options, Place};
-use crate::lower::{Core, Lacks, Res, enum_attribute};
+use crate::kernel::{Location, Memory, Object, Options};
+use crate::lower::{Core, Missing, Res, enum_attribute};
 use crate::{CodegenError, Emit, internal};
-use places::Notes;
+use debug_info::DebugInfo;
 use state::Fields;
 use target::{Bpf, Complaints};
 
@@ -63,22 +64,22 @@ const LONGEST: usize = 1 << 15;
 const STACK: u32 = 512;
 
 /// Compiles a program, all of whose PPFs run in the kernel, for its memory, as one function. [`limits`] says which can;
-/// `baker::place` makes others a controller, and what is put to controllers is punted.
+/// `baker::location` makes others a controller, and what is put to controllers is punted.
 pub fn compile(program: &Program, packets: Level, memory: &Memory, options: Options) -> Result<Object, CodegenError> {
-    with_module(&optimise(program, packets), Scope::Whole, memory, options, read)
+    with_module(&optimise(program, packets), CompileUnit::Whole, memory, options, read)
 }
 
 /// What code is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scope {
+enum CompileUnit {
     /// All of the program.
     Whole,
     /// The part that begins with this PPF.
     Part(PpfId),
 }
 
-fn read(program: &Program, bpf: &Bpf, module: &LlvmModule, places: &[Place]) -> Result<Object, CodegenError> {
-    object::read(&bpf.object(module)?, program, places)
+fn read(program: &Program, bpf: &Bpf, module: &LlvmModule, locations: &[Location]) -> Result<Object, CodegenError> {
+    object::read(&bpf.object(module)?, program, locations)
 }
 
 /// The program, as one function, as LLVM IR or as BPF assembly, for people to read.
@@ -89,7 +90,7 @@ pub fn emit(
     options: Options,
     what: Emit,
 ) -> Result<String, CodegenError> {
-    with_module(&optimise(program, packets), Scope::Whole, memory, options, |_, bpf, module, _| match what {
+    with_module(&optimise(program, packets), CompileUnit::Whole, memory, options, |_, bpf, module, _| match what {
         Emit::Llvm => Ok(module.print_to_string().to_string()),
         Emit::Asm => bpf.assembly(module),
     })
@@ -97,10 +98,10 @@ pub fn emit(
 
 fn with_module<T>(
     program: &Program,
-    scope: Scope,
+    unit: CompileUnit,
     memory: &Memory,
     options: Options,
-    write: impl FnOnce(&Program, &Bpf, &LlvmModule, &[Place]) -> Result<T, CodegenError>,
+    write: impl FnOnce(&Program, &Bpf, &LlvmModule, &[Location]) -> Result<T, CodegenError>,
 ) -> Result<T, CodegenError> {
     if let Some(obstacle) = obstacles(program).first() {
         let ppf = &program.ppfs[obstacle.ppf.0 as usize].name;
@@ -109,7 +110,7 @@ fn with_module<T>(
     let context = Context::create();
     let complaints = Complaints::of(&context);
     let bpf = Bpf::new()?;
-    let (module, places) = lower(&context, program, scope, memory, options, &bpf)?;
+    let (module, locations) = lower(&context, program, unit, memory, options, &bpf)?;
     module
         .verify()
         .map_err(|error| CodegenError::Internal(format!("LLVM refuses the module of `{}`: {error}", program.name)))?;
@@ -121,7 +122,7 @@ fn with_module<T>(
             return Err(CodegenError::TooLarge(size, LONGEST));
         }
     }
-    let written = write(program, &bpf, &module, &places);
+    let written = write(program, &bpf, &module, &locations);
     match &complaints.take()[..] {
         [] => written,
         complaints if complaints.iter().any(|complaint| complaint.contains(NO_STACK)) => Err(CodegenError::Stack),
@@ -154,11 +155,11 @@ fn estimate(module: &LlvmModule) -> usize {
 fn lower<'c>(
     context: &'c Context,
     program: &Program,
-    scope: Scope,
+    unit: CompileUnit,
     memory: &Memory,
     options: Options,
     bpf: &Bpf,
-) -> Res<(LlvmModule<'c>, Vec<Place>)> {
+) -> Res<(LlvmModule<'c>, Vec<Location>)> {
     let llvm = context.create_module(&program.name);
     bpf.prepare(&llvm);
     let attributes = vec![
@@ -167,14 +168,14 @@ fn lower<'c>(
         context.create_string_attribute("no-jump-tables", "true"),
         context.create_string_attribute("no-builtins", ""),
     ];
-    let core = Core::new(context, program, llvm, attributes, Lacks::Wide);
+    let core = Core::new(context, program, llvm, attributes, Missing::Wide);
     let fields = Fields::new(program);
-    let notes = Notes::new(context, &core.llvm);
-    let part = match scope {
-        Scope::Whole => None,
-        Scope::Part(root) => Some(root),
+    let debug_info = DebugInfo::new(context, &core.llvm);
+    let part = match unit {
+        CompileUnit::Whole => None,
+        CompileUnit::Part(root) => Some(root),
     };
-    let mut kernel = Kernel { core, memory, options, fields, notes, kept: Cell::new(0), part, ppfs: Vec::new() };
+    let mut kernel = Kernel { core, memory, options, fields, debug_info, kept: Cell::new(0), part, ppfs: Vec::new() };
     kernel.declare_ppfs();
     for (ppf, function) in program.ppfs.iter().zip(&kernel.ppfs) {
         if let Some(function) = function {
@@ -182,7 +183,7 @@ fn lower<'c>(
         }
     }
     kernel.define_main()?;
-    Ok((kernel.core.llvm, kernel.notes.finish()))
+    Ok((kernel.core.llvm, kernel.debug_info.finish()))
 }
 
 /// What the lowering of every function to BPF shares.
@@ -191,8 +192,8 @@ struct Kernel<'c, 'p> {
     memory: &'p Memory,
     options: Options,
     fields: Fields,
-    notes: Notes<'c>,
-    /// Bytes in which careful code keeps values of the bodies so far.
+    debug_info: DebugInfo<'c>,
+    /// Bytes in which spilled code keeps values of the bodies so far.
     kept: Cell<u64>,
     /// What the part of the program begins with that this is; `None`: all of it.
     part: Option<PpfId>,

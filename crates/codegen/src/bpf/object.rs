@@ -5,7 +5,7 @@ use object::{Object as _, ObjectSection};
 
 use super::asm::MAP;
 use super::{SECTION, STACK};
-use crate::kernel::{MapUse, Object, Place};
+use crate::kernel::{Location, MapUse, Object};
 use crate::{CodegenError, internal};
 
 /// The section that says which instruction comes from which line.
@@ -20,7 +20,7 @@ const FRAME: u8 = 10;
 const MAPS: [MapUse; 4] = [MapUse::Memory, MapUse::Devices, MapUse::Sockets, MapUse::Parts];
 
 /// Reads the function out of an object file.
-pub(super) fn read(file: &[u8], program: &Program, places: &[Place]) -> Result<Object, CodegenError> {
+pub(super) fn read(file: &[u8], program: &Program, locations: &[Location]) -> Result<Object, CodegenError> {
     let broken = |error: object::Error| CodegenError::Internal(format!("LLVM's object file: {error}"));
     let file = object::File::parse(file).map_err(broken)?;
     let Some(section) = file.section_by_name(SECTION) else {
@@ -66,6 +66,6 @@ pub(super) fn read(file: &[u8], program: &Program, places: &[Place]) -> Result<O
         return Err(CodegenError::Stack);
     }
     let lines = file.section_by_name(LINES).map(|section| section.data()).transpose().map_err(broken)?;
-    let places = lines.map_or(Ok(Vec::new()), |lines| super::places::read(lines, places))?;
-    super::loops::with_jumps(Object { code, maps, places, stack })
+    let locations = lines.map_or(Ok(Vec::new()), |lines| super::debug_info::read(lines, locations))?;
+    super::loops::with_jumps(Object { code, maps, locations, stack })
 }

@@ -5,7 +5,8 @@
 //! from there on:                                  load [head + 12]                 no further test
 //! ```
 //!
-//! The program has tested that; the verifier has to see it once more where the head or the packet's memory has changed since.
+//! The program has tested that; the verifier has to see it once more where the head or the packet's memory has changed
+//! since.
 
 use baker::ir::{BitRange, Value};
 use inkwell::IntPredicate;
@@ -14,13 +15,13 @@ use inkwell::values::{IntValue, PointerValue};
 
 use super::Kernel;
 use super::asm::Helper;
-use super::body::{Ppf, There};
+use super::body::{Ppf, VerifiedRange};
 use super::main::{as_int, constant};
 use super::state::Field;
 use crate::CodegenError;
 use crate::lower::{Lowering, Memory, Res};
 
-/// Distances within a packet's first piece have no bits but these. It is shorter than a page.
+/// Distances within a packet's first fragment have no bits but these. It is shorter than a page.
 pub(super) const OFFSETS: u64 = 0x1fff;
 
 impl<'c> Kernel<'c, '_> {
@@ -52,7 +53,7 @@ impl<'c> Kernel<'c, '_> {
     /// Puts the head `offset` bytes (64 bits) behind the frame's first byte.
     pub(super) fn set_offset(&self, state: PointerValue<'c>, offset: IntValue<'c>) -> Res<()> {
         if self.options.frags {
-            // There is no pointer to a head beyond the first piece.
+            // There is no pointer to a head beyond the first fragment.
             return self.set(state, Field::Offset, self.masked(offset, self.offsets())?);
         }
         let offset = self.bounded(offset)?;
@@ -101,12 +102,12 @@ impl<'c> Ppf<'_, 'c, '_> {
     pub(super) fn reach(&mut self, bytes: u64) -> Res<PointerValue<'c>> {
         let kernel = self.kernel;
         let head = kernel.pointer(self.state, Field::Head)?;
-        if bytes <= self.there.bytes {
+        if bytes <= self.verified.bytes {
             return Ok(head);
         }
         let head = kernel.within(head, bytes, kernel.pointer(self.state, Field::End)?)?;
         kernel.set(self.state, Field::Head, head)?;
-        self.there.bytes = bytes;
+        self.verified.bytes = bytes;
         Ok(head)
     }
 
@@ -124,29 +125,29 @@ impl<'c> Ppf<'_, 'c, '_> {
             let offset = offset.map_or(Ok(kernel.long(0)), |offset| kernel.resize(offset, 64))?;
             return self.field(offset, bits, stored);
         }
-        let place = match offset {
-            Some(offset) => self.place(packet, offset, bits)?,
+        let pointer_at = match offset {
+            Some(offset) => self.pointer_at(packet, offset, bits)?,
             None => self.head(packet, bits.end_byte().into())?,
         };
         match stored {
-            Some(value) => kernel.store_bits(place, bits, value).map(|()| None),
-            None => kernel.load_bits(place, bits).map(Some),
+            Some(value) => kernel.store_bits(pointer_at, bits, value).map(|()| None),
+            None => kernel.load_bits(pointer_at, bits).map(Some),
         }
     }
 
     /// Where bits lie that are counted from `offset` bytes (32 bits) behind the head.
-    fn place(&mut self, packet: Value, offset: IntValue<'c>, bits: BitRange) -> Res<PointerValue<'c>> {
+    fn pointer_at(&mut self, packet: Value, offset: IntValue<'c>, bits: BitRange) -> Res<PointerValue<'c>> {
         let kernel = self.kernel;
         if let Some(offset) = constant(offset).filter(|offset| *offset <= OFFSETS) {
             let head = self.head(packet, offset + u64::from(bits.end_byte()))?;
             return kernel.at(head, offset);
         }
-        let place = self.place_at(offset)?;
-        kernel.within(place, bits.end_byte().into(), kernel.pointer(self.state, Field::End)?)
+        let pointer_at = self.unverified_at(offset)?;
+        kernel.within(pointer_at, bits.end_byte().into(), kernel.pointer(self.state, Field::End)?)
     }
 
     /// A pointer `offset` (32 bits) bytes behind the head, of which nothing is known yet.
-    pub(super) fn place_at(&self, offset: IntValue<'c>) -> Res<PointerValue<'c>> {
+    pub(super) fn unverified_at(&self, offset: IntValue<'c>) -> Res<PointerValue<'c>> {
         let kernel = self.kernel;
         let head = kernel.number(self.state, Field::Offset)?;
         let offset = kernel.builder.build_int_add(head, kernel.resize(offset, 64)?, "")?;
@@ -157,7 +158,7 @@ impl<'c> Ppf<'_, 'c, '_> {
     pub(super) fn has(&self, bytes: IntValue<'c>) -> Res<IntValue<'c>> {
         let kernel = self.kernel;
         match constant(bytes) {
-            Some(bytes) if bytes <= self.there.bytes => Ok(kernel.context.bool_type().const_int(1, false)),
+            Some(bytes) if bytes <= self.verified.bytes => Ok(kernel.context.bool_type().const_int(1, false)),
             Some(bytes) if bytes <= OFFSETS && !kernel.options.frags => {
                 let [head, end] = [Field::Head, Field::End].map(|field| kernel.pointer(self.state, field));
                 let (has, head) = kernel.has(head?, bytes, end?)?;
@@ -170,20 +171,20 @@ impl<'c> Ppf<'_, 'c, '_> {
 
     /// The head is another one; what is there of it has to be tested again.
     pub(super) fn moved(&mut self) {
-        self.there = There { bytes: 0, head: self.new_head() };
+        self.verified = VerifiedRange { bytes: 0, head: self.new_head() };
     }
 
     /// Moves the head `bytes` (32 bits) towards the end.
     pub(super) fn pull(&mut self, bytes: IntValue<'c>) -> Res<()> {
         let (kernel, state) = (self.kernel, self.state);
-        let there = self.there.bytes;
+        let verified = self.verified.bytes;
         self.moved();
         let offset = kernel.number(state, Field::Offset)?;
         let next = kernel.builder.build_int_add(offset, kernel.resize(bytes, 64)?, "")?;
         let Some(bytes) = constant(bytes).filter(|bytes| *bytes <= OFFSETS && !kernel.options.frags) else {
             return kernel.set_offset(state, next);
         };
-        self.there.bytes = there.saturating_sub(bytes);
+        self.verified.bytes = verified.saturating_sub(bytes);
         kernel.set(state, Field::Offset, next)?;
         kernel.set(state, Field::Head, kernel.at(kernel.pointer(state, Field::Head)?, bytes)?)
     }

@@ -5,9 +5,9 @@
 //! ppf m.b: …                                 part m.b: reload pointers, head = data + offset; …
 //! ```
 //!
-//! Each part is an aggregate that is not large, and what follows its puts that are not at an end, which it runs itself. The
-//! verifier goes through each part once, whatever came before it: a part takes nothing along in registers or on the stack. The
-//! head's offset, the time and the metadata lie in the memory of the CPU ([`crate::kernel::Carried`]).
+//! Each part is an aggregate that is not large, and what follows its puts that are not at an end, which it runs itself.
+//! The verifier goes through each part once, whatever came before it: a part takes nothing along in registers or on the
+//! stack. The head's offset, the time and the metadata lie in the memory of the CPU ([`crate::kernel::Carried`]).
 
 use std::collections::HashMap;
 

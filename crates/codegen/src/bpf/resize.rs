@@ -107,8 +107,8 @@ impl<'c> Ppf<'_, 'c, '_> {
         builder.build_conditional_branch(any, zero, zeroed)?;
         builder.position_at_end(zero);
         let zeros = kernel.fixed(ZEROS)?;
-        let place = kernel.number(state, Field::Offset)?;
-        let args = [self.ctx.into(), place.into(), zeros.into(), kernel.count_of(bytes, ROOM)?.into()];
+        let offset = kernel.number(state, Field::Offset)?;
+        let args = [self.ctx.into(), offset.into(), zeros.into(), kernel.count_of(bytes, ROOM)?.into()];
         let failed = kernel.help(Helper::XdpStoreBytes, &args)?;
         kernel.must(failed)?;
         builder.build_unconditional_branch(zeroed)?;

@@ -1,5 +1,5 @@
-//! What is known of the packet under way: memory on the stack, in registers once all is inlined. What parts of a program hand on
-//! lies in the memory of the CPU instead, all the time: see [`Carried`].
+//! What is known of the packet under way: memory on the stack, in registers once all is inlined. What parts of a
+//! program hand on lies in the memory of the CPU instead, all the time: see [`Carried`].
 
 use std::mem::offset_of;
 
@@ -30,7 +30,7 @@ pub(super) enum Field {
     Counters,
     /// The time, 64 bits.
     Now,
-    /// Bytes of the frame, 64 bits, where packets may come in several pieces ([`super::pieces`]).
+    /// Bytes of the frame, 64 bits, where packets may come in several fragments ([`super::fragments`]).
     Total,
 }
 
@@ -83,11 +83,11 @@ impl<'c> Kernel<'c, '_> {
         let Some(field) = self.program.metadata.get(id.0 as usize) else {
             return internal(format!("there is no metadata {}", id.0));
         };
-        let place = match self.part {
+        let address = match self.part {
             Some(_) => self.carried(state, size_of::<Carried>() + field.offset as usize)?,
             None => self.at(state, u64::from(self.fields.metadata) + u64::from(field.offset))?,
         };
-        Ok((place, field))
+        Ok((address, field))
     }
 
     /// Metadata of the packet.

@@ -1,6 +1,6 @@
 //! Ones' complement sums of packet bytes (RFC 1071): short ones of constant length word by word, others by the kernel's
-//! function, which takes 512 bytes at a time, from a copy in scratch memory, where lengths need not be constant and the packet's
-//! pieces are joined.
+//! function, which takes 512 bytes at a time, from a copy in scratch memory, where lengths need not be constant and the
+//! packet's fragments are joined.
 
 use baker::ir::{Ty, Value};
 use inkwell::IntPredicate;
@@ -32,28 +32,28 @@ impl<'c> Ppf<'_, 'c, '_> {
     pub(super) fn sum(&mut self, packet: Value, offset: IntValue<'c>, bytes: IntValue<'c>) -> Res<IntValue<'c>> {
         let kernel = self.kernel;
         let builder = &kernel.builder;
-        let usual = match self.ir_ty(packet)? {
+        let expected = match self.ir_ty(packet)? {
             Ty::Packet(_) => self.promise(packet)?,
             _ => 0,
         };
         let unrolled = |bytes: u64| (4..=LONGEST_UNROLLED).contains(&bytes) && bytes.is_multiple_of(4);
         let frags = kernel.options.frags;
-        let sum = match constant(bytes).map_or((usual, false), |bytes| (bytes, true)) {
+        let sum = match constant(bytes).map_or((expected, false), |bytes| (bytes, true)) {
             (bytes, true) if unrolled(bytes) && !frags => self.sum_of_words(offset, bytes)?,
-            (usual, is_constant) if unrolled(usual) => {
-                let [short, other, done] = kernel.new_blocks(["usual", "other", "summed"])?;
-                let number = kernel.i32.const_int(usual, false);
-                let mut is_usual = builder.build_int_compare(IntPredicate::EQ, bytes, number, "")?;
+            (expected, is_constant) if unrolled(expected) => {
+                let [short, other, done] = kernel.new_blocks(["expected", "other", "summed"])?;
+                let number = kernel.i32.const_int(expected, false);
+                let mut is_expected = builder.build_int_compare(IntPredicate::EQ, bytes, number, "")?;
                 if frags {
                     let at = self.place_of(offset)?;
-                    let is_near = kernel.is_near(self.state, at, usual)?;
-                    is_usual = if is_constant { is_near } else { builder.build_and(is_usual, is_near, "")? };
+                    let is_near = kernel.is_near(self.state, at, expected)?;
+                    is_expected = if is_constant { is_near } else { builder.build_and(is_expected, is_near, "")? };
                 }
-                kernel.likely(builder.build_conditional_branch(is_usual, short, other)?)?;
+                kernel.likely(builder.build_conditional_branch(is_expected, short, other)?)?;
                 builder.position_at_end(short);
-                let there = self.there;
-                let few = self.sum_of_words(offset, usual)?;
-                self.there = there;
+                let verified = self.verified;
+                let few = self.sum_of_words(offset, expected)?;
+                self.verified = verified;
                 let from_short = kernel.block()?;
                 builder.build_unconditional_branch(done)?;
                 builder.position_at_end(other);

@@ -10,7 +10,7 @@ use super::Kernel;
 use super::body::Ppf;
 use crate::abi::{LPM_GROUP, LpmTable};
 use crate::internal;
-use crate::kernel::TablePlace;
+use crate::kernel::TableLocation;
 use crate::lower::{Lowering, Memory, Res};
 
 impl<'c> Kernel<'c, '_> {
@@ -18,9 +18,9 @@ impl<'c> Kernel<'c, '_> {
         self.i64.const_int(number, false)
     }
 
-    pub(super) fn table_place(&self, id: TableId) -> Res<TablePlace> {
+    pub(super) fn table_location(&self, id: TableId) -> Res<TableLocation> {
         match self.memory.tables.get(id.0 as usize) {
-            Some(place) => Ok(*place),
+            Some(location) => Ok(*location),
             None => internal(format!("table {} has no memory", id.0)),
         }
     }
@@ -31,16 +31,16 @@ impl<'c> Ppf<'_, 'c, '_> {
     pub(super) fn lookup(&mut self, id: TableId, key: &[Value]) -> Res<IntValue<'c>> {
         let kernel = self.kernel;
         let table = kernel.table(id)?;
-        match (table.kind, kernel.table_place(id)?) {
+        match (table.kind, kernel.table_location(id)?) {
             (TableKind::Array, _) => {
                 let (entry, in_range) = self.array_entry(id, table, key)?;
                 kernel.select_int(in_range, entry, kernel.long(0))
             }
-            (TableKind::Lpm, place @ TablePlace::Lpm { .. }) => self.lpm_lookup(place, table, key),
-            (TableKind::Lpm, place @ TablePlace::Trie { .. }) => self.trie_lookup(place, table, key),
-            (TableKind::Hash, place @ TablePlace::Hash { .. }) => {
+            (TableKind::Lpm, location @ TableLocation::Lpm { .. }) => self.lpm_lookup(location, table, key),
+            (TableKind::Lpm, location @ TableLocation::Trie { .. }) => self.trie_lookup(location, table, key),
+            (TableKind::Hash, location @ TableLocation::Hash { .. }) => {
                 let words = self.pack(table, key)?;
-                Ok(self.hash_find(place, table, &words)?.value)
+                Ok(self.hash_find(location, table, &words)?.value)
             }
             _ => internal(format!("`{}` cannot be looked up in the kernel", table.name)),
         }
@@ -51,13 +51,13 @@ impl<'c> Ppf<'_, 'c, '_> {
         let kernel = self.kernel;
         let builder = &kernel.builder;
         let index = self.scalar_key(table, key)?;
-        let entries = match kernel.table_place(id)? {
-            TablePlace::Array { entries } => kernel.long(entries),
-            TablePlace::Published { control } => {
+        let entries = match kernel.table_location(id)? {
+            TableLocation::Array { entries } => kernel.long(entries),
+            TableLocation::Published { control } => {
                 let address = kernel.load_once(kernel.fixed(control)?, 64)?;
                 builder.build_int_sub(address, kernel.long(kernel.memory.base), "")?
             }
-            place => return internal(format!("an array lies at {place:?}")),
+            location => return internal(format!("an array lies at {location:?}")),
         };
         let stride = kernel.long(kernel.stride(table.value)?);
         let distance = builder.build_int_mul(kernel.resize(index, 64)?, stride, "")?;
@@ -67,8 +67,8 @@ impl<'c> Ppf<'_, 'c, '_> {
     }
 
     /// DIR-24-8, as [`LpmTable`] says.
-    fn lpm_lookup(&self, place: TablePlace, table: &Table, key: &[Value]) -> Res<IntValue<'c>> {
-        let TablePlace::Lpm { control, tbl24, tbl8, groups, entries } = place else {
+    fn lpm_lookup(&self, location: TableLocation, table: &Table, key: &[Value]) -> Res<IntValue<'c>> {
+        let TableLocation::Lpm { control, tbl24, tbl8, groups, entries } = location else {
             return internal("an lpm table that is none");
         };
         let kernel = self.kernel;

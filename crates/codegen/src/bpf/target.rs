@@ -20,9 +20,9 @@ use crate::CodegenError;
 /// Instruction set of Linux 5.12 and later: 32-bit arithmetic, atomic operations that fetch.
 const CPU: &str = "v3";
 
-/// Everything becomes one function, whose state becomes registers, and what is known is taken out. None of these passes makes
-/// multiplications that were not there, which those for loops and for sums do, of any width; loops stay as they are, for the verifier goes
-/// through each round anyway.
+/// Everything becomes one function, whose state becomes registers, and what is known is taken out. None of these passes
+/// makes multiplications that were not there, which those for loops and for sums do, of any width; loops stay as they
+/// are, for the verifier goes through each round anyway.
 const PASSES: &str = "always-inline,globaldce,function(sroa<modify-cfg>,early-cse<memssa>,simplifycfg,\
     instcombine<no-verify-fixpoint>,jump-threading,correlated-propagation,simplifycfg,\
     instcombine<no-verify-fixpoint>,gvn,sccp,bdce,instcombine<no-verify-fixpoint>,dse,adce,simplifycfg,\

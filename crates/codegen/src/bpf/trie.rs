@@ -15,7 +15,7 @@ use inkwell::values::{IntValue, PointerValue};
 use super::Kernel;
 use super::body::Ppf;
 use crate::abi::{TRIE_LISTED, TRIE_UNIT, TrieNode};
-use crate::kernel::TablePlace;
+use crate::kernel::TableLocation;
 use crate::lower::{Lowering, Memory, Res};
 use crate::{CodegenError, internal};
 
@@ -26,8 +26,8 @@ const STRIDE: u64 = 8;
 
 impl<'c> Ppf<'_, 'c, '_> {
     /// Where the value lies that a key finds, or 0.
-    pub(super) fn trie_lookup(&self, place: TablePlace, table: &Table, key: &[Value]) -> Res<IntValue<'c>> {
-        let (TablePlace::Trie { nodes, units, entries, width }, [key]) = (place, key) else {
+    pub(super) fn trie_lookup(&self, location: TableLocation, table: &Table, key: &[Value]) -> Res<IntValue<'c>> {
+        let (TableLocation::Trie { nodes, units, entries, width }, [key]) = (location, key) else {
             return internal("a trie that is none");
         };
         let kernel = self.kernel;

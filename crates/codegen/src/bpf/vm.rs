@@ -1,8 +1,9 @@
-//! The kernel's virtual machine, to count what a packet executes (RFC 9669): exactly, for any XDP code, and without privilege.
+//! The kernel's virtual machine, to count what a packet executes (RFC 9669): exactly, for any XDP code, and without
+//! privilege.
 //!
-//! Memory is regions, each at a multiple of 2^40, and every access is tested. What functions of the kernel do inside is not counted: a call is
-//! one instruction. The kernel's own compiler puts look-ups in arrays in line, which counts as a call here, too. Packets may be divided into
-//! pieces, of which only the first lies between the packet's pointers.
+//! Memory is regions, each at a multiple of 2^40, and every access is tested. What functions of the kernel do inside is
+//! not counted: a call is one instruction. The kernel's own compiler puts look-ups in arrays in line, which counts as a
+//! call here, too. Packets may be divided into fragments, of which only the first lies between the packet's pointers.
 
 mod arith;
 mod functions;
@@ -12,7 +13,7 @@ use std::collections::HashMap;
 
 use crate::kernel::{MapUse, Object};
 use arith::{arithmetic, decides};
-pub use region::Lent;
+pub use region::Borrowed;
 use region::Region;
 
 /// Instructions after which a packet is given up.
@@ -38,7 +39,7 @@ pub enum Map {
     /// Memory whose address code loads.
     Memory(Vec<u8>),
     /// The same, of somebody else.
-    Lent(Lent),
+    Borrowed(Borrowed),
     /// An array or hash table: keys of so many bytes, and the values there are; look-ups give their addresses.
     Table {
         /// Bytes of a key.
@@ -90,9 +91,9 @@ pub struct Machine {
     images: Vec<Image>,
     maps: Vec<Map>,
     /// Where the memory of each map is, and of each value of a table.
-    places: Vec<HashMap<Vec<u8>, u64>>,
+    addresses: Vec<HashMap<Vec<u8>, u64>>,
     regions: Vec<Region>,
-    /// Of the packet: its first byte, and the ends of its first piece and of all.
+    /// Of the packet: its first byte, and the ends of its first fragment and of all.
     data: usize,
     first: usize,
     end: usize,
@@ -104,7 +105,7 @@ impl Machine {
     /// The first program is what packets enter.
     pub fn new(images: Vec<Image>, maps: Vec<Map>) -> Machine {
         let mut regions: Vec<_> = [24, STACK, ROOM].map(|len| Region::Own(vec![0; len])).into();
-        let mut places = Vec::new();
+        let mut addresses = Vec::new();
         for map in &maps {
             let mut at = HashMap::new();
             let mut add = |key: &[u8], region: Region| {
@@ -113,18 +114,18 @@ impl Machine {
             };
             match map {
                 Map::Memory(bytes) => add(&[], Region::Own(bytes.clone())),
-                Map::Lent(lent) => add(&[], Region::Lent(*lent)),
+                Map::Borrowed(borrowed) => add(&[], Region::Borrowed(*borrowed)),
                 Map::Table { values, .. } => {
                     values.iter().for_each(|(key, value)| add(key, Region::Own(value.clone())));
                 }
                 Map::Targets | Map::Programs(_) => {}
             }
-            places.push(at);
+            addresses.push(at);
         }
-        Machine { images, maps, places, regions, data: HEADROOM, first: HEADROOM, end: HEADROOM, now: 0 }
+        Machine { images, maps, addresses, regions, data: HEADROOM, first: HEADROOM, end: HEADROOM, now: 0 }
     }
 
-    /// A program and its parts by number, for a memory: [`Map::Memory`] or [`Map::Lent`].
+    /// A program and its parts by number, for a memory: [`Map::Memory`] or [`Map::Borrowed`].
     pub fn of(first: &Object, parts: &[(u32, &Object)], memory: Map) -> Machine {
         let number = |map: MapUse| match map {
             MapUse::Memory => 0,
@@ -142,7 +143,7 @@ impl Machine {
 
     /// The memory of a [`Map::Memory`].
     pub fn memory(&mut self, map: usize) -> Option<&mut [u8]> {
-        let place = self.places.get(map)?.get(&Vec::new())?;
+        let place = self.addresses.get(map)?.get(&Vec::new())?;
         Some(self.regions[(place >> SHIFT) as usize - 1].bytes())
     }
 
@@ -151,7 +152,7 @@ impl Machine {
         self.run_divided(packet, packet.len(), interface, queue)
     }
 
-    /// As [`Machine::run`], with so many bytes in the packet's first piece.
+    /// As [`Machine::run`], with so many bytes in the packet's first fragment.
     pub fn run_divided(&mut self, packet: &[u8], first: usize, interface: u32, queue: u32) -> Result<Executed, Fault> {
         let (first, end) = (HEADROOM + first.min(packet.len()), HEADROOM + packet.len());
         (self.data, self.first, self.end) = (HEADROOM, first, end);
@@ -251,8 +252,8 @@ impl Run<'_> {
                 let image = &self.machine.images[self.image];
                 let map = image.maps.iter().find(|(at, _)| *at == self.at - 1).map(|(_, map)| *map);
                 self.r[to] = match map {
-                    Some(map) => match self.machine.places[map].get(&Vec::new()) {
-                        Some(place) if matches!(self.machine.maps[map], Map::Memory(_) | Map::Lent(_)) => {
+                    Some(map) => match self.machine.addresses[map].get(&Vec::new()) {
+                        Some(place) if matches!(self.machine.maps[map], Map::Memory(_) | Map::Borrowed(_)) => {
                             place + u64::from(u32::from_le_bytes([h0, h1, h2, h3]))
                         }
                         _ => ((MAPS + map) as u64) << SHIFT,
@@ -295,12 +296,13 @@ impl Run<'_> {
                     }
                 }
                 9 => return Ok(Some(self.r[0] as u32)),
-                way => {
+                condition => {
                     let operand = if op & 8 == 0 { number as i64 as u64 } else { self.r[from] };
                     let (a, b) = (self.r[to], operand);
-                    let jumps = if class == 6 { decides::<32>(way, a, b)? } else { decides::<64>(way, a, b)? };
+                    let jumps =
+                        if class == 6 { decides::<32>(condition, a, b)? } else { decides::<64>(condition, a, b)? };
                     if jumps {
-                        let by = if class == 6 && way == 0 { number as isize } else { offset as isize };
+                        let by = if class == 6 && condition == 0 { number as isize } else { offset as isize };
                         self.at = self.at.checked_add_signed(by).ok_or("a jump out of the code")?;
                     }
                 }

@@ -121,8 +121,8 @@ impl<'c> Core<'c, '_> {
         self.of_halves(self.select_int(is_far, near_high, near_low)?, high)
     }
 
-    /// Division of wide numbers, bit by bit. What it works on lies in memory, for the verifier forgets what it knew of numbers
-    /// that it finds there: else each round would double the ways that it goes.
+    /// Division of wide numbers, bit by bit. What it works on lies in memory, for the verifier forgets what it knew of
+    /// numbers that it finds there: else each round would double the paths that it follows.
     fn divide(&self, op: BinOp, a: IntValue<'c>, b: IntValue<'c>) -> Res<IntValue<'c>> {
         let builder = &self.builder;
         let Some(scratch) = self.scratch.get() else { return internal("a division without memory") };

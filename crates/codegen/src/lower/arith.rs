@@ -1,5 +1,5 @@
-//! Arithmetic. The IR's is total, LLVM's is not: the operands that LLVM leaves undefined never reach it, or their result
-//! is not chosen.
+//! Arithmetic. The IR's is total, LLVM's is not: the operands that LLVM leaves undefined never reach it, or their
+//! result is not chosen.
 
 use baker::ir::{BinOp, CastOp, CmpOp};
 use inkwell::IntPredicate;
@@ -111,8 +111,8 @@ impl<'c> Core<'c, '_> {
         self.select_int(is_zero, b.get_type().const_int(1, false), b)
     }
 
-    /// `b`, but 1 where `a / b` is undefined in LLVM: `b` is 0, or `a` is the least value and `b` is -1. By 1 the latter
-    /// gives the wrapped quotient and remainder 0.
+    /// `b`, but 1 where `a / b` is undefined in LLVM: `b` is 0, or `a` is the least value and `b` is -1. By 1 the
+    /// latter gives the wrapped quotient and remainder 0.
     fn signed_divisor(&self, a: IntValue<'c>, b: IntValue<'c>) -> Res<IntValue<'c>> {
         let ty = a.get_type();
         let width = ty.get_bit_width();

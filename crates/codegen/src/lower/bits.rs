@@ -1,9 +1,9 @@
 //! Bit fields of headers: network order, any offset, 1 to 128 bits.
 //!
 //! A field is read as one integer, never beyond its last byte: that of a header may be the end of the frame. `v:4@0` of
-//! IPv4 is one byte, shifted right by 4; a 48-bit address behind other bytes of the packet is the lower part of a load of 64
-//! bits, swapped, and at the head a load of 48 bits (LLVM makes one of 32 and one of 16 of it). A store to a part of a byte
-//! reads the bytes first.
+//! IPv4 is one byte, shifted right by 4; a 48-bit address behind other bytes of the packet is the lower part of a load
+//! of 64 bits, swapped, and at the head a load of 48 bits (LLVM makes one of 32 and one of 16 of it). A store to a part
+//! of a byte reads the bytes first.
 
 use baker::ir::BitRange;
 use inkwell::intrinsics::Intrinsic;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
 use super::stage::{Part, Staged};
-use super::walk::{Lowering, Walk, Way, pointer_param};
+use super::walk::{ControlFlow, Lowering, Walk, pointer_param};
 use super::{Core, Module, Res};
 use crate::{CodegenError, internal};
 
@@ -111,7 +111,7 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
         Ppf::start(self, block, arguments)
     }
 
-    fn pass(&mut self, block: BlockId, inst: usize) -> Res<Way> {
+    fn pass(&mut self, block: BlockId, inst: usize) -> Res<ControlFlow> {
         Ppf::pass(self, block, inst)
     }
 
@@ -188,11 +188,11 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
             Op::Sum { packet, offset, bytes } => {
                 let (offset, bytes) = (self.int_of(*offset, 32)?, self.int_of(*bytes, 32)?);
                 // Most headers are as short as can be.
-                let usual = match self.ir_ty(*packet)? {
+                let expected = match self.ir_ty(*packet)? {
                     Ty::Packet(protocol) => module.program.protocols.get(protocol.0 as usize).map_or(0, |p| p.size),
                     _ => 0,
                 };
-                Some(module.sum(ctx, self.packet(*packet)?, offset, bytes, usual)?.into())
+                Some(module.sum(ctx, self.packet(*packet)?, offset, bytes, expected)?.into())
             }
             Op::Trim { packet, bytes } => {
                 module.trim(self.packet(*packet)?, self.int_of(*bytes, 32)?)?;

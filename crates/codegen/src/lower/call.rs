@@ -1,4 +1,5 @@
-//! Calls of functions that controllers have: arguments into memory, a call through the context's list, the result out of it.
+//! Calls of functions that controllers have: arguments into memory, a call through the context's list, the result out
+//! of it.
 
 use std::mem::offset_of;
 

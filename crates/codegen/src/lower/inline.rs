@@ -11,8 +11,8 @@ use crate::internal;
 /// IR instructions of all copies of a PPF that several places call, with what is inlined into them.
 const COPIES: usize = 600;
 
-/// IR instructions of a PPF that one place calls, with what is inlined into it: LLVM takes more than time in proportion to
-/// the length of a function. The one that packets enter is inlined however long it is.
+/// IR instructions of a PPF that one place calls, with what is inlined into it: LLVM takes more than time in proportion
+/// to the length of a function. The one that packets enter is inlined however long it is.
 const ALONE: usize = 2000;
 
 /// For each PPF, whether it is inlined. Only those that packets come to call others.
@@ -35,7 +35,7 @@ pub(super) fn inlined(program: &Program, reached: &[bool]) -> Res<Vec<bool>> {
 #[derive(Clone, Copy)]
 enum Size {
     Unknown,
-    /// On the way: where wiring leads back here, which the verifier refuses.
+    /// Being sized: where wiring leads back here, which the verifier refuses.
     Open,
     /// Instructions with what is inlined.
     Known(usize),

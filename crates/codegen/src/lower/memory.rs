@@ -1,8 +1,8 @@
 //! Loads and stores, and what kind of memory each touches.
 //!
-//! Packets, descriptors, counters, tables and the context never overlap, but LLVM cannot know it: all are reached through
-//! pointers loaded from memory. Each access therefore carries a type (TBAA): accesses of different types do not alias,
-//! so a store to a header leaves the descriptor's fields in registers.
+//! Packets, descriptors, counters, tables and the context never overlap, but LLVM cannot know it: all are reached
+//! through pointers loaded from memory. Each access therefore carries a type (TBAA): accesses of different types do not
+//! alias, so a store to a header leaves the descriptor's fields in registers.
 
 use baker::ir::Counts;
 use inkwell::AtomicOrdering;
@@ -87,8 +87,7 @@ impl<'c> Tags<'c> {
     }
 }
 
-/// An attachment that LLVM refuses is a fault of ours.
-/// How often a branch takes its first way and its second.
+/// An attachment that LLVM refuses is a fault of ours. How often a branch takes its first destination and its second.
 fn weights(context: &Context, first: u64, second: u64) -> MetadataValue<'_> {
     let i32_type = context.i32_type();
     context.metadata_node(&[
@@ -108,23 +107,23 @@ impl<'c> Core<'c, '_> {
         attach(inst, self.tags.kinds[memory as usize], self.tags.tbaa)
     }
 
-    /// Says that a branch seldom takes its first way.
+    /// Says that a branch is unlikely to take its first destination.
     pub fn unlikely(&self, branch: InstructionValue<'c>) -> Res<()> {
         attach(branch, self.tags.unlikely, self.tags.prof)
     }
 
-    /// Says that a branch mostly takes its first way.
+    /// Says that a branch is likely to take its first destination.
     pub fn likely(&self, branch: InstructionValue<'c>) -> Res<()> {
         attach(branch, self.tags.likely, self.tags.prof)
     }
 
-    /// Says how often the branch at the end of the block that is being built took either way, by a profile.
+    /// Says how often the branch at the end of the block that is being built took either destination, by a profile.
     pub fn weigh(&self, counts: Counts) -> Res<()> {
         let end = self.block()?.get_terminator();
         let Some(branch) = end.filter(|end| end.get_num_operands() == 3 && counts.taken != [0, 0]) else {
             return Ok(());
         };
-        // LLVM's weights have 32 bits, and a way of weight 0 is one that is never taken.
+        // LLVM's weights have 32 bits, and a destination of weight 0 is one that is never taken.
         let [then, other] = counts.taken.map(|taken| u32::try_from(taken).unwrap_or(u32::MAX).saturating_add(1).into());
         attach(branch, weights(self.context, then, other), self.tags.prof)
     }

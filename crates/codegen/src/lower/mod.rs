@@ -1,8 +1,8 @@
 //! IR to LLVM IR, straight: a packet is the pointer to its descriptor, and each access reads the head from it.
 //!
-//! The whole program becomes one module, or two (`units.rs`). Each PPF is a function of context and descriptor; a put to a
-//! channel that leads to a PPF is a call, which LLVM inlines where that is worth it (`inline.rs`). For each channel by which packets enter, one function loops
-//! over a batch, and for each timer one over keys.
+//! The whole program becomes one module, or two (`units.rs`). Each PPF is a function of context and descriptor; a put
+//! to a channel that leads to a PPF is a call, which LLVM inlines where that is worth it (`inline.rs`). For each
+//! channel by which packets enter, one function loops over a batch, and for each timer one over keys.
 
 mod arith;
 mod bits;
@@ -44,7 +44,7 @@ pub(crate) use body::named;
 pub(crate) use memory::Memory;
 use memory::Tags;
 pub(crate) use units::Units;
-pub(crate) use walk::{Lowering, Walk, Way, pointer_param};
+pub(crate) use walk::{ControlFlow, Lowering, Walk, pointer_param};
 
 /// Symbol of the function for packets that enter by this channel, an [`abi::RunFn`].
 pub(crate) fn entry_symbol(channel: ChannelId) -> String {
@@ -85,7 +85,8 @@ const PACKET_COPY: &str = "packet.copy";
 
 pub(crate) type Res<T> = Result<T, CodegenError>;
 
-/// Lowers a unit of a program, its look-ups staged where there is a plan. The module is not yet verified or optimised by LLVM.
+/// Lowers a unit of a program, its look-ups staged where there is a plan. The module is not yet verified or optimised
+/// by LLVM.
 pub(crate) fn lower<'c>(
     context: &'c Context,
     program: &Program,
@@ -129,16 +130,16 @@ pub(crate) struct Core<'c, 'p> {
     pub i32: IntType<'c>,
     pub i64: IntType<'c>,
     /// What the processor has no instructions for, and LLVM no code either.
-    pub lacks: Lacks,
+    pub missing: Missing,
     /// Memory for what it lacks, in the function that is being built.
     pub scratch: Cell<Option<PointerValue<'c>>>,
     /// Put on every function.
     attributes: Vec<Attribute>,
 }
 
-/// What a processor lacks, so that it is put together from what it has.
+/// What a processor has no instructions for, so that it is put together from what it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lacks {
+pub(crate) enum Missing {
     Nothing,
     /// Arithmetic beyond 64 bits other than addition, and signed division.
     Wide,
@@ -186,7 +187,7 @@ impl<'c, 'p> Module<'c, 'p> {
             context.create_string_attribute("target-cpu", &host.cpu),
             context.create_string_attribute("target-features", &host.features),
         ];
-        let core = Core::new(context, program, llvm, attributes, Lacks::Nothing);
+        let core = Core::new(context, program, llvm, attributes, Missing::Nothing);
         let Core { ptr, i8, i64, .. } = core;
         let outside = |name: &str, ty| out_of_line::declare(context, &core.llvm, &core.attributes, name, ty);
         let hash_lookup = outside(HASH_LOOKUP, ptr.fn_type(&[ptr.into(), ptr.into()], false));
@@ -271,7 +272,7 @@ impl<'c, 'p> Core<'c, 'p> {
         program: &'p Program,
         llvm: LlvmModule<'c>,
         attributes: Vec<Attribute>,
-        lacks: Lacks,
+        missing: Missing,
     ) -> Self {
         Core {
             program,
@@ -284,7 +285,7 @@ impl<'c, 'p> Core<'c, 'p> {
             i8: context.i8_type(),
             i32: context.i32_type(),
             i64: context.i64_type(),
-            lacks,
+            missing,
             scratch: Cell::new(None),
             attributes,
         }
@@ -303,11 +304,11 @@ impl<'c, 'p> Core<'c, 'p> {
 
     /// Whether the processor, or LLVM, has all arithmetic.
     pub(crate) fn has_wide(&self) -> bool {
-        self.lacks == Lacks::Nothing
+        self.missing == Missing::Nothing
     }
 
-    /// How `bytes` bytes of a packet are taken to be aligned. The kernel's virtual machine is told that they are, for its loads
-    /// of unaligned bytes would be one by one, and processors that it runs packets on do not mind.
+    /// How `bytes` bytes of a packet are taken to be aligned. The kernel's virtual machine is told that they are, for
+    /// its loads of unaligned bytes would be one by one, and processors that it runs packets on do not mind.
     pub(crate) fn align(&self, bytes: u32) -> u32 {
         if self.has_wide() { 1 } else { bytes.next_power_of_two().min(8) }
     }

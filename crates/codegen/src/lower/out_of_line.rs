@@ -1,8 +1,8 @@
-//! What seldom runs, or is long: functions beside the hot path, called by a convention that costs it nothing.
+//! The slow path, and what is long: functions beside the hot path, called by a convention that costs it nothing.
 //!
 //! A call by the C convention makes the caller keep nothing in most registers, on every path that may come to the call.
-//! Here the function that is called saves all registers that it uses itself ("preserve_mostcc"): so the runtime is called
-//! through a function of our own, and a look-up that finds its key in the first bucket keeps its registers.
+//! Here the function that is called saves all registers that it uses itself ("preserve_mostcc"): so the runtime is
+//! called through a function of our own, and a look-up that finds its key in the first bucket keeps its registers.
 
 use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::context::Context;
@@ -58,12 +58,12 @@ impl<'c> Module<'c, '_> {
         Ok(())
     }
 
-    /// Defines a function that calls one of the runtime, which is seldom needed or not.
-    fn forward(&self, function: FunctionValue<'c>, runtime: &str, seldom: bool) -> Res<()> {
+    /// Defines a function that calls one of the runtime, which is cold or not.
+    fn forward(&self, function: FunctionValue<'c>, runtime: &str, is_cold: bool) -> Res<()> {
         let callee = self.llvm.add_function(runtime, function.get_type(), Some(Linkage::External));
         for function in [function, callee] {
             function.add_attribute(AttributeLoc::Function, enum_attribute(self.context, "nounwind", 0));
-            if seldom {
+            if is_cold {
                 function.add_attribute(AttributeLoc::Function, enum_attribute(self.context, "cold", 0));
             }
             // Keys and values are read, not kept. Nothing is said of other memory: a look-up may note the time of use.

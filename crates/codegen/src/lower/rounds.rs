@@ -137,8 +137,8 @@ impl<'c, 'p> Module<'c, 'p> {
     fn stops(&self, batch: &Batch<'c>, plan: &Plan, rest: IntValue<'c>) -> Res<IntValue<'c>> {
         let builder = &self.builder;
         let mut stops = self.i64.const_zero();
-        for (index, look) in plan.looks.iter().enumerate() {
-            let id = look.table;
+        for (index, look_up) in plan.look_ups.iter().enumerate() {
+            let id = look_up.table;
             let offset = match self.table(id)?.kind {
                 TableKind::Lpm => offset_of!(LpmTable, large),
                 _ => offset_of!(HashTable, large),
@@ -158,7 +158,7 @@ impl<'c, 'p> Module<'c, 'p> {
         let is = |which: Staging| {
             builder.build_int_compare(IntPredicate::EQ, staging, self.i32.const_int(which as u64, false), "")
         };
-        let all = self.i64.const_int((1 << (2 * plan.looks.len())) - 1, false);
+        let all = self.i64.const_int((1 << (2 * plan.look_ups.len())) - 1, false);
         let stops = self.select_int(is(Staging::Always)?, all, stops)?;
         self.select_int(is(Staging::Never)?, none, stops)
     }

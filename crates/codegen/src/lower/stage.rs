@@ -7,14 +7,14 @@
 //! ```
 //!
 //! Points are numbered: 0 is the body's start; then come two for each look-up, where the first memory that it reads is
-//! fetched, and where what that leads to is; then those in front of effects. `stops` has a bit for each of those two. A point
-//! with [`LAST`] is where the packet waits for those before it: no place to stop follows.
+//! fetched, and where what that leads to is; then those in front of effects. `stops` has a bit for each of those two. A
+//! point with [`LAST`] is where the packet waits for those before it: no place to stop follows.
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem::offset_of;
 
 use baker::ir::{BlockId, Op, TableId, TableKind, Ty, Value, storage_size};
-use baker::opt::stage::{Look, Plan, Point};
+use baker::opt::stage::{LookUp, Plan, Point};
 use inkwell::IntPredicate;
 use inkwell::basic_block::BasicBlock;
 use inkwell::intrinsics::Intrinsic;
@@ -23,7 +23,7 @@ use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
 use super::body::Ppf;
 use super::memory::Memory;
 use super::packet::align;
-use super::walk::{Lowering, Way, int_param, pointer_param};
+use super::walk::{ControlFlow, Lowering, int_param, pointer_param};
 use super::{Module, Res};
 use crate::abi::{self, Context, HashTable, LpmTable};
 use crate::{CodegenError, internal};
@@ -49,8 +49,8 @@ pub(super) enum Part<'p> {
 pub(super) struct Staged<'c, 'p> {
     part: Part<'p>,
     record: PointerValue<'c>,
-    /// Values that the record keeps at some point. In memory, which LLVM turns into registers again: a value has several
-    /// definitions, its own and those where the body is entered.
+    /// Values that the record keeps at some point. In memory, which LLVM turns into registers again: a value has
+    /// several definitions, its own and those where the body is entered.
     kept: HashMap<Value, PointerValue<'c>>,
     reads: PointerValue<'c>,
     mask: PointerValue<'c>,
@@ -77,7 +77,7 @@ impl<'p> Part<'p> {
 
 /// The first point in front of an effect.
 pub(super) fn first_stop(plan: &Plan) -> usize {
-    1 + 2 * plan.looks.len()
+    1 + 2 * plan.look_ups.len()
 }
 
 /// Bytes of a packet's record.
@@ -101,11 +101,11 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
         let kept = values.into_iter().map(slot).collect::<Res<_>>()?;
         let entry = || self.new_block("resume");
         let entries = match part {
-            Part::Ahead(plan) => (0..2 * plan.looks.len()).map(|_| entry()).collect(),
+            Part::Ahead(plan) => (0..2 * plan.look_ups.len()).map(|_| entry()).collect(),
             // From a look-up on it is all the same what of its memory was fetched.
             Part::Rest(plan) => {
-                let looks = plan.looks.iter().map(|_| entry()).flat_map(|entry| [entry, entry]);
-                looks.chain(plan.stops.iter().map(|_| entry())).collect()
+                let look_ups = plan.look_ups.iter().map(|_| entry()).flat_map(|entry| [entry, entry]);
+                look_ups.chain(plan.stops.iter().map(|_| entry())).collect()
             }
         };
         let record = pointer_param(self.function, 2)?;
@@ -156,21 +156,21 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
     }
 
     /// What there is to do in front of an instruction.
-    pub(super) fn pass(&mut self, block: BlockId, inst: usize) -> Res<Way> {
-        let Some(part) = self.staged.as_ref().map(|staged| staged.part) else { return Ok(Way::GoesOn) };
+    pub(super) fn pass(&mut self, block: BlockId, inst: usize) -> Res<ControlFlow> {
+        let Some(part) = self.staged.as_ref().map(|staged| staged.part) else { return Ok(ControlFlow::Continue) };
         let is_here = |point: &Point| point.block == block && point.inst == inst;
         let plan = part.plan();
         let stop = plan.stops.iter().position(is_here);
-        let look = plan.looks.iter().position(|look| is_here(&look.point));
-        match (part, stop, look) {
-            (Part::Rest(_), Some(stop), _) => self.enter_at(&plan.stops[stop], 2 * plan.looks.len() + stop)?,
-            (Part::Rest(_), _, Some(look)) => self.enter_at(&plan.looks[look].point, 2 * look)?,
+        let look_up = plan.look_ups.iter().position(|look_up| is_here(&look_up.point));
+        match (part, stop, look_up) {
+            (Part::Rest(_), Some(stop), _) => self.enter_at(&plan.stops[stop], 2 * plan.look_ups.len() + stop)?,
+            (Part::Rest(_), _, Some(look_up)) => self.enter_at(&plan.look_ups[look_up].point, 2 * look_up)?,
             (Part::Ahead(_), Some(stop), _) => {
                 let number = LAST + (first_stop(plan) + stop) as u64;
                 self.leave(&plan.stops[stop], self.module.i32.const_int(number, false))?;
-                return Ok(Way::Ends);
+                return Ok(ControlFlow::Return);
             }
-            (Part::Ahead(_), _, Some(look)) => self.look(plan, look)?,
+            (Part::Ahead(_), _, Some(look_up)) => self.look_up(plan, look_up)?,
             (Part::Ahead(_), ..) => {
                 if let Some(bit) = plan.deferred.iter().position(|place| *place == (block, inst)) {
                     return self.put_off(plan, bit);
@@ -178,7 +178,7 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
             }
             _ => {}
         }
-        Ok(Way::GoesOn)
+        Ok(ControlFlow::Continue)
     }
 
     /// Lets the function be entered here.
@@ -194,29 +194,29 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
     }
 
     /// Stops in front of a look-up, twice, where that is wanted.
-    fn look(&mut self, plan: &Plan, look: usize) -> Res<()> {
+    fn look_up(&mut self, plan: &Plan, look_up: usize) -> Res<()> {
         let module = self.module;
         let builder = &module.builder;
-        let Look { point, table, later } = &plan.looks[look];
-        let (first, second) = (1 << (2 * look), 2 << (2 * look));
-        let later = later.iter().fold(0, |bits, look| bits | 3 << (2 * look));
+        let LookUp { point, table, later } = &plan.look_ups[look_up];
+        let (first, second) = (1 << (2 * look_up), 2 << (2 * look_up));
+        let later = later.iter().fold(0, |bits, look_up| bits | 3 << (2 * look_up));
         let [wait, go, more, fetch] = ["wait", "go", "more", "fetch"].map(|name| self.new_block(name));
         builder.build_conditional_branch(self.stops_at(first)?, wait, go)?;
 
         builder.position_at_end(wait);
         let key = self.key_of(point)?;
         module.prefetch(self.first_memory(*table, &key)?)?;
-        self.leave(point, self.numbered(1 + 2 * look, later | second)?)?;
+        self.leave(point, self.numbered(1 + 2 * look_up, later | second)?)?;
 
-        self.resume(2 * look, point)?;
+        self.resume(2 * look_up, point)?;
         builder.build_conditional_branch(self.stops_at(second)?, fetch, more)?;
         builder.position_at_end(fetch);
         let key = self.key_of(point)?;
         module.prefetch(self.second_memory(*table, &key)?)?;
         // All else is in the record already.
-        builder.build_return(Some(&self.numbered(2 + 2 * look, later)?))?;
+        builder.build_return(Some(&self.numbered(2 + 2 * look_up, later)?))?;
 
-        self.resume(2 * look + 1, point)?;
+        self.resume(2 * look_up + 1, point)?;
         builder.build_unconditional_branch(go)?;
         builder.position_at_end(more);
         builder.build_unconditional_branch(go)?;
@@ -378,13 +378,13 @@ impl<'c, 'p> Ppf<'_, 'c, 'p> {
     }
 
     /// Notes that an instruction is due later, where the point alone does not say so.
-    fn put_off(&self, plan: &Plan, bit: usize) -> Res<Way> {
+    fn put_off(&self, plan: &Plan, bit: usize) -> Res<ControlFlow> {
         if let Some(staged) = &self.staged
             && plan.points().any(|point| point.maybe.contains(&bit))
         {
             self.set_bits(staged.mask, self.module.i64.const_int(1 << bit, false))?;
         }
-        Ok(Way::Skips)
+        Ok(ControlFlow::Skip)
     }
 
     fn set_bits(&self, at: PointerValue<'c>, bits: IntValue<'c>) -> Res<()> {

@@ -14,14 +14,14 @@ const SUM: &str = "sum";
 const LONGEST_UNROLLED: u32 = 64;
 
 impl<'c> Module<'c, '_> {
-    /// Ones' complement sum of `bytes` bytes from `offset` on; 16 bits. Mostly they are `usual` bytes.
+    /// Ones' complement sum of `bytes` bytes from `offset` on; 16 bits. Their expected number is `expected`.
     pub(super) fn sum(
         &self,
         ctx: PointerValue<'c>,
         packet: PointerValue<'c>,
         offset: IntValue<'c>,
         bytes: IntValue<'c>,
-        usual: u32,
+        expected: u32,
     ) -> Res<IntValue<'c>> {
         let builder = &self.builder;
         let function = match self.llvm.get_function(&format!("out.{SUM}")) {
@@ -29,15 +29,15 @@ impl<'c> Module<'c, '_> {
             None => self.define_sum()?,
         };
         let from = self.place(ctx, packet, offset)?;
-        let sum = if (4..=LONGEST_UNROLLED).contains(&usual) && usual.is_multiple_of(4) {
+        let sum = if (4..=LONGEST_UNROLLED).contains(&expected) && expected.is_multiple_of(4) {
             let here = self.block()?;
             let block = |name| self.context.insert_basic_block_after(here, name);
-            let (done, other, short) = (block("summed"), block("other"), block("usual"));
-            let is_usual = self.i32.const_int(usual.into(), false);
-            let is_usual = builder.build_int_compare(IntPredicate::EQ, bytes, is_usual, "")?;
-            self.likely(builder.build_conditional_branch(is_usual, short, other)?)?;
+            let (done, other, short) = (block("summed"), block("other"), block("expected"));
+            let is_expected = self.i32.const_int(expected.into(), false);
+            let is_expected = builder.build_int_compare(IntPredicate::EQ, bytes, is_expected, "")?;
+            self.likely(builder.build_conditional_branch(is_expected, short, other)?)?;
             builder.position_at_end(short);
-            let sum = self.sum_of_words(from, usual / 4)?;
+            let sum = self.sum_of_words(from, expected / 4)?;
             builder.build_unconditional_branch(done)?;
             builder.position_at_end(other);
             let long = self.call_sum(function, from, bytes)?;

@@ -5,8 +5,9 @@
 //! unit 1: stage(context, frames, n, …)     ppf.c
 //! ```
 //!
-//! LLVM works on one module in one thread. So the function that takes a batch up to its first effects, and PPFs that are functions of their own,
-//! are dealt out between two modules, by size. A PPF that is inlined is in each module that calls it.
+//! LLVM works on one module in one thread. So the function that takes a batch up to its first effects, and PPFs that
+//! are functions of their own, are dealt out between two modules, by size. A PPF that is inlined is in each module that
+//! calls it.
 
 use baker::ir::{Program, Target};
 use baker::opt::stage::Plan;

@@ -38,14 +38,14 @@ impl<'a, 'c> Walk<'a, 'c> {
     }
 }
 
-/// What becomes of an instruction.
+/// Where control goes behind an instruction.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    GoesOn,
+pub(crate) enum ControlFlow {
+    Continue,
     /// The instruction is put off.
-    Skips,
+    Skip,
     /// The function has returned.
-    Ends,
+    Return,
 }
 
 /// How a body is lowered: what differs between processors, and behind that what does not.
@@ -79,8 +79,8 @@ where
     }
 
     /// What there is to do in front of an instruction, or of the block's end.
-    fn pass(&mut self, _block: BlockId, _inst: usize) -> Res<Way> {
-        Ok(Way::GoesOn)
+    fn pass(&mut self, _block: BlockId, _inst: usize) -> Res<ControlFlow> {
+        Ok(ControlFlow::Continue)
     }
 
     /// Keeps a value where it has another place than its definition.
@@ -122,9 +122,9 @@ where
             let block = &body.blocks[id.0 as usize];
             for (index, inst) in block.insts.iter().enumerate() {
                 match self.pass(id, index)? {
-                    Way::GoesOn => {}
-                    Way::Skips => continue,
-                    Way::Ends => continue 'blocks,
+                    ControlFlow::Continue => {}
+                    ControlFlow::Skip => continue,
+                    ControlFlow::Return => continue 'blocks,
                 }
                 let result = self.inst(inst)?;
                 match (inst.result, result) {
@@ -134,7 +134,7 @@ where
                     (None, Some(_)) => return internal(format!("the value of {:?} has no name", inst.op)),
                 }
             }
-            if self.pass(id, block.insts.len())? == Way::Ends {
+            if self.pass(id, block.insts.len())? == ControlFlow::Return {
                 continue;
             }
             self.terminator(&block.term)?;

@@ -2,7 +2,7 @@
 //!
 //! An application says which queries its controller offers ([`Offer`]), and looks from time to time whether somebody
 //! asks ([`Queries::answer`]), on its own thread: so it needs no lock for what it knows. Arguments and answers are
-//! JSON. The query `figures`, where it is offered, answers with a list of [`Family`](super::figures::Family).
+//! JSON. The query `metrics`, where it is offered, answers with a list of [`Family`](super::metrics::Family).
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -11,8 +11,8 @@ use dataplane::controller::Waker;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use crate::messages::{did_you_mean, list};
 use crate::rendezvous::Rendezvous;
-use crate::words::{did_you_mean, list};
 
 /// How long whoever asks waits for the controller.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -66,27 +66,27 @@ impl Queries {
 
     /// The controller's side: answers, if anybody asks. `answer` gets the query's name and its arguments.
     pub fn answer(&self, answer: impl FnOnce(&str, &Json) -> Answer) {
-        let Some(asked) = self.0.take() else { return };
-        let (name, with) = asked.request();
+        let Some(query_targets) = self.0.take() else { return };
+        let (name, with) = query_targets.request();
         let found = answer(name, with);
-        asked.answer(found);
+        query_targets.answer(found);
     }
 }
 
 /// A controller that can be asked.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct QueryTarget {
     /// Its name.
     pub name: &'static str,
     /// What it offers.
     pub offers: &'static [Offer],
-    /// The way to it.
+    /// Its queue of queries.
     pub queries: Queries,
 }
 
 /// The controllers of the program that runs that can be asked; clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct Registry(Arc<RwLock<Vec<Asked>>>);
+pub struct Registry(Arc<RwLock<Vec<QueryTarget>>>);
 
 /// A query and whose it is, for those who look for one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,51 +101,54 @@ pub struct Offered {
 
 impl Registry {
     /// Of these.
-    pub fn new(all: Vec<Asked>) -> Registry {
+    pub fn new(all: Vec<QueryTarget>) -> Registry {
         Registry(Arc::new(RwLock::new(all)))
     }
 
     /// Another program runs, with these. Those that ran before and are `kept` are asked as before.
-    pub fn replace(&self, all: Vec<Asked>, kept: impl Fn(&str) -> bool) {
+    pub fn replace(&self, all: Vec<QueryTarget>, kept: impl Fn(&str) -> bool) {
         let mut now = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let old = |new: &Asked| now.iter().find(|old| old.name == new.name && kept(new.name)).cloned();
+        let old = |new: &QueryTarget| now.iter().find(|old| old.name == new.name && kept(new.name)).cloned();
         *now = all.into_iter().map(|new| old(&new).unwrap_or(new)).collect();
     }
 
     /// All queries.
     pub fn offered(&self) -> Vec<Offered> {
-        let offered = |asked: &Asked, offer: &Offer| Offered {
-            controller: asked.name.into(),
+        let offered = |query_targets: &QueryTarget, offer: &Offer| Offered {
+            controller: query_targets.name.into(),
             query: offer.name.into(),
             about: offer.about.into(),
         };
-        self.all().iter().flat_map(|asked| asked.offers.iter().map(|offer| offered(asked, offer))).collect()
+        self.all()
+            .iter()
+            .flat_map(|query_targets| query_targets.offers.iter().map(|offer| offered(query_targets, offer)))
+            .collect()
     }
 
-    fn all(&self) -> Vec<Asked> {
+    fn all(&self) -> Vec<QueryTarget> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The offer of a query of a controller, and its way.
+    /// The offer of a query of a controller, and its queue.
     pub fn find(&self, controller: &str, query: &str) -> Result<(Offer, Queries), QueryError> {
         let all = self.all();
-        let names = || all.iter().map(|asked| asked.name);
-        let Some(asked) = all.iter().find(|asked| asked.name == controller) else {
+        let names = || all.iter().map(|query_targets| query_targets.name);
+        let Some(query_targets) = all.iter().find(|query_targets| query_targets.name == controller) else {
             let hint = did_you_mean(controller, names());
             let known = if all.is_empty() { "none".to_owned() } else { list(names()) };
             return Err(QueryError::Unknown(format!(
                 "the program has no controller {controller:?} that can be asked{hint}; there is {known}"
             )));
         };
-        let names = || asked.offers.iter().map(|offer| offer.name);
-        let Some(offer) = asked.offers.iter().find(|offer| offer.name == query) else {
+        let names = || query_targets.offers.iter().map(|offer| offer.name);
+        let Some(offer) = query_targets.offers.iter().find(|offer| offer.name == query) else {
             let hint = did_you_mean(query, names());
             return Err(QueryError::Unknown(format!(
                 "controller {controller} has no query {query:?}{hint}; accepted: {}",
                 list(names())
             )));
         };
-        Ok((*offer, asked.queries.clone()))
+        Ok((*offer, query_targets.queries.clone()))
     }
 }
 
@@ -199,7 +202,7 @@ mod tests {
             message(&registry, "toy", "double"),
             "the program has no controller \"toy\" that can be asked; there is none"
         );
-        registry.replace(vec![Asked { name: "toy", offers: OFFERS, queries: Queries::default() }], |_| true);
+        registry.replace(vec![QueryTarget { name: "toy", offers: OFFERS, queries: Queries::default() }], |_| true);
         assert_eq!(
             message(&registry, "tay", "double"),
             "the program has no controller \"tay\" that can be asked; did you mean `toy`?; there is toy"
@@ -213,7 +216,7 @@ mod tests {
 
     #[test]
     fn who_stays_is_asked_as_before() {
-        let new = || Asked { name: "toy", offers: OFFERS, queries: Queries::default() };
+        let new = || QueryTarget { name: "toy", offers: OFFERS, queries: Queries::default() };
         let first = new();
         let registry = Registry::new(vec![first.clone()]);
         let same = || registry.find("toy", "double").unwrap().1.0.is_same(&first.queries.0);

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     /// Settings of so many entries.
-    fn made(entries: usize) -> CompiledSettings<()> {
+    fn compiled(entries: usize) -> CompiledSettings<()> {
         CompiledSettings { entries: vec![(TableId(0), TableEntry::default()); entries], own: None }
     }
 
@@ -130,17 +130,17 @@ mod tests {
             for result in [Ok(()), Err("no room".to_owned())] {
                 let mut done = false;
                 while !done {
-                    controller.apply(|made| {
+                    controller.apply(|compiled| {
                         done = true;
-                        send.send(made.entries.len()).unwrap();
+                        send.send(compiled.entries.len()).unwrap();
                         result.clone()
                     });
                     thread::sleep(Duration::from_millis(1));
                 }
             }
         });
-        assert_eq!(reloads.offer(made(1)), Ok(()));
-        assert_eq!(reloads.offer(made(2)), Err("no room".into()));
+        assert_eq!(reloads.offer(compiled(1)), Ok(()));
+        assert_eq!(reloads.offer(compiled(2)), Err("no room".into()));
         thread.join().unwrap();
         assert_eq!(receive.iter().collect::<Vec<_>>(), [1, 2]);
         // What was refused is not what it starts with.
@@ -156,10 +156,10 @@ mod tests {
         let thread = thread::spawn(move || {
             let mut applied = Vec::new();
             while applied.len() < 2 {
-                controller.apply(|made| {
-                    applied.push(made.entries.len());
+                controller.apply(|compiled| {
+                    applied.push(compiled.entries.len());
                     taken.send(()).unwrap();
-                    if made.entries.len() == 1 {
+                    if compiled.entries.len() == 1 {
                         may_go_on.recv().unwrap();
                         return Ok(());
                     }
@@ -170,13 +170,13 @@ mod tests {
             applied
         });
         let late = thread::scope(|scope| {
-            let offering = scope.spawn(|| reloads.offer_within(made(1), Duration::from_millis(50)));
+            let offering = scope.spawn(|| reloads.offer_within(compiled(1), Duration::from_millis(50)));
             is_taken.recv().unwrap();
             offering.join().unwrap()
         });
         assert!(late.as_ref().is_err_and(|error| error.contains("still at it")), "{late:?}");
         let second = thread::scope(|scope| {
-            let offering = scope.spawn(|| reloads.offer(made(2)));
+            let offering = scope.spawn(|| reloads.offer(compiled(2)));
             while !reloads.0.offers.is_asked() {
                 thread::yield_now();
             }
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn what_nobody_waits_for_any_more_is_not_applied() {
         let reloads = Reloads::<()>::default();
-        let late = reloads.offer_within(made(1), Duration::from_millis(1));
+        let late = reloads.offer_within(compiled(1), Duration::from_millis(1));
         assert_eq!(late, Err("the controller does not answer".into()));
         reloads.apply(|_| panic!("it was taken back"));
     }
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn a_controller_that_fails_at_it_is_an_answer() {
         let reloads = Reloads::<()>::default();
-        reloads.begin(made(3));
+        reloads.begin(compiled(3));
         let controller = reloads.clone();
         let thread = thread::spawn(move || {
             let fails = || controller.apply(|_| panic!("it fails"));
@@ -210,7 +210,7 @@ mod tests {
             // It is not offered again.
             controller.apply(|_| unreachable!());
         });
-        assert_eq!(reloads.offer(made(1)), Err("the controller has failed".into()));
+        assert_eq!(reloads.offer(compiled(1)), Err("the controller has failed".into()));
         thread.join().unwrap();
         assert_eq!(reloads.begun().entries.len(), 3);
     }

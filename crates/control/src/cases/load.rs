@@ -10,8 +10,8 @@ use crate::applications::Applications;
 use crate::config::{Config, ports};
 use crate::document::{self, ConfigError, Errors, Path, Table, Value};
 use crate::entries::tables;
+use crate::messages::{did_you_mean, list};
 use crate::packet::Definitions;
-use crate::words::{did_you_mean, list};
 
 /// Why there is no case.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +43,8 @@ pub fn files(folder: &FilePath) -> Result<Vec<PathBuf>, LoadError> {
     Ok(files)
 }
 
-/// Reads a case file for a program, and the configuration that it names; `applications` read the settings of controllers.
+/// Reads a case file for a program, and the configuration that it names; `applications` read the settings of
+/// controllers.
 pub fn load(file: &FilePath, program: &Program, applications: Applications) -> Result<Case, LoadError> {
     let read = |path: &FilePath| {
         std::fs::read_to_string(path).map_err(|error| LoadError::Read { path: path.to_owned(), error })

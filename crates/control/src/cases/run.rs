@@ -10,8 +10,8 @@ use dataplane::{Access, EngineKind};
 
 use super::case::{Case, Enters, Leaving, Step, To};
 use crate::entries::fill;
+use crate::messages::count;
 use crate::packet::{describe, differences, text};
-use crate::words::count;
 
 /// What went otherwise than the case says. Shows as text for people: the first step that failed, or what is missing in
 /// the tables at the end.
@@ -39,8 +39,8 @@ impl fmt::Display for CaseFailure {
 
 impl std::error::Error for CaseFailure {}
 
-/// Runs a case: all steps in order on one engine with fresh tables. Stops at the first step that fails, for what follows
-/// would only show its consequences.
+/// Runs a case: all steps in order on one engine with fresh tables. Stops at the first step that fails, for what
+/// follows would only show its consequences.
 pub fn run(compiled: &Compiled, case: &Case) -> Result<(), CaseFailure> {
     run_with(compiled, Access::default(), case)
 }

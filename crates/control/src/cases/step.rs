@@ -6,8 +6,8 @@ use baker::syntax::duration;
 use super::case::{Enters, Leaving, Step, To};
 use crate::document::{self, Errors, Path, Table, Value};
 use crate::entries::PortNames;
+use crate::messages::{did_you_mean, list};
 use crate::packet::{Definitions, build};
-use crate::words::{did_you_mean, list};
 
 /// In front of the name of a controller, where a port may stand.
 const CONTROLLER: &str = "controller ";

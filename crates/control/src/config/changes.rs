@@ -7,8 +7,8 @@ use baker::ir::{Program, TableEntry, TableId, TableStore};
 use super::file::Config;
 use crate::entries::{FillError, fill};
 
-/// Entries that a new configuration has and an old one has not, or otherwise; and the other way round. What else is in the
-/// tables, because packets or the control plane put it there, is in neither.
+/// Entries that a new configuration has and an old one has not, or otherwise; and the other way round. What else is in
+/// the tables, because packets or the control plane put it there, is in neither.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// To be set, in the order of the file.
@@ -17,8 +17,8 @@ pub struct Changes {
     pub removed: Vec<(TableId, TableEntry)>,
 }
 
-/// Between entries that a configuration had, by the names of their tables, and those that it has. Of tables that are not
-/// `carried` all entries are to be set.
+/// Between entries that a configuration had, by the names of their tables, and those that it has. Of tables that are
+/// not `carried` all entries are to be set.
 pub fn changes(
     configured: &[(String, TableEntry)],
     (program, config): (&Program, &Config),
@@ -50,7 +50,8 @@ impl Changes {
         self.set.is_empty() && self.removed.is_empty()
     }
 
-    /// Sets what is to be set. Where a table refuses an entry all are as they were; otherwise the result can make them so.
+    /// Sets what is to be set. Where a table refuses an entry all are as they were; otherwise the result can make them
+    /// so.
     pub fn set<S: TableStore + ?Sized>(&self, program: &Program, tables: &mut S) -> Result<Undo, FillError> {
         let before = |(table, entry): &(TableId, TableEntry)| {
             let value = tables.get(*table, &entry.key, entry.prefix_len).ok();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use baker::ir::{Pin, Program, TableEntry, TableId, TableStore, USUAL_MTU};
+use baker::ir::{DEFAULT_MTU, Pin, Program, TableEntry, TableId, TableStore};
 use dataplane::ports::PortSpec;
 use dataplane::{FrameConfig, Options, PortConfig};
 
@@ -12,7 +12,7 @@ use crate::application::{AnySettings, Application};
 use crate::applications::Applications;
 use crate::document::{self, ConfigError, Errors, Path};
 use crate::entries::{FillError, PortNames, fill, tables};
-use crate::words::list;
+use crate::messages::list;
 
 /// The configuration of one instance.
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ impl Config {
     /// What the program may ask of ports.
     pub(crate) fn port_entries(&self, program: &Program) -> Vec<(TableId, TableEntry)> {
         let Some(table) = program.port_mtus() else { return Vec::new() };
-        let mtu = |port: &Port| u128::from(port.mtu.unwrap_or(USUAL_MTU));
+        let mtu = |port: &Port| u128::from(port.mtu.unwrap_or(DEFAULT_MTU));
         let entry =
             |port: &Port| TableEntry { key: vec![port.number.into()], prefix_len: None, value: vec![mtu(port)] };
         self.ports.iter().map(|port| (table, entry(port))).collect()

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use baker::ir::{Pin, PpfId, Program};
-use dataplane::ports::{Driver, Own, PortSpec};
+use dataplane::ports::{Driver, OwnAddresses, PortSpec};
 use dataplane::{Access, FrameConfig, PollMode};
 
 use crate::document::{self, Errors, Path, Table, Value};
-use crate::words::{did_you_mean, list};
+use crate::messages::{did_you_mean, list};
 
 /// Most frames of an instance: 64 GiB of them at 2048 bytes.
 const MAX_FRAMES: u64 = 1 << 25;
@@ -32,8 +32,9 @@ pub struct Port {
     /// How workers get at its packets.
     pub access: Access,
     /// Who gets those for its interface's own addresses.
-    pub own: Own,
-    /// What it sends at most, in bytes behind the Ethernet header; otherwise what its interface does, or what Ethernet does.
+    pub own: OwnAddresses,
+    /// What it sends at most, in bytes behind the Ethernet header; otherwise what its interface does, or what Ethernet
+    /// does.
     pub mtu: Option<u32>,
 }
 
@@ -99,7 +100,8 @@ pub(super) fn frames(value: Option<&Value>, program: &Program, errors: &mut Erro
     Frames { config: frames, access, controllers: controllers.unwrap_or_default() }
 }
 
-/// `controllers` of `[frames]`: a number for each that is named. Whether all of them suffice is seen when ports are open.
+/// `controllers` of `[frames]`: a number for each that is named. Whether all of them suffice is seen when ports are
+/// open.
 fn controller_frames(value: &Value, path: &Path, program: &Program, errors: &mut Errors) -> Vec<(String, u32)> {
     let path = path.key("controllers");
     let Some(table) = document::table(value, &path, errors) else { return Vec::new() };
@@ -122,16 +124,16 @@ fn controller_frames(value: &Value, path: &Path, program: &Program, errors: &mut
 }
 
 /// `own`: who gets packets for the interface's own addresses.
-fn own(table: &Table, path: &Path, errors: &mut Errors) -> Own {
+fn own(table: &Table, path: &Path, errors: &mut Errors) -> OwnAddresses {
     const OWNERS: &str = "\"program\" or \"kernel\" (its own stack, before anything is done with them)";
-    let Some(value) = table.get("own") else { return Own::default() };
+    let Some(value) = table.get("own") else { return OwnAddresses::default() };
     let path = path.key("own");
     match document::string(value, &path, OWNERS, errors) {
-        Some("kernel") => return Own::Kernel,
+        Some("kernel") => return OwnAddresses::Kernel,
         Some("program") | None => {}
         Some(other) => errors.add(value.span().start, &path, format!("{other:?} is nobody who gets packets"), OWNERS),
     }
-    Own::Program
+    OwnAddresses::Program
 }
 
 /// `access`, where it is there and right.
@@ -238,7 +240,7 @@ pub(super) fn ports(value: Option<&Value>, usual: Access, errors: &mut Errors) -
             device: None,
             host: None,
             access: usual,
-            own: Own::default(),
+            own: OwnAddresses::default(),
             mtu: None,
         };
         let Some(table) = document::table(value, &path, errors) else {

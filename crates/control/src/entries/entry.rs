@@ -18,7 +18,7 @@ pub use super::tables::Key;
 use super::tables::{Reader, is_defined, is_scalar};
 use super::value::{address, literal};
 use crate::document::{self, Errors, Path};
-use crate::words::{did_you_mean, list};
+use crate::messages::{did_you_mean, list};
 
 /// Which part of a request for an entry is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use toml::de::DeValue;
 use super::names::PortNames;
 use super::value::{self, Written};
 use crate::document::{self, Errors, Path, Value, kind};
-use crate::words::{did_you_mean, list};
+use crate::messages::{did_you_mean, list};
 
 /// Reads all entries under a `tables` key, table by table. Every entry is one that its table takes, if there is room.
 pub(crate) fn read(

@@ -8,7 +8,7 @@ use toml::de::DeValue;
 
 use super::names::PortNames;
 use crate::document::kind;
-use crate::words::{did_you_mean, list};
+use crate::messages::{did_you_mean, list};
 
 /// A number as it is written: as the key of a TOML table, or as a TOML value.
 #[derive(Clone, Copy)]

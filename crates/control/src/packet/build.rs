@@ -8,7 +8,7 @@ use super::checksum::checksum;
 use super::cursor::Cursor;
 use super::written::{Definitions, MAX_PACKET, PacketError};
 use crate::entries::value::literal;
-use crate::words::{did_you_mean, list};
+use crate::messages::{did_you_mean, list};
 
 /// Layers that are no protocol.
 const BUILTIN: [&str; 4] = ["hex", "text", "zero", "pad"];

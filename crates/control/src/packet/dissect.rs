@@ -29,8 +29,8 @@ pub struct FieldValue {
     pub shown: String,
 }
 
-/// What follows a header: protocol, field, value of the field, protocol that follows. The program's own demultiplexing is
-/// code; these well-known numbers are enough to show packets to people. Protocols that the program lacks stay bytes.
+/// What follows a header: protocol, field, value of the field, protocol that follows. The program's own demultiplexing
+/// is code; these well-known numbers are enough to show packets to people. Protocols that the program lacks stay bytes.
 const FOLLOWS: [(&str, &str, u128, &str); 9] = [
     ("ether", "type", 0x0800, "ipv4"),
     ("ether", "type", 0x0806, "arp"),

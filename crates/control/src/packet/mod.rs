@@ -5,10 +5,10 @@
 //!     /ipv4(total_length=28, ttl=64, protocol=17, src=10.0.1.11, dst=10.0.2.13)/hex(00 01 02 03)/zero(4)/pad(60)
 //! ```
 //!
-//! A layer is a protocol of the program, `hex(…)`, `text("…")`, `zero(BYTES)`, `pad(LENGTH)` (zeros up to a length of the
-//! whole packet) or the name of a definition. A field that is not named has its declared default or zero; a declared
-//! header checksum is computed unless it is given. `+` in place of `/` adds bytes to the header before it, such as
-//! options: the checksum covers them.
+//! A layer is a protocol of the program, `hex(…)`, `text("…")`, `zero(BYTES)`, `pad(LENGTH)` (zeros up to a length of
+//! the whole packet) or the name of a definition. A field that is not named has its declared default or zero; a
+//! declared header checksum is computed unless it is given. `+` in place of `/` adds bytes to the header before it,
+//! such as options: the checksum covers them.
 //!
 //! | file | what it does |
 //! |---|---|

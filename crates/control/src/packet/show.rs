@@ -11,8 +11,8 @@ use super::dissect::{Layer, dissect};
 /// Bytes per line of a hex dump.
 const PER_LINE: usize = 16;
 
-/// The packet as text that [`super::build`] turns into the same bytes. Fields that have their default, and checksums that
-/// are right, are left out.
+/// The packet as text that [`super::build`] turns into the same bytes. Fields that have their default, and checksums
+/// that are right, are left out.
 pub fn text(program: &Program, bytes: &[u8]) -> String {
     let mut parts = Vec::new();
     let mut end = 0;
@@ -75,8 +75,8 @@ pub fn hex_dump(bytes: &[u8]) -> String {
     bytes.chunks(PER_LINE).enumerate().map(line).collect()
 }
 
-/// What differs between two packets: lengths, then fields by name, then the lines of the hex dumps that differ. Empty where
-/// they are equal. Every line ends with a newline.
+/// What differs between two packets: lengths, then fields by name, then the lines of the hex dumps that differ. Empty
+/// where they are equal. Every line ends with a newline.
 pub fn differences(program: &Program, expected: &[u8], found: &[u8]) -> String {
     let mut out = String::new();
     if expected == found {

@@ -1,8 +1,8 @@
 //! One instance per socket.
 //!
-//! Whoever holds the lock on `PATH.lock` owns the socket at PATH. The kernel gives the lock back when the owner dies, in
-//! whatever way; so a socket without a locked lock is a dead instance's and is taken over, with no moment at which two
-//! could both believe that.
+//! Whoever holds the lock on `PATH.lock` owns the socket at PATH. The kernel gives the lock back when the owner dies,
+//! in whatever way; so a socket without a locked lock is a dead instance's and is taken over, with no moment at which
+//! two could both believe that.
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
 use nix::unistd::{Gid, Group, chown};
 
-use super::place::{Place, PlaceError};
+use super::directory::{SocketDirectory, SocketNameError};
 
 /// Connections that the kernel keeps for us to accept.
 const BACKLOG: i32 = 16;
@@ -45,7 +45,7 @@ pub enum ClaimError {
     },
     /// No place for sockets.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Name(#[from] SocketNameError),
 }
 
 /// A listening socket that is ours alone. Dropping it removes it.
@@ -56,7 +56,7 @@ pub struct Claim {
     listener: UnixListener,
     // Held for as long as the socket is ours.
     lock: File,
-    place: Option<Place>,
+    directory: Option<SocketDirectory>,
 }
 
 impl Claim {
@@ -66,19 +66,19 @@ impl Claim {
     }
 
     /// The socket of a named instance in the user's place for sockets.
-    pub fn named(place: &Place, instance: &str, group: Option<&str>) -> Result<Claim, ClaimError> {
-        let path = place.socket(instance)?;
-        Self::take(&path, instance, group, Some(place))
+    pub fn named(directory: &SocketDirectory, instance: &str, group: Option<&str>) -> Result<Claim, ClaimError> {
+        let path = directory.socket(instance)?;
+        Self::take(&path, instance, group, Some(directory))
     }
 
     /// As [`Claim::named`]; where that name is taken, `NAME-2`, `NAME-3` and so on.
-    pub fn numbered(place: &Place, name: &str, group: Option<&str>) -> Result<Claim, ClaimError> {
-        let mut result = Self::named(place, name, group);
+    pub fn numbered(directory: &SocketDirectory, name: &str, group: Option<&str>) -> Result<Claim, ClaimError> {
+        let mut result = Self::named(directory, name, group);
         for number in 2..MAX_NUMBER {
             if !matches!(result, Err(ClaimError::Taken(_))) {
                 break;
             }
-            result = Self::named(place, &format!("{name}-{number}"), group);
+            result = Self::named(directory, &format!("{name}-{number}"), group);
         }
         result
     }
@@ -97,10 +97,15 @@ impl Claim {
         &self.listener
     }
 
-    fn take(path: &Path, instance: &str, group: Option<&str>, place: Option<&Place>) -> Result<Claim, ClaimError> {
+    fn take(
+        path: &Path,
+        instance: &str,
+        group: Option<&str>,
+        directory: Option<&SocketDirectory>,
+    ) -> Result<Claim, ClaimError> {
         let system = |error: io::Error| ClaimError::System { path: path.to_owned(), error };
         let gid = group.map(group_id).transpose()?;
-        let lock = lock(path, place)?;
+        let lock = lock(path, directory)?;
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(system(error)),
@@ -110,7 +115,13 @@ impl Claim {
             Ok(_) => fs::remove_file(path).map_err(system)?,
         }
         let listener = listener(path, gid).map_err(system)?;
-        Ok(Claim { path: path.to_owned(), instance: instance.to_owned(), listener, lock, place: place.cloned() })
+        Ok(Claim {
+            path: path.to_owned(),
+            instance: instance.to_owned(),
+            listener,
+            lock,
+            directory: directory.cloned(),
+        })
     }
 }
 
@@ -120,8 +131,8 @@ impl Drop for Claim {
         let _ = fs::remove_file(&self.path);
         let _ = fs::remove_file(lock_path(&self.path));
         let _ = self.lock.unlock();
-        if let Some(place) = &self.place {
-            place.tidy();
+        if let Some(directory) = &self.directory {
+            directory.tidy();
         }
     }
 }
@@ -133,18 +144,18 @@ fn lock_path(path: &Path) -> PathBuf {
 }
 
 /// Takes the lock of a socket.
-fn lock(path: &Path, place: Option<&Place>) -> Result<File, ClaimError> {
+fn lock(path: &Path, directory: Option<&SocketDirectory>) -> Result<File, ClaimError> {
     let system = |error: io::Error| ClaimError::System { path: path.to_owned(), error };
     let name = lock_path(path);
     for _ in 0..ATTEMPTS {
-        if let Some(place) = place {
-            place.create()?;
+        if let Some(directory) = directory {
+            directory.create()?;
         }
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&name);
         let file = match file {
             Ok(file) => file,
             // An instance that ended removed the directory just now.
-            Err(error) if error.kind() == ErrorKind::NotFound && place.is_some() => continue,
+            Err(error) if error.kind() == ErrorKind::NotFound && directory.is_some() => continue,
             Err(error) => return Err(system(error)),
         };
         match file.try_lock() {

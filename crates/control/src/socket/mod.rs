@@ -1,14 +1,14 @@
 //! A running instance answers on a UNIX socket: tables, counters, ports, stop.
 //!
 //! The protocol is one JSON object per line in each direction (docs/operations.md). Who may use it is decided by the
-//! permissions of the socket's file and by nothing else. Clients can't disturb forwarding: what they send, how many they
-//! are and how long they take is bounded, and requests are answered by threads of the control plane, which read counters
-//! and tables without a lock that a worker waits for.
+//! permissions of the socket's file and by nothing else. Clients can't disturb forwarding: what they send, how many
+//! they are and how long they take is bounded, and requests are answered by threads of the control plane, which read
+//! counters and tables without a lock that a worker waits for.
 //!
 //! | file | idea |
 //! |---|---|
 //! | `protocol` | requests and replies |
-//! | `place` | where the socket of an instance lies, by its name |
+//! | `directory` | where the socket of an instance lies, by its name |
 //! | `claim` | one instance per socket: taken over from the dead, refused while the owner lives |
 //! | `line` | lines and replies, bounded in length and time |
 //! | `reply` | a reply as a line |
@@ -19,8 +19,8 @@
 
 mod claim;
 mod client;
+mod directory;
 mod line;
-mod place;
 mod protocol;
 mod reply;
 mod server;
@@ -29,7 +29,7 @@ mod shown;
 
 pub use claim::{Claim, ClaimError};
 pub use client::{Client, ClientError};
-pub use place::{Place, PlaceError};
+pub use directory::{SocketDirectory, SocketNameError};
 pub use protocol::{
     Code, ControllerState, Counters, Entry, PortState, Refusal, Reloaded, Reply, Request, Status, TableInfo,
     TableKindName, TimerState,

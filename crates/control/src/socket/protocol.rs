@@ -1,7 +1,7 @@
 //! Requests and replies, as JSON has them.
 //!
-//! A request is one line: `{"request": "table_get", "table": "l3_forward.fib", "key": "10.0.1.0/24"}`. Its reply ends with
-//! one line that holds either `ok` or `error`; before it, `table_dump` sends a line with `entry` for each entry.
+//! A request is one line: `{"request": "table_get", "table": "l3_forward.fib", "key": "10.0.1.0/24"}`. Its reply ends
+//! with one line that holds either `ok` or `error`; before it, `table_dump` sends a line with `entry` for each entry.
 
 use dataplane::controller::ControllerSnapshot;
 use dataplane::{Snapshot, TimerSnapshot};
@@ -35,8 +35,8 @@ pub enum Request {
         /// Its value, as in the configuration.
         value: Json,
     },
-    /// Inserts entries or replaces their values, in order up to one that is refused: their number as `entries`. Where one can't
-    /// be read nothing changes.
+    /// Inserts entries or replaces their values, in order up to one that is refused: their number as `entries`. Where
+    /// one can't be read nothing changes.
     TableLoad {
         /// `MODULE.TABLE`.
         table: String,
@@ -182,8 +182,8 @@ pub struct Status {
 /// A controller and whether it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControllerState {
-    /// `running`; `failed`: it is started again soon; `draining`: it was told to end, and has asked for time; `ended`: it has ended by
-    /// itself.
+    /// `running`; `failed`: it is started again soon; `draining`: it was told to end, and has asked for time; `ended`:
+    /// it has ended by itself.
     pub state: String,
     /// How often it has failed since the start.
     pub failures: u64,

@@ -1,7 +1,8 @@
 //! Connections: a thread each, few of them, each bounded in time.
 //!
 //! Where there are too many the one that has been idle for longest is closed, so that idle clients, however many, never
-//! keep one with a request out. What hostile clients cause is logged for debugging only, so that they cannot fill a disk.
+//! keep one with a request out. What hostile clients cause is logged for debugging only, so that they cannot fill a
+//! disk.
 
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;

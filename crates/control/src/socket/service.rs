@@ -18,7 +18,8 @@ use crate::entries::text;
 /// What an instance says about itself; the rest of [`Status`] is known here.
 pub type About = Status;
 
-/// Reads program and configuration again and puts them in force, or says why not. With what is shown from then on, if that changes.
+/// Reads program and configuration again and puts them in force, or says why not. With what is shown from then on, if
+/// that changes.
 pub type Reload = Box<dyn Fn() -> Result<(Reloaded, Option<Arc<Shown>>), String> + Send + Sync>;
 
 /// A running instance, for those who ask about it.
@@ -48,8 +49,8 @@ pub(super) struct Peer {
 }
 
 impl Service {
-    /// Answers for an instance that just started; `stop` is set when it is asked to end, `reload` called when it is asked to
-    /// read program and configuration again; `registry` has the controllers that can be asked.
+    /// Answers for an instance that just started; `stop` is set when it is asked to end, `reload` called when it is
+    /// asked to read program and configuration again; `registry` has the controllers that can be asked.
     pub fn new(
         about: About,
         shown: Arc<Shown>,

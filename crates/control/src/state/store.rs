@@ -62,7 +62,8 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the database of a directory, or makes both. What is made nobody else may read: secrets of controllers are kept, too.
+    /// Opens the database of a directory, or makes both. What is made nobody else may read: secrets of controllers are
+    /// kept, too.
     pub fn open(path: &Path) -> Result<Store, StateError> {
         let system = |error: std::io::Error| StateError::new(path, error);
         make(path).map_err(system)?;

@@ -60,8 +60,8 @@ fn changes_are_kept_as_they_are_made() {
     let mut store = tables(&before);
     store.insert(TableId(0), &entry(0x0a00_0000, Some(8), 1)).unwrap();
     let configured = vec![("m.fib".to_owned(), entry(0x0a00_0000, Some(8), 1))];
-    let keeper =
-        Keeper::start(Store::open(&scratch.0).unwrap(), before.clone(), configured.clone(), store.clone()).unwrap();
+    let persister =
+        Persister::start(Store::open(&scratch.0).unwrap(), before.clone(), configured.clone(), store.clone()).unwrap();
     for n in 0..900u32 {
         store.insert(TableId(0), &entry(u128::from(n) << 8, Some(24), n.into())).unwrap();
     }
@@ -74,7 +74,7 @@ fn changes_are_kept_as_they_are_made() {
     let wanted = dumps(&store);
     let second = Store::open(&scratch.0).unwrap_err().to_string();
     assert!(second.contains("another instance has it"), "{second}");
-    drop(keeper);
+    drop(persister);
     // Other tables, and one that is declared otherwise.
     let after = program(
         "array<u32> new[2]; lpm<u32, u32> fib[1000]; hash<u16, u32> seen[16]; array<u32> limits[8]; hash<u32, u8> gone[4];",
@@ -109,7 +109,8 @@ fn changes_are_on_disk_soon_and_what_packets_change_at_the_end() {
     let prepared = Instance::prepare(program.clone(), &Options::default(), &ports).unwrap();
     let mut tables = prepared.tables();
     tables.insert(TableId(1), &entry(0x800, None, 0)).unwrap();
-    let keeper = Keeper::start(Store::open(&scratch.0).unwrap(), program.clone(), Vec::new(), tables.clone()).unwrap();
+    let persister =
+        Persister::start(Store::open(&scratch.0).unwrap(), program.clone(), Vec::new(), tables.clone()).unwrap();
     prepared.run().unwrap().wait();
     tables.insert(TableId(0), &entry(0, Some(0), 9)).unwrap();
     // A process that is killed now leaves the database as it is: a copy of it shows that.
@@ -124,7 +125,7 @@ fn changes_are_on_disk_soon_and_what_packets_change_at_the_end() {
         assert!(start.elapsed() < Duration::from_secs(10), "the change is not on disk");
         std::thread::sleep(Duration::from_millis(10));
     }
-    drop(keeper);
+    drop(persister);
     assert_eq!(Store::open(&scratch.0).unwrap().entries("m.seen").unwrap(), [entry(0x800, None, 1000)]);
 }
 
@@ -144,10 +145,11 @@ fn what_ages_goes_on_ageing() {
     let ports = [PortConfig::new("a", 1, Driver::Mem(MemPort::generator(vec![packet], 1)))];
     let prepared = Instance::prepare(program.clone(), &Options::default(), &ports).unwrap();
     let mut tables = prepared.tables();
-    let keeper = Keeper::start(Store::open(&scratch.0).unwrap(), program.clone(), Vec::new(), tables.clone()).unwrap();
+    let persister =
+        Persister::start(Store::open(&scratch.0).unwrap(), program.clone(), Vec::new(), tables.clone()).unwrap();
     tables.insert(TableId(0), &entry(7, None, 70)).unwrap();
     prepared.run().unwrap().wait();
-    drop(keeper);
+    drop(persister);
     let mut again = self::tables(&program);
     assert_eq!(restore(&Store::open(&scratch.0).unwrap(), &program, &mut again).unwrap().entries, 2);
     assert_eq!(again.dump(TableId(0)), [entry(7, None, 70), entry(0x800, None, 1)]);
@@ -166,6 +168,6 @@ fn what_is_damaged_is_said() {
     let interpreter = prepared(&program(TABLES), EngineKind::Interp);
     let fresh = Scratch::new("interp");
     let store = Store::open(&fresh.0).unwrap();
-    let error = Keeper::start(store, program(TABLES), Vec::new(), interpreter.tables()).unwrap_err().to_string();
+    let error = Persister::start(store, program(TABLES), Vec::new(), interpreter.tables()).unwrap_err().to_string();
     assert!(error.contains("the interpreter's tables are not kept"), "{error}");
 }

@@ -7,10 +7,11 @@ use tokio::io::unix::AsyncFd;
 
 use super::{Event, Link, LinkFd};
 
-/// The descriptor of a link in the runtime that it was made in. A controller runs one current-thread runtime, and a loop over
-/// [`Events::next`] in it; all else are tasks of the runtime.
+/// The descriptor of a link in the runtime that it was made in. A controller runs one current-thread runtime, and a
+/// loop over [`Events::next`] in it; all else are tasks of the runtime.
 ///
-/// A loop that always finds an event never waits, and then tasks have no turn: it calls `tokio::task::yield_now` after so many packets.
+/// A loop that always finds an event never waits, and then tasks have no turn: it calls `tokio::task::yield_now` after
+/// so many packets.
 #[derive(Debug)]
 pub struct Events(AsyncFd<LinkFd>);
 
@@ -20,12 +21,13 @@ impl Events {
     /// # Errors
     /// The runtime cannot register one more descriptor.
     pub fn new(link: &Link) -> io::Result<Events> {
-        // SAFETY: the descriptor is that of an object that `LinkFd` keeps open and never replaces, and `AsyncFd` has it as long as it is
-        // registered.
+        // SAFETY: the descriptor is that of an object that `LinkFd` keeps open and never replaces, and `AsyncFd` has it
+        // as long as it is registered.
         Ok(Events(unsafe { AsyncFd::register_with_interest(link.fd(), Interest::READABLE)? }))
     }
 
-    /// The next event of the link that this was made of. The future may be dropped at any time: no event is lost by that.
+    /// The next event of the link that this was made of. The future may be dropped at any time: no event is lost by
+    /// that.
     ///
     /// # Errors
     /// The runtime is ending.

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 /// How long a controller may take at its end at most, if it asks for it by [`Link::drain`](super::Link::drain).
 pub const MOST_DRAIN: Duration = Duration::from_secs(60);
 
-/// How long it is to the first new start of a controller that has failed; each time that it fails in a row it is twice as long.
+/// How long it is to the first new start of a controller that has failed; each time that it fails in a row it is twice
+/// as long.
 const FIRST: Duration = Duration::from_millis(100);
 /// But no longer than this.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -68,11 +69,11 @@ pub struct ControllerSnapshot {
 #[derive(Debug)]
 pub(crate) struct Health {
     name: String,
-    known: Mutex<Known>,
+    known: Mutex<Inner>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct Inner {
     state: ControllerState,
     since: Instant,
     failures: u64,
@@ -84,7 +85,7 @@ struct Known {
     drain: Option<Instant>,
 }
 
-impl Known {
+impl Inner {
     /// Whether it has run for so long.
     fn has_run(&self, time: Duration, now: Instant) -> bool {
         self.state == ControllerState::Running && now.duration_since(self.since) >= time
@@ -103,7 +104,7 @@ impl Known {
 impl Health {
     pub fn new(name: &str) -> Self {
         let (state, since) = (ControllerState::Running, Instant::now());
-        let known = Known { state, since, failures: 0, in_a_row: 0, error: None, told: None, drain: None };
+        let known = Inner { state, since, failures: 0, in_a_row: 0, error: None, told: None, drain: None };
         Health { name: name.to_owned(), known: Mutex::new(known) }
     }
 
@@ -165,7 +166,7 @@ impl Health {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

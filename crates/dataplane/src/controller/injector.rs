@@ -15,7 +15,8 @@ pub struct Input(pub(crate) ChannelId);
 /// Why a packet was not injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InjectError {
-    /// As many as may be are on their way to the workers. [`Event::Room`](super::Event::Room) says when there is room again.
+    /// As many as may be are on their way to the workers. [`Event::Room`](super::Event::Room) says when there is room
+    /// again.
     #[error("too many packets are on their way")]
     Busy,
     /// The link has ended: there is never room again.
@@ -57,13 +58,15 @@ pub struct Injector {
 }
 
 impl Injector {
-    /// Injects a packet: it begins with a header of the input's protocol; one that is too short is dropped as `truncated`. Metadata that
-    /// is not given is 0. The link's own worker runs it, where each has a link of its own; otherwise the first.
+    /// Injects a packet: it begins with a header of the input's protocol; one that is too short is dropped as
+    /// `truncated`. Metadata that is not given is 0. The link's own worker runs it, where each has a link of its own;
+    /// otherwise the first.
     pub fn inject(&self, input: Input, bytes: &[u8], metadata: &[(Field, u128)]) -> Result<(), InjectError> {
         self.inject_on(self.rings.place().worker.unwrap_or(0), input, bytes, metadata)
     }
 
-    /// As [`Injector::inject`], on another worker, such as [`Punted::worker`]: packets that one thread injects there stay in order.
+    /// As [`Injector::inject`], on another worker, such as [`Punted::worker`]: packets that one thread injects there
+    /// stay in order.
     pub fn inject_on(
         &self,
         worker: usize,
@@ -77,8 +80,8 @@ impl Injector {
         Ok(())
     }
 
-    /// Injects packets in order, up to the first that is refused; a sleeping worker is woken for many at once. How many were injected, and
-    /// why the next was not.
+    /// Injects packets in order, up to the first that is refused; a sleeping worker is woken for many at once. How many
+    /// were injected, and why the next was not.
     pub fn inject_many<'p>(
         &self,
         worker: usize,
@@ -105,10 +108,11 @@ impl Injector {
     }
 
     /// Injects a packet that the program has punted, as it lies in its frame; its bytes may have been changed there
-    /// ([`Punted::bytes_mut`]). Its metadata is what it was, but for what is given. It counts as injected then, and no longer as held.
+    /// ([`Punted::bytes_mut`]). Its metadata is what it was, but for what is given. It counts as injected then, and no
+    /// longer as held.
     ///
-    /// Nothing is copied, unless headers that were pushed in front of it have used up the room that the program needs there: then it is moved
-    /// within its frame.
+    /// Nothing is copied, unless headers that were pushed in front of it have used up the room that the program needs
+    /// there: then it is moved within its frame.
     ///
     /// # Errors
     /// The packet comes back with the reason.
@@ -147,8 +151,8 @@ impl Injector {
         if !rings.hand_on(packet.rings(), packet.worker()) {
             return Err(self.no_frame());
         }
-        // SAFETY: as above. Both places lie in the frame, by the length that was checked, and may overlap; no other reference to its bytes
-        // is there. The fields lie within the metadata.
+        // SAFETY: as above. Both places lie in the frame, by the length that was checked, and may overlap; no other
+        // reference to its bytes is there. The fields lie within the metadata.
         unsafe {
             if must_move {
                 let from = pool.packet(frame).as_ptr();
@@ -172,8 +176,8 @@ impl Injector {
         self.check_metadata(metadata)?;
         let frame = self.rings.frame().ok_or_else(|| self.no_frame())?;
         let rx_port = program.metadata[Program::RX_PORT.0 as usize].offset as usize;
-        // SAFETY: the frame was just taken, so it is ours; the length was checked against the room behind the headroom; the
-        // fields lie within the metadata.
+        // SAFETY: the frame was just taken, so it is ours; the length was checked against the room behind the headroom;
+        // the fields lie within the metadata.
         unsafe {
             pool.reset_metadata(frame, rx_port, 0);
             pool.place(frame, pool.headroom() as usize, bytes.len()).copy_from_slice(bytes);

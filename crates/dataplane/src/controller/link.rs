@@ -60,8 +60,8 @@ pub struct Link {
     others: Vec<Link>,
 }
 
-/// Wakes a controller that waits, from any thread: [`Link::receive`] then says [`Event::Idle`]. Clones are the same, and end with their
-/// link.
+/// Wakes a controller that waits, from any thread: [`Link::receive`] then says [`Event::Idle`]. Clones are the same,
+/// and end with their link.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<Rings>);
 
@@ -127,7 +127,8 @@ impl Link {
 
     /// The next event, if there is one: as [`Link::receive`], which does not wait.
     pub fn poll(&mut self) -> Option<Event> {
-        // Asked first: what was pushed before the order to stop is found after it. What comes later may come without end.
+        // Asked first: what was pushed before the order to stop is found after it. What comes later may come without
+        // end.
         if self.stops() {
             let waiting = self.rings().waiting();
             if *self.left.get_or_insert(waiting) == 0 || waiting == 0 {
@@ -166,18 +167,19 @@ impl Link {
     pub fn try_receive(&mut self) -> Option<Punted> {
         let rings = self.rings();
         let (workers, first) = (rings.workers(), self.next);
-        let mut lanes = (first..workers).chain(0..first);
-        let (worker, carried) = lanes.find_map(|worker| Some((worker, rings.take_punted(worker)?)))?;
+        let mut per_worker = (first..workers).chain(0..first);
+        let (worker, carried) = per_worker.find_map(|worker| Some((worker, rings.take_punted(worker)?)))?;
         let packet = Punted::new(rings.clone(), worker, carried);
         self.next = (worker + 1) % workers;
         Some(packet)
     }
 
-    /// Takes the packets that are there, at most so many, behind what `packets` has; how many. Those of one worker are in order.
+    /// Takes the packets that are there, at most so many, behind what `packets` has; how many. Those of one worker are
+    /// in order.
     pub fn receive_many(&mut self, packets: &mut Vec<Punted>, most: usize) -> usize {
         let (rings, before) = (self.injector.rings.clone(), packets.len());
-        for lane in 0..rings.workers() {
-            let worker = (self.next + lane) % rings.workers();
+        for queues in 0..rings.workers() {
+            let worker = (self.next + queues) % rings.workers();
             while packets.len() - before < most
                 && let Some(carried) = rings.take_punted(worker)
             {
@@ -203,14 +205,16 @@ impl Link {
 
     // Waiting beside other things.
 
-    /// What can be waited for with other descriptors. It is readable when there is an event, but only after [`Link::arm`]. Level-triggered;
-    /// who waits for edges gets one for each [`Link::arm`] at least, if there is an event.
+    /// What can be waited for with other descriptors. It is readable when there is an event, but only after
+    /// [`Link::arm`]. Level-triggered; who waits for edges gets one for each [`Link::arm`] at least, if there is an
+    /// event.
     pub fn fd(&self) -> LinkFd {
         self.sleeper.fd()
     }
 
-    /// To be called when [`Link::poll`] has found nothing, in front of waiting for [`Link::fd`]: from now on that is readable when there is
-    /// an event, or a timer is due. False where there is one already: then do not wait, but ask again.
+    /// To be called when [`Link::poll`] has found nothing, in front of waiting for [`Link::fd`]: from now on that is
+    /// readable when there is an event, or a timer is due. False where there is one already: then do not wait, but ask
+    /// again.
     #[must_use = "there may be something already"]
     pub fn arm(&mut self) -> bool {
         self.rings().ring();
@@ -228,7 +232,8 @@ impl Link {
         !is_ready
     }
 
-    /// To be called when the wait is over, before anything else is: nobody makes a system call for a controller that is awake.
+    /// To be called when the wait is over, before anything else is: nobody makes a system call for a controller that is
+    /// awake.
     pub fn disarm(&mut self) {
         self.sleeper.disarm();
     }
@@ -251,8 +256,8 @@ impl Link {
 
     // Timers.
 
-    /// Sets the timer of a key, in place of the one that it may have. It comes as [`Event::Timer`], never early, and late by less than
-    /// 65.536 µs and the time that it takes to wake up. Timers end with their link.
+    /// Sets the timer of a key, in place of the one that it may have. It comes as [`Event::Timer`], never early, and
+    /// late by less than 65.536 µs and the time that it takes to wake up. Timers end with their link.
     pub fn set_timer(&mut self, key: u64, at: Instant) {
         self.wheel.set(key, at);
     }
@@ -279,9 +284,10 @@ impl Link {
         self.rings().stopping()
     }
 
-    /// Asks for more time at the end of the instance, to be called when [`Event::Stop`] has come: packets and timers come as before, and the
-    /// workers run what is injected, for so long, but not beyond [`MOST_DRAIN`](super::MOST_DRAIN) after the order to stop. Then `Stop` comes
-    /// again. To return earlier is fine. False where there is no such time, because the instance goes on ([`Stop::TakeOver`]), or it is over.
+    /// Asks for more time at the end of the instance, to be called when [`Event::Stop`] has come: packets and timers
+    /// come as before, and the workers run what is injected, for so long, but not beyond
+    /// [`MOST_DRAIN`](super::MOST_DRAIN) after the order to stop. Then `Stop` comes again. To return earlier is fine.
+    /// False where there is no such time, because the instance goes on ([`Stop::TakeOver`]), or it is over.
     pub fn drain(&mut self, time: Duration) -> bool {
         if self.stopping() != Some(Stop::End) || self.rings().is_halted() {
             return false;
@@ -336,8 +342,8 @@ impl Link {
     }
 
     /// Has workers woken for what is injected only when no event is found, or many packets are injected: for a
-    /// controller that injects on its own thread alone, between packets that it receives. Where they share a CPU, worker and controller
-    /// then take turns by batches.
+    /// controller that injects on its own thread alone, between packets that it receives. Where they share a CPU,
+    /// worker and controller then take turns by batches.
     pub fn wake_late(&self) {
         self.rings().ring_late();
     }

@@ -1,9 +1,9 @@
 //! Controllers: the part of an application that is not in its Baker program.
 //!
-//! A controller meets the data path in four ways and no other. It reads and changes **tables**; it receives the packets of
-//! channels that are wired to it (`… -> controller NAME;`); it **injects** packets into inputs that are wired from it
-//! (`controller NAME -> module.input;`); and it has the `extern` **functions** that the program calls. It runs on a thread of its
-//! own, beside the workers, and nothing that it does keeps them waiting.
+//! A controller meets the data path in four ways and no other. It reads and changes **tables**; it receives the packets
+//! of channels that are wired to it (`… -> controller NAME;`); it **injects** packets into inputs that are wired from
+//! it (`controller NAME -> module.input;`); and it has the `extern` **functions** that the program calls. It runs on a
+//! thread of its own, beside the workers, and nothing that it does keeps them waiting.
 //!
 //! ```
 //! use std::time::Duration;
@@ -27,7 +27,8 @@
 //!                 Event::Packet(packet) => {
 //!                     let mac: [u8; 6] = packet.bytes()[6..12].try_into().expect("it is an Ethernet frame");
 //!                     let times = seen.get(&mac).unwrap_or(0);
-//!                     // Where the table is full it is not noted, and where too many are under way it does not go back.
+//!                     // Where the table is full it is not recorded, and where too many
+//!                     // are under way it does not go back.
 //!                     let _ = seen.set(&mac, &(times + 1));
 //!                     let _ = link.inject(back, packet.bytes(), &[(tx, packet.metadata(rx))]);
 //!                 }
@@ -39,7 +40,6 @@
 //! }
 //! ```
 
-mod crew;
 mod error;
 mod events;
 mod exchange;
@@ -54,10 +54,10 @@ mod several;
 mod signal;
 mod spare;
 mod tables;
+mod threads;
 mod wheel;
 
 pub use crate::externs::{ExternFn, ExternTable, MissingExterns};
-pub(crate) use crew::{Controllers, Waiting};
 pub use error::NameError;
 pub use events::Events;
 pub(crate) use exchange::Exchange;
@@ -73,6 +73,7 @@ pub(crate) use rings::{Place, Rings};
 pub use several::run_per_worker;
 pub use signal::LinkFd;
 pub use tables::{NamedTables, Table};
+pub(crate) use threads::{Controllers, Waiting};
 pub use wheel::TICK;
 
 /// How many links a controller has.
@@ -81,8 +82,8 @@ pub enum Links {
     /// One, by which the packets of all workers come.
     #[default]
     One,
-    /// One for each worker, which share its frames evenly. [`Controller::run`] gets that of the first, which has the others
-    /// ([`Link::take_others`]); [`run_per_worker`] runs a thread for each.
+    /// One for each worker, which share its frames evenly. [`Controller::run`] gets that of the first, which has the
+    /// others ([`Link::take_others`]); [`run_per_worker`] runs a thread for each.
     PerWorker,
 }
 
@@ -98,15 +99,16 @@ pub trait Controller: Send {
         Links::One
     }
 
-    /// Runs, on a thread of its own, from the start of the instance until [`Event::Stop`]. Where it returns earlier without an error
-    /// it has ended, and packets for it are dropped as `controller_gone`; the instance goes on.
+    /// Runs, on a thread of its own, from the start of the instance until [`Event::Stop`]. Where it returns earlier
+    /// without an error it has ended, and packets for it are dropped as `controller_gone`; the instance goes on.
     ///
-    /// Where it fails, by an error of one line or by a panic, it is called again after a pause, which is longer each time that it fails in
-    /// a row: with a link to the same program, and packets that nobody has looked at. Those that come in the pause are dropped as
-    /// `controller_gone`. After a panic what belongs to the controller is as that has left it.
+    /// Where it fails, by an error of one line or by a panic, it is called again after a pause, which is longer each
+    /// time that it fails in a row: with a link to the same program, and packets that nobody has looked at. Those that
+    /// come in the pause are dropped as `controller_gone`. After a panic what belongs to the controller is as that has
+    /// left it.
     ///
-    /// Where another program takes over that has this controller, too, the link stops and this is called again, with a link to the
-    /// new program. What is to outlast that belongs to the controller itself.
+    /// Where another program takes over that has this controller, too, the link stops and this is called again, with a
+    /// link to the new program. What is to outlast that belongs to the controller itself.
     fn run(&mut self, link: &mut Link) -> Result<(), String>;
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::metadata::{Field, read_metadata};
 use super::rings::{Carried, Rings};
 
-/// A packet that the program put to a channel that leads to the controller. It stays in its frame; dropping it gives the
-/// frame back. As long as many are held, further ones are dropped as `controller_busy`.
+/// A packet that the program put to a channel that leads to the controller. It stays in its frame; dropping it gives
+/// the frame back. As long as many are held, further ones are dropped as `controller_busy`.
 #[derive(Debug)]
 pub struct Punted {
     rings: Arc<Rings>,
@@ -28,11 +28,13 @@ impl Punted {
 
     /// Its bytes, from the header of the channel's protocol on; at least the protocol's fixed header.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the frame came from a worker with its packet and is ours until it is given back, when this is dropped.
+        // SAFETY: the frame came from a worker with its packet and is ours until it is given back, when this is
+        // dropped.
         unsafe { self.rings.pool().packet(self.carried.frame) }
     }
 
-    /// The same, to be changed where they lie, such as before [`Injector::inject_punted`](super::Injector::inject_punted).
+    /// The same, to be changed where they lie, such as before
+    /// [`Injector::inject_punted`](super::Injector::inject_punted).
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let pool = self.rings.pool();
         // SAFETY: as for `bytes`; nobody else has a reference to them. What the descriptor says lies in the frame.

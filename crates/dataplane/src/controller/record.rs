@@ -4,11 +4,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use smallvec::SmallVec;
 
-/// The numbers of a key or a value, one per field. Those of most lie on the stack; beyond 16 they take memory of their own.
+/// The numbers of a key or a value, one per field. Those of most lie on the stack; beyond 16 they take memory of their
+/// own.
 pub type Fields = SmallVec<[u128; 16]>;
 
-/// What is stored in one or several fields of a table: numbers, bools, addresses, and tuples of them. A struct of the program
-/// is a tuple of its fields, in order.
+/// What is stored in one or several fields of a table: numbers, bools, addresses, and tuples of them. A struct of the
+/// program is a tuple of its fields, in order.
 ///
 /// A controller that has a type of its own for a struct implements this with the tuple's:
 ///

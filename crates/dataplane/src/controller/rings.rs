@@ -1,17 +1,17 @@
 //! What workers and one link of a controller exchange: packets on their way to it and packets that it injects.
 //!
-//! A frame moves as a number and is in one place only. Each worker has a ring of its own in either direction, with a place for
-//! every frame that may be under way, so a push never fails once a frame is granted:
+//! A frame moves as a number and is in one place only. Each worker has a ring of its own in either direction, with a
+//! place for every frame that may be under way, so a push never fails once a frame is granted:
 //!
-//! * A worker's packet counts against [`Rings::punts`] from the worker's push until the controller lets go of it; where that
-//!   is used up the packet is dropped as `controller_busy`.
+//! * A worker's packet counts against [`Rings::punts`] from the worker's push until the controller lets go of it; where
+//!   that is used up the packet is dropped as `controller_busy`.
 //! * A packet to be injected counts against [`Rings::spare`] until a worker takes it.
 //!
 //! * A packet that the controller hands on as it is moves from the first count to the second: its frame stays.
 //!
-//! Both come out of frames that the workers do not count on, so a controller that is slow, or keeps packets, can't starve
-//! forwarding. Frames that the controller has no use for just now lie at hand ([`Spare`]), so that the pool's lock is taken once
-//! for many packets.
+//! Both come out of frames that the workers do not count on, so a controller that is slow, or keeps packets, can't
+//! starve forwarding. Frames that the controller has no use for just now lie at hand ([`Spare`]), so that the pool's
+//! lock is taken once for many packets.
 
 use std::io;
 use std::sync::Arc;
@@ -34,9 +34,9 @@ pub struct Carried {
     pub channel: ChannelId,
 }
 
-/// One worker's side.
+/// The queues between one worker and the controller.
 #[derive(Debug)]
-struct Lane {
+struct WorkerQueues {
     punted: ArrayQueue<Carried>,
     /// Packets of this worker that are in `punted` or with the controller.
     held: AtomicU32,
@@ -52,7 +52,8 @@ const UNRUNG: u32 = 16;
 /// Why a link stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Another program takes over, and [`Controller::run`](super::Controller::run) is called again with a link to that one.
+    /// Another program takes over, and [`Controller::run`](super::Controller::run) is called again with a link to that
+    /// one.
     TakeOver = 1,
     /// Another program takes over that does not have this controller.
     Removed = 2,
@@ -75,7 +76,7 @@ pub struct Rings {
     pool: Arc<FramePool>,
     program: Arc<Program>,
     place: Place,
-    lanes: Vec<Lane>,
+    per_worker: Vec<WorkerQueues>,
     /// Packets of one worker that may be with the controller.
     punts: u32,
     /// Frames for packets that the controller injects.
@@ -111,7 +112,7 @@ impl Rings {
         let injections = (frames / 2).max(1);
         let served = if place.worker.is_some() { 1 } else { doorbells.len().max(1) };
         let punts = ((frames - injections.min(frames)) / served as u32).max(1);
-        let lane = |(worker, doorbell): (usize, &Arc<Doorbell>)| Lane {
+        let queues = |(worker, doorbell): (usize, &Arc<Doorbell>)| WorkerQueues {
             punted: ArrayQueue::new(if place.worker.is_none_or(|own| own == worker) { punts as usize } else { 1 }),
             held: AtomicU32::new(0),
             injected: ArrayQueue::new(injections as usize),
@@ -119,7 +120,7 @@ impl Rings {
             unrung: AtomicU32::new(0),
         };
         Ok(Rings {
-            lanes: doorbells.iter().enumerate().map(lane).collect(),
+            per_worker: doorbells.iter().enumerate().map(queues).collect(),
             pool,
             program,
             place,
@@ -137,7 +138,8 @@ impl Rings {
         })
     }
 
-    /// The frames that a controller needs at least with so many workers: one in either direction, also where each has a link of its own.
+    /// The frames that a controller needs at least with so many workers: one in either direction, also where each has a
+    /// link of its own.
     pub fn least(workers: usize) -> u32 {
         2 * workers as u32
     }
@@ -159,7 +161,7 @@ impl Rings {
 
     /// Number of workers.
     pub fn workers(&self) -> usize {
-        self.lanes.len()
+        self.per_worker.len()
     }
 
     // The worker's side.
@@ -169,15 +171,15 @@ impl Rings {
         if self.gone.load(Ordering::Relaxed) {
             return Err(DropId::CONTROLLER_GONE);
         }
-        let lane = &self.lanes[worker];
+        let queues = &self.per_worker[worker];
         // Only this worker adds, so nothing is added in between.
-        if lane.held.load(Ordering::Relaxed) >= self.punts {
+        if queues.held.load(Ordering::Relaxed) >= self.punts {
             return Err(DropId::CONTROLLER_BUSY);
         }
-        lane.held.fetch_add(1, Ordering::Relaxed);
+        queues.held.fetch_add(1, Ordering::Relaxed);
         // There is a place for every packet that may be held.
-        lane.punted.push(packet).map_err(|_| {
-            lane.held.fetch_sub(1, Ordering::Relaxed);
+        queues.punted.push(packet).map_err(|_| {
+            queues.held.fetch_sub(1, Ordering::Relaxed);
             DropId::CONTROLLER_BUSY
         })
     }
@@ -189,7 +191,7 @@ impl Rings {
 
     /// The next packet to be run on this worker, which it then owns.
     pub fn take_injected(&self, worker: usize) -> Option<Carried> {
-        let packet = self.lanes[worker].injected.pop()?;
+        let packet = self.per_worker[worker].injected.pop()?;
         self.spare.leave(1);
         self.injecting.fetch_sub(1, Ordering::Release);
         // Either this sees that room is wanted, or whoever wants it sees the frame that has just left: see `frame`.
@@ -205,13 +207,13 @@ impl Rings {
 
     /// Whether a packet waits to be run on this worker.
     pub fn has_injected(&self, worker: usize) -> bool {
-        !self.lanes[worker].injected.is_empty()
+        !self.per_worker[worker].injected.is_empty()
     }
 
     /// Whether nothing is under way in either direction.
     pub fn is_quiet(&self) -> bool {
         self.injecting.load(Ordering::Acquire) == 0
-            && self.lanes.iter().all(|lane| lane.held.load(Ordering::Acquire) == 0)
+            && self.per_worker.iter().all(|queues| queues.held.load(Ordering::Acquire) == 0)
     }
 
     // The controller's side.
@@ -223,12 +225,12 @@ impl Rings {
 
     /// Packets that wait for the controller.
     pub fn waiting(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.punted.len()).sum()
+        self.per_worker.iter().map(|queues| queues.punted.len()).sum()
     }
 
     /// Whether a packet of any worker waits for the controller.
     pub fn has_punted(&self) -> bool {
-        self.lanes.iter().any(|lane| !lane.punted.is_empty())
+        self.per_worker.iter().any(|queues| !queues.punted.is_empty())
     }
 
     /// The controller begins: what one before it waited for does not matter.
@@ -271,35 +273,36 @@ impl Rings {
 
     /// The next packet of a worker, which the controller then holds.
     pub fn take_punted(&self, worker: usize) -> Option<Carried> {
-        self.lanes[worker].punted.pop()
+        self.per_worker[worker].punted.pop()
     }
 
     /// Takes back a packet that the controller held.
     pub fn release(&self, worker: usize, frame: u32) {
         self.spare.put_back(&self.pool, frame);
-        self.lanes[worker].held.fetch_sub(1, Ordering::Release);
+        self.per_worker[worker].held.fetch_sub(1, Ordering::Release);
     }
 
-    /// A frame for a packet to be injected; none where too many are under way. Then the controller is told when there is room.
+    /// A frame for a packet to be injected; none where too many are under way. Then the controller is told when there
+    /// is room.
     pub fn frame(&self) -> Option<u32> {
         let frame = self.or_wants_room(|| self.spare.take(&self.pool))?;
         self.injecting.fetch_add(1, Ordering::Relaxed);
         Some(frame)
     }
 
-    /// Makes the frame of a packet that the controller has from these rings or others of the same pool one to be injected; whether there
-    /// was room.
+    /// Makes the frame of a packet that the controller has from these rings or others of the same pool one to be
+    /// injected; whether there was room.
     pub fn hand_on(&self, from: &Rings, worker: usize) -> bool {
         if self.or_wants_room(|| self.spare.reserve_own(&self.pool).then_some(())).is_none() {
             return false;
         }
         self.injecting.fetch_add(1, Ordering::Relaxed);
-        from.lanes[worker].held.fetch_sub(1, Ordering::Release);
+        from.per_worker[worker].held.fetch_sub(1, Ordering::Release);
         true
     }
 
-    /// Tries twice, the second time when it is known that room is wanted: what leaves before is found then, and what leaves later finds
-    /// that. All of it is sequentially consistent, with the count of frames.
+    /// Tries twice, the second time when it is known that room is wanted: what leaves before is found then, and what
+    /// leaves later finds that. All of it is sequentially consistent, with the count of frames.
     fn or_wants_room<T>(&self, attempt: impl Fn() -> Option<T>) -> Option<T> {
         if self.is_gone() {
             return None;
@@ -312,36 +315,38 @@ impl Rings {
 
     /// Hands a packet in a frame of [`Rings::frame`] or [`Rings::hand_on`] to a worker.
     pub fn inject(&self, worker: usize, packet: Carried) {
-        let lane = &self.lanes[worker];
-        if !self.push(lane, packet) {
+        let queues = &self.per_worker[worker];
+        if !self.push(queues, packet) {
             return;
         }
-        let waits = self.rings_late.load(Ordering::Relaxed) && lane.unrung.fetch_add(1, Ordering::Relaxed) + 1 < UNRUNG;
+        let waits =
+            self.rings_late.load(Ordering::Relaxed) && queues.unrung.fetch_add(1, Ordering::Relaxed) + 1 < UNRUNG;
         if !waits {
-            lane.unrung.store(0, Ordering::Relaxed);
-            lane.doorbell.ring();
+            queues.unrung.store(0, Ordering::Relaxed);
+            queues.doorbell.ring();
         }
     }
 
-    /// As [`Rings::inject`] where more follow: the worker is woken for some of them at once. [`Rings::injected`] must follow.
+    /// As [`Rings::inject`] where more follow: the worker is woken for some of them at once. [`Rings::injected`] must
+    /// follow.
     pub fn inject_more(&self, worker: usize, packet: Carried) {
-        let lane = &self.lanes[worker];
-        if self.push(lane, packet) && lane.unrung.fetch_add(1, Ordering::Relaxed) + 1 >= UNRUNG {
-            lane.unrung.store(0, Ordering::Relaxed);
-            lane.doorbell.ring();
+        let queues = &self.per_worker[worker];
+        if self.push(queues, packet) && queues.unrung.fetch_add(1, Ordering::Relaxed) + 1 >= UNRUNG {
+            queues.unrung.store(0, Ordering::Relaxed);
+            queues.doorbell.ring();
         }
     }
 
     /// Wakes a worker for the last packets of [`Rings::inject_more`].
     pub fn injected(&self, worker: usize) {
         if !self.rings_late.load(Ordering::Relaxed) {
-            self.ring_lane(&self.lanes[worker]);
+            self.ring_lane(&self.per_worker[worker]);
         }
     }
 
     /// There is a place for every packet that may be under way.
-    fn push(&self, lane: &Lane, packet: Carried) -> bool {
-        let pushed = lane.injected.push(packet).is_ok();
+    fn push(&self, queues: &WorkerQueues, packet: Carried) -> bool {
+        let pushed = queues.injected.push(packet).is_ok();
         if !pushed {
             self.spare.leave(1);
             self.spare.put_back(&self.pool, packet.frame);
@@ -357,12 +362,12 @@ impl Rings {
 
     /// Wakes the workers that have something to run.
     pub fn ring(&self) {
-        self.lanes.iter().for_each(|lane| self.ring_lane(lane));
+        self.per_worker.iter().for_each(|queues| self.ring_lane(queues));
     }
 
-    fn ring_lane(&self, lane: &Lane) {
-        if lane.unrung.swap(0, Ordering::Relaxed) > 0 {
-            lane.doorbell.ring();
+    fn ring_lane(&self, queues: &WorkerQueues) {
+        if queues.unrung.swap(0, Ordering::Relaxed) > 0 {
+            queues.doorbell.ring();
         }
     }
 
@@ -400,7 +405,8 @@ impl Rings {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// Says that one of the two sides has ended: packets for the controller are dropped from now on, and it injects none.
+    /// Says that one of the two sides has ended: packets for the controller are dropped from now on, and it injects
+    /// none.
     pub fn close(&self) {
         self.gone.store(true, Ordering::Release);
     }
@@ -411,7 +417,8 @@ impl Rings {
         self.gone.store(false, Ordering::Release);
     }
 
-    /// Gives back the spare frames and those of all packets in the rings, when the workers and the controller have ended; how many.
+    /// Gives back the spare frames and those of all packets in the rings, when the workers and the controller have
+    /// ended; how many.
     pub fn drain(&self) -> u64 {
         let mut packets = 0;
         for worker in 0..self.workers() {

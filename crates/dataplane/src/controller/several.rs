@@ -8,14 +8,16 @@ use super::link::Link;
 use super::rings::Rings;
 use crate::sys::panic_text;
 
-/// Runs a part of a controller for each of its links ([`Links::PerWorker`](super::Links::PerWorker)), each on a thread of its own, which is pinned to its worker's CPU
-/// where that is; until all have returned. The states are in the order of the workers, and are what outlasts a run: a controller keeps them.
+/// Runs a part of a controller for each of its links ([`Links::PerWorker`](super::Links::PerWorker)), each on a thread
+/// of its own, which is pinned to its worker's CPU where that is; until all have returned. The states are in the order
+/// of the workers, and are what outlasts a run: a controller keeps them.
 ///
-/// Where one part fails, by an error or a panic, the others are told to stop, and the error is that of all. A part that returns earlier
-/// without an error has ended: packets for it are dropped as `controller_gone`.
+/// Where one part fails, by an error or a panic, the others are told to stop, and the error is that of all. A part that
+/// returns earlier without an error has ended: packets for it are dropped as `controller_gone`.
 ///
 /// # Errors
-/// The first of the parts, with the number of its worker; that there are not as many states as links; that a thread is not to be had.
+/// The first of the parts, with the number of its worker; that there are not as many states as links; that a thread is
+/// not to be had.
 pub fn run_per_worker<S: Send>(
     link: &mut Link,
     states: &mut [S],

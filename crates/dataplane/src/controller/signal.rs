@@ -1,4 +1,5 @@
-//! The wake-up of a controller: a descriptor that it can wait for, by itself or with others, and that costs nothing while it is awake.
+//! The wake-up of a controller: a descriptor that it can wait for, by itself or with others, and that costs nothing
+//! while it is awake.
 //!
 //! # No wake-up is lost
 //!
@@ -12,16 +13,18 @@
 //! C5  state := AWAKE; where it was RUNG, read what was written to the descriptor
 //! ```
 //!
-//! The two fences are in one order. If P2 comes before C2, C3 sees what P1 made visible, and C does not wait. If C2 comes before P2, P3
-//! sees what C1 stored, or something later: ARMED, and P makes it RUNG and writes; or RUNG, or P fails to make it that, because another P has, and
-//! that one writes; or AWAKE, and C is past C5 and looks before it waits again. A write stays in the descriptor until C reads it, and C reads
-//! only at C5, when it is awake, and looks afterwards. So wherever P finishes P1, C looks after that. ∎
+//! The two fences are in one order. If P2 comes before C2, C3 sees what P1 made visible, and C does not wait. If C2
+//! comes before P2, P3 sees what C1 stored, or something later: ARMED, and P makes it RUNG and writes; or RUNG, or P
+//! fails to make it that, because another P has, and that one writes; or AWAKE, and C is past C5 and looks before it
+//! waits again. A write stays in the descriptor until C reads it, and C reads only at C5, when it is awake, and looks
+//! afterwards. So wherever P finishes P1, C looks after that. ∎
 //!
-//! The descriptor is written to at most once for each C1, and never while the controller is awake, but for a P that has made it RUNG and is
-//! slow to write: C then finds nothing to read at C5, remembers that, and reads at a later C5. Until then it may wake once for nothing.
+//! The descriptor is written to at most once for each C1, and never while the controller is awake, but for a P that has
+//! made it RUNG and is slow to write: C then finds nothing to read at C5, remembers that, and reads at a later C5.
+//! Until then it may wake once for nothing.
 //!
-//! Time is a descriptor of its own (`timerfd_create(2)`) beside that (`eventfd(2)`), and an epoll instance has both: it is readable while
-//! one of them is (level-triggered), and each write and each expiry is an edge of it.
+//! Time is a descriptor of its own (`timerfd_create(2)`) beside that (`eventfd(2)`), and an epoll instance has both: it
+//! is readable while one of them is (level-triggered), and each write and each expiry is an edge of it.
 
 use std::io;
 use std::mem::size_of;
@@ -86,8 +89,8 @@ impl Signal {
     }
 }
 
-/// The descriptor of a [`Link`](super::Link): readable (level-triggered) when the controller is to look, after [`Link::arm`](super::Link::arm).
-/// Clones are the same one, which stays open as long as one of them is there.
+/// The descriptor of a [`Link`](super::Link): readable (level-triggered) when the controller is to look, after
+/// [`Link::arm`](super::Link::arm). Clones are the same one, which stays open as long as one of them is there.
 #[derive(Clone, Debug)]
 pub struct LinkFd(Arc<Signal>);
 
@@ -125,7 +128,8 @@ impl Sleeper {
         LinkFd(self.signal.clone())
     }
 
-    /// From now on the descriptor says so when there is something (C1 and C2). The caller looks once more before it waits.
+    /// From now on the descriptor says so when there is something (C1 and C2). The caller looks once more before it
+    /// waits.
     pub fn arm(&self) {
         self.signal.state.store(ARMED, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -143,7 +147,8 @@ impl Sleeper {
         self.signal.unread.store(unread.saturating_sub(rung), Ordering::Relaxed);
     }
 
-    /// Takes back [`Sleeper::arm`] where the caller has found something before it waited. Writes that are to be read later.
+    /// Takes back [`Sleeper::arm`] where the caller has found something before it waited. Writes that are to be read
+    /// later.
     pub fn disarm_awake(&self) -> u64 {
         let rung = self.signal.state.swap(AWAKE, Ordering::SeqCst) == RUNG;
         let unread = self.signal.unread.load(Ordering::Relaxed) + u64::from(rung);
@@ -192,7 +197,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::testing::Numbers;
+    use crate::testing::SplitMix64;
 
     const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -278,8 +283,8 @@ mod tests {
         assert!(began.elapsed() >= Duration::from_micros(300));
     }
 
-    /// Threads count and ring; the controller sees every number, though it waits whenever it has seen the last one. A wake-up that is lost
-    /// is a wait that takes as long as [`PATIENCE`].
+    /// Threads count and ring; the controller sees every number, though it waits whenever it has seen the last one. A
+    /// wake-up that is lost is a wait that takes as long as [`PATIENCE`].
     fn none_is_lost(threads: u64, wait: impl Fn(&Sleeper) -> bool) {
         const EACH: u64 = 60_000;
         let signal = Signal::new().unwrap();
@@ -288,7 +293,7 @@ mod tests {
             for seed in 0..threads {
                 let (signal, sent, finished) = (&signal, &sent, &finished);
                 scope.spawn(move || {
-                    let mut numbers = Numbers(seed);
+                    let mut numbers = SplitMix64(seed);
                     for _ in 0..EACH {
                         // No order but that of the signal itself.
                         sent.fetch_add(1, Ordering::Relaxed);
@@ -342,8 +347,8 @@ mod tests {
         }
     }
 
-    /// All orders of the steps of the proof above, of a controller and two others, as far as they go under sequential consistency. The
-    /// fences make the real ones so.
+    /// All orders of the steps of the proof above, of a controller and two others, as far as they go under sequential
+    /// consistency. The fences make the real ones so.
     #[test]
     fn no_order_of_steps_loses_a_wake_up() {
         #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,5 +1,5 @@
-//! The frames for what a controller injects: those under way and those that lie at hand. Its threads take and return frames one at
-//! a time, and the pool's lock is taken for a batch of them.
+//! The frames for what a controller injects: those under way and those that lie at hand. Its threads take and return
+//! frames one at a time, and the pool's lock is taken for a batch of them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -48,7 +48,8 @@ impl Spare {
         self.limit - reserved + self.frames.len() as u32 >= (self.limit / 4).max(1)
     }
 
-    /// Reserves room for a frame that the caller has already. What lies at hand goes back to the pool where it takes the room.
+    /// Reserves room for a frame that the caller has already. What lies at hand goes back to the pool where it takes
+    /// the room.
     pub fn reserve_own(&self, pool: &FramePool) -> bool {
         if self.reserve(1) == 1 {
             return true;
@@ -122,7 +123,7 @@ impl Spare {
 mod tests {
     use super::*;
     use crate::packets::FrameConfig;
-    use crate::testing::{Numbers, forward};
+    use crate::testing::{SplitMix64, forward};
 
     fn pool() -> FramePool {
         FramePool::new(&forward(), FrameConfig { count: 512, ..FrameConfig::default() }).unwrap()
@@ -133,7 +134,7 @@ mod tests {
     fn no_frame_is_lost_and_never_too_many_are_had() {
         let pool = pool();
         for limit in [1, 2, 7, 63, 64, 200] {
-            let (spare, mut numbers) = (Spare::new(limit), Numbers(limit.into()));
+            let (spare, mut numbers) = (Spare::new(limit), SplitMix64(limit.into()));
             let (mut taken, mut punted) = (Vec::new(), Vec::new());
             for step in 0..20_000 {
                 match numbers.below(4) {
@@ -205,7 +206,7 @@ mod tests {
             for seed in 0..4 {
                 let (pool, spare) = (&pool, &spare);
                 scope.spawn(move || {
-                    let (mut held, mut numbers) = (Vec::new(), Numbers(seed));
+                    let (mut held, mut numbers) = (Vec::new(), SplitMix64(seed));
                     let put_back = |frame: u32| {
                         spare.leave(1);
                         spare.put_back(pool, frame);

@@ -33,8 +33,8 @@ impl NamedTables {
         self.tables.clone()
     }
 
-    /// The table `module.table`. Its key and value must have as many fields as the types say; those of an array's key and a
-    /// set's value are one `u32` and one `bool`.
+    /// The table `module.table`. Its key and value must have as many fields as the types say; those of an array's key
+    /// and a set's value are one `u32` and one `bool`.
     pub fn table<K: Key, V: Record>(&self, name: &str) -> Result<Table<K, V>, NameError> {
         let tables = &self.program.tables;
         let Some(index) = tables.iter().position(|table| table.name == name) else {
@@ -103,8 +103,8 @@ impl<K: Key, V: Record> Table<K, V> {
         self.tables.set(self.id, &key, prefix_len, &fields)
     }
 
-    /// Sets an entry of a hash table, and says what was there: the old value as it was when nobody could find it any more, so that
-    /// what packets changed of it before is in it. Who has found it earlier may still change it.
+    /// Sets an entry of a hash table, and says what was there: the old value as it was when nobody could find it any
+    /// more, so that what packets changed of it before is in it. Who has found it earlier may still change it.
     pub fn exchange(&mut self, key: &K, value: &V) -> Result<Option<V>, TableError> {
         let (key, _) = fields_of(key);
         let (mut fields, mut before) = (Fields::new(), Fields::new());
@@ -113,8 +113,8 @@ impl<K: Key, V: Record> Table<K, V> {
         Ok(if found { V::from_fields(&before) } else { None })
     }
 
-    /// Sets many entries, in order, up to the first that is refused. Those of an array that the program does not write take less
-    /// time than one by one, and packets see all of them from the same moment on.
+    /// Sets many entries, in order, up to the first that is refused. Those of an array that the program does not write
+    /// take less time than one by one, and packets see all of them from the same moment on.
     pub fn set_all(&mut self, entries: &[(K, V)]) -> Result<(), TableError> {
         let entries: Vec<TableEntry> = entries.iter().map(|(key, value)| entry(key, value)).collect();
         self.tables.insert_all(self.id, &mut entries.iter())

@@ -1,8 +1,9 @@
 //! Timers of a controller: a hierarchical timing wheel (Varghese and Lauck, 1987), as the kernel and tokio have one.
 //!
-//! Time is counted in ticks of [`TICK`]. Level 0 has a slot for each of the next 64 ticks, level 1 a slot for each 64 of those, and so
-//! on. A timer lies in the level of the highest 6 bits in which its tick differs from the present one; when time comes to the slot,
-//! its timers move to lower levels. Setting and cancelling a timer take constant time: a hash of its key, and a doubly linked list.
+//! Time is counted in ticks of [`TICK`]. Level 0 has a slot for each of the next 64 ticks, level 1 a slot for each 64
+//! of those, and so on. A timer lies in the level of the highest 6 bits in which its tick differs from the present one;
+//! when time comes to the slot, its timers move to lower levels. Setting and cancelling a timer take constant time: a
+//! hash of its key, and a doubly linked list.
 //!
 //! A timer is never early. It is late by less than a tick, and by the time that the controller takes to look.
 
@@ -19,8 +20,8 @@ const TICK_BITS: u32 = 16;
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 6;
-/// Ticks that are looked ahead: 26 days. Half of what the levels could, so that no slot of the highest one has timers of two rounds. A
-/// later timer lies in the last slot and is put in again from there.
+/// Ticks that are looked ahead: 26 days. Half of what the levels could, so that no slot of the highest one has timers
+/// of two rounds. A later timer lies in the last slot and is put in again from there.
 const MOST: u64 = 1 << (SLOT_BITS * LEVELS as u32 - 1);
 
 /// The list of timers that are due, behind those of the slots.
@@ -138,7 +139,8 @@ impl Wheel {
         Some(key)
     }
 
-    /// When to look again: not later than the next timer is due. Some time earlier where that is far away. The past where one is due.
+    /// When to look again: not later than the next timer is due. Some time earlier where that is far away. The past
+    /// where one is due.
     pub fn next(&self) -> Option<Instant> {
         if self.lists[DUE as usize].first != NONE {
             return Some(self.start);
@@ -238,7 +240,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::testing::Numbers;
+    use crate::testing::SplitMix64;
 
     const NS: u64 = 1 << TICK_BITS;
 
@@ -266,7 +268,7 @@ mod tests {
     #[test]
     fn it_is_as_a_sorted_list() {
         for seed in 0..12 {
-            let (start, mut numbers) = (Instant::now(), Numbers(seed));
+            let (start, mut numbers) = (Instant::now(), SplitMix64(seed));
             let (mut wheel, mut model, mut now) = (Wheel::new(start), BTreeMap::<u64, u64>::new(), 0u64);
             for step in 0..20_000 {
                 match numbers.below(8) {
@@ -312,7 +314,7 @@ mod tests {
 
     #[test]
     fn timers_come_in_the_order_of_their_ticks() {
-        let (start, mut numbers) = (Instant::now(), Numbers(1));
+        let (start, mut numbers) = (Instant::now(), SplitMix64(1));
         let mut wheel = Wheel::new(start);
         let ticks: Vec<u64> = (0..5000).map(|_| 1 + numbers.below(100_000)).collect();
         (0..).zip(&ticks).for_each(|(key, tick)| wheel.set(key, at(start, tick * NS)));
@@ -323,12 +325,13 @@ mod tests {
         assert_eq!((found.len(), tick(&found)), (5000, tick(&wanted)));
     }
 
-    /// Tens of thousands that are set again and again, as those of sessions are: the memory stays, and the time is that of a hash.
+    /// Tens of thousands that are set again and again, as those of sessions are: the memory stays, and the time is that
+    /// of a hash.
     #[test]
     fn setting_and_cancelling_take_constant_time() {
         let start = Instant::now();
         let time = |timers: u64| {
-            let (mut wheel, mut numbers) = (Wheel::new(start), Numbers(3));
+            let (mut wheel, mut numbers) = (Wheel::new(start), SplitMix64(3));
             (0..timers).for_each(|key| wheel.set(key, at(start, numbers.below(1 << 36))));
             let (began, rounds) = (Instant::now(), 200_000);
             for _ in 0..rounds {

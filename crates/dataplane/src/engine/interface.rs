@@ -16,8 +16,8 @@ pub enum EngineKind {
     Native(OptLevel, Level),
     /// The reference interpreter.
     Interp,
-    /// In the kernel, each packet by itself through its test run, with packet accesses optimised so far: for tests. Timers and
-    /// controllers' packets are native code's, on the same tables.
+    /// In the kernel, each packet by itself through its test run, with packet accesses optimised so far: for tests.
+    /// Timers and controllers' packets are native code's, on the same tables.
     Kernel(Level),
 }
 
@@ -57,8 +57,8 @@ pub enum EngineError {
 
 /// Runs a program over batches.
 pub trait Engine: Send {
-    /// Processes the packets in `frames`, in order: each leaves as an output of the context, or is dropped and its frame
-    /// freed. Counts in the context's counter block.
+    /// Processes the packets in `frames`, in order: each leaves as an output of the context, or is dropped and its
+    /// frame freed. Counts in the context's counter block.
     ///
     /// # Safety
     /// The frames are at most [`codegen::abi::MAX_BATCH`], belong to the caller, hold packets with metadata set as at
@@ -66,8 +66,8 @@ pub trait Engine: Send {
     /// context was made for the same program and for the tables that the engine uses.
     unsafe fn run(&mut self, context: &mut WorkerContext, frames: &[u32]);
 
-    /// As [`Engine::run`] for packets that a controller injects into a channel. Engines of programs without such channels need
-    /// not have it.
+    /// As [`Engine::run`] for packets that a controller injects into a channel. Engines of programs without such
+    /// channels need not have it.
     ///
     /// # Safety
     /// As for [`Engine::run`], but for the metadata, which may be anything that fits; the channel is one of
@@ -81,8 +81,8 @@ pub trait Engine: Send {
         Reach::WHOLE
     }
 
-    /// Runs a timer for each of `calls` packed keys (see [`codegen::abi::TimerFn`]). Engines of programs without timers need not
-    /// have it.
+    /// Runs a timer for each of `calls` packed keys (see [`codegen::abi::TimerFn`]). Engines of programs without timers
+    /// need not have it.
     ///
     /// # Safety
     /// `keys` has that many keys, at most [`codegen::abi::MAX_BATCH`]; the context is as for [`Engine::run`], with

@@ -94,8 +94,8 @@ impl Engine for InterpEngine {
         self.counting(context, |machine, context| {
             let pool = context.pool().clone();
             for &frame in frames {
-                // SAFETY: the frame is the caller's and holds a packet with metadata. The borrow ends before the frame is
-                // written.
+                // SAFETY: the frame is the caller's and holds a packet with metadata. The borrow ends before the frame
+                // is written.
                 let outputs = unsafe {
                     let stored = |field: &baker::ir::MetaField| {
                         let at = pool.metadata(frame).add(field.offset as usize);

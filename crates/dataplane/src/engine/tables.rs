@@ -66,8 +66,8 @@ impl TableAccess {
         }
     }
 
-    /// Sets an entry of a hash table; what it was until nobody could find that any more goes behind what `before` has. Whether there was
-    /// one.
+    /// Sets an entry of a hash table; what it was until nobody could find that any more goes behind what `before` has.
+    /// Whether there was one.
     pub fn exchange(
         &self,
         table: TableId,

@@ -5,7 +5,6 @@
 //!
 //! Imports run `prepare, next → run → site → error → options`: what is started knows nothing of what starts it.
 
-pub(crate) mod crew;
 mod error;
 mod mtus;
 mod next;
@@ -14,6 +13,7 @@ mod prepare;
 mod run;
 mod site;
 mod sweep;
+pub(crate) mod worker_pool;
 
 pub use error::StartError;
 pub use next::{Next, ReloadError};

@@ -1,5 +1,5 @@
-//! What ports send at most, for programs that ask for it ([`PORT_MTU`]): what their interfaces say, now and while packets are
-//! processed.
+//! What ports send at most, for programs that ask for it ([`PORT_MTU`]): what their interfaces say, now and while
+//! packets are processed.
 //!
 //! [`PORT_MTU`]: baker::ir::PORT_MTU
 
@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baker::ir::{Program, TableEntry, TableId, USUAL_MTU};
+use baker::ir::{DEFAULT_MTU, Program, TableEntry, TableId};
 
 use super::options::PortConfig;
 use crate::engine::TableAccess;
@@ -30,21 +30,21 @@ struct Port {
 
 /// The ports of an instance.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct MtuPorts {
     ports: Arc<[Port]>,
     /// In the network namespace of the ports.
     socket: Arc<OwnedFd>,
 }
 
-impl Asked {
+impl MtuPorts {
     /// Ports in the caller's network namespace.
-    pub fn new(ports: &[PortConfig]) -> io::Result<Asked> {
+    pub fn new(ports: &[PortConfig]) -> io::Result<MtuPorts> {
         let port = |port: &PortConfig| Port {
             number: port.number,
             interface: port.spec.driver.interface().map(str::to_owned),
             most: port.mtu,
         };
-        Ok(Asked { ports: ports.iter().map(port).collect(), socket: Arc::new(sys::inet_socket()?) })
+        Ok(MtuPorts { ports: ports.iter().map(port).collect(), socket: Arc::new(sys::inet_socket()?) })
     }
 
     /// What each port sends at most now, in their order; of an interface that is gone what it was `before`.
@@ -58,7 +58,7 @@ impl Asked {
             };
             match (sent, port.most) {
                 (Some(sent), Some(most)) => sent.min(most),
-                (sent, most) => sent.or(most).unwrap_or(USUAL_MTU),
+                (sent, most) => sent.or(most).unwrap_or(DEFAULT_MTU),
             }
         };
         self.ports.iter().enumerate().map(mtu).collect()
@@ -73,12 +73,12 @@ pub struct Mtus {
 
 impl Mtus {
     /// Fills the table, and starts to look at the interfaces again and again, where the program asks.
-    pub fn start(program: &Program, mut tables: TableAccess, ports: &Asked) -> io::Result<Option<Mtus>> {
+    pub fn start(program: &Program, mut tables: TableAccess, ports: &MtuPorts) -> io::Result<Option<Mtus>> {
         let Some(table) = program.port_mtus() else { return Ok(None) };
-        let (asked, mut known) = (ports.clone(), Vec::new());
+        let (mtu_ports, mut known) = (ports.clone(), Vec::new());
         let mut look = move || {
-            let now = asked.look(&known);
-            for (index, (port, mtu)) in asked.ports.iter().zip(&now).enumerate() {
+            let now = mtu_ports.look(&known);
+            for (index, (port, mtu)) in mtu_ports.ports.iter().zip(&now).enumerate() {
                 if known.get(index) != Some(mtu) {
                     write(&mut tables, table, port.number, *mtu);
                 }

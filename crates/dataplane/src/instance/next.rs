@@ -1,10 +1,12 @@
-//! Another program takes over from the one that runs: with its tables and counters, and without losing, doubling or reordering a packet.
+//! Another program takes over from the one that runs: with its tables and counters, and without losing, doubling or
+//! reordering a packet.
 //!
-//! [`Instance::next`] compiles it and makes all that it needs, beside the program that runs; until then nothing changes, and all
-//! that can go wrong goes wrong there. [`Instance::take_over`] then
+//! [`Instance::next`] compiles it and makes all that it needs, beside the program that runs; until then nothing
+//! changes, and all that can go wrong goes wrong there. [`Instance::take_over`] then
 //!
 //! 1. gives it to the workers, each between two batches,
-//! 2. puts its part in the kernel in the place of the old one's, at each port between two packets, and waits until the old one runs nowhere,
+//! 2. puts its part in the kernel in the place of the old one's, at each port between two packets, and waits until the
+//!    old one runs nowhere,
 //! 3. lets workers empty their rings of what the old one handed over before,
 //! 4. moves the controllers, which finish what they have,
 //! 5. and takes the old one apart.
@@ -30,7 +32,7 @@ use crate::observer::Observed;
 use crate::packets::FrameError;
 use crate::tables::{Carried, Tables, TablesError, carried};
 use crate::workers::{Order, Running};
-use crate::xdp::{FitError, Fitted, KernelPart, NextPart};
+use crate::xdp::{KernelPart, NextPart, PartitionError, Partitioned};
 
 /// How long packets of the old program that controllers have or have injected are waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -48,7 +50,7 @@ pub enum ReloadError {
     Nothing,
     /// In the kernel.
     #[error("the kernel's part of it cannot be loaded: {0}")]
-    Fit(#[from] FitError),
+    Partition(#[from] PartitionError),
     /// On workers.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -73,7 +75,7 @@ pub enum ReloadError {
 pub struct Next {
     /// What workers run.
     program: Arc<Program>,
-    fitted: Option<Fitted<Arc<KernelPart>>>,
+    partitioned: Option<Partitioned<Arc<KernelPart>>>,
     carried: Vec<Carried>,
     tables: TableAccess,
     externs: Option<Arc<ExternTable>>,
@@ -105,14 +107,15 @@ impl Next {
     }
 
     /// How it is placed, where a part of it runs in the kernel.
-    pub fn fitted(&self) -> Option<&Fitted<Arc<KernelPart>>> {
-        self.fitted.as_ref()
+    pub fn partitioned(&self) -> Option<&Partitioned<Arc<KernelPart>>> {
+        self.partitioned.as_ref()
     }
 }
 
 impl Instance {
-    /// Makes a program ready to take over from the one that runs; [`Instance::copy`] fills its tables. `controllers` are all that it is wired to or whose functions it calls;
-    /// those of them that run already go on in place of the ones given here.
+    /// Makes a program ready to take over from the one that runs; [`Instance::copy`] fills its tables. `controllers`
+    /// are all that it is wired to or whose functions it calls; those of them that run already go on in place of the
+    /// ones given here.
     pub fn next(&self, program: &Program, mut controllers: Vec<Named>) -> Result<Next, ReloadError> {
         let EngineKind::Native(opt, packets) = self.site.engine else { return Err(ReloadError::Interpreter) };
         let program = self.site.pool.accommodate(program)?;
@@ -121,13 +124,13 @@ impl Instance {
         let offered = new.iter_mut().flat_map(|(_, controller)| controller.externs());
         let externs = ExternTable::of_offered(&program, offered, self.externs.as_ref())?;
         controllers.append(&mut new);
-        let Split { program, fitted, carried, tables } = self.split(program, packets)?;
+        let Split { program, partitioned, carried, tables } = self.split(program, packets)?;
         let (engines, tables) =
             Engines::new(&program, EngineKind::Native(opt, packets), externs.as_ref(), Some(&tables))?;
-        let kernel = fitted.as_ref().and_then(|fitted| fitted.made.clone());
+        let kernel = partitioned.as_ref().and_then(|partitioned| partitioned.made.clone());
         let parts = Parts { program: &program, engines: &engines, tables: &tables, externs: externs.as_ref(), kernel };
         let Built { running, waiting, observed, end_counters } = self.site.build(parts, controllers)?;
-        Ok(Next { program, fitted, carried, tables, externs, running, waiting, observed, end_counters })
+        Ok(Next { program, partitioned, carried, tables, externs, running, waiting, observed, end_counters })
     }
 
     /// Copies the entries of tables that have another form now, those of them that are `wanted` in the new ones.
@@ -149,18 +152,18 @@ impl Instance {
             let TableAccess::Native(before) = &self.tables else { return Err(ReloadError::Interpreter) };
             let carried = carried(&self.program, &program);
             let tables = Arc::new(before.next_of_own(&program, &carried)?);
-            return Ok(Split { program: Arc::new(program), fitted: None, carried, tables });
+            return Ok(Split { program: Arc::new(program), partitioned: None, carried, tables });
         };
-        let NextPart { fitted, carried } = path.next(&program, packets)?;
-        let part = fitted.made.as_ref().ok_or(ReloadError::Nothing)?;
+        let NextPart { partitioned, carried } = path.next(&program, packets)?;
+        let part = partitioned.made.as_ref().ok_or(ReloadError::Nothing)?;
         let (program, tables) = (part.program().clone(), part.tables().clone());
-        Ok(Split { program, fitted: Some(fitted), carried, tables })
+        Ok(Split { program, partitioned: Some(partitioned), carried, tables })
     }
 
-    /// Lets a program take over. The errors are of what goes on without it, such as the kernel at an interface that is gone, one
-    /// line each.
+    /// Lets a program take over. The errors are of what goes on without it, such as the kernel at an interface that is
+    /// gone, one line each.
     pub fn take_over(&mut self, next: Next) -> Vec<String> {
-        let Next { program, fitted, tables, externs, running, waiting, observed, end_counters, .. } = next;
+        let Next { program, partitioned, tables, externs, running, waiting, observed, end_counters, .. } = next;
         let mut errors = Vec::new();
         let handovers = self.site.handovers.clone();
         let mut tell_all = |orders: Vec<Order>| -> Vec<Option<Box<Running>>> {
@@ -171,10 +174,10 @@ impl Instance {
         };
         let all = |order: fn() -> Order| handovers.iter().map(|_| order()).collect();
         let timers = Sweeper::start(&program, tables.clone());
-        let mtus = Mtus::start(&program, tables.clone(), &self.site.asked);
+        let mtus = Mtus::start(&program, tables.clone(), &self.site.mtu_ports);
         tell_all(running.into_iter().map(|running| Order::TakeOver(Box::new(running))).collect());
         self.observer.take_over(observed);
-        let kernel = fitted.and_then(|fitted| fitted.made).zip(self.site.fast_path.as_ref());
+        let kernel = partitioned.and_then(|partitioned| partitioned.made).zip(self.site.fast_path.as_ref());
         let replaced = kernel.map(|(part, path)| path.replace(part));
         tell_all(all(|| Order::Drain));
         let named = NamedTables::new(program.clone(), tables.clone());
@@ -207,7 +210,7 @@ impl Instance {
 /// A program for workers.
 struct Split {
     program: Arc<Program>,
-    fitted: Option<Fitted<Arc<KernelPart>>>,
+    partitioned: Option<Partitioned<Arc<KernelPart>>>,
     carried: Vec<Carried>,
     tables: Arc<Tables>,
 }

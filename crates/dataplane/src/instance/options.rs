@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::engine::EngineKind;
 use crate::packets::{Access, FrameConfig};
-use crate::ports::{Driver, Own, PortSpec};
+use crate::ports::{Driver, OwnAddresses, PortSpec};
 use crate::tables::MAX_READERS;
 use crate::workers::PollMode;
 use crate::xdp::FastPath;
@@ -17,7 +17,8 @@ pub const MAX_WORKERS: usize = MAX_READERS / 2;
 pub struct Options {
     /// What runs it.
     pub engine: EngineKind,
-    /// Where a part of the program runs in the kernel, that part; the program is the workers' ([`baker::place::Split`]) then.
+    /// Where a part of the program runs in the kernel, that part; the program is the workers' ([`baker::place::Split`])
+    /// then.
     pub fast_path: Option<Arc<FastPath>>,
     /// Take XDP programs of others off the interfaces of ports that need one.
     pub replace_xdp: bool,
@@ -25,15 +26,15 @@ pub struct Options {
     pub name: String,
     /// Its frames.
     pub frames: FrameConfig,
-    /// Frames that controllers may have, by name. One that is not named has its part of a fourth of all that ports do not need, the same
-    /// for each controller.
+    /// Frames that controllers may have, by name. One that is not named has its part of a fourth of all that ports do
+    /// not need, the same for each controller.
     pub controller_frames: Vec<(String, u32)>,
     /// What a worker does when it has nothing to do.
     pub poll: PollMode,
     /// Number of workers.
     pub workers: usize,
-    /// CPU to pin each worker to. Where empty, several workers are pinned to the first CPUs that this process may use, and
-    /// a single one runs where the kernel has it.
+    /// CPU to pin each worker to. Where empty, several workers are pinned to the first CPUs that this process may use,
+    /// and a single one runs where the kernel has it.
     pub cpus: Vec<usize>,
 }
 
@@ -66,7 +67,7 @@ pub struct PortConfig {
     /// How workers get at its packets.
     pub access: Access,
     /// Who gets those for its interface's own addresses.
-    pub own: Own,
+    pub own: OwnAddresses,
     /// What it sends at most, in bytes behind the Ethernet header, even where its interface sends more.
     pub mtu: Option<u32>,
 }
@@ -79,7 +80,7 @@ impl PortConfig {
             number,
             host: None,
             access: Access::default(),
-            own: Own::default(),
+            own: OwnAddresses::default(),
             mtu: None,
         }
     }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use baker::ir::Program;
 
-use super::crew::{self, Crew};
 use super::error::StartError;
-use super::mtus::{Asked, Mtus};
+use super::mtus::{MtuPorts, Mtus};
 use super::options::{Options, PortConfig};
 use super::run::Instance;
 use super::site::{Built, Parts, Site};
 use super::sweep::Sweeper;
+use super::worker_pool::{self, WorkerPool};
 use crate::controller::{Controllers, Named, NamedTables, Waiting};
 use crate::counters::{CounterBlock, PortCounters};
 use crate::engine::{EngineError, Engines, TableAccess};
@@ -42,8 +42,8 @@ impl Instance {
         Self::prepare_with(program, options, ports, Vec::new())
     }
 
-    /// As [`Instance::prepare`], with the controllers that the program is wired to or whose functions it calls. They run, also
-    /// those that it is not wired to, from [`Prepared::run`] on.
+    /// As [`Instance::prepare`], with the controllers that the program is wired to or whose functions it calls. They
+    /// run, also those that it is not wired to, from [`Prepared::run`] on.
     pub fn prepare_with(
         program: Arc<Program>,
         options: &Options,
@@ -52,7 +52,7 @@ impl Instance {
     ) -> Result<Prepared, StartError> {
         let offered = controllers.iter_mut().flat_map(|(_, controller)| controller.externs());
         let externs = ExternTable::of_offered(&program, offered, None).map_err(EngineError::from)?;
-        let cpus = crew::cpus(options.workers, &options.cpus)?;
+        let cpus = worker_pool::cpus(options.workers, &options.cpus)?;
         let host_of = host_ports(ports)?;
         let copies = ports.iter().any(|port| port.access != Access::InPlace);
         let pool = Arc::new(FramePool::with_local(&program, options.frames, if copies { cpus.len() } else { 0 })?);
@@ -94,7 +94,7 @@ impl Instance {
             controller_frames: options.controller_frames.clone(),
             ports: ports_of.iter().map(Vec::len).collect(),
             fast_path: options.fast_path.clone(),
-            asked: Asked::new(ports)?,
+            mtu_ports: MtuPorts::new(ports)?,
         };
         let parts = Parts { program: &program, engines: &engines, tables: &tables, externs: externs.as_ref(), kernel };
         let Built { running, waiting, observed: counters, end_counters } = site.build(parts, controllers)?;
@@ -132,8 +132,8 @@ impl Prepared {
         NamedTables::new(self.program.clone(), self.tables())
     }
 
-    /// Fills tables with what packets have made of those of a process that has ended, where that left its part in the kernel; how many
-    /// entries.
+    /// Fills tables with what packets have made of those of a process that has ended, where that left its part in the
+    /// kernel; how many entries.
     pub fn inherit(&self) -> Option<usize> {
         self.site.fast_path.as_ref()?.inherit()
     }
@@ -157,12 +157,12 @@ impl Prepared {
     pub fn run(self) -> Result<Instance, StartError> {
         let Prepared { program, site, workers, waiting, externs, end_counters, tables, observer, notes: _ } = self;
         let sweeper = Sweeper::start(&program, tables.clone())?;
-        let mtus = Mtus::start(&program, tables.clone(), &site.asked)?;
+        let mtus = Mtus::start(&program, tables.clone(), &site.mtu_ports)?;
         let named = NamedTables::new(program.clone(), tables.clone());
         let controllers = Controllers::start(waiting, &named, observer.roster())?;
         site.fast_path.iter().try_for_each(|path| path.start()).map_err(StartError::FastPath)?;
-        let crew = Crew::start(workers)?;
-        Ok(Instance { controllers, crew, site, program, externs, end_counters, tables, observer, sweeper, mtus })
+        let worker_pool = WorkerPool::start(workers)?;
+        Ok(Instance { controllers, worker_pool, site, program, externs, end_counters, tables, observer, sweeper, mtus })
     }
 }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use baker::ir::{CounterSlots, DropId, Program};
 
-use super::crew::Crew;
 use super::mtus::Mtus;
 use super::site::Site;
 use super::sweep::Sweeper;
+use super::worker_pool::WorkerPool;
 use crate::controller::Controllers;
 use crate::counters::CounterBlock;
 use crate::engine::TableAccess;
@@ -21,7 +21,7 @@ use crate::workers::{FINISH, STOP};
 pub struct Instance {
     // Ended in this order.
     pub(super) controllers: Controllers,
-    pub(super) crew: Crew,
+    pub(super) worker_pool: WorkerPool,
     pub(super) site: Site,
     /// What runs on workers.
     pub(super) program: Arc<Program>,
@@ -75,10 +75,11 @@ impl Instance {
 
     /// Whether all workers still run; one ends by itself only after [`Instance::wait`] or a fault.
     pub fn is_running(&self) -> bool {
-        self.crew.is_running()
+        self.worker_pool.is_running()
     }
 
-    /// For how long the worker that was seen least recently has not been seen. That is a fraction of a second, or something is wrong.
+    /// For how long the worker that was seen least recently has not been seen. That is a fraction of a second, or
+    /// something is wrong.
     pub fn unseen(&self) -> Duration {
         self.site.handovers.iter().map(|handover| handover.unseen()).max().unwrap_or_default()
     }
@@ -97,10 +98,11 @@ impl Instance {
     fn end(&mut self, how: u8) -> Report {
         // What it has handed over by then workers finish.
         self.site.fast_path.iter().for_each(|path| path.stop());
-        // Controllers end before the workers that run what they inject; but they are needed until the ports have finished.
-        let finished = if how == FINISH { self.crew.end(FINISH) } else { Vec::new() };
+        // Controllers end before the workers that run what they inject; but they are needed until the ports have
+        // finished.
+        let finished = if how == FINISH { self.worker_pool.end(FINISH) } else { Vec::new() };
         self.controllers.stop();
-        let mut errors = self.crew.end(STOP);
+        let mut errors = self.worker_pool.end(STOP);
         errors.extend(finished);
         let (dropped, failed) = self.controllers.finish();
         let slots = CounterSlots::new(&self.program);

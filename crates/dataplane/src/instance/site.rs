@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use baker::ir::{CounterSlots, Program};
 
 use super::error::StartError;
-use super::mtus::Asked;
+use super::mtus::MtuPorts;
 use crate::controller::{Controller, Exchange, Links, Named, Place, Rings, Waiting};
 use crate::counters::CounterBlock;
 use crate::engine::{EngineKind, Engines, TableAccess};
@@ -35,7 +35,7 @@ pub(super) struct Site {
     pub ports: Vec<usize>,
     pub fast_path: Option<Arc<FastPath>>,
     /// For programs that ask what ports send at most.
-    pub asked: Asked,
+    pub mtu_ports: MtuPorts,
 }
 
 impl std::fmt::Debug for Site {

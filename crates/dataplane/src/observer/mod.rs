@@ -22,7 +22,8 @@ use program::Before;
 pub(crate) use program::Observed;
 pub use snapshot::{PortSnapshot, Snapshot, TimerSnapshot};
 
-/// Reads an instance's counters from any thread, while it runs and after. It follows the instance from program to program.
+/// Reads an instance's counters from any thread, while it runs and after. It follows the instance from program to
+/// program.
 #[derive(Clone, Debug)]
 pub struct Observer {
     ports: Arc<Vec<ObservedPort>>,

@@ -135,8 +135,8 @@ impl Rig {
         self.context.set_staging(staging);
     }
 
-    /// Runs all packets `rounds` times, in batches of [`MAX_BATCH`], received on port `rx_port`: as
-    /// [`Rig::run_spread`] over the frames of one batch, whose headers are in the nearest cache as after a driver's copy.
+    /// Runs all packets `rounds` times, in batches of [`MAX_BATCH`], received on port `rx_port`: as [`Rig::run_spread`]
+    /// over the frames of one batch, whose headers are in the nearest cache as after a driver's copy.
     pub fn run(&mut self, rx_port: u8, packets: &[Vec<u8>], rounds: u32) -> Measured {
         self.run_spread(rx_port, packets, rounds, MAX_BATCH)
     }
@@ -145,10 +145,10 @@ impl Rig {
     /// `frames`, at most [`MAX_SPREAD`].
     ///
     /// Before the first batch of as many packets as there are frames, these are written afresh into frames, with fresh
-    /// descriptors and metadata, as a driver does: outside of the measured time, and with the same code for every engine. So
-    /// each round sees the same packets (no TTL runs out), and where there are many frames the headers of a batch have left the
-    /// nearest caches for those that were written later. Measured is [`crate::Engine::run`] alone; two reads of the clock
-    /// per batch are in it, less than a nanosecond per packet.
+    /// descriptors and metadata, as a driver does: outside of the measured time, and with the same code for every
+    /// engine. So each round sees the same packets (no TTL runs out), and where there are many frames the headers of a
+    /// batch have left the nearest caches for those that were written later. Measured is [`crate::Engine::run`] alone;
+    /// two reads of the clock per batch are in it, less than a nanosecond per packet.
     ///
     /// # Panics
     /// On more frames than [`MAX_SPREAD`].
@@ -203,8 +203,8 @@ impl Rig {
         let start = Instant::now();
         let reach = self.engine.reach();
         let engine = &mut self.engine;
-        // SAFETY: the batch was made by `RxBatch` over this context, which was made for the engine's program and tables; local frames
-        // are here in its frames' place.
+        // SAFETY: the batch was made by `RxBatch` over this context, which was made for the engine's program and
+        // tables; local frames are here in its frames' place.
         let run = |context: &mut WorkerContext, frames: &[u32]| unsafe { engine.run(context, frames) };
         // SAFETY: as above, and the reach is the engine's.
         unsafe { self.local.run((self.access, reach), &mut self.context, received.frames(), run) };

@@ -45,8 +45,8 @@ pub struct ReplayReport {
     pub received: u64,
     /// Packets of the file that are none that came in, as [`Entries`] says.
     pub others: u64,
-    /// What of the file could not be read: see [`CaptureInput::missed`].
-    pub missed: Option<String>,
+    /// What of the file could not be read: see [`CaptureInput::skipped`].
+    pub skipped: Option<String>,
     /// Packets longer than a frame, which were dropped.
     pub oversize: u64,
     /// Packets that left by `tx`.
@@ -59,14 +59,15 @@ pub struct ReplayReport {
     pub snapshot: Snapshot,
 }
 
-/// Says on which port a packet of a capture file comes in; `None`: on none, for a port has sent it. The error: it can't be said.
+/// Says on which port a packet of a capture file comes in; `None`: on none, for a port has sent it. The error: it can't
+/// be said.
 pub type Entries<'e> = dyn FnMut(&Captured<'_>) -> Result<Option<u8>, String> + 'e;
 
-/// Runs a program over the packets of `input`, received on the ports that `entries` says, and writes every packet that leaves by `tx`,
-/// to the host or to a controller to `output`, in order, with the time of the packet it came from, which is also the time that
-/// the program sees. Its timers run by that time, too, before the packet that comes at or after theirs; a pause is no longer
-/// than the last 1024 times that they run. There are no ports, so none is dropped as `no_port` or `no_host`. `fill` gets the tables
-/// first. Controllers do not run, but `externs` are their functions.
+/// Runs a program over the packets of `input`, received on the ports that `entries` says, and writes every packet that
+/// leaves by `tx`, to the host or to a controller to `output`, in order, with the time of the packet it came from,
+/// which is also the time that the program sees. Its timers run by that time, too, before the packet that comes at or
+/// after theirs; a pause is no longer than the last 1024 times that they run. There are no ports, so none is dropped as
+/// `no_port` or `no_host`. `fill` gets the tables first. Controllers do not run, but `externs` are their functions.
 pub fn replay(
     program: &Arc<Program>,
     kind: EngineKind,
@@ -119,15 +120,16 @@ pub fn replay(
         batch.push(&[frame]);
         oversize += batch.totals().2;
         context.set_now(now);
-        // SAFETY: the batch was made by `RxBatch` over this context, which was made for the engine's program and tables.
+        // SAFETY: the batch was made by `RxBatch` over this context, which was made for the engine's program and
+        // tables.
         unsafe { engine.run(&mut context, one.frames()) };
         leaving.take(&mut context, time)?;
     }
     let Leaving { tx, host, controllers, .. } = leaving;
     output.map_or(Ok(()), PcapOutput::finish)?;
     let snapshot = Observer::of_block(program, counters).snapshot();
-    let missed = input.missed();
-    Ok(ReplayReport { received, others, missed, oversize, tx, host, controllers, snapshot })
+    let skipped = input.skipped();
+    Ok(ReplayReport { received, others, skipped, oversize, tx, host, controllers, snapshot })
 }
 
 /// Counts and writes what leaves.

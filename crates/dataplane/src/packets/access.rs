@@ -1,4 +1,5 @@
-//! How workers get at packets: where they lie, or in memory of their own. Host-interface peering and what it is measured against.
+//! How workers get at packets: where they lie, or in memory of their own. Host-interface peering and what it is
+//! measured against.
 //!
 //! | mode | into the program | out of it |
 //! |---|---|---|
@@ -6,13 +7,13 @@
 //! | [`Access::InPlace`] | – | – |
 //! | [`Access::HeaderCopy`] | what the program can reach of it ([`baker::opt::reach`]) is copied into a local frame | what it may have changed is copied back |
 //!
-//! Local frames are numbered behind those of the ports, and no device knows them. While a batch is processed they are all that
-//! the engine has: the batch, the free frames for its copies, the outputs. So engines know nothing of modes, and neither do ports, for
-//! what leaves is in frames of the ports again.
+//! Local frames are numbered behind those of the ports, and no device knows them. While a batch is processed they are
+//! all that the engine has: the batch, the free frames for its copies, the outputs. So engines know nothing of modes,
+//! and neither do ports, for what leaves is in frames of the ports again.
 //!
-//! With [`Access::HeaderCopy`] the descriptor of a local frame says where the rest of the packet is, and each copy that a program makes
-//! says it, too. The first output of a packet gets the frame back; the others get frames of their own with that rest. Everything
-//! stays at its place within the frame, so headers may be taken off and put on.
+//! With [`Access::HeaderCopy`] the descriptor of a local frame says where the rest of the packet is, and each copy that
+//! a program makes says it, too. The first output of a packet gets the frame back; the others get frames of their own
+//! with that rest. Everything stays at its place within the frame, so headers may be taken off and put on.
 
 use std::fmt;
 use std::mem::size_of;
@@ -114,7 +115,8 @@ impl LocalMemory {
         self.free.len == self.pool.local_frames()
     }
 
-    /// Fills so many of the frames that are used next with a byte, so that what reads what was not copied gives itself away.
+    /// Fills so many of the frames that are used next with a byte, so that what reads what was not copied gives itself
+    /// away.
     pub fn poison(&mut self, frames: u32, byte: u8) {
         for ahead in 1..=frames.min(self.free.len) {
             // SAFETY: the places below `len` hold numbers of free frames, which are this worker's.
@@ -133,11 +135,12 @@ impl LocalMemory {
         self.free.len += 1;
     }
 
-    /// Runs an engine over a batch with this access and the engine's reach. What it puts out is in frames of the ports, as for [`Access::InPlace`].
+    /// Runs an engine over a batch with this access and the engine's reach. What it puts out is in frames of the ports,
+    /// as for [`Access::InPlace`].
     ///
     /// # Safety
-    /// As for [`crate::Engine::run`]; `run` runs an engine with this reach over the frames that it gets. The pool has local
-    /// frames for its program.
+    /// As for [`crate::Engine::run`]; `run` runs an engine with this reach over the frames that it gets. The pool has
+    /// local frames for its program.
     pub unsafe fn run(
         &mut self,
         (access, reach): (Access, Reach),
@@ -184,7 +187,8 @@ impl LocalMemory {
     /// Both frames are the caller's; `frame` holds a packet.
     unsafe fn stage(&self, (access, reach): (Access, Reach), frame: u32, local: u32) {
         let pool = &*self.pool;
-        // SAFETY: by the caller's promise; the packet lies within its frame, so at the same place of the other one there is room.
+        // SAFETY: by the caller's promise; the packet lies within its frame, so at the same place of the other one
+        // there is room.
         unsafe {
             let (from, to) = (pool.descriptor(frame), pool.descriptor(local));
             let len = (*from).len;

@@ -85,7 +85,8 @@ impl<'a> RxBatch<'a> {
         self.bytes += len as u64;
     }
 
-    /// Takes a packet that lies in a frame already, `len` bytes from `offset` on. To be called only while there is room.
+    /// Takes a packet that lies in a frame already, `len` bytes from `offset` on. To be called only while there is
+    /// room.
     ///
     /// # Safety
     /// The caller owns the frame, which is the worker's from here on, and the packet lies within it.
@@ -111,7 +112,8 @@ impl<'a> RxBatch<'a> {
         self.context.push(frame);
     }
 
-    /// To be called where frames that came back may have been another worker's: what is beyond this worker's share is for all.
+    /// To be called where frames that came back may have been another worker's: what is beyond this worker's share is
+    /// for all.
     pub(crate) fn keep_to_share(&mut self) {
         self.context.give_back();
     }

@@ -111,8 +111,8 @@ impl WorkerContext {
         self.externs = Some(externs);
     }
 
-    /// Announces that nothing is held of what look-ups found, and takes over what the control plane has changed. To be called before
-    /// each batch.
+    /// Announces that nothing is held of what look-ups found, and takes over what the control plane has changed. To be
+    /// called before each batch.
     pub(crate) fn quiescent(&self) {
         self.tables.iter().for_each(View::quiescent);
     }

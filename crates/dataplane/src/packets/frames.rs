@@ -153,8 +153,8 @@ impl FramePool {
             return Err(FrameError::Size(frame_size));
         }
         let headroom = headroom.max(program.limits.headroom).saturating_add(63) & !63;
-        // Most packets without a payload are below 64 bytes; less room than that, or less than a created packet needs, is a
-        // configuration mistake.
+        // Most packets without a payload are below 64 bytes; less room than that, or less than a created packet needs,
+        // is a configuration mistake.
         if headroom.saturating_add(program.limits.created.max(64)) > frame_size {
             return Err(FrameError::Headroom { frame_size, headroom });
         }
@@ -341,8 +341,8 @@ impl FramePool {
         }
     }
 
-    /// Copies `len` bytes from one frame to another, each given by its number and how far in it. Nothing where they do not lie
-    /// within their frames.
+    /// Copies `len` bytes from one frame to another, each given by its number and how far in it. Nothing where they do
+    /// not lie within their frames.
     ///
     /// # Safety
     /// The caller owns both frames, which are not the same.

@@ -4,8 +4,8 @@ use super::error::PortError;
 use super::queue::Opened;
 use super::spec::Driver;
 
-/// Opens an interface with the first driver that can; what it says about itself tells which that is, and why no better one.
-/// `takes_xdp`: a part of the program runs in the kernel.
+/// Opens an interface with the first driver that can; what it says about itself tells which that is, and why no better
+/// one. `takes_xdp`: a part of the program runs in the kernel.
 pub fn open_best(
     interface: &str,
     takes_xdp: bool,

@@ -1,4 +1,5 @@
-//! What passes at a port whose packets workers do not see: its interface counts it, and is asked whenever somebody wants to know.
+//! What passes at a port whose packets workers do not see: its interface counts it, and is asked whenever somebody
+//! wants to know.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

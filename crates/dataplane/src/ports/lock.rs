@@ -1,8 +1,8 @@
 //! One Millrace per interface: two would each pass every packet on.
 //!
-//! Who has bound the abstract socket `millrace/interface/I` (unix(7)) in a network namespace has the interface with index I there.
-//! Such names are the kernel's, one set per network namespace, and end with the process that has bound them, in whatever way it
-//! ends. The name of a second socket says who that is; `/proc/thread-self/net/unix` lists it.
+//! Who has bound the abstract socket `millrace/interface/I` (unix(7)) in a network namespace has the interface with
+//! index I there. Such names are the kernel's, one set per network namespace, and end with the process that has bound
+//! them, in whatever way it ends. The name of a second socket says who that is; `/proc/thread-self/net/unix` lists it.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use super::error::PortError;
 
-/// How long a process that was killed may take to end; and, where this one had the interface a moment ago, a program that it has just
-/// started to let go of what it was born with.
+/// How long a process that was killed may take to end; and, where this one had the interface a moment ago, a program
+/// that it has just started to let go of what it was born with.
 const PATIENCE: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(3)];
 
 /// An interface that is this instance's, until this is dropped.

@@ -30,4 +30,4 @@ pub(crate) use pcap::PcapOutput;
 pub use pieces::kernel_options;
 pub(crate) use queue::Opened;
 pub use queue::{Queue, Sent};
-pub use spec::{DRIVERS, Driver, Own, PortSpec, SpecError};
+pub use spec::{DRIVERS, Driver, OwnAddresses, PortSpec, SpecError};

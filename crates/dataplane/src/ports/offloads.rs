@@ -1,8 +1,8 @@
-//! Offloads that are on where they end TCP, as far as the kernel shows them: at a port's interface, and at the other end of a virtual one
-//! where that lies in this network namespace or in one that has a name (`ip netns`).
+//! Offloads that are on where they end TCP, as far as the kernel shows them: at a port's interface, and at the other
+//! end of a virtual one where that lies in this network namespace or in one that has a name (`ip netns`).
 //!
-//! A virtual device leaves to hardware what it has none for: its kernel neither finishes checksums nor divides super-packets, for the
-//! receiving kernel would take them as they are. Millrace, and whoever is behind it, can't.
+//! A virtual device leaves to hardware what it has none for: its kernel neither finishes checksums nor divides
+//! super-packets, for the receiving kernel would take them as they are. Millrace, and whoever is behind it, can't.
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
@@ -13,8 +13,8 @@ use crate::xdp::{Netlink, Peer};
 /// Where network namespaces have names.
 const NAMED: &str = "/run/netns";
 
-/// What is on at an interface and should not be, one line each. `merges` says whether packets come through the kernel's own way, which puts
-/// several into one.
+/// What is on at an interface and should not be, one line each. `merges` says whether packets come through the kernel's
+/// own way, which puts several into one.
 pub fn warnings(interface: &str, merges: bool) -> Vec<String> {
     let own = || {
         let on = [("gro", ethtool::GRO), ("lro", ethtool::LRO)];

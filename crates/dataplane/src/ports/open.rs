@@ -8,7 +8,7 @@ use super::error::PortError;
 use super::lock::InterfaceLock;
 use super::pcap::PcapPort;
 use super::queue::{Opened, Queue};
-use super::spec::{Driver, Own};
+use super::spec::{Driver, OwnAddresses};
 use super::tap::Tap;
 use super::{auto, offloads};
 use crate::packets::FramePool;
@@ -56,7 +56,7 @@ impl Common {
 }
 
 /// Opens a port with one queue per worker. The packets of a flow in one direction come to one of the queues, in order.
-pub(crate) fn open(driver: &Driver, role: PortRole, own: Own, common: &Common) -> Result<Opened, PortError> {
+pub(crate) fn open(driver: &Driver, role: PortRole, own: OwnAddresses, common: &Common) -> Result<Opened, PortError> {
     // A TAP device the kernel itself lets one process have.
     let interface = driver.interface().filter(|_| !matches!(driver, Driver::Tap { .. }));
     let lock = Arc::new(InterfaceLock::new(interface.unwrap_or_default(), &common.instance));
@@ -70,11 +70,11 @@ pub(crate) fn open(driver: &Driver, role: PortRole, own: Own, common: &Common) -
 fn open_locked(
     driver: &Driver,
     role: PortRole,
-    own: Own,
+    own: OwnAddresses,
     common: &Common,
     lock: &Arc<InterfaceLock>,
 ) -> Result<Opened, PortError> {
-    if own == Own::Kernel && !matches!(driver, Driver::AfXdp { .. }) {
+    if own == OwnAddresses::Kernel && !matches!(driver, Driver::AfXdp { .. }) {
         return Err(PortError(format!(
             "{driver}: its packets cannot be told apart for the kernel: `own = \"kernel\"` takes an afxdp port"
         )));
@@ -89,7 +89,7 @@ fn open_locked(
     };
     let queues = match driver {
         Driver::Auto { interface } => {
-            let open = |driver: &Driver| open_locked(driver, role, Own::Program, common, lock);
+            let open = |driver: &Driver| open_locked(driver, role, OwnAddresses::Program, common, lock);
             return auto::open_best(interface, common.fast_path.is_some(), open);
         }
         Driver::Xdp { interface } => {

@@ -63,8 +63,8 @@ fn describe(error: &PcapError) -> String {
     }
 }
 
-/// A port over capture files. What it sends has the time of sending. The first worker receives all packets, whatever interface the file says
-/// that they were at; every one sends.
+/// A port over capture files. What it sends has the time of sending. The first worker receives all packets, whatever
+/// interface the file says that they were at; every one sends.
 pub struct PcapPort {
     input: Option<CaptureInput>,
     output: Option<Arc<Mutex<PcapOutput>>>,
@@ -124,8 +124,8 @@ impl Queue for PcapPort {
     }
 
     fn tick(&mut self, counters: &PortCounters) {
-        let missed = || self.input.as_ref().and_then(CaptureInput::missed);
-        if let Some(what) = self.error.as_ref().map(PortError::to_string).or_else(missed) {
+        let skipped = || self.input.as_ref().and_then(CaptureInput::skipped);
+        if let Some(what) = self.error.as_ref().map(PortError::to_string).or_else(skipped) {
             counters.set_error(Some(what));
         }
     }

@@ -5,12 +5,12 @@ use codegen::kernel::Options;
 use super::spec::Driver;
 use crate::sys;
 
-/// The largest MTU with which every driver gives a program its packets in one piece: some have room for 3072 bytes, others for
-/// about 3500.
+/// The largest MTU with which every driver gives a program its packets in one piece: some have room for 3072 bytes,
+/// others for about 3500.
 const ONE_PIECE: usize = 3000;
 
-/// How a program for ports with these drivers is compiled: for packets in several pieces where the MTU of an interface is large,
-/// which only such programs may be at.
+/// How a program for ports with these drivers is compiled: for packets in several pieces where the MTU of an interface
+/// is large, which only such programs may be at.
 pub fn kernel_options<'a>(drivers: impl IntoIterator<Item = &'a Driver>) -> Options {
     let is_large = |driver: &Driver| {
         let (Driver::Xdp { interface } | Driver::Auto { interface }) = driver else { return false };

@@ -93,7 +93,7 @@ impl fmt::Display for Driver {
 
 /// Who gets the packets for an interface's own addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Own {
+pub enum OwnAddresses {
     /// The program, as all others.
     #[default]
     Program,
@@ -126,13 +126,13 @@ impl std::str::FromStr for PortSpec {
     fn from_str(spec: &str) -> Result<Self, SpecError> {
         let error = |problem: String| SpecError { spec: spec.to_owned(), problem };
         let accepted = || DRIVERS.map(|(name, _)| name).join(", ");
-        let form = || format!("use NAME=DRIVER:DEVICE with one of the drivers {}", accepted());
-        let (name, rest) = spec.split_once('=').ok_or_else(|| error(form()))?;
+        let tier = || format!("use NAME=DRIVER:DEVICE with one of the drivers {}", accepted());
+        let (name, rest) = spec.split_once('=').ok_or_else(|| error(tier()))?;
         let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         if name.is_empty() || !name.chars().all(valid) {
             return Err(error("the name has letters, digits, `_`, `-` and `.` only, and at least one".into()));
         }
-        let (driver, device) = rest.split_once(':').ok_or_else(|| error(form()))?;
+        let (driver, device) = rest.split_once(':').ok_or_else(|| error(tier()))?;
         let needs = |what: &str| error(format!("{driver} needs {what}"));
         let driver = match driver {
             "auto" | "xdp" | "afpacket" | "afxdp" if device.is_empty() => {
@@ -196,9 +196,9 @@ mod tests {
     #[test]
     fn errors_say_what_is_accepted() {
         let error = |spec: &str| spec.parse::<PortSpec>().unwrap_err().to_string();
-        let form = "use NAME=DRIVER:DEVICE with one of the drivers auto, xdp, afpacket, afxdp, tap, pcap, mem";
-        assert_eq!(error("eth0"), format!("port `eth0`: {form}"));
-        assert_eq!(error("a=eth0"), format!("port `a=eth0`: {form}"));
+        let tier = "use NAME=DRIVER:DEVICE with one of the drivers auto, xdp, afpacket, afxdp, tap, pcap, mem";
+        assert_eq!(error("eth0"), format!("port `eth0`: {tier}"));
+        assert_eq!(error("a=eth0"), format!("port `a=eth0`: {tier}"));
         assert_eq!(
             error("a=dpdk:0"),
             "port `a=dpdk:0`: there is no driver `dpdk`; use one of auto, xdp, afpacket, afxdp, tap, pcap, mem"

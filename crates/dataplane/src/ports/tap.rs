@@ -1,4 +1,5 @@
-//! TAP devices: network interfaces of the kernel whose other end is a port of ours (Documentation/networking/tuntap.rst).
+//! TAP devices: network interfaces of the kernel whose other end is a port of ours
+//! (Documentation/networking/tuntap.rst).
 //!
 //! A device that is missing is created, set up, and removed by the kernel when the port is closed, in whatever way the
 //! process ends. One that is there, made by `ip tuntap add`, is used and stays.

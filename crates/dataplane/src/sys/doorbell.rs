@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use super::call::check;
 
-/// Waits until one of the descriptors is readable or the time is over. Interruptions count as time over. Whether there is
-/// nothing but an error at one of them, which would be there at once the next time, too.
+/// Waits until one of the descriptors is readable or the time is over. Interruptions count as time over. Whether there
+/// is nothing but an error at one of them, which would be there at once the next time, too.
 pub fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> bool {
     // SAFETY: the pointer and the length describe the slice.
     unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };

@@ -31,7 +31,8 @@ pub fn bind_packet(fd: &OwnedFd, interface: i32) -> io::Result<()> {
 
 /// Index of the interface that a packet socket is bound to; of one that was removed, −1.
 pub fn bound_interface(fd: &OwnedFd) -> io::Result<i32> {
-    // SAFETY: sockaddr_ll is plain data for which zero is valid; the kernel writes at most `len` bytes, which is its size.
+    // SAFETY: sockaddr_ll is plain data for which zero is valid; the kernel writes at most `len` bytes, which is its
+    // size.
     unsafe {
         let mut address: libc::sockaddr_ll = std::mem::zeroed();
         let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;

@@ -1,10 +1,10 @@
 //! Arrays: entries side by side, all of them there from the start.
 //!
-//! Where a program does not write the entries itself, the control plane's changes are seen as a whole: there are two copies
-//! of the array, of which look-ups read one. A change is made in the other, which is then published by one store, and the
-//! first one follows with the next change, when no worker reads it any more (as in Ramalhete and Correia, "Left-Right", 2013,
-//! with the workers' batches in place of read indicators). A worker takes over what is published between two batches
-//! ([`super::View`]), so look-ups cost nothing more.
+//! Where a program does not write the entries itself, the control plane's changes are seen as a whole: there are two
+//! copies of the array, of which look-ups read one. A change is made in the other, which is then published by one
+//! store, and the first one follows with the next change, when no worker reads it any more (as in Ramalhete and
+//! Correia, "Left-Right", 2013, with the workers' batches in place of read indicators). A worker takes over what is
+//! published between two batches ([`super::View`]), so look-ups cost nothing more.
 
 use std::io;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use baker::ir::{Layout, LayoutField, TableError, storage_size};
 use codegen::abi::ArrayTable;
-use codegen::kernel::TablePlace;
+use codegen::kernel::TableLocation;
 
 use super::epoch::Epochs;
 use super::layout::Bytes;
@@ -108,11 +108,11 @@ impl Array {
     }
 
     /// Where it lies, to code in the kernel.
-    pub fn kernel_place(&self, base: u64) -> TablePlace {
+    pub fn kernel_location(&self, base: u64) -> TableLocation {
         let at = |ptr: *mut u8| ptr as u64 - base;
         match &self.spare {
-            None => TablePlace::Array { entries: at(self.memory.ptr()) },
-            Some(_) => TablePlace::Published { control: at(self.control.ptr()) },
+            None => TableLocation::Array { entries: at(self.memory.ptr()) },
+            Some(_) => TableLocation::Published { control: at(self.control.ptr()) },
         }
     }
 

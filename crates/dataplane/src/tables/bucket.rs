@@ -14,8 +14,8 @@ pub fn count(capacity: u32) -> u32 {
     if capacity as usize <= SLOTS { 1 } else { capacity.div_ceil(3).max(64).next_power_of_two() }
 }
 
-/// Bytes that an entry of a hash table takes where all are in use: key and value, and its share of the buckets. (The list of free
-/// numbers has none then.)
+/// Bytes that an entry of a hash table takes where all are in use: key and value, and its share of the buckets. (The
+/// list of free numbers has none then.)
 pub fn bytes_of_entry(program: &Program, table: &Table) -> f64 {
     let layout = |id: LayoutId| &program.layouts[id.0 as usize];
     let buckets = count(table.capacity) as usize * size_of::<Bucket>();

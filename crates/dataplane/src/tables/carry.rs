@@ -40,7 +40,7 @@ pub fn carried(old: &Program, new: &Program) -> Vec<Carried> {
         if let Some(why) = meaning(old, before, new, table) {
             return Carried::Emptied(why);
         }
-        match form(old, before, new, table, written) {
+        match tier(old, before, new, table, written) {
             None => Carried::Kept(id),
             Some(why) if written == (false, false) => Carried::Copied(id, why),
             Some(why) => Carried::Emptied(format!("{why}, and packets change its entries")),
@@ -78,7 +78,7 @@ fn same(a: &Layout, b: &Layout) -> bool {
 }
 
 /// How two tables with the same entries differ.
-fn form(old: &Program, before: &Table, new: &Program, table: &Table, written: (bool, bool)) -> Option<String> {
+fn tier(old: &Program, before: &Table, new: &Program, table: &Table, written: (bool, bool)) -> Option<String> {
     if before.capacity != table.capacity {
         return Some(format!("its size was changed from {} to {}", before.capacity, table.capacity));
     }

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use baker::ir::{TableEntry, TableId, TableKind};
 
 use super::{Tables, hash, trie};
-use crate::testing::{Numbers, pair, scalar, tables_only};
+use crate::testing::{SplitMix64, pair, scalar, tables_only};
 
 /// For the slowest of the threads on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Each value is a function of its key, in both words: a torn or misplaced one would show.
 fn value_of(key: u64) -> Vec<u128> {
-    let mixed = Numbers(key).next();
+    let mixed = SplitMix64(key).next();
     vec![mixed.into(), (!mixed).into()]
 }
 
@@ -26,13 +26,13 @@ fn look_ups_during_changes_see_whole_values() {
     ]);
     let tables = Tables::new(&program).unwrap();
     let (stop, hits) = (AtomicBool::new(false), AtomicU64::new(0));
-    let key_of = |numbers: &mut Numbers| numbers.below(6000);
+    let key_of = |numbers: &mut SplitMix64| numbers.below(6000);
     let address_of = |n: u64| 0x0a00_0000 | ((n as u32) << 3);
     // Spread over many nodes of the trie, which come and go.
     let wide_of = |n: u64| u128::from(n) << 60 | u128::from(n);
     std::thread::scope(|scope| {
         let reader = |seed| {
-            let mut numbers = Numbers(seed);
+            let mut numbers = SplitMix64(seed);
             let worker = tables.epochs().register().unwrap();
             let [hash_table, lpm_table, trie] = *tables.control_blocks() else { panic!("three tables") };
             let lpm_table = lpm_table.cast::<codegen::abi::LpmTable>();
@@ -69,7 +69,7 @@ fn look_ups_during_changes_see_whole_values() {
         let writers = [21, 22].map(|seed| {
             let tables = &tables;
             scope.spawn(move || {
-                let mut numbers = Numbers(seed);
+                let mut numbers = SplitMix64(seed);
                 for _ in 0..300_000 {
                     let key = key_of(&mut numbers);
                     let (hash_key, address) = (vec![key.into()], vec![address_of(key).into()]);

@@ -1,5 +1,5 @@
-//! Which entry of an lpm table holds which value. Where the program only reads them, routes of one length with equal values
-//! share an entry: there are many routes and few neighbours.
+//! Which entry of an lpm table holds which value. Where the program only reads them, routes of one length with equal
+//! values share an entry: there are many routes and few neighbours.
 //!
 //! Of one length only, so that an entry says how long the prefix of a slot that leads to it is.
 

@@ -83,8 +83,8 @@ pub struct Registration {
 
 impl Registration {
     /// Announces that the worker holds no pointer into a table from before. To be called before each batch, and it must
-    /// be called before the first look-up after [`Registration::offline`]. Whether anything was retired since the last time:
-    /// only then what was replaced before may have to be looked at anew.
+    /// be called before the first look-up after [`Registration::offline`]. Whether anything was retired since the last
+    /// time: only then what was replaced before may have to be looked at anew.
     pub fn quiescent(&self) -> bool {
         let now = self.epochs.now().load(Ordering::SeqCst);
         let seen = &self.epochs.slots[self.slot].seen;

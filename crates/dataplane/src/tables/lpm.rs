@@ -1,8 +1,8 @@
 //! Longest prefix match: DIR-24-8 (Gupta, Lin, McKeown, "Routing lookups in hardware at memory access speeds", 1998).
 //!
-//! Two array look-ups at most. The default route is one slot and not 2^24 of them. Routes of one length with equal values
-//! share an entry where the program only reads it, so that the values of a million routes to a few neighbours stay in the
-//! nearest cache. Beside the arrays the writer keeps the set of routes, to find the covering route when one
+//! Two array look-ups at most. The default route is one slot and not 2^24 of them. Routes of one length with equal
+//! values share an entry where the program only reads it, so that the values of a million routes to a few neighbours
+//! stay in the nearest cache. Beside the arrays the writer keeps the set of routes, to find the covering route when one
 //! is removed, and each entry's prefix length, to know which of two nested routes a slot belongs to.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::{Layout, TableError};
 use codegen::abi::{LARGE_FIRST, LARGE_SECOND, LPM_GROUP, LpmTable};
-use codegen::kernel::TablePlace;
+use codegen::kernel::TableLocation;
 
 use super::entries::Entries;
 use super::epoch::Epochs;
@@ -22,7 +22,8 @@ use super::space::{Block, Space, Use};
 use super::staging::large;
 use super::values::Values;
 
-/// Bytes of `tbl24` that make staging worth it: measured, see docs/benchmarks.md. A packet's other look-ups wait for this one.
+/// Bytes of `tbl24` that make staging worth it: measured, see docs/benchmarks.md. A packet's other look-ups wait for
+/// this one.
 const FAR_FIRST: usize = 128 << 10;
 /// Bytes of groups and values.
 const FAR_SECOND: usize = 512 << 10;
@@ -142,9 +143,9 @@ impl Lpm {
     }
 
     /// Where it lies, to code in the kernel.
-    pub fn kernel_place(&self, base: u64) -> TablePlace {
+    pub fn kernel_location(&self, base: u64) -> TableLocation {
         let at = |ptr: *mut u8| ptr as u64 - base;
-        TablePlace::Lpm {
+        TableLocation::Lpm {
             control: at(self.control.ptr()),
             tbl24: at(self.tbl24.ptr()),
             tbl8: at(self.tbl8.ptr()),

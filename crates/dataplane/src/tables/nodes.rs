@@ -1,7 +1,7 @@
 //! The nodes of a trie, in one block of memory that code in the kernel can walk, too: see [`codegen::abi::TrieNode`].
 //!
-//! A node is named by its distance from the block's start in units of 32 bytes; 0 is no node. Nodes have as many units as they need, and
-//! those of one size that were freed are handed out again before fresh ones.
+//! A node is named by its distance from the block's start in units of 32 bytes; 0 is no node. Nodes have as many units
+//! as they need, and those of one size that were freed are handed out again before fresh ones.
 
 use std::io;
 use std::mem::{offset_of, size_of};
@@ -130,13 +130,13 @@ impl Nodes {
 
     fn listed(&self, node: u32, index: usize) -> &AtomicU32 {
         assert!(index < LISTED);
-        // SAFETY: behind a node lie as many numbers, or other nodes, or the block's last bytes; they are words that are only
-        // accessed atomically once the node can be found.
+        // SAFETY: behind a node lie as many numbers, or other nodes, or the block's last bytes; they are words that are
+        // only accessed atomically once the node can be found.
         unsafe { AtomicU32::from_ptr(self.at(node).add(1).cast::<u32>().add(index)) }
     }
 
-    /// Entry + 1 of the longest route that ends in a node and covers this byte, or 0; and where the number of the node further down
-    /// lies, if there is one.
+    /// Entry + 1 of the longest route that ends in a node and covers this byte, or 0; and where the number of the node
+    /// further down lies, if there is one.
     ///
     /// # Safety
     /// The node is in use, and stays so for as long as the result.

@@ -31,8 +31,8 @@ pub fn patiently<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// Hands out numbers from 0 to `limit` − 1, under the lock that lies beside them: [`SlotNumbers`]. Does not allocate after it
-/// was made.
+/// Hands out numbers from 0 to `limit` − 1, under the lock that lies beside them: [`SlotNumbers`]. Does not allocate
+/// after it was made.
 #[derive(Debug)]
 pub struct Slots {
     block: Block,
@@ -73,8 +73,8 @@ impl Slots {
     }
 
     fn word(&self, at: usize) -> &AtomicU32 {
-        // SAFETY: the callers' offsets are those of words within the block, which are only accessed atomically or by code in
-        // the kernel that holds the lock.
+        // SAFETY: the callers' offsets are those of words within the block, which are only accessed atomically or by
+        // code in the kernel that holds the lock.
         unsafe { AtomicU32::from_ptr(self.block.ptr().add(at).cast()) }
     }
 

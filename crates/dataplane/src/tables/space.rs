@@ -1,7 +1,7 @@
 //! Where tables lie: in memory of their own, or in one that programs in the kernel see, too (see `codegen::kernel`).
 //!
-//! Entries come first there and what leads to them behind, so that an entry's place is a small number. What is given back is handed
-//! out again, so that programs can take over from each other in one memory.
+//! Entries come first there and what leads to them behind, so that an entry's place is a small number. What is given
+//! back is handed out again, so that programs can take over from each other in one memory.
 
 use std::cell::Cell;
 use std::io;

@@ -5,7 +5,7 @@ use std::sync::mpsc::SyncSender;
 
 use baker::ir::{Program, TableEntry, TableError, TableId, TableStore};
 use codegen::abi::Runtime;
-use codegen::kernel::TablePlace;
+use codegen::kernel::TableLocation;
 
 use super::carry::Carried;
 use super::epoch::Epochs;
@@ -106,8 +106,8 @@ impl Tables {
     }
 
     /// Where each table lies in the memory that begins at `base`, to code in the kernel.
-    pub(crate) fn places(&self, base: u64) -> Vec<TablePlace> {
-        self.tables.iter().map(|table| table.kernel_place(base)).collect()
+    pub(crate) fn places(&self, base: u64) -> Vec<TableLocation> {
+        self.tables.iter().map(|table| table.kernel_location(base)).collect()
     }
 
     /// Where workers register, so that entries that they may hold are not reused.
@@ -135,7 +135,8 @@ impl Tables {
         self.table(table).ok()?.lookup(key)
     }
 
-    /// From now on the control plane's changes are told there, each after it was made; it waits where nobody takes them. Only once.
+    /// From now on the control plane's changes are told there, each after it was made; it waits where nobody takes
+    /// them. Only once.
     pub fn tell(&self, changes: SyncSender<TableChange>) {
         self.journal.tell(changes);
     }
@@ -174,8 +175,8 @@ impl Tables {
         Ok(found)
     }
 
-    /// See [`TableStore::insert_all`]; any thread may call it while packets are processed. The entries of an array up to one that
-    /// is refused change together.
+    /// See [`TableStore::insert_all`]; any thread may call it while packets are processed. The entries of an array up
+    /// to one that is refused change together.
     pub fn insert_all(&self, id: TableId, entries: &mut dyn Iterator<Item = &TableEntry>) -> Result<(), TableError> {
         let Some((written, result)) = self.table(id)?.put_together(entries) else {
             for entry in entries {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use baker::ir::{Layout, Program, TableEntry, TableError, TableId, TableKind, prefix_mask};
 use codegen::abi::{is_dir_24_8, unpack_key};
-use codegen::kernel::TablePlace;
+use codegen::kernel::TableLocation;
 
 use super::array::{Array, Change};
 use super::epoch::Epochs;
@@ -100,12 +100,12 @@ impl Table {
     }
 
     /// Where it lies in the memory that begins at `base`, to code in the kernel.
-    pub fn kernel_place(&self, base: u64) -> TablePlace {
+    pub fn kernel_location(&self, base: u64) -> TableLocation {
         match &*self.kind {
-            Kind::Array(array) => array.kernel_place(base),
-            Kind::Hash(hash) => hash.kernel_place(base),
-            Kind::Lpm(lpm) => lpm.kernel_place(base),
-            Kind::Trie(trie) => trie.kernel_place(base),
+            Kind::Array(array) => array.kernel_location(base),
+            Kind::Hash(hash) => hash.kernel_location(base),
+            Kind::Lpm(lpm) => lpm.kernel_location(base),
+            Kind::Trie(trie) => trie.kernel_location(base),
         }
     }
 

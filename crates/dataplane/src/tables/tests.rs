@@ -5,7 +5,7 @@ use std::sync::Arc;
 use baker::ir::{Layout, TableEntry, TableError, TableId, TableKind, prefix_mask};
 
 use super::{Tables, View, hash, lpm, meter};
-use crate::testing::{Numbers, pair, scalar, tables_only};
+use crate::testing::{SplitMix64, pair, scalar, tables_only};
 
 const T: TableId = TableId(0);
 
@@ -148,7 +148,7 @@ fn hash_agrees_with_a_map() {
     // Few keys, so that inserting, replacing and removing all happen; a table that is often full.
     let tables = one(TableKind::Hash, pair(), scalar(64), 700);
     let mut model: BTreeMap<Vec<u128>, u128> = BTreeMap::new();
-    let mut numbers = Numbers(1);
+    let mut numbers = SplitMix64(1);
     for step in 0..200_000 {
         let key = vec![numbers.below(30).into(), numbers.below(30).into()];
         if numbers.below(100) < 40 {
@@ -234,9 +234,9 @@ fn lpm_of_few_values_agrees_with_a_list() {
 fn lpm_agrees(values: u128) {
     let tables = one(TableKind::Lpm, scalar(32), scalar(64), 300);
     let mut model = HashMap::new();
-    let mut numbers = Numbers(2);
+    let mut numbers = SplitMix64(2);
     // Prefixes within 10.0.0.0/12 and few of them, so that nesting, replacing and removing all happen; also 0/0.
-    let prefix = |numbers: &mut Numbers| {
+    let prefix = |numbers: &mut SplitMix64| {
         let len = match numbers.below(10) {
             0 => numbers.below(13),
             1..=4 => 12 + numbers.below(13),
@@ -279,7 +279,7 @@ fn lpm_agrees(values: u128) {
 fn lpm_with_many_prefixes() {
     let tables = one(TableKind::Lpm, scalar(32), scalar(32), 100_000);
     let mut model = HashMap::new();
-    let mut numbers = Numbers(3);
+    let mut numbers = SplitMix64(3);
     while model.len() < 100_000 {
         // Lengths roughly as in the Internet's table.
         let len = [8, 16, 19, 20, 21, 22, 22, 23, 24, 24, 24, 24, 24, 25, 28, 32][numbers.below(16) as usize];
@@ -289,7 +289,7 @@ fn lpm_with_many_prefixes() {
         model.insert((address, len), value);
     }
     assert_eq!(tables.insert(T, &route(0, 0, 1)), Err(TableError::Full));
-    let check = |model: &HashMap<(u32, u32), u128>, numbers: &mut Numbers| {
+    let check = |model: &HashMap<(u32, u32), u128>, numbers: &mut SplitMix64| {
         for &(address, len) in model.keys().take(20_000) {
             let key = address | (numbers.next() as u32 & !lpm::mask(len as u8));
             assert_eq!(tables.lookup(T, &[key.into()]), naive(model, key).map(|value| vec![value]));
@@ -333,7 +333,7 @@ fn naive_wide(routes: &HashMap<(u128, u32), u128>, width: u32, key: u128) -> Opt
     (0..=width).rev().find_map(by_length).map(|value| vec![*value])
 }
 
-fn wide(numbers: &mut Numbers) -> u128 {
+fn wide(numbers: &mut SplitMix64) -> u128 {
     u128::from(numbers.next()) << 64 | u128::from(numbers.next())
 }
 
@@ -342,10 +342,10 @@ fn wide_lpm_agrees_with_a_list() {
     for width in [1, 7, 20, 33, 64, 128] {
         let tables = one(TableKind::Lpm, scalar(width), scalar(64), 300);
         let mut model = HashMap::new();
-        let mut numbers = Numbers(width.into());
+        let mut numbers = SplitMix64(width.into());
         // Few different bits, here and there, so that nesting, replacing and removing all happen.
         let bits = 0x8100_0001_8000_0003_0000_0000_0000_0103u128 | 0x11 << (width / 2) | 1 << (width - 1);
-        let near = |numbers: &mut Numbers| wide(numbers) & bits & prefix_mask(width, width).unwrap();
+        let near = |numbers: &mut SplitMix64| wide(numbers) & bits & prefix_mask(width, width).unwrap();
         for step in 0..5_000u128 {
             let len = numbers.below(u64::from(width) + 1) as u32;
             let address = near(&mut numbers) & prefix_mask(width, len).unwrap();
@@ -377,7 +377,7 @@ fn wide_lpm_agrees_with_a_list() {
 fn wide_lpm_with_many_prefixes() {
     let tables = one(TableKind::Lpm, scalar(128), scalar(32), 200_000);
     let mut model = HashMap::new();
-    let mut numbers = Numbers(5);
+    let mut numbers = SplitMix64(5);
     while model.len() < 200_000 {
         // Lengths roughly as in the Internet's table, below 2000::/3.
         let len = [29, 32, 32, 36, 40, 44, 44, 46, 48, 48, 48, 48, 48, 48, 56, 64][numbers.below(16) as usize];

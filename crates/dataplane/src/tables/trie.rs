@@ -1,14 +1,14 @@
 //! Longest prefix match for keys of up to 128 bits: a multibit trie with a stride of 8 bits and compressed nodes.
 //!
-//! A node stands for the prefixes that begin with its bytes. It holds the routes that end in its stride, expanded to the
-//! 256 values of the next byte (Srinivasan and Varghese, "Fast address lookups using controlled prefix expansion", 1999),
-//! and the nodes further down. Both lists are compressed by bit maps of 256 bits: of the routes, one is kept for each run
-//! of equal ones (Degermark et al., "Small forwarding tables for fast routing lookups", 1997). Routes are not pushed
-//! further down, so a change touches one node, and the nodes above it where that node comes or goes.
+//! A node stands for the prefixes that begin with its bytes. It holds the routes that end in its stride, expanded to
+//! the 256 values of the next byte (Srinivasan and Varghese, "Fast address lookups using controlled prefix expansion",
+//! 1999), and the nodes further down. Both lists are compressed by bit maps of 256 bits: of the routes, one is kept for
+//! each run of equal ones (Degermark et al., "Small forwarding tables for fast routing lookups", 1997). Routes are not
+//! pushed further down, so a change touches one node, and the nodes above it where that node comes or goes.
 //!
 //! Nodes do not change. A writer replaces a node by a changed copy with one store to the place that leads to it, so a
-//! look-up sees the old node or the new one; the old one is freed when no look-up can be in it any more. They lie in one block of
-//! memory ([`super::nodes`]), where code in the kernel walks them, too.
+//! look-up sees the old node or the new one; the old one is freed when no look-up can be in it any more. They lie in
+//! one block of memory ([`super::nodes`]), where code in the kernel walks them, too.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use baker::ir::{Layout, TableError};
-use codegen::kernel::TablePlace;
+use codegen::kernel::TableLocation;
 
 use super::epoch::Epochs;
 use super::layout::Bytes;
@@ -31,7 +31,7 @@ const STRIDE: u32 = 8;
 
 /// A route that ends in a node: the bits of the next byte that it fixes, the others zero, and its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Own {
+struct NodeRoute {
     byte: u8,
     /// 1 to 8, or 0 in the root.
     bits: u8,
@@ -39,7 +39,7 @@ struct Own {
 }
 
 /// A node with these routes and the nodes further down of this one.
-fn with_routes(node: &Node, own: &[Own]) -> Node {
+fn with_routes(node: &Node, own: &[NodeRoute]) -> Node {
     let mut expanded = [(0u32, 0u8); 256];
     for route in own {
         let last = route.byte | u8::MAX.checked_shr(route.bits.into()).unwrap_or(0);
@@ -87,7 +87,7 @@ struct Writer {
     entries: Slots,
     free: Free,
     /// The routes that end in each node that has any.
-    own: HashMap<u32, Box<[Own]>, ahash::RandomState>,
+    own: HashMap<u32, Box<[NodeRoute]>, ahash::RandomState>,
     /// Replaced nodes, with the stamp from which on nobody looks at them.
     old: VecDeque<(u32, u64)>,
 }
@@ -128,10 +128,10 @@ impl Trie {
     }
 
     /// Where it lies, to code in the kernel.
-    pub fn kernel_place(&self, base: u64) -> TablePlace {
+    pub fn kernel_location(&self, base: u64) -> TableLocation {
         let at = |ptr: *mut u8| ptr as u64 - base;
         let (nodes, entries) = (at(self.nodes.start()), at(self.values.start()));
-        TablePlace::Trie { nodes, units: self.nodes.size(), entries, width: self.width }
+        TableLocation::Trie { nodes, units: self.nodes.size(), entries, width: self.width }
     }
 
     pub fn control_block(&self) -> *mut u8 {
@@ -319,15 +319,15 @@ fn load(place: &AtomicU32) -> u32 {
 }
 
 /// The routes with this one set or removed.
-fn changed(own: &[Own], (byte, bits): (u8, u8), entry: Option<u32>) -> Vec<Own> {
-    let mut own: Vec<Own> = own.iter().copied().filter(|own| (own.byte, own.bits) != (byte, bits)).collect();
-    own.extend(entry.map(|entry| Own { byte, bits, entry }));
+fn changed(own: &[NodeRoute], (byte, bits): (u8, u8), entry: Option<u32>) -> Vec<NodeRoute> {
+    let mut own: Vec<NodeRoute> = own.iter().copied().filter(|own| (own.byte, own.bits) != (byte, bits)).collect();
+    own.extend(entry.map(|entry| NodeRoute { byte, bits, entry }));
     own
 }
 
 impl Writer {
     /// The routes that end in a node.
-    fn own(&self, node: u32) -> &[Own] {
+    fn own(&self, node: u32) -> &[NodeRoute] {
         self.own.get(&node).map_or(&[], |own| own)
     }
 }

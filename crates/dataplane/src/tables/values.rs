@@ -54,7 +54,8 @@ impl Values {
         unsafe { locked(at, self.lock, || load_shared(at, self.size, self.align)) }
     }
 
-    /// Makes this the value of an entry where that is possible at once, as a look-up sees it; whether it is its value now.
+    /// Makes this the value of an entry where that is possible at once, as a look-up sees it; whether it is its value
+    /// now.
     pub fn change_at_once(&self, number: u32, value: &[u8]) -> bool {
         if self.at_once {
             self.write(number, value);

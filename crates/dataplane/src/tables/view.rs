@@ -54,7 +54,8 @@ impl View {
         self.registration.offline();
     }
 
-    /// Only after the worker has announced that it reads nothing of before: what it finds from then on a writer waits for.
+    /// Only after the worker has announced that it reads nothing of before: what it finds from then on a writer waits
+    /// for.
     fn take_over(&self) {
         for (index, own) in &self.arrays {
             if let Some(published) = array(&self.tables.tables[*index].kind).and_then(Array::published) {

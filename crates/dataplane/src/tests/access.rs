@@ -42,7 +42,8 @@ fn mixed(count: u32) -> Vec<Vec<u8>> {
     (0..count).map(|n| frame(kind(n), n % 50, 14 + (n as usize * 37) % 3000)).collect()
 }
 
-/// Takes 20 bytes off, puts 14 others on, and sends what it was and what it became, twice each; and a packet of its own in between.
+/// Takes 20 bytes off, puts 14 others on, and sends what it was and what it became, twice each; and a packet of its own
+/// in between.
 const RESHAPE: &str = "import \"net/ether\";
 protocol tag { a : 64; b : 64; c : 32; demux { 20 }; }
 module m {

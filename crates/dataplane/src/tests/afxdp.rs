@@ -34,7 +34,8 @@ fn whole(instance: Instance) -> crate::Snapshot {
     report.snapshot
 }
 
-/// Waits until an interface has no XDP program: a process that another test has just forked may still have its descriptor.
+/// Waits until an interface has no XDP program: a process that another test has just forked may still have its
+/// descriptor.
 fn gone(interface: &str) {
     let start = Instant::now();
     while let Err(error) = Attached::check_free(index(interface), &Netlink::new().unwrap()) {

@@ -11,8 +11,8 @@ use crate::ports::{Driver, MemPort};
 use crate::testing::frame;
 use crate::{EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig};
 
-/// Counts all frames in one entry, and each eight times in one of two others. Of the entry that the control plane sets, one
-/// half is the complement of the other, which the program keeps so.
+/// Counts all frames in one entry, and each eight times in one of two others. Of the entry that the control plane sets,
+/// one half is the complement of the other, which the program keeps so.
 const PROGRAM: &str = "import \"net/ether\";
 struct state_t { a : u64; b : u64; c : u32; }
 module m {

@@ -71,7 +71,8 @@ fn one_that_fails_again_and_again_is_known_to() {
     assert!(start.elapsed() < PATIENCE);
 }
 
-/// One of two fails as long as the first program runs. The second one takes over in a pause, and does not wait for its end.
+/// One of two fails as long as the first program runs. The second one takes over in a pause, and does not wait for its
+/// end.
 #[test]
 fn another_program_is_a_reason_to_start_again() {
     let text = |name: &str| {

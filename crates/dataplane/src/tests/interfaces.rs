@@ -91,7 +91,8 @@ fn too_long_packets_are_counted_and_the_rings_go_on(driver: Make) {
         let snapshot = eventually(&instance, |s| s.port("b").unwrap().tx_failed == count);
         assert_eq!(snapshot.dropped("tx_failed"), count);
     }
-    // The MTU shrinks while running: until the driver notices, the kernel may drop what is too long now, or take it. The ring goes on.
+    // The MTU shrinks while running: until the driver notices, the kernel may drop what is too long now, or take it.
+    // The ring goes on.
     ip("link set dev b mtu 600");
     let large = frame(0x88b6, 4, 1000);
     for _ in 0..5 {

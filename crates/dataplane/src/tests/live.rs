@@ -1,4 +1,5 @@
-//! What tests of ports on live veth pairs share: a network namespace that ends with the test's thread, hosts, instances.
+//! What tests of ports on live veth pairs share: a network namespace that ends with the test's thread, hosts,
+//! instances.
 //!
 //! Needs the right to make network namespaces (root, or `unshare -Ur`) and `ip` and `tc` of iproute2; fails without.
 
@@ -49,8 +50,8 @@ pub fn in_namespace(queues: u32, test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// A pair of interfaces that are up, with so many queues. What one sends waits where the other has no room: with XDP it has
-/// room for 256 packets, and a busy machine is slow to make more.
+/// A pair of interfaces that are up, with so many queues. What one sends waits where the other has no room: with XDP it
+/// has room for 256 packets, and a busy machine is slow to make more.
 pub fn pair(one: &str, other: &str, queues: u32) {
     let queues = format!("numtxqueues {queues} numrxqueues {queues}");
     ip(&format!("link add dev {one} {queues} type veth peer name {other} {queues}"));
@@ -62,8 +63,8 @@ pub fn pair(one: &str, other: &str, queues: u32) {
     }
 }
 
-/// Lets interfaces receive from a ring of their own: they take packets from programs in the kernel then, and whoever sends to them
-/// waits where they are slow. Otherwise the kernel has room for 1000 packets per CPU, and drops the rest.
+/// Lets interfaces receive from a ring of their own: they take packets from programs in the kernel then, and whoever
+/// sends to them waits where they are slow. Otherwise the kernel has room for 1000 packets per CPU, and drops the rest.
 pub fn gro(names: &[&str]) {
     names.iter().for_each(|name| run("ethtool", &format!("-K {name} gro on")));
 }

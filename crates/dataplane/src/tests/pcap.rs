@@ -114,19 +114,19 @@ fn bad_files_have_clear_errors() {
     assert!(error("short-header", &good[..20]).contains("neither a pcap nor a pcapng file"));
     assert!(error("link", &header(MICROSECONDS, 101)).contains("link type 101: only Ethernet (1) is supported"));
     // What is damaged or was cut is passed over and told; where nothing else is there, that is an error.
-    let missed = |name: &str, bytes: &[u8], received: u64| {
+    let skipped = |name: &str, bytes: &[u8], received: u64| {
         let report = run(&dir.file(name, bytes), None).unwrap();
         assert_eq!(report.received, received, "{name}");
-        report.missed.unwrap()
+        report.skipped.unwrap()
     };
-    assert!(missed("cut", &good[..good.len() - 1], 1).contains("the last packet, within which the file ends"));
-    assert!(missed("cut-header", &good[..24 + 76 + 8], 1).contains("the last packet, within which the file ends"));
+    assert!(skipped("cut", &good[..good.len() - 1], 1).contains("the last packet, within which the file ends"));
+    assert!(skipped("cut-header", &good[..24 + 76 + 8], 1).contains("the last packet, within which the file ends"));
     let mut truncated = good.clone();
     truncated.extend(record(1, 1, &frame(0x0800, 1, 60), 1500));
-    assert!(missed("caplen", &truncated, 2).contains("(packet 3: only 60 of 1500 bytes"));
+    assert!(skipped("caplen", &truncated, 2).contains("(packet 3: only 60 of 1500 bytes"));
     let mut huge = good.clone();
     huge.extend([1, 0, 0, 0, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0x7f]);
-    assert!(missed("huge", &huge, 2).contains("1 damaged place (behind packet 2, at byte 176)"));
+    assert!(skipped("huge", &huge, 2).contains("1 damaged place (behind packet 2, at byte 176)"));
     let nothing = error("nothing", &good[..50]);
     assert!(nothing.contains("no packet of it can be used: passed over the last packet"), "{nothing}");
     let absent = run(&dir.0.join("absent"), None).unwrap_err();

@@ -1,4 +1,5 @@
-//! Programs that take over from each other under traffic: nothing is lost, doubled or reordered, and tables and counters go on.
+//! Programs that take over from each other under traffic: nothing is lost, doubled or reordered, and tables and
+//! counters go on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -16,7 +17,8 @@ use crate::testing::{TO_HOST, compiled, frame};
 use crate::xdp::FastPath;
 use crate::{Access, Carried, EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig, ReloadError};
 
-/// Counts each flow where it comes in; every second one goes on at a worker, which has some work with it. With a number of its own.
+/// Counts each flow where it comes in; every second one goes on at a worker, which has some work with it. With a number
+/// of its own.
 fn program(number: u32, work: u32) -> Arc<Program> {
     // Numbers of channels, counters and tables are different each time.
     let more = |text: &str, count: u32| (0..count).map(|n| text.replace('N', &n.to_string())).collect::<String>();

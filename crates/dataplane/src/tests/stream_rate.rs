@@ -1,4 +1,5 @@
-//! A measurement, not a test: what it costs a controller to take a media stream's packets. Run it by name, with `--ignored --nocapture`.
+//! A measurement, not a test: what it costs a controller to take a media stream's packets. Run it by name, with
+//! `--ignored --nocapture`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::controllers::{PATIENCE, controller, options, ports, whole};
 use super::streaming::{Reactor, start};
 use crate::controller::{Event, Injector, Input, Link};
-use crate::testing::{Numbers, TO_HOST, frame};
+use crate::testing::{SplitMix64, TO_HOST, frame};
 use crate::{EngineKind, FrameConfig, Options, PollMode};
 
 /// Packets each second, and bytes of each: ten thousand sessions of RTP video.
@@ -64,9 +65,10 @@ fn measure(
     let what = what.to_owned();
     let run = controller(move |link| {
         let reactor = Reactor::of(&link.fd());
-        let mut numbers = Numbers(1);
+        let mut numbers = SplitMix64(1);
         let done = Arc::new(AtomicBool::new(false));
-        let later = |numbers: &mut Numbers| Instant::now() + Duration::from_micros(500_000 + numbers.below(1_000_000));
+        let later =
+            |numbers: &mut SplitMix64| Instant::now() + Duration::from_micros(500_000 + numbers.below(1_000_000));
         if timers {
             (0..SESSIONS).for_each(|session| link.set_timer(session, later(&mut numbers)));
         }

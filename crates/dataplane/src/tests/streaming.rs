@@ -1,4 +1,5 @@
-//! What a controller that streams needs of its link: a descriptor to wait for, batches, room, timers, packets that are handed on, time to end.
+//! What a controller that streams needs of its link: a descriptor to wait for, batches, room, timers, packets that are
+//! handed on, time to end.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use super::controllers::{PATIENCE, controller, options, ports, until, whole};
 use crate::controller::{ControllerState, Event, InjectError, Link, LinkFd, MOST_DRAIN, Named, Punted, Stop, TICK};
 use crate::ports::{Driver, MemPort};
 use crate::sys::check;
-use crate::testing::{Numbers, TO_HOST, compiled, frame};
+use crate::testing::{SplitMix64, TO_HOST, compiled, frame};
 use crate::{EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig, Report};
 
 /// [`TO_HOST`] goes to the controller. What it injects leaves, or comes back, or comes back with a label more.
@@ -143,7 +144,8 @@ fn a_packet_of_another_program_is_refused() {
     whole(&instance.stop());
 }
 
-/// More than there is room for, by every way to inject: whenever one says `Busy`, the link says when there is room again.
+/// More than there is room for, by every way to inject: whenever one says `Busy`, the link says when there is room
+/// again.
 #[test]
 fn there_is_room_again() {
     const COUNT: u32 = 60_000;
@@ -153,7 +155,7 @@ fn there_is_room_again() {
         let (report, sent) = alone(move |link| {
             let (input, tx) = (link.input("m.again").unwrap(), link.field("tx.port").unwrap());
             let (injector, metadata) = (link.injector(), [(tx, 1)]);
-            let mut numbers = Numbers(seed);
+            let mut numbers = SplitMix64(seed);
             let mut next = 0;
             while next < COUNT {
                 let batch: Vec<_> = (next..COUNT).take(1 + numbers.below(200) as usize).collect();
@@ -200,7 +202,7 @@ fn an_injector_of_a_link_that_has_ended_says_so() {
 fn timers_come_on_time_between_packets() {
     let (_, _) = alone(|link| {
         let back = link.input("m.back").unwrap();
-        let mut numbers = Numbers(5);
+        let mut numbers = SplitMix64(5);
         let start = Instant::now() + Duration::from_millis(2);
         let at: Vec<Instant> = (0..2000).map(|_| start + Duration::from_micros(numbers.below(150_000))).collect();
         (0..).zip(&at).for_each(|(key, at)| link.set_timer(key, *at));
@@ -339,7 +341,8 @@ fn packets_come_in_batches() {
     assert_eq!(seen.load(Ordering::Relaxed) + report.snapshot.dropped("controller_busy"), 30_000);
 }
 
-/// Packets come without end, and faster than they are taken: calls, timers and the order to stop come through all the same.
+/// Packets come without end, and faster than they are taken: calls, timers and the order to stop come through all the
+/// same.
 #[test]
 fn packets_without_end_hide_nothing() {
     let (mut ports, _) = ports((0..64).map(|n| frame(TO_HOST, n, 60)).collect(), u64::MAX);

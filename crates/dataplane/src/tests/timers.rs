@@ -9,7 +9,7 @@ use codegen::OptLevel;
 
 use crate::ports::{Driver, MemPort};
 use crate::step::Stepper;
-use crate::testing::{Numbers, compiled, frame};
+use crate::testing::{SplitMix64, compiled, frame};
 use crate::{EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig};
 
 const ENGINES: [EngineKind; 3] =
@@ -199,7 +199,7 @@ fn each_entry_that_stays_is_visited_once_per_sweep() {
         let visits = || observer.snapshot().user[0].1.clone();
         // From here on, all of them are there.
         let before = visits();
-        let (start, mut numbers) = (Instant::now(), Numbers(7));
+        let (start, mut numbers) = (Instant::now(), SplitMix64(7));
         let mut least = 0;
         while least < 20 && start.elapsed() < PATIENCE {
             for _ in 0..100 {

@@ -11,8 +11,8 @@ use crate::ports::{Driver, MemPort};
 use crate::testing::frame;
 use crate::{EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig};
 
-/// In both arrays the second field is the complement of the first; in the first one, all entries are equal. Between two fields
-/// a function is called, so that they are loaded one after the other.
+/// In both arrays the second field is the complement of the first; in the first one, all entries are equal. Between two
+/// fields a function is called, so that they are loaded one after the other.
 const PROGRAM: &str = "import \"net/ether\";
 struct wide_t { a : u64; b : u64; c : u128; }
 struct word_t { a : u32; b : u32; }
@@ -50,8 +50,8 @@ program { rx -> m.input; m.output -> host; }
 const WIDE: TableId = TableId(0);
 const WORDS: TableId = TableId(1);
 
-/// Runs `count` packets while all entries are changed again and again. How often a half changed entry of each array was seen, and
-/// entries of different changes.
+/// Runs `count` packets while all entries are changed again and again. How often a half changed entry of each array was
+/// seen, and entries of different changes.
 fn run(engine: EngineKind, mode: PollMode, writes: &str, count: u64) -> [u64; 3] {
     let source = PROGRAM.replace("WRITES", writes);
     let compilation = baker::check::check("whole.baker", &source, &baker::library::Library);

@@ -9,7 +9,7 @@ use baker::ir::{CounterSlots, Program, TableEntry, TableId, TableStore};
 use baker::opt::Level;
 use codegen::OptLevel;
 
-use crate::instance::crew;
+use crate::instance::worker_pool;
 use crate::ports::{Driver, MemPort};
 use crate::testing::{TO_HOST, TWICE, forward, forward_program, frame};
 use crate::{EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig, Report, sys};
@@ -145,10 +145,10 @@ fn a_worker_leaves_the_others_their_frames() {
 #[test]
 fn cpus_of_workers() {
     let allowed = sys::allowed_cpus().unwrap();
-    assert_eq!(crew::cpus(1, &[]).unwrap(), [None]);
-    assert_eq!(crew::cpus(2, &[]).unwrap(), [Some(allowed[0]), Some(allowed[1])]);
-    assert_eq!(crew::cpus(2, &[7, 3]).unwrap(), [Some(7), Some(3)]);
-    let error = |workers, cpus: &[usize]| crew::cpus(workers, cpus).unwrap_err().to_string();
+    assert_eq!(worker_pool::cpus(1, &[]).unwrap(), [None]);
+    assert_eq!(worker_pool::cpus(2, &[]).unwrap(), [Some(allowed[0]), Some(allowed[1])]);
+    assert_eq!(worker_pool::cpus(2, &[7, 3]).unwrap(), [Some(7), Some(3)]);
+    let error = |workers, cpus: &[usize]| worker_pool::cpus(workers, cpus).unwrap_err().to_string();
     assert_eq!(error(0, &[]), "0 workers: use 1 to 32");
     assert_eq!(error(33, &[]), "33 workers: use 1 to 32");
     assert_eq!(error(2, &[0]), "1 CPUs are named for 2 workers: name one for each, or none");

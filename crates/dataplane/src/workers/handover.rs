@@ -1,7 +1,8 @@
 //! How a running worker gets another program: between two batches, without waiting for anybody.
 //!
-//! 1. The worker takes the new program, built for it outside of its loop. From then on what it receives is the new program's; packets
-//!    that the old one's part in the kernel has handed over, and those that its controllers inject, are still the old one's.
+//! 1. The worker takes the new program, built for it outside of its loop. From then on what it receives is the new
+//!    program's; packets that the old one's part in the kernel has handed over, and those that its controllers inject,
+//!    are still the old one's.
 //! 2. When the kernel runs the new program, the worker is asked to empty its rings of what came before.
 //! 3. When the controllers have finished, too, it gives the old program back, which is taken apart outside of its loop.
 

@@ -1,8 +1,8 @@
 //! Workers: each runs a program to completion over the batches of its ports' queues.
 //!
-//! Orders for a worker come through its [`Handover`]; packets of controllers and timers run between two batches. Imports
-//! run `worker → handover → running → timer`: the loop over the ports, how it gets another program, a program on one
-//! worker, the program's timers.
+//! Orders for a worker come through its [`Handover`]; packets of controllers and timers run between two batches.
+//! Imports run `worker → handover → running → timer`: the loop over the ports, how it gets another program, a program
+//! on one worker, the program's timers.
 
 mod handover;
 mod running;

@@ -1,5 +1,5 @@
-//! A program on one worker: the engine and what it works on. A worker has one, and for as long as one program takes over from another
-//! two.
+//! A program on one worker: the engine and what it works on. A worker has one, and for as long as one program takes
+//! over from another two.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -235,9 +235,10 @@ impl Running {
     fn enter(&mut self, local: &mut Option<LocalMemory>, channel: ChannelId, frames: &[u32], access: Access) {
         let engine = &mut self.engine;
         let mut enter = |context: &mut WorkerContext, frames: &[u32]| {
-            // SAFETY: the frames, or those that local ones are here in place of, are at most as many as the context has frames for
-            // their copies. The worker received them into this context, or they are its since it took them from its ring, and
-            // whoever put them there gave them a packet and metadata for this channel, by which packets enter.
+            // SAFETY: the frames, or those that local ones are here in place of, are at most as many as the context has
+            // frames for their copies. The worker received them into this context, or they are its since it took them
+            // from its ring, and whoever put them there gave them a packet and metadata for this channel, by which
+            // packets enter.
             unsafe {
                 match channel {
                     Program::RX => engine.run(context, frames),

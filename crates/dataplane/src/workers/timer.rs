@@ -1,11 +1,11 @@
 //! When timers run, and what they are called with.
 //!
-//! One worker runs the timers of an instance, between its batches, in slices of a bounded number of calls, so that no packet waits
-//! for a whole sweep. The period counts from start to start. A sweep that takes longer delays the next one; one that is late by more than
-//! a period is not made up for.
+//! One worker runs the timers of an instance, between its batches, in slices of a bounded number of calls, so that no
+//! packet waits for a whole sweep. The period counts from start to start. A sweep that takes longer delays the next
+//! one; one that is late by more than a period is not made up for.
 //!
-//! A sweep of a table goes over places that keys keep for as long as they are in it. So a key that is there all the time gets
-//! exactly one call, however the table changes meanwhile.
+//! A sweep of a table goes over places that keys keep for as long as they are in it. So a key that is there all the
+//! time gets exactly one call, however the table changes meanwhile.
 
 use std::sync::Arc;
 

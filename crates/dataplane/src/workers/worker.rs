@@ -160,8 +160,8 @@ impl Worker {
     /// One batch from the controllers and one from every port. Whether there was any packet.
     fn round(&mut self) -> bool {
         let mut worked = false;
-        // A controller injects for the old program before it does for the new one: so what is there for the new one now comes behind all
-        // that is there for the old one afterwards.
+        // A controller injects for the old program before it does for the new one: so what is there for the new one now
+        // comes behind all that is there for the old one afterwards.
         let injected = self.now.has_injected();
         if let Some(old) = &mut self.old {
             worked |= old.run_injected(&mut self.ports);

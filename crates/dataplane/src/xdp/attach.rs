@@ -1,7 +1,8 @@
 //! A program at an interface, by a link: when its descriptor is closed, however the process ends, the program is gone.
 //!
-//! Somebody else's program is not replaced unless that is asked for. A driver that does not take the program gets the kernel's generic way of running it,
-//! which works on every interface, but only after the kernel has made its own form of each packet.
+//! Somebody else's program is not replaced unless that is asked for. A driver that does not take the program gets the
+//! kernel's generic way of running it, which works on every interface, but only after the kernel has made its own form
+//! of each packet.
 
 use std::fmt;
 use std::io;

@@ -1,9 +1,10 @@
 //! The machine's BPF file system, where what is named outlasts the process that has named it.
 //!
-//! It is mounted at `/sys/fs/bpf`, by a service manager or else by the first process that needs it. In a mount namespace of its own
-//! a process sees that mount where it was there before the namespace (a service with `ProtectSystem=`), or it does not
-//! (`ip netns exec` mounts `/sys` anew). What is mounted there then would end with the namespace. So the host's is taken, which is
-//! that of the first process's mount namespace, by way of `/proc/1/root`; that takes as many rights as the first process has.
+//! It is mounted at `/sys/fs/bpf`, by a service manager or else by the first process that needs it. In a mount
+//! namespace of its own a process sees that mount where it was there before the namespace (a service with
+//! `ProtectSystem=`), or it does not (`ip netns exec` mounts `/sys` anew). What is mounted there then would end with
+//! the namespace. So the host's is taken, which is that of the first process's mount namespace, by way of
+//! `/proc/1/root`; that takes as many rights as the first process has.
 
 use std::ffi::CString;
 use std::fs::{self, File};

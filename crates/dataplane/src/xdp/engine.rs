@@ -1,5 +1,5 @@
-//! A program in the kernel as an engine for tests: each packet by itself, through the kernel's test run. Where the kernel lets this process load
-//! nothing, the same code runs on the virtual machine.
+//! A program in the kernel as an engine for tests: each packet by itself, through the kernel's test run. Where the
+//! kernel lets this process load nothing, the same code runs on the virtual machine.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,16 +10,16 @@ use baker::opt::Level;
 use baker::place::Split;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, Output};
 use codegen::bpf::vm::{Executed, Machine, Map};
-use codegen::bpf::{self, Form, Refusal};
-use codegen::kernel::{FIRST_PIECE, Options, PUNTED, Verdict};
+use codegen::bpf::{self, Refusal, Tier};
+use codegen::kernel::{FIRST_FRAGMENT, Options, PUNTED, Verdict};
 
 use super::load::{LoadError, Loaded, Ran, too_much};
 use super::memory::{MemoryError, SharedMemory};
 use crate::engine::{Engine, NativeEngine, TableAccess};
 use crate::packets::WorkerContext;
 
-/// Where packets lie in frames of the test run: of the 256 bytes in front the kernel takes 40 for itself, and 320 of a page at
-/// the end.
+/// Where packets lie in frames of the test run: of the 256 bytes in front the kernel takes 40 for itself, and 320 of a
+/// page at the end.
 pub const KERNEL_FRAMES: FrameLayout = FrameLayout { headroom: 216, frame_size: 216 + 4096 - 256 - 320 };
 
 /// Bytes of a frame at least (`ETH_HLEN`).
@@ -41,11 +41,11 @@ pub enum KernelEngineError {
 /// Who runs the code.
 enum Runner {
     Kernel(Loaded),
-    Machine(Form, Mutex<Machine>),
+    Machine(Tier, Mutex<Machine>),
 }
 
 impl Runner {
-    /// Runs it for a packet, with so many bytes in its first piece.
+    /// Runs it for a packet, with so many bytes in its first fragment.
     fn run(&self, packet: &[u8], first: usize) -> io::Result<Ran> {
         match self {
             Runner::Kernel(loaded) => loaded.run_divided(packet, first),
@@ -65,7 +65,7 @@ pub struct KernelCode {
     program: Arc<Program>,
     memory: SharedMemory,
     runner: Runner,
-    /// Packets may come in several pieces.
+    /// Packets may come in several fragments.
     frags: bool,
     /// For each channel, the one by which native code goes on with what is punted there.
     resume: Vec<Option<ChannelId>>,
@@ -124,10 +124,10 @@ impl KernelCode {
     }
 
     /// The form that the kernel took.
-    pub fn form(&self) -> Form {
+    pub fn tier(&self) -> Tier {
         match &self.runner {
-            Runner::Kernel(loaded) => loaded.form(),
-            Runner::Machine(form, _) => *form,
+            Runner::Kernel(loaded) => loaded.tier(),
+            Runner::Machine(tier, _) => *tier,
         }
     }
 }
@@ -140,12 +140,13 @@ fn interpreted(
     options: Options,
 ) -> Result<(SharedMemory, Runner), KernelEngineError> {
     let memory = SharedMemory::private(program)?;
-    let taken =
-        bpf::fit(kernel, packets, memory.memory(), options, |object| Ok::<_, Refusal<LoadError>>(object.clone()));
-    let taken = taken.map_err(|misfit| too_much(kernel, misfit))?;
-    let parts: Vec<_> = taken.parts.iter().map(|(ppf, part)| (ppf.0, part)).collect();
-    let machine = Machine::of(&taken.first, &parts, Map::Lent(memory.lent()));
-    Ok((memory, Runner::Machine(taken.form, Mutex::new(machine))))
+    let accepted = bpf::compile_tiered(kernel, packets, memory.memory(), options, |object| {
+        Ok::<_, Refusal<LoadError>>(object.clone())
+    });
+    let accepted = accepted.map_err(|misfit| too_much(kernel, misfit))?;
+    let parts: Vec<_> = accepted.parts.iter().map(|(ppf, part)| (ppf.0, part)).collect();
+    let machine = Machine::of(&accepted.first, &parts, Map::Borrowed(memory.borrowed()));
+    Ok((memory, Runner::Machine(accepted.tier, Mutex::new(machine))))
 }
 
 /// The engine.
@@ -163,18 +164,18 @@ pub struct KernelEngine {
 }
 
 impl KernelEngine {
-    /// With tables and counters that are empty. `workers` is native code of the other part of a program that was cut in two: it
-    /// goes on with what the kernel hands over, and runs the timers and controllers' packets.
+    /// With tables and counters that are empty. `workers` is native code of the other part of a program that was cut in
+    /// two: it goes on with what the kernel hands over, and runs the timers and controllers' packets.
     pub fn new(code: Arc<KernelCode>, workers: Option<NativeEngine>) -> Self {
         let slots = CounterSlots::new(&code.program).len();
         KernelEngine { code, slots, counted: vec![0; slots], packets: 0, divides: true, native: workers }
     }
 
-    /// How many bytes of the next packet lie in its first piece: any number that the kernel's part takes, and of each fourth packet
-    /// one that it leaves to workers, where there are some.
-    fn first_piece(&mut self, len: usize) -> usize {
+    /// How many bytes of the next packet lie in its first fragment: any number that the kernel's part takes, and of
+    /// each fourth packet one that it leaves to workers, where there are some.
+    fn first_fragment(&mut self, len: usize) -> usize {
         self.packets += 1;
-        let least = FIRST_PIECE as usize;
+        let least = FIRST_FRAGMENT as usize;
         let any = self.packets.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
         match len.checked_sub(least) {
             _ if !self.divides => len,
@@ -207,7 +208,7 @@ impl Engine for KernelEngine {
                 context.push(frame);
                 continue;
             }
-            let first = if *frags { self.first_piece(packet.len()) } else { packet.len() };
+            let first = if *frags { self.first_fragment(packet.len()) } else { packet.len() };
             let mut ran = runner.run(&packet, first);
             if first < packet.len() && ran.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL)) {
                 self.divides = false;
@@ -242,7 +243,8 @@ impl Engine for KernelEngine {
             };
             let metadata = memory.metadata(program.metadata_size as usize);
             let room = (pool.frame_size() as usize).checked_sub(left.len()).expect("frames as in the kernel");
-            // SAFETY: the frame is the caller's, the packet ends within it, and the metadata is as long as the program says.
+            // SAFETY: the frame is the caller's, the packet ends within it, and the metadata is as long as the program
+            // says.
             unsafe {
                 pool.place(frame, room.min(pool.headroom() as usize), left.len()).copy_from_slice(left);
                 pool.metadata(frame).copy_from_nonoverlapping(metadata.as_ptr(), metadata.len());

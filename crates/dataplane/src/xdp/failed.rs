@@ -1,7 +1,7 @@
-//! Counts packets that the kernel could not send where the fast path wanted them: to a device that is down, or whose MTU is
-//! smaller. The program has ended by then, so the kernel's tracepoint `xdp_redirect_err` is what tells
-//! (`include/trace/events/xdp.h`). It has seven arguments of 8 bytes, of which the last are the numbers of the map of devices and
-//! of the port in it.
+//! Counts packets that the kernel could not send where the fast path wanted them: to a device that is down, or whose
+//! MTU is smaller. The program has ended by then, so the kernel's tracepoint `xdp_redirect_err` is what tells
+//! (`include/trace/events/xdp.h`). It has seven arguments of 8 bytes, of which the last are the numbers of the map of
+//! devices and of the port in it.
 //!
 //! | instruction | meaning |
 //! |---|---|

@@ -1,9 +1,9 @@
 //! A program's part in the kernel, at the ports of an instance.
 //!
-//! A port's interface gets a program that lets every packet through to the kernel's own stack when the port is opened, so that it is
-//! Millrace's from then on; when the instance runs, the fast path takes its place between two packets. When the instance ends
-//! it is the other way round: what the fast path has handed over until then workers still finish. In the same way one program takes
-//! over from another.
+//! A port's interface gets a program that lets every packet through to the kernel's own stack when the port is opened,
+//! so that it is Millrace's from then on; when the instance runs, the fast path takes its place between two packets.
+//! When the instance ends it is the other way round: what the fast path has handed over until then workers still
+//! finish. In the same way one program takes over from another.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,15 +17,15 @@ use codegen::kernel::Options;
 
 use super::attach::{AttachError, Attached};
 use super::failed::Failed;
-use super::fit::{FitError, Fitted, fit, fit_by};
 use super::grace::Grace;
 use super::load::{LoadError, Loaded, PortMaps};
 use super::memory::SharedMemory;
 use super::netlink::Netlink;
 use super::old_place;
+use super::partition::{PartitionError, Partitioned, partition, partition_by};
 use super::pins::{Named, Pins};
+use super::previous::{self, PreviousInstance};
 use super::redirect;
-use super::relic::{self, Relic};
 use super::resume::Resume;
 use super::sys;
 use crate::tables::{Carried, Tables, carried};
@@ -86,7 +86,8 @@ impl KernelPart {
 #[derive(Debug)]
 pub struct FastPath {
     ports: PortMaps,
-    /// Whether packets may come in several pieces, to any program that runs: workers ask while one takes over from another.
+    /// Whether packets may come in several fragments, to any program that runs: workers ask while one takes over from
+    /// another.
     takes_pieces: bool,
     /// Lets all packets through.
     idle: OwnedFd,
@@ -104,23 +105,27 @@ struct State {
     grace: Option<Grace>,
     links: Vec<Weak<Attached>>,
     /// What an ended process left, until this one runs.
-    relic: Option<Relic>,
+    previous: Option<PreviousInstance>,
 }
 
 /// What is to take over from a program: its part in the kernel, and what it has of the tables.
 #[derive(Debug)]
 pub struct NextPart {
     /// The program as two, and where each PPF runs.
-    pub fitted: Fitted<Arc<KernelPart>>,
+    pub partitioned: Partitioned<Arc<KernelPart>>,
     /// For each table of the new program.
     pub carried: Vec<Carried>,
 }
 
 impl FastPath {
-    /// As much of a program as the kernel takes, compiled with these options, with the workers' part; `None` where that is
-    /// nothing.
-    pub fn new(program: &Program, packets: Level, options: Options) -> Result<Option<(Arc<Program>, Self)>, FitError> {
-        let Fitted { split, made, .. } = fit(program, packets, options)?;
+    /// As much of a program as the kernel takes, compiled with these options, with the workers' part; `None` where that
+    /// is nothing.
+    pub fn new(
+        program: &Program,
+        packets: Level,
+        options: Options,
+    ) -> Result<Option<(Arc<Program>, Self)>, PartitionError> {
+        let Partitioned { split, made, .. } = partition(program, packets, options)?;
         let Some((memory, loaded)) = made else { return Ok(None) };
         let path = Self::of(&split, memory, loaded)?;
         Ok(Some((Arc::new(split.workers), path)))
@@ -135,43 +140,44 @@ impl FastPath {
         let failed = ports.devices.as_deref().and_then(|devices| Failed::count(devices, memory.map()).ok());
         let (program, resume) = (Arc::new(split.workers.clone()), Arc::new(Resume::new(split)));
         let part = Arc::new(KernelPart { program, memory, loaded, resume, generation: 0 });
-        let state = Mutex::new(State { part, grace: None, links: Vec::new(), relic: None });
+        let state = Mutex::new(State { part, grace: None, links: Vec::new(), previous: None });
         Ok(FastPath { ports, takes_pieces, idle, failed, pins: None, state })
     }
 
-    /// What runs in the kernel is to outlast the process: it is named, by the instance's name, for the state in this directory.
-    /// Where another process has left something for that state, it is taken over from that. Whether the names may end with this
-    /// process's mount namespace.
+    /// What runs in the kernel is to outlast the process: it is named, by the instance's name, for the state in this
+    /// directory. Where another process has left something for that state, it is taken over from that. Whether the
+    /// names may end with this process's mount namespace.
     pub fn outlast(&mut self, state: &Path, name: &str) -> io::Result<bool> {
         let (pins, may_be_private) = Pins::open(state, name)?;
         old_place::take_over(&pins, state)?;
-        let relic = Relic::find(&pins)?;
-        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).relic = relic;
+        let previous = PreviousInstance::find(&pins)?;
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner).previous = previous;
         self.pins = Some(pins);
         Ok(may_be_private)
     }
 
-    /// Fills the tables with what packets have made of those of the process before; how many entries, `None` where it left nothing.
+    /// Fills the tables with what packets have made of those of the process before; how many entries, `None` where it
+    /// left nothing.
     pub(crate) fn inherit(&self) -> Option<usize> {
         let mut state = self.lock();
         let part = state.part.clone();
-        state.relic.as_mut().map(|relic| relic.bequeath(&part.program, part.tables()))
+        state.previous.as_mut().map(|previous| previous.bequeath(&part.program, part.tables()))
     }
 
     /// As much of a program as the kernel takes, to take over from the one that is there. Nothing changes yet.
-    pub fn next(&self, program: &Program, packets: Level) -> Result<NextPart, FitError> {
+    pub fn next(&self, program: &Program, packets: Level) -> Result<NextPart, PartitionError> {
         let before = self.part();
         let generation = before.generation.wrapping_add(1);
         let options = Options { generation, frags: self.takes_pieces, ..Options::default() };
-        let fitted = fit_by(program, |split| {
+        let partitioned = partition_by(program, |split| {
             let workers = Arc::new(split.workers.clone());
             let memory = before.memory.next(&workers, &carried(&before.program, &workers))?;
             let loaded = Loaded::compile_for(&split.kernel, packets, &memory, options, self.ports.clone())?;
             let resume = Arc::new(Resume::new(split));
             Ok(Arc::new(KernelPart { program: workers, memory, loaded, resume, generation }))
         })?;
-        let carried = carried(&before.program, &fitted.split.workers);
-        Ok(NextPart { fitted, carried })
+        let carried = carried(&before.program, &partitioned.split.workers);
+        Ok(NextPart { partitioned, carried })
     }
 
     /// The program's part that is in the kernel now.
@@ -184,7 +190,7 @@ impl FastPath {
         self.failed.is_some()
     }
 
-    /// Whether packets may come to it in several pieces: those above a page.
+    /// Whether packets may come to it in several fragments: those above a page.
     pub(crate) fn takes_pieces(&self) -> bool {
         self.takes_pieces
     }
@@ -251,7 +257,7 @@ impl FastPath {
         ];
         let maps = maps.into_iter().filter_map(|(name, map)| Some((name, map?)));
         let objects = [("program", loaded.program()), ("memory", memory.map())].into_iter().chain(maps).collect();
-        let tables = relic::describe(&part.program, memory.memory().size, &memory.memory().tables);
+        let tables = previous::describe(&part.program, memory.memory().size, &memory.memory().tables);
         pins.name(&Named { objects, tables }).map(Some)
     }
 
@@ -263,7 +269,8 @@ impl FastPath {
         pins.keep_only(program)
     }
 
-    /// Says whether the kernel sends by a port's interface, otherwise workers send its packets; and whether that `returns` packets.
+    /// Says whether the kernel sends by a port's interface, otherwise workers send its packets; and whether that
+    /// `returns` packets.
     pub(crate) fn send_by(&self, port: PortRole, interface: i32, sends: bool, returns: bool) -> io::Result<()> {
         let interface = interface as u32;
         self.lock().part.memory.set_port(interface, port.number, port.host, sends && returns);
@@ -276,22 +283,22 @@ impl FastPath {
         let part = state.part.clone();
         state.grace = Some(Grace::start(part.tables().clone())?);
         let named = self.name(&part)?;
-        let mut relic = state.relic.take();
+        let mut previous = state.previous.take();
         // What has changed since, so that little is left to change until the other program is there.
-        relic.iter_mut().for_each(|relic| relic.catch_up(&part.program, part.tables()));
+        previous.iter_mut().for_each(|previous| previous.catch_up(&part.program, part.tables()));
         Self::put(&state, part.loaded.program())?;
-        if let Some(mut relic) = relic {
+        if let Some(mut previous) = previous {
             // Its end waits for what of the program before runs now.
             drop(Grace::start(part.tables().clone())?);
-            relic.catch_up(&part.program, part.tables());
+            previous.catch_up(&part.program, part.tables());
         }
         let links: Vec<_> = state.links.iter().filter_map(Weak::upgrade).collect();
         self.name_only(named, &links)
     }
 
-    /// Puts another program in the place of the one that runs, at each port between two packets. When this returns the old one runs
-    /// nowhere any more, and what it has handed over is at the sockets. The error is one of a port that has the old program's
-    /// place empty, such as that of an interface that is gone.
+    /// Puts another program in the place of the one that runs, at each port between two packets. When this returns the
+    /// old one runs nowhere any more, and what it has handed over is at the sockets. The error is one of a port that
+    /// has the old program's place empty, such as that of an interface that is gone.
     pub(crate) fn replace(&self, part: Arc<KernelPart>) -> io::Result<()> {
         let mut state = self.lock();
         let grace = Grace::start(part.tables().clone())?;

@@ -1,5 +1,5 @@
-//! Programs in the kernel among the readers of tables: they announce nothing, so what they may still hold is waited for by the
-//! kernel's own read-copy update. One of its grace periods passes before a map inside of a map is replaced
+//! Programs in the kernel among the readers of tables: they announce nothing, so what they may still hold is waited for
+//! by the kernel's own read-copy update. One of its grace periods passes before a map inside of a map is replaced
 //! (`maybe_wait_bpf_programs` of the kernel, "bpf: Wait for running BPF programs when updating map-in-map").
 
 use std::io;
@@ -59,8 +59,8 @@ impl Drop for Reader {
     }
 }
 
-/// A thread that announces what the kernel has let go of, for as long as this is there. No program may begin to run when it is
-/// dropped.
+/// A thread that announces what the kernel has let go of, for as long as this is there. No program may begin to run
+/// when it is dropped.
 #[derive(Debug)]
 pub struct Grace {
     _thread: Repeated,

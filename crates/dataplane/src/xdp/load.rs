@@ -8,8 +8,8 @@ use std::time::Duration;
 use baker::ir::{PpfId, Program};
 use baker::opt::Level;
 use codegen::CodegenError;
-use codegen::bpf::{self, Form, Misfit, Refusal, Taken};
-use codegen::kernel::{MapUse, Object, Options, Place, QUEUES};
+use codegen::bpf::{self, Accepted, Refusal, Tier, TierError};
+use codegen::kernel::{Location, MapUse, Object, Options, QUEUES};
 
 use super::memory::SharedMemory;
 use super::sys::{self, FRAGS, MapType};
@@ -18,8 +18,8 @@ use super::sys::{self, FRAGS, MapType};
 const LOG: usize = 16 << 20;
 /// Ports are numbered with 8 bits.
 const PORTS: u32 = 256;
-/// How the verifier says that it has seen a million instructions, or more jumps than it keeps in mind, or that it lost count
-/// itself (see `touch_stack` in the code generator).
+/// How the verifier says that it has seen a million instructions, or more jumps than it keeps in mind, or that it lost
+/// count itself (see `touch_stack` in the code generator).
 const EXHAUSTED: [&str; 3] = [" is too large. Processed ", " jumps is too complex", "verifier bug: "];
 
 /// Sources of what a wide load loads (`BPF_PSEUDO_MAP_FD`, `BPF_PSEUDO_MAP_VALUE`).
@@ -35,12 +35,12 @@ pub enum LoadError {
     )]
     Refused(io::Error),
     /// The verifier's refusal, which no program that the checker accepts should meet.
-    #[error("internal error: the kernel's verifier refuses the program at instruction {at:?}, {}: {reason}", place.as_ref().map_or(String::new(), ToString::to_string))]
+    #[error("internal error: the kernel's verifier refuses the program at instruction {at:?}, {}: {reason}", location.as_ref().map_or(String::new(), ToString::to_string))]
     Verifier {
         /// The instruction.
         at: Option<usize>,
         /// What it belongs to.
-        place: Option<Place>,
+        location: Option<Location>,
         /// What it said last.
         reason: String,
         /// All that it said.
@@ -72,9 +72,10 @@ pub enum LoadError {
 pub struct Loaded {
     program: OwnedFd,
     ports: PortMaps,
-    /// Its other parts. The kernel empties this array when no process has it any more, so it is kept as long as the program runs.
+    /// Its other parts. The kernel empties this array when no process has it any more, so it is kept as long as the
+    /// program runs.
     parts: Option<Arc<OwnedFd>>,
-    form: Form,
+    tier: Tier,
     flags: u32,
 }
 
@@ -124,7 +125,7 @@ pub struct Ran {
 }
 
 impl Loaded {
-    /// Compiles a program and loads it, in the first form that the kernel takes: see [`Form`].
+    /// Compiles a program and loads it, in the first form that the kernel takes: see [`Tier`].
     pub fn compile(
         program: &Program,
         packets: Level,
@@ -152,36 +153,36 @@ impl Loaded {
         memory: &SharedMemory,
         options: Options,
         ports: PortMaps,
-    ) -> Result<(Loaded, Taken<Object>), LoadError> {
+    ) -> Result<(Loaded, Accepted<Object>), LoadError> {
         let name = &program.name;
         let flags = if options.frags { FRAGS } else { 0 };
         let mut maps = Maps { ports, entries: program.ppfs.len() as u32, flags, ..Maps::of(memory, name) };
-        let taken = bpf::fit(program, packets, memory.memory(), options, |object| {
+        let accepted = bpf::compile_tiered(program, packets, memory.memory(), options, |object| {
             let loaded = maps.load(object).map_err(|error| match error {
                 LoadError::Exhausted => Refusal::TooMuch(error),
                 error => Refusal::Other(error),
             });
             Ok((loaded?, object.clone()))
         });
-        let Taken { form, first: (first, code), parts } = taken.map_err(|misfit| too_much(program, misfit))?;
-        let mut code = Taken { form, first: code, parts: Vec::new() };
+        let Accepted { tier, first: (first, code), parts } = accepted.map_err(|misfit| too_much(program, misfit))?;
+        let mut code = Accepted { tier, first: code, parts: Vec::new() };
         for (ppf, (part, object)) in parts {
             maps.set_part(ppf, &part)?;
             code.parts.push((ppf, object));
         }
-        Ok((maps.loaded(first, form), code))
+        Ok((maps.loaded(first, tier), code))
     }
 
     /// Loads code for a memory.
     pub fn new(object: &Object, memory: &SharedMemory, name: &str) -> Result<Loaded, LoadError> {
         let mut maps = Maps::of(memory, name);
         let program = maps.load(object)?;
-        Ok(maps.loaded(program, Form::Whole))
+        Ok(maps.loaded(program, Tier::Whole))
     }
 
     /// The form that the kernel took.
-    pub fn form(&self) -> Form {
-        self.form
+    pub fn tier(&self) -> Tier {
+        self.tier
     }
 
     /// What it knows of ports; what it has no use for is not there.
@@ -194,7 +195,7 @@ impl Loaded {
         self.flags
     }
 
-    /// Whether packets may come in several pieces.
+    /// Whether packets may come in several fragments.
     pub(super) fn takes_pieces(&self) -> bool {
         self.flags & FRAGS != 0
     }
@@ -214,7 +215,7 @@ impl Loaded {
         self.run_divided(packet, packet.len())
     }
 
-    /// As [`Loaded::run`], with so many bytes in the packet's first piece (Linux 6.18).
+    /// As [`Loaded::run`], with so many bytes in the packet's first fragment (Linux 6.18).
     pub fn run_divided(&self, packet: &[u8], first: usize) -> io::Result<Ran> {
         let mut out = vec![0; packet.len() + 8192];
         let (verdict, len, _) = sys::test_run(&self.program, packet, first, &mut out)?;
@@ -222,7 +223,8 @@ impl Loaded {
         Ok(Ran { verdict, packet: out })
     }
 
-    /// Runs the program with one packet: what it returned, and how long that took by the kernel's clock, the reading of it included.
+    /// Runs the program with one packet: what it returned, and how long that took by the kernel's clock, the reading of
+    /// it included.
     pub fn timed(&self, packet: &[u8]) -> io::Result<(u32, Duration)> {
         let (verdict, _, nanoseconds) =
             sys::test_run(&self.program, packet, packet.len(), &mut vec![0; packet.len() + 256])?;
@@ -276,8 +278,8 @@ impl<'m> Maps<'m> {
         }
     }
 
-    fn loaded(self, program: OwnedFd, form: Form) -> Loaded {
-        Loaded { program, ports: self.ports, parts: self.parts, form, flags: self.flags }
+    fn loaded(self, program: OwnedFd, tier: Tier) -> Loaded {
+        Loaded { program, ports: self.ports, parts: self.parts, tier, flags: self.flags }
     }
 }
 
@@ -290,10 +292,10 @@ fn made<'m>(map: &'m mut Option<Arc<OwnedFd>>, kind: MapType, entries: u32, name
 }
 
 /// No form was taken.
-pub(super) fn too_much(program: &Program, misfit: Misfit<LoadError>) -> LoadError {
+pub(super) fn too_much(program: &Program, misfit: TierError<LoadError>) -> LoadError {
     match misfit {
-        Misfit::Other(error) => error,
-        Misfit::Ppf(ppf, why) => {
+        TierError::Other(error) => error,
+        TierError::Ppf(ppf, why) => {
             let name = program.ppfs[ppf.0 as usize].name.clone();
             LoadError::TooMuch { ppf, name, why: Box::new(why) }
         }
@@ -321,6 +323,6 @@ fn refusal(code: &[u8], object: &Object, name: &str, flags: u32) -> LoadError {
     let reason = lines.last().map_or(String::new(), |line| (*line).to_owned());
     let number = |line: &&str| line.split_once(": (").and_then(|(number, _)| number.trim().parse().ok());
     let at = lines.iter().rev().find_map(number);
-    let place = at.and_then(|at| object.place(at)).cloned();
-    LoadError::Verifier { at, place, reason, log }
+    let location = at.and_then(|at| object.location(at)).cloned();
+    LoadError::Verifier { at, location, reason, log }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use baker::ir::Program;
-use codegen::bpf::vm::Lent;
+use codegen::bpf::vm::Borrowed;
 use codegen::kernel::{self, FAILED, Memory, PORT_SLOTS, PORTS, PortSlot, RECORD, Record, SLACK, TABLES};
 
 use super::sys::{self, MMAPABLE, MapType};
@@ -79,7 +79,8 @@ impl SharedMemory {
         })
     }
 
-    /// As [`SharedMemory::new`], for the virtual machine ([`codegen::bpf::vm`]): no kernel sees it, and it takes no privilege.
+    /// As [`SharedMemory::new`], for the virtual machine ([`codegen::bpf::vm`]): no kernel sees it, and it takes no
+    /// privilege.
     pub fn private(program: &Program) -> Result<Self, MemoryError> {
         Self::laid_out(program, 1, ahash::RandomState::new(), |size| Ok((None, Mapping::sparse(size as usize)?)))
     }
@@ -135,7 +136,8 @@ impl SharedMemory {
         self
     }
 
-    /// The memory of a program that takes over from the one that this is of, with those of its tables that are carried over.
+    /// The memory of a program that takes over from the one that this is of, with those of its tables that are carried
+    /// over.
     pub fn next(&self, program: &Program, carried: &[Carried]) -> Result<Self, MemoryError> {
         let space = Space::Shared(self.space.clone());
         let tables = self.tables.next(program, carried, &space).map_err(|error| match error.error.kind() {
@@ -158,8 +160,8 @@ impl SharedMemory {
         Ok(next.with_places(program))
     }
 
-    /// Empties tables and counters. What is loaded for this memory stays good for it. No program runs meanwhile, and nobody else
-    /// has the tables.
+    /// Empties tables and counters. What is loaded for this memory stays good for it. No program runs meanwhile, and
+    /// nobody else has the tables.
     pub fn clear(&mut self, program: &Program) -> Result<(), MemoryError> {
         assert_eq!(Arc::strong_count(&self.tables), 1, "tables in use");
         // What they have is given back first, so that the new ones lie in the same places.
@@ -204,8 +206,8 @@ impl SharedMemory {
         self.word(FAILED as usize + usize::from(port) * 8).load(Ordering::Relaxed)
     }
 
-    /// Says which port an interface is, which one takes its packets for the host (otherwise they go to the kernel's stack), and
-    /// whether packets can be returned by it as they are (`XDP_TX`).
+    /// Says which port an interface is, which one takes its packets for the host (otherwise they go to the kernel's
+    /// stack), and whether packets can be returned by it as they are (`XDP_TX`).
     pub fn set_port(&self, interface: u32, port: u8, host: Option<u8>, returns: bool) {
         let at = PORTS as usize + (interface % PORT_SLOTS) as usize * size_of::<PortSlot>();
         let [i0, i1, i2, i3] = interface.to_ne_bytes();
@@ -238,10 +240,11 @@ impl SharedMemory {
     }
 
     /// The memory itself, for code that runs on the virtual machine.
-    pub(super) fn lent(&self) -> Lent {
+    pub(super) fn borrowed(&self) -> Borrowed {
         let start = NonNull::new(self.mapping.ptr()).expect("a mapping");
-        // SAFETY: the mapping has that many bytes. Who runs the code has this memory too, and reads and changes tables between packets.
-        unsafe { Lent::new(start, self.memory.size as usize) }
+        // SAFETY: the mapping has that many bytes. Who runs the code has this memory too, and reads and changes tables
+        // between packets.
+        unsafe { Borrowed::new(start, self.memory.size as usize) }
     }
 
     /// All of it as it is now, for code that runs elsewhere ([`codegen::bpf::vm`]).

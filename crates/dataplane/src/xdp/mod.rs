@@ -1,27 +1,28 @@
 //! Programs in the kernel: their memory, loading, and running them for tests.
 //!
-//! Everything hangs on descriptors: when the process ends, however it does, nothing stays behind, unless it is to outlast it ([`pins`]).
+//! Everything hangs on descriptors: when the process ends, however it does, nothing stays behind, unless it is to
+//! outlast it ([`pins`]).
 //!
-//! A program's part is compiled and loaded as far as the kernel takes it (`fit`), over memory that it shares with
+//! A program's part is compiled and loaded as far as the kernel takes it (`partition`), over memory that it shares with
 //! workers (`memory`). `fast_path` puts it at the ports' interfaces (`attach`) and exchanges it; `resume` says where
-//! workers go on with what it hands over. Imports run `fast_path → fit → load → memory → sys`, and for what outlasts a
-//! process `relic, old_place → pins → bpf_fs → sys`.
+//! workers go on with what it hands over. Imports run `fast_path → partition → load → memory → sys`, and for what
+//! outlasts a process `previous, old_place → pins → bpf_fs → sys`.
 
 mod attach;
 mod bpf_fs;
 mod engine;
 mod failed;
 mod fast_path;
-mod fit;
 mod grace;
 mod load;
 mod memory;
 mod netlink;
 mod old_place;
-mod own;
+mod own_addresses;
+mod partition;
 mod pins;
+mod previous;
 mod redirect;
-mod relic;
 mod resume;
 mod sys;
 #[cfg(test)]
@@ -30,11 +31,11 @@ mod tests;
 pub(crate) use attach::{AttachError, Attached};
 pub use engine::{KERNEL_FRAMES, KernelCode, KernelEngine, KernelEngineError};
 pub use fast_path::{FastPath, KernelPart, NextPart, PortRole};
-pub use fit::{Answer, FitError, Fitted, code, fit};
 pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};
 pub(crate) use netlink::{Netlink, Peer, Statistics};
-pub(crate) use own::Own;
+pub(crate) use own_addresses::OwnAddressSet;
+pub use partition::{KernelAnswer, PartitionError, Partitioned, code, partition};
 pub use pins::forget;
 pub(crate) use pins::left_by;
 pub(crate) use redirect::Redirect;

@@ -1,4 +1,5 @@
-//! What the kernel says about an interface by netlink(7): its XDP program, what its driver can do with XDP, what it has counted.
+//! What the kernel says about an interface by netlink(7): its XDP program, what its driver can do with XDP, what it has
+//! counted.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +24,8 @@ const IFLA_XDP_SKB_PROG_ID: u16 = 6;
 /// Set in the type of an attribute that holds attributes.
 const NESTED: u16 = 1 << 15;
 
-/// A network namespace's number in another one (`linux/net_namespace.h`), and bytes of `struct rtgenmsg` with what fills them up.
+/// A network namespace's number in another one (`linux/net_namespace.h`), and bytes of `struct rtgenmsg` with what
+/// fills them up.
 const RTM_GETNSID: u16 = 90;
 const NETNSA_NSID: u16 = 1;
 const NETNSA_FD: u16 = 3;
@@ -152,14 +154,15 @@ impl Netlink {
         self.netdev.is_some()
     }
 
-    /// Whether packets can be sent by it from programs at other interfaces, also those in several `pieces`. Where the kernel does
-    /// not say (before Linux 6.3), it is taken to be so of all but veth devices, with which that depends on their other end.
-    pub fn takes_redirects(&self, interface: i32, pieces: bool) -> bool {
+    /// Whether packets can be sent by it from programs at other interfaces, also those in several `fragments`. Where
+    /// the kernel does not say (before Linux 6.3), it is taken to be so of all but veth devices, with which that
+    /// depends on their other end.
+    pub fn takes_redirects(&self, interface: i32, fragments: bool) -> bool {
         let Some(netdev) = self.netdev else { return self.link(interface).is_ok_and(|link| !link.is_veth) };
         let index = [(NETDEV_A_DEV_IFINDEX, &interface.to_ne_bytes()[..])];
         let answer = ask(&self.generic, netdev, 0, &[NETDEV_CMD_DEV_GET, 1, 0, 0], &index);
         let features = answer.ok().and_then(|answer| find(&answer, NETDEV_A_DEV_XDP_FEATURES)).map(u64::from_ne_bytes);
-        let wanted = NETDEV_XDP_ACT_NDO_XMIT | if pieces { NETDEV_XDP_ACT_NDO_XMIT_SG } else { 0 };
+        let wanted = NETDEV_XDP_ACT_NDO_XMIT | if fragments { NETDEV_XDP_ACT_NDO_XMIT_SG } else { 0 };
         features.is_none_or(|features| features & wanted == wanted)
     }
 }

@@ -1,6 +1,6 @@
-//! Names in the state's own directory, where earlier versions of Millrace had them: `bpf` in it was a BPF file system with links
-//! and programs as [`super::pins`] has them, and `kernel-N.tables` said where the tables of program N lie. What is still there is
-//! named anew.
+//! Names in the state's own directory, where earlier versions of Millrace had them: `bpf` in it was a BPF file system
+//! with links and programs as [`super::pins`] has them, and `kernel-N.tables` said where the tables of program N lie.
+//! What is still there is named anew.
 
 use std::fs;
 use std::io;

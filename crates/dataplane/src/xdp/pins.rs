@@ -1,8 +1,9 @@
-//! What runs in the kernel outlasts the process: links, the program and its maps are named in the machine's BPF file system ([`bpf_fs`]).
+//! What runs in the kernel outlasts the process: links, the program and its maps are named in the machine's BPF file
+//! system ([`bpf_fs`]).
 //!
 //! ```text
 //! /sys/fs/bpf/millrace/
-//!     NAME/               of the instance, or with a number where another state has that name; locked by the process that has it
+//!     NAME/               of the instance, or with a number where another state has that name; locked by its process
 //!         state           a symbolic link to the directory of the state: which tables go with what is named here
 //!         link-I          the link at the interface with index I
 //!         N/program       what runs, by the number of its start or reload
@@ -11,10 +12,11 @@
 //!         N/devices …     its other maps: the kernel empties an array of programs that no process and no name has
 //! ```
 //!
-//! The directory of the state is looked for, not the name: who starts with it takes over, whatever the instance is called now.
+//! The directory of the state is looked for, not the name: who starts with it takes over, whatever the instance is
+//! called now.
 //!
-//! What takes over names what it has first, then takes the links, and then removes the other names. So whenever the process dies, the
-//! program that the links run is named.
+//! What takes over names what it has first, then takes the links, and then removes the other names. So whenever the
+//! process dies, the program that the links run is named.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -59,8 +61,8 @@ pub struct Owner {
 }
 
 impl Pins {
-    /// For a state's directory, under an instance's name unless it has another one already. Also whether the names may end with this mount
-    /// namespace.
+    /// For a state's directory, under an instance's name unless it has another one already. Also whether the names may
+    /// end with this mount namespace.
     pub fn open(state: &Path, name: &str) -> io::Result<(Self, bool)> {
         let found = bpf_fs::find()?;
         let root = found.path.join(OURS);

@@ -1,5 +1,5 @@
-//! The XDP program that hands every packet to the AF_XDP socket of the queue it came in by, and the one that lets every packet
-//! through to the kernel's own stack ([`pass`], the third and the last of these instructions).
+//! The XDP program that hands every packet to the AF_XDP socket of the queue it came in by, and the one that lets every
+//! packet through to the kernel's own stack ([`pass`], the third and the last of these instructions).
 //!
 //! Five instructions, so they are written down here and no compiler is asked:
 //!
@@ -14,7 +14,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use super::own::Own;
+use super::own_addresses::OwnAddressSet;
 use super::sys::{self, EXIT, FRAGS, MapType, OF_MAP, XDP_PASS, instruction};
 
 /// Offset of `rx_queue_index` in `struct xdp_md`.
@@ -40,13 +40,13 @@ pub fn pass(flags: u32) -> io::Result<OwnedFd> {
 pub struct Redirect {
     program: OwnedFd,
     sockets: OwnedFd,
-    own: Option<Own>,
+    own: Option<OwnAddressSet>,
 }
 
 impl Redirect {
-    /// Loads the program for an interface with so many queues; no queue has a socket yet. Packets for `own` addresses go to the
-    /// kernel's own stack.
-    pub fn new(queues: u32, own: Option<Own>) -> io::Result<Self> {
+    /// Loads the program for an interface with so many queues; no queue has a socket yet. Packets for `own` addresses
+    /// go to the kernel's own stack.
+    pub fn new(queues: u32, own: Option<OwnAddressSet>) -> io::Result<Self> {
         let sockets = sys::map_create(MapType::XskMap, 4, queues, 0, "millrace")?;
         let code = [
             instruction(0x61, 2, 1, QUEUE, 0),
@@ -57,7 +57,7 @@ impl Redirect {
             EXIT,
         ]
         .concat();
-        let code = [own.as_ref().map_or(Vec::new(), Own::code), code].concat();
+        let code = [own.as_ref().map_or(Vec::new(), OwnAddressSet::code), code].concat();
         Ok(Redirect { program: load(&code, "millrace_afxdp")?, sockets, own })
     }
 
@@ -67,7 +67,7 @@ impl Redirect {
     }
 
     /// The addresses whose packets go to the kernel's own stack, where some do.
-    pub fn own(&self) -> Option<&Own> {
+    pub fn own(&self) -> Option<&OwnAddressSet> {
         self.own.as_ref()
     }
 

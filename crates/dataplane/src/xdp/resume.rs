@@ -47,10 +47,11 @@ impl Resume {
         Punt::of(unsafe { pool.packet(frame) }).map(|punt| punt.generation)
     }
 
-    /// Takes what lies in front of a packet in the caller's frame: the frame holds the packet alone then, with its metadata. `None`
-    /// where nothing of ours lies there.
+    /// Takes what lies in front of a packet in the caller's frame: the frame holds the packet alone then, with its
+    /// metadata. `None` where nothing of ours lies there.
     pub fn take(&self, pool: &FramePool, frame: u32) -> Option<Onward> {
-        // SAFETY: the frame is the caller's and holds a packet. What is read ends before the frame's descriptor changes.
+        // SAFETY: the frame is the caller's and holds a packet. What is read ends before the frame's descriptor
+        // changes.
         let handed = unsafe { pool.packet(frame) };
         let (punt, metadata, packet) = Punt::read(&self.program, handed)?;
         let onward = *self.onward.get(punt.channel as usize)?;

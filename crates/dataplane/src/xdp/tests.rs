@@ -1,6 +1,6 @@
 //! Small programs in the kernel, as they run at ports: without a record of what they do.
 
-mod pieces;
+mod fragments;
 mod pins;
 
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use baker::ir::{CounterId, CounterSlots, DropId, Program, TableEntry, TableId};
 use baker::opt::Level;
 use codegen::CodegenError;
 use codegen::bpf::vm::{Image, Machine, Map};
-use codegen::bpf::{self, Form, Refusal};
-use codegen::kernel::{Memory, Object, Options, Punt, TABLES, TablePlace, Verdict};
+use codegen::bpf::{self, Refusal, Tier};
+use codegen::kernel::{Memory, Object, Options, Punt, TABLES, TableLocation, Verdict};
 
 use super::load::Loaded;
 use super::memory::SharedMemory;
@@ -178,7 +178,7 @@ fn the_process_sees_what_the_kernel_inserts() {
 #[test]
 fn a_lock_that_is_not_given_up_drops_the_packet() {
     let rig = Rig::new(LEARN);
-    let TablePlace::Hash { numbers, .. } = rig.memory.memory().tables[0] else { panic!("a hash table") };
+    let TableLocation::Hash { numbers, .. } = rig.memory.memory().tables[0] else { panic!("a hash table") };
     // The lock is the first word.
     let lock = rig.memory.word(numbers as usize);
     lock.store(1, Ordering::Relaxed);
@@ -195,10 +195,10 @@ fn instructions_know_where_they_come_from() {
     let program = program(LEARN);
     let memory = SharedMemory::new(&program).unwrap();
     let object = bpf::compile(&program, Level::Base, memory.memory(), Options::default()).unwrap();
-    let span = |index: usize| object.place(index).and_then(|place| place.span);
+    let span = |index: usize| object.location(index).and_then(|location| location.span);
     let in_ppf = (0..object.code.len() / 8).filter(|index| span(*index).is_some());
-    assert!(in_ppf.count() > 100, "{:?}", object.places);
-    assert!(object.places.iter().any(|(_, place)| place.ppf == "m.p" && place.span.is_some()));
+    assert!(in_ppf.count() > 100, "{:?}", object.locations);
+    assert!(object.locations.iter().any(|(_, location)| location.ppf == "m.p" && location.span.is_some()));
     assert!(object.stack <= 512);
 }
 
@@ -253,12 +253,12 @@ fn a_ppf_that_is_too_much_goes_to_workers() {
             }",
             "all",
         );
-        let fitted = super::fit(&program, Level::Cgpc, Options { apart, ..Options::default() }).unwrap();
-        let why: Vec<_> = fitted.placement.stages.iter().map(|stage| format!("{stage:?}")).collect();
+        let partitioned = super::partition(&program, Level::Cgpc, Options { apart, ..Options::default() }).unwrap();
+        let why: Vec<_> = partitioned.placement.stages.iter().map(|stage| format!("{stage:?}")).collect();
         assert_eq!(why[..2], ["Kernel([])", "Kernel([])"]);
         assert!(why[2].contains("is too much for the kernel: the kernel's verifier gives up"), "{why:?}");
-        let (memory, loaded) = fitted.made.unwrap();
-        assert_eq!(loaded.form(), if apart { Form::Aggregates } else { Form::Whole });
+        let (memory, loaded) = partitioned.made.unwrap();
+        assert_eq!(loaded.tier(), if apart { Tier::Aggregates } else { Tier::Whole });
         memory.set_port(LOOPBACK, PORT, None, true);
         let mut packet = packet();
         packet[12..14].copy_from_slice(&[0, 7]);
@@ -267,7 +267,7 @@ fn a_ppf_that_is_too_much_goes_to_workers() {
         packet[13] = 8;
         // Nobody takes what goes on outside.
         assert_eq!(loaded.run(&packet).unwrap().verdict, Verdict::Drop as u32);
-        let slots = CounterSlots::new(&fitted.split.workers);
+        let slots = CounterSlots::new(&partitioned.split.workers);
         assert_eq!(memory.counter(slots.drop(DropId::NO_WORKER)), 1);
     }
 }
@@ -275,8 +275,8 @@ fn a_ppf_that_is_too_much_goes_to_workers() {
 #[test]
 fn where_nothing_is_left_for_the_kernel() {
     let program = heavy("", "", "input");
-    let fitted = super::fit(&program, Level::Cgpc, Options::default()).unwrap();
-    assert!(fitted.made.is_none() && !fitted.placement.any_kernel());
+    let partitioned = super::partition(&program, Level::Cgpc, Options::default()).unwrap();
+    assert!(partitioned.made.is_none() && !partitioned.placement.any_kernel());
 }
 
 /// A put that something follows, one that nothing follows, metadata and the time on the way.
@@ -308,11 +308,11 @@ fn parts_hand_on_what_they_know() {
     let memory = SharedMemory::new(&program).unwrap();
     memory.set_port(LOOPBACK, PORT, None, true);
     memory.set_now(0x01020304);
-    for careful in [false, true] {
-        let options = Options { apart: true, careful, recorded: true, ..Options::default() };
+    for spill in [false, true] {
+        let options = Options { apart: true, spill, recorded: true, ..Options::default() };
         // Each PPF by itself.
         let loaded = Loaded::compile(&program, Level::Pac, &memory, options).unwrap();
-        assert_eq!(loaded.form(), Form::Aggregates);
+        assert_eq!(loaded.tier(), Tier::Aggregates);
         let mut packet = packet();
         packet[12..14].copy_from_slice(&[0, 1]);
         let ran = loaded.run(&packet).unwrap();
@@ -342,7 +342,7 @@ const LOOKS_UP: &str = "module m { in ether input; out ether output; lpm<u48, u3
 fn the_virtual_machine_does_what_the_kernel_does() {
     let mut counts = Vec::new();
     let ways = [(LEARN, false, false), (HANDED_ON, false, false), (HANDED_ON, true, true), (LOOKS_UP, false, true)];
-    for (text, apart, careful) in ways {
+    for (text, apart, spill) in ways {
         let program = program(text);
         let memory = SharedMemory::new(&program).unwrap();
         memory.set_port(LOOPBACK, PORT, None, true);
@@ -354,11 +354,13 @@ fn the_virtual_machine_does_what_the_kernel_does() {
                 memory.tables().insert(TableId(0), &entry).unwrap();
             }
         }
-        let options = Options { apart, careful, recorded: true, ..Options::default() };
+        let options = Options { apart, spill, recorded: true, ..Options::default() };
         let take = |object: &Object| Ok::<_, Refusal<CodegenError>>(object.clone());
-        let Ok(taken) = bpf::fit(&program, Level::Pac, memory.memory(), options, take) else { panic!("too much") };
-        let parts: Vec<_> = taken.parts.iter().map(|(ppf, part)| (ppf.0, part)).collect();
-        let mut machine = Machine::of(&taken.first, &parts, Map::Memory(memory.contents()));
+        let Ok(accepted) = bpf::compile_tiered(&program, Level::Pac, memory.memory(), options, take) else {
+            panic!("too much")
+        };
+        let parts: Vec<_> = accepted.parts.iter().map(|(ppf, part)| (ppf.0, part)).collect();
+        let mut machine = Machine::of(&accepted.first, &parts, Map::Memory(memory.contents()));
         let loaded = Loaded::compile(&program, Level::Pac, &memory, options).unwrap();
         let mut instructions = 0;
         for n in 0..40u8 {

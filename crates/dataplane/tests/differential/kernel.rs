@@ -1,8 +1,9 @@
-//! The interpreter and the kernel must agree: random programs, loaded and run by the kernel's test run. Some of them run on the virtual machine
-//! (`codegen::bpf::vm`), too, and all of them where the kernel lets this process load nothing.
+//! The interpreter and the kernel must agree: random programs, loaded and run by the kernel's test run. Some of them
+//! run on the virtual machine (`codegen::bpf::vm`), too, and all of them where the kernel lets this process load
+//! nothing.
 //!
-//! `PROGRAMS=n`: how many must run, 2000 if not set; the other variables are those of the test with native code. A refusal of the
-//! kernel's verifier is written to `verifier.log` in cargo's directory for tests.
+//! `PROGRAMS=n`: how many must run, 2000 if not set; the other variables are those of the test with native code. A
+//! refusal of the kernel's verifier is written to `verifier.log` in cargo's directory for tests.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +21,7 @@ use dataplane::xdp::{KERNEL_FRAMES, KernelCode, KernelEngine, KernelEngineError,
 use dataplane::{InterpEngine, TableAccess};
 
 use crate::generate::{self, Style};
-use crate::numbers::Numbers;
+use crate::numbers::SplitMix64;
 use crate::packets::{self, Packet};
 use crate::run::{Seen, compile, control, same_outputs, same_state, show_packet};
 use crate::{number, said};
@@ -33,7 +34,8 @@ const FRAME: u32 = 8192;
 const SHORTEST: usize = 14;
 /// One in so many programs is as large as those for native code, which takes long.
 const ONE_LARGE_IN: u64 = 32;
-/// Of programs with more than so many instructions so many in a hundred are run: they take the verifier most of the time.
+/// Of programs with more than so many instructions so many in a hundred are run: they take the verifier most of the
+/// time.
 const LONG: usize = 480;
 const LONG_PERCENT: usize = 16;
 /// One in so many programs runs on the virtual machine, too.
@@ -108,7 +110,8 @@ fn refusal(error: KernelEngineError) -> Refusal {
     }
 }
 
-/// Runs the packets on both. `fill` seeds the control plane's part: entries before the first packet, and changes half way.
+/// Runs the packets on both. `fill` seeds the control plane's part: entries before the first packet, and changes half
+/// way.
 fn compare(
     program: &Arc<Program>,
     packets: &[Packet],
@@ -129,7 +132,7 @@ fn compare(
         let tables = engine.tables();
         kernels.push((name, stepper(Box::new(engine), tables)?));
     }
-    let mut numbers = Numbers::new(fill);
+    let mut numbers = SplitMix64::new(fill);
     let mut now = 0;
     for (index, (port, bytes)) in packets.iter().enumerate() {
         if index % PACKETS.div_ceil(2) == 0 {
@@ -164,14 +167,14 @@ fn random_program(seed: u64, tally: &mut Tally) {
     if number("SHOW").is_some() {
         println!("// seed {seed}\n{}", generated.text);
     }
-    let mut numbers = Numbers::new(!seed);
+    let mut numbers = SplitMix64::new(!seed);
     let random = std::iter::from_fn(|| Some(packets::packet(&mut numbers, &generated.headers)));
     let packets: Vec<Packet> = random.filter(|(_, bytes)| bytes.len() >= SHORTEST).take(PACKETS).collect();
     let program = compile(&generated.text).expect("a valid program");
     let level = [Level::Base, Level::Pac, Level::Cgpc][seed as usize % 3];
     let forms = [(false, false), (true, false), (false, true), (true, true)];
-    let (careful, apart) = forms[(seed / 3) as usize % 4];
-    // In several pieces a packet does not grow at its end, as it does in the frames of the reference.
+    let (spill, apart) = forms[(seed / 3) as usize % 4];
+    // In several fragments a packet does not grow at its end, as it does in the frames of the reference.
     let grows = |inst: &Inst| matches!(inst.op, Op::Grow { end: PacketEnd::Tail, .. });
     let insts = || program.ppfs.iter().flat_map(|ppf| &ppf.body.blocks).flat_map(|block| &block.insts);
     if insts().count() > LONG && number("SEED").is_none() && !numbers.chance(LONG_PERCENT) {
@@ -179,7 +182,7 @@ fn random_program(seed: u64, tally: &mut Tally) {
         return;
     }
     let frags = (seed / 12) % 2 == 1 && !insts().any(grows);
-    let how = (level, Options { careful, apart, frags, ..Options::default() });
+    let how = (level, Options { spill, apart, frags, ..Options::default() });
     let compared = catch_unwind(AssertUnwindSafe(|| compare(&program, &packets, how, seed)));
     match compared.unwrap_or_else(|panic| Err(Refusal::Fault(said(panic)))) {
         Ok((seen, is_interpreted)) => {

@@ -26,7 +26,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use generate::Style;
-use numbers::Numbers;
+use numbers::SplitMix64;
 use packets::Packet;
 
 /// Packets per program: so many one at a time, then so many as a batch.
@@ -97,7 +97,7 @@ fn random_program(seed: u64, under_way: &Path) -> run::Seen {
         println!("// seed {seed}\n{}", program.text);
     }
     std::fs::write(under_way, format!("// seed {seed}\n{}", program.text)).expect("cargo's directory for tests");
-    let mut numbers = Numbers::new(!seed);
+    let mut numbers = SplitMix64::new(!seed);
     let packets: Vec<Packet> = (0..PACKETS).map(|_| packets::packet(&mut numbers, &program.headers)).collect();
     let error = match run(&program.text, &packets, seed) {
         Ok(seen) => return run::Seen { constructs: program.constructs, ..seen },

@@ -7,7 +7,7 @@ use baker::opt::{self, Pass};
 use dataplane::EngineKind;
 
 use crate::generate::Style;
-use crate::numbers::Numbers;
+use crate::numbers::SplitMix64;
 use crate::packets::{self, Packet};
 use crate::run::Engine;
 use crate::{PACKETS, SINGLY, generate, run};
@@ -87,7 +87,7 @@ fn broken_passes_are_noticed() {
         let engines: [Engine; 1] = [(mutant.name, EngineKind::Interp, std::slice::from_ref(mutant))];
         let noticed = (0..PROGRAMS).any(|seed| {
             let program = generate::program(seed, Style::Any);
-            let mut numbers = Numbers::new(!seed);
+            let mut numbers = SplitMix64::new(!seed);
             let packets: Vec<Packet> = (0..PACKETS).map(|_| packets::packet(&mut numbers, &program.headers)).collect();
             let program = run::compile(&program.text).expect("a program");
             let compared = || run::compare_with(&engines, &program, &packets, SINGLY, seed);

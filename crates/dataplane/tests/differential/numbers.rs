@@ -1,13 +1,13 @@
 //! A repeatable source of numbers: the same on every machine and for ever, so that a seed names a test.
 
 /// splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
-pub struct Numbers(u64);
+pub struct SplitMix64(u64);
 
-impl Numbers {
+impl SplitMix64 {
     pub fn new(seed: u64) -> Self {
-        let mut numbers = Numbers(seed ^ 0x6d69_6c6c_7261_6365);
+        let mut numbers = SplitMix64(seed ^ 0x6d69_6c6c_7261_6365);
         // Neighbouring seeds begin with neighbouring states: one step takes them apart.
-        Numbers(numbers.next())
+        SplitMix64(numbers.next())
     }
 
     pub fn next(&mut self) -> u64 {

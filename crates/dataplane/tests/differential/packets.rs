@@ -1,13 +1,13 @@
 //! Random packets: from noise to headers that make sense.
 
 use crate::generate::Header;
-use crate::numbers::Numbers;
+use crate::numbers::SplitMix64;
 
 /// Port of entry and bytes.
 pub type Packet = (u8, Vec<u8>);
 
 /// A packet for a program with these headers, the first of which is that of received frames.
-pub fn packet(n: &mut Numbers, headers: &[Header]) -> Packet {
+pub fn packet(n: &mut SplitMix64, headers: &[Header]) -> Packet {
     let port = if n.chance(60) { n.below(6) } else { n.below(256) } as u8;
     let mut bytes = match n.below(6) {
         0 => (0..n.below(201)).map(|_| n.next() as u8).collect(),
@@ -22,7 +22,7 @@ pub fn packet(n: &mut Numbers, headers: &[Header]) -> Packet {
 }
 
 /// Headers one after the other, mostly with good lengths; sometimes just enough, or a byte less.
-fn stack(n: &mut Numbers, headers: &[Header]) -> Vec<u8> {
+fn stack(n: &mut SplitMix64, headers: &[Header]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut header = &headers[0];
     let most = n.range(1, 5);

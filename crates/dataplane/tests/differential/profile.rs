@@ -4,7 +4,7 @@ use baker::ir::{Counts, Program, Ty, Usage, Value, print};
 use baker::opt::{self, Level, Pass};
 
 use crate::generate::Style;
-use crate::numbers::Numbers;
+use crate::numbers::SplitMix64;
 use crate::{generate, run};
 
 /// Puts one beside a program, the same for the same program.
@@ -13,24 +13,24 @@ pub const PROFILE: Pass = Pass { name: "profile", run: made_up };
 fn made_up(program: &Program) -> Program {
     let mut program = program.clone();
     let seed = program.bodies().flat_map(|body| &body.blocks).map(|block| block.insts.len() as u64 + 1);
-    let mut numbers = Numbers::new(seed.fold(0, |hash: u64, len| hash.wrapping_mul(31).wrapping_add(len)));
+    let mut numbers = SplitMix64::new(seed.fold(0, |hash: u64, len| hash.wrapping_mul(31).wrapping_add(len)));
     for ppf in &mut program.ppfs {
         let body = &mut ppf.body;
         for block in &mut body.blocks {
             let mut count = || if numbers.chance(30) { 0 } else { numbers.next() >> numbers.below(64) };
             block.counts = Some(Counts { runs: count(), taken: [count(), count()] });
         }
-        let mut usual = std::collections::BTreeMap::new();
+        let mut expected = std::collections::BTreeMap::new();
         for (index, ty) in body.values.iter().enumerate() {
             if let Ty::Int(width @ 32) = ty
                 && numbers.chance(40)
             {
                 let number = if numbers.chance(80) { numbers.below(80) as u128 } else { numbers.bits(*width) };
-                usual.insert(Value(index as u32), number);
+                expected.insert(Value(index as u32), number);
             }
         }
         let lengths = (0..3).map(|_| (numbers.below(257) as u32, numbers.next() >> numbers.below(64))).collect();
-        body.usage = Some(Usage { lengths, usual });
+        body.usage = Some(Usage { lengths, expected });
     }
     program
 }

@@ -18,7 +18,7 @@ use dataplane::step::{StepOutput, Stepper};
 use dataplane::{Access, EngineKind};
 
 use crate::generate::CONSTRUCTS;
-use crate::numbers::Numbers;
+use crate::numbers::SplitMix64;
 use crate::packets::Packet;
 use crate::profile::PROFILE;
 
@@ -28,12 +28,16 @@ pub type Engine = (&'static str, EngineKind, &'static [Pass]);
 /// What is compared with the interpreter: each pass alone, then the levels, with wrong profiles and without.
 const ENGINES: [Engine; 11] = [
     ("aggregate, interpreter", EngineKind::Interp, &[opt::AGGREGATE]),
-    ("number, interpreter", EngineKind::Interp, &[opt::NUMBER]),
+    ("number, interpreter", EngineKind::Interp, &[opt::VALUE_NUMBERING]),
     ("combine, interpreter", EngineKind::Interp, &[opt::COMBINE]),
     ("cache, interpreter", EngineKind::Interp, &[opt::CACHE]),
-    ("cgpc, interpreter", EngineKind::Interp, &[opt::AGGREGATE, opt::CACHE, opt::NUMBER]),
-    ("pac with a profile, interpreter", EngineKind::Interp, &[PROFILE, opt::COMBINE, opt::NUMBER]),
-    ("cgpc with a profile, interpreter", EngineKind::Interp, &[PROFILE, opt::AGGREGATE, opt::CACHE, opt::NUMBER]),
+    ("cgpc, interpreter", EngineKind::Interp, &[opt::AGGREGATE, opt::CACHE, opt::VALUE_NUMBERING]),
+    ("pac with a profile, interpreter", EngineKind::Interp, &[PROFILE, opt::COMBINE, opt::VALUE_NUMBERING]),
+    (
+        "cgpc with a profile, interpreter",
+        EngineKind::Interp,
+        &[PROFILE, opt::AGGREGATE, opt::CACHE, opt::VALUE_NUMBERING],
+    ),
     ("base, native O0", EngineKind::Native(OptLevel::O0, Level::Base), &[]),
     ("base, native O3", EngineKind::Native(OptLevel::O3, Level::Base), &[]),
     ("pac, native O3", EngineKind::Native(OptLevel::O3, Level::Pac), &[]),
@@ -70,8 +74,8 @@ pub struct Seen {
     pub instances: u64,
     /// Members of sets at the end.
     pub members: u64,
-    /// Programs whose look-ups are staged, those of them in which packets may have to begin again, and those in which what
-    /// is put off depends on the path.
+    /// Programs whose look-ups are staged, those of them in which packets may have to begin again, and those in which
+    /// what is put off depends on the path.
     pub staged: u64,
     pub conflicts: u64,
     pub choices: u64,
@@ -261,7 +265,7 @@ pub fn compare_with(
     natives.iter_mut().for_each(|(_, native)| native.set_staging(Staging::Always));
     let (one_by_one, batch) = packets.split_at(singly.min(packets.len()));
 
-    let mut numbers = Numbers::new(fill);
+    let mut numbers = SplitMix64::new(fill);
     control(program, &mut numbers, &mut interp, &mut natives)?;
     let mut now = 0;
     for (index, (port, bytes)) in one_by_one.iter().enumerate() {
@@ -393,7 +397,7 @@ fn slot_name(program: &Program, slot: usize) -> String {
 /// The control plane inserts and removes entries. All engines must answer alike.
 pub fn control(
     program: &Program,
-    n: &mut Numbers,
+    n: &mut SplitMix64,
     interp: &mut Stepper,
     natives: &mut [(&str, Stepper)],
 ) -> Result<(), String> {
@@ -446,7 +450,7 @@ pub fn control(
 }
 
 /// A number that programs ask for, too.
-fn small(n: &mut Numbers, width: u32) -> u128 {
+fn small(n: &mut SplitMix64, width: u32) -> u128 {
     let mask = u128::MAX >> (128 - width);
     if n.chance(90) { n.below(16) as u128 & mask } else { n.bits(width) }
 }

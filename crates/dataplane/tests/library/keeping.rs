@@ -6,9 +6,9 @@ use dataplane::step::Stepper;
 use std::sync::Arc;
 
 /// splitmix64 (Steele, Lea, Flood, 2014).
-pub struct Numbers(pub u64);
+pub struct SplitMix64(pub u64);
 
-impl Numbers {
+impl SplitMix64 {
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -121,7 +121,7 @@ const IP_FIELDS: [(&str, u32); 8] = [
 ];
 
 struct Writer {
-    n: Numbers,
+    n: SplitMix64,
     upper: Upper,
     names: usize,
     out: String,
@@ -224,7 +224,7 @@ impl Writer {
 }
 
 fn program(seed: u64) -> (String, Arc<Program>, u8) {
-    let mut n = Numbers(seed);
+    let mut n = SplitMix64(seed);
     let upper = n.pick(&UPPER);
     let name = upper.name;
     let mut writer = Writer { n, upper, names: 0, out: String::new() };
@@ -261,7 +261,7 @@ fn program(seed: u64) -> (String, Arc<Program>, u8) {
 fn right_checksums_stay_right() {
     for seed in 0..400 {
         let (text, program, number) = program(seed);
-        let mut n = Numbers(!seed);
+        let mut n = SplitMix64(!seed);
         let bad = program.metadata.iter().position(|field| field.name == "bad").expect("declared");
         // Native code is compared with the interpreter elsewhere; here a few programs are enough.
         let engines: &[EngineKind] = if seed % 20 == 0 { &super::ENGINES } else { &[EngineKind::Interp] };

@@ -1,8 +1,8 @@
 //! The Baker library against packets that scapy built and tshark decoded, on every engine.
 //!
 //! `packets.txt` has blocks; `make.py` writes it. `read`: after some statements, each `is NUMBER EXPRESSION` must hold.
-//! `write`: a PPF changes the packet `ether`, and what leaves must be `out`, checksums included. `hash` is tested against
-//! the standard library's SipHash-2-4.
+//! `write`: a PPF changes the packet `ether`, and what leaves must be `out`, checksums included. `hash` is tested
+//! against the standard library's SipHash-2-4.
 
 mod keeping;
 mod sums;

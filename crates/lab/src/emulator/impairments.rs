@@ -37,7 +37,8 @@ pub struct Impairments {
     pub reorder: Reorder,
 }
 
-/// How much waits before a rate; what comes when it is full is dropped (tail drop). The packet that is being sent counts.
+/// How much waits before a rate; what comes when it is full is dropped (tail drop). The packet that is being sent
+/// counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimit {
     /// Most packets.

@@ -76,7 +76,8 @@ pub struct Wire<'a> {
     pub backward: Impairments,
     /// Longest network-layer packet in bytes; give the ends' devices the same.
     pub mtu: u32,
-    /// Its ends can be captured where the emulator has them ([`Emulator::tap`]), which costs it a little for each packet.
+    /// Its ends can be captured where the emulator has them ([`Emulator::tap`]), which costs it a little for each
+    /// packet.
     pub captured: bool,
 }
 
@@ -110,7 +111,8 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// Makes the links' devices, which are down at the hosts' ends (as [`veth`] makes them), and starts to carry frames.
+    /// Makes the links' devices, which are down at the hosts' ends (as [`veth`] makes them), and starts to carry
+    /// frames.
     ///
     /// Each direction of each link draws random decisions of its own from `seed`. They depend on the order of packets
     /// alone, so the same packets meet the same fate in each run.
@@ -219,7 +221,8 @@ impl Emulator {
         self.shared.counters[self.pipe(link, direction)].get()
     }
 
-    /// All that passes the first (0) or second (1) end of a link that is [captured](Wire::captured), whatever the device there shows.
+    /// All that passes the first (0) or second (1) end of a link that is [captured](Wire::captured), whatever the
+    /// device there shows.
     ///
     /// # Panics
     /// When there is no such link or end.

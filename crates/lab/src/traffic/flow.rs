@@ -50,8 +50,8 @@ pub(super) struct Template {
 }
 
 impl Flow {
-    /// A frame of `length` bytes, without checksum (FCS) at its end: 60 is the shortest on a real Ethernet. Its probe is
-    /// zero.
+    /// A frame of `length` bytes, without checksum (FCS) at its end: 60 is the shortest on a real Ethernet. Its probe
+    /// is zero.
     ///
     /// # Errors
     /// When the headers and [`PROBE`] bytes do not fit, or the addresses are of two versions.

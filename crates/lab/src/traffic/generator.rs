@@ -17,7 +17,8 @@ use crate::sys::{self, BATCH};
 
 /// It sleeps until so long before the next packet is due, in ns, and looks at the clock for the rest.
 const SPIN: u64 = 80_000;
-/// Packets that are sent together at most where there is a rate: they have one time, which is to be that of each to about 10 µs.
+/// Packets that are sent together at most where there is a rate: they have one time, which is to be that of each to
+/// about 10 µs.
 const PACED: u64 = 8;
 /// What it is behind by more than this, in ns, it does not catch up: it did not get the processor.
 const BEHIND: u64 = 50_000_000;

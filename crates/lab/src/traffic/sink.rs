@@ -27,8 +27,8 @@ const MOST_FLOWS: u32 = 1 << 20;
 const TURN: usize = 64;
 /// Longest latency that is told apart from longer ones, in ns.
 const LONGEST_LATENCY: u64 = 100_000_000_000;
-/// Sleep where the ring is empty. The kernel stamps frames when they arrive, so nothing has to be seen at once; and whoever sends
-/// need not wake the sink, which would cost more than the frame.
+/// Sleep where the ring is empty. The kernel stamps frames when they arrive, so nothing has to be seen at once; and
+/// whoever sends need not wake the sink, which would cost more than the frame.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// What a sink has received.
@@ -107,8 +107,8 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Receives on `device` of `namespace` from here on, on this CPU if one is given. Frames that the device sends are not
-    /// seen; the kernel's own stack sees the same frames.
+    /// Receives on `device` of `namespace` from here on, on this CPU if one is given. Frames that the device sends are
+    /// not seen; the kernel's own stack sees the same frames.
     pub fn start(namespace: &Namespace, device: &str, cpu: Option<usize>) -> Result<Sink> {
         let config = RingConfig { mtu: BEGINNING, bytes: RING_BYTES, outgoing: false, shown: false };
         let ring = Ring::open(namespace, device, config)?;

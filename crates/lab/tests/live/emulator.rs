@@ -36,8 +36,8 @@ impl Link {
         self.emulator.counters(0, Direction::Forward)
     }
 
-    /// Sends `count` numbered frames from a; the numbers as they arrive at b. The frames go in bursts that the receiving
-    /// socket can hold, each once the one before is accounted for.
+    /// Sends `count` numbered frames from a; the numbers as they arrive at b. The frames go in bursts that the
+    /// receiving socket can hold, each once the one before is accounted for.
     fn numbered(&self, count: u32) -> Vec<u32> {
         const BURST: u32 = 100;
         let (from, mut to) = (RawPort::open(&self.a, "eth0").unwrap(), RawPort::open(&self.b, "eth0").unwrap());

@@ -12,7 +12,7 @@ use cli::failure::Failure;
 use codegen::OptLevel;
 use codegen::kernel::Options;
 use dataplane::ports::{Driver, kernel_options};
-use dataplane::xdp::{FastPath, FitError, Fitted, LoadError, fit};
+use dataplane::xdp::{FastPath, LoadError, PartitionError, Partitioned, partition};
 use dataplane::{EngineKind, PortConfig, ReloadError};
 
 use crate::apps::{self, Source};
@@ -51,8 +51,8 @@ impl Chosen {
     }
 }
 
-/// Chooses what runs a program between these ports. With a directory for its state and the instance's name, what runs in the
-/// kernel outlasts the process.
+/// Chooses what runs a program between these ports. With a directory for its state and the instance's name, what runs
+/// in the kernel outlasts the process.
 pub fn choose(
     engine: Engine,
     source: &Source,
@@ -119,12 +119,13 @@ enum Refusal {
     /// The placer gives it nothing, for the first reason.
     Nothing(String),
     /// It does not take it.
-    Kernel(FitError),
+    Kernel(PartitionError),
 }
 
 /// As much of the program as the kernel takes, and what to say of that.
 fn fast_path(program: &Program, level: Level, options: Options) -> Result<(Split, FastPath, String), Refusal> {
-    let Fitted { placement, too_much, split, made } = fit(program, level, options).map_err(Refusal::Kernel)?;
+    let Partitioned { placement, too_much, split, made } =
+        partition(program, level, options).map_err(Refusal::Kernel)?;
     let Some((memory, loaded)) = made else {
         let reason = program.ppfs.iter().zip(&placement.stages).find_map(|(ppf, stage)| match stage {
             Stage::Cannot(obstacle) => Some(format!("{} {}", ppf.name, obstacle.reason)),
@@ -142,8 +143,8 @@ fn fast_path(program: &Program, level: Level, options: Options) -> Result<(Split
 fn said(refusal: &Refusal, compilation: &Compilation) -> String {
     match refusal {
         Refusal::Nothing(reason) => format!("nothing of it can run in the kernel: {reason}"),
-        Refusal::Kernel(FitError::Load(error @ LoadError::Verifier { place, log, .. })) => {
-            let line = place.as_ref().and_then(|place| place.span).map(|span| {
+        Refusal::Kernel(PartitionError::Load(error @ LoadError::Verifier { location, log, .. })) => {
+            let line = location.as_ref().and_then(|location| location.span).map(|span| {
                 let (line, _) = compilation.sources.line_column(span.file, span.start);
                 format!(" ({}:{line})", compilation.sources.file(span.file).name)
             });
@@ -161,7 +162,7 @@ fn said(refusal: &Refusal, compilation: &Compilation) -> String {
 /// Why a program does not take over, in one line.
 pub fn reload_error(error: ReloadError, compilation: &Compilation) -> String {
     match error {
-        ReloadError::Fit(error) => said(&Refusal::Kernel(error), compilation),
+        ReloadError::Partition(error) => said(&Refusal::Kernel(error), compilation),
         error => error.to_string(),
     }
 }

@@ -72,8 +72,8 @@ fn read_input() -> io::Result<String> {
     Ok(text)
 }
 
-/// The file, or all Baker files in a directory and those in it, in the order of their names. Hidden directories and links
-/// to directories are left out.
+/// The file, or all Baker files in a directory and those in it, in the order of their names. Hidden directories and
+/// links to directories are left out.
 fn find(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_path_buf()]);

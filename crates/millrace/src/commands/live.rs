@@ -12,8 +12,8 @@ use control::applications::{self, SettingsWays};
 use control::config::{Config, changes};
 use control::entries::{Notation, PortNames};
 use control::socket::{Reloaded, Shown};
-use control::state::Keeper;
-use dataplane::ports::{Own, PortSpec};
+use control::state::Persister;
+use dataplane::ports::{OwnAddresses, PortSpec};
 use dataplane::{Access, Carried, Instance, PortConfig, Report};
 
 use super::engine;
@@ -23,7 +23,7 @@ use crate::applications::BUILT_IN;
 use crate::apps;
 
 /// All that is said of a port; the device in words.
-type Said = (String, u8, String, Option<u8>, Access, Own, Option<u32>);
+type PortDescription = (String, u8, String, Option<u8>, Access, OwnAddresses, Option<u32>);
 
 /// What an instance was started with, or what it took over since.
 pub struct StartedWith {
@@ -31,7 +31,7 @@ pub struct StartedWith {
     texts: Vec<String>,
     program: Arc<Program>,
     config: Config,
-    ports: Vec<Said>,
+    ports: Vec<PortDescription>,
 }
 
 impl StartedWith {
@@ -89,7 +89,7 @@ struct State {
     /// Controllers that can be asked.
     registry: Registry,
     /// Where the tables are kept on disk.
-    keeper: Option<Keeper>,
+    persister: Option<Persister>,
 }
 
 impl Live {
@@ -99,9 +99,9 @@ impl Live {
         with: StartedWith,
         settings: SettingsWays,
         registry: Registry,
-        keeper: Option<Keeper>,
+        persister: Option<Persister>,
     ) -> Self {
-        Live(Mutex::new(State { instance: Some(instance), with, settings, registry, keeper }))
+        Live(Mutex::new(State { instance: Some(instance), with, settings, registry, persister }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -124,12 +124,12 @@ impl Live {
     pub fn stop(&self) -> Option<Report> {
         let mut state = self.lock();
         let report = state.instance.take()?.stop();
-        state.keeper = None;
+        state.persister = None;
         Some(report)
     }
 
-    /// Reads program and configuration again and puts them in force while packets are processed. Where anything is wrong with
-    /// them all stays as it is, and the error says what.
+    /// Reads program and configuration again and puts them in force while packets are processed. Where anything is
+    /// wrong with them all stays as it is, and the error says what.
     pub fn reload(&self, reread: &Reread) -> Result<(Reloaded, Option<Arc<Shown>>), String> {
         let mut state = self.lock();
         let said = |failure: Failure| failure.to_string().trim_start_matches("error: ").to_owned();
@@ -177,9 +177,9 @@ impl State {
 
     /// Keeps on disk what is in force now.
     fn keep(&self) {
-        let (Some(keeper), Some(instance)) = (&self.keeper, &self.instance) else { return };
+        let (Some(persister), Some(instance)) = (&self.persister, &self.instance) else { return };
         let configured = self.with.config.configured(&self.with.program);
-        keeper.keep(instance.program().clone(), configured, instance.tables());
+        persister.persist(instance.program().clone(), configured, instance.tables());
     }
 
     /// The program is the same.
@@ -247,15 +247,16 @@ impl State {
         applications::begin(&settings, &with.config.controllers);
         let carried = program.tables.iter().zip(next.carried());
         reloaded.tables = carried.map(|(table, carried)| (table.name.clone(), carried.to_string())).collect();
-        let about =
-            |fitted: &dataplane::xdp::Fitted<_>| engine::about(&with.program, &fitted.placement, &fitted.too_much);
-        reloaded.engine = next.fitted().map(about);
+        let about = |partitioned: &dataplane::xdp::Partitioned<_>| {
+            engine::about(&with.program, &partitioned.placement, &partitioned.too_much)
+        };
+        reloaded.engine = next.partitioned().map(about);
         reloaded.warnings.extend(instance.take_over(next));
         changes.remove(&mut tables);
         (reloaded.replaced, reloaded.set, reloaded.removed) = (true, changes.set.len(), changes.removed.len());
         reloaded.controllers = with.config.controllers.iter().map(|(name, _)| name.clone()).collect();
         self.settings = settings;
-        self.registry.replace(needed.asked, |name| running.iter().any(|one| one == name));
+        self.registry.replace(needed.query_targets, |name| running.iter().any(|one| one == name));
         let notation = Notation::new(program.clone(), reread.names.clone());
         Ok(Shown::new(program, notation, tables))
     }

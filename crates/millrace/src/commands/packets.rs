@@ -18,11 +18,12 @@ pub struct Packets {
     /// How far accesses to packets are optimised.
     #[arg(long = "opt", value_enum, default_value_t = Name::Cgpc)]
     opt: Name,
-    /// Packets like those to come (pcap or pcapng), by which the program is optimised. An interface of a pcapng file is the
-    /// port of its name
+    /// Packets like those to come (pcap or pcapng), by which the program is optimised. An interface of a pcapng file is
+    /// the port of its name
     #[arg(long, value_name = "T.pcap")]
     profile: Option<PathBuf>,
-    /// Port of the profile's packets whose file names none, or none of the configuration: a name there, or a number [default: 1]
+    /// Port of the profile's packets whose file names none, or none of the configuration: a name there, or a number
+    /// [default: 1]
     #[arg(long, value_name = "PORT")]
     profile_port: Option<String>,
 }

@@ -12,7 +12,7 @@ use dataplane::{EngineKind, ReplayError, replay};
 
 use super::instance::configuration;
 use super::packets::Packets;
-use super::trace::{Ways, wrong};
+use super::trace::{EntryPorts, wrong};
 use crate::applications::BUILT_IN;
 use crate::apps;
 
@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let program = apps::compile(&source)?;
     let config = configuration(&source, args.config.as_ref(), &program)?;
     let program = args.packets.profiled(program, &config)?;
-    let ways = Ways::new(&config, ("--port", args.port.as_deref()))?;
+    let entry_ports = EntryPorts::new(&config, ("--port", args.port.as_deref()))?;
     // Writing would empty the file before it is read.
     let same =
         |output: &PathBuf| args.input.canonicalize().is_ok_and(|input| output.canonicalize().is_ok_and(|o| o == input));
@@ -69,15 +69,15 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Engine::Worker => EngineKind::Native(OptLevel::O3, args.packets.level()),
         Engine::Interp => EngineKind::Interp,
     };
-    let mut entries = |packet: &Captured| ways.entry(packet.interface.as_deref(), packet.outgoing);
+    let mut entries = |packet: &Captured| entry_ports.entry(packet.interface.as_deref(), packet.outgoing);
     let done = replay(&program, kind, &mut entries, externs, fill, &args.input, args.output.as_deref());
     let done = done.map_err(|error| match error {
         ReplayError::File(_) | ReplayError::Tables(_) => wrong(&error),
         ReplayError::Entry(what) => wrong(&format!("{}: {what}", args.input.display())),
         _ => Failure::refused(error),
     })?;
-    if let Some(missed) = &done.missed {
-        tracing::warn!("{missed}");
+    if let Some(skipped) = &done.skipped {
+        tracing::warn!("{skipped}");
     }
     say!(
         "{}: {} packets in, {} out by tx, {} to the host",

@@ -13,8 +13,8 @@ use cli::say;
 use control::application::Registry;
 use control::config::{Config, Control, changes};
 use control::entries::{Notation, PortNames};
-use control::socket::{About, Claim, ClaimError, Place, PlaceError, Server, Service, Shown};
-use control::state::{self, Keeper, Store};
+use control::socket::{About, Claim, ClaimError, Server, Service, Shown, SocketDirectory, SocketNameError};
+use control::state::{self, Persister, Store};
 use dataplane::ports::{DRIVERS, PortSpec};
 use dataplane::{Access, Instance, Options, PollMode, PortConfig, Prepared, StartError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -153,10 +153,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let names = PortNames::new(&ports);
     let shown = Shown::new(program.clone(), Notation::new(program, names.clone()), instance.tables());
     let configured = config.configured(instance.program());
-    let keep = |store| Keeper::start(store, instance.program().clone(), configured, instance.tables());
-    let keeper = store.map(keep).transpose().map_err(Failure::refused)?;
-    let registry = Registry::new(needed.asked);
-    let live = Arc::new(Live::new(instance, started_with, needed.reloads, registry.clone(), keeper));
+    let keep = |store| Persister::start(store, instance.program().clone(), configured, instance.tables());
+    let persister = store.map(keep).transpose().map_err(Failure::refused)?;
+    let registry = Registry::new(needed.query_targets);
+    let live = Arc::new(Live::new(instance, started_with, needed.reloads, registry.clone(), persister));
     let server = match claim {
         Some(claim) => {
             let about = self::about(claim.instance(), &source.name, engine, &options, &cpus, &ports);
@@ -209,8 +209,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if errors.is_empty() { Ok(()) } else { Err(Failure::refused(errors.join("\nerror: "))) }
 }
 
-/// Fills the tables of an instance that is about to start: with what was kept, and with what the configuration has. What there
-/// is to say about it.
+/// Fills the tables of an instance that is about to start: with what was kept, and with what the configuration has.
+/// What there is to say about it.
 fn fill(config: &Config, prepared: &Prepared, store: Option<&Store>) -> Result<Vec<String>, Failure> {
     let (program, mut tables) = (prepared.program(), prepared.tables());
     let wrong = |error: &dyn std::fmt::Display| Failure::wrong(format!("error: {error}"));
@@ -236,8 +236,8 @@ fn fill(config: &Config, prepared: &Prepared, store: Option<&Store>) -> Result<V
     Ok([counted].into_iter().chain(inherited).chain(restored.notes).collect())
 }
 
-/// Number and CPUs of the workers: what the command line says comes before the configuration, and the configuration's CPUs
-/// are not those of another number of workers.
+/// Number and CPUs of the workers: what the command line says comes before the configuration, and the configuration's
+/// CPUs are not those of another number of workers.
 fn workers(args: &Args, config: Options) -> Options {
     let (workers, cpus) = match (args.workers, &args.cpus[..]) {
         (None, []) => (config.workers, config.cpus),
@@ -264,11 +264,11 @@ fn claim(args: &Args, program: &str, config: &Control) -> Result<Claim, Failure>
     let name = args.instance.as_deref().or(config.instance.as_deref());
     let claim = match (args.socket.as_ref().or(config.socket.as_ref()), name) {
         (Some(path), name) => Claim::at(path, name.unwrap_or(own), group),
-        (None, Some(name)) => Claim::named(&Place::of_user(), name, group),
-        (None, None) => Claim::numbered(&Place::of_user(), own, group),
+        (None, Some(name)) => Claim::named(&SocketDirectory::of_user(), name, group),
+        (None, None) => Claim::numbered(&SocketDirectory::of_user(), own, group),
     };
     claim.map_err(|error| match error {
-        ClaimError::Group(_) | ClaimError::Place(PlaceError::Name(_)) => Failure::wrong(format!("error: {error}")),
+        ClaimError::Group(_) | ClaimError::Name(SocketNameError::Name(_)) => Failure::wrong(format!("error: {error}")),
         _ => Failure::refused(error),
     })
 }

@@ -39,7 +39,8 @@ enum Action {
     Set {
         #[command(flatten)]
         at: At,
-        /// The value, which a set needs not: 1, 10.0.0.1, 02:00:00:00:00:01, '{ domain = 1, mac = "02:00:00:00:00:01" }'
+        /// The value, which a set needs not: 1, 10.0.0.1, 02:00:00:00:00:01, '{ domain = 1, mac = "02:00:00:00:00:01"
+        /// }'
         #[arg(allow_hyphen_values = true, default_value = "true", hide_default_value = true)]
         value: String,
         #[command(flatten)]
@@ -78,7 +79,8 @@ struct At {
     /// The table
     #[arg(value_name = "MODULE.TABLE")]
     table: String,
-    /// The key: 3, p1, 10.0.1.0/24, 02:00:00:00:00:01; for `get` also an address, whose longest prefix is looked for: 10.0.1.7
+    /// The key: 3, p1, 10.0.1.0/24, 02:00:00:00:00:01; for `get` also an address, whose longest prefix is looked for:
+    /// 10.0.1.7
     #[arg(allow_hyphen_values = true)]
     key: String,
 }

@@ -31,16 +31,16 @@ pub fn given_or_beside(given: Option<&PathBuf>, source: &Source, option: &str) -
     }
 }
 
-/// The packets of a capture file that came in: see [`Ways`]. What can't be read of it is told.
-pub fn packets((name, content): &(String, Vec<u8>), config: &Config, port: Given) -> Result<Trace, Failure> {
-    let ways = Ways::new(config, port)?;
+/// The packets of a capture file that came in: see [`EntryPorts`]. What can't be read of it is told.
+pub fn packets((name, content): &(String, Vec<u8>), config: &Config, port: PortOption) -> Result<Trace, Failure> {
+    let entry_ports = EntryPorts::new(config, port)?;
     let trace = read_trace(name, content).map_err(|error| wrong(&error))?;
-    if let Some(missed) = trace.missed {
-        tracing::warn!("{missed}");
+    if let Some(skipped) = trace.skipped {
+        tracing::warn!("{skipped}");
     }
     let mut packets = Trace::new();
     for packet in trace.packets {
-        let entry = ways.entry(packet.interface.as_deref(), packet.outgoing);
+        let entry = entry_ports.entry(packet.interface.as_deref(), packet.outgoing);
         if let Some(port) = entry.map_err(|what| wrong(&format!("{name}: {what}")))? {
             packets.push((port, packet.frame));
         }
@@ -52,23 +52,24 @@ pub fn packets((name, content): &(String, Vec<u8>), config: &Config, port: Given
 }
 
 /// An option that says on which port packets come in whose file does not say it, with its value where it was given.
-pub type Given<'a> = (&'static str, Option<&'a str>);
+pub type PortOption<'a> = (&'static str, Option<&'a str>);
 
-/// Where the packets of a capture file come in. An interface is the port of its name; of a lab's captures, whose interfaces are called
-/// `HOST:DEVICE`, that of the device's name. Packets at other interfaces, or at none, come in on the port that the option says: a name of the
-/// configuration, or a number. Without it those at none come in on port 1, and those at others nowhere.
-pub struct Ways<'c> {
+/// Where the packets of a capture file come in. An interface is the port of its name; of a lab's captures, whose
+/// interfaces are called `HOST:DEVICE`, that of the device's name. Packets at other interfaces, or at none, come in on
+/// the port that the option says: a name of the configuration, or a number. Without it those at none come in on port 1,
+/// and those at others nowhere.
+pub struct EntryPorts<'c> {
     names: PortNames,
     option: &'static str,
     given: Option<u8>,
     config: &'c Config,
 }
 
-impl<'c> Ways<'c> {
+impl<'c> EntryPorts<'c> {
     /// By an option.
-    pub fn new(config: &'c Config, (option, port): Given) -> Result<Self, Failure> {
+    pub fn new(config: &'c Config, (option, port): PortOption) -> Result<Self, Failure> {
         let given = port.map(|port| port_number(config, option, port)).transpose()?;
-        Ok(Ways { names: config.port_names(), option, given, config })
+        Ok(EntryPorts { names: config.port_names(), option, given, config })
     }
 
     /// The port that a packet comes in on; `None`: on none, for the file says that the port has sent it.

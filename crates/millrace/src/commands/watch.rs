@@ -1,4 +1,5 @@
-//! What is looked at while an instance runs, so that it is logged when something goes wrong, and when it is right again.
+//! What is looked at while an instance runs, so that it is logged when something goes wrong, and when it is right
+//! again.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};

@@ -1,10 +1,11 @@
-//! When what happens next: a tournament of times, so that one that changes plays against as many others as the number of all has
-//! bits.
+//! When what happens next: a tournament of times, so that one that changes plays against as many others as the number
+//! of all has bits.
 
 /// No time.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// Bits of a time that say whose it is. So the least is the next, and of two at the same time that with the lower number.
+/// Bits of a time that say whose it is. So the least is the next, and of two at the same time that with the lower
+/// number.
 const WHOSE: u32 = 10;
 
 /// Times of so many things, by number.

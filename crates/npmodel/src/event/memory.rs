@@ -29,7 +29,8 @@ impl Memory {
     #[inline(always)]
     pub(super) fn issue(&mut self, ports: u8, bytes: u32, now: u64) -> u64 {
         let occupied = self.timing.command.max(u64::from(bytes) * self.timing.byte);
-        // All bits for a port that is occupied, else none: this runs for every access, and a branch would be guessed wrong often.
+        // All bits for a port that is occupied, else none: this runs for every access, and a branch would be guessed
+        // wrong often.
         let mask = |port: usize| u64::from(ports >> port & 1).wrapping_neg();
         let begin = now.max(self.next).max(self.ports[0] & mask(0)).max(self.ports[1] & mask(1));
         self.next = begin + self.timing.command;

@@ -1,5 +1,5 @@
-//! How a run goes from event to event. When a command will be done is known as soon as it is issued, so memories have no events of
-//! their own: an engine whose threads all wait sleeps until the first of them goes on.
+//! How a run goes from event to event. When a command will be done is known as soon as it is issued, so memories have
+//! no events of their own: an engine whose threads all wait sleeps until the first of them goes on.
 
 use std::collections::VecDeque;
 
@@ -71,8 +71,8 @@ impl Engine {
         }
     }
 
-    /// Of these threads the first that can go on, in turn behind the one that ran last; else the one that is the first to. With
-    /// the time from which it can.
+    /// Of these threads the first that can go on, in turn behind the one that ran last; else the one that is the first
+    /// to. With the time from which it can.
     #[inline(always)]
     fn next(&self, threads: u32, now: u64) -> (u64, usize) {
         // Turned so that the one behind is the lowest bit.
@@ -114,7 +114,8 @@ struct Model<'a> {
     next_packet: usize,
     total: u64,
     arrived: u64,
-    /// For each engine when its step ends or the first of its threads goes on; behind them, when the next packet arrives.
+    /// For each engine when its step ends or the first of its threads goes on; behind them, when the next packet
+    /// arrives.
     events: Agenda,
     engines: Vec<Engine>,
     memories: Vec<Memory>,
@@ -126,8 +127,8 @@ struct Model<'a> {
 /// Runs so many packets, whose jobs `packets` says, over and over. The first tenth warms up.
 ///
 /// # Panics
-/// Where a stage has no engine or no thread, or more than 32 of these, or a job names a memory or stage that is not there, or has
-/// no steps in the first stage.
+/// Where a stage has no engine or no thread, or more than 32 of these, or a job names a memory or stage that is not
+/// there, or has no steps in the first stage.
 pub fn run(hardware: &Hardware, jobs: &[Job], packets: &[u32], total: u64) -> Outcome {
     assert!(hardware.stages.iter().all(|stage| stage.engines > 0 && (1..=THREADS).contains(&stage.threads)));
     let engine = |(index, &stage): (usize, &Stage)| (0..stage.engines).map(move |_| Engine::new(index, stage.threads));

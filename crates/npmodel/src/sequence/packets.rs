@@ -8,7 +8,8 @@ use crate::micro::{Command, Unit};
 use crate::platform::Memory;
 
 impl Sequence<'_, '_> {
-    /// Between transfer registers and registers: nothing where whole words lie at their places, else one each, and a mask.
+    /// Between transfer registers and registers: nothing where whole words lie at their places, else one each, and a
+    /// mask.
     pub(super) fn extract(&mut self, words: u32, first_bit: u32, bits: u32, touched: Touched) {
         if words == 0 {
             return;

@@ -5,9 +5,9 @@ use baker::ir::{TableId, TableKind, Ty, Value, storage_size};
 
 use super::Sequence;
 use super::bursts::Object;
+use crate::demanded::width;
 use crate::micro::{Command, Unit};
 use crate::platform::Memory;
-use crate::words::width;
 
 impl Sequence<'_, '_> {
     pub(super) fn entry(&mut self, ppf: usize, entry: Value, field: u32, write: bool) {
@@ -65,8 +65,8 @@ impl Sequence<'_, '_> {
         }
     }
 
-    /// Reads a node of a table. Where an entry begins so many bytes behind its beginning, what is read of the entry next comes in
-    /// the same burst.
+    /// Reads a node of a table. Where an entry begins so many bytes behind its beginning, what is read of the entry
+    /// next comes in the same burst.
     fn table_read(&mut self, memory: Memory, bytes: u32, entry: Option<(Value, u32)>) {
         match entry {
             Some((entry, behind)) if !self.base() => {

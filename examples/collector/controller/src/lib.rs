@@ -1,8 +1,9 @@
-//! Counts the packets that its program taps, and serves the counts over HTTP: an example of a controller that is a server, on one
-//! current-thread runtime of tokio beside its packets.
+//! Counts the packets that its program taps, and serves the counts over HTTP: an example of a controller that is a
+//! server, on one current-thread runtime of tokio beside its packets.
 //!
-//! Its program is `examples/collector`. The one await of its loop is that for the link's descriptor: packets, timers, and what its tasks
-//! want come by that. Everything else are tasks of the runtime, which run whenever the loop waits, or yields after a batch.
+//! Its program is `examples/collector`. The one await of its loop is that for the link's descriptor: packets, timers,
+//! and what its tasks want come by that. Everything else are tasks of the runtime, which run whenever the loop waits,
+//! or yields after a batch.
 
 #![forbid(unsafe_code)]
 
@@ -310,7 +311,8 @@ impl Tasks {
         new.into_iter().for_each(|id| link.set_timer(id, Instant::now() + PERIOD));
     }
 
-    /// Accepts no more, and has clients of `/live` told that there is no more; whether there is any connection to wait for. True once.
+    /// Accepts no more, and has clients of `/live` told that there is no more; whether there is any connection to wait
+    /// for. True once.
     fn end(&mut self) -> bool {
         self.stop_listening();
         let mut state = self.shared.lock();

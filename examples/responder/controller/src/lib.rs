@@ -1,7 +1,7 @@
 //! Answers ARP requests and pings, on the slow path: a small controller that uses all that a controller has.
 //!
-//! Its program is `examples/responder`. It receives requests, notes in a table who sent them, injects the answers, and decides by
-//! a function which addresses are answered.
+//! Its program is `examples/responder`. It receives requests, notes in a table who sent them, injects the answers, and
+//! decides by a function which addresses are answered.
 #![forbid(unsafe_code)]
 
 use std::net::Ipv4Addr;

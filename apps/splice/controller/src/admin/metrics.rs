@@ -1,6 +1,6 @@
 //! What is counted, by service and by server, and where requests are logged.
 
-use control::application::figures::{Family, Histogram, Kind};
+use control::application::metrics::{Family, Histogram, Kind};
 use indexmap::IndexMap;
 use wire::flow_key::FlowKey;
 
@@ -27,8 +27,8 @@ struct ServiceMetrics {
     /// By [`Ending::ALL`].
     endings: [u64; Ending::ALL.len()],
     retries: u64,
-    implausible: u64,
-    unread: u64,
+    invalid_ack: u64,
+    passthrough: u64,
     up: u64,
     down: u64,
     connect: Histogram,
@@ -108,8 +108,8 @@ impl Metrics {
     /// Something has happened on a connection of a service.
     pub fn count(&mut self, settings: &Settings, service: usize, metric: Metric) {
         match metric {
-            Metric::InvalidAck => self.service(settings, service).into_iter().for_each(|own| own.implausible += 1),
-            Metric::Passthrough => self.service(settings, service).into_iter().for_each(|own| own.unread += 1),
+            Metric::InvalidAck => self.service(settings, service).into_iter().for_each(|own| own.invalid_ack += 1),
+            Metric::Passthrough => self.service(settings, service).into_iter().for_each(|own| own.passthrough += 1),
             Metric::Request { server, connects } => {
                 let own = self.server(server);
                 own.requests += 1;
@@ -121,8 +121,8 @@ impl Metrics {
     }
 
     /// Connections that pass through unread, of all services.
-    pub fn all_unread(&self) -> u64 {
-        self.services.values().map(|own| own.unread).sum()
+    pub fn all_passthrough(&self) -> u64 {
+        self.services.values().map(|own| own.passthrough).sum()
     }
 
     /// An exchange of a service is over.
@@ -181,9 +181,10 @@ impl Metrics {
         let mut connections = family(Kind::Counter, "connections", "connections of clients that sent a request");
         let mut now = family(Kind::Gauge, "connections_now", "connections of clients that there are");
         let mut retries = family(Kind::Counter, "retries", "servers that requests were sent to in vain");
-        let mut implausible =
-            family(Kind::Counter, "implausible", "segments dropped since they acknowledge what was not sent");
-        let mut unread = family(Kind::Counter, "unread", "connections taken up of a process before that go on unread");
+        let mut invalid_ack =
+            family(Kind::Counter, "invalid_ack", "segments dropped since they acknowledge what was not sent");
+        let mut passthrough =
+            family(Kind::Counter, "passthrough", "connections taken up of a process before that go on unread");
         let mut bytes = family(Kind::Counter, "bytes", "bytes of requests (up) and responses (down) that have arrived");
         let mut connect = family(Kind::Histogram, "connect_us", "time to connect to a server");
         let mut first_byte = family(Kind::Histogram, "first_byte_us", "from a request to the response's first byte");
@@ -199,14 +200,26 @@ impl Metrics {
             connections.add(&[service], own.connections);
             now.add(&[service], current.get(name).copied().unwrap_or(0));
             retries.add(&[service], own.retries);
-            implausible.add(&[service], own.implausible);
-            unread.add(&[service], own.unread);
+            invalid_ack.add(&[service], own.invalid_ack);
+            passthrough.add(&[service], own.passthrough);
             bytes.add(&[service, ("direction", "up")], own.up);
             bytes.add(&[service, ("direction", "down")], own.down);
             connect.add(&[service], &own.connect);
             first_byte.add(&[service], &own.first_byte);
         }
-        vec![requests, responses, answers, connections, now, retries, implausible, unread, bytes, connect, first_byte]
+        vec![
+            requests,
+            responses,
+            answers,
+            connections,
+            now,
+            retries,
+            invalid_ack,
+            passthrough,
+            bytes,
+            connect,
+            first_byte,
+        ]
     }
 
     fn of_servers(&self, cluster: &Cluster, now: u64) -> Vec<Family> {

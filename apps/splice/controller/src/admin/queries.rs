@@ -1,21 +1,21 @@
-//! What the splicer can be asked and told while it runs.
+//! The admin API: the splicer's queries.
 
 use control::application::{Answer, Offer, QueryError};
-use control::words::{did_you_mean, list};
+use control::messages::{did_you_mean, list};
 use indexmap::IndexMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use crate::admin::sessions::Filter;
-use crate::cluster::admin_state::Admin;
+use crate::cluster::admin_state::AdminState;
 use crate::data_path::DataPath;
 use crate::settings::address::text_of;
 use crate::splicer::Splicer;
 
 /// Its queries.
 pub const OFFERS: &[Offer] = &[
-    Offer { name: "figures", about: "what was counted, by service and by server", changes: false },
+    Offer { name: "metrics", about: "what was counted, by service and by server", changes: false },
     Offer { name: "servers", about: "all servers and what is known of them", changes: false },
     Offer {
         name: "server",
@@ -47,7 +47,7 @@ pub struct ServerState {
     pub since_ms: u64,
     /// Why.
     pub why: String,
-    /// What operators have said: `ready`, `drain` or `down`.
+    /// The admin state: `ready`, `drain` or `down`.
     pub admin: String,
     /// Whether the configuration has it still; those that it has no more are shown as long as they have connections.
     pub configured: bool,
@@ -63,10 +63,10 @@ pub struct ServerState {
     pub failed: u64,
 }
 
-/// What a server is told.
+/// A change of the admin state of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Told {
+pub struct ServerStateChange {
     /// `POOL/NAME`.
     pub server: String,
     /// `ready`, `drain` or `down`.
@@ -83,13 +83,13 @@ fn shown(value: &impl Serialize) -> Answer {
 
 impl<P: DataPath> Splicer<P> {
     /// Answers a query.
-    pub fn asked(&mut self, name: &str, with: &Json) -> Answer {
+    pub fn query(&mut self, name: &str, with: &Json) -> Answer {
         match name {
-            "figures" => shown(&self.families()),
+            "metrics" => shown(&self.families()),
             "servers" => shown(&self.servers()),
             "server" => {
-                let told: Told = read(with)?;
-                let number = self.tell_server(&told)?;
+                let advertised_scale: ServerStateChange = read(with)?;
+                let number = self.send_to_server(&advertised_scale)?;
                 shown(&self.server(number))
             }
             "sessions" => {
@@ -149,13 +149,16 @@ impl<P: DataPath> Splicer<P> {
         })
     }
 
-    fn tell_server(&mut self, told: &Told) -> Result<usize, QueryError> {
-        let number = self.server_named(&told.server)?;
-        let Some(admin) = Admin::ALL.into_iter().find(|own| own.name() == told.state) else {
-            let names = list(Admin::ALL.map(Admin::name));
-            return Err(QueryError::Bad(format!("{:?} is no state of a server; accepted: {names}", told.state)));
+    fn send_to_server(&mut self, advertised_scale: &ServerStateChange) -> Result<usize, QueryError> {
+        let number = self.server_named(&advertised_scale.server)?;
+        let Some(admin) = AdminState::ALL.into_iter().find(|own| own.name() == advertised_scale.state) else {
+            let names = list(AdminState::ALL.map(AdminState::name));
+            return Err(QueryError::Bad(format!(
+                "{:?} is no state of a server; accepted: {names}",
+                advertised_scale.state
+            )));
         };
-        self.set_admin(number, admin);
+        self.set_admin_state(number, admin);
         Ok(number)
     }
 
@@ -168,7 +171,7 @@ impl<P: DataPath> Splicer<P> {
     }
 
     fn server(&self, number: usize) -> ServerState {
-        let (known, figures) = (&self.cluster.servers[number], self.metrics.of_server(number));
+        let (known, metrics) = (&self.cluster.servers[number], self.metrics.of_server(number));
         ServerState {
             pool: known.pool.name.clone(),
             name: known.server.name.clone(),
@@ -181,13 +184,13 @@ impl<P: DataPath> Splicer<P> {
             configured: known.configured,
             active: known.active,
             idle: self.idle.count(number),
-            connections: figures.connections,
-            requests: figures.requests,
-            failed: figures.failed,
+            connections: metrics.connections,
+            requests: metrics.requests,
+            failed: metrics.failed,
         }
     }
 
-    fn families(&self) -> Vec<control::application::figures::Family> {
+    fn families(&self) -> Vec<control::application::metrics::Family> {
         let mut current: IndexMap<String, u64> = IndexMap::new();
         for connection in self.connections.values() {
             if let Some(service) = self.cluster.settings.services.get(connection.client.service) {

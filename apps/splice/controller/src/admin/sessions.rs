@@ -42,12 +42,12 @@ pub struct Session {
     /// Requests so far.
     pub requests: u64,
     /// The one on its way.
-    pub request: Option<Asked>,
+    pub request: Option<SessionRequest>,
 }
 
 /// A request on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct SessionRequest {
     /// The method.
     pub method: String,
     /// The host.
@@ -157,7 +157,7 @@ impl<P: DataPath> Splicer<P> {
         let milliseconds = |since: u64| now.saturating_sub(since) / 1_000_000;
         let seen = entries.iter().flatten().map(|entry| u64::from(entry.seen)).max().unwrap_or(0);
         let exchange = c.account.exchange.as_ref();
-        let request = exchange.zip(state.request()).map(|(exchange, request)| Asked {
+        let request = exchange.zip(state.request()).map(|(exchange, request)| SessionRequest {
             method: request.method.clone(),
             host: request.host.clone(),
             path: request.path.clone(),

@@ -1,9 +1,9 @@
 //! What operators say about servers. Who is drained or taken down stays so until they say otherwise: through reloads,
-//! and in the next process that goes on with the tables of this one (table `accept.told` of the program).
+//! and in the next process that goes on with the tables of this one (table `accept.advertised_scale` of the program).
 
 /// What an operator has said about a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Admin {
+pub enum AdminState {
     /// It gets requests if it is up.
     #[default]
     Ready,
@@ -13,16 +13,16 @@ pub enum Admin {
     Down,
 }
 
-impl Admin {
+impl AdminState {
     /// All of them. Their places are their numbers in the table, where nobody has to say that a server is ready.
-    pub const ALL: [Admin; 3] = [Admin::Ready, Admin::Drain, Admin::Down];
+    pub const ALL: [AdminState; 3] = [AdminState::Ready, AdminState::Drain, AdminState::Down];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Admin::Ready => "ready",
-            Admin::Drain => "drain",
-            Admin::Down => "down",
+            AdminState::Ready => "ready",
+            AdminState::Drain => "drain",
+            AdminState::Down => "down",
         }
     }
 }

@@ -15,7 +15,7 @@ pub struct Check {
 #[derive(Clone, Debug)]
 pub struct Running {
     /// The flow key of the server's segments.
-    pub ends: FlowKey,
+    pub flow_key: FlowKey,
     /// The own sequence number that comes next.
     pub next: u32,
     /// The server's.

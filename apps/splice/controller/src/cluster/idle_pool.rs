@@ -6,8 +6,8 @@ use wire::flow_key::FlowKey;
 
 use crate::connection::upstream::{IdleUpstream, ServerConn};
 
-/// How long a server waits for an acknowledgement where no request takes it along, in nanoseconds: less than it takes to send again (RFC
-/// 9293 section 3.8.6.3 allows 500 ms, Linux waits 40).
+/// How long a server waits for an acknowledgement where no request takes it along, in nanoseconds: less than it takes
+/// to send again (RFC 9293 section 3.8.6.3 allows 500 ms, Linux waits 40).
 const DELAY: u64 = 40_000_000;
 
 /// All of them.

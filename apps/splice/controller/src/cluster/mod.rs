@@ -16,12 +16,12 @@ use wire::flow_key::FlowKey;
 use wire::http::Request;
 use wire::segment::TcpOptions;
 
-use crate::cluster::admin_state::Admin;
+use crate::cluster::admin_state::AdminState;
 use crate::data_path::{MARGIN, Offer, SCALE};
 use crate::settings::address::holds;
 use crate::settings::{Addressing, Balance, Interface, Pool, Reuse, Server, Settings};
 
-/// A server and what is known of it.
+/// A server with its state.
 #[derive(Debug)]
 pub struct Known {
     /// What the configuration says.
@@ -41,7 +41,7 @@ pub struct Known {
     /// See `since`.
     pub why: String,
     /// What an operator has said about it.
-    pub admin: Admin,
+    pub admin: AdminState,
     /// Checks in a row that said otherwise than `up`.
     pub contrary: u32,
     /// What it can do: the options of its SYN and ACK.
@@ -54,7 +54,7 @@ pub struct Known {
     credit: i64,
 }
 
-/// What a client agreed on: its server must know it, too.
+/// Negotiated options of a client: its server must know them, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NegotiatedOptions {
     /// The greatest segment that the client takes.
@@ -115,8 +115,8 @@ impl Cluster {
             for server in &pool.servers {
                 let interface = &settings.interfaces[server.interface];
                 let same = |known: &Known| {
-                    let ends = (known.server.address, known.server.port) == (server.address, server.port);
-                    ends && known.pool.name == pool.name && !known.configured
+                    let flow_key = (known.server.address, known.server.port) == (server.address, server.port);
+                    flow_key && known.pool.name == pool.name && !known.configured
                 };
                 let found = self.servers.iter().position(same);
                 let number = found.unwrap_or(self.servers.len());
@@ -130,7 +130,7 @@ impl Cluster {
                         failed: 0,
                         since: now,
                         why: String::new(),
-                        admin: Admin::Ready,
+                        admin: AdminState::Ready,
                         contrary: 0,
                         learned: None,
                         active: 0,
@@ -177,18 +177,18 @@ impl Cluster {
         false
     }
 
-    /// Ends of the segments that a server sends on a connection to come. `client` is who it is to see, by its own port
-    /// where that is free; otherwise it sees the own addresses. Ports are used by turns, so that the server has
+    /// Flow key of the segments that a server sends on a connection to come. `client` is who it is to see, by its own
+    /// port where that is free; otherwise it sees the own addresses. Ports are used by turns, so that the server has
     /// forgotten the last connection by the time they come again. `free` says which are not in use.
-    pub fn ends(
+    pub fn flow_key(
         &mut self,
         number: usize,
         client: Option<(Ipv6Addr, u16)>,
         mut free: impl FnMut(&FlowKey) -> bool,
     ) -> Option<FlowKey> {
         let Known { server, interface, .. } = &self.servers[number];
-        let ends = |dst, dst_port| FlowKey { src: server.address, dst, src_port: server.port, dst_port };
-        if let Some(own) = client.map(|(address, port)| ends(address, port)).filter(&mut free) {
+        let flow_key = |dst, dst_port| FlowKey { src: server.address, dst, src_port: server.port, dst_port };
+        if let Some(own) = client.map(|(address, port)| flow_key(address, port)).filter(&mut free) {
             return Some(own);
         }
         let (first, last) = interface.ports;
@@ -200,7 +200,7 @@ impl Cluster {
         for _ in 0..all.min(MOST_TRIED) {
             *used = if *used == 0 { all } else { *used } - 1;
             let (source, port) = (*used / ports % sources.len(), first + (*used % ports) as u16);
-            let found = ends(client.map_or(sources[source], |(address, _)| address), port);
+            let found = flow_key(client.map_or(sources[source], |(address, _)| address), port);
             if free(&found) {
                 return Some(found);
             }
@@ -220,9 +220,10 @@ impl Cluster {
         self.settings.services.get(service)?.pool(&request.method, &request.host, &request.path)
     }
 
-    /// The server that sends segments with such ends.
-    pub fn find(&self, ends: &FlowKey) -> Option<usize> {
-        let is = |own: &Known| own.configured && (own.server.address, own.server.port) == (ends.src, ends.src_port);
+    /// The server that sends segments with such a flow key.
+    pub fn find(&self, flow_key: &FlowKey) -> Option<usize> {
+        let is =
+            |own: &Known| own.configured && (own.server.address, own.server.port) == (flow_key.src, flow_key.src_port);
         self.servers.iter().position(is)
     }
 
@@ -279,14 +280,16 @@ impl Cluster {
     /// Whether a server is asked anything.
     pub fn is_usable(&self, number: usize) -> bool {
         let known = &self.servers[number];
-        let wanted = known.configured && known.admin == Admin::Ready && known.server.weight > 0;
+        let wanted = known.configured && known.admin == AdminState::Ready && known.server.weight > 0;
         wanted && known.up && known.mac.is_some()
     }
 
     /// Whether a server can take a request of such a client.
-    pub fn serves(&self, number: usize, pool: usize, agreed: &NegotiatedOptions) -> bool {
+    pub fn serves(&self, number: usize, pool: usize, negotiated: &NegotiatedOptions) -> bool {
         let known = &self.servers[number];
-        let can = known.learned.is_none_or(|own| (own.sack || !agreed.sack) && (own.times.is_some() || !agreed.times));
+        let can = known
+            .learned
+            .is_none_or(|own| (own.sack || !negotiated.sack) && (own.times.is_some() || !negotiated.times));
         self.is_usable(number) && self.pool_of(number) == Some(pool) && can
     }
 
@@ -295,11 +298,11 @@ impl Cluster {
         &mut self,
         pool: usize,
         client: Ipv6Addr,
-        agreed: &NegotiatedOptions,
+        negotiated: &NegotiatedOptions,
         tried: &[usize],
     ) -> Option<usize> {
         let fit = |own: &&usize| {
-            !tried.contains(own) && self.has_version_of(**own, client) && self.serves(**own, pool, agreed)
+            !tried.contains(own) && self.has_version_of(**own, client) && self.serves(**own, pool, negotiated)
         };
         let able: Vec<usize> = self.members[pool].iter().filter(fit).copied().collect();
         match self.settings.pools[pool].balance {

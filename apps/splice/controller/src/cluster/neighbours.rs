@@ -7,9 +7,9 @@
 
 use std::net::Ipv6Addr;
 
-use control::application::figures::{Family, Kind};
+use control::application::metrics::{Family, Kind};
 use indexmap::IndexMap;
-use wire::resolution::{Answer, Asker, question};
+use wire::resolution::{Answer, Requester, question};
 
 /// All that are asked for, by the port that leads to them.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,7 @@ pub struct Neighbours {
 #[derive(Clone, Copy, Debug)]
 struct Neighbour {
     /// The own addresses that it is asked from.
-    asker: Asker,
+    requester: Requester,
     /// Its Ethernet address.
     mac: Option<[u8; 6]>,
     /// When it was asked last, who, and whether an answer is awaited still.
@@ -58,7 +58,7 @@ impl Heard {
     /// All of them.
     const ALL: [Heard; 5] = [Heard::Believed, Heard::Unasked, Heard::OtherPort, Heard::OtherStation, Heard::Malformed];
 
-    /// Its name in figures.
+    /// Its name in metrics.
     fn name(self) -> &'static str {
         match self {
             Heard::Believed => "believed",
@@ -106,10 +106,10 @@ impl Neighbours {
     }
 
     /// Those are asked from now on, and nobody else.
-    pub fn want(&mut self, wanted: IndexMap<(u8, Ipv6Addr), Asker>, now: u64) {
-        self.known.retain(|key, own| wanted.get(key) == Some(&own.asker));
-        for (key, asker) in wanted {
-            let new = Neighbour { asker, mac: None, asked: 0, directly: false, open: false, tries: 0, due: now };
+    pub fn want(&mut self, wanted: IndexMap<(u8, Ipv6Addr), Requester>, now: u64) {
+        self.known.retain(|key, own| wanted.get(key) == Some(&own.requester));
+        for (key, requester) in wanted {
+            let new = Neighbour { requester, mac: None, asked: 0, directly: false, open: false, tries: 0, due: now };
             self.known.entry(key).or_insert(new);
         }
     }
@@ -128,10 +128,10 @@ impl Neighbours {
             let elsewhere = self.known.keys().any(|(_, address)| *address == answer.address);
             return if elsewhere { Heard::OtherPort } else { Heard::Unasked };
         };
-        if answer.mac == Some(own.asker.mac) {
+        if answer.mac == Some(own.requester.mac) {
             return Heard::Malformed;
         }
-        let asked = answer.is_for(&own.asker) && own.open && now <= own.asked + PATIENCE;
+        let asked = answer.is_for(&own.requester) && own.open && now <= own.asked + PATIENCE;
         let other = answer.mac.is_some_and(|mac| own.mac.is_some_and(|known| known != mac));
         if !asked || (other && (own.directly || !answer.overrides)) {
             if other {
@@ -162,7 +162,7 @@ impl Neighbours {
             let goes_on = own.mac.is_none() || own.tries < MOST_TRIES;
             own.due = now + if goes_on { UNANSWERED } else { KNOWN };
             own.tries = if goes_on { own.tries } else { 0 };
-            questions.push((*port, question(&own.asker, *address, own.mac.filter(|_| own.directly))));
+            questions.push((*port, question(&own.requester, *address, own.mac.filter(|_| own.directly))));
         }
         self.due = self.known.values().map(|own| own.due).min().unwrap_or(now + KNOWN);
         questions
@@ -185,9 +185,9 @@ mod tests {
     /// One of IPv4 is wanted, and of IPv6.
     fn neighbours() -> Neighbours {
         let mut neighbours = Neighbours::default();
-        let asker = |address: &str| Asker { mac: OWN, address: address.parse().unwrap() };
+        let requester = |address: &str| Requester { mac: OWN, address: address.parse().unwrap() };
         let six = (PORT, "2001:db8:2::11".parse().unwrap());
-        let wanted = [((PORT, address()), asker("::ffff:10.0.2.254")), (six, asker("2001:db8:2::254"))];
+        let wanted = [((PORT, address()), requester("::ffff:10.0.2.254")), (six, requester("2001:db8:2::254"))];
         neighbours.want(wanted.into_iter().collect(), 0);
         neighbours
     }

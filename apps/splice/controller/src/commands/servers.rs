@@ -9,7 +9,7 @@ use cli::say;
 use serde_json::Value as Json;
 
 use super::sessions::time;
-use crate::admin::queries::{ServerState, Told};
+use crate::admin::queries::{ServerState, ServerStateChange};
 
 /// What to do.
 #[derive(clap::Args)]
@@ -51,7 +51,7 @@ impl Subcommand for Args {
             Action::Down(one) => (one, "down"),
             Action::Ready(one) => (one, "ready"),
         };
-        let told = Told { server: one.server.clone(), state: state.into() };
+        let told = ServerStateChange { server: one.server.clone(), state: state.into() };
         let now: ServerState = one.remote.query("splice", "server", &told)?;
         match one.remote.json {
             true => print_json(&now),

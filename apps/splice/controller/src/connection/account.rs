@@ -9,7 +9,8 @@ use super::exchange::{Count, Ending, Exchange, Finished, Head};
 use super::upstream::Upstream;
 
 impl Client {
-    /// A request's head is whole, which begins at a sequence number and is for a host. `began` is when its first byte came.
+    /// A request's head is whole, which begins at a sequence number and is for a host. `began` is when its first byte
+    /// came.
     pub fn begin_exchange(&mut self, head: &[u8], (start, host): (u32, &str), began: Option<u64>, cx: &Context) {
         let mut exchange = Exchange::new(began.unwrap_or(cx.now), cx.now, start, self.next);
         exchange.head = cx.logs.then(|| Box::new(Head { host: host.to_owned(), ..Head::of(head) }));

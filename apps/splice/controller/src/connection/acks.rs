@@ -1,5 +1,6 @@
-//! What each side has acknowledged: the data path notes it of segments that pass, the connection of those that come here. A segment that
-//! acknowledges what was never sent comes from a host that can't see the connection, and nothing in it is believed (RFC 5961 section 5.2).
+//! What each side has acknowledged: the data path notes it of segments that pass, the connection of those that come
+//! here. A segment that acknowledges what was never sent comes from a host that can't see the connection, and nothing
+//! in it is believed (RFC 5961 section 5.2).
 
 use wire::segment::{ACK, RST, SYN, Segment};
 use wire::seq::before;
@@ -10,8 +11,8 @@ use super::effect::Metric;
 use super::upstream::Upstream;
 use crate::tables::flow_entry::{FlowEntry, Mode};
 
-/// What may be acknowledged beyond the last window, and how far behind what was: windows shrink, segments overtake each other, and
-/// what was noted a moment before may have been written back (`BEYOND` of the program).
+/// What may be acknowledged beyond the last window, and how far behind what was: windows shrink, segments overtake each
+/// other, and what was noted a moment before may have been written back (`BEYOND` of the program).
 const BEYOND: u32 = 1 << 20;
 
 /// What one side has acknowledged of the other one's stream, and how many bytes it had room for behind that.

@@ -13,7 +13,8 @@ use super::state::{Answering, Killing, Leftover, Resetting, State};
 use super::stream::Stream;
 use crate::tables::flow_entry::Mode;
 
-/// How long an answered connection waits for the client's FIN, and a reset one for the client's segments, in nanoseconds.
+/// How long an answered connection waits for the client's FIN, and a reset one for the client's segments, in
+/// nanoseconds.
 pub const LINGER: u64 = 3_000_000_000;
 /// Times that kept bytes or an answer are sent.
 pub const MOST_TRIES: u32 = 8;

@@ -161,8 +161,8 @@ impl Connecting {
     fn join(self, segment: &Segment, cl: &mut Client, cx: &mut Context) -> State {
         let (options, own) = (segment.options, self.server);
         let clock = cl.clock.of_next_server();
-        let scales = cl.options.scale.and_then(|told| Some((options.scale?, told)));
-        let (scale, told_scale) = scales.unwrap_or_default();
+        let scales = cl.options.scale.and_then(|advertised_scale| Some((options.scale?, advertised_scale)));
+        let (scale, advertised_scale) = scales.unwrap_or_default();
         let next = segment.seq.wrapping_add(1);
         let tsval = options.times.filter(|_| cl.options.times).map(|(tsval, _)| tsval);
         let offsets = Offsets {
@@ -174,7 +174,7 @@ impl Connecting {
         let conn = ServerConn {
             peer: own.peer,
             scale,
-            told_scale,
+            advertised_scale,
             edge: own.start.wrapping_add(segment.window.into()),
             tsval: tsval.unwrap_or(0),
             recent: Default::default(),

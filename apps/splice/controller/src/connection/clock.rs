@@ -2,19 +2,21 @@
 
 use wire::seq::before;
 
-/// How far a new server's clock begins ahead of the last that the client has echoed, in milliseconds: segments of the server before
-/// it may still be under way.
+/// How far a new server's clock begins ahead of the last that the client has echoed, in milliseconds: segments of the
+/// server before it may still be under way.
 pub const AHEAD: u32 = 1000;
-/// The same in a process that has taken up the connection. What the client echoes may be as old as anything that has passed, and later
-/// clocks may be under way: as much later as a connection may be idle at most (24 h).
+/// The same in a process that has taken up the connection. What the client echoes may be as old as anything that has
+/// passed, and later clocks may be under way: as much later as a connection may be idle at most (24 h).
 pub const AHEAD_UNSEEN: u32 = 24 * 3600 * 1000;
 
-/// The clock of one side in what has come in order (`TS.Recent` of RFC 7323 section 5.3), and when that was, in nanoseconds.
+/// The clock of one side in what has come in order (`TS.Recent` of RFC 7323 section 5.3), and when that was, in
+/// nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recent(Option<(u32, u64)>);
 
 impl Recent {
-    /// How long it counts: as long as segments live, in nanoseconds (RFC 9293 section 3.4.1). Clocks may go half round after that.
+    /// How long it counts: as long as segments live, in nanoseconds (RFC 9293 section 3.4.1). Clocks may go half round
+    /// after that.
     const LIFE: u64 = 120_000_000_000;
 
     /// Whether a clock is one of before: an old duplicate has it.
@@ -51,8 +53,8 @@ pub struct ClientClock {
 }
 
 impl ClientClock {
-    /// The clock of the server that comes next, as the client sees it. The first one's begins where the cookie's has ended, so that the
-    /// client's echo is a clock of that server's from the first segment on.
+    /// The clock of the server that comes next, as the client sees it. The first one's begins where the cookie's has
+    /// ended, so that the client's echo is a clock of that server's from the first segment on.
     pub fn of_next_server(&mut self) -> u32 {
         self.times.1.wrapping_add(std::mem::replace(&mut self.ahead, AHEAD))
     }

@@ -1,11 +1,11 @@
-//! Clients that want one response and the end of the connection with it (`Connection: close`). That is a matter between them and Millrace
-//! (RFC 9110 section 7.6.1), and the server is not told: blanks stand in the word's place, so that no number moves. Its connection stays for
-//! others, and it is Millrace that closes behind the response.
+//! Clients that want one response and the end of the connection with it (`Connection: close`). That is a matter between
+//! them and Millrace (RFC 9110 section 7.6.1), and the server is not told: blanks stand in the word's place, so that no
+//! number moves. Its connection stays for others, and it is Millrace that closes behind the response.
 //!
-//! The segment with the response's last byte comes to the controller, which adds a FIN. From then on what acknowledges all of the response
-//! comes here, too ([`Mode::Finishing`](crate::tables::flow_entry::Mode::Finishing)), for it may acknowledge that FIN,
-//! which is none of the server's; with that the server is left to others. Where the server closes nevertheless, or the client does so before,
-//! the FIN of one goes to the other.
+//! The segment with the response's last byte comes to the controller, which adds a FIN. From then on what acknowledges
+//! all of the response comes here, too ([`Mode::Finishing`](crate::tables::flow_entry::Mode::Finishing)), for it may
+//! acknowledge that FIN, which is none of the server's; with that the server is left to others. Where the server closes
+//! nevertheless, or the client does so before, the FIN of one goes to the other.
 
 use wire::segment::{FIN, Segment};
 use wire::seq::before;

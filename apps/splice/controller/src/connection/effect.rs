@@ -76,7 +76,7 @@ pub enum Effect {
 pub enum Metric {
     /// A segment is dropped for what it acknowledges.
     InvalidAck,
-    /// A connection goes on to its end without being read.
+    /// A connection goes on to its end as passthrough.
     Passthrough,
     /// A server gets a request.
     Request {

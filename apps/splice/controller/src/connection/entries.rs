@@ -81,7 +81,7 @@ impl Upstream {
             mode: client_mode,
             port: conn.peer.hop.port,
             scale: cl.options.scale.unwrap_or(0),
-            told: conn.told_scale,
+            advertised_scale: conn.advertised_scale,
             dst_mac: conn.peer.hop.mac,
             seq: offsets.shift,
             ack: offsets.seq.wrapping_neg(),
@@ -89,13 +89,13 @@ impl Upstream {
             tsecr: offsets.tsval.wrapping_neg(),
             acked: cl.acked,
             edge: cl.acked.wrapping_add(cl.room()),
-            ..FlowEntry::held(conn.peer.key.turned(), cx.seconds())
+            ..FlowEntry::held(conn.peer.key.reversed(), cx.seconds())
         };
         let mut server = FlowEntry {
             mode: server_mode,
             port: cl.hop.port,
             scale: conn.scale,
-            told: cl.told_scale(),
+            advertised_scale: cl.advertised_scale(),
             dst_mac: cl.hop.mac,
             seq: offsets.seq,
             ack: offsets.shift.wrapping_neg(),
@@ -103,7 +103,7 @@ impl Upstream {
             tsecr: offsets.clock.wrapping_neg(),
             acked: self.acked.wrapping_add(offsets.shift),
             edge: conn.edge.wrapping_add(offsets.shift),
-            ..FlowEntry::held(cl.key.turned(), cx.seconds())
+            ..FlowEntry::held(cl.key.reversed(), cx.seconds())
         };
         cl.note(self.progress(cl, phase), &mut client);
         if client_mode == Mode::Finishing {

@@ -1,8 +1,9 @@
 //! A request and its response, as metrics and the access log see them.
 //!
-//! Bytes are counted by sequence numbers: what the client has acknowledged of the response, and the server of the request. So those that
-//! the data path carries are counted without being looked at. The end of an exchange is known where the last bytes of the response come to
-//! the controller; otherwise with the next request, or by a look at the flow entries from time to time.
+//! Bytes are counted by sequence numbers: what the client has acknowledged of the response, and the server of the
+//! request. So those that the data path carries are counted without being looked at. The end of an exchange is known
+//! where the last bytes of the response come to the controller; otherwise with the next request, or by a look at the
+//! flow entries from time to time.
 
 use wire::seq::before;
 
@@ -57,7 +58,7 @@ impl Ending {
     pub const ALL: [Ending; 6] =
         [Ending::Complete, Ending::Answered, Ending::Client, Ending::Server, Ending::Timeout, Ending::Killed];
 
-    /// Its name, in figures and logs.
+    /// Its name, in metrics and logs.
     pub fn name(self) -> &'static str {
         match self {
             Ending::Complete => "complete",

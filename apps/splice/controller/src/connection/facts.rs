@@ -1,5 +1,5 @@
-//! The facts that a flow entry keeps for the controller: enough for another process to go on with the connection, beside what the data
-//! path needs anyway. They are written with the entry, so that both are of the same moment.
+//! The facts that a flow entry keeps for the controller: enough for another process to go on with the connection,
+//! beside what the data path needs anyway. They are written with the entry, so that both are of the same moment.
 
 use wire::body::{Body, Next};
 use wire::seq::before;
@@ -35,7 +35,7 @@ const SIZES: [u16; 8] = [536, 1200, 1300, 1380, 1420, 1440, 1460, 8940];
 pub struct ClientFacts {
     /// The greatest segment that it takes.
     pub mss: u16,
-    /// What was agreed on: selective acknowledgements, timestamps, window scales.
+    /// Negotiated options: selective acknowledgements, timestamps, window scales.
     pub sack: bool,
     #[allow(missing_docs)]
     pub times: bool,
@@ -47,7 +47,7 @@ pub struct ClientFacts {
     pub closes: bool,
     /// Whether the present request is a HEAD.
     pub is_head: bool,
-    /// Whether a request is expected, or read but with no server yet; the block's limit is where it begins.
+    /// Whether a request is expected, or read but with no server yet; the flow entry's limit is where it begins.
     pub asking: bool,
     /// Whether the client's FIN has come.
     pub done: bool,

@@ -106,7 +106,8 @@ impl Upstream {
         if serves {
             cl.come_back(self);
         }
-        // Clocks never go back (RFC 7323 section 5.3). The server's latest may have passed unseen, and be under way to the client.
+        // Clocks never go back (RFC 7323 section 5.3). The server's latest may have passed unseen, and be under way to
+        // the client.
         let passed = self.conn.recent.by(cx.now).filter(|clock| before(self.conn.tsval, *clock));
         let clock = passed.unwrap_or(self.conn.tsval).wrapping_add(self.offsets.tsval);
         if cl.clock.heard && self.offsets.tsval != 0 && before(cl.clock.times.1, clock) {
@@ -150,8 +151,8 @@ impl Upstream {
         conn.tsval = if before(conn.tsval, echoed) { echoed } else { conn.tsval };
         conn.edge = entry.edge;
         conn.responses = Stream::new(conn.responses.limit(), HEAD);
-        let held = FlowEntry { seen: entry.seen, ..FlowEntry::held(peer.key.turned(), cx.seconds()) };
-        let due = cx.now + cx.timeouts().warm;
+        let held = FlowEntry { seen: entry.seen, ..FlowEntry::held(peer.key.reversed(), cx.seconds()) };
+        let due = cx.now + cx.timeouts().idle_pool;
         // The entry is there already, so there is room.
         cx.push(Effect::Set { key: peer.key, entry: held });
         let idle = IdleUpstream { conn, next: shifted, clock, window, connected: true, owes_ack: !heard, due };

@@ -21,13 +21,13 @@ pub fn spread(pause: u64, id: u64) -> u64 {
 }
 
 /// A window as the receiver reads it; see `tcp_window` of the program.
-fn window(window: u16, scale: u8, told: u8) -> u16 {
-    ((u32::from(window) << scale) >> told).min(65535) as u16
+fn window(window: u16, scale: u8, advertised_scale: u8) -> u16 {
+    ((u32::from(window) << scale) >> advertised_scale).min(65535) as u16
 }
 
 impl Client {
     /// The window scale that the client was told.
-    pub fn told_scale(&self) -> u8 {
+    pub fn advertised_scale(&self) -> u8 {
         if self.options.scale.is_some() { SCALE } else { 0 }
     }
 
@@ -41,11 +41,11 @@ impl Client {
         let segment = Segment {
             dst_mac: self.hop.mac,
             src_mac: self.hop.own_mac,
-            ends: self.key.turned(),
+            flow_key: self.key.reversed(),
             seq,
             ack: next,
             flags: flags | ACK,
-            window: (self.requests.bytes.room() >> self.told_scale()).min(65535) as u16,
+            window: (self.requests.bytes.room() >> self.advertised_scale()).min(65535) as u16,
             options: TcpOptions {
                 times: (self.options.times && self.clock.heard).then_some((self.clock.times.1, self.clock.times.0)),
                 ..TcpOptions::default()
@@ -67,7 +67,7 @@ impl Client {
             tsecr: self.clock.times.1,
             acked: self.next,
             edge: self.next.wrapping_add(self.room()),
-            ..FlowEntry::held(self.key.turned(), cx.seconds())
+            ..FlowEntry::held(self.key.reversed(), cx.seconds())
         };
         self.note(progress, &mut entry);
         cx.push(Effect::Set { key: self.key, entry });
@@ -96,11 +96,11 @@ impl Upstream {
         let segment = Segment {
             dst_mac: conn.peer.hop.mac,
             src_mac: conn.peer.hop.own_mac,
-            ends: conn.peer.key.turned(),
+            flow_key: conn.peer.key.reversed(),
             seq: seq.wrapping_add(offsets.shift),
             ack,
             flags: flags | ACK,
-            window: window(cl.window, cl.options.scale.unwrap_or(0), conn.told_scale),
+            window: window(cl.window, cl.options.scale.unwrap_or(0), conn.advertised_scale),
             options: TcpOptions {
                 times: (cl.options.times && cl.clock.heard).then_some((clock, conn.tsval)),
                 ..TcpOptions::default()
@@ -183,7 +183,7 @@ impl SynSent {
         let segment = Segment {
             dst_mac: self.peer.hop.mac,
             src_mac: self.peer.hop.own_mac,
-            ends: self.peer.key.turned(),
+            flow_key: self.peer.key.reversed(),
             seq: seq.wrapping_add(self.shift),
             ack: 0,
             flags,

@@ -2,11 +2,11 @@
 
 use wire::assembly::Assembly;
 use wire::body::{Body, Next};
+use wire::head_progress::HeadProgress;
 use wire::http::{self, Refused, Request, Response};
-use wire::looked::Looked;
 
-/// One direction of messages, followed from head to head. Bytes of bodies that need not be looked at are passed over: the
-/// fast path sees to them.
+/// One direction of messages, followed from head to head. Bytes of bodies that need not be looked at are passed over:
+/// the fast path sees to them.
 #[derive(Clone, Debug)]
 pub struct Stream {
     /// Its bytes as far as they came to the controller.
@@ -14,7 +14,7 @@ pub struct Stream {
     /// The body on its way; none while a head is expected.
     pub body: Option<Body>,
     /// What is known of a head that is not whole, which begins at a sequence number.
-    looked: (u32, Looked),
+    progress: (u32, HeadProgress),
     /// Whether an empty line in front of the next head was passed over.
     blank: bool,
 }
@@ -22,7 +22,7 @@ pub struct Stream {
 impl Stream {
     /// From a sequence number on, with room for a head.
     pub fn new(base: u32, room: usize) -> Stream {
-        Stream { bytes: Assembly::new(base, room), body: None, looked: (base, Looked::default()), blank: false }
+        Stream { bytes: Assembly::new(base, room), body: None, progress: (base, HeadProgress::default()), blank: false }
     }
 
     /// Passes over one empty line in front of a request (RFC 9112 section 2.2): how many bytes.
@@ -43,7 +43,7 @@ impl Stream {
     /// Reads the head of a request, as far as it has come.
     pub fn request(&mut self) -> Result<Option<Request>, Refused> {
         self.look_from_base();
-        http::request(self.bytes.ready(), &mut self.looked.1)
+        http::request(self.bytes.ready(), &mut self.progress.1)
     }
 
     /// Takes the bytes of a request's head.
@@ -55,13 +55,13 @@ impl Stream {
     /// Reads the head of a response to a request of a method.
     pub fn response(&mut self, method: &str) -> Result<Option<Response>, Refused> {
         self.look_from_base();
-        http::response(self.bytes.ready(), method, &mut self.looked.1)
+        http::response(self.bytes.ready(), method, &mut self.progress.1)
     }
 
     /// What was known of another head is nothing that is known of this one.
     fn look_from_base(&mut self) {
-        if self.looked.0 != self.bytes.base() {
-            self.looked = (self.bytes.base(), Looked::default());
+        if self.progress.0 != self.bytes.base() {
+            self.progress = (self.bytes.base(), HeadProgress::default());
         }
     }
 

@@ -59,7 +59,7 @@ fn settings() -> Settings {
     };
     let check = Check { http: None, interval: SECOND, timeout: SECOND, rise: 1, fall: 1 };
     let (balance, addressing, reuse) = (Balance::RoundRobin, Addressing::FullNat, Reuse::Safe);
-    let pool = Pool { name: "p".into(), balance, servers: vec![server], check, addressing, reuse, warm: 0 };
+    let pool = Pool { name: "p".into(), balance, servers: vec![server], check, addressing, reuse, preconnect: 0 };
     let route = Route { host: None, path: PathMatch::Any, methods: Vec::new(), pool: 0 };
     let service = Service { name: "s".into(), endpoints: vec![(address(80), 80)], routes: vec![route] };
     let addresses = vec![(address(254), 120)];
@@ -74,7 +74,7 @@ fn settings() -> Settings {
             response: 60 * SECOND,
             keep_alive: 60 * SECOND,
             idle: 3600 * SECOND,
-            warm: 30 * SECOND,
+            idle_pool: 30 * SECOND,
         },
         request_head: 16384,
         request_body: u64::MAX,
@@ -129,7 +129,7 @@ impl World {
         Segment {
             dst_mac: [0; 6],
             src_mac: [0; 6],
-            ends: if of_client { self.connection.client.key } else { self.server() },
+            flow_key: if of_client { self.connection.client.key } else { self.server() },
             seq,
             ack,
             flags,
@@ -289,17 +289,17 @@ fn a_reset_ends_a_connection_once_the_data_path_has_taken_it() {
 fn what_was_pushed_counts_as_written() {
     let mut world = World::new();
     let (key, mut effects) = (world.server(), Vec::new());
-    let noted = FlowEntry { mode: Mode::Open, acked: 5, edge: 9, ended: 1, ..FlowEntry::held(key.turned(), 3) };
+    let noted = FlowEntry { mode: Mode::Open, acked: 5, edge: 9, ended: 1, ..FlowEntry::held(key.reversed(), 3) };
     world.entries.0.insert(key, noted.clone());
     let parts = (&world.cluster, &world.idle, false);
     let mut cx = Context::new((7, SECOND), &mut world.entries, parts, &mut effects);
     assert_eq!(cx.entry(&key), Some(noted.clone()));
-    let entry = FlowEntry { mode: Mode::Limited, limit: 8, acked: 1, ..FlowEntry::held(key.turned(), 4) };
+    let entry = FlowEntry { mode: Mode::Limited, limit: 8, acked: 1, ..FlowEntry::held(key.reversed(), 4) };
     cx.push(Effect::Update { key, entry });
     assert_eq!(cx.entry(&key), Some(FlowEntry { mode: Mode::Limited, limit: 8, ..noted }));
-    let held = FlowEntry::held(key.turned(), 6);
+    let held = FlowEntry::held(key.reversed(), 6);
     cx.push(Effect::Set { key, entry: held.clone() });
-    assert_eq!((cx.entry(&key), cx.entry(&key.turned())), (Some(held), None));
+    assert_eq!((cx.entry(&key), cx.entry(&key.reversed())), (Some(held), None));
     cx.push(Effect::Remove(key));
     assert_eq!(cx.entry(&key), None);
 }

@@ -1,8 +1,8 @@
-//! The server's side of a connection, by its state: [`SynSent`], [`Upstream`] (joined to a client's connection), [`IdleUpstream`] (in the
-//! idle pool).
+//! The server's side of a connection, by its state: [`SynSent`], [`Upstream`] (joined to a client's connection),
+//! [`IdleUpstream`] (in the idle pool).
 //!
-//! Sequence numbers of the client's stream are the client's here. They differ from the server's where other clients have used the
-//! connection before, and where the server sees the client's address.
+//! Sequence numbers of the client's stream are the client's here. They differ from the server's where other clients
+//! have used the connection before, and where the server sees the client's address.
 
 use wire::flow_key::FlowKey;
 use wire::http::Response;
@@ -61,8 +61,8 @@ pub struct ServerConn {
     pub peer: Peer,
     /// The window scale that the server uses.
     pub scale: u8,
-    /// The scale that it was told; 0 where none counts.
-    pub told_scale: u8,
+    /// The window scale that was advertised to it; 0 where none counts.
+    pub advertised_scale: u8,
     /// How far its window reaches.
     pub edge: u32,
     /// Its latest clock.

@@ -1,5 +1,5 @@
-//! `millrace demo splice`: clients, three web servers, and the splicer between them; a server is drained, one is killed, SYNs
-//! flood in.
+//! `millrace demo splice`: clients, three web servers, and the splicer between them; a server is drained, one is
+//! killed, SYNs flood in.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ use cli::output::print;
 use cli::report::{self, grouped};
 use cli::say;
 use control::application::Registry;
-use control::application::figures::Family;
+use control::application::metrics::Family;
 use control::applications::Applications;
 use control::config::Config;
 use dataplane::ports::{Driver, PortSpec};
@@ -81,11 +81,11 @@ fn run(program: &Arc<Program>, length: Duration) -> Result<(), Failure> {
     });
     shown?;
     say!("\n6. what was counted");
-    let families: Vec<Family> = demo.ask("figures", Json::Null)?;
+    let families: Vec<Family> = demo.ask("metrics", Json::Null)?;
     let mut out = String::new();
     for name in ["service_requests", "service_retries", "service_bytes", "service_connect_us", "service_first_byte_us"]
     {
-        families.iter().filter(|family| family.name == name).for_each(|family| cli::figures::show(family, &mut out));
+        families.iter().filter(|family| family.name == name).for_each(|family| cli::metrics::show(family, &mut out));
     }
     print(format_args!("{}", out.trim_start_matches('\n')));
     let done = instance.stop();
@@ -128,7 +128,7 @@ fn start(program: &Arc<Program>, config: &Config, ns: &Namespace) -> Result<(Ins
     let prepared = ns.enter(|| Instance::prepare_with(program.clone(), &options, &ports, needed.controllers));
     let prepared = prepared.map_err(Failure::refused)?.map_err(Failure::refused)?;
     config.fill(program, &mut prepared.tables()).map_err(Failure::wrong)?;
-    Ok((prepared.run().map_err(Failure::refused)?, Registry::new(needed.asked)))
+    Ok((prepared.run().map_err(Failure::refused)?, Registry::new(needed.query_targets)))
 }
 
 struct Demo<'d> {

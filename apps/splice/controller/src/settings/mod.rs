@@ -125,7 +125,7 @@ pub struct Pool {
     /// Whose requests may follow others' on a connection.
     pub reuse: Reuse,
     /// Connections to each server that are made before somebody asks.
-    pub warm: usize,
+    pub preconnect: usize,
 }
 
 /// A server.
@@ -222,11 +222,11 @@ pub struct Timeouts {
     /// A connection on which nothing passes.
     pub idle: u64,
     /// A connection to a server that no client uses.
-    pub warm: u64,
+    pub idle_pool: u64,
 }
 
 impl Route {
-    /// Whether a request goes this way.
+    /// Whether a request takes this route.
     pub fn matches(&self, method: &str, host: &str, path: &str) -> bool {
         let host_matches = self.host.as_ref().is_none_or(|own| match own.strip_prefix('*') {
             Some(domain) => host.len() > domain.len() && host.ends_with(domain),

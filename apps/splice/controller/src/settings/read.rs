@@ -8,7 +8,7 @@ use std::sync::Arc;
 use baker::syntax::duration;
 use control::document::{self, Errors, Path, Table, Value};
 use control::entries::PortNames;
-use control::words::{did_you_mean, list};
+use control::messages::{did_you_mean, list};
 use toml::de::DeValue;
 
 use super::address::{holds, mapped, text_of};
@@ -313,17 +313,22 @@ impl Reader<'_, '_> {
             response: 60 * SECOND,
             keep_alive: 60 * SECOND,
             idle: 3600 * SECOND,
-            warm: 30 * SECOND,
+            idle_pool: 30 * SECOND,
         };
         let Some(value) = value else { return timeouts };
         let Some(table) = document::table(value, path, self.errors) else { return timeouts };
-        document::only(table, path, &["request", "connect", "response", "keep_alive", "idle", "warm"], self.errors);
+        document::only(
+            table,
+            path,
+            &["request", "connect", "response", "keep_alive", "idle", "idle_pool"],
+            self.errors,
+        );
         timeouts.request = self.time(table, path, "request", timeouts.request);
         timeouts.connect = self.time(table, path, "connect", timeouts.connect);
         timeouts.response = self.time(table, path, "response", timeouts.response);
         timeouts.keep_alive = self.time(table, path, "keep_alive", timeouts.keep_alive);
         timeouts.idle = self.time(table, path, "idle", timeouts.idle);
-        timeouts.warm = self.time(table, path, "warm", timeouts.warm);
+        timeouts.idle_pool = self.time(table, path, "idle_pool", timeouts.idle_pool);
         timeouts
     }
 }

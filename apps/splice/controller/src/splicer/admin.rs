@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Splicer;
-use crate::cluster::admin_state::Admin;
+use crate::cluster::admin_state::AdminState;
 use crate::connection::event::Event;
 use crate::connection::state::Connection;
 use crate::data_path::DataPath;
@@ -15,12 +15,12 @@ fn key(name: &str) -> u64 {
 
 impl<P: DataPath> Splicer<P> {
     /// A server is in this state from now on.
-    pub(crate) fn set_admin(&mut self, number: usize, admin: Admin) {
+    pub(crate) fn set_admin_state(&mut self, number: usize, admin: AdminState) {
         self.cluster.servers[number].admin = admin;
-        if !self.path.tell(key(&self.cluster.name(number)), admin as u8) {
-            tracing::warn!("table accept.told is full: after a reload {} is ready", self.cluster.name(number));
+        if !self.path.set_admin_state(key(&self.cluster.name(number)), admin as u8) {
+            tracing::warn!("table accept.admin_states is full: after a reload {} is ready", self.cluster.name(number));
         }
-        if admin == Admin::Down {
+        if admin == AdminState::Down {
             // What the server does ends, or others do it.
             let of_it = |own: &Connection| own.state.server() == Some(number);
             let ids: Vec<u64> = self.connections.iter().filter(|(_, own)| of_it(own)).map(|(id, _)| *id).collect();
@@ -31,18 +31,18 @@ impl<P: DataPath> Splicer<P> {
     /// Takes over what was said before about servers with these names, in this process or another. What is about none
     /// is forgotten.
     pub(crate) fn recall_admin(&mut self) {
-        let told: HashMap<u64, u8> = self.path.told().into_iter().collect();
+        let admin_states: HashMap<u64, u8> = self.path.admin_states().into_iter().collect();
         let mut configured = HashSet::new();
         for number in 0..self.cluster.servers.len() {
             let name = key(&self.cluster.name(number));
-            let state = told.get(&name).copied().unwrap_or_default();
-            let known = &mut self.cluster.servers[number];
-            known.admin = Admin::ALL.get(usize::from(state)).copied().unwrap_or_default();
-            if known.configured {
+            let state = admin_states.get(&name).copied().unwrap_or_default();
+            let tracked = &mut self.cluster.servers[number];
+            tracked.admin = AdminState::ALL.get(usize::from(state)).copied().unwrap_or_default();
+            if tracked.configured {
                 configured.insert(name);
             }
         }
-        let gone = told.into_keys().filter(|name| !configured.contains(name));
-        gone.for_each(|name| _ = self.path.tell(name, Admin::Ready as u8));
+        let gone = admin_states.into_keys().filter(|name| !configured.contains(name));
+        gone.for_each(|name| _ = self.path.set_admin_state(name, AdminState::Ready as u8));
     }
 }

@@ -48,44 +48,46 @@ impl<P: DataPath> Splicer<P> {
     }
 
     fn begin_check(&mut self, server: usize, now: u64) {
-        let known = &self.cluster.servers[server];
-        let pool = known.pool.clone();
+        let tracked = &self.cluster.servers[server];
+        let pool = tracked.pool.clone();
         let check = &pool.check;
-        // Where nobody knows the way yet, it is tried again soon.
-        if known.mac.is_none() {
-            if !known.up {
+        // Where the next hop is not known yet, it is tried again soon.
+        if tracked.mac.is_none() {
+            if !tracked.up {
                 self.cluster.servers[server].why = "nobody answers for its address on the link".into();
             }
             self.checks[server].due = now + check.interval.min(200_000_000);
             return;
         }
         self.checks[server].due = now + check.timeout;
-        let Some(ends) = self.own_key(server, now) else { return };
-        let start = initial(self.path.secret(), &ends, now);
-        self.by_server.insert(ends, Owner::Check(server));
+        let Some(flow_key) = self.own_key(server, now) else { return };
+        let start = initial(self.path.secret(), &flow_key, now);
+        self.by_server.insert(flow_key, Owner::Check(server));
         let next = start.wrapping_add(1);
-        self.checks[server].running = Some(Running { ends, next, expected: 0, connected: false, answer: Vec::new() });
+        self.checks[server].running =
+            Some(Running { flow_key, next, expected: 0, connected: false, answer: Vec::new() });
         let options =
             TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((1, 0)), ..TcpOptions::default() };
         self.send_check(server, SYN, start, options, b"");
     }
 
-    /// Ends that no connection has, for one of Millrace's own to a server; what comes back is held for it.
+    /// A flow key that no connection has, for one of Millrace's own to a server; what comes back is held for it.
     pub(super) fn own_key(&mut self, server: usize, now: u64) -> Option<FlowKey> {
         let (by_server, path) = (&self.by_server, &mut self.path);
-        let ends =
-            self.cluster.ends(server, None, |ends| !by_server.contains_key(ends) && path.entry(ends).is_none())?;
-        self.path.set_entry(&ends, &FlowEntry::held(ends.turned(), second(now))).then_some(ends)
+        let flow_key = self
+            .cluster
+            .flow_key(server, None, |flow_key| !by_server.contains_key(flow_key) && path.entry(flow_key).is_none())?;
+        self.path.set_entry(&flow_key, &FlowEntry::held(flow_key.reversed(), second(now))).then_some(flow_key)
     }
 
     fn send_check(&mut self, server: usize, flags: u8, seq: u32, options: TcpOptions, payload: &[u8]) {
-        let known = &self.cluster.servers[server];
-        let (Some(running), Some(mac)) = (&self.checks[server].running, known.mac) else { return };
-        let own = &known.interface;
+        let tracked = &self.cluster.servers[server];
+        let (Some(running), Some(mac)) = (&self.checks[server].running, tracked.mac) else { return };
+        let own = &tracked.interface;
         let segment = Segment {
             dst_mac: mac,
             src_mac: own.mac,
-            ends: running.ends.turned(),
+            flow_key: running.flow_key.reversed(),
             seq,
             ack: if flags & ACK == 0 { 0 } else { running.expected },
             flags,
@@ -172,20 +174,20 @@ impl<P: DataPath> Splicer<P> {
             self.send_check(server, RST | ACK, next, TcpOptions::default(), b"");
         }
         if let Some(running) = self.checks[server].running.take() {
-            self.by_server.remove(&running.ends);
-            self.path.remove_entry(&running.ends);
+            self.by_server.remove(&running.flow_key);
+            self.path.remove_entry(&running.flow_key);
         }
         let now = self.path.now();
         let changed = self.cluster.checked(server, found, now);
         let most = if self.cluster.awaits_checks(server) { UNDECIDED } else { u64::MAX };
-        let known = &self.cluster.servers[server];
-        self.checks[server].due = now + known.pool.check.interval.min(most);
+        let tracked = &self.cluster.servers[server];
+        self.checks[server].due = now + tracked.pool.check.interval.min(most);
         if changed {
             tracing::warn!(
-                pool = known.pool.name,
-                server = known.server.name,
-                up = known.up,
-                why = known.why,
+                pool = tracked.pool.name,
+                server = tracked.server.name,
+                up = tracked.up,
+                why = tracked.why,
                 "server"
             );
         }

@@ -4,8 +4,8 @@ use super::Splicer;
 use crate::connection::event::Event;
 use crate::data_path::DataPath;
 
-/// How many are found at a time, and how long it is at least from one look at all connections to the next, in nanoseconds: it takes
-/// as long as there are many.
+/// How many are found at a time, and how long it is at least from one look at all connections to the next, in
+/// nanoseconds: it takes as long as there are many.
 const FOUND: usize = 256;
 const PAUSE: u64 = 100_000_000;
 

@@ -15,8 +15,8 @@ mod candidates;
 mod checks;
 mod drive;
 mod eviction;
+mod local_addresses;
 mod neighbours;
-mod own;
 mod preconnect;
 mod receive;
 pub mod restore;
@@ -51,8 +51,8 @@ pub struct Accepted {
     pub port: u8,
     /// The number of the virtual address; see [`crate::data_path::Offer`].
     pub number: u16,
-    /// What was agreed on, but for timestamps, which the segment itself shows.
-    pub agreed: NegotiatedOptions,
+    /// Negotiated options, but for timestamps, which the segment itself shows.
+    pub negotiated: NegotiatedOptions,
 }
 
 /// Which part of the splicer has a connection to a server.
@@ -85,7 +85,7 @@ pub struct Splicer<P> {
     pub(crate) neighbours: Neighbours,
     pub(crate) fragments: Fragments,
     /// When it is looked again whether addresses are in use still that the configuration has no more.
-    own_due: u64,
+    local_due: u64,
     /// Of the event at hand; here so that its memory is used again.
     effects: Vec<Effect>,
 }
@@ -110,7 +110,7 @@ impl<P: DataPath> Splicer<P> {
             checks: Vec::new(),
             neighbours: Neighbours::default(),
             fragments: Fragments::default(),
-            own_due: u64::MAX,
+            local_due: u64::MAX,
             effects: Vec::new(),
         };
         splicer.offer_all();
@@ -123,11 +123,11 @@ impl<P: DataPath> Splicer<P> {
     /// Where a table has no room. All is as it was then.
     pub fn configure(&mut self, settings: Arc<Settings>) -> Result<(), String> {
         let before = std::mem::replace(&mut self.cluster.settings, settings.clone());
-        let put = self.put_own();
+        let put = self.put_local();
         self.cluster.settings = before;
         if put.is_err() {
             // There was room for what was there.
-            let _ = self.put_own();
+            let _ = self.put_local();
             return put;
         }
         self.metrics.configure(&settings);
@@ -196,7 +196,7 @@ impl<P: DataPath> Splicer<P> {
             .min(self.next_question())
             .min(self.next_preconnect())
             .min(self.fragments.due())
-            .min(self.own_due)
+            .min(self.local_due)
     }
 
     /// Does what is due.
@@ -218,6 +218,6 @@ impl<P: DataPath> Splicer<P> {
         self.preconnect();
         self.ask_neighbours();
         self.fragments.expire(now);
-        self.look_at_own();
+        self.expire_local();
     }
 }

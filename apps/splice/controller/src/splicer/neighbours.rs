@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use indexmap::IndexMap;
 use wire::fragments::Fate;
-use wire::resolution::Asker;
+use wire::resolution::Requester;
 
 use super::Splicer;
 use crate::cluster::neighbours::Heard;
@@ -23,28 +23,28 @@ impl<P: DataPath> Splicer<P> {
             return;
         }
         let servers = self.cluster.servers.iter().filter(|known| known.configured);
-        let wanted: IndexMap<(u8, Ipv6Addr), Asker> = servers
+        let wanted: IndexMap<(u8, Ipv6Addr), Requester> = servers
             .map(|known| {
                 let own = &known.interface;
-                ((own.port, known.server.next_hop), Asker { mac: own.mac, address: known.server.sources[0] })
+                ((own.port, known.server.next_hop), Requester { mac: own.mac, address: known.server.sources[0] })
             })
             .collect();
         self.neighbours.want(wanted, now);
         for (port, frame) in self.neighbours.ask(now) {
             self.path.send(port, &frame);
         }
-        self.tell_servers();
+        self.announce_servers();
     }
 
     /// An answer, by the port that it came in by.
     pub fn neighbour(&mut self, port: u8, frame: &[u8]) {
         if self.neighbours.take(port, frame, self.path.now()) == Heard::Believed {
-            self.tell_servers();
+            self.announce_servers();
         }
     }
 
     /// Servers are reached by who is known to have their addresses.
-    fn tell_servers(&mut self) {
+    fn announce_servers(&mut self) {
         for known in self.cluster.servers.iter_mut().filter(|known| known.configured) {
             let mac = self.neighbours.mac(known.interface.port, known.server.next_hop);
             known.mac = mac.or(known.mac);

@@ -31,11 +31,11 @@ impl IdleUpstream {
         Segment {
             dst_mac: peer.hop.mac,
             src_mac: peer.hop.own_mac,
-            ends: peer.key.turned(),
+            flow_key: peer.key.reversed(),
             seq: if syn { self.next.wrapping_sub(1) } else { self.next },
             ack: if syn { 0 } else { conn.responses.bytes.next() },
             flags: if syn { flags } else { flags | ACK },
-            window: if syn { u16::MAX } else { (self.window >> conn.told_scale).min(65535) as u16 },
+            window: if syn { u16::MAX } else { (self.window >> conn.advertised_scale).min(65535) as u16 },
             options: TcpOptions { times: offered.times.then(|| (self.clock_at(now), conn.tsval)), ..options },
             payload: &[],
         }
@@ -46,7 +46,7 @@ impl IdleUpstream {
 impl<P: DataPath> Splicer<P> {
     /// When the idle pool must be looked after.
     pub(super) fn next_preconnect(&self) -> u64 {
-        let wanted = self.cluster.settings.pools.iter().any(|pool| pool.warm > 0);
+        let wanted = self.cluster.settings.pools.iter().any(|pool| pool.preconnect > 0);
         if wanted || !self.idle.is_empty() { self.idle.due } else { u64::MAX }
     }
 
@@ -69,7 +69,7 @@ impl<P: DataPath> Splicer<P> {
             let idle = self.idle.of_server(server).iter();
             let over: Vec<FlowKey> = idle.filter(|own| over(own)).map(|own| own.conn.peer.key).collect();
             over.iter().for_each(|key| self.end_idle(server, key, FIN));
-            let wanted = self.cluster.servers[server].pool.warm;
+            let wanted = self.cluster.servers[server].pool.preconnect;
             for _ in self.idle.count(server)..wanted.min(self.idle.count(server) + AT_ONCE) {
                 if usable {
                     self.make_idle(server, now);
@@ -99,7 +99,7 @@ impl<P: DataPath> Splicer<P> {
         let conn = ServerConn {
             peer,
             scale: 0,
-            told_scale: 0,
+            advertised_scale: 0,
             edge: 0,
             tsval: 0,
             recent: Default::default(),
@@ -117,8 +117,8 @@ impl<P: DataPath> Splicer<P> {
     /// A segment of a server on such a connection.
     pub(super) fn on_idle(&mut self, server: usize, segment: &Segment) {
         let now = self.path.now();
-        let idle_for = self.cluster.settings.timeouts.warm;
-        let Some(idle) = self.idle.find(server, &segment.ends) else { return };
+        let idle_for = self.cluster.settings.timeouts.idle_pool;
+        let Some(idle) = self.idle.find(server, &segment.flow_key) else { return };
         let conn = &mut idle.conn;
         if !idle.connected {
             let answers = segment.has(ACK) && segment.ack == idle.next;
@@ -127,22 +127,22 @@ impl<P: DataPath> Splicer<P> {
                 return;
             }
             if segment.has(RST) || !segment.has(SYN) {
-                return self.forget_idle(server, &segment.ends);
+                return self.forget_idle(server, &segment.flow_key);
             }
             let offered = conn.peer.offered;
             if (offered.sack && !options.sack) || (offered.times && options.times.is_none()) {
-                return self.end_idle(server, &segment.ends, RST);
+                return self.end_idle(server, &segment.flow_key, RST);
             }
             conn.responses = Stream::new(segment.seq.wrapping_add(1), HEAD);
             conn.tsval = options.times.map_or(0, |(value, _)| value);
-            (conn.scale, conn.told_scale) = options.scale.map_or((0, 0), |scale| (scale, SCALE));
+            (conn.scale, conn.advertised_scale) = options.scale.map_or((0, 0), |scale| (scale, SCALE));
             conn.edge = segment.ack.wrapping_add(segment.window.into());
             (idle.connected, idle.due) = (true, now + idle_for);
         } else if segment.has(RST) {
             if segment.seq != conn.responses.bytes.next() {
                 return;
             }
-            return self.forget_idle(server, &segment.ends);
+            return self.forget_idle(server, &segment.flow_key);
         } else {
             if let Some((tsval, _)) = segment.options.times.filter(|times| !before(times.0, conn.tsval)) {
                 conn.tsval = tsval;
@@ -153,11 +153,11 @@ impl<P: DataPath> Splicer<P> {
             let expected = conn.responses.bytes.next();
             if segment.seq == expected && !segment.payload.is_empty() {
                 // Nobody has asked it anything.
-                return self.end_idle(server, &segment.ends, RST);
+                return self.end_idle(server, &segment.flow_key, RST);
             }
             if segment.seq == expected && segment.has(FIN) {
                 conn.responses.bytes.insert(segment.seq, &[], true);
-                return self.end_idle(server, &segment.ends, FIN);
+                return self.end_idle(server, &segment.flow_key, FIN);
             }
             // It probes the connection (RFC 9293 section 3.8.4), or has not heard that all has come.
             if segment.seq == expected {
@@ -170,7 +170,7 @@ impl<P: DataPath> Splicer<P> {
 
     /// An error about one: only those about SYNs say that there will be none.
     pub(super) fn on_idle_error(&mut self, server: usize, error: &IcmpError) {
-        let key = error.ends.turned();
+        let key = error.flow_key.reversed();
         let connecting = self.idle.find(server, &key).is_some_and(|own| !own.connected);
         if connecting && error.problem == Problem::Unreachable {
             self.forget_idle(server, &key);

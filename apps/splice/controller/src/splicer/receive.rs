@@ -23,26 +23,26 @@ impl<P: DataPath> Splicer<P> {
     pub fn request(&mut self, accepted: Accepted, frame: &[u8]) {
         let Some(segment) = Segment::parse(frame) else { return };
         let now = self.path.now();
-        if let Some(old) = self.by_client.get(&segment.ends).copied() {
+        if let Some(old) = self.by_client.get(&segment.flow_key).copied() {
             // Its flow key begins anew.
             self.handle(old, Event::Replaced, &[]);
         }
         let settings = self.cluster.settings.clone();
         // The number may be of the configuration before: the segment was on its way here.
-        let asked = (segment.ends.dst, segment.ends.dst_port);
+        let asked = (segment.flow_key.dst, segment.flow_key.dst_port);
         let is_it = |(_, endpoint): &(usize, (Ipv6Addr, u16))| *endpoint == asked;
         let endpoint = settings.endpoints().nth(usize::from(accepted.number).wrapping_sub(1)).filter(is_it);
         let Some((service, _)) = endpoint.or_else(|| settings.endpoints().find(is_it)) else {
             // It has the service no more.
-            return self.path.remove_entry(&segment.ends);
+            return self.path.remove_entry(&segment.flow_key);
         };
         let full = self.connections.len() >= settings.connections;
         if full && !(settings.when_full == WhenFull::OldestIdle && self.make_room()) {
-            self.path.remove_entry(&segment.ends);
+            self.path.remove_entry(&segment.flow_key);
             let reset = Segment {
                 dst_mac: segment.src_mac,
                 src_mac: segment.dst_mac,
-                ends: segment.ends.turned(),
+                flow_key: segment.flow_key.reversed(),
                 seq: segment.ack,
                 ack: 0,
                 flags: RST,
@@ -52,10 +52,10 @@ impl<P: DataPath> Splicer<P> {
             };
             return self.path.send(accepted.port, &reset.frame());
         }
-        let options = NegotiatedOptions { times: segment.options.times.is_some(), ..accepted.agreed };
+        let options = NegotiatedOptions { times: segment.options.times.is_some(), ..accepted.negotiated };
         let times = segment.options.times.unwrap_or_default();
         let client = Client {
-            key: segment.ends,
+            key: segment.flow_key,
             service,
             hop: Hop { port: accepted.port, mac: segment.src_mac, own_mac: segment.dst_mac },
             options,
@@ -94,19 +94,19 @@ impl<P: DataPath> Splicer<P> {
     /// A segment that a flow entry holds.
     pub fn held(&mut self, frame: &[u8]) {
         let Some(segment) = Segment::parse(frame) else { return };
-        if let Some(id) = self.by_client.get(&segment.ends).copied() {
+        if let Some(id) = self.by_client.get(&segment.flow_key).copied() {
             self.handle(id, Event::Client(&segment), frame);
             return;
         }
-        match self.by_server.get(&segment.ends).copied() {
+        match self.by_server.get(&segment.flow_key).copied() {
             Some(Owner::Connection(id)) => _ = self.handle(id, Event::Server(&segment), frame),
             Some(Owner::Check(server)) => self.on_check(server, &segment),
             Some(Owner::Idle(server)) => self.on_idle(server, &segment),
             // Nobody knows it any more.
             None => {
-                let held = self.path.entry(&segment.ends).is_some_and(|entry| entry.mode == Mode::Held);
+                let held = self.path.entry(&segment.flow_key).is_some_and(|entry| entry.mode == Mode::Held);
                 if held {
-                    self.path.remove_entry(&segment.ends);
+                    self.path.remove_entry(&segment.flow_key);
                 }
             }
         }
@@ -115,7 +115,7 @@ impl<P: DataPath> Splicer<P> {
     /// An ICMP error about a segment of Millrace's own, or one that a flow entry holds.
     pub fn error(&mut self, frame: &[u8]) {
         let Some(error) = IcmpError::parse(frame) else { return };
-        let key = error.ends.turned();
+        let key = error.flow_key.reversed();
         if let Some(id) = self.by_client.get(&key).copied() {
             self.handle(id, Event::ClientError, frame);
             return;

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | bodies pass, nobody asks | it goes on as if nothing had happened; the next request is routed |
 //! | a request is on its way, and the client keeps it | it comes again, and is served |
-//! | a response's head, or line of a chunk, has come in part or behind a gap | it passes through to its end, unread |
+//! | a response's head, or line of a chunk, has come in part or behind a gap | it passes through to its end as passthrough |
 //! | the server has more of a request than has come to this process | the same |
 //! | Millrace has acknowledged part of a request that no server has, or answered itself | it is reset |
 
@@ -38,13 +38,13 @@ pub struct Restored {
     /// Those that go on.
     pub live: usize,
     /// Those of them that go on to their end with the server that they have.
-    pub unread: usize,
+    pub passthrough: usize,
     /// Those that had to be reset.
     pub lost: usize,
 }
 
 impl<P: DataPath> Splicer<P> {
-    /// Takes up the connections whose flow entries are there, and what was said about servers. To be called once,
+    /// Takes up the connections whose flow entries are there, and the admin states of servers. To be called once,
     /// before anything else.
     pub fn restore(&mut self) -> Restored {
         self.recall_admin();
@@ -55,9 +55,9 @@ impl<P: DataPath> Splicer<P> {
             entries.iter().filter(|(_, own)| ClientFacts::of(own).is_some()).map(|own| *own.0).collect();
         for key in clients {
             let Some(client) = entries.remove(&key) else { continue };
-            let back = client.to.turned();
+            let back = client.to.reversed();
             let joined = back != key;
-            let server = if joined { entries.get(&back).filter(|own| own.to == key.turned()).cloned() } else { None };
+            let server = if joined { entries.get(&back).filter(|own| own.to == key.reversed()).cloned() } else { None };
             if server.is_some() {
                 entries.remove(&back);
             }
@@ -111,7 +111,7 @@ impl<P: DataPath> Splicer<P> {
             if server.is_some_and(|(_, own)| ServerFacts::of(own).lost) {
                 u.pass_through();
                 self.metrics.count(&settings, service, Metric::Passthrough);
-                restored.unread += 1;
+                restored.passthrough += 1;
             }
         }
         let now = self.path.now();
@@ -203,7 +203,7 @@ impl<P: DataPath> Splicer<P> {
         let conn = ServerConn {
             peer,
             scale: entry.scale,
-            told_scale: client.told,
+            advertised_scale: client.advertised_scale,
             // In numbers of the client's stream.
             edge: entry.edge.wrapping_sub(client.seq),
             tsval: 0,

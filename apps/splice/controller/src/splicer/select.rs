@@ -56,7 +56,7 @@ impl<P: DataPath> Surroundings<'_, P> {
             let seen = self.cluster.seen(server, &select.client);
             let (by_server, path) = (&*self.by_server, &mut *self.path);
             let is_free = |key: &FlowKey| !by_server.contains_key(key) && forget_closed(path, key);
-            let key = self.cluster.ends(server, seen, is_free);
+            let key = self.cluster.flow_key(server, seen, is_free);
             let known = &self.cluster.servers[server];
             let Some(mac) = known.mac else { return Selection::None(503) };
             let Some(key) = key else {
@@ -80,7 +80,7 @@ impl<P: DataPath> Surroundings<'_, P> {
             };
             self.bind(key, server);
             let first = initial(self.path.secret(), &key, self.now);
-            let held = FlowEntry::held(select.client.turned(), second(self.now));
+            let held = FlowEntry::held(select.client.reversed(), second(self.now));
             return Selection::New { peer, first, has_entry: self.path.set_entry(&key, &held) };
         }
     }
@@ -96,7 +96,7 @@ impl<P: DataPath> Surroundings<'_, P> {
 /// forgotten early where its key is wanted: keys come by turns, so it is the one that was closed first.
 fn forget_closed(path: &mut impl DataPath, key: &FlowKey) -> bool {
     let Some(server) = path.entry(key) else { return true };
-    let other = server.to.turned();
+    let other = server.to.reversed();
     let is_over =
         server.ended & 2 != 0 || (server.ended != 0 && path.entry(&other).is_none_or(|client| client.ended != 0));
     if is_over {

@@ -1,4 +1,5 @@
-//! Flow entries: what the data path does with the segments of one direction of a connection. `packed` has them as the program does.
+//! Flow entries: what the data path does with the segments of one direction of a connection. `packed` has them as the
+//! program does.
 
 use wire::flow_key::FlowKey;
 
@@ -8,13 +9,13 @@ pub enum Mode {
     /// All go to the controller.
     #[default]
     Held,
-    /// Those that end before the block's limit pass, the others go to the controller.
+    /// Those that end before the flow entry's limit pass, the others go to the controller.
     Limited,
     /// All pass.
     Open,
     /// As limited, and a FIN at the limit passes, too: nothing else is to come.
     Closing,
-    /// Those that do nothing but acknowledge less than the block's limit pass.
+    /// Those that do nothing but acknowledge less than the flow entry's limit pass.
     Finishing,
 }
 
@@ -29,11 +30,11 @@ pub struct FlowEntry {
     pub port: u8,
     /// The sender's window scale.
     pub scale: u8,
-    /// The scale that the receiver was told.
-    pub told: u8,
+    /// The scale that was advertised to the receiver.
+    pub advertised_scale: u8,
     /// The next hop's address.
     pub dst_mac: [u8; 6],
-    /// The ends that its segments get; those that they come with, turned, where they go nowhere yet.
+    /// The flow key that its segments get; the one that they come with, reversed, where they go nowhere yet.
     pub to: FlowKey,
     /// What is added to sequence numbers.
     pub seq: u32,
@@ -58,12 +59,13 @@ pub struct FlowEntry {
     pub facts: u16,
 }
 
-/// A time of the path, in nanoseconds, in the seconds that blocks have. None has 0.
+/// A time of the path, in nanoseconds, in the seconds that flow entries have. None has 0.
 pub fn second(now: u64) -> u32 {
     (now / 1_000_000_000) as u32 + 1
 }
 
-/// Whether a connection is over, by the `ended` of its two blocks: each side has sent its FIN, or one of them a reset.
+/// Whether a connection is over, by the `ended` of its two flow entries: each side has sent its FIN, or one of them a
+/// reset.
 pub fn are_over(ended: [u8; 2]) -> bool {
     ended[0] & ended[1] & 1 != 0 || (ended[0] | ended[1]) & 2 != 0
 }
@@ -88,7 +90,7 @@ impl FlowEntry {
             ended: 0,
             port: 0,
             scale: 0,
-            told: 0,
+            advertised_scale: 0,
             dst_mac: [0; 6],
             to,
             seq: 0,

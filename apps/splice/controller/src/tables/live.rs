@@ -1,4 +1,4 @@
-//! The tables of a running instance that control blocks are in.
+//! The tables of a running instance that flow entries are in.
 
 use baker::ir::TableError;
 use dataplane::controller::{NameError, NamedTables, Table};
@@ -8,22 +8,22 @@ use crate::key::{Key, key, of_key};
 use crate::tables::next_hops::NextHop;
 use crate::tables::packed::{Packed, Tables};
 
-/// The tables that control blocks are in.
+/// The tables that flow entries are in.
 #[derive(Debug)]
 pub struct LiveTables {
-    blocks: Table<Key, Packed>,
-    ways: Table<u32, NextHop>,
+    flows: Table<Key, Packed>,
+    next_hops: Table<u32, NextHop>,
 }
 
 impl LiveTables {
     /// Those of a program that has them.
     pub fn of(tables: &NamedTables) -> Result<LiveTables, NameError> {
-        Ok(LiveTables { blocks: tables.table("spliced.blocks")?, ways: tables.table("spliced.ways")? })
+        Ok(LiveTables { flows: tables.table("spliced.flows")?, next_hops: tables.table("spliced.next_hops")? })
     }
 
-    /// Number of blocks.
+    /// Number of flow entries.
     pub fn len(&self) -> usize {
-        self.blocks.len()
+        self.flows.len()
     }
 
     /// Whether there is none.
@@ -33,27 +33,27 @@ impl LiveTables {
 }
 
 impl Tables for LiveTables {
-    fn entry(&self, ends: &FlowKey) -> Option<Packed> {
-        self.blocks.get(&key(ends))
+    fn entry(&self, flow_key: &FlowKey) -> Option<Packed> {
+        self.flows.get(&key(flow_key))
     }
 
-    fn set_entry(&mut self, ends: &FlowKey, block: &Packed) -> Result<Option<Packed>, TableError> {
-        self.blocks.exchange(&key(ends), block)
+    fn set_entry(&mut self, flow_key: &FlowKey, flow: &Packed) -> Result<Option<Packed>, TableError> {
+        self.flows.exchange(&key(flow_key), flow)
     }
 
-    fn remove_entry(&mut self, ends: &FlowKey) {
-        self.blocks.remove(&key(ends));
+    fn remove_entry(&mut self, flow_key: &FlowKey) {
+        self.flows.remove(&key(flow_key));
     }
 
     fn entries(&self) -> Vec<(FlowKey, Packed)> {
-        self.blocks.entries().into_iter().map(|(own, entry)| (of_key(own), entry)).collect()
+        self.flows.entries().into_iter().map(|(own, entry)| (of_key(own), entry)).collect()
     }
 
     fn next_hops(&self) -> Vec<(u32, NextHop)> {
-        self.ways.entries()
+        self.next_hops.entries()
     }
 
-    fn set_next_hops(&mut self, ways: &[(u32, NextHop)]) -> bool {
-        self.ways.set_all(ways).is_ok()
+    fn set_next_hops(&mut self, next_hops: &[(u32, NextHop)]) -> bool {
+        self.next_hops.set_all(next_hops).is_ok()
     }
 }

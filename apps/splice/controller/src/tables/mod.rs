@@ -2,6 +2,6 @@
 
 pub mod flow_entry;
 pub mod live;
+pub mod local_addresses;
 pub mod next_hops;
-pub mod own;
 pub mod packed;

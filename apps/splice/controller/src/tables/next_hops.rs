@@ -1,4 +1,4 @@
-//! How segments leave, as control blocks have it: by a number, which many blocks share.
+//! Next hops, as flow entries have them: by a number, which many flow entries share.
 
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 use dataplane::controller::{Fields, Record};
 use wire::keyed_map::KeyedMap;
 
-/// How segments leave (`way_t` of `apps/splice`). The default is that of blocks that lead nowhere yet.
+/// How segments leave (`next_hop_t` of `apps/splice`). The default is that of flow entries that lead nowhere yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NextHop {
     /// Their source; unspecified where they keep that with which they come.
@@ -36,67 +36,68 @@ impl Record for NextHop {
     }
 }
 
-/// The ways that have a number. Number 0 is the default's.
+/// The next hops that have a number. Number 0 is the default's.
 #[derive(Clone, Debug)]
 pub struct NextHops {
     numbers: KeyedMap<NextHop, u16>,
-    ways: Vec<NextHop>,
+    next_hops: Vec<NextHop>,
     free: Vec<u16>,
 }
 
 impl NextHops {
     /// As a table has them.
     pub fn of(entries: impl IntoIterator<Item = (u32, NextHop)>) -> NextHops {
-        let mut ways = vec![NextHop::default()];
-        for (number, way) in entries {
+        let mut next_hops = vec![NextHop::default()];
+        for (number, next_hop) in entries {
             let number = usize::from(number as u16);
-            ways.resize(ways.len().max(number + 1), NextHop::default());
-            ways[number] = way;
+            next_hops.resize(next_hops.len().max(number + 1), NextHop::default());
+            next_hops[number] = next_hop;
         }
-        let numbered = || ways.iter().zip(0..).skip(1);
-        let free = numbered().filter(|(way, _)| **way == NextHop::default()).map(|(_, number)| number).collect();
-        let mut numbers: KeyedMap<NextHop, u16> = numbered().map(|(way, number)| (*way, number)).collect();
+        let numbered = || next_hops.iter().zip(0..).skip(1);
+        let free =
+            numbered().filter(|(next_hop, _)| **next_hop == NextHop::default()).map(|(_, number)| number).collect();
+        let mut numbers: KeyedMap<NextHop, u16> = numbered().map(|(next_hop, number)| (*next_hop, number)).collect();
         numbers.insert(NextHop::default(), 0);
-        NextHops { numbers, ways, free }
+        NextHops { numbers, next_hops, free }
     }
 
-    /// The number of a way, if it has one.
-    pub fn number(&self, way: &NextHop) -> Option<u16> {
-        self.numbers.get(way).copied()
+    /// The number of a next hop, if it has one.
+    pub fn number(&self, next_hop: &NextHop) -> Option<u16> {
+        self.numbers.get(next_hop).copied()
     }
 
-    /// The way of a number; the default where there is none.
-    pub fn way(&self, number: u16) -> NextHop {
-        self.ways.get(usize::from(number)).copied().unwrap_or_default()
+    /// The next hop of a number; the default where there is none.
+    pub fn next_hop(&self, number: u16) -> NextHop {
+        self.next_hops.get(usize::from(number)).copied().unwrap_or_default()
     }
 
-    /// Gives a new way a number. `None` where all are given.
-    pub fn add(&mut self, way: NextHop) -> Option<u16> {
+    /// Gives a new next hop a number. `None` where all are given.
+    pub fn add(&mut self, next_hop: NextHop) -> Option<u16> {
         let number = match self.free.pop() {
             Some(number) => number,
             None => {
-                let number = u16::try_from(self.ways.len()).ok()?;
-                self.ways.push(way);
+                let number = u16::try_from(self.next_hops.len()).ok()?;
+                self.next_hops.push(next_hop);
                 number
             }
         };
-        self.ways[usize::from(number)] = way;
-        self.numbers.insert(way, number);
+        self.next_hops[usize::from(number)] = next_hop;
+        self.numbers.insert(next_hop, number);
         Some(number)
     }
 
-    /// Takes a way's number back.
-    pub fn forget(&mut self, way: &NextHop) {
-        if let Some(number) = self.numbers.remove(way) {
-            self.ways[usize::from(number)] = NextHop::default();
+    /// Takes a next hop's number back.
+    pub fn forget(&mut self, next_hop: &NextHop) {
+        if let Some(number) = self.numbers.remove(next_hop) {
+            self.next_hops[usize::from(number)] = NextHop::default();
             self.free.push(number);
         }
     }
 
-    /// Ways with other numbers than these.
+    /// Next hops with other numbers than these.
     pub fn unused(&self, used: &HashSet<u16>) -> Vec<(u16, NextHop)> {
         let others = self.numbers.iter().filter(|(_, number)| **number != 0 && !used.contains(number));
-        others.map(|(way, number)| (*number, *way)).collect()
+        others.map(|(next_hop, number)| (*number, *next_hop)).collect()
     }
 }
 
@@ -104,38 +105,44 @@ impl NextHops {
 mod tests {
     use super::*;
 
-    fn way(port: u8) -> NextHop {
+    fn next_hop(port: u8) -> NextHop {
         NextHop { port, ..NextHop::default() }
     }
 
     #[test]
     fn numbers_are_those_of_the_table() {
-        let mut ways = NextHops::of([(2, way(7)), (4, way(9))]);
-        assert_eq!([way(7), way(9), way(0), way(1)].map(|way| ways.number(&way)), [Some(2), Some(4), Some(0), None]);
-        assert_eq!([0, 1, 2, 5].map(|number| ways.way(number)), [way(0), way(0), way(7), way(0)]);
+        let mut next_hops = NextHops::of([(2, next_hop(7)), (4, next_hop(9))]);
+        assert_eq!(
+            [next_hop(7), next_hop(9), next_hop(0), next_hop(1)].map(|next_hop| next_hops.number(&next_hop)),
+            [Some(2), Some(4), Some(0), None]
+        );
+        assert_eq!(
+            [0, 1, 2, 5].map(|number| next_hops.next_hop(number)),
+            [next_hop(0), next_hop(0), next_hop(7), next_hop(0)]
+        );
         // Those between them are given first.
-        let mut given = [1, 2, 3].map(|port| ways.add(way(port)).unwrap());
+        let mut given = [1, 2, 3].map(|port| next_hops.add(next_hop(port)).unwrap());
         given.sort_unstable();
         assert_eq!(given, [1, 3, 5]);
     }
 
     #[test]
-    fn numbers_that_no_block_has_are_given_again() {
-        let mut ways = NextHops::of([]);
+    fn numbers_that_no_flow_entry_has_are_given_again() {
+        let mut next_hops = NextHops::of([]);
         let all = (0..).map_while(|number: u32| {
-            let way = NextHop { src: Ipv6Addr::from(u128::from(number)), ..way(1) };
-            ways.add(way)
+            let next_hop = NextHop { src: Ipv6Addr::from(u128::from(number)), ..next_hop(1) };
+            next_hops.add(next_hop)
         });
         assert_eq!(all.count(), 65535);
-        assert_eq!(ways.add(way(2)), None);
-        let unused = ways.unused(&(1..65534).collect());
+        assert_eq!(next_hops.add(next_hop(2)), None);
+        let unused = next_hops.unused(&(1..65534).collect());
         let mut numbers: Vec<u16> = unused.iter().map(|(number, _)| *number).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, [65534, 65535]);
-        unused.iter().for_each(|(_, way)| ways.forget(way));
-        assert_eq!(ways.way(65535), NextHop::default());
-        assert!(ways.add(way(2)).is_some() && ways.add(way(3)).is_some());
-        assert_eq!(ways.add(way(4)), None);
-        assert_eq!(ways.number(&way(2)).map(|number| ways.way(number)), Some(way(2)));
+        unused.iter().for_each(|(_, next_hop)| next_hops.forget(next_hop));
+        assert_eq!(next_hops.next_hop(65535), NextHop::default());
+        assert!(next_hops.add(next_hop(2)).is_some() && next_hops.add(next_hop(3)).is_some());
+        assert_eq!(next_hops.add(next_hop(4)), None);
+        assert_eq!(next_hops.number(&next_hop(2)).map(|number| next_hops.next_hop(number)), Some(next_hop(2)));
     }
 }

@@ -10,7 +10,7 @@ use wire::flow_key::FlowKey;
 use crate::tables::flow_entry::{FlowEntry, Mode};
 use crate::tables::next_hops::{NextHop, NextHops};
 
-/// A control block as the program has it (`block_t` of `apps/splice`).
+/// A flow entry as the program has it (`flow_t` of `apps/splice`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed {
     dst: Ipv6Addr,
@@ -24,14 +24,14 @@ pub struct Packed {
     seen: u32,
     window: u16,
     facts: u16,
-    way: u16,
+    next_hop: u16,
     src_port: u16,
     dst_port: u16,
     bits: u8,
     scales: u8,
 }
 
-/// The bits of a block that are its mode, and how far left those are that say what has ended.
+/// The bits of a flow entry that are its mode, and how far left those are that say what has ended.
 const MODE: u8 = 7;
 const ENDED: u32 = 3;
 
@@ -42,7 +42,7 @@ impl Record for Packed {
         (self.dst, self.framing).to_fields(fields);
         (self.seq, self.ack, self.tsval, self.tsecr).to_fields(fields);
         (self.limit, self.acked, self.seen).to_fields(fields);
-        (self.window, self.facts, self.way).to_fields(fields);
+        (self.window, self.facts, self.next_hop).to_fields(fields);
         (self.src_port, self.dst_port, self.bits, self.scales).to_fields(fields);
     }
 
@@ -53,7 +53,7 @@ impl Record for Packed {
         let (dst, framing) = Record::from_fields(&fields[..2])?;
         let (seq, ack, tsval, tsecr) = Record::from_fields(&fields[2..6])?;
         let (limit, acked, seen) = Record::from_fields(&fields[6..9])?;
-        let (window, facts, way) = Record::from_fields(&fields[9..12])?;
+        let (window, facts, next_hop) = Record::from_fields(&fields[9..12])?;
         let (src_port, dst_port, bits, scales) = Record::from_fields(&fields[12..])?;
         Some(Packed {
             dst,
@@ -67,7 +67,7 @@ impl Record for Packed {
             seen,
             window,
             facts,
-            way,
+            next_hop,
             src_port,
             dst_port,
             bits,
@@ -77,28 +77,28 @@ impl Record for Packed {
 }
 
 impl Packed {
-    /// A block that is found by `ends`, and leads a way with this number.
-    fn of(ends: &FlowKey, block: &FlowEntry, way: u16) -> Packed {
-        let to = if leads_on(ends, block) { block.to } else { FlowKey::NOWHERE };
+    /// A flow entry that is found by `flow_key`, with the next hop of this number.
+    fn of(flow_key: &FlowKey, flow: &FlowEntry, next_hop: u16) -> Packed {
+        let to = if leads_on(flow_key, flow) { flow.to } else { FlowKey::UNSPECIFIED };
         // A window that was cut short by an acknowledgement ends a little too early, until the next one.
-        let window = (block.edge.wrapping_sub(block.acked) as i32).max(0) >> (block.scale & 15);
+        let window = (flow.edge.wrapping_sub(flow.acked) as i32).max(0) >> (flow.scale & 15);
         Packed {
             dst: to.dst,
-            framing: block.framing,
-            seq: block.seq,
-            ack: block.ack,
-            tsval: block.tsval,
-            tsecr: block.tsecr,
-            limit: block.limit,
-            acked: block.acked,
-            seen: block.seen,
+            framing: flow.framing,
+            seq: flow.seq,
+            ack: flow.ack,
+            tsval: flow.tsval,
+            tsecr: flow.tsecr,
+            limit: flow.limit,
+            acked: flow.acked,
+            seen: flow.seen,
             window: window.min(0xffff) as u16,
-            facts: block.facts,
-            way,
+            facts: flow.facts,
+            next_hop,
             src_port: to.src_port,
             dst_port: to.dst_port,
-            bits: block.mode as u8 | (block.ended & 3) << ENDED,
-            scales: block.scale & 15 | block.told << 4,
+            bits: flow.mode as u8 | (flow.ended & 3) << ENDED,
+            scales: flow.scale & 15 | flow.advertised_scale << 4,
         }
     }
 
@@ -107,21 +107,21 @@ impl Packed {
         self.bits >> ENDED & 3
     }
 
-    fn unpacked(&self, ends: &FlowKey, way: NextHop) -> FlowEntry {
+    fn unpacked(&self, flow_key: &FlowKey, next_hop: NextHop) -> FlowEntry {
         let to = if self.dst.is_unspecified() {
-            ends.turned()
+            flow_key.reversed()
         } else {
-            let src = if way.src.is_unspecified() { ends.src } else { way.src };
+            let src = if next_hop.src.is_unspecified() { flow_key.src } else { next_hop.src };
             FlowKey { src, dst: self.dst, src_port: self.src_port, dst_port: self.dst_port }
         };
         let scale = self.scales & 15;
         FlowEntry {
             mode: MODES.get(usize::from(self.bits & MODE)).copied().unwrap_or_default(),
             ended: self.ended(),
-            port: way.port,
+            port: next_hop.port,
             scale,
-            told: self.scales >> 4,
-            dst_mac: way.mac,
+            advertised_scale: self.scales >> 4,
+            dst_mac: next_hop.mac,
             to,
             seq: self.seq,
             ack: self.ack,
@@ -137,49 +137,49 @@ impl Packed {
     }
 }
 
-/// Whether a block leads to another host than to the one that its segments come from.
-fn leads_on(ends: &FlowKey, block: &FlowEntry) -> bool {
-    block.to != ends.turned()
+/// Whether a flow entry leads to another host than to the one that its segments come from.
+fn leads_on(flow_key: &FlowKey, flow: &FlowEntry) -> bool {
+    flow.to != flow_key.reversed()
 }
 
 /// By number, as `mode_t` has them.
 const MODES: [Mode; 5] = [Mode::Held, Mode::Limited, Mode::Open, Mode::Closing, Mode::Finishing];
 
-/// The program's tables of flow entries (`spliced.blocks`) and of next hops (`spliced.ways`).
+/// The program's tables of flow entries (`spliced.flows`) and of next hops (`spliced.next_hops`).
 pub trait Tables {
-    /// A block.
-    fn entry(&self, ends: &FlowKey) -> Option<Packed>;
-    /// Makes or replaces a block; what it was until then.
+    /// A flow entry.
+    fn entry(&self, flow_key: &FlowKey) -> Option<Packed>;
+    /// Makes or replaces a flow entry; what it was until then.
     ///
     /// # Errors
     /// Where there is no room.
-    fn set_entry(&mut self, ends: &FlowKey, block: &Packed) -> Result<Option<Packed>, TableError>;
+    fn set_entry(&mut self, flow_key: &FlowKey, flow: &Packed) -> Result<Option<Packed>, TableError>;
     /// Removes one, where it is there.
-    fn remove_entry(&mut self, ends: &FlowKey);
+    fn remove_entry(&mut self, flow_key: &FlowKey);
     /// All of them.
     fn entries(&self) -> Vec<(FlowKey, Packed)>;
-    /// The ways that are not the default.
+    /// The next hops that are not the default.
     fn next_hops(&self) -> Vec<(u32, NextHop)>;
-    /// Sets ways; false where that failed.
-    fn set_next_hops(&mut self, ways: &[(u32, NextHop)]) -> bool;
+    /// Sets next hops; false where that failed.
+    fn set_next_hops(&mut self, next_hops: &[(u32, NextHop)]) -> bool;
 }
 
 /// Flow entries in such tables.
 #[derive(Debug)]
 pub struct FlowTable<T> {
     tables: T,
-    ways: NextHops,
-    /// How many more ways are refused before all blocks are looked at for those that nobody has.
+    next_hops: NextHops,
+    /// How many more next hops are refused before all flow entries are looked at for those that nobody has.
     patience: u32,
 }
 
 impl<T: Tables> FlowTable<T> {
-    /// Refused ways per look at all blocks.
+    /// Refused next hops per look at all flow entries.
     const PATIENCE: u32 = 1000;
 
     /// With what is in them.
     pub fn new(tables: T) -> Self {
-        FlowTable { ways: NextHops::of(tables.next_hops()), tables, patience: 0 }
+        FlowTable { next_hops: NextHops::of(tables.next_hops()), tables, patience: 0 }
     }
 
     /// The tables.
@@ -188,75 +188,75 @@ impl<T: Tables> FlowTable<T> {
     }
 
     /// The flow entry of segments with this key.
-    pub fn get(&self, ends: &FlowKey) -> Option<FlowEntry> {
-        Some(self.unpacked(ends, &self.tables.entry(ends)?))
+    pub fn get(&self, flow_key: &FlowKey) -> Option<FlowEntry> {
+        Some(self.unpacked(flow_key, &self.tables.entry(flow_key)?))
     }
 
     /// Makes or replaces one. False where there is no room.
-    pub fn set(&mut self, ends: &FlowKey, block: &FlowEntry) -> bool {
-        self.exchange(ends, block).is_ok()
+    pub fn set(&mut self, flow_key: &FlowKey, flow: &FlowEntry) -> bool {
+        self.exchange(flow_key, flow).is_ok()
     }
 
     /// As [`FlowTable::set`], with the bits of what had ended it by then.
-    fn exchange(&mut self, ends: &FlowKey, block: &FlowEntry) -> Result<u8, TableError> {
-        let keeps_source = !leads_on(ends, block) || block.to.src == ends.src;
-        let src = if keeps_source { Ipv6Addr::UNSPECIFIED } else { block.to.src };
-        let way = NextHop { src, mac: block.dst_mac, port: block.port };
-        let number = self.ways.number(&way).or_else(|| self.add(way)).ok_or(TableError::Full)?;
-        let before = self.tables.set_entry(ends, &Packed::of(ends, block, number))?;
+    fn exchange(&mut self, flow_key: &FlowKey, flow: &FlowEntry) -> Result<u8, TableError> {
+        let keeps_source = !leads_on(flow_key, flow) || flow.to.src == flow_key.src;
+        let src = if keeps_source { Ipv6Addr::UNSPECIFIED } else { flow.to.src };
+        let next_hop = NextHop { src, mac: flow.dst_mac, port: flow.port };
+        let number = self.next_hops.number(&next_hop).or_else(|| self.add(next_hop)).ok_or(TableError::Full)?;
+        let before = self.tables.set_entry(flow_key, &Packed::of(flow_key, flow, number))?;
         Ok(before.map_or(0, |before| before.ended()))
     }
 
     /// Replaces one that was read a moment ago. A FIN or a reset that has passed since is not forgotten: packets note
-    /// it in the block that they have found. False where there is no room.
-    pub fn update(&mut self, ends: &FlowKey, block: &FlowEntry) -> bool {
-        let Ok(ended) = self.exchange(ends, block) else { return false };
-        let late = ended & !block.ended;
-        late == 0 || self.update(ends, &FlowEntry { ended: block.ended | late, ..block.clone() })
+    /// it in the flow entry that they have found. False where there is no room.
+    pub fn update(&mut self, flow_key: &FlowKey, flow: &FlowEntry) -> bool {
+        let Ok(ended) = self.exchange(flow_key, flow) else { return false };
+        let late = ended & !flow.ended;
+        late == 0 || self.update(flow_key, &FlowEntry { ended: flow.ended | late, ..flow.clone() })
     }
 
     /// Removes one, where it is there.
-    pub fn remove(&mut self, ends: &FlowKey) {
-        self.tables.remove_entry(ends);
+    pub fn remove(&mut self, flow_key: &FlowKey) {
+        self.tables.remove_entry(flow_key);
     }
 
     /// All of them.
     pub fn entries(&self) -> Vec<(FlowKey, FlowEntry)> {
-        self.tables.entries().iter().map(|(ends, packed)| (*ends, self.unpacked(ends, packed))).collect()
+        self.tables.entries().iter().map(|(flow_key, packed)| (*flow_key, self.unpacked(flow_key, packed))).collect()
     }
 
-    fn unpacked(&self, ends: &FlowKey, packed: &Packed) -> FlowEntry {
-        packed.unpacked(ends, self.ways.way(packed.way))
+    fn unpacked(&self, flow_key: &FlowKey, packed: &Packed) -> FlowEntry {
+        packed.unpacked(flow_key, self.next_hops.next_hop(packed.next_hop))
     }
 
-    /// Gives a way a number before a block has it. A packet that is on its way at that moment may find the table as it
-    /// was before: it leaves by no port then, and comes again.
-    fn add(&mut self, way: NextHop) -> Option<u16> {
-        let number = self.ways.add(way).or_else(|| {
+    /// Gives a next hop a number before a flow entry has it. A packet that is on its way at that moment may find the
+    /// table as it was before: it leaves by no port then, and comes again.
+    fn add(&mut self, next_hop: NextHop) -> Option<u16> {
+        let number = self.next_hops.add(next_hop).or_else(|| {
             self.take_back();
-            self.ways.add(way)
+            self.next_hops.add(next_hop)
         })?;
-        if !self.tables.set_next_hops(&[(number.into(), way)]) {
-            self.ways.forget(&way);
+        if !self.tables.set_next_hops(&[(number.into(), next_hop)]) {
+            self.next_hops.forget(&next_hop);
             return None;
         }
         Some(number)
     }
 
-    /// Takes the numbers back that no block has.
+    /// Takes the numbers back that no flow entry has.
     fn take_back(&mut self) {
         if self.patience > 0 {
             self.patience -= 1;
             return;
         }
         self.patience = Self::PATIENCE;
-        let used: HashSet<u16> = self.tables.entries().iter().map(|(_, packed)| packed.way).collect();
-        let unused = self.ways.unused(&used);
+        let used: HashSet<u16> = self.tables.entries().iter().map(|(_, packed)| packed.next_hop).collect();
+        let unused = self.next_hops.unused(&used);
         // What is on its way when a number is given again finds nothing there, and not what it was before.
         let none: Vec<(u32, NextHop)> =
             unused.iter().map(|(number, _)| (u32::from(*number), NextHop::default())).collect();
         if self.tables.set_next_hops(&none) {
-            unused.iter().for_each(|(_, way)| self.ways.forget(way));
+            unused.iter().for_each(|(_, next_hop)| self.next_hops.forget(next_hop));
         }
     }
 }
@@ -270,53 +270,53 @@ mod tests {
     /// Tables in memory.
     #[derive(Default)]
     struct Mock {
-        blocks: HashMap<FlowKey, Packed>,
-        ways: HashMap<u32, NextHop>,
-        /// Bits that a packet sets while the next block is replaced.
-        ends: u8,
+        flows: HashMap<FlowKey, Packed>,
+        next_hops: HashMap<u32, NextHop>,
+        /// Bits that a packet sets while the next flow entry is replaced.
+        ended: u8,
     }
 
     impl Tables for Mock {
-        fn entry(&self, ends: &FlowKey) -> Option<Packed> {
-            self.blocks.get(ends).copied()
+        fn entry(&self, flow_key: &FlowKey) -> Option<Packed> {
+            self.flows.get(flow_key).copied()
         }
 
-        fn set_entry(&mut self, ends: &FlowKey, block: &Packed) -> Result<Option<Packed>, TableError> {
+        fn set_entry(&mut self, flow_key: &FlowKey, flow: &Packed) -> Result<Option<Packed>, TableError> {
             // Just then a packet is on its way that ends it.
-            let before = self.blocks.insert(*ends, *block);
-            Ok(before.map(|before| Packed { bits: before.bits | std::mem::take(&mut self.ends), ..before }))
+            let before = self.flows.insert(*flow_key, *flow);
+            Ok(before.map(|before| Packed { bits: before.bits | std::mem::take(&mut self.ended), ..before }))
         }
 
-        fn remove_entry(&mut self, ends: &FlowKey) {
-            self.blocks.remove(ends);
+        fn remove_entry(&mut self, flow_key: &FlowKey) {
+            self.flows.remove(flow_key);
         }
 
         fn entries(&self) -> Vec<(FlowKey, Packed)> {
-            self.blocks.iter().map(|(ends, block)| (*ends, *block)).collect()
+            self.flows.iter().map(|(flow_key, flow)| (*flow_key, *flow)).collect()
         }
 
         fn next_hops(&self) -> Vec<(u32, NextHop)> {
-            self.ways.iter().map(|(number, way)| (*number, *way)).collect()
+            self.next_hops.iter().map(|(number, next_hop)| (*number, *next_hop)).collect()
         }
 
-        fn set_next_hops(&mut self, ways: &[(u32, NextHop)]) -> bool {
-            self.ways.extend(ways.iter().copied());
+        fn set_next_hops(&mut self, next_hops: &[(u32, NextHop)]) -> bool {
+            self.next_hops.extend(next_hops.iter().copied());
             true
         }
     }
 
-    fn ends(src: u128, dst: u128) -> FlowKey {
+    fn flow_key(src: u128, dst: u128) -> FlowKey {
         FlowKey { src: src.into(), dst: dst.into(), src_port: 7, dst_port: 80 }
     }
 
     /// All of whose fields differ.
-    fn block(to: FlowKey) -> FlowEntry {
+    fn flow(to: FlowKey) -> FlowEntry {
         FlowEntry {
             mode: Mode::Closing,
             ended: 2,
             port: 3,
             scale: 4,
-            told: 14,
+            advertised_scale: 14,
             dst_mac: [1, 2, 3, 4, 5, 6],
             to,
             seq: 5,
@@ -333,77 +333,77 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_the_same_behind_the_tables() {
-        let mut blocks = FlowTable::new(Mock::default());
-        let own = ends(1, 2);
-        let translated = block(FlowKey { src_port: 1000, ..ends(3, 4) });
-        let transparent = block(FlowKey { src_port: 1000, ..ends(1, 4) });
-        let nowhere = block(own.turned());
-        for block in [translated, transparent, nowhere, FlowEntry::held(own.turned(), 9)] {
-            assert!(blocks.set(&own, &block));
-            let packed = blocks.tables.entry(&own).unwrap();
+    fn a_flow_entry_is_the_same_behind_the_tables() {
+        let mut flows = FlowTable::new(Mock::default());
+        let own = flow_key(1, 2);
+        let translated = flow(FlowKey { src_port: 1000, ..flow_key(3, 4) });
+        let transparent = flow(FlowKey { src_port: 1000, ..flow_key(1, 4) });
+        let nowhere = flow(own.reversed());
+        for flow in [translated, transparent, nowhere, FlowEntry::held(own.reversed(), 9)] {
+            assert!(flows.set(&own, &flow));
+            let packed = flows.tables.entry(&own).unwrap();
             let mut fields = Fields::new();
             packed.to_fields(&mut fields);
             assert_eq!((fields.len(), Packed::from_fields(&fields)), (Packed::FIELDS, Some(packed)));
-            assert_eq!(blocks.get(&own), Some(block.clone()));
+            assert_eq!(flows.get(&own), Some(flow.clone()));
             // Another process finds the same.
             let again = FlowTable::new(Mock {
-                blocks: blocks.tables.blocks.clone(),
-                ways: blocks.tables.ways.clone(),
-                ends: 0,
+                flows: flows.tables.flows.clone(),
+                next_hops: flows.tables.next_hops.clone(),
+                ended: 0,
             });
-            assert_eq!(again.entries(), [(own, block)]);
+            assert_eq!(again.entries(), [(own, flow)]);
         }
-        // What a client's address is in is no way.
-        assert_eq!(blocks.tables.ways.len(), 2);
+        // What a client's address is in is no next hop.
+        assert_eq!(flows.tables.next_hops.len(), 2);
     }
 
     #[test]
-    fn what_ends_a_connection_while_its_block_is_replaced_is_kept() {
-        let mut blocks = FlowTable::new(Mock::default());
-        let own = ends(1, 2);
-        let open = FlowEntry { ended: 0, ..block(own.turned()) };
-        assert!(blocks.set(&own, &open));
+    fn what_ends_a_connection_while_its_flow_entry_is_replaced_is_kept() {
+        let mut flows = FlowTable::new(Mock::default());
+        let own = flow_key(1, 2);
+        let open = FlowEntry { ended: 0, ..flow(own.reversed()) };
+        assert!(flows.set(&own, &open));
         for (late, kept) in [(0, 0), (1, 1), (2, 3)] {
-            blocks.tables.ends = late << ENDED;
-            let read = blocks.get(&own).unwrap();
-            assert!(blocks.update(&own, &FlowEntry { limit: read.limit + 1, ..read }));
-            assert_eq!(blocks.get(&own).unwrap().ended, kept);
+            flows.tables.ended = late << ENDED;
+            let read = flows.get(&own).unwrap();
+            assert!(flows.update(&own, &FlowEntry { limit: read.limit + 1, ..read }));
+            assert_eq!(flows.get(&own).unwrap().ended, kept);
         }
-        // Who makes a block anew means it.
-        assert!(blocks.set(&own, &open));
-        assert_eq!(blocks.get(&own), Some(open));
+        // Who makes a flow entry anew means it.
+        assert!(flows.set(&own, &open));
+        assert_eq!(flows.get(&own), Some(open));
     }
 
     #[test]
     fn a_window_is_no_wider_than_it_was() {
-        let mut blocks = FlowTable::new(Mock::default());
-        let own = ends(1, 2);
+        let mut flows = FlowTable::new(Mock::default());
+        let own = flow_key(1, 2);
         for (edge, found) in [(1015, 1000), (1016, 1016), (999, 1000), (u32::MAX, 1000), (1 << 30, 1000 + 0xf_fff0)] {
-            let block = FlowEntry { acked: 1000, edge, scale: 4, ..FlowEntry::held(own.turned(), 1) };
-            assert!(blocks.set(&own, &block));
-            assert_eq!(blocks.get(&own).unwrap().edge, found, "{edge}");
+            let flow = FlowEntry { acked: 1000, edge, scale: 4, ..FlowEntry::held(own.reversed(), 1) };
+            assert!(flows.set(&own, &flow));
+            assert_eq!(flows.get(&own).unwrap().edge, found, "{edge}");
         }
     }
 
     #[test]
-    fn ways_of_blocks_that_have_gone_make_room() {
-        let mut blocks = FlowTable::new(Mock::default());
-        let own = |number: u16| FlowKey { src_port: number, ..ends(1, 2) };
+    fn next_hops_of_flow_entries_that_have_gone_make_room() {
+        let mut flows = FlowTable::new(Mock::default());
+        let own = |number: u16| FlowKey { src_port: number, ..flow_key(1, 2) };
         let by = |number: u16| {
             let [high, low] = number.to_be_bytes();
-            FlowEntry { dst_mac: [2, 0, 0, 0, high, low], ..block(FlowKey { src_port: 1000, ..ends(3, 4) }) }
+            FlowEntry { dst_mac: [2, 0, 0, 0, high, low], ..flow(FlowKey { src_port: 1000, ..flow_key(3, 4) }) }
         };
         for number in 1..=u16::MAX {
-            assert!(blocks.set(&own(number), &by(number)), "{number}");
+            assert!(flows.set(&own(number), &by(number)), "{number}");
         }
         let more = FlowEntry { port: 9, ..by(0) };
-        assert!(!blocks.set(&own(0), &more), "all numbers are in use");
-        blocks.remove(&own(77));
-        // All blocks are looked at again after a while only.
-        let tries = (0..).take_while(|_| !blocks.set(&own(0), &more)).count();
+        assert!(!flows.set(&own(0), &more), "all numbers are in use");
+        flows.remove(&own(77));
+        // All flow entries are looked at again after a while only.
+        let tries = (0..).take_while(|_| !flows.set(&own(0), &more)).count();
         assert_eq!(tries, 1000);
-        assert_eq!(blocks.get(&own(0)), Some(more));
-        assert_eq!(blocks.get(&own(78)), Some(by(78)));
+        assert_eq!(flows.get(&own(0)), Some(more));
+        assert_eq!(flows.get(&own(78)), Some(by(78)));
     }
 }

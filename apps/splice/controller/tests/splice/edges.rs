@@ -1,12 +1,12 @@
-//! What comes seldom: empty lines between requests, datagrams in fragments, strangers on the link, connections that operators end, and the numbers that Millrace's
-//! own connections begin at.
+//! Edge cases: empty lines between requests, datagrams in fragments, strangers on the link, connections that operators
+//! end, and the numbers that Millrace's own connections begin at.
 
 use wire::isn::initial;
 
 use super::*;
 
-/// An empty line behind a request, as old browsers send it behind a POST, is nobody's: it is acknowledged, the server does not get it, and the next
-/// request goes out as it would without.
+/// An empty line behind a request, as old browsers send it behind a POST, is nobody's: it is acknowledged, the server
+/// does not get it, and the next request goes out as it would without.
 #[test]
 fn an_empty_line_in_front_of_a_request_is_passed_over() {
     let plain =
@@ -21,16 +21,17 @@ fn an_empty_line_in_front_of_a_request_is_passed_over() {
             assert_eq!(world.client.received, world.expected());
             settle(&mut world, 5);
             assert_eq!(
-                (total(&mut world, "service_answers"), figure(&mut world, "service_requests", "complete")),
+                (total(&mut world, "service_answers"), metric(&mut world, "service_requests", "complete")),
                 (0, 5)
             );
         }
     }
 }
 
-/// For 5 s nothing reaches Millrace. Then the first server's response comes again, with a clock that is later by as much than what the client echoes, and
-/// passes unseen; behind it comes the client's next request, which is the other server's. The client sees that one's clock go on, not back, and each
-/// server an echo of its own past. So does the next process, which has not seen the first server's clock at all.
+/// For 5 s nothing reaches Millrace. Then the first server's response comes again, with a clock that is later by as
+/// much than what the client echoes, and passes unseen; behind it comes the client's next request, which is the other
+/// server's. The client sees that one's clock go on, not back, and each server an echo of its own past. So does the
+/// next process, which has not seen the first server's clock at all.
 #[test]
 fn a_server_s_clock_goes_on_from_what_passed_of_the_one_before() {
     for case in 0..8 {
@@ -58,7 +59,8 @@ fn a_server_s_clock_goes_on_from_what_passed_of_the_one_before() {
         if crash {
             (0..2).for_each(|_| world.kill_or_start());
         }
-        // The response comes again, then the request. What the client is to get is under way until the other server has the request.
+        // The response comes again, then the request. What the client is to get is under way until the other server has
+        // the request.
         for path in [1, 0] {
             (0..world.queued(path)).for_each(|_| world.deliver(path));
         }
@@ -97,7 +99,7 @@ fn strangers_set_no_ethernet_address_of_a_server() {
     }
     assert_eq!(total(&mut world, "neighbour_answers"), told + 2);
     assert_eq!(
-        figure(&mut world, "neighbour_answers", "unasked") + figure(&mut world, "neighbour_answers", "other_port"),
+        metric(&mut world, "neighbour_answers", "unasked") + metric(&mut world, "neighbour_answers", "other_port"),
         2
     );
     // All goes on, and who is asked next is who was known.
@@ -121,7 +123,7 @@ fn a_killed_connection_stays_killed_through_a_restart() {
         }
     }
     assert_eq!((world.answered, world.splicer.len()), (1, 1));
-    world.splicer.asked("kill", &serde_json::json!({ "service": "www" })).unwrap();
+    world.splicer.query("kill", &serde_json::json!({ "service": "www" })).unwrap();
     world.kill_or_start();
     world.kill_or_start();
     assert_eq!((world.splicer.len(), world.lost), (1, 1));
@@ -132,23 +134,24 @@ fn a_killed_connection_stays_killed_through_a_restart() {
     assert_eq!((world.splicer.len(), world.client.was_reset), (0, true));
 }
 
-/// Checks, connections that are made ahead, and those in a client's name begin at numbers that nobody can guess and that grow with time (RFC 6528).
+/// Checks, connections that are made ahead, and those in a client's name begin at numbers that nobody can guess and
+/// that grow with time (RFC 6528).
 #[test]
 fn own_connections_begin_at_numbers_of_their_ends() {
     let plain =
         TcpOptions { mss: Some(1460), scale: Some(7), sack: true, times: Some((5, 0)), ..TcpOptions::default() };
-    for (settings, own_alone) in [("warm = 2", true), ("addressing = \"transparent\"", false)] {
+    for (settings, own_alone) in [("preconnect = 2", true), ("addressing = \"transparent\"", false)] {
         let hosts = Hosts { settings, ..Hosts::alike(plain, [1, 9]) };
         let exchange = Exchange { second: false, post: false, up: 0, down: 30, chunked: false, last: false };
         let mut world = World::new(hosts, vec![exchange]);
         let made = world.syns.len();
         assert!(made >= if own_alone { 4 } else { 2 } && run(&mut world, &[]));
         assert!(own_alone || world.syns.len() > made);
-        for (ends, seq, now) in &world.syns {
+        for (flow_key, seq, now) in &world.syns {
             // They are sent again, and a connection in a client's name counts its tries.
             let late = (*now / 4000) as u32;
-            let since = seq.wrapping_sub(initial((1, 2), ends, 0));
-            assert!(late.wrapping_sub(since.wrapping_sub(1)) < 250_000, "{ends:?} {seq} at {now}");
+            let since = seq.wrapping_sub(initial((1, 2), flow_key, 0));
+            assert!(late.wrapping_sub(since.wrapping_sub(1)) < 250_000, "{flow_key:?} {seq} at {now}");
         }
     }
 }
@@ -168,6 +171,6 @@ fn datagrams_in_fragments_are_read() {
         let fragmented = u64::from(world.fragmented);
         assert!(fragmented > 10);
         assert_eq!(total(&mut world, "fragmented_datagrams"), fragmented);
-        assert_eq!(figure(&mut world, "fragmented_datagrams", "reassembled"), fragmented);
+        assert_eq!(metric(&mut world, "fragmented_datagrams", "reassembled"), fragmented);
     }
 }

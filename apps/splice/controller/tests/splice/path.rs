@@ -13,8 +13,8 @@ use dataplane::step::{StepOutput, Stepper};
 use splice::data_path::{DataPath, Offer};
 use splice::key::{key, of_key};
 use splice::tables::flow_entry::FlowEntry;
+use splice::tables::local_addresses::LocalAddresses;
 use splice::tables::next_hops::NextHop;
-use splice::tables::own::Own;
 use splice::tables::packed::{FlowTable, Packed, Tables};
 use wire::flow_key::FlowKey;
 
@@ -61,43 +61,43 @@ impl TestTables {
 }
 
 impl Tables for TestTables {
-    fn entry(&self, ends: &FlowKey) -> Option<Packed> {
+    fn entry(&self, flow_key: &FlowKey) -> Option<Packed> {
         let shared = self.0.borrow();
-        let found = shared.stepper.get(shared.table("spliced.blocks"), &fields(&key(ends)), None);
+        let found = shared.stepper.get(shared.table("spliced.flows"), &fields(&key(flow_key)), None);
         Packed::from_fields(&found.ok()?)
     }
 
-    fn set_entry(&mut self, ends: &FlowKey, block: &Packed) -> Result<Option<Packed>, TableError> {
-        let before = self.entry(ends);
-        if self.set("spliced.blocks", &key(ends), block) { Ok(before) } else { Err(TableError::Full) }
+    fn set_entry(&mut self, flow_key: &FlowKey, flow: &Packed) -> Result<Option<Packed>, TableError> {
+        let before = self.entry(flow_key);
+        if self.set("spliced.flows", &key(flow_key), flow) { Ok(before) } else { Err(TableError::Full) }
     }
 
-    fn remove_entry(&mut self, ends: &FlowKey) {
-        self.remove("spliced.blocks", &key(ends));
+    fn remove_entry(&mut self, flow_key: &FlowKey) {
+        self.remove("spliced.flows", &key(flow_key));
     }
 
     fn entries(&self) -> Vec<(FlowKey, Packed)> {
-        self.dump("spliced.blocks").into_iter().map(|(own, entry)| (of_key(own), entry)).collect()
+        self.dump("spliced.flows").into_iter().map(|(own, entry)| (of_key(own), entry)).collect()
     }
 
     fn next_hops(&self) -> Vec<(u32, NextHop)> {
-        self.dump("spliced.ways")
+        self.dump("spliced.next_hops")
     }
 
-    fn set_next_hops(&mut self, ways: &[(u32, NextHop)]) -> bool {
-        ways.iter().all(|(number, way)| self.set("spliced.ways", number, way))
+    fn set_next_hops(&mut self, next_hops: &[(u32, NextHop)]) -> bool {
+        next_hops.iter().all(|(number, next_hop)| self.set("spliced.next_hops", number, next_hop))
     }
 }
 
 pub struct TestPath {
     shared: Rc<RefCell<Shared>>,
-    blocks: FlowTable<TestTables>,
+    flows: FlowTable<TestTables>,
 }
 
 impl TestPath {
     /// What a process finds that begins now.
     pub fn new(shared: &Rc<RefCell<Shared>>) -> TestPath {
-        TestPath { shared: shared.clone(), blocks: FlowTable::new(TestTables(shared.clone())) }
+        TestPath { shared: shared.clone(), flows: FlowTable::new(TestTables(shared.clone())) }
     }
 }
 
@@ -165,29 +165,29 @@ impl DataPath for TestPath {
         self.shared.borrow_mut().inject("errors.v4", frame, &[("relayed", 1)]);
     }
 
-    fn entry(&mut self, ends: &FlowKey) -> Option<FlowEntry> {
-        self.blocks.get(ends)
+    fn entry(&mut self, flow_key: &FlowKey) -> Option<FlowEntry> {
+        self.flows.get(flow_key)
     }
 
-    fn set_entry(&mut self, ends: &FlowKey, block: &FlowEntry) -> bool {
-        self.blocks.set(ends, block)
+    fn set_entry(&mut self, flow_key: &FlowKey, flow: &FlowEntry) -> bool {
+        self.flows.set(flow_key, flow)
     }
 
-    fn update_entry(&mut self, ends: &FlowKey, block: &FlowEntry) -> bool {
-        self.blocks.update(ends, block)
+    fn update_entry(&mut self, flow_key: &FlowKey, flow: &FlowEntry) -> bool {
+        self.flows.update(flow_key, flow)
     }
 
-    fn remove_entry(&mut self, ends: &FlowKey) {
-        self.blocks.remove(ends);
+    fn remove_entry(&mut self, flow_key: &FlowKey) {
+        self.flows.remove(flow_key);
     }
 
     fn entries(&mut self) -> Vec<(FlowKey, FlowEntry)> {
-        self.blocks.entries()
+        self.flows.entries()
     }
 
-    fn own(&mut self) -> Own {
+    fn own(&mut self) -> LocalAddresses {
         let tables = TestTables(self.shared.clone());
-        Own {
+        LocalAddresses {
             // Those of no port are zero.
             macs: tables.dump("entry.macs"),
             addresses: tables.dump("entry.addresses"),
@@ -195,7 +195,7 @@ impl DataPath for TestPath {
         }
     }
 
-    fn set_own(&mut self, own: &Own) -> Result<(), String> {
+    fn set_local(&mut self, own: &LocalAddresses) -> Result<(), String> {
         let (before, mut tables) = (self.own(), TestTables(self.shared.clone()));
         before.macs.iter().for_each(|(port, _)| tables.remove("entry.macs", port));
         before.addresses.iter().for_each(|(address, _)| tables.remove("entry.addresses", address));
@@ -205,16 +205,16 @@ impl DataPath for TestPath {
         if set { Ok(()) } else { Err("a table is full".into()) }
     }
 
-    fn told(&mut self) -> Vec<(u64, u8)> {
-        TestTables(self.shared.clone()).dump("accept.told")
+    fn admin_states(&mut self) -> Vec<(u64, u8)> {
+        TestTables(self.shared.clone()).dump("accept.admin_states")
     }
 
-    fn tell(&mut self, server: u64, state: u8) -> bool {
+    fn set_admin_state(&mut self, server: u64, state: u8) -> bool {
         let mut tables = TestTables(self.shared.clone());
         if state != 0 {
-            return tables.set("accept.told", &server, &state);
+            return tables.set("accept.admin_states", &server, &state);
         }
-        tables.remove("accept.told", &server);
+        tables.remove("accept.admin_states", &server);
         true
     }
 

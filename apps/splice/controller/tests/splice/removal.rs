@@ -78,8 +78,8 @@ proptest! {
             let done = run_with(&mut world, &choices, |world, _| {
                 since += 1;
                 if let Some(change) = next.take_if(|change| change.step < since) {
-                    // Until it has asked something it has no connection that could go on. Without the address the connection is that
-                    // of the service that had it, if that is there.
+                    // Until it has asked something it has no connection that could go on. Without the address the
+                    // connection is that of the service that had it, if that is there.
                     let had = service.filter(|_| !change.setup.has_address && !world.client.received.is_empty());
                     let (has_address, name) = had.map_or((true, change.setup.service), |name| (false, name));
                     apply(world, &Setup { has_address, service: name, ..change.setup }, change.takes_over);
@@ -124,8 +124,8 @@ fn rest(world: &mut World, milliseconds: u64) {
     world.settle();
 }
 
-/// A request whose server was removed while it is connected to, along with a pool, and that refuses it: another server of the pool
-/// that the request belongs to by now gets it.
+/// A request whose server was removed while it is connected to, along with a pool, and that refuses it: another server
+/// of the pool that the request belongs to by now gets it.
 #[test]
 fn a_request_to_a_removed_server_goes_where_it_belongs() {
     let before = pools(&[("aaa", &[14]), ("images", &[12]), ("web", &[11])], "images", "web");
@@ -224,8 +224,8 @@ fn addresses_in_use_outlast_their_removal() {
         let (has, third) = own(&mut world);
         assert!(has[0] && (has[1] != has[2]) && has[2] == third, "{has:?} {third}");
         assert!(run(&mut world, &[]));
-        for (ends, _) in world.splicer.path.entries() {
-            world.splicer.path.remove_entry(&ends);
+        for (flow_key, _) in world.splicer.path.entries() {
+            world.splicer.path.remove_entry(&flow_key);
         }
         rest(&mut world, 20_000);
         assert_eq!(own(&mut world), ([false; 3], false));

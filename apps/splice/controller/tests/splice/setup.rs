@@ -7,7 +7,8 @@ use proptest::prelude::*;
 /// A configuration.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The last bytes of the addresses of the servers of some pools, by the pools' names; from 100 on they are at the third port.
+    /// The last bytes of the addresses of the servers of some pools, by the pools' names; from 100 on they are at the
+    /// third port.
     pub pools: Vec<(&'static str, Vec<u8>)>,
     /// Which of them the images belong to, if any, and everything else.
     pub images: Option<usize>,

@@ -12,7 +12,7 @@ const RESEND: u64 = 400_000_000;
 
 /// One end of a connection.
 pub struct Tcp {
-    pub ends: FlowKey,
+    pub flow_key: FlowKey,
     pub macs: ([u8; 6], [u8; 6]),
     /// What it announces; the timestamps are its clock at time 0.
     options: TcpOptions,
@@ -37,27 +37,30 @@ pub struct Tcp {
     early: BTreeMap<u32, Vec<u8>>,
     pub peer_closed: bool,
     pub was_reset: bool,
-    /// Whether it had ended, and a reset has come since then: its ends may begin anew.
+    /// Whether it had ended, and a reset has come since then: its flow key may begin anew.
     pub forgotten: bool,
     latest: u32,
     resend: u64,
     mss: usize,
     /// Selective acknowledgements that came.
     pub sacked: usize,
-    /// Bytes that it has room for, and how many of those that came have been read; all at once, where nobody says otherwise.
+    /// Bytes that it has room for, and how many of those that came have been read; all at once, where nobody says
+    /// otherwise.
     pub buffer: u32,
     pub read: Option<usize>,
     /// How far its windows have reached, and whether nothing may come from behind that.
-    told: Option<u32>,
+    advertised: Option<u32>,
     pub window_matters: bool,
-    /// The largest window that the peer has told of.
+    /// The largest window that the peer has advertised.
     most_room: u32,
     /// The sequence number of what told it the peer's window last.
     window_seq: u32,
-    /// The values of its clock that it has sent, and whether all that comes must echo one of them, and not only until it is connected.
+    /// The values of its clock that it has sent, and whether all that comes must echo one of them, and not only until
+    /// it is connected.
     clocks: BTreeSet<u32>,
     pub echoes_matter: bool,
-    /// Whether that is so until then at least: not where a process has taken it up that does not know what was said before.
+    /// Whether that is so until then at least: not where a process has taken it up that does not know what was said
+    /// before.
     pub handshake_matters: bool,
     /// Whether nothing overtakes anything on the way to it, so that clocks never go back.
     pub ordered: bool,
@@ -71,15 +74,16 @@ pub struct Tcp {
 pub struct Listener {
     /// So many find no room in its queue: they are thrown away without a word.
     pub full: usize,
-    /// It keeps nothing of who has sent a SYN (RFC 4987 section 3.6). What was agreed on is in the number of its answer and in its clock, so that
-    /// it is read out of whatever comes back; the first byte's number is told by the first segment.
+    /// It keeps nothing of who has sent a SYN (RFC 4987 section 3.6). The negotiated options are in the number of its
+    /// answer and in its clock, so that it is read out of whatever comes back; the first byte's number is told by the
+    /// first segment.
     pub cookies: bool,
 }
 
 impl Tcp {
-    pub fn new(ends: FlowKey, macs: ([u8; 6], [u8; 6]), first: u32, options: TcpOptions) -> Tcp {
+    pub fn new(flow_key: FlowKey, macs: ([u8; 6], [u8; 6]), first: u32, options: TcpOptions) -> Tcp {
         Tcp {
-            ends,
+            flow_key,
             macs,
             options,
             times: options.times.is_some(),
@@ -105,7 +109,7 @@ impl Tcp {
             sacked: 0,
             buffer: 40_000,
             read: None,
-            told: None,
+            advertised: None,
             window_matters: true,
             most_room: 0,
             window_seq: 0,
@@ -122,12 +126,13 @@ impl Tcp {
         self.options.times.map_or(0, |(start, _)| start).wrapping_add((now / 1_000_000) as u32)
     }
 
-    /// The window that it announces now, in bytes: never a little (RFC 9293 section 3.8.6.2.2), and the edge does not go back.
+    /// The window that it announces now, in bytes: never a little (RFC 9293 section 3.8.6.2.2), and the edge does not
+    /// go back.
     fn window(&self) -> u32 {
         let waiting = self.read.map_or(0, |read| self.received.len() - read) as u32;
         let free = self.buffer.saturating_sub(waiting);
-        let (Some(told), Some(expected)) = (self.told, self.expected) else { return free };
-        let left = if before(told, expected) { 0 } else { told.wrapping_sub(expected) };
+        let (Some(advertised), Some(expected)) = (self.advertised, self.expected) else { return free };
+        let left = if before(advertised, expected) { 0 } else { advertised.wrapping_sub(expected) };
         if free >= left + (self.buffer / 2).min(self.mss as u32).max(1) { free } else { left }
     }
 
@@ -136,9 +141,10 @@ impl Tcp {
         let Some(read) = &mut self.read else { return Vec::new() };
         let before_it = *read;
         *read = (*read + bytes).min(self.received.len());
-        let (told, expected) = (self.told, self.expected);
-        let opens =
-            told.zip(expected).is_some_and(|(told, expected)| before(told, expected.wrapping_add(self.window())));
+        let (advertised, expected) = (self.advertised, self.expected);
+        let opens = advertised
+            .zip(expected)
+            .is_some_and(|(advertised, expected)| before(advertised, expected.wrapping_add(self.window())));
         if self.read == Some(before_it) || !opens || !self.is_open() {
             return Vec::new();
         }
@@ -152,7 +158,7 @@ impl Tcp {
         let window = (self.window() >> scale).min(65535) as u16;
         if let Some(expected) = self.expected {
             let edge = expected.wrapping_add(u32::from(window) << scale);
-            self.told = Some(self.told.filter(|told| !before(*told, edge)).unwrap_or(edge));
+            self.advertised = Some(self.advertised.filter(|advertised| !before(*advertised, edge)).unwrap_or(edge));
         }
         // A SYN and ACK announces nothing that the SYN did not.
         if syn && self.expected.is_some() {
@@ -161,12 +167,12 @@ impl Tcp {
         options.times = self.times.then_some((self.clock(now), self.latest));
         self.clocks.insert(self.clock(now));
         if !syn && self.options.sack {
-            options.blocks = self.blocks();
+            options.sack_blocks = self.sack_blocks();
         }
         Segment {
             dst_mac: self.macs.1,
             src_mac: self.macs.0,
-            ends: self.ends,
+            flow_key: self.flow_key,
             seq,
             ack: self.expected.unwrap_or(0),
             flags: if self.expected.is_some() { flags | ACK } else { flags },
@@ -187,7 +193,7 @@ impl Tcp {
         Segment {
             dst_mac: self.macs.1,
             src_mac: self.macs.0,
-            ends: self.ends,
+            flow_key: self.flow_key,
             seq: segment.ack,
             ack: 0,
             flags: RST,
@@ -199,17 +205,17 @@ impl Tcp {
     }
 
     /// What came early, as selective acknowledgements (RFC 2018 section 4).
-    fn blocks(&self) -> [Option<(u32, u32)>; 4] {
-        let mut blocks: Vec<(u32, u32)> = Vec::new();
+    fn sack_blocks(&self) -> [Option<(u32, u32)>; 4] {
+        let mut sack_blocks: Vec<(u32, u32)> = Vec::new();
         for (from, bytes) in &self.early {
             let end = from.wrapping_add(bytes.len() as u32);
-            match blocks.last_mut() {
+            match sack_blocks.last_mut() {
                 Some((_, last)) if !before(*last, *from) => *last = if before(*last, end) { end } else { *last },
-                _ => blocks.push((*from, end)),
+                _ => sack_blocks.push((*from, end)),
             }
         }
         // As many as there is always room for.
-        std::array::from_fn(|at| blocks.get(at).copied().filter(|_| at < 3))
+        std::array::from_fn(|at| sack_blocks.get(at).copied().filter(|_| at < 3))
     }
 
     /// Adds to what is sent.
@@ -292,7 +298,7 @@ impl Tcp {
 
     /// An ICMP error comes: what is too big is sent again in smaller pieces (RFC 1191 section 6.4).
     pub fn receive_error(&mut self, error: &IcmpError, now: u64) -> Vec<Vec<u8>> {
-        assert_eq!(error.ends, self.ends);
+        assert_eq!(error.flow_key, self.flow_key);
         // A late one may be about what the server before has sent: each compares it with what it has under way.
         assert!(before(error.seq, self.most), "about what was not sent");
         let Problem::TooBig(mtu) = error.problem else { return Vec::new() };
@@ -306,7 +312,7 @@ impl Tcp {
 
     /// A segment comes; what it answers at once.
     pub fn receive(&mut self, segment: &Segment, now: u64) -> Vec<Vec<u8>> {
-        assert_eq!(segment.ends.turned(), self.ends);
+        assert_eq!(segment.flow_key.reversed(), self.flow_key);
         if segment.has(RST) {
             // Who has nothing to lose does not mind.
             if self.closing && self.peer_closed && self.una == self.end().wrapping_add(1) {
@@ -328,13 +334,13 @@ impl Tcp {
             let known = !matters || !segment.has(ACK) || self.clocks.contains(&echo);
             assert!(known, "an echo of {echo}, which was never sent: {:?}", self.clocks);
         }
-        if let Some(told) = self.told.filter(|_| !segment.payload.is_empty()) {
+        if let Some(advertised) = self.advertised.filter(|_| !segment.payload.is_empty()) {
             let end = segment.seq.wrapping_add(segment.payload.len() as u32);
-            let asks = segment.payload.len() == 1 && end == told.wrapping_add(1);
+            let asks = segment.payload.len() == 1 && end == advertised.wrapping_add(1);
             assert!(
-                !self.window_matters || !before(told, end) || asks,
+                !self.window_matters || !before(advertised, end) || asks,
                 "{} bytes beyond the window",
-                end.wrapping_sub(told)
+                end.wrapping_sub(advertised)
             );
         }
         if segment.has(ACK) {
@@ -343,7 +349,7 @@ impl Tcp {
                 "acknowledges what was not sent"
             );
         }
-        for (from, to) in segment.options.blocks.into_iter().flatten() {
+        for (from, to) in segment.options.sack_blocks.into_iter().flatten() {
             // An old segment may speak of what the server before has sent.
             let (was_sent, is_old) = (before(self.first, from) && !before(self.most, to), !before(self.una, to));
             assert!(self.options.sack && before(from, to) && (was_sent || is_old), "acknowledges {from} to {to}");
@@ -380,7 +386,8 @@ impl Tcp {
             }
         } else if self.times {
             let Some((value, echo)) = segment.options.times else {
-                // The answer to a SYN of before, from who knows nothing of clocks (RFC 7323 section 3.2 has it dropped).
+                // The answer to a SYN of before, from who knows nothing of clocks (RFC 7323 section 3.2 has it
+                // dropped).
                 assert!(segment.flags == ACK && segment.payload.is_empty(), "timestamps were agreed on");
                 return Vec::new();
             };
@@ -389,7 +396,8 @@ impl Tcp {
             if before(value, self.latest) {
                 return vec![self.segment(0, self.next, &[], now)];
             }
-            // Until its SYN is acknowledged it takes nothing that does not echo one of them, as Linux does from 6.15 on.
+            // Until its SYN is acknowledged it takes nothing that does not echo one of them, as Linux does from 6.15
+            // on.
             let of_syn = |(first, last): (u32, u32)| !before(echo, first) && !before(last, echo);
             if self.expected.is_some() && self.una == self.first && !self.syn_sent.is_some_and(of_syn) {
                 assert!(!self.handshake_matters, "an echo of {echo}, which is none of its SYNs'");
@@ -422,13 +430,13 @@ impl Tcp {
             }
         }
         let Some(mut expected) = self.expected else { return Vec::new() };
-        let ends = segment.has(FIN);
-        if !segment.payload.is_empty() || ends {
+        let is_last = segment.has(FIN);
+        if !segment.payload.is_empty() || is_last {
             let mut bytes = segment.payload.to_vec();
             let room = expected.wrapping_add(self.window()).wrapping_sub(segment.seq) as i32;
             let cut = bytes.len() > room.max(0) as usize;
             bytes.truncate(room.max(0) as usize);
-            let ends = ends && !cut;
+            let is_last = is_last && !cut;
             // A FIN is a byte that cannot be one: 1 more than there are.
             if !before(expected, segment.seq) {
                 let known = expected.wrapping_sub(segment.seq) as usize;
@@ -451,7 +459,7 @@ impl Tcp {
             } else if expected.wrapping_sub(segment.seq).wrapping_neg() < 1 << 20 && !bytes.is_empty() {
                 self.early.insert(segment.seq, bytes);
             }
-            if ends && !self.peer_closed && segment.seq.wrapping_add(segment.payload.len() as u32) == expected {
+            if is_last && !self.peer_closed && segment.seq.wrapping_add(segment.payload.len() as u32) == expected {
                 expected = expected.wrapping_add(1);
                 self.peer_closed = true;
             }

@@ -1,5 +1,5 @@
-//! A client, two servers, the program of the splicer on the interpreter and its controller, and a network that does what it
-//! is told to.
+//! A client, two servers, the program of the splicer on the interpreter and its controller, and a network that does
+//! what it is told to.
 
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
@@ -59,23 +59,24 @@ pub struct World {
     /// Times that the process died.
     pub crashes: usize,
     /// Those whose requests are not routed any more, of processes that are gone.
-    unread: u64,
+    passthrough: u64,
     hosts: Hosts,
     exchanges: Vec<Exchange>,
     pub client: Tcp,
     written: usize,
-    /// Connections to the servers, in the order in which they came, with the number of bytes of requests that were answered.
+    /// Connections to the servers, in the order in which they came, with the number of bytes of requests that were
+    /// answered.
     servers: IndexMap<FlowKey, (Tcp, usize)>,
     /// Whether the servers close instead of answering.
     pub mute: bool,
     /// Whether they answer.
     pub answered: usize,
     /// How many requests told a server to close.
-    pub told: usize,
+    pub closes_told: usize,
     /// Connections that the servers have closed without being asked to.
     closed: HashSet<FlowKey>,
     clients: u16,
-    /// SYNs that came to servers: their ends, numbers, and when.
+    /// SYNs that came to servers: their flow keys, numbers, and when.
     pub syns: Vec<(FlowKey, u32, u64)>,
     /// Packets that came to Millrace in fragments.
     pub fragmented: u16,
@@ -132,14 +133,14 @@ impl World {
         };
         let shared = Rc::new(RefCell::new(shared));
         let splicer = Splicer::new(settings, TestPath::new(&shared));
-        let ends = FlowKey {
+        let flow_key = FlowKey {
             src: Ipv4Addr::new(10, 0, 1, 11).to_ipv6_mapped(),
             dst: Ipv4Addr::new(10, 0, 1, 80).to_ipv6_mapped(),
             src_port: 40000,
             dst_port: 80,
         };
         let mut client =
-            Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), hosts.client_first, fitting(hosts.client, hosts.room.0));
+            Tcp::new(flow_key, (CLIENT_MAC, OWN_MACS[0]), hosts.client_first, fitting(hosts.client, hosts.room.0));
         (client.buffer, client.read) = (hosts.room.0, hosts.room.1.map(|_| 0));
         let mut world = World {
             shared,
@@ -149,7 +150,7 @@ impl World {
             finished_early: false,
             lost: 0,
             crashes: 0,
-            unread: 0,
+            passthrough: 0,
             hosts,
             exchanges,
             client,
@@ -157,7 +158,7 @@ impl World {
             servers: IndexMap::new(),
             mute: false,
             answered: 0,
-            told: 0,
+            closes_told: 0,
             closed: HashSet::new(),
             clients: 1,
             syns: Vec::new(),
@@ -191,15 +192,16 @@ impl World {
 
     /// Another client comes, after the one before has gone.
     pub fn next_client(&mut self, options: TcpOptions, first: u32, exchanges: Vec<Exchange>) {
-        let ends = FlowKey { src_port: 40000 + self.clients, ..self.client.ends };
-        self.client = Tcp::new(ends, (CLIENT_MAC, OWN_MACS[0]), first, fitting(options, self.hosts.room.0));
+        let flow_key = FlowKey { src_port: 40000 + self.clients, ..self.client.flow_key };
+        self.client = Tcp::new(flow_key, (CLIENT_MAC, OWN_MACS[0]), first, fitting(options, self.hosts.room.0));
         (self.client.buffer, self.client.read) = (self.hosts.room.0, self.hosts.room.1.map(|_| 0));
         self.client.ordered = self.ordered;
         (self.clients, self.exchanges, self.written, self.answered) = (self.clients + 1, exchanges, 0, 0);
         self.asked.clear();
     }
 
-    /// Another configuration comes into force, with the same program or, where `takes_over`, with another run of the controller.
+    /// Another configuration comes into force, with the same program or, where `takes_over`, with another run of the
+    /// controller.
     pub fn reconfigure(&mut self, text: &str, serving: [Vec<Ipv4Addr>; 2], takes_over: bool) {
         let program = program();
         let config =
@@ -237,7 +239,7 @@ impl World {
     /// With `stray` they say something first.
     pub fn close_servers(&mut self, stray: bool) {
         let now = self.shared.borrow().now;
-        for (ends, (server, answered)) in &mut self.servers {
+        for (flow_key, (server, answered)) in &mut self.servers {
             if !server.peer_closed && server.received.len() == *answered && server.is_acknowledged() {
                 if stray {
                     server.write(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n");
@@ -245,7 +247,7 @@ impl World {
                 server.close();
                 let frames = server.pump(now);
                 self.shared.borrow_mut().paths[1].extend(frames);
-                self.closed.insert(*ends);
+                self.closed.insert(*flow_key);
             }
         }
     }
@@ -378,8 +380,9 @@ impl World {
             self.written += 1;
         }
         let all: usize = expected.iter().sum();
-        // A client that has asked for the end waits for it. Where nobody knows any more what that was the server closes when it likes.
-        let last = self.exchanges.last().is_some_and(|own| own.last) && self.unread() == 0;
+        // A client that has asked for the end waits for it. Where nobody knows any more what that was the server closes
+        // when it likes.
+        let last = self.exchanges.last().is_some_and(|own| own.last) && self.passthrough() == 0;
         if self.client.received.len() >= all && (!last || self.client.peer_closed) {
             self.client.close();
         }
@@ -399,7 +402,7 @@ impl World {
         }
         if !self.down {
             let settings = self.splicer.cluster.settings.clone();
-            self.unread = self.unread();
+            self.passthrough = self.passthrough();
             self.splicer = Splicer::new(settings, TestPath::new(&self.shared));
             let restored = self.splicer.restore();
             self.lost += restored.lost;
@@ -407,13 +410,13 @@ impl World {
     }
 
     /// Connections whose requests are not routed any more.
-    pub fn unread(&self) -> u64 {
-        self.unread + self.splicer.metrics.all_unread()
+    pub fn passthrough(&self) -> u64 {
+        self.passthrough + self.splicer.metrics.all_passthrough()
     }
 
     /// Whether a server may end a client's connection whose requests are not routed any more.
-    pub fn closes_unread(&self) -> bool {
-        self.hosts.curt && self.unread() > 0
+    pub fn closes_early(&self) -> bool {
+        self.hosts.curt && self.passthrough() > 0
     }
 
     /// Whether it is gone.
@@ -459,7 +462,7 @@ impl World {
             }
             2 if router::is_error(&frame) => {
                 let error = router::believable(&frame);
-                if error.ends != self.client.ends {
+                if error.flow_key != self.client.flow_key {
                     return;
                 }
                 let frames = self.client.receive_error(&error, now);
@@ -467,7 +470,7 @@ impl World {
             }
             2 => {
                 let Some(segment) = self.undamaged(&frame) else { return };
-                if segment.ends.turned() != self.client.ends {
+                if segment.flow_key.reversed() != self.client.flow_key {
                     return;
                 }
                 let frames = self.client.receive(&segment, now);
@@ -504,13 +507,13 @@ impl World {
                 shared.port = metadata[Program::RX_PORT.0 as usize];
                 let of = |name: &str| metadata[shared.meta(name)];
                 let scale = of("scale") as u8;
-                let agreed = NegotiatedOptions {
+                let negotiated = NegotiatedOptions {
                     mss: of("mss") as u16,
                     scale: (scale < 15).then_some(scale),
                     sack: of("sack") != 0,
                     times: false,
                 };
-                let accepted = Accepted { port: of("rx.port") as u8, number: of("service") as u16, agreed };
+                let accepted = Accepted { port: of("rx.port") as u8, number: of("service") as u16, negotiated };
                 (shared.program.channels[channel.0 as usize].name.clone(), accepted)
             };
             match name.as_str() {
@@ -548,16 +551,18 @@ impl World {
         }
         if router::is_error(frame) {
             let error = router::believable(frame);
-            let Some((tcp, _)) = self.servers.get_mut(&error.ends.turned()) else { panic!("an error about nothing") };
+            let Some((tcp, _)) = self.servers.get_mut(&error.flow_key.reversed()) else {
+                panic!("an error about nothing")
+            };
             let frames = tcp.receive_error(&error, now);
             self.shared.borrow_mut().paths[1].extend(frames);
             return;
         }
         let Some(segment) = self.undamaged(frame) else { return };
         if segment.has(SYN) {
-            self.syns.push((segment.ends.turned(), segment.seq, now));
+            self.syns.push((segment.flow_key.reversed(), segment.seq, now));
         }
-        let server = segment.ends.dst.to_ipv4_mapped().expect("all servers have IPv4");
+        let server = segment.flow_key.dst.to_ipv4_mapped().expect("all servers have IPv4");
         if segment.has(SYN) && self.silent.contains(&server) {
             return;
         }
@@ -565,7 +570,7 @@ impl World {
             let refusal = Segment {
                 dst_mac: segment.src_mac,
                 src_mac: segment.dst_mac,
-                ends: segment.ends.turned(),
+                flow_key: segment.flow_key.reversed(),
                 seq: 0,
                 ack: segment.end(),
                 flags: RST | ACK,
@@ -576,24 +581,24 @@ impl World {
             self.shared.borrow_mut().paths[1].push_back(refusal.frame());
             return;
         }
-        let is_new = self.servers.get(&segment.ends).is_none_or(|(tcp, _)| tcp.was_reset || tcp.forgotten);
+        let is_new = self.servers.get(&segment.flow_key).is_none_or(|(tcp, _)| tcp.was_reset || tcp.forgotten);
         if segment.has(SYN) && is_new {
             let first = self.hosts.server_first.wrapping_add(self.servers.len() as u32 * 1_000_003);
-            let mut tcp = Tcp::new(segment.ends.turned(), (SERVER_MAC, OWN_MACS[1]), first, self.hosts.server);
+            let mut tcp = Tcp::new(segment.flow_key.reversed(), (SERVER_MAC, OWN_MACS[1]), first, self.hosts.server);
             // What Millrace itself takes of a request may be more than a server has room for.
             (tcp.ordered, tcp.window_matters) = (self.ordered, false);
             // Once it is connected a client may echo the clock of a server before it, with data that was sent already.
             tcp.echoes_matter = false;
             tcp.listener = self.listener;
-            self.servers.insert(segment.ends, (tcp, 0));
-            self.closed.remove(&segment.ends);
+            self.servers.insert(segment.flow_key, (tcp, 0));
+            self.closed.remove(&segment.flow_key);
         }
-        let Some((tcp, answered)) = self.servers.get_mut(&segment.ends) else { return };
-        if self.closed.contains(&segment.ends) && tcp.is_news(&segment) {
+        let Some((tcp, answered)) = self.servers.get_mut(&segment.flow_key) else { return };
+        if self.closed.contains(&segment.flow_key) && tcp.is_news(&segment) {
             let reset = Segment {
                 dst_mac: segment.src_mac,
                 src_mac: segment.dst_mac,
-                ends: segment.ends.turned(),
+                flow_key: segment.flow_key.reversed(),
                 seq: segment.ack,
                 ack: 0,
                 flags: RST,
@@ -608,7 +613,9 @@ impl World {
         // Requests that have come whole are answered; they say which they are.
         loop {
             // What is not read passes, empty lines too, which servers pass over.
-            if tcp.received[*answered..].starts_with(b"\r\n") && self.unread + self.splicer.metrics.all_unread() > 0 {
+            if tcp.received[*answered..].starts_with(b"\r\n")
+                && self.passthrough + self.splicer.metrics.all_passthrough() > 0
+            {
                 *answered += 2;
             }
             let rest = &tcp.received[*answered..];
@@ -628,11 +635,14 @@ impl World {
                 break;
             }
             let closes = exchange.last && *request == forms[0];
-            self.told += usize::from(closes);
+            self.closes_told += usize::from(closes);
             // By a configuration that was in force since it was sent, or is now.
             let mut may = self.serving[self.asked[number]..].iter().map(|own| &own[usize::from(exchange.second)]);
             let fits = may.any(|own| own.contains(&server));
-            assert!(fits || self.unread + self.splicer.metrics.all_unread() > 0, "{number} is served by {server}");
+            assert!(
+                fits || self.passthrough + self.splicer.metrics.all_passthrough() > 0,
+                "{number} is served by {server}"
+            );
             *answered += request.len();
             self.answered += 1;
             self.last_served = Some(server);
@@ -642,7 +652,7 @@ impl World {
             }
             if closes || self.hosts.curt {
                 tcp.close();
-                self.closed.insert(segment.ends);
+                self.closed.insert(segment.flow_key);
             }
         }
         if tcp.peer_closed {

@@ -133,8 +133,8 @@ impl<'a> Headers<'a> {
         !payload || self.program.length[protocol.0 as usize].is_some()
     }
 
-    /// Whether a protocol says anything of what lies behind the pseudo header in front of it: it has a checksum, or a pseudo
-    /// header of its own.
+    /// Whether a protocol says anything of what lies behind the pseudo header in front of it: it has a checksum, or a
+    /// pseudo header of its own.
     pub fn ends_scope(&self, protocol: ProtocolId) -> bool {
         let protocol = &self.program.protocols[protocol.0 as usize];
         protocol.checksum.is_some() || !protocol.pseudo.is_empty()

@@ -17,7 +17,8 @@ pub fn load_bits(bytes: &[u8], bits: BitRange) -> Option<u128> {
     Some(value << (8 - after) | (last >> after) as u128)
 }
 
-/// Sets the field and leaves all other bits as they are. `None`, and nothing changed, where it reaches beyond the bytes.
+/// Sets the field and leaves all other bits as they are. `None`, and nothing changed, where it reaches beyond the
+/// bytes.
 pub fn store_bits(bytes: &mut [u8], bits: BitRange, value: u128) -> Option<()> {
     let field = bytes.get_mut(bits.first_byte() as usize..bits.end_byte() as usize)?;
     let (before, after) = margins(bits);

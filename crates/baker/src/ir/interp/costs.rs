@@ -1,11 +1,12 @@
-//! What packets cost: accesses to packet memory and to descriptors, and instructions, counted while the interpreter runs.
+//! What packets cost: accesses to packet memory and to descriptors, and instructions, counted while the interpreter
+//! runs.
 
 use std::ops::AddAssign;
 
 use super::super::{ChannelId, DropId, How, Op, PpfId, Touches, Value};
 
-/// Bytes that packet memory moves at least, and to whose multiples an access is widened: those of the DRAM of the network
-/// processors (Intel IXP1200 and IXP2400).
+/// Bytes that packet memory moves at least, and to whose multiples an access is widened: those of the DRAM of the
+/// network processors (Intel IXP1200 and IXP2400).
 const UNIT: u64 = 8;
 
 /// What a header's length and a place behind one are taken for where they are found at run time.
@@ -16,8 +17,8 @@ const HEADROOM: u64 = 64 * UNIT;
 /// Sums over packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// Accesses to packet memory. Loads of bytes that follow each other, with nothing but arithmetic between them, are one
-    /// access where bursts are counted, and so are stores.
+    /// Accesses to packet memory. Loads of bytes that follow each other, with nothing but arithmetic between them, are
+    /// one access where bursts are counted, and so are stores.
     pub accesses: u64,
     /// Bytes that those move: of whole units of 8 bytes, counted from the frame's start of the first header.
     pub bytes: u64,
@@ -36,7 +37,7 @@ impl AddAssign for Costs {
     }
 }
 
-/// A station on a packet's way.
+/// A step of a packet's execution path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Step {
     /// It, or a copy of it, was put into a channel.
@@ -52,7 +53,7 @@ pub struct Metered {
     pub costs: Costs,
     /// Of that, in each PPF of the program. In an aggregate a PPF's code begins where its channel is passed.
     pub ppfs: Vec<Costs>,
-    /// Which way it took.
+    /// Its execution path.
     pub steps: Vec<Step>,
 }
 
@@ -76,8 +77,8 @@ struct Access {
     end: u64,
 }
 
-/// What a run of operations costs, bursts counted as one access. `number` gives values that are known; a packet's own one names
-/// it.
+/// What a run of operations costs, bursts counted as one access. `number` gives values that are known; a packet's own
+/// one names it.
 pub(crate) fn in_line<'a>(ops: impl Iterator<Item = &'a Op>, number: impl Fn(Value) -> Option<u128>) -> Costs {
     let mut meter = Meter::new(true, 0);
     for op in ops {

@@ -106,8 +106,8 @@ impl Machine {
                 if let Some(execution) = &mut self.execution {
                     let frame = &registers[call.base..];
                     let get = |value: Value| frame[value.0 as usize];
-                    let place = |packet: usize| self.packets[packet].place();
-                    execution.operation((call.code, call.block, call.next), &inst.op, get, place);
+                    let extent = |packet: usize| self.packets[packet].extent();
+                    execution.operation((call.code, call.block, call.next), &inst.op, get, extent);
                 }
                 call.next += 1;
                 if let Op::Put { packet, channel } = inst.op {
@@ -143,11 +143,11 @@ impl Machine {
             let dest = match &block.term {
                 Terminator::Jump(dest) => dest,
                 Terminator::Branch(condition, then, other) => {
-                    let way = usize::from(frame[condition.0 as usize] != 1);
+                    let edge = usize::from(frame[condition.0 as usize] != 1);
                     if let (Some(recording), Code::Ppf(ppf)) = (&mut self.recording, call.code) {
-                        recording.branch(ppf, call.block, way);
+                        recording.branch(ppf, call.block, edge);
                     }
-                    [then, other][way]
+                    [then, other][edge]
                 }
                 Terminator::Return => return Ok(()),
             };
@@ -172,7 +172,7 @@ impl Machine {
         let get = |value: Value| frame[value.0 as usize];
         let packet = |value: Value| frame[value.0 as usize] as usize;
         if let Some(meter) = &mut self.meter {
-            meter.charge(&inst.op, get, |packet| self.packets[packet as usize].place());
+            meter.charge(&inst.op, get, |packet| self.packets[packet as usize].extent());
         }
         // The verifier has seen to it that this is asked of integers only.
         let width = |value: Value| match body.ty(value) {

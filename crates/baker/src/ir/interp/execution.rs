@@ -75,7 +75,7 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// A fingerprint: packets that took the same way have the same one.
+    /// A fingerprint: packets with the same execution path have the same one.
     pub fn fingerprint(&self) -> u64 {
         self.entry.map_or(self.fingerprint, |entry| self.fingerprint ^ (u64::from(entry.0) + 1))
     }
@@ -87,15 +87,16 @@ impl Execution {
         self.fingerprint = 0;
     }
 
-    /// Notes an operation. `get` gives operands, `place` where a packet's head is in its buffer and how long the packet is.
+    /// Notes an operation. `get` gives operands, `extent` where a packet's head is in its buffer and how long the
+    /// packet is.
     pub(super) fn operation(
         &mut self,
         (code, block, index): (Code, usize, usize),
         op: &Op,
         get: impl Fn(Value) -> u128,
-        place: impl Fn(usize) -> (u64, u64),
+        extent: impl Fn(usize) -> (u64, u64),
     ) {
-        let touched = touched(op, get, place);
+        let touched = touched(op, get, extent);
         self.executed.push(Executed { code, block: block as u32, index: index as u32, touched });
         // What touches nothing is known from the block.
         if let Touched::Packet { packet, from, end } = touched {
@@ -130,7 +131,7 @@ impl Execution {
 }
 
 /// Beside what [`Op::touches`] says, which packet an operation asks the descriptor of, or hands on.
-fn touched(op: &Op, get: impl Fn(Value) -> u128, place: impl Fn(usize) -> (u64, u64)) -> Touched {
+fn touched(op: &Op, get: impl Fn(Value) -> u128, extent: impl Fn(usize) -> (u64, u64)) -> Touched {
     // Most are of these.
     if matches!(op, Op::Const(_) | Op::Bin(..) | Op::Cmp(..) | Op::Cast(..) | Op::Select(..)) {
         return Touched::Nothing;
@@ -153,7 +154,7 @@ fn touched(op: &Op, get: impl Fn(Value) -> u128, place: impl Fn(usize) -> (u64, 
         _ => return Touched::Nothing,
     };
     let number = get(packet);
-    let (head, len) = place(number as usize);
+    let (head, len) = extent(number as usize);
     let (from, end) = span.map_or((head, head), |span| span.bytes(head, len, get));
     Touched::Packet { packet: number as u32, from: from as u32, end: end as u32 }
 }

@@ -46,8 +46,8 @@ pub enum End {
 
 /// The functions that controllers have.
 pub trait Externs: std::fmt::Debug + Send + Sync {
-    /// Calls one, which the program declares, with one number per argument. Bits of the result beyond the declared width
-    /// are left out.
+    /// Calls one, which the program declares, with one number per argument. Bits of the result beyond the declared
+    /// width are left out.
     fn call(&self, function: ExternId, arguments: &[u128]) -> u128;
 }
 
@@ -104,7 +104,8 @@ impl std::error::Error for RunError {}
 
 /// A running program: its tables and counters.
 ///
-/// As a [`TableStore`] it answers `OutOfRange` also to numbers that do not fit their fields, or the wrong count of them.
+/// As a [`TableStore`] it answers `OutOfRange` also to numbers that do not fit their fields, or the wrong count of
+/// them.
 #[derive(Clone, Debug)]
 pub struct Machine {
     program: Arc<Program>,
@@ -125,7 +126,7 @@ pub struct Machine {
     externs: Option<Arc<dyn Externs>>,
     /// Where costs are counted.
     meter: Option<costs::Meter>,
-    /// Where the ways of packets are recorded.
+    /// Where the execution paths of packets are recorded.
     recording: Option<Box<Recording>>,
     /// Where it is noted what a packet executes.
     execution: Option<Execution>,
@@ -164,8 +165,8 @@ impl Machine {
         }
     }
 
-    /// Where packets lie in frames, so that they can grow as far as in another engine. At first a headroom of 256 bytes in
-    /// frames of 2048 bytes, or what the program needs.
+    /// Where packets lie in frames, so that they can grow as far as in another engine. At first a headroom of 256 bytes
+    /// in frames of 2048 bytes, or what the program needs.
     pub fn set_frame_layout(&mut self, layout: FrameLayout) {
         self.layout = layout;
     }
@@ -205,8 +206,8 @@ impl Machine {
         }
     }
 
-    /// As [`Machine::receive`]; gives what it cost, and which way the packet took. `bursts`: accesses to bytes that follow each
-    /// other count as one.
+    /// As [`Machine::receive`]; gives what it cost, and the packet's execution path. `bursts`: accesses to bytes that
+    /// follow each other count as one.
     pub fn receive_metered(&mut self, port: u8, frame: &[u8], bursts: bool) -> Metered {
         self.meter = Some(costs::Meter::new(bursts, self.program.ppfs.len()));
         self.receive(port, frame);
@@ -222,7 +223,7 @@ impl Machine {
         outputs
     }
 
-    /// Records the ways of packets from now on, until [`Machine::recorded`].
+    /// Records the execution paths of packets from now on, until [`Machine::recorded`].
     pub fn record(&mut self) {
         self.recording = Some(Box::new(Recording::new(&self.program)));
     }

@@ -48,7 +48,7 @@ impl Packet {
     }
 
     /// Where the head is in the buffer, and how long the packet is.
-    pub fn place(&self) -> (u64, u64) {
+    pub fn extent(&self) -> (u64, u64) {
         (self.head as u64, self.len() as u64)
     }
 

@@ -1,4 +1,5 @@
-//! Records which way packets go through a program, how long they are, and which places in them are found at run time.
+//! Records the execution paths of packets through a program, how long they are, and which places in them are found at
+//! run time.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -46,12 +47,12 @@ impl Recording {
         self.of(ppf).blocks[block].runs += 1;
     }
 
-    pub(super) fn branch(&mut self, ppf: PpfId, block: usize, way: usize) {
-        self.of(ppf).blocks[block].taken[way] += 1;
+    pub(super) fn branch(&mut self, ppf: PpfId, block: usize, edge: usize) {
+        self.of(ppf).blocks[block].taken[edge] += 1;
     }
 
     pub(super) fn inst(&mut self, ppf: PpfId, op: &Op, get: impl Fn(Value) -> u128) {
-        for value in op.places() {
+        for value in op.dynamic_offsets() {
             let numbers = self.of(ppf).numbers.entry(value).or_default();
             let known = numbers.len() < NUMBERS || numbers.contains_key(&get(value));
             if known {
@@ -78,12 +79,12 @@ impl Recorded {
     /// `None` where no packet came.
     fn usage(&self, is_constant: impl Fn(Value) -> bool) -> Option<Usage> {
         let lengths = (0..).zip(self.lengths).filter(|(_, packets)| *packets > 0).collect::<BTreeMap<u32, u64>>();
-        let usual = |(value, numbers): (&Value, &HashMap<u128, u64>)| {
+        let expected = |(value, numbers): (&Value, &HashMap<u128, u64>)| {
             let (number, count) = numbers.iter().max_by_key(|(number, count)| (**count, **number))?;
             (count * 2 > numbers.values().sum() && !is_constant(*value)).then_some((*value, *number))
         };
-        let usual = self.numbers.iter().filter_map(usual).collect();
-        (!lengths.is_empty()).then_some(Usage { lengths, usual })
+        let expected = self.numbers.iter().filter_map(expected).collect();
+        (!lengths.is_empty()).then_some(Usage { lengths, expected })
     }
 }
 

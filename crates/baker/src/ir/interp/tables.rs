@@ -252,6 +252,6 @@ fn is_set(value: &[u128]) -> bool {
 
 /// One number per field, none wider than its field.
 fn fits(widths: &[u32], numbers: &[u128]) -> Result<(), TableError> {
-    let fit = widths.len() == numbers.len() && widths.iter().zip(numbers).all(|(w, n)| *n <= mask(*w));
-    if fit { Ok(()) } else { Err(TableError::OutOfRange) }
+    let in_range = widths.len() == numbers.len() && widths.iter().zip(numbers).all(|(w, n)| *n <= mask(*w));
+    if in_range { Ok(()) } else { Err(TableError::OutOfRange) }
 }

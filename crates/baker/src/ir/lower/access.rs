@@ -89,8 +89,8 @@ impl<'p> Lowering<'p> {
         there
     }
 
-    /// Of `bytes` bytes from `at` on, counted from the packet's head, those that lie within what a checksum covers whose header
-    /// lies in front of them.
+    /// Of `bytes` bytes from `at` on, counted from the packet's head, those that lie within what a checksum covers
+    /// whose header lies in front of them.
     fn bytes_within(&mut self, keeper: usize, at: Value, bytes: Value) -> Value {
         if self.ender(keeper).is_none() {
             return bytes;

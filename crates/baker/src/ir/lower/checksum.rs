@@ -1,13 +1,13 @@
 //! Declared checksums.
 //!
-//! A checksum is kept by RFC 1624 equation 3, HC' = ~(~HC + ~m + m'). The sum of ~m + m' over all writes since the header
-//! was known is carried in a variable (`delta`) and applied once, where the packet is consumed or looked at as bytes. A
-//! write counts for the checksum of its own header, for those of the headers around it that cover their payload, and for any
-//! other known one that covers it: see `layers`.
+//! A checksum is kept by RFC 1624 equation 3, HC' = ~(~HC + ~m + m'). The sum of ~m + m' over all writes since the
+//! header was known is carried in a variable (`delta`) and applied once, where the packet is consumed or looked at as
+//! bytes. A write counts for the checksum of its own header, for those of the headers around it that cover their
+//! payload, and for any other known one that covers it: see `layers`.
 //!
-//! Writes of fields of a pseudo header count for the checksum behind it that is known. While none is, they are summed up in
-//! `carried`, which the next header made known takes; `packet_decap` hands it on. Where a write changes how far checksums
-//! reach, `extent` sums up what they cover before and after.
+//! Writes of fields of a pseudo header count for the checksum behind it that is known. While none is, they are summed
+//! up in `carried`, which the next header made known takes; `packet_decap` hands it on. Where a write changes how far
+//! checksums reach, `extent` sums up what they cover before and after.
 
 use super::extent::Parts;
 use super::{Lowering, Sum};
@@ -93,8 +93,8 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// Stores bits of a header, and counts them for the checksums that cover them but for some; the header's own only where
-    /// `own`.
+    /// Stores bits of a header, and counts them for the checksums that cover them but for some; the header's own only
+    /// where `own`.
     fn store_covered(&mut self, index: usize, bits: BitRange, value: Value, own: bool, but: &[usize]) {
         let layer = self.packets[index].layer;
         let end = (bits.offset + bits.width).div_ceil(8);
@@ -160,7 +160,8 @@ impl<'p> Lowering<'p> {
         changed
     }
 
-    /// Adds a change to a header's checksum. It was summed up in words that begin at `base`, and consists of `terms` terms.
+    /// Adds a change to a header's checksum. It was summed up in words that begin at `base`, and consists of `terms`
+    /// terms.
     pub(super) fn count(&mut self, keeper: usize, base: Option<Value>, change: Value, terms: u32) {
         let Some(delta) = self.layers[keeper].delta else { return };
         let to = self.base_of(keeper);
@@ -185,18 +186,18 @@ impl<'p> Lowering<'p> {
         self.b.set(delta, sum);
     }
 
-    /// A sum of words that begin at one place as one of words that begin at another: its bytes change places where one of
-    /// the places is odd (RFC 1071 section 2).
+    /// A sum of words that begin at one place as one of words that begin at another: its bytes change places where one
+    /// of the places is odd (RFC 1071 section 2).
     pub(super) fn aligned(&mut self, sum: Value, from: Option<Value>, to: Option<Value>) -> Value {
-        let places = match (from, to) {
+        let distance = match (from, to) {
             (Some(a), Some(b)) if a != b => self.b.binary(BinOp::Xor, a, b),
             (Some(a), None) | (None, Some(a)) => a,
             _ => return sum,
         };
-        if self.b.as_constant(places).is_some_and(|place| place % 2 == 0) {
+        if self.b.as_constant(distance).is_some_and(|place| place % 2 == 0) {
             return sum;
         }
-        let odd = self.b.push(Ty::Int(1), Op::Cast(CastOp::Trunc, places));
+        let odd = self.b.push(Ty::Int(1), Op::Cast(CastOp::Trunc, distance));
         let sum = self.folded(sum);
         let eight = self.b.constant(32, 8);
         let up = self.b.binary(BinOp::Shl, sum, eight);
@@ -206,8 +207,8 @@ impl<'p> Lowering<'p> {
         self.b.push(Ty::Int(32), Op::Select(odd, swapped, sum))
     }
 
-    /// The 16-bit words of the header that a bit range touches, widened to 32 bits. The last byte of a header of odd size
-    /// counts as a word's upper half, as in RFC 1071: a change of it is one of that half.
+    /// The 16-bit words of the header that a bit range touches, widened to 32 bits. The last byte of a header of odd
+    /// size counts as a word's upper half, as in RFC 1071: a change of it is one of that half.
     fn covering_words(&mut self, index: usize, bits: BitRange, header_bits: u32) -> Vec<Value> {
         let words = bits.offset / 16..(bits.offset + bits.width).div_ceil(16);
         words
@@ -302,8 +303,9 @@ impl<'p> Lowering<'p> {
         self.apply_checksum(root);
     }
 
-    /// The same for the known headers behind the packet's own, the innermost first: a new checksum is a write that the headers
-    /// around it may cover. Mostly once is enough: headers that lie within others' payload by chance may need more.
+    /// The same for the known headers behind the packet's own, the innermost first: a new checksum is a write that the
+    /// headers around it may cover. Mostly once is enough: headers that lie within others' payload by chance may need
+    /// more.
     pub(super) fn apply_known(&mut self, root: usize) {
         let known = self.known(root);
         for _ in 0..known.len() {
@@ -317,8 +319,8 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// Brings the checksum of a known header up to date, where it is there and a condition holds. Whether there may have been
-    /// anything to do.
+    /// Brings the checksum of a known header up to date, where it is there and a condition holds. Whether there may
+    /// have been anything to do.
     pub(super) fn apply_layer(&mut self, layer: usize, condition: Option<Value>) -> bool {
         let Some(delta) = self.layers[layer].delta else { return false };
         let sum = self.b.get(delta);
@@ -353,8 +355,8 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// What a sum has come to; it begins anew. One that is zero stays the same value, so that it is still known to be zero where
-    /// paths meet on which it was taken with those on which it was not.
+    /// What a sum has come to; it begins anew. One that is zero stays the same value, so that it is still known to be
+    /// zero where paths meet on which it was taken with those on which it was not.
     pub(super) fn take(&mut self, var: Var) -> Value {
         let sum = self.b.get(var);
         if self.b.as_constant(sum) != Some(0) {
@@ -450,7 +452,8 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// A checksum is computed anew: what has changed so far does not matter, and from now on it follows its pseudo header.
+    /// A checksum is computed anew: what has changed so far does not matter, and from now on it follows its pseudo
+    /// header.
     fn forget_changes(&mut self, layer: usize) {
         if let Some(delta) = self.layers[layer].delta {
             self.take(delta);
@@ -462,8 +465,8 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// Sum of all that a checksum covers, 16 bits in 32, and whether the header's length is one: at least the fixed header
-    /// and within the packet. Where it is not, the nearest one that is counts.
+    /// Sum of all that a checksum covers, 16 bits in 32, and whether the header's length is one: at least the fixed
+    /// header and within the packet. Where it is not, the nearest one that is counts.
     fn whole_sum(&mut self, index: usize, checksum: Checksum, pseudo: Option<Value>) -> (Value, Value) {
         let length = self.length(index);
         let (bytes, right) = match checksum.payload {

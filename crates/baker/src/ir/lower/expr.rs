@@ -223,8 +223,8 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// Branches on a condition. Tests of pointers become branches of their own, so that what lies behind them is seen to
-    /// be not null.
+    /// Branches on a condition. Tests of pointers become branches of their own, so that what lies behind them is seen
+    /// to be not null.
     pub(super) fn condition(&mut self, expr: &'p Expr, then: BlockId, other: BlockId) {
         match &expr.kind {
             ExprKind::Not(a) => self.condition(a, other, then),

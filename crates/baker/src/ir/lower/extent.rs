@@ -1,7 +1,7 @@
 //! How far checksums reach: what they cover is summed up before and after what may change it.
 //!
-//! A checksum that covers the payload reaches as far as a length says that stands in its own header or in the nearest one
-//! around it that has one (`length { … }`), else to the packet's end.
+//! A checksum that covers the payload reaches as far as a length says that stands in its own header or in the nearest
+//! one around it that has one (`length { … }`), else to the packet's end.
 
 use super::Lowering;
 use super::layers::Layer;
@@ -42,7 +42,8 @@ impl<'p> Lowering<'p> {
         found
     }
 
-    /// Known headers whose checksums may cover what is written in another one's fixed header, though they do not lie around it.
+    /// Known headers whose checksums may cover what is written in another one's fixed header, though they do not lie
+    /// around it.
     pub(super) fn others_covering(&mut self, layer: usize) -> Vec<usize> {
         let root = self.layers[layer].root;
         let mut found = self.kept(root);
@@ -62,9 +63,9 @@ impl<'p> Lowering<'p> {
         found
     }
 
-    /// Known headers whose checksums may cover something of what is stored behind the beginning of another one, though they
-    /// do not lie around it; that one itself, where the store may change how far its checksum reaches. `written` are the first of the
-    /// bytes and their number, where they are known.
+    /// Known headers whose checksums may cover something of what is stored behind the beginning of another one, though
+    /// they do not lie around it; that one itself, where the store may change how far its checksum reaches. `written`
+    /// are the first of the bytes and their number, where they are known.
     pub(super) fn others_stored(&mut self, layer: usize, written: Option<(u32, u32)>) -> Vec<usize> {
         let Layer { protocol, root, .. } = self.layers[layer];
         let declared = &self.program.protocols[protocol.0 as usize];
@@ -101,8 +102,8 @@ impl<'p> Lowering<'p> {
         found
     }
 
-    /// Whether the first `bytes` bytes behind a handle's beginning lie within what a checksum around it covers; `None` where
-    /// they certainly do.
+    /// Whether the first `bytes` bytes behind a handle's beginning lie within what a checksum around it covers; `None`
+    /// where they certainly do.
     pub(super) fn within_end(&mut self, keeper: usize, index: usize, bytes: u32) -> Option<Value> {
         let ender = self.ender(keeper)?;
         let end = self.end_of(ender);
@@ -140,8 +141,8 @@ impl<'p> Lowering<'p> {
         self.b.as_constant(apart) != Some(0)
     }
 
-    /// Headers, and whether each is there and no other view of one that is counted already. Those come first that are what the
-    /// pseudo header in front of them is for; then those that others have been taken for since.
+    /// Headers, and whether each is there and no other view of one that is counted already. Those come first that are
+    /// what the pseudo header in front of them is for; then those that others have been taken for since.
     fn each_once(&mut self, layers: &[usize], writer: Option<usize>) -> Vec<(usize, Value, bool)> {
         let mut counted: Vec<(usize, Value, bool)> = Vec::new();
         for round in 0..2 {

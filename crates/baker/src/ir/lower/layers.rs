@@ -1,8 +1,8 @@
 //! What is known of a packet: the headers that handles were made of, whatever became of the handles.
 //!
-//! Checksums belong to these headers. A header is known from its first handle on until the packet is consumed, gets another
-//! length, or goes on as another handle's; one that was made known in a loop, until the trip ends. Where it is known on some
-//! paths only, `there` says so.
+//! Checksums belong to these headers. A header is known from its first handle on until the packet is consumed, gets
+//! another length, or goes on as another handle's; one that was made known in a loop, until the trip ends. Where it is
+//! known on some paths only, `there` says so.
 
 use super::{Lowering, Packet, Sum};
 use crate::ir::build::Var;
@@ -20,8 +20,8 @@ pub(super) struct Layer {
     pub delta: Option<Var>,
     /// Sum of the changes of its pseudo header, while nothing behind it is known: for the checksum behind it.
     pub carried: Var,
-    /// Whether the program keeps the checksum behind it in line with its pseudo header: the header was made anew, or the
-    /// program says so. 1 bit.
+    /// Whether the program keeps the checksum behind it in line with its pseudo header: the header was made anew, or
+    /// the program says so. 1 bit.
     pub apart: Var,
     /// Terms added to `delta` since it was last folded, on the longest path so far.
     pub terms: u32,
@@ -64,12 +64,12 @@ impl<'p> Lowering<'p> {
         &mut self,
         protocol: ProtocolId,
         root: usize,
-        place: Option<(usize, Step)>,
+        parent_and_step: Option<(usize, Step)>,
         own: bool,
     ) -> usize {
         let declared = self.program.protocols[protocol.0 as usize].checksum.is_some();
         let delta = (declared && !own).then(|| self.zero_var(32));
-        let inner = place.map(|(parent, step)| {
+        let inner = parent_and_step.map(|(parent, step)| {
             let (base, there, behind) = (self.zero_var(32), self.zero_var(1), self.zero_var(1));
             Inner { parent, step, base, there, behind }
         });
@@ -248,7 +248,8 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// A field was written that says where the next header begins: one that is looked up from now on may be another one.
+    /// A field was written that says where the next header begins: one that is looked up from now on may be another
+    /// one.
     pub(super) fn next_moves(&mut self, layer: usize) {
         for known in &mut self.layers {
             if let Some(inner) = &mut known.inner

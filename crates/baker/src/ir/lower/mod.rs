@@ -73,8 +73,8 @@ fn looks_up(program: &Program, id: TableId) -> bool {
     insts.into_iter().any(|inst| matches!(&inst.op, Op::Lookup { table, .. } if *table == id))
 }
 
-/// Lowers a body until it is known which headers change: there only is anything to be done about a checksum. A header that lies
-/// around others changes with their checksums, so few rounds are enough.
+/// Lowers a body until it is known which headers change: there only is anything to be done about a checksum. A header
+/// that lies around others changes with their checksums, so few rounds are enough.
 fn lower_body<'p>(program: &'p hir::Program, lower: impl Fn(&mut Lowering<'p>)) -> super::Body {
     let mut changed = BTreeSet::new();
     loop {
@@ -188,7 +188,7 @@ impl<'p> Lowering<'p> {
         let packet = self.b.param(entry, Ty::Packet(ppf.protocol));
         self.frames.push(Frame { slots: vec![None; ppf.code.locals.len()], exit: None });
         let own = OwnChecksum::find(self.program, &ppf.code);
-        self.bind_packet(LocalId(0), ppf.protocol, packet::Made::new(packet), &own);
+        self.bind_packet(LocalId(0), ppf.protocol, packet::NewPacket::new(packet), &own);
         self.statements(&ppf.code.body, &ppf.code, &own);
         self.b.ret();
     }

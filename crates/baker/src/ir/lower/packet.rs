@@ -11,7 +11,7 @@ use crate::ir::{BinOp, BitRange, CmpOp, DropId, Op, ProtocolId, Ty, Value};
 
 /// A packet that the PPF comes to own.
 #[derive(Clone, Copy)]
-pub(super) struct Made {
+pub(super) struct NewPacket {
     pub packet: Value,
     /// What is still to go into the checksum behind its header.
     pub carried: Option<Value>,
@@ -19,21 +19,27 @@ pub(super) struct Made {
     pub apart: Option<Value>,
 }
 
-impl Made {
-    pub fn new(packet: Value) -> Made {
-        Made { packet, carried: None, apart: None }
+impl NewPacket {
+    pub fn new(packet: Value) -> NewPacket {
+        NewPacket { packet, carried: None, apart: None }
     }
 }
 
 impl<'p> Lowering<'p> {
     /// Binds a local to a packet that the PPF now owns.
-    pub(super) fn bind_packet(&mut self, local: LocalId, protocol: ProtocolId, made: Made, own: &OwnChecksum) {
+    pub(super) fn bind_packet(
+        &mut self,
+        local: LocalId,
+        protocol: ProtocolId,
+        new_packet: NewPacket,
+        own: &OwnChecksum,
+    ) {
         let var = self.b.var(Ty::Packet(protocol));
         let index = self.packets.len();
         let layer = self.add_layer(protocol, index, None, own.has(local));
         self.packets.push(Packet { var, protocol, base: None, layer });
         self.frame().slots[local.0 as usize] = Some(Slot::Packet(index));
-        self.hold(index, made);
+        self.hold(index, new_packet);
     }
 
     /// Declares a handle that looks into the packet behind another one.
@@ -60,19 +66,19 @@ impl<'p> Lowering<'p> {
     }
 
     /// A handle whose packet was consumed gets a new one of the same protocol.
-    pub(super) fn rebind(&mut self, local: LocalId, made: Made) {
+    pub(super) fn rebind(&mut self, local: LocalId, new_packet: NewPacket) {
         let index = self.packet_index(local);
-        self.hold(index, made);
+        self.hold(index, new_packet);
     }
 
     /// A handle gets a packet, of which nothing but its header is known.
-    fn hold(&mut self, index: usize, made: Made) {
+    fn hold(&mut self, index: usize, new_packet: NewPacket) {
         let Packet { var, layer, .. } = self.packets[index];
-        self.b.set(var, made.packet);
+        self.b.set(var, new_packet.packet);
         self.end_known(index);
         let Layer { delta, carried, apart, .. } = self.layers[layer];
         let zero = self.b.shared_constant(32, 0);
-        let change = made.carried.unwrap_or(zero);
+        let change = new_packet.carried.unwrap_or(zero);
         let takes = self.takes_pseudo(layer);
         if let Some(delta) = delta {
             self.b.set(delta, if takes { change } else { zero });
@@ -84,7 +90,7 @@ impl<'p> Lowering<'p> {
         if !takes && self.b.as_constant(change) != Some(0) {
             self.counted.insert(Sum::Carried(layer));
         }
-        let is_apart = made.apart.unwrap_or_else(|| self.b.shared_constant(1, 0));
+        let is_apart = new_packet.apart.unwrap_or_else(|| self.b.shared_constant(1, 0));
         self.b.set(apart, is_apart);
         self.owned.push(index);
     }
@@ -156,11 +162,11 @@ impl<'p> Lowering<'p> {
 
     /// A packet for whoever consumes it.
     pub(super) fn consume(&mut self, expr: &'p Expr) -> Value {
-        self.made(expr).packet
+        self.new_packet(expr).packet
     }
 
     /// The packet, and what is still to go into the checksum behind its header.
-    pub(super) fn made(&mut self, expr: &'p Expr) -> Made {
+    pub(super) fn new_packet(&mut self, expr: &'p Expr) -> NewPacket {
         let Type::Packet(protocol) = expr.ty else { unreachable!("a packet") };
         match &expr.kind {
             ExprKind::Local(local) => {
@@ -169,7 +175,7 @@ impl<'p> Lowering<'p> {
                 let layer = self.packets[index].layer;
                 let carried = self.carried_of(layer);
                 self.end_known(index);
-                Made { packet: self.release(*local), ..carried }
+                NewPacket { packet: self.release(*local), ..carried }
             }
             ExprKind::Copy(local) => {
                 let index = self.packet_index(*local);
@@ -181,12 +187,12 @@ impl<'p> Lowering<'p> {
                     Some(bytes) => self.b.push(Ty::Packet(protocol), Op::Pull { packet: copied, bytes }),
                     None => copied,
                 };
-                Made { packet, ..self.carried_of(self.packets[index].layer) }
+                NewPacket { packet, ..self.carried_of(self.packets[index].layer) }
             }
             ExprKind::Create => {
-                let made = self.b.push(Ty::Packet(protocol), Op::Create);
-                self.fresh_header(made, protocol, true);
-                self.anew(made)
+                let new_packet = self.b.push(Ty::Packet(protocol), Op::Create);
+                self.fresh_header(new_packet, protocol, true);
+                self.anew(new_packet)
             }
             ExprKind::Encap(local) => {
                 let pushed = self.encap(*local, protocol);
@@ -198,18 +204,18 @@ impl<'p> Lowering<'p> {
     }
 
     /// A header that was made anew: what it is made of, the checksum behind it does not follow.
-    fn anew(&mut self, packet: Value) -> Made {
-        Made { packet, carried: None, apart: Some(self.b.shared_constant(1, 1)) }
+    fn anew(&mut self, packet: Value) -> NewPacket {
+        NewPacket { packet, carried: None, apart: Some(self.b.shared_constant(1, 1)) }
     }
 
     /// What goes on with a header to another handle of it; the packet is still to be given.
-    fn carried_of(&mut self, layer: usize) -> Made {
+    fn carried_of(&mut self, layer: usize) -> NewPacket {
         let packet = Value(u32::MAX);
-        let Some(scope) = self.scope(layer) else { return Made::new(packet) };
+        let Some(scope) = self.scope(layer) else { return NewPacket::new(packet) };
         let Layer { carried, apart, .. } = self.layers[scope];
         let changed = self.changed.contains(&Sum::Carried(scope));
         let carried = changed.then(|| self.b.get(carried));
-        Made { packet, carried, apart: Some(self.b.get(apart)) }
+        NewPacket { packet, carried, apart: Some(self.b.get(apart)) }
     }
 
     /// A header of zeros and default values in front of the packet.
@@ -223,8 +229,8 @@ impl<'p> Lowering<'p> {
         pushed
     }
 
-    /// Writes default values into a header of zeros, and its checksum where all that it covers is known: the header, or a
-    /// packet that is nothing but the header (`alone`).
+    /// Writes default values into a header of zeros, and its checksum where all that it covers is known: the header, or
+    /// a packet that is nothing but the header (`alone`).
     fn fresh_header(&mut self, packet: Value, protocol: ProtocolId, alone: bool) {
         let protocol = &self.program.protocols[protocol.0 as usize];
         let mut words = vec![0u32; (protocol.size as usize).div_ceil(2)];
@@ -255,7 +261,7 @@ impl<'p> Lowering<'p> {
     }
 
     /// Removes the header.
-    fn decap(&mut self, local: LocalId, protocol: ProtocolId, bytes: Option<&'p Expr>) -> Made {
+    fn decap(&mut self, local: LocalId, protocol: ProtocolId, bytes: Option<&'p Expr>) -> NewPacket {
         let index = self.packet_index(local);
         let by_demux = bytes.is_none();
         let bytes = self.inner(index, protocol, bytes);
@@ -266,21 +272,21 @@ impl<'p> Lowering<'p> {
         };
         let around = self.packets[index].layer;
         // Where the header was looked at before, what it has carried on; else what the one in front of it has.
-        let looked_at = self.known(index).into_iter().find(|&layer| {
+        let peeked = self.known(index).into_iter().find(|&layer| {
             let Layer { protocol: known, inner, .. } = self.layers[layer];
             let inner = inner.expect("known by a peek");
             known == protocol && inner.parent == around && Some(inner.step) == step
         });
         let declared = &self.program.protocols[protocol.0 as usize];
-        let carried = match looked_at.filter(|_| !declared.pseudo.is_empty()) {
+        let carried = match peeked.filter(|_| !declared.pseudo.is_empty()) {
             Some(layer) => self.carried_of(layer),
             None if declared.pseudo.is_empty() => self.carried_of(around),
-            None => Made::new(bytes),
+            None => NewPacket::new(bytes),
         };
         self.end_known(index);
         let packet = self.release(local);
         let packet = self.b.push(Ty::Packet(protocol), Op::Pull { packet, bytes });
-        Made { packet, ..carried }
+        NewPacket { packet, ..carried }
     }
 
     /// Length of the handle's header: its demux, or what the program says. Where it is not at least the fixed header,

@@ -22,7 +22,7 @@ impl<'p> Lowering<'p> {
             StmtKind::Let(local, init) => self.let_(*local, init.as_ref(), code, own),
             StmtKind::SetLocal(local, value) => match code.locals[local.0 as usize].ty {
                 Type::Packet(_) => {
-                    let packet = self.made(value);
+                    let packet = self.new_packet(value);
                     self.rebind(*local, packet);
                 }
                 ty => {
@@ -116,7 +116,7 @@ impl<'p> Lowering<'p> {
             if matches!(init.kind, ExprKind::Peek(..)) {
                 return self.peek(local, init, own);
             }
-            let packet = self.made(init);
+            let packet = self.new_packet(init);
             self.bind_packet(local, protocol, packet, own);
             return;
         }

@@ -2,7 +2,7 @@
 //!
 //! Cooper, Harvey, Kennedy: "A Simple, Fast Dominance Algorithm" (2001).
 
-use super::{Definitions, Errors, Place, blocks};
+use super::{Definition, Definitions, Errors, blocks};
 use crate::ir::*;
 
 /// The dominator tree of a body.
@@ -87,12 +87,16 @@ fn ranges(order: &[BlockId], idom: &[Option<usize>], blocks: usize) -> Vec<Optio
 pub(super) fn check(body: &Body, definitions: &Definitions, dominators: &Dominators, errors: &mut Errors) {
     for (id, block) in blocks(body).filter(|(id, _)| dominators.is_reachable(*id)) {
         let mut use_at = |value: Value, position: usize| {
-            let reaches = |place: Place| {
-                if place.block == id { place.position < position } else { dominators.dominates(place.block, id) }
+            let reaches = |definition: Definition| {
+                if definition.block == id {
+                    definition.position < position
+                } else {
+                    dominators.dominates(definition.block, id)
+                }
             };
-            match definitions.place(value) {
+            match definitions.definition(value) {
                 None => errors.at(id, format!("v{} is used but nothing defines it", value.0)),
-                Some(place) if !reaches(place) => {
+                Some(definition) if !reaches(definition) => {
                     errors.at(id, format!("v{} is used where its definition may not have been passed", value.0))
                 }
                 Some(_) => {}

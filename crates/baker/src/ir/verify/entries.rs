@@ -8,8 +8,8 @@
 //!   v3: u32 = entry_load v1.0          v1 is not null here
 //! ```
 //!
-//! A forward dataflow: the pointers known not to be null at each point, and, for each truth value, the pointers that are
-//! known not to be null where it is 1 and where it is 0. So a test may be kept in a variable, negated or combined.
+//! A forward dataflow: the pointers known not to be null at each point, and, for each truth value, the pointers that
+//! are known not to be null where it is 1 and where it is 0. So a test may be kept in a variable, negated or combined.
 //! All sets start full and shrink until nothing changes. Known pointers are those of a look-up in an array at an index
 //! that is always in range, those behind a test, and those chosen among known ones.
 
@@ -107,8 +107,8 @@ impl Set {
     }
 }
 
-/// What a truth value tells: pointers not null where it is 0, and where it is 1.
-type Tells = [Set; 2];
+/// What a truth value implies: pointers not null where it is 0, and where it is 1.
+type Implied = [Set; 2];
 
 struct Flow<'a> {
     program: &'a Program,
@@ -119,7 +119,7 @@ struct Flow<'a> {
     /// Pointers known not to be null at the start of each block.
     starts: Vec<Set>,
     /// For each value of 1 bit.
-    tells: Vec<Option<Tells>>,
+    implied: Vec<Option<Implied>>,
     /// Of each block that has truth values as parameters: the pointers defined above it.
     above: Vec<Option<Set>>,
 }
@@ -137,13 +137,13 @@ impl<'a> Flow<'a> {
         let mut starts = vec![full(); body.blocks.len()];
         starts[0] = Set::empty(count);
         let truth = |value: &Value| body.ty(*value) == Ty::Int(1);
-        let tells = body.values.iter().map(|ty| (*ty == Ty::Int(1)).then(|| [full(), full()])).collect();
+        let implied = body.values.iter().map(|ty| (*ty == Ty::Int(1)).then(|| [full(), full()])).collect();
         let above = |(index, block): (usize, &Block)| {
             let id = BlockId(index as u32);
             block.params.iter().any(truth).then(|| defined_above(&pointers, definitions, dominators, id))
         };
         let above = body.blocks.iter().enumerate().map(above).collect();
-        Flow { program, body, definitions, dominators, pointers, starts, tells, above }
+        Flow { program, body, definitions, dominators, pointers, starts, implied, above }
     }
 
     /// Whether a pointer is in a set.
@@ -165,10 +165,11 @@ impl<'a> Flow<'a> {
         // What the edges into each block say; these replace the old sets at the end.
         let mut starts = vec![full.clone(); self.starts.len()];
         starts[0] = self.none();
-        let mut tells = self.tells.clone();
+        let mut implied = self.implied.clone();
         for block in &self.body.blocks[1..] {
             for param in &block.params {
-                tells[param.0 as usize] = self.tells[param.0 as usize].as_ref().map(|_| [full.clone(), full.clone()]);
+                implied[param.0 as usize] =
+                    self.implied[param.0 as usize].as_ref().map(|_| [full.clone(), full.clone()]);
             }
         }
         for &id in &self.dominators.order {
@@ -177,23 +178,23 @@ impl<'a> Flow<'a> {
             for inst in &block.insts {
                 self.step(&mut known, inst);
                 if let Some(result) = inst.result.filter(|v| self.body.ty(*v) == Ty::Int(1)) {
-                    let told = self.told_by(inst);
-                    tells[result.0 as usize] = Some(told.clone());
-                    self.tells[result.0 as usize] = Some(told);
+                    let implied_here = self.implied_by(inst);
+                    implied[result.0 as usize] = Some(implied_here.clone());
+                    self.implied[result.0 as usize] = Some(implied_here);
                 }
             }
             match &block.term {
                 Terminator::Return => {}
-                Terminator::Jump(dest) => self.edge(&known, dest, &mut starts, &mut tells),
+                Terminator::Jump(dest) => self.edge(&known, dest, &mut starts, &mut implied),
                 Terminator::Branch(condition, then, other) => {
-                    let [if_0, if_1] = self.tells(*condition);
-                    self.edge(&known.clone().or(&if_1), then, &mut starts, &mut tells);
-                    self.edge(&known.or(&if_0), other, &mut starts, &mut tells);
+                    let [if_0, if_1] = self.implied(*condition);
+                    self.edge(&known.clone().or(&if_1), then, &mut starts, &mut implied);
+                    self.edge(&known.or(&if_0), other, &mut starts, &mut implied);
                 }
             }
         }
-        let changed = self.starts != starts || self.tells != tells;
-        (self.starts, self.tells) = (starts, tells);
+        let changed = self.starts != starts || self.implied != implied;
+        (self.starts, self.implied) = (starts, implied);
         changed
     }
 
@@ -212,17 +213,17 @@ impl<'a> Flow<'a> {
     }
 
     /// Adds what an edge with these known pointers says to the block it leads to.
-    fn edge(&self, known: &Set, dest: &Dest, starts: &mut [Set], tells: &mut [Option<Tells>]) {
+    fn edge(&self, known: &Set, dest: &Dest, starts: &mut [Set], implied: &mut [Option<Implied>]) {
         let params = &self.body.blocks[dest.block.0 as usize].params;
         let mut start = known.clone();
         for (param, arg) in params.iter().zip(&dest.args) {
             if let Some(number) = self.pointers.number(*param) {
                 start.set(number, self.is_known(known, *arg));
             }
-            if let Some([if_0, if_1]) = &mut tells[param.0 as usize] {
+            if let Some([if_0, if_1]) = &mut implied[param.0 as usize] {
                 // Only pointers from above the block: one from inside a loop may be another by the time it is used.
                 let above = self.above[dest.block.0 as usize].as_ref().expect("the block has such a parameter");
-                let [arg_0, arg_1] = self.tells(*arg);
+                let [arg_0, arg_1] = self.implied(*arg);
                 if_0.keep(&arg_0.or(known).and(above));
                 if_1.keep(&arg_1.or(known).and(above));
             }
@@ -231,14 +232,14 @@ impl<'a> Flow<'a> {
         starts[block].keep(&start);
     }
 
-    fn tells(&self, condition: Value) -> Tells {
-        self.tells[condition.0 as usize].clone().unwrap_or_else(|| [self.none(), self.none()])
+    fn implied(&self, condition: Value) -> Implied {
+        self.implied[condition.0 as usize].clone().unwrap_or_else(|| [self.none(), self.none()])
     }
 
-    /// What the 1-bit result of an instruction tells.
-    fn told_by(&self, inst: &Inst) -> Tells {
+    /// What the 1-bit result of an instruction implies.
+    fn implied_by(&self, inst: &Inst) -> Implied {
         let nothing = || [self.none(), self.none()];
-        let negated = |[if_0, if_1]: Tells| [if_1, if_0];
+        let negated = |[if_0, if_1]: Implied| [if_1, if_0];
         // A truth value compared with (or exclusive-or'd to) a constant: itself or its negation.
         let with_constant = |a: Value, b: Value, negate_on: u128| {
             let (value, constant) = match (self.constant(a), self.constant(b)) {
@@ -247,8 +248,8 @@ impl<'a> Flow<'a> {
                 (None, None) => return nothing(),
             };
             match self.truth_value(value) {
-                Some(truth) if constant == negate_on => negated(self.tells(truth)),
-                Some(truth) if constant == 1 - negate_on => self.tells(truth),
+                Some(truth) if constant == negate_on => negated(self.implied(truth)),
+                Some(truth) if constant == 1 - negate_on => self.implied(truth),
                 _ => nothing(),
             }
         };
@@ -267,16 +268,16 @@ impl<'a> Flow<'a> {
             Op::Cmp(CmpOp::Ne, a, b) => with_constant(*a, *b, 1),
             Op::Cmp(CmpOp::Eq, a, b) => with_constant(*a, *b, 0),
             Op::Bin(BinOp::And, a, b) => {
-                let ([a_0, a_1], [b_0, b_1]) = (self.tells(*a), self.tells(*b));
+                let ([a_0, a_1], [b_0, b_1]) = (self.implied(*a), self.implied(*b));
                 [a_0.and(&b_0), a_1.or(&b_1)]
             }
             Op::Bin(BinOp::Or, a, b) => {
-                let ([a_0, a_1], [b_0, b_1]) = (self.tells(*a), self.tells(*b));
+                let ([a_0, a_1], [b_0, b_1]) = (self.implied(*a), self.implied(*b));
                 [a_0.or(&b_0), a_1.and(&b_1)]
             }
             Op::Select(condition, a, b) => {
-                let [if_0, if_1] = self.tells(*condition);
-                let ([a_0, a_1], [b_0, b_1]) = (self.tells(*a), self.tells(*b));
+                let [if_0, if_1] = self.implied(*condition);
+                let ([a_0, a_1], [b_0, b_1]) = (self.implied(*a), self.implied(*b));
                 [a_0.or(&if_1).and(&b_0.or(&if_0)), a_1.or(&if_1).and(&b_1.or(&if_0))]
             }
             _ => nothing(),
@@ -284,9 +285,9 @@ impl<'a> Flow<'a> {
     }
 
     fn defined_by(&self, value: Value) -> Option<&'a Op> {
-        let place = self.definitions.place(value)?;
-        let index = place.position.checked_sub(1)?;
-        Some(&self.body.blocks[place.block.0 as usize].insts[index].op)
+        let definition = self.definitions.definition(value)?;
+        let index = definition.position.checked_sub(1)?;
+        Some(&self.body.blocks[definition.block.0 as usize].insts[index].op)
     }
 
     /// The truth value that this is, perhaps widened: conditions of the source are compared as wider integers.
@@ -322,7 +323,7 @@ impl<'a> Flow<'a> {
 fn defined_above(pointers: &Pointers, definitions: &Definitions, dominators: &Dominators, block: BlockId) -> Set {
     let mut above = Set::empty(pointers.values.len());
     for (number, value) in pointers.values.iter().enumerate() {
-        let defined = definitions.place(*value).map(|place| place.block);
+        let defined = definitions.definition(*value).map(|definition| definition.block);
         above.set(number, defined.is_some_and(|at| at != block && dominators.dominates(at, block)));
     }
     above

@@ -9,7 +9,8 @@
 use super::{Dominators, Errors};
 use crate::ir::*;
 
-/// The values that are the entry which is locked: several where blocks take it as a parameter. `None` where none is locked.
+/// The values that are the entry which is locked: several where blocks take it as a parameter. `None` where none is
+/// locked.
 type Locked = Option<Vec<Value>>;
 
 /// The same entry, or none, must be locked on all edges into a block.

@@ -138,11 +138,11 @@ impl<'a> Checker<'a> {
                 self.no_result(inst);
             }
             Op::LoadAt { packet, offset, bits } => {
-                self.place(*packet, *offset, *bits);
+                self.dynamic_bits(*packet, *offset, *bits);
                 self.expect_result(inst, Ty::Int(bits.width));
             }
             Op::StoreAt { packet, offset, bits, value } => {
-                self.place(*packet, *offset, *bits);
+                self.dynamic_bits(*packet, *offset, *bits);
                 self.expect(*value, Ty::Int(bits.width));
                 self.no_result(inst);
             }
@@ -323,7 +323,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Bits at a place found at run time.
-    fn place(&mut self, packet: Value, offset: Value, bits: BitRange) {
+    fn dynamic_bits(&mut self, packet: Value, offset: Value, bits: BitRange) {
         self.packet(packet);
         self.expect(offset, Ty::Int(32));
         // What is addressed lies in a header or is a number, so the bits are near.

@@ -1,4 +1,5 @@
-//! What a body is expected to cost a packet, by a profile: how often each block runs, times its accesses to packet memory.
+//! What a body is expected to cost a packet, by a profile: how often each block runs, times its accesses to packet
+//! memory.
 //!
 //! ```text
 //! b0: …            # 100 times, then 90 : 10     1     × 1 access
@@ -6,8 +7,8 @@
 //! b2: …                                          0.1   × 3 accesses
 //! ```
 //!
-//! Branches are taken to be independent of each other, which they are not: it is an estimate, good enough to choose between
-//! bodies that do the same.
+//! Branches are taken to be independent of each other, which they are not: it is an estimate, good enough to choose
+//! between bodies that do the same.
 
 use std::cmp::Ordering;
 
@@ -73,9 +74,9 @@ fn runs(body: &Body) -> Vec<f64> {
         runs[0] += 1.0;
         for from in &order {
             let block = &body.blocks[from.0 as usize];
-            for (way, dest) in block.term.dests().iter().enumerate() {
+            for (edge, dest) in block.term.dests().iter().enumerate() {
                 let to = dest.block.0 as usize;
-                let passed = runs[from.0 as usize] * share(block, way);
+                let passed = runs[from.0 as usize] * share(block, edge);
                 let sum = if ranks[to] <= ranks[from.0 as usize] { &mut back } else { &mut runs };
                 sum[to] += passed;
             }
@@ -84,11 +85,11 @@ fn runs(body: &Body) -> Vec<f64> {
     runs
 }
 
-/// Which share of a block's runs ends with this way.
-fn share(block: &Block, way: usize) -> f64 {
-    let ways = block.term.dests().len() as f64;
+/// Which share of a block's runs takes this edge.
+fn share(block: &Block, edge: usize) -> f64 {
+    let edges = block.term.dests().len() as f64;
     match block.counts.map(|counts| counts.taken) {
-        Some(taken) if ways > 1.0 && taken != [0, 0] => taken[way] as f64 / (taken[0] as f64 + taken[1] as f64),
-        _ => 1.0 / ways,
+        Some(taken) if edges > 1.0 && taken != [0, 0] => taken[edge] as f64 / (taken[0] as f64 + taken[1] as f64),
+        _ => 1.0 / edges,
     }
 }

@@ -1,5 +1,5 @@
-//! Packet caching: headers, heads, lengths and metadata of packets are held in registers from where a packet enters a body
-//! to where it leaves.
+//! Packet caching: headers, heads, lengths and metadata of packets are held in registers from where a packet enters a
+//! body to where it leaves.
 //!
 //! ```text
 //! v1 = load v0 ether.type              w0 = load_at v0 [0..64]       w1 = load_at v0 [64..112]
@@ -11,44 +11,44 @@
 //! put v5 -> m.out                      store_at v0 [0..64], w4; …; put v0 -> m.out
 //! ```
 //!
-//! The body is built anew, block by block, with a static picture ([`known::Known`]) of each packet: how far the handle's
-//! head is from where the packet's head was first, which bytes are in registers, and how long the packet is at least. A
-//! block is copied for each picture it is reached with, so offsets are constants along every path (static offset
-//! resolution); beyond [`COPIES`] copies the packet is put back into memory and the block works there. So it does after an
-//! operation whose place is known at run time only. A computed header length is tested for its usual value (see
-//! [`super::usual`]); the test's other side works in memory.
+//! The body is built anew, block by block, with a abstract state ([`state::AbstractState`]) of each packet: how far the
+//! handle's head is from where the packet's head was first, which bytes are in registers, and how long the packet is at
+//! least. A block is copied for each abstract state it is reached with, so offsets are constants along every path
+//! (static offset resolution); beyond [`COPIES`] copies the packet is put back into memory and the block works there.
+//! So it does after an operation whose place is known at run time only. A computed header length is tested for its
+//! expected value (see [`super::expected`]); the test's other side works in memory.
 //!
-//! Headers are loaded ahead, at the start of an aggregate, behind one test of the packet's length. How far: as far as any path
-//! looks within Ethernet's least frame; with a profile, as far as costs its packets least ([`cost`]), of that and all places that a
-//! tenth of them look to.
+//! Headers are loaded ahead, at the start of an aggregate, behind one test of the packet's length. How far: as far as
+//! any path looks within Ethernet's least frame; with a profile, as far as costs its packets least ([`cost`]), of that
+//! and all places that a tenth of them look to.
 //!
-//! Which bytes and metadata may differ from memory where a block begins depends on all ways to it. Copies are built in the order
-//! of the original body's blocks, each after those that lead to it, so that is known when a copy is built; but for loops, for which
-//! the body is built with an assumption that is widened until it holds.
+//! Which bytes and metadata may differ from memory where a block begins depends on all edges to it. Copies are built in
+//! the order of the original body's blocks, each after those that lead to it, so that is known when a copy is built;
+//! but for loops, for which the body is built with an assumption that is widened until it holds.
 
 mod cost;
-mod known;
 mod packets;
 mod report;
+mod state;
 mod window;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use self::cost::Cost;
-use self::known::{Chunk, Dirty, Family, Handle, Known};
 pub use self::report::{Fallback, Reason, Report};
-use super::usual::Usual;
+use self::state::{AbstractState, Chunk, Dirty, Family, Handle};
+use super::expected::Expected;
 use crate::ir::*;
 
-/// Copies of a block, for different pictures.
+/// Copies of a block, for different abstract states.
 const COPIES: usize = 8;
 /// Headers that end within so many bytes are loaded ahead: Ethernet's least frame without its check sequence.
 const ETHERNET: u32 = 60;
 
 /// What is cached.
 #[derive(Clone, Debug)]
-pub struct Scope {
+pub struct CacheOptions {
     /// Metadata, too; else only headers and heads.
     metadata: bool,
     /// Bodies that packets enter from `rx` only, so that their metadata is zero but for `rx.port`.
@@ -59,14 +59,14 @@ pub struct Scope {
     only: Option<BTreeSet<PpfId>>,
 }
 
-impl Scope {
+impl CacheOptions {
     /// Each PPF for itself.
-    pub fn ppf() -> Scope {
-        Scope { metadata: false, fresh: BTreeSet::new(), ahead: false, only: None }
+    pub fn ppf() -> CacheOptions {
+        CacheOptions { metadata: false, fresh: BTreeSet::new(), ahead: false, only: None }
     }
 
     /// Whole aggregates of a program that was aggregated.
-    pub fn aggregate(program: &Program) -> Scope {
+    pub fn aggregate(program: &Program) -> CacheOptions {
         let reached = program.reached_ppfs().into_iter().zip(0..);
         let roots = reached.filter(|(reached, _)| *reached).map(|(_, ppf)| PpfId(ppf)).collect();
         let puts = |to: PpfId| {
@@ -86,32 +86,32 @@ impl Scope {
             Target::Ppf(first) if !puts(first) => [first].into(),
             _ => BTreeSet::new(),
         };
-        Scope { metadata: true, fresh, ahead: true, only: Some(roots) }
+        CacheOptions { metadata: true, fresh, ahead: true, only: Some(roots) }
     }
 }
 
 /// Caches in all bodies of the scope.
-pub fn cache(program: &Program, scope: &Scope) -> (Program, Report) {
+pub fn cache(program: &Program, options: &CacheOptions) -> (Program, Report) {
     let mut cached = program.clone();
     let mut report = Report::default();
     for (index, ppf) in program.ppfs.iter().enumerate() {
         let id = PpfId(index as u32);
-        if scope.only.as_ref().is_none_or(|only| only.contains(&id)) {
-            cached.ppfs[index].body = cache_body(program, scope, id, &ppf.body, &mut report);
+        if options.only.as_ref().is_none_or(|only| only.contains(&id)) {
+            cached.ppfs[index].body = cache_body(program, options, id, &ppf.body, &mut report);
         }
     }
     (cached, report)
 }
 
-fn cache_body(program: &Program, scope: &Scope, id: PpfId, body: &Body, report: &mut Report) -> Body {
+fn cache_body(program: &Program, options: &CacheOptions, id: PpfId, body: &Body, report: &mut Report) -> Body {
     let live = super::liveness::live_in(body);
-    let usual = Usual::new(program, body);
+    let expected = Expected::new(program, body);
     let rank = body.ranks(&body.reverse_postorder());
-    let source = Source { program, scope, id, body, live: &live, usual: &usual, rank: &rank };
+    let source = Source { program, options, id, body, live: &live, expected: &expected, rank: &rank };
     let first = source.rebuild(0);
-    let ways = if scope.ahead { first.worth_loading() } else { BTreeSet::from([0]) };
-    let first = ways.contains(&0).then_some(first);
-    let others = ways.into_iter().filter(|ahead| *ahead > 0).map(|ahead| source.rebuild(ahead));
+    let candidates = if options.ahead { first.worth_loading() } else { BTreeSet::from([0]) };
+    let first = candidates.contains(&0).then_some(first);
+    let others = candidates.into_iter().filter(|ahead| *ahead > 0).map(|ahead| source.rebuild(ahead));
     let bodies = first.into_iter().chain(others).map(Rewriter::finish);
     let cheaper = |best: Built, other: Built| {
         if Cost::of(&other.body).compare(&Cost::of(&best.body)).is_lt() { other } else { best }
@@ -141,7 +141,7 @@ impl<'p> Source<'p> {
             if rewriter.holds {
                 return rewriter;
             }
-            assumed = rewriter.copies.into_iter().map(|copy| (copy.place, copy.found)).collect();
+            assumed = rewriter.copies.into_iter().map(|copy| (copy.key, copy.found)).collect();
         }
     }
 }
@@ -150,21 +150,21 @@ impl<'p> Source<'p> {
 #[derive(Clone, Copy)]
 struct Source<'p> {
     program: &'p Program,
-    scope: &'p Scope,
+    options: &'p CacheOptions,
     id: PpfId,
     body: &'p Body,
     live: &'p [BTreeSet<Value>],
-    usual: &'p Usual<'p>,
+    expected: &'p Expected<'p>,
     /// Position of each block in an order in which a block comes after those that lead to it, but for loops.
     rank: &'p [usize],
 }
 
-/// Where a copy of a block begins: a block, an instruction of it, and the picture.
+/// Where a copy of a block begins: a block, an instruction of it, and the abstract state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct CopyKey {
     block: BlockId,
     inst: usize,
-    known: Known,
+    state: AbstractState,
 }
 
 /// A variable of the new body.
@@ -182,7 +182,7 @@ enum VarKey {
 
 /// A copy of a block.
 struct Copied {
-    place: Place,
+    key: CopyKey,
     block: BlockId,
     /// What may be dirty where it begins, by all that is known so far.
     found: BTreeMap<Family, Dirty>,
@@ -197,7 +197,7 @@ struct Rewriter<'p> {
     /// How far it was read in registers: each end of what was loaded, and whether enough packets come there.
     reach: BTreeMap<u32, bool>,
     /// What was dirty at each copy in the round before.
-    assumed: HashMap<Place, BTreeMap<Family, Dirty>>,
+    assumed: HashMap<CopyKey, BTreeMap<Family, Dirty>>,
     b: Builder,
     vars: HashMap<VarKey, Var>,
     copies: Vec<Copied>,
@@ -205,11 +205,11 @@ struct Rewriter<'p> {
     ready: BinaryHeap<Reverse<(usize, usize, usize)>>,
     /// In the order in which they were built.
     built: Vec<usize>,
-    index: HashMap<Place, usize>,
+    index: HashMap<CopyKey, usize>,
     per_block: HashMap<(BlockId, usize), usize>,
     fallbacks: Vec<Fallback>,
-    /// The picture, and what is dirty, where code is being built.
-    known: Known,
+    /// The abstract state, and what is dirty, where code is being built.
+    state: AbstractState,
     dirty: BTreeMap<Family, Dirty>,
     /// The copy being built.
     current: usize,
@@ -220,7 +220,7 @@ struct Rewriter<'p> {
 }
 
 impl<'p> Rewriter<'p> {
-    fn new(source: Source<'p>, ahead: u32, assumed: HashMap<Place, BTreeMap<Family, Dirty>>) -> Self {
+    fn new(source: Source<'p>, ahead: u32, assumed: HashMap<CopyKey, BTreeMap<Family, Dirty>>) -> Self {
         Rewriter {
             source,
             ahead,
@@ -234,7 +234,7 @@ impl<'p> Rewriter<'p> {
             index: HashMap::new(),
             per_block: HashMap::new(),
             fallbacks: Vec::new(),
-            known: Known::default(),
+            state: AbstractState::default(),
             dirty: BTreeMap::new(),
             current: 0,
             proofs: HashMap::new(),
@@ -242,21 +242,21 @@ impl<'p> Rewriter<'p> {
         }
     }
 
-    /// How many bytes from the packet's head may be worth loading at once. Without a profile there is one answer, which is
-    /// among those with one.
+    /// How many bytes from the packet's head may be worth loading at once. Without a profile there is one answer, which
+    /// is among those with one.
     fn worth_loading(&self) -> BTreeSet<u32> {
         let ethernet = self.reach.range(..=ETHERNET).next_back().map_or(0, |(&end, _)| end);
-        let mut ways = BTreeSet::from([ethernet]);
+        let mut candidates = BTreeSet::from([ethernet]);
         if self.source.body.usage.is_some() {
-            ways.insert(0);
-            ways.extend(self.reach.iter().filter(|(_, hot)| **hot).map(|(end, _)| *end));
+            candidates.insert(0);
+            candidates.extend(self.reach.iter().filter(|(_, hot)| **hot).map(|(end, _)| *end));
         }
-        ways
+        candidates
     }
 
     /// The block of the original body that is being built.
     fn original(&self) -> &'p Block {
-        let block = self.copies.get(self.current).map_or(BlockId(0), |copy| copy.place.block);
+        let block = self.copies.get(self.current).map_or(BlockId(0), |copy| copy.key.block);
         &self.source.body.blocks[block.0 as usize]
     }
 
@@ -266,8 +266,9 @@ impl<'p> Rewriter<'p> {
         self.original().is_hot(entered)
     }
 
-    /// The block being built ends with a branch that seldom takes its second way, by a profile where there is one.
-    fn seldom_other(&mut self) {
+    /// The block being built ends with a branch that is unlikely to take its second destination, by a profile where
+    /// there is one.
+    fn unlikely_other(&mut self) {
         let counts = self.original().counts.map(|Counts { runs, .. }| Counts { runs, taken: [runs, 0] });
         self.b.set_counts(counts);
     }
@@ -316,19 +317,19 @@ impl<'p> Rewriter<'p> {
 
     /// A value of the original body, in the new one.
     fn value(&mut self, original: Value) -> Value {
-        match (self.known_number(original), self.source.body.ty(original)) {
+        match (self.constant_of(original), self.source.body.ty(original)) {
             (Some(number), Ty::Int(width)) => self.b.constant(width, number),
             _ => self.get(VarKey::Value(original)),
         }
     }
 
     /// What is known of a value in all blocks: that it is a constant, or was tested to be a number.
-    fn known_number(&self, original: Value) -> Option<u128> {
-        let constant = || match self.source.usual.inst(original)?.op {
+    fn constant_of(&self, original: Value) -> Option<u128> {
+        let constant = || match self.source.expected.inst(original)?.op {
             Op::Const(number) => Some(number),
             _ => None,
         };
-        self.known.numbers.get(&original).copied().or_else(constant)
+        self.state.numbers.get(&original).copied().or_else(constant)
     }
 
     fn define(&mut self, original: Value, new: Value) {
@@ -346,16 +347,16 @@ impl<'p> Rewriter<'p> {
     fn copy(&mut self, index: usize) {
         let copy = &mut self.copies[index];
         copy.built = true;
-        let Place { block, inst, known } = copy.place.clone();
+        let CopyKey { block, inst, state } = copy.key.clone();
         self.dirty = copy.found.clone();
         self.current = index;
-        self.known = known;
+        self.state = state;
         self.proofs.clear();
         self.b.switch_to(copy.block);
         let block = &self.source.body.blocks[block.0 as usize];
         for i in inst..block.insts.len() {
             self.b.span = block.insts[i].span;
-            let here = (self.copies[index].place.block, i);
+            let here = (self.copies[index].key.block, i);
             if !self.inst(here, &block.insts[i]) {
                 return;
             }
@@ -376,14 +377,14 @@ impl<'p> Rewriter<'p> {
                 let (then_edge, other_edge) = (self.b.block(), self.b.block());
                 self.b.set_counts(self.original().counts);
                 self.b.branch(condition, then_edge, other_edge);
-                let (known, dirty) = (self.known.clone(), self.dirty.clone());
+                let (state, dirty) = (self.state.clone(), self.dirty.clone());
                 for (edge, dest, proof) in [(then_edge, then, proof), (other_edge, other, None)] {
                     self.b.seal(edge);
                     self.b.switch_to(edge);
-                    self.known = known.clone();
+                    self.state = state.clone();
                     self.dirty = dirty.clone();
                     if let Some((family, end)) = proof
-                        && let Some(window) = self.known.windows.get_mut(&family)
+                        && let Some(window) = self.state.windows.get_mut(&family)
                     {
                         window.proven = window.proven.max(end);
                     }
@@ -401,42 +402,43 @@ impl<'p> Rewriter<'p> {
             .args
             .iter()
             .map(|&arg| {
-                let cached = matches!(self.known.handles.get(&arg), Some(Handle::Cached { .. }));
-                (!cached).then(|| (self.value(arg), self.known.numbers.get(&arg).copied()))
+                let cached = matches!(self.state.handles.get(&arg), Some(Handle::Cached { .. }));
+                (!cached).then(|| (self.value(arg), self.state.numbers.get(&arg).copied()))
             })
             .collect();
-        let handles: Vec<Option<Handle>> = dest.args.iter().map(|arg| self.known.handles.remove(arg)).collect();
+        let handles: Vec<Option<Handle>> = dest.args.iter().map(|arg| self.state.handles.remove(arg)).collect();
         let live = &self.source.live[dest.block.0 as usize];
-        self.known.numbers.retain(|value, _| live.contains(value) && !params.contains(value));
+        self.state.numbers.retain(|value, _| live.contains(value) && !params.contains(value));
         for ((&param, arg), handle) in params.iter().zip(args).zip(handles) {
             if let Some(handle) = handle {
-                self.known.handles.insert(param, handle);
+                self.state.handles.insert(param, handle);
             }
             if let Some((value, number)) = arg {
                 self.define(param, value);
                 // A number that was tested stays one. Other constants would make a copy for each: those of loops.
                 if let Some(number) = number {
-                    self.known.numbers.insert(param, number);
+                    self.state.numbers.insert(param, number);
                 }
             }
         }
         self.go(dest.block, 0);
     }
 
-    /// Jumps to the copy of a block, from this instruction on, for the picture as it is; makes one where there is none.
+    /// Jumps to the copy of a block, from this instruction on, for the abstract state as it is; makes one where there
+    /// is none.
     fn go(&mut self, block: BlockId, inst: usize) {
-        let mut place = Place { block, inst, known: self.known.clone() };
-        if !self.index.contains_key(&place)
+        let mut key = CopyKey { block, inst, state: self.state.clone() };
+        if !self.index.contains_key(&key)
             && self.per_block.get(&(block, inst)).is_some_and(|&copies| copies >= COPIES)
-            && !self.known.windows.is_empty()
+            && !self.state.windows.is_empty()
         {
             self.all_direct(Reason::Copies);
-            self.known.numbers.clear();
-            place.known = self.known.clone();
+            self.state.numbers.clear();
+            key.state = self.state.clone();
         }
-        let index = match self.index.get(&place) {
+        let index = match self.index.get(&key) {
             Some(&index) => index,
-            None => self.new_copy(place),
+            None => self.new_copy(key),
         };
         let copy = &mut self.copies[index];
         for (family, dirty) in &self.dirty {
@@ -449,14 +451,14 @@ impl<'p> Rewriter<'p> {
         self.b.jump(to);
     }
 
-    fn new_copy(&mut self, place: Place) -> usize {
+    fn new_copy(&mut self, key: CopyKey) -> usize {
         let index = self.copies.len();
-        let found = self.assumed.get(&place).cloned().unwrap_or_default();
-        *self.per_block.entry((place.block, place.inst)).or_default() += 1;
-        self.index.insert(place.clone(), index);
+        let found = self.assumed.get(&key).cloned().unwrap_or_default();
+        *self.per_block.entry((key.block, key.inst)).or_default() += 1;
+        self.index.insert(key.clone(), index);
         let block = self.b.block();
-        self.ready.push(Reverse((self.source.rank[place.block.0 as usize], place.inst, index)));
-        self.copies.push(Copied { place, block, found, built: false });
+        self.ready.push(Reverse((self.source.rank[key.block.0 as usize], key.inst, index)));
+        self.copies.push(Copied { key, block, found, built: false });
         index
     }
 

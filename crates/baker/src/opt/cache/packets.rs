@@ -1,6 +1,6 @@
 //! Each operation on packets, with the packet's bytes in registers or in memory.
 
-use super::known::{Dirty, Family, Handle, REACH, Window};
+use super::state::{Dirty, Family, Handle, REACH, Window};
 use super::{Reason, Rewriter, VarKey};
 use crate::ir::*;
 
@@ -25,19 +25,19 @@ impl Rewriter<'_> {
             self.b.seal(long_block);
             self.b.seal(short_block);
             self.b.switch_to(short_block);
-            self.known.handles.insert(first, Handle::Direct);
+            self.state.handles.insert(first, Handle::Direct);
             self.fallback(Reason::Short);
             self.go(BlockId(0), 0);
             self.b.switch_to(long_block);
         }
-        self.known.handles.insert(first, Handle::Cached { family: first, delta: 0 });
+        self.state.handles.insert(first, Handle::Cached { family: first, delta: 0 });
         self.set(VarKey::Packet(first), ty, packet);
         let mut window = Window::default();
         self.load_window(first, &mut window, &[size as i32], reach.max(size) as i32);
-        self.known.windows.insert(first, window);
+        self.state.windows.insert(first, window);
         self.dirty.insert(first, Dirty::default());
-        if self.source.scope.metadata {
-            let fresh = self.source.scope.fresh.contains(&self.source.id);
+        if self.source.options.metadata {
+            let fresh = self.source.options.fresh.contains(&self.source.id);
             for field in self.held_metadata() {
                 let width = self.source.program.metadata[field.0 as usize].width;
                 let value = if fresh && field != Program::RX_PORT {
@@ -53,7 +53,7 @@ impl Rewriter<'_> {
 
     /// Whether a metadata field is held in a register: one bit of [`Dirty::metadata`] stands for it.
     fn holds(&self, field: MetaId) -> bool {
-        self.source.scope.metadata && field.0 < u128::BITS
+        self.source.options.metadata && field.0 < u128::BITS
     }
 
     /// Metadata fields that are held in registers.
@@ -71,7 +71,7 @@ impl Rewriter<'_> {
 
     /// Family and offset of a handle whose packet is in registers.
     fn cached(&self, packet: Value) -> Option<(Family, i32)> {
-        match self.known.handles.get(&packet) {
+        match self.state.handles.get(&packet) {
             Some(&Handle::Cached { family, delta }) => Some((family, delta)),
             _ => None,
         }
@@ -93,23 +93,23 @@ impl Rewriter<'_> {
             }
             Op::LoadAt { packet, offset, bits } => {
                 if let Some((family, delta)) = self.cached(packet) {
-                    let Some(offset) = self.place(here, packet, offset) else { return true };
+                    let Some(offset) = self.constant_offset(here, packet, offset) else { return true };
                     let at = (delta + offset) * 8 + bits.offset as i32;
                     return self.load(inst, packet, family, at, bits.width);
                 }
             }
             Op::StoreAt { packet, offset, bits, value } => {
                 if let Some((family, delta)) = self.cached(packet) {
-                    let Some(offset) = self.place(here, packet, offset) else { return true };
+                    let Some(offset) = self.constant_offset(here, packet, offset) else { return true };
                     let at = (delta + offset) * 8 + bits.offset as i32;
                     return self.store(inst, packet, family, at, bits.width, value);
                 }
             }
             Op::Sum { packet, offset, bytes } => {
                 if let Some((family, delta)) = self.cached(packet) {
-                    let Some(offset) = self.place(here, packet, offset) else { return true };
-                    let Some(bytes) = self.place(here, packet, bytes) else { return true };
-                    let window = self.known.windows[&family].clone();
+                    let Some(offset) = self.constant_offset(here, packet, offset) else { return true };
+                    let Some(bytes) = self.constant_offset(here, packet, bytes) else { return true };
+                    let window = self.state.windows[&family].clone();
                     let range = delta + offset..delta + offset + bytes;
                     if range.start < window.start() || range.end > window.end() {
                         return self.direct(packet, Reason::Far, inst);
@@ -131,7 +131,7 @@ impl Rewriter<'_> {
             }
             Op::Pull { packet, bytes } => {
                 if let Some((family, delta)) = self.cached(packet) {
-                    let Some(bytes) = self.place(here, packet, bytes) else { return true };
+                    let Some(bytes) = self.constant_offset(here, packet, bytes) else { return true };
                     return self.pull(inst, packet, family, delta, bytes);
                 }
             }
@@ -188,8 +188,8 @@ impl Rewriter<'_> {
                     return true;
                 }
             }
-            Op::Lock { .. } => self.known.locked = Some(self.current),
-            Op::Unlock { .. } => self.known.locked = None,
+            Op::Lock { .. } => self.state.locked = Some(self.current),
+            Op::Unlock { .. } => self.state.locked = None,
             _ => {}
         }
         // Packets that other operations touch are in memory.
@@ -211,14 +211,14 @@ impl Rewriter<'_> {
             return self.result(Some(result), value);
         }
         if let Some(packet) = inst.op.consumed() {
-            self.known.handles.remove(&packet);
+            self.state.handles.remove(&packet);
         }
         match inst.result {
             None => self.b.effect(op),
             Some(result) => {
                 let ty = self.source.body.ty(result);
                 if let Ty::Packet(_) = ty {
-                    self.known.handles.insert(result, Handle::Direct);
+                    self.state.handles.insert(result, Handle::Direct);
                 }
                 let value = self.b.push(ty, op);
                 self.define(result, value);
@@ -245,7 +245,7 @@ impl Rewriter<'_> {
         if !self.cover(packet, family, at, width) {
             return self.outside(inst, packet, family, at, width, None);
         }
-        let window = self.known.windows[&family].clone();
+        let window = self.state.windows[&family].clone();
         let value = self.read(family, &window, at, width);
         self.result(inst.result, value)
     }
@@ -255,7 +255,7 @@ impl Rewriter<'_> {
         if !self.cover(packet, family, at, width) {
             return self.outside(inst, packet, family, at, width, Some(new));
         }
-        let window = self.known.windows[&family].clone();
+        let window = self.state.windows[&family].clone();
         self.write(family, &window, at, width, new);
         self.dirty.entry(family).or_default().bytes.insert(at.div_euclid(8)..(at + width as i32 + 7).div_euclid(8));
         true
@@ -264,7 +264,7 @@ impl Rewriter<'_> {
     /// Whether bits are in the window, or can be loaded into it.
     fn cover(&mut self, packet: Value, family: Family, at: i32, width: u32) -> bool {
         let (first, end) = (at.div_euclid(8), (at + width as i32 + 7).div_euclid(8));
-        let window = &self.known.windows[&family];
+        let window = &self.state.windows[&family];
         if first < window.start() {
             return false;
         }
@@ -273,9 +273,9 @@ impl Rewriter<'_> {
             let head =
                 self.cached(packet).map_or(0, |(_, delta)| delta + self.size_of(self.source.body.ty(packet)) as i32);
             self.load_window(family, &mut window, &[head, first], upto);
-            self.known.windows.insert(family, window);
+            self.state.windows.insert(family, window);
         }
-        end <= self.known.windows[&family].end()
+        end <= self.state.windows[&family].end()
     }
 
     /// An access at a known place beyond the window: in memory, where registers don't hold a part of it.
@@ -288,7 +288,7 @@ impl Rewriter<'_> {
         width: u32,
         value: Option<Value>,
     ) -> bool {
-        if at.div_euclid(8) < self.known.windows[&family].end() {
+        if at.div_euclid(8) < self.state.windows[&family].end() {
             return self.direct(handle, Reason::Far, inst);
         }
         let packet = self.get(VarKey::Packet(family));
@@ -310,44 +310,46 @@ impl Rewriter<'_> {
         self.plain(inst)
     }
 
-    /// A number of bytes as a constant. Where it is computed but has a usual value, it is tested for it, and the other
-    /// side goes on in memory, from this instruction. Where it has none, the instruction is done in memory: `None`.
-    fn place(&mut self, here: Here, packet: Value, bytes: Value) -> Option<i32> {
+    /// A number of bytes as a constant. Where it is computed but has an expected value, it is tested for it, and the
+    /// other side goes on in memory, from this instruction. Where it has none, the instruction is done in memory:
+    /// `None`.
+    fn constant_offset(&mut self, here: Here, packet: Value, bytes: Value) -> Option<i32> {
         let small = |number: u128| i32::try_from(number).ok().filter(|n| REACH.contains(n));
         if let Some(number) = self.number(bytes).and_then(small) {
             return Some(number);
         }
         let inst = &self.source.body.blocks[here.0.0 as usize].insts[here.1];
-        let Some(usual) = self.source.usual.of(bytes).filter(|&n| small(n).is_some()) else {
-            self.direct(packet, Reason::Place, inst);
+        let Some(expected) = self.source.expected.of(bytes).filter(|&n| small(n).is_some()) else {
+            self.direct(packet, Reason::ComputedOffset, inst);
             return None;
         };
         if self.number(bytes).is_some() {
             self.direct(packet, Reason::Far, inst);
             return None;
         }
-        self.expect(here, packet, bytes, usual);
-        small(usual)
+        self.expect(here, packet, bytes, expected);
+        small(expected)
     }
 
-    /// Goes on only where a value is the usual number; otherwise the instruction is repeated with the packet in memory.
-    fn expect(&mut self, here: Here, packet: Value, value: Value, usual: u128) {
+    /// Goes on only where a value is the expected number; otherwise the instruction is repeated with the packet in
+    /// memory.
+    fn expect(&mut self, here: Here, packet: Value, value: Value, expected: u128) {
         let Ty::Int(width) = self.source.body.ty(value) else { unreachable!("a number") };
         let found = self.value(value);
-        let number = self.b.constant(width, usual);
-        let as_usual = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, found, number));
-        let [usual_block, other_block] = [self.b.block(), self.b.block()];
-        self.seldom_other();
-        self.b.branch(as_usual, usual_block, other_block);
-        self.b.seal(usual_block);
+        let number = self.b.constant(width, expected);
+        let as_expected = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, found, number));
+        let [expected_block, other_block] = [self.b.block(), self.b.block()];
+        self.unlikely_other();
+        self.b.branch(as_expected, expected_block, other_block);
+        self.b.seal(expected_block);
         self.b.seal(other_block);
-        let (known, dirty, proofs) = (self.known.clone(), self.dirty.clone(), self.proofs.clone());
+        let (state, dirty, proofs) = (self.state.clone(), self.dirty.clone(), self.proofs.clone());
         self.b.switch_to(other_block);
-        self.put_back(packet, Reason::Unusual);
+        self.put_back(packet, Reason::Unexpected);
         self.go(here.0, here.1);
-        self.b.switch_to(usual_block);
-        (self.known, self.dirty, self.proofs) = (known, dirty, proofs);
-        self.known.numbers.insert(value, usual);
+        self.b.switch_to(expected_block);
+        (self.state, self.dirty, self.proofs) = (state, dirty, proofs);
+        self.state.numbers.insert(value, expected);
     }
 
     /// Bytes behind a handle's head.
@@ -364,11 +366,11 @@ impl Rewriter<'_> {
     fn has(&mut self, here: Here, inst: &Inst, packet: Value, bytes: Value, family: Family, delta: i32) -> bool {
         let in_reach = |n: u128| n <= REACH.end as u128;
         if self.number(bytes).is_none()
-            && let Some(usual) = self.source.usual.of(bytes).filter(|&n| in_reach(n))
+            && let Some(expected) = self.source.expected.of(bytes).filter(|&n| in_reach(n))
         {
-            self.expect(here, packet, bytes, usual);
+            self.expect(here, packet, bytes, expected);
         }
-        let proven = self.known.windows[&family].proven;
+        let proven = self.state.windows[&family].proven;
         let value = match self.number(bytes) {
             Some(number) if in_reach(number) && delta + number as i32 <= proven => self.b.constant(1, 1),
             Some(number) if in_reach(number) => {
@@ -395,25 +397,25 @@ impl Rewriter<'_> {
         if end > REACH.end || next < REACH.start {
             return self.direct(packet, Reason::Far, inst);
         }
-        let mut window = self.known.windows[&family].clone();
+        let mut window = self.state.windows[&family].clone();
         window.proven = window.proven.max(end);
         self.load_window(family, &mut window, &[next, end], end);
-        self.known.windows.insert(family, window);
-        self.known.handles.remove(&packet);
-        self.known.handles.insert(result, Handle::Cached { family, delta: next });
+        self.state.windows.insert(family, window);
+        self.state.handles.remove(&packet);
+        self.state.handles.insert(result, Handle::Cached { family, delta: next });
         true
     }
 
     fn push(&mut self, inst: &Inst, packet: Value, family: Family, delta: i32, bytes: u32) -> bool {
         let result = inst.result.expect("a handle");
-        let mut window = self.known.windows[&family].clone();
+        let mut window = self.state.windows[&family].clone();
         if bytes as i32 > REACH.end || !self.push_zeros(family, &mut window, delta, bytes as i32) {
             return self.direct(packet, Reason::Far, inst);
         }
-        self.known.windows.insert(family, window);
+        self.state.windows.insert(family, window);
         self.dirty.entry(family).or_default().bytes.insert(delta - bytes as i32..delta);
-        self.known.handles.remove(&packet);
-        self.known.handles.insert(result, Handle::Cached { family, delta: delta - bytes as i32 });
+        self.state.handles.remove(&packet);
+        self.state.handles.insert(result, Handle::Cached { family, delta: delta - bytes as i32 });
         true
     }
 
@@ -427,14 +429,14 @@ impl Rewriter<'_> {
         if found != ty {
             copy = self.b.push(ty, Op::Move { packet: copy, by: 0 });
         }
-        self.known.handles.insert(result, Handle::Cached { family: result, delta });
+        self.state.handles.insert(result, Handle::Cached { family: result, delta });
         self.set(VarKey::Packet(result), ty, copy);
-        let window = self.known.windows[&family].clone();
+        let window = self.state.windows[&family].clone();
         for &chunk in &window.chunks {
             let value = self.chunk(family, chunk);
             self.set_chunk(result, chunk, value);
         }
-        self.known.windows.insert(result, window);
+        self.state.windows.insert(result, window);
         for field in self.held_metadata() {
             let value = self.get(VarKey::Meta(family, field));
             let ty = self.b.ty(value);
@@ -456,7 +458,7 @@ impl Rewriter<'_> {
     /// Brings a packet's memory up to date, as far as it is looked at; gives its handle.
     fn write_back(&mut self, handle: Value, family: Family, delta: i32, seen: u128) -> Value {
         let dirty = self.dirty.get(&family).copied().unwrap_or_default();
-        let window = self.known.windows[&family].clone();
+        let window = self.state.windows[&family].clone();
         let mut packet = self.get(VarKey::Packet(family));
         let ty = self.source.body.ty(handle);
         if delta != 0 || self.b.ty(packet) != ty {
@@ -474,8 +476,8 @@ impl Rewriter<'_> {
     }
 
     fn forget(&mut self, handle: Value, family: Family) {
-        self.known.handles.remove(&handle);
-        self.known.windows.remove(&family);
+        self.state.handles.remove(&handle);
+        self.state.windows.remove(&family);
         self.dirty.remove(&family);
     }
 
@@ -484,13 +486,13 @@ impl Rewriter<'_> {
         let Some((family, delta)) = self.cached(handle) else { return };
         self.fallback(reason);
         let packet = self.write_back(handle, family, delta, u128::MAX);
-        self.known.handles.insert(handle, Handle::Direct);
+        self.state.handles.insert(handle, Handle::Direct);
         self.define(handle, packet);
     }
 
     /// From here on all packets are in memory.
     pub(super) fn all_direct(&mut self, reason: Reason) {
-        let handles: Vec<Value> = self.known.handles.keys().copied().collect();
+        let handles: Vec<Value> = self.state.handles.keys().copied().collect();
         for handle in handles {
             self.put_back(handle, reason);
         }

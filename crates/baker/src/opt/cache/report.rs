@@ -30,12 +30,12 @@ pub enum Reason {
     /// The packet's length or head changes by a number found at run time.
     Resized,
     /// A place in the packet that is found at run time.
-    Place,
-    /// A header length that is not the usual one.
-    Unusual,
+    ComputedOffset,
+    /// A header length that is not the expected one.
+    Unexpected,
     /// Bytes farther from the head than is held in registers.
     Far,
-    /// A block that is reached with too many different pictures of its packets.
+    /// A block that is reached with too many different abstract states of its packets.
     Copies,
     /// The packet is shorter than most.
     Short,
@@ -46,10 +46,10 @@ impl Reason {
     pub fn text(self) -> &'static str {
         match self {
             Reason::Resized => "the packet is grown or trimmed",
-            Reason::Place => "a place in the packet that is known at run time only",
-            Reason::Unusual => "a header length other than the usual one",
+            Reason::ComputedOffset => "an offset in the packet that is known at run time only",
+            Reason::Unexpected => "a header length other than the expected one",
             Reason::Far => "farther from the packet's head than headers are cached",
-            Reason::Copies => "reached in too many ways",
+            Reason::Copies => "reached with too many abstract states",
             Reason::Short => "a packet shorter than the headers that most have",
         }
     }

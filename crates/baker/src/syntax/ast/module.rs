@@ -229,7 +229,7 @@ impl Ppf {
 
 impl Pin {
     /// `kernel` or `worker`.
-    pub fn place(&self) -> Option<Name> {
+    pub fn target(&self) -> Option<Name> {
         name(&self.syntax)
     }
 }

@@ -4,8 +4,8 @@
 //! they were met, before the next node starts, so no node begins or ends with them (but for the root).
 //!
 //! One error per cause: an error is dropped when one was given at the same token, or when the lexer found a mistake
-//! just before it. After an error the parser skips to a place from which it can go on (`recover.rs`) and marks the token
-//! there, so that the callers' own complaints about the same place are dropped too.
+//! just before it. After an error the parser skips to a place from which it can go on (`recover.rs`) and marks the
+//! token there, so that the callers' own complaints about the same place are dropped too.
 
 mod expr;
 mod item;

@@ -290,7 +290,8 @@ impl Parser<'_> {
             return false;
         }
         let second = if self.nth(1) == Star { self.nth(2) } else { self.nth(1) };
-        // A reserved word in the place of the variable's name: `u8 if = 1;`, but not a forgotten `;` before a statement.
+        // A reserved word in the place of the variable's name: `u8 if = 1;`, but not a forgotten `;` before a
+        // statement.
         let reserved = self.nth(1).is_reserved_word() && !self.ahead(1).new_line && self.nth(2) == Eq;
         self.at(Name) && (second == Name || reserved)
     }

@@ -36,11 +36,11 @@ pub(super) fn arithmetic(op: u8, a: u64, b: u64, number: i32) -> Result<u64, Str
 }
 
 /// Whether a jump is taken that compares so many bits.
-pub(super) fn decides<const BITS: u32>(way: u8, a: u64, b: u64) -> Result<bool, String> {
+pub(super) fn decides<const BITS: u32>(condition: u8, a: u64, b: u64) -> Result<bool, String> {
     let cut = |value: u64| if BITS == 32 { u64::from(value as u32) } else { value };
     let sign = |value: u64| if BITS == 32 { i64::from(value as i32) } else { value as i64 };
     let (ua, ub, sa, sb) = (cut(a), cut(b), sign(a), sign(b));
-    Ok(match way {
+    Ok(match condition {
         0 => true,
         1 => ua == ub,
         2 => ua > ub,
@@ -53,6 +53,6 @@ pub(super) fn decides<const BITS: u32>(way: u8, a: u64, b: u64) -> Result<bool, 
         11 => ua <= ub,
         12 => sa < sb,
         13 => sa <= sb,
-        _ => return Err(format!("jump {way:#x}")),
+        _ => return Err(format!("jump {condition:#x}")),
     })
 }

@@ -13,7 +13,7 @@ impl Machine {
                     return Err(format!("a look-up in {a:#x}"));
                 };
                 let key = self.bytes(b, *key)?.to_vec();
-                self.places[index - MAPS].get(&key).copied().unwrap_or(0)
+                self.addresses[index - MAPS].get(&key).copied().unwrap_or(0)
             }
             5 => self.now,
             8 => 0,

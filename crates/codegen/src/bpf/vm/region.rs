@@ -8,26 +8,27 @@ pub(super) enum Region {
     /// The machine's own.
     Own(Vec<u8>),
     /// Somebody else's.
-    Lent(Lent),
+    Borrowed(Borrowed),
 }
 
-/// Memory that belongs to somebody else, such as a program's tables.
+/// Borrowed memory, such as a program's tables.
 #[derive(Clone, Copy, Debug)]
-pub struct Lent {
+pub struct Borrowed {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: plain memory; who touches it when is what [`Lent::new`] asks its caller.
-unsafe impl Send for Lent {}
+// SAFETY: plain memory; who touches it when is what [`Borrowed::new`] asks its caller.
+unsafe impl Send for Borrowed {}
 
-impl Lent {
+impl Borrowed {
     /// Of so many bytes.
     ///
     /// # Safety
-    /// The memory is there as long as a machine has it, and nobody else reads or writes it while the machine runs a packet.
+    /// The memory is there as long as a machine has it, and nobody else reads or writes it while the machine runs a
+    /// packet.
     pub unsafe fn new(start: NonNull<u8>, len: usize) -> Self {
-        Lent { start, len }
+        Borrowed { start, len }
     }
 }
 
@@ -36,7 +37,9 @@ impl Region {
         match self {
             Region::Own(bytes) => bytes,
             // SAFETY: by what was promised; the machine is borrowed as long as the result.
-            Region::Lent(lent) => unsafe { std::slice::from_raw_parts_mut(lent.start.as_ptr(), lent.len) },
+            Region::Borrowed(borrowed) => unsafe {
+                std::slice::from_raw_parts_mut(borrowed.start.as_ptr(), borrowed.len)
+            },
         }
     }
 }

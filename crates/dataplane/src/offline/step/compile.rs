@@ -6,7 +6,7 @@ use baker::ir::Program;
 use baker::opt::Level;
 use baker::place::Split;
 use codegen::OptLevel;
-use codegen::bpf::Form;
+use codegen::bpf::Tier;
 use codegen::kernel::Options;
 
 use super::cuts::place;
@@ -51,8 +51,8 @@ impl Compiled {
     }
 
     /// The form that the kernel took.
-    pub fn form(&self) -> Option<Form> {
-        self.kernel.as_ref().map(|kernel| kernel.lock().unwrap_or_else(PoisonError::into_inner).form())
+    pub fn tier(&self) -> Option<Tier> {
+        self.kernel.as_ref().map(|kernel| kernel.lock().unwrap_or_else(PoisonError::into_inner).tier())
     }
 
     /// The program.
@@ -65,8 +65,8 @@ impl Compiled {
         self.kind
     }
 
-    /// With empty tables of its own, and the functions of controllers that the program calls. Of a program in the kernel there is
-    /// one stepper at a time.
+    /// With empty tables of its own, and the functions of controllers that the program calls. Of a program in the
+    /// kernel there is one stepper at a time.
     pub fn stepper(&self, externs: Option<Arc<ExternTable>>) -> Result<Stepper, StepError> {
         let program = self.program.clone();
         let (engine, tables): (Box<dyn Engine>, _) = match (&self.code, &self.kernel) {
@@ -93,7 +93,8 @@ impl Compiled {
 }
 
 impl Stepper {
-    /// Compiles the program where the engine needs it. Tables are empty, counters zero. It calls no functions of controllers.
+    /// Compiles the program where the engine needs it. Tables are empty, counters zero. It calls no functions of
+    /// controllers.
     pub fn new(program: Arc<Program>, kind: EngineKind) -> Result<Stepper, StepError> {
         let externs = ExternTable::none(&program).map_err(EngineError::from)?;
         Self::with_externs(program, kind, externs)

@@ -110,9 +110,10 @@ impl Stepper {
         self.pool.max_packet()
     }
 
-    /// Moves the time that the program sees, in nanoseconds, on to this, and runs what its timers do until then, each at its
-    /// time; those that are due at once in the program's order, and each over the keys of its table in their order. Gives
-    /// what left the program. Time begins at 0. Where it moves by very many periods, the last 1024 are run.
+    /// Moves the time that the program sees, in nanoseconds, on to this, and runs what its timers do until then, each
+    /// at its time; those that are due at once in the program's order, and each over the keys of its table in their
+    /// order. Gives what left the program. Time begins at 0. Where it moves by very many periods, the last 1024 are
+    /// run.
     pub fn advance(&mut self, to: u64) -> Vec<StepOutput> {
         self.timers.leap(to);
         let mut outputs = Vec::new();
@@ -132,8 +133,8 @@ impl Stepper {
         outputs
     }
 
-    /// Runs a packet that a controller injects into a channel, one of [`Program::entries`], with one number per field of the
-    /// metadata; those left out are 0. Gives what left the program, in order.
+    /// Runs a packet that a controller injects into a channel, one of [`Program::entries`], with one number per field
+    /// of the metadata; those left out are 0. Gives what left the program, in order.
     pub fn inject(&mut self, channel: ChannelId, packet: &[u8], metadata: &[u128]) -> Vec<StepOutput> {
         self.context.quiescent();
         let mut one = Received::default();

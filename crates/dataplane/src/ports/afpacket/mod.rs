@@ -8,8 +8,9 @@
 //! and stops at one that it refuses; so what it would refuse is sorted out before, and PACKET_LOSS makes it skip the
 //! rest (the MTU may shrink at any time).
 //!
-//! While an interface is down or gone, what is to be sent fails at once: it would be old news when the interface is back.
-//! An interface that comes up again is used again; for one that is made again under its name each worker opens a new socket.
+//! While an interface is down or gone, what is to be sent fails at once: it would be old news when the interface is
+//! back. An interface that comes up again is used again; for one that is made again under its name each worker opens a
+//! new socket.
 
 mod share;
 mod socket;
@@ -34,7 +35,8 @@ use crate::sys::{self, ETHERNET, Interface, Mapping, TAG_AT};
 
 /// What the kernel puts in front of a packet in a slot, and room for a VLAN tag, rounded up.
 const SLOT_HEADER: usize = 128;
-/// A checksum or segments that the device is to see to (`TP_STATUS_CSUMNOTREADY`; `TP_STATUS_GSO_TCP` of newer kernels).
+/// A checksum or segments that the device is to see to (`TP_STATUS_CSUMNOTREADY`; `TP_STATUS_GSO_TCP` of newer
+/// kernels).
 const UNFINISHED: u32 = libc::TP_STATUS_CSUMNOTREADY | 1 << 8;
 
 /// One worker's queue of an interface.

@@ -1,9 +1,9 @@
-//! The sockets of several workers at one interface: the kernel spreads packets over them by a hash of the flow that is the
-//! same for both directions (PACKET_FANOUT_HASH, packet(7)).
+//! The sockets of several workers at one interface: the kernel spreads packets over them by a hash of the flow that is
+//! the same for both directions (PACKET_FANOUT_HASH, packet(7)).
 //!
-//! A socket can join only when it is bound, and would get every packet until then; and while some have joined, they get the flows of
-//! those who have not. So each is kept shut until all are there, also where an interface was made again and the
-//! workers notice it one after the other: a socket keeps to the interface on which it joined (packet_do_bind in
+//! A socket can join only when it is bound, and would get every packet until then; and while some have joined, they get
+//! the flows of those who have not. So each is kept shut until all are there, also where an interface was made again
+//! and the workers notice it one after the other: a socket keeps to the interface on which it joined (packet_do_bind in
 //! net/packet/af_packet.c), so that all of them are new then.
 
 use std::io;
@@ -41,8 +41,8 @@ impl Share {
         self.workers > 1
     }
 
-    /// Adds the new socket of a worker, which [`sys::keep_out`] has shut and which is bound to the interface of this index. With
-    /// the last one all are opened.
+    /// Adds the new socket of a worker, which [`sys::keep_out`] has shut and which is bound to the interface of this
+    /// index. With the last one all are opened.
     pub fn join(&self, worker: usize, socket: &OwnedFd, index: i32) -> io::Result<()> {
         if !self.is_shared() {
             return Ok(());

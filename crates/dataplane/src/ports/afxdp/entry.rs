@@ -4,14 +4,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::ports::spec::Own;
+use crate::ports::spec::OwnAddresses;
 use crate::xdp::{self, AttachError, Attached, FastPath, Netlink, PortRole, Redirect};
 
 /// Which packets come to the sockets.
 #[derive(Clone, Debug)]
 pub enum Take {
     /// All, but for those to the interface's own addresses where the kernel is to have them.
-    All(Own),
+    All(OwnAddresses),
     /// Those that the fast path hands over at this port.
     HandedOver(Arc<FastPath>, PortRole),
 }
@@ -38,7 +38,7 @@ impl Entry {
     pub fn new(take: &Take, queues: u32) -> io::Result<Self> {
         match take {
             Take::All(own) => {
-                let own = (*own == Own::Kernel).then(xdp::Own::new).transpose()?;
+                let own = (*own == OwnAddresses::Kernel).then(xdp::OwnAddressSet::new).transpose()?;
                 Redirect::new(queues, own).map(Entry::All)
             }
             Take::HandedOver(path, role) => Ok(Entry::HandedOver(path.clone(), *role)),

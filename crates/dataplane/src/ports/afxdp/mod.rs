@@ -1,17 +1,19 @@
-//! Network interfaces through AF_XDP (Documentation/networking/af_xdp.rst): a small XDP program hands all packets of the interface to
-//! workers before the kernel's own stack sees them.
+//! Network interfaces through AF_XDP (Documentation/networking/af_xdp.rst): a small XDP program hands all packets of
+//! the interface to workers before the kernel's own stack sees them.
 //!
-//! The frames of the instance are the kernel's UMEM ([`umem`]), so a packet is forwarded by its frame's number alone. Each queue
-//! of the interface has a socket of one worker ([`plan`]), so a flow stays in order as far as the interface keeps its packets
-//! in one queue. Everything hangs on descriptors: when the process ends, however it does, the program and the sockets are gone.
+//! The frames of the instance are the kernel's UMEM ([`umem`]), so a packet is forwarded by its frame's number alone.
+//! Each queue of the interface has a socket of one worker ([`plan`]), so a flow stays in order as far as the interface
+//! keeps its packets in one queue. Everything hangs on descriptors: when the process ends, however it does, the program
+//! and the sockets are gone.
 //!
-//! Half of the frames belong to these ports: those that the kernel has to receive into, and those that it has yet to send. What a
-//! worker receives it replaces; what was sent comes back through the completion ring. Since both numbers are bounded,
-//! no ring can run over, and no port can take the frames of the others.
+//! Half of the frames belong to these ports: those that the kernel has to receive into, and those that it has yet to
+//! send. What a worker receives it replaces; what was sent comes back through the completion ring. Since both numbers
+//! are bounded, no ring can run over, and no port can take the frames of the others.
 //!
 //! What happens to an interface that is down or gone is as for AF_PACKET.
 //!
-//! A port with a fast path has that in the place of the small program ([`entry`]); its sockets get what the fast path hands over.
+//! A port with a fast path has that in the place of the small program ([`entry`]); its sockets get what the fast path
+//! hands over.
 
 mod entry;
 mod plan;
@@ -27,7 +29,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 pub(crate) use entry::Take;
-use port::{Look, Port};
+use port::{InterfaceCheck, Port};
 use socket::{Kick, Xsk};
 pub(crate) use umem::Umem;
 
@@ -68,7 +70,8 @@ pub struct AfXdp {
 }
 
 impl AfXdp {
-    /// Opens an interface for a number of workers, in place of somebody else's XDP program if it `replaces`. Also gives a line about how it works.
+    /// Opens an interface for a number of workers, in place of somebody else's XDP program if it `replaces`. Also gives
+    /// a line about how it works.
     pub fn open(
         lock: &Arc<InterfaceLock>,
         workers: usize,
@@ -119,7 +122,7 @@ impl AfXdp {
     /// Takes the frames back that were sent.
     fn reclaim(&mut self) {
         for socket in &self.sockets {
-            socket.lent().reclaim(|frame| self.back.push(frame));
+            socket.kernel_frames().reclaim(|frame| self.back.push(frame));
         }
     }
 
@@ -142,12 +145,12 @@ impl AfXdp {
     fn look(&mut self) {
         let (port, worker) = &self.port;
         self.trouble = match port.look(*worker, self.device.index) {
-            Look::Same(now) => {
+            InterfaceCheck::Same(now) => {
                 self.device = now;
                 None
             }
-            Look::New(now, sockets) => self.use_sockets(now, sockets).err().map(|error| error.0),
-            Look::Trouble(what) => Some(what),
+            InterfaceCheck::New(now, sockets) => self.use_sockets(now, sockets).err().map(|error| error.0),
+            InterfaceCheck::Trouble(what) => Some(what),
         };
     }
 }
@@ -193,7 +196,7 @@ impl Queue for AfXdp {
         loop {
             self.kick();
             self.reclaim();
-            if self.sockets.iter().all(|socket| socket.lent().is_done()) || Instant::now() >= until {
+            if self.sockets.iter().all(|socket| socket.kernel_frames().is_done()) || Instant::now() >= until {
                 break;
             }
             std::thread::sleep(Duration::from_millis(1));

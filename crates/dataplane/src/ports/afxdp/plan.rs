@@ -9,9 +9,9 @@ pub struct Member {
     pub sends: bool,
 }
 
-/// Every queue for receiving has a socket, of one worker after the other, so that no packet is missed; and each worker sends
-/// through one queue, which several share where there are fewer queues than workers. The first socket of each queue is the one
-/// that may receive.
+/// Every queue for receiving has a socket, of one worker after the other, so that no packet is missed; and each worker
+/// sends through one queue, which several share where there are fewer queues than workers. The first socket of each
+/// queue is the one that may receive.
 pub fn plan(receive: u32, send: u32, workers: usize) -> Vec<Member> {
     let receiver = |queue| Member { queue, worker: queue as usize % workers, receives: true, sends: false };
     let mut members: Vec<Member> = (0..receive).map(receiver).collect();

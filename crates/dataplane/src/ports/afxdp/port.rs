@@ -11,7 +11,7 @@ use super::entry::{Entry, Take};
 use super::plan::{Member, plan};
 use super::socket::{Incoming, Xsk};
 use super::sys as xsk;
-use super::umem::{Bound, Lent, Made, Refusal, Step, Umem, Wanted};
+use super::umem::{Bound, BoundSocket, KernelFrames, Refusal, Step, Umem, Wanted};
 use crate::ports::count::Count;
 use crate::ports::error::PortError;
 use crate::ports::lock::InterfaceLock;
@@ -62,7 +62,7 @@ struct Hold {
 }
 
 /// What a worker finds when it looks at the interface.
-pub enum Look {
+pub enum InterfaceCheck {
     /// All is well.
     Same(Interface),
     /// There is another one of this name, with these sockets.
@@ -103,9 +103,9 @@ impl Port {
     /// A worker's sockets, and the interface that they are for.
     pub fn take(&self, worker: usize) -> Result<(Interface, Vec<Xsk>), PortError> {
         match self.look(worker, 0) {
-            Look::New(device, sockets) => Ok((device, sockets)),
-            Look::Same(_) => Err(self.error("cannot be examined")),
-            Look::Trouble(what) => Err(PortError(what)),
+            InterfaceCheck::New(device, sockets) => Ok((device, sockets)),
+            InterfaceCheck::Same(_) => Err(self.error("cannot be examined")),
+            InterfaceCheck::Trouble(what) => Err(PortError(what)),
         }
     }
 
@@ -143,16 +143,16 @@ impl Port {
         )
     }
 
-    /// Looks at the interface, for a worker whose sockets are for the interface of an index. If that is another one now, they
-    /// are exchanged: for those that another worker has opened, or all are opened anew.
-    pub fn look(&self, worker: usize, index: i32) -> Look {
+    /// Looks at the interface, for a worker whose sockets are for the interface of an index. If that is another one
+    /// now, they are exchanged: for those that another worker has opened, or all are opened anew.
+    pub fn look(&self, worker: usize, index: i32) -> InterfaceCheck {
         let name = &self.interface;
         let mut state = self.lock();
         let now = match sys::interface(&self.ask, name) {
             Ok(now) if now.up => now,
             other => {
                 self.let_send(&mut state, false);
-                return Look::Trouble(match other {
+                return InterfaceCheck::Trouble(match other {
                     Ok(_) => format!("{name}: went down: run `ip link set dev {name} up`"),
                     Err(_) => format!("{name}: was removed"),
                 });
@@ -161,21 +161,22 @@ impl Port {
         if state.index != now.index
             && let Err(error) = self.fill(&mut state, now.index, Instant::now())
         {
-            return Look::Trouble(error.0);
+            return InterfaceCheck::Trouble(error.0);
         }
         let waiting = state.waiting.get_mut(worker).and_then(Option::take);
         match waiting {
-            Some(sockets) => Look::New(now, sockets),
-            None if index != now.index => Look::Trouble(format!("{name}: was made again; not yet in use")),
+            Some(sockets) => InterfaceCheck::New(now, sockets),
+            None if index != now.index => InterfaceCheck::Trouble(format!("{name}: was made again; not yet in use")),
             None if state.waiting.iter().any(Option::is_some) => {
-                Look::Trouble(format!("{name}: was made again; not all workers have noticed"))
+                InterfaceCheck::Trouble(format!("{name}: was made again; not all workers have noticed"))
             }
-            None => Look::Same(now),
+            None => InterfaceCheck::Same(now),
         }
     }
 
-    /// Looks up what may have changed at the interface. No worker waits for that: for these questions the kernel takes a lock of all
-    /// interfaces (`rtnl_lock`), which others hold for tens of milliseconds, such as a program that takes another one's place.
+    /// Looks up what may have changed at the interface. No worker waits for that: for these questions the kernel takes
+    /// a lock of all interfaces (`rtnl_lock`), which others hold for tens of milliseconds, such as a program that takes
+    /// another one's place.
     pub fn watch(&self, netlink: &Netlink) {
         let (index, entry) = {
             let state = self.lock();
@@ -257,7 +258,8 @@ impl Port {
         if state.sends == sends {
             return;
         }
-        // A veth device does not wake its other end up for what it returns if that has no program of its own (Linux 6.18).
+        // A veth device does not wake its other end up for what it returns if that has no program of its own (Linux
+        // 6.18).
         let returns = self.netlink.link(state.index).is_ok_and(|link| !link.is_veth);
         if path.send_by(*role, state.index, sends, returns).is_ok() {
             state.sends = sends;
@@ -288,15 +290,15 @@ impl Port {
                 Some(lead) => {
                     let joined = self.umem.join(wanted, lead.bound());
                     let (bound, tx) = joined.map_err(|refusal| self.refused(refusal, member.queue))?;
-                    Xsk::new(bound, None, Some(tx), lead.lent().clone(), self.umem.clone())
+                    Xsk::new(bound, None, Some(tx), lead.kernel_frames().clone(), self.umem.clone())
                 }
                 None => {
                     let like = made.first().map(|(_, socket)| socket.bound());
                     let made = self.bind(wanted, like, until)?;
-                    let lent = Lent::new(self.umem.clone(), made.completion, limit);
+                    let kernel_frames = KernelFrames::new(self.umem.clone(), made.completion, limit);
                     let fill = made.fill;
                     let incoming = made.rx.map(|rx| Incoming { fill, rx, posted: 0, target });
-                    Xsk::new(made.bound, incoming, made.tx, Arc::new(lent), self.umem.clone())
+                    Xsk::new(made.bound, incoming, made.tx, Arc::new(kernel_frames), self.umem.clone())
                 }
             };
             made.push((member, socket));
@@ -304,7 +306,7 @@ impl Port {
         Ok(made)
     }
 
-    fn bind(&self, wanted: Wanted, like: Option<&Bound>, until: Instant) -> Result<Made, PortError> {
+    fn bind(&self, wanted: Wanted, like: Option<&Bound>, until: Instant) -> Result<BoundSocket, PortError> {
         let busy = |(step, error): &Refusal| matches!((step, error.raw_os_error()), (Step::Bind, Some(libc::EBUSY)));
         let bound = patiently(until, || self.umem.bind(wanted, like), busy);
         bound.map_err(|refusal| self.refused(refusal, wanted.queue))

@@ -1,8 +1,8 @@
-//! A ring between the kernel and us: one side writes entries and moves the producer index, the other reads them and moves the
-//! consumer index. Indices only grow, and wrap at 2^32.
+//! A ring between the kernel and us: one side writes entries and moves the producer index, the other reads them and
+//! moves the consumer index. Indices only grow, and wrap at 2^32.
 //!
-//! An index is stored with release order after the entries were written or read, and loaded with acquire order before: so
-//! each side sees entries whole, and none is overwritten before it was read.
+//! An index is stored with release order after the entries were written or read, and loaded with acquire order before:
+//! so each side sees entries whole, and none is overwritten before it was read.
 
 use std::io;
 use std::marker::PhantomData;
@@ -38,7 +38,8 @@ impl<T: Copy> Ring<T> {
     }
 
     fn word(&self, offset: u64) -> &AtomicU32 {
-        // SAFETY: within the mapping, as `new` has tested, aligned as the kernel lays it out, and only accessed atomically.
+        // SAFETY: within the mapping, as `new` has tested, aligned as the kernel lays it out, and only accessed
+        // atomically.
         unsafe { AtomicU32::from_ptr(self.mapping.ptr().add(offset as usize).cast()) }
     }
 
@@ -98,7 +99,8 @@ impl<T: Copy> Producer<T> {
         self.ring.word(self.ring.offsets.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 
-    /// Overwrites each entry that the kernel has not read, the oldest first. To be called only while it does not look at the ring.
+    /// Overwrites each entry that the kernel has not read, the oldest first. To be called only while it does not look
+    /// at the ring.
     pub fn replace(&mut self, mut with: impl FnMut(T) -> T) {
         for back in (1..=self.unread()).rev() {
             let entry = self.ring.entry(self.next.wrapping_sub(back));

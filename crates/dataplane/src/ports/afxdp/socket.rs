@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::ring::{Consumer, Producer};
 use super::sys as xsk;
-use super::umem::{Bound, Lent, NOWHERE, Umem};
+use super::umem::{Bound, KernelFrames, NOWHERE, Umem};
 use crate::packets::{RxBatch, TxBatch};
 use crate::ports::queue::Sent;
 use crate::sys::{self, Interface};
@@ -45,7 +45,7 @@ pub struct Xsk {
     bound: Bound,
     incoming: Option<Incoming>,
     tx: Option<Producer<libc::xdp_desc>>,
-    lent: Arc<Lent>,
+    kernel_frames: Arc<KernelFrames>,
     umem: Arc<Umem>,
     /// Packets that the kernel has dropped, as last asked.
     dropped: u64,
@@ -57,10 +57,10 @@ impl Xsk {
         bound: Bound,
         incoming: Option<Incoming>,
         tx: Option<Producer<libc::xdp_desc>>,
-        lent: Arc<Lent>,
+        kernel_frames: Arc<KernelFrames>,
         umem: Arc<Umem>,
     ) -> Self {
-        let mut socket = Xsk { bound, incoming, tx, lent, umem, dropped: 0 };
+        let mut socket = Xsk { bound, incoming, tx, kernel_frames, umem, dropped: 0 };
         let target = socket.incoming.as_ref().map_or(0, |incoming| incoming.target);
         let mut frames = vec![0; target as usize];
         let taken = socket.umem.pool().take(&mut frames);
@@ -80,8 +80,8 @@ impl Xsk {
     }
 
     /// The frames that the kernel has through its queue.
-    pub fn lent(&self) -> &Arc<Lent> {
-        &self.lent
+    pub fn kernel_frames(&self) -> &Arc<KernelFrames> {
+        &self.kernel_frames
     }
 
     /// Whether it receives.
@@ -132,10 +132,10 @@ impl Xsk {
                     unsafe { self.umem.pool().copy((frame, end), (other, from), part.len as usize) };
                     end += part.len as usize;
                 }
-                self.lent.back(other);
+                self.kernel_frames.back(other);
                 batch.give_back(other);
             }
-            self.lent.back(frame);
+            self.kernel_frames.back(frame);
             if fits {
                 // SAFETY: the kernel has given the frame back, and the packet ends within it.
                 unsafe { batch.take(frame, offset, len) };
@@ -161,7 +161,7 @@ impl Xsk {
         while incoming.posted < incoming.target
             && let Some(frame) = supply()
         {
-            self.lent.lend(frame, 1);
+            self.kernel_frames.lend(frame, 1);
             incoming.fill.write(self.umem.address(frame));
             incoming.posted += 1;
         }
@@ -175,7 +175,7 @@ impl Xsk {
     pub fn transmit(&mut self, batch: &mut TxBatch<'_>, device: &Interface, back: &mut Vec<u32>) -> (Sent, Kick) {
         let mut sent = Sent::default();
         let Some(tx) = &mut self.tx else { return (sent, Kick::Done) };
-        let mut room = tx.room().min(self.lent.room());
+        let mut room = tx.room().min(self.kernel_frames.room());
         let (mut descriptors, mut tried) = (0, false);
         for index in 0..batch.len() {
             let packet = batch.packet(index);
@@ -188,17 +188,17 @@ impl Xsk {
             };
             if parts > room && !tried {
                 tried = true;
-                self.lent.sending(std::mem::take(&mut descriptors));
+                self.kernel_frames.sending(std::mem::take(&mut descriptors));
                 tx.publish();
                 kick(&self.bound, tx);
-                self.lent.reclaim(|frame| back.push(frame));
-                room = tx.room().min(self.lent.room());
+                self.kernel_frames.reclaim(|frame| back.push(frame));
+                room = tx.room().min(self.kernel_frames.room());
             }
             if parts > room {
                 continue;
             }
             let frame = batch.keep(index);
-            self.lent.lend(frame, parts);
+            self.kernel_frames.lend(frame, parts);
             let (mut at, mut left) = (address, len);
             while left > 0 {
                 let part = left.min(self.umem.chunk() - at as usize % self.umem.chunk());
@@ -211,35 +211,35 @@ impl Xsk {
             sent.packets += 1;
             sent.bytes += len as u64;
         }
-        self.lent.sending(descriptors);
+        self.kernel_frames.sending(descriptors);
         tx.publish();
         let outcome = self.kick(back, &mut sent);
         (sent, outcome)
     }
 
-    /// Lets the kernel send what is in the ring. Where the interface is down, what it has not looked at comes `back`, and is
-    /// not among those `sent`: it would be old news when the interface is up again.
+    /// Lets the kernel send what is in the ring. Where the interface is down, what it has not looked at comes `back`,
+    /// and is not among those `sent`: it would be old news when the interface is up again.
     pub fn kick(&mut self, back: &mut Vec<u32>, sent: &mut Sent) -> Kick {
         let Some(tx) = &mut self.tx else { return Kick::Done };
         let outcome = kick(&self.bound, tx);
         // A driver that reads the ring itself may do so at any time.
         if matches!(outcome, Kick::Down) && !self.bound.zero_copy {
             let mut descriptors = 0;
-            // The kernel looks at the ring only during our own system calls, but it may remember how far it is filled; so
-            // the entries stay and mean nothing.
+            // The kernel looks at the ring only during our own system calls, but it may remember how far it is filled;
+            // so the entries stay and mean nothing.
             tx.replace(|entry| {
                 if entry.addr != NOWHERE {
                     descriptors += 1;
                     sent.packets = sent.packets.saturating_sub(usize::from(entry.options & MORE == 0));
                     sent.bytes = sent.bytes.saturating_sub(entry.len.into());
                     let (frame, _) = self.umem.place(entry.addr);
-                    if self.lent.back(frame) {
+                    if self.kernel_frames.back(frame) {
                         back.push(frame);
                     }
                 }
                 NOTHING
             });
-            self.lent.sent(descriptors);
+            self.kernel_frames.sent(descriptors);
         }
         outcome
     }

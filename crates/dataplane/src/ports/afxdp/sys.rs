@@ -41,10 +41,12 @@ pub fn socket() -> io::Result<OwnedFd> {
     }
 }
 
-/// Makes memory the UMEM of a socket: chunks of `chunk` bytes, packets from `headroom` bytes behind the kernel's own on.
+/// Makes memory the UMEM of a socket: chunks of `chunk` bytes, packets from `headroom` bytes behind the kernel's own
+/// on.
 ///
 /// # Safety
-/// The memory stays mapped as long as the socket, or one that shares its UMEM, is open, and the kernel may write what it is given of it.
+/// The memory stays mapped as long as the socket, or one that shares its UMEM, is open, and the kernel may write what
+/// it is given of it.
 pub unsafe fn register(fd: &OwnedFd, start: *mut u8, len: usize, chunk: u32, headroom: u32) -> io::Result<()> {
     let request = libc::xdp_umem_reg {
         addr: start as u64,

@@ -1,12 +1,12 @@
-//! The frames of an instance as the kernel's UMEM, one for all its ports: a frame that came in at one goes out at another as it
-//! lies there.
+//! The frames of an instance as the kernel's UMEM, one for all its ports: a frame that came in at one goes out at
+//! another as it lies there.
 //!
-//! The first socket registers the memory, the others share it. Whether the driver itself reads and writes frames (zero-copy)
-//! is a property of that registration, so a driver that can do so while the first one cannot gets a registration of the
-//! same memory for itself.
+//! The first socket registers the memory, the others share it. Whether the driver itself reads and writes frames
+//! (zero-copy) is a property of that registration, so a driver that can do so while the first one cannot gets a
+//! registration of the same memory for itself.
 //!
-//! A chunk of the UMEM is a frame, or the first page of one: the kernel knows no larger chunks. Packets that are longer come
-//! in several frames and are put together in the first; they go out in several descriptors.
+//! A chunk of the UMEM is a frame, or the first page of one: the kernel knows no larger chunks. Packets that are longer
+//! come in several frames and are put together in the first; they go out in several descriptors.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -63,7 +63,7 @@ pub struct Bound {
 }
 
 /// A bound socket with its rings.
-pub struct Made {
+pub struct BoundSocket {
     pub bound: Bound,
     pub fill: Producer<u64>,
     pub completion: Consumer<u64>,
@@ -153,7 +153,7 @@ impl Umem {
 
     /// Makes a socket with rings of its own and binds it, in the best way that works. `like`: what another queue of
     /// the interface has.
-    pub fn bind(&self, wanted: Wanted, like: Option<&Bound>) -> Result<Made, Refusal> {
+    pub fn bind(&self, wanted: Wanted, like: Option<&Bound>) -> Result<BoundSocket, Refusal> {
         let mut bound = self.lock();
         let ways = [true, false].into_iter().filter(|zero_copy| like.is_none_or(|like| like.zero_copy == *zero_copy));
         let mut refusal = None;
@@ -173,18 +173,19 @@ impl Umem {
         Err(refusal.expect("there is always a way to try"))
     }
 
-    fn attempt(&self, wanted: &Wanted, from: &From) -> Result<Made, Refusal> {
+    fn attempt(&self, wanted: &Wanted, from: &From) -> Result<BoundSocket, Refusal> {
         let ring = |error| (Step::Ring, error);
         let fd = sys::socket().map_err(|error| (Step::Socket, error))?;
         if matches!(from, From::Own { .. }) {
             let len = self.pool.count() as usize * self.pool.frame_size() as usize;
             let headroom = self.pool.headroom().saturating_sub(KERNEL_HEADROOM);
-            // SAFETY: the pool keeps the region mapped, and whoever has the socket keeps the pool. The kernel is given frames
-            // that nobody else has.
+            // SAFETY: the pool keeps the region mapped, and whoever has the socket keeps the pool. The kernel is given
+            // frames that nobody else has.
             unsafe { sys::register(&fd, self.pool.region(), len, self.chunk, headroom) }
                 .map_err(|error| (Step::Memory, error))?;
         }
-        // The kernel says what it has read only when it has read all that it once saw: meanwhile as many may be posted again.
+        // The kernel says what it has read only when it has read all that it once saw: meanwhile as many may be posted
+        // again.
         let fill = Producer::new(&fd, Kind::Fill, 2 * wanted.receives.max(1)).map_err(ring)?;
         // Sockets that share the queue's completions may together have a few more under way than they mean to.
         let completion = Consumer::new(&fd, Kind::Completion, 2 * wanted.sends.max(1)).map_err(ring)?;
@@ -200,7 +201,7 @@ impl Umem {
             | if scatter { libc::XDP_USE_SG } else { 0 };
         sys::bind(&fd, wanted.interface, wanted.queue, flags, shared).map_err(|error| (Step::Bind, error))?;
         let zero_copy = sys::is_zero_copy(&fd).unwrap_or(zero_copy);
-        Ok(Made { bound: Bound { fd: Arc::new(fd), zero_copy, scatter }, fill, completion, rx, tx })
+        Ok(BoundSocket { bound: Bound { fd: Arc::new(fd), zero_copy, scatter }, fill, completion, rx, tx })
     }
 
     /// Makes a further socket for a queue that has one, to send with.
@@ -227,9 +228,10 @@ fn sender(fd: &OwnedFd, places: u32) -> io::Result<Producer<libc::xdp_desc>> {
     Ok(ring)
 }
 
-/// The frames that the kernel has through the sockets of one queue. They are the pool's again when the last of these is closed.
+/// The frames that the kernel has through the sockets of one queue. They are the pool's again when the last of these is
+/// closed.
 #[derive(Debug)]
-pub struct Lent {
+pub struct KernelFrames {
     umem: Arc<Umem>,
     /// By frame, how many descriptors of it the kernel has.
     parts: Box<[AtomicU8]>,
@@ -239,11 +241,11 @@ pub struct Lent {
     completion: Mutex<Consumer<u64>>,
 }
 
-impl Lent {
+impl KernelFrames {
     /// None yet.
     pub fn new(umem: Arc<Umem>, completion: Consumer<u64>, limit: u32) -> Self {
         let parts = (0..umem.pool.count()).map(|_| AtomicU8::new(0)).collect();
-        Lent { umem, parts, under_way: AtomicU32::new(0), limit, completion: Mutex::new(completion) }
+        KernelFrames { umem, parts, under_way: AtomicU32::new(0), limit, completion: Mutex::new(completion) }
     }
 
     /// The kernel gets descriptors of a frame.
@@ -301,9 +303,10 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for KernelFrames {
     fn drop(&mut self) {
-        let lent = self.parts.iter_mut().zip(0..).filter_map(|(parts, frame)| (*parts.get_mut() > 0).then_some(frame));
-        self.umem.pool.put_back(&lent.collect::<Vec<u32>>());
+        let kernel_frames =
+            self.parts.iter_mut().zip(0..).filter_map(|(parts, frame)| (*parts.get_mut() > 0).then_some(frame));
+        self.umem.pool.put_back(&kernel_frames.collect::<Vec<u32>>());
     }
 }

@@ -1,19 +1,20 @@
 //! Capture files, pcap or pcapng by what they hold and not by their names, packet by packet.
 //!
-//! What is damaged, or was not captured whole, is passed over and told (see [`Missed`]), and the packets behind it are read: the last record of
-//! a file is often incomplete, because who wrote it was killed. `pcap-file`, by which such files are written, stops at the first fault.
+//! What is damaged, or was not captured whole, is passed over and told (see [`Skipped`]), and the packets behind it are
+//! read: the last record of a file is often incomplete, because who wrote it was killed. `pcap-file`, by which such
+//! files are written, stops at the first fault.
 //!
 //! | file | idea |
 //! |---|---|
 //! | `window` | the bytes ahead in a file of any length |
 //! | `record` | what a format finds |
 //! | `pcap`, `pcapng` | the records of each format, and where the next one begins behind damage |
-//! | `missed` | what was passed over |
+//! | `skipped` | what was passed over |
 
-mod missed;
 mod pcap;
 mod pcapng;
 mod record;
+mod skipped;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -25,8 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ports::error::PortError;
-use missed::Missed;
 use record::{ETHERNET, Found, Trouble};
+use skipped::Skipped;
 use window::Window;
 
 /// A packet of a capture file.
@@ -52,7 +53,7 @@ pub struct CaptureInput {
     name: String,
     window: Window<Box<dyn Read + Send>>,
     format: Format,
-    missed: Missed,
+    skipped: Skipped,
     /// Bytes of the record that was given out last.
     last: usize,
     /// Packets given out.
@@ -95,11 +96,11 @@ impl CaptureInput {
             Ok(Format::Pcap(records))
         })();
         let format = format.map_err(|what| PortError(format!("{name}: {what}")))?;
-        Ok(CaptureInput { name, window, format, missed: Missed::default(), last: 0, packets: 0, done: false })
+        Ok(CaptureInput { name, window, format, skipped: Skipped::default(), last: 0, packets: 0, done: false })
     }
 
-    /// The next packet; `None` at the end of the file. After an error there is no next packet. A file of which no packet can be used,
-    /// though there are some, is an error.
+    /// The next packet; `None` at the end of the file. After an error there is no next packet. A file of which no
+    /// packet can be used, though there are some, is an error.
     pub fn next_packet(&mut self) -> Option<Result<Captured<'_>, PortError>> {
         if self.done {
             return None;
@@ -107,8 +108,8 @@ impl CaptureInput {
         self.window.skip(std::mem::take(&mut self.last));
         loop {
             let found = match &mut self.format {
-                Format::Pcap(records) => records.next(&mut self.window, &mut self.missed),
-                Format::PcapNg(blocks) => blocks.next(&mut self.window, &mut self.missed),
+                Format::Pcap(records) => records.next(&mut self.window, &mut self.skipped),
+                Format::PcapNg(blocks) => blocks.next(&mut self.window, &mut self.skipped),
             };
             match found {
                 Ok(Found::Packet { bytes, record, time, interface, outgoing }) => {
@@ -119,8 +120,9 @@ impl CaptureInput {
                 Ok(Found::Other) => {}
                 Ok(Found::End) => {
                     self.done = true;
-                    let unusable = self.packets == 0 && !self.missed.is_nothing();
-                    return unusable.then(|| Err(self.error(&format!("no packet of it can be used: {}", self.missed))));
+                    let unusable = self.packets == 0 && !self.skipped.is_nothing();
+                    return unusable
+                        .then(|| Err(self.error(&format!("no packet of it can be used: {}", self.skipped))));
                 }
                 Err(trouble) => {
                     self.done = true;
@@ -134,8 +136,8 @@ impl CaptureInput {
     }
 
     /// What was passed over so far, in one line that begins with the file's name; `None`: nothing.
-    pub fn missed(&self) -> Option<String> {
-        (!self.missed.is_nothing()).then(|| format!("{}: {}", self.name, self.missed))
+    pub fn skipped(&self) -> Option<String> {
+        (!self.skipped.is_nothing()).then(|| format!("{}: {}", self.name, self.skipped))
     }
 
     fn error(&self, what: &str) -> PortError {
@@ -176,8 +178,8 @@ pub struct TracePacket {
 pub struct Trace {
     /// Its packets.
     pub packets: Vec<TracePacket>,
-    /// See [`CaptureInput::missed`].
-    pub missed: Option<String>,
+    /// See [`CaptureInput::skipped`].
+    pub skipped: Option<String>,
 }
 
 /// Reads a capture file's content. `name` is for messages.
@@ -191,5 +193,5 @@ pub fn read_trace(name: &str, content: &[u8]) -> Result<Trace, PortError> {
     if packets.is_empty() {
         return Err(PortError(format!("{name}: holds no packet")));
     }
-    Ok(Trace { packets, missed: input.missed() })
+    Ok(Trace { packets, skipped: input.skipped() })
 }

@@ -3,8 +3,8 @@
 use std::io::Read;
 use std::time::Duration;
 
-use super::missed::Missed;
 use super::record::{Found, LONGEST, Trouble};
+use super::skipped::Skipped;
 use super::window::Window;
 
 /// Bytes in front of the first record.
@@ -20,7 +20,8 @@ const MOST: u32 = 1 << 28;
 const LEAST: usize = 14;
 /// Behind damage, seconds between a packet and the one before.
 const NEAR: u32 = 86_400;
-/// Seconds since 1970 that are a date, from 1990 on; others may be times since a capture began, and such numbers are everywhere.
+/// Seconds since 1970 that are a date, from 1990 on; others may be times since a capture began, and such numbers are
+/// everywhere.
 const OUR_DAYS: u32 = 631_152_000;
 
 /// Where a file is read.
@@ -85,8 +86,8 @@ impl Records {
         can_be.then_some(record)
     }
 
-    /// Whether records go on here, behind damage: with one of about the time of the last, where that is a date of our days, which other bytes
-    /// are once in 10^10; else with one behind which is another, or the file's end.
+    /// Whether records go on here, behind damage: with one of about the time of the last, where that is a date of our
+    /// days, which other bytes are once in 10^10; else with one behind which is another, or the file's end.
     fn go_on(&self, bytes: &[u8], ended: bool) -> bool {
         let found = self.record(bytes).filter(|found| found.captured >= LEAST && found.original as usize <= LONGEST);
         let Some(record) = found else { return false };
@@ -100,20 +101,20 @@ impl Records {
     }
 
     /// What begins at the window's beginning.
-    pub fn next(&mut self, window: &mut Window<impl Read>, missed: &mut Missed) -> Result<Found, Trouble> {
+    pub fn next(&mut self, window: &mut Window<impl Read>, skipped: &mut Skipped) -> Result<Found, Trouble> {
         let (offset, ahead) = (window.offset(), window.peek(RECORD)?);
         if ahead.is_empty() {
             return Ok(Found::End);
         }
         let whole = ahead.len() >= RECORD;
         let Some(record) = self.record(ahead) else {
-            return self.behind(window, missed, offset, whole);
+            return self.behind(window, skipped, offset, whole);
         };
         let len = RECORD + record.captured;
         let ahead = window.peek(len + RECORD)?;
         if ahead.len() < len {
             // The file ends here, or the length is wrong.
-            return self.behind(window, missed, offset, false);
+            return self.behind(window, skipped, offset, false);
         }
         if ahead.len() >= len + RECORD && self.record(&ahead[len..]).is_none() {
             // Damaged is what comes next, unless records go on before that: then it is this one's length.
@@ -122,7 +123,7 @@ impl Records {
             let (ahead, ended) = (window.bytes(), window.is_last());
             if let Some(place) = (1..len).find(|&place| self.go_on(&ahead[place..], ended)) {
                 window.skip(place);
-                missed.damaged(self.number, offset);
+                skipped.damaged(self.number, offset);
                 self.number += 1;
                 return Ok(Found::Other);
             }
@@ -130,7 +131,7 @@ impl Records {
         self.number += 1;
         self.last = Some(record.seconds);
         if record.captured < record.original as usize {
-            missed.cut(self.number, record.captured, record.original);
+            skipped.cut(self.number, record.captured, record.original);
             window.skip(len);
             return Ok(Found::Other);
         }
@@ -143,12 +144,12 @@ impl Records {
     fn behind(
         &mut self,
         window: &mut Window<impl Read>,
-        missed: &mut Missed,
+        skipped: &mut Skipped,
         offset: u64,
         whole: bool,
     ) -> Result<Found, Trouble> {
         let found = window.seek(2 * RECORD + LONGEST, |bytes, ended| self.go_on(bytes, ended))?;
-        missed.unreadable(self.number, offset, found || whole);
+        skipped.unreadable(self.number, offset, found || whole);
         self.number += 1;
         Ok(if found { Found::Other } else { Found::End })
     }

@@ -4,8 +4,8 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::missed::Missed;
 use super::record::{ETHERNET, Found, LONGEST, Trouble};
+use super::skipped::Skipped;
 use super::window::Window;
 
 /// What a file begins with: the type of its first block, in either order of bytes.
@@ -88,7 +88,8 @@ impl Blocks {
         word(bytes, at, self.little)
     }
 
-    /// Type and length of the block that begins with these bytes, and the order of bytes of its section; `None`: none can.
+    /// Type and length of the block that begins with these bytes, and the order of bytes of its section; `None`: none
+    /// can.
     fn head(&self, bytes: &[u8]) -> Option<(u32, usize, bool)> {
         let kind = self.word(bytes, 0)?;
         let little = match kind {
@@ -117,16 +118,16 @@ impl Blocks {
     }
 
     /// What begins at the window's beginning.
-    pub fn next(&mut self, window: &mut Window<impl Read>, missed: &mut Missed) -> Result<Found, Trouble> {
+    pub fn next(&mut self, window: &mut Window<impl Read>, skipped: &mut Skipped) -> Result<Found, Trouble> {
         let (offset, ahead) = (window.offset(), window.peek(AROUND)?);
         if ahead.is_empty() {
             return Ok(Found::End);
         }
         let whole = ahead.len() >= AROUND;
-        let Some((kind, len, little)) = self.head(ahead) else { return self.behind(window, missed, offset, whole) };
+        let Some((kind, len, little)) = self.head(ahead) else { return self.behind(window, skipped, offset, whole) };
         let ahead = window.peek(len)?;
         let whole = ahead.len() >= len;
-        let Some(body) = self.body(ahead, len, little) else { return self.behind(window, missed, offset, whole) };
+        let Some(body) = self.body(ahead, len, little) else { return self.behind(window, skipped, offset, whole) };
         let packet = match kind {
             SECTION => {
                 (self.little, self.interfaces) = (little, Vec::new());
@@ -136,7 +137,7 @@ impl Blocks {
             INTERFACE => {
                 let interface = self.interface(body);
                 if interface.is_none() {
-                    missed.damaged(self.number, offset);
+                    skipped.damaged(self.number, offset);
                 }
                 // Numbered, too, where nothing is known of it.
                 self.interfaces.push(interface.unwrap_or(Interface::UNKNOWN));
@@ -154,7 +155,7 @@ impl Blocks {
         let described = packet.and_then(|packet| Some((self.interfaces.get(packet.interface)?, packet)));
         self.number += 1;
         let Some((interface, packet)) = described else {
-            missed.damaged(self.number - 1, offset);
+            skipped.damaged(self.number - 1, offset);
             window.skip(len);
             return Ok(Found::Other);
         };
@@ -163,7 +164,7 @@ impl Blocks {
         }
         self.last = packet.stamp.map_or(self.last, |stamp| interface.time(stamp));
         if packet.captured < packet.original as usize {
-            missed.cut(self.number, packet.captured, packet.original);
+            skipped.cut(self.number, packet.captured, packet.original);
             window.skip(len);
             return Ok(Found::Other);
         }
@@ -176,12 +177,12 @@ impl Blocks {
     fn behind(
         &mut self,
         window: &mut Window<impl Read>,
-        missed: &mut Missed,
+        skipped: &mut Skipped,
         offset: u64,
         whole: bool,
     ) -> Result<Found, Trouble> {
         let found = window.seek(USUAL, |bytes, _| self.go_on(bytes))?;
-        missed.unreadable(self.number, offset, found || whole);
+        skipped.unreadable(self.number, offset, found || whole);
         self.number += 1;
         Ok(if found { Found::Other } else { Found::End })
     }
@@ -270,7 +271,8 @@ impl Interface {
     }
 }
 
-/// Units to a second by the option that says so: a power of ten, or of two where the highest bit is set. `None`: finer than times can be.
+/// Units to a second by the option that says so: a power of ten, or of two where the highest bit is set. `None`: finer
+/// than times can be.
 fn units(resolution: u8) -> Option<u64> {
     let power = u32::from(resolution & 0x7f);
     if resolution & 0x80 == 0 { 10u64.checked_pow(power) } else { 1u64.checked_shl(power) }

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use super::*;
-use crate::testing::Numbers;
+use crate::testing::SplitMix64;
 
 /// Numbers in either order of bytes.
 #[derive(Clone, Copy)]
@@ -95,18 +95,18 @@ fn read(file: &[u8]) -> Result<Seen, String> {
         let Captured { time, interface, outgoing, frame } = packet.map_err(|error| error.to_string())?;
         packets.push((time, interface.map(|name| name.to_string()), outgoing, frame.to_vec()));
     }
-    Ok((packets, input.missed()))
+    Ok((packets, input.skipped()))
 }
 
 /// The numbers of the packets of [`pcap`] that are read, whose bytes must be right, and what is told.
 fn numbers(file: &[u8]) -> (Vec<u8>, Option<String>) {
-    let (packets, missed) = read(file).unwrap();
+    let (packets, skipped) = read(file).unwrap();
     let number = |(time, _, _, frame): &(Duration, _, _, Vec<u8>)| {
         let number = (time.as_secs() - 1_700_000_000) as u8;
         assert_eq!(*frame, packet(number, 60 + usize::from(number)));
         number
     };
-    (packets.iter().map(number).collect(), missed)
+    (packets.iter().map(number).collect(), skipped)
 }
 
 #[test]
@@ -116,10 +116,10 @@ fn pcap_of_all_kinds() {
             let (one, two) = (packet(1, 60), packet(2, 1514));
             let records = [record(order, 100, 7, &one, 60), record(order, 99, 999_999, &two, 1514)];
             let file = [pcap_header(order, magic, 1), records.concat()].concat();
-            let (packets, missed) = read(&file).unwrap();
+            let (packets, skipped) = read(&file).unwrap();
             let second = Duration::new(99, 999_999 * (nanoseconds / 7));
             assert_eq!(packets, [(Duration::new(100, nanoseconds), None, false, one), (second, None, false, two)]);
-            assert_eq!(missed, None);
+            assert_eq!(skipped, None);
         }
     }
 }
@@ -147,7 +147,7 @@ fn pcapng_of_several_sections() {
         block(BIG, 2, &[BIG.u16(0), BIG.u16(7), BIG.words(&[0, 2048, 63, 63]), three.clone()].concat()),
     ]
     .concat();
-    let (packets, missed) = read(&file).unwrap();
+    let (packets, skipped) = read(&file).unwrap();
     let hour = |seconds: u64, nanoseconds| Duration::new(3600 + seconds, nanoseconds);
     assert_eq!(
         packets,
@@ -159,26 +159,26 @@ fn pcapng_of_several_sections() {
             (hour(2, 0), None, false, three),
         ]
     );
-    assert_eq!(missed, None);
+    assert_eq!(skipped, None);
 }
 
 #[test]
 fn the_last_record_is_often_incomplete() {
     let (file, places) = pcap(5);
     for end in places[4] + 1..file.len() {
-        let (found, missed) = numbers(&file[..end]);
+        let (found, skipped) = numbers(&file[..end]);
         assert_eq!(found, [0, 1, 2, 3], "{end}");
         let place = format!(
             "f: passed over the last packet, within which the file ends (behind packet 4, at byte {})",
             places[4]
         );
-        assert_eq!(missed, Some(place), "{end}");
+        assert_eq!(skipped, Some(place), "{end}");
     }
     let blocks = [enhanced(LITTLE, 0, 1, &packet(1, 60), 60, 0), enhanced(LITTLE, 0, 2, &packet(2, 60), 60, 0)];
     let file = [section(LITTLE), named(LITTLE, "p1"), blocks.concat()].concat();
     for cut in 1..blocks[1].len() {
-        let (packets, missed) = read(&file[..file.len() - cut]).unwrap();
-        assert_eq!((packets.len(), missed.unwrap().contains("the last packet")), (1, true), "{cut}");
+        let (packets, skipped) = read(&file[..file.len() - cut]).unwrap();
+        assert_eq!((packets.len(), skipped.unwrap().contains("the last packet")), (1, true), "{cut}");
     }
 }
 
@@ -189,10 +189,10 @@ fn packets_of_which_bytes_are_missing() {
     file.extend(record(LITTLE, 1_700_000_003, 5, &packet(9, 96), 9000));
     let (more, _) = pcap(5);
     file.extend(&more[more.len() - 16 - 64..]);
-    let (found, missed) = numbers(&file);
+    let (found, skipped) = numbers(&file);
     assert_eq!(found, [0, 1, 2, 4]);
     let said = "f: passed over 2 packets that were not captured whole (packet 4: only 60 of 1500 bytes; tcpdump -s 0 captures all)";
-    assert_eq!(missed.as_deref(), Some(said));
+    assert_eq!(skipped.as_deref(), Some(said));
     // Of a file in which no packet is whole there is nothing to use.
     let none = [pcap_header(LITTLE, MICROSECONDS, 1), record(LITTLE, 1, 1, &packet(1, 60), 61)].concat();
     let error = read(&none).unwrap_err();
@@ -205,7 +205,8 @@ fn packets_of_which_bytes_are_missing() {
     assert!(read(&simple.concat()).unwrap_err().contains("only 40 of 60 bytes"));
 }
 
-/// Each byte of a record's head is set to each of some values: at most this packet and the next are lost, and it is told.
+/// Each byte of a record's head is set to each of some values: at most this packet and the next are lost, and it is
+/// told.
 #[test]
 fn a_damaged_record_costs_one_packet_or_two() {
     let (good, places) = pcap(8);
@@ -217,46 +218,46 @@ fn a_damaged_record_costs_one_packet_or_two() {
                 continue;
             }
             // Another time, within what a second has, is no damage that can be seen.
-            let (packets, missed) = read(&file).unwrap();
+            let (packets, skipped) = read(&file).unwrap();
             let right =
                 |number: u8| packets.iter().filter(|found| found.3 == packet(number, 60 + usize::from(number))).count();
             for number in [0, 1, 2, 5, 6, 7] {
-                assert_eq!(right(number), 1, "packet {number}, byte {at} = {value:#x}: {missed:?}");
+                assert_eq!(right(number), 1, "packet {number}, byte {at} = {value:#x}: {skipped:?}");
             }
             assert_eq!(packets.len(), 6 + right(3) + right(4), "byte {at} = {value:#x}: a packet that nobody sent");
-            assert_eq!(missed.is_none(), right(3) + right(4) == 2, "byte {at} = {value:#x}: {missed:?}");
+            assert_eq!(skipped.is_none(), right(3) + right(4) == 2, "byte {at} = {value:#x}: {skipped:?}");
         }
     }
     // In the midst of it lies something else, such as a page of zeros.
     for rubbish in [vec![0; 4096], vec![0xff; 300_000], b"no packet".to_vec()] {
         let file = [&good[..places[4]], &rubbish, &good[places[4]..]].concat();
-        let (found, missed) = numbers(&file);
+        let (found, skipped) = numbers(&file);
         assert_eq!(found, [0, 1, 2, 3, 4, 5, 6, 7]);
         let place = format!("f: passed over 1 damaged place (behind packet 4, at byte {})", places[4]);
-        assert_eq!(missed, Some(place));
+        assert_eq!(skipped, Some(place));
         // At the end nothing follows.
         let file = [&good[..], &rubbish].concat();
-        let (found, missed) = numbers(&file);
-        assert!(found.len() == 8 && missed.is_some(), "{missed:?}");
+        let (found, skipped) = numbers(&file);
+        assert!(found.len() == 8 && skipped.is_some(), "{skipped:?}");
     }
     // Places beyond the first three are counted.
     let mut file = good.clone();
     for place in [0, 3, 5, 6] {
         file[places[place] + 11] = 0xff;
     }
-    let (found, missed) = numbers(&file);
+    let (found, skipped) = numbers(&file);
     assert_eq!(found, [1, 2, 4, 7]);
-    let missed = missed.unwrap();
-    assert!(missed.starts_with("f: passed over 3 damaged places (before the first packet, at byte 24; "), "{missed}");
+    let skipped = skipped.unwrap();
+    assert!(skipped.starts_with("f: passed over 3 damaged places (before the first packet, at byte 24; "), "{skipped}");
     let mut file = good.clone();
     for place in [0, 3, 5, 7] {
         file[places[place] + 11] = 0xff;
     }
-    let (found, missed) = numbers(&file);
+    let (found, skipped) = numbers(&file);
     assert_eq!(found, [1, 2, 4, 6]);
-    let missed = missed.unwrap();
-    assert!(missed.starts_with("f: passed over 4 damaged places (before"), "{missed}");
-    assert!(missed.ends_with("; and 1 more)"), "{missed}");
+    let skipped = skipped.unwrap();
+    assert!(skipped.starts_with("f: passed over 4 damaged places (before"), "{skipped}");
+    assert!(skipped.ends_with("; and 1 more)"), "{skipped}");
 }
 
 #[test]
@@ -271,22 +272,22 @@ fn damaged_blocks() {
             if std::mem::replace(&mut damaged[3][at], value) == value {
                 continue;
             }
-            let (found, missed) = read(&[&head[..], &damaged.concat()].concat()).unwrap();
+            let (found, skipped) = read(&[&head[..], &damaged.concat()].concat()).unwrap();
             let right = |number: usize| found.iter().filter(|found| found.3 == packets[number]).count();
             for number in [0, 1, 2, 4, 5, 6, 7] {
-                assert_eq!(right(number), 1, "packet {number}, byte {at} = {value:#x}: {missed:?}");
+                assert_eq!(right(number), 1, "packet {number}, byte {at} = {value:#x}: {skipped:?}");
             }
             // Its bytes and its time may be anything, and a type that nobody knows is passed over.
             let is_anything = (0..4).contains(&at) || (12..20).contains(&at) || (28..88).contains(&at);
-            assert!(is_anything || (right(3) == 1) == missed.is_none(), "byte {at} = {value:#x}: {missed:?}");
+            assert!(is_anything || (right(3) == 1) == skipped.is_none(), "byte {at} = {value:#x}: {skipped:?}");
         }
     }
     // An interface of which nothing is known keeps its number.
     let bad = interface(LITTLE, 1, 0, &[option(LITTLE, 9, &[0x7f])]);
     let file = [section(LITTLE), bad, named(LITTLE, "p2"), enhanced(LITTLE, 1, 5, &packets[0], 60, 0)].concat();
-    let (found, missed) = read(&file).unwrap();
+    let (found, skipped) = read(&file).unwrap();
     assert_eq!(found[0].1.as_deref(), Some("p2"));
-    assert!(missed.unwrap().contains("1 damaged place (before the first packet, at byte 28)"));
+    assert!(skipped.unwrap().contains("1 damaged place (before the first packet, at byte 28)"));
 }
 
 #[test]
@@ -307,7 +308,7 @@ fn what_is_no_capture() {
 /// Whatever a file holds, reading it ends, and says so.
 #[test]
 fn random_damage() {
-    let mut numbers = Numbers(5);
+    let mut numbers = SplitMix64(5);
     let (pcap, _) = pcap(20);
     let blocks = (0..20).map(|number| enhanced(LITTLE, number % 2, 1 << 50, &packet(number as u8, 60), 60, number % 3));
     let pcapng =
@@ -325,10 +326,10 @@ fn random_damage() {
                 }
             }
             match read(&file) {
-                Ok((packets, missed)) => {
+                Ok((packets, skipped)) => {
                     assert!(packets.len() <= 20 + 6, "{}", packets.len());
                     whole += packets.len();
-                    told += usize::from(missed.is_some());
+                    told += usize::from(skipped.is_some());
                 }
                 Err(error) => assert!(!error.contains('\n'), "{error}"),
             }
@@ -338,7 +339,7 @@ fn random_damage() {
 }
 
 /// A file that comes in pieces, as through a pipe.
-struct Pieces(Vec<u8>, Numbers);
+struct Pieces(Vec<u8>, SplitMix64);
 
 impl Read for Pieces {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
@@ -353,12 +354,12 @@ impl Read for Pieces {
 fn files_in_pieces() {
     let (mut file, places) = pcap(30);
     file[places[7] + 10] = 0xff;
-    let mut input = CaptureInput::new("f".into(), Box::new(Pieces(file.clone(), Numbers(3)))).unwrap();
+    let mut input = CaptureInput::new("f".into(), Box::new(Pieces(file.clone(), SplitMix64(3)))).unwrap();
     let mut frames = Vec::new();
     while let Some(packet) = input.next_packet() {
         frames.push(packet.unwrap().frame.to_vec());
     }
-    let (whole, missed) = read(&file).unwrap();
+    let (whole, skipped) = read(&file).unwrap();
     assert_eq!(frames, whole.into_iter().map(|packet| packet.3).collect::<Vec<_>>());
-    assert_eq!((frames.len(), input.missed()), (29, missed));
+    assert_eq!((frames.len(), input.skipped()), (29, skipped));
 }

@@ -61,8 +61,8 @@ impl<R: Read> Window<R> {
         self.behind += count as u64;
     }
 
-    /// Leaves one byte behind, and all up to where `begins` says yes, which sees that place and at least `reach` bytes behind it (fewer
-    /// where the file ends), and whether that is the file's end. Whether there is such a place.
+    /// Leaves one byte behind, and all up to where `begins` says yes, which sees that place and at least `reach` bytes
+    /// behind it (fewer where the file ends), and whether that is the file's end. Whether there is such a place.
     pub fn seek(&mut self, reach: usize, begins: impl Fn(&[u8], bool) -> bool) -> io::Result<bool> {
         self.skip(1);
         loop {

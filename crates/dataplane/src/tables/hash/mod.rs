@@ -8,11 +8,12 @@
 //! `codegen::abi` has the layout and the hash function, which is keyed at random per process: generated code looks into
 //! the first bucket itself.
 //!
-//! Capacity is exact: an insertion is refused when the table holds that many entries. Up to 8 there is one bucket. Beyond
-//! that there are at least 64 buckets (a power of two) and one for every three entries; a key goes to its first bucket while that holds
-//! fewer than four, else to the emptier of its two. An insertion into a table with one entry missing then finds both
-//! buckets full with a probability of about 10^-28: the fluid limit of Mitzenmacher, "The power of two choices in
-//! randomized load balancing" (1996), ds_i/dt = s_(i-1)^2 - s_i^2 above the threshold, at a load of 3 per bucket.
+//! Capacity is exact: an insertion is refused when the table holds that many entries. Up to 8 there is one bucket.
+//! Beyond that there are at least 64 buckets (a power of two) and one for every three entries; a key goes to its first
+//! bucket while that holds fewer than four, else to the emptier of its two. An insertion into a table with one entry
+//! missing then finds both buckets full with a probability of about 10^-28: the fluid limit of Mitzenmacher, "The power
+//! of two choices in randomized load balancing" (1996), ds_i/dt = s_(i-1)^2 - s_i^2 above the threshold, at a load of 3
+//! per bucket.
 
 mod walk;
 pub mod write;
@@ -24,7 +25,7 @@ use std::sync::atomic::Ordering;
 
 use baker::ir::Layout;
 use codegen::abi::{HashEntry, HashTable, first_bucket, hash_key, hash_tag};
-use codegen::kernel::TablePlace;
+use codegen::kernel::TableLocation;
 
 use super::epoch::Epochs;
 use crate::tables::bucket::{self, Bucket};
@@ -113,9 +114,9 @@ impl Hash {
     }
 
     /// Where it lies, to code in the kernel.
-    pub fn kernel_place(&self, base: u64) -> TablePlace {
+    pub fn kernel_location(&self, base: u64) -> TableLocation {
         let at = |ptr: *mut u8| ptr as u64 - base;
-        TablePlace::Hash {
+        TableLocation::Hash {
             buckets: at(self.buckets.ptr()),
             count: self.bucket_count,
             entries: at(self.entries.ptr()),
@@ -221,7 +222,8 @@ impl Hash {
         unsafe { std::slice::from_raw_parts(self.buckets.ptr().cast(), self.bucket_count as usize) }
     }
 
-    /// In a slot the entry has one more as its number, which is where it lies: entry 0 of the published table is unused.
+    /// In a slot the entry has one more as its number, which is where it lies: entry 0 of the published table is
+    /// unused.
     #[inline]
     fn entry(&self, entry: u32) -> *mut u8 {
         // SAFETY: entries come from `Writer::entries`, for all of which the mapping has room.

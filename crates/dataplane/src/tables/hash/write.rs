@@ -24,22 +24,23 @@ const PREFER_FIRST: usize = 4;
 const PAUSE: Duration = Duration::from_micros(50);
 
 impl Hash {
-    /// Inserts a key or replaces its value where it lies: packets under way that hold the entry see the new value, field
-    /// by field. False where the table is full. For workers.
+    /// Inserts a key or replaces its value where it lies: packets under way that hold the entry see the new value,
+    /// field by field. False where the table is full. For workers.
     pub fn insert(&self, key: &[u64], value: &[u8]) -> bool {
         let mut writer = self.lock();
         let place = self.place(key);
         if let Some((_, _, entry)) = self.find(key, &place) {
             let (at, stored) = (self.value(entry), self.lock.unwrap_or(self.value_size));
-            // SAFETY: the entry is one of the table's, and the value is as long as its layout. The lock lies behind all else.
+            // SAFETY: the entry is one of the table's, and the value is as long as its layout. The lock lies behind all
+            // else.
             unsafe { locked(at, self.lock, || store_shared(at, &value[..stored], self.value_align)) };
             return true;
         }
         self.add(&mut writer, &place, key, value)
     }
 
-    /// Inserts a key or replaces its value as a whole: a look-up sees the old value or the new one. False where the table
-    /// is full. For the control plane, which may wait for the workers to finish their batches.
+    /// Inserts a key or replaces its value as a whole: a look-up sees the old value or the new one. False where the
+    /// table is full. For the control plane, which may wait for the workers to finish their batches.
     pub fn set(&self, key: &[u64], value: &[u8]) -> bool {
         if self.at_once {
             return self.insert(key, value);
@@ -47,8 +48,9 @@ impl Hash {
         self.exchange(key, value).is_some()
     }
 
-    /// As [`Hash::set`], with what was there: the old value as it was when nobody could find it any more, so that what others
-    /// changed of it before is in it. Who has found it earlier may still change it. None where the table is full.
+    /// As [`Hash::set`], with what was there: the old value as it was when nobody could find it any more, so that what
+    /// others changed of it before is in it. Who has found it earlier may still change it. None where the table is
+    /// full.
     pub fn exchange(&self, key: &[u64], value: &[u8]) -> Option<Option<Bytes>> {
         let mut writer = self.lock_patiently();
         let place = self.place(key);
@@ -127,8 +129,8 @@ impl Hash {
         true
     }
 
-    /// Removes the entries that were not used for longer than their idle time (see `baker::ir::Table::idle`), a few buckets at a
-    /// time, so that insertions in between wait for microseconds only.
+    /// Removes the entries that were not used for longer than their idle time (see `baker::ir::Table::idle`), a few
+    /// buckets at a time, so that insertions in between wait for microseconds only.
     pub fn expire(&self, now: u64, Idle { ns: idle, offset }: Idle) {
         for first in (0..self.bucket_count).step_by(BUCKETS_AT_ONCE) {
             let mut writer = self.lock_patiently();

@@ -67,8 +67,8 @@ struct TestRun {
     _pad: u32,
 }
 
-/// An XDP program, with flags such as [`FRAGS`]. The log of the kernel's verifier goes to `log`, as far as it fits, where that is
-/// not empty.
+/// An XDP program, with flags such as [`FRAGS`]. The log of the kernel's verifier goes to `log`, as far as it fits,
+/// where that is not empty.
 pub fn prog_load(code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> io::Result<OwnedFd> {
     load(XDP, code, named, flags, log)
 }
@@ -100,12 +100,13 @@ fn load(kind: u32, code: &[u8], named: &str, flags: u32, log: &mut [u8]) -> io::
         prog_name: name(named),
         ..ProgLoad::default()
     };
-    // SAFETY: the pointers lead to memory as long as is told, which lives through the call; the result is a new descriptor.
+    // SAFETY: the pointers lead to memory as long as is told, which lives through the call; the result is a new
+    // descriptor.
     unsafe { Ok(owned(bpf(PROG_LOAD, &mut attributes)?)) }
 }
 
-/// Runs an XDP program once with this packet, of which so many bytes are the first piece. Gives what it returned and how many bytes
-/// of `out` hold the packet now, and how many nanoseconds it took.
+/// Runs an XDP program once with this packet, of which so many bytes are the first fragment. Gives what it returned and
+/// how many bytes of `out` hold the packet now, and how many nanoseconds it took.
 pub fn test_run(program: &OwnedFd, packet: &[u8], first: usize, out: &mut [u8]) -> io::Result<(u32, usize, u32)> {
     let context = Context { data_end: first as u32, ..Context::default() };
     // A whole packet needs none.
@@ -138,8 +139,8 @@ struct Context {
     egress_ifindex: u32,
 }
 
-/// Runs an XDP program so many times over frames of zeros that the kernel then really sends where the program says, as if they came in
-/// at an interface of the current network namespace (live frames, Documentation/bpf/bpf_prog_run.rst).
+/// Runs an XDP program so many times over frames of zeros that the kernel then really sends where the program says, as
+/// if they came in at an interface of the current network namespace (live frames, Documentation/bpf/bpf_prog_run.rst).
 pub fn send_live(program: BorrowedFd, interface: u32, len: usize, count: u32) -> io::Result<()> {
     let frame = vec![0u8; len];
     let context = Context { data_end: len as u32, ingress_ifindex: interface, ..Context::default() };

@@ -3,7 +3,7 @@
 use super::Style;
 use super::types::{Expr, Ty, Value};
 use super::world::{Channel, Function, Kind, Param, Table, Target, World};
-use crate::numbers::Numbers;
+use crate::numbers::SplitMix64;
 
 /// Most trips of loops inside each other, those of called functions included.
 pub const MAX_TRIPS: usize = 48;
@@ -13,7 +13,7 @@ const MAX_SIZE: usize = 90;
 /// A PPF or function under way.
 pub struct Body<'w> {
     pub world: &'w World,
-    pub n: &'w mut Numbers,
+    pub n: &'w mut SplitMix64,
     /// Where names of tables and channels are looked up.
     pub module: Option<usize>,
     /// Packets may be put to PPFs after this one.
@@ -76,7 +76,7 @@ pub struct Handle {
 }
 
 /// The body of a PPF, without its head.
-pub fn ppf(world: &World, n: &mut Numbers, index: usize) -> String {
+pub fn ppf(world: &World, n: &mut SplitMix64, index: usize) -> String {
     let ppf = &world.ppfs[index];
     let mut body = Body::new(world, n, Some(ppf.module));
     body.source = index;
@@ -93,7 +93,7 @@ pub fn ppf(world: &World, n: &mut Numbers, index: usize) -> String {
 }
 
 /// A timer of a module, with its head.
-pub fn timer(world: &World, n: &mut Numbers, module: usize, index: usize) -> String {
+pub fn timer(world: &World, n: &mut SplitMix64, module: usize, index: usize) -> String {
     let timer = &world.modules[module].timers[index];
     let mut body = Body::new(world, n, Some(module));
     body.fuel = 40;
@@ -117,7 +117,7 @@ pub fn timer(world: &World, n: &mut Numbers, module: usize, index: usize) -> Str
 }
 
 /// A function, of a module or global, and its text.
-pub fn function(world: &World, n: &mut Numbers, module: Option<usize>) -> (Function, String) {
+pub fn function(world: &World, n: &mut SplitMix64, module: Option<usize>) -> (Function, String) {
     let name = format!("fn{}", world.functions.len());
     let params: Vec<Param> = (0..n.range(0, 3)).map(|_| param(world, n)).collect();
     let result = if n.chance(20) { None } else { Some(world.value(n)) };
@@ -155,12 +155,12 @@ pub fn function(world: &World, n: &mut Numbers, module: Option<usize>) -> (Funct
     (Function { name, module, params, result, size, trips, copies, calm, library: false }, text)
 }
 
-fn param(world: &World, n: &mut Numbers) -> Param {
+fn param(world: &World, n: &mut SplitMix64) -> Param {
     if n.chance(30) { Param::Packet(n.below(world.protocols.len())) } else { Param::Value(world.value(n)) }
 }
 
 impl<'w> Body<'w> {
-    fn new(world: &'w World, n: &'w mut Numbers, module: Option<usize>) -> Self {
+    fn new(world: &'w World, n: &'w mut SplitMix64, module: Option<usize>) -> Self {
         Body {
             world,
             n,

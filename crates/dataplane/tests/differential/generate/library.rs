@@ -2,7 +2,7 @@
 
 use super::types::{Ty, Value, unsigned};
 use super::world::{Function, Param, Protocol};
-use crate::numbers::Numbers;
+use crate::numbers::SplitMix64;
 
 /// Files that a program imports.
 #[derive(Clone, Copy, Default)]
@@ -13,7 +13,7 @@ pub struct Imports {
 }
 
 impl Imports {
-    pub fn random(n: &mut Numbers) -> Imports {
+    pub fn random(n: &mut SplitMix64) -> Imports {
         let ipv4 = n.chance(30);
         Imports { ipv4, udp: ipv4 && n.chance(50), siphash: n.chance(30) }
     }

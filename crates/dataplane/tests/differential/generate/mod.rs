@@ -14,7 +14,7 @@ mod text;
 mod types;
 mod world;
 
-use crate::numbers::Numbers;
+use crate::numbers::SplitMix64;
 
 pub use world::Header;
 
@@ -63,7 +63,7 @@ pub fn program(seed: u64, style: Style) -> Generated {
 }
 
 fn attempt(seed: u64, style: Style) -> Option<Generated> {
-    let mut numbers = Numbers::new(seed);
+    let mut numbers = SplitMix64::new(seed);
     let mut world = world::World::random(&mut numbers, style);
     for module in 0..world.modules.len() {
         world.modules[module].functions = (0..numbers.below(2)).collect();
@@ -91,7 +91,7 @@ fn attempt(seed: u64, style: Style) -> Option<Generated> {
         }
     }
     let bodies: Vec<String> = (0..world.ppfs.len()).map(|ppf| body::ppf(&world, &mut numbers, ppf)).collect();
-    let timers = |module: usize, numbers: &mut Numbers| -> Vec<String> {
+    let timers = |module: usize, numbers: &mut SplitMix64| -> Vec<String> {
         let count = world.modules[module].timers.len();
         (0..count).map(|timer| body::timer(&world, numbers, module, timer)).collect()
     };

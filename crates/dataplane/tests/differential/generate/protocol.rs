@@ -3,16 +3,16 @@
 use super::Style;
 use super::types::{unsigned, width};
 use super::world::Protocol;
-use crate::numbers::Numbers;
+use crate::numbers::SplitMix64;
 
 /// Fields of random widths that fill whole bytes, sometimes a checksum among them.
-pub fn random(n: &mut Numbers, index: usize, style: Style) -> Protocol {
+pub fn random(n: &mut SplitMix64, index: usize, style: Style) -> Protocol {
     let most = if n.chance(20) { 48 } else { 20 };
     // No frame in the kernel is shorter than 14 bytes.
     let least = if style.is_kernel() && index == 0 { 14 } else { 1 };
     let bytes = n.range(least, most) as u32;
     let mut widths: Vec<u32> = Vec::new();
-    let fill = |n: &mut Numbers, widths: &mut Vec<u32>, mut bits: u32| {
+    let fill = |n: &mut SplitMix64, widths: &mut Vec<u32>, mut bits: u32| {
         while bits > 0 {
             widths.push(width(n).min(bits));
             bits -= widths[widths.len() - 1];
@@ -70,7 +70,7 @@ pub fn random(n: &mut Numbers, index: usize, style: Style) -> Protocol {
     made
 }
 
-fn demux(n: &mut Numbers, protocol: &mut Protocol) {
+fn demux(n: &mut SplitMix64, protocol: &mut Protocol) {
     let bytes = protocol.bytes;
     if n.chance(15) {
         protocol.demux = format!("{} + {}", bytes, n.range(1, 8));

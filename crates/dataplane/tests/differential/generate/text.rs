@@ -4,12 +4,13 @@ use std::fmt::Write;
 
 use super::types::literal;
 use super::world::{Kind, Module, Target, World};
-use crate::numbers::Numbers;
+use crate::numbers::SplitMix64;
 
-/// The whole program. `functions` and `bodies` are texts in the world's order, `timers` by module; a body of a PPF has no head.
+/// The whole program. `functions` and `bodies` are texts in the world's order, `timers` by module; a body of a PPF has
+/// no head.
 pub fn program(
     world: &World,
-    n: &mut Numbers,
+    n: &mut SplitMix64,
     functions: &[String],
     bodies: &[String],
     timers: &[Vec<String>],
@@ -56,7 +57,7 @@ pub fn program(
     text
 }
 
-fn declarations(world: &World, n: &mut Numbers, text: &mut String) {
+fn declarations(world: &World, n: &mut SplitMix64, text: &mut String) {
     for (name, ty, value) in world.consts.iter().filter(|c| !c.2.is_empty()) {
         let _ = writeln!(text, "const {} {name} = {value};", ty.name());
     }

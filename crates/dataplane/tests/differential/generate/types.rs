@@ -1,6 +1,6 @@
 //! Types of generated programs, and the language's rules for what goes with what (`baker::check`, arithmetic).
 
-use crate::numbers::Numbers;
+use crate::numbers::SplitMix64;
 
 /// Numbers narrower than this are computed in this many bits.
 pub const COMPUTED_IN: u32 = 32;
@@ -35,7 +35,7 @@ pub struct Expr {
 }
 
 impl Ty {
-    pub fn random(n: &mut Numbers) -> Ty {
+    pub fn random(n: &mut SplitMix64) -> Ty {
         match n.below(8) {
             0 => Ty::Bool,
             1 => Ty::Int { width: 32, signed: true },
@@ -73,7 +73,7 @@ impl Ty {
 }
 
 /// Widths that programs use and widths at the edges of the machine's.
-pub fn width(n: &mut Numbers) -> u32 {
+pub fn width(n: &mut SplitMix64) -> u32 {
     match n.below(8) {
         0..=3 => *n.pick(&[8, 16, 32, 64]),
         4 => *n.pick(&[1, 31, 33, 48, 63, 65, 127, 128]),
@@ -151,7 +151,7 @@ pub struct Literal {
 }
 
 /// A literal that fits a type.
-pub fn literal(n: &mut Numbers, ty: Ty) -> Literal {
+pub fn literal(n: &mut SplitMix64, ty: Ty) -> Literal {
     let Ty::Int { width, signed } = ty else {
         return Literal { text: n.pick(&["true", "false"]).to_string(), bits: 1, typed: true };
     };

@@ -7,7 +7,7 @@ use super::Style;
 use super::library::Imports;
 use super::protocol;
 use super::types::{Ty, Value, unsigned, width};
-use crate::numbers::Numbers;
+use crate::numbers::SplitMix64;
 
 /// Most packets that one received packet may become.
 const MAX_PACKETS: usize = 40;
@@ -174,7 +174,7 @@ impl Module {
 }
 
 impl World {
-    pub fn random(n: &mut Numbers, style: Style) -> World {
+    pub fn random(n: &mut SplitMix64, style: Style) -> World {
         let mut protocols: Vec<_> = (0..n.range(2, 5)).map(|index| protocol::random(n, index, style)).collect();
         let imports = Imports::random(n);
         imports.protocols(&mut protocols);
@@ -200,7 +200,7 @@ impl World {
         world
     }
 
-    fn constants(&mut self, n: &mut Numbers) {
+    fn constants(&mut self, n: &mut SplitMix64) {
         for i in 0..n.range(1, 4) {
             let ty = Ty::random(n);
             self.consts.push((format!("C{i}"), ty, super::types::literal(n, ty).text));
@@ -214,7 +214,7 @@ impl World {
     }
 
     /// Modules, PPFs, and the channels between them.
-    fn graph(&mut self, n: &mut Numbers) {
+    fn graph(&mut self, n: &mut SplitMix64) {
         let small = self.style == Style::SmallKernel;
         let modules = n.range(1, if small { 1 } else { 4 });
         for index in 0..modules {
@@ -272,7 +272,7 @@ impl World {
         self.instances(n);
     }
 
-    fn timers(&mut self, n: &mut Numbers, module: usize) {
+    fn timers(&mut self, n: &mut SplitMix64, module: usize) {
         let most = if self.style.is_kernel() { 1 } else { 3 };
         let module = &mut self.modules[module];
         for i in 0..n.below(most) {
@@ -284,7 +284,7 @@ impl World {
     }
 
     /// Instances of some modules: no more than there are wires to each of a module's inputs.
-    fn instances(&mut self, n: &mut Numbers) {
+    fn instances(&mut self, n: &mut SplitMix64) {
         for module in 0..self.modules.len() {
             let inputs =
                 (0..self.ppfs.len()).filter(|ppf| self.ppfs[*ppf].module == module && !self.ppfs[*ppf].internal);
@@ -302,7 +302,7 @@ impl World {
     }
 
     /// One channel or more that lead to a PPF, from PPFs before it.
-    fn channels_to(&mut self, n: &mut Numbers, index: usize) {
+    fn channels_to(&mut self, n: &mut SplitMix64, index: usize) {
         let Ppf { module, protocol, internal, ref input, .. } = self.ppfs[index];
         let target = Target::Ppf(index);
         if internal {
@@ -316,7 +316,7 @@ impl World {
         }
     }
 
-    fn table(&self, n: &mut Numbers, module: usize, index: usize) -> Table {
+    fn table(&self, n: &mut SplitMix64, module: usize, index: usize) -> Table {
         let all = [Kind::Array, Kind::Array, Kind::Hash, Kind::Hash, Kind::Lpm, Kind::Set];
         // There is always a table whose look-up gives a pointer.
         let kind = *n.pick(if (module, index) == (0, 0) { &all[..5] } else { &all });
@@ -338,7 +338,7 @@ impl World {
     }
 
     /// A type for a variable or a table.
-    pub fn value(&self, n: &mut Numbers) -> Value {
+    pub fn value(&self, n: &mut SplitMix64) -> Value {
         if n.chance(30) { Value::Struct(n.below(self.structs.len())) } else { Value::Scalar(Ty::random(n)) }
     }
 
@@ -361,18 +361,18 @@ impl World {
     }
 }
 
-fn meter(n: &mut Numbers, index: usize) -> (String, u32, String) {
+fn meter(n: &mut SplitMix64, index: usize) -> (String, u32, String) {
     let rate = *n.pick(&[0, 1, 3, 1000, 999_999_937, 12_500_000_000u64]);
     let burst = *n.pick(&[0, 1, 2, 7, 1500, 1u64 << 39]);
     let clause = if n.chance(85) { format!(" rate {rate} burst {burst}") } else { String::new() };
     (format!("g{index}"), *n.pick(&[1, 1, 2, 5]), clause)
 }
 
-fn field_type(n: &mut Numbers) -> Ty {
+fn field_type(n: &mut SplitMix64) -> Ty {
     if n.chance(10) { Ty::Bool } else { unsigned(width(n)) }
 }
 
-fn structure(n: &mut Numbers, index: usize) -> Struct {
+fn structure(n: &mut SplitMix64, index: usize) -> Struct {
     let fields = (0..n.range(1, 4)).map(|i| (format!("a{i}"), Ty::random(n))).collect();
     Struct { name: format!("s{index}"), fields }
 }

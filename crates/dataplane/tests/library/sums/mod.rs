@@ -1,5 +1,5 @@
-//! A checksum that was right stays right, and one that was wrong stays wrong by as much, whatever an accepted program does
-//! to a packet: random programs, and checksums that are found and computed from the bytes alone.
+//! A checksum that was right stays right, and one that was wrong stays wrong by as much, whatever an accepted program
+//! does to a packet: random programs, and checksums that are found and computed from the bytes alone.
 
 mod oracle;
 mod packets;
@@ -15,7 +15,7 @@ use dataplane::EngineKind;
 use dataplane::step::Stepper;
 
 use self::oracle::{Found, checksums};
-use crate::keeping::Numbers;
+use crate::keeping::SplitMix64;
 
 /// Programs that are tried; more with the variable `MILLRACE_SUMS`.
 const PROGRAMS: u64 = 500;
@@ -75,7 +75,7 @@ fn checksums_keep_their_difference() {
     let programs = std::env::var("MILLRACE_SUMS").ok().and_then(|count| count.parse().ok()).unwrap_or(PROGRAMS);
     let (mut accepted, mut compared, mut refused) = (0, 0, BTreeMap::new());
     for seed in 0..programs {
-        let mut n = Numbers(seed ^ 0x5ca1_ab1e);
+        let mut n = SplitMix64(seed ^ 0x5ca1_ab1e);
         let shape = packets::Shape::random(&mut n);
         let made = programs::program(shape, &mut n);
         let inputs: Vec<Vec<u8>> = (0..8).map(|_| packets::packet(&shape, &mut n)).collect();

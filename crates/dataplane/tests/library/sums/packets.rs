@@ -1,6 +1,6 @@
 //! Packets of all kinds of headers, with checksums that are right or wrong by some number.
 
-use crate::keeping::Numbers;
+use crate::keeping::SplitMix64;
 
 /// The kinds of headers of a packet.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    pub fn random(n: &mut Numbers) -> Shape {
+    pub fn random(n: &mut SplitMix64) -> Shape {
         let ips: &[u8] = n.pick(&[&[4][..], &[4], &[6], &[6], &[4, 4], &[4, 6], &[6, 4]]);
         let inner = ips[ips.len() - 1];
         let upper = n.pick(&["tcp", "udp", if inner == 4 { "icmp" } else { "icmpv6" }]);
@@ -47,7 +47,7 @@ fn put16(packet: &mut [u8], at: usize, value: usize) {
 }
 
 /// A packet with `payload` bytes behind the innermost header and some of padding behind that.
-pub fn packet(shape: &Shape, n: &mut Numbers) -> Vec<u8> {
+pub fn packet(shape: &Shape, n: &mut SplitMix64) -> Vec<u8> {
     let upper_at = shape.upper_at();
     let payload = 24 + n.below(40) as usize;
     let end = upper_at + shape.header() + payload;
@@ -112,7 +112,7 @@ pub fn packet(shape: &Shape, n: &mut Numbers) -> Vec<u8> {
 }
 
 /// Writes checksums that are right, or in one packet of three wrong by some number.
-fn set_checksums(packet: &mut [u8], shape: &Shape, n: &mut Numbers) {
+fn set_checksums(packet: &mut [u8], shape: &Shape, n: &mut SplitMix64) {
     let mut fields: Vec<usize> = Vec::new();
     for (index, &version) in shape.ips.iter().enumerate() {
         if version == 4 {

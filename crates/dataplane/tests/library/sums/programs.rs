@@ -1,7 +1,7 @@
 //! Random programs that write to the headers of packets of one shape, in all scopes and in any order.
 
 use super::packets::Shape;
-use crate::keeping::Numbers;
+use crate::keeping::SplitMix64;
 
 /// A handle in scope, and where its header lies in the received packet.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub struct Program {
 }
 
 struct Writer<'a> {
-    n: &'a mut Numbers,
+    n: &'a mut SplitMix64,
     shape: Shape,
     names: usize,
     out: String,
@@ -348,7 +348,7 @@ impl Writer<'_> {
 }
 
 /// A program for packets of this shape.
-pub fn program(shape: Shape, n: &mut Numbers) -> Program {
+pub fn program(shape: Shape, n: &mut SplitMix64) -> Program {
     let mut kept = vec![12, 13];
     if shape.vlan {
         kept.extend([16, 17]);

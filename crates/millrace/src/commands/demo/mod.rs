@@ -1,5 +1,5 @@
-//! `millrace demo`: applications at work on this machine, in network namespaces of its own: four hosts around the L3 switch, or
-//! (`splice`) clients and web servers with the splicer between them.
+//! `millrace demo`: applications at work on this machine, in network namespaces of its own: four hosts around the L3
+//! switch, or (`splice`) clients and web servers with the splicer between them.
 //!
 //! Everything belongs to this process and is gone when it ends, however it ends: see the `lab` crate.
 

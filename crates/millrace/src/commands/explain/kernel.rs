@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use baker::source::Span;
 use cli::report::table;
-use codegen::kernel::{Object, Place};
-use dataplane::xdp::Answer;
+use codegen::kernel::{Location, Object};
+use dataplane::xdp::KernelAnswer;
 use serde_json::{Value, json};
 
 use super::view::View;
@@ -16,9 +16,9 @@ const FRONT: &str = "(entry)";
 impl View<'_> {
     /// The programs that the kernel gets, by the PPF that each begins with.
     fn programs(&self) -> Vec<(&str, &Object)> {
-        let Some(taken) = self.kernel else { return Vec::new() };
-        let parts = taken.parts.iter().map(|(ppf, object)| (self.ppf(*ppf), object));
-        std::iter::once(("rx", &taken.first)).chain(parts).collect()
+        let Some(accepted) = self.kernel else { return Vec::new() };
+        let parts = accepted.parts.iter().map(|(ppf, object)| (self.ppf(*ppf), object));
+        std::iter::once(("rx", &accepted.first)).chain(parts).collect()
     }
 
     /// Instructions by PPF. Where PPFs have the same source (instances of one module), they are counted together.
@@ -32,15 +32,15 @@ impl View<'_> {
                 owners.entry(key(span)).or_default().insert(&ppf.name);
             }
         }
-        let name = |place: &Place| match place.span.and_then(|span| owners.get(&key(span))) {
-            Some(names) if names.contains(place.ppf.as_str()) => place.ppf.clone(),
+        let name = |location: &Location| match location.span.and_then(|span| owners.get(&key(span))) {
+            Some(names) if names.contains(location.ppf.as_str()) => location.ppf.clone(),
             Some(names) => names.iter().copied().collect::<Vec<_>>().join(", "),
-            None if self.program.ppfs.iter().any(|ppf| ppf.name == place.ppf) => place.ppf.clone(),
+            None if self.program.ppfs.iter().any(|ppf| ppf.name == location.ppf) => location.ppf.clone(),
             None => FRONT.to_owned(),
         };
         let mut counts = BTreeMap::new();
-        for (place, count) in self.programs().into_iter().flat_map(|(_, object)| object.runs()) {
-            *counts.entry(name(place)).or_default() += count;
+        for (location, count) in self.programs().into_iter().flat_map(|(_, object)| object.runs()) {
+            *counts.entry(name(location)).or_default() += count;
         }
         counts
     }
@@ -49,11 +49,11 @@ impl View<'_> {
     pub(super) fn answer_text(&self) -> String {
         match self.answer {
             _ if self.kernel.is_none() => String::new(),
-            Answer::Taken => "the kernel takes it\n".into(),
-            Answer::NotAsked(why) => format!(
+            KernelAnswer::Accepted => "the kernel takes it\n".into(),
+            KernelAnswer::NotTried(why) => format!(
                 "the kernel was not asked: {why}. A PPF that is too much for it runs on workers, and `millrace run` says so\n"
             ),
-            Answer::Refused(why) => {
+            KernelAnswer::Refused(why) => {
                 format!("the kernel does not take it, so `millrace run` leaves all of it to workers: {why}\n")
             }
         }
@@ -63,16 +63,16 @@ impl View<'_> {
     pub(super) fn answer_json(&self) -> Value {
         match self.answer {
             _ if self.kernel.is_none() => Value::Null,
-            Answer::Taken => json!({"asked": true, "takes": true}),
-            Answer::NotAsked(why) => json!({"asked": false, "takes": null, "why": why.to_string()}),
-            Answer::Refused(why) => json!({"asked": true, "takes": false, "why": why.to_string()}),
+            KernelAnswer::Accepted => json!({"asked": true, "takes": true}),
+            KernelAnswer::NotTried(why) => json!({"asked": false, "takes": null, "why": why.to_string()}),
+            KernelAnswer::Refused(why) => json!({"asked": true, "takes": false, "why": why.to_string()}),
         }
     }
 
     /// For people.
     pub(super) fn kernel_text(&self, out: &mut String) {
-        let Some(taken) = self.kernel else { return };
-        *out += &format!("\nBPF code: {}\n", taken.form.text());
+        let Some(accepted) = self.kernel else { return };
+        *out += &format!("\nBPF code: {}\n", accepted.tier.text());
         let (mut rows, mut all) = (Vec::new(), 0);
         for (name, object) in self.programs() {
             rows.push(vec![name.to_owned(), object.instructions().to_string(), object.stack.to_string()]);
@@ -89,13 +89,13 @@ impl View<'_> {
 
     /// As JSON.
     pub(super) fn kernel_json(&self) -> Value {
-        let Some(taken) = self.kernel else { return Value::Null };
+        let Some(accepted) = self.kernel else { return Value::Null };
         let program = |(name, object): (&str, &Object)| json!({"from": name, "instructions": object.instructions(), "stack": object.stack});
         let programs: Vec<_> = self.programs().into_iter().map(program).collect();
         let all: usize = self.programs().iter().map(|(_, object)| object.instructions()).sum();
         let ppfs = self.by_ppf().into_iter().map(|(ppf, count)| json!({"ppf": ppf, "instructions": count}));
         json!({
-            "form": taken.form.name(), "instructions": all, "programs": programs, "ppfs": ppfs.collect::<Vec<_>>(),
+            "tier": accepted.tier.name(), "instructions": all, "programs": programs, "ppfs": ppfs.collect::<Vec<_>>(),
         })
     }
 }

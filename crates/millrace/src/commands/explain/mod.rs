@@ -29,8 +29,8 @@ pub struct Args {
     /// Baker file, directory of an application, or its name
     #[arg(value_name = "APP|FILE")]
     app: String,
-    /// Packets to optimise by and to measure with (pcap or pcapng). An interface of a pcapng file is the port of its name.
-    /// Without it, the trace beside the program is measured with, and no profile optimised by
+    /// Packets to optimise by and to measure with (pcap or pcapng). An interface of a pcapng file is the port of its
+    /// name. Without it, the trace beside the program is measured with, and no profile optimised by
     #[arg(long, value_name = "T.pcap")]
     profile: Option<PathBuf>,
     /// Port of packets whose file names none, or none of the configuration: a name there, or a number [default: 1]
@@ -67,13 +67,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     apps::place(&source, &program, &compilation)?;
     // As `run` asks it.
     let devices = config.ports.iter().filter_map(|port| port.device.as_ref());
-    let (fitted, answer) = xdp::code(&program, Level::Cgpc, kernel_options(devices)).map_err(|error| wrong(&error))?;
+    let (partitioned, answer) =
+        xdp::code(&program, Level::Cgpc, kernel_options(devices)).map_err(|error| wrong(&error))?;
     let view = view::View {
         name: &source.name,
         program: &program,
         optimised: &optimise(&program, Level::Cgpc),
-        placement: &fitted.placement,
-        kernel: fitted.made.as_ref(),
+        placement: &partitioned.placement,
+        kernel: partitioned.made.as_ref(),
         answer: &answer,
         sources: &compilation.sources,
         found: &found,

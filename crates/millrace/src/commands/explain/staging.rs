@@ -1,6 +1,6 @@
 //! Look-up staging in an explanation: at which look-ups native code stops to fetch ahead, once tables are large.
 
-use baker::opt::stage::{Look, Plan};
+use baker::opt::stage::{LookUp, Plan};
 use cli::report::table;
 use serde_json::{Value, json};
 
@@ -18,12 +18,12 @@ struct Stop {
 impl View<'_> {
     fn stops(&self, plan: &Plan) -> impl Iterator<Item = Stop> {
         let body = &self.optimised.ppfs[plan.root.0 as usize].body;
-        let one = |look: &Look| Stop {
-            table: self.optimised.tables[look.table.0 as usize].name.clone(),
-            at: self.place(body.blocks[look.point.block.0 as usize].insts[look.point.inst].span),
-            saved: look.point.saved.len(),
+        let one = |look_up: &LookUp| Stop {
+            table: self.optimised.tables[look_up.table.0 as usize].name.clone(),
+            at: self.place(body.blocks[look_up.point.block.0 as usize].insts[look_up.point.inst].span),
+            saved: look_up.point.saved.len(),
         };
-        plan.looks.iter().map(one)
+        plan.look_ups.iter().map(one)
     }
 
     /// For people.
@@ -45,7 +45,7 @@ impl View<'_> {
     pub(super) fn staging_json(&self) -> Value {
         let Some(plan) = Plan::new(self.optimised) else { return Value::Null };
         let one = |stop: Stop| json!({"table": stop.table, "at": stop.at, "saved": stop.saved});
-        let looks: Vec<Value> = self.stops(&plan).map(one).collect();
-        json!({"root": self.ppf(plan.root), "lookups": looks, "effects": plan.stops.len()})
+        let look_ups: Vec<Value> = self.stops(&plan).map(one).collect();
+        json!({"root": self.ppf(plan.root), "lookups": look_ups, "effects": plan.stops.len()})
     }
 }

@@ -8,13 +8,13 @@ use baker::opt::explain::{Explanation, PpfShape, Size, Stage};
 use baker::place::Placement;
 use baker::source::Sources;
 use cli::report::{grouped, table};
-use codegen::bpf::Taken;
+use codegen::bpf::Accepted;
 use codegen::kernel::Object;
-use dataplane::xdp::Answer;
+use dataplane::xdp::KernelAnswer;
 use serde_json::{Map, Value, json};
 
 /// Ways through the program that are shown.
-const WAYS: usize = 12;
+const MAX_PATHS: usize = 12;
 const HEADER: [&str; 5] = ["", "packet accesses", "bytes", "descriptor accesses", "instructions"];
 
 /// What is shown.
@@ -26,9 +26,9 @@ pub struct View<'a> {
     /// Where its PPFs can run.
     pub placement: &'a Placement,
     /// The kernel's part as BPF code, if there is one.
-    pub kernel: Option<&'a Taken<Object>>,
+    pub kernel: Option<&'a Accepted<Object>>,
     /// What the kernel says of it.
-    pub answer: &'a Answer,
+    pub answer: &'a KernelAnswer,
     pub sources: &'a Sources,
     pub found: &'a Explanation,
 }
@@ -68,10 +68,10 @@ impl View<'_> {
             let one = |(at, reason)| json!({"at": at, "reason": reason});
             all.iter().map(|fallback| one(self.fallback(fallback))).collect()
         };
-        let ways = found.ways.iter().map(|way| {
+        let paths = found.paths.iter().map(|path| {
             json!({
-                "path": self.steps(&way.steps), "packets": way.packets, "builds": self.builds(&way.costs, way.packets),
-                "passes": self.passes(&way.costs, way.packets),
+                "path": self.steps(&path.steps), "packets": path.packets, "builds": self.builds(&path.costs, path.packets),
+                "passes": self.passes(&path.costs, path.packets),
             })
         });
         let ppfs = found.ppfs.iter().map(|shape| {
@@ -95,7 +95,7 @@ impl View<'_> {
         });
         json!({
             "app": self.program.name, "packets": found.packets, "builds": self.builds(&found.costs, found.packets),
-            "passes": self.passes(&found.costs, found.packets), "paths": ways.collect::<Vec<_>>(),
+            "passes": self.passes(&found.costs, found.packets), "paths": paths.collect::<Vec<_>>(),
             "ppfs": ppfs.collect::<Vec<_>>(), "aggregates": aggregates.collect::<Vec<_>>(),
             "staging": self.staging_json(), "timers": self.timers_json(),
             "placement": self.placement_json(),
@@ -107,12 +107,12 @@ impl View<'_> {
         let found = self.found;
         let mut out = format!("{}: {} packets of the trace\n\nper packet\n", self.name, grouped(found.packets));
         table(&mut out, &HEADER, self.rows(&found.costs, found.packets));
-        for way in found.ways.iter().take(WAYS) {
-            out += &format!("\n{} packets: {}\n", grouped(way.packets), self.steps(&way.steps).join(" > "));
-            table(&mut out, &HEADER, self.rows(&way.costs, way.packets));
+        for path in found.paths.iter().take(MAX_PATHS) {
+            out += &format!("\n{} packets: {}\n", grouped(path.packets), self.steps(&path.steps).join(" > "));
+            table(&mut out, &HEADER, self.rows(&path.costs, path.packets));
         }
-        if found.ways.len() > WAYS {
-            out += &format!("\n{} further ways; --json shows all\n", found.ways.len() - WAYS);
+        if found.paths.len() > MAX_PATHS {
+            out += &format!("\n{} further paths; --json shows all\n", found.paths.len() - MAX_PATHS);
         }
         for shape in &found.ppfs {
             self.ppf_text(shape, &mut out);

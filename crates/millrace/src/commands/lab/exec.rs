@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use cli::failure::Failure;
-use control::words::{did_you_mean, list};
+use control::messages::{did_you_mean, list};
 
 use super::registry;
 

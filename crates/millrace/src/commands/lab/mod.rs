@@ -7,13 +7,13 @@
 //! | `registry` | how other terminals find the lab, and who cleans up behind it |
 //! | `exec` | a command in one of its hosts |
 //! | `serve` | a small web server |
-//! | `said` | what is printed, for people or as JSON |
+//! | `reporter` | what is printed, for people or as JSON |
 
 mod exec;
 mod network;
 mod program;
 mod registry;
-mod said;
+mod reporter;
 mod serve;
 
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use network::Network;
 use program::{Programs, TICK};
 use registry::Registration;
-use said::Said;
+use reporter::Reporter;
 
 /// What to build.
 #[derive(clap::Args)]
@@ -92,13 +92,13 @@ fn build(args: &Args, file: &Path) -> Result<(), Failure> {
     }
     let name = name(&plan, file)?;
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let said = Said { json: args.json };
+    let reporter = Reporter { json: args.json };
     // Taken first, so that two labs of one name do not both build.
     let registration = Registration::claim(&name)?;
     let network = Network::build(&plan, folder).map_err(Failure::refused)?;
     let registered = registration.publish(&name, &network)?;
-    let ended = run_programs(&plan, &network, folder, args.duration, &stop, &said, &name);
-    said.end(&plan, &network.finish());
+    let ended = run_programs(&plan, &network, folder, args.duration, &stop, &reporter, &name);
+    reporter.end(&plan, &network.finish());
     // With it go the hosts, and what is left in them.
     drop(registered);
     ended
@@ -111,10 +111,10 @@ fn run_programs(
     folder: &Path,
     duration: Option<Duration>,
     stop: &AtomicBool,
-    said: &Said,
+    reporter: &Reporter,
     name: &str,
 ) -> Result<(), Failure> {
-    let mut programs = Programs::new(folder, said, stop);
+    let mut programs = Programs::new(folder, reporter, stop);
     let hosts = plan.hosts.iter().zip(network.hosts());
     let mut commands: Vec<_> = hosts.flat_map(|at| at.0.commands.iter().map(move |command| (at, command))).collect();
     commands.sort_by_key(|(_, command)| command.at);
@@ -124,7 +124,7 @@ fn run_programs(
     if stop.load(Ordering::Relaxed) {
         return Ok(());
     }
-    said.ready(name, plan, network);
+    reporter.ready(name, plan, network);
     let start = Instant::now();
     while !stop.load(Ordering::Relaxed) && duration.is_none_or(|duration| start.elapsed() < duration) {
         programs.look()?;

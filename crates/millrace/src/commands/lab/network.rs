@@ -117,7 +117,10 @@ impl Network {
             .iter()
             .filter_map(|(&index, &link)| {
                 let emulator = self.emulator.as_ref()?;
-                Some((index, [Direction::Forward, Direction::Backward].map(|way| emulator.counters(link, way))))
+                Some((
+                    index,
+                    [Direction::Forward, Direction::Backward].map(|direction| emulator.counters(link, direction)),
+                ))
             })
             .collect();
         links.sort_by_key(|(index, _)| *index);

@@ -13,7 +13,7 @@ use cli::failure::Failure;
 use lab::{Namespace, Running, Signal};
 use labfile::Command;
 
-use super::said::Said;
+use super::reporter::Reporter;
 
 /// Between two looks at programs and signals.
 pub const TICK: Duration = Duration::from_millis(20);
@@ -27,7 +27,7 @@ const LONGEST_LINE: usize = 16 << 10;
 /// All programs of a lab.
 pub struct Programs<'l> {
     folder: &'l Path,
-    said: &'l Said,
+    reporter: &'l Reporter,
     stop: &'l AtomicBool,
     running: Vec<Program>,
 }
@@ -49,8 +49,8 @@ struct Heard {
 
 impl<'l> Programs<'l> {
     /// None yet. Paths are relative to `folder`; nothing more is waited for once `stop` is set.
-    pub fn new(folder: &'l Path, said: &'l Said, stop: &'l AtomicBool) -> Self {
-        Programs { folder, said, stop, running: Vec::new() }
+    pub fn new(folder: &'l Path, reporter: &'l Reporter, stop: &'l AtomicBool) -> Self {
+        Programs { folder, reporter, stop, running: Vec::new() }
     }
 
     /// Starts a program, and waits until it is ready, or at its end, where the plan says so.
@@ -63,7 +63,7 @@ impl<'l> Programs<'l> {
         let log = log.map(|path| File::create(&path).map_err(|e| refused(format!("{}: {e}", path.display()))));
         let to = match log.transpose()? {
             Some(file) => Output::File(file),
-            None => Output::Said { said: self.said.clone(), host: host.to_owned() },
+            None => Output::Reporter { reporter: self.reporter.clone(), host: host.to_owned() },
         };
         let heard = Arc::new(Heard::default());
         hear(reader, to, command.ready.clone(), heard.clone()).map_err(Failure::refused)?;
@@ -104,7 +104,7 @@ impl<'l> Programs<'l> {
             if let Some(status) = program.running.ended().map_err(Failure::refused)? {
                 program.ended = true;
                 program.rest();
-                self.said.ended(&program.host, &program.line, status);
+                self.reporter.ended(&program.host, &program.line, status);
             }
         }
         Ok(())
@@ -163,7 +163,7 @@ fn path() -> OsString {
 /// Where a program's output goes.
 enum Output {
     File(File),
-    Said { said: Said, host: String },
+    Reporter { reporter: Reporter, host: String },
 }
 
 impl Output {
@@ -171,7 +171,9 @@ impl Output {
         match self {
             // A full disk is no reason to stop hearing the program, which would stand still then.
             Output::File(file) => drop(file.write_all(line)),
-            Output::Said { said, host } => said.output(host, String::from_utf8_lossy(line).trim_end_matches('\n')),
+            Output::Reporter { reporter, host } => {
+                reporter.output(host, String::from_utf8_lossy(line).trim_end_matches('\n'))
+            }
         }
     }
 }

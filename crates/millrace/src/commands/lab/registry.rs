@@ -1,9 +1,9 @@
 //! How other terminals find a lab, and who cleans up behind it.
 //!
-//! A lab writes a file `NAME.lab` where instances have their sockets: its process and the paths of its hosts' namespaces.
-//! It holds the file's lock, which the kernel gives back when the process ends, however it ends. A second process, the
-//! keeper, waits for that end: it kills what is left in the hosts (the kernel kills only what the lab itself started)
-//! and removes the file.
+//! A lab writes a file `NAME.lab` where instances have their sockets: its process and the paths of its hosts'
+//! namespaces. It holds the file's lock, which the kernel gives back when the process ends, however it ends. A second
+//! process, the cleaner, waits for that end: it kills what is left in the hosts (the kernel kills only what the lab
+//! itself started) and removes the file.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, Write};
@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cli::failure::Failure;
-use control::socket::{Place, PlaceError};
+use control::socket::{SocketDirectory, SocketNameError};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ pub struct Entry {
     pub hosts: IndexMap<String, PathBuf>,
 }
 
-/// What the keeper is told.
+/// What the cleaner is told.
 #[derive(Serialize, Deserialize)]
 struct Task {
     namespaces: Vec<u64>,
@@ -47,19 +47,19 @@ pub struct Registration {
     file: File,
 }
 
-/// A lab that others find. Dropping it ends the keeper's wait, and waits until it has cleaned up.
+/// A lab that others find. Dropping it ends the cleaner's wait, and waits until it has cleaned up.
 pub struct Registered {
-    // The lock, and the keeper's standard input: both end before the keeper is waited for.
+    // The lock, and the cleaner's standard input: both end before the cleaner is waited for.
     file: Option<File>,
-    keeper: Child,
+    cleaner: Child,
 }
 
 impl Registration {
     /// Takes a name, unless a lab that lives has it.
     pub fn claim(name: &str) -> Result<Registration, Failure> {
-        let place = Place::of_user();
-        place.create().map_err(Failure::refused)?;
-        let path = place.file(name, ENDING).map_err(|error| Failure::wrong(format!("error: {error}")))?;
+        let directory = SocketDirectory::of_user();
+        directory.create().map_err(Failure::refused)?;
+        let path = directory.file(name, ENDING).map_err(|error| Failure::wrong(format!("error: {error}")))?;
         let system = |error: std::io::Error| Failure::refused(format!("{}: {error}", path.display()));
         loop {
             let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
@@ -72,14 +72,14 @@ impl Registration {
                 }
                 Err(TryLockError::Error(error)) => return Err(system(error)),
             }
-            // The keeper of a lab that ended just now may have removed this very file: then it keeps nobody out.
+            // The cleaner of a lab that ended just now may have removed this very file: then it keeps nobody out.
             if is_file(&file, &path) {
                 return Ok(Registration { path, file });
             }
         }
     }
 
-    /// Lets others find the lab, and starts the keeper.
+    /// Lets others find the lab, and starts the cleaner.
     pub fn publish(mut self, name: &str, network: &Network) -> Result<Registered, Failure> {
         let system = |error: std::io::Error| Failure::refused(format!("lab {name}: {error}"));
         let hosts = network.hosts();
@@ -92,7 +92,7 @@ impl Registration {
             hosts.iter().map(lab::Namespace::inode).collect::<lab::Result<_>>().map_err(Failure::refused)?;
         let task = Task { namespaces, file: self.path.clone() };
         // This very program, even if its file was replaced meanwhile; out of reach of the terminal's Ctrl-C.
-        let mut keeper = Command::new("/proc/self/exe")
+        let mut cleaner = Command::new("/proc/self/exe")
             .args(["lab", "keep"])
             .process_group(0)
             .stdin(Stdio::piped())
@@ -100,11 +100,11 @@ impl Registration {
             .stderr(Stdio::null())
             .spawn()
             .map_err(system)?;
-        let told = keeper.stdin.as_mut().map_or(Ok(()), |input| writeln!(input, "{}", json(&task)));
+        let told = cleaner.stdin.as_mut().map_or(Ok(()), |input| writeln!(input, "{}", json(&task)));
         told.map_err(system)?;
         self.file.set_len(0).and_then(|()| self.file.rewind()).map_err(system)?;
         writeln!(self.file, "{}", json(&entry)).map_err(system)?;
-        Ok(Registered { file: Some(self.file), keeper })
+        Ok(Registered { file: Some(self.file), cleaner })
     }
 }
 
@@ -122,13 +122,13 @@ fn is_file(file: &File, path: &Path) -> bool {
 impl Drop for Registered {
     fn drop(&mut self) {
         self.file = None;
-        drop(self.keeper.stdin.take());
+        drop(self.cleaner.stdin.take());
         // A drop has nobody to tell.
-        let _ = self.keeper.wait();
+        let _ = self.cleaner.wait();
     }
 }
 
-/// The keeper: `millrace lab keep`, told on its standard input what to clean up when that ends.
+/// The cleaner: `millrace lab keep`, told on its standard input what to clean up when that ends.
 pub fn keep() -> Result<(), Failure> {
     let mut input = BufReader::new(std::io::stdin());
     let mut line = String::new();
@@ -156,9 +156,9 @@ pub fn keep() -> Result<(), Failure> {
 
 /// The lab of this name, or the only one that runs.
 pub fn find(name: Option<&str>) -> Result<Entry, Failure> {
-    let place = Place::of_user();
-    let wrong = |error: PlaceError| Failure::wrong(format!("error: {error}"));
-    let running = running(&place)?;
+    let directory = SocketDirectory::of_user();
+    let wrong = |error: SocketNameError| Failure::wrong(format!("error: {error}"));
+    let running = running(&directory)?;
     let chosen = match (name, &running[..]) {
         (Some(name), _) => name,
         (None, [one]) => one,
@@ -170,7 +170,7 @@ pub fn find(name: Option<&str>) -> Result<Entry, Failure> {
             )));
         }
     };
-    let path = place.file(chosen, ENDING).map_err(wrong)?;
+    let path = directory.file(chosen, ENDING).map_err(wrong)?;
     if !running.iter().any(|known| known == chosen) {
         return Err(Failure::refused(format!("no lab {chosen} is running")));
     }
@@ -179,11 +179,11 @@ pub fn find(name: Option<&str>) -> Result<Entry, Failure> {
 }
 
 /// Names of the labs that run: their files are locked.
-fn running(place: &Place) -> Result<Vec<String>, Failure> {
-    let entries = match fs::read_dir(place.path()) {
+fn running(directory: &SocketDirectory) -> Result<Vec<String>, Failure> {
+    let entries = match fs::read_dir(directory.path()) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Failure::refused(format!("{}: {error}", place.path().display()))),
+        Err(error) => return Err(Failure::refused(format!("{}: {error}", directory.path().display()))),
     };
     let name = |entry: std::io::Result<fs::DirEntry>| {
         let entry = entry.ok()?;

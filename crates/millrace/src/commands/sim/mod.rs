@@ -1,5 +1,5 @@
-//! `millrace sim`: what a program would do on a network processor, by the model of [`npmodel`]; and what a host-based router does with
-//! packets of each length.
+//! `millrace sim`: what a program would do on a network processor, by the model of [`npmodel`]; and what a host-based
+//! router does with packets of each length.
 
 mod bus;
 mod plot;
@@ -38,8 +38,8 @@ pub struct Args {
     /// Network processor or host-based router: a name, or a file NAME.toml
     #[arg(long, value_name = "NAME|FILE", default_value = "ixp2400")]
     platform: String,
-    /// Packets (pcap or pcapng); without it, the trace beside the program. An interface of a pcapng file is the port of its
-    /// name
+    /// Packets (pcap or pcapng); without it, the trace beside the program. An interface of a pcapng file is the port of
+    /// its name
     #[arg(long, value_name = "T.pcap")]
     trace: Option<PathBuf>,
     /// Packets like those of the trace (pcap or pcapng), by which the program is optimised; may be the trace itself
@@ -57,10 +57,10 @@ pub struct Args {
     /// Rate at which packets arrive, in Gbit/s; without it, as fast as they are taken
     #[arg(long, value_name = "GBIT", value_parser = gigabits)]
     offered: Option<f64>,
-    /// List what engines execute, micro-operation by micro-operation, on so many ways through the program: those that most
+    /// List what engines execute, micro-operation by micro-operation, on so many execution paths: those that most
     /// packets take
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
-    ways: usize,
+    paths: usize,
     /// Write the rates as curves, in SVG
     #[arg(long, value_name = "OUT.svg")]
     plot: Option<PathBuf>,
@@ -132,7 +132,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         platform: &platform,
         builds: &builds,
         offered: args.offered,
-        listed: args.ways,
+        listed: args.paths,
     };
     if args.json {
         print_json(&view.json());
@@ -206,14 +206,14 @@ fn builds(
 /// No packet left the program: why they were dropped.
 fn dropped(traced: &Traced) -> Failure {
     let mut reasons: Vec<(String, u64)> = Vec::new();
-    for way in &traced.ways {
-        let name = match way.drop {
+    for path in &traced.paths {
+        let name = match path.drop {
             Some(reason) => traced.program.drop_reasons[reason.0 as usize].name.clone(),
             None => continue,
         };
         match reasons.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, count)) => *count += way.packets,
-            None => reasons.push((name, way.packets)),
+            Some((_, count)) => *count += path.packets,
+            None => reasons.push((name, path.packets)),
         }
     }
     let reasons: Vec<String> = reasons.iter().map(|(name, count)| format!("{name} {}", grouped(*count))).collect();

@@ -1,7 +1,7 @@
 //! What `millrace sim` prints.
 
 use cli::report::{grouped, table};
-use npmodel::ways::Way;
+use npmodel::paths::ExecutionPath;
 use npmodel::{MOST, Memory, Platform, Point, listing};
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ pub(super) struct View<'a> {
     pub platform: &'a Platform,
     pub builds: &'a [Build],
     pub offered: Option<f64>,
-    /// Ways whose micro-operations are listed.
+    /// Execution paths whose micro-operations are listed.
     pub listed: usize,
 }
 
@@ -38,21 +38,21 @@ impl View<'_> {
         let mut out = format!("{}: {} packets of the trace, ", self.name, grouped(first.packets.len() as u64));
         out += &format!(
             "{:.1} bytes on the line on average; {}\n",
-            first.mean(|way| way.bits() as f64 / 8.0),
+            first.mean(|path| path.bits() as f64 / 8.0),
             self.platform.title
         );
         if first.packets.len() > MOST {
             out += &format!("rates are those of {} of them, spread evenly over the trace\n", grouped(MOST as u64));
         }
         out += "\nper packet, by the program\n";
-        let header = ["", "instructions", "dram accesses", "bytes", "sram", "bytes", "scratch", "bytes", "ways"];
+        let header = ["", "instructions", "dram accesses", "bytes", "sram", "bytes", "scratch", "bytes", "paths"];
         let row = |build: &Build| {
             let traced = &build.traced;
             let mut cells = vec![traced.level.name().to_owned(), format!("{:.1}", traced.instructions())];
             for traffic in Memory::ALL.map(|memory| traced.traffic(memory)) {
                 cells.extend([traffic.accesses, traffic.bytes].map(|number| format!("{number:.1}")));
             }
-            cells.push(traced.ways.len().to_string());
+            cells.push(traced.paths.len().to_string());
             cells
         };
         table(&mut out, &header, self.builds.iter().map(row).collect());
@@ -106,21 +106,21 @@ impl View<'_> {
             );
         }
         for build in self.builds {
-            for way in most_taken(build, self.listed) {
-                let packets = grouped(way.packets);
+            for path in most_taken(build, self.listed) {
+                let packets = grouped(path.packets);
                 out += &format!("\n{}: what {packets} packets execute\n", build.traced.level.name());
-                out.extend(listing(&build.traced.program, &way.sequence).iter().map(|line| format!("  {line}\n")));
+                out.extend(listing(&build.traced.program, &path.sequence).iter().map(|line| format!("  {line}\n")));
             }
         }
         out
     }
 }
 
-/// So many of the ways, those that most packets take first.
-fn most_taken(build: &Build, count: usize) -> impl Iterator<Item = &Way> {
-    let mut ways: Vec<&Way> = build.traced.ways.iter().collect();
-    ways.sort_by_key(|way| std::cmp::Reverse(way.packets));
-    ways.into_iter().take(count)
+/// So many of the execution paths, those that most packets take first.
+fn most_taken(build: &Build, count: usize) -> impl Iterator<Item = &ExecutionPath> {
+    let mut paths: Vec<&ExecutionPath> = build.traced.paths.iter().collect();
+    paths.sort_by_key(|path| std::cmp::Reverse(path.packets));
+    paths.into_iter().take(count)
 }
 
 fn percent(share: f64) -> String {
@@ -173,9 +173,10 @@ fn build_json(build: &Build, listed: usize) -> Value {
             "utilisation": by_memory(point.utilisation), "receive": point.edges[0], "transmit": point.edges[1],
         })
     };
-    let way = |way: &Way| json!({"packets": way.packets, "operations": listing(&traced.program, &way.sequence)});
+    let path =
+        |path: &ExecutionPath| json!({"packets": path.packets, "operations": listing(&traced.program, &path.sequence)});
     json!({
         "instructions": traced.instructions(), "memories": serde_json::Map::from_iter(traffic),
-        "ways": traced.ways.len(), "forwarded": traced.forwarded(), "listed": most_taken(build, listed).map(way).collect::<Vec<_>>(), "points": build.points.iter().map(point).collect::<Vec<_>>(),
+        "paths": traced.paths.len(), "forwarded": traced.forwarded(), "listed": most_taken(build, listed).map(path).collect::<Vec<_>>(), "points": build.points.iter().map(point).collect::<Vec<_>>(),
     })
 }

@@ -11,7 +11,7 @@ impl Reader<'_, '_> {
         interfaces: &[Arc<Interface>],
     ) -> Option<Pool> {
         let table = document::table(value, path, self.errors)?;
-        document::only(table, path, &["balance", "servers", "check", "addressing", "reuse", "warm"], self.errors);
+        document::only(table, path, &["balance", "servers", "check", "addressing", "reuse", "preconnect"], self.errors);
         let names = [
             ("round_robin", Balance::RoundRobin),
             ("least_connections", Balance::LeastConnections),
@@ -22,11 +22,11 @@ impl Reader<'_, '_> {
         let addressing = self.one_of(table, path, "addressing", &names, Addressing::FullNat);
         let names = [("never", Reuse::Never), ("safe", Reuse::Safe), ("always", Reuse::Always)];
         let reuse = self.one_of(table, path, "reuse", &names, Reuse::Safe);
-        let warm = self.number(table, path, "warm", 0, MOST_IDLE as u64, 0) as usize;
-        if warm > 0 && (addressing == Addressing::Transparent || reuse == Reuse::Never) {
+        let preconnect = self.number(table, path, "preconnect", 0, MOST_IDLE as u64, 0) as usize;
+        if preconnect > 0 && (addressing == Addressing::Transparent || reuse == Reuse::Never) {
             let problem = "nobody could use such connections";
             let accepted = "`addressing = \"full_nat\"`, and `reuse` other than \"never\"";
-            self.errors.add(value.span().start, &path.key("warm"), problem, accepted);
+            self.errors.add(value.span().start, &path.key("preconnect"), problem, accepted);
         }
         let check = self.check(table.get("check"), &path.key("check"));
         let path = path.key("servers");
@@ -49,7 +49,7 @@ impl Reader<'_, '_> {
             }
             servers.push(server);
         }
-        Some(Pool { name: name.into(), balance, servers, check: check?, addressing, reuse, warm })
+        Some(Pool { name: name.into(), balance, servers, check: check?, addressing, reuse, preconnect })
     }
 
     fn server(&mut self, value: &Value, path: &Path, interfaces: &[Arc<Interface>]) -> Option<Server> {

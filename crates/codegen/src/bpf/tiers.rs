@@ -1,0 +1,163 @@
+//! The compilation tiers of code for the kernel, tried one after the other until the kernel takes it.
+//!
+//! | tier | form | what it costs |
+//! |---|---|---|
+//! | [`Tier::Whole`] | all in one function, values in registers | nothing |
+//! | [`Tier::Spilled`] | as above, values that outlive their block in memory (see `spill`) | loads and stores |
+//! | [`Tier::Aggregates`] | parts of moderate size joined by tail calls (see `parts`) | headers are loaded again in each part |
+//! | [`Tier::Ppfs`] | as above, each PPF a part | tail calls at all channels |
+//!
+//! From each tier of parts, parts that are still too much are tried with spilled values; what is too much then cannot
+//! run in the kernel, and its largest PPF is named.
+
+use baker::ir::{PpfId, Program};
+use baker::opt::{Level, optimise};
+
+use super::parts::{Parts, expanded, rx_ppf};
+use super::{CompileUnit, with_module};
+use crate::CodegenError;
+use crate::kernel::{Memory, Object, Options};
+
+/// A tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// One program.
+    Whole,
+    /// One program, values in memory.
+    Spilled,
+    /// Parts of up to [`AGGREGATE`] instructions.
+    Aggregates,
+    /// A part for each PPF.
+    Ppfs,
+}
+
+impl Tier {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Tier::Whole => "one program",
+            Tier::Spilled => "one program with spilled values",
+            Tier::Aggregates => "several programs joined by tail calls",
+            Tier::Ppfs => "a program for each PPF, joined by tail calls",
+        }
+    }
+
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Whole => "whole",
+            Tier::Spilled => "spilled",
+            Tier::Aggregates => "aggregates",
+            Tier::Ppfs => "ppfs",
+        }
+    }
+}
+
+/// Instructions of the IR that an aggregate of [`Tier::Aggregates`] has at most, before it is optimised.
+const AGGREGATE: usize = 300;
+/// Instructions of the IR of a program for which one function is tried. LLVM takes long for more, and the verifier
+/// never took it.
+const WHOLE: usize = 1500;
+
+/// What became of code that was offered.
+pub enum Refusal<E> {
+    /// It is too much: code in a form that is less so may be taken.
+    TooMuch(E),
+    /// Something else is wrong.
+    Other(E),
+}
+
+impl<E: From<CodegenError>> From<CodegenError> for Refusal<E> {
+    fn from(error: CodegenError) -> Self {
+        match error {
+            CodegenError::TooLarge(..) | CodegenError::Stack => Refusal::TooMuch(error.into()),
+            error => Refusal::Other(error.into()),
+        }
+    }
+}
+
+/// Code that was taken: one program, or parts.
+#[derive(Clone, Debug)]
+pub struct Accepted<T> {
+    /// The tier.
+    pub tier: Tier,
+    /// What received packets enter.
+    pub first: T,
+    /// The others, by the PPF that they begin with.
+    pub parts: Vec<(PpfId, T)>,
+}
+
+/// No form was taken.
+pub enum TierError<E> {
+    /// This PPF is too much, for this reason.
+    Ppf(PpfId, E),
+    /// Something else is wrong.
+    Other(E),
+}
+
+/// Tries tier after tier until `offer` takes the code of a program, all of whose PPFs run in the kernel.
+pub fn compile_tiered<T, E: From<CodegenError>>(
+    program: &Program,
+    packets: Level,
+    memory: &Memory,
+    options: Options,
+    mut offer: impl FnMut(&Object) -> Result<T, Refusal<E>>,
+) -> Result<Accepted<T>, TierError<E>> {
+    let mut make = |program: &Program, unit, spill| {
+        let options = Options { spill, ..options };
+        offer(&with_module(program, unit, memory, options, super::read)?)
+    };
+    let first = rx_ppf(program);
+    if !options.apart || first.is_none() {
+        let optimised = optimise(program, packets);
+        if expanded(&optimised) <= WHOLE {
+            for tier in [Tier::Whole, Tier::Spilled].into_iter().filter(|tier| *tier == Tier::Spilled || !options.spill)
+            {
+                match (make(&optimised, CompileUnit::Whole, tier == Tier::Spilled), first) {
+                    (Ok(first), _) => return Ok(Accepted { tier, first, parts: Vec::new() }),
+                    (Err(Refusal::TooMuch(_)), Some(_)) => {}
+                    (Err(Refusal::TooMuch(error) | Refusal::Other(error)), _) => return Err(TierError::Other(error)),
+                }
+            }
+        }
+    }
+    match apart(program, packets, AGGREGATE, options, &mut make) {
+        Err(TierError::Ppf(..)) => {}
+        Ok((first, parts)) => return Ok(Accepted { tier: Tier::Aggregates, first, parts }),
+        Err(other) => return Err(other),
+    }
+    let (first, parts) = apart(program, packets, 0, options, &mut make)?;
+    Ok(Accepted { tier: Tier::Ppfs, first, parts })
+}
+
+/// The first part, and the others.
+type CompiledParts<T> = (T, Vec<(PpfId, T)>);
+
+/// In parts with up to `largest` instructions.
+fn apart<T, E: From<CodegenError>>(
+    program: &Program,
+    packets: Level,
+    largest: usize,
+    options: Options,
+    make: &mut impl FnMut(&Program, CompileUnit, bool) -> Result<T, Refusal<E>>,
+) -> Result<CompiledParts<T>, TierError<E>> {
+    let parts = Parts::new(program, packets, largest).map_err(|error| TierError::Other(error.into()))?;
+    if let Some(ppf) = parts.too_deep() {
+        return Err(TierError::Ppf(ppf, CodegenError::Deep.into()));
+    }
+    let mut made = Vec::new();
+    for &root in parts.roots() {
+        let mut make = |spill| make(parts.program(), CompileUnit::Part(root), spill);
+        let part = match make(options.spill) {
+            Err(Refusal::TooMuch(_)) if !options.spill => make(true),
+            result => result,
+        };
+        match part {
+            Ok(part) => made.push((root, part)),
+            Err(Refusal::TooMuch(error)) => return Err(TierError::Ppf(parts.largest(root), error)),
+            Err(Refusal::Other(error)) => return Err(TierError::Other(error)),
+        }
+    }
+    let (_, first) = made.remove(0);
+    Ok((first, made))
+}
