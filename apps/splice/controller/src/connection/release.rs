@@ -78,8 +78,9 @@ impl Client {
     /// passes the stream is at the end from the beginning; but a client that is told that more has come than it has
     /// sent drops what says so (RFC 9293 section 3.10.7.4).
     fn come_back(&mut self, u: &Upstream) {
-        let next = self.requests.bytes.next();
-        if before(u.acked, next) && before(u.kept.end(), next) {
+        // What has come behind the request is the next one's, and stays.
+        let limit = self.requests.limit();
+        if before(u.acked, limit) && before(u.kept.end(), limit) {
             let came = if before(self.acknowledged, u.acked) { u.acked } else { self.acknowledged };
             self.requests = Stream::new(came, 65536);
         }

@@ -159,9 +159,9 @@ impl Joined {
     }
 
     /// The server can't have the request: another one gets it, or the client this answer.
-    pub fn elsewhere(mut self, status: u16, cl: &mut Client, cx: &mut Context) -> State {
-        let kept = std::mem::take(&mut self.upstream.kept.bytes);
-        let server = self.upstream.conn.peer.server;
+    pub fn elsewhere(self, status: u16, cl: &mut Client, cx: &mut Context) -> State {
+        // They stay until the release, which looks how far they reach.
+        let (kept, server) = (self.upstream.kept.bytes.clone(), self.upstream.conn.peer.server);
         ServerSide::Serving(self.upstream).release(0, cl, cx);
         Choosing::elsewhere(self.pending, server, kept, status, cl, cx)
     }

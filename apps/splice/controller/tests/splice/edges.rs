@@ -2,7 +2,9 @@
 //! end, and the numbers that Millrace's own connections begin at.
 
 use wire::isn::initial;
+use wire::segment::{RST, Segment};
 
+use super::setup::Setup;
 use super::*;
 
 /// An empty line behind a request, as old browsers send it behind a POST, is nobody's: it is acknowledged, the server
@@ -76,6 +78,71 @@ fn a_server_s_clock_goes_on_from_what_passed_of_the_one_before() {
         assert_eq!(world.answered, 2, "case {case}");
         assert!(run(&mut world, &[]), "case {case}: {} bytes came", world.client.received.len());
         assert_eq!(world.client.received, world.expected(), "case {case}");
+    }
+}
+
+/// A client sends two requests, and the first goes to a server that has closed just then, or resets the connection before
+/// it has taken the request: it is sent once more, and the second goes where it belongs.
+#[test]
+fn what_comes_behind_a_request_that_is_sent_once_more_is_routed() {
+    let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, ..TcpOptions::default() };
+    let exchange = |second| Exchange { second, post: false, up: 0, down: 2000, chunked: false, last: false };
+    let images = Ipv4Addr::new(10, 0, 2, 12);
+    for pipelined in [false, true] {
+        let mut world =
+            World::new(Hosts { pipelined, ..Hosts::alike(plain, [1, 9]) }, vec![exchange(false), exchange(false)]);
+        assert!(run(&mut world, &[]));
+        world.settle();
+        world.close_servers(false);
+        (0..world.queued(1)).for_each(|_| world.drop_one(1));
+        let connections = world.connections();
+        world.next_client(plain, 7, vec![exchange(false), exchange(true)]);
+        assert!(run(&mut world, &[]), "{pipelined}: {} bytes came", world.client.received.len());
+        assert_eq!((world.client.received.clone(), world.answered), (world.expected(), 2), "{pipelined}");
+        assert!(world.connections() > connections);
+        assert_eq!((world.last_served, world.passthrough()), (Some(images), 0), "{pipelined}");
+    }
+    for pipelined in [false, true] {
+        let mut world = World::new(Hosts { pipelined, ..Hosts::alike(plain, [1, 9]) }, Vec::new());
+        let setup = Setup {
+            pools: vec![("images", vec![12]), ("web", vec![11, 13])],
+            images: Some(0),
+            web: 1,
+            service: "ss",
+            has_address: true,
+            others: [false; 2],
+            own: [true; 2],
+            more: "",
+        };
+        world.reconfigure(&setup.text(), setup.serving(), false);
+        for _ in 0..40 {
+            world.settle();
+            world.wait(50_000_000);
+        }
+        world.settle();
+        world.next_client(plain, 7, vec![exchange(false), exchange(true)]);
+        world.speak();
+        // The SYN and its answer, the request, the SYN and its answer: the server is sent the request.
+        [0, 2, 0, 3, 1].into_iter().for_each(|path| world.deliver(path));
+        assert_eq!(world.queued(3), 1);
+        world.drop_one(3);
+        let (flow_key, ..) = *world.syns.last().unwrap();
+        let reset = Segment {
+            dst_mac: [2, 0, 0, 0, 2, 0xfe],
+            src_mac: [2, 0, 0, 0, 2, 0x11],
+            flow_key,
+            seq: 10 + (world.connections() as u32 - 1) * 1_000_003,
+            ack: 0,
+            flags: RST,
+            window: 0,
+            options: TcpOptions::default(),
+            payload: &[],
+        };
+        world.arrives(1, reset.frame());
+        assert!(run(&mut world, &[]), "{pipelined}: {} bytes came", world.client.received.len());
+        assert_eq!((world.client.received.clone(), world.answered), (world.expected(), 2), "{pipelined}");
+        assert_eq!((world.last_served, world.passthrough()), (Some(images), 0), "{pipelined}");
+        assert_eq!(total(&mut world, "service_retries"), 1, "{pipelined}");
     }
 }
 
