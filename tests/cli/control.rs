@@ -102,7 +102,7 @@ fn tables_are_read_and_changed() {
         assert_eq!(entries("l2_bridge.stations"), ("hash".into(), 1, Some(65536)));
         assert_eq!(entries("l3_switch.domains"), ("array".into(), 5, Some(64)));
         let text = table(&["ls"]).ok();
-        assert!(text.contains("hash<station_t, place_t>        1     65 536"), "{text}");
+        assert!(text.contains("hash<station_t, fdb_entry_t>        1     65 536"), "{text}");
     }
 }
 

@@ -200,10 +200,10 @@ fn definitions_are_found_across_files() {
         (here("l3_switch.input", 0, 10), here("in  ether input", 0, 10)),
         (here("from input", 0, 5), here("in  ether input", 0, 10)),
         (here("no_domain)", 0, 0), here("no_domain,", 0, 0)),
-        (here("station == null", 0, 0), here("place_t *station", 0, 9)),
+        (here("station == null", 0, 0), here("fdb_entry_t *station", 0, 13)),
         (here("into next_hops", 0, 5), here("next_hops[65536]", 0, 0)),
         (here("heard != 0 && now_s()", 0, 0), here("heard : u32", 0, 0)),
-        (here("place->heard != 0", 0, 0), here("place_t *place)", 0, 9)),
+        (here("entry->heard != 0", 0, 0), here("fdb_entry_t *entry)", 0, 13)),
         (here("over stations", 0, 5), here("stations[65536]", 0, 0)),
         (here("port < 64", 0, 0), here("u8 port = 1", 0, 3)),
         (here("next.gateway", 0, 5), here("gateway : ", 0, 0)),
@@ -456,7 +456,7 @@ fn the_outline() {
         symbols.as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap().to_string()).collect()
     };
     let top = names(&symbols);
-    let wanted = "metadata drop_reason station_t place_t neighbour_t next_hop_t now_s learn_station station_port l3_switch arp_snoop l3_forward eth_encap l2_bridge program";
+    let wanted = "metadata drop_reason station_t fdb_entry_t neighbour_t next_hop_t now_s learn_station station_port l3_switch arp_snoop l3_forward eth_encap l2_bridge program";
     assert_eq!(top, wanted.split(' ').collect::<Vec<_>>());
     let switch = &symbols[9];
     let wanted = "input l2_bridge_cc arp_cc host_cc l3_forward_cc mac_addrs domains l2_clsfr";

@@ -64,7 +64,7 @@ fn settings() -> Arc<Settings> {
         let text = CONFIG
             .replace("connections = 65536", "connections = 3\nrequest_body = 1000")
             .replace("name = \"a6\"", "name = \"six\"");
-        let text = text.replace("balance = \"round_robin\"", "balance = \"source\"\nwarm = 1");
+        let text = text.replace("balance = \"round_robin\"", "balance = \"source\"\npreconnect = 1");
         let config =
             Config::parse("splice.toml", &text, program(), APPLICATIONS).unwrap_or_else(|errors| panic!("{errors:?}"));
         config.settings::<SpliceApplication>().unwrap_or_else(|| panic!("settings of the splicer"))

@@ -10,8 +10,8 @@ use crate::{VIRTUAL, VIRTUAL6, servers, wait_until_up};
 const MORE: [(&str, &str); 5] = [
     (
         "[controllers.splice.pools.images]",
-        "[controllers.splice.pools.aaa]\nservers = [{ name = \"a\", address = \"10.0.2.11:80\" }]\nwarm = 2\n\n\
-         [controllers.splice.pools.zimages]\nwarm = 2",
+        "[controllers.splice.pools.aaa]\nservers = [{ name = \"a\", address = \"10.0.2.11:80\" }]\npreconnect = 2\n\n\
+         [controllers.splice.pools.zimages]\npreconnect = 2",
     ),
     (
         "    { path = \"/images/*\", method = [\"GET\", \"HEAD\"], pool = \"images\" },\n    { host = \"images.example\", pool = \"images\" },\n",
@@ -36,7 +36,7 @@ const REMOVALS: [(&str, &[(&str, &str)]); 8] = [
         "the first pool",
         &[
             (
-                "[controllers.splice.pools.aaa]\nservers = [{ name = \"a\", address = \"10.0.2.11:80\" }]\nwarm = 2\n",
+                "[controllers.splice.pools.aaa]\nservers = [{ name = \"a\", address = \"10.0.2.11:80\" }]\npreconnect = 2\n",
                 "",
             ),
             ("    { path = \"/bytes/*\", method = [\"PATCH\"], pool = \"aaa\" },\n", ""),
@@ -54,7 +54,7 @@ const REMOVALS: [(&str, &[(&str, &str)]); 8] = [
         "the last pool",
         &[
             (
-                "[controllers.splice.pools.zimages]\nwarm = 2\nservers = [{ name = \"b\", address = \"10.0.2.12:80\" }, { name = \"b6\", address = \"[2001:db8:2::12]:80\" }]\n",
+                "[controllers.splice.pools.zimages]\npreconnect = 2\nservers = [{ name = \"b\", address = \"10.0.2.12:80\" }, { name = \"b6\", address = \"[2001:db8:2::12]:80\" }]\n",
                 "",
             ),
             (

@@ -43,7 +43,7 @@ fn program_of_two() -> Vec<(&'static str, String)> {
     root.1 = root
         .1
         .replace("    rx -> entry.input;\n", wires)
-        .replace("import \"rare\";", "import \"rare\";\nimport \"responder\";");
+        .replace("import \"slow_path\";", "import \"slow_path\";\nimport \"responder\";");
     let responder = "import \"net/arp\";
 import \"net/ether\";
 import \"net/icmp\";

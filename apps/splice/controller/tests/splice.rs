@@ -153,7 +153,7 @@ fn settings() -> impl Strategy<Value = &'static str> {
         "",
         "reuse = \"never\"",
         "reuse = \"always\"",
-        "reuse = \"always\"\nwarm = 2",
+        "reuse = \"always\"\npreconnect = 2",
         "addressing = \"transparent\"",
     ])
 }

@@ -60,7 +60,7 @@ proptest! {
     #[test]
     fn what_a_configuration_has_no_more_cuts_nothing(
         hosts in hosts(),
-        rounds in prop::sample::select(vec!["", "reuse = \"never\"", "reuse = \"always\"\nwarm = 2", "balance = \"source\""])
+        rounds in prop::sample::select(vec!["", "reuse = \"never\"", "reuse = \"always\"\npreconnect = 2", "balance = \"source\""])
             .prop_flat_map(rounds),
     ) {
         let hosts = Hosts { settings: "", curt: false, ..hosts };
