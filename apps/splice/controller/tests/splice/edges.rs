@@ -81,8 +81,8 @@ fn a_server_s_clock_goes_on_from_what_passed_of_the_one_before() {
     }
 }
 
-/// A client sends two requests, and the first goes to a server that has closed just then, or resets the connection before
-/// it has taken the request: it is sent once more, and the second goes where it belongs.
+/// A client sends two requests, and the first goes to a server that has closed just then, or resets the connection
+/// before it has taken the request: it is sent once more, and the second goes where it belongs.
 #[test]
 fn what_comes_behind_a_request_that_is_sent_once_more_is_routed() {
     let plain = TcpOptions { mss: Some(1460), scale: Some(7), sack: true, ..TcpOptions::default() };
