@@ -279,7 +279,6 @@ pub struct MetaField {
 
 /// Bytes in which a value of `width` bits is stored in metadata and tables: the next power of two, 1 to 16.
 #[inline]
-#[inline]
 pub fn storage_size(width: u32) -> u32 {
     width.div_ceil(8).next_power_of_two()
 }
