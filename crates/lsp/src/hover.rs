@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use baker::builtin::Function;
 use baker::syntax::ast::{self, AstNode};
 use baker::syntax::{SyntaxElement, SyntaxKind, SyntaxNode, SyntaxToken};
 
@@ -218,12 +219,12 @@ impl Model {
             for call in body.descendants().filter_map(ast::CallExpr::cast) {
                 let Some(ast::Expr::Name(callee)) = call.callee() else { continue };
                 let Some(name) = callee.name() else { continue };
-                let found: Vec<String> = match name.text() {
-                    "packet_drop" => {
+                let found: Vec<String> = match baker::builtin::find(name.text()) {
+                    Some(builtin) if builtin.function == Function::PacketDrop => {
                         call.args().nth(1).map(|reason| reason.syntax().text().to_string()).into_iter().collect()
                     }
-                    "packet_decap" | "packet_peek" => vec!["truncated".to_string(), "malformed".to_string()],
-                    _ => {
+                    Some(builtin) => builtin.drops.iter().map(|reason| reason.to_string()).collect(),
+                    None => {
                         if let Some(Target::Symbol(function)) = self.target(name.syntax()) {
                             let function = ast::Function::cast(function.node).and_then(|f| f.body());
                             open.extend(function.map(|body| body.syntax().clone()).filter(|body| !seen.contains(body)));
