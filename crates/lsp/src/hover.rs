@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use baker::builtin::Function;
+use baker::ir::DeclaredKind;
 use baker::syntax::ast::{self, AstNode};
 use baker::syntax::{SyntaxElement, SyntaxKind, SyntaxNode, SyntaxToken};
 
@@ -153,21 +154,14 @@ impl Model {
 
     fn table_text(&self, symbol: &Symbol) -> String {
         let Some(table) = ast::Table::cast(symbol.node.clone()) else { return String::new() };
-        let (text, last) = match table.kind() {
-            Some(ast::TableKind::Array) => {
-                ("A look-up is a value (zeros beyond the end), or a pointer (`null` beyond the end).", "value")
-            }
-            Some(ast::TableKind::Hash) => {
-                ("A look-up is a pointer to the value, or `null`; one hash and compare.", "value")
-            }
-            Some(ast::TableKind::Set) => ("A look-up tells whether the key is a member; one hash and compare.", "key"),
-            Some(ast::TableKind::Lpm) => (
-                "A look-up is a pointer to the value of the longest matching prefix, or `null`; with keys of 32 bits two \
-                 array accesses at most (DIR-24-8), else one node of a trie per 8 bits.",
-                "value",
-            ),
+        let kind = match table.kind() {
+            Some(ast::TableKind::Array) => DeclaredKind::Array,
+            Some(ast::TableKind::Hash) => DeclaredKind::Hash,
+            Some(ast::TableKind::Set) => DeclaredKind::Set,
+            Some(ast::TableKind::Lpm) => DeclaredKind::Lpm,
             None => return String::new(),
         };
+        let (text, last) = (kind.row().text, if kind == DeclaredKind::Set { "key" } else { "value" });
         let name = table.types().last().and_then(|ty| ty.name());
         let bytes = name.and_then(|name| self.stored_bytes(symbol.module.as_deref(), name.text()));
         let bytes = bytes.map_or(String::new(), |bytes| format!(" A {last} has {}.", count(bytes)));

@@ -8,7 +8,7 @@ use super::names::{Symbol, article, nearest};
 use super::types::unsigned;
 use crate::builtin::{self, Function, Returns};
 use crate::diag::Diagnostic;
-use crate::ir::{ChannelId, ProtocolId, TableId, TableKind};
+use crate::ir::{ChannelId, ProtocolId, TableId};
 use crate::source::Span;
 use crate::syntax::ast;
 
@@ -84,7 +84,7 @@ impl CodeChecker<'_, '_> {
 
     fn table_remove(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
         let Some((table, key)) = self.table_args(name, args, 2, span) else { return Typed::error(span) };
-        if self.checker.hir.tables[table.0 as usize].kind != TableKind::Hash {
+        if !self.checker.hir.tables[table.0 as usize].kind_row().removes {
             return self.wrong_table(&args[0], "entries are removed from hash tables only");
         }
         Typed::new(ExprKind::Remove(table, vec![key]), Type::Bool, span)
@@ -155,7 +155,7 @@ impl CodeChecker<'_, '_> {
     /// `table[key] = value` and `table_insert`.
     pub(super) fn insert(&mut self, table: TableId, key: Expr, value: Typed, span: Span) -> Typed {
         let info = &self.checker.hir.tables[table.0 as usize];
-        if info.kind == TableKind::Lpm {
+        if !info.kind_row().inserts {
             self.error(
                 Diagnostic::new("wrong-table", span, "packets can't add routes to an lpm table")
                     .label("an lpm table is filled by the control plane"),
