@@ -85,7 +85,7 @@ impl Model {
         match before.kind() {
             Arrow | Dot => self.after_dot(&before),
             At => words(&Pin::ALL.map(|(_, name)| name)),
-            Int | Mac | Ipv4 | String => Vec::new(),
+            Int | Mac | Ipv4 | Ipv6 | String => Vec::new(),
             _ => self.in_place(&before, at),
         }
     }

@@ -142,6 +142,7 @@ impl Model {
                 LiteralValue::Int(value) => Some(Number::from(value)),
                 LiteralValue::Mac(value) => Some(Number::from(u128::from(value))),
                 LiteralValue::Ipv4(value) => Some(Number::from(u128::from(value))),
+                LiteralValue::Ipv6(value) => Some(Number::from(value)),
                 LiteralValue::Bool(value) => Some(Number::from(u128::from(value))),
                 LiteralValue::Null => None,
             },

@@ -90,7 +90,7 @@ impl Walk<'_> {
         Some(match token.kind() {
             LineComment | BlockComment => SemanticTokenType::COMMENT,
             SyntaxKind::String => SemanticTokenType::STRING,
-            Int | Mac | Ipv4 => SemanticTokenType::NUMBER,
+            Int | Mac | Ipv4 | Ipv6 => SemanticTokenType::NUMBER,
             Name => self.name(node, token)?,
             kind if kind.describe().trim_matches('`').chars().all(|c| c.is_ascii_lowercase() || c == '_') => {
                 SemanticTokenType::KEYWORD

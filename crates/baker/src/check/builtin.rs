@@ -14,11 +14,16 @@ use crate::syntax::ast;
 impl CodeChecker<'_, '_> {
     /// A call whose value is used.
     pub(super) fn call(&mut self, call: &ast::CallExpr, wanted: Option<Type>, span: Span) -> Typed {
-        let Some(ast::Expr::Name(callee)) = call.callee() else {
-            self.error(
-                Diagnostic::new("bad-call", span, "only a function can be called").label("not the name of a function"),
-            );
-            return Typed::error(span);
+        let callee = match call.callee() {
+            Some(ast::Expr::Name(callee)) => callee,
+            Some(ast::Expr::Member(callee)) if !callee.is_arrow() => return self.call_elsewhere(call, &callee, span),
+            _ => {
+                self.error(
+                    Diagnostic::new("bad-call", span, "only a function can be called")
+                        .label("not the name of a function"),
+                );
+                return Typed::error(span);
+            }
         };
         let Some(name) = callee.name() else { return Typed::error(span) };
         let args: Vec<_> = call.args().collect();
@@ -81,7 +86,7 @@ impl CodeChecker<'_, '_> {
                 );
                 Typed::error(span)
             }
-            _ => self.function_call(&name, &args, span),
+            _ => self.function_call(self.checker.resolve(self.scope, name.text()), &name, &args, span),
         }
     }
 
@@ -165,8 +170,14 @@ impl CodeChecker<'_, '_> {
         Typed::new(ExprKind::Insert(table, vec![key], Box::new(value)), Type::Bool, span)
     }
 
-    fn function_call(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
-        let symbol = self.checker.resolve(self.scope, name.text());
+    pub(super) fn function_call(&mut self, symbol: Option<Symbol>, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
+        let symbol = match symbol {
+            Some(Symbol::Function(first)) => match self.overload(first, name, args, span) {
+                Some(id) => Some(Symbol::Function(id)),
+                None => return Typed::error(span),
+            },
+            other => other,
+        };
         let (params, result) = match symbol {
             Some(Symbol::Function(id)) => {
                 let def = &self.checker.functions[id.0 as usize];

@@ -97,6 +97,7 @@ impl Checker<'_> {
         let def = &self.consts[index];
         let (file, scope, span) = (def.file, def.scope, def.span);
         let (ty, value, after) = (def.ty.clone(), def.value.clone(), def.after);
+        let (value_file, value_scope) = def.value_at.map_or((file, scope), |file| (file, None));
         let ty = ty.map(|ty| self.type_of(file, scope, &ty, false));
         if self.consts[index].enumerator && !matches!(ty, None | Some(Type::Int { .. })) {
             return None; // reported at the enum
@@ -127,10 +128,10 @@ impl Checker<'_> {
             };
         };
         match ty {
-            None => self.evaluate_expr(file, scope, &expr),
+            None => self.evaluate_expr(value_file, value_scope, &expr),
             Some(Type::Error) => None,
             Some(ty @ (Type::Int { .. } | Type::Bool)) => {
-                let mut code = CodeChecker::constant(self, file, scope);
+                let mut code = CodeChecker::constant(self, value_file, value_scope);
                 let value = code.expr(&expr, None);
                 let value = code.coerce(value, ty)?;
                 code.constant_of(value)

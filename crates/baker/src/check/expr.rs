@@ -61,6 +61,7 @@ impl CodeChecker<'_, '_> {
                 Ok(LiteralValue::Int(value)) => Typed::number(Number::from(value), span),
                 Ok(LiteralValue::Mac(value)) => Typed::new(ExprKind::Const(value as u128), unsigned(48), span),
                 Ok(LiteralValue::Ipv4(value)) => Typed::new(ExprKind::Const(value as u128), unsigned(32), span),
+                Ok(LiteralValue::Ipv6(value)) => Typed::new(ExprKind::Const(value), unsigned(128), span),
                 Ok(LiteralValue::Bool(value)) => Typed::new(ExprKind::Const(value as u128), Type::Bool, span),
                 Ok(LiteralValue::Null) => Typed::new(ExprKind::Const(0), Type::Null, span),
                 Err(_) => Typed::error(span),

@@ -58,7 +58,7 @@ impl Checker<'_> {
         let text = name.text();
         let protocol = PACKET_SUFFIXES.iter().find_map(|suffix| text.strip_suffix(suffix));
         if let Some(protocol) = protocol {
-            let Some(id) = self.protocol_named(protocol) else {
+            let Some(id) = self.protocol_named(scope, protocol) else {
                 let title = format!("there is no protocol `{protocol}`");
                 let error = Diagnostic::new("unknown-protocol", name.span(file), title).label("not declared");
                 let protocols = self.globals.iter().filter(|(_, known)| matches!(known.0, Symbol::Protocol(_)));
@@ -90,7 +90,10 @@ impl Checker<'_> {
                 );
                 Type::Error
             }
-            (true, ty) => Type::Pointer(self.layout(text, ty)),
+            (true, ty) => {
+                let written = self.written_name(scope, text);
+                Type::Pointer(self.layout(&written, ty))
+            }
         }
     }
 

@@ -133,7 +133,8 @@ impl Parser<'_> {
         }
         let star = usize::from(second == Star);
         match keyword {
-            Some(ModuleKw | ProtocolKw) if second == Name => third == LBrace,
+            Some(ModuleKw) if second == Name => matches!(third, LBrace | LParen),
+            Some(ProtocolKw) if second == Name => third == LBrace,
             Some(ProgramKw | MetadataKw) if second == LBrace => true,
             Some(ImportKw) if second == String => true,
             Some(StructKw | EnumKw) if second == Name && !in_module => matches!(third, LBrace | Colon),

@@ -336,7 +336,7 @@ impl Parser<'_> {
     fn at_expr_start(&self) -> bool {
         matches!(
             self.kind(),
-            Name | Int | Mac | Ipv4 | String | TrueKw | FalseKw | NullKw | LParen | Bang | Tilde | Minus | Star
+            Name | Int | Mac | Ipv4 | Ipv6 | String | TrueKw | FalseKw | NullKw | LParen | Bang | Tilde | Minus | Star
         )
     }
 
