@@ -132,6 +132,7 @@ impl Walk<'_> {
             Struct | StructValue => SemanticTokenType::STRUCT,
             Protocol => SemanticTokenType::INTERFACE,
             Module | Instances => SemanticTokenType::NAMESPACE,
+            ModuleParam => SemanticTokenType::PARAMETER,
             Function | Ppf | Timer | Extern => SemanticTokenType::FUNCTION,
             OverClause | IntoClause => SemanticTokenType::VARIABLE,
             Reasons => SemanticTokenType::EVENT,
@@ -217,5 +218,6 @@ fn of(kind: Kind) -> SemanticTokenType {
         Kind::Function | Kind::Extern | Kind::Ppf | Kind::Timer => SemanticTokenType::FUNCTION,
         Kind::Reason | Kind::Port => SemanticTokenType::EVENT,
         Kind::Table | Kind::Meter | Kind::Counter => SemanticTokenType::VARIABLE,
+        Kind::Parameter => SemanticTokenType::PARAMETER,
     }
 }

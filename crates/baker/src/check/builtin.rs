@@ -170,7 +170,13 @@ impl CodeChecker<'_, '_> {
         Typed::new(ExprKind::Insert(table, vec![key], Box::new(value)), Type::Bool, span)
     }
 
-    pub(super) fn function_call(&mut self, symbol: Option<Symbol>, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
+    pub(super) fn function_call(
+        &mut self,
+        symbol: Option<Symbol>,
+        name: &ast::Name,
+        args: &[ast::Expr],
+        span: Span,
+    ) -> Typed {
         let symbol = match symbol {
             Some(Symbol::Function(first)) => match self.overload(first, name, args, span) {
                 Some(id) => Some(Symbol::Function(id)),

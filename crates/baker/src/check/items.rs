@@ -42,7 +42,9 @@ impl Checker<'_> {
                 let resolved =
                     if is_struct { Type::Struct(StructId(0)) } else { self.type_of(file, scope, &ty, false) };
                 match resolved {
-                    Type::Int { .. } | Type::Bool => fields.push((text, self.written_name(scope, &type_name), resolved)),
+                    Type::Int { .. } | Type::Bool => {
+                        fields.push((text, self.written_name(scope, &type_name), resolved))
+                    }
                     Type::Error => {}
                     _ => {
                         let span = self.span(file, &ty);
@@ -79,9 +81,8 @@ impl Checker<'_> {
         self.hir.channels.push(Channel { name: "rx".into(), from: None, protocol, target });
         for index in 0..self.modules.len() {
             let (module, file, item) = (ModuleId(index), self.modules[index].file, self.modules[index].ast.clone());
-            let count = |hir: &hir::Program| {
-                [hir.tables.len() as u32, hir.counters.len() as u32, hir.channels.len() as u32]
-            };
+            let count =
+                |hir: &hir::Program| [hir.tables.len() as u32, hir.counters.len() as u32, hir.channels.len() as u32];
             let before = count(&self.hir);
             for item in item.items() {
                 match item {

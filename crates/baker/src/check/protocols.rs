@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::code::CodeChecker;
-use super::hir::{Expr, ExprKind, Local, Type};
 use super::consts::MAX_CHAIN;
+use super::hir::{Expr, ExprKind, Local, Type};
 use super::names::{Checker, Lazy, Symbol, nearest};
 use super::types::{builtin, unsigned};
 use crate::diag::Diagnostic;
