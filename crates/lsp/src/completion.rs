@@ -182,8 +182,7 @@ impl Model {
         let own = module_of(&place);
         let types = || {
             let declared = self.globals().filter(|s| matches!(s.kind, Kind::Alias | Kind::Enum | Kind::Struct));
-            let parameters =
-                own.iter().flat_map(|m| self.members(m)).filter(|s| s.kind == Kind::Parameter);
+            let parameters = own.iter().flat_map(|m| self.members(m)).filter(|s| s.kind == Kind::Parameter);
             let handles = self.globals().filter(|s| s.kind == Kind::Protocol).chain(parameters.collect::<Vec<_>>());
             let handles = handles.map(|s| item(&format!("{}_packet_t", s.name.text()), CompletionItemKind::STRUCT));
             words(&builtin::TYPES).into_iter().chain(declared.map(|s| self.symbol_item(s))).chain(handles)

@@ -91,6 +91,9 @@ fn start(name: &ast::Name) -> TextSize {
 
 /// The variable that a statement declares.
 fn variable(node: &SyntaxNode) -> Option<Local> {
+    if let Some(constant) = ast::Const::cast(node.clone()) {
+        return Some(Local { name: constant.name()?, ty: constant.ty(), star: false });
+    }
     let declared = ast::LetStmt::cast(node.clone())?;
     Some(Local { name: declared.name()?, ty: declared.ty(), star: declared.star().is_some() })
 }

@@ -93,7 +93,7 @@ impl Model {
                 self.field_of(&Type::Packet(symbol, Vec::new()), text)
             }
             WireEnd | Path => self.dotted_target(&parent, token),
-            LetStmt | Param => {
+            LetStmt | Param | Const if parent.kind() != Const || is_in_body(&parent) => {
                 let own = |local: &Local| local.name.syntax() == token;
                 locals(&parent, token.text_range().start()).into_iter().find(own).map(Target::Local)
             }
@@ -234,6 +234,11 @@ impl Model {
         let module = self.lookup(None, token.text()).cloned().map(Target::Symbol);
         module.or_else(|| builtin::find(&builtin::ENDS, token.text()).map(Target::Builtin))
     }
+}
+
+/// Whether a constant is one of a block.
+pub fn is_in_body(constant: &SyntaxNode) -> bool {
+    constant.parent().is_some_and(|outer| matches!(outer.kind(), Block | SwitchArm))
 }
 
 /// Whether a symbol is a protocol, or may be one that stands for a parameter.

@@ -14,6 +14,7 @@ use lsp_types::{SemanticToken, SemanticTokenType};
 use crate::builtin;
 use crate::model::{Kind, Model};
 use crate::position::LineIndex;
+use crate::target::is_in_body;
 
 use SyntaxKind::*;
 
@@ -126,6 +127,12 @@ impl Walk<'_> {
             Port => {
                 let is_protocol = ast::Port::cast(node.clone())?.protocol().is_some_and(|p| p.syntax() == token);
                 if is_protocol { SemanticTokenType::INTERFACE } else { SemanticTokenType::EVENT }
+            }
+            Const if is_in_body(node) => {
+                if let Some(scope) = self.scopes.last_mut() {
+                    scope.insert(text.to_string(), false);
+                }
+                SemanticTokenType::VARIABLE
             }
             Const | Enumerator => SemanticTokenType::ENUM_MEMBER,
             Alias | Enum => SemanticTokenType::TYPE,

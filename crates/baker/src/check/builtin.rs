@@ -4,7 +4,7 @@ use super::access::Cell;
 use super::code::CodeChecker;
 use super::expr::Typed;
 use super::hir::{Expr, ExprKind, PacketCall, Stmt, StmtKind, Type};
-use super::names::{Symbol, article, nearest};
+use super::names::{Symbol, article, import_of, nearest};
 use super::types::unsigned;
 use crate::diag::Diagnostic;
 use crate::ir::{ChannelId, ProtocolId, TableId, TableKind};
@@ -354,6 +354,7 @@ impl CodeChecker<'_, '_> {
                         let error =
                             Diagnostic::new("unknown-reason", reason_span, format!("there is no drop reason `{text}`"));
                         match nearest(&text, reasons.iter().map(String::as_str)) {
+                            _ if import_of(&text).is_some() => Diagnostic { hint: import_of(&text), ..error },
                             Some(near) => error.hint(format!("did you mean `{near}`?")),
                             None => error.hint(format!("declare it: `drop_reason {text};`")),
                         }

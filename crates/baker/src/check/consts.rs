@@ -35,6 +35,13 @@ impl Constant {
     }
 }
 
+/// The error about a constant that is neither a number nor a bool.
+pub(super) fn no_such_constant(span: Span, described: &str) -> Diagnostic {
+    Diagnostic::new("bad-constant-type", span, format!("there are no constants of type `{described}`"))
+        .label("declared with that type")
+        .hint("a constant has an integer type or bool")
+}
+
 /// The greatest value of a type, as bits.
 fn greatest(width: u32, signed: bool) -> u128 {
     mask(width) >> u32::from(signed)
@@ -139,11 +146,7 @@ impl Checker<'_> {
             Some(ty) => {
                 let written = self.consts[index].ty.as_ref().and_then(|ty| ty.name());
                 let described = written.map_or_else(|| self.describe(ty), |name| name.text().to_string());
-                self.error(
-                    Diagnostic::new("bad-constant-type", span, format!("there are no constants of type `{described}`"))
-                        .label("declared with that type")
-                        .hint("a constant has an integer type or bool"),
-                );
+                self.error(no_such_constant(span, &described));
                 None
             }
         }

@@ -116,12 +116,13 @@ impl Checker<'_> {
         let (mut ppfs, mut functions) = (self.ppfs.len() as u32, self.functions.len() as u32);
         let (mut externs, mut timers) = (self.externs.len() as u32, self.timers.len() as u32);
         let Some(mut items) = self.generic_items(MAX_ITEMS) else { return };
+        let generic = self.modules.iter().filter(|module| module.generic.is_some()).count();
         for index in 0..self.instances.len() {
             let module = self.instances[index].module;
             let Module { name: module_name, own, .. } = &self.modules[module.0];
             let (own, module_name) = (own.clone(), module_name.clone());
             items += own.count();
-            if index >= MAX_INSTANCES || items > MAX_ITEMS {
+            if index + generic >= MAX_INSTANCES || items > MAX_ITEMS {
                 let error = Diagnostic::new("too-many-instances", self.instances[index].span, "too many instances")
                     .label(format!("more than {MAX_INSTANCES}, or than {MAX_ITEMS} items of instances"));
                 self.error(error);

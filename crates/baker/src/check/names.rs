@@ -10,6 +10,7 @@ use crate::diag::{Diagnostic, Label};
 use crate::ir::{
     BUILTIN_DROP_REASONS, ChannelId, CounterId, DropId, DropReason, ExternId, LayoutId, Pin, PpfId, ProtocolId, TableId,
 };
+use crate::library;
 use crate::source::{FileId, Sources, Span};
 use crate::syntax::ast::{self, AstNode};
 
@@ -675,6 +676,9 @@ impl<'a> Checker<'a> {
                 let c_name =
                     |p| name.text().strip_prefix(p).is_some_and(|r: &str| r.starts_with(|c: char| c.is_ascii_digit()));
                 match self.similar(name.text(), wanted) {
+                    _ if library::declaring(name.text()).is_some() => {
+                        Diagnostic { hint: import_of(name.text()), ..error }
+                    }
                     Some(similar) => error.hint(format!("did you mean `{similar}`?")),
                     None if wanted == "type" && ["u", "i", "uint", "int"].into_iter().any(c_name) => {
                         error.hint("integer types are u1 to u128 and i1 to i128")
@@ -723,6 +727,11 @@ impl<'a> Checker<'a> {
     pub(super) fn span<N: AstNode>(&self, file: FileId, node: &N) -> Span {
         ast::node_span(node.syntax(), file)
     }
+}
+
+/// What to do about a name that a file of the library declares.
+pub(super) fn import_of(name: &str) -> Option<String> {
+    library::declaring(name).map(|path| format!("it is in the library: add `import \"{path}\";`"))
 }
 
 /// The indefinite article of a word.

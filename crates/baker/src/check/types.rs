@@ -2,9 +2,10 @@
 
 use super::consts::MAX_CHAIN;
 use super::hir::{StructId, Type};
-use super::names::{Checker, Lazy, Scope, Symbol, nearest};
+use super::names::{Checker, Lazy, Scope, Symbol, import_of, nearest};
 use crate::diag::Diagnostic;
 use crate::ir::{Layout, LayoutField, LayoutId, storage_align, storage_size};
+use crate::library;
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
 
@@ -63,6 +64,7 @@ impl Checker<'_> {
                 let error = Diagnostic::new("unknown-protocol", name.span(file), title).label("not declared");
                 let protocols = self.globals.iter().filter(|(_, known)| matches!(known.0, Symbol::Protocol(_)));
                 let hint = match nearest(protocol, protocols.map(|(name, _)| name.as_str())) {
+                    _ if library::declaring(protocol).is_some() => import_of(protocol).unwrap_or_default(),
                     Some(near) => format!("did you mean `{near}_packet_t`?"),
                     None => "import the file that declares it, such as `import \"net/ipv4\";`".into(),
                 };

@@ -330,7 +330,10 @@ fn braces(node: &SyntaxNode) -> Braces {
     }
     let is_simple = |kind| {
         matches!(kind, StructField | Field | Demux | Length | Pseudo | Enumerator | Wire | Instances)
-            || matches!(kind, LetStmt | AssignStmt | IncDecStmt | ExprStmt | ReturnStmt | BreakStmt | ContinueStmt)
+            || matches!(
+                kind,
+                LetStmt | Const | AssignStmt | IncDecStmt | ExprStmt | ReturnStmt | BreakStmt | ContinueStmt
+            )
     };
     let has_else = |n: SyntaxNode| n.kind() == IfStmt && n.children_with_tokens().any(|e| e.kind() == ElseKw);
     let soft = node.kind() != Module

@@ -160,7 +160,7 @@ impl Parser<'_> {
         self.finish();
     }
 
-    fn constant(&mut self) {
+    pub(super) fn constant(&mut self) {
         self.start(Const);
         self.bump_as(ConstKw);
         self.type_ref();

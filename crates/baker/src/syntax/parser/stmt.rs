@@ -85,6 +85,7 @@ impl Parser<'_> {
                 self.error(error);
                 self.skip_one();
             }
+            Name if self.at_keyword(ConstKw) && self.nth(1) == Name && self.nth(2) == Name => self.constant(),
             _ => {
                 let hint = self.simple_stmt_hint();
                 let checkpoint = self.checkpoint();
@@ -143,7 +144,13 @@ impl Parser<'_> {
         self.bump();
         let opened = self.expect(LParen, "after `if`");
         self.expr();
-        if opened {
+        if opened && self.at(Eq) {
+            let error = Diagnostic::new("assignment-in-condition", self.here(), "an assignment is not a condition")
+                .label("stores a value")
+                .hint("`==` compares");
+            self.error(error);
+            self.skip_to_closing(RParen, false);
+        } else if opened {
             self.close(RParen, "after this condition");
         } else {
             self.eat(RParen);
