@@ -277,6 +277,85 @@ program {
 }
 
 #[test]
+fn parameters_of_a_module_are_known() {
+    let text = "import \"net/ip\";
+module hop(protocol ip, type addr_t, table seen) {
+    in ether input;
+    out ether output;
+    const u32 HEADER = ip.size;
+    hash<addr_t, u8> known[8];
+    ppf check(ether_packet_t *pkt) from input {
+        ip_packet_t *inner = packet_peek(pkt);
+        u32 *count = seen[HEADER];
+        if (count == null || ip_hops(inner) == 0) { packet_drop(pkt, no_port); return; }
+        pkt->metadata.tx.port = store.next(inner->version);
+        channel_put(output, pkt);
+    }
+}
+module store {
+    in ether input;
+    out ether output;
+    array<u32> sizes[64];
+    // The port for a version.
+    u8 next(u8 version) { return version >> 1; }
+    ppf send(ether_packet_t *pkt) from input { channel_put(output, pkt); }
+}
+program {
+    hop(ipv6, ipv6_addr_t, store.sizes) hop6;
+    hop(ipv4, ipv4_addr_t, store.sizes) hop4;
+    rx -> hop6.input;
+    hop6.output -> hop4.input;
+    hop4.output -> store.input;
+    store.output -> tx;
+}
+";
+    let mut client = Client::new();
+    assert_eq!(client.open(URI, text), [] as [Value; 0]);
+    for (from, to) in [
+        (find(text, "ip.size", 0, 0), find(text, "protocol ip", 0, 9)),
+        (find(text, "ip_packet_t", 0, 0), find(text, "protocol ip", 0, 9)),
+        (find(text, "addr_t, u8", 0, 0), find(text, "type addr_t", 0, 5)),
+        (find(text, "seen[HEADER]", 0, 0), find(text, "table seen", 0, 6)),
+        (find(text, "store.next", 0, 6), find(text, "next(u8", 0, 0)),
+        (find(text, "hop(ipv6", 0, 0), find(text, "hop(protocol", 0, 0)),
+        (find(text, "store.sizes", 0, 6), find(text, "sizes[64]", 0, 0)),
+    ] {
+        let found = client.at("definition", URI, from);
+        assert_eq!(found["range"]["start"], json!({ "line": to.0, "character": to.1 }), "from {from:?}: {found}");
+    }
+    for (what, n, part) in [
+        ("ip.size", 0, "A parameter. In its instances: `ipv6`, `ipv4`."),
+        ("HEADER]", 0, "= 40"),
+        ("*inner", 0, "40 bytes are there"),
+        ("version)", 0, "version : 4 = 6;"),
+        ("ip_hops(", 0, "u8 ip_hops(ipv6_packet_t *ip)"),
+        ("next(inner", 0, "The port for a version."),
+        ("hop(ipv4", 0, "module hop(protocol ip, type addr_t, table seen)"),
+        ("hop4.input", 0, "An instance of the module `hop`."),
+    ] {
+        let what_at = if what.starts_with('*') { &what[1..] } else { what };
+        assert!(hover(&mut client, text, what_at, n).contains(part), "{what}: {}", hover(&mut client, text, what_at, n));
+    }
+    // The fields that packets of both protocols have.
+    let offered = completions(&mut client, text, "store.next(inner->");
+    assert!(offered.contains(&"version".to_string()) && offered.contains(&"metadata".to_string()), "{offered:?}");
+    assert!(!offered.contains(&"hop_limit".to_string()), "{offered:?}");
+    assert_eq!(completions(&mut client, text, "HEADER = ip."), ["size"]);
+    let offered = completions(&mut client, text, "ether_packet_t *pkt) from input {\n        ");
+    assert!(["ip_packet_t", "seen", "ipv4_packet_t"].iter().all(|name| offered.contains(&name.to_string())));
+    let offered = completions(&mut client, text, "module hop(");
+    assert!(["protocol", "type", "const", "table"].iter().all(|word| offered.contains(&word.to_string())));
+    // What is wrong says in which instances it is.
+    client.change(URI, &text.replace("inner->version", "inner->hop_limit"));
+    let found = client.diagnostics(URI);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let message = found[0]["message"].as_str().unwrap();
+    assert!(message.contains("in `hop(ipv4, ipv4_addr_t, store.sizes) hop4`"), "{message}");
+    assert_eq!(found[0]["range"]["start"]["line"], 10);
+    assert_eq!(client.end(), Some(0));
+}
+
+#[test]
 fn controllers_and_timers_are_known() {
     let text = "import \"net/ether\";
 module m {

@@ -43,7 +43,12 @@ pub struct SourceFile {
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     files: Vec<SourceFile>,
+    /// Files as they are in one instance of a module with parameters each: the file, the instance.
+    copies: Vec<(FileId, String)>,
 }
+
+/// Ids of copies begin here.
+const COPIES: u32 = 1 << 31;
 
 impl Sources {
     /// Adds a file and returns its id.
@@ -52,12 +57,29 @@ impl Sources {
         FileId(self.files.len() as u32 - 1)
     }
 
-    /// The file with this id.
-    pub fn file(&self, id: FileId) -> &SourceFile {
-        &self.files[id.0 as usize]
+    /// An id for a file as it is in one instance of a module with parameters, so that places tell which instance is
+    /// meant.
+    pub fn copy(&mut self, of: FileId, instance: impl Into<String>) -> FileId {
+        self.copies.push((self.original(of), instance.into()));
+        FileId(COPIES + self.copies.len() as u32 - 1)
     }
 
-    /// All files with their ids.
+    /// The file itself, of a copy.
+    pub fn original(&self, id: FileId) -> FileId {
+        id.0.checked_sub(COPIES).map_or(id, |copy| self.copies[copy as usize].0)
+    }
+
+    /// The instance that a copy is for.
+    pub fn instance(&self, id: FileId) -> Option<&str> {
+        id.0.checked_sub(COPIES).map(|copy| self.copies[copy as usize].1.as_str())
+    }
+
+    /// The file with this id.
+    pub fn file(&self, id: FileId) -> &SourceFile {
+        &self.files[self.original(id).0 as usize]
+    }
+
+    /// All files with their ids, without copies.
     pub fn iter(&self) -> impl Iterator<Item = (FileId, &SourceFile)> {
         self.files.iter().enumerate().map(|(i, f)| (FileId(i as u32), f))
     }

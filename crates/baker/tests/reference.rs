@@ -3,7 +3,7 @@
 //! * `program`: a whole file.
 //! * `items`: items of a file; the rest of a program is put around them.
 //! * `body`: the body of a PPF that holds the packet `ip`, with a few tables and channels around it.
-//! * `refused CODE`: such a body, which is refused with exactly that error.
+//! * `refused CODE`: such a body, which is refused with exactly that error; `refused-program CODE`: such a file.
 
 use baker::check::check;
 use baker::diag::render;
@@ -94,6 +94,7 @@ fn every_example_is_what_it_says() {
             ("program", "") => (text, None),
             ("items", "") => (items(&text), None),
             ("body", "") => (body(&text), None),
+            ("refused-program", code) => (text, Some(code)),
             ("refused", code) => (body(&text), Some(code)),
             _ => panic!("line {line}: `{kind}` is no kind of example"),
         };

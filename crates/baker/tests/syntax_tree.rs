@@ -133,6 +133,8 @@ fn literals_have_values() {
         ("fe:00:00:00:00:01", LiteralValue::Mac(0xfe00_0000_0001)),
         ("00:00:00:00:00:0F", LiteralValue::Mac(15)),
         ("192.168.0.1", LiteralValue::Ipv4(0xc0a8_0001)),
+        ("2001:db8::1", LiteralValue::Ipv6(0x2001_0db8 << 96 | 1)),
+        ("::ffff:10.0.0.1", LiteralValue::Ipv6(0xffff_0a00_0001)),
         ("true", LiteralValue::Bool(true)),
         ("false", LiteralValue::Bool(false)),
         ("null", LiteralValue::Null),

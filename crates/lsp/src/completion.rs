@@ -45,6 +45,8 @@ const MODULE_WORDS: [&str; 24] = [
     "struct",
     "drop_reason",
 ];
+/// Words in the parameters of a module.
+const PARAMETER_WORDS: [&str; 4] = ["protocol", "type", "const", "table"];
 /// Words in a protocol.
 const PROTOCOL_WORDS: [&str; 6] = ["demux", "length", "covers", "pseudo", "header", "payload"];
 /// Words in a body.
@@ -86,7 +88,7 @@ impl Model {
         match before.kind() {
             Arrow | Dot => self.after_dot(&before),
             At => words(&Pin::ALL.map(|(_, name)| name)),
-            Int | Mac | Ipv4 | String => Vec::new(),
+            Int | Mac | Ipv4 | Ipv6 | String => Vec::new(),
             _ => self.in_place(&before, at),
         }
     }
@@ -125,13 +127,27 @@ impl Model {
         {
             return self.members(module.name.text()).map(|symbol| self.symbol_item(symbol)).collect();
         }
+        if let ast::Expr::Name(name) = base
+            && let Some(Target::Symbol(protocol)) = name.name().and_then(|name| self.target(name.syntax()))
+            && matches!(protocol.kind, Kind::Protocol | Kind::Parameter)
+        {
+            return vec![item("size", CompletionItemKind::CONSTANT)];
+        }
         self.fields(&self.expr_type(base))
     }
 
     fn fields(&self, ty: &Type) -> Vec<CompletionItem> {
         match ty {
-            Type::Packet(protocol) => {
+            Type::Packet(protocol, others) => {
+                // Of a parameter: what all that stand for it have.
+                let others: Vec<_> = others.iter().map(|other| self.header(other)).collect();
+                let in_all = |name: &ast::Name| {
+                    others
+                        .iter()
+                        .all(|fields| fields.iter().any(|f| f.field.name().is_some_and(|n| n.text() == name.text())))
+                };
                 let fields = self.header(protocol).into_iter().filter_map(|f| {
+                    f.field.name().filter(in_all)?;
                     Some(CompletionItem {
                         detail: Some(f.type_name),
                         ..item(f.field.name()?.text(), CompletionItemKind::FIELD)
@@ -164,13 +180,22 @@ impl Model {
         let Some(place) = surroundings(before) else { return words(&FILE_WORDS) };
         let holder =
             place.ancestors().find(|n| matches!(n.kind(), Block | Module | Program | Protocol | Struct | Metadata));
+        let own = module_of(&place);
         let types = || {
             let declared = self.globals().filter(|s| matches!(s.kind, Kind::Alias | Kind::Enum | Kind::Struct));
-            let handles = self.globals().filter(|s| s.kind == Kind::Protocol);
+            let parameters = own.iter().flat_map(|m| self.members(m)).filter(|s| s.kind == Kind::Parameter);
+            let handles = self.globals().filter(|s| s.kind == Kind::Protocol).chain(parameters.collect::<Vec<_>>());
             let handles = handles.map(|s| item(&format!("{}_packet_t", s.name.text()), CompletionItemKind::STRUCT));
             words(&builtin::TYPES).into_iter().chain(declared.map(|s| self.symbol_item(s))).chain(handles)
         };
         match holder.as_ref().map(SyntaxNode::kind) {
+            _ if place.ancestors().any(|n| n.kind() == ModuleParams) => {
+                words(&PARAMETER_WORDS).into_iter().chain(types()).collect()
+            }
+            Some(Program) if place.ancestors().any(|n| n.kind() == ArgList) => {
+                let named = self.globals().filter(|s| s.kind != Kind::Instance).map(|s| self.symbol_item(s));
+                words(&builtin::TYPES).into_iter().chain(named).collect()
+            }
             Some(Block) => self.in_body(&place, at).into_iter().chain(types()).collect(),
             Some(Module) => {
                 let names =
@@ -217,6 +242,7 @@ impl Model {
             Kind::Reason => CompletionItemKind::EVENT,
             Kind::Table | Kind::Meter | Kind::Counter => CompletionItemKind::VARIABLE,
             Kind::Port => CompletionItemKind::REFERENCE,
+            Kind::Parameter => CompletionItemKind::TYPE_PARAMETER,
         };
         item(symbol.name.text(), kind)
     }
@@ -263,7 +289,7 @@ mod tests {
         let quoted: Vec<_> = quoted.filter(|text| text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')).collect();
         assert!(quoted.len() > 25, "{quoted:?}");
         let ends = builtin::ENDS.map(|end| end.name);
-        let offered = [&FILE_WORDS[..], &MODULE_WORDS, &PROTOCOL_WORDS, &BODY_WORDS, &ends].concat();
+        let offered = [&FILE_WORDS[..], &MODULE_WORDS, &PROTOCOL_WORDS, &BODY_WORDS, &PARAMETER_WORDS, &ends].concat();
         let missing: Vec<_> = quoted.into_iter().filter(|word| !offered.contains(word)).collect();
         assert_eq!(missing, [] as [&str; 0]);
     }

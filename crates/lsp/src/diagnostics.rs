@@ -38,6 +38,9 @@ fn diagnostic(
     if !error.primary.text.is_empty() {
         message = format!("{message}: {}", error.primary.text);
     }
+    if let Some(instances) = error.instances() {
+        message = format!("{message}, {instances}");
+    }
     if let Some(hint) = &error.hint {
         message = format!("{message}\nhelp: {hint}");
     }

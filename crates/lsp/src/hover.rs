@@ -82,6 +82,13 @@ impl Model {
                 let module = ast::Instances::cast(symbol.node.clone()).and_then(|item| item.module());
                 text.extend(module.map(|module| format!("An instance of the module `{}`.", module.text())));
             }
+            Kind::Parameter => {
+                let args: Vec<String> = self.arguments(symbol).iter().map(|arg| format!("`{arg}`")).collect();
+                text.push(match args.is_empty() {
+                    true => "A parameter: the program has no instance of the module.".to_string(),
+                    false => format!("A parameter. In its instances: {}.", args.join(", ")),
+                });
+            }
             Kind::Module | Kind::Function => {}
         }
         let within = symbol.module.as_ref().map(|module| format!("Of the module `{module}`."));
@@ -96,7 +103,7 @@ impl Model {
             other => other,
         };
         let text = match ty {
-            Type::Packet(protocol) => self.handle_text(&protocol),
+            Type::Packet(protocol, _) => self.handle_text(&protocol),
             Type::Struct(owner) => Some(format!("```baker\n{}\n```", declaration(&owner))),
             _ => None,
         };
@@ -259,7 +266,10 @@ fn declaration(symbol: &Symbol) -> String {
     let node = &symbol.node;
     let named = |word: &str| format!("{word} {}", symbol.name.text());
     match symbol.kind {
-        Kind::Module => named("module"),
+        Kind::Module => {
+            let parts = node.children_with_tokens().take_while(|e| e.kind() != SyntaxKind::LBrace);
+            one_line(&parts.map(|part| part.to_string()).collect::<String>())
+        }
         Kind::Reason => named("drop_reason") + ";",
         Kind::Port => {
             let port = ast::Port::cast(node.clone());

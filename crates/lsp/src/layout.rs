@@ -70,6 +70,10 @@ impl Model {
                     Some(ty) => ty,
                     None => return Some((32, false)),
                 },
+                Kind::Parameter => {
+                    (module, name) = (None, self.type_argument(module.as_deref(), &name)?);
+                    continue;
+                }
                 _ => return None,
             };
             (module, name) = (symbol.module.clone(), ty.name()?.text().to_string());
@@ -142,11 +146,17 @@ impl Model {
                 LiteralValue::Int(value) => Some(Number::from(value)),
                 LiteralValue::Mac(value) => Some(Number::from(u128::from(value))),
                 LiteralValue::Ipv4(value) => Some(Number::from(u128::from(value))),
+                LiteralValue::Ipv6(value) => Some(Number::from(value)),
                 LiteralValue::Bool(value) => Some(Number::from(u128::from(value))),
                 LiteralValue::Null => None,
             },
             ast::Expr::Name(name) => self.named(self.lookup(module, name.name()?.text())?, depth),
             ast::Expr::Paren(paren) => value(paren.inner()),
+            ast::Expr::Member(member) if member.field()?.text() == "size" => {
+                let ast::Expr::Name(protocol) = member.base()? else { return None };
+                let protocol = self.protocols(module, protocol.name()?.text()).into_iter().next()?;
+                self.header_bytes(&protocol).map(|bytes| Number::from(u128::from(bytes)))
+            }
             ast::Expr::Unary(unary) => match unary.op()? {
                 UnaryOp::Neg => value(unary.operand())?.checked_neg(),
                 _ => None,

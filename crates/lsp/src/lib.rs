@@ -12,6 +12,7 @@ mod documents;
 mod hover;
 mod layout;
 mod model;
+mod params;
 mod position;
 mod scope;
 mod server;

@@ -51,6 +51,8 @@ pub enum Kind {
     Ppf,
     /// A timer.
     Timer,
+    /// A parameter of a module.
+    Parameter,
 }
 
 /// A declared name.
@@ -86,6 +88,10 @@ pub struct Model {
     modules: HashMap<String, HashMap<String, Symbol>>,
     /// The module of each instance.
     instances: HashMap<String, String>,
+    /// What stands for the parameters of a module, by instance in the order of the program.
+    pub(crate) arguments: HashMap<String, Vec<Vec<String>>>,
+    /// Functions of one name.
+    pub(crate) overloads: HashMap<ScopedName, Vec<Symbol>>,
     /// Values of constants that were asked for, by module and name.
     pub(crate) values: RefCell<HashMap<ScopedName, Option<Number>>>,
 }
@@ -103,6 +109,8 @@ impl Model {
             globals: HashMap::new(),
             modules: HashMap::new(),
             instances: HashMap::new(),
+            arguments: HashMap::new(),
+            overloads: HashMap::new(),
             values: RefCell::default(),
         };
         for file in &files {
@@ -151,7 +159,7 @@ impl Model {
         self.globals.values()
     }
 
-    /// A protocol.
+    /// A protocol, not one that stands for a parameter.
     pub fn protocol(&self, name: &str) -> Option<&Symbol> {
         self.globals.get(name).filter(|s| s.kind == Kind::Protocol)
     }
@@ -170,6 +178,12 @@ impl Model {
             Item::Module(item) => self.module(file, item),
             Item::Program(item) => {
                 for item in item.instances() {
+                    let args: Vec<String> =
+                        item.args().iter().flat_map(|args| args.args()).map(|arg| text(&arg)).collect();
+                    if let Some(module) = item.module().filter(|_| !args.is_empty()) {
+                        let all = self.arguments.entry(module.text().to_string()).or_default();
+                        all.extend(item.names().map(|_| args.clone()));
+                    }
                     for name in item.names() {
                         if let Some(module) = item.module() {
                             self.instances.insert(name.text().to_string(), module.text().to_string());
@@ -187,6 +201,7 @@ impl Model {
         let Some(module) = item.name() else { return };
         self.modules.entry(module.text().to_string()).or_default();
         let scope = Some(module.text());
+        item.params().for_each(|param| self.declare(Kind::Parameter, file, scope, param.name(), &param));
         for item in item.items() {
             match item {
                 ModuleItem::Port(item) => {
@@ -230,10 +245,6 @@ impl Model {
         node: &impl AstNode,
     ) {
         let Some(name) = name else { return };
-        let names = match module {
-            Some(module) => self.modules.entry(module.to_string()).or_default(),
-            None => &mut self.globals,
-        };
         let symbol = |name: ast::Name| Symbol {
             kind,
             file,
@@ -241,6 +252,19 @@ impl Model {
             name,
             node: node.syntax().clone(),
         };
+        if kind == Kind::Function {
+            let scoped = (module.map(str::to_owned), name.text().to_string());
+            self.overloads.entry(scoped).or_default().push(symbol(name.clone()));
+        }
+        let names = match module {
+            Some(module) => self.modules.entry(module.to_string()).or_default(),
+            None => &mut self.globals,
+        };
         names.entry(name.text().to_string()).or_insert_with(|| symbol(name));
     }
+}
+
+/// An expression as written.
+fn text(expr: &ast::Expr) -> String {
+    expr.syntax().text().to_string().trim().to_string()
 }

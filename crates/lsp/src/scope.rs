@@ -21,8 +21,9 @@ pub struct Local {
 /// A type, as far as it matters for what can be named in a value.
 #[derive(Clone, Debug)]
 pub enum Type {
-    /// A handle of a packet of this protocol.
-    Packet(Symbol),
+    /// A handle of a packet of this protocol; behind it those of a module's further instances, where the protocol is
+    /// its parameter.
+    Packet(Symbol, Vec<Symbol>),
     /// A structure.
     Struct(Symbol),
     /// A pointer to an entry.
@@ -79,12 +80,20 @@ pub fn locals(node: &SyntaxNode, at: TextSize) -> Vec<Local> {
     locals
 }
 
+/// The protocol's name in the handle type `P_packet_t` or `P_pkt_t`.
+pub fn handle_protocol(type_name: &str) -> Option<&str> {
+    type_name.strip_suffix("_packet_t").or_else(|| type_name.strip_suffix("_pkt_t"))
+}
+
 fn start(name: &ast::Name) -> TextSize {
     name.syntax().text_range().start()
 }
 
 /// The variable that a statement declares.
 fn variable(node: &SyntaxNode) -> Option<Local> {
+    if let Some(constant) = ast::Const::cast(node.clone()) {
+        return Some(Local { name: constant.name()?, ty: constant.ty(), star: false });
+    }
     let declared = ast::LetStmt::cast(node.clone())?;
     Some(Local { name: declared.name()?, ty: declared.ty(), star: declared.star().is_some() })
 }
@@ -99,7 +108,7 @@ impl Model {
         let Some(name) = ty.and_then(ast::TypeRef::name) else { return Type::Unknown };
         match self.named_type(module, name.text()) {
             Type::Unknown => Type::Unknown,
-            packet @ Type::Packet(_) => packet,
+            packet @ Type::Packet(..) => packet,
             value if star => Type::Pointer(Box::new(value)),
             value => value,
         }
@@ -112,12 +121,19 @@ impl Model {
                 return Type::Scalar;
             }
             let Some(symbol) = self.lookup(module.as_deref(), &name) else {
-                return self.handle_protocol(&name).map_or(Type::Unknown, |p| Type::Packet(p.clone()));
+                return self.handle_type(module.as_deref(), &name);
             };
             match symbol.kind {
                 Kind::Struct => return Type::Struct(symbol.clone()),
                 Kind::Enum => return Type::Scalar,
                 Kind::Alias => {}
+                Kind::Parameter => match self.type_argument(module.as_deref(), &name) {
+                    Some(argument) => {
+                        (module, name) = (None, argument);
+                        continue;
+                    }
+                    None => return Type::Unknown,
+                },
                 _ => return Type::Unknown,
             }
             let target = ast::Alias::cast(symbol.node.clone()).and_then(|a| a.ty()).and_then(|ty| ty.name());
@@ -127,10 +143,11 @@ impl Model {
         Type::Unknown
     }
 
-    /// The protocol of the handle type `P_packet_t` or `P_pkt_t`.
-    pub fn handle_protocol(&self, type_name: &str) -> Option<&Symbol> {
-        let protocol = type_name.strip_suffix("_packet_t").or_else(|| type_name.strip_suffix("_pkt_t"))?;
-        self.protocol(protocol)
+    /// The type `P_packet_t` or `P_pkt_t` in a module.
+    fn handle_type(&self, module: Option<&str>, type_name: &str) -> Type {
+        let mut protocols =
+            handle_protocol(type_name).map_or(Vec::new(), |name| self.protocols(module, name)).into_iter();
+        protocols.next().map_or(Type::Unknown, |first| Type::Packet(first, protocols.collect()))
     }
 
     /// The type of a variable.
@@ -190,7 +207,7 @@ impl Model {
         let Some(Target::Symbol(symbol)) = name.and_then(|name| self.target(name.syntax())) else {
             return Type::Unknown;
         };
-        let Some(table) = ast::Table::cast(symbol.node) else { return Type::Unknown };
+        let Some((symbol, table)) = self.table(symbol) else { return Type::Unknown };
         if table.kind() == Some(ast::TableKind::Set) {
             return Type::Scalar;
         }
@@ -199,8 +216,12 @@ impl Model {
     }
 
     fn call_type(&self, call: &ast::CallExpr) -> Type {
-        let Some(ast::Expr::Name(callee)) = call.callee() else { return Type::Unknown };
-        match callee.name().and_then(|name| self.target(name.syntax())) {
+        let name = match call.callee() {
+            Some(ast::Expr::Name(callee)) => callee.name(),
+            Some(ast::Expr::Member(callee)) => callee.field(),
+            _ => None,
+        };
+        match name.and_then(|name| self.target(name.syntax())) {
             Some(Target::Builtin(b)) if b.name == "packet_copy" => {
                 call.args().next().map_or(Type::Unknown, |packet| self.expr_type(&packet))
             }

@@ -10,7 +10,7 @@ use rowan::TextRange;
 
 use crate::builtin::{self, Builtin};
 use crate::model::{Kind, Model, Symbol};
-use crate::scope::{Local, Type, locals, module_of};
+use crate::scope::{Local, Type, handle_protocol, locals, module_of};
 
 use SyntaxKind::*;
 
@@ -90,10 +90,10 @@ impl Model {
             Covers | Pseudo => {
                 let protocol = parent.ancestors().find_map(ast::Protocol::cast)?;
                 let symbol = self.protocol(protocol.name()?.text())?.clone();
-                self.field_of(&Type::Packet(symbol), text)
+                self.field_of(&Type::Packet(symbol, Vec::new()), text)
             }
             WireEnd | Path => self.dotted_target(&parent, token),
-            LetStmt | Param => {
+            LetStmt | Param | Const if parent.kind() != Const || is_in_body(&parent) => {
                 let own = |local: &Local| local.name.syntax() == token;
                 locals(&parent, token.text_range().start()).into_iter().find(own).map(Target::Local)
             }
@@ -120,7 +120,8 @@ impl Model {
         if builtin::type_width(name).is_some() || name == "void" {
             return Some(Target::Type(name.to_string()));
         }
-        self.symbol(node, name).or_else(|| self.handle_protocol(name).cloned()).map(Target::Symbol)
+        let protocol = || self.symbol(node, handle_protocol(name)?).filter(is_protocol);
+        self.symbol(node, name).or_else(protocol).map(Target::Symbol)
     }
 
     /// A name in an expression.
@@ -140,7 +141,11 @@ impl Model {
             return Some(Target::HeaderField { protocol, field });
         }
         if let Some(symbol) = self.symbol(node, name) {
-            return Some(Target::Symbol(symbol));
+            let call = node.parent().and_then(ast::CallExpr::cast);
+            return Some(Target::Symbol(match call.filter(|_| symbol.kind == Kind::Function) {
+                Some(call) => self.overload(symbol, &call),
+                None => symbol,
+            }));
         }
         let function = builtin::function(name).map(Target::Builtin);
         function.or_else(|| builtin_reason(name)).or_else(|| {
@@ -167,11 +172,11 @@ impl Model {
     /// A field of a value of a type.
     fn field_of(&self, ty: &Type, name: &str) -> Option<Target> {
         match ty {
-            Type::Packet(protocol) => {
+            Type::Packet(first, others) => [first].into_iter().chain(others).find_map(|protocol| {
                 let declared = ast::Protocol::cast(protocol.node.clone())?;
                 let field = declared.fields().find(|f| f.name().is_some_and(|n| n.text() == name))?;
                 Some(Target::HeaderField { protocol: protocol.clone(), field })
-            }
+            }),
             Type::Struct(owner) => self.struct_field(owner, name),
             Type::Pointer(inner) => match &**inner {
                 Type::Struct(owner) => self.struct_field(owner, name),
@@ -229,6 +234,16 @@ impl Model {
         let module = self.lookup(None, token.text()).cloned().map(Target::Symbol);
         module.or_else(|| builtin::find(&builtin::ENDS, token.text()).map(Target::Builtin))
     }
+}
+
+/// Whether a constant is one of a block.
+pub fn is_in_body(constant: &SyntaxNode) -> bool {
+    constant.parent().is_some_and(|outer| matches!(outer.kind(), Block | SwitchArm))
+}
+
+/// Whether a symbol is a protocol, or may be one that stands for a parameter.
+fn is_protocol(symbol: &Symbol) -> bool {
+    matches!(symbol.kind, Kind::Protocol | Kind::Parameter)
 }
 
 /// Whether a token is a name, or a word in the place of one.

@@ -14,6 +14,7 @@ use lsp_types::{SemanticToken, SemanticTokenType};
 use crate::builtin;
 use crate::model::{Kind, Model};
 use crate::position::LineIndex;
+use crate::target::is_in_body;
 
 use SyntaxKind::*;
 
@@ -90,7 +91,7 @@ impl Walk<'_> {
         Some(match token.kind() {
             LineComment | BlockComment => SemanticTokenType::COMMENT,
             SyntaxKind::String => SemanticTokenType::STRING,
-            Int | Mac | Ipv4 => SemanticTokenType::NUMBER,
+            Int | Mac | Ipv4 | Ipv6 => SemanticTokenType::NUMBER,
             Name => self.name(node, token)?,
             kind if kind.describe().trim_matches('`').chars().all(|c| c.is_ascii_lowercase() || c == '_') => {
                 SemanticTokenType::KEYWORD
@@ -127,11 +128,18 @@ impl Walk<'_> {
                 let is_protocol = ast::Port::cast(node.clone())?.protocol().is_some_and(|p| p.syntax() == token);
                 if is_protocol { SemanticTokenType::INTERFACE } else { SemanticTokenType::EVENT }
             }
+            Const if is_in_body(node) => {
+                if let Some(scope) = self.scopes.last_mut() {
+                    scope.insert(text.to_string(), false);
+                }
+                SemanticTokenType::VARIABLE
+            }
             Const | Enumerator => SemanticTokenType::ENUM_MEMBER,
             Alias | Enum => SemanticTokenType::TYPE,
             Struct | StructValue => SemanticTokenType::STRUCT,
             Protocol => SemanticTokenType::INTERFACE,
             Module | Instances => SemanticTokenType::NAMESPACE,
+            ModuleParam => SemanticTokenType::PARAMETER,
             Function | Ppf | Timer | Extern => SemanticTokenType::FUNCTION,
             OverClause | IntoClause => SemanticTokenType::VARIABLE,
             Reasons => SemanticTokenType::EVENT,
@@ -217,5 +225,6 @@ fn of(kind: Kind) -> SemanticTokenType {
         Kind::Function | Kind::Extern | Kind::Ppf | Kind::Timer => SemanticTokenType::FUNCTION,
         Kind::Reason | Kind::Port => SemanticTokenType::EVENT,
         Kind::Table | Kind::Meter | Kind::Counter => SemanticTokenType::VARIABLE,
+        Kind::Parameter => SemanticTokenType::PARAMETER,
     }
 }

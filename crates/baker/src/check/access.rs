@@ -7,6 +7,7 @@ use super::names::{ModuleId, Symbol};
 use super::types::unsigned;
 use crate::diag::Diagnostic;
 use crate::ir::{MetaId, TableId, TableKind};
+use crate::number::Number;
 use crate::source::Span;
 use crate::syntax::ast;
 
@@ -25,6 +26,9 @@ impl CodeChecker<'_, '_> {
         }
         if let Some(symbol) = self.qualified(&base, &field) {
             return self.module_item(symbol, &field, span);
+        }
+        if let Some(size) = self.protocol_size(member, &base, &field, span) {
+            return size;
         }
         let value = self.expr(&base, None);
         if member.is_arrow() {
@@ -47,6 +51,30 @@ impl CodeChecker<'_, '_> {
             Type::Error => value,
             other => self.not_a_struct(&base, &field, other, span),
         }
+    }
+
+    /// `protocol.size`: how many bytes its fixed header has.
+    fn protocol_size(
+        &mut self,
+        member: &ast::MemberExpr,
+        base: &ast::Expr,
+        field: &ast::Name,
+        span: Span,
+    ) -> Option<Typed> {
+        let ast::Expr::Name(name) = base else { return None };
+        let name = name.name().filter(|name| !member.is_arrow() && self.local(name.text()).is_none())?;
+        let protocol = self.checker.protocol_named(self.scope, name.text())?;
+        if field.text() != "size" {
+            let title = format!("the protocol `{}` has no `{}`", name.text(), field.text());
+            let error = Diagnostic::new("unknown-name", field.span(self.file), title);
+            let hint = "`PROTOCOL.size` is the number of bytes of its fixed header; a field is that of a packet: `->`";
+            self.error(error.label("not known").hint(hint));
+            return Some(Typed::error(span));
+        }
+        Some(match self.checker.protocol_size(protocol) {
+            Some(bytes) => Typed::number(Number::from(u128::from(bytes)), span),
+            None => Typed::error(span),
+        })
     }
 
     fn not_a_struct(&mut self, base: &ast::Expr, field: &ast::Name, found: Type, span: Span) -> Typed {
@@ -150,7 +178,7 @@ impl CodeChecker<'_, '_> {
     }
 
     /// What `module.name` stands for.
-    fn qualified(&mut self, base: &ast::Expr, field: &ast::Name) -> Option<Result<Symbol, ModuleId>> {
+    pub(super) fn qualified(&mut self, base: &ast::Expr, field: &ast::Name) -> Option<Result<Symbol, ModuleId>> {
         let ast::Expr::Name(name) = base else { return None };
         let name = name.name()?;
         if self.local(name.text()).is_some() {
@@ -168,8 +196,15 @@ impl CodeChecker<'_, '_> {
             symbol,
             Symbol::Table(_) | Symbol::Meter(_) | Symbol::Counter(_) | Symbol::Port(_) | Symbol::Ppf(_)
         );
+        let calls = matches!(symbol, Symbol::Function(_) | Symbol::Extern(_));
         let span = Span { end: field.span(self.file).end, ..name.span(self.file) };
         match instance {
+            // It works on the tables of one of them.
+            _ if calls && !declared.instances.is_empty() => {
+                let title = format!("the functions of `{}` are those of each instance", declared.name);
+                let error = Diagnostic::new("function-of-instances", span, title);
+                self.checker.report_once(error.label("can be called within the module only"));
+            }
             None if own && !declared.instances.is_empty() => self.checker.needs_instance(module, field.text(), span),
             Some(_) if !own => {
                 let title = format!("`{}` belongs to the module `{}`", field.text(), declared.name);
@@ -182,7 +217,7 @@ impl CodeChecker<'_, '_> {
         Some(Ok(instance.map_or(symbol, |id| self.checker.of_instance(id, symbol))))
     }
 
-    fn module_item(&mut self, symbol: Result<Symbol, ModuleId>, field: &ast::Name, span: Span) -> Typed {
+    pub(super) fn module_item(&mut self, symbol: Result<Symbol, ModuleId>, field: &ast::Name, span: Span) -> Typed {
         let symbol = match symbol {
             Ok(Symbol::Const(index)) => match self.checker.constant(index) {
                 Some(super::consts::Constant::Untyped(value)) => return Typed::number(value, span),

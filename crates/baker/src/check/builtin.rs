@@ -4,7 +4,7 @@ use super::access::Cell;
 use super::code::CodeChecker;
 use super::expr::Typed;
 use super::hir::{Expr, ExprKind, Stmt, StmtKind, Type};
-use super::names::{Symbol, article, nearest};
+use super::names::{Symbol, article, import_of, nearest};
 use super::types::unsigned;
 use crate::builtin::{self, Function, Returns};
 use crate::diag::Diagnostic;
@@ -15,18 +15,26 @@ use crate::syntax::ast;
 impl CodeChecker<'_, '_> {
     /// A call whose value is used.
     pub(super) fn call(&mut self, call: &ast::CallExpr, wanted: Option<Type>, span: Span) -> Typed {
-        let Some(ast::Expr::Name(callee)) = call.callee() else {
-            self.error(
-                Diagnostic::new("bad-call", span, "only a function can be called").label("not the name of a function"),
-            );
-            return Typed::error(span);
+        let callee = match call.callee() {
+            Some(ast::Expr::Name(callee)) => callee,
+            Some(ast::Expr::Member(callee)) if !callee.is_arrow() => return self.call_elsewhere(call, &callee, span),
+            _ => {
+                self.error(
+                    Diagnostic::new("bad-call", span, "only a function can be called")
+                        .label("not the name of a function"),
+                );
+                return Typed::error(span);
+            }
         };
         let Some(name) = callee.name() else { return Typed::error(span) };
         let args: Vec<_> = call.args().collect();
         if self.constant {
             return self.not_constant(span);
         }
-        let Some(builtin) = builtin::find(name.text()) else { return self.function_call(&name, &args, span) };
+        let Some(builtin) = builtin::find(name.text()) else {
+            let symbol = self.checker.resolve(self.scope, name.text());
+            return self.function_call(symbol, &name, &args, span);
+        };
         if builtin.returns == Returns::Nothing {
             self.error(
                 Diagnostic::new("no-result", span, format!("`{}` has no value", name.text()))
@@ -167,8 +175,20 @@ impl CodeChecker<'_, '_> {
         Typed::new(ExprKind::Insert(table, vec![key], Box::new(value)), Type::Bool, span)
     }
 
-    fn function_call(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
-        let symbol = self.checker.resolve(self.scope, name.text());
+    pub(super) fn function_call(
+        &mut self,
+        symbol: Option<Symbol>,
+        name: &ast::Name,
+        args: &[ast::Expr],
+        span: Span,
+    ) -> Typed {
+        let symbol = match symbol {
+            Some(Symbol::Function(first)) => match self.overload(first, name, args, span) {
+                Some(id) => Some(Symbol::Function(id)),
+                None => return Typed::error(span),
+            },
+            other => other,
+        };
         let (params, result) = match symbol {
             Some(Symbol::Function(id)) => {
                 let def = &self.checker.functions[id.0 as usize];
@@ -336,6 +356,7 @@ impl CodeChecker<'_, '_> {
                         let error =
                             Diagnostic::new("unknown-reason", reason_span, format!("there is no drop reason `{text}`"));
                         match nearest(&text, reasons.iter().map(String::as_str)) {
+                            _ if import_of(&text).is_some() => Diagnostic { hint: import_of(&text), ..error },
                             Some(near) => error.hint(format!("did you mean `{near}`?")),
                             None => error.hint(format!("declare it: `drop_reason {text};`")),
                         }

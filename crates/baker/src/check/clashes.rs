@@ -62,7 +62,7 @@ fn hides(globals: &Names, text: &str, symbol: Symbol, span: Span) -> Option<Diag
     let &(outer, declared) = globals.get(text)?;
     // Nobody names a PPF or a timer where a module could be meant.
     let apart = matches!(symbol, Symbol::Ppf(_) | Symbol::Timer)
-        && matches!(outer, Symbol::Module(_) | Symbol::Instance(_) | Symbol::Reported);
+        && matches!(outer, Symbol::Module(_) | Symbol::Generic(_) | Symbol::Instance(_) | Symbol::Reported);
     if apart || outer.what() == symbol.what() {
         return None;
     }

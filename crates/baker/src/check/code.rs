@@ -20,6 +20,8 @@ pub(super) struct CodeChecker<'c, 'a> {
     pub locals: Vec<Local>,
     /// Names of the locals of each open scope.
     pub scopes: Vec<HashMap<String, LocalId>>,
+    /// Those of the locals that are constants.
+    pub constants: HashMap<LocalId, Constant>,
     /// What `return` returns: a function's result, or void in a PPF.
     pub result: Type,
     /// Variables that count the open loops: they can't be set in the loop.
@@ -46,6 +48,7 @@ impl<'c, 'a> CodeChecker<'c, 'a> {
             scope,
             locals: Vec::new(),
             scopes: vec![HashMap::new()],
+            constants: HashMap::new(),
             result: Type::Void,
             loop_counters: Vec::new(),
             loops: 0,

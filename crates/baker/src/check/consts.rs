@@ -35,6 +35,13 @@ impl Constant {
     }
 }
 
+/// The error about a constant that is neither a number nor a bool.
+pub(super) fn no_such_constant(span: Span, described: &str) -> Diagnostic {
+    Diagnostic::new("bad-constant-type", span, format!("there are no constants of type `{described}`"))
+        .label("declared with that type")
+        .hint("a constant has an integer type or bool")
+}
+
 /// The greatest value of a type, as bits.
 fn greatest(width: u32, signed: bool) -> u128 {
     mask(width) >> u32::from(signed)
@@ -97,6 +104,7 @@ impl Checker<'_> {
         let def = &self.consts[index];
         let (file, scope, span) = (def.file, def.scope, def.span);
         let (ty, value, after) = (def.ty.clone(), def.value.clone(), def.after);
+        let (value_file, value_scope) = def.value_at.map_or((file, scope), |file| (file, None));
         let ty = ty.map(|ty| self.type_of(file, scope, &ty, false));
         if self.consts[index].enumerator && !matches!(ty, None | Some(Type::Int { .. })) {
             return None; // reported at the enum
@@ -127,10 +135,10 @@ impl Checker<'_> {
             };
         };
         match ty {
-            None => self.evaluate_expr(file, scope, &expr),
+            None => self.evaluate_expr(value_file, value_scope, &expr),
             Some(Type::Error) => None,
             Some(ty @ (Type::Int { .. } | Type::Bool)) => {
-                let mut code = CodeChecker::constant(self, file, scope);
+                let mut code = CodeChecker::constant(self, value_file, value_scope);
                 let value = code.expr(&expr, None);
                 let value = code.coerce(value, ty)?;
                 code.constant_of(value)
@@ -138,11 +146,7 @@ impl Checker<'_> {
             Some(ty) => {
                 let written = self.consts[index].ty.as_ref().and_then(|ty| ty.name());
                 let described = written.map_or_else(|| self.describe(ty), |name| name.text().to_string());
-                self.error(
-                    Diagnostic::new("bad-constant-type", span, format!("there are no constants of type `{described}`"))
-                        .label("declared with that type")
-                        .hint("a constant has an integer type or bool"),
-                );
+                self.error(no_such_constant(span, &described));
                 None
             }
         }

@@ -3,7 +3,7 @@
 use super::code::CodeChecker;
 use super::consts::Constant;
 use super::hir::{Comparison, Expr, ExprKind, Type};
-use super::names::{Symbol, nearest};
+use super::names::{Symbol, import_of, nearest};
 use super::types::unsigned;
 use crate::diag::Diagnostic;
 use crate::number::Number;
@@ -61,6 +61,7 @@ impl CodeChecker<'_, '_> {
                 Ok(LiteralValue::Int(value)) => Typed::number(Number::from(value), span),
                 Ok(LiteralValue::Mac(value)) => Typed::new(ExprKind::Const(value as u128), unsigned(48), span),
                 Ok(LiteralValue::Ipv4(value)) => Typed::new(ExprKind::Const(value as u128), unsigned(32), span),
+                Ok(LiteralValue::Ipv6(value)) => Typed::new(ExprKind::Const(value), unsigned(128), span),
                 Ok(LiteralValue::Bool(value)) => Typed::new(ExprKind::Const(value as u128), Type::Bool, span),
                 Ok(LiteralValue::Null) => Typed::new(ExprKind::Const(0), Type::Null, span),
                 Err(_) => Typed::error(span),
@@ -95,7 +96,11 @@ impl CodeChecker<'_, '_> {
             }
         }
         if let Some(local) = self.local(text) {
-            return Typed::new(ExprKind::Local(local), self.local_type(local), span);
+            return match self.constants.get(&local) {
+                Some(Constant::Typed(ty, bits)) => Typed::new(ExprKind::Const(*bits), *ty, span),
+                Some(_) => Typed::error(span),
+                None => Typed::new(ExprKind::Local(local), self.local_type(local), span),
+            };
         }
         match self.checker.resolve(self.scope, text) {
             Some(Symbol::Const(index)) => match self.checker.constant(index) {
@@ -129,7 +134,7 @@ impl CodeChecker<'_, '_> {
                     Diagnostic::new("unknown-name", span, format!("there is no `{text}` here")).label("not declared");
                 let locals = self.scopes.iter().flat_map(|s| s.keys()).map(String::as_str);
                 let near = nearest(text, locals).or_else(|| self.checker.similar(text, "value"));
-                let hint = near.map(|near| format!("did you mean `{near}`?"));
+                let hint = import_of(text).or(near.map(|near| format!("did you mean `{near}`?")));
                 self.checker.report_once(Diagnostic { hint, ..error });
                 Typed::error(span)
             }

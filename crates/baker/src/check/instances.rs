@@ -15,7 +15,7 @@ use crate::source::{FileId, Span};
 use crate::syntax::ast;
 
 /// Instances of a program at most.
-const MAX_INSTANCES: usize = 64;
+pub(super) const MAX_INSTANCES: usize = 64;
 
 /// Tables, counters, channels, PPFs, functions and timers that they have together at most.
 const MAX_ITEMS: usize = 1 << 12;
@@ -39,7 +39,7 @@ pub(super) struct Items<T> {
 pub(super) type Own = Items<Range<u32>>;
 
 impl Own {
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         let Items { tables, counters, channels, ppfs, functions, externs, timers } = self;
         [tables, counters, channels, ppfs, functions, externs, timers].into_iter().map(Range::len).sum()
     }
@@ -66,6 +66,10 @@ impl Checker<'_> {
             let Some(module) = item.module() else { continue };
             let id = match self.globals.get(module.text()) {
                 Some((Symbol::Module(id), _)) => *id,
+                Some((Symbol::Generic(generic), _)) => {
+                    self.generic_instances(file, *generic, &item);
+                    continue;
+                }
                 found => {
                     let found = found.map(|(symbol, _)| *symbol);
                     self.unknown(file, &module, "module", found);
@@ -73,6 +77,11 @@ impl Checker<'_> {
                     continue;
                 }
             };
+            if let Some(args) = item.args() {
+                let title = format!("the module `{}` has no parameters", module.text());
+                let error = Diagnostic::new("wrong-arguments", self.span(file, &args), title);
+                self.error(error.label("nothing takes these").also(self.modules[id.0].span, "declared here"));
+            }
             for name in item.names() {
                 self.instance(file, id, &name);
             }
@@ -104,14 +113,16 @@ impl Checker<'_> {
 
     /// Gives the instances tables, counters and channels as their modules have, and numbers for PPFs and functions.
     pub(super) fn check_instances(&mut self) {
-        let (mut items, mut ppfs, mut functions) = (0, self.ppfs.len() as u32, self.functions.len() as u32);
+        let (mut ppfs, mut functions) = (self.ppfs.len() as u32, self.functions.len() as u32);
         let (mut externs, mut timers) = (self.externs.len() as u32, self.timers.len() as u32);
+        let Some(mut items) = self.generic_items(MAX_ITEMS) else { return };
+        let generic = self.modules.iter().filter(|module| module.generic.is_some()).count();
         for index in 0..self.instances.len() {
             let module = self.instances[index].module;
             let Module { name: module_name, own, .. } = &self.modules[module.0];
             let (own, module_name) = (own.clone(), module_name.clone());
             items += own.count();
-            if index >= MAX_INSTANCES || items > MAX_ITEMS {
+            if index + generic >= MAX_INSTANCES || items > MAX_ITEMS {
                 let error = Diagnostic::new("too-many-instances", self.instances[index].span, "too many instances")
                     .label(format!("more than {MAX_INSTANCES}, or than {MAX_ITEMS} items of instances"));
                 self.error(error);
@@ -126,8 +137,6 @@ impl Checker<'_> {
             let [tables, counters, channels] = [hir.tables.len(), hir.counters.len(), hir.channels.len()];
             for id in own.tables.clone() {
                 let mut table = hir.tables[id as usize].clone();
-                // Of the same module, so of the same instance.
-                table.into = table.into.map(|into| TableId(instead(&own.tables, &(tables as u32..u32::MAX), into.0)));
                 table.name = renamed(&table.name);
                 hir.tables.push(table);
             }
@@ -280,7 +289,10 @@ impl Checker<'_> {
     /// Checks how much code all instances have together; `ppfs` and `timers` say it of each of these by its number.
     pub(super) fn check_instances_cost(&mut self, ppfs: &[u32], timers: &[u32]) {
         let mut all = 0u32;
-        for Instance { span, module, .. } in &self.instances {
+        let instances = self.instances.iter().map(|instance| (&instance.span, instance.module));
+        let generic = self.modules.iter().enumerate().filter(|(_, module)| module.generic.is_some());
+        let generic = generic.map(|(id, module)| (&module.span, ModuleId(id)));
+        for (span, module) in generic.chain(instances) {
             let own = &self.modules[module.0].own;
             let sizes = own.ppfs.clone().map(|id| ppfs[id as usize]);
             let sizes = sizes.chain(own.timers.clone().map(|id| timers[id as usize]));

@@ -43,7 +43,9 @@ impl Checker<'_> {
                 let resolved =
                     if is_struct { Type::Struct(StructId(0)) } else { self.type_of(file, scope, &ty, false) };
                 match resolved {
-                    Type::Int { .. } | Type::Bool => fields.push((text, type_name, resolved)),
+                    Type::Int { .. } | Type::Bool => {
+                        fields.push((text, self.written_name(scope, &type_name), resolved))
+                    }
                     Type::Error => {}
                     _ => {
                         let span = self.span(file, &ty);
@@ -78,32 +80,23 @@ impl Checker<'_> {
     pub(super) fn check_modules(&mut self) {
         let (protocol, target) = (ProtocolId(0), Target::Host);
         self.hir.channels.push(Channel { name: "rx".into(), from: None, protocol, target });
-        let files = self.files;
-        let mut module = ModuleId(0);
-        for file in files {
-            for item in file.tree.items() {
-                let ast::Item::Module(item) = item else { continue };
-                if item.name().is_none() {
-                    continue;
+        for index in 0..self.modules.len() {
+            let (module, file, item) = (ModuleId(index), self.modules[index].file, self.modules[index].ast.clone());
+            let count =
+                |hir: &hir::Program| [hir.tables.len() as u32, hir.counters.len() as u32, hir.channels.len() as u32];
+            let before = count(&self.hir);
+            for item in item.items() {
+                match item {
+                    ast::ModuleItem::Port(item) => self.port(file, module, &item),
+                    ast::ModuleItem::Table(item) => self.table(file, module, &item),
+                    ast::ModuleItem::Counter(item) => self.counter(file, module, &item),
+                    ast::ModuleItem::Meter(item) => self.meter(file, module, &item),
+                    _ => {}
                 }
-                let count = |hir: &hir::Program| {
-                    [hir.tables.len() as u32, hir.counters.len() as u32, hir.channels.len() as u32]
-                };
-                let before = count(&self.hir);
-                for item in item.items() {
-                    match item {
-                        ast::ModuleItem::Port(item) => self.port(file.id, module, &item),
-                        ast::ModuleItem::Table(item) => self.table(file.id, module, &item),
-                        ast::ModuleItem::Counter(item) => self.counter(file.id, module, &item),
-                        ast::ModuleItem::Meter(item) => self.meter(file.id, module, &item),
-                        _ => {}
-                    }
-                }
-                let after = count(&self.hir);
-                let own = &mut self.modules[module.0].own;
-                [own.tables, own.counters, own.channels] = [0, 1, 2].map(|kind| before[kind]..after[kind]);
-                module.0 += 1;
             }
+            let after = count(&self.hir);
+            let own = &mut self.modules[index].own;
+            [own.tables, own.counters, own.channels] = [0, 1, 2].map(|kind| before[kind]..after[kind]);
         }
     }
 
@@ -113,7 +106,7 @@ impl Checker<'_> {
 
     fn port(&mut self, file: FileId, module: ModuleId, item: &ast::Port) {
         let (Some(kind), Some(protocol_name)) = (item.kind(), item.protocol()) else { return };
-        let protocol = match self.resolve(None, protocol_name.text()) {
+        let protocol = match self.resolve(Some(module), protocol_name.text()) {
             Some(Symbol::Protocol(id)) => Some(id),
             found => {
                 self.unknown(file, &protocol_name, "protocol", found);
@@ -201,13 +194,8 @@ impl Checker<'_> {
 
     /// The `into` clauses of tables, which may stand in front of the tables that they name.
     pub(super) fn check_into(&mut self) {
-        let files = self.files;
-        let modules = files.iter().flat_map(|file| file.tree.items().map(|item| (file.id, item)));
-        let modules = modules.filter_map(|(file, item)| match item {
-            ast::Item::Module(item) if item.name().is_some() => Some((file, item)),
-            _ => None,
-        });
-        for (module, (file, item)) in modules.enumerate() {
+        for module in 0..self.modules.len() {
+            let (file, item) = (self.modules[module].file, self.modules[module].ast.clone());
             for item in item.items() {
                 let ast::ModuleItem::Table(item) = item else { continue };
                 if let Some((name, into)) = item.name().zip(item.led_into()) {
@@ -237,6 +225,10 @@ impl Checker<'_> {
             );
         }
         self.hir.tables[id.0 as usize].into = Some(target);
+        for instance in self.modules[module.0].instances.clone() {
+            let [id, target] = [id, target].map(|table| self.number_in(instance, table.0, |own| &own.tables));
+            self.hir.tables[id as usize].into = Some(TableId(target));
+        }
     }
 
     /// The `idle` clause of a table, in nanoseconds.
@@ -273,7 +265,7 @@ impl Checker<'_> {
     fn entry_layout(&mut self, file: FileId, module: ModuleId, ty: &ast::TypeRef) -> Option<LayoutId> {
         match self.type_of(file, Some(module), ty, false) {
             resolved @ (Type::Int { .. } | Type::Bool | Type::Struct(_)) => {
-                let name = ty.name().map(|n| n.text().to_string()).unwrap_or_default();
+                let name = ty.name().map(|n| self.written_name(Some(module), n.text())).unwrap_or_default();
                 Some(self.layout(&name, resolved))
             }
             Type::Error => None,
@@ -304,6 +296,7 @@ impl Checker<'_> {
         for index in 0..self.functions.len() {
             self.function_signature(index);
         }
+        self.check_overloads();
         for index in 0..self.externs.len() {
             self.extern_signature(index);
         }

@@ -6,11 +6,12 @@
 //! | `names` | what each name stands for |
 //! | `consts`, `types` | constants and types |
 //! | `protocols`, `items`, `meters` | protocols, metadata, structs, tables, counters, meters |
-//! | `code`, `stmt`, `expr`, `arith`, `access`, `builtin`, `packet`, `loops` | bodies of PPFs and functions |
+//! | `code`, `stmt`, `expr`, `arith`, `access`, `builtin`, `calls`, `packet`, `loops` | bodies of PPFs and functions |
 //! | `ports` | what programs may ask of ports |
 //! | `externs`, `timers` | functions of controllers; what runs without a packet |
 //! | `wiring` | which channel leads where |
 //! | `instances` | modules that are there several times |
+//! | `params` | modules with parameters: one module for each instance |
 //! | `flow` | what must hold on every path: handles consumed once, pointers tested |
 //! | `sums`, `own` | declared checksums: what the compiler can't keep |
 //! | `critical` | critical sections, and which tables' entries have a lock |
@@ -19,6 +20,7 @@
 mod access;
 mod arith;
 mod builtin;
+mod calls;
 mod clashes;
 mod code;
 mod consts;
@@ -37,6 +39,7 @@ mod meters;
 mod names;
 pub(crate) mod own;
 mod packet;
+mod params;
 mod paths;
 mod pins;
 mod ports;
@@ -51,7 +54,7 @@ mod wiring;
 
 pub use load::{File, Loaded, load};
 
-use crate::diag::Diagnostic;
+use crate::diag::{self, Diagnostic};
 use crate::source::{Loader, Sources};
 
 /// What came of a compilation.
@@ -69,15 +72,16 @@ pub struct Compilation {
 
 /// Checks the program whose root file is `name` with this text.
 pub fn check(name: &str, text: &str, loader: &dyn Loader) -> Compilation {
-    let Loaded { sources, files, mut diagnostics } = load(name, text, loader);
+    let Loaded { mut sources, files, mut diagnostics } = load(name, text, loader);
     let mut program = None;
     let mut runnable = false;
     if diagnostics.is_empty() {
-        let mut checker = names::Checker::new(name, &files);
+        let mut checker = names::Checker::new(name, &files, std::mem::take(&mut sources));
         checker.run();
         runnable = checker.runnable;
-        (program, diagnostics) = checker.finish();
+        (program, diagnostics, sources) = checker.finish();
     }
+    let mut diagnostics = diag::by_file(diagnostics, &sources);
     diagnostics.sort_by_key(|d| (d.primary.span.file, d.primary.span.start));
     let program = program.filter(|_| diagnostics.is_empty());
     Compilation { sources, diagnostics, program, runnable }

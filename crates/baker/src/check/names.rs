@@ -6,11 +6,13 @@ use super::hir::{self, FunctionId, StructId, Type};
 use super::instances::{Instance, Own};
 use super::load::File;
 use crate::builtin;
+use super::params::{Generic, GenericInstance, TableArg};
 use crate::diag::{Diagnostic, Label};
 use crate::ir::{
     BUILTIN_DROP_REASONS, ChannelId, CounterId, DropId, DropReason, ExternId, LayoutId, Pin, PpfId, ProtocolId, TableId,
 };
-use crate::source::{FileId, Span};
+use crate::library;
+use crate::source::{FileId, Sources, Span};
 use crate::syntax::ast::{self, AstNode};
 
 /// Index into [`Checker::modules`].
@@ -30,6 +32,8 @@ pub(super) enum Symbol {
     Struct(StructId),
     Protocol(ProtocolId),
     Module(ModuleId),
+    /// A module with parameters: index into [`Checker::generics`].
+    Generic(usize),
     /// Index into [`Checker::instances`].
     Instance(usize),
     /// What was declared wrongly, and reported.
@@ -54,6 +58,7 @@ impl Symbol {
             Symbol::Alias(_) | Symbol::Struct(_) => "a type",
             Symbol::Protocol(_) => "a protocol",
             Symbol::Module(_) => "a module",
+            Symbol::Generic(_) => "a module with parameters",
             Symbol::Instance(_) | Symbol::Reported => "an instance of a module",
             Symbol::Function(_) => "a function",
             Symbol::Extern(_) => "a function of a controller",
@@ -78,6 +83,8 @@ pub(super) struct ConstDef {
     pub span: Span,
     pub ty: Option<ast::TypeRef>,
     pub value: Option<ast::Expr>,
+    /// Where the value stands, if elsewhere: that of a module's parameter is an argument.
+    pub value_at: Option<FileId>,
     /// For an enumerator without a value: the one before it.
     pub after: Option<usize>,
     pub enumerator: bool,
@@ -109,6 +116,11 @@ pub(super) enum Lazy<T> {
 pub(super) struct Module {
     pub name: String,
     pub span: Span,
+    /// The file that it stands in; a copy for an instance of a module with parameters.
+    pub file: FileId,
+    pub ast: ast::Module,
+    /// What it is an instance of, where that has parameters.
+    pub generic: Option<GenericInstance>,
     pub names: Names,
     pub ports: Vec<Port>,
     /// Its own items.
@@ -174,17 +186,23 @@ pub(super) struct FunctionDef {
     pub ast: ast::Function,
     pub result: Type,
     pub params: Vec<hir::Local>,
+    /// The next function of this name in this scope: it takes packets of another protocol.
+    pub next: Option<FunctionId>,
 }
 
 /// Checks one program.
 pub(super) struct Checker<'a> {
     pub files: &'a [File],
+    pub sources: Sources,
     pub errors: Vec<Diagnostic>,
     /// Mistakes that were not reported because their cause was.
     pub repeated: usize,
     pub globals: Names,
     pub modules: Vec<Module>,
     pub instances: Vec<Instance>,
+    pub generics: Vec<Generic>,
+    /// Tables that stand for parameters of modules, until they are bound.
+    pub table_args: Vec<TableArg>,
     pub consts: Vec<ConstDef>,
     pub aliases: Vec<AliasDef>,
     pub ppfs: Vec<PpfDef>,
@@ -193,6 +211,8 @@ pub(super) struct Checker<'a> {
     pub timers: Vec<TimerDef>,
     pub structs: Vec<(FileId, Scope, ast::Struct)>,
     pub protocols: Vec<(FileId, ast::Protocol)>,
+    /// Sizes of protocols that were asked for before all are laid out.
+    pub sizes: HashMap<ProtocolId, Lazy<Option<u32>>>,
     pub runnable: bool,
     /// How deep the expression or type lies that is being worked out, through the constants and types that need it.
     pub depth: u32,
@@ -207,15 +227,18 @@ pub(super) struct Checker<'a> {
 const MAX_LABELS: usize = 3;
 
 impl<'a> Checker<'a> {
-    pub(super) fn new(root: &str, files: &'a [File]) -> Self {
+    pub(super) fn new(root: &str, files: &'a [File], sources: Sources) -> Self {
         let file_name = root.rsplit('/').next().unwrap_or(root);
         Checker {
             files,
+            sources,
             errors: Vec::new(),
             repeated: 0,
             globals: Names::new(),
             modules: Vec::new(),
             instances: Vec::new(),
+            generics: Vec::new(),
+            table_args: Vec::new(),
             consts: Vec::new(),
             aliases: Vec::new(),
             ppfs: Vec::new(),
@@ -224,6 +247,7 @@ impl<'a> Checker<'a> {
             timers: Vec::new(),
             structs: Vec::new(),
             protocols: Vec::new(),
+            sizes: HashMap::new(),
             runnable: false,
             depth: 0,
             ambiguous: false,
@@ -268,11 +292,11 @@ impl<'a> Checker<'a> {
         self.check_protocols();
         self.check_metadata();
         self.check_modules();
-        if self.names_clash() {
+        self.check_instances();
+        if self.bind_table_args() || self.names_clash() {
             return;
         }
         self.check_into();
-        self.check_instances();
         self.check_signatures();
         self.check_demux();
         self.check_wiring();
@@ -280,9 +304,9 @@ impl<'a> Checker<'a> {
     }
 
     /// The program, and all errors.
-    pub(super) fn finish(self) -> (Option<hir::Program>, Vec<Diagnostic>) {
+    pub(super) fn finish(self) -> (Option<hir::Program>, Vec<Diagnostic>, Sources) {
         let complete = self.errors.is_empty();
-        (complete.then_some(self.hir), self.errors)
+        (complete.then_some(self.hir), self.errors, self.sources)
     }
 
     pub(super) fn error(&mut self, diagnostic: Diagnostic) {
@@ -326,24 +350,38 @@ impl<'a> Checker<'a> {
                 self.protocols.push((file, item.clone()));
                 self.bind(file, None, &name, Symbol::Protocol(id));
             }
-            ast::Item::Module(item) => self.declare_module(file, item),
+            ast::Item::Module(item) if item.has_params() => self.declare_generic(file, item),
+            ast::Item::Module(item) => {
+                let Some(name) = item.name() else { return };
+                let module = self.declare_module(file, item, name.text(), name.span(file));
+                self.bind(file, None, &name, Symbol::Module(module));
+                self.declare_module_items(module);
+            }
             ast::Item::Import(_) | ast::Item::Metadata(_) | ast::Item::OutOfBody(_) | ast::Item::Program(_) => {}
         }
     }
 
-    fn declare_module(&mut self, file: FileId, item: &ast::Module) {
-        let Some(name) = item.name() else { return };
+    /// Declares a module of this name, without what stands in it.
+    pub(super) fn declare_module(&mut self, file: FileId, item: &ast::Module, name: &str, span: Span) -> ModuleId {
         let id = ModuleId(self.modules.len());
         self.modules.push(Module {
-            name: name.text().to_string(),
-            span: name.span(file),
+            name: name.to_string(),
+            span,
+            file,
+            ast: item.clone(),
+            generic: None,
             names: Names::new(),
             ports: Vec::new(),
             own: Own::default(),
             instances: Vec::new(),
             unknown_reader: false,
         });
-        self.bind(file, None, &name, Symbol::Module(id));
+        id
+    }
+
+    /// Declares what stands in a module.
+    pub(super) fn declare_module_items(&mut self, id: ModuleId) {
+        let (file, item) = (self.modules[id.0].file, self.modules[id.0].ast.clone());
         let scope = Some(id);
         let (ppfs, functions) = (self.ppfs.len() as u32, self.functions.len() as u32);
         let (externs, timers) = (self.externs.len() as u32, self.timers.len() as u32);
@@ -410,6 +448,7 @@ impl<'a> Checker<'a> {
             span: name.span(file),
             ty: item.ty(),
             value: item.value(),
+            value_at: None,
             after: None,
             enumerator: false,
             state: Lazy::Waiting,
@@ -445,6 +484,7 @@ impl<'a> Checker<'a> {
                 span: name.span(file),
                 ty: item.ty(),
                 value: enumerator.value(),
+                value_at: None,
                 after: enumerators.last().copied(),
                 enumerator: true,
                 state: Lazy::Waiting,
@@ -489,6 +529,7 @@ impl<'a> Checker<'a> {
     fn declare_function(&mut self, file: FileId, scope: Scope, item: &ast::Function) {
         let Some(name) = item.name() else { return };
         let id = FunctionId(self.functions.len() as u32);
+        let overloads = self.overloads(scope, name.text(), item);
         self.functions.push(FunctionDef {
             file,
             scope,
@@ -497,46 +538,54 @@ impl<'a> Checker<'a> {
             ast: item.clone(),
             result: Type::Error,
             params: Vec::new(),
+            next: None,
         });
-        self.bind(file, scope, &name, Symbol::Function(id));
+        match overloads {
+            Some(last) => self.functions[last.0 as usize].next = Some(id),
+            None => self.bind(file, scope, &name, Symbol::Function(id)),
+        }
     }
 
     /// `void M.P(…) { … }` and `M.P.ppf(…) { … }`: the body of a PPF that its module declares.
     fn out_of_body(&mut self, file: FileId, item: &ast::OutOfBody) {
         let Some(path) = item.path() else { return };
         let (Some(module), Some(name), Some(body)) = (path.module(), path.ppf(), item.body()) else { return };
-        let module_id = match self.globals.get(module.text()) {
-            Some((Symbol::Module(id), _)) => *id,
+        let modules = match self.globals.get(module.text()) {
+            Some((Symbol::Module(id), _)) => vec![*id],
+            Some((Symbol::Generic(generic), _)) => self.modules_of(*generic),
             other => {
                 let found = other.map(|(symbol, _)| *symbol);
                 return self.unknown(file, &module, "module", found);
             }
         };
-        let ppf = match self.modules[module_id.0].names.get(name.text()) {
-            Some((Symbol::Ppf(id), _)) => *id,
-            _ => {
+        for id in modules {
+            let ppf = match self.modules[id.0].names.get(name.text()) {
+                Some((Symbol::Ppf(id), _)) => *id,
+                _ => {
+                    return self.error(
+                        Diagnostic::new(
+                            "unknown-ppf",
+                            name.span(file),
+                            format!("the module `{}` declares no PPF `{}`", module.text(), name.text()),
+                        )
+                        .label("not declared")
+                        .also(self.modules[id.0].span, "the module")
+                        .hint(format!("declare it in the module: `ppf {}(…) from CHANNEL;`", name.text())),
+                    );
+                }
+            };
+            let file = self.file_in(id, file);
+            let declared = &mut self.ppfs[ppf.0 as usize];
+            if declared.body.is_some() {
+                let first = declared.span;
                 return self.error(
-                    Diagnostic::new(
-                        "unknown-ppf",
-                        name.span(file),
-                        format!("the module `{}` declares no PPF `{}`", module.text(), name.text()),
-                    )
-                    .label("not declared")
-                    .also(self.modules[module_id.0].span, "the module")
-                    .hint(format!("declare it in the module: `ppf {}(…) from CHANNEL;`", name.text())),
+                    Diagnostic::new("duplicate-body", name.span(file), format!("`{}` has two bodies", name.text()))
+                        .label("the second body")
+                        .also(first, "declared here"),
                 );
             }
-        };
-        let declared = &mut self.ppfs[ppf.0 as usize];
-        if declared.body.is_some() {
-            let first = declared.span;
-            return self.error(
-                Diagnostic::new("duplicate-body", name.span(file), format!("`{}` has two bodies", name.text()))
-                    .label("the second body")
-                    .also(first, "declared here"),
-            );
+            declared.body = Some((file, body.clone(), item.param()));
         }
-        declared.body = Some((file, body, item.param()));
     }
 
     /// Gives a name its meaning, or reports that it has one.
@@ -575,9 +624,9 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The protocol of a name. All protocols are declared outside of modules.
-    pub(super) fn protocol_named(&self, name: &str) -> Option<ProtocolId> {
-        match self.resolve(None, name) {
+    /// The protocol of a name: one that is declared, or that stands for a module's parameter.
+    pub(super) fn protocol_named(&self, scope: Scope, name: &str) -> Option<ProtocolId> {
+        match self.resolve(scope, name) {
             Some(Symbol::Protocol(id)) => Some(id),
             _ => None,
         }
@@ -600,6 +649,9 @@ impl<'a> Checker<'a> {
                 let c_name =
                     |p| name.text().strip_prefix(p).is_some_and(|r: &str| r.starts_with(|c: char| c.is_ascii_digit()));
                 match self.similar(name.text(), wanted) {
+                    _ if library::declaring(name.text()).is_some() => {
+                        Diagnostic { hint: import_of(name.text()), ..error }
+                    }
                     Some(similar) => error.hint(format!("did you mean `{similar}`?")),
                     None if wanted == "type" && ["u", "i", "uint", "int"].into_iter().any(c_name) => {
                         error.hint("integer types are u1 to u128 and i1 to i128")
@@ -630,7 +682,7 @@ impl<'a> Checker<'a> {
             "type" => matches!(symbol, Symbol::Alias(_) | Symbol::Struct(_)),
             "struct" => matches!(symbol, Symbol::Struct(_)),
             "protocol" => matches!(symbol, Symbol::Protocol(_)),
-            "module" => matches!(symbol, Symbol::Module(_)),
+            "module" => matches!(symbol, Symbol::Module(_) | Symbol::Generic(_)),
             "channel" => matches!(symbol, Symbol::Port(_)),
             "function" => matches!(symbol, Symbol::Function(_) | Symbol::Extern(_)),
             _ => true,
@@ -648,6 +700,11 @@ impl<'a> Checker<'a> {
     pub(super) fn span<N: AstNode>(&self, file: FileId, node: &N) -> Span {
         ast::node_span(node.syntax(), file)
     }
+}
+
+/// What to do about a name that a file of the library declares.
+pub(super) fn import_of(name: &str) -> Option<String> {
+    library::declaring(name).map(|path| format!("it is in the library: add `import \"{path}\";`"))
 }
 
 /// The indefinite article of a word.

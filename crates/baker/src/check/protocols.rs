@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use super::code::CodeChecker;
+use super::consts::MAX_CHAIN;
 use super::hir::{Expr, ExprKind, Local, Type};
-use super::names::{Checker, Symbol, nearest};
+use super::names::{Checker, Lazy, Symbol, nearest};
 use super::types::{builtin, unsigned};
 use crate::diag::Diagnostic;
 use crate::ir::{BitRange, Checksum, Field, MetaField, Protocol, ProtocolId, storage_size};
@@ -34,6 +35,38 @@ fn not_arithmetic(expr: &Expr) -> Option<Span> {
 }
 
 impl Checker<'_> {
+    /// How many bytes a protocol's fixed header has, also while constants are worked out of which protocols are made.
+    pub(super) fn protocol_size(&mut self, id: ProtocolId) -> Option<u32> {
+        if let Some(protocol) = self.hir.protocols.get(id.0 as usize) {
+            return Some(protocol.size);
+        }
+        match self.sizes.get(&id) {
+            Some(Lazy::Done(size)) => return *size,
+            Some(_) => {
+                let (file, item) = &self.protocols[id.0 as usize];
+                let name = item.name()?;
+                let title = format!("the size of `{}` depends on itself", name.text());
+                let error = Diagnostic::new("constant-cycle", name.span(*file), title);
+                self.report_once(error.label("the width of one of its fields leads back to here"));
+                return None;
+            }
+            None => {}
+        }
+        let (file, item) = self.protocols[id.0 as usize].clone();
+        if self.depth >= MAX_CHAIN {
+            self.too_deep(self.span(file, &item));
+            return None;
+        }
+        self.sizes.insert(id, Lazy::Computing);
+        self.depth += 1;
+        let widths = item.fields().filter_map(|field| field.width());
+        let bits = widths.map(|width| Some(self.field_width(file, &width)?.0)).sum::<Option<u32>>();
+        self.depth -= 1;
+        let size = bits.map(|bits| bits.div_ceil(8));
+        self.sizes.insert(id, Lazy::Done(size));
+        size
+    }
+
     /// Lays out all protocols. Their demux is checked once all fields are known.
     pub(super) fn check_protocols(&mut self) {
         for (file, protocol) in self.protocols.clone() {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::code::CodeChecker;
+use super::consts::Constant;
 use super::expr::Typed;
 use super::hir::{Expr, ExprKind, LocalId, Stmt, StmtKind, Type};
 use crate::diag::Diagnostic;
@@ -40,6 +41,10 @@ impl CodeChecker<'_, '_> {
             ast::Stmt::Empty(_) => None,
             ast::Stmt::Block(block) => Some(StmtKind::Block(self.block(block))),
             ast::Stmt::Let(let_) => self.let_(let_),
+            ast::Stmt::Const(constant) => {
+                self.constant_stmt(constant);
+                None
+            }
             ast::Stmt::Assign(assign) => self.assign(assign, span),
             ast::Stmt::IncDec(step) => self.inc_dec(step, span),
             ast::Stmt::Expr(statement) => self.expr_statement(statement, span),
@@ -119,6 +124,27 @@ impl CodeChecker<'_, '_> {
         }
         let local = self.declare(name.text(), ty, at);
         (!failed && ty != Type::Error).then_some(StmtKind::Let(local, value))
+    }
+
+    /// A constant of a block: a name for a number, no variable.
+    fn constant_stmt(&mut self, item: &ast::Const) {
+        let (Some(ty), Some(name), Some(value)) = (item.ty(), item.name(), item.value()) else { return };
+        let written = ty.name().map_or(String::new(), |name| name.text().to_string());
+        let ty = self.checker.type_of(self.file, self.scope, &ty, false);
+        let outside = std::mem::replace(&mut self.constant, true);
+        let value = self.expr(&value, None);
+        self.constant = outside;
+        let value = match ty {
+            Type::Int { .. } | Type::Bool => self.coerce(value, ty).and_then(|value| self.constant_of(value)),
+            Type::Error => None,
+            _ => {
+                let at = name.span(self.file);
+                self.error(super::consts::no_such_constant(at, &written));
+                None
+            }
+        };
+        let local = self.declare(name.text(), ty, name.span(self.file));
+        self.constants.insert(local, value.unwrap_or(Constant::Error));
     }
 
     fn assign(&mut self, assign: &ast::AssignStmt, span: Span) -> Option<StmtKind> {

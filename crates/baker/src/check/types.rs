@@ -2,9 +2,10 @@
 
 use super::consts::MAX_CHAIN;
 use super::hir::{StructId, Type};
-use super::names::{Checker, Lazy, Scope, Symbol, nearest};
+use super::names::{Checker, Lazy, Scope, Symbol, import_of, nearest};
 use crate::diag::Diagnostic;
 use crate::ir::{Layout, LayoutField, LayoutId, storage_align, storage_size};
+use crate::library;
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
 
@@ -58,11 +59,12 @@ impl Checker<'_> {
         let text = name.text();
         let protocol = PACKET_SUFFIXES.iter().find_map(|suffix| text.strip_suffix(suffix));
         if let Some(protocol) = protocol {
-            let Some(id) = self.protocol_named(protocol) else {
+            let Some(id) = self.protocol_named(scope, protocol) else {
                 let title = format!("there is no protocol `{protocol}`");
                 let error = Diagnostic::new("unknown-protocol", name.span(file), title).label("not declared");
                 let protocols = self.globals.iter().filter(|(_, known)| matches!(known.0, Symbol::Protocol(_)));
                 let hint = match nearest(protocol, protocols.map(|(name, _)| name.as_str())) {
+                    _ if library::declaring(protocol).is_some() => import_of(protocol).unwrap_or_default(),
                     Some(near) => format!("did you mean `{near}_packet_t`?"),
                     None => "import the file that declares it, such as `import \"net/ipv4\";`".into(),
                 };
@@ -90,7 +92,10 @@ impl Checker<'_> {
                 );
                 Type::Error
             }
-            (true, ty) => Type::Pointer(self.layout(text, ty)),
+            (true, ty) => {
+                let written = self.written_name(scope, text);
+                Type::Pointer(self.layout(&written, ty))
+            }
         }
     }
 

@@ -69,7 +69,7 @@ impl Checker<'_> {
         let mut outputs = Vec::new();
         let mut inputs = Vec::new();
         if !wired.contains_key(&ChannelId(0)) {
-            let ether = self.protocol_named("ether");
+            let ether = self.protocol_named(None, "ether");
             outputs.push(("rx".to_string(), program, ether));
         }
         for module in &self.modules {
@@ -289,7 +289,7 @@ impl Checker<'_> {
                 return None;
             }
         };
-        let Some(ether) = self.protocol_named("ether") else {
+        let Some(ether) = self.protocol_named(None, "ether") else {
             self.error(
                 Diagnostic::new("no-ether", span, format!("`{}` carries ether packets", name.text()))
                     .label("there is no protocol `ether`")

@@ -1,7 +1,9 @@
 //! Diagnostics are plain data, rendered once, at the edge of the program.
 
+mod instances;
 mod render;
 
+pub use instances::by_file;
 pub use render::render;
 
 use crate::source::Span;
@@ -31,6 +33,8 @@ pub struct Diagnostic {
     pub secondary: Vec<Label>,
     /// What to do about it.
     pub hint: Option<String>,
+    /// Instances of a module with parameters in which it is wrong.
+    pub within: Vec<String>,
 }
 
 impl Diagnostic {
@@ -42,6 +46,7 @@ impl Diagnostic {
             primary: Label { span, text: String::new() },
             secondary: Vec::new(),
             hint: None,
+            within: Vec::new(),
         }
     }
 
@@ -55,6 +60,13 @@ impl Diagnostic {
     pub fn also(mut self, span: Span, text: impl Into<String>) -> Self {
         self.secondary.push(Label { span, text: text.into() });
         self
+    }
+
+    /// The instances in which it is wrong, in words.
+    pub fn instances(&self) -> Option<String> {
+        let names: Vec<String> = self.within.iter().map(|name| format!("`{name}`")).collect();
+        let (last, others) = names.split_last()?;
+        Some(if others.is_empty() { format!("in {last}") } else { format!("in {} and {last}", others.join(", ")) })
     }
 
     /// Sets what to do about it.

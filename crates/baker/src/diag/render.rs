@@ -45,6 +45,9 @@ fn report<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources) -> Group<'a> {
         group =
             group.element(snippet.annotations(others.map(|l| annotation(AnnotationKind::Context, l, file, sources))));
     }
+    if let Some(instances) = diagnostic.instances() {
+        group = group.element(Level::NOTE.message(instances));
+    }
     match &diagnostic.hint {
         Some(hint) => group.element(Level::HELP.message(hint)),
         None => group,

@@ -20,7 +20,7 @@ pub(super) fn between(before: &SyntaxToken, token: &SyntaxToken) -> bool {
         (Lt, _) => parent(before) != Some(Table),
         (_, Lt | Gt) => parent(token) != Some(Table),
         (_, Colon) => !matches!(parent(token), Some(StructValueField | CaseLabel)),
-        (_, LParen) => !matches!(parent(token), Some(ArgList | ParamList | Ppf | Timer | OutOfBody)),
+        (_, LParen) => !matches!(parent(token), Some(ArgList | ParamList | ModuleParams | Ppf | Timer | OutOfBody)),
         _ => true,
     }
 }

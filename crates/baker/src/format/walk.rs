@@ -330,7 +330,10 @@ fn braces(node: &SyntaxNode) -> Braces {
     }
     let is_simple = |kind| {
         matches!(kind, StructField | Field | Demux | Length | Pseudo | Enumerator | Wire | Instances)
-            || matches!(kind, LetStmt | AssignStmt | IncDecStmt | ExprStmt | ReturnStmt | BreakStmt | ContinueStmt)
+            || matches!(
+                kind,
+                LetStmt | Const | AssignStmt | IncDecStmt | ExprStmt | ReturnStmt | BreakStmt | ContinueStmt
+            )
     };
     let has_else = |n: SyntaxNode| n.kind() == IfStmt && n.children_with_tokens().any(|e| e.kind() == ElseKw);
     let soft = node.kind() != Module
@@ -373,7 +376,7 @@ fn may_break_before(parent: SyntaxKind, kind: SyntaxKind) -> bool {
 /// Whether a line may be broken behind a token, and whether an element of a list in brackets begins there.
 fn break_behind(parent: SyntaxKind, kind: SyntaxKind, depth: u32) -> Option<(u32, bool)> {
     match (parent, kind) {
-        (ArgList | ParamList | StructValue, Comma) => Some((depth, true)),
+        (ArgList | ParamList | ModuleParams | StructValue, Comma) => Some((depth, true)),
         (Reasons | Port | Instances | Covers | Pseudo | CaseLabel, Comma) | (ForStmt, Semicolon) => {
             Some((depth, false))
         }
@@ -384,11 +387,11 @@ fn break_behind(parent: SyntaxKind, kind: SyntaxKind, depth: u32) -> Option<(u32
 }
 
 fn is_list_start(parent: SyntaxKind, kind: SyntaxKind) -> bool {
-    matches!((parent, kind), (ArgList | ParamList, LParen) | (StructValue, LBrace))
+    matches!((parent, kind), (ArgList | ParamList | ModuleParams, LParen) | (StructValue, LBrace))
 }
 
 fn is_list_end(parent: SyntaxKind, kind: SyntaxKind) -> bool {
-    matches!((parent, kind), (ArgList | ParamList, RParen) | (StructValue, RBrace))
+    matches!((parent, kind), (ArgList | ParamList | ModuleParams, RParen) | (StructValue, RBrace))
 }
 
 /// Whether nothing but the end of the line stands behind an operator; the line is then broken before it.

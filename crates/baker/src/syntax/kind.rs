@@ -56,6 +56,7 @@ kinds! {
     Int = "a number",
     Mac = "a MAC address",
     Ipv4 = "an IPv4 address",
+    Ipv6 = "an IPv6 address",
     String = "a string",
     // Words reserved everywhere.
     IfKw = "`if`",
@@ -104,6 +105,7 @@ kinds! {
     OverKw = "`over`",
     EveryKw = "`every`",
     FromKw = "`from`",
+    TableKw = "`table`",
     ProgramKw = "`program`",
     ControllerKw = "`controller`",
     // Punctuation.
@@ -174,6 +176,8 @@ kinds! {
     Metadata = "a metadata declaration",
     Reasons = "a declaration of drop reasons",
     Module = "a module",
+    ModuleParams = "the parameters of a module",
+    ModuleParam = "a parameter of a module",
     Port = "a port or channel",
     Table = "a table",
     Idle = "an `idle` clause",
@@ -258,6 +262,7 @@ impl SyntaxKind {
                 | Self::BurstKw
                 | Self::OverKw
                 | Self::EveryKw
+                | Self::TableKw
                 | Self::ControllerKw
         )
     }
@@ -317,6 +322,7 @@ impl SyntaxKind {
             "over" => Self::OverKw,
             "every" => Self::EveryKw,
             "from" => Self::FromKw,
+            "table" => Self::TableKw,
             "program" => Self::ProgramKw,
             "controller" => Self::ControllerKw,
             _ => return None,

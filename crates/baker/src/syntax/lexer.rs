@@ -70,6 +70,9 @@ fn next_token(rest: &str, at_start: bool) -> (SyntaxKind, usize, Option<LexError
             i => (SyntaxKind::String, i.unwrap_or(inner.len()) + 1, Some(LexError::UnterminatedString)),
         };
     }
+    if let Some(len) = ipv6_len(rest) {
+        return (SyntaxKind::Ipv6, len, None);
+    }
     if let Some(len) = mac_len(rest) {
         return (SyntaxKind::Mac, len, None);
     }
@@ -124,6 +127,23 @@ fn mac_len(rest: &str) -> Option<usize> {
         6 if !more => Some(len),
         4.. => Some(len_while(rest, |c| is_word(c) || c == ':')),
         _ => None,
+    }
+}
+
+/// Length of an IPv6 address (RFC 4291 section 2.2): with `::`, which nothing else has, or of eight groups. A `:` behind
+/// it is that of a label or of `?:`.
+fn ipv6_len(rest: &str) -> Option<usize> {
+    let run = &rest[..len_while(rest, |c| c.is_ascii_hexdigit() || c == ':' || c == '.')];
+    let address = match run.strip_suffix(':') {
+        Some(before) if !before.ends_with(':') || before.ends_with("::") => before,
+        _ => run,
+    };
+    let word = rest[run.len()..].starts_with(is_word);
+    match address.contains("::") {
+        // `::vec` is one mistake.
+        true if word => Some(len_while(rest, |c| is_word(c) || c == ':' || c == '.')),
+        true => Some(address.len()),
+        false => (!word && address.parse::<std::net::Ipv6Addr>().is_ok()).then_some(address.len()),
     }
 }
 
@@ -229,6 +249,18 @@ mod tests {
     }
 
     #[test]
+    fn ipv6_addresses_are_told_from_labels() {
+        use SyntaxKind::*;
+        for address in ["::", "::1", "fe80::1", "2001:db8::", "::ffff:10.0.0.1", "1:2:3:4:5:6:7:8", "aa:bb::cc:dd"] {
+            assert_eq!(kinds(address), [(Ipv6, address)]);
+            let label = format!("{address}:");
+            assert_eq!(kinds(&label), [(Ipv6, address), (Colon, ":")]);
+        }
+        assert_eq!(kinds("low: ::1"), [(Name, "low"), (Colon, ":"), (Ipv6, "::1")]);
+        assert_eq!(kinds("1:2:3"), [(Int, "1"), (Colon, ":"), (Int, "2"), (Colon, ":"), (Int, "3")]);
+    }
+
+    #[test]
     fn mistakes_are_one_token() {
         let one = |text: &str| {
             let tokens = lex(text);
@@ -243,6 +275,9 @@ mod tests {
         }
         assert_eq!(one("10.0.0.1.2"), (SyntaxKind::Ipv4, Literal(LiteralError::BadIpv4)));
         assert_eq!(one("10.0.0.1x"), (SyntaxKind::Ipv4, Literal(LiteralError::BadIpv4)));
+        for ipv6 in ["1::2::3", "::12345", "::1.2.3", ":::1", "::vec", "1:2:3:4:5:6:7:8::"] {
+            assert_eq!(one(ipv6), (SyntaxKind::Ipv6, Literal(LiteralError::BadIpv6)), "{ipv6}");
+        }
         assert_eq!(one("1.5"), (SyntaxKind::Ipv4, Literal(LiteralError::Fraction)));
         assert_eq!(one("60sec"), (SyntaxKind::Int, Literal(LiteralError::BadNumber)));
         assert_eq!(one("\"abc"), (SyntaxKind::String, UnterminatedString));

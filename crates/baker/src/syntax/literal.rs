@@ -1,5 +1,7 @@
 //! Values of literals.
 
+use std::net::Ipv6Addr;
+
 use super::kind::SyntaxKind;
 
 /// What a literal stands for.
@@ -11,6 +13,8 @@ pub enum LiteralValue {
     Mac(u64),
     /// An IPv4 address, the first part most significant.
     Ipv4(u32),
+    /// An IPv6 address, the first group most significant.
+    Ipv6(u128),
     /// `true` or `false`.
     Bool(bool),
     /// `null`.
@@ -30,6 +34,8 @@ pub enum LiteralError {
     BadMac,
     /// Not four parts.
     BadIpv4,
+    /// Neither eight groups nor fewer around one `::`.
+    BadIpv6,
     /// A part of an IPv4 address is above 255.
     Ipv4Part,
 }
@@ -40,6 +46,9 @@ pub(super) fn decode(kind: SyntaxKind, text: &str) -> Option<Result<LiteralValue
         SyntaxKind::Int => int(text).map(LiteralValue::Int),
         SyntaxKind::Mac => mac(text).map(LiteralValue::Mac),
         SyntaxKind::Ipv4 => ipv4(text).map(LiteralValue::Ipv4),
+        SyntaxKind::Ipv6 => {
+            text.parse().map(|address: Ipv6Addr| LiteralValue::Ipv6(address.into())).map_err(|_| LiteralError::BadIpv6)
+        }
         SyntaxKind::TrueKw => Ok(LiteralValue::Bool(true)),
         SyntaxKind::FalseKw => Ok(LiteralValue::Bool(false)),
         SyntaxKind::NullKw => Ok(LiteralValue::Null),

@@ -36,8 +36,17 @@ fn name() -> impl Strategy<Value = Tokens> + Clone {
 }
 
 fn literal() -> impl Strategy<Value = Tokens> {
-    let literals =
-        ["0", "0xffff_ffff", "aa:bb:cc:dd:ee:ff", "10.0.0.1", "true", "null", "123456789012345678901234567890"];
+    let literals = [
+        "0",
+        "0xffff_ffff",
+        "aa:bb:cc:dd:ee:ff",
+        "10.0.0.1",
+        "::1",
+        "2001:db8::",
+        "true",
+        "null",
+        "123456789012345678901234567890",
+    ];
     prop::sample::select(literals.to_vec()).prop_map(tokens)
 }
 
@@ -198,6 +207,9 @@ fn protocol_field() -> impl Strategy<Value = Tokens> {
 }
 
 fn item() -> impl Strategy<Value = Tokens> {
+    let param = (prop::sample::select(vec!["protocol", "type", "const u16", "table"]), name())
+        .prop_map(|(kind, name)| all([tokens(kind), name]));
+    let wires = vec(Just(tokens("rx -> m . input ;")), 0..4);
     prop_oneof![
         4 => common_item(),
         1 => tokens_of("import \"net/ipv4\" ;"),
@@ -206,10 +218,14 @@ fn item() -> impl Strategy<Value = Tokens> {
             list("protocol p {", [fields, vec![pseudo]].concat(), "", "length { 4 + field } ; demux { 4 } ; }")
         }),
         1 => fields("metadata {"),
-        4 => vec(module_item(), 0..8).prop_map(|items| list("module m {", items, "", "}")),
+        4 => (vec(param, 0..8), vec(module_item(), 0..8)).prop_map(|(params, items)| {
+            let params = if params.is_empty() { Vec::new() } else { list("(", params, ",", ")") };
+            all([tokens("module m"), params, list("{", items, "", "}")])
+        }),
         1 => body().prop_map(|body| all([tokens("m . p . ppf ( ether_pkt_t * pkt )"), body])),
-        1 => (vec(name(), 0..20), vec(Just(tokens("rx -> m . input ;")), 0..4)).prop_map(|(names, wires)| {
-            let instances = if names.is_empty() { Vec::new() } else { list("m", names, ",", ";") };
+        1 => (vec(name(), 0..20), vec(expr(), 0..5), wires).prop_map(|(names, args, wires)| {
+            let args = if args.is_empty() { Vec::new() } else { list("(", args, ",", ")") };
+            let instances = if names.is_empty() { Vec::new() } else { all([tokens("m"), args, list("", names, ",", ";")]) };
             list("program {", [vec![instances], wires].concat(), "", "}")
         }),
     ]

@@ -44,6 +44,12 @@ fn blanks() {
         "ppf_t f() {\n    critical (p) { *p = 1; }\n    critical (p) {\n        x = 1;\n        y = 2;\n    }\n}\n",
     );
     becomes("program{rx->m.i;m.o->tx;}", "program { rx -> m.i; m.o -> tx; }\n");
+    statements("const u8 A=1;x=::1+2001:db8::;", "const u8 A = 1;\nx = ::1 + 2001:db8::;");
+    becomes(
+        "module m( protocol  ip,const u8 A ,table t ){in ip i;}",
+        "module m(protocol ip, const u8 A, table t) {\n    in ip i;\n}\n",
+    );
+    becomes("program{\nm ( ipv4,1+2 )a ,b;rx->a.i;}", "program {\n    m(ipv4, 1 + 2) a, b;\n    rx -> a.i;\n}\n");
     becomes("program{\nm a ,b;rx->a.i;}", "program {\n    m a, b;\n    rx -> a.i;\n}\n");
     becomes(
         "module m{hash < a , b >t [ 4 ] ;counter c[ 2 ];meter d [2]rate 1+1 burst 2 ;meter e;ppf p(a_pkt_t*x)from i;}",

@@ -15,6 +15,7 @@ mod mutants;
 mod names;
 mod numbers;
 mod packets;
+mod params;
 mod pointers;
 mod protocols;
 mod several;

@@ -47,7 +47,7 @@ nodes! {
     Param,
     /// `program { … }`
     Program,
-    /// `MODULE NAME, …;` in the program.
+    /// `MODULE NAME, …;` or `MODULE(argument, …) NAME, …;` in the program.
     Instances,
     /// `end -> end;`
     Wire,
@@ -416,6 +416,11 @@ impl Instances {
     /// The module.
     pub fn module(&self) -> Option<Name> {
         name(&self.syntax)
+    }
+
+    /// What stands for the module's parameters; `None` without a list of arguments.
+    pub fn args(&self) -> Option<ArgList> {
+        child(&self.syntax)
     }
 
     /// The instances' names.

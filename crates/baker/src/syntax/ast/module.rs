@@ -3,8 +3,12 @@
 use super::*;
 
 nodes! {
-    /// `module NAME { … }`
+    /// `module NAME { … }`, or with parameters behind the name.
     Module,
+    /// `(param, …)` of a module.
+    ModuleParams,
+    /// `protocol NAME`, `type NAME`, `const type NAME` or `table NAME`.
+    ModuleParam,
     /// `in protocol NAME, …;`, also with `out` or `channel`.
     Port,
     /// `array<value> NAME[size];`, `hash<key, value> NAME[size];`, `lpm<key, value> NAME[size];`,
@@ -94,15 +98,61 @@ pub enum TableKind {
     Set,
 }
 
+/// What stands for a parameter of a module in an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ModuleParamKind {
+    /// A protocol.
+    Protocol,
+    /// A type of values.
+    Type,
+    /// A constant.
+    Const,
+    /// A table of another module.
+    Table,
+}
+
 impl Module {
     /// Its name.
     pub fn name(&self) -> Option<Name> {
         name(&self.syntax)
     }
 
+    /// Its parameters in order.
+    pub fn params(&self) -> impl Iterator<Item = ModuleParam> + use<> {
+        child::<ModuleParams>(&self.syntax).into_iter().flat_map(|list| children(&list.syntax))
+    }
+
+    /// Whether it has a list of parameters.
+    pub fn has_params(&self) -> bool {
+        child::<ModuleParams>(&self.syntax).is_some()
+    }
+
     /// What stands in it, in order.
     pub fn items(&self) -> impl Iterator<Item = ModuleItem> + use<> {
         children(&self.syntax)
+    }
+}
+
+impl ModuleParam {
+    /// What stands for it.
+    pub fn kind(&self) -> Option<ModuleParamKind> {
+        tokens(&self.syntax).find_map(|t| match t.kind() {
+            SyntaxKind::ProtocolKw => Some(ModuleParamKind::Protocol),
+            SyntaxKind::TypeKw => Some(ModuleParamKind::Type),
+            SyntaxKind::ConstKw => Some(ModuleParamKind::Const),
+            SyntaxKind::TableKw => Some(ModuleParamKind::Table),
+            _ => None,
+        })
+    }
+
+    /// The type of a constant.
+    pub fn ty(&self) -> Option<TypeRef> {
+        child(&self.syntax)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> Option<Name> {
+        name(&self.syntax)
     }
 }
 

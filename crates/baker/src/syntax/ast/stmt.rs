@@ -50,6 +50,8 @@ choice! {
         Empty(EmptyStmt),
         /// A declaration of a variable.
         Let(LetStmt),
+        /// A constant of the block.
+        Const(Const),
         /// An assignment.
         Assign(AssignStmt),
         /// `++` or `--`.

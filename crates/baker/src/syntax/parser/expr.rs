@@ -88,7 +88,7 @@ impl Parser<'_> {
         }
         match self.nth(3) {
             Name => !(self.in_field && self.nth_keyword(3) == Some(CoversKw) && self.nth(4) == LBrace),
-            Int | Mac | Ipv4 | TrueKw | FalseKw | NullKw | LParen => true,
+            Int | Mac | Ipv4 | Ipv6 | TrueKw | FalseKw | NullKw | LParen => true,
             _ => false,
         }
     }
@@ -124,7 +124,7 @@ impl Parser<'_> {
     }
 
     /// `'(' (expr (',' expr)*)? ')'`
-    fn arg_list(&mut self) -> u32 {
+    pub(super) fn arg_list(&mut self) -> u32 {
         self.start(ArgList);
         self.bump();
         let mut height = 0;
@@ -148,7 +148,7 @@ impl Parser<'_> {
     /// `primary`
     fn primary(&mut self) -> u32 {
         match self.kind() {
-            Int | Mac | Ipv4 | TrueKw | FalseKw | NullKw => {
+            Int | Mac | Ipv4 | Ipv6 | TrueKw | FalseKw | NullKw => {
                 self.start(Literal);
                 self.bump();
                 self.finish();

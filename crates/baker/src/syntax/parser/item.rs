@@ -160,7 +160,7 @@ impl Parser<'_> {
         self.finish();
     }
 
-    fn constant(&mut self) {
+    pub(super) fn constant(&mut self) {
         self.start(Const);
         self.bump_as(ConstKw);
         self.type_ref();
@@ -398,7 +398,7 @@ impl Parser<'_> {
         self.bump_as(ProgramKw);
         self.braced("program", |p| {
             let injects = p.at_keyword(ControllerKw) && p.nth(2) == Arrow;
-            if p.at(Name) && p.nth(1) == Name && !injects {
+            if p.at(Name) && matches!(p.nth(1), Name | LParen) && !injects {
                 return p.instances();
             }
             p.start(Wire);
@@ -412,10 +412,13 @@ impl Parser<'_> {
         self.finish();
     }
 
-    /// `NAME NAME (',' NAME)* ';'`
+    /// `NAME ('(' expr (',' expr)* ')')? NAME (',' NAME)* ';'`
     fn instances(&mut self) {
         self.start(Instances);
         self.bump();
+        if self.at(LParen) {
+            self.arg_list();
+        }
         self.name_list("the name of an instance");
         self.semicolon("after these instances");
         self.finish();

@@ -11,6 +11,9 @@ impl Parser<'_> {
         self.start(Module);
         self.bump_as(ModuleKw);
         self.name("the name of the module");
+        if self.at(LParen) {
+            self.module_params();
+        }
         let open = self.open_brace("module");
         // As in `braced`, but the items of a module begin as other items do.
         if open.is_some() || self.nth_keyword(0).is_some() && !self.at_outer_item(true) {
@@ -26,6 +29,41 @@ impl Parser<'_> {
         } else {
             self.skip_item_rest();
         }
+        self.finish();
+    }
+
+    /// `'(' module_param (',' module_param)* ')'`
+    fn module_params(&mut self) {
+        self.start(ModuleParams);
+        self.bump();
+        loop {
+            self.start(ModuleParam);
+            let found = match self.nth_keyword(0) {
+                Some(keyword @ (ProtocolKw | TypeKw | TableKw)) => {
+                    self.bump_as(keyword);
+                    true
+                }
+                Some(ConstKw) => {
+                    self.bump_as(ConstKw);
+                    self.type_ref()
+                }
+                _ => {
+                    let title = format!("expected a parameter of the module, found {}", self.found());
+                    let error = Diagnostic::new("expected-parameter", self.here(), title)
+                        .hint("write `protocol NAME`, `type NAME`, `const TYPE NAME` or `table NAME`");
+                    self.error(error);
+                    false
+                }
+            };
+            if found {
+                self.name("the name of a parameter");
+            }
+            self.finish();
+            if !found || !self.eat(Comma) {
+                break;
+            }
+        }
+        self.close(RParen, "after this parameter");
         self.finish();
     }
 

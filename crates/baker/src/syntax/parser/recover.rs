@@ -133,12 +133,12 @@ impl Parser<'_> {
         }
         let star = usize::from(second == Star);
         match keyword {
-            Some(ModuleKw | ProtocolKw) if second == Name => third == LBrace,
+            Some(ModuleKw) if second == Name => matches!(third, LBrace | LParen),
+            Some(ProtocolKw) if second == Name => third == LBrace,
             Some(ProgramKw | MetadataKw) if second == LBrace => true,
             Some(ImportKw) if second == String => true,
             Some(StructKw | EnumKw) if second == Name && !in_module => matches!(third, LBrace | Colon),
             Some(DropReasonKw) if second == Name && !in_module => matches!(third, Comma | Semicolon),
-            Some(ConstKw) if second == Name && !in_module => third == Name,
             // `M.P.ppf(`, `M.P(` and `type M.P`; a statement can begin as the second does.
             _ if second == Dot && third == Name => {
                 let ppf = self.nth(n + 3) == Dot && self.nth_keyword(n + 4) == Some(PpfKw) && self.nth(n + 5) == LParen;

@@ -58,6 +58,8 @@ fn lexical_error(file: FileId, text: &str, token: &Token, error: LexError) -> Di
             .hint("a MAC address is six pairs of hexadecimal digits: `02:00:00:00:00:01`"),
         LexError::Literal(LiteralError::BadIpv4) => new("bad-ipv4", format!("{found} is not an IPv4 address"))
             .hint("an IPv4 address is four numbers from 0 to 255: `10.0.0.1`"),
+        LexError::Literal(LiteralError::BadIpv6) => new("bad-ipv6", format!("{found} is not an IPv6 address"))
+            .hint("an IPv6 address is eight groups of hexadecimal digits, or fewer around `::`: `2001:db8::1`"),
         LexError::Literal(LiteralError::Ipv4Part) => {
             new("bad-ipv4", format!("a part of the IPv4 address {found} is above 255"))
         }

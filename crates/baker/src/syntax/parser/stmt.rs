@@ -85,6 +85,7 @@ impl Parser<'_> {
                 self.error(error);
                 self.skip_one();
             }
+            Name if self.at_keyword(ConstKw) && self.nth(1) == Name && self.nth(2) == Name => self.constant(),
             _ => {
                 let hint = self.simple_stmt_hint();
                 let checkpoint = self.checkpoint();
@@ -143,7 +144,13 @@ impl Parser<'_> {
         self.bump();
         let opened = self.expect(LParen, "after `if`");
         self.expr();
-        if opened {
+        if opened && self.at(Eq) {
+            let error = Diagnostic::new("assignment-in-condition", self.here(), "an assignment is not a condition")
+                .label("stores a value")
+                .hint("`==` compares");
+            self.error(error);
+            self.skip_to_closing(RParen, false);
+        } else if opened {
             self.close(RParen, "after this condition");
         } else {
             self.eat(RParen);
@@ -336,7 +343,7 @@ impl Parser<'_> {
     fn at_expr_start(&self) -> bool {
         matches!(
             self.kind(),
-            Name | Int | Mac | Ipv4 | String | TrueKw | FalseKw | NullKw | LParen | Bang | Tilde | Minus | Star
+            Name | Int | Mac | Ipv4 | Ipv6 | String | TrueKw | FalseKw | NullKw | LParen | Bang | Tilde | Minus | Star
         )
     }
 
