@@ -61,11 +61,6 @@ impl Wheel {
         self.nodes.len() as u32 - 1
     }
 
-    /// Number of timers that are set.
-    pub fn len(&self) -> usize {
-        self.set
-    }
-
     /// Sets a timer, in place of what it was set to.
     pub fn set(&mut self, timer: u32, due: u64) {
         self.cancel(timer);
@@ -291,7 +286,7 @@ mod tests {
                         due.iter().for_each(|(timer, _)| _ = model.remove(timer));
                     }
                 }
-                assert_eq!(wheel.len(), model.len());
+                assert_eq!(wheel.set, model.len());
                 let earliest = model.values().min().map(|due| due.next_multiple_of(NS));
                 assert_eq!(wheel.next().is_some(), earliest.is_some());
                 assert!(wheel.next() <= earliest, "seed {seed} step {step}");

@@ -16,7 +16,7 @@ const fn builtin(name: &'static str, form: &'static str, text: &'static str) -> 
 }
 
 /// Functions.
-pub const FUNCTIONS: [Builtin; 24] = [
+pub const FUNCTIONS: [Builtin; 26] = [
     builtin(
         "channel_put",
         "channel_put(channel, pkt)",
@@ -110,6 +110,17 @@ pub const FUNCTIONS: [Builtin; 24] = [
         "Inserts an entry or replaces its value; true where it is now there. A member of a set has no value.",
     ),
     builtin("table_remove", "bool table_remove(table, key)", "Removes an entry; true where it was there."),
+    builtin(
+        "timer_set",
+        "bool timer_set(table[key], time)",
+        "Sets the deadline of an entry, in place of the one that it has; true where the entry is there. The timer over the \
+         table `at deadline` runs for it once, not before that time.",
+    ),
+    builtin(
+        "timer_cancel",
+        "bool timer_cancel(table[key])",
+        "Takes the deadline of an entry away; true where the entry is there.",
+    ),
     builtin("counter_add", "counter_add(counter, n)", "Adds to a counter, or to one of them: `counter[i]`."),
     builtin(
         "meter_take",

@@ -38,6 +38,8 @@ const MODULE_WORDS: [&str; 24] = [
     "timer",
     "over",
     "every",
+    "at",
+    "deadline",
     "const",
     "type",
     "enum",

@@ -71,6 +71,8 @@ impl CodeChecker<'_, '_> {
                 }
                 Typed::new(ExprKind::Remove(table, vec![key]), Type::Bool, span)
             }
+            "timer_set" => self.timer_set(&name, &args, span),
+            "timer_cancel" => self.timer_cancel(&name, &args, span),
             "meter_take" => self.meter_take(&name, &args, span),
             "port_mtu" => self.port_mtu(&name, &args, span),
             "channel_put" | "packet_drop" | "counter_add" => {

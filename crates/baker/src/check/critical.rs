@@ -50,6 +50,7 @@ fn forbidden_value(expr: &Expr) -> Option<&'static str> {
     Some(match &expr.kind {
         ExprKind::Lookup(..) | ExprKind::ArrayValue(..) => "looks an entry up",
         ExprKind::Insert(..) | ExprKind::Remove(..) => "changes a table",
+        ExprKind::SetDeadline(..) => "sets a deadline",
         ExprKind::Take(..) => "takes from a meter",
         ExprKind::Extern(..) => "calls a controller",
         ExprKind::Copy(_) | ExprKind::Create => "makes a packet",

@@ -190,6 +190,8 @@ pub(super) struct Checker<'a> {
     pub functions: Vec<FunctionDef>,
     pub externs: Vec<ExternDef>,
     pub timers: Vec<TimerDef>,
+    /// Tables whose entries have deadlines, with the timer that runs then.
+    pub deadlines: Vec<(TableId, usize)>,
     pub structs: Vec<(FileId, Scope, ast::Struct)>,
     pub protocols: Vec<(FileId, ast::Protocol)>,
     pub runnable: bool,
@@ -206,7 +208,7 @@ pub(super) struct Checker<'a> {
 const MAX_LABELS: usize = 3;
 
 /// Functions that the language defines.
-pub const BUILTIN_FUNCTIONS: [&str; 24] = [
+pub const BUILTIN_FUNCTIONS: [&str; 26] = [
     "channel_put",
     "now_ns",
     "packet_drop",
@@ -228,6 +230,8 @@ pub const BUILTIN_FUNCTIONS: [&str; 24] = [
     "checksum_none",
     "table_insert",
     "table_remove",
+    "timer_set",
+    "timer_cancel",
     "counter_add",
     "meter_take",
     "port_mtu",
@@ -249,6 +253,7 @@ impl<'a> Checker<'a> {
             functions: Vec::new(),
             externs: Vec::new(),
             timers: Vec::new(),
+            deadlines: Vec::new(),
             structs: Vec::new(),
             protocols: Vec::new(),
             runnable: false,

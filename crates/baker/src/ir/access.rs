@@ -101,6 +101,8 @@ impl Op {
             | Op::Unlock { .. }
             | Op::Insert { .. }
             | Op::Remove { .. }
+            | Op::SetDeadline { .. }
+            | Op::TakeDeadline { .. }
             | Op::Extern { .. }
             | Op::Take { .. }
             | Op::Count { .. } => Touches::Other,

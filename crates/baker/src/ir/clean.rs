@@ -64,9 +64,11 @@ impl Op {
                 visit(entry);
                 visit(value);
             }
-            Op::Lookup { key: values, .. } | Op::Remove { key: values, .. } | Op::Extern { args: values, .. } => {
-                values.iter_mut().for_each(visit)
-            }
+            Op::Lookup { key: values, .. }
+            | Op::Remove { key: values, .. }
+            | Op::TakeDeadline { key: values, .. }
+            | Op::Extern { args: values, .. } => values.iter_mut().for_each(visit),
+            Op::SetDeadline { key, at, .. } => key.iter_mut().chain([at]).for_each(visit),
             Op::Insert { key, value, .. } => key.iter_mut().chain(value).for_each(visit),
             Op::Count { index, amount, .. } | Op::Take { index, amount, .. } => {
                 visit(index);
@@ -123,6 +125,8 @@ impl Op {
             | Op::Unlock { .. }
             | Op::Insert { .. }
             | Op::Remove { .. }
+            | Op::SetDeadline { .. }
+            | Op::TakeDeadline { .. }
             | Op::Extern { .. }
             | Op::Take { .. }
             | Op::Count { .. } => false,

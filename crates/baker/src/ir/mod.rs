@@ -9,6 +9,7 @@ mod aging;
 pub mod arith;
 mod build;
 mod clean;
+pub mod deadline;
 mod counters;
 mod dot;
 mod inst;

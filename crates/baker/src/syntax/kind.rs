@@ -103,6 +103,8 @@ kinds! {
     TimerKw = "`timer`",
     OverKw = "`over`",
     EveryKw = "`every`",
+    AtKw = "`at`",
+    DeadlineKw = "`deadline`",
     FromKw = "`from`",
     ProgramKw = "`program`",
     ControllerKw = "`controller`",
@@ -189,6 +191,7 @@ kinds! {
     Timer = "a timer",
     OverClause = "an `over` clause",
     EveryClause = "an `every` clause",
+    DeadlineClause = "an `at deadline` clause",
     Function = "a function",
     OutOfBody = "an out-of-body definition",
     Path = "a dotted path",
@@ -258,6 +261,8 @@ impl SyntaxKind {
                 | Self::BurstKw
                 | Self::OverKw
                 | Self::EveryKw
+                | Self::AtKw
+                | Self::DeadlineKw
                 | Self::ControllerKw
         )
     }
@@ -316,6 +321,8 @@ impl SyntaxKind {
             "timer" => Self::TimerKw,
             "over" => Self::OverKw,
             "every" => Self::EveryKw,
+            "at" => Self::AtKw,
+            "deadline" => Self::DeadlineKw,
             "from" => Self::FromKw,
             "program" => Self::ProgramKw,
             "controller" => Self::ControllerKw,

@@ -132,6 +132,8 @@ fn may_be_locked(op: &Op) -> bool {
         | Op::Lookup { .. }
         | Op::Insert { .. }
         | Op::Remove { .. }
+        | Op::SetDeadline { .. }
+        | Op::TakeDeadline { .. }
         | Op::Take { .. }
         | Op::Lock { .. }
         | Op::Unlock { .. }

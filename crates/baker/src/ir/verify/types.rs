@@ -286,6 +286,19 @@ impl<'a> Checker<'a> {
                     self.expect_result(inst, Ty::Int(1));
                 }
             }
+            Op::SetDeadline { table, key, .. } | Op::TakeDeadline { table, key } => {
+                if let Op::SetDeadline { at, .. } = inst.op {
+                    self.expect(at, Ty::Int(64));
+                }
+                let timer = self.program.deadline_timer(*table).is_some();
+                if let Some(table) = self.table(*table) {
+                    if !timer {
+                        self.error(format!("deadline in {}, whose entries have none", table.name));
+                    }
+                    self.fields(key, table.key);
+                    self.expect_result(inst, Ty::Int(1));
+                }
+            }
             Op::Extern { function, args } => self.call(inst, *function, args),
             Op::Take { table, index, amount } => {
                 if let Some(table) = self.table(*table)
