@@ -33,7 +33,7 @@ impl Checker<'_> {
             },
         };
         if let Some((table, over)) = table
-            && self.hir.tables[table.0 as usize].kind == TableKind::Lpm
+            && !self.hir.tables[table.0 as usize].kind_row().timers
         {
             return self.error(
                 Diagnostic::new("wrong-table", over, "a timer goes over an array, hash or set table")
@@ -71,9 +71,13 @@ impl Checker<'_> {
             }
             let Some(over) = item.table() else {
                 self.error(
-                    Diagnostic::new("no-deadline", span, "a timer at deadlines goes over a table, whose entries have them")
-                        .label("goes over none")
-                        .hint("write `over TABLE at deadline`"),
+                    Diagnostic::new(
+                        "no-deadline",
+                        span,
+                        "a timer at deadlines goes over a table, whose entries have them",
+                    )
+                    .label("goes over none")
+                    .hint("write `over TABLE at deadline`"),
                 );
                 continue;
             };
@@ -153,11 +157,8 @@ impl Checker<'_> {
 
 impl CodeChecker<'_, '_> {
     /// `timer_set(table[key], time)`: true where the entry is there.
-    pub(super) fn timer_set(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
-        if !self.arity(name, args.len(), 2, span) {
-            return Typed::error(span);
-        }
-        let entry = self.entry_with_deadline(name, &args[0]);
+    pub(super) fn timer_set(&mut self, args: &[ast::Expr], span: Span) -> Typed {
+        let entry = self.entry_with_deadline(&args[0]);
         let at = self.expr(&args[1], None);
         let at = self.coerce(at, unsigned(64));
         match entry.zip(at) {
@@ -169,22 +170,19 @@ impl CodeChecker<'_, '_> {
     }
 
     /// `timer_cancel(table[key])`.
-    pub(super) fn timer_cancel(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
-        if !self.arity(name, args.len(), 1, span) {
-            return Typed::error(span);
-        }
-        let Some((table, key)) = self.entry_with_deadline(name, &args[0]) else { return Typed::error(span) };
+    pub(super) fn timer_cancel(&mut self, args: &[ast::Expr], span: Span) -> Typed {
+        let Some((table, key)) = self.entry_with_deadline(&args[0]) else { return Typed::error(span) };
         let never = Expr { kind: ExprKind::Const(0), ty: unsigned(64), span };
         Typed::new(ExprKind::SetDeadline(table, vec![key], Box::new(never)), Type::Bool, span)
     }
 
     /// `table[key]`
-    fn entry_with_deadline(&mut self, name: &ast::Name, entry: &ast::Expr) -> Option<(TableId, Expr)> {
+    fn entry_with_deadline(&mut self, entry: &ast::Expr) -> Option<(TableId, Expr)> {
         let Cell { base, index, span } = self.cell(entry)?;
         let (Some(Symbol::Table(table)), Some(key)) = (self.named(&base), index) else {
             let error = Diagnostic::new("not-an-entry", span, "the deadline of a table's entry is set")
                 .label("not an entry by its key")
-                .hint(format!("such as `{}(flows[key]…)`", name.text()));
+                .hint("such as `timer_set(flows[key], now_ns() + 20ms)`");
             self.error(self.with_hidden(error, &base));
             return None;
         };

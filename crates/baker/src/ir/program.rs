@@ -169,10 +169,12 @@ impl Program {
     /// Whether what it does depends on the time.
     pub fn uses_time(&self) -> bool {
         let mut blocks = self.bodies().flat_map(|body| &body.blocks);
-        blocks.any(|block| block.insts.iter().any(|inst| {
-            let op = &inst.op;
-            matches!(op, Op::Now | Op::Take { .. } | Op::SetDeadline { .. } | Op::TakeDeadline { .. })
-        }))
+        blocks.any(|block| {
+            block.insts.iter().any(|inst| {
+                let op = &inst.op;
+                matches!(op, Op::Now | Op::Take { .. } | Op::SetDeadline { .. } | Op::TakeDeadline { .. })
+            })
+        })
     }
 }
 

@@ -11,7 +11,10 @@ use inkwell::types::FunctionType;
 use inkwell::values::{BasicMetadataValueEnum, CallSiteValue, FunctionValue};
 
 use super::walk::pointer_param;
-use super::{DEADLINE_SET, DEADLINE_TAKE, HASH_INSERT, HASH_LOOKUP, HASH_REMOVE, LPM_LOOKUP, METER_TAKE, Module, Res, enum_attribute};
+use super::{
+    DEADLINE_SET, DEADLINE_TAKE, HASH_INSERT, HASH_LOOKUP, HASH_REMOVE, LPM_LOOKUP, METER_TAKE, Module, Res,
+    enum_attribute,
+};
 use crate::CodegenError;
 
 /// `llvm::CallingConv::PreserveMost`.

@@ -13,7 +13,7 @@ mod worker;
 
 pub(crate) use deadline::DeadlineTimers;
 pub(crate) use handover::{Handover, Order};
-pub(crate) use running::{Equipment, Ports, Deadlines, Running, Timers, WorkerPort};
+pub(crate) use running::{Deadlines, Equipment, Ports, Running, Timers, WorkerPort};
 pub(crate) use simulated::SimulatedTimers;
 pub(crate) use timer::Schedule;
 pub use worker::PollMode;
