@@ -2,6 +2,7 @@ mod access;
 mod afxdp;
 mod controllers;
 mod critical;
+mod deadlines;
 mod failing;
 mod fanout;
 mod interfaces;
