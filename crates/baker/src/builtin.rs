@@ -49,6 +49,10 @@ pub enum Function {
     TableInsert,
     /// `table_remove(table, key)`
     TableRemove,
+    /// `timer_set(table[key], time)`
+    TimerSet,
+    /// `timer_cancel(table[key])`
+    TimerCancel,
     /// `counter_add(counter, n)`
     CounterAdd,
     /// `meter_take(meter, n)`
@@ -138,10 +142,11 @@ const fn row(
 const ON_BYTES: Option<&str> = Some("works on a packet's bytes");
 const ON_HEADERS: Option<&str> = Some("goes on to another header");
 const MAKES: Option<&str> = Some("makes a packet");
+const SETS_DEADLINE: Option<&str> = Some("sets a deadline");
 const CHANGES_TABLE: Option<&str> = Some("changes a table");
 
 /// All functions, one row each.
-pub static FUNCTIONS: [Builtin; 24] = [
+pub static FUNCTIONS: [Builtin; 26] = [
     Builtin {
         returns: Returns::Nothing,
         packet: OnPacket::Consumes,
@@ -356,6 +361,27 @@ pub static FUNCTIONS: [Builtin; 24] = [
             "table_remove",
             "bool table_remove(table, key)",
             "Removes an entry; true where it was there.",
+        )
+    },
+    Builtin {
+        not_locked: SETS_DEADLINE,
+        ..row(
+            Function::TimerSet,
+            (2, 2),
+            "timer_set",
+            "bool timer_set(table[key], time)",
+            "Sets the deadline of an entry, in place of the one that it has; true where the entry is there. The timer \
+             over the table `at deadline` runs for it once, not before that time.",
+        )
+    },
+    Builtin {
+        not_locked: SETS_DEADLINE,
+        ..row(
+            Function::TimerCancel,
+            (1, 1),
+            "timer_cancel",
+            "bool timer_cancel(table[key])",
+            "Takes the deadline of an entry away; true where the entry is there.",
         )
     },
     Builtin {

@@ -43,6 +43,8 @@ pub struct Context {
     pub rest: u32,
     /// One function per extern of the program.
     pub externs: *const ExternCall,
+    /// What the data plane has of the deadlines of table entries: for [`Runtime::deadline_set`].
+    pub deadlines: *mut u8,
 }
 
 /// Which batches are staged: see `baker::opt::stage`.
@@ -429,6 +431,12 @@ pub struct Runtime {
     pub lpm_lookup: unsafe extern "C" fn(*const u8, *const u64) -> *mut u8,
     /// Cell of a meter ([`MeterCell`]), time as in [`Context::now`], tokens → 1, or 0 when the cell holds less.
     pub meter_take: unsafe extern "C" fn(*mut u8, u64, u64) -> u8,
+    /// [`Context::deadlines`], table's number, key, time as in [`Context::now`], deadline (0: none) → 1, or 0 where
+    /// there is no such entry: `baker::ir::Op::SetDeadline`.
+    pub deadline_set: unsafe extern "C" fn(*mut u8, u32, *const u64, u64, u64) -> u8,
+    /// [`Context::deadlines`], table's number, key, time → 1 where the entry's deadline has come:
+    /// `baker::ir::Op::TakeDeadline`.
+    pub deadline_take: unsafe extern "C" fn(*mut u8, u32, *const u64, u64) -> u8,
 }
 
 /// Reads a stored integer of `width` bits (see `baker::ir::storage_size`), host byte order.

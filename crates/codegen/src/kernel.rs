@@ -311,6 +311,8 @@ pub enum Reason {
     Grows,
     /// Controllers live in the process.
     CallsController,
+    /// Workers have the timers of deadlines.
+    Deadlines,
     /// Received frames have 14 bytes at least, and what leaves must have as many; the protocol of `rx` has fewer.
     ShortFrames,
     /// More is pushed in front than drivers keep free.
@@ -329,6 +331,7 @@ impl std::fmt::Display for Reason {
             Reason::Creates => "creates a packet, and the kernel has one packet at a time",
             Reason::Grows => "lets the packet grow at its end, and drivers leave little room there",
             Reason::CallsController => "calls a function of a controller, which is in user space",
+            Reason::Deadlines => "changes the deadlines of table entries, whose timers workers run",
             Reason::ShortFrames => "has frames shorter than the 14 bytes that the kernel's have at least",
             Reason::Headroom => "pushes more bytes in front of packets than drivers keep free",
             Reason::Metadata => "has more metadata than the kernel's stack has room for",

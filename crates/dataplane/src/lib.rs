@@ -19,6 +19,7 @@
 //! | `packets` | frames, the worker's context that machine code gets, batches, access modes |
 //! | `tables` | tables in memory, shared by workers, the kernel and the control plane; epochs |
 //! | `externs`, `counters` | functions of controllers as a program calls them; counters that workers write |
+//! | `wheel` | timers by number, in constant time: a controller's, and deadlines of table entries |
 //! | `sys` | system calls |
 //!
 //! A received packet goes `ports → packets → engine → packets → ports`, driven by `workers`. A packet for a controller
@@ -40,6 +41,7 @@ mod tables;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod wheel;
 mod workers;
 pub mod xdp;
 

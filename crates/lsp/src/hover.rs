@@ -77,7 +77,13 @@ impl Model {
             Kind::Extern => {
                 text.push("A controller has it: see its documentation. It runs on the worker that calls it.".into())
             }
-            Kind::Timer => text.push("One worker runs it, a few calls at a time between its batches.".into()),
+            Kind::Timer => {
+                let at_deadline = ast::Timer::cast(symbol.node.clone()).is_some_and(|timer| timer.is_at_deadline());
+                text.push(match at_deadline {
+                    true => "It runs once for an entry, on the worker that has set the entry's deadline.".into(),
+                    false => "One worker runs it, a few calls at a time between its batches.".into(),
+                });
+            }
             Kind::Instance => {
                 let module = ast::Instances::cast(symbol.node.clone()).and_then(|item| item.module());
                 text.extend(module.map(|module| format!("An instance of the module `{}`.", module.text())));

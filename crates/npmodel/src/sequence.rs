@@ -258,6 +258,14 @@ impl<'l, 'a> Sequence<'l, 'a> {
                 let size = |layout: baker::ir::LayoutId| program.layouts[layout.0 as usize].size;
                 self.split(place.tables, Command::Write, size(table.key) + size(table.value) + 4);
             }
+            Op::SetDeadline { table, key, .. } | Op::TakeDeadline { table, key } => {
+                self.lookup(ppf, *table, key, None, touched);
+                // The time, and a timer that is taken out of one list and put into another.
+                self.command(place.tables, Command::Write, 8, self.base());
+                self.run(Unit::Alu, 12);
+                self.command(Memory::Scratch, Command::Read, 16, true);
+                self.command(Memory::Scratch, Command::Write, 16, self.base());
+            }
             Op::Extern { args, .. } => {
                 self.command(Memory::Scratch, Command::Put, RING_ENTRY + 4 * args.len() as u32, self.base());
                 self.command(Memory::Scratch, Command::Get, RING_ENTRY, true);

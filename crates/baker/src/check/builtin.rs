@@ -70,6 +70,8 @@ impl CodeChecker<'_, '_> {
             Function::NowNs => Typed::new(ExprKind::Now, unsigned(64), span),
             Function::TableInsert => self.table_insert(&name, &args, span),
             Function::TableRemove => self.table_remove(&name, &args, span),
+            Function::TimerSet => self.timer_set(&args, span),
+            Function::TimerCancel => self.timer_cancel(&args, span),
             Function::MeterTake => self.meter_take(&args, span),
             Function::PortMtu => self.port_mtu(&args, span),
             Function::ChannelPut | Function::PacketDrop | Function::CounterAdd => {

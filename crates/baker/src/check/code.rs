@@ -130,6 +130,7 @@ impl Checker<'_> {
     /// Checks all bodies, and then what must hold on every path of those that are right so far.
     pub(super) fn check_bodies(&mut self) {
         let wired = self.errors.is_empty();
+        self.deadline_tables();
         for index in 0..self.functions.len() {
             let def = &self.functions[index];
             let (file, scope, item, result) = (def.file, def.scope, def.ast.clone(), def.result);

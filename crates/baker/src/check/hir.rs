@@ -130,7 +130,7 @@ pub struct Timer {
     pub name: String,
     /// The table that it goes over.
     pub table: Option<TableId>,
-    /// Nanoseconds from one start to the next.
+    /// Nanoseconds from one start to the next; 0 where it runs at the deadlines of the table's entries.
     pub period: u64,
     /// Calls at most that are made one after the other.
     pub slice: u32,
@@ -332,6 +332,8 @@ pub enum ExprKind {
     Insert(TableId, Vec<Expr>, Box<Expr>),
     /// `table_remove`: true where the entry was there.
     Remove(TableId, Vec<Expr>),
+    /// `timer_set`: the table, the key, the time; true where the entry is there. `timer_cancel`: the time is 0.
+    SetDeadline(TableId, Vec<Expr>, Box<Expr>),
     /// `meter_take`: the meter, which of its cells, how many tokens.
     Take(TableId, Box<Expr>, Box<Expr>),
     /// `packet_copy`: from the handle's header on.
@@ -357,6 +359,7 @@ impl ExprKind {
             ExprKind::Length(_) => Builtin::PacketLength,
             ExprKind::Insert(..) => Builtin::TableInsert,
             ExprKind::Remove(..) => Builtin::TableRemove,
+            ExprKind::SetDeadline(..) => Builtin::TimerSet,
             ExprKind::Take(..) => Builtin::MeterTake,
             ExprKind::Copy(_) => Builtin::PacketCopy,
             ExprKind::Create => Builtin::PacketCreate,

@@ -392,6 +392,7 @@ impl Renumber<'_> {
             | ExprKind::Lookup(table, _)
             | ExprKind::Insert(table, ..)
             | ExprKind::Remove(table, _)
+            | ExprKind::SetDeadline(table, ..)
             | ExprKind::Take(table, ..) => self.table(table),
             ExprKind::Call(FunctionId(id), _) => {
                 *id = self.last.functions[instead(&self.from.functions, &self.to.functions, *id) as usize];

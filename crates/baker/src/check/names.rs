@@ -209,6 +209,8 @@ pub(super) struct Checker<'a> {
     pub functions: Vec<FunctionDef>,
     pub externs: Vec<ExternDef>,
     pub timers: Vec<TimerDef>,
+    /// Tables whose entries have deadlines, with the timer that runs then.
+    pub deadlines: Vec<(TableId, usize)>,
     pub structs: Vec<(FileId, Scope, ast::Struct)>,
     pub protocols: Vec<(FileId, ast::Protocol)>,
     /// Sizes of protocols that were asked for before all are laid out.
@@ -245,6 +247,7 @@ impl<'a> Checker<'a> {
             functions: Vec::new(),
             externs: Vec::new(),
             timers: Vec::new(),
+            deadlines: Vec::new(),
             structs: Vec::new(),
             protocols: Vec::new(),
             sizes: HashMap::new(),

@@ -1,7 +1,9 @@
 //! Timers: what they go over, how often, and their bodies.
 
+use super::access::Cell;
 use super::code::CodeChecker;
-use super::hir::{self, Type};
+use super::expr::Typed;
+use super::hir::{self, Expr, ExprKind, Type};
 use super::names::{Checker, Symbol};
 use super::types::unsigned;
 use crate::diag::Diagnostic;
@@ -15,10 +17,14 @@ impl Checker<'_> {
         let (file, module, item, span) = (def.file, def.module, def.ast.clone(), def.span);
         let name = self.full_name(module, &def.name.clone());
         let errors = self.errors.len();
-        let period = item.period().and_then(|period| {
-            let error = Diagnostic::new("bad-period", self.span(file, &period), "a timer can't run this often");
-            self.duration(file, module, &period, error.hint("such as `every 30s`"))
-        });
+        let period = match item.period() {
+            _ if item.is_at_deadline() => Some(0),
+            Some(period) => {
+                let error = Diagnostic::new("bad-period", self.span(file, &period), "a timer can't run this often");
+                self.duration(file, module, &period, error.hint("such as `every 30s`"))
+            }
+            None => None,
+        };
         let table = match item.table() {
             None => None,
             Some(over) => match self.resolve(Some(module), over.text()) {
@@ -53,6 +59,42 @@ impl Checker<'_> {
             self.errors.extend(found);
         }
         self.hir.timers.push(timer);
+    }
+
+    /// Finds the tables whose entries have deadlines, before any code is checked that sets them.
+    pub(super) fn deadline_tables(&mut self) {
+        for index in 0..self.timers.len() {
+            let def = &self.timers[index];
+            let (file, module, item, span) = (def.file, def.module, def.ast.clone(), def.span);
+            if !item.is_at_deadline() {
+                continue;
+            }
+            let Some(over) = item.table() else {
+                self.error(
+                    Diagnostic::new(
+                        "no-deadline",
+                        span,
+                        "a timer at deadlines goes over a table, whose entries have them",
+                    )
+                    .label("goes over none")
+                    .hint("write `over TABLE at deadline`"),
+                );
+                continue;
+            };
+            // What else it may be is reported where its body is checked.
+            let Some(Symbol::Table(table)) = self.resolve(Some(module), over.text()) else { continue };
+            match self.deadlines.iter().find(|(other, _)| *other == table) {
+                Some((_, first)) => {
+                    let first = self.timers[*first].span;
+                    self.error(
+                        Diagnostic::new("second-deadline", over.span(file), "an entry has one deadline")
+                            .label("another timer runs at the deadlines of this table")
+                            .also(first, "this one"),
+                    );
+                }
+                None => self.deadlines.push((table, index)),
+            }
+        }
     }
 
     /// The types of a timer's parameters, where they suit what it goes over: the key, and a pointer to the entry.
@@ -110,5 +152,51 @@ impl Checker<'_> {
         };
         self.error(error);
         None
+    }
+}
+
+impl CodeChecker<'_, '_> {
+    /// `timer_set(table[key], time)`: true where the entry is there.
+    pub(super) fn timer_set(&mut self, args: &[ast::Expr], span: Span) -> Typed {
+        let entry = self.entry_with_deadline(&args[0]);
+        let at = self.expr(&args[1], None);
+        let at = self.coerce(at, unsigned(64));
+        match entry.zip(at) {
+            Some(((table, key), at)) => {
+                Typed::new(ExprKind::SetDeadline(table, vec![key], Box::new(at)), Type::Bool, span)
+            }
+            None => Typed::error(span),
+        }
+    }
+
+    /// `timer_cancel(table[key])`.
+    pub(super) fn timer_cancel(&mut self, args: &[ast::Expr], span: Span) -> Typed {
+        let Some((table, key)) = self.entry_with_deadline(&args[0]) else { return Typed::error(span) };
+        let never = Expr { kind: ExprKind::Const(0), ty: unsigned(64), span };
+        Typed::new(ExprKind::SetDeadline(table, vec![key], Box::new(never)), Type::Bool, span)
+    }
+
+    /// `table[key]`
+    fn entry_with_deadline(&mut self, entry: &ast::Expr) -> Option<(TableId, Expr)> {
+        let Cell { base, index, span } = self.cell(entry)?;
+        let (Some(Symbol::Table(table)), Some(key)) = (self.named(&base), index) else {
+            let error = Diagnostic::new("not-an-entry", span, "the deadline of a table's entry is set")
+                .label("not an entry by its key")
+                .hint("such as `timer_set(flows[key], now_ns() + 20ms)`");
+            self.error(self.with_hidden(error, &base));
+            return None;
+        };
+        if !self.checker.deadlines.iter().any(|(other, _)| *other == table) {
+            let declared = self.checker.hir.tables[table.0 as usize].span;
+            let mut error = Diagnostic::new("no-deadline", span, "nothing runs at deadlines of this table's entries")
+                .label("its entries have no deadline")
+                .hint("declare what does: `timer NAME(…) over TABLE at deadline { … }`");
+            if let Some(declared) = declared {
+                error = error.also(declared, "declared here");
+            }
+            self.error(error);
+            return None;
+        }
+        Some((table, self.table_key(table, &key)?))
     }
 }

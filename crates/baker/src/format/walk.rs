@@ -369,6 +369,7 @@ fn may_break_before(parent: SyntaxKind, kind: SyntaxKind) -> bool {
         OverClause => kind == OverKw,
         IntoClause => kind == IntoKw,
         EveryClause => kind == EveryKw,
+        DeadlineClause => kind == AtKw,
         _ => false,
     }
 }

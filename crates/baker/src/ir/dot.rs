@@ -25,7 +25,7 @@ pub fn dot(program: &Program, in_kernel: impl Fn(PpfId) -> bool) -> String {
     }
     for timer in &program.timers {
         let over = timer.over(program).map_or(String::new(), |table| format!("over {table} "));
-        let (name, every) = (&timer.name, timer.every());
+        let (name, every) = (&timer.name, timer.when());
         let _ = writeln!(out, "  \"{name}\" [shape=hexagon, label=\"{name}\\n{over}every {every}\"];");
     }
     let mut edge = |from: &str, channel: ChannelId| {

@@ -308,6 +308,24 @@ pub enum Op {
         /// One value per field of the key's layout.
         key: Vec<Value>,
     },
+    /// Sets the deadline of an entry to `at` (64 bits, nanoseconds as [`Op::Now`], but see [`super::deadline`]), or to
+    /// none where that is 0; 1 where there is such an entry. Only of a table that a timer goes over at deadlines.
+    SetDeadline {
+        /// The table.
+        table: TableId,
+        /// One value per field of the key's layout.
+        key: Vec<Value>,
+        /// The time.
+        at: Value,
+    },
+    /// 1 where there is such an entry and it has a deadline that is not later than the present time; then it has none
+    /// any more. Of all workers that try one gets it.
+    TakeDeadline {
+        /// The table.
+        table: TableId,
+        /// One value per field of the key's layout.
+        key: Vec<Value>,
+    },
     /// Calls a function of a controller. The result is there where the function has one.
     Extern {
         /// The function.

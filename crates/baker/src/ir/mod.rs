@@ -10,6 +10,7 @@ pub mod arith;
 mod build;
 mod clean;
 mod counters;
+pub mod deadline;
 mod dot;
 mod inst;
 pub mod interp;

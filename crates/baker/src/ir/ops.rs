@@ -146,6 +146,8 @@ impl Op {
             Op::Unlock { .. } => const { &Row::effect("unlock", &[Entry], To::None, Other) },
             Op::Insert { .. } => const { &Row::effect("insert", &[], To::Bits(1), Other) },
             Op::Remove { .. } => const { &Row::effect("remove", &[], To::Bits(1), Other) },
+            Op::SetDeadline { .. } => const { &Row::effect("set_deadline", &[Bits(64)], To::Bits(1), Other) },
+            Op::TakeDeadline { .. } => const { &Row::effect("take_deadline", &[], To::Bits(1), Other) },
             Op::Extern { .. } => const { &Row::effect("extern", &[], To::Declared, Other) },
             Op::Take { .. } => const { &Row::effect("take", &[Bits(32), Bits(64)], To::Bits(1), Other) },
             Op::Count { .. } => const { &Row::effect("count", &[Bits(32), Bits(64)], To::None, Other) },
@@ -212,9 +214,11 @@ impl Op {
                 visit(entry);
                 visit(value);
             }
-            Op::Lookup { key: values, .. } | Op::Remove { key: values, .. } | Op::Extern { args: values, .. } => {
-                values.iter_mut().for_each(visit)
-            }
+            Op::Lookup { key: values, .. }
+            | Op::Remove { key: values, .. }
+            | Op::TakeDeadline { key: values, .. }
+            | Op::Extern { args: values, .. } => values.iter_mut().for_each(visit),
+            Op::SetDeadline { key, at, .. } => [at].into_iter().chain(key).for_each(visit),
             Op::Insert { key, value, .. } => key.iter_mut().chain(value).for_each(visit),
             Op::Count { index, amount, .. } | Op::Take { index, amount, .. } => {
                 visit(index);

@@ -17,9 +17,10 @@ pub fn print(program: &Program) -> String {
     for timer in &program.timers {
         let over = timer.table.map(|id| name_of(&program.tables, id.0, "table", |t| &t.name));
         let over = over.map_or(String::new(), |table| format!(" over {table}"));
-        let (name, period, slice) = (&timer.name, timer.period, timer.slice);
+        let (name, slice) = (&timer.name, timer.slice);
+        let when = if timer.is_at_deadline() { "at deadline".into() } else { format!("every {}ns", timer.period) };
         let body = print_body(program, &timer.body);
-        let _ = write!(out, "\ntimer {name}{over} every {period}ns, {slice} at once {{\n{body}}}\n");
+        let _ = write!(out, "\ntimer {name}{over} {when}, {slice} at once {{\n{body}}}\n");
     }
     for ppf in &program.ppfs {
         let _ = write!(out, "\nppf {}({}) {{\n{}}}\n", ppf.name, protocol(program, ppf.protocol), {
@@ -289,6 +290,10 @@ impl Names<'_> {
                 format!("{name} {}({}) = ({})", self.table(*table), values(key), values(value))
             }
             Op::Remove { table, key } => format!("{name} {}({})", self.table(*table), values(key)),
+            Op::SetDeadline { table, key, at } => {
+                format!("{name} {}({}), v{}", self.table(*table), values(key), at.0)
+            }
+            Op::TakeDeadline { table, key } => format!("{name} {}({})", self.table(*table), values(key)),
             Op::Extern { function, args } => {
                 let function = name_of(&self.program.externs, function.0, "extern", |f| &f.name);
                 format!("{name} {function}({})", values(args))

@@ -154,10 +154,27 @@ impl Program {
         reached
     }
 
+    /// The timer that runs at the deadlines of a table's entries; only then they have any.
+    pub fn deadline_timer(&self, table: TableId) -> Option<TimerId> {
+        let found = self.timers.iter().position(|timer| timer.is_at_deadline() && timer.table == Some(table));
+        found.map(|index| TimerId(index as u32))
+    }
+
+    /// The timers that run at deadlines of entries.
+    pub fn deadline_timers(&self) -> impl Iterator<Item = (TimerId, TableId)> {
+        let timers = (0..).map(TimerId).zip(&self.timers).filter(|(_, timer)| timer.is_at_deadline());
+        timers.filter_map(|(id, timer)| Some((id, timer.table?)))
+    }
+
     /// Whether what it does depends on the time.
     pub fn uses_time(&self) -> bool {
         let mut blocks = self.bodies().flat_map(|body| &body.blocks);
-        blocks.any(|block| block.insts.iter().any(|inst| matches!(inst.op, Op::Now | Op::Take { .. })))
+        blocks.any(|block| {
+            block.insts.iter().any(|inst| {
+                let op = &inst.op;
+                matches!(op, Op::Now | Op::Take { .. } | Op::SetDeadline { .. } | Op::TakeDeadline { .. })
+            })
+        })
     }
 }
 
@@ -428,14 +445,14 @@ impl Extern {
     pub const MAX_PARAMS: usize = 16;
 }
 
-/// What runs every so often without a packet, once or for each entry of a table.
+/// What runs without a packet: every so often, once or for each entry of a table, or at the deadlines of its entries.
 #[derive(Clone, Debug)]
 pub struct Timer {
     /// Full name: `module.timer`.
     pub name: String,
     /// The table that it goes over, not an `lpm`: the body runs once for each key.
     pub table: Option<TableId>,
-    /// Nanoseconds from one start to the next.
+    /// Nanoseconds from one start to the next; 0 where it runs once for each entry at the deadline that was set for it.
     pub period: u64,
     /// Calls at most that are made one after the other, so that no packet waits long.
     pub slice: u32,
@@ -446,8 +463,16 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Its period as programs write it, in the largest unit that divides it: `30s`.
-    pub fn every(&self) -> String {
+    /// Whether it runs at the deadlines of a table's entries.
+    pub fn is_at_deadline(&self) -> bool {
+        self.period == 0
+    }
+
+    /// When it runs: `deadline`, or its period as programs write it, in the largest unit that divides it: `30s`.
+    pub fn when(&self) -> String {
+        if self.is_at_deadline() {
+            return "deadline".into();
+        }
         const UNITS: [(&str, u64); 6] = [
             ("h", 3_600_000_000_000),
             ("min", 60_000_000_000),

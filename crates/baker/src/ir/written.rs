@@ -10,15 +10,19 @@
 use super::*;
 
 impl Program {
-    /// For each table, whether a PPF or timer changes it: inserts, removes, locks or sets a field of an entry, or takes
-    /// tokens.
+    /// For each table, whether a PPF or timer changes it: inserts, removes, locks or sets a field or the deadline of an
+    /// entry, or takes tokens.
     pub fn written_tables(&self) -> Vec<bool> {
         let mut written = vec![false; self.tables.len()];
         for body in self.bodies() {
             let origins = origins(body, self.tables.len());
             for inst in body.blocks.iter().flat_map(|block| &block.insts) {
                 match &inst.op {
-                    Op::Insert { table, .. } | Op::Remove { table, .. } | Op::Take { table, .. } => {
+                    Op::Insert { table, .. }
+                    | Op::Remove { table, .. }
+                    | Op::SetDeadline { table, .. }
+                    | Op::TakeDeadline { table, .. }
+                    | Op::Take { table, .. } => {
                         written[table.0 as usize] = true;
                     }
                     Op::EntryStore { entry, .. } | Op::Lock { entry } => {

@@ -104,6 +104,8 @@ kinds! {
     TimerKw = "`timer`",
     OverKw = "`over`",
     EveryKw = "`every`",
+    AtKw = "`at`",
+    DeadlineKw = "`deadline`",
     FromKw = "`from`",
     TableKw = "`table`",
     ProgramKw = "`program`",
@@ -193,6 +195,7 @@ kinds! {
     Timer = "a timer",
     OverClause = "an `over` clause",
     EveryClause = "an `every` clause",
+    DeadlineClause = "an `at deadline` clause",
     Function = "a function",
     OutOfBody = "an out-of-body definition",
     Path = "a dotted path",
@@ -263,6 +266,8 @@ impl SyntaxKind {
                 | Self::OverKw
                 | Self::EveryKw
                 | Self::TableKw
+                | Self::AtKw
+                | Self::DeadlineKw
                 | Self::ControllerKw
         )
     }
@@ -321,6 +326,8 @@ impl SyntaxKind {
             "timer" => Self::TimerKw,
             "over" => Self::OverKw,
             "every" => Self::EveryKw,
+            "at" => Self::AtKw,
+            "deadline" => Self::DeadlineKw,
             "from" => Self::FromKw,
             "table" => Self::TableKw,
             "program" => Self::ProgramKw,

@@ -42,6 +42,30 @@ fn timers() {
     }
     refused(&[
         case("timer-over-lpm", &["wrong-table"], "timer t(u32 key, u32 *value) over routes every 1s { }"),
+        case("deadline-over-nothing", &["no-deadline"], "timer t() at deadline { }"),
+        case("deadline-without-the-word", &["expected-token"], "timer t(mac_addr_t mac, station_t *s) over stations at 30s { }"),
+        case(
+            "deadline-twice",
+            &["second-deadline"],
+            "timer t(mac_addr_t mac, station_t *s) over stations at deadline { }\n\
+             timer u(mac_addr_t mac, station_t *s) over stations at deadline { }",
+        ),
+        case(
+            "deadline-of-a-table-without",
+            &["no-deadline"],
+            "timer t() every 1s {\n    timer_set(stations[1], now_ns() + 1s);\n}",
+        ),
+        case(
+            "deadline-of-no-entry",
+            &["not-an-entry"],
+            "timer t(mac_addr_t mac, station_t *s) over stations at deadline {\n    timer_set(s, now_ns() + 1s);\n}",
+        ),
+        case(
+            "deadline-while-locked",
+            &["in-critical"],
+            "timer t(mac_addr_t mac, station_t *s) over stations at deadline {\n    critical (s) {\n        \
+             timer_cancel(stations[mac]);\n    }\n}",
+        ),
         case("timer-over-nothing", &["unknown-name"], "timer t(u32 key, u32 *value) over route every 1s { }"),
         case("timer-over-a-channel", &["wrong-kind-of-name"], "timer t() over output every 1s { }"),
         case("timer-with-parameters", &["timer-parameters"], "timer t(u32 n) every 1s { }"),

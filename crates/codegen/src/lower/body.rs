@@ -258,6 +258,8 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 self.note_change(*table, key)?;
                 Some(self.remove(*table, key)?.into())
             }
+            Op::SetDeadline { table, key, at } => Some(self.deadline(*table, key, Some(*at))?.into()),
+            Op::TakeDeadline { table, key } => Some(self.deadline(*table, key, None)?.into()),
             Op::Extern { function, args } => self.call_extern(*function, args)?.map(Into::into),
             Op::Take { table, index, amount } => Some(self.meter_take(*table, *index, *amount)?.into()),
             Op::Count { counter, index, amount } => {

@@ -80,6 +80,10 @@ pub(crate) const HASH_REMOVE: &str = "millrace_hash_remove";
 pub(crate) const LPM_LOOKUP: &str = "millrace_lpm_lookup";
 /// Symbol of [`abi::Runtime::meter_take`].
 pub(crate) const METER_TAKE: &str = "millrace_meter_take";
+/// Symbol of [`abi::Runtime::deadline_set`].
+pub(crate) const DEADLINE_SET: &str = "millrace_deadline_set";
+/// Symbol of [`abi::Runtime::deadline_take`].
+pub(crate) const DEADLINE_TAKE: &str = "millrace_deadline_take";
 /// Name of the function that copies a packet.
 const PACKET_COPY: &str = "packet.copy";
 
@@ -156,6 +160,8 @@ struct Module<'c, 'p> {
     hash_remove: FunctionValue<'c>,
     lpm_lookup: FunctionValue<'c>,
     meter_take: FunctionValue<'c>,
+    deadline_set: FunctionValue<'c>,
+    deadline_take: FunctionValue<'c>,
     packet_copy: FunctionValue<'c>,
     /// One per PPF.
     ppfs: Vec<Callee<'c>>,
@@ -188,13 +194,17 @@ impl<'c, 'p> Module<'c, 'p> {
             context.create_string_attribute("target-features", &host.features),
         ];
         let core = Core::new(context, program, llvm, attributes, Missing::Nothing);
-        let Core { ptr, i8, i64, .. } = core;
+        let Core { ptr, i8, i32, i64, .. } = core;
         let outside = |name: &str, ty| out_of_line::declare(context, &core.llvm, &core.attributes, name, ty);
         let hash_lookup = outside(HASH_LOOKUP, ptr.fn_type(&[ptr.into(), ptr.into()], false));
         let hash_insert = outside(HASH_INSERT, i8.fn_type(&[ptr.into(), ptr.into(), ptr.into()], false));
         let hash_remove = outside(HASH_REMOVE, i8.fn_type(&[ptr.into(), ptr.into()], false));
         let lpm_lookup = outside(LPM_LOOKUP, ptr.fn_type(&[ptr.into(), ptr.into()], false));
         let meter_take = outside(METER_TAKE, i8.fn_type(&[ptr.into(), i64.into(), i64.into()], false));
+        let key_and_now = [ptr.into(), i32.into(), ptr.into(), i64.into()];
+        let deadline_take = outside(DEADLINE_TAKE, i8.fn_type(&key_and_now, false));
+        let with_deadline: Vec<_> = key_and_now.into_iter().chain([i64.into()]).collect();
+        let deadline_set = outside(DEADLINE_SET, i8.fn_type(&with_deadline, false));
         let packet_copy = outside(PACKET_COPY, ptr.fn_type(&[ptr.into(), ptr.into()], false));
         Module {
             core,
@@ -204,6 +214,8 @@ impl<'c, 'p> Module<'c, 'p> {
             hash_remove,
             lpm_lookup,
             meter_take,
+            deadline_set,
+            deadline_take,
             packet_copy,
             ppfs: Vec::new(),
         }

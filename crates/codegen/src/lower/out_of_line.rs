@@ -11,7 +11,10 @@ use inkwell::types::FunctionType;
 use inkwell::values::{BasicMetadataValueEnum, CallSiteValue, FunctionValue};
 
 use super::walk::pointer_param;
-use super::{HASH_INSERT, HASH_LOOKUP, HASH_REMOVE, LPM_LOOKUP, METER_TAKE, Module, Res, enum_attribute};
+use super::{
+    DEADLINE_SET, DEADLINE_TAKE, HASH_INSERT, HASH_LOOKUP, HASH_REMOVE, LPM_LOOKUP, METER_TAKE, Module, Res,
+    enum_attribute,
+};
 use crate::CodegenError;
 
 /// `llvm::CallingConv::PreserveMost`.
@@ -51,6 +54,8 @@ impl<'c> Module<'c, '_> {
         self.forward(self.hash_remove, HASH_REMOVE, true)?;
         self.forward(self.lpm_lookup, LPM_LOOKUP, false)?;
         self.forward(self.meter_take, METER_TAKE, false)?;
+        self.forward(self.deadline_set, DEADLINE_SET, false)?;
+        self.forward(self.deadline_take, DEADLINE_TAKE, false)?;
         let copy = self.packet_copy;
         self.builder.position_at_end(self.context.append_basic_block(copy, "entry"));
         let packet = self.copy(pointer_param(copy, 0)?, pointer_param(copy, 1)?)?;

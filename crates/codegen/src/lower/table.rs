@@ -100,6 +100,26 @@ impl<'c> Ppf<'_, 'c, '_> {
         self.store_field(entry, field, value)
     }
 
+    /// Sets the deadline of an entry, or takes it where it has come; 1 bit.
+    pub fn deadline(&mut self, id: TableId, key: &[Value], at: Option<Value>) -> Res<IntValue<'c>> {
+        let module = self.module;
+        let table = module.table(id)?;
+        let words = self.pack(table, key)?;
+        let key = self.packed(table, &words)?;
+        let deadlines = module.context_ptr(self.ctx, offset_of!(Context, deadlines))?;
+        let number = module.i32.const_int(id.0.into(), false);
+        let mut args = vec![deadlines.into(), number.into(), key.into(), module.now(self.ctx)?.into()];
+        let function = match at {
+            Some(at) => {
+                args.push(self.int_of(at, 64)?.into());
+                module.deadline_set
+            }
+            None => module.deadline_take,
+        };
+        let call = module.call_out(function, &args)?;
+        module.resize(module.runtime_result(call)?.into_int_value(), 1)
+    }
+
     /// Takes tokens from a cell of a meter; 1 where there is such a cell and it holds them.
     pub fn meter_take(&self, id: TableId, index: Value, amount: Value) -> Res<IntValue<'c>> {
         let module = self.module;

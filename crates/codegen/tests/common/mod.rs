@@ -150,6 +150,7 @@ impl Machine {
             staging: Default::default(),
             rest: 0,
             externs: std::ptr::null(),
+            deadlines: std::ptr::null_mut(),
         };
         // SAFETY: the context is complete and `native` lives.
         unsafe {

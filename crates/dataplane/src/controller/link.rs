@@ -257,7 +257,7 @@ impl Link {
     // Timers.
 
     /// Sets the timer of a key, in place of the one that it may have. It comes as [`Event::Timer`], never early, and
-    /// late by less than 65.536 µs and the time that it takes to wake up. Timers end with their link.
+    /// late by less than 16.384 µs and the time that it takes to wake up. Timers end with their link.
     pub fn set_timer(&mut self, key: u64, at: Instant) {
         self.wheel.set(key, at);
     }

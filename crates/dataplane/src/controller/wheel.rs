@@ -1,11 +1,6 @@
-//! Timers of a controller: a hierarchical timing wheel (Varghese and Lauck, 1987), as the kernel and tokio have one.
+//! Timers of a controller, by the keys that it gives them, over the wheel that workers have, too ([`crate::wheel`]).
 //!
-//! Time is counted in ticks of [`TICK`]. Level 0 has a slot for each of the next 64 ticks, level 1 a slot for each 64
-//! of those, and so on. A timer lies in the level of the highest 6 bits in which its tick differs from the present one;
-//! when time comes to the slot, its timers move to lower levels. Setting and cancelling a timer take constant time: a
-//! hash of its key, and a doubly linked list.
-//!
-//! A timer is never early. It is late by less than a tick, and by the time that the controller takes to look.
+//! Setting and cancelling a timer take constant time: a hash of its key, and a doubly linked list.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,67 +8,26 @@ use std::time::{Duration, Instant};
 
 use ahash::RandomState;
 
-/// The resolution of timers: 65.536 µs. A power of two, so that a tick is found by a shift.
-pub const TICK: Duration = Duration::from_nanos(1 << TICK_BITS);
-const TICK_BITS: u32 = 16;
-
-const SLOT_BITS: u32 = 6;
-const SLOTS: usize = 1 << SLOT_BITS;
-const LEVELS: usize = 6;
-/// Ticks that are looked ahead: 26 days. Half of what the levels could, so that no slot of the highest one has timers
-/// of two rounds. A later timer lies in the last slot and is put in again from there.
-const MOST: u64 = 1 << (SLOT_BITS * LEVELS as u32 - 1);
-
-/// The list of timers that are due, behind those of the slots.
-const DUE: u16 = (LEVELS * SLOTS) as u16;
-/// No timer.
-const NONE: u32 = u32::MAX;
-
-#[derive(Clone, Copy, Debug)]
-struct Timer {
-    key: u64,
-    tick: u64,
-    list: u16,
-    before: u32,
-    /// Also the next free one.
-    after: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct List {
-    first: u32,
-    last: u32,
-}
-
-const EMPTY: List = List { first: NONE, last: NONE };
+pub use crate::wheel::TICK;
+use crate::wheel::Wheel as Numbered;
 
 /// The timers of one link.
 #[derive(Debug)]
 pub struct Wheel {
     start: Instant,
-    /// The tick up to which slots were emptied.
-    now: u64,
-    timers: Vec<Timer>,
-    /// The first of those in `timers` that are not in use.
-    free: u32,
+    wheel: Numbered,
+    /// By number.
+    keys: Vec<u64>,
+    /// Numbers that are not in use.
+    free: Vec<u32>,
     by_key: HashMap<u64, u32, RandomState>,
-    lists: Box<[List]>,
-    /// A bit for each slot that has timers, by level.
-    occupied: [u64; LEVELS],
 }
 
 impl Wheel {
     /// Without timers; time begins now.
     pub fn new(start: Instant) -> Self {
-        Wheel {
-            start,
-            now: 0,
-            timers: Vec::new(),
-            free: NONE,
-            by_key: HashMap::default(),
-            lists: vec![EMPTY; DUE as usize + 1].into(),
-            occupied: [0; LEVELS],
-        }
+        let wheel = Numbered::new(0, 0);
+        Wheel { start, wheel, keys: Vec::new(), free: Vec::new(), by_key: HashMap::default() }
     }
 
     /// Number of timers.
@@ -88,150 +42,52 @@ impl Wheel {
 
     /// Sets the timer of this key, in place of the one that it may have.
     pub fn set(&mut self, key: u64, at: Instant) {
-        let tick = self.tick_of(at);
-        let index = match self.by_key.entry(key) {
-            Entry::Occupied(entry) => {
-                let index = *entry.get();
-                self.unlink(index);
-                index
-            }
-            Entry::Vacant(entry) => {
-                let timer = Timer { key, tick, list: DUE, before: NONE, after: NONE };
-                let index = self.free;
-                match self.timers.get_mut(index as usize) {
-                    Some(free) => {
-                        self.free = free.after;
-                        *free = timer;
-                        *entry.insert(index)
-                    }
-                    None => {
-                        self.timers.push(timer);
-                        *entry.insert(self.timers.len() as u32 - 1)
-                    }
+        let due = nanoseconds(at.saturating_duration_since(self.start));
+        let number = match self.by_key.entry(key) {
+            Entry::Occupied(entry) => *entry.get(),
+            Entry::Vacant(entry) => *entry.insert(match self.free.pop() {
+                Some(free) => {
+                    self.keys[free as usize] = key;
+                    free
                 }
-            }
+                None => {
+                    self.keys.push(key);
+                    self.wheel.grow()
+                }
+            }),
         };
-        self.timers[index as usize].tick = tick;
-        self.place(index);
+        self.wheel.set(number, due);
     }
 
     /// Takes a timer out; whether there was one.
     pub fn cancel(&mut self, key: u64) -> bool {
-        let Some(index) = self.by_key.remove(&key) else { return false };
-        self.unlink(index);
-        self.release(index);
-        true
+        let Some(number) = self.by_key.remove(&key) else { return false };
+        self.free.push(number);
+        self.wheel.cancel(number)
     }
 
     /// The key of a timer that is due at this time; it is then no longer set.
     pub fn expire(&mut self, now: Instant) -> Option<u64> {
-        if self.by_key.is_empty() {
+        let now = nanoseconds(now.saturating_duration_since(self.start));
+        let Some((number, _)) = self.wheel.expire(now, &mut { u32::MAX }) else {
+            self.wheel.work_ahead(&mut { u32::MAX });
             return None;
-        }
-        if self.lists[DUE as usize].first == NONE {
-            self.advance(self.ticks_until(now));
-        }
-        let index = self.lists[DUE as usize].first;
-        let key = self.timers.get(index as usize)?.key;
-        self.unlink(index);
-        self.release(index);
+        };
+        let key = self.keys[number as usize];
         self.by_key.remove(&key);
+        self.free.push(number);
         Some(key)
     }
 
     /// When to look again: not later than the next timer is due. Some time earlier where that is far away. The past
     /// where one is due.
     pub fn next(&self) -> Option<Instant> {
-        if self.lists[DUE as usize].first != NONE {
-            return Some(self.start);
-        }
-        let (_, tick) = self.next_slot()?;
-        Some(self.start + Duration::from_nanos(tick << TICK_BITS))
-    }
-
-    /// The first tick that begins at a time or after it.
-    fn tick_of(&self, at: Instant) -> u64 {
-        nanoseconds(at.saturating_duration_since(self.start)).div_ceil(1 << TICK_BITS)
-    }
-
-    /// Ticks that have begun by a time.
-    fn ticks_until(&self, now: Instant) -> u64 {
-        nanoseconds(now.saturating_duration_since(self.start)) >> TICK_BITS
-    }
-
-    /// Puts a timer into the list for its tick.
-    fn place(&mut self, index: u32) {
-        let tick = self.timers[index as usize].tick.min(self.now + MOST);
-        let list = if tick <= self.now {
-            DUE
-        } else {
-            // Only where time moves from the last slot of the highest level to its first is the difference beyond that.
-            let level = ((63 - (tick ^ self.now).leading_zeros()) / SLOT_BITS).min(LEVELS as u32 - 1);
-            let slot = (tick >> (SLOT_BITS * level)) as usize % SLOTS;
-            self.occupied[level as usize] |= 1 << slot;
-            (level as usize * SLOTS + slot) as u16
-        };
-        let last = std::mem::replace(&mut self.lists[list as usize].last, index);
-        match self.timers.get_mut(last as usize) {
-            Some(timer) => timer.after = index,
-            None => self.lists[list as usize].first = index,
-        }
-        let timer = &mut self.timers[index as usize];
-        (timer.list, timer.before, timer.after) = (list, last, NONE);
-    }
-
-    /// Takes a timer out of its list.
-    fn unlink(&mut self, index: u32) {
-        let Timer { list, before, after, .. } = self.timers[index as usize];
-        match self.timers.get_mut(before as usize) {
-            Some(timer) => timer.after = after,
-            None => self.lists[list as usize].first = after,
-        }
-        match self.timers.get_mut(after as usize) {
-            Some(timer) => timer.before = before,
-            None => self.lists[list as usize].last = before,
-        }
-        if list != DUE && self.lists[list as usize].first == NONE {
-            self.occupied[list as usize / SLOTS] &= !(1 << (list as usize % SLOTS));
-        }
-    }
-
-    /// Makes room for another timer.
-    fn release(&mut self, index: u32) {
-        self.timers[index as usize].after = self.free;
-        self.free = index;
-    }
-
-    /// The list that time comes to next, and when.
-    fn next_slot(&self) -> Option<(usize, u64)> {
-        // A timer of a lower level is due before all of higher ones.
-        let level = self.occupied.iter().position(|slots| *slots != 0)?;
-        let bits = SLOT_BITS * level as u32;
-        let present = (self.now >> bits) as usize % SLOTS;
-        let ahead = self.occupied[level].rotate_right(present as u32).trailing_zeros();
-        let slot = (present + ahead as usize) % SLOTS;
-        Some((level * SLOTS + slot, ((self.now >> bits) + u64::from(ahead)) << bits))
-    }
-
-    /// Moves time on. Timers that are due by then are in their list, in the order of their ticks.
-    fn advance(&mut self, to: u64) {
-        while let Some((list, tick)) = self.next_slot().filter(|(_, tick)| *tick <= to) {
-            self.now = self.now.max(tick);
-            self.occupied[list / SLOTS] &= !(1 << (list % SLOTS));
-            let mut index = std::mem::replace(&mut self.lists[list], EMPTY).first;
-            while let Some(timer) = self.timers.get(index as usize) {
-                let after = timer.after;
-                self.place(index);
-                index = after;
-            }
-        }
-        self.now = self.now.max(to);
+        self.wheel.next().map(|next| self.start + Duration::from_nanos(next))
     }
 }
 
-/// Whole nanoseconds; 584 years at most.
+/// Whole nanoseconds; 292 years at most, so far from the end that a tick more is no overflow.
 fn nanoseconds(time: Duration) -> u64 {
-    // So far from the end that a tick more is no overflow.
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).min(u64::MAX >> 1)
 }
 
@@ -241,6 +97,7 @@ mod tests {
 
     use super::*;
     use crate::testing::SplitMix64;
+    use crate::wheel::TICK_BITS;
 
     const NS: u64 = 1 << TICK_BITS;
 
@@ -340,7 +197,7 @@ mod tests {
                 wheel.set(key, at(start, numbers.below(1 << 36)));
                 wheel.set(key, at(start, numbers.below(1 << 36)));
             }
-            assert_eq!((wheel.len(), wheel.timers.len()), (timers as usize, timers as usize));
+            assert_eq!((wheel.len(), wheel.keys.len()), (timers as usize, timers as usize));
             began.elapsed().as_nanos() as u64 / rounds / 3
         };
         let (few, many) = (time(100), time(50_000));

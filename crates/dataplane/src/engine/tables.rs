@@ -29,6 +29,25 @@ impl TableAccess {
         }
     }
 
+    /// The time of the first deadline in a table of the interpreter. Those of native code are the workers'.
+    pub(crate) fn next_deadline(&self, table: TableId) -> Option<u64> {
+        match self {
+            TableAccess::Native(_) => None,
+            TableAccess::Interp(machine) => lock(machine).next_deadline(table),
+        }
+    }
+
+    /// The keys of at most `most` entries of the interpreter whose deadlines have come, by time and key.
+    pub(crate) fn due(&self, table: TableId, now: u64, most: usize) -> Vec<Box<[u128]>> {
+        match self {
+            TableAccess::Native(_) => Vec::new(),
+            TableAccess::Interp(machine) => {
+                let mut machine = lock(machine);
+                std::iter::from_fn(|| machine.due(table, now)).take(most).collect()
+            }
+        }
+    }
+
     /// See [`Tables::tell`]; the interpreter's tables tell nothing.
     pub fn tell(&self, changes: SyncSender<TableChange>) -> bool {
         match self {

@@ -14,7 +14,7 @@ use crate::externs::ExternTable;
 use crate::observer::Observed;
 use crate::packets::{FrameError, FramePool, WorkerContext};
 use crate::sys::{Doorbell, monotonic_ns};
-use crate::workers::{Equipment, Handover, Running, Schedule, Timers};
+use crate::workers::{DeadlineTimers, Deadlines, Equipment, Handover, Running, Schedule, Timers};
 use crate::xdp::{FastPath, KernelPart};
 
 /// What stays.
@@ -84,12 +84,15 @@ impl Site {
                 context.set_externs(externs.clone());
             }
             let exchange = (!program.controllers.is_empty()).then(|| Exchange::new(program, index, &rings));
-            let has_timers = index == 0 && !program.timers.is_empty();
+            let has_timers = index == 0 && program.timers.iter().any(|timer| !timer.is_at_deadline());
+            // The interpreter has its deadlines in one place.
+            let timers = DeadlineTimers::new(program).filter(|_| index == 0 || tables.native().is_some());
+            let deadlines = timers.map(|timers| Deadlines { timers, tables: tables.clone() });
             let timers =
                 has_timers.then(|| Timers { schedule: Schedule::new(program, monotonic_ns()), tables: tables.clone() });
             let resume = kernel.as_ref().map(|part| part.resume().clone());
             let generation = kernel.as_ref().map_or(0, |part| part.generation());
-            let equipment = Equipment { exchange, timers, resume, generation };
+            let equipment = Equipment { exchange, timers, deadlines, resume, generation };
             Ok(Running::new(program, context, engines.engine(), *ports, equipment))
         };
         let running = self.ports.iter().enumerate().map(worker).collect::<Result<Vec<_>, _>>()?;

@@ -13,7 +13,7 @@ use crate::externs::ExternTable;
 use crate::observer::{Observer, Snapshot};
 use crate::packets::{FrameConfig, FrameError, FramePool, Received, RxBatch, WorkerContext};
 use crate::ports::{CaptureInput, Captured, PcapOutput, PortError};
-use crate::workers::Schedule;
+use crate::workers::SimulatedTimers;
 
 /// Why a replay failed.
 #[derive(Debug, thiserror::Error)]
@@ -87,12 +87,13 @@ pub fn replay(
     let pool = Arc::new(FramePool::new(program, frames)?);
     let counters = Arc::new(CounterBlock::new(CounterSlots::new(program).len()));
     let mut context = WorkerContext::new(program, pool.clone(), tables.native().cloned(), counters.clone())?;
+    context.sort_deadlines(program);
     if let Some(externs) = externs {
         context.set_externs(externs);
     }
     let (mut received, mut others, mut oversize) = (0, 0, 0);
     let mut leaving = Leaving { pool: pool.clone(), output: &mut output, tx: 0, host: 0, controllers: 0 };
-    let mut timers: Option<Schedule> = None;
+    let mut timers: Option<SimulatedTimers> = None;
     while let Some(packet) = input.next_packet() {
         let packet = packet?;
         let Some(rx_port) = entries(&packet).map_err(ReplayError::Entry)? else {
@@ -103,14 +104,10 @@ pub fn replay(
         received += 1;
         context.quiescent();
         let now = context.now().max(time.as_nanos() as u64);
-        let timers = timers.get_or_insert_with(|| Schedule::sorted(program, now));
+        let timers = timers.get_or_insert_with(|| SimulatedTimers::new(program, now));
         timers.leap(now);
-        while let Some(due) = timers.next_due().filter(|due| timers.is_sweeping() || *due <= now) {
-            if !timers.is_sweeping() {
-                context.set_now(due);
-            }
-            // SAFETY: the context was made for the engine's program and tables, and its outputs were taken.
-            unsafe { timers.slice(&mut context, &mut *engine, &tables) };
+        // SAFETY: the context was made for the engine's program and tables, and its outputs were taken.
+        while unsafe { timers.step(&mut context, &mut *engine, &tables, now) } {
             let time = Duration::from_nanos(context.now());
             leaving.take(&mut context, time)?;
             context.quiescent();

@@ -1,16 +1,17 @@
 //! What one worker lends its engine: free frames, the output list, the counter block.
 
+use std::cell::UnsafeCell;
 use std::mem::size_of;
 use std::sync::Arc;
 
-use baker::ir::Program;
+use baker::ir::{Program, TableId};
 use codegen::abi::{Context, MAX_BATCH, Output, Staging, read_field};
 
 use super::frames::FramePool;
 use crate::counters::CounterBlock;
 use crate::externs::ExternTable;
-use crate::sys::Mapping;
-use crate::tables::{Tables, View};
+use crate::sys::{Mapping, monotonic_ns};
+use crate::tables::{Deadlines, Tables, View};
 
 /// Frames that a worker takes from the pool beyond what it needs, so that the pool's lock is rare.
 const REFILL: usize = 512;
@@ -30,6 +31,8 @@ pub struct WorkerContext {
     pool: Arc<FramePool>,
     counters: Arc<CounterBlock>,
     tables: Option<View>,
+    /// Where the program has deadlines in tables of native code. Generated code gets the address.
+    deadlines: Option<Box<UnsafeCell<Deadlines>>>,
     // These are held only so that the pointers in `raw` stay valid.
     externs: Option<Arc<ExternTable>>,
     _memory: [Mapping; 2],
@@ -66,6 +69,7 @@ impl WorkerContext {
     ) -> std::io::Result<Self> {
         let per_packet = program.limits.copies as usize + 1;
         let too_many = || std::io::Error::other("the tables have as many workers as they can have");
+        let deadlines = tables.as_ref().and_then(|tables| Deadlines::new(program, tables, monotonic_ns()));
         let tables = tables.map(|tables| View::new(tables).ok_or_else(too_many)).transpose()?;
         // The stack has room for every frame there is, so that returning one never overflows it.
         let free = Mapping::anonymous(pool.all() as usize * size_of::<u32>())?;
@@ -85,19 +89,47 @@ impl WorkerContext {
             staging: Staging::default(),
             rest: 0,
             externs: std::ptr::null(),
+            deadlines: std::ptr::null_mut(),
         };
-        Ok(WorkerContext {
+        let mut context = WorkerContext {
             raw: Box::new(raw),
             pool,
             counters,
             tables,
+            deadlines: None,
             externs: None,
             _memory: [free, outputs],
             share: share as usize,
             per_packet,
             rx_port: program.metadata[Program::RX_PORT.0 as usize].offset as usize,
             tx_port: program.metadata[Program::TX_PORT.0 as usize].offset as usize,
-        })
+        };
+        context.set_deadlines(deadlines);
+        Ok(context)
+    }
+
+    fn set_deadlines(&mut self, deadlines: Option<Deadlines>) {
+        self.deadlines = deadlines.map(UnsafeCell::new).map(Box::new);
+        self.raw.deadlines = self.deadlines.as_ref().map_or(std::ptr::null_mut(), |cell| cell.get().cast());
+    }
+
+    /// From now on entries of the program's tables are found by the order of their deadlines and keys; none has one.
+    /// Nothing else changes the tables.
+    pub(crate) fn sort_deadlines(&mut self, program: &Program) {
+        let sorted = self.tables.as_ref().and_then(|view| Deadlines::sorted(program, view.tables()));
+        self.set_deadlines(sorted);
+    }
+
+    /// The deadlines of entries of native code's tables, where the program has any.
+    pub(crate) fn deadlines(&mut self) -> Option<&mut Deadlines> {
+        // SAFETY: generated code reaches them only while it runs, and it has the context for as long.
+        self.deadlines.as_ref().map(|cell| unsafe { &mut *cell.get() })
+    }
+
+    /// When to look for deadlines in a table.
+    pub(crate) fn next_deadline(&self, table: TableId) -> Option<u64> {
+        // SAFETY: as for [`WorkerContext::deadlines`].
+        self.deadlines.as_ref().and_then(|cell| unsafe { &*cell.get() }.next(table))
     }
 
     /// The context that generated code gets.

@@ -4,14 +4,16 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::time::Duration;
 
 use super::call::check;
 
 /// Waits until one of the descriptors is readable or the time is over. Interruptions count as time over. Whether there
 /// is nothing but an error at one of them, which would be there at once the next time, too.
-pub fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> bool {
-    // SAFETY: the pointer and the length describe the slice.
-    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
+pub fn poll(fds: &mut [libc::pollfd], timeout: Duration) -> bool {
+    let timeout = libc::timespec { tv_sec: timeout.as_secs() as libc::time_t, tv_nsec: timeout.subsec_nanos().into() };
+    // SAFETY: the pointer and the length describe the slice; signals stay as they are.
+    unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, &timeout, std::ptr::null()) };
     let any = |events| fds.iter().any(|fd| fd.revents & events != 0);
     any(libc::POLLERR | libc::POLLNVAL | libc::POLLHUP) && !any(libc::POLLIN)
 }

@@ -14,6 +14,7 @@ use baker::ir::{Layout, LayoutField, TableError, storage_size};
 use codegen::abi::ArrayTable;
 use codegen::kernel::TableLocation;
 
+use super::due::Due;
 use super::epoch::Epochs;
 use super::layout::Bytes;
 use super::lock::locked;
@@ -66,6 +67,8 @@ pub struct Array {
     /// Where entries change as a whole. Its lock is the writer's.
     spare: Option<Mutex<Spare>>,
     epochs: Arc<Epochs>,
+    /// Where entries have deadlines.
+    pub due: Option<Due>,
 }
 
 impl Array {
@@ -97,6 +100,7 @@ impl Array {
             first,
             spare: (change == Change::Whole).then(|| Mutex::new(spare)),
             epochs,
+            due: None,
         };
         array.entries().store(array.memory.ptr(), Ordering::Release);
         // Memory that is zero anyway is not touched.
@@ -165,6 +169,7 @@ impl Array {
                 let (at, stored) = (self.at(self.current(), index), self.lock.unwrap_or(self.size));
                 // SAFETY: an entry, and its own lock, which lies behind all else.
                 unsafe { locked(at, self.lock, || store_shared(at, &value[..stored], self.align)) };
+                self.due.iter().for_each(|due| due.clear(index));
             }),
         }
         refused

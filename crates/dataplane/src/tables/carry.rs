@@ -76,6 +76,12 @@ fn tier(old: &Program, before: &Table, new: &Program, table: &Table, written: (b
     if before.capacity != table.capacity {
         return Some(format!("its size was changed from {} to {}", before.capacity, table.capacity));
     }
+    let has_deadlines = |program: &Program, name: &str| {
+        program.deadline_timers().any(|(_, id)| program.tables[id.0 as usize].name == name)
+    };
+    if has_deadlines(old, &before.name) != has_deadlines(new, &table.name) {
+        return Some("its entries have deadlines in one of the programs".into());
+    }
     let hidden = |table: &Table| (table.idle.is_some(), table.locked);
     let all = [(old, before), (new, table)].map(|(program, table)| &program.layouts[table.value.0 as usize]);
     if hidden(before) != hidden(table) || all[0].size != all[1].size || all[0].align != all[1].align {

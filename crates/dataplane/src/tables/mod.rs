@@ -14,6 +14,8 @@
 mod array;
 mod bucket;
 mod carry;
+mod deadlines;
+mod due;
 mod entries;
 mod epoch;
 mod hash;
@@ -36,6 +38,7 @@ mod view;
 
 pub use bucket::bytes_of_entry;
 pub use carry::{Carried, carried};
+pub(crate) use deadlines::Deadlines;
 pub(crate) use epoch::MAX_READERS;
 pub use epoch::{Epochs, Registration};
 pub use journal::TableChange;

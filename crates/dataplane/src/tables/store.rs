@@ -12,7 +12,7 @@ use super::epoch::Epochs;
 use super::journal::{Journal, TableChange};
 use super::space::Space;
 use super::table::{Kind, Table, TablesError};
-use super::{hash, meter, trie};
+use super::{deadlines, hash, meter, trie};
 
 /// All tables of one instance.
 #[derive(Debug)]
@@ -123,6 +123,8 @@ impl Tables {
             hash_remove: hash::write::remove,
             lpm_lookup: trie::lookup,
             meter_take: meter::take,
+            deadline_set: deadlines::set,
+            deadline_take: deadlines::take,
         }
     }
 

@@ -7,6 +7,7 @@ use codegen::abi::{is_dir_24_8, unpack_key};
 use codegen::kernel::TableLocation;
 
 use super::array::{Array, Change};
+use super::due::Due;
 use super::epoch::Epochs;
 use super::hash::{Hash, Idle};
 use super::layout::{Bytes, Codec};
@@ -36,6 +37,36 @@ pub enum Kind {
     Lpm(Lpm),
     /// With keys of other widths.
     Trie(Trie),
+}
+
+impl Kind {
+    /// The deadlines of its entries, where they have any.
+    pub fn due(&self) -> Option<&Due> {
+        match self {
+            Kind::Array(array) => array.due.as_ref(),
+            Kind::Hash(hash) => hash.due.as_ref(),
+            Kind::Lpm(_) | Kind::Trie(_) => None,
+        }
+    }
+
+    /// The number of the entry under a packed key of an array or hash table.
+    pub fn entry_of(&self, key: &[u64]) -> Option<u32> {
+        match self {
+            Kind::Array(array) => u32::try_from(key[0]).ok().filter(|index| *index < array.capacity()),
+            Kind::Hash(hash) => hash.entry_of(key),
+            Kind::Lpm(_) | Kind::Trie(_) => None,
+        }
+    }
+
+    /// Appends the packed key of an entry of an array or hash table, as it is or was. Any number where it is written at
+    /// this moment.
+    pub fn key_of(&self, entry: u32, keys: &mut Vec<u64>) {
+        match self {
+            Kind::Array(_) => keys.push(entry.into()),
+            Kind::Hash(hash) => hash.key_of(entry, keys),
+            Kind::Lpm(_) | Kind::Trie(_) => {}
+        }
+    }
 }
 
 /// One table of a program.
@@ -69,13 +100,20 @@ impl Table {
         let last = program.layouts[table.value.0 as usize].fields.last();
         let lock = last.filter(|_| table.locked).map(|field| field.offset as usize);
         let epochs = || epochs.clone();
+        let has_deadlines = program.deadline_timer(id).is_some();
         let new = || match table.kind {
             TableKind::Array => {
                 let in_place = written || at_once(&value);
                 let change = if in_place { Change::InPlace(lock) } else { Change::Whole };
-                Array::new(capacity, &value, change, first(table, &value), epochs(), space).map(Kind::Array)
+                let mut array = Array::new(capacity, &value, change, first(table, &value), epochs(), space)?;
+                array.due = has_deadlines.then(|| Due::new(capacity)).transpose()?;
+                Ok(Kind::Array(array))
             }
-            TableKind::Hash => Hash::new(capacity, &key, (&value, lock), hasher, epochs(), space).map(Kind::Hash),
+            TableKind::Hash => {
+                let mut hash = Hash::new(capacity, &key, (&value, lock), hasher, epochs(), space)?;
+                hash.due = has_deadlines.then(|| Due::new(hash.limit())).transpose()?;
+                Ok(Kind::Hash(hash))
+            }
             TableKind::Lpm if !is_dir_24_8(program, table) => {
                 Trie::new(capacity, key.fields[0].width, (&value, lock), epochs(), space).map(Kind::Trie)
             }

@@ -2,6 +2,8 @@ mod access;
 mod afxdp;
 mod controllers;
 mod critical;
+mod deadline_rate;
+mod deadlines;
 mod failing;
 mod fanout;
 mod interfaces;

@@ -9,6 +9,7 @@ use baker::ir::{ChannelId, CounterSlots, DropId, Program};
 use baker::opt::reach::Reach;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output};
 
+use super::deadline::DeadlineTimers;
 use super::timer::Schedule;
 use crate::controller::Exchange;
 use crate::counters::PortCounters;
@@ -80,11 +81,18 @@ pub struct Timers {
     pub tables: TableAccess,
 }
 
+/// What runs timers at deadlines of table entries.
+pub struct Deadlines {
+    pub timers: DeadlineTimers,
+    pub tables: TableAccess,
+}
+
 /// What a program has on a worker besides the engine and its context.
 #[derive(Default)]
 pub struct Equipment {
     pub exchange: Option<Exchange>,
     pub timers: Option<Timers>,
+    pub deadlines: Option<Deadlines>,
     /// Where the kernel runs a part of the program.
     pub resume: Option<Arc<Resume>>,
     /// See [`crate::xdp::KernelPart::generation`].
@@ -104,6 +112,8 @@ pub struct Running {
     pub exchange: Option<Exchange>,
     /// Where this worker runs the program's timers.
     pub timers: Option<Timers>,
+    /// Where table entries have deadlines.
+    deadlines: Option<Deadlines>,
     resume: Option<Arc<Resume>>,
     pub generation: u16,
     /// Frames to send, by port, with room for a whole batch's outputs.
@@ -119,7 +129,7 @@ impl Running {
         ports: usize,
         equipment: Equipment,
     ) -> Self {
-        let Equipment { exchange, timers, resume, generation } = equipment;
+        let Equipment { exchange, timers, deadlines, resume, generation } = equipment;
         let room = MAX_BATCH * (program.limits.copies as usize + 1);
         Running {
             context,
@@ -129,6 +139,7 @@ impl Running {
             uses_time: program.uses_time(),
             exchange,
             timers,
+            deadlines,
             resume,
             generation,
             tx: (0..ports).map(|_| Vec::with_capacity(room)).collect(),
@@ -142,6 +153,10 @@ impl Running {
             mine.schedule.go_on(&others.schedule);
         }
         from.timers = None;
+        if let (Some(mine), Some(others)) = (self.context.deadlines(), from.context.deadlines()) {
+            mine.go_on(others);
+        }
+        from.deadlines = None;
     }
 
     /// Processes a batch that was received, with this access.
@@ -266,6 +281,28 @@ impl Running {
         let worked = unsafe { timers.schedule.slice(&mut self.context, &mut *self.engine, &timers.tables) };
         self.send(ports);
         worked
+    }
+
+    /// Timers of a slice of table entries that are due; whether anything was done.
+    pub fn run_deadlines(&mut self, ports: &mut Ports) -> bool {
+        let Some(Deadlines { timers, tables }) = &mut self.deadlines else { return false };
+        let now = sys::monotonic_ns();
+        if timers.next_due(&self.context, tables).is_none_or(|due| due > now) {
+            return false;
+        }
+        self.context.quiescent();
+        self.context.set_now(now);
+        // SAFETY: the context is that of the engine, and what left the program before was sent.
+        let worked = unsafe { timers.slice(&mut self.context, &mut *self.engine, tables) };
+        self.send(ports);
+        worked
+    }
+
+    /// When a timer runs next, in nanoseconds.
+    pub fn next_due(&self) -> Option<u64> {
+        let timers = self.timers.as_ref().and_then(|timers| timers.schedule.next_due());
+        let deadline = self.deadlines.as_ref().and_then(|own| own.timers.next_due(&self.context, &own.tables));
+        [timers, deadline].into_iter().flatten().min()
     }
 
     fn set_time(&mut self) {

@@ -1,4 +1,4 @@
-//! When timers run, and what they are called with.
+//! When periodic timers run, and what they are called with.
 //!
 //! One worker runs the timers of an instance, between its batches, in slices of a bounded number of calls, so that no
 //! packet waits for a whole sweep. The period counts from start to start. A sweep that takes longer delays the next
@@ -17,6 +17,9 @@ use crate::packets::WorkerContext;
 
 /// How often a timer runs in one go where time moves by leaps, as between two packets of a capture file.
 const LEAP: u64 = 1024;
+
+/// When those are due that run at deadlines of table entries ([`super::deadline`]).
+const NEVER: u64 = u64::MAX;
 
 /// What is left of a sweep.
 enum Sweep {
@@ -55,7 +58,11 @@ impl Schedule {
             table.map_or(0, |table| key_words(&program.layouts[table.key.0 as usize]))
         };
         let most = program.timers.iter().map(words).max().unwrap_or(0);
-        let state = |timer: &baker::ir::Timer| State { due: now.saturating_add(timer.period), sweep: None };
+        let due = |timer: &baker::ir::Timer| match timer.is_at_deadline() {
+            true => NEVER,
+            false => now.saturating_add(timer.period),
+        };
+        let state = |timer: &baker::ir::Timer| State { due: due(timer), sweep: None };
         Schedule {
             timers: program.timers.iter().map(state).collect(),
             program: program.clone(),
@@ -87,12 +94,13 @@ impl Schedule {
 
     /// When the next timer is due.
     pub fn next_due(&self) -> Option<u64> {
-        self.timers.iter().map(|timer| timer.due).min()
+        self.timers.iter().map(|timer| timer.due).min().filter(|due| *due != NEVER)
     }
 
     /// Leaves out what is too much where time is about to move to `now`.
     pub fn leap(&mut self, now: u64) {
-        for (state, timer) in self.timers.iter_mut().zip(&self.program.timers) {
+        let periodic = self.timers.iter_mut().zip(&self.program.timers).filter(|(_, timer)| !timer.is_at_deadline());
+        for (state, timer) in periodic {
             let periods = now.saturating_sub(state.due) / timer.period;
             state.due += periods.saturating_sub(LEAP) * timer.period;
         }

@@ -28,7 +28,7 @@ pub enum PollMode {
 /// Between two looks at the stop request and the kernel's counters.
 const TICK: Duration = Duration::from_millis(100);
 /// Longest sleep, so that a stop request is seen soon.
-const SLEEP_MS: i32 = 10;
+const SLEEP: Duration = Duration::from_millis(10);
 /// Sleep where waiting does not work because of an error at a port.
 const ERROR_PAUSE: Duration = Duration::from_millis(1);
 /// Loops between two looks at the clock.
@@ -77,6 +77,7 @@ impl Worker {
     /// Runs until it is told to stop, then takes what the ports hold already, closes them and returns all frames.
     /// The result lists what went wrong at the ports.
     pub fn run(mut self, control: &AtomicU8) -> Vec<String> {
+        sys::wake_on_time();
         let mut last_tick = Instant::now();
         let mut finished_since = None;
         let mut loops = 0;
@@ -92,6 +93,7 @@ impl Worker {
             if self.now.timers.as_ref().is_some_and(|timers| timers.schedule.is_sweeping()) {
                 worked |= self.now.run_timers(&mut self.ports);
             }
+            worked |= self.now.run_deadlines(&mut self.ports);
             if !worked {
                 if stop == FINISH && self.ports.all.iter().all(|port| port.queue.finished()) {
                     let since = *finished_since.get_or_insert_with(Instant::now);
@@ -223,11 +225,8 @@ impl Worker {
                 if self.ports.all.iter().any(ready) {
                     return;
                 }
-                let time = self.now.timers.as_ref().and_then(|timers| timers.schedule.next_due());
-                let time = time.map_or(SLEEP_MS, |due| {
-                    let left = due.saturating_sub(sys::monotonic_ns()).div_ceil(1_000_000);
-                    left.min(SLEEP_MS as u64) as i32
-                });
+                let left = |due: u64| Duration::from_nanos(due.saturating_sub(sys::monotonic_ns()));
+                let time = self.now.next_due().map_or(SLEEP, |due| left(due).min(SLEEP));
                 self.now.context.offline();
                 self.old.iter().for_each(|old| old.context.offline());
                 // Only controllers are in a hurry.
@@ -236,7 +235,7 @@ impl Worker {
                     self.doorbell.sleep();
                 }
                 let injected = self.exchanges().any(Exchange::has_injected);
-                if sys::poll(&mut self.wait, if injected { 0 } else { time }) {
+                if sys::poll(&mut self.wait, if injected { Duration::ZERO } else { time }) {
                     // Such as a device that was removed: the others go on, and that must not take a CPU.
                     std::thread::sleep(ERROR_PAUSE);
                 }

@@ -2,6 +2,7 @@
 
 use super::{Code, End, Machine, RunError, STEP_LIMIT, Step};
 use crate::ir::arith::mask;
+use crate::ir::deadline::deadline;
 use crate::ir::*;
 
 /// A PPF or timer that is under way: where it goes on, and where its values lie.
@@ -290,6 +291,17 @@ impl Machine {
                 self.arguments.clear();
                 self.arguments.extend(key.iter().map(|v| get(*v)));
                 self.tables[table.0 as usize].remove(&self.arguments, None).is_ok() as u128
+            }
+            Op::SetDeadline { table, key, at } => {
+                self.arguments.clear();
+                self.arguments.extend(key.iter().map(|v| get(*v)));
+                let at = deadline(get(*at) as u64, self.now);
+                self.tables[table.0 as usize].set_deadline(&self.arguments, at) as u128
+            }
+            Op::TakeDeadline { table, key } => {
+                self.arguments.clear();
+                self.arguments.extend(key.iter().map(|v| get(*v)));
+                self.tables[table.0 as usize].take_deadline(&self.arguments, self.now) as u128
             }
             Op::Extern { function, args } => {
                 let externs = self.externs.clone().ok_or(Fault::NoExterns)?;

@@ -287,6 +287,17 @@ impl Machine {
         std::mem::take(&mut self.outputs)
     }
 
+    /// The time of the first deadline of a table's entries for which no timer was called yet.
+    pub fn next_deadline(&self, table: TableId) -> Option<u64> {
+        self.tables.get(table.0 as usize)?.next_deadline()
+    }
+
+    /// The key of an entry whose deadline has come at this time, for its timer to be called: the first one by time and
+    /// key.
+    pub fn due(&mut self, table: TableId, now: u64) -> Option<Box<[u128]>> {
+        self.tables.get_mut(table.0 as usize)?.due(now)
+    }
+
     /// Nothing of what ran before is under way any more.
     fn begin(&mut self) {
         self.tables.iter_mut().for_each(Store::release_removed);

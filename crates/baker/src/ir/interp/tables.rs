@@ -4,7 +4,7 @@
 //! that was removed keeps its slot until the packet under way is done: pointers to it still read and write its value,
 //! which no look-up finds any more.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::ir::arith::mask;
 use crate::ir::meter::MeterRate;
@@ -25,6 +25,10 @@ pub(super) struct Store {
     free: Vec<u32>,
     /// Of an array: what its entries are at first, and again when they are removed.
     first: Vec<u128>,
+    /// Entries with a deadline, by key.
+    deadlines: BTreeMap<Box<[u128]>, u64>,
+    /// Those of them for which no timer was called yet, by time and key.
+    waiting: BTreeSet<(u64, Box<[u128]>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -58,7 +62,8 @@ impl Store {
         };
         let shown = program.shown_fields(table);
         let key_widths = widths(table.key.0);
-        Store { capacity, key_widths, value_widths, shown, values, index, free: Vec::new(), first }
+        let (free, deadlines, waiting) = Default::default();
+        Store { capacity, key_widths, value_widths, shown, values, index, free, first, deadlines, waiting }
     }
 
     /// Gives the slots of removed entries back. No pointer to an entry may live.
@@ -99,7 +104,48 @@ impl Store {
     /// Inserts or replaces for the control plane, which leaves out what it does not see: that is 0.
     pub fn set(&mut self, key: &[u128], prefix_len: Option<u32>, value: &[u128]) -> Result<(), TableError> {
         fits(&self.value_widths[..self.shown], value)?;
-        self.insert(key, prefix_len, value)
+        self.insert(key, prefix_len, value)?;
+        self.forget_deadline(key);
+        Ok(())
+    }
+
+    /// Sets or takes away (0) the deadline of an entry; whether there is such an entry.
+    pub fn set_deadline(&mut self, key: &[u128], at: u64) -> bool {
+        if self.lookup(key).is_none() {
+            return false;
+        }
+        self.forget_deadline(key);
+        if at != 0 {
+            self.deadlines.insert(key.into(), at);
+            self.waiting.insert((at, key.into()));
+        }
+        true
+    }
+
+    /// Whether an entry's deadline has come; it then has none any more.
+    pub fn take_deadline(&mut self, key: &[u128], now: u64) -> bool {
+        let has_come = self.deadlines.get(key).is_some_and(|at| *at <= now);
+        if has_come {
+            self.forget_deadline(key);
+        }
+        has_come
+    }
+
+    /// The time of the first deadline for which no timer was called.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.waiting.first().map(|(at, _)| *at)
+    }
+
+    /// The key of an entry whose deadline has come, for its timer to be called: the first one by time and key.
+    pub fn due(&mut self, now: u64) -> Option<Box<[u128]>> {
+        let (at, _) = self.waiting.first()?;
+        if *at <= now { self.waiting.pop_first().map(|(_, key)| key) } else { None }
+    }
+
+    fn forget_deadline(&mut self, key: &[u128]) {
+        if let Some((key, at)) = self.deadlines.remove_entry(key) {
+            self.waiting.remove(&(at, key));
+        }
     }
 
     /// Inserts or replaces; fields that are left out are 0.
@@ -129,6 +175,7 @@ impl Store {
     pub fn remove(&mut self, key: &[u128], prefix_len: Option<u32>) -> Result<(), TableError> {
         self.check_key(key, prefix_len)?;
         let slot = self.find(key, prefix_len).ok_or(TableError::NotFound)?;
+        self.forget_deadline(key);
         match &mut self.index {
             Index::Array => {
                 let first = slot as usize * self.value_widths.len();
@@ -169,14 +216,17 @@ impl Store {
     /// Removes the entries of a hash table that were not used for longer than `idle` (see [`Table::idle`]).
     pub fn expire(&mut self, now: u64, idle: u64) {
         let (width, shown, values) = (self.value_widths.len(), self.shown, &self.values);
+        let mut forgotten = Vec::new();
         if let Index::Hash { slots, removed } = &mut self.index {
-            slots.retain(|_, slot| {
+            slots.retain(|key, slot| {
                 let used = values[*slot as usize * width + shown] as u64;
                 let gone = is_expired(now, used, idle);
                 removed.extend(gone.then_some(*slot));
+                forgotten.extend(gone.then(|| key.clone()));
                 !gone
             });
         }
+        forgotten.iter().for_each(|key| self.forget_deadline(key));
     }
 
     /// All entries, sorted by key and prefix length; of an array, only those that are not all zero.

@@ -131,6 +131,10 @@ impl<'p> Lowering<'p> {
                 let key = self.key(key);
                 let mut value = self.values(value, value.ty);
                 if self.table(*table).idle.is_some() {
+                    if self.program.timers.iter().any(|timer| timer.period == 0 && timer.table == Some(*table)) {
+                        // One that is too old is not there any more, nor is its deadline.
+                        self.lookup(*table, key.clone());
+                    }
                     value.push(self.now());
                 }
                 one(self.b.push(Ty::Int(1), Op::Insert { table: *table, key, value }))
@@ -138,6 +142,14 @@ impl<'p> Lowering<'p> {
             ExprKind::Remove(table, key) => {
                 let key = self.key(key);
                 one(self.b.push(Ty::Int(1), Op::Remove { table: *table, key }))
+            }
+            ExprKind::SetDeadline(table, key, at) => {
+                let (table, key, at) = (*table, self.key(key), self.value(at));
+                if self.table(table).idle.is_some() {
+                    // Removes the entry where it is too old, and is a use of it otherwise.
+                    self.lookup(table, key.clone());
+                }
+                one(self.b.push(Ty::Int(1), Op::SetDeadline { table, key, at }))
             }
             ExprKind::Take(table, index, amount) => {
                 let (index, amount) = (self.value(index), self.value(amount));

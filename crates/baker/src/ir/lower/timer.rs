@@ -11,6 +11,9 @@
 //!
 //! So an entry that was removed since its key was read is passed over, and whoever runs timers handles keys alone. The
 //! look-up is not one by a packet: entries that age do not stay for it, and those that are too old are passed over.
+//!
+//! A timer at deadlines then takes the entry's deadline (`take_deadline`), and goes on where that has come. So whoever
+//! runs it may name a key twice or too early.
 
 use super::{Frame, Lowering, Slot};
 use crate::check::hir::{LocalId, Timer};
@@ -28,6 +31,9 @@ impl<'p> Lowering<'p> {
             let widths: Vec<u32> = layout.fields.iter().map(|field| field.width).collect();
             let key: Vec<Value> = widths.into_iter().map(|width| self.b.param(entry, Ty::Int(width))).collect();
             let value = self.swept(table, key.clone());
+            if timer.period == 0 {
+                self.take_deadline(table, key.clone());
+            }
             self.bind_values(LocalId(0), &key);
             if timer.params > 1 {
                 self.bind_values(LocalId(1), &[value]);
@@ -60,6 +66,18 @@ impl<'p> Lowering<'p> {
         self.b.ret();
         self.b.switch_to(there);
         entry
+    }
+
+    /// Goes on only where the deadline of the entry has come.
+    fn take_deadline(&mut self, table: TableId, key: Vec<Value>) {
+        let taken = self.b.push(Ty::Int(1), Op::TakeDeadline { table, key });
+        let (due, not_due) = (self.b.block(), self.b.block());
+        self.b.branch(taken, due, not_due);
+        self.b.seal(due);
+        self.b.seal(not_due);
+        self.b.switch_to(not_due);
+        self.b.ret();
+        self.b.switch_to(due);
     }
 
     /// Whether an entry that ages was not used for longer than its idle time: see [`crate::ir::is_expired`].

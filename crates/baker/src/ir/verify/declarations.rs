@@ -164,8 +164,15 @@ fn check_table(program: &Program, table: &Table, errors: &mut Errors) {
 
 fn check_timer(program: &Program, timer: &Timer, errors: &mut Errors) {
     let name = &timer.name;
-    if timer.period == 0 || timer.slice == 0 {
-        errors.add(format!("timer {name}: it runs without a pause, or does nothing"));
+    if timer.slice == 0 {
+        errors.add(format!("timer {name}: it does nothing"));
+    }
+    if timer.is_at_deadline() && timer.table.is_none() {
+        errors.add(format!("timer {name}: there is no deadline without a table"));
+    }
+    let at_deadline = |other: &&Timer| other.is_at_deadline() && other.table == timer.table;
+    if timer.is_at_deadline() && program.timers.iter().filter(at_deadline).count() > 1 {
+        errors.add(format!("timer {name}: another one runs at the deadlines of its table"));
     }
     if let Some(id) = timer.table {
         match program.tables.get(id.0 as usize) {

@@ -231,6 +231,15 @@ impl<'a> Checker<'a> {
                     self.fields(key, table.key);
                 }
             }
+            Op::SetDeadline { table, key, .. } | Op::TakeDeadline { table, key } => {
+                let timer = self.program.deadline_timer(*table).is_some();
+                if let Some(table) = self.table(*table) {
+                    if !timer {
+                        self.error(format!("deadline in {}, whose entries have none", table.name));
+                    }
+                    self.fields(key, table.key);
+                }
+            }
             Op::Extern { function, args } => self.call(inst, *function, args),
             Op::Take { table, .. } => {
                 if let Some(table) = self.table(*table)

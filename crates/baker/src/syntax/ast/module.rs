@@ -34,12 +34,15 @@ nodes! {
     FromClause,
     /// `extern type NAME(param, …);`
     Extern,
-    /// `timer NAME(param, …) over NAME every duration { … }`, or without `over NAME`.
+    /// `timer NAME(param, …) over NAME every duration { … }`, or without `over NAME`; or with `at deadline` in place
+    /// of the duration.
     Timer,
     /// `over NAME`
     OverClause,
     /// `every duration`
     EveryClause,
+    /// `at deadline`
+    DeadlineClause,
 }
 
 choice! {
@@ -322,6 +325,11 @@ impl Timer {
     /// The table that it goes over.
     pub fn table(&self) -> Option<Name> {
         name(child::<OverClause>(&self.syntax)?.syntax())
+    }
+
+    /// Whether it runs at the deadlines of the table's entries.
+    pub fn is_at_deadline(&self) -> bool {
+        child::<DeadlineClause>(&self.syntax).is_some()
     }
 
     /// Nanoseconds from one start to the next.

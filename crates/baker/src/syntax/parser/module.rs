@@ -244,6 +244,14 @@ impl Parser<'_> {
             self.name("the name of a table");
             self.finish();
         }
+        if self.at_keyword(AtKw) {
+            self.start(DeadlineClause);
+            self.bump_as(AtKw);
+            self.expect_keyword(DeadlineKw, "the time that was set for an entry");
+            self.finish();
+            self.body("timer");
+            return self.finish();
+        }
         self.start(EveryClause);
         if self.expect_keyword(EveryKw, "and how often the timer runs") {
             self.before_body = true;

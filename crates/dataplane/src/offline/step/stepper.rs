@@ -11,7 +11,7 @@ use crate::counters::CounterBlock;
 use crate::engine::{Engine, TableAccess};
 use crate::externs::ExternTable;
 use crate::packets::{Access, FrameConfig, FramePool, LocalMemory, Received, RxBatch, WorkerContext};
-use crate::workers::Schedule;
+use crate::workers::SimulatedTimers;
 
 /// Bytes of the longest packet that must fit into a frame.
 const LONGEST_PACKET: u32 = 1600;
@@ -47,7 +47,7 @@ pub struct Stepper {
     counters: Arc<CounterBlock>,
     engine: Box<dyn Engine>,
     tables: TableAccess,
-    timers: Schedule,
+    timers: SimulatedTimers,
     access: Access,
     local: LocalMemory,
 }
@@ -79,7 +79,7 @@ impl Stepper {
         };
         let pool = Arc::new(FramePool::with_local(&program, config, 1)?);
         let counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
-        let context = WorkerContext::new(&program, pool.clone(), tables.native().cloned(), counters.clone())?;
+        let mut context = WorkerContext::new(&program, pool.clone(), tables.native().cloned(), counters.clone())?;
         for frame in 0..pool.count() {
             // SAFETY: no frame was taken from the pool yet. The poisoned part lies in the frame, the metadata behind
             // the descriptor.
@@ -89,7 +89,8 @@ impl Stepper {
                 pool.metadata(frame).write_bytes(POISON, program.metadata_size as usize);
             }
         }
-        let timers = Schedule::sorted(&program, 0);
+        context.sort_deadlines(&program);
+        let timers = SimulatedTimers::new(&program, 0);
         let local = LocalMemory::new(&pool, 0)?;
         let access = Access::default();
         Ok(Stepper { program, pool, context, counters, engine, tables, timers, access, local })
@@ -112,21 +113,16 @@ impl Stepper {
 
     /// Moves the time that the program sees, in nanoseconds, on to this, and runs what its timers do until then, each
     /// at its time; those that are due at once in the program's order, and each over the keys of its table in their
-    /// order. Gives what left the program. Time begins at 0. Where it moves by very many periods, the last 1024 are
+    /// order; then those at deadlines, over keys in their order. Gives what left the program. Time begins at 0. Where it moves by very many periods, the last 1024 are
     /// run.
     pub fn advance(&mut self, to: u64) -> Vec<StepOutput> {
         self.timers.leap(to);
         let mut outputs = Vec::new();
         loop {
-            let due = self.timers.next_due().filter(|due| *due <= to);
-            match due {
-                _ if self.timers.is_sweeping() => {}
-                Some(due) => self.context.set_now(due.max(self.context.now())),
-                None => break,
-            }
-            self.context.quiescent();
             // SAFETY: the context was made for the engine's program and tables, and its outputs were taken.
-            unsafe { self.timers.slice(&mut self.context, &mut *self.engine, &self.tables) };
+            if !unsafe { self.timers.step(&mut self.context, &mut *self.engine, &self.tables, to) } {
+                break;
+            }
             self.take_outputs(&mut outputs);
         }
         self.context.set_now(to.max(self.context.now()));

@@ -29,6 +29,7 @@ use codegen::kernel::TableLocation;
 
 use super::epoch::Epochs;
 use crate::tables::bucket::{self, Bucket};
+use crate::tables::due::Due;
 use crate::tables::layout::Bytes;
 use crate::tables::lock::locked;
 use crate::tables::shared::{at_once, load_shared};
@@ -54,6 +55,9 @@ pub struct Hash {
     capacity: u32,
     epochs: Arc<Epochs>,
     numbers: Slots,
+    limit: u32,
+    /// Where entries have deadlines.
+    pub due: Option<Due>,
 }
 
 /// How the entries of a table age.
@@ -110,6 +114,8 @@ impl Hash {
             capacity,
             epochs,
             numbers: Slots::new(limit, space)?,
+            limit,
+            due: None,
         })
     }
 
@@ -124,6 +130,31 @@ impl Hash {
             numbers: at(self.numbers.ptr()),
             ring: self.numbers.ring(),
         }
+    }
+
+    /// The first number that no entry has.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// The number of the entry under a key. For workers.
+    pub fn entry_of(&self, key: &[u64]) -> Option<u32> {
+        self.find(key, &self.place(key)).map(|(_, _, entry)| entry)
+    }
+
+    /// Appends the key of an entry, as it is or was; any number where it is written at this moment.
+    pub fn key_of(&self, entry: u32, keys: &mut Vec<u64>) {
+        let at = self.entry(entry).cast::<u64>();
+        for word in 0..self.entry.key_words {
+            // SAFETY: an entry has room for a key, aligned to 8 bytes. Where another worker fills it meanwhile, a word
+            // is read as it was or will be: once.
+            keys.push(unsafe { at.add(word).read_volatile() });
+        }
+    }
+
+    /// An entry has no deadline any more.
+    fn clear_deadline(&self, entry: u32) {
+        self.due.iter().for_each(|due| due.clear(entry));
     }
 
     pub fn control_block(&self) -> *mut u8 {

@@ -42,7 +42,8 @@ impl Hash {
     /// Inserts a key or replaces its value as a whole: a look-up sees the old value or the new one. False where the
     /// table is full. For the control plane, which may wait for the workers to finish their batches.
     pub fn set(&self, key: &[u64], value: &[u8]) -> bool {
-        if self.at_once {
+        // A new entry has no deadline.
+        if self.at_once && self.due.is_none() {
             return self.insert(key, value);
         }
         self.exchange(key, value).is_some()
@@ -61,6 +62,7 @@ impl Hash {
         // SAFETY: the entry is one of the table's, and the writer's lock keeps it from being reused.
         let before = unsafe { self.load(old) };
         if before[..stored] == value[..stored] {
+            self.clear_deadline(old);
             return Some(Some(before));
         }
         let new = writer.take(&self.epochs)?;
@@ -100,6 +102,7 @@ impl Hash {
     /// # Safety
     /// The entry is one of the table's, and nobody can reach it.
     unsafe fn fill(&self, entry: u32, key: &[u64], value: &[u8]) {
+        self.clear_deadline(entry);
         // SAFETY: the table's entries have room for a key and a value.
         unsafe {
             self.entry(entry).cast::<u64>().copy_from_nonoverlapping(key.as_ptr(), self.entry.key_words);
@@ -125,6 +128,7 @@ impl Hash {
             self.bucket(place.first).spilled.fetch_sub(1, Ordering::Release);
         }
         self.set_live(&writer, writer.live() - 1);
+        self.clear_deadline(entry);
         writer.retire(entry, &self.epochs);
         true
     }

@@ -112,8 +112,9 @@ pub fn timer(world: &World, n: &mut SplitMix64, module: usize, index: usize) -> 
     let count = body.n.range(1, 4);
     body.statements(count);
     body.finish(0, 3);
-    let (name, period, text) = (&timer.name, timer.period, body.out);
-    format!("timer {name}({}){over} every {period} {{\n{text}}}\n", params.join(", "))
+    let (name, text) = (&timer.name, body.out);
+    let when = if timer.period == 0 { "at deadline".into() } else { format!("every {}", timer.period) };
+    format!("timer {name}({}){over} {when} {{\n{text}}}\n", params.join(", "))
 }
 
 /// A function, of a module or global, and its text.

@@ -168,6 +168,11 @@ impl Body<'_> {
 
     /// `table_insert` and `table_remove` as values.
     fn table_change(&mut self, depth: u32) -> Expr {
+        if self.n.chance(30)
+            && let Some(deadline) = self.deadline(depth)
+        {
+            return deadline;
+        }
         let Some((name, table)) = self.pick_table(|_, table| table.kind != Kind::Lpm) else { return self.leaf() };
         let key = self.key(table.key, table.kind, depth.min(1));
         if table.kind == Kind::Set {
@@ -179,6 +184,31 @@ impl Body<'_> {
         }
         let value = self.value(table.value, depth.min(1));
         Expr::new(format!("table_insert({name}, {key}, {value})"), Ty::Bool)
+    }
+
+    /// Sets or cancels a deadline. Not one so soon that timers which set it again run very often.
+    fn deadline(&mut self, depth: u32) -> Option<Expr> {
+        let at_deadline = |module: usize, index: usize| {
+            let mut timers = self.world.modules[module].timers.iter();
+            timers.any(|timer| timer.period == 0 && timer.table == Some(index))
+        };
+        let tables: Vec<_> =
+            self.tables().into_iter().filter(|(_, (module, index))| at_deadline(*module, *index)).collect();
+        if tables.is_empty() {
+            return None;
+        }
+        let (name, (module, index)) = self.n.pick(&tables).clone();
+        let table = &self.world.modules[module].tables[index];
+        let key = self.key(table.key, table.kind, depth.min(1));
+        let text = match self.n.below(8) {
+            0 => format!("timer_cancel({name}[{key}])"),
+            1 => format!("timer_set({name}[{key}], 0)"),
+            _ => {
+                let after = *self.n.pick(&["100s", "100s", "250s", "7min", "700_000_000_001"]);
+                format!("timer_set({name}[{key}], now_ns() + {after})")
+            }
+        };
+        Some(Expr::new(text, Ty::Bool))
     }
 
     /// Whether a key is in a set.

@@ -87,7 +87,7 @@ pub struct Timer {
     pub name: String,
     /// Index into the module's tables.
     pub table: Option<usize>,
-    /// Nanoseconds.
+    /// Nanoseconds; 0: at deadlines of the table's entries.
     pub period: u64,
 }
 
@@ -280,6 +280,12 @@ impl World {
             let table = (table < module.tables.len() && module.tables[table].kind != Kind::Lpm).then_some(table);
             let period = *n.pick(&[50_000_000_000, 300_000_000_000, 700_000_000_001]);
             module.timers.push(Timer { name: format!("every{i}"), table, period });
+        }
+        let deadlines = if self.style.is_kernel() { 0 } else { 25 };
+        for table in 0..module.tables.len() {
+            if module.tables[table].kind != Kind::Lpm && n.chance(deadlines) {
+                module.timers.push(Timer { name: format!("at{table}"), table: Some(table), period: 0 });
+            }
         }
     }
 

@@ -19,7 +19,7 @@ impl View<'_> {
         let row = |(timer, instructions): (&Timer, [usize; 2])| {
             let over = timer.over(self.program).unwrap_or_default().to_string();
             let [base, cgpc] = instructions.map(|count| count.to_string());
-            vec![timer.name.clone(), over, timer.every(), timer.slice.to_string(), base, cgpc]
+            vec![timer.name.clone(), over, timer.when(), timer.slice.to_string(), base, cgpc]
         };
         let rows: Vec<_> = self.each_timer().map(row).collect();
         if !rows.is_empty() {

@@ -1,0 +1,200 @@
+//! Deadlines of table entries: see `baker::ir::deadline`.
+//!
+//! The time lies beside the entry, by the entry's number ([`super::due`]), and all workers and programs share it. It says
+//! whether a timer runs: it is taken by a compare-and-swap, for the entry that the key leads to. Where to look is a
+//! worker's own matter: each has a timing wheel per table, with a timer for each entry that it has set the deadline of
+//! last ([`Deadlines`]). A timer that another worker has outdated, or whose entry is gone, finds that the time is not
+//! its own.
+
+use std::cell::UnsafeCell;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use baker::ir::deadline::deadline;
+use baker::ir::{Layout, Program, TableId};
+use codegen::abi::{key_words, pack_key, unpack_key};
+
+use super::store::Tables;
+use super::table::{Kind, Table};
+use crate::wheel::Wheel;
+
+/// A worker's wheel of a table, which programs share that take over from each other on that worker.
+struct OwnWheel(UnsafeCell<Wheel>);
+
+// SAFETY: one worker has it and moves from thread to thread only as a whole: the programs that share it run on that
+// worker, one after the other. Whoever takes an ended program apart does not look into it.
+unsafe impl Send for OwnWheel {}
+// SAFETY: as above.
+unsafe impl Sync for OwnWheel {}
+
+/// How a worker finds entries that are due.
+enum Queue {
+    Wheel(Arc<OwnWheel>),
+    /// By time and key, where tables change from here only.
+    Sorted(BTreeSet<(u64, Vec<u128>)>),
+}
+
+/// The deadlines that a worker has set, by the number of the table.
+pub struct Deadlines {
+    tables: Arc<Tables>,
+    queues: Box<[Option<(Layout, Queue)>]>,
+}
+
+impl fmt::Debug for Deadlines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deadlines").finish_non_exhaustive()
+    }
+}
+
+impl Deadlines {
+    /// Those of a program that has any. The present time in nanoseconds.
+    pub fn new(program: &Program, tables: &Arc<Tables>, now: u64) -> Option<Self> {
+        Self::made(program, tables, |kind| {
+            let wheel = Wheel::new(now, kind.due()?.count() as usize);
+            Some(Queue::Wheel(Arc::new(OwnWheel(UnsafeCell::new(wheel)))))
+        })
+    }
+
+    /// As [`Deadlines::new`]; entries are found in the order of their times and keys. For whoever alone changes the
+    /// tables.
+    pub fn sorted(program: &Program, tables: &Arc<Tables>) -> Option<Self> {
+        Self::made(program, tables, |kind| kind.due().map(|_| Queue::Sorted(BTreeSet::new())))
+    }
+
+    fn made(program: &Program, tables: &Arc<Tables>, queue: impl Fn(&Kind) -> Option<Queue>) -> Option<Self> {
+        program.deadline_timers().next()?;
+        let of = |(id, table): (u32, &Table)| {
+            program.deadline_timer(TableId(id))?;
+            Some((table.key.clone(), queue(&table.kind)?))
+        };
+        Some(Deadlines { tables: tables.clone(), queues: (0..).zip(&tables.tables).map(of).collect() })
+    }
+
+    /// Goes on with the deadlines of tables that are also those of another program of the same worker.
+    pub fn go_on(&mut self, from: &Deadlines) {
+        for (table, queue) in self.tables.tables.iter().zip(&mut self.queues) {
+            let same = from.tables.tables.iter().position(|other| Arc::ptr_eq(&table.kind, &other.kind));
+            let before = same.and_then(|index| from.queues[index].as_ref());
+            if let (Some((_, mine)), Some((_, Queue::Wheel(wheel)))) = (queue, before) {
+                *mine = Queue::Wheel(wheel.clone());
+            }
+        }
+    }
+
+    /// When to look for entries of a table that are due: not later than the first one is. The past where one is.
+    pub fn next(&self, table: TableId) -> Option<u64> {
+        match &self.queues.get(table.0 as usize)?.as_ref()?.1 {
+            // SAFETY: the worker's own: see `OwnWheel`.
+            Queue::Wheel(wheel) => unsafe { &*wheel.0.get() }.next(),
+            Queue::Sorted(queue) => queue.first().map(|(at, _)| *at),
+        }
+    }
+
+    /// Appends packed keys of at most `most` entries that are due. At most `budget` steps are made besides; whether any
+    /// was. A key may not be there any more, or no longer due.
+    pub fn due(&mut self, table: TableId, now: u64, most: usize, budget: u32, keys: &mut Vec<u64>) -> bool {
+        let index = table.0 as usize;
+        let Some((key, queue)) = self.queues.get_mut(index).and_then(Option::as_mut) else { return false };
+        let kind = &self.tables.tables[index].kind;
+        let Some(due) = kind.due() else { return false };
+        let most = keys.len() + most * key_words(key);
+        match queue {
+            Queue::Wheel(wheel) => {
+                // SAFETY: the worker's own: see `OwnWheel`.
+                let wheel = unsafe { &mut *wheel.0.get() };
+                let (mut left, mut found) = (budget, false);
+                while keys.len() < most && left > 0 {
+                    let Some((entry, at)) = wheel.expire(now, &mut left) else { break };
+                    left = left.saturating_sub(1);
+                    found = true;
+                    if due.get(entry) == at {
+                        kind.key_of(entry, keys);
+                    }
+                }
+                wheel.work_ahead(&mut left);
+                found || left < budget
+            }
+            Queue::Sorted(queue) => {
+                let mut found = false;
+                while keys.len() < most {
+                    let Some((at, fields)) = queue.pop_first_if(|(at, _)| *at <= now) else { break };
+                    found = true;
+                    let packed = pack_key(key, &fields);
+                    if kind.entry_of(&packed).is_some_and(|entry| due.get(entry) == at) {
+                        keys.extend(packed);
+                    }
+                }
+                found
+            }
+        }
+    }
+
+    fn set(&mut self, table: u32, key: &[u64], now: u64, at: u64) -> bool {
+        let kind = &self.tables.tables[table as usize].kind;
+        let (Some((layout, queue)), Some(due)) = (&mut self.queues[table as usize], kind.due()) else { return false };
+        let Some(entry) = kind.entry_of(key) else { return false };
+        let at = deadline(at, now);
+        due.set(entry, at);
+        match queue {
+            Queue::Wheel(wheel) => {
+                // SAFETY: the worker's own: see `OwnWheel`.
+                let wheel = unsafe { &mut *wheel.0.get() };
+                match at {
+                    0 => _ = wheel.cancel(entry),
+                    _ => wheel.set(entry, at),
+                }
+            }
+            Queue::Sorted(queue) if at != 0 => _ = queue.insert((at, unpack_key(layout, key))),
+            Queue::Sorted(_) => {}
+        }
+        true
+    }
+
+    fn take(&self, table: u32, key: &[u64], now: u64) -> bool {
+        let kind = &self.tables.tables[table as usize].kind;
+        let entry = kind.entry_of(key);
+        entry.zip(kind.due()).is_some_and(|(entry, due)| due.take(entry, now))
+    }
+
+    fn words(&self, table: u32) -> usize {
+        self.queues[table as usize].as_ref().map_or(1, |(key, _)| key_words(key))
+    }
+}
+
+trait PopIf<T> {
+    fn pop_first_if(&mut self, wanted: impl Fn(&T) -> bool) -> Option<T>;
+}
+
+impl<T: Ord> PopIf<T> for BTreeSet<T> {
+    fn pop_first_if(&mut self, wanted: impl Fn(&T) -> bool) -> Option<T> {
+        if self.first().is_some_and(wanted) { self.pop_first() } else { None }
+    }
+}
+
+/// `abi::Runtime::deadline_set`.
+///
+/// # Safety
+/// `deadlines` is `Context::deadlines` of a context whose program has deadlines in that table, `key` points to a packed
+/// key, and the caller is the context's worker.
+pub unsafe extern "C" fn set(deadlines: *mut u8, table: u32, key: *const u64, now: u64, at: u64) -> u8 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let deadlines = &mut *deadlines.cast::<Deadlines>();
+        let key = std::slice::from_raw_parts(key, deadlines.words(table));
+        deadlines.set(table, key, now, at).into()
+    }
+}
+
+/// `abi::Runtime::deadline_take`.
+///
+/// # Safety
+/// As for [`set`].
+pub unsafe extern "C" fn take(deadlines: *mut u8, table: u32, key: *const u64, now: u64) -> u8 {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let deadlines = &*deadlines.cast::<Deadlines>();
+        let key = std::slice::from_raw_parts(key, deadlines.words(table));
+        deadlines.take(table, key, now).into()
+    }
+}

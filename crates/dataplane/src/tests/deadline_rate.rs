@@ -1,0 +1,135 @@
+//! A measurement, not a test: how late timers at deadlines are with a million armed and a hundred thousand a second. Run
+//! it by name, with `--ignored --nocapture`.
+
+use std::time::Duration;
+
+use baker::ir::{TableEntry, TableId, TableStore};
+
+use crate::ports::{Driver, MemPort};
+use crate::testing::{compiled, frame};
+use crate::{EngineKind, FrameConfig, Instance, Options, PollMode, PortConfig};
+
+const ARMED: u64 = 1_000_000;
+/// Nanoseconds between two timers: all of them in ten seconds.
+const APART: u64 = 10_000;
+const TIME: Duration = Duration::from_secs(8);
+/// Nanoseconds of a counter's cell.
+const CELL: u64 = 2000;
+const CELLS: usize = 8192;
+
+/// CPU time of the process.
+fn used() -> Duration {
+    // SAFETY: rusage is plain data for which zero is valid; the call writes one.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    };
+    let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+fn measure(what: &str, loaded: bool, poll: PollMode) {
+    let program = compiled(&format!(
+        "import \"net/ether\";
+        drop_reason done;
+        struct flow_t {{ due : u64; }}
+        module m {{
+            in  ether input;
+            out ether output;
+            hash<u32, flow_t> flows[{ARMED}];
+            hash<mac_addr_t, u32> places[65536];
+            array<u64> worst[1];
+            counter late[{CELLS}];
+            counter armed;
+            timer act(u32 key, flow_t *flow) over flows at deadline {{
+                u64 late_ns = now_ns() - flow->due;
+                counter_add(late[(u32) (late_ns / {CELL})], 1);
+                u64 *most = worst[0];
+                if (most != null && late_ns > *most)
+                    *most = late_ns;
+                flow->due += {ARMED} * {APART};
+                timer_set(flows[key], flow->due);
+            }}
+            ppf p(ether_packet_t *pkt) from input {{
+                if (pkt->type != 0x88b5) {{
+                    u32 *place = places[pkt->dst];
+                    if (place == null)
+                        places[pkt->dst] = 1;
+                    else
+                        *place += 1;
+                    pkt->metadata.tx.port = 2;
+                    channel_put(output, pkt);
+                    return;
+                }}
+                for (u32 i = 0; i < 1000; i++) {{
+                    u32 key = (u32) pkt->src * 1000 + i;
+                    u64 due = now_ns() + 1s + ((u64) key * 7919 % {ARMED}) * {APART};
+                    flows[key] = flow_t {{ due: due }};
+                    timer_set(flows[key], due);
+                }}
+                counter_add(armed, 1000);
+                packet_drop(pkt, done);
+            }}
+        }}
+        program {{ rx -> m.input; m.output -> tx; }}"
+    ));
+    let arm = |number: u64| {
+        let mut packet = frame(0x88b5, 0, 60);
+        packet[6..12].copy_from_slice(&number.to_be_bytes()[2..]);
+        packet
+    };
+    let arming = Driver::Mem(MemPort::generator((0..ARMED / 1000).map(arm).collect(), ARMED / 1000));
+    let traffic = (0..4096).map(|flow| frame(0x0800, flow, 60)).collect();
+    let traffic = Driver::Mem(MemPort::generator(traffic, if loaded { u64::MAX / 2 } else { 0 }));
+    let ports = [PortConfig::new("a", 1, arming), PortConfig::new("b", 2, traffic)];
+    let frames = FrameConfig { count: 4096, ..FrameConfig::default() };
+    let options = Options { engine: EngineKind::NATIVE, workers: 1, poll, frames, ..Options::default() };
+    let instance = Instance::start(program, &options, &ports).unwrap();
+    let (mut tables, observer) = (instance.tables(), instance.observer());
+    let user = |name: &str| {
+        let snapshot = observer.snapshot();
+        snapshot.user.into_iter().find(|(other, _)| other == name).map(|(_, cells)| cells).unwrap_or_default()
+    };
+    while user("m.armed")[0] < ARMED {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(1500));
+    let none = TableEntry { key: vec![0], prefix_len: None, value: vec![0] };
+    tables.insert(TableId(2), &none).unwrap();
+    let (before, cpu, forwarded) = (user("m.late"), used(), observer.snapshot().channel("m.output"));
+    std::thread::sleep(TIME);
+    let (after, cpu) = (user("m.late"), used() - cpu);
+    let forwarded = observer.snapshot().channel("m.output") - forwarded;
+    let worst = tables.get(TableId(2), &[0], None).unwrap()[0];
+    let late: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
+    let fired: u64 = late.iter().sum();
+    let percentile = |part: f64| {
+        let (mut left, wanted) = (0, (fired as f64 * part) as u64);
+        let cell = late.iter().position(|count| {
+            left += count;
+            left >= wanted
+        });
+        cell.map_or(f64::NAN, |cell| (cell as u64 + 1) as f64 * CELL as f64 / 1000.0)
+    };
+    println!(
+        "{what}: {:.0} timers/s, late by p50 {:.0} µs, p99 {:.0} µs, p99.9 {:.0} µs, max {:.0} µs; \
+         {:.1} % of a CPU, {:.2} million packets/s",
+        fired as f64 / TIME.as_secs_f64(),
+        percentile(0.5),
+        percentile(0.99),
+        percentile(0.999),
+        worst as f64 / 1000.0,
+        100.0 * cpu.as_secs_f64() / TIME.as_secs_f64(),
+        forwarded as f64 / TIME.as_secs_f64() / 1e6,
+    );
+    assert!(fired > 0);
+    instance.stop();
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn lateness_of_a_hundred_thousand_deadlines_a_second() {
+    measure("idle", false, PollMode::Interrupt);
+    measure("full load", true, PollMode::Interrupt);
+}
