@@ -25,6 +25,7 @@ static void *(*lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup
 static long (*redirect)(u32 device, u64 flags) = (void *)BPF_FUNC_redirect;
 static long (*redirect_map)(void *map, u64 key, u64 flags) = (void *)BPF_FUNC_redirect_map;
 static long (*clone_redirect)(void *skb, u32 device, u64 flags) = (void *)BPF_FUNC_clone_redirect;
+static long (*adjust_meta)(void *xdp, int bytes) = (void *)BPF_FUNC_xdp_adjust_meta;
 static long (*load_bytes)(void *xdp, u32 offset, void *to, u32 bytes) = (void *)BPF_FUNC_xdp_load_bytes;
 static long (*skb_load_bytes)(void *skb, u32 offset, void *to, u32 bytes) = (void *)BPF_FUNC_skb_load_bytes;
 static void *(*ring_reserve)(void *ring, u64 bytes, u64 flags) = (void *)BPF_FUNC_ringbuf_reserve;
