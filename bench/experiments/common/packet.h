@@ -1,4 +1,5 @@
-/* The packets of the experiments: UDP in IPv4 with 1328 bytes, as RTP with seven packets of an MPEG transport stream. */
+/* The packets of the experiments: UDP in IPv4 with 1328 bytes, as of RTP with seven packets of an MPEG transport
+ * stream. */
 #ifndef EXPERIMENT_PACKET_H
 #define EXPERIMENT_PACKET_H
 

@@ -4,8 +4,8 @@
  * A source sends groups of packets to ports 1000 and 2000 by turns, many in a poll. In the box, port 1000 goes out by
  * BPF_F_BROADCAST and a devmap entry whose program writes a mark; port 2000 goes out at the same device: by an entry
  * without a program, by an entry with a program that writes another mark, by bpf_redirect, or, to compare, at a device
- * of its own. At last both go out by entries with one program, which writes the mark where metadata tells it to, and port
- * 1000 to a second device, too. The sink counts the marks by port.
+ * of its own. At last both go out by entries with one program, which writes the mark where metadata tells it to, and
+ * port 1000 to a second device, too. The sink counts the marks by port.
  *
  * usage: bench/experiments/run devmap-egress                                                      (as root)
  *
@@ -28,7 +28,8 @@ static void measure(volatile uint64_t *counts, struct object *o, enum way way, i
 	int mark_other = load(o, "mark_other", BPF_PROG_TYPE_XDP, BPF_XDP_DEVMAP, 0);
 	int told = load(o, "mark_if_told", BPF_PROG_TYPE_XDP, BPF_XDP_DEVMAP, 0);
 	uint32_t zero = 0, one = 1;
-	struct device_entry with = {out, mark}, without = {way == OTHER_DEVICE ? other : out, way == OTHER_PROGRAM ? mark_other : 0};
+	struct device_entry with = {out, mark};
+	struct device_entry without = {way == OTHER_DEVICE ? other : out, way == OTHER_PROGRAM ? mark_other : 0};
 	if (way == TOLD) {
 		struct device_entry second = {other, told};
 		with.program = without.program = told;
@@ -47,8 +48,9 @@ static void measure(volatile uint64_t *counts, struct object *o, enum way way, i
 	struct headers packet[4] = {{.type = htons(0x0800), .version = 0x45}};
 	/* A device to run at, in this namespace. */
 	struct xdp_md context = {.data_end = sizeof packet, .ingress_ifindex = if_nametoindex("s")};
-	union bpf_attr attr = {.test = {.prog_fd = load(o, "source", BPF_PROG_TYPE_XDP, BPF_XDP, 0), .data_in = (uintptr_t)packet,
-					.data_size_in = sizeof packet, .ctx_in = (uintptr_t)&context, .ctx_size_in = sizeof context,
+	int source = load(o, "source", BPF_PROG_TYPE_XDP, BPF_XDP, 0);
+	union bpf_attr attr = {.test = {.prog_fd = source, .data_in = (uintptr_t)packet, .data_size_in = sizeof packet,
+					.ctx_in = (uintptr_t)&context, .ctx_size_in = sizeof context,
 					.repeat = 1 << 16, .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .batch_size = 64}};
 	if (bpf(BPF_PROG_TEST_RUN, &attr))
 		fail("test run");

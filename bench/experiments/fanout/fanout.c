@@ -1,18 +1,18 @@
-/* Fan-out: what it costs to send each packet of a source stream (UDP, 1328 bytes) to 1, 10, 100 and 1000 receivers, each
- * with its own addresses and checksums.
+/* Fan-out: what it costs to send each packet of a source stream (UDP, 1328 bytes) to 1, 10, 100 and 1000 receivers,
+ * each with its own addresses and checksums.
  *
- * One thread on CPU 1 does everything by turns: it sends some packets of the source, which come in at the box's device,
- * and fans them out. Receivers are behind 1, 1, 2 or 16 veth devices, at whose other end a program counts the packets by
- * address and drops them, on the same CPU. So the time that passes is the CPU time of all; what the other CPU is busy
- * with is added. `source` is the source and the box's device alone. Nothing is sent before the packets before have come.
+ * One thread on CPU 1 does everything by turns: it sends some packets of the source, which come in at the box's
+ * device, and fans them out. Receivers are behind 1, 1, 2 or 16 veth devices, at whose other end a program counts the
+ * packets by address and drops them, on the same CPU. So the time that passes is the CPU time of all; what the other
+ * CPU is busy with is added. `source` is the source and the box's device alone. Nothing is sent before the packets
+ * before have come.
  *
- * usage: bench/experiments/run fanout [xdp|tc|usual|check] [seconds per case] [rounds] [part of a name]       (as root)
+ * usage: bench/experiments/run fanout [xdp|tc|usual|check] [seconds per case] [rounds] [part of a name]   (as root)
  *
  * The sinks are programs at the XDP hook (`xdp`; the kernel copies what a socket sends once more, as XDP wants room in
- * front) or at the tc hook (`tc`; a redirected frame becomes an skb first). `usual` is `tc` with links as the kernel sets
- * them up: a link takes super-packets, as a network card that segments does.
- *
- * `check` sends a few packets to ten receivers, of which one is a socket, and fails if it misses some or if one is wrong.
+ * front) or at the tc hook (`tc`; a redirected frame becomes an skb first). `usual` is `tc` with links as the kernel
+ * sets them up: a link takes super-packets, as a network card that segments does. `check` sends a few packets to ten
+ * receivers, of which one is a socket, and fails if it misses some or if one is wrong.
  *
  * Prints packets per CPU second (medians of the rounds), ns per packet, and what of 10^6 packets did not arrive. */
 #include "fanout.h"
@@ -75,7 +75,7 @@ static void sinks(struct setup *s, bool xdp)
 	}
 }
 
-/* Whether one receiver, who is a socket, gets all packets whole. */
+/* Whether one receiver, which is a socket, gets all packets whole. */
 static bool check(struct setup *s, const struct system *system)
 {
 	pid_t child = need(fork());
