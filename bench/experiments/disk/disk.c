@@ -1,20 +1,20 @@
-/* Recording: what it costs to write the payloads of a stream (1316 bytes each, in frames of 2 KiB) to a file, 1 MiB at a
- * time, and how long the thread that does it is away.
+/* Recording: what it costs to write the payloads of a stream (1316 bytes each, in frames of 2 KiB) to a file, 1 MiB
+ * at a time, and how long the thread that does it is away.
  *
  *   writev           800 pieces of 1316 bytes (1.004 MiB) in one writev(2), through the page cache
  *   copy, write      copied into one block of 1 MiB, then write(2), through the page cache
  *   copy, direct     the block by pwrite(2) with O_DIRECT
- *   copy, uring      the block by io_uring with O_DIRECT, eight registered blocks; a block finds none free: lost
+ *   copy, uring      the block by io_uring with O_DIRECT, from eight registered blocks; without a free one it is lost
  *   writev, uring    800 pieces by io_uring, through the page cache, eight at a time; lost likewise
  *
- * `fast`: as fast as it goes to a file beside this machine's own (DIR, default .), blocks waited for, 512 MiB and an
- * fdatasync(2). `slow`: 25 MiB/s (200 Mbit/s) and 100 MiB/s are offered to a loop device that cgroups keep at 50 MiB/s
- * and that may have 64 MiB of unwritten pages. The file is there before: blocks are overwritten.
+ * `fast`: as fast as it goes to a file in DIR (default .), blocks waited for, 512 MiB and an fdatasync(2). `slow`: 25
+ * MiB/s (200 Mbit/s) and 100 MiB/s are offered to a loop device that cgroups (version 1) keep at 50 MiB/s and that may
+ * have 64 MiB of unwritten pages. The file is there before: blocks are overwritten.
  *
  * usage: bench/experiments/run disk fast|slow [rounds] [DIR]                                       (as root)
  *
- * Prints CPU ms per MiB of the whole machine and of the thread, MiB/s, the thread's longest absence in a call in ms, and %
- * of the blocks lost. */
+ * Prints medians: CPU ms per MiB of the whole machine and of the thread, MiB/s, the thread's longest absence in a call
+ * in ms, and % of the blocks lost. */
 #include "uring.h"
 
 #define PIECE 1316
@@ -164,8 +164,8 @@ static void make_slow(const char *folder, char *device)
 	run("fallocate -l 1200M %s/slow/file && dd if=/dev/zero of=%s/slow/file bs=1M count=1200 conv=notrunc,fsync "
 	    "status=none",
 	    folder, folder);
-	run("n=$(lsblk -no MAJ:MIN %s | tr -d ' '); echo \"$n 52428800\" > /sys/fs/cgroup/blkio/blkio.throttle.write_bps_device; "
-	    "echo 1 > /sys/class/bdi/$n/strict_limit; echo 67108864 > /sys/class/bdi/$n/max_bytes",
+	run("n=$(lsblk -no MAJ:MIN %s | tr -d ' '); "
+	    "echo \"$n 52428800\" > /sys/fs/cgroup/blkio/blkio.throttle.write_bps_device; echo 1 > /sys/class/bdi/$n/strict_limit; echo 67108864 > /sys/class/bdi/$n/max_bytes",
 	    device);
 }
 

@@ -1,6 +1,6 @@
 /* Timers of a worker: how late a timer of 1 ms is handled by a worker that forwards packets of 1370 bytes from one veth
- * device to another, by AF_XDP or by packet sockets (recvmmsg, sendmmsg), when nothing comes and when more comes than it
- * can forward.
+ * device to another, by AF_XDP or by packet sockets (recvmmsg, sendmmsg), when nothing comes and when more comes than
+ * it can forward.
  *
  * CPU 0: a source that never stops (the kernel's test run). CPU 1: the worker, which takes at most 64 packets (or as
  * named) at a time and looks at the clock after each of these batches. It waits
