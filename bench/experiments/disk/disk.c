@@ -165,7 +165,8 @@ static void make_slow(const char *folder, char *device)
 	    "status=none",
 	    folder, folder);
 	run("n=$(lsblk -no MAJ:MIN %s | tr -d ' '); "
-	    "echo \"$n 52428800\" > /sys/fs/cgroup/blkio/blkio.throttle.write_bps_device; echo 1 > /sys/class/bdi/$n/strict_limit; echo 67108864 > /sys/class/bdi/$n/max_bytes",
+	    "echo \"$n 52428800\" > /sys/fs/cgroup/blkio/blkio.throttle.write_bps_device; "
+	    "echo 1 > /sys/class/bdi/$n/strict_limit; echo 67108864 > /sys/class/bdi/$n/max_bytes",
 	    device);
 }
 

@@ -7,6 +7,7 @@ struct map counts SEC("maps") = {BPF_MAP_TYPE_ARRAY, 4, 8, COUNTS + 2, BPF_F_MMA
 struct map sockets SEC("maps") = {BPF_MAP_TYPE_XSKMAP, 4, 4, 1, 0};
 struct map devices SEC("maps") = {BPF_MAP_TYPE_DEVMAP, 4, 8, 1024, 0};
 struct map receivers SEC("maps") = {BPF_MAP_TYPE_ARRAY, 4, sizeof(struct receiver), 1024, 0};
+struct map sample SEC("maps") = {BPF_MAP_TYPE_ARRAY, 4, 48, 1, 0};
 struct map ports SEC("maps") = {BPF_MAP_TYPE_ARRAY, 4, 12, 256, 0};
 
 inlined void count(struct headers *h, u32 packets)
@@ -41,6 +42,17 @@ PROGRAM(tc_sink)(struct __sk_buff *skb)
 	if (h->type == htons(0x0800))
 		count(h, skb->gso_segs ? skb->gso_segs : 1);
 	return 2; /* TCX_DROP */
+}
+
+/* Packets of the source in bursts, by the kernel's test run, whose pages keep what was written to them before. */
+PROGRAM(burst)(struct xdp_md *ctx)
+{
+	struct headers *h = (void *)(long)ctx->data;
+	u32 zero = 0, *from = lookup(&sample, &zero);
+	if (!from || (void *)(h + 1) > (void *)(long)ctx->data_end)
+		return XDP_DROP;
+	__builtin_memcpy(h, from, sizeof *h);
+	return redirect(from[11], 0);
 }
 
 PROGRAM(receive)(struct xdp_md *ctx)

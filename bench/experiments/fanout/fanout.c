@@ -7,12 +7,14 @@
  * CPU is busy with is added. `source` is the source and the box's device alone. Nothing is sent before the packets
  * before have come.
  *
- * usage: bench/experiments/run fanout [xdp|tc|usual|check] [seconds per case] [rounds] [part of a name]   (as root)
+ * usage: bench/experiments/run fanout [xdp|tc|usual|check|burst] [seconds per case] [rounds] [part of a name]
+ * (as root)
  *
  * The sinks are programs at the XDP hook (`xdp`; the kernel copies what a socket sends once more, as XDP wants room in
  * front) or at the tc hook (`tc`; a redirected frame becomes an skb first). `usual` is `tc` with links as the kernel
  * sets them up: a link takes super-packets, as a network card that segments does. `check` sends a few packets to ten
- * receivers, of which one is a socket, and fails if it misses some or if one is wrong.
+ * receivers, of which one is a socket, and fails if it misses some or if one is wrong. `burst` prints what the systems
+ * in the kernel lose when 64 packets of the source come in one poll.
  *
  * Prints packets per CPU second (medians of the rounds), ns per packet, and what of 10^6 packets did not arrive. */
 #include "fanout.h"
@@ -98,6 +100,27 @@ static bool check(struct setup *s, const struct system *system)
 	return status == 0;
 }
 
+/* Prints what a system loses of bursts. */
+static void lose(struct setup *s, const struct system *system, int receivers)
+{
+	pid_t child = need(fork());
+	if (!child) {
+		pin(1);
+		make_receivers(s, receivers);
+		make_source(s);
+		enter("fan-box");
+		system->start(s);
+		run("ethtool -K in gro on"); /* for reception by polls without an XDP program */
+		uint64_t before = s->counts[COUNTS], sent = (uint64_t)send_bursts(s) * receivers;
+		usleep(100000);
+		printf("%-20s %4d receivers, %2d per device: %.1f %% lost\n", system->name, receivers, s->each,
+		       100 - (s->counts[COUNTS] - before) * 100.0 / sent);
+		fflush(stdout);
+		_exit(0);
+	}
+	waitpid(child, NULL, 0);
+}
+
 /* One measurement, in a process of its own; writes rate, loss and calls to `out`. */
 static void measure(struct setup *s, const struct system *system, int receivers, double seconds, int out)
 {
@@ -154,7 +177,11 @@ int main(int argc, char **argv)
 			right &= check(&setup, &systems[i]);
 		rounds = 0;
 	} else {
-		sinks(&setup, !strcmp(kind, "xdp"));
+		sinks(&setup, strcmp(kind, "tc") && !setup.usual);
+		for (int i = 0; systems[i].name && !strcmp(kind, "burst"); i++)
+			for (int size = 0; size < 4 && systems[i].fans && !systems[i].fan_out; size++)
+				lose(&setup, &systems[i], sizes[size]);
+		rounds = strcmp(kind, "burst") ? rounds : 0;
 		printf("sinks: %s, %d rounds of %.1f s; packets per CPU second (ns, most lost of 10^6, calls per packet)\n", kind,
 		       rounds, seconds);
 	}

@@ -38,6 +38,9 @@ extern const struct system systems[];
 
 void make_receivers(struct setup *s, int count);
 void make_source(struct setup *s);
+
+/* Sends packets of the source in bursts of 64, so that as many are in a poll; returns how many. */
+int send_bursts(struct setup *s);
 void step(struct setup *s, const struct system *system);
 
 /* A socket of the first receiver, and how many right packets it has got: the kernel has checked their checksums. */

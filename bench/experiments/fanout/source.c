@@ -146,3 +146,25 @@ void step(struct setup *s, const struct system *system)
 	if (s->counts[COUNTS] - arrived < expected)
 		s->lost += expected - (s->counts[COUNTS] - arrived);
 }
+
+int send_bursts(struct setup *s)
+{
+	struct {
+		struct headers headers;
+		uint8_t unused[2];
+		uint32_t device;
+	} sample;
+	uint32_t zero = 0;
+	memcpy(&sample.headers, frame, HEADERS);
+	enter("fan-source");
+	sample.device = if_nametoindex("s");
+	set(map_fd(&s->object, "sample"), &zero, &sample);
+	struct xdp_md context = {.data_end = FRAME, .ingress_ifindex = sample.device};
+	int program = load(&s->object, "burst", BPF_PROG_TYPE_XDP, BPF_XDP, 0);
+	union bpf_attr attr = {.test = {.prog_fd = program, .data_in = (uintptr_t)frame, .data_size_in = FRAME,
+					.ctx_in = (uintptr_t)&context, .ctx_size_in = sizeof context, .repeat = 64 * 200,
+					.flags = BPF_F_TEST_XDP_LIVE_FRAMES, .batch_size = 64}};
+	if (bpf(BPF_PROG_TEST_RUN, &attr))
+		fail("test run");
+	return attr.test.repeat;
+}
