@@ -43,7 +43,17 @@ pub struct Context {
     pub rest: u32,
     /// One function per extern of the program.
     pub externs: *const ExternCall,
+    /// By frame, how many hold it besides the first: packets whose `rest` it is, or descriptors of it at the kernel.
+    /// Workers change a count that is not 0 by atomic operations alone. Where it is 0 the one that holds the frame may
+    /// do with it what it wants.
+    pub shares: *mut u32,
+    /// Bytes of a packet that a copy shares at least, so that what costs less to be copied is; at least 1.
+    /// [`SHARE_NONE`]: no copy shares any, and the rests of packets are not counted.
+    pub share_least: u32,
 }
+
+/// See [`Context::share_least`].
+pub const SHARE_NONE: u32 = u32::MAX;
 
 /// Which batches are staged: see `baker::opt::stage`.
 #[repr(u32)]
@@ -88,7 +98,8 @@ pub struct Descriptor {
     /// Frame that has the packet's bytes from `held` on, at the same places within it. [`WHOLE`] where none does.
     pub rest: u32,
     /// Bytes of this frame, from its first one on, behind which bytes of the packet are in `rest`. [`WHOLE`] where all
-    /// of them are here. Generated code touches no byte behind it (`baker::opt::reach`), and `packet_copy` copies none.
+    /// of them are here. Generated code touches no byte behind it (`baker::opt::reach`, `baker::opt::share`), and
+    /// `packet_copy` copies none.
     pub held: u32,
 }
 

@@ -17,6 +17,7 @@ mod out_of_line;
 mod packet;
 mod rounds;
 mod run;
+mod share;
 mod stage;
 mod sum;
 mod table;
@@ -25,6 +26,7 @@ mod units;
 mod walk;
 
 use baker::ir::{ChannelId, CounterSlots, Program};
+use baker::opt::share::{Copies, copies};
 use baker::opt::stage::Plan;
 use inkwell::AddressSpace;
 use inkwell::attributes::{Attribute, AttributeLoc};
@@ -82,6 +84,10 @@ pub(crate) const LPM_LOOKUP: &str = "millrace_lpm_lookup";
 pub(crate) const METER_TAKE: &str = "millrace_meter_take";
 /// Name of the function that copies a packet.
 const PACKET_COPY: &str = "packet.copy";
+/// Name of the function that lets go of a packet.
+const PACKET_RELEASE: &str = "packet.release";
+/// Name of the function that lets go of a frame.
+const FRAME_RELEASE: &str = "frame.release";
 
 pub(crate) type Res<T> = Result<T, CodegenError>;
 
@@ -101,7 +107,7 @@ pub(crate) fn lower<'c>(
     for index in members {
         if let Callee::Here(function) = module.ppfs[index] {
             let plan = plan.filter(|plan| plan.root.0 as usize == index);
-            body::lower_ppf(&module, &program.ppfs[index], function, plan.map(stage::Part::Rest))?;
+            body::lower_ppf(&module, index, function, plan.map(stage::Part::Rest))?;
         }
     }
     if unit == 0 {
@@ -157,6 +163,11 @@ struct Module<'c, 'p> {
     lpm_lookup: FunctionValue<'c>,
     meter_take: FunctionValue<'c>,
     packet_copy: FunctionValue<'c>,
+    packet_release: FunctionValue<'c>,
+    frame_release: FunctionValue<'c>,
+    /// What copies need for themselves, and whether any of them may share.
+    copies: Copies,
+    shares: bool,
     /// One per PPF.
     ppfs: Vec<Callee<'c>>,
 }
@@ -195,7 +206,13 @@ impl<'c, 'p> Module<'c, 'p> {
         let hash_remove = outside(HASH_REMOVE, i8.fn_type(&[ptr.into(), ptr.into()], false));
         let lpm_lookup = outside(LPM_LOOKUP, ptr.fn_type(&[ptr.into(), ptr.into()], false));
         let meter_take = outside(METER_TAKE, i8.fn_type(&[ptr.into(), i64.into(), i64.into()], false));
-        let packet_copy = outside(PACKET_COPY, ptr.fn_type(&[ptr.into(), ptr.into()], false));
+        let packet_copy = outside(PACKET_COPY, ptr.fn_type(&[ptr.into(), ptr.into(), core.i32.into()], false));
+        let void = context.void_type();
+        let packet_release = outside(PACKET_RELEASE, void.fn_type(&[ptr.into(), ptr.into()], false));
+        let release = void.fn_type(&[ptr.into(), core.i32.into()], false);
+        let frame_release = core.llvm.add_function(FRAME_RELEASE, release, Some(Linkage::Internal));
+        core.decorate(frame_release);
+        let copies = copies(program);
         Module {
             core,
             plan,
@@ -205,6 +222,10 @@ impl<'c, 'p> Module<'c, 'p> {
             lpm_lookup,
             meter_take,
             packet_copy,
+            packet_release,
+            frame_release,
+            shares: !copies.is_empty(),
+            copies,
             ppfs: Vec::new(),
         }
     }

@@ -4,7 +4,7 @@ use std::mem::size_of;
 use std::sync::Arc;
 
 use baker::ir::Program;
-use codegen::abi::{Context, MAX_BATCH, Output, Staging, read_field};
+use codegen::abi::{Context, MAX_BATCH, Output, SHARE_NONE, Staging, read_field};
 
 use super::frames::FramePool;
 use crate::counters::CounterBlock;
@@ -14,6 +14,9 @@ use crate::tables::{Tables, View};
 
 /// Frames that a worker takes from the pool beyond what it needs, so that the pool's lock is rare.
 const REFILL: usize = 512;
+
+/// Bytes that a copy shares at least: below, a second piece costs a port more than the bytes that are copied.
+const SHARE_LEAST: u32 = 256;
 
 /// Numbers of free frames, with room for all that there are.
 #[derive(Debug)]
@@ -85,7 +88,12 @@ impl WorkerContext {
             staging: Staging::default(),
             rest: 0,
             externs: std::ptr::null(),
+            shares: pool.counts(),
+            share_least: SHARE_LEAST,
         };
+        if program.limits.copies > 0 {
+            pool.share();
+        }
         Ok(WorkerContext {
             raw: Box::new(raw),
             pool,
@@ -131,6 +139,12 @@ impl WorkerContext {
     pub(crate) fn set_staging(&mut self, staging: Staging) {
         self.raw.staging = staging;
         self.raw.rest = 0;
+    }
+
+    /// How many bytes a copy shares at least; `None`: copies share nothing. Gives what it was before.
+    pub(crate) fn set_share_least(&mut self, least: Option<u32>) -> Option<u32> {
+        let before = std::mem::replace(&mut self.raw.share_least, least.unwrap_or(SHARE_NONE));
+        (before != SHARE_NONE).then_some(before)
     }
 
     /// The time that the program sees.
@@ -181,7 +195,15 @@ impl WorkerContext {
         Some(unsafe { *self.raw.free.add(self.raw.free_len as usize) })
     }
 
-    /// Takes a frame back that was a packet's.
+    /// Takes a free frame, from the pool where the worker has none.
+    pub(crate) fn pop_or_refill(&mut self) -> Option<u32> {
+        if self.raw.free_len == 0 {
+            self.refill(REFILL);
+        }
+        self.pop()
+    }
+
+    /// Takes a frame back that was a packet's, and that nobody else holds.
     #[inline]
     pub(crate) fn push(&mut self, frame: u32) {
         debug_assert!(self.raw.free_len < self.pool.all());
@@ -222,11 +244,11 @@ impl WorkerContext {
         self.raw.output_len = 0;
     }
 
-    /// Frees the frames of all outputs and empties the list.
+    /// Lets go of all outputs and empties the list.
     pub(crate) fn free_outputs(&mut self) {
         for index in 0..self.raw.output_len as usize {
             let frame = self.outputs()[index].frame;
-            self.push(frame);
+            self.let_go(frame);
         }
         self.clear_outputs();
     }

@@ -1,10 +1,11 @@
 //! Frames: slots of one memory region that hold packets, with a descriptor beside each.
 //!
 //! A frame number belongs to exactly one place at a time: the pool, one worker's free stack, or one packet. Forwarding
-//! moves the number, never the packet. Workers take and return frames in bulk, so the pool's lock is rare.
+//! moves the number, never the packet. Workers take and return frames in bulk, so the pool's lock is rare. Packets that
+//! share bytes hold a frame together: see [`super::shared`].
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use baker::ir::Program;
 use codegen::abi::{Descriptor, MAX_BATCH, METADATA_OFFSET, WHOLE, descriptor_stride};
@@ -138,6 +139,10 @@ pub struct FramePool {
     frame_size: u32,
     headroom: u32,
     free: Mutex<Vec<u32>>,
+    /// By frame, how many hold it besides the first.
+    pub(super) shares: Mapping,
+    /// A program makes copies, which may share.
+    pub(super) sharing: AtomicBool,
 }
 
 impl FramePool {
@@ -172,6 +177,7 @@ impl FramePool {
             .ok_or(FrameError::Memory { count, frame_size, error: std::io::ErrorKind::OutOfMemory.into() })?;
         let region = map(all as usize * frame_size as usize)?;
         let descriptors = map(all as usize * stride)?;
+        let shares = map(all as usize * size_of::<u32>())?;
         let pool = FramePool {
             region,
             descriptors,
@@ -183,6 +189,8 @@ impl FramePool {
             headroom,
             // Reversed, so that frame 0 is taken first.
             free: Mutex::new((0..count).rev().collect()),
+            shares,
+            sharing: AtomicBool::new(false),
         };
         for frame in 0..all {
             // SAFETY: the pool was just made, nobody else has it, and the frame exists.
@@ -295,14 +303,15 @@ impl FramePool {
         unsafe { self.descriptor(frame).cast::<u8>().add(METADATA_OFFSET) }
     }
 
-    /// The packet in a frame, from its head to its end.
+    /// The packet in a frame, from its head to its end, which shares no bytes of another frame.
     ///
     /// # Safety
     /// The caller owns the frame, and it holds a packet, for as long as the result is used.
     pub(crate) unsafe fn packet(&self, frame: u32) -> &[u8] {
         // SAFETY: the descriptor is the caller's; what it says lies in the frame, as every writer of it ensures.
         unsafe {
-            let Descriptor { addr, len, .. } = *self.descriptor(frame);
+            let Descriptor { addr, len, held, .. } = *self.descriptor(frame);
+            debug_assert!(addr + u64::from(len) <= u64::from(frame) * u64::from(self.frame_size) + u64::from(held));
             debug_assert!(addr >= u64::from(frame) * u64::from(self.frame_size));
             debug_assert!(addr + u64::from(len) <= (u64::from(frame) + 1) * u64::from(self.frame_size));
             std::slice::from_raw_parts(self.region.ptr().add(addr as usize), len as usize)

@@ -9,6 +9,7 @@ mod live;
 mod pcap;
 mod per_worker;
 mod reload;
+mod sharing;
 mod stream_rate;
 mod streaming;
 mod timers;

@@ -79,7 +79,9 @@ impl Stepper {
         };
         let pool = Arc::new(FramePool::with_local(&program, config, 1)?);
         let counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
-        let context = WorkerContext::new(&program, pool.clone(), tables.native().cloned(), counters.clone())?;
+        let mut context = WorkerContext::new(&program, pool.clone(), tables.native().cloned(), counters.clone())?;
+        // Whatever its length, so that engines are compared where bytes are shared.
+        context.set_share_least(Some(1));
         for frame in 0..pool.count() {
             // SAFETY: no frame was taken from the pool yet. The poisoned part lies in the frame, the metadata behind
             // the descriptor.
@@ -229,7 +231,7 @@ impl Stepper {
         // SAFETY: an output's frame is the context owner's and holds a packet with metadata, and nobody writes it now.
         let (bytes, metadata) = unsafe {
             let metadata = std::slice::from_raw_parts(self.pool.metadata(output.frame), size);
-            (self.pool.packet(output.frame).to_vec(), metadata)
+            (self.pool.bytes(output.frame).to_vec(), metadata)
         };
         let field = |field: &baker::ir::MetaField| {
             let stored = &metadata[field.offset as usize..][..storage_size(field.width) as usize];
@@ -258,6 +260,9 @@ impl Stepper {
         }
         if !self.local.is_complete() {
             return Err("a local frame is lost".into());
+        }
+        if !self.pool.is_unshared() {
+            return Err("a frame is free and counts as held".into());
         }
         self.context.release();
         let mut all = vec![0; count as usize];
