@@ -1,12 +1,14 @@
 //! What one worker lends its engine: free frames, the output list, the counter block.
 
 use std::mem::size_of;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use baker::ir::Program;
 use codegen::abi::{Context, MAX_BATCH, Output, SHARE_NONE, Staging, read_field};
 
 use super::frames::FramePool;
+use super::holders::{Holder, Holds};
 use crate::counters::CounterBlock;
 use crate::externs::ExternTable;
 use crate::sys::Mapping;
@@ -25,6 +27,16 @@ pub(crate) struct FreeStack {
     pub len: u32,
 }
 
+/// How many free frames a worker has, as it last said.
+#[derive(Debug, Default)]
+struct FreeFrames(AtomicU32);
+
+impl Holds for FreeFrames {
+    fn frames(&self, _: &mut [bool]) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// A worker's side of the binary interface: owns everything that its [`Context`] points to.
 #[derive(Debug)]
 pub struct WorkerContext {
@@ -36,6 +48,8 @@ pub struct WorkerContext {
     // These are held only so that the pointers in `raw` stay valid.
     externs: Option<Arc<ExternTable>>,
     _memory: [Mapping; 2],
+    /// Its free frames as of its last batch, for reports.
+    free: Arc<FreeFrames>,
     /// Frames that it may have at a time without being given any.
     share: usize,
     per_packet: usize,
@@ -94,6 +108,8 @@ impl WorkerContext {
         if program.limits.copies > 0 {
             pool.share();
         }
+        let counted: Arc<FreeFrames> = Arc::default();
+        pool.holders.register(Holder::Worker, &counted);
         Ok(WorkerContext {
             raw: Box::new(raw),
             pool,
@@ -101,6 +117,7 @@ impl WorkerContext {
             tables,
             externs: None,
             _memory: [free, outputs],
+            free: counted,
             share: share as usize,
             per_packet,
             rx_port: program.metadata[Program::RX_PORT.0 as usize].offset as usize,
@@ -122,11 +139,13 @@ impl WorkerContext {
     /// Announces that nothing is held of what look-ups found, and takes over what the control plane has changed. To be
     /// called before each batch.
     pub(crate) fn quiescent(&self) {
+        self.free.0.store(self.raw.free_len, Ordering::Relaxed);
         self.tables.iter().for_each(View::quiescent);
     }
 
     /// Announces that no look-up comes before [`WorkerContext::quiescent`], so that nobody waits for one.
     pub(crate) fn offline(&self) {
+        self.free.0.store(self.raw.free_len, Ordering::Relaxed);
         self.tables.iter().for_each(View::offline);
     }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use baker::ir::Program;
 use codegen::abi::{Descriptor, MAX_BATCH, METADATA_OFFSET, WHOLE, descriptor_stride};
 
+use super::holders::{FrameHolders, Holders};
 use crate::sys::Mapping;
 
 /// Number and size of frames.
@@ -143,6 +144,8 @@ pub struct FramePool {
     pub(super) shares: Mapping,
     /// A program makes copies, which may share.
     pub(super) sharing: AtomicBool,
+    /// Who holds frames, for reports.
+    pub(crate) holders: Holders,
 }
 
 impl FramePool {
@@ -191,6 +194,7 @@ impl FramePool {
             free: Mutex::new((0..count).rev().collect()),
             shares,
             sharing: AtomicBool::new(false),
+            holders: Holders::default(),
         };
         for frame in 0..all {
             // SAFETY: the pool was just made, nobody else has it, and the frame exists.
@@ -255,6 +259,11 @@ impl FramePool {
     /// Number of frames that are in the pool: neither in a packet nor in a worker's stack.
     pub fn free_frames(&self) -> u32 {
         self.free.lock().expect("no panic under this lock").len() as u32
+    }
+
+    /// Who holds how many frames now.
+    pub fn held(&self) -> FrameHolders {
+        self.holders.count(self.count, self.free_frames())
     }
 
     /// First byte of the region.

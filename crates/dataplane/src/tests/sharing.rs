@@ -9,6 +9,7 @@ use baker::opt::Level;
 use codegen::OptLevel;
 
 use super::live::{AFPACKET, AFXDP, Host, Make, eventually, in_namespace};
+use crate::controller::Event;
 use crate::counters::CounterBlock;
 use crate::engine::engine;
 use crate::packets::{FramePool, Received, RxBatch, WorkerContext};
@@ -347,5 +348,69 @@ fn frames_are_back_where_an_interface_goes_down_meanwhile() {
         }
         let report = instance.stop();
         assert_eq!(report.free_frames, report.frames);
+    });
+}
+
+#[test]
+fn an_instance_says_who_holds_its_frames() {
+    in_namespace(1, || {
+        let text = FAN.replace("m.host -> host;", "m.host -> controller c;");
+        let (held, done) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+        let keep = super::controllers::controller(move |link| {
+            let mut packets = Vec::new();
+            loop {
+                match link.receive(std::time::Duration::from_millis(10)) {
+                    Event::Packet(mut packet) => {
+                        // What it writes is nobody else's.
+                        packet.bytes_mut().fill(7);
+                        packets.push(packet);
+                    }
+                    Event::Stop => break,
+                    _ => {}
+                }
+                let _ = held.0.send(packets.len());
+                if done.1.try_recv().is_ok() {
+                    packets.clear();
+                }
+            }
+            Ok(())
+        });
+        let ports = [("a", 0), ("b", 1)].map(|(name, number)| PortConfig::new(name, number, AFXDP(name)));
+        let (left, right) = (Host::on("left"), Host::on("right"));
+        let prepared = Instance::prepare_with(compiled(&text), &Options::default(), &ports, keep).unwrap();
+        let instance = prepared.run().unwrap();
+        let observer = instance.observer();
+        // Waits until nothing passes; frames of the ports are those that they have to receive into.
+        let settled = |controllers: std::ops::RangeInclusive<u32>| {
+            let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
+            loop {
+                let frames = observer.frames();
+                if frames.passing == 0 && controllers.contains(&frames.controllers) {
+                    assert!(frames.ports > 1000 && frames.workers > 0, "{frames:?}");
+                    return;
+                }
+                assert!(std::time::Instant::now() < until, "{frames:?}");
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        };
+        settled(0..=0);
+        let mut machine = Machine::new(compiled(&text));
+        for number in 0..5 {
+            let packet = fanned(80, 0x0800, number, 1400);
+            left.send(&packet);
+            for output in machine.receive(0, &packet) {
+                if output.end == baker::ir::interp::End::Tx {
+                    let (bytes, _) = right.receive().expect("the packet arrives");
+                    assert!(bytes == output.packet);
+                }
+            }
+        }
+        // Ten copies of each packet are the controller's.
+        while held.1.recv_timeout(std::time::Duration::from_secs(5)).unwrap() < 50 {}
+        settled(50..=50);
+        done.0.send(()).unwrap();
+        settled(0..=64);
+        let report = instance.stop();
+        assert_eq!((report.errors, report.free_frames), (Vec::new(), report.frames));
     });
 }

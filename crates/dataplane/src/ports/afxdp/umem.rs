@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::ring::{Consumer, Producer};
 use super::sys::{self, Kind};
-use crate::packets::FramePool;
+use crate::packets::{FramePool, Holder, Holds};
 
 /// What the kernel leaves free in front of packets (`XDP_PACKET_HEADROOM`).
 const KERNEL_HEADROOM: u32 = 256;
@@ -230,6 +230,21 @@ fn sender(fd: &OwnedFd, places: u32) -> io::Result<Producer<libc::xdp_desc>> {
     Ok(ring)
 }
 
+/// By frame, how many descriptors of it the kernel has.
+#[derive(Debug)]
+struct Lent(Box<[AtomicU16]>);
+
+impl Holds for Lent {
+    fn frames(&self, seen: &mut [bool]) -> u32 {
+        let held = |(parts, seen): (&AtomicU16, &mut bool)| {
+            let counts = parts.load(Ordering::Relaxed) > 0 && !*seen;
+            *seen |= counts;
+            u32::from(counts)
+        };
+        self.0.iter().zip(seen).map(held).sum()
+    }
+}
+
 /// The frames that the kernel has through the sockets of one queue. They are the pool's again when the last of these is
 /// closed, as far as nobody else holds them.
 ///
@@ -237,8 +252,7 @@ fn sender(fd: &OwnedFd, places: u32) -> io::Result<Producer<libc::xdp_desc>> {
 #[derive(Debug)]
 pub struct KernelFrames {
     umem: Arc<Umem>,
-    /// By frame, how many descriptors of it the kernel has.
-    parts: Box<[AtomicU16]>,
+    parts: Arc<Lent>,
     /// Descriptors that are to be sent, and how many there may be.
     under_way: AtomicU32,
     limit: u32,
@@ -248,13 +262,14 @@ pub struct KernelFrames {
 impl KernelFrames {
     /// None yet.
     pub fn new(umem: Arc<Umem>, completion: Consumer<u64>, limit: u32) -> Self {
-        let parts = (0..umem.pool.count()).map(|_| AtomicU16::new(0)).collect();
+        let parts = Arc::new(Lent((0..umem.pool.count()).map(|_| AtomicU16::new(0)).collect()));
+        umem.pool.holders.register(Holder::Port, &parts);
         KernelFrames { umem, parts, under_way: AtomicU32::new(0), limit, completion: Mutex::new(completion) }
     }
 
     /// The kernel gets descriptors of a frame, at least one; the caller has held it once.
     pub fn lend(&self, frame: u32, parts: u32) {
-        let (pool, count) = (self.umem.pool(), &self.parts[frame as usize]);
+        let (pool, count) = (self.umem.pool(), &self.parts.0[frame as usize]);
         if pool.is_shared(frame) {
             // Another worker may lend it, or take parts of it back, at the same time.
             count.fetch_add(parts as u16, Ordering::Relaxed);
@@ -266,7 +281,7 @@ impl KernelFrames {
 
     /// One descriptor of a frame comes back. Whether nobody else holds the frame, so that it is the caller's.
     pub fn back(&self, frame: u32) -> bool {
-        let (pool, count) = (self.umem.pool(), &self.parts[frame as usize]);
+        let (pool, count) = (self.umem.pool(), &self.parts.0[frame as usize]);
         if pool.is_shared(frame) {
             count.fetch_sub(1, Ordering::Relaxed);
         } else {
@@ -321,8 +336,8 @@ impl Drop for KernelFrames {
     fn drop(&mut self) {
         let pool = self.umem.pool();
         let mut free = Vec::new();
-        for (parts, frame) in self.parts.iter_mut().zip(0..) {
-            let last = (0..*parts.get_mut()).filter(|_| pool.let_go(frame)).count();
+        for (parts, frame) in self.parts.0.iter().zip(0..) {
+            let last = (0..parts.swap(0, Ordering::Relaxed)).filter(|_| pool.let_go(frame)).count();
             free.extend((last > 0).then_some(frame));
         }
         pool.put_back(&free);
