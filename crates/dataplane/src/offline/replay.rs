@@ -143,13 +143,16 @@ struct Leaving<'a> {
 
 impl Leaving<'_> {
     fn take(&mut self, context: &mut WorkerContext, time: Duration) -> Result<(), PortError> {
-        for leaving in context.outputs() {
+        for index in 0..context.outputs().len() {
+            let leaving = context.outputs()[index];
             match leaving.end {
                 END_TX => self.tx += 1,
                 END_HOST => self.host += 1,
                 _ => self.controllers += 1,
             }
             if let Some(output) = self.output.as_mut() {
+                // The file's writer takes a packet in one piece.
+                context.join(leaving.frame, usize::MAX);
                 // SAFETY: an output's frame is the context owner's and holds a packet.
                 output.write(time, unsafe { self.pool.packet(leaving.frame) })?;
             }
