@@ -27,6 +27,8 @@ const MODULE_WORDS: [&str; 24] = [
     "hash",
     "lpm",
     "set",
+    "hold",
+    "of",
     "idle",
     "into",
     "counter",

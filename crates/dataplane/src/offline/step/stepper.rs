@@ -10,7 +10,7 @@ use super::error::StepError;
 use crate::counters::CounterBlock;
 use crate::engine::{Engine, TableAccess};
 use crate::externs::ExternTable;
-use crate::packets::{Access, FrameConfig, FramePool, LocalMemory, Received, RxBatch, WorkerContext};
+use crate::packets::{Access, FrameConfig, FramePool, LocalMemory, Received, RxBatch, WorkerContext, hold_frames};
 use crate::workers::Schedule;
 
 /// Bytes of the longest packet that must fit into a frame.
@@ -73,7 +73,7 @@ impl Stepper {
     ) -> Result<Stepper, StepError> {
         let limits = program.limits;
         let config = FrameConfig {
-            count: limits.copies.saturating_add(1).saturating_mul(MAX_BATCH as u32),
+            count: limits.copies.saturating_add(1).saturating_mul(MAX_BATCH as u32).saturating_add(hold_frames(&program)),
             frame_size,
             ..FrameConfig::default()
         };
