@@ -128,6 +128,15 @@ impl HoldTable {
         result
     }
 
+    /// Lets go of all packets.
+    pub fn clear(&self) {
+        let Some(frames) = self.frames.get() else { return };
+        while let Some(frame) = self.locked(|state| (state.count > 0).then(|| state.take(state.first))) {
+            // SAFETY: the packet was the table's.
+            unsafe { frames.release(frame, &mut |free| frames.put_back(free)) };
+        }
+    }
+
     /// Number of packets.
     pub fn count(&self) -> usize {
         self.locked(|state| state.count as usize)
@@ -141,11 +150,7 @@ impl HoldTable {
 
 impl Drop for HoldTable {
     fn drop(&mut self) {
-        let Some(frames) = self.frames.get() else { return };
-        for place in self.state.get_mut().places.iter().filter(|place| place.frame != NONE) {
-            // SAFETY: the packet is the table's.
-            unsafe { frames.release(place.frame, &mut |free| frames.put_back(free)) };
-        }
+        self.clear();
     }
 }
 

@@ -118,6 +118,11 @@ impl Tables {
         &self.control_blocks
     }
 
+    /// Lets go of all packets that are held.
+    pub(crate) fn clear_holds(&self) {
+        self.holds().for_each(|hold| hold.clear());
+    }
+
     /// Those that hold packets.
     pub(crate) fn holds(&self) -> impl Iterator<Item = &Arc<HoldTable>> {
         self.holds.iter().flatten()

@@ -250,8 +250,9 @@ impl Stepper {
         self.tables.clone()
     }
 
-    /// Whether every frame is free again: none lost, none returned twice. The error says what the engine did wrong.
+    /// Lets go of the packets that are held, and says whether every frame is free again: none lost, none returned twice. The error says what the engine did wrong.
     pub fn check_frames(&mut self) -> Result<(), String> {
+        self.tables.native().iter().for_each(|tables| tables.clear_holds());
         // SAFETY: the context outlives the borrow of its raw part, and no engine runs.
         let held = unsafe { (*self.context.raw()).free_len };
         let (free, count) = (held + self.pool.free_frames(), self.pool.count());
