@@ -104,7 +104,7 @@ fn packets(seed: u64, count: u32) -> Vec<(u8, Vec<u8>)> {
 }
 
 fn sent(program: &Arc<Program>, engine: EngineKind, access: Access, packets: &[(u8, Vec<u8>)]) -> Vec<(Vec<u8>, u64)> {
-    let mut stepper = Stepper::new(program.clone(), engine, None).unwrap();
+    let mut stepper = Stepper::new(program.clone(), engine).unwrap();
     stepper.set_access(access);
     let outputs = stepper.receive_batch(packets);
     let counters = stepper.counters();
