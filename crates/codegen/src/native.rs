@@ -57,6 +57,8 @@ impl Native {
             (lower::HASH_REMOVE, runtime.hash_remove as usize),
             (lower::LPM_LOOKUP, runtime.lpm_lookup as usize),
             (lower::METER_TAKE, runtime.meter_take as usize),
+            (lower::HOLD_PUT, runtime.hold_put as usize),
+            (lower::HOLD_GET, runtime.hold_get as usize),
         ];
         outside.extend(pointers.iter().map(|pointer| (&*pointer.at, ptr::from_ref(&*pointer.address) as usize)));
         let unit = |unit: usize| {

@@ -119,7 +119,7 @@ pub fn copies(program: &Program) -> Copies {
 }
 
 fn has_copy(body: &Body) -> bool {
-    body.blocks.iter().flat_map(|block| &block.insts).any(|inst| matches!(inst.op, Op::Copy { .. }))
+    body.blocks.iter().flat_map(|block| &block.insts).any(|inst| matches!(inst.op, Op::Copy { .. } | Op::HoldGet { .. }))
 }
 
 struct Flow<'p> {
@@ -205,11 +205,14 @@ impl Flow<'_> {
         let needs = self.body(numbers);
         let insts = numbers.body.blocks.iter().flat_map(|block| &block.insts);
         let copies = insts.filter_map(|inst| match inst.op {
-            Op::Copy { packet } => Some((packet, inst.result?)),
+            Op::Copy { packet } => Some((Some(packet), inst.result?)),
+            // What is held is not written any more.
+            Op::HoldGet { .. } => Some((None, inst.result?)),
             _ => None,
         });
-        let own = |(packet, copy): (Value, Value)| {
-            let own = needs[copy.0 as usize].touched.max(needs[packet.0 as usize].written);
+        let own = |(packet, copy): (Option<Value>, Value)| {
+            let written = packet.map_or(NOWHERE, |packet| needs[packet.0 as usize].written);
+            let own = needs[copy.0 as usize].touched.max(written);
             (own != ANYWHERE).then_some((copy, own.max(0) as u32))
         };
         copies.filter_map(own).collect()

@@ -92,6 +92,8 @@ kinds! {
     HashKw = "`hash`",
     LpmKw = "`lpm`",
     SetKw = "`set`",
+    HoldKw = "`hold`",
+    OfKw = "`of`",
     IdleKw = "`idle`",
     IntoKw = "`into`",
     CounterKw = "`counter`",
@@ -176,6 +178,7 @@ kinds! {
     Module = "a module",
     Port = "a port or channel",
     Table = "a table",
+    OfClause = "an `of` clause",
     Idle = "an `idle` clause",
     IntoClause = "an `into` clause",
     Counter = "a counter",
@@ -252,6 +255,7 @@ impl SyntaxKind {
                 | Self::PseudoKw
                 | Self::LengthKw
                 | Self::FromKw
+                | Self::OfKw
                 | Self::IdleKw
                 | Self::IntoKw
                 | Self::RateKw
@@ -305,6 +309,8 @@ impl SyntaxKind {
             "hash" => Self::HashKw,
             "lpm" => Self::LpmKw,
             "set" => Self::SetKw,
+            "hold" => Self::HoldKw,
+            "of" => Self::OfKw,
             "idle" => Self::IdleKw,
             "into" => Self::IntoKw,
             "counter" => Self::CounterKw,

@@ -33,6 +33,7 @@ fn operation(inst: &Inst) -> Option<Reason> {
     match &inst.op {
         Op::Copy { .. } => Some(Reason::Copies),
         Op::Create => Some(Reason::Creates),
+        Op::HoldPut { .. } | Op::HoldGet { .. } | Op::Discard { .. } => Some(Reason::Holds),
         Op::Extern { .. } => Some(Reason::CallsController),
         _ => None,
     }

@@ -239,6 +239,19 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 None
             }
 
+            Op::Discard { packet } => {
+                module.release_packet(ctx, self.packet(*packet)?)?;
+                None
+            }
+            Op::HoldPut { packet, table, key } => {
+                module.hold_put(ctx, *table, self.packet(*packet)?, self.int_of(*key, 64)?)?;
+                None
+            }
+            Op::HoldGet { table, key } => {
+                let own = inst.result.and_then(|copy| self.own.get(&copy)).copied().unwrap_or(abi::WHOLE);
+                Some(module.hold_get(ctx, *table, self.int_of(*key, 64)?, own)?.into())
+            }
+
             Op::Lookup { table, key } => {
                 let layout = inst.result.map(|value| self.ir_ty(value)).transpose()?;
                 if layout != Some(Ty::Entry(module.table(*table)?.value)) {

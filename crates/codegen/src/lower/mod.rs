@@ -9,6 +9,7 @@ mod bits;
 mod body;
 mod call;
 mod hash;
+mod hold;
 mod inline;
 mod length;
 mod lock;
@@ -82,6 +83,10 @@ pub(crate) const HASH_REMOVE: &str = "millrace_hash_remove";
 pub(crate) const LPM_LOOKUP: &str = "millrace_lpm_lookup";
 /// Symbol of [`abi::Runtime::meter_take`].
 pub(crate) const METER_TAKE: &str = "millrace_meter_take";
+/// Symbol of [`abi::Runtime::hold_put`].
+pub(crate) const HOLD_PUT: &str = "millrace_hold_put";
+/// Symbol of [`abi::Runtime::hold_get`].
+pub(crate) const HOLD_GET: &str = "millrace_hold_get";
 /// Name of the function that copies a packet.
 const PACKET_COPY: &str = "packet.copy";
 /// Name of the function that lets go of a packet.
@@ -165,6 +170,8 @@ struct Module<'c, 'p> {
     packet_copy: FunctionValue<'c>,
     packet_release: FunctionValue<'c>,
     frame_release: FunctionValue<'c>,
+    hold_put: FunctionValue<'c>,
+    hold_get: FunctionValue<'c>,
     /// What copies need for themselves, and whether any of them may share.
     copies: Copies,
     shares: bool,
@@ -212,6 +219,14 @@ impl<'c, 'p> Module<'c, 'p> {
         let release = void.fn_type(&[ptr.into(), core.i32.into()], false);
         let frame_release = core.llvm.add_function(FRAME_RELEASE, release, Some(Linkage::Internal));
         core.decorate(frame_release);
+        let runtime = |name: &str, ty| {
+            let function = core.llvm.add_function(name, ty, Some(Linkage::External));
+            core.attribute(function, AttributeLoc::Function, "nounwind", 0);
+            function
+        };
+        let hold_put = runtime(HOLD_PUT, i8.fn_type(&[ptr.into(), ptr.into(), ptr.into(), i64.into()], false));
+        let hold_get = runtime(HOLD_GET, ptr.fn_type(&[ptr.into(), ptr.into(), i64.into(), core.i32.into()], false));
+        let holds = program.tables.iter().any(|table| table.hold.is_some());
         let copies = copies(program);
         Module {
             core,
@@ -224,7 +239,9 @@ impl<'c, 'p> Module<'c, 'p> {
             packet_copy,
             packet_release,
             frame_release,
-            shares: !copies.is_empty(),
+            hold_put,
+            hold_get,
+            shares: holds || !copies.is_empty(),
             copies,
             ppfs: Vec::new(),
         }

@@ -263,6 +263,11 @@ impl<'c> Module<'c, '_> {
             return internal(format!("there is no drop reason {}", reason.0));
         }
         self.count_slot(ctx, self.slots.drop(reason))?;
+        self.release_packet(ctx, packet)
+    }
+
+    /// Lets go of a packet.
+    pub(super) fn release_packet(&self, ctx: PointerValue<'c>, packet: PointerValue<'c>) -> Res<()> {
         if self.shares {
             self.call_out(self.packet_release, &[ctx.into(), packet.into()])?;
             return Ok(());

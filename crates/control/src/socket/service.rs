@@ -165,6 +165,7 @@ impl Service {
             ("pool", frames.pool),
             ("workers", frames.workers),
             ("ports", frames.ports),
+            ("hold tables", frames.holds),
             ("controllers", frames.controllers),
             ("passing", frames.passing),
         ];

@@ -86,7 +86,7 @@ impl Instance {
         }
         let site = Site {
             engine: options.engine,
-            frames: pool.count() - common.reserved(),
+            frames: (pool.count() - common.reserved()).saturating_sub(pool.hold_frames()),
             pool,
             handovers: doorbells.iter().map(|doorbell| Arc::new(Handover::new(doorbell.clone()))).collect(),
             doorbells,

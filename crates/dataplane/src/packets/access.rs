@@ -149,7 +149,8 @@ impl LocalMemory {
         frames: &[u32],
         run: impl FnOnce(&mut WorkerContext, &[u32]),
     ) {
-        if access == Access::InPlace {
+        // A packet that is held stays where it is.
+        if access == Access::InPlace || context.holds() {
             return run(context, frames);
         }
         let mut local = [0; MAX_BATCH];

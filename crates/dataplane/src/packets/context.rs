@@ -53,6 +53,8 @@ pub struct WorkerContext {
     /// Frames that it may have at a time without being given any.
     share: usize,
     per_packet: usize,
+    /// The program holds packets.
+    holds: bool,
     rx_port: usize,
     tx_port: usize,
 }
@@ -108,6 +110,10 @@ impl WorkerContext {
         if program.limits.copies > 0 {
             pool.share();
         }
+        for hold in tables.iter().flat_map(|view| view.tables().holds()) {
+            hold.set_frames(&pool);
+            pool.holders.register(Holder::Hold, hold);
+        }
         let counted: Arc<FreeFrames> = Arc::default();
         pool.holders.register(Holder::Worker, &counted);
         Ok(WorkerContext {
@@ -120,6 +126,7 @@ impl WorkerContext {
             free: counted,
             share: share as usize,
             per_packet,
+            holds: program.tables.iter().any(|table| table.hold.is_some()),
             rx_port: program.metadata[Program::RX_PORT.0 as usize].offset as usize,
             tx_port: program.metadata[Program::TX_PORT.0 as usize].offset as usize,
         })
@@ -169,6 +176,11 @@ impl WorkerContext {
     /// The time that the program sees.
     pub fn now(&self) -> u64 {
         self.raw.now
+    }
+
+    /// Whether the program holds packets, which then lie in frames of the ports.
+    pub(crate) fn holds(&self) -> bool {
+        self.holds
     }
 
     /// The frame pool.

@@ -82,6 +82,22 @@ pub enum FrameError {
         /// The least number.
         least: u32,
     },
+    /// Hold tables take more frames than there are besides those that workers need.
+    #[error(
+        "{count} frames: hold tables take {holds} ({list}), two for each packet, and workers at least {least}: use more \
+         frames, or declare them `of` fewer packets",
+        list = .tables.iter().map(|(name, packets)| format!("{name}: {packets} packets")).collect::<Vec<_>>().join(", "),
+    )]
+    Holds {
+        /// Number of frames.
+        count: u32,
+        /// Those for hold tables.
+        holds: u32,
+        /// Their packets, by name.
+        tables: Vec<(String, u32)>,
+        /// What others need.
+        least: u32,
+    },
     /// A program that takes over has larger metadata.
     #[error("its metadata takes {bytes} bytes, and frames have room for {most}")]
     Metadata {
@@ -106,6 +122,14 @@ pub enum FrameError {
         /// What it has.
         local: u32,
     },
+    /// A program that takes over holds more packets.
+    #[error("its hold tables take {needed} frames, and there are {holds} for them")]
+    Held {
+        /// Frames that they take.
+        needed: u32,
+        /// Those that there are.
+        holds: u32,
+    },
     /// The system has no memory left.
     #[error("no memory for {count} frames of {frame_size} bytes: {error}; use fewer")]
     Memory {
@@ -116,6 +140,12 @@ pub enum FrameError {
         /// What the system said.
         error: std::io::Error,
     },
+}
+
+/// Frames that a program's hold tables take: each packet has one, and may share another.
+pub(crate) fn hold_frames(program: &Program) -> u32 {
+    let packets = program.tables.iter().filter_map(|table| Some(table.hold?.packets));
+    packets.fold(0, |sum, packets| sum.saturating_add(packets.saturating_mul(2)))
 }
 
 /// Copies of a packet that there are local frames for at least, so that programs that take over may make more.
@@ -146,6 +176,8 @@ pub struct FramePool {
     pub(super) sharing: AtomicBool,
     /// Who holds frames, for reports.
     pub(crate) holders: Holders,
+    /// Those for hold tables.
+    holds: u32,
 }
 
 impl FramePool {
@@ -169,6 +201,12 @@ impl FramePool {
         let least = program.limits.copies.saturating_add(1);
         if count < least {
             return Err(FrameError::TooFew { count, least });
+        }
+        let holds = hold_frames(program);
+        if count < least.saturating_add(holds) {
+            let held = |table: &baker::ir::Table| Some((table.name.clone(), table.hold?.packets));
+            let tables = program.tables.iter().filter_map(held).collect();
+            return Err(FrameError::Holds { count, holds, tables, least });
         }
         let stride = descriptor_stride(program);
         let map = |len| Mapping::anonymous(len).map_err(|error| FrameError::Memory { count, frame_size, error });
@@ -195,6 +233,7 @@ impl FramePool {
             shares,
             sharing: AtomicBool::new(false),
             holders: Holders::default(),
+            holds,
         };
         for frame in 0..all {
             // SAFETY: the pool was just made, nobody else has it, and the frame exists.
@@ -222,6 +261,10 @@ impl FramePool {
         if self.local.1 > 0 && local_frames(&program) > self.local.0 {
             return Err(FrameError::Local { needed: local_frames(&program), local: self.local.0 });
         }
+        let holds = hold_frames(&program);
+        if holds > self.holds {
+            return Err(FrameError::Held { needed: holds, holds: self.holds });
+        }
         self.metadata_size.fetch_max(program.metadata_size as usize, Ordering::Relaxed);
         Ok(program)
     }
@@ -229,6 +272,16 @@ impl FramePool {
     /// Number of frames.
     pub fn count(&self) -> u32 {
         self.count
+    }
+
+    /// Frames for hold tables, which workers do not count on.
+    pub(crate) fn hold_frames(&self) -> u32 {
+        self.holds
+    }
+
+    /// Bytes from one descriptor to the next.
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
     }
 
     /// Number of frames with the local ones.

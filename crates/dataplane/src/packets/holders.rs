@@ -14,6 +14,8 @@ pub struct FrameHolders {
     pub workers: u32,
     /// At the kernel, to receive into or to be sent.
     pub ports: u32,
+    /// Of packets in hold tables.
+    pub holds: u32,
     /// At controllers: packets on their way to them and from them, those that they hold, and free ones at hand.
     pub controllers: u32,
     /// All others: of packets that are under way between these. 0 where no packet passes, or frames are lost.
@@ -25,6 +27,7 @@ pub struct FrameHolders {
 pub(crate) enum Holder {
     Worker,
     Port,
+    Hold,
     Controller,
 }
 
@@ -58,10 +61,11 @@ impl Holders {
             *match holder {
                 Holder::Worker => &mut found.workers,
                 Holder::Port => &mut found.ports,
+                Holder::Hold => &mut found.holds,
                 Holder::Controller => &mut found.controllers,
             } += frames;
         }
-        let known = found.pool + found.workers + found.ports + found.controllers;
+        let known = found.pool + found.workers + found.ports + found.holds + found.controllers;
         found.passing = found.total.saturating_sub(known);
         found
     }

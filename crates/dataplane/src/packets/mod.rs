@@ -14,6 +14,7 @@ pub use access::Access;
 pub(crate) use access::LocalMemory;
 pub use batch::{Received, RxBatch, TxBatch};
 pub use context::WorkerContext;
+pub(crate) use frames::hold_frames;
 pub use frames::{FrameConfig, FrameError, FramePool};
 pub use holders::FrameHolders;
 pub(crate) use holders::{Holder, Holds};

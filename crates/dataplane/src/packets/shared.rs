@@ -6,8 +6,8 @@
 //! frame 9  [ headers |                        another one: frame 7 has the count 2
 //! ```
 //!
-//! A frame's holders are the packet that lies in it, packets whose `rest` it is, descriptors of it that the kernel has to
-//! send, and nothing else. Its count says how many there are besides the first. Bytes that are shared are written by
+//! A frame's holders are the packet that lies in it, also in a hold table, packets whose `rest` it is, descriptors of it
+//! that the kernel has to send, and nothing else. Its count says how many there are besides the first. Bytes that are shared are written by
 //! nobody: see `baker::opt::share`. What goes to a controller has its bytes for itself ([`WorkerContext::make_own`]), so
 //! counts are the workers' alone.
 //!
@@ -21,6 +21,8 @@ use codegen::abi::WHOLE;
 
 use super::context::WorkerContext;
 use super::frames::FramePool;
+use super::holders::Holds;
+use crate::tables::{Frames, HoldTable};
 
 /// The bytes of a packet: those in its own frame, and those in another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +190,39 @@ impl FramePool {
     /// Whether no frame is held more than once.
     pub(crate) fn is_unshared(&self) -> bool {
         (0..self.all()).all(|frame| !self.is_shared(frame))
+    }
+}
+
+impl Frames for FramePool {
+    fn stride(&self) -> usize {
+        self.stride()
+    }
+
+    fn headroom(&self) -> u32 {
+        self.headroom()
+    }
+
+    fn hold(&self, frame: u32) {
+        self.hold(frame, 1);
+    }
+
+    unsafe fn release(&self, frame: u32, give: &mut dyn FnMut(u32)) {
+        // SAFETY: by the caller's promise.
+        unsafe { self.release(frame, give) }
+    }
+
+    fn put_back(&self, frame: u32) {
+        self.put_back(&[frame]);
+    }
+}
+
+impl Holds for HoldTable {
+    fn frames(&self, seen: &mut [bool]) -> u32 {
+        let mut count = 0;
+        self.each(|frame| {
+            count += u32::from(!std::mem::replace(&mut seen[frame as usize], true));
+        });
+        count
     }
 }
 

@@ -37,6 +37,11 @@ impl View {
         Some(View { tables, registration, control_blocks: control_blocks.into(), arrays })
     }
 
+    /// The tables.
+    pub fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
     /// What generated code gets (`codegen::abi::Context::tables`). It stays in place as long as the view.
     pub fn control_blocks(&self) -> *const *mut u8 {
         self.control_blocks.as_ptr()

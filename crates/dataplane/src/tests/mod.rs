@@ -4,6 +4,7 @@ mod controllers;
 mod critical;
 mod failing;
 mod fanout;
+mod holds;
 mod interfaces;
 mod live;
 mod pcap;

@@ -10,7 +10,7 @@ use super::error::StepError;
 use crate::counters::CounterBlock;
 use crate::engine::{Engine, TableAccess};
 use crate::externs::ExternTable;
-use crate::packets::{Access, FrameConfig, FramePool, LocalMemory, Received, RxBatch, WorkerContext};
+use crate::packets::{Access, FrameConfig, FramePool, LocalMemory, Received, RxBatch, WorkerContext, hold_frames};
 use crate::workers::Schedule;
 
 /// Bytes of the longest packet that must fit into a frame.
@@ -73,7 +73,7 @@ impl Stepper {
     ) -> Result<Stepper, StepError> {
         let limits = program.limits;
         let config = FrameConfig {
-            count: limits.copies.saturating_add(1).saturating_mul(MAX_BATCH as u32),
+            count: limits.copies.saturating_add(1).saturating_mul(MAX_BATCH as u32).saturating_add(hold_frames(&program)),
             frame_size,
             ..FrameConfig::default()
         };
@@ -250,8 +250,9 @@ impl Stepper {
         self.tables.clone()
     }
 
-    /// Whether every frame is free again: none lost, none returned twice. The error says what the engine did wrong.
+    /// Lets go of the packets that are held, and says whether every frame is free again: none lost, none returned twice. The error says what the engine did wrong.
     pub fn check_frames(&mut self) -> Result<(), String> {
+        self.tables.native().iter().for_each(|tables| tables.clear_holds());
         // SAFETY: the context outlives the borrow of its raw part, and no engine runs.
         let held = unsafe { (*self.context.raw()).free_len };
         let (free, count) = (held + self.pool.free_frames(), self.pool.count());
