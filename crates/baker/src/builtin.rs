@@ -59,6 +59,10 @@ pub enum Function {
     MeterTake,
     /// `port_mtu(port)`
     PortMtu,
+    /// `hold_put(table, number, pkt)`
+    HoldPut,
+    /// `hold_get(table, number)`
+    HoldGet,
 }
 
 /// What becomes of a function's value.
@@ -146,7 +150,7 @@ const SETS_DEADLINE: Option<&str> = Some("sets a deadline");
 const CHANGES_TABLE: Option<&str> = Some("changes a table");
 
 /// All functions, one row each.
-pub static FUNCTIONS: [Builtin; 26] = [
+pub static FUNCTIONS: [Builtin; 28] = [
     Builtin {
         returns: Returns::Nothing,
         packet: OnPacket::Consumes,
@@ -416,6 +420,31 @@ pub static FUNCTIONS: [Builtin; 26] = [
             "u32 port_mtu(port)",
             "Bytes behind the Ethernet header that a port sends at most, without a VLAN tag; 0 where there is no such \
              port.",
+        )
+    },
+    Builtin {
+        returns: Returns::Nothing,
+        packet: OnPacket::Consumes,
+        not_locked: Some("keeps a packet"),
+        ..row(
+            Function::HoldPut,
+            (3, 3),
+            "hold_put",
+            "hold_put(table, number, pkt)",
+            "Consumes the handle: the packet is held under the number, in place of one that was. Where the table has as \
+             many as it may have, the one that was put there first makes room.",
+        )
+    },
+    Builtin {
+        returns: Returns::Checked,
+        not_locked: MAKES,
+        makes: 1,
+        ..row(
+            Function::HoldGet,
+            (2, 2),
+            "hold_get",
+            "P_packet_t *hold_get(table, number)",
+            "A copy of the packet that is held under the number, or `null`, which the next statement tests.",
         )
     },
 ];

@@ -38,6 +38,15 @@ pub fn timers(out: &mut String, timers: &IndexMap<String, TimerState>) {
     }
 }
 
+/// Who holds how many frames.
+pub fn frames(out: &mut String, holders: &IndexMap<String, u32>) {
+    let row = |(holder, frames): (&String, &u32)| vec![holder.clone(), grouped(u64::from(*frames))];
+    if !holders.is_empty() {
+        out.push('\n');
+        table(out, &["frames held by", "frames"], holders.iter().map(row).collect());
+    }
+}
+
 /// Whether each controller runs, where there are any.
 pub fn controllers(out: &mut String, controllers: &IndexMap<String, ControllerState>) {
     let row = |(name, own): (&String, &ControllerState)| {

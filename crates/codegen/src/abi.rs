@@ -45,7 +45,17 @@ pub struct Context {
     pub externs: *const ExternCall,
     /// What the data plane has of the deadlines of table entries: for [`Runtime::deadline_set`].
     pub deadlines: *mut u8,
+    /// By frame, how many hold it besides the first: packets whose `rest` it is, or descriptors of it at the kernel.
+    /// Workers change a count that is not 0 by atomic operations alone. Where it is 0 the one that holds the frame may
+    /// do with it what it wants.
+    pub shares: *mut u32,
+    /// Bytes of a packet that a copy shares at least, so that what costs less to be copied is; at least 1.
+    /// [`SHARE_NONE`]: no copy shares any, and the rests of packets are not counted.
+    pub share_least: u32,
 }
+
+/// See [`Context::share_least`].
+pub const SHARE_NONE: u32 = u32::MAX;
 
 /// Which batches are staged: see `baker::opt::stage`.
 #[repr(u32)]
@@ -90,7 +100,8 @@ pub struct Descriptor {
     /// Frame that has the packet's bytes from `held` on, at the same places within it. [`WHOLE`] where none does.
     pub rest: u32,
     /// Bytes of this frame, from its first one on, behind which bytes of the packet are in `rest`. [`WHOLE`] where all
-    /// of them are here. Generated code touches no byte behind it (`baker::opt::reach`), and `packet_copy` copies none.
+    /// of them are here. Generated code touches no byte behind it (`baker::opt::reach`, `baker::opt::share`), and
+    /// `packet_copy` copies none.
     pub held: u32,
 }
 
@@ -429,6 +440,13 @@ pub struct Runtime {
     pub hash_remove: unsafe extern "C" fn(*mut u8, *const u64) -> u8,
     /// As `hash_lookup` for an `lpm` table with keys of other than 32 bits: the value of the longest matching prefix.
     pub lpm_lookup: unsafe extern "C" fn(*const u8, *const u64) -> *mut u8,
+    /// Hold table (its control block is the data plane's own), context, packet, number → 1 where another packet had to go
+    /// or this one could not be held. The packet is the table's. This and `hold_get` work on frames, descriptors and the
+    /// free stack as generated code does.
+    pub hold_put: unsafe extern "C" fn(*const u8, *mut Context, *mut Descriptor, u64) -> u8,
+    /// Hold table, context, number, bytes that the copy needs for itself ([`WHOLE`] for all) → a packet in a frame of
+    /// the free stack: a copy of what is held, or 0 bytes.
+    pub hold_get: unsafe extern "C" fn(*const u8, *mut Context, u64, u32) -> *mut Descriptor,
     /// Cell of a meter ([`MeterCell`]), time as in [`Context::now`], tokens → 1, or 0 when the cell holds less.
     pub meter_take: unsafe extern "C" fn(*mut u8, u64, u64) -> u8,
     /// [`Context::deadlines`], table's number, key, time as in [`Context::now`], deadline (0: none) → 1, or 0 where

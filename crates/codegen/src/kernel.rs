@@ -307,6 +307,8 @@ pub enum Reason {
     Copies,
     /// As above.
     Creates,
+    /// Packets that are held outlive the kernel's one packet.
+    Holds,
     /// Drivers leave little room behind packets, or none.
     Grows,
     /// Controllers live in the process.
@@ -329,6 +331,7 @@ impl std::fmt::Display for Reason {
         f.write_str(match self {
             Reason::Copies => "copies the packet, and the kernel has one packet at a time",
             Reason::Creates => "creates a packet, and the kernel has one packet at a time",
+            Reason::Holds => "holds packets, and the kernel has one packet at a time",
             Reason::Grows => "lets the packet grow at its end, and drivers leave little room there",
             Reason::CallsController => "calls a function of a controller, which is in user space",
             Reason::Deadlines => "changes the deadlines of table entries, whose timers workers run",

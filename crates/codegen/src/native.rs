@@ -59,6 +59,8 @@ impl Native {
             (lower::METER_TAKE, runtime.meter_take as usize),
             (lower::DEADLINE_SET, runtime.deadline_set as usize),
             (lower::DEADLINE_TAKE, runtime.deadline_take as usize),
+            (lower::HOLD_PUT, runtime.hold_put as usize),
+            (lower::HOLD_GET, runtime.hold_get as usize),
         ];
         outside.extend(pointers.iter().map(|pointer| (&*pointer.at, ptr::from_ref(&*pointer.address) as usize)));
         let unit = |unit: usize| {

@@ -19,7 +19,7 @@ use SyntaxKind::*;
 const FILE_WORDS: [&str; 10] =
     ["import", "const", "type", "enum", "struct", "protocol", "metadata", "drop_reason", "module", "program"];
 /// Words that begin what stands in a module.
-const MODULE_WORDS: [&str; 26] = [
+const MODULE_WORDS: [&str; 28] = [
     "in",
     "out",
     "channel",
@@ -27,6 +27,8 @@ const MODULE_WORDS: [&str; 26] = [
     "hash",
     "lpm",
     "set",
+    "hold",
+    "of",
     "idle",
     "into",
     "counter",

@@ -172,6 +172,7 @@ impl Model {
             Some(ast::TableKind::Hash) => DeclaredKind::Hash,
             Some(ast::TableKind::Set) => DeclaredKind::Set,
             Some(ast::TableKind::Lpm) => DeclaredKind::Lpm,
+            Some(ast::TableKind::Hold) => return DeclaredKind::Hold.row().text.into(),
             None => return String::new(),
         };
         let (text, last) = (kind.row().text, if kind == DeclaredKind::Set { "key" } else { "value" });

@@ -223,6 +223,16 @@ impl<'l, 'a> Sequence<'l, 'a> {
                 self.allocate();
                 self.command(descriptors, Command::Write, DESCRIPTOR + program.metadata_size, self.base());
             }
+            Op::HoldPut { table, .. } => {
+                self.run(Unit::Alu, 4);
+                self.split(place.tables, Command::Write, 12);
+            }
+            Op::HoldGet { table, .. } => {
+                self.allocate();
+                self.run(Unit::Alu, 4);
+                self.split(place.tables, Command::Read, 12);
+                self.command(descriptors, Command::Write, DESCRIPTOR + program.metadata_size, true);
+            }
             Op::Put { channel, .. } => match program.channels[channel.0 as usize].target {
                 Target::Ppf(_) => {
                     self.run(Unit::LocalMemory, 3);
@@ -239,7 +249,7 @@ impl<'l, 'a> Sequence<'l, 'a> {
                 self.run(Unit::LocalMemory, 3);
                 self.open = None;
             }
-            Op::Drop { .. } => {
+            Op::Discard { .. } | Op::Drop { .. } => {
                 self.run(Unit::LocalMemory, 3);
                 // Back to the free buffers.
                 self.command(descriptors, Command::Put, 4, self.base());

@@ -206,7 +206,7 @@ impl CodeChecker<'_, '_> {
         let comparable = match a.ty {
             Type::Int { .. } => true,
             Type::Bool => !ordered,
-            Type::Pointer(_) | Type::Loaded { .. } | Type::Null => {
+            Type::Pointer(_) | Type::Loaded { .. } | Type::Packet(_) | Type::Null => {
                 !ordered && (a.ty == Type::Null) != (b.ty == Type::Null)
             }
             _ => false,
@@ -289,8 +289,10 @@ impl CodeChecker<'_, '_> {
                 let ty = Type::Int { width, signed: sa || sb };
                 Some((convert(a.expr, ty), convert(b.expr, ty), natural))
             }
-            (Type::Pointer(_) | Type::Loaded { .. }, Type::Null)
-            | (Type::Null, Type::Pointer(_) | Type::Loaded { .. } | Type::Null) => Some((a.expr, b.expr, natural)),
+            (Type::Pointer(_) | Type::Loaded { .. } | Type::Packet(_), Type::Null)
+            | (Type::Null, Type::Pointer(_) | Type::Loaded { .. } | Type::Packet(_) | Type::Null) => {
+                Some((a.expr, b.expr, natural))
+            }
             (Type::Pointer(x), Type::Pointer(y)) if x == y => Some((a.expr, b.expr, natural)),
             (x, y) if x == y => Some((a.expr, b.expr, natural)),
             (x, y) => {

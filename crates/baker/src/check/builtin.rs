@@ -74,7 +74,8 @@ impl CodeChecker<'_, '_> {
             Function::TimerCancel => self.timer_cancel(&args, span),
             Function::MeterTake => self.meter_take(&args, span),
             Function::PortMtu => self.port_mtu(&args, span),
-            Function::ChannelPut | Function::PacketDrop | Function::CounterAdd => {
+            Function::HoldGet => self.hold_get(&args, span),
+            Function::ChannelPut | Function::PacketDrop | Function::CounterAdd | Function::HoldPut => {
                 unreachable!("they have no value, as their rows say")
             }
         }
@@ -269,6 +270,7 @@ impl CodeChecker<'_, '_> {
             Function::ChannelPut => self.channel_put(&args)?,
             Function::PacketDrop => self.packet_drop(&args)?,
             Function::CounterAdd => self.counter_add(&args)?,
+            Function::HoldPut => self.hold_put(&args)?,
             _ => unreachable!("the others have a value, as their rows say"),
         };
         Some(Stmt { kind, span })

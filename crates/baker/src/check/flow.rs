@@ -46,6 +46,8 @@ enum Handle {
     Consumed(Span),
     /// Consumed at this place on some paths.
     Perhaps(Span),
+    /// This test says that it is null.
+    Null(Span),
     /// Already reported.
     Reported,
 }
@@ -66,8 +68,10 @@ impl State {
                 (a, b) if a == b => a,
                 (Handle::Reported, _) | (_, Handle::Reported) => Handle::Reported,
                 (Handle::Consumed(a), Handle::Consumed(_)) => Handle::Consumed(a),
-                (Handle::Held, Handle::Consumed(at) | Handle::Perhaps(at))
-                | (Handle::Consumed(at) | Handle::Perhaps(at), _) => Handle::Perhaps(at),
+                (Handle::Null(_), Handle::Consumed(at)) | (Handle::Consumed(at), Handle::Null(_)) => Handle::Consumed(at),
+                (Handle::Null(at), Handle::Null(_)) => Handle::Null(at),
+                (Handle::Held, Handle::Consumed(at) | Handle::Perhaps(at) | Handle::Null(at))
+                | (Handle::Consumed(at) | Handle::Perhaps(at) | Handle::Null(at), _) => Handle::Perhaps(at),
                 (Handle::Held, Handle::Held) => Handle::Held,
             };
         }
@@ -113,6 +117,8 @@ struct Flow<'a> {
     /// The last `switch` that only a value without a label gets past.
     only_passed: Option<&'a (Span, String)>,
     exits: Vec<Exits>,
+    /// The handle that the statement before got of a hold table, where this statement tests it.
+    tested: Option<LocalId>,
     errors: &'a mut Vec<Diagnostic>,
 }
 
@@ -124,7 +130,7 @@ fn passes(error: Diagnostic, (switch, which): &(Span, String)) -> Diagnostic {
 impl<'a> Flow<'a> {
     fn new(program: &'a Program, code: &'a Code, params: u32, lent: bool, errors: &'a mut Vec<Diagnostic>) -> Flow<'a> {
         let (peeked, passed) = (HashMap::new(), HashMap::new());
-        Flow { program, code, params, lent, peeked, passed, only_passed: None, exits: Vec::new(), errors }
+        Flow { program, code, params, lent, peeked, passed, only_passed: None, exits: Vec::new(), tested: None, errors }
     }
 
     /// Whether the end can be reached.
@@ -181,7 +187,7 @@ impl<'a> Flow<'a> {
                 .label("this handle is not consumed on every path")
                 .also(consumed, "consumed here, on one path only")
                 .hint(hint),
-                Handle::Consumed(_) | Handle::Reported => continue,
+                Handle::Consumed(_) | Handle::Null(_) | Handle::Reported => continue,
             };
             if let Some(at) = at.filter(|at| *at != declared) {
                 error = error.also(at, "still held here");
@@ -194,6 +200,7 @@ impl<'a> Flow<'a> {
 
     fn statements(&mut self, mut state: Option<State>, statements: &[Stmt], end: Option<Span>) -> Option<State> {
         let mut declared = Vec::new();
+        let mut untested = None;
         for statement in statements {
             let Some(now) = state else {
                 self.errors.push(
@@ -206,7 +213,15 @@ impl<'a> Flow<'a> {
             if let StmtKind::Let(local, _) = &statement.kind {
                 declared.push(*local);
             }
+            self.tested = self.test_of(untested.take(), statement);
             state = self.statement(now, statement);
+            if let StmtKind::Let(local, Some(Expr { kind: ExprKind::HoldGet(..), span, .. })) = &statement.kind {
+                untested = Some((*local, *span));
+            }
+        }
+        if let Some((local, at)) = untested {
+            self.untested(local, at);
+            state.iter_mut().for_each(|state| drop(state.handles.insert(local, Handle::Reported)));
         }
         if let Some(state) = &mut state {
             let last =
@@ -220,6 +235,25 @@ impl<'a> Flow<'a> {
         state
     }
 
+    /// The handle that was got by the statement before, where this one tests it.
+    fn test_of(&mut self, untested: Option<(LocalId, Span)>, statement: &Stmt) -> Option<LocalId> {
+        let (local, at) = untested?;
+        match &statement.kind {
+            StmtKind::If(condition, ..) if condition.tests_handle().is_some_and(|(tested, _)| tested == local) => {}
+            _ => self.untested(local, at),
+        }
+        Some(local)
+    }
+
+    fn untested(&mut self, local: LocalId, at: Span) {
+        let name = self.name(local);
+        self.errors.push(
+            Diagnostic::new("pointer-untested", at, format!("`{name}` may be null"))
+                .label("null where nothing is held under the number")
+                .hint(format!("test it in the next statement: `if ({name} == null) {{ … }}`")),
+        );
+    }
+
     fn statement(&mut self, mut state: State, statement: &Stmt) -> Option<State> {
         match &statement.kind {
             StmtKind::Let(local, Some(Expr { kind: ExprKind::Peek(packet, bytes), span, .. })) => {
@@ -228,6 +262,10 @@ impl<'a> Flow<'a> {
                 }
                 self.used(&mut state, *packet, *span);
                 self.peeked.insert(*local, self.peeked.get(packet).copied().unwrap_or(*packet));
+                state.handles.insert(*local, Handle::Held);
+            }
+            StmtKind::Let(local, Some(Expr { kind: ExprKind::HoldGet(_, key), .. })) => {
+                self.value(&mut state, key);
                 state.handles.insert(*local, Handle::Held);
             }
             StmtKind::Let(local, value) => {
@@ -270,13 +308,21 @@ impl<'a> Flow<'a> {
             | StmtKind::SetArrayField(..)
             | StmtKind::Put(..)
             | StmtKind::Drop(..)
+            | StmtKind::HoldPut(..)
             | StmtKind::Count(..) => {
                 for expr in statement.kind.expressions() {
                     self.value(&mut state, expr);
                 }
             }
             StmtKind::If(condition, then, other) => {
-                let (yes, no) = self.condition(state, condition);
+                let (yes, no) = match condition.tests_handle().filter(|(local, _)| self.tested.take() == Some(*local)) {
+                    Some((local, is_null)) => {
+                        let mut null = state.clone();
+                        null.handles.insert(local, Handle::Null(condition.span));
+                        if is_null { (null, state) } else { (state, null) }
+                    }
+                    None => self.condition(state, condition),
+                };
                 let yes = self.statements(Some(yes), then, None);
                 let no = self.statements(Some(no), other, None);
                 return join(yes, no);
@@ -366,7 +412,7 @@ impl<'a> Flow<'a> {
                 if self.peeked.contains_key(&local) {
                     continue;
                 }
-                if let (Some(Handle::Held), Handle::Consumed(at) | Handle::Perhaps(at)) =
+                if let (Some(Handle::Held), Handle::Consumed(at) | Handle::Perhaps(at) | Handle::Null(at)) =
                     (before.handles.get(&local), handle)
                 {
                     self.errors.push(
@@ -409,6 +455,14 @@ impl<'a> Flow<'a> {
                 let (second, neither) = self.condition(no, b);
                 (yes.join(&second), neither)
             }
+            ExprKind::Compare(..) if expr.tests_handle().is_some() => {
+                self.errors.push(
+                    Diagnostic::new("handle-not-null", expr.span, "a handle is compared with null in one place only")
+                        .label("not behind a `hold_get`")
+                        .hint("the statement behind `P_packet_t *p = hold_get(…);` is `if (p == null) { … }`"),
+                );
+                (state.clone(), state)
+            }
             ExprKind::Compare(comparison, a, b) if a.ty == Type::Null || b.ty == Type::Null => {
                 let pointer = if b.ty == Type::Null { a } else { b };
                 self.value(&mut state, pointer);
@@ -439,6 +493,14 @@ impl<'a> Flow<'a> {
             },
             ExprKind::Field(packet, _) | ExprKind::Meta(packet, _) => {
                 self.used(state, *packet, expr.span);
+                false
+            }
+            ExprKind::HoldGet(..) => {
+                self.errors.push(
+                    Diagnostic::new("pointer-untested", expr.span, "there may be no such packet")
+                        .label("null where nothing is held under the number")
+                        .hint("declare a variable, and test it: `ipv4_packet_t *ip = hold_get(…); if (ip == null) { … }`"),
+                );
                 false
             }
             ExprKind::Peek(..) => {
@@ -509,6 +571,9 @@ impl<'a> Flow<'a> {
                     .also(*before, "consumed here")
                     .hint("use it before, or consume a packet_copy of it there")
             }
+            Some(Handle::Null(test)) => Diagnostic::new("handle-null", at, format!("there is no packet `{name}` here"))
+                .label("used here")
+                .also(*test, "it is null, as this test says"),
             Some(Handle::Perhaps(before)) => {
                 Diagnostic::new("handle-perhaps-gone", at, format!("the packet `{name}` may no longer be here"))
                     .label("used here")

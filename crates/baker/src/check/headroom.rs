@@ -96,7 +96,7 @@ impl<'p> Headroom<'p> {
                 let offset = self.made(code, &mut heads, value);
                 self.put(*channel, offset);
             }
-            StmtKind::Drop(value, _) => drop(self.made(code, &mut heads, value)),
+            StmtKind::HoldPut(_, _, value) | StmtKind::Drop(value, _) => drop(self.made(code, &mut heads, value)),
             kind => {
                 for expr in kind.expressions() {
                     self.calls(&mut heads, expr);
@@ -157,6 +157,7 @@ impl<'p> Headroom<'p> {
             | StmtKind::SetArrayField(..)
             | StmtKind::Put(..)
             | StmtKind::Drop(..)
+            | StmtKind::HoldPut(..)
             | StmtKind::Count(..)
             | StmtKind::Expr(_) => Some(heads),
         }
@@ -180,7 +181,7 @@ impl<'p> Headroom<'p> {
                 self.most = self.most.max(offset);
                 offset
             }
-            // A created packet has as much room in front of it as a received one.
+            // A created packet has as much room in front of it as a received one, and so has one that was held.
             _ => 0,
         }
     }

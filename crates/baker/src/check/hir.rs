@@ -211,6 +211,8 @@ pub enum StmtKind {
     Put(ChannelId, Expr),
     /// `packet_drop`.
     Drop(Expr, DropId),
+    /// `hold_put`: table, number, packet.
+    HoldPut(TableId, Expr, Expr),
     /// `counter_add`: counter, cell, amount.
     Count(CounterId, Expr, Expr),
     /// An expression for its effect.
@@ -338,6 +340,9 @@ pub enum ExprKind {
     Take(TableId, Box<Expr>, Box<Expr>),
     /// `packet_copy`: from the handle's header on.
     Copy(LocalId),
+    /// `hold_get`: a copy of what is held under a number, or null. Only a variable is declared with it, and the next
+    /// statement tests it.
+    HoldGet(TableId, Box<Expr>),
     /// `packet_create` of the expression's protocol.
     Create,
     /// `packet_decap` to the expression's protocol; the header's bytes where they are not its demux.
@@ -363,6 +368,7 @@ impl ExprKind {
             ExprKind::Take(..) => Builtin::MeterTake,
             ExprKind::Copy(_) => Builtin::PacketCopy,
             ExprKind::Create => Builtin::PacketCreate,
+            ExprKind::HoldGet(..) => Builtin::HoldGet,
             ExprKind::Decap(..) => Builtin::PacketDecap,
             ExprKind::Peek(..) => Builtin::PacketPeek,
             ExprKind::Encap(_) => Builtin::PacketEncap,
@@ -390,9 +396,22 @@ impl StmtKind {
     pub fn function(&self) -> Option<Builtin> {
         Some(match self {
             StmtKind::Put(..) => Builtin::ChannelPut,
+            StmtKind::HoldPut(..) => Builtin::HoldPut,
             StmtKind::Drop(..) => Builtin::PacketDrop,
             StmtKind::Count(..) => Builtin::CounterAdd,
             _ => return None,
         })
+    }
+}
+
+impl Expr {
+    /// Whether it compares a handle with null: which, and whether it is true where that is null.
+    pub fn tests_handle(&self) -> Option<(LocalId, bool)> {
+        let ExprKind::Compare(comparison, a, b) = &self.kind else { return None };
+        let handle = if b.ty == Type::Null { a } else { b };
+        match (&handle.kind, handle.ty) {
+            (ExprKind::Local(local), Type::Packet(_)) => Some((*local, *comparison == Comparison::Eq)),
+            _ => None,
+        }
     }
 }

@@ -172,6 +172,7 @@ impl Checker<'_> {
         match symbol {
             Symbol::Table(TableId(id)) => Symbol::Table(TableId(self.number_in(instance, id, |own| &own.tables))),
             Symbol::Meter(TableId(id)) => Symbol::Meter(TableId(self.number_in(instance, id, |own| &own.tables))),
+            Symbol::Hold(TableId(id)) => Symbol::Hold(TableId(self.number_in(instance, id, |own| &own.tables))),
             Symbol::Counter(CounterId(id)) => {
                 Symbol::Counter(CounterId(self.number_in(instance, id, |own| &own.counters)))
             }
@@ -372,7 +373,7 @@ impl Renumber<'_> {
     fn statements(&self, statements: &mut [Stmt]) {
         for Stmt { kind, .. } in statements {
             match kind {
-                StmtKind::SetArrayField(table, ..) => self.table(table),
+                StmtKind::SetArrayField(table, ..) | StmtKind::HoldPut(table, ..) => self.table(table),
                 StmtKind::Put(ChannelId(id), _) => {
                     *id = self.last.channels[instead(&self.from.channels, &self.to.channels, *id) as usize];
                 }
@@ -393,6 +394,7 @@ impl Renumber<'_> {
             | ExprKind::Insert(table, ..)
             | ExprKind::Remove(table, _)
             | ExprKind::SetDeadline(table, ..)
+            | ExprKind::HoldGet(table, _)
             | ExprKind::Take(table, ..) => self.table(table),
             ExprKind::Call(FunctionId(id), _) => {
                 *id = self.last.functions[instead(&self.from.functions, &self.to.functions, *id) as usize];

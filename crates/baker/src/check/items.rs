@@ -138,7 +138,17 @@ impl Checker<'_> {
 
     fn table(&mut self, file: FileId, module: ModuleId, item: &ast::Table) {
         let (Some(kind), Some(name)) = (item.kind(), item.name()) else { return };
+        if kind == ast::TableKind::Hold {
+            return self.hold(file, module, item, &name);
+        }
         let types: Vec<_> = item.types().collect();
+        if let Some(packets) = item.packets() {
+            let span = self.span(file, &packets);
+            self.error(
+                Diagnostic::new("of-without-hold", span, "only a hold table has packets")
+                    .label("`of` says how many packets a `hold` table has"),
+            );
+        }
         let row = declared(kind).row();
         let (kind, wanted, is_set) = (row.searched, row.types, row.declared == DeclaredKind::Set);
         if types.len() != wanted {
@@ -182,6 +192,7 @@ impl Checker<'_> {
             is_set,
             idle,
             meter: None,
+            hold: None,
             locked: false,
             into: None,
             key: key.unwrap_or(fallback),
@@ -431,5 +442,6 @@ fn declared(kind: ast::TableKind) -> DeclaredKind {
         ast::TableKind::Hash => DeclaredKind::Hash,
         ast::TableKind::Lpm => DeclaredKind::Lpm,
         ast::TableKind::Set => DeclaredKind::Set,
+        ast::TableKind::Hold => DeclaredKind::Hold,
     }
 }

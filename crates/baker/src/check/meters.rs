@@ -49,6 +49,7 @@ impl Checker<'_> {
             is_set: false,
             idle: None,
             meter: Some(MeterRate { rate, burst }),
+            hold: None,
             locked: false,
             into: None,
             key,

@@ -29,6 +29,7 @@ mod expr;
 mod externs;
 mod flow;
 mod headroom;
+mod holds;
 pub mod hir;
 mod instances;
 mod items;

@@ -44,6 +44,8 @@ pub(super) enum Symbol {
     Table(TableId),
     /// A table that is a meter.
     Meter(TableId),
+    /// A table that holds packets.
+    Hold(TableId),
     Counter(CounterId),
     /// Index into the module's ports.
     Port(usize),
@@ -65,6 +67,7 @@ impl Symbol {
             Symbol::Reason(_) => "a drop reason",
             Symbol::Table(_) => "a table",
             Symbol::Meter(_) => "a meter",
+            Symbol::Hold(_) => "a hold table",
             Symbol::Counter(_) => "a counter",
             Symbol::Port(_) => "a channel",
             Symbol::Ppf(_) => "a PPF",

@@ -22,6 +22,7 @@ impl Checker<'_> {
                 is_set: false,
                 idle: None,
                 meter: None,
+                hold: None,
                 locked: false,
                 into: None,
                 key: layout,

@@ -163,6 +163,14 @@ impl<'a> Sums<'a> {
                 let header = self.headers.of(frame.id, *packet);
                 self.written(&mut state, header, *field, span);
             }
+            StmtKind::HoldPut(_, key, packet) => {
+                self.value(&mut state, key, frame);
+                let local = matches!(packet.kind, ExprKind::Local(_));
+                let facts = self.made(&mut state, packet, frame);
+                if !local && let Type::Packet(protocol) = packet.ty {
+                    self.nameless(&facts, protocol, packet.span);
+                }
+            }
             StmtKind::Put(_, packet) => {
                 let local = matches!(packet.kind, ExprKind::Local(_));
                 let facts = self.made(&mut state, packet, frame);
@@ -292,7 +300,11 @@ impl<'a> Sums<'a> {
                 let header = self.headers.of(frame.id, *packet);
                 self.packet_call(state, *call, header, expr.span);
             }
-            ExprKind::Copy(_) | ExprKind::Create | ExprKind::Encap(_) | ExprKind::Decap(..) => {
+            ExprKind::Copy(_)
+            | ExprKind::Create
+            | ExprKind::HoldGet(..)
+            | ExprKind::Encap(_)
+            | ExprKind::Decap(..) => {
                 self.made(state, expr, frame);
             }
             _ => {
@@ -341,6 +353,10 @@ impl<'a> Sums<'a> {
             ExprKind::Copy(local) => {
                 let header = self.headers.of(frame.id, *local);
                 self.copied(state, header, expr.span)
+            }
+            ExprKind::HoldGet(_, key) => {
+                self.value(state, key, frame);
+                Facts::default()
             }
             ExprKind::Create => Facts { apart: true, unset: unset(true), ..Facts::default() },
             ExprKind::Encap(local) => {

@@ -24,6 +24,7 @@ macro_rules! one_level_down {
                     ExprKind::StructField(a, _)
                     | ExprKind::Not(a)
                     | ExprKind::Cast(a)
+                    | ExprKind::HoldGet(_, a)
                     | ExprKind::ArrayValue(_, a)
                     | ExprKind::EntryField(a, _)
                     | ExprKind::Entry(a) => visit(a),
@@ -73,6 +74,7 @@ macro_rules! one_level_down {
                     StmtKind::SetEntryField(a, _, b)
                     | StmtKind::SetEntry(a, b)
                     | StmtKind::SetArrayField(_, a, _, b)
+                    | StmtKind::HoldPut(_, a, b)
                     | StmtKind::Count(_, a, b) => vec![a, b],
                     StmtKind::For(for_) => vec![&$($mut)? for_.condition],
                     StmtKind::Let(_, None)

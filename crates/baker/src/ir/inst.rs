@@ -252,6 +252,32 @@ pub enum Op {
         reason: DropId,
     },
 
+    /// Gives back what [`Op::HoldGet`] has put in place of a packet. Consumes it.
+    Discard {
+        /// The packet.
+        packet: Value,
+    },
+    /// Holds the packet under a number (64 bits), in place of one that was, and of the one in the same place, which is
+    /// the number modulo the table's size. Where the table then has more packets than it may, the one that was put
+    /// there first goes, which is counted as one that a full table refuses. Consumes the packet.
+    HoldPut {
+        /// The packet.
+        packet: Value,
+        /// The hold table.
+        table: TableId,
+        /// The number.
+        key: Value,
+    },
+    /// A copy of the packet that is held under a number (64 bits). Where there is none: a packet of 0 bytes, which is
+    /// asked for its length and given back, and nothing else. Its head is as far in its frame as it was, but no nearer
+    /// to the frame's begin than that of a packet that was received.
+    HoldGet {
+        /// The hold table.
+        table: TableId,
+        /// The number.
+        key: Value,
+    },
+
     /// Looks a key up; the result is a pointer to the value, or null. An array index at or above the capacity gives
     /// null.
     Lookup {

@@ -16,6 +16,8 @@ pub enum DeclaredKind {
     Set,
     /// `lpm<K, V>`
     Lpm,
+    /// `hold<P>`
+    Hold,
     /// `meter`
     Meter,
 }
@@ -48,7 +50,7 @@ pub struct KindRow {
 }
 
 /// All kinds.
-pub static KINDS: [KindRow; 5] = [
+pub static KINDS: [KindRow; 6] = [
     KindRow {
         declared: DeclaredKind::Array,
         name: "array",
@@ -102,6 +104,20 @@ pub static KINDS: [KindRow; 5] = [
         text: "A look-up is a pointer to the value of the longest matching prefix, or `null`; with keys of 32 bits two \
                array accesses at most (DIR-24-8), else one node of a trie per 8 bits.",
     },
+    KindRow {
+        declared: DeclaredKind::Hold,
+        name: "hold",
+        article: "a hold table",
+        searched: TableKind::Array,
+        types: 1,
+        inserts: false,
+        removes: false,
+        ages: false,
+        timers: false,
+        led_into: false,
+        text: "Packets by number: `hold_put` keeps one, `hold_get` yields a copy of it, or `null`. Where there are as many \
+               as it may have, the one that was put there first makes room.",
+    },
     // It is declared in a way of its own, and named by `meter_take` alone.
     KindRow {
         declared: DeclaredKind::Meter,
@@ -130,6 +146,7 @@ impl Table {
     pub fn declared_kind(&self) -> DeclaredKind {
         match self.kind {
             TableKind::Array if self.meter.is_some() => DeclaredKind::Meter,
+            TableKind::Array if self.hold.is_some() => DeclaredKind::Hold,
             TableKind::Array => DeclaredKind::Array,
             TableKind::Hash if self.is_set => DeclaredKind::Set,
             TableKind::Hash => DeclaredKind::Hash,

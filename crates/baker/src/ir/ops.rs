@@ -136,6 +136,12 @@ impl Op {
             Op::Pass { .. } => const { &Row::effect("pass", &[], To::None, Other) },
             Op::Drop { .. } => const { &Row::effect("drop", &[Packet], To::None, Other).consumes() },
 
+            Op::Discard { .. } => const { &Row::effect("discard", &[Packet], To::None, Other).consumes() },
+            Op::HoldPut { .. } => {
+                const { &Row::effect("hold_put", &[Packet, Bits(64)], To::None, Other).consumes() }
+            }
+            Op::HoldGet { .. } => const { &Row::effect("hold_get", &[Bits(64)], To::Packet, Other) },
+
             Op::Lookup { .. } => const { &Row::value("lookup", &[], To::Declared, Other).not_while_locked() },
             Op::IsNull(_) => const { &Row::value("is_null", &[Entry], To::Bits(1), Other) },
             Op::EntryLoad { .. } => const { &Row::value("entry_load", &[Entry], To::Declared, Other) },
@@ -183,7 +189,13 @@ impl Op {
             | Op::Copy { packet }
             | Op::MetaLoad { packet, .. }
             | Op::Put { packet, .. }
+            | Op::Discard { packet }
             | Op::Drop { packet, .. } => visit(packet),
+            Op::HoldPut { packet, key, .. } => {
+                visit(packet);
+                visit(key);
+            }
+            Op::HoldGet { key, .. } => visit(key),
             Op::Has { packet, bytes }
             | Op::Pull { packet, bytes }
             | Op::Trim { packet, bytes }

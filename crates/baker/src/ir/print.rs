@@ -281,6 +281,10 @@ impl Names<'_> {
             Op::Drop { packet, reason } => {
                 format!("{name} v{} {}", packet.0, name_of(&self.program.drop_reasons, reason.0, "reason", |r| &r.name))
             }
+            Op::HoldPut { packet, table, key } => {
+                format!("{name} v{} -> {}(v{})", packet.0, self.table(*table), key.0)
+            }
+            Op::HoldGet { table, key } => format!("{name} {}(v{})", self.table(*table), key.0),
             Op::Lookup { table, key } => format!("{name} {}({})", self.table(*table), values(key)),
             Op::EntryLoad { entry, field } => format!("{name} {}", self.entry_field(*entry, *field)),
             Op::EntryStore { entry, field, value } => {

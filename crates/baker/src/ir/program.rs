@@ -348,6 +348,15 @@ pub enum TableKind {
     Lpm,
 }
 
+/// What a hold table keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// What its packets begin with.
+    pub protocol: ProtocolId,
+    /// Packets at most.
+    pub packets: u32,
+}
+
 /// A table.
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -364,6 +373,8 @@ pub struct Table {
     /// Of a meter, which is an array: what each cell has at first. Its fields are rate, burst, and the time at which
     /// the bucket is full again (see [`super::meter`]), 64 bits each.
     pub meter: Option<MeterRate>,
+    /// Of a hold table: what it keeps. Then the key is a number, and nothing else of the table is used.
+    pub hold: Option<Hold>,
     /// Whether its entries can be locked. The last field of the value's layout, 32 bits, is then the lock of
     /// [`Op::Lock`]: 0 where it is free.
     pub locked: bool,
@@ -383,6 +394,11 @@ impl Table {
     /// Whether it is [`PORT_MTU`], which is no business of the control plane's.
     pub fn is_of_language(&self) -> bool {
         self.name == PORT_MTU
+    }
+
+    /// Whether the control plane can set its entries.
+    pub fn is_settable(&self) -> bool {
+        !self.is_of_language() && self.hold.is_none()
     }
 
     /// Fields at the end of its values that only the language itself uses.

@@ -15,6 +15,7 @@
 //! That handles are unique and that a handle's type is a promise is what makes this legal: the checker has proved both.
 
 mod aggregate;
+mod bounds;
 pub mod cache;
 pub mod division;
 mod expected;
@@ -22,6 +23,7 @@ pub mod explain;
 mod liveness;
 pub mod profile;
 pub mod reach;
+pub mod share;
 pub mod stage;
 mod straighten;
 mod value_numbering;

@@ -14,15 +14,11 @@
 //! bound, and neither has what depends on lengths that packets say. Packets that the program makes itself do not count,
 //! and neither do whole copies, whose bytes an engine may fetch from elsewhere.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-
+use super::bounds::Bounds;
 use crate::ir::*;
 
 /// Bytes beyond which a reach counts as none.
 const MOST: u64 = 512;
-/// Operations that a number is traced back over.
-const DEPTH: u32 = 100;
 
 /// How far a program reaches, in bytes from where a received packet begins; `None`: as far as there are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +127,7 @@ impl Flow<'_> {
                         Op::Create => Some(Head::Own),
                         Op::Copy { packet } => of(packet),
                         Op::Pull { packet, bytes } => {
-                            of(packet).map(|head| head.moved(numbers.most(bytes, DEPTH).map(|most| most as i64)))
+                            of(packet).map(|head| head.moved(numbers.most(bytes).map(|most| most as i64)))
                         }
                         Op::Push { packet, bytes } => of(packet).map(|head| head.moved(Some(-i64::from(bytes)))),
                         Op::Move { packet, by } => of(packet).map(|head| head.moved(Some(by.into()))),
@@ -172,9 +168,9 @@ impl Flow<'_> {
         let Touches::Bytes { packet, span, how } = inst.op.touches() else { return };
         let end = match span {
             Span::Bits(None, bits) => Some(bits.end_byte().into()),
-            Span::Bits(Some(offset), bits) => numbers.most(offset, DEPTH).map(|most| most + u64::from(bits.end_byte())),
+            Span::Bits(Some(offset), bits) => numbers.most(offset).map(|most| most + u64::from(bits.end_byte())),
             Span::Range(offset, bytes) => {
-                numbers.most(offset, DEPTH).zip(numbers.most(bytes, DEPTH)).map(|(offset, bytes)| offset + bytes)
+                numbers.most(offset).zip(numbers.most(bytes)).map(|(offset, bytes)| offset + bytes)
             }
             // The last one is in front of the head.
             Span::Front(_) => Some(0),
@@ -197,108 +193,6 @@ impl Flow<'_> {
         widen(&mut self.reach.touched);
         if written {
             widen(&mut self.reach.written);
-        }
-    }
-}
-
-/// The lesser of two bounds, where there are such.
-fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
-}
-
-/// What bounds the numbers of a body.
-struct Bounds<'b> {
-    body: &'b Body,
-    by: HashMap<Value, &'b Op>,
-    /// What a parameter of a block may be.
-    passed: HashMap<Value, Vec<Value>>,
-    /// What was found.
-    known: RefCell<HashMap<Value, Option<u64>>>,
-}
-
-impl<'b> Bounds<'b> {
-    fn new(body: &'b Body) -> Self {
-        let (mut by, mut passed) = (HashMap::new(), HashMap::<Value, Vec<Value>>::new());
-        for block in &body.blocks {
-            by.extend(block.insts.iter().filter_map(|inst| Some((inst.result?, &inst.op))));
-            for dest in block.term.dests() {
-                for (arg, param) in dest.args.iter().zip(&body.blocks[dest.block.0 as usize].params) {
-                    passed.entry(*param).or_default().push(*arg);
-                }
-            }
-        }
-        Bounds { body, by, passed, known: RefCell::default() }
-    }
-
-    /// The greatest that a number can be, where that is not beyond all packets.
-    fn most(&self, value: Value, depth: u32) -> Option<u64> {
-        let all = match self.body.ty(value) {
-            Ty::Int(width) if width < 16 => Some((1u64 << width) - 1),
-            _ => None,
-        };
-        if let Some(known) = self.known.borrow().get(&value) {
-            return *known;
-        }
-        // Whoever comes by here again goes round a loop.
-        self.known.borrow_mut().insert(value, all);
-        let found = depth.checked_sub(1).and_then(|depth| self.computed(value, depth));
-        // A number that may be too large may wrap around, so only what is small is known.
-        let most = least(found.filter(|most| *most <= u64::from(u16::MAX)), all);
-        self.known.borrow_mut().insert(value, most);
-        most
-    }
-
-    fn computed(&self, value: Value, depth: u32) -> Option<u64> {
-        let most = |value: &Value| self.most(*value, depth);
-        let constant = |value: &Value| match self.by.get(value) {
-            Some(Op::Const(number)) => u64::try_from(*number).ok(),
-            _ => None,
-        };
-        if let Some(passed) = self.passed.get(&value) {
-            return passed.iter().map(most).try_fold(0, |most, one| Some(most.max(one?)));
-        }
-        match self.by.get(&value)? {
-            Op::Const(number) => u64::try_from(*number).ok(),
-            Op::Cast(CastOp::ZExt | CastOp::Trunc, from) => most(from),
-            Op::Select(which, a, b) => {
-                let (mut first, mut second) = (most(a), most(b));
-                // The lesser of two is no more than either: `select (ule x y) x y`.
-                if let Some(Op::Cmp(CmpOp::Ule | CmpOp::Ult, x, y)) = self.by.get(which) {
-                    if x == a {
-                        first = least(first, most(y));
-                    }
-                    if y == b {
-                        second = least(second, most(x));
-                    }
-                }
-                Some(first?.max(second?))
-            }
-            Op::Bin(BinOp::And, a, b) => least(most(a), most(b)),
-            Op::Bin(BinOp::Or | BinOp::Xor, a, b) => {
-                Some((most(a)? | most(b)?).checked_add(1)?.next_power_of_two() - 1)
-            }
-            Op::Bin(BinOp::Add, a, b) => most(a)?.checked_add(most(b)?),
-            Op::Bin(BinOp::Mul, a, b) => most(a)?.checked_mul(most(b)?),
-            Op::Bin(BinOp::Shl, a, by) => most(a)?.checked_mul(1u64.checked_shl(u32::try_from(constant(by)?).ok()?)?),
-            Op::Bin(BinOp::LShr, a, by) => match (most(a), constant(by)?, self.body.ty(*a)) {
-                (Some(most), by, _) => Some(most.checked_shr(by as u32).unwrap_or(0)),
-                // The upper bits of a word that is itself not bounded.
-                (None, by, Ty::Int(width)) => {
-                    let left = u64::from(width).saturating_sub(by);
-                    (left < 16).then(|| (1u64 << left) - 1)
-                }
-                _ => None,
-            },
-            Op::Bin(BinOp::UDiv, a, _) => most(a),
-            Op::Bin(BinOp::URem, a, b) => match (most(a), constant(b)) {
-                (_, Some(b)) if b > 0 => Some(b - 1),
-                (a, _) => a,
-            },
-            Op::Load { bits, .. } | Op::LoadAt { bits, .. } if bits.width < 16 => Some((1 << bits.width) - 1),
-            _ => None,
         }
     }
 }

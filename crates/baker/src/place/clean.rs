@@ -8,7 +8,7 @@ use crate::ir::{Body, Inst, Op, Times};
 /// A touch of an entry's time of use is no change: it is done again at once.
 pub(super) fn clean(body: &Body, times: &Times) -> Vec<Option<usize>> {
     let changes = |inst: &Inst| {
-        let creates = matches!(inst.op, Op::Copy { .. } | Op::Create | Op::Extern { .. });
+        let creates = matches!(inst.op, Op::Copy { .. } | Op::Create | Op::HoldGet { .. } | Op::Extern { .. });
         creates || !(inst.op.is_pure() || times.is_touch(body, &inst.op))
     };
     let first = |block: usize| {

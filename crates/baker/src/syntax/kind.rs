@@ -93,6 +93,8 @@ kinds! {
     HashKw = "`hash`",
     LpmKw = "`lpm`",
     SetKw = "`set`",
+    HoldKw = "`hold`",
+    OfKw = "`of`",
     IdleKw = "`idle`",
     IntoKw = "`into`",
     CounterKw = "`counter`",
@@ -182,6 +184,7 @@ kinds! {
     ModuleParam = "a parameter of a module",
     Port = "a port or channel",
     Table = "a table",
+    OfClause = "an `of` clause",
     Idle = "an `idle` clause",
     IntoClause = "an `into` clause",
     Counter = "a counter",
@@ -259,6 +262,7 @@ impl SyntaxKind {
                 | Self::PseudoKw
                 | Self::LengthKw
                 | Self::FromKw
+                | Self::OfKw
                 | Self::IdleKw
                 | Self::IntoKw
                 | Self::RateKw
@@ -315,6 +319,8 @@ impl SyntaxKind {
             "hash" => Self::HashKw,
             "lpm" => Self::LpmKw,
             "set" => Self::SetKw,
+            "hold" => Self::HoldKw,
+            "of" => Self::OfKw,
             "idle" => Self::IdleKw,
             "into" => Self::IntoKw,
             "counter" => Self::CounterKw,

@@ -82,6 +82,7 @@ pub fn table(
         is_set: false,
         idle: None,
         meter: None,
+        hold: None,
         locked: false,
         into: None,
         key,

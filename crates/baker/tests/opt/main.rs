@@ -3,6 +3,7 @@
 mod abstract_state;
 mod profile;
 mod reach;
+mod share;
 mod snapshots;
 
 use baker::ir::{self, Program};

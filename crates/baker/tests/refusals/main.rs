@@ -8,6 +8,7 @@ mod controllers;
 mod cost;
 mod critical;
 mod handles;
+mod holds;
 mod instances;
 mod items;
 mod loops;

@@ -36,6 +36,7 @@ fn operation(inst: &Inst, deadlines: &[TableId]) -> Option<Reason> {
         Op::Insert { table, .. } | Op::Remove { table, .. } if deadlines.contains(table) => Some(Reason::Deadlines),
         Op::Copy { .. } => Some(Reason::Copies),
         Op::Create => Some(Reason::Creates),
+        Op::HoldPut { .. } | Op::HoldGet { .. } | Op::Discard { .. } => Some(Reason::Holds),
         Op::Extern { .. } => Some(Reason::CallsController),
         _ => None,
     }

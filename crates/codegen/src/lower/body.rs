@@ -8,24 +8,27 @@ use std::ops::{Deref, DerefMut};
 use super::stage::{Part, Staged};
 use super::walk::{ControlFlow, Lowering, Walk, pointer_param};
 use super::{Core, Module, Res};
-use crate::{CodegenError, internal};
+use crate::{CodegenError, abi, internal};
 
-/// Lowers the body of a PPF into its function. With a part of it the function has more parameters: see [`Part`].
+/// Lowers the body of the PPF with this number into its function. With a part of it the function has more parameters:
+/// see [`Part`].
 pub(super) fn lower_ppf<'c, 'p>(
     module: &Module<'c, 'p>,
-    ppf: &'p baker::ir::Ppf,
+    index: usize,
     function: FunctionValue<'c>,
     part: Option<Part<'p>>,
 ) -> Res<()> {
     let packet = pointer_param(function, 1)?;
-    lower_body(module, &ppf.name, &ppf.body, function, part, |_, _| Ok(vec![packet.into()]))
+    let (ppf, own) = (&module.program.ppfs[index], module.copies.of_ppf(index));
+    lower_body(module, &ppf.name, (&ppf.body, own), function, part, |_, _| Ok(vec![packet.into()]))
 }
 
-/// Lowers a body into a function. `arguments` gives what the entry block takes, in the function's first block.
+/// Lowers a body, with what its copies need for themselves, into a function. `arguments` gives what the entry block
+/// takes, in the function's first block.
 pub(super) fn lower_body<'c, 'p>(
     module: &Module<'c, 'p>,
     name: &str,
-    body: &baker::ir::Body,
+    body: (&baker::ir::Body, &HashMap<Value, u32>),
     function: FunctionValue<'c>,
     part: Option<Part<'p>>,
     arguments: impl FnOnce(&Module<'c, 'p>, FunctionValue<'c>) -> Res<Vec<BasicValueEnum<'c>>>,
@@ -63,6 +66,8 @@ pub(super) struct Ppf<'a, 'c, 'p> {
     pub ctx: PointerValue<'c>,
     /// Stack slots for what is handed to functions outside.
     pub slots: HashMap<Scratch, PointerValue<'c>>,
+    /// Bytes that its copies need for themselves, where they are not whole.
+    own: &'a HashMap<Value, u32>,
     /// Which part of the body runs, where the batch is staged.
     pub staged: Option<Staged<'c, 'p>>,
     walk: Walk<'a, 'c>,
@@ -125,11 +130,16 @@ impl<'a, 'c, 'p> Lowering<'a, 'c, 'p> for Ppf<'a, 'c, 'p> {
 }
 
 impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
-    fn new(module: &'a Module<'c, 'p>, body: &'a baker::ir::Body, function: FunctionValue<'c>) -> Res<Self> {
+    fn new(
+        module: &'a Module<'c, 'p>,
+        (body, own): (&'a baker::ir::Body, &'a HashMap<Value, u32>),
+        function: FunctionValue<'c>,
+    ) -> Res<Self> {
         Ok(Ppf {
             module,
             ctx: pointer_param(function, 0)?,
             slots: HashMap::new(),
+            own,
             staged: None,
             walk: Walk::new(module, body, function),
         })
@@ -173,7 +183,10 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
                 Some(packet.into())
             }
             Op::Copy { packet } => {
-                let call = module.call_out(module.packet_copy, &[ctx.into(), self.packet(*packet)?.into()])?;
+                let own = inst.result.and_then(|copy| self.own.get(&copy)).copied().unwrap_or(abi::WHOLE);
+                let own = module.i32.const_int(own.into(), false);
+                let call =
+                    module.call_out(module.packet_copy, &[ctx.into(), self.packet(*packet)?.into(), own.into()])?;
                 call.try_as_basic_value().basic()
             }
             Op::LoadAt { packet, offset, bits } => {
@@ -224,6 +237,19 @@ impl<'a, 'c, 'p> Ppf<'a, 'c, 'p> {
             Op::Drop { packet, reason } => {
                 module.drop_packet(ctx, self.packet(*packet)?, *reason)?;
                 None
+            }
+
+            Op::Discard { packet } => {
+                module.release_packet(ctx, self.packet(*packet)?)?;
+                None
+            }
+            Op::HoldPut { packet, table, key } => {
+                module.hold_put(ctx, *table, self.packet(*packet)?, self.int_of(*key, 64)?)?;
+                None
+            }
+            Op::HoldGet { table, key } => {
+                let own = inst.result.and_then(|copy| self.own.get(&copy)).copied().unwrap_or(abi::WHOLE);
+                Some(module.hold_get(ctx, *table, self.int_of(*key, 64)?, own)?.into())
             }
 
             Op::Lookup { table, key } => {

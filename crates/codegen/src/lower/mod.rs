@@ -9,6 +9,7 @@ mod bits;
 mod body;
 mod call;
 mod hash;
+mod hold;
 mod inline;
 mod length;
 mod lock;
@@ -17,6 +18,7 @@ mod out_of_line;
 mod packet;
 mod rounds;
 mod run;
+mod share;
 mod stage;
 mod sum;
 mod table;
@@ -25,6 +27,7 @@ mod units;
 mod walk;
 
 use baker::ir::{ChannelId, CounterSlots, Program};
+use baker::opt::share::{Copies, copies};
 use baker::opt::stage::Plan;
 use inkwell::AddressSpace;
 use inkwell::attributes::{Attribute, AttributeLoc};
@@ -84,8 +87,16 @@ pub(crate) const METER_TAKE: &str = "millrace_meter_take";
 pub(crate) const DEADLINE_SET: &str = "millrace_deadline_set";
 /// Symbol of [`abi::Runtime::deadline_take`].
 pub(crate) const DEADLINE_TAKE: &str = "millrace_deadline_take";
+/// Symbol of [`abi::Runtime::hold_put`].
+pub(crate) const HOLD_PUT: &str = "millrace_hold_put";
+/// Symbol of [`abi::Runtime::hold_get`].
+pub(crate) const HOLD_GET: &str = "millrace_hold_get";
 /// Name of the function that copies a packet.
 const PACKET_COPY: &str = "packet.copy";
+/// Name of the function that lets go of a packet.
+const PACKET_RELEASE: &str = "packet.release";
+/// Name of the function that lets go of a frame.
+const FRAME_RELEASE: &str = "frame.release";
 
 pub(crate) type Res<T> = Result<T, CodegenError>;
 
@@ -105,7 +116,7 @@ pub(crate) fn lower<'c>(
     for index in members {
         if let Callee::Here(function) = module.ppfs[index] {
             let plan = plan.filter(|plan| plan.root.0 as usize == index);
-            body::lower_ppf(&module, &program.ppfs[index], function, plan.map(stage::Part::Rest))?;
+            body::lower_ppf(&module, index, function, plan.map(stage::Part::Rest))?;
         }
     }
     if unit == 0 {
@@ -163,6 +174,13 @@ struct Module<'c, 'p> {
     deadline_set: FunctionValue<'c>,
     deadline_take: FunctionValue<'c>,
     packet_copy: FunctionValue<'c>,
+    packet_release: FunctionValue<'c>,
+    frame_release: FunctionValue<'c>,
+    hold_put: FunctionValue<'c>,
+    hold_get: FunctionValue<'c>,
+    /// What copies need for themselves, and whether any of them may share.
+    copies: Copies,
+    shares: bool,
     /// One per PPF.
     ppfs: Vec<Callee<'c>>,
 }
@@ -205,7 +223,21 @@ impl<'c, 'p> Module<'c, 'p> {
         let deadline_take = outside(DEADLINE_TAKE, i8.fn_type(&key_and_now, false));
         let with_deadline: Vec<_> = key_and_now.into_iter().chain([i64.into()]).collect();
         let deadline_set = outside(DEADLINE_SET, i8.fn_type(&with_deadline, false));
-        let packet_copy = outside(PACKET_COPY, ptr.fn_type(&[ptr.into(), ptr.into()], false));
+        let packet_copy = outside(PACKET_COPY, ptr.fn_type(&[ptr.into(), ptr.into(), i32.into()], false));
+        let void = context.void_type();
+        let packet_release = outside(PACKET_RELEASE, void.fn_type(&[ptr.into(), ptr.into()], false));
+        let release = void.fn_type(&[ptr.into(), core.i32.into()], false);
+        let frame_release = core.llvm.add_function(FRAME_RELEASE, release, Some(Linkage::Internal));
+        core.decorate(frame_release);
+        let runtime = |name: &str, ty| {
+            let function = core.llvm.add_function(name, ty, Some(Linkage::External));
+            core.attribute(function, AttributeLoc::Function, "nounwind", 0);
+            function
+        };
+        let hold_put = runtime(HOLD_PUT, i8.fn_type(&[ptr.into(), ptr.into(), ptr.into(), i64.into()], false));
+        let hold_get = runtime(HOLD_GET, ptr.fn_type(&[ptr.into(), ptr.into(), i64.into(), core.i32.into()], false));
+        let holds = program.tables.iter().any(|table| table.hold.is_some());
+        let copies = copies(program);
         Module {
             core,
             plan,
@@ -217,6 +249,12 @@ impl<'c, 'p> Module<'c, 'p> {
             deadline_set,
             deadline_take,
             packet_copy,
+            packet_release,
+            frame_release,
+            hold_put,
+            hold_get,
+            shares: holds || !copies.is_empty(),
+            copies,
             ppfs: Vec::new(),
         }
     }

@@ -10,7 +10,7 @@ use inkwell::module::{Linkage, Module as LlvmModule};
 use inkwell::types::FunctionType;
 use inkwell::values::{BasicMetadataValueEnum, CallSiteValue, FunctionValue};
 
-use super::walk::pointer_param;
+use super::walk::{int_param, pointer_param};
 use super::{
     DEADLINE_SET, DEADLINE_TAKE, HASH_INSERT, HASH_LOOKUP, HASH_REMOVE, LPM_LOOKUP, METER_TAKE, Module, Res,
     enum_attribute,
@@ -58,9 +58,9 @@ impl<'c> Module<'c, '_> {
         self.forward(self.deadline_take, DEADLINE_TAKE, false)?;
         let copy = self.packet_copy;
         self.builder.position_at_end(self.context.append_basic_block(copy, "entry"));
-        let packet = self.copy(pointer_param(copy, 0)?, pointer_param(copy, 1)?)?;
+        let packet = self.copy(pointer_param(copy, 0)?, pointer_param(copy, 1)?, int_param(copy, 2)?)?;
         self.builder.build_return(Some(&packet))?;
-        Ok(())
+        self.define_release()
     }
 
     /// Defines a function that calls one of the runtime, which is cold or not.

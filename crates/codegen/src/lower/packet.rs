@@ -112,8 +112,14 @@ impl<'c> Module<'c, '_> {
         Ok((frame, self.descriptor(ctx, frame)?))
     }
 
-    /// A copy in a frame from the free stack, at the same place within the frame.
-    pub(super) fn copy(&self, ctx: PointerValue<'c>, packet: PointerValue<'c>) -> Res<PointerValue<'c>> {
+    /// A copy in a frame from the free stack, at the same place within the frame. `own` (32 bits): the bytes that it
+    /// needs for itself, [`abi::WHOLE`] for all; the others may be shared.
+    pub(super) fn copy(
+        &self,
+        ctx: PointerValue<'c>,
+        packet: PointerValue<'c>,
+        own: IntValue<'c>,
+    ) -> Res<PointerValue<'c>> {
         let builder = &self.builder;
         let (frame, copy) = self.free_frame(ctx)?;
         let frame_size =
@@ -127,10 +133,15 @@ impl<'c> Module<'c, '_> {
         let len = self.packet_len(packet)?;
         self.store_len(copy, len)?;
         let region = self.context_ptr(ctx, offset_of!(Context, region))?;
-        let parts = self.parts(packet)?;
+        let start = builder.build_int_mul(number, frame_size, "")?;
+        let mut parts = self.parts(packet)?;
+        if self.shares {
+            let offset = builder.build_int_sub(from, start, "")?;
+            parts = self.share(ctx, parts, (number, offset), (len, own))?;
+        }
         self.store(self.at(copy, PARTS)?, parts, 8, Memory::Descriptor)?;
         let held = builder.build_right_shift(parts, self.i64.const_int(32, false), false, "")?;
-        let end = builder.build_int_add(builder.build_int_mul(number, frame_size, "")?, held, "")?;
+        let end = builder.build_int_add(start, held, "")?;
         let here = self.least(self.resize(len, 64)?, self.without(end, from)?)?;
         self.copy_bytes(self.at_index(region, to)?, self.at_index(region, from)?, 1, here, Memory::Frame)?;
         if self.program.metadata_size > 0 {
@@ -142,7 +153,7 @@ impl<'c> Module<'c, '_> {
     }
 
     /// Which bytes of the packet are here and where the others are, in one word.
-    fn parts(&self, packet: PointerValue<'c>) -> Res<IntValue<'c>> {
+    pub(super) fn parts(&self, packet: PointerValue<'c>) -> Res<IntValue<'c>> {
         self.load_int(self.i64, self.at(packet, PARTS)?, 8, Memory::Descriptor)
     }
 
@@ -159,7 +170,7 @@ impl<'c> Module<'c, '_> {
     }
 
     /// `a - b`, or 0 where that is less.
-    fn without(&self, a: IntValue<'c>, b: IntValue<'c>) -> Res<IntValue<'c>> {
+    pub(super) fn without(&self, a: IntValue<'c>, b: IntValue<'c>) -> Res<IntValue<'c>> {
         let none = self.builder.build_int_compare(IntPredicate::ULT, a, b, "")?;
         let left = self.builder.build_int_sub(a, b, "")?;
         Ok(self.builder.build_select(none, self.i64.const_zero(), left, "")?.into_int_value())
@@ -252,9 +263,23 @@ impl<'c> Module<'c, '_> {
             return internal(format!("there is no drop reason {}", reason.0));
         }
         self.count_slot(ctx, self.slots.drop(reason))?;
+        self.release_packet(ctx, packet)
+    }
+
+    /// Lets go of a packet.
+    pub(super) fn release_packet(&self, ctx: PointerValue<'c>, packet: PointerValue<'c>) -> Res<()> {
+        if self.shares {
+            self.call_out(self.packet_release, &[ctx.into(), packet.into()])?;
+            return Ok(());
+        }
+        self.free(ctx, self.frame_number(packet)?)
+    }
+
+    /// Puts a frame on the free stack.
+    pub(super) fn free(&self, ctx: PointerValue<'c>, frame: IntValue<'c>) -> Res<()> {
         let free = self.context_ptr(ctx, offset_of!(Context, free))?;
         let index = self.push_index(ctx, FREE_LEN)?;
-        self.store(self.element(free, index, 4)?, self.frame_number(packet)?, 4, Memory::Free)
+        self.store(self.element(free, index, 4)?, frame, 4, Memory::Free)
     }
 
     /// Reads a 32-bit length in the context and adds 1 to it.

@@ -165,9 +165,10 @@ impl<'c, 'p> Module<'c, 'p> {
 
     /// Defines the function that runs ahead.
     fn define_ahead(&self, plan: &'p Plan) -> Res<FunctionValue<'c>> {
-        let Some(root) = self.program.ppfs.get(plan.root.0 as usize) else {
-            return internal(format!("there is no PPF {}", plan.root.0));
-        };
+        let root = plan.root.0 as usize;
+        if root >= self.program.ppfs.len() {
+            return internal(format!("there is no PPF {root}"));
+        }
         let ptr = self.ptr.into();
         let ty = self.i32.fn_type(&[ptr, ptr, ptr, self.i32.into(), self.i64.into()], false);
         let function = self.packet_function("ahead", ty, Linkage::Internal);

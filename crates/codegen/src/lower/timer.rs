@@ -15,7 +15,7 @@ impl<'c, 'p> Module<'c, 'p> {
     /// Defines the [`abi::TimerFn`] of a timer: `for i in 0..n { body(keys[i]) }`.
     pub(super) fn define_timer(&self, index: usize, timer: &Timer) -> Res<()> {
         let builder = &self.builder;
-        let body = self.timer_body(timer)?;
+        let body = self.timer_body(index, timer)?;
         let ty = self.context.void_type().fn_type(&[self.ptr.into(), self.ptr.into(), self.i32.into()], false);
         let function = self.context_function(&timer_symbol(index), ty, None);
         let (ctx, keys) = (pointer_param(function, 0)?, pointer_param(function, 1)?);
@@ -44,13 +44,13 @@ impl<'c, 'p> Module<'c, 'p> {
     }
 
     /// The function of context and key.
-    fn timer_body(&self, timer: &Timer) -> Res<FunctionValue<'c>> {
+    fn timer_body(&self, index: usize, timer: &Timer) -> Res<FunctionValue<'c>> {
         let ty = self.context.void_type().fn_type(&[self.ptr.into(), self.ptr.into()], false);
         let function = self.context_function(&format!("timer.{}", timer.name), ty, Some(Linkage::Internal));
         if let Some(table) = timer.table {
             self.table(table)?;
         }
-        lower_body(self, &timer.name, &timer.body, function, None, |module, function| {
+        lower_body(self, &timer.name, (&timer.body, self.copies.of_timer(index)), function, None, |module, function| {
             let key = pointer_param(function, 1)?;
             let mut at = 0;
             let mut fields = Vec::new();

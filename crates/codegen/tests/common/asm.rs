@@ -82,6 +82,7 @@ pub fn add_table(program: &mut Program, kind: TableKind, key: LayoutId, value: L
         is_set: false,
         idle: None,
         meter: None,
+        hold: None,
         locked: false,
         into: None,
         key,

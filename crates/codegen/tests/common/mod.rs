@@ -62,6 +62,7 @@ pub struct Machine {
     counters: Vec<u64>,
     free: Vec<u32>,
     free_len: u32,
+    shares: Vec<u32>,
     outputs: Vec<Output>,
 }
 
@@ -91,6 +92,7 @@ impl Machine {
             stride,
             free: (0..FRAMES as u32).collect(),
             free_len: FRAMES as u32,
+            shares: vec![0; FRAMES],
             outputs: vec![Output { frame: u32::MAX, end: u32::MAX }; abi::MAX_BATCH * per_packet],
             program: program.clone(),
         };
@@ -151,6 +153,8 @@ impl Machine {
             rest: 0,
             externs: std::ptr::null(),
             deadlines: std::ptr::null_mut(),
+            shares: self.shares.as_mut_ptr(),
+            share_least: abi::SHARE_NONE,
         };
         // SAFETY: the context is complete and `native` lives.
         unsafe {

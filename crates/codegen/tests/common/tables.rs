@@ -5,8 +5,17 @@ use codegen::abi::{self, ArrayTable, HashBucket, HashEntry, HashTable, LpmTable,
 
 /// The hash functions below.
 // Exact keys are enough to see that an `lpm` look-up is called for.
-pub const RUNTIME: Runtime =
-    Runtime { hash_lookup, hash_insert, hash_remove, lpm_lookup: hash_lookup, meter_take, deadline_set, deadline_take };
+pub const RUNTIME: Runtime = Runtime {
+    hash_lookup,
+    hash_insert,
+    hash_remove,
+    lpm_lookup: hash_lookup,
+    hold_put,
+    hold_get,
+    meter_take,
+    deadline_set,
+    deadline_take,
+};
 
 /// No program here has deadlines.
 unsafe extern "C" fn deadline_set(_: *mut u8, _: u32, _: *const u64, _: u64, _: u64) -> u8 {
@@ -15,6 +24,14 @@ unsafe extern "C" fn deadline_set(_: *mut u8, _: u32, _: *const u64, _: u64, _: 
 
 unsafe extern "C" fn deadline_take(_: *mut u8, _: u32, _: *const u64, _: u64) -> u8 {
     0
+}
+
+unsafe extern "C" fn hold_put(_: *const u8, _: *mut abi::Context, _: *mut abi::Descriptor, _: u64) -> u8 {
+    unreachable!("no program here holds packets")
+}
+
+unsafe extern "C" fn hold_get(_: *const u8, _: *mut abi::Context, _: u64, _: u32) -> *mut abi::Descriptor {
+    unreachable!("no program here holds packets")
 }
 
 /// A table with its control block.

@@ -167,6 +167,10 @@ pub struct Status {
     pub cpus: Vec<usize>,
     /// Number of frames.
     pub frames: u32,
+    /// Who holds them: `pool`, `workers`, `ports`, `hold tables`, `controllers`, and `passing`, those of packets that are under way
+    /// between these.
+    #[serde(default)]
+    pub holders: IndexMap<String, u32>,
     /// Milliseconds since it started.
     pub uptime_ms: u64,
     /// Device by port.
@@ -226,6 +230,8 @@ pub struct TableInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TableKindName {
+    /// Packets by number.
+    Hold,
     /// By index.
     Array,
     /// By index; token buckets with `rate` and `burst`.

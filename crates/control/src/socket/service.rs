@@ -160,7 +160,18 @@ impl Service {
         let snapshot = self.observer.snapshot();
         let timers = snapshot.timers.into_iter().map(TimerState::named).collect();
         let controllers = snapshot.controllers.into_iter().map(ControllerState::named).collect();
-        Status { uptime_ms: u64::try_from(uptime).unwrap_or(u64::MAX), timers, controllers, ..self.about.clone() }
+        let frames = self.observer.frames();
+        let holders = [
+            ("pool", frames.pool),
+            ("workers", frames.workers),
+            ("ports", frames.ports),
+            ("hold tables", frames.holds),
+            ("controllers", frames.controllers),
+            ("passing", frames.passing),
+        ];
+        let holders = holders.map(|(holder, frames)| (holder.to_owned(), frames)).into_iter().collect();
+        let uptime_ms = u64::try_from(uptime).unwrap_or(u64::MAX);
+        Status { uptime_ms, timers, controllers, holders, ..self.about.clone() }
     }
 }
 

@@ -37,6 +37,7 @@ impl Shown {
                 DeclaredKind::Set => TableKindName::Set,
                 DeclaredKind::Hash => TableKindName::Hash,
                 DeclaredKind::Lpm => TableKindName::Lpm,
+                DeclaredKind::Hold => TableKindName::Hold,
             },
             key: type_name(&program.layouts[table.key.0 as usize]),
             value: type_name(&program.shown_value(table)),

@@ -188,7 +188,7 @@ impl Thread {
 impl Job {
     fn whole(&self, which: impl Fn(usize) -> bool) -> Vec<Whole> {
         let tables = self.program.tables.iter().enumerate();
-        let tables = tables.filter(|(index, table)| !table.is_of_language() && which(*index));
+        let tables = tables.filter(|(index, table)| table.is_settable() && which(*index));
         let whole = |(index, table): (usize, &baker::ir::Table)| Whole {
             name: table.name.clone(),
             declared: declared(&self.program, table),

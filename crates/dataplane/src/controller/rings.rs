@@ -22,7 +22,7 @@ use crossbeam_queue::ArrayQueue;
 
 use super::signal::Signal;
 use super::spare::Spare;
-use crate::packets::FramePool;
+use crate::packets::{FramePool, Holds};
 use crate::sys::Doorbell;
 
 /// A frame with the channel that its packet was put to, or is to enter by.
@@ -44,6 +44,13 @@ struct WorkerQueues {
     doorbell: Arc<Doorbell>,
     /// Packets that were injected since the doorbell was rung.
     unrung: AtomicU32,
+}
+
+impl Holds for Rings {
+    fn frames(&self, _: &mut [bool]) -> u32 {
+        let held = self.per_worker.iter().map(|queues| queues.held.load(Ordering::Relaxed));
+        held.sum::<u32>() + self.spare.reserved()
+    }
 }
 
 /// Packets at most that wait for the doorbell while the controller works on others.

@@ -37,6 +37,11 @@ impl Spare {
         result.map_or(0, |before| more(before) as usize)
     }
 
+    /// Frames that are reserved.
+    pub fn reserved(&self) -> u32 {
+        self.reserved.load(Ordering::Relaxed)
+    }
+
     /// Says that so many frames that were taken are others' now.
     pub fn leave(&self, frames: u32) {
         self.reserved.fetch_sub(frames, Ordering::SeqCst);

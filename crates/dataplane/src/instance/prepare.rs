@@ -86,7 +86,7 @@ impl Instance {
         }
         let site = Site {
             engine: options.engine,
-            frames: pool.count() - common.reserved(),
+            frames: (pool.count() - common.reserved()).saturating_sub(pool.hold_frames()),
             pool,
             handovers: doorbells.iter().map(|doorbell| Arc::new(Handover::new(doorbell.clone()))).collect(),
             doorbells,
@@ -98,7 +98,7 @@ impl Instance {
         };
         let parts = Parts { program: &program, engines: &engines, tables: &tables, externs: externs.as_ref(), kernel };
         let Built { running, waiting, observed: counters, end_counters } = site.build(parts, controllers)?;
-        let observer = Observer::new(counters, observed, options.fast_path.clone());
+        let observer = Observer::new(counters, observed, options.fast_path.clone(), Some(site.pool.clone()));
         let workers = running.into_iter().zip(ports_of).zip(cpus).enumerate();
         let workers = workers.map(|(index, ((running, ports), cpu))| {
             let local = copies.then(|| LocalMemory::new(&site.pool, index)).transpose()?;

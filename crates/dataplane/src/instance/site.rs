@@ -12,7 +12,7 @@ use crate::counters::CounterBlock;
 use crate::engine::{EngineKind, Engines, TableAccess};
 use crate::externs::ExternTable;
 use crate::observer::Observed;
-use crate::packets::{FrameError, FramePool, WorkerContext};
+use crate::packets::{FrameError, FramePool, Holder, WorkerContext};
 use crate::sys::{Doorbell, monotonic_ns};
 use crate::workers::{DeadlineTimers, Deadlines, Equipment, Handover, Running, Schedule, Timers};
 use crate::xdp::{FastPath, KernelPart};
@@ -155,8 +155,10 @@ impl<'n> Shares<'n> {
 impl Site {
     /// The rings of a controller with these links and so many frames.
     fn rings(&self, program: &Arc<Program>, frames: u32, links: Links) -> io::Result<Vec<Arc<Rings>>> {
-        let new = |frames, place| {
-            Rings::new(program.clone(), self.pool.clone(), frames, &self.doorbells, place).map(Arc::new)
+        let new = |frames, place| -> io::Result<Arc<Rings>> {
+            let rings = Rings::new(program.clone(), self.pool.clone(), frames, &self.doorbells, place).map(Arc::new)?;
+            self.pool.holders.register(Holder::Controller, &rings);
+            Ok(rings)
         };
         match links {
             Links::One => Ok(vec![new(frames, Place::default())?]),

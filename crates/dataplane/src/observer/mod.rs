@@ -15,6 +15,7 @@ use baker::ir::{DropId, Program};
 
 use crate::controller::{ControllerSnapshot, Roster};
 use crate::counters::{CounterBlock, PortCounters};
+use crate::packets::{FrameHolders, FramePool};
 use crate::xdp::FastPath;
 
 pub(crate) use port::ObservedPort;
@@ -28,14 +29,20 @@ pub use snapshot::{PortSnapshot, Snapshot, TimerSnapshot};
 pub struct Observer {
     ports: Arc<Vec<ObservedPort>>,
     fast_path: Option<Arc<FastPath>>,
+    frames: Option<Arc<FramePool>>,
     controllers: Roster,
     now: Arc<Mutex<Arc<Observed>>>,
 }
 
 impl Observer {
-    pub(crate) fn new(observed: Observed, ports: Vec<ObservedPort>, fast_path: Option<Arc<FastPath>>) -> Self {
+    pub(crate) fn new(
+        observed: Observed,
+        ports: Vec<ObservedPort>,
+        fast_path: Option<Arc<FastPath>>,
+        frames: Option<Arc<FramePool>>,
+    ) -> Self {
         let (controllers, now) = (Roster::default(), Arc::new(Mutex::new(Arc::new(observed))));
-        Observer { ports: Arc::new(ports), fast_path, controllers, now }
+        Observer { ports: Arc::new(ports), fast_path, frames, controllers, now }
     }
 
     /// Of a worker without ports.
@@ -47,7 +54,7 @@ impl Observer {
             externs: None,
             before: Mutex::default(),
         };
-        Observer::new(observed, Vec::new(), None)
+        Observer::new(observed, Vec::new(), None, None)
     }
 
     /// A program takes over from the one that is there, which may still have packets to finish.
@@ -89,6 +96,11 @@ impl Observer {
     /// The controllers that there are.
     pub fn controllers(&self) -> Vec<ControllerSnapshot> {
         self.controllers.snapshot()
+    }
+
+    /// Who holds the instance's frames.
+    pub fn frames(&self) -> FrameHolders {
+        self.frames.as_ref().map_or(FrameHolders::default(), |pool| pool.held())
     }
 
     /// The counters now. What is no more counted is left out.

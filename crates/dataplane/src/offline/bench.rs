@@ -9,7 +9,7 @@ use codegen::abi::{MAX_BATCH, Staging};
 use crate::counters::CounterBlock;
 use crate::engine::{Engine, EngineError, EngineKind, Engines, TableAccess};
 use crate::observer::{Observer, Snapshot};
-use crate::packets::{Access, FrameConfig, FrameError, FramePool, LocalMemory, Received, RxBatch, WorkerContext};
+use crate::packets::{Access, hold_frames, FrameConfig, FrameError, FramePool, LocalMemory, Received, RxBatch, WorkerContext};
 use crate::tables::Tables;
 
 /// Frames that packets can be spread over at most: see [`Rig::run_spread`].
@@ -116,7 +116,7 @@ impl Rig {
         frames: FrameConfig,
     ) -> Result<Self, BenchError> {
         let count = (MAX_BATCH as u32).saturating_mul(program.limits.copies.saturating_add(1));
-        let count = count.saturating_add(MAX_SPREAD as u32);
+        let count = count.saturating_add(MAX_SPREAD as u32).saturating_add(hold_frames(program));
         let pool = Arc::new(FramePool::with_local(program, FrameConfig { count, ..frames }, 1)?);
         let counters = Arc::new(CounterBlock::new(CounterSlots::new(program).len()));
         let local = LocalMemory::new(&pool, 0)?;

@@ -11,7 +11,7 @@ use crate::counters::CounterBlock;
 use crate::engine::{EngineError, EngineKind, TableAccess, engine};
 use crate::externs::ExternTable;
 use crate::observer::{Observer, Snapshot};
-use crate::packets::{FrameConfig, FrameError, FramePool, Received, RxBatch, WorkerContext};
+use crate::packets::{FrameConfig, FrameError, FramePool, Received, RxBatch, WorkerContext, hold_frames};
 use crate::ports::{CaptureInput, Captured, PcapOutput, PortError};
 use crate::workers::SimulatedTimers;
 
@@ -83,7 +83,7 @@ pub fn replay(
     fill(&mut tables).map_err(ReplayError::Tables)?;
     let copies = program.limits.copies;
     // Frames of the largest size: a recorded packet may be one that offloads merged.
-    let frames = FrameConfig { count: copies.saturating_add(2), frame_size: 65536, ..FrameConfig::default() };
+    let frames = FrameConfig { count: copies.saturating_add(2).saturating_add(hold_frames(program)), frame_size: 65536, ..FrameConfig::default() };
     let pool = Arc::new(FramePool::new(program, frames)?);
     let counters = Arc::new(CounterBlock::new(CounterSlots::new(program).len()));
     let mut context = WorkerContext::new(program, pool.clone(), tables.native().cloned(), counters.clone())?;
@@ -140,13 +140,16 @@ struct Leaving<'a> {
 
 impl Leaving<'_> {
     fn take(&mut self, context: &mut WorkerContext, time: Duration) -> Result<(), PortError> {
-        for leaving in context.outputs() {
+        for index in 0..context.outputs().len() {
+            let leaving = context.outputs()[index];
             match leaving.end {
                 END_TX => self.tx += 1,
                 END_HOST => self.host += 1,
                 _ => self.controllers += 1,
             }
             if let Some(output) = self.output.as_mut() {
+                // The file's writer takes a packet in one piece.
+                context.join(leaving.frame, usize::MAX);
                 // SAFETY: an output's frame is the context owner's and holds a packet.
                 output.write(time, unsafe { self.pool.packet(leaving.frame) })?;
             }

@@ -13,7 +13,8 @@
 //!
 //! With [`Access::HeaderCopy`] the descriptor of a local frame says where the rest of the packet is, and each copy that
 //! a program makes says it, too. The first output of a packet gets the frame back; the others get frames of their own
-//! with that rest. Everything stays at its place within the frame, so headers may be taken off and put on.
+//! with that rest. Everything stays at its place within the frame, so headers may be taken off and put on. Copies share
+//! nothing else, and rests are not counted, while the engine works on local frames.
 
 use std::fmt;
 use std::mem::size_of;
@@ -148,7 +149,8 @@ impl LocalMemory {
         frames: &[u32],
         run: impl FnOnce(&mut WorkerContext, &[u32]),
     ) {
-        if access == Access::InPlace {
+        // A packet that is held stays where it is.
+        if access == Access::InPlace || context.holds() {
             return run(context, frames);
         }
         let mut local = [0; MAX_BATCH];
@@ -159,7 +161,9 @@ impl LocalMemory {
             unsafe { self.stage((access, reach), frame, *local) };
         }
         let before = context.outputs().len();
+        let share_least = context.set_share_least(None);
         run(context, &local[..frames.len()]);
+        context.set_share_least(share_least);
         context.exchange_free(&mut self.free);
         if access == Access::Copy {
             frames.iter().for_each(|&frame| context.push(frame));

@@ -4,6 +4,7 @@ use codegen::abi::MAX_BATCH;
 
 use super::context::WorkerContext;
 use super::frames::FramePool;
+use super::shared::Bytes;
 
 /// Packets received in one batch.
 #[derive(Debug)]
@@ -157,14 +158,27 @@ impl<'a> TxBatch<'a> {
     }
 
     /// Their bytes.
-    pub fn packets(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn packets(&self) -> impl Iterator<Item = Bytes<'_>> {
         (0..self.len()).map(|index| self.packet(index))
     }
 
     /// The bytes of one, which the driver has not kept.
-    pub(crate) fn packet(&self, index: usize) -> &[u8] {
+    pub(crate) fn packet(&self, index: usize) -> Bytes<'_> {
         // SAFETY: promised by whoever made the batch; a kept frame is no frame's number.
-        unsafe { self.pool.packet(self.frames[index]) }
+        unsafe { self.pool.bytes(self.frames[index]) }
+    }
+
+    /// Puts the bytes of a packet into one piece, and gives the frame that some of them were in, which the driver holds
+    /// in the packet's place.
+    pub(crate) fn gather(&mut self, index: usize) -> Option<u32> {
+        // SAFETY: as for `packet`; no bytes of it are borrowed.
+        unsafe { self.pool.gather(self.frames[index]) }
+    }
+
+    /// Takes what lies in another frame off a packet: the driver holds that frame in the packet's place.
+    pub(crate) fn keep_rest(&mut self, index: usize) -> Option<u32> {
+        // SAFETY: as for `gather`.
+        unsafe { self.pool.take_rest(self.frames[index]) }
     }
 
     /// Takes the frame of a packet out of the batch: it is the driver's until a later [`RxBatch::give_back`].

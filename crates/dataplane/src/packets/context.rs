@@ -2,12 +2,14 @@
 
 use std::cell::UnsafeCell;
 use std::mem::size_of;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use baker::ir::{Program, TableId};
-use codegen::abi::{Context, MAX_BATCH, Output, Staging, read_field};
+use codegen::abi::{Context, MAX_BATCH, Output, SHARE_NONE, Staging, read_field};
 
 use super::frames::FramePool;
+use super::holders::{Holder, Holds};
 use crate::counters::CounterBlock;
 use crate::externs::ExternTable;
 use crate::sys::{Mapping, monotonic_ns};
@@ -16,11 +18,24 @@ use crate::tables::{Deadlines, Tables, View};
 /// Frames that a worker takes from the pool beyond what it needs, so that the pool's lock is rare.
 const REFILL: usize = 512;
 
+/// Bytes that a copy shares at least: below, a second piece costs a port more than the bytes that are copied.
+const SHARE_LEAST: u32 = 256;
+
 /// Numbers of free frames, with room for all that there are.
 #[derive(Debug)]
 pub(crate) struct FreeStack {
     pub start: *mut u32,
     pub len: u32,
+}
+
+/// How many free frames a worker has, as it last said.
+#[derive(Debug, Default)]
+struct FreeFrames(AtomicU32);
+
+impl Holds for FreeFrames {
+    fn frames(&self, _: &mut [bool]) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// A worker's side of the binary interface: owns everything that its [`Context`] points to.
@@ -36,9 +51,13 @@ pub struct WorkerContext {
     // These are held only so that the pointers in `raw` stay valid.
     externs: Option<Arc<ExternTable>>,
     _memory: [Mapping; 2],
+    /// Its free frames as of its last batch, for reports.
+    free: Arc<FreeFrames>,
     /// Frames that it may have at a time without being given any.
     share: usize,
     per_packet: usize,
+    /// The program holds packets.
+    holds: bool,
     rx_port: usize,
     tx_port: usize,
 }
@@ -90,7 +109,18 @@ impl WorkerContext {
             rest: 0,
             externs: std::ptr::null(),
             deadlines: std::ptr::null_mut(),
+            shares: pool.counts(),
+            share_least: SHARE_LEAST,
         };
+        if program.limits.copies > 0 {
+            pool.share();
+        }
+        for hold in tables.iter().flat_map(|view| view.tables().holds()) {
+            hold.set_frames(&pool);
+            pool.holders.register(Holder::Hold, hold);
+        }
+        let counted: Arc<FreeFrames> = Arc::default();
+        pool.holders.register(Holder::Worker, &counted);
         let mut context = WorkerContext {
             raw: Box::new(raw),
             pool,
@@ -99,8 +129,10 @@ impl WorkerContext {
             deadlines: None,
             externs: None,
             _memory: [free, outputs],
+            free: counted,
             share: share as usize,
             per_packet,
+            holds: program.tables.iter().any(|table| table.hold.is_some()),
             rx_port: program.metadata[Program::RX_PORT.0 as usize].offset as usize,
             tx_port: program.metadata[Program::TX_PORT.0 as usize].offset as usize,
         };
@@ -146,11 +178,13 @@ impl WorkerContext {
     /// Announces that nothing is held of what look-ups found, and takes over what the control plane has changed. To be
     /// called before each batch.
     pub(crate) fn quiescent(&self) {
+        self.free.0.store(self.raw.free_len, Ordering::Relaxed);
         self.tables.iter().for_each(View::quiescent);
     }
 
     /// Announces that no look-up comes before [`WorkerContext::quiescent`], so that nobody waits for one.
     pub(crate) fn offline(&self) {
+        self.free.0.store(self.raw.free_len, Ordering::Relaxed);
         self.tables.iter().for_each(View::offline);
     }
 
@@ -165,9 +199,20 @@ impl WorkerContext {
         self.raw.rest = 0;
     }
 
+    /// How many bytes a copy shares at least; `None`: copies share nothing. Gives what it was before.
+    pub(crate) fn set_share_least(&mut self, least: Option<u32>) -> Option<u32> {
+        let before = std::mem::replace(&mut self.raw.share_least, least.unwrap_or(SHARE_NONE));
+        (before != SHARE_NONE).then_some(before)
+    }
+
     /// The time that the program sees.
     pub fn now(&self) -> u64 {
         self.raw.now
+    }
+
+    /// Whether the program holds packets, which then lie in frames of the ports.
+    pub(crate) fn holds(&self) -> bool {
+        self.holds
     }
 
     /// The frame pool.
@@ -213,7 +258,15 @@ impl WorkerContext {
         Some(unsafe { *self.raw.free.add(self.raw.free_len as usize) })
     }
 
-    /// Takes a frame back that was a packet's.
+    /// Takes a free frame, from the pool where the worker has none.
+    pub(crate) fn pop_or_refill(&mut self) -> Option<u32> {
+        if self.raw.free_len == 0 {
+            self.refill(REFILL);
+        }
+        self.pop()
+    }
+
+    /// Takes a frame back that was a packet's, and that nobody else holds.
     #[inline]
     pub(crate) fn push(&mut self, frame: u32) {
         debug_assert!(self.raw.free_len < self.pool.all());
@@ -254,11 +307,11 @@ impl WorkerContext {
         self.raw.output_len = 0;
     }
 
-    /// Frees the frames of all outputs and empties the list.
+    /// Lets go of all outputs and empties the list.
     pub(crate) fn free_outputs(&mut self) {
         for index in 0..self.raw.output_len as usize {
             let frame = self.outputs()[index].frame;
-            self.push(frame);
+            self.let_go(frame);
         }
         self.clear_outputs();
     }

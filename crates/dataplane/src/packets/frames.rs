@@ -1,14 +1,16 @@
 //! Frames: slots of one memory region that hold packets, with a descriptor beside each.
 //!
 //! A frame number belongs to exactly one place at a time: the pool, one worker's free stack, or one packet. Forwarding
-//! moves the number, never the packet. Workers take and return frames in bulk, so the pool's lock is rare.
+//! moves the number, never the packet. Workers take and return frames in bulk, so the pool's lock is rare. Packets that
+//! share bytes hold a frame together: see [`super::shared`].
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use baker::ir::Program;
 use codegen::abi::{Descriptor, MAX_BATCH, METADATA_OFFSET, WHOLE, descriptor_stride};
 
+use super::holders::{FrameHolders, Holders};
 use crate::sys::Mapping;
 
 /// Number and size of frames.
@@ -80,6 +82,22 @@ pub enum FrameError {
         /// The least number.
         least: u32,
     },
+    /// Hold tables take more frames than there are besides those that workers need.
+    #[error(
+        "{count} frames: hold tables take {holds} ({list}), two for each packet, and workers at least {least}: use more \
+         frames, or declare them `of` fewer packets",
+        list = .tables.iter().map(|(name, packets)| format!("{name}: {packets} packets")).collect::<Vec<_>>().join(", "),
+    )]
+    Holds {
+        /// Number of frames.
+        count: u32,
+        /// Those for hold tables.
+        holds: u32,
+        /// Their packets, by name.
+        tables: Vec<(String, u32)>,
+        /// What others need.
+        least: u32,
+    },
     /// A program that takes over has larger metadata.
     #[error("its metadata takes {bytes} bytes, and frames have room for {most}")]
     Metadata {
@@ -104,6 +122,14 @@ pub enum FrameError {
         /// What it has.
         local: u32,
     },
+    /// A program that takes over holds more packets.
+    #[error("its hold tables take {needed} frames, and there are {holds} for them")]
+    Held {
+        /// Frames that they take.
+        needed: u32,
+        /// Those that there are.
+        holds: u32,
+    },
     /// The system has no memory left.
     #[error("no memory for {count} frames of {frame_size} bytes: {error}; use fewer")]
     Memory {
@@ -114,6 +140,12 @@ pub enum FrameError {
         /// What the system said.
         error: std::io::Error,
     },
+}
+
+/// Frames that a program's hold tables take: each packet has one, and may share another.
+pub(crate) fn hold_frames(program: &Program) -> u32 {
+    let packets = program.tables.iter().filter_map(|table| Some(table.hold?.packets));
+    packets.fold(0, |sum, packets| sum.saturating_add(packets.saturating_mul(2)))
 }
 
 /// Copies of a packet that there are local frames for at least, so that programs that take over may make more.
@@ -138,6 +170,14 @@ pub struct FramePool {
     frame_size: u32,
     headroom: u32,
     free: Mutex<Vec<u32>>,
+    /// By frame, how many hold it besides the first.
+    pub(super) shares: Mapping,
+    /// A program makes copies, which may share.
+    pub(super) sharing: AtomicBool,
+    /// Who holds frames, for reports.
+    pub(crate) holders: Holders,
+    /// Those for hold tables.
+    holds: u32,
 }
 
 impl FramePool {
@@ -162,6 +202,12 @@ impl FramePool {
         if count < least {
             return Err(FrameError::TooFew { count, least });
         }
+        let holds = hold_frames(program);
+        if count < least.saturating_add(holds) {
+            let held = |table: &baker::ir::Table| Some((table.name.clone(), table.hold?.packets));
+            let tables = program.tables.iter().filter_map(held).collect();
+            return Err(FrameError::Holds { count, holds, tables, least });
+        }
         let stride = descriptor_stride(program);
         let map = |len| Mapping::anonymous(len).map_err(|error| FrameError::Memory { count, frame_size, error });
         let local = (if workers == 0 { 0 } else { local_frames(program) }, workers as u32);
@@ -172,6 +218,7 @@ impl FramePool {
             .ok_or(FrameError::Memory { count, frame_size, error: std::io::ErrorKind::OutOfMemory.into() })?;
         let region = map(all as usize * frame_size as usize)?;
         let descriptors = map(all as usize * stride)?;
+        let shares = map(all as usize * size_of::<u32>())?;
         let pool = FramePool {
             region,
             descriptors,
@@ -183,6 +230,10 @@ impl FramePool {
             headroom,
             // Reversed, so that frame 0 is taken first.
             free: Mutex::new((0..count).rev().collect()),
+            shares,
+            sharing: AtomicBool::new(false),
+            holders: Holders::default(),
+            holds,
         };
         for frame in 0..all {
             // SAFETY: the pool was just made, nobody else has it, and the frame exists.
@@ -210,6 +261,10 @@ impl FramePool {
         if self.local.1 > 0 && local_frames(&program) > self.local.0 {
             return Err(FrameError::Local { needed: local_frames(&program), local: self.local.0 });
         }
+        let holds = hold_frames(&program);
+        if holds > self.holds {
+            return Err(FrameError::Held { needed: holds, holds: self.holds });
+        }
         self.metadata_size.fetch_max(program.metadata_size as usize, Ordering::Relaxed);
         Ok(program)
     }
@@ -217,6 +272,16 @@ impl FramePool {
     /// Number of frames.
     pub fn count(&self) -> u32 {
         self.count
+    }
+
+    /// Frames for hold tables, which workers do not count on.
+    pub(crate) fn hold_frames(&self) -> u32 {
+        self.holds
+    }
+
+    /// Bytes from one descriptor to the next.
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
     }
 
     /// Number of frames with the local ones.
@@ -247,6 +312,11 @@ impl FramePool {
     /// Number of frames that are in the pool: neither in a packet nor in a worker's stack.
     pub fn free_frames(&self) -> u32 {
         self.free.lock().expect("no panic under this lock").len() as u32
+    }
+
+    /// Who holds how many frames now.
+    pub fn held(&self) -> FrameHolders {
+        self.holders.count(self.count, self.free_frames())
     }
 
     /// First byte of the region.
@@ -295,14 +365,15 @@ impl FramePool {
         unsafe { self.descriptor(frame).cast::<u8>().add(METADATA_OFFSET) }
     }
 
-    /// The packet in a frame, from its head to its end.
+    /// The packet in a frame, from its head to its end, which shares no bytes of another frame.
     ///
     /// # Safety
     /// The caller owns the frame, and it holds a packet, for as long as the result is used.
     pub(crate) unsafe fn packet(&self, frame: u32) -> &[u8] {
         // SAFETY: the descriptor is the caller's; what it says lies in the frame, as every writer of it ensures.
         unsafe {
-            let Descriptor { addr, len, .. } = *self.descriptor(frame);
+            let Descriptor { addr, len, held, .. } = *self.descriptor(frame);
+            debug_assert!(addr + u64::from(len) <= u64::from(frame) * u64::from(self.frame_size) + u64::from(held));
             debug_assert!(addr >= u64::from(frame) * u64::from(self.frame_size));
             debug_assert!(addr + u64::from(len) <= (u64::from(frame) + 1) * u64::from(self.frame_size));
             std::slice::from_raw_parts(self.region.ptr().add(addr as usize), len as usize)

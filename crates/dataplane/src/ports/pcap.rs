@@ -106,7 +106,15 @@ impl Queue for PcapPort {
         let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         for packet in batch.packets() {
-            match output.write(now, packet) {
+            // The file's writer takes a packet in one piece.
+            let joined;
+            let bytes = if packet.rest.is_empty() {
+                packet.head
+            } else {
+                joined = packet.to_vec();
+                &joined
+            };
+            match output.write(now, bytes) {
                 Ok(()) => {
                     sent.packets += 1;
                     sent.bytes += packet.len() as u64;

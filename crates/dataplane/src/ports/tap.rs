@@ -7,7 +7,7 @@
 //! A packet costs a system call each way: for the way to the kernel's own stack, not for its fast path.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
@@ -101,7 +101,8 @@ impl Queue for Tap {
     fn transmit(&mut self, batch: &mut TxBatch<'_>) -> Sent {
         let mut sent = Sent::default();
         for packet in batch.packets() {
-            match self.file.as_ref().write(packet) {
+            // One call is one packet, in however many pieces.
+            match self.file.as_ref().write_vectored(&[IoSlice::new(packet.head), IoSlice::new(packet.rest)]) {
                 Ok(_) => {
                     sent.packets += 1;
                     sent.bytes += packet.len() as u64;

@@ -55,6 +55,14 @@ fn meaning(old: &Program, before: &Table, new: &Program, table: &Table) -> Optio
     if kinds[0] != kinds[1] {
         return Some(format!("it was {} and is {} now", kinds[0].article, kinds[1].article));
     }
+    if before.hold != table.hold {
+        return Some("what it holds was changed".into());
+    }
+    let metadata = [old, new].map(|program| program.metadata.iter().map(|field| (&field.name, field.width, field.offset)));
+    let [before_metadata, metadata] = metadata;
+    if table.hold.is_some() && !before_metadata.eq(metadata) {
+        return Some("the metadata was changed".into());
+    }
     if before.meter != table.meter {
         return Some("its rate was changed".into());
     }

@@ -12,6 +12,7 @@ use super::epoch::Epochs;
 use super::journal::{Journal, TableChange};
 use super::space::Space;
 use super::table::{Kind, Table, TablesError};
+use super::hold::{self, HoldTable};
 use super::{deadlines, hash, meter, trie};
 
 /// All tables of one instance.
@@ -19,6 +20,8 @@ use super::{deadlines, hash, meter, trie};
 pub struct Tables {
     pub(super) tables: Vec<Table>,
     control_blocks: Box<[*mut u8]>,
+    /// By number, those that hold packets. Nothing else of these tables is used.
+    holds: Vec<Option<Arc<HoldTable>>>,
     epochs: Arc<Epochs>,
     /// Of a program and of those that take over from it.
     journal: Arc<Journal>,
@@ -50,7 +53,7 @@ impl Tables {
     ) -> Result<Self, TablesError> {
         let no_clock = |error| TablesError { table: "clock".into(), capacity: 1, error };
         let epochs = Arc::new(Epochs::new(space).map_err(no_clock)?);
-        Self::made(program, hasher, space, (epochs, Arc::default()), |_| None)
+        Self::made(program, hasher, space, (epochs, Arc::default()), (|_| None, |_| None))
     }
 
     /// Those of a program that has none.
@@ -58,6 +61,7 @@ impl Tables {
         Ok(Tables {
             tables: Vec::new(),
             control_blocks: Box::new([]),
+            holds: Vec::new(),
             epochs: Arc::new(Epochs::new(&Space::Private)?),
             journal: Arc::default(),
         })
@@ -70,8 +74,12 @@ impl Tables {
             Carried::Kept(table) => Some(self.tables[table.0 as usize].kind.clone()),
             _ => None,
         };
+        let held = |index: usize| match carried[index] {
+            Carried::Kept(table) => self.holds[table.0 as usize].clone(),
+            _ => None,
+        };
         let shared = (self.epochs.clone(), self.journal.clone());
-        Self::made(program, &ahash::RandomState::new(), space, shared, kept)
+        Self::made(program, &ahash::RandomState::new(), space, shared, (kept, held))
     }
 
     /// As [`Tables::next`], new ones in memory of their own.
@@ -84,20 +92,40 @@ impl Tables {
         hasher: &ahash::RandomState,
         space: &Space,
         (epochs, journal): (Arc<Epochs>, Arc<Journal>),
-        kept: impl Fn(usize) -> Option<Arc<Kind>>,
+        (kept, held): (impl Fn(usize) -> Option<Arc<Kind>>, impl Fn(usize) -> Option<Arc<HoldTable>>),
     ) -> Result<Self, TablesError> {
         let written = program.written_tables().into_iter().enumerate();
         let tables = written.map(|(index, written)| {
             Table::new((program, TableId(index as u32), written), hasher, space, &epochs, kept(index))
         });
         let tables: Vec<_> = tables.collect::<Result<_, _>>()?;
-        let control_blocks = tables.iter().map(Table::control_block).collect();
-        Ok(Tables { tables, control_blocks, epochs, journal })
+        let hold = |(index, table): (usize, &baker::ir::Table)| {
+            let new = |hold: baker::ir::Hold| {
+                Arc::new(HoldTable::new(table.capacity, hold.packets, program.metadata_size as usize))
+            };
+            held(index).or_else(|| table.hold.map(new))
+        };
+        let holds: Vec<_> = program.tables.iter().enumerate().map(hold).collect();
+        let block = |(table, hold): (&Table, &Option<Arc<HoldTable>>)| {
+            hold.as_ref().map_or_else(|| table.control_block(), |hold| hold.control_block())
+        };
+        let control_blocks = tables.iter().zip(&holds).map(block).collect();
+        Ok(Tables { tables, control_blocks, holds, epochs, journal })
     }
 
     /// One control block per table, in the program's order. Workers have some of their own: see [`super::View`].
     pub fn control_blocks(&self) -> &[*mut u8] {
         &self.control_blocks
+    }
+
+    /// Lets go of all packets that are held.
+    pub(crate) fn clear_holds(&self) {
+        self.holds().for_each(|hold| hold.clear());
+    }
+
+    /// Those that hold packets.
+    pub(crate) fn holds(&self) -> impl Iterator<Item = &Arc<HoldTable>> {
+        self.holds.iter().flatten()
     }
 
     /// Frees the places of removed entries, for code in the kernel, which cannot.
@@ -122,6 +150,8 @@ impl Tables {
             hash_insert: hash::write::insert,
             hash_remove: hash::write::remove,
             lpm_lookup: trie::lookup,
+            hold_put: hold::put,
+            hold_get: hold::get,
             meter_take: meter::take,
             deadline_set: deadlines::set,
             deadline_take: deadlines::take,
@@ -232,7 +262,10 @@ impl Tables {
 
     /// See [`TableStore::count`].
     pub fn count(&self, table: TableId) -> usize {
-        self.table(table).map_or(0, Table::count)
+        match self.holds.get(table.0 as usize) {
+            Some(Some(hold)) => hold.count(),
+            _ => self.table(table).map_or(0, Table::count),
+        }
     }
 
     /// See [`TableStore::dump`].

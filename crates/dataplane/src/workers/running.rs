@@ -16,7 +16,7 @@ use crate::counters::PortCounters;
 use crate::engine::{Engine, TableAccess};
 use crate::packets::{Access, FramePool, LocalMemory, TxBatch, WorkerContext};
 use crate::ports::Queue;
-use crate::sys;
+use crate::sys::{self, ETHERNET};
 use crate::xdp::{Onward, Resume};
 
 /// Port number of no port.
@@ -326,18 +326,17 @@ impl Running {
                 END_TX => (Some(self.context.tx_port(frame)), DropId::NO_PORT),
                 END_HOST => (ports.host_of[self.context.rx_port(frame) as usize], DropId::NO_HOST),
                 _ => {
-                    let channel = ChannelId(end - END_CHANNEL);
-                    let punt = self.exchange.as_mut().map(|exchange| exchange.punt(frame, channel));
-                    match punt.unwrap_or(Err(DropId::CONTROLLER_GONE)) {
-                        Ok(()) => punted = true,
-                        Err(reason) => self.drop_output(frame, reason),
-                    }
+                    punted |= self.punt(frame, ChannelId(end - END_CHANNEL));
                     continue;
                 }
             };
             let port = number.map_or(NO_PORT, |number| ports.by_number[number as usize]);
             match self.tx.get_mut(port as usize) {
-                Some(tx) => tx.push(frame),
+                Some(tx) => {
+                    // Drivers read the Ethernet header.
+                    self.context.join(frame, ETHERNET);
+                    tx.push(frame);
+                }
                 None => self.drop_output(frame, reason),
             }
         }
@@ -347,8 +346,26 @@ impl Running {
         }
     }
 
+    /// Hands a packet to the controller that its channel leads to; whether it got it.
+    fn punt(&mut self, frame: u32, channel: ChannelId) -> bool {
+        let Some(exchange) = &mut self.exchange else {
+            self.drop_output(frame, DropId::CONTROLLER_GONE);
+            return false;
+        };
+        // The controller may change it, and keeps no count of who holds it.
+        let Some(frame) = self.context.make_own(frame) else {
+            self.drop_output(frame, DropId::CONTROLLER_BUSY);
+            return false;
+        };
+        let punted = exchange.punt(frame, channel);
+        if let Err(reason) = punted {
+            self.drop_output(frame, reason);
+        }
+        punted.is_ok()
+    }
+
     fn drop_output(&mut self, frame: u32, reason: DropId) {
-        self.context.push(frame);
+        self.context.let_go(frame);
         self.context.counters().add(self.slots.drop(reason), 1);
     }
 
@@ -370,7 +387,7 @@ impl Running {
                 add(&port.counters.tx_failed, failed);
                 self.context.counters().add(self.slots.drop(DropId::TX_FAILED), failed);
             }
-            batch.left().for_each(|frame| self.context.push(frame));
+            batch.left().for_each(|frame| self.context.let_go(frame));
             tx.clear();
         }
     }

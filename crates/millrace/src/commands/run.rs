@@ -300,6 +300,7 @@ fn about(
         },
         cpus: cpus.to_vec(),
         frames: options.frames.count,
+        holders: Default::default(),
         uptime_ms: 0,
         ports: ports.iter().map(|port| (port.spec.name.clone(), port.spec.driver.to_string())).collect(),
         timers: Default::default(),

@@ -36,6 +36,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut out = String::new();
     report::table(&mut out, &header, all.iter().map(row).collect());
     if let [one] = &all[..] {
+        report::frames(&mut out, &one.holders);
         report::controllers(&mut out, &one.controllers);
         report::timers(&mut out, &one.timers);
     }

@@ -127,6 +127,7 @@ fn list(remote: &Remote) -> Result<(), Failure> {
         let (key, value) = (&table.key, &table.value);
         let types = match table.kind {
             TableKindName::Meter => "meter".to_string(),
+            TableKindName::Hold => "hold".to_string(),
             TableKindName::Array => format!("array<{value}>"),
             TableKindName::Hash => format!("hash<{key}, {value}>"),
             TableKindName::Set => format!("set<{key}>"),

@@ -255,6 +255,13 @@ impl Machine {
                 return Ok(());
             }
 
+            Op::Discard { .. } => return Ok(()),
+            Op::HoldPut { packet: p, table, key } => {
+                self.hold(*table, get(*key) as u64, packet(*p));
+                return Ok(());
+            }
+            Op::HoldGet { table, key } => self.held(program, *table, get(*key) as u64) as u128,
+
             Op::Lookup { table, key } => {
                 let (table, key) = (table.0 as usize, key.iter().map(|v| get(*v)));
                 self.arguments.clear();

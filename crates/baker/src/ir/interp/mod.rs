@@ -7,6 +7,7 @@ mod bits;
 mod costs;
 mod exec;
 mod execution;
+mod hold;
 mod packet;
 mod record;
 mod tables;
@@ -113,6 +114,8 @@ pub struct Machine {
     layout: FrameLayout,
     counters: Vec<u64>,
     tables: Vec<Store>,
+    /// By table, of those that hold packets.
+    holds: Vec<Option<hold::Held>>,
     /// The packets of the received packet under way; the first `packets_used` are in use. The buffers are kept.
     packets: Vec<Packet>,
     packets_used: usize,
@@ -149,6 +152,7 @@ impl Machine {
             layout: FrameLayout { headroom, frame_size: (headroom + 1792).next_power_of_two() },
             counters: vec![0; slots.len()],
             tables: program.tables.iter().map(|table| Store::new(&program, table)).collect(),
+            holds: program.tables.iter().map(|table| hold::Held::new(table)).collect(),
             slots,
             program,
             packets: Vec::new(),
@@ -311,6 +315,33 @@ impl Machine {
         let size = program.protocols[protocol.0 as usize].size as usize;
         self.packets[id].fill(program.limits.created_at() as usize, &vec![0; size], program.metadata.len());
         id
+    }
+
+    /// A copy of what is held, or a packet of 0 bytes.
+    fn held(&mut self, program: &Program, table: TableId, key: u64) -> usize {
+        let id = self.new_packet();
+        let held = self.holds[table.0 as usize].as_ref().and_then(|held| held.get(key));
+        match held {
+            Some(held) => {
+                self.packets[id].copy_from(held);
+                self.packets[id].begin_at(self.layout.headroom as usize);
+            }
+            None => self.packets[id].fill(0, &[], program.metadata.len()),
+        }
+        id
+    }
+
+    /// Holds a packet.
+    fn hold(&mut self, table: TableId, key: u64, packet: usize) {
+        let layout = self.layout;
+        let Some(held) = &mut self.holds[table.0 as usize] else { return };
+        let packet = &self.packets[packet];
+        // Where it could not be given back with as much room in front of it as it needs, it is not held.
+        let fits = packet.extent().0 >= u64::from(layout.headroom)
+            || packet.len() + layout.headroom as usize <= layout.frame_size as usize;
+        if !fits || held.put(key, packet.clone()) {
+            self.count(self.slots.table_full(table), 1);
+        }
     }
 
     /// A packet number that is not in use.

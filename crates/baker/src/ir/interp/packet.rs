@@ -38,6 +38,15 @@ impl Packet {
         self.metadata.extend_from_slice(&other.metadata);
     }
 
+    /// Moves the bytes where the head is in front of this place of the buffer: there it is then.
+    pub fn begin_at(&mut self, least: usize) {
+        if self.head < least {
+            let missing = least - self.head;
+            self.bytes.splice(0..0, std::iter::repeat_n(0, missing));
+            self.head = least;
+        }
+    }
+
     /// From the head to the end.
     pub fn data(&self) -> &[u8] {
         &self.bytes[self.head..]

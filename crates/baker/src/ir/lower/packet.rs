@@ -189,6 +189,10 @@ impl<'p> Lowering<'p> {
                 };
                 NewPacket { packet, ..self.carried_of(self.packets[index].layer) }
             }
+            ExprKind::HoldGet(table, key) => {
+                let key = self.value(key);
+                NewPacket::new(self.b.push(Ty::Packet(protocol), Op::HoldGet { table: *table, key }))
+            }
             ExprKind::Create => {
                 let new_packet = self.b.push(Ty::Packet(protocol), Op::Create);
                 self.fresh_header(new_packet, protocol, true);

@@ -76,6 +76,11 @@ impl<'p> Lowering<'p> {
                 };
                 self.b.effect(Op::Drop { packet, reason: *reason });
             }
+            StmtKind::HoldPut(table, key, packet) => {
+                let key = self.value(key);
+                let packet = self.consume(packet);
+                self.b.effect(Op::HoldPut { packet, table: *table, key });
+            }
             StmtKind::Count(counter, index, amount) => {
                 let index = self.value(index);
                 let amount = self.value(amount);
@@ -84,7 +89,11 @@ impl<'p> Lowering<'p> {
             StmtKind::Expr(expr) => {
                 self.values(expr, expr.ty);
             }
-            StmtKind::If(condition, then, other) => self.if_(condition, then, other, code, own),
+            StmtKind::If(condition, then, other) => match condition.tests_handle() {
+                Some((local, true)) => self.if_held(local, other, then, code, own),
+                Some((local, false)) => self.if_held(local, then, other, code, own),
+                None => self.if_(condition, then, other, code, own),
+            },
             StmtKind::For(for_) => self.for_(for_, code, own),
             StmtKind::Return(value) => self.return_(value.as_ref()),
             StmtKind::Switch(value, arms, other) => self.switch(value, arms, other, code, own),
@@ -130,6 +139,47 @@ impl<'p> Lowering<'p> {
             self.b.set(var, value);
         }
         self.frame().slots[local.0 as usize] = Some(Slot::Vars(vars));
+    }
+
+    /// Where a hold table had a packet, and where it had none: what stands for that is given back.
+    fn if_held(
+        &mut self,
+        local: LocalId,
+        held: &'p [Stmt],
+        none: &'p [Stmt],
+        code: &'p hir::Code,
+        own: &OwnChecksum,
+    ) {
+        let index = self.packet_index(local);
+        let packet = self.packet_of(index);
+        let length = self.b.push(Ty::Int(32), Op::Len { packet });
+        let zero = self.b.constant(32, 0);
+        let is_none = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, length, zero));
+        let (none_block, held_block, join) = (self.b.block(), self.b.block(), self.b.block());
+        self.b.branch(is_none, none_block, held_block);
+        let owned = self.owned.clone();
+        let mut after = owned.clone();
+        self.b.seal(none_block);
+        self.b.switch_to(none_block);
+        let packet = self.release(local);
+        self.b.effect(Op::Discard { packet });
+        self.statements(none, code, own);
+        if !self.b.unreachable() {
+            after = self.owned.clone();
+        }
+        self.b.jump(join);
+        self.owned = owned;
+        self.b.seal(held_block);
+        self.b.switch_to(held_block);
+        self.statements(held, code, own);
+        if !self.b.unreachable() {
+            after = self.owned.clone();
+        }
+        self.b.jump(join);
+        // As for `if_`.
+        self.owned = after;
+        self.b.seal(join);
+        self.b.switch_to(join);
     }
 
     fn if_(

@@ -190,6 +190,16 @@ impl<'a> Checker<'a> {
                     self.error(format!("there is no drop reason {}", reason.0));
                 }
             }
+            Op::HoldPut { packet, table, .. } => {
+                if let Some(protocol) = self.held(*table) {
+                    self.expect(*packet, Ty::Packet(protocol));
+                }
+            }
+            Op::HoldGet { table, .. } => {
+                if let Some(protocol) = self.held(*table) {
+                    self.expect_result(inst, Ty::Packet(protocol));
+                }
+            }
             Op::Lookup { table, key } => {
                 if let Some(table) = self.table(*table) {
                     self.fields(key, table.key);
@@ -265,6 +275,7 @@ impl<'a> Checker<'a> {
             | Op::Pull { .. }
             | Op::Copy { .. }
             | Op::Create
+            | Op::Discard { .. }
             | Op::IsNull(_) => {}
         }
     }
@@ -335,6 +346,15 @@ impl<'a> Checker<'a> {
             self.error(format!("there is no table {}", table.0));
         }
         found
+    }
+
+    /// What a hold table holds.
+    fn held(&mut self, table: TableId) -> Option<ProtocolId> {
+        let table = self.table(table)?;
+        if table.hold.is_none() {
+            self.error(format!("{} holds no packets", table.name));
+        }
+        table.hold.map(|hold| hold.protocol)
     }
 
     fn entry_field(&mut self, entry: Value, field: u32) -> Option<u32> {

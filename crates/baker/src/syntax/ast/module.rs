@@ -12,8 +12,10 @@ nodes! {
     /// `in protocol NAME, …;`, also with `out` or `channel`.
     Port,
     /// `array<value> NAME[size];`, `hash<key, value> NAME[size];`, `lpm<key, value> NAME[size];`,
-    /// `set<key> NAME[size];`
+    /// `set<key> NAME[size];`, `hold<protocol> NAME[size] of packets;`
     Table,
+    /// `of packets` behind a hold table.
+    OfClause,
     /// `idle duration` behind a table.
     Idle,
     /// `into NAME` behind a table.
@@ -99,6 +101,8 @@ pub enum TableKind {
     Lpm,
     /// By exact key, without a value.
     Set,
+    /// Packets, by number.
+    Hold,
 }
 
 /// What stands for a parameter of a module in an instance.
@@ -189,6 +193,7 @@ impl Table {
             SyntaxKind::HashKw => Some(TableKind::Hash),
             SyntaxKind::LpmKw => Some(TableKind::Lpm),
             SyntaxKind::SetKw => Some(TableKind::Set),
+            SyntaxKind::HoldKw => Some(TableKind::Hold),
             _ => None,
         })
     }
@@ -206,6 +211,11 @@ impl Table {
     /// How many entries it can hold.
     pub fn size(&self) -> Option<Expr> {
         child(&self.syntax)
+    }
+
+    /// How many packets a hold table has at most.
+    pub fn packets(&self) -> Option<Expr> {
+        child(child::<OfClause>(&self.syntax)?.syntax())
     }
 
     /// After how many nanoseconds an entry that is not used is gone, if ever.

@@ -72,7 +72,7 @@ impl Parser<'_> {
         let before = std::mem::take(&mut self.after_no_item);
         match self.nth_keyword(0).filter(|_| self.nth(1) != Dot) {
             Some(InKw | OutKw | ChannelKw) => self.port(),
-            Some(ArrayKw | HashKw | LpmKw | SetKw) => self.table(),
+            Some(ArrayKw | HashKw | LpmKw | SetKw | HoldKw) => self.table(),
             Some(CounterKw) => self.counter(),
             Some(MeterKw) => self.meter(),
             Some(PpfKw) => self.ppf(),
@@ -111,7 +111,7 @@ impl Parser<'_> {
         self.after_no_item = before;
         let title = format!("expected an item of a module, found {}", self.found());
         let error = Diagnostic::new("expected-item", self.here(), title).label("no item of a module begins so").hint(
-            "`in`, `out`, `channel`, `array`, `hash`, `lpm`, `set`, `counter`, `meter`, `ppf`, `timer`, `extern`, `const`, \
+            "`in`, `out`, `channel`, `array`, `hash`, `lpm`, `set`, `hold`, `counter`, `meter`, `ppf`, `timer`, `extern`, `const`, \
              `type`, `enum`, `struct`, `drop_reason` or a function can stand here",
         );
         self.not_an_item(error);
@@ -142,6 +142,12 @@ impl Parser<'_> {
         {
             self.expr();
             self.close(RBracket, "after the number of entries");
+        }
+        if self.at_keyword(OfKw) {
+            self.start(OfClause);
+            self.bump_as(OfKw);
+            self.expr();
+            self.finish();
         }
         if self.at_keyword(IdleKw) {
             self.start(Idle);

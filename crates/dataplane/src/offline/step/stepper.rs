@@ -10,7 +10,7 @@ use super::error::StepError;
 use crate::counters::CounterBlock;
 use crate::engine::{Engine, TableAccess};
 use crate::externs::ExternTable;
-use crate::packets::{Access, FrameConfig, FramePool, LocalMemory, Received, RxBatch, WorkerContext};
+use crate::packets::{Access, FrameConfig, FramePool, LocalMemory, Received, RxBatch, WorkerContext, hold_frames};
 use crate::workers::SimulatedTimers;
 
 /// Bytes of the longest packet that must fit into a frame.
@@ -73,13 +73,15 @@ impl Stepper {
     ) -> Result<Stepper, StepError> {
         let limits = program.limits;
         let config = FrameConfig {
-            count: limits.copies.saturating_add(1).saturating_mul(MAX_BATCH as u32),
+            count: limits.copies.saturating_add(1).saturating_mul(MAX_BATCH as u32).saturating_add(hold_frames(&program)),
             frame_size,
             ..FrameConfig::default()
         };
         let pool = Arc::new(FramePool::with_local(&program, config, 1)?);
         let counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
         let mut context = WorkerContext::new(&program, pool.clone(), tables.native().cloned(), counters.clone())?;
+        // Whatever its length, so that engines are compared where bytes are shared.
+        context.set_share_least(Some(1));
         for frame in 0..pool.count() {
             // SAFETY: no frame was taken from the pool yet. The poisoned part lies in the frame, the metadata behind
             // the descriptor.
@@ -225,7 +227,7 @@ impl Stepper {
         // SAFETY: an output's frame is the context owner's and holds a packet with metadata, and nobody writes it now.
         let (bytes, metadata) = unsafe {
             let metadata = std::slice::from_raw_parts(self.pool.metadata(output.frame), size);
-            (self.pool.packet(output.frame).to_vec(), metadata)
+            (self.pool.bytes(output.frame).to_vec(), metadata)
         };
         let field = |field: &baker::ir::MetaField| {
             let stored = &metadata[field.offset as usize..][..storage_size(field.width) as usize];
@@ -244,8 +246,9 @@ impl Stepper {
         self.tables.clone()
     }
 
-    /// Whether every frame is free again: none lost, none returned twice. The error says what the engine did wrong.
+    /// Lets go of the packets that are held, and says whether every frame is free again: none lost, none returned twice. The error says what the engine did wrong.
     pub fn check_frames(&mut self) -> Result<(), String> {
+        self.tables.native().iter().for_each(|tables| tables.clear_holds());
         // SAFETY: the context outlives the borrow of its raw part, and no engine runs.
         let held = unsafe { (*self.context.raw()).free_len };
         let (free, count) = (held + self.pool.free_frames(), self.pool.count());
@@ -254,6 +257,9 @@ impl Stepper {
         }
         if !self.local.is_complete() {
             return Err("a local frame is lost".into());
+        }
+        if !self.pool.is_unshared() {
+            return Err("a frame is free and counts as held".into());
         }
         self.context.release();
         let mut all = vec![0; count as usize];

@@ -241,7 +241,7 @@ impl Queue for AfPacket {
         let mut sent = Sent::default();
         let mut kicked = false;
         for packet in batch.packets() {
-            if packet.len() > self.slot_size - TX_DATA || !self.device.can_send(packet) {
+            if packet.len() > self.slot_size - TX_DATA || !self.device.can_send(packet.head, packet.len()) {
                 continue;
             }
             let slot = self.tx_slot();
@@ -257,7 +257,8 @@ impl Queue for AfPacket {
             unsafe {
                 (*slot).tp_len = packet.len() as u32;
                 let data = slot.cast::<u8>().add(TX_DATA);
-                data.copy_from_nonoverlapping(packet.as_ptr(), packet.len());
+                data.copy_from_nonoverlapping(packet.head.as_ptr(), packet.head.len());
+                data.add(packet.head.len()).copy_from_nonoverlapping(packet.rest.as_ptr(), packet.rest.len());
             }
             status(slot).store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
             self.tx_next = (self.tx_next + 1) % self.slots;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::ring::{Consumer, Producer};
 use super::sys as xsk;
-use super::umem::{Bound, KernelFrames, NOWHERE, Umem};
+use super::umem::{Bound, KernelFrames, MOST_PARTS, NOWHERE, Umem};
 use crate::packets::{RxBatch, TxBatch};
 use crate::ports::queue::Sent;
 use crate::sys::{self, Interface};
@@ -179,13 +179,25 @@ impl Xsk {
         let (mut descriptors, mut tried) = (0, false);
         for index in 0..batch.len() {
             let packet = batch.packet(index);
-            let (address, len) = (self.umem.offset(packet), packet.len());
-            if !device.can_send(packet) {
+            let len = packet.len();
+            if !device.can_send(packet.head, len) {
                 continue;
             }
-            let Some(parts) = self.umem.parts(address, len).filter(|parts| *parts == 1 || self.bound.scatter) else {
+            let is_shared = !packet.rest.is_empty();
+            if is_shared
+                && !self.bound.scatter
+                && let Some(rest) = batch.gather(index)
+                && self.umem.pool().let_go(rest)
+            {
+                back.push(rest);
+            }
+            let packet = batch.packet(index);
+            let pieces = [packet.head, packet.rest].map(|piece| (self.umem.offset(piece), piece.len()));
+            let pieces = pieces.map(|(address, len)| (address, len, self.umem.parts(address, len)));
+            let parts: u32 = pieces.iter().map(|(.., parts)| *parts).sum();
+            if parts > MOST_PARTS || (parts > 1 && !self.bound.scatter) {
                 continue;
-            };
+            }
             if parts > room && !tried {
                 tried = true;
                 self.kernel_frames.sending(std::mem::take(&mut descriptors));
@@ -197,14 +209,20 @@ impl Xsk {
             if parts > room {
                 continue;
             }
-            let frame = batch.keep(index);
-            self.kernel_frames.lend(frame, parts);
-            let (mut at, mut left) = (address, len);
-            while left > 0 {
-                let part = left.min(self.umem.chunk() - at as usize % self.umem.chunk());
-                left -= part;
-                tx.write(libc::xdp_desc { addr: at, len: part as u32, options: if left > 0 { MORE } else { 0 } });
-                at += part as u64;
+            // Before the packet's own frame: this is in its descriptor.
+            if let Some(rest) = batch.keep_rest(index) {
+                self.kernel_frames.lend(rest, pieces[1].2);
+            }
+            self.kernel_frames.lend(batch.keep(index), pieces[0].2);
+            let mut unwritten = len;
+            for (mut at, mut left, _) in pieces {
+                while left > 0 {
+                    let part = left.min(self.umem.chunk() - at as usize % self.umem.chunk());
+                    (left, unwritten) = (left - part, unwritten - part);
+                    let options = if unwritten > 0 { MORE } else { 0 };
+                    tx.write(libc::xdp_desc { addr: at, len: part as u32, options });
+                    at += part as u64;
+                }
             }
             room -= parts;
             descriptors += parts;

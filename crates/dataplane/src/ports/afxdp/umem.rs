@@ -10,12 +10,12 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::ring::{Consumer, Producer};
 use super::sys::{self, Kind};
-use crate::packets::FramePool;
+use crate::packets::{FramePool, Holder, Holds};
 
 /// What the kernel leaves free in front of packets (`XDP_PACKET_HEADROOM`).
 const KERNEL_HEADROOM: u32 = 256;
@@ -26,7 +26,7 @@ const MOST_CHUNK: u32 = 4096;
 /// Frames that a port may have at the kernel at most: more rings do not help, they only take memory out of the caches.
 const MOST_PER_PORT: u32 = 8192;
 /// Parts of a packet at most (`MAX_SKB_FRAGS` and its head).
-const MOST_PARTS: u32 = 18;
+pub const MOST_PARTS: u32 = 18;
 
 /// An address behind every UMEM.
 pub const NOWHERE: u64 = u64::MAX;
@@ -139,16 +139,18 @@ impl Umem {
         ((address / size) as u32, (address % size) as usize)
     }
 
-    /// Where a packet in one of the frames begins.
-    pub fn offset(&self, packet: &[u8]) -> u64 {
-        (packet.as_ptr() as usize - self.pool.region() as usize) as u64
+    /// Where bytes in one of the frames begin; 0 where there are none.
+    pub fn offset(&self, bytes: &[u8]) -> u64 {
+        if bytes.is_empty() { 0 } else { (bytes.as_ptr() as usize - self.pool.region() as usize) as u64 }
     }
 
-    /// Descriptors that a packet takes; `None` where there are more than a packet may have.
-    pub fn parts(&self, address: u64, len: usize) -> Option<u32> {
+    /// Descriptors that a piece of a packet takes.
+    pub fn parts(&self, address: u64, len: usize) -> u32 {
         let chunk = u64::from(self.chunk);
-        let parts = (address + len as u64 - 1) / chunk - address / chunk + 1;
-        (parts <= u64::from(MOST_PARTS)).then_some(parts as u32)
+        match len as u64 {
+            0 => 0,
+            len => ((address + len - 1) / chunk - address / chunk + 1) as u32,
+        }
     }
 
     /// Makes a socket with rings of its own and binds it, in the best way that works. `like`: what another queue of
@@ -228,13 +230,29 @@ fn sender(fd: &OwnedFd, places: u32) -> io::Result<Producer<libc::xdp_desc>> {
     Ok(ring)
 }
 
+/// By frame, how many descriptors of it the kernel has.
+#[derive(Debug)]
+struct Lent(Box<[AtomicU16]>);
+
+impl Holds for Lent {
+    fn frames(&self, seen: &mut [bool]) -> u32 {
+        let held = |(parts, seen): (&AtomicU16, &mut bool)| {
+            let counts = parts.load(Ordering::Relaxed) > 0 && !*seen;
+            *seen |= counts;
+            u32::from(counts)
+        };
+        self.0.iter().zip(seen).map(held).sum()
+    }
+}
+
 /// The frames that the kernel has through the sockets of one queue. They are the pool's again when the last of these is
-/// closed.
+/// closed, as far as nobody else holds them.
+///
+/// Each descriptor at the kernel holds its frame once, so a frame that several packets share may have many.
 #[derive(Debug)]
 pub struct KernelFrames {
     umem: Arc<Umem>,
-    /// By frame, how many descriptors of it the kernel has.
-    parts: Box<[AtomicU8]>,
+    parts: Arc<Lent>,
     /// Descriptors that are to be sent, and how many there may be.
     under_way: AtomicU32,
     limit: u32,
@@ -244,21 +262,32 @@ pub struct KernelFrames {
 impl KernelFrames {
     /// None yet.
     pub fn new(umem: Arc<Umem>, completion: Consumer<u64>, limit: u32) -> Self {
-        let parts = (0..umem.pool.count()).map(|_| AtomicU8::new(0)).collect();
+        let parts = Arc::new(Lent((0..umem.pool.count()).map(|_| AtomicU16::new(0)).collect()));
+        umem.pool.holders.register(Holder::Port, &parts);
         KernelFrames { umem, parts, under_way: AtomicU32::new(0), limit, completion: Mutex::new(completion) }
     }
 
-    /// The kernel gets descriptors of a frame.
+    /// The kernel gets descriptors of a frame, at least one; the caller has held it once.
     pub fn lend(&self, frame: u32, parts: u32) {
-        self.parts[frame as usize].store(parts as u8, Ordering::Relaxed);
+        let (pool, count) = (self.umem.pool(), &self.parts.0[frame as usize]);
+        if pool.is_shared(frame) {
+            // Another worker may lend it, or take parts of it back, at the same time.
+            count.fetch_add(parts as u16, Ordering::Relaxed);
+        } else {
+            count.store(parts as u16, Ordering::Relaxed);
+        }
+        pool.hold(frame, parts - 1);
     }
 
-    /// One descriptor of a frame comes back. Whether it was the last, so that the frame is the caller's.
+    /// One descriptor of a frame comes back. Whether nobody else holds the frame, so that it is the caller's.
     pub fn back(&self, frame: u32) -> bool {
-        let parts = &self.parts[frame as usize];
-        let left = parts.load(Ordering::Relaxed).saturating_sub(1);
-        parts.store(left, Ordering::Relaxed);
-        left == 0
+        let (pool, count) = (self.umem.pool(), &self.parts.0[frame as usize]);
+        if pool.is_shared(frame) {
+            count.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            count.store(0, Ordering::Relaxed);
+        }
+        pool.let_go(frame)
     }
 
     /// Descriptors that may still be sent.
@@ -305,8 +334,12 @@ impl KernelFrames {
 
 impl Drop for KernelFrames {
     fn drop(&mut self) {
-        let kernel_frames =
-            self.parts.iter_mut().zip(0..).filter_map(|(parts, frame)| (*parts.get_mut() > 0).then_some(frame));
-        self.umem.pool.put_back(&kernel_frames.collect::<Vec<u32>>());
+        let pool = self.umem.pool();
+        let mut free = Vec::new();
+        for (parts, frame) in self.parts.0.iter().zip(0..) {
+            let last = (0..parts.swap(0, Ordering::Relaxed)).filter(|_| pool.let_go(frame)).count();
+            free.extend((last > 0).then_some(frame));
+        }
+        pool.put_back(&free);
     }
 }
