@@ -233,8 +233,8 @@ int main(int argc, char **argv)
 				for (int i = 0; i < RESULTS; i++)
 					results[n][pages][i][round] = result[i];
 			}
-	printf("| frames | pages | touch ms | register ms | give back ms | huge MiB | tables KiB | memory ns | turn ns | last ns "
-	       "|\n");
+	printf("| frames | pages | touch ms | register ms | give back ms | huge MiB | tables KiB "
+	       "| memory ns | turn ns | last ns |\n");
 	for (int n = 0; n < 3; n++)
 		for (int pages = SMALL; pages <= HUGETLB; pages++) {
 			printf("| %6d | %-11s |", numbers[n], names[pages]);
