@@ -1,15 +1,16 @@
 /* Frames: what a region of 8192 to 131,072 frames of 2 KiB costs as ordinary pages, as transparent huge pages (madvise)
  * and as pages of hugetlbfs: to get and touch it, to register it with AF_XDP, to give it back; and how fast packets are
- * forwarded when all frames are used in turn (`turn`), or the ones that came back last (`last`).
+ * forwarded when all frames are used in turn (`turn`), or the ones that came back last (`last`, measured after it).
  *
- * Forwarding is as in `fanout`: one thread on CPU 1 sends 32 packets of 1370 bytes by a packet socket, receives them by
- * AF_XDP, writes both MAC addresses, and sends them on to a sink on the same CPU. `memory` is the same without a network:
- * of 32 frames at a time the first two cache lines are read, then written, in a random order of frames (`turn`).
+ * Forwarding is as in `fanout`: one thread on CPU 1 sends 32 packets of 1370 bytes by a packet socket, receives them
+ * by AF_XDP, writes both MAC addresses, and sends them on to a sink on the same CPU. `memory` is the same without a
+ * network: of 32 frames at a time the first two cache lines are read, then written, in a random order of frames.
  *
  * usage: bench/experiments/run frames [seconds per case] [rounds]                                  (as root)
  *
- * Prints ms to touch, to register, to give back; MiB of huge pages that it got and KiB of page tables; ns per packet in
- * memory; ns per packet forwarded, in turn and last. */
+ * Prints medians: ms to touch, to register, to give back; MiB of huge pages that it got and KiB of page tables; ns per
+ * packet in memory; ns per packet forwarded, in turn and last. In a virtual machine the first touch of memory depends
+ * on what was in use before: `touch` does not compare kinds of pages. */
 #include "../common/load.h"
 #include "../common/packet.h"
 #include "../common/xsk.h"
@@ -135,8 +136,7 @@ static void measure(int count, enum pages pages, double seconds, int result_fd)
 	for (size_t i = 0; i < bytes; i += 4096)
 		region[i] = 1;
 	result[0] = (now() - at) / 1e6;
-	result[3] = (pages == HUGETLB ? field("/proc/self/smaps", "Private_Hugetlb:") : field("/proc/self/smaps", "AnonHugePages:")) /
-		    1024.0;
+	result[3] = field("/proc/self/smaps", pages == HUGETLB ? "Private_Hugetlb:" : "AnonHugePages:") / 1024.0;
 	result[4] = field("/proc/self/status", "VmPTE:") - tables;
 	frame_count = count;
 	free_frames = malloc(count * sizeof *free_frames);
@@ -233,7 +233,8 @@ int main(int argc, char **argv)
 				for (int i = 0; i < RESULTS; i++)
 					results[n][pages][i][round] = result[i];
 			}
-	printf("| frames | pages | touch ms | register ms | give back ms | huge MiB | tables KiB | memory ns | turn ns | last ns |\n");
+	printf("| frames | pages | touch ms | register ms | give back ms | huge MiB | tables KiB "
+	       "| memory ns | turn ns | last ns |\n");
 	for (int n = 0; n < 3; n++)
 		for (int pages = SMALL; pages <= HUGETLB; pages++) {
 			printf("| %6d | %-11s |", numbers[n], names[pages]);

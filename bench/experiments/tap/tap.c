@@ -7,10 +7,10 @@
  *
  * usage: bench/experiments/run tap [seconds per case] [rounds] [KiB of the ring, a power of two]        (as root)
  *
- * Prints medians, and the greatest of losses: what CPU 0 was busy per packet (source, forwarding and sink), the run time of the program alone by
- * the kernel's statistics, the reader's CPU time in % and per packet, its waits that ended by a wake-up, per 1000
- * packets, packets that found the ring full (of 10^6), packets that were not forwarded; and millions of packets/s
- * forwarded at the fastest, with how many of 100 the reader got. */
+ * Prints medians, and the greatest of losses: what CPU 0 was busy per packet (source, forwarding and sink), the run
+ * time of the program alone by the kernel's statistics, the reader's CPU time in % and per packet, its waits that ended
+ * by a wake-up, per 1000 packets, packets that found the ring full (of 10^6), packets that were not forwarded; and
+ * millions of packets/s forwarded at the fastest, with how many of 100 the reader got. */
 #include "../common/load.h"
 #include "../common/packet.h"
 #include <arpa/inet.h>
