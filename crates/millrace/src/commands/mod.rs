@@ -20,5 +20,6 @@ pub mod sim;
 pub mod status;
 pub mod stop;
 pub mod table;
+pub mod test;
 mod trace;
 mod watch;
