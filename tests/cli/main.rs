@@ -2,6 +2,7 @@
 //!
 //! The tests of `run` on network interfaces need root, or `unshare --user --map-root-user`, and fail without.
 
+mod cases;
 mod check;
 mod collector;
 mod config;

@@ -17,6 +17,7 @@ pub mod reload;
 pub mod replay;
 pub mod run;
 pub mod sim;
+mod stages;
 pub mod status;
 pub mod stop;
 pub mod table;

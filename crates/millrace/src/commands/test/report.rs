@@ -57,7 +57,7 @@ impl Report<'_> {
     pub fn text(&self) -> String {
         let mut out = String::new();
         let ways: Vec<&str> = self.ways().collect();
-        let _ = writeln!(out, "{}: {} cases, run by: {}", self.name, self.cases.len(), ways.join("; "));
+        let _ = writeln!(out, "{}: {}, run by: {}", self.name, count(self.cases.len()), ways.join("; "));
         let width = self.cases.iter().map(|case| case.name().chars().count()).max().unwrap_or(0);
         for (case, outcomes) in self.each() {
             let failed: Vec<&str> = failed_ways(&ways, outcomes).collect();
@@ -84,7 +84,8 @@ impl Report<'_> {
         let (all, failed) = (self.cases.len(), self.failed());
         let _ = writeln!(
             out,
-            "\n{all} cases: {} passed, {failed} failed; {runs} runs in {:.2} s",
+            "\n{}: {} passed, {failed} failed; {runs} runs in {:.2} s",
+            count(all),
             all - failed,
             time.as_secs_f64()
         );
@@ -122,6 +123,11 @@ impl Report<'_> {
             "cases": self.each().map(case).collect::<Vec<_>>(),
         })
     }
+}
+
+/// `1 case`, `2 cases`.
+pub fn count(cases: usize) -> String {
+    if cases == 1 { "1 case".into() } else { format!("{cases} cases") }
 }
 
 fn has_failed(outcomes: &[Outcome]) -> bool {
