@@ -9,6 +9,7 @@ mod config;
 mod control;
 mod controllers;
 mod disk;
+mod emit;
 mod explain;
 mod fmt;
 mod hostile_clients;
