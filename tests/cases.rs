@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use baker::ir::{Program, Source};
 use baker::opt::Level;
 use codegen::OptLevel;
-use control::cases::{self, Case};
+use control::cases::{self, Suite};
 use dataplane::step::{Compiled, cuts};
 use dataplane::{Access, EngineKind};
 
@@ -61,7 +61,7 @@ fn applications_cut_at_every_channel() {
     let chosen = applications().into_iter().filter(|(_, program)| IN_KERNEL.contains(&program.name.as_str()));
     let work: Vec<_> = chosen
         .flat_map(|(folder, program)| {
-            let cases = Arc::new(all_cases(&folder, &program));
+            let cases = Arc::new(cases::load_all(&folder.join("cases"), &program, BUILT_IN).unwrap());
             let cuts = cuts(&program);
             assert!(cuts.len() > 5, "{} cuts of {}", cuts.len(), program.name);
             // The first is none in front of a PPF.
@@ -73,8 +73,9 @@ fn applications_cut_at_every_channel() {
     let failures = Mutex::new(Vec::new());
     let part = || {
         while let Some(((cases, cut), level)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let engine = Compiled::cut(cut, *level, OptLevel::O0).unwrap();
-            let failed = cases.iter().filter_map(|case| cases::run(&engine, case).err());
+            let mut suite = Suite::default();
+            suite.add("cut", Compiled::cut(cut, *level, OptLevel::O0).unwrap(), &[Access::default()]);
+            let failed = suite.failures(cases).into_iter();
             let left: Vec<_> =
                 cut.workers.channels.iter().filter(|channel| channel.from == Some(Source::Kernel)).collect();
             let names: Vec<_> = left.iter().map(|channel| channel.name.as_str()).collect();
@@ -90,22 +91,16 @@ fn applications_cut_at_every_channel() {
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
-fn all_cases(folder: &Path, program: &Program) -> Vec<Case> {
-    let files = cases::files(&folder.join("cases")).unwrap();
-    assert!(!files.is_empty(), "{}", folder.display());
-    files.iter().map(|file| cases::load(file, program, BUILT_IN).unwrap_or_else(|error| panic!("{error}"))).collect()
-}
-
-/// Runs all cases of applications on engines.
+/// Runs all cases of applications on engines, with each way to get at packets.
 fn run(applications: Vec<(PathBuf, Arc<Program>)>, engines: &[EngineKind]) {
     let mut failures = Vec::new();
     for (folder, program) in applications {
-        let engines: Vec<_> = engines.iter().map(|engine| Compiled::new(program.clone(), *engine).unwrap()).collect();
-        for case in all_cases(&folder, &program) {
-            let runs =
-                engines.iter().flat_map(|engine| Access::ALL.map(|access| cases::run_with(engine, access, &case)));
-            failures.extend(runs.filter_map(|run| Some(run.err()?.to_string())));
+        let mut suite = Suite::default();
+        for engine in engines {
+            suite.add(engine.name(), Compiled::new(program.clone(), *engine).unwrap(), &Access::ALL);
         }
+        let cases = cases::load_all(&folder.join("cases"), &program, BUILT_IN).unwrap_or_else(|error| panic!("{error}"));
+        failures.extend(suite.failures(&cases).iter().map(ToString::to_string));
     }
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }

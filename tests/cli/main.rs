@@ -2,12 +2,14 @@
 //!
 //! The tests of `run` on network interfaces need root, or `unshare --user --map-root-user`, and fail without.
 
+mod cases;
 mod check;
 mod collector;
 mod config;
 mod control;
 mod controllers;
 mod disk;
+mod emit;
 mod explain;
 mod fmt;
 mod hostile_clients;

@@ -159,6 +159,140 @@ fn pcapng_files() {
     assert!(text.contains("ports have sent all of its packets, and received none"), "{text}");
 }
 
+/// Interfaces and packets of a pcapng file that was written: name of the interface, time in ns, flags, bytes.
+fn read_pcapng(file: &[u8]) -> (Vec<String>, Vec<(String, u64, u32, Vec<u8>)>) {
+    let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+    let half = |at: usize| usize::from(u16::from_le_bytes(file[at..at + 2].try_into().unwrap()));
+    let (mut at, mut names, mut packets) = (0, Vec::new(), Vec::new());
+    while at < file.len() {
+        let (kind, len) = (word(at), word(at + 4) as usize);
+        match kind {
+            1 => {
+                assert_eq!((half(at + 8), half(at + 16)), (1, 2), "Ethernet, then its name");
+                let name = &file[at + 20..at + 20 + half(at + 18)];
+                names.push(String::from_utf8(name.to_vec()).unwrap());
+            }
+            6 => {
+                let (interface, stamp) = (word(at + 8) as usize, u64::from(word(at + 12)) << 32 | u64::from(word(at + 16)));
+                let captured = word(at + 20) as usize;
+                assert_eq!(captured, word(at + 24) as usize);
+                let flags = at + 28 + captured.next_multiple_of(4);
+                assert_eq!((half(flags), half(flags + 2)), (2, 4));
+                let bytes = file[at + 28..at + 28 + captured].to_vec();
+                packets.push((String::clone(&names[interface]), stamp, word(flags + 4), bytes));
+            }
+            _ => assert_eq!((kind, at), (0x0a0d_0d0a, 0)),
+        }
+        at += len;
+    }
+    (names, packets)
+}
+
+/// A pcap file with frames at these microseconds, each with a byte that tells it.
+fn at_times(times: &[u32], tell: u8) -> Vec<u8> {
+    let frame = |_| ethernet([2; 6], [4; 6], ETH_EXPERIMENT, &[tell]);
+    let mut file = pcap::write(&times.iter().map(frame).collect::<Vec<_>>());
+    for (index, time) in times.iter().enumerate() {
+        let at = 24 + index * 31 + 4;
+        file[at..at + 4].copy_from_slice(&time.to_le_bytes());
+    }
+    file
+}
+
+/// Files for several ports come in by their times, and leave by port.
+#[test]
+fn several_files_and_a_file_for_each_port() {
+    let scratch = Scratch::new();
+    let left = scratch.write("left.pcap", at_times(&[10, 30, 50], 1));
+    let right = scratch.write("right.pcap", at_times(&[20, 30, 30, 60], 2));
+    let (one, two) = (format!("1={left}"), format!("2={right}"));
+    let directory = scratch.path("out/new");
+    for engine in ["worker", "interp"] {
+        let out = scratch.path("out.pcapng");
+        let given = ["replay", PATCH, "--engine", engine, "--port", &two, "--port", &one, "--out", &out];
+        let text = millrace(&[&given[..], &["--out-dir", &directory]].concat()).ok();
+        assert!(text.contains(": 7 packets in, 7 out by tx, 0 to the host"), "{text}");
+        let (names, packets) = read_pcapng(&fs::read(&out).unwrap());
+        assert_eq!(names, ["port 2", "port 1"], "as packets left, for the program has no configuration");
+        let order: Vec<_> = packets.iter().map(|(name, time, flags, bytes)| (&name[..], time % 1_000_000, *flags, bytes[14])).collect();
+        let expected = [
+            ("port 2", 10, 2, 1),
+            ("port 1", 20, 2, 2),
+            // At the same time that of the file that was given first.
+            ("port 1", 30, 2, 2),
+            ("port 1", 30, 2, 2),
+            ("port 2", 30, 2, 1),
+            ("port 2", 50, 2, 1),
+            ("port 1", 60, 2, 2),
+        ];
+        assert_eq!(order, expected.map(|(port, us, flags, tell)| (port, us * 1000, flags, tell)));
+        for (name, tell, count) in [("port 1", 2, 4), ("port 2", 1, 3)] {
+            let file = fs::read(format!("{directory}/{name}.pcap")).unwrap();
+            assert_eq!(pcap::read(&file), vec![ethernet([2; 6], [4; 6], ETH_EXPERIMENT, &[tell]); count]);
+        }
+    }
+    // What was written is read again: the ports have sent it, so nothing comes in; as any other file it does.
+    let out = scratch.path("out.pcapng");
+    let again = millrace(&["replay", PATCH, "--port", &format!("1={out}")]).ok();
+    assert!(again.contains(": 7 packets in, "), "{again}");
+}
+
+/// The ports of a configuration have their interface or file, whether packets leave by it or not; the host, too, once
+/// there are some for it.
+#[test]
+fn ports_of_a_configuration_by_name_and_number() {
+    let scratch = Scratch::new();
+    let sent = pcap::read(&fs::read(FIRST).unwrap());
+    let all: Vec<(u32, u32, &[u8])> = sent.iter().map(|packet| (1, 0, &packet[..])).collect();
+    let expected = replay("l3switch", FIRST, "p2", &scratch);
+    // The second interface of a file without names, one that is called by the number, and one by the name.
+    for names in [&["", ""], &["x", "2"], &["x", "p2"]] {
+        let mut file = pcapng(names, &all);
+        if names[0].is_empty() {
+            // Blocks of 20 bytes: no options.
+            let block = |kind: u32| [kind, 20, 1, 0, 20].iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+            let named = pcapng(names, &[]).len() - 28;
+            file.splice(28..28 + named, [block(1), block(1)].concat());
+        }
+        let input = scratch.write("in.pcapng", &file);
+        let (out, directory) = (scratch.path("o.pcapng"), scratch.path("dir"));
+        let text = millrace(&["replay", "l3switch", "--in", &input, "--out", &out, "--out-dir", &directory]).ok();
+        assert!(text.contains(&expected.1), "{names:?} {text}");
+        let (interfaces, packets) = read_pcapng(&fs::read(&out).unwrap());
+        assert_eq!(interfaces[..6], ["p1", "p2", "p3", "p4", "svi1p", "svi2p"]);
+        assert!(interfaces[6..].iter().all(|name| name == "host"), "{interfaces:?}");
+        assert_eq!(packets.iter().map(|packet| packet.3.clone()).collect::<Vec<_>>(), expected.0);
+        for name in &interfaces {
+            let own: Vec<_> = packets.iter().filter(|packet| packet.0 == *name).map(|packet| packet.3.clone()).collect();
+            assert_eq!(pcap::read(&fs::read(format!("{directory}/{name}.pcap")).unwrap()), own, "{name}");
+        }
+    }
+    let input = scratch.write("in.pcapng", pcapng(&["77"], &[(0, 0, &sent[0])]));
+    let text = millrace(&["replay", "l3switch", "--in", &input]).failed(1);
+    assert!(text.contains("interface 77 is no port of the configuration"), "{text}");
+}
+
+#[test]
+fn files_that_contradict_each_other() {
+    let scratch = Scratch::new();
+    let text = millrace(&["replay", PATCH]).failed(1);
+    assert!(text.contains("--in <IN.pcap>"), "{text}");
+    let text = millrace(&["replay", PATCH, "--port", "1"]).failed_in_one_line(1);
+    assert!(text.contains("there is no capture file to read"), "{text}");
+    let text = millrace(&["replay", PATCH, "--in", FIRST, "--port", "1", "--port", "2"]).failed_in_one_line(1);
+    assert!(text.contains("--port 2: is said twice"), "{text}");
+    let text = millrace(&["replay", "l3switch", "--port", &format!("p9={FIRST}")]).failed(1);
+    assert!(text.contains("--port p9: neither a port of the configuration nor a number"), "{text}");
+    let copy = scratch.write("copy.pcap", fs::read(FIRST).unwrap());
+    let text = millrace(&["replay", PATCH, "--in", &copy, "--out-dir", &scratch.path(".")]).failed_in_one_line(1);
+    assert!(text.contains("lies in the directory of the output"), "{text}");
+    assert_eq!(fs::read(&copy).unwrap(), fs::read(FIRST).unwrap());
+    let text = millrace(&["replay", PATCH, "--in", FIRST, "--out-dir", &format!("{copy}/x")]).failed_in_one_line(1);
+    assert!(text.contains("cannot be made"), "{text}");
+    let text = millrace(&["replay", PATCH, "--in", FIRST, "--port", "2=/no/such.pcap"]).failed_in_one_line(1);
+    assert!(text.contains("/no/such.pcap: cannot be opened"), "{text}");
+}
+
 #[test]
 fn capture_files_that_are_no_use() {
     let scratch = Scratch::new();

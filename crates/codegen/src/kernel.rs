@@ -223,6 +223,8 @@ pub struct Options {
     /// Packets may come in several fragments, as those do that are longer than a page: the program is loaded with
     /// `BPF_F_XDP_HAS_FRAGS`.
     pub frags: bool,
+    /// The code is also wanted as LLVM IR, for people to read.
+    pub text: bool,
 }
 
 /// A reference to a map in [`Object::code`].
@@ -238,6 +240,18 @@ pub enum MapUse {
     Parts,
 }
 
+impl MapUse {
+    /// Its name in listings and object files.
+    pub fn name(self) -> &'static str {
+        match self {
+            MapUse::Memory => "memory",
+            MapUse::Devices => "devices",
+            MapUse::Sockets => "sockets",
+            MapUse::Parts => "parts",
+        }
+    }
+}
+
 /// BPF code.
 #[derive(Clone, Debug)]
 pub struct Object {
@@ -249,6 +263,8 @@ pub struct Object {
     pub locations: Vec<(usize, Location)>,
     /// Bytes of stack.
     pub stack: u32,
+    /// As LLVM IR, where [`Options::text`] asks for it.
+    pub llvm: Option<String>,
 }
 
 /// What code belongs to.

@@ -202,7 +202,7 @@ bounce.seen = 5
         "12: step[0].drops.odd: 0 is out of range; accepted: an integer from 1 to 4294967295",
         "13: step[1]: `in` is missing; accepted: in = { port = \"…\", packet = \"…\" }, or wait = \"30s\"",
         "14: step[1].on: unknown key; did you mean `in`?; accepted: note, in, wait, out, drops",
-        "15: after.table: unknown key; did you mean `tables`?; accepted: tables, entries",
+        "15: after.table: unknown key; did you mean `tables`?; accepted: tables, entries, counters",
         "17: after.entries.bounce.saen: there is no table bounce.saen; did you mean `bounce.seen`?; accepted: bounce.twins, bounce.seen",
         "18: after.entries.bounce.seen: 5 is out of range; accepted: an integer from 0 to 4",
     ];

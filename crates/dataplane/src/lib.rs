@@ -49,7 +49,9 @@ pub use counters::{CounterBlock, PortCounters};
 pub use engine::{Engine, EngineError, EngineKind, InterpEngine, NativeEngine, RunFnEngine, TableAccess};
 pub use instance::{Instance, MAX_WORKERS, Next, Options, PortConfig, Prepared, ReloadError, Report, StartError};
 pub use observer::{Observer, PortSnapshot, Snapshot, TimerSnapshot};
-pub use offline::{Entries, ReplayError, ReplayReport, bench, replay, step};
-pub use packets::{Access, Bytes, FrameConfig, FrameHolders, FrameError, FramePool, Received, RxBatch, TxBatch, WorkerContext};
+pub use offline::{Entries, ReplayError, ReplayInput, ReplayOutputs, ReplayReport, bench, replay, step};
+pub use packets::{
+    Access, Bytes, FrameConfig, FrameError, FrameHolders, FramePool, Received, RxBatch, TxBatch, WorkerContext,
+};
 pub use tables::{Carried, Epochs, Registration, TableChange, Tables, TablesError, bytes_of_entry};
 pub use workers::PollMode;

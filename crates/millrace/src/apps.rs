@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use baker::check::Compilation;
@@ -47,6 +47,36 @@ pub struct Source {
 }
 
 impl Source {
+    /// The case files beside it, by name: those in `cases/NAME` of a program NAME.baker, where there is such a folder,
+    /// else those in `cases`. The failure: the folder in which there is none.
+    pub fn cases(&self) -> Result<Vec<PathBuf>, PathBuf> {
+        let path = Path::new(&self.name);
+        let all = path.parent().unwrap_or(Path::new("")).join("cases");
+        let own = path.file_stem().map(|stem| all.join(stem));
+        let own = own.map(|folder| self.case_files(&folder)).filter(|files| !files.is_empty());
+        let files = own.unwrap_or_else(|| self.case_files(&all));
+        if files.is_empty() { Err(all) } else { Ok(files) }
+    }
+
+    fn case_files(&self, folder: &Path) -> Vec<PathBuf> {
+        if !self.built_in {
+            return control::cases::files(folder).unwrap_or_default();
+        }
+        let mut files: Vec<PathBuf> = Apps::iter().map(|path| Path::new(BUILT_IN).join(&*path)).collect();
+        files.retain(|path| path.parent() == Some(folder) && path.extension().is_some_and(|end| end == "toml"));
+        files.sort();
+        files
+    }
+
+    /// A file that belongs to it, as text.
+    pub fn file(&self, path: &Path) -> std::io::Result<String> {
+        if !self.built_in {
+            return std::fs::read_to_string(path);
+        }
+        let inside = normal(path);
+        let text = inside.strip_prefix(BUILT_IN).ok().and_then(|inside| built_in_text(inside.to_str()?));
+        text.map_or_else(|| std::fs::read_to_string(path), Ok)
+    }
     /// As it is run with a trace: with the one beside it the configuration is that of the trace.
     pub fn with_trace(mut self, is_beside: bool) -> Source {
         if is_beside && self.trace_config.is_some() {
@@ -56,10 +86,24 @@ impl Source {
     }
 }
 
+/// In front of the names of files that are built in.
+const BUILT_IN: &str = "apps";
 /// Name of an application's trace, in its directory.
 const TRACE: &str = "trace.pcapng";
 /// And that of the configuration for it.
 const TRACE_CONFIG: &str = "trace.toml";
+
+/// A path without `..`, as text has it.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir if normal.parent().is_some() => drop(normal.pop()),
+            part => normal.push(part),
+        }
+    }
+    normal
+}
 
 /// Finds a program by what the user wrote.
 pub fn find(app: &str) -> Result<Source, Failure> {
@@ -74,11 +118,11 @@ pub fn find(app: &str) -> Result<Source, Failure> {
     let embedded = |file: &str| {
         let name = format!("{app}/{file}");
         let text = built_in_text(&name)?;
-        Some((format!("apps/{name}"), text))
+        Some((format!("{BUILT_IN}/{name}"), text))
     };
     if let Some((name, text)) = embedded(&format!("{app}.baker")) {
         let trace = format!("{app}/{TRACE}");
-        let trace = built_in(&trace).map(|content| (format!("apps/{trace}"), content.into_owned()));
+        let trace = built_in(&trace).map(|content| (format!("{BUILT_IN}/{trace}"), content.into_owned()));
         let (config, trace_config) = (embedded(&format!("{app}.toml")), embedded(TRACE_CONFIG));
         return Ok(Source { name, text, config, built_in: true, trace, trace_config });
     }
@@ -117,7 +161,7 @@ fn beside<T>(path: &Path, content: std::io::Result<T>) -> Result<Option<T>, Fail
 
 /// A file beside a program. What lies beside one that is built in is built in, too.
 fn imported(built_in: bool, path: &Path) -> Option<String> {
-    match path.strip_prefix("apps") {
+    match path.strip_prefix(BUILT_IN) {
         Ok(inside) if built_in => built_in_text(inside.to_str()?),
         _ => std::fs::read_to_string(path).ok(),
     }

@@ -36,6 +36,8 @@ enum Command {
     Fmt(commands::fmt::Args),
     /// Serve an editor: diagnostics, hover, completion and more
     Lsp(commands::lsp::Args),
+    /// Run a program's packet cases on every engine
+    Test(commands::test::Args),
     /// Show what a program is compiled to
     Emit(commands::emit::Args),
     /// Show what the optimiser does to a program, packet by packet of a trace
@@ -98,6 +100,7 @@ fn run(found: &ArgMatches) -> Result<(), Failure> {
         Command::Check(args) => commands::check::run(&args),
         Command::Fmt(args) => commands::fmt::run(&args),
         Command::Lsp(args) => commands::lsp::run(&args),
+        Command::Test(args) => commands::test::run(&args),
         Command::Emit(args) => commands::emit::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
         Command::Sim(args) => commands::sim::run(&args),

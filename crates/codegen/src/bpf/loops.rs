@@ -91,7 +91,7 @@ pub(super) fn with_jumps(object: Object) -> Result<Object, CodegenError> {
         return Ok(object);
     }
     let moved = |at: usize| at + heads.partition_point(|head| *head <= at);
-    let Object { code, maps, locations, stack } = object;
+    let Object { code, maps, locations, stack, llvm } = object;
     let mut out = Vec::with_capacity(code.len() + heads.len() * SLOT);
     let mut at = 0;
     while at * SLOT < code.len() {
@@ -111,7 +111,7 @@ pub(super) fn with_jumps(object: Object) -> Result<Object, CodegenError> {
     }
     let maps = maps.into_iter().map(|(slot, map)| (moved(slot), map)).collect();
     let locations = locations.into_iter().map(|(first, location)| (moved(first), location)).collect();
-    Ok(Object { code: out, maps, locations, stack })
+    Ok(Object { code: out, maps, locations, stack, llvm })
 }
 
 #[cfg(test)]
@@ -149,6 +149,7 @@ mod tests {
             maps: vec![(2, crate::kernel::MapUse::Memory)],
             locations: Vec::new(),
             stack: 0,
+            llvm: None,
         };
         assert_eq!(heads(&code), [5]);
         let changed = with_jumps(object).unwrap();
@@ -174,7 +175,7 @@ mod tests {
         assert_eq!(heads(&code), [4]);
         let ahead = [&code[..4 * SLOT], &code[5 * SLOT..]].concat();
         assert_eq!(heads(&ahead), [0; 0], "without the way back");
-        let object = Object { code: code.clone(), maps: Vec::new(), locations: Vec::new(), stack: 0 };
+        let object = Object { code: code.clone(), maps: Vec::new(), locations: Vec::new(), stack: 0, llvm: None };
         assert_eq!(runs(&with_jumps(object).unwrap().code).0, runs(&code).0);
     }
 }

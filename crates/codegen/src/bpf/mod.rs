@@ -8,9 +8,11 @@
 mod asm;
 mod body;
 mod debug_info;
+mod elf;
 mod fragments;
 mod hash;
 mod insert;
+mod listing;
 mod lock;
 mod loops;
 mod main;
@@ -39,12 +41,14 @@ use inkwell::context::Context;
 use inkwell::module::Module as LlvmModule;
 use inkwell::values::{FunctionValue, InstructionOpcode, InstructionValue};
 
+pub use elf::elf;
+pub use listing::{Line, listing};
 pub use obstacles::{limits, obstacles};
 pub use tiers::{Accepted, Refusal, Tier, TierError, compile_tiered};
 
 use crate::kernel::{Location, Memory, Object, Options};
 use crate::lower::{Core, Missing, Res, enum_attribute};
-use crate::{CodegenError, Emit, internal};
+use crate::{CodegenError, internal};
 use debug_info::DebugInfo;
 use state::Fields;
 use target::{Bpf, Complaints};
@@ -66,7 +70,7 @@ const STACK: u32 = 512;
 /// Compiles a program, all of whose PPFs run in the kernel, for its memory, as one function. [`limits`] says which can;
 /// `baker::location` makes others a controller, and what is put to controllers is punted.
 pub fn compile(program: &Program, packets: Level, memory: &Memory, options: Options) -> Result<Object, CodegenError> {
-    with_module(&optimise(program, packets), CompileUnit::Whole, memory, options, read)
+    with_module(&optimise(program, packets), CompileUnit::Whole, memory, options, read(options))
 }
 
 /// What code is made of.
@@ -78,22 +82,15 @@ enum CompileUnit {
     Part(PpfId),
 }
 
-fn read(program: &Program, bpf: &Bpf, module: &LlvmModule, locations: &[Location]) -> Result<Object, CodegenError> {
-    object::read(&bpf.object(module)?, program, locations)
-}
-
-/// The program, as one function, as LLVM IR or as BPF assembly, for people to read.
-pub fn emit(
-    program: &Program,
-    packets: Level,
-    memory: &Memory,
+/// How instructions come out of a module.
+fn read(
     options: Options,
-    what: Emit,
-) -> Result<String, CodegenError> {
-    with_module(&optimise(program, packets), CompileUnit::Whole, memory, options, |_, bpf, module, _| match what {
-        Emit::Llvm => Ok(module.print_to_string().to_string()),
-        Emit::Asm => bpf.assembly(module),
-    })
+) -> impl FnOnce(&Program, &Bpf, &LlvmModule, &[Location]) -> Result<Object, CodegenError> {
+    move |program, bpf, module, locations| {
+        let mut object = object::read(&bpf.object(module)?, program, locations)?;
+        object.llvm = options.text.then(|| module.print_to_string().to_string());
+        Ok(object)
+    }
 }
 
 fn with_module<T>(

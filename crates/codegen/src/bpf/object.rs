@@ -67,5 +67,5 @@ pub(super) fn read(file: &[u8], program: &Program, locations: &[Location]) -> Re
     }
     let lines = file.section_by_name(LINES).map(|section| section.data()).transpose().map_err(broken)?;
     let locations = lines.map_or(Ok(Vec::new()), |lines| super::debug_info::read(lines, locations))?;
-    super::loops::with_jumps(Object { code, maps, locations, stack })
+    super::loops::with_jumps(Object { code, maps, locations, stack, llvm: None })
 }

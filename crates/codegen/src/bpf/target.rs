@@ -18,7 +18,7 @@ use inkwell::targets::{CodeModel, FileType, InitializationConfig, RelocMode, Tar
 use crate::CodegenError;
 
 /// Instruction set of Linux 5.12 and later: 32-bit arithmetic, atomic operations that fetch.
-const CPU: &str = "v3";
+pub(super) const CPU: &str = "v3";
 
 /// Everything becomes one function, whose state becomes registers, and what is known is taken out. None of these passes
 /// makes multiplications that were not there, which those for loops and for sums do, of any width; loops stay as they

@@ -105,7 +105,7 @@ pub fn compile_tiered<T, E: From<CodegenError>>(
 ) -> Result<Accepted<T>, TierError<E>> {
     let mut make = |program: &Program, unit, spill| {
         let options = Options { spill, ..options };
-        offer(&with_module(program, unit, memory, options, super::read)?)
+        offer(&with_module(program, unit, memory, options, super::read(options))?)
     };
     let first = rx_ppf(program);
     if !options.apart || first.is_none() {

@@ -1,8 +1,9 @@
 //! What a case file says.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
-use baker::ir::{ChannelId, ControllerId, DropId, Program, TableEntry, TableId};
+use baker::ir::{ChannelId, ControllerId, CounterId, DropId, Program, TableEntry, TableId};
 
 use crate::application::AnySettings;
 use crate::config::Config;
@@ -13,6 +14,8 @@ use crate::entries::PortNames;
 pub struct Case {
     /// Its file.
     pub file: PathBuf,
+    /// The file's text.
+    pub text: String,
     /// What it shows, in one sentence.
     pub description: String,
     /// Entries that the settings of controllers make: those of the case if it has any, else those of the configuration.
@@ -29,6 +32,8 @@ pub struct Case {
     pub after: Vec<(TableId, TableEntry)>,
     /// Number of entries that tables must have at the end; of an array, those count that are not all zero.
     pub sizes: Vec<(TableId, usize)>,
+    /// What cells of the program's counters must have at the end.
+    pub counters: Vec<(CounterId, u32, u64)>,
 }
 
 /// One packet in, or a pause, and what must come of it.
@@ -44,6 +49,21 @@ pub struct Step {
     pub outputs: Vec<Leaving>,
     /// Packets that it drops, by reason; the other reasons stay as they are.
     pub drops: Vec<(DropId, u64)>,
+    /// Where the parts stand in the file's text.
+    pub places: Places,
+}
+
+/// Bytes of a case file's text in which the parts of a step stand.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// What is behind `in =` or `wait =`.
+    pub enters: Range<usize>,
+    /// What is behind `out =`, where there is one.
+    pub out: Option<Range<usize>>,
+    /// Each packet in it.
+    pub packets: Vec<Range<usize>>,
+    /// What is behind `drops =`, where there is one.
+    pub drops: Option<Range<usize>>,
 }
 
 /// What enters the program.
@@ -101,12 +121,18 @@ impl To {
 }
 
 impl Case {
+    /// Its file's name without `.toml`.
+    pub fn name(&self) -> String {
+        self.file.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
     /// A case over a configuration.
-    pub(super) fn new(file: PathBuf, mut config: Config, program: &Program) -> Self {
+    pub(super) fn new(file: PathBuf, text: String, mut config: Config, program: &Program) -> Self {
         let ports = config.port_names();
         config.entries.extend(config.port_entries(program));
         Case {
             file,
+            text,
             description: String::new(),
             controllers: config.controllers,
             entries: config.entries,
@@ -115,6 +141,7 @@ impl Case {
             steps: Vec::new(),
             after: Vec::new(),
             sizes: Vec::new(),
+            counters: Vec::new(),
         }
     }
 }

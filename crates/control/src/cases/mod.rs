@@ -2,11 +2,13 @@
 //!
 //! ```toml
 //! description = "a packet for the other subnet is routed"
-//! config = "../l3switch.toml"                 # optional; this is the default, with the program's name
+//! config = "../l3switch.toml"                 # optional; this is the default, with the program's name, if it is there
 //! [controllers.firewall]                      # optional: settings of controllers, in place of the configuration's
 //! rules = []
 //! [ports.p3]                                  # optional: otherwise that of the configuration
 //! mtu = 1400
+//! [ports.p9]                                  # optional: one that the configuration has not
+//! number = 9
 //! [tables.l3_forward.neighbours]              # optional: more entries, or other values, than the configuration's
 //! "10.0.2.13" = { mac = "02:00:00:00:00:13", heard = 0 }
 //! [define]                                    # optional: names for packets, layers and values
@@ -27,7 +29,17 @@
 //! "10.0.1.11" = { mac = "02:00:00:00:00:11", heard = 1 }
 //! [after.entries]                             # optional: how many entries tables must have at the end
 //! l3_forward.neighbours = 1                   # of an array, those count that are not all zero
+//! [after.counters]                            # optional: what the program's counters must have at the end
+//! patch.bytes = 60                            # of one with several cells: { 3 = 60 }
 //! ```
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `case` | what a case says |
+//! | `load`, `step` | case files to cases |
+//! | `run` | a case on an engine |
+//! | `suite` | cases in several ways: engines and access modes |
+//! | `update` | a case file with what was found in place of what it expects |
 //!
 //! Paths are relative to the case file; packets are written as [`crate::packet`] says.
 
@@ -35,7 +47,11 @@ mod case;
 mod load;
 mod run;
 mod step;
+mod suite;
+mod update;
 
-pub use self::case::{Case, Enters, Leaving, Step, To};
-pub use self::load::{LoadError, files, load};
-pub use self::run::{CaseFailure, run, run_with};
+pub use self::case::{Case, Enters, Leaving, Places, Step, To};
+pub use self::load::{LoadError, Loader, files, load, load_all};
+pub use self::run::{CaseFailure, Observed, observe, run, run_with};
+pub use self::suite::{Kernel, Outcome, Suite, Way};
+pub use self::update::{UpdateError, updated};

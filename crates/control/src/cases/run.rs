@@ -1,9 +1,10 @@
 //! Runs a case on an engine.
 
 use std::fmt::{self, Write};
+use std::path::PathBuf;
 
 use baker::ir::interp::End;
-use baker::ir::{CounterSlots, DropId, Program, TableEntry, TableId, TableStore, Target};
+use baker::ir::{CounterId, CounterSlots, DropId, Program, TableEntry, TableId, TableStore, Target};
 use dataplane::controller::{ExternFn, ExternTable};
 use dataplane::step::{Compiled, StepOutput, Stepper};
 use dataplane::{Access, EngineKind};
@@ -17,9 +18,11 @@ use crate::packet::{describe, differences, text};
 /// the tables at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaseFailure {
-    /// The case file, with the line of the step.
-    pub place: String,
-    /// What the case shows.
+    /// The case file.
+    pub file: PathBuf,
+    /// Line of the step, counted from 1; `None`: it is about the case as a whole, such as its tables at the end.
+    pub line: Option<usize>,
+    /// What the case shows, and the step.
     pub description: String,
     /// The engine.
     pub engine: EngineKind,
@@ -29,102 +32,184 @@ pub struct CaseFailure {
     pub problems: String,
 }
 
+impl CaseFailure {
+    /// The case file, with the line of the step.
+    pub fn place(&self) -> String {
+        let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
+        format!("{}{line}", self.file.display())
+    }
+}
+
 impl fmt::Display for CaseFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let access = if self.access == Access::default() { String::new() } else { format!(", access {}", self.access) };
-        writeln!(f, "{}: {} (engine {:?}{access})", self.place, self.description, self.engine)?;
+        writeln!(f, "{}: {} (engine {:?}{access})", self.place(), self.description, self.engine)?;
         self.problems.lines().try_for_each(|line| writeln!(f, "  {line}"))
     }
 }
 
 impl std::error::Error for CaseFailure {}
 
+/// What came of a step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// Packets that left the program, in order.
+    pub outputs: Vec<Leaving>,
+    /// Packets that it dropped, by reason, where there were any.
+    pub drops: Vec<(DropId, u64)>,
+}
+
 /// Runs a case: all steps in order on one engine with fresh tables. Stops at the first step that fails, for what
 /// follows would only show its consequences.
+///
+/// # Errors
+/// What went otherwise than the case says.
 pub fn run(compiled: &Compiled, case: &Case) -> Result<(), CaseFailure> {
     run_with(compiled, Access::default(), case)
 }
 
 /// As [`run`], with another way to get at packets that are received.
+///
+/// # Errors
+/// What went otherwise than the case says.
 pub fn run_with(compiled: &Compiled, access: Access, case: &Case) -> Result<(), CaseFailure> {
-    let (program, engine) = (compiled.program(), compiled.kind());
-    let failure = |line: Option<usize>, note: &str, problems: String| {
-        let line = line.map(|line| format!(":{line}")).unwrap_or_default();
-        let place = format!("{}{line}", case.file.display());
-        let description =
-            if note.is_empty() { case.description.clone() } else { format!("{}: {note}", case.description) };
-        CaseFailure { place, description, engine, access, problems }
-    };
-    let externs = case.externs.iter().map(|(name, number)| {
-        let number = u128::from(*number);
-        (name.clone(), Box::new(move |_: &[u128]| number) as ExternFn)
-    });
-    let externs = ExternTable::new(program, externs).map_err(|error| failure(None, "", error.to_string()))?;
-    let mut stepper = compiled.stepper(Some(externs)).map_err(|error| failure(None, "", error.to_string()))?;
-    stepper.set_access(access);
-    let mut now = 0u64;
-    for (_, made) in &case.controllers {
-        fill(program, &made.entries, &mut stepper).map_err(|error| failure(None, "", error.to_string()))?;
-    }
-    fill(program, &case.entries, &mut stepper).map_err(|error| failure(None, "", error.to_string()))?;
+    let mut execution = Execution::new(compiled, access, case)?;
     for step in &case.steps {
-        if let Enters::Wait(time) = step.enters {
-            now = now.saturating_add(time);
-        }
-        let problems = run_step(program, case, step, now, &mut stepper);
+        let problems = match execution.step(step) {
+            Ok(observed) => compare(compiled.program(), case, step, &observed),
+            Err(fault) => fault,
+        };
         if !problems.is_empty() {
-            return Err(failure(Some(step.line), &step.note, problems));
+            let problems = format!("{}\n{problems}", execution.entered(step));
+            return Err(execution.failure(Some(step), problems));
         }
     }
-    let problems = missing(program, &case.after, &stepper) + &wrong_sizes(program, &case.sizes, &stepper);
-    if problems.is_empty() { Ok(()) } else { Err(failure(None, "", problems)) }
+    let problems = execution.at_the_end();
+    if problems.is_empty() { Ok(()) } else { Err(execution.failure(None, problems)) }
 }
 
-fn run_step(program: &Program, case: &Case, step: &Step, now: u64, stepper: &mut Stepper) -> String {
-    if let Enters::Received { packet, .. } | Enters::Injected { packet, .. } = &step.enters
-        && packet.len() > stepper.max_packet()
-    {
-        let (length, most) = (packet.len(), stepper.max_packet());
-        return format!("the packet has {length} bytes, but a frame holds {most} at most\n");
+/// Runs a case to its end, and gives what came of each step, whatever the case says of that.
+///
+/// # Errors
+/// What is no matter of the case's expectations: it could not be run, or the engine is at fault.
+pub fn observe(compiled: &Compiled, access: Access, case: &Case) -> Result<Vec<Observed>, CaseFailure> {
+    let mut execution = Execution::new(compiled, access, case)?;
+    let mut observe = |step| execution.step(step).map_err(|fault| execution.failure(Some(step), fault));
+    case.steps.iter().map(&mut observe).collect()
+}
+
+/// A case that is being run.
+struct Execution<'c> {
+    case: &'c Case,
+    program: &'c Program,
+    engine: EngineKind,
+    access: Access,
+    stepper: Stepper,
+    /// Nanoseconds since it began.
+    now: u64,
+}
+
+impl<'c> Execution<'c> {
+    /// With tables as they are before the first step.
+    fn new(compiled: &'c Compiled, access: Access, case: &'c Case) -> Result<Self, CaseFailure> {
+        let (program, engine) = (&**compiled.program(), compiled.kind());
+        let failed = |error: &dyn fmt::Display| failure(case, None, engine, access, error.to_string());
+        let externs = case.externs.iter().map(|(name, number)| {
+            let number = u128::from(*number);
+            (name.clone(), Box::new(move |_: &[u128]| number) as ExternFn)
+        });
+        let externs = ExternTable::new(program, externs).map_err(|error| failed(&error))?;
+        let mut stepper = compiled.stepper(Some(externs)).map_err(|error| failed(&error))?;
+        stepper.set_access(access);
+        for (_, made) in &case.controllers {
+            fill(program, &made.entries, &mut stepper).map_err(|error| failed(&error))?;
+        }
+        fill(program, &case.entries, &mut stepper).map_err(|error| failed(&error))?;
+        Ok(Execution { case, program, engine, access, stepper, now: 0 })
     }
-    let before = stepper.counters();
-    let outputs = match &step.enters {
-        Enters::Received { port, packet } => stepper.receive(*port, packet),
-        Enters::Injected { channel, packet, metadata } => stepper.inject(*channel, packet, metadata),
-        Enters::Wait(_) => stepper.advance(now),
+
+    fn failure(&self, step: Option<&Step>, problems: String) -> CaseFailure {
+        failure(self.case, step, self.engine, self.access, problems)
+    }
+
+    /// Runs the next step. The error: lines about what is wrong whatever the case expects.
+    fn step(&mut self, step: &Step) -> Result<Observed, String> {
+        let (program, stepper) = (self.program, &mut self.stepper);
+        if let Enters::Received { packet, .. } | Enters::Injected { packet, .. } = &step.enters
+            && packet.len() > stepper.max_packet()
+        {
+            let (length, most) = (packet.len(), stepper.max_packet());
+            return Err(format!("the packet has {length} bytes, but a frame holds {most} at most\n"));
+        }
+        let before = stepper.counters();
+        let outputs = match &step.enters {
+            Enters::Received { port, packet } => stepper.receive(*port, packet),
+            Enters::Injected { channel, packet, metadata } => stepper.inject(*channel, packet, metadata),
+            Enters::Wait(time) => {
+                self.now = self.now.saturating_add(*time);
+                stepper.advance(self.now)
+            }
+        };
+        let after = stepper.counters();
+        let slots = CounterSlots::new(program);
+        let mut faults = String::new();
+        for (table, id) in program.tables.iter().zip(0..) {
+            let slot = slots.table_full(TableId(id));
+            if after[slot] != before[slot] {
+                let _ = writeln!(faults, "table {} is full", table.name);
+            }
+        }
+        if let Err(fault) = stepper.check_frames() {
+            let _ = writeln!(faults, "fault of the engine: {fault}");
+        }
+        let outputs = outputs.into_iter().map(|output| leaving(program, output)).collect();
+        let drops = (0..program.drop_reasons.len() as u32).map(DropId).filter_map(|id| {
+            let dropped = after[slots.drop(id)] - before[slots.drop(id)];
+            (dropped > 0).then_some((id, dropped))
+        });
+        let observed = Observed { outputs, drops: drops.collect() };
+        if faults.is_empty() { Ok(observed) } else { Err(compare(program, self.case, step, &observed) + &faults) }
+    }
+
+    /// What a step did, in a line.
+    fn entered(&self, step: &Step) -> String {
+        match &step.enters {
+            Enters::Received { port, packet } => {
+                format!("in: {}: {}", self.case.ports.name(*port).unwrap_or("?"), text(self.program, packet))
+            }
+            Enters::Injected { channel, packet, .. } => {
+                format!("in: controller {}: {} bytes", self.program.channels[channel.0 as usize].name, packet.len())
+            }
+            Enters::Wait(_) => format!("at {} ns", self.now),
+        }
+    }
+
+    /// What is wrong with tables and counters behind the last step.
+    fn at_the_end(&self) -> String {
+        let Execution { case, program, stepper, .. } = self;
+        missing(program, &case.after, stepper)
+            + &wrong_sizes(program, &case.sizes, stepper)
+            + &wrong_counters(program, &case.counters, &stepper.counters())
+    }
+}
+
+fn failure(case: &Case, step: Option<&Step>, engine: EngineKind, access: Access, problems: String) -> CaseFailure {
+    let description = match step {
+        Some(Step { note, .. }) if !note.is_empty() => format!("{}: {note}", case.description),
+        _ => case.description.clone(),
     };
-    let after = stepper.counters();
-    let found: Vec<Leaving> = outputs.into_iter().map(|output| leaving(program, output)).collect();
-    let mut out = compare(program, case, &step.outputs, &found);
-    let slots = CounterSlots::new(program);
-    for (index, reason) in program.drop_reasons.iter().enumerate() {
-        let id = DropId(index as u32);
-        let found = after[slots.drop(id)] - before[slots.drop(id)];
-        let expected = step.drops.iter().find(|(drop, _)| *drop == id).map_or(0, |(_, packets)| *packets);
+    CaseFailure { file: case.file.clone(), line: step.map(|step| step.line), description, engine, access, problems }
+}
+
+/// What differs between what a step says and what came of it; lines that end with newlines.
+fn compare(program: &Program, case: &Case, step: &Step, observed: &Observed) -> String {
+    let mut out = packets(program, case, &step.outputs, &observed.outputs);
+    for (reason, id) in program.drop_reasons.iter().zip(0..) {
+        let of = |drops: &[(DropId, u64)]| drops.iter().find(|(drop, _)| drop.0 == id).map_or(0, |(_, packets)| *packets);
+        let (expected, found) = (of(&step.drops), of(&observed.drops));
         if expected != found {
             let _ = writeln!(out, "dropped as {}: expected {expected}, found {found}", reason.name);
         }
-    }
-    for (index, table) in program.tables.iter().enumerate() {
-        let slot = slots.table_full(TableId(index as u32));
-        if after[slot] != before[slot] {
-            let _ = writeln!(out, "table {} is full", table.name);
-        }
-    }
-    if let Err(fault) = stepper.check_frames() {
-        let _ = writeln!(out, "fault of the engine: {fault}");
-    }
-    if !out.is_empty() {
-        let entered = match &step.enters {
-            Enters::Received { port, packet } => {
-                format!("in: {}: {}", case.ports.name(*port).unwrap_or("?"), text(program, packet))
-            }
-            Enters::Injected { channel, packet, .. } => {
-                format!("in: controller {}: {} bytes", program.channels[channel.0 as usize].name, packet.len())
-            }
-            Enters::Wait(_) => format!("at {now} ns"),
-        };
-        out = format!("{entered}\n{out}");
     }
     out
 }
@@ -143,7 +228,7 @@ fn leaving(program: &Program, output: StepOutput) -> Leaving {
 }
 
 /// What differs between the packets that should leave and those that did, in order.
-fn compare(program: &Program, case: &Case, expected: &[Leaving], found: &[Leaving]) -> String {
+fn packets(program: &Program, case: &Case, expected: &[Leaving], found: &[Leaving]) -> String {
     let mut out = String::new();
     let show =
         |leaving: &Leaving| format!("{}: {}", leaving.to.show(program, &case.ports), text(program, &leaving.packet));
@@ -198,6 +283,20 @@ fn wrong_sizes(program: &Program, sizes: &[(TableId, usize)], store: &Stepper) -
         if found != *expected {
             let name = &program.tables[id.0 as usize].name;
             let _ = writeln!(out, "table {name}: expected {expected} entries, found {found}");
+        }
+    }
+    out
+}
+
+/// Cells of counters that should have another number.
+fn wrong_counters(program: &Program, counters: &[(CounterId, u32, u64)], found: &[u64]) -> String {
+    let (slots, mut out) = (CounterSlots::new(program), String::new());
+    for (id, cell, expected) in counters {
+        let found = found[slots.user(*id) + *cell as usize];
+        if found != *expected {
+            let counter = &program.counters[id.0 as usize];
+            let cell = if counter.size == 1 { String::new() } else { format!("[{cell}]") };
+            let _ = writeln!(out, "counter {}{cell}: expected {expected}, found {found}", counter.name);
         }
     }
     out

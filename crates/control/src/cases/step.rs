@@ -3,7 +3,7 @@
 use baker::ir::{ChannelId, ControllerId, DropId, Program};
 use baker::syntax::duration;
 
-use super::case::{Enters, Leaving, Step, To};
+use super::case::{Enters, Leaving, Places, Step, To};
 use crate::document::{self, Errors, Path, Table, Value};
 use crate::entries::PortNames;
 use crate::messages::{did_you_mean, list};
@@ -36,16 +36,20 @@ impl Reader<'_> {
                 None
             }
         };
+        let span = |key| table.get(key).map(Value::span);
+        let enters_at = span("in").or(span("wait")).unwrap_or_default();
+        let mut places = Places { enters: enters_at, out: span("out"), drops: span("drops"), ..Places::default() };
         let mut outputs = Vec::new();
         if let Some(value) = table.get("out") {
             let path = path.key("out");
             for (index, value) in document::array(value, &path, errors).unwrap_or(&[]).iter().enumerate() {
                 outputs.extend(self.leaves(value, &path.index(index), errors));
+                places.packets.push(value.span());
             }
         }
         let drops = table.get("drops").map(|value| self.drops(value, &path.key("drops"), errors));
         let note = note.unwrap_or_default().to_owned();
-        Some(Step { line, note, enters: enters?, outputs, drops: drops.unwrap_or_default() })
+        Some(Step { line, note, enters: enters?, outputs, drops: drops.unwrap_or_default(), places })
     }
 
     /// `{ port = …, packet = … }`, for a packet that a controller injects with `metadata = { … }`.
@@ -111,7 +115,10 @@ impl Reader<'_> {
             ends.extend(injected.map(|channel| format!("{CONTROLLER}{}", channel.name)));
         }
         let names = || ends.iter().map(String::as_str);
-        let accepted = format!("one of {}", list(names()));
+        let mut accepted = format!("one of {}", list(names()));
+        if self.ports.names().next().is_none() {
+            accepted += "; the case has no configuration with ports, and no [ports] NAME = { number = 1 }";
+        }
         let name = document::string(value, path, &accepted, errors)?;
         if !names().any(|known| known == name) {
             let problem = format!("there is no port {name:?}{}", did_you_mean(name, names()));

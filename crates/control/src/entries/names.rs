@@ -22,6 +22,12 @@ impl PortNames {
         self.0.iter().find(|(_, known)| *known == number).map(|(name, _)| name.as_str())
     }
 
+    /// Adds one whose name and number are new.
+    pub(crate) fn add(&mut self, name: &str, number: u8) {
+        self.0.push((name.to_owned(), number));
+        self.0.sort_by_key(|(_, number)| *number);
+    }
+
     /// All names, by number.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())

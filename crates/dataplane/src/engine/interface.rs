@@ -26,7 +26,7 @@ impl EngineKind {
     pub const NATIVE: EngineKind = EngineKind::Native(OptLevel::O3, Level::Cgpc);
 
     /// Its name on the command line and in reports.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             EngineKind::Native(..) => "worker",
             EngineKind::Interp => "interp",

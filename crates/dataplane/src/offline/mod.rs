@@ -5,4 +5,4 @@ pub mod bench;
 mod replay;
 pub mod step;
 
-pub use replay::{Entries, ReplayError, ReplayReport, replay};
+pub use replay::{Entries, ReplayError, ReplayInput, ReplayOutputs, ReplayReport, replay};

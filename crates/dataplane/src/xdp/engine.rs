@@ -15,6 +15,7 @@ use codegen::kernel::{FIRST_FRAGMENT, Options, PUNTED, Verdict};
 
 use super::load::{LoadError, Loaded, Ran, too_much};
 use super::memory::{MemoryError, SharedMemory};
+use super::partition::PartitionError;
 use crate::engine::{Engine, NativeEngine, TableAccess};
 use crate::packets::WorkerContext;
 
@@ -36,6 +37,15 @@ pub enum KernelEngineError {
     /// Not loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
+}
+
+impl From<KernelEngineError> for PartitionError {
+    fn from(error: KernelEngineError) -> Self {
+        match error {
+            KernelEngineError::Memory(error) => PartitionError::Memory(error),
+            KernelEngineError::Load(error) => PartitionError::Load(error),
+        }
+    }
 }
 
 /// Who runs the code.
@@ -65,6 +75,8 @@ pub struct KernelCode {
     program: Arc<Program>,
     memory: SharedMemory,
     runner: Runner,
+    /// Why the kernel does not run it, where it does not let this process load anything.
+    refusal: Option<KernelEngineError>,
     /// Packets may come in several fragments.
     frags: bool,
     /// For each channel, the one by which native code goes on with what is punted there.
@@ -99,23 +111,29 @@ impl KernelCode {
             let loaded = Loaded::compile(kernel, packets, &memory, options)?;
             Ok((memory, Runner::Kernel(loaded)))
         };
-        let (memory, runner) = match loaded() {
-            Err(error) if refused(&error) => interpreted(kernel, &program, packets, options)?,
-            result => result?,
+        let ((memory, runner), refusal) = match loaded() {
+            Err(error) if refused(&error) => (interpreted(kernel, &program, packets, options)?, Some(error)),
+            result => (result?, None),
         };
-        Ok(KernelCode { program, memory, runner, frags: options.frags, resume })
+        Ok(KernelCode { program, memory, runner, refusal, frags: options.frags, resume })
     }
 
     /// Compiles a program as [`KernelCode::new`] does, for the virtual machine, which takes no privilege.
     pub fn interpreted(program: &Arc<Program>, packets: Level, options: Options) -> Result<Self, KernelEngineError> {
         let options = Options { recorded: true, ..options };
         let (memory, runner) = interpreted(program, program, packets, options)?;
-        Ok(KernelCode { program: program.clone(), memory, runner, frags: options.frags, resume: Vec::new() })
+        let (program, resume) = (program.clone(), Vec::new());
+        Ok(KernelCode { program, memory, runner, refusal: None, frags: options.frags, resume })
     }
 
     /// Whether the virtual machine runs it, in place of the kernel.
     pub fn is_interpreted(&self) -> bool {
         matches!(self.runner, Runner::Machine(..))
+    }
+
+    /// Why it does so, where that was not asked for: the kernel lets this process load nothing.
+    pub fn refusal(&self) -> Option<&KernelEngineError> {
+        self.refusal.as_ref()
     }
 
     /// Empties tables and counters.
@@ -194,7 +212,7 @@ impl KernelEngine {
 impl Engine for KernelEngine {
     unsafe fn run(&mut self, context: &mut WorkerContext, frames: &[u32]) {
         let code = self.code.clone();
-        let KernelCode { program, memory, runner, frags, resume } = &*code;
+        let KernelCode { program, memory, runner, frags, resume, .. } = &*code;
         let pool = context.pool().clone();
         memory.tables().reclaim();
         memory.set_now(context.now());

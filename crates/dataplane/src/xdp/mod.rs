@@ -35,6 +35,7 @@ pub use load::{LoadError, Loaded, Ran};
 pub use memory::{MemoryError, SharedMemory};
 pub(crate) use netlink::{Netlink, Peer, Statistics};
 pub(crate) use own_addresses::OwnAddressSet;
+pub(crate) use partition::partition_by;
 pub use partition::{KernelAnswer, PartitionError, Partitioned, code, partition};
 pub use pins::forget;
 pub(crate) use pins::left_by;

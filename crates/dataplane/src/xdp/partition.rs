@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use baker::diag::Diagnostic;
 use baker::ir::{PpfId, Program};
 use baker::opt::Level;
-use baker::place::{Placement, Split, split};
+use baker::place::{Placement, Split, Stage, split};
 use codegen::bpf::{self, Accepted, Refusal};
 use codegen::kernel::{Object, Options};
 
@@ -40,6 +40,18 @@ pub struct Partitioned<T> {
     pub split: Split,
     /// What was made of the kernel's part; `None` where nothing is left to run there.
     pub made: Option<T>,
+}
+
+impl<T> Partitioned<T> {
+    /// Why nothing of the program runs in the kernel, in words that begin with a PPF: the first reason.
+    pub fn why_nothing(&self, program: &Program) -> String {
+        let reason = program.ppfs.iter().zip(&self.placement.stages).find_map(|(ppf, stage)| match stage {
+            Stage::Cannot(obstacle) => Some(format!("{} {}", ppf.name, obstacle.reason)),
+            Stage::Pinned => Some(format!("{} is pinned to workers", ppf.name)),
+            Stage::Kernel(_) | Stage::Behind => None,
+        });
+        reason.unwrap_or_else(|| "no PPF gets packets from ports".into())
+    }
 }
 
 /// Places, compiles and loads a program, with as many PPFs in the kernel as it takes.
@@ -99,7 +111,7 @@ pub fn code(
 }
 
 /// The same, by another way to make it.
-pub(super) fn partition_by<T>(
+pub(crate) fn partition_by<T>(
     program: &Program,
     make: impl Fn(&Split) -> Result<T, PartitionError>,
 ) -> Result<Partitioned<T>, PartitionError> {

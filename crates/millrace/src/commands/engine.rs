@@ -124,16 +124,11 @@ enum Refusal {
 
 /// As much of the program as the kernel takes, and what to say of that.
 fn fast_path(program: &Program, level: Level, options: Options) -> Result<(Split, FastPath, String), Refusal> {
-    let Partitioned { placement, too_much, split, made } =
-        partition(program, level, options).map_err(Refusal::Kernel)?;
-    let Some((memory, loaded)) = made else {
-        let reason = program.ppfs.iter().zip(&placement.stages).find_map(|(ppf, stage)| match stage {
-            Stage::Cannot(obstacle) => Some(format!("{} {}", ppf.name, obstacle.reason)),
-            Stage::Pinned => Some(format!("{} is pinned to workers", ppf.name)),
-            Stage::Kernel(_) | Stage::Behind => None,
-        });
-        return Err(Refusal::Nothing(reason.unwrap_or_else(|| "no PPF gets packets from ports".into())));
+    let mut partitioned = partition(program, level, options).map_err(Refusal::Kernel)?;
+    let Some((memory, loaded)) = partitioned.made.take() else {
+        return Err(Refusal::Nothing(partitioned.why_nothing(program)));
     };
+    let Partitioned { placement, too_much, split, .. } = partitioned;
     let about = about(program, &placement, &too_much);
     let path = FastPath::of(&split, memory, loaded).map_err(|error| Refusal::Kernel(error.into()))?;
     Ok((split, path, about))

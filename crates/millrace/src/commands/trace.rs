@@ -40,7 +40,7 @@ pub fn packets((name, content): &(String, Vec<u8>), config: &Config, port: PortO
     }
     let mut packets = Trace::new();
     for packet in trace.packets {
-        let entry = entry_ports.entry(packet.interface.as_deref(), packet.outgoing);
+        let entry = entry_ports.entry(packet.number, packet.interface.as_deref(), packet.outgoing);
         if let Some(port) = entry.map_err(|what| wrong(&format!("{name}: {what}")))? {
             packets.push((port, packet.frame));
         }
@@ -54,10 +54,11 @@ pub fn packets((name, content): &(String, Vec<u8>), config: &Config, port: PortO
 /// An option that says on which port packets come in whose file does not say it, with its value where it was given.
 pub type PortOption<'a> = (&'static str, Option<&'a str>);
 
-/// Where the packets of a capture file come in. An interface is the port of its name; of a lab's captures, whose
-/// interfaces are called `HOST:DEVICE`, that of the device's name. Packets at other interfaces, or at none, come in on
-/// the port that the option says: a name of the configuration, or a number. Without it those at none come in on port 1,
-/// and those at others nowhere.
+/// Where the packets of a capture file come in. An interface is the port of its name, or, where it is called by a number,
+/// the port of that number; of a lab's captures, whose interfaces are called `HOST:DEVICE`, that of the device's name.
+/// An interface without a name is the port of its place in the file, counted from 1. Packets at other interfaces, or at
+/// none, come in on the port that the option says: a name of the configuration, or a number. Without it those at none
+/// come in on port 1, and those at others nowhere.
 pub struct EntryPorts<'c> {
     names: PortNames,
     option: &'static str,
@@ -73,20 +74,45 @@ impl<'c> EntryPorts<'c> {
     }
 
     /// The port that a packet comes in on; `None`: on none, for the file says that the port has sent it.
-    pub fn entry(&self, interface: Option<&str>, outgoing: bool) -> Result<Option<u8>, String> {
-        let Some(interface) = interface else { return Ok(Some(self.given.unwrap_or(1))) };
-        let device = interface.split_once(':').map_or(interface, |(_, device)| device);
-        if let Some(port) = [interface, device].into_iter().find_map(|name| self.names.number(name)) {
+    pub fn entry(
+        &self,
+        number: Option<u32>,
+        interface: Option<&str>,
+        outgoing: bool,
+    ) -> Result<Option<u8>, String> {
+        let (port, shown) = match (interface, number) {
+            (Some(interface), _) => (self.named(interface), interface.to_owned()),
+            (None, None) => return Ok(Some(self.given.unwrap_or(1))),
+            (None, Some(_)) if self.given.is_some() => return Ok(self.given),
+            (None, Some(number)) => (self.numbered(number + 1), format!("number {number}, which has no name,")),
+        };
+        if let Some(port) = port {
             return Ok((!outgoing).then_some(port));
         }
         self.given.map(Some).ok_or_else(|| {
             let known: Vec<_> = self.config.ports.iter().map(|port| &*port.name).collect();
             format!(
-                "interface {interface} is no port of the configuration\n  ports: {}\n  {} PORT says where its packets come in",
+                "interface {shown} is no port of the configuration\n  ports: {}\n  {} PORT says where its packets come in",
                 known.join(", "),
                 self.option
             )
         })
+    }
+}
+
+impl EntryPorts<'_> {
+    /// The port that an interface's name says.
+    fn named(&self, interface: &str) -> Option<u8> {
+        let device = interface.split_once(':').map_or(interface, |(_, device)| device);
+        let by_name = [interface, device].into_iter().find_map(|name| self.names.number(name));
+        by_name.or_else(|| self.numbered(interface.parse().ok()?))
+    }
+
+    /// The port of a number: one of the configuration, or any where that has none.
+    fn numbered(&self, number: u32) -> Option<u8> {
+        let number = u8::try_from(number).ok().filter(|number| *number > 0)?;
+        let is_there = self.config.ports.is_empty() || self.names.name(number).is_some();
+        is_there.then_some(number)
     }
 }
 

@@ -15,7 +15,7 @@ use super::stepper::Stepper;
 use crate::engine::{Engine, EngineError, EngineKind, NativeEngine, TableAccess, engine};
 use crate::externs::ExternTable;
 use crate::tables::Tables;
-use crate::xdp::{KernelCode, KernelEngine, KernelEngineError};
+use crate::xdp::{KernelCode, KernelEngine, KernelEngineError, PartitionError, Partitioned, partition_by};
 
 /// A program that was made ready to run on an engine, for any number of steppers.
 pub struct Compiled {
@@ -42,12 +42,33 @@ impl Compiled {
 
     /// Compiles a program that was cut in two, the kernel's part for its test run.
     pub fn cut(split: &Split, packets: Level, workers: OptLevel) -> Result<Compiled, StepError> {
+        let kernel = KernelCode::split(split, packets, Options::default())?;
+        Self::beside(split, kernel, packets, workers)
+    }
+
+    /// Compiles as much of a program as the kernel takes for its test run, as [`crate::xdp::partition`] does for its
+    /// interfaces, and workers' code for the rest. Nothing is made where nothing can run there.
+    pub fn in_kernel(program: &Program, packets: Level, workers: OptLevel) -> Result<Partitioned<Compiled>, StepError> {
+        let Partitioned { placement, too_much, split, made } = partition_by(program, |split| {
+            KernelCode::split(split, packets, Options::default()).map_err(PartitionError::from)
+        })?;
+        let made = made.map(|kernel| Self::beside(&split, kernel, packets, workers)).transpose()?;
+        Ok(Partitioned { placement, too_much, split, made })
+    }
+
+    /// The workers' part beside the kernel's.
+    fn beside(split: &Split, kernel: KernelCode, packets: Level, workers: OptLevel) -> Result<Compiled, StepError> {
         // Its channels are the program's, and then some.
         let program = Arc::new(split.workers.clone());
         let code = NativeEngine::compile(&program, workers, packets).map_err(EngineError::from)?;
-        let kernel = KernelCode::split(split, packets, Options::default())?;
         let kernel = Some(Mutex::new(Arc::new(kernel)));
         Ok(Compiled { program, kind: EngineKind::Kernel(packets), code: Some(code), kernel })
+    }
+
+    /// Why the kernel's part runs on the virtual machine and not in the kernel, where it does.
+    pub fn refusal(&self) -> Option<String> {
+        let kernel = self.kernel.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        kernel.refusal().map(ToString::to_string)
     }
 
     /// The form that the kernel took.

@@ -2,7 +2,7 @@
 
 use crate::engine::EngineError;
 use crate::packets::FrameError;
-use crate::xdp::KernelEngineError;
+use crate::xdp::{KernelEngineError, PartitionError};
 
 /// Why there is no stepper.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +13,9 @@ pub enum StepError {
     /// The kernel.
     #[error(transparent)]
     Kernel(#[from] KernelEngineError),
+    /// As much of a program as the kernel takes.
+    #[error(transparent)]
+    Partition(#[from] PartitionError),
     /// The frames.
     #[error(transparent)]
     Frames(#[from] FrameError),

@@ -35,7 +35,9 @@ use window::Window;
 pub struct Captured<'f> {
     /// When it was captured, since 1970. Where the file does not say, as the packet before it.
     pub time: Duration,
-    /// Name of the interface that it was captured at, where the file tells.
+    /// Number of the interface that it was captured at, from 0 in each section of a pcapng file.
+    pub number: Option<u32>,
+    /// Name of that interface, where the file tells.
     pub interface: Option<Arc<str>>,
     /// The file says that the interface sent it, and did not receive it.
     pub outgoing: bool,
@@ -112,10 +114,10 @@ impl CaptureInput {
                 Format::PcapNg(blocks) => blocks.next(&mut self.window, &mut self.skipped),
             };
             match found {
-                Ok(Found::Packet { bytes, record, time, interface, outgoing }) => {
+                Ok(Found::Packet { bytes, record, time, number, interface, outgoing }) => {
                     (self.packets, self.last) = (self.packets + 1, record);
                     let frame = &self.window.bytes()[bytes];
-                    return Some(Ok(Captured { time, interface, outgoing, frame }));
+                    return Some(Ok(Captured { time, number, interface, outgoing, frame }));
                 }
                 Ok(Found::Other) => {}
                 Ok(Found::End) => {
@@ -165,6 +167,8 @@ fn other_link(link: u32) -> String {
 /// A frame of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracePacket {
+    /// See [`Captured::number`].
+    pub number: Option<u32>,
     /// See [`Captured::interface`].
     pub interface: Option<Arc<str>>,
     /// See [`Captured::outgoing`].
@@ -187,8 +191,8 @@ pub fn read_trace(name: &str, content: &[u8]) -> Result<Trace, PortError> {
     let mut input = CaptureInput::of(name, content.to_vec())?;
     let mut packets = Vec::new();
     while let Some(packet) = input.next_packet() {
-        let Captured { interface, outgoing, frame, .. } = packet?;
-        packets.push(TracePacket { interface, outgoing, frame: frame.to_vec() });
+        let Captured { number, interface, outgoing, frame, .. } = packet?;
+        packets.push(TracePacket { number, interface, outgoing, frame: frame.to_vec() });
     }
     if packets.is_empty() {
         return Err(PortError(format!("{name}: holds no packet")));

@@ -137,7 +137,7 @@ impl Records {
         }
         let nanoseconds = record.fraction * (1_000_000_000 / self.resolution);
         let time = Duration::new(record.seconds.into(), nanoseconds);
-        Ok(Found::Packet { bytes: RECORD..len, record: len, time, interface: None, outgoing: false })
+        Ok(Found::Packet { bytes: RECORD..len, record: len, time, number: None, interface: None, outgoing: false })
     }
 
     /// Goes on behind what can't be read. `whole`: it is not that the file ends there.

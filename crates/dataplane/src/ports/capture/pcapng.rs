@@ -170,7 +170,8 @@ impl Blocks {
         }
         let start = 8 + packet.start;
         let (interface, outgoing) = (interface.name.clone(), packet.outgoing);
-        Ok(Found::Packet { bytes: start..start + packet.captured, record: len, time: self.last, interface, outgoing })
+        let (bytes, number) = (start..start + packet.captured, Some(packet.interface as u32));
+        Ok(Found::Packet { bytes, record: len, time: self.last, number, interface, outgoing })
     }
 
     /// Goes on behind what can't be read. `whole`: it is not that the file ends there.

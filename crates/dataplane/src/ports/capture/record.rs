@@ -13,7 +13,15 @@ pub(super) const LONGEST: usize = 262_144;
 /// What a format finds at the window's beginning.
 pub(super) enum Found {
     /// A whole packet: where its bytes lie, and how many bytes its record has.
-    Packet { bytes: Range<usize>, record: usize, time: Duration, interface: Option<Arc<str>>, outgoing: bool },
+    Packet {
+        bytes: Range<usize>,
+        record: usize,
+        time: Duration,
+        /// Number of the interface in its section, where the format has interfaces.
+        number: Option<u32>,
+        interface: Option<Arc<str>>,
+        outgoing: bool,
+    },
     /// Something else, which the window has left behind.
     Other,
     /// The end of what can be read.

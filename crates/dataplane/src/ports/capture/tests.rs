@@ -92,7 +92,7 @@ fn read(file: &[u8]) -> Result<Seen, String> {
     let mut input = CaptureInput::of("f", file.to_vec()).map_err(|error| error.to_string())?;
     let mut packets = Vec::new();
     while let Some(packet) = input.next_packet() {
-        let Captured { time, interface, outgoing, frame } = packet.map_err(|error| error.to_string())?;
+        let Captured { time, interface, outgoing, frame, .. } = packet.map_err(|error| error.to_string())?;
         packets.push((time, interface.map(|name| name.to_string()), outgoing, frame.to_vec()));
     }
     Ok((packets, input.skipped()))

@@ -1,46 +1,15 @@
 //! The placement in an explanation: what can run in the kernel's XDP hook, where the program is cut, and why.
 
-use baker::ir::{ChannelId, Ppf, Target};
-use baker::place::{Obstacle, Stage};
+use baker::ir::{ChannelId, Target};
 use cli::report::table;
 use serde_json::{Value, json};
 
 use super::view::View;
-
-/// Where a PPF runs, in words.
-struct Row<'a> {
-    ppf: &'a str,
-    runs: &'static str,
-    /// Each goes on "it …" or "where it …".
-    why: Vec<String>,
-}
+use crate::commands::stages::{Row, rows};
 
 impl View<'_> {
-    fn each_stage(&self) -> impl Iterator<Item = Row<'_>> {
-        self.program.ppfs.iter().zip(&self.placement.stages).map(|(ppf, stage)| self.row(ppf, stage))
-    }
-
-    fn row<'a>(&self, ppf: &'a Ppf, stage: &Stage) -> Row<'a> {
-        let (runs, why) = match stage {
-            Stage::Kernel(punts) => ("kernel", self.reasons(punts)),
-            Stage::Cannot(obstacle) => ("worker", self.reasons(std::slice::from_ref(obstacle))),
-            Stage::Pinned => ("worker", vec!["is pinned there".into()]),
-            Stage::Behind => ("worker", vec!["gets packets from workers only".into()]),
-        };
-        Row { ppf: &ppf.name, runs, why }
-    }
-
-    /// Each reason once, with its places.
-    fn reasons(&self, obstacles: &[Obstacle]) -> Vec<String> {
-        let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
-        for Obstacle { reason, span } in obstacles {
-            let place = self.place(*span);
-            match reasons.iter_mut().find(|(known, _)| known == reason) {
-                Some((_, places)) => places.push(place),
-                None => reasons.push((reason, vec![place])),
-            }
-        }
-        reasons.into_iter().map(|(reason, places)| format!("{reason} ({})", places.join(", "))).collect()
+    fn each_stage(&self) -> Vec<Row<'_>> {
+        rows(self.program, self.placement, self.sources)
     }
 
     /// Each channel from the kernel to workers with the PPF that it leads to.
@@ -59,14 +28,8 @@ impl View<'_> {
         *out += "\nplacement: what runs in the kernel's XDP hook at xdp ports, and what workers do\n";
         *out += &self.answer_text();
         let width = self.program.ppfs.iter().map(|ppf| ppf.name.chars().count()).max().unwrap_or(0);
-        for Row { ppf, runs, why } in self.each_stage() {
-            *out += &format!("  {ppf:width$}  {runs}");
-            let why = why.join(", and ");
-            *out += &match (runs, why.is_empty()) {
-                (_, true) => "\n".to_owned(),
-                ("kernel", _) => format!(", handed to a worker where it {why}\n"),
-                _ => format!(": it {why}\n"),
-            };
+        for row in self.each_stage() {
+            *out += &format!("  {:width$}  {}\n", row.ppf, row.text());
         }
         let cuts: Vec<_> = self.cuts().map(|(channel, to)| vec![channel.to_owned(), to.to_owned()]).collect();
         if !cuts.is_empty() && self.placement.any_kernel() {
@@ -81,7 +44,7 @@ impl View<'_> {
         let stage = |row: Row| json!({"ppf": row.ppf, "runs": row.runs, "why": row.why});
         let cut = |(channel, to): (&str, &str)| json!({"channel": channel, "to": to});
         json!({
-            "ppfs": self.each_stage().map(stage).collect::<Vec<_>>(), "cuts": self.cuts().map(cut).collect::<Vec<_>>(),
+            "ppfs": self.each_stage().into_iter().map(stage).collect::<Vec<_>>(), "cuts": self.cuts().map(cut).collect::<Vec<_>>(),
             "kernel": self.answer_json(), "bpf": self.kernel_json(),
         })
     }

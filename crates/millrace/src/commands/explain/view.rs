@@ -13,6 +13,8 @@ use codegen::kernel::Object;
 use dataplane::xdp::KernelAnswer;
 use serde_json::{Map, Value, json};
 
+use crate::commands::stages;
+
 /// Ways through the program that are shown.
 const MAX_PATHS: usize = 12;
 const HEADER: [&str; 5] = ["", "packet accesses", "bytes", "descriptor accesses", "instructions"];
@@ -49,10 +51,7 @@ impl View<'_> {
 
     /// `file:line` of a place.
     pub(super) fn place(&self, span: Option<baker::source::Span>) -> String {
-        span.map_or("-".into(), |span| {
-            let (line, _) = self.sources.line_column(span.file, span.start);
-            format!("{}:{line}", self.sources.file(span.file).name)
-        })
+        stages::place(span, self.sources)
     }
 
     /// Where something was not optimised: what no operation of the source stands for, at its PPF.

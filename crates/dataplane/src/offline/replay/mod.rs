@@ -1,19 +1,32 @@
-//! Capture file in, capture file out: a program over recorded packets, one at a time, in order.
+//! Capture files in, capture files out: a program over recorded packets, one at a time, in order.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `inputs` | several files as one sequence |
+//! | `outputs` | one file of all that leaves, and one for each port |
 
-use std::path::Path;
+mod inputs;
+mod outputs;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use baker::ir::{CounterSlots, Program};
-use codegen::abi::{END_HOST, END_TX};
+use baker::ir::{CounterSlots, Program, Target, storage_size};
+use codegen::abi::{END_CHANNEL, END_HOST, END_TX, Output, read_field};
 
 use crate::counters::CounterBlock;
 use crate::engine::{EngineError, EngineKind, TableAccess, engine};
 use crate::externs::ExternTable;
 use crate::observer::{Observer, Snapshot};
 use crate::packets::{FrameConfig, FrameError, FramePool, Received, RxBatch, WorkerContext, hold_frames};
-use crate::ports::{CaptureInput, Captured, PcapOutput, PortError};
+use crate::ports::PortError;
 use crate::workers::SimulatedTimers;
+
+pub use inputs::{Entries, ReplayInput};
+pub use outputs::ReplayOutputs;
+
+use inputs::{Arrival, Inputs};
+use outputs::{End, Outputs};
 
 /// Why a replay failed.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +43,7 @@ pub enum ReplayError {
     /// No memory.
     #[error("the system refused memory for a worker: {0}")]
     Memory(#[from] std::io::Error),
-    /// A packet came in on no port.
+    /// On which port a packet comes in can't be said.
     #[error("{0}")]
     Entry(String),
     /// Filling the tables failed.
@@ -43,10 +56,10 @@ pub enum ReplayError {
 pub struct ReplayReport {
     /// Packets that came in.
     pub received: u64,
-    /// Packets of the file that are none that came in, as [`Entries`] says.
+    /// Packets of the files that are none that came in, as [`Entries`] says.
     pub others: u64,
-    /// What of the file could not be read: see [`CaptureInput::skipped`].
-    pub skipped: Option<String>,
+    /// What of the files could not be read, a line for each: see [`crate::ports::CaptureInput::skipped`].
+    pub skipped: Vec<String>,
     /// Packets longer than a frame, which were dropped.
     pub oversize: u64,
     /// Packets that left by `tx`.
@@ -59,26 +72,21 @@ pub struct ReplayReport {
     pub snapshot: Snapshot,
 }
 
-/// Says on which port a packet of a capture file comes in; `None`: on none, for a port has sent it. The error: it can't
-/// be said.
-pub type Entries<'e> = dyn FnMut(&Captured<'_>) -> Result<Option<u8>, String> + 'e;
-
-/// Runs a program over the packets of `input`, received on the ports that `entries` says, and writes every packet that
-/// leaves by `tx`, to the host or to a controller to `output`, in order, with the time of the packet it came from,
-/// which is also the time that the program sees. Its timers run by that time, too, before the packet that comes at or
-/// after theirs; a pause is no longer than the last 1024 times that they run. There are no ports, so none is dropped as
-/// `no_port` or `no_host`. `fill` gets the tables first. Controllers do not run, but `externs` are their functions.
+/// Runs a program over the packets of capture files, in the order of their times, and writes every packet that leaves by
+/// `tx`, to the host or to a controller, in order, with the time of the packet it came from, which is also the time that
+/// the program sees. Its timers run by that time, too, before the packet that comes at or after theirs; a pause is no
+/// longer than the last 1024 times that they run. There are no ports, so none is dropped as `no_port` or `no_host`.
+/// `fill` gets the tables first. Controllers do not run, but `externs` are their functions.
 pub fn replay(
     program: &Arc<Program>,
     kind: EngineKind,
-    entries: &mut Entries<'_>,
+    inputs: Vec<ReplayInput<'_>>,
     externs: Option<Arc<ExternTable>>,
     fill: impl FnOnce(&mut TableAccess) -> Result<(), String>,
-    input: &Path,
-    output: Option<&Path>,
+    outputs: ReplayOutputs<'_>,
 ) -> Result<ReplayReport, ReplayError> {
-    let mut input = CaptureInput::open(input)?;
-    let mut output = output.map(PcapOutput::create).transpose()?;
+    let mut inputs = Inputs::open(inputs)?;
+    let mut outputs = Outputs::create(outputs)?;
     let (mut engine, mut tables) = engine(program, kind, externs.as_ref())?;
     fill(&mut tables).map_err(ReplayError::Tables)?;
     let copies = program.limits.copies;
@@ -91,16 +99,12 @@ pub fn replay(
     if let Some(externs) = externs {
         context.set_externs(externs);
     }
-    let (mut received, mut others, mut oversize) = (0, 0, 0);
-    let mut leaving = Leaving { pool: pool.clone(), output: &mut output, tx: 0, host: 0, controllers: 0 };
+    let (mut received, mut oversize) = (0, 0);
+    let mut leaving = Leaving { program, pool: pool.clone(), outputs: &mut outputs, tx: 0, host: 0, controllers: 0 };
     let mut timers: Option<SimulatedTimers> = None;
-    while let Some(packet) = input.next_packet() {
-        let packet = packet?;
-        let Some(rx_port) = entries(&packet).map_err(ReplayError::Entry)? else {
-            others += 1;
-            continue;
-        };
-        let Captured { time, frame, .. } = packet;
+    let mut packet = Arrival::default();
+    while inputs.next(&mut packet)? {
+        let Arrival { time, port, ref frame } = packet;
         received += 1;
         context.quiescent();
         let now = context.now().max(time.as_nanos() as u64);
@@ -113,7 +117,7 @@ pub fn replay(
             context.quiescent();
         }
         let mut one = Received::default();
-        let mut batch = RxBatch::new(&mut context, &mut one, rx_port);
+        let mut batch = RxBatch::new(&mut context, &mut one, port);
         batch.push(&[frame]);
         oversize += batch.totals().2;
         context.set_now(now);
@@ -123,16 +127,17 @@ pub fn replay(
         leaving.take(&mut context, time)?;
     }
     let Leaving { tx, host, controllers, .. } = leaving;
-    output.map_or(Ok(()), PcapOutput::finish)?;
+    outputs.finish()?;
     let snapshot = Observer::of_block(program, counters).snapshot();
-    let skipped = input.skipped();
+    let (others, skipped) = (inputs.others, inputs.skipped());
     Ok(ReplayReport { received, others, skipped, oversize, tx, host, controllers, snapshot })
 }
 
 /// Counts and writes what leaves.
 struct Leaving<'a> {
+    program: &'a Program,
     pool: Arc<FramePool>,
-    output: &'a mut Option<PcapOutput>,
+    outputs: &'a mut Outputs,
     tx: u64,
     host: u64,
     controllers: u64,
@@ -147,14 +152,35 @@ impl Leaving<'_> {
                 END_HOST => self.host += 1,
                 _ => self.controllers += 1,
             }
-            if let Some(output) = self.output.as_mut() {
+            if self.outputs.are_any() {
                 // The file's writer takes a packet in one piece.
                 context.join(leaving.frame, usize::MAX);
+                let end = self.end(leaving);
                 // SAFETY: an output's frame is the context owner's and holds a packet.
-                output.write(time, unsafe { self.pool.packet(leaving.frame) })?;
+                self.outputs.write(&end, time, unsafe { self.pool.packet(leaving.frame) })?;
             }
         }
         context.free_outputs();
         Ok(())
+    }
+
+    fn end(&self, leaving: &Output) -> End {
+        match leaving.end {
+            END_HOST => End::Host,
+            END_TX => {
+                let field = &self.program.metadata[Program::TX_PORT.0 as usize];
+                // SAFETY: an output's frame is the context owner's and has metadata, in which the field lies.
+                let stored = unsafe {
+                    let at = self.pool.metadata(leaving.frame).add(field.offset as usize);
+                    std::slice::from_raw_parts(at, storage_size(field.width) as usize)
+                };
+                // It is as wide as a port number.
+                End::Port(read_field(stored, field.width) as u8)
+            }
+            channel => match self.program.channels[(channel - END_CHANNEL) as usize].target {
+                Target::Controller(id) => End::Controller(self.program.controllers[id.0 as usize].name.clone()),
+                Target::Ppf(_) | Target::Tx | Target::Host => End::Host,
+            },
+        }
     }
 }

@@ -1,0 +1,139 @@
+//! Cases in several ways: each engine, with each way to get at packets that it has.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use baker::ir::Program;
+use baker::opt::Level;
+use codegen::OptLevel;
+use dataplane::step::{Compiled, StepError};
+use dataplane::{Access, EngineKind};
+
+use super::case::Case;
+use super::run::{CaseFailure, Observed, observe, run_with};
+
+/// A way to run cases.
+pub struct Way {
+    /// Its name in reports, such as `worker, copy`.
+    pub name: String,
+    compiled: Arc<Compiled>,
+    access: Access,
+}
+
+/// What came of a case in one way.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// How long it took.
+    pub time: Duration,
+    /// What went otherwise than the case says, if anything did.
+    pub failure: Option<CaseFailure>,
+}
+
+/// What the kernel has to do with a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// It runs as much of it as it can.
+    Runs,
+    /// It lets this process load nothing, for this reason: the same code runs on Millrace's own BPF machine.
+    Refused(String),
+    /// Nothing of the program can run there, for this reason. There is no such way.
+    Nothing(String),
+}
+
+/// The ways in which cases are run.
+#[derive(Default)]
+pub struct Suite {
+    ways: Vec<Way>,
+}
+
+impl Suite {
+    /// The interpreter's name in reports and on the command line.
+    pub const INTERP: &str = EngineKind::Interp.name();
+    /// That of machine code.
+    pub const WORKER: &str = EngineKind::NATIVE.name();
+    /// That of the kernel.
+    pub const XDP: &str = "xdp";
+    /// That of the BPF machine which stands in for the kernel.
+    pub const MACHINE: &str = "bpf machine";
+
+    /// Adds the interpreter.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn add_interp(&mut self, program: &Arc<Program>) -> Result<(), StepError> {
+        let compiled = Compiled::new(program.clone(), EngineKind::Interp)?;
+        self.add(Self::INTERP, compiled, &[Access::default()]);
+        Ok(())
+    }
+
+    /// Adds machine code, in each access mode.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn add_worker(&mut self, program: &Arc<Program>) -> Result<(), StepError> {
+        let compiled = Compiled::new(program.clone(), EngineKind::NATIVE)?;
+        self.add(Self::WORKER, compiled, &Access::ALL);
+        Ok(())
+    }
+
+    /// Adds the kernel's test run with as much of the program as the kernel takes, as `millrace run` puts it there, and
+    /// machine code for the rest.
+    ///
+    /// # Errors
+    /// Why there is none, where that is neither a lack of rights nor the program.
+    pub fn add_kernel(&mut self, program: &Program) -> Result<Kernel, StepError> {
+        let partitioned = Compiled::in_kernel(program, Level::Cgpc, OptLevel::O3)?;
+        let Some(compiled) = partitioned.made else { return Ok(Kernel::Nothing(partitioned.why_nothing(program))) };
+        let (name, kernel) = match compiled.refusal() {
+            Some(why) => (Self::MACHINE, Kernel::Refused(why)),
+            None => (Self::XDP, Kernel::Runs),
+        };
+        self.add(name, compiled, &[Access::default()]);
+        Ok(kernel)
+    }
+
+    /// Adds an engine, with these ways to get at packets.
+    pub fn add(&mut self, name: &str, compiled: Compiled, accesses: &[Access]) {
+        let compiled = Arc::new(compiled);
+        self.ways.extend(accesses.iter().map(|access| {
+            let name = if accesses.len() == 1 { name.to_owned() } else { format!("{name}, {access}") };
+            Way { name, compiled: compiled.clone(), access: *access }
+        }));
+    }
+
+    /// The ways, in the order in which they were added.
+    pub fn ways(&self) -> &[Way] {
+        &self.ways
+    }
+
+    /// Runs a case in each way.
+    pub fn run(&self, case: &Case) -> Vec<Outcome> {
+        let run = |way: &Way| {
+            let start = Instant::now();
+            let failure = run_with(&way.compiled, way.access, case).err();
+            Outcome { time: start.elapsed(), failure }
+        };
+        self.ways.iter().map(run).collect()
+    }
+
+    /// The failures of cases in all ways.
+    pub fn failures(&self, cases: &[Case]) -> Vec<CaseFailure> {
+        cases.iter().flat_map(|case| self.run(case)).filter_map(|outcome| outcome.failure).collect()
+    }
+
+    /// What came of each step of a case, where all ways agree on it; `None` where they do not.
+    ///
+    /// # Errors
+    /// See [`observe`].
+    pub fn observe(&self, case: &Case) -> Result<Option<Vec<Observed>>, CaseFailure> {
+        let mut found: Option<Vec<Observed>> = None;
+        for way in &self.ways {
+            let observed = observe(&way.compiled, way.access, case)?;
+            if found.as_ref().is_some_and(|found| *found != observed) {
+                return Ok(None);
+            }
+            found = Some(observed);
+        }
+        Ok(found)
+    }
+}
