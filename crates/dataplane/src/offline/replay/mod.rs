@@ -155,7 +155,7 @@ impl Leaving<'_> {
             if self.outputs.are_any() {
                 // The file's writer takes a packet in one piece.
                 context.join(leaving.frame, usize::MAX);
-                let end = self.end(leaving);
+                let end = self.end(&leaving);
                 // SAFETY: an output's frame is the context owner's and holds a packet.
                 self.outputs.write(&end, time, unsafe { self.pool.packet(leaving.frame) })?;
             }
