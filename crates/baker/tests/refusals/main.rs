@@ -17,6 +17,7 @@ mod numbers;
 mod packets;
 mod pointers;
 mod protocols;
+mod reasons;
 mod several;
 mod sums;
 mod support;

@@ -137,7 +137,7 @@ impl Parser<'_> {
             Some(ProgramKw | MetadataKw) if second == LBrace => true,
             Some(ImportKw) if second == String => true,
             Some(StructKw | EnumKw) if second == Name && !in_module => matches!(third, LBrace | Colon),
-            Some(DropReasonKw) if second == Name && !in_module => matches!(third, Comma | Semicolon),
+            Some(DropReasonKw) if second == Name && third != LParen && !in_module => matches!(third, Comma | Semicolon),
             Some(ConstKw) if second == Name && !in_module => third == Name,
             // `M.P.ppf(`, `M.P(` and `type M.P`; a statement can begin as the second does.
             _ if second == Dot && third == Name => {
