@@ -1,5 +1,7 @@
 //! Names that the language defines, as shown to the user (docs/language.md). Its functions are [`baker::builtin`]'s.
 
+use baker::ir::DropReason;
+
 /// A name of the language.
 #[derive(Clone, Copy, Debug)]
 pub struct Builtin {
@@ -39,7 +41,8 @@ pub const METADATA: [Builtin; 2] = [
 ];
 
 /// Types to offer; there are `u1` to `u128` and `i1` to `i128`.
-pub const TYPES: [&str; 12] = ["u8", "u16", "u32", "u64", "u128", "i8", "i16", "i32", "i64", "bool", "int", "void"];
+pub const TYPES: [&str; 13] =
+    ["u8", "u16", "u32", "u64", "u128", "i8", "i16", "i32", "i64", "bool", "int", "void", DropReason::TYPE];
 
 /// Finds a name.
 pub fn find(list: &[Builtin], name: &str) -> Option<Builtin> {
@@ -52,6 +55,7 @@ pub fn type_width(name: &str) -> Option<(u32, bool)> {
         "bool" => return Some((1, false)),
         "int" => return Some((32, true)),
         "port_t" => return Some((8, false)),
+        DropReason::TYPE => return Some((DropReason::WIDTH, false)),
         _ => {}
     }
     let (digits, signed) = match name.strip_prefix('u') {

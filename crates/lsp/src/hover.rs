@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use baker::builtin::Function;
-use baker::ir::DeclaredKind;
+use baker::ir::{DeclaredKind, DropReason};
 use baker::syntax::ast::{self, AstNode};
 use baker::syntax::{SyntaxElement, SyntaxKind, SyntaxNode, SyntaxToken};
 
@@ -343,6 +343,7 @@ fn begins_line(comment: &SyntaxToken) -> bool {
 fn type_text(name: &str) -> String {
     match (name, crate::builtin::type_width(name)) {
         ("bool", _) => "`true` or `false`.".to_string(),
+        (DropReason::TYPE, _) => "A drop reason; `no_reason` where none was set.".to_string(),
         (_, Some((bits, signed))) => integer_text(bits, signed),
         _ => "Nothing: for functions without a result.".to_string(),
     }

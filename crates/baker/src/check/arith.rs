@@ -205,7 +205,7 @@ impl CodeChecker<'_, '_> {
         let ordered = !matches!(comparison, Comparison::Eq | Comparison::Ne);
         let comparable = match a.ty {
             Type::Int { .. } => true,
-            Type::Bool => !ordered,
+            Type::Bool | Type::Reason => !ordered,
             Type::Pointer(_) | Type::Loaded { .. } | Type::Packet(_) | Type::Null => {
                 !ordered && (a.ty == Type::Null) != (b.ty == Type::Null)
             }
@@ -243,8 +243,8 @@ impl CodeChecker<'_, '_> {
             return None;
         }
         let (a, b) = match (a.expr.ty, b.expr.ty) {
-            (Type::Null, Type::Int { .. } | Type::Bool | Type::Struct(_)) => (a, self.as_pointer(b)),
-            (Type::Int { .. } | Type::Bool | Type::Struct(_), Type::Null) => (self.as_pointer(a), b),
+            (Type::Null, Type::Int { .. } | Type::Bool | Type::Reason | Type::Struct(_)) => (a, self.as_pointer(b)),
+            (Type::Int { .. } | Type::Bool | Type::Reason | Type::Struct(_), Type::Null) => (self.as_pointer(a), b),
             _ => (a, b),
         };
         match (a.lit, b.lit) {
@@ -385,7 +385,10 @@ impl CodeChecker<'_, '_> {
             (Type::Bool, Type::Int { .. }) => Some(convert(value.expr, to)),
             (Type::Null, Type::Pointer(_) | Type::Loaded { .. }) => Some(Expr { ty: to, ..value.expr }),
             (Type::Pointer(a), Type::Pointer(b)) if self.checker.same_layout(a, b) => Some(value.expr),
-            (Type::Pointer(_) | Type::Loaded { .. }, Type::Int { .. } | Type::Bool | Type::Struct(_)) => {
+            (
+                Type::Pointer(_) | Type::Loaded { .. },
+                Type::Int { .. } | Type::Bool | Type::Reason | Type::Struct(_),
+            ) => {
                 self.error(
                     Diagnostic::new("pointer-as-value", span, "a look-up yields a pointer, not a value")
                         .label("may be null")

@@ -344,34 +344,7 @@ impl CodeChecker<'_, '_> {
 
     fn packet_drop(&mut self, args: &[ast::Expr]) -> Option<StmtKind> {
         let packet = self.expr(&args[0], None);
-        let reason_span = self.span(&args[1]);
-        let reason = match self.named(&args[1]) {
-            Some(Symbol::Reason(reason)) => Some(reason),
-            found => {
-                let text = self.checker_text(&args[1]);
-                let name = matches!(args[1], ast::Expr::Name(_));
-                let reasons: Vec<_> = self.checker.hir.reasons.iter().map(|r| r.name.clone()).collect();
-                let error = match found {
-                    Some(symbol) => {
-                        let title = format!("`{text}` is {}, not a drop reason", symbol.what());
-                        Diagnostic::new("wrong-kind-of-name", reason_span, title)
-                    }
-                    None if name && self.local(&text).is_none() => {
-                        let error =
-                            Diagnostic::new("unknown-reason", reason_span, format!("there is no drop reason `{text}`"));
-                        match nearest(&text, reasons.iter().map(String::as_str)) {
-                            _ if import_of(&text).is_some() => Diagnostic { hint: import_of(&text), ..error },
-                            Some(near) => error.hint(format!("did you mean `{near}`?")),
-                            None => error.hint(format!("declare it: `drop_reason {text};`")),
-                        }
-                    }
-                    None => Diagnostic::new("unknown-reason", reason_span, "a drop reason is a name")
-                        .hint("declare one: `drop_reason too_old;`"),
-                };
-                self.checker.report_once(error.label("a drop reason is needed here"));
-                None
-            }
-        };
+        let reason = self.drop_reason(&args[1]);
         match packet.expr.ty {
             Type::Packet(_) => Some(StmtKind::Drop(packet.expr, reason?)),
             _ => {
@@ -379,6 +352,31 @@ impl CodeChecker<'_, '_> {
                 None
             }
         }
+    }
+
+    /// The reason of a drop: its name, or an expression.
+    fn drop_reason(&mut self, expr: &ast::Expr) -> Option<Expr> {
+        let (span, text) = (self.span(expr), self.checker_text(expr));
+        let error = match self.named(expr) {
+            Some(symbol) if !matches!(symbol, Symbol::Reason(_)) => {
+                let title = format!("`{text}` is {}, not a drop reason", symbol.what());
+                Diagnostic::new("wrong-kind-of-name", span, title)
+            }
+            None if matches!(expr, ast::Expr::Name(_)) && self.local(&text).is_none() => {
+                let error = Diagnostic::new("unknown-reason", span, format!("there is no drop reason `{text}`"));
+                match nearest(&text, self.checker.hir.reasons.iter().map(|reason| reason.name.as_str())) {
+                    _ if import_of(&text).is_some() => Diagnostic { hint: import_of(&text), ..error },
+                    Some(near) => error.hint(format!("did you mean `{near}`?")),
+                    None => error.hint(format!("declare it: `drop_reason {text};`")),
+                }
+            }
+            _ => {
+                let reason = self.expr(expr, None);
+                return self.coerce(reason, Type::Reason);
+            }
+        };
+        self.checker.report_once(error.label("a drop reason is needed here"));
+        None
     }
 
     /// `counter_add(counter, n)` or `counter_add(counter[i], n)`.

@@ -108,6 +108,10 @@ impl CodeChecker<'_, '_> {
                 Some(Constant::Typed(ty, bits)) => Typed::new(ExprKind::Const(bits), ty, span),
                 _ => Typed::error(span),
             },
+            Some(Symbol::Reason(reason)) if !self.constant => {
+                let value = self.checker.hir.reasons[reason.0 as usize].value();
+                Typed::new(ExprKind::Const(value.into()), Type::Reason, span)
+            }
             Some(Symbol::Reported) => {
                 self.checker.repeated += 1;
                 Typed::error(span)

@@ -96,7 +96,11 @@ impl<'p> Headroom<'p> {
                 let offset = self.made(code, &mut heads, value);
                 self.put(*channel, offset);
             }
-            StmtKind::HoldPut(_, _, value) | StmtKind::Drop(value, _) => drop(self.made(code, &mut heads, value)),
+            StmtKind::HoldPut(_, _, value) => drop(self.made(code, &mut heads, value)),
+            StmtKind::Drop(value, reason) => {
+                self.calls(&mut heads, reason);
+                self.made(code, &mut heads, value);
+            }
             kind => {
                 for expr in kind.expressions() {
                     self.calls(&mut heads, expr);

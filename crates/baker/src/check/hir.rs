@@ -4,7 +4,7 @@
 
 use crate::builtin::Function as Builtin;
 use crate::ir::{
-    BinOp, Channel, ChannelId, Controller, Counter, CounterId, DropId, DropReason, Extern, ExternId, Layout, LayoutId,
+    BinOp, Channel, ChannelId, Controller, Counter, CounterId, DropReason, Extern, ExternId, Layout, LayoutId,
     MetaField, MetaId, Pin, Protocol, ProtocolId, Table, TableId,
 };
 use crate::source::Span;
@@ -89,6 +89,8 @@ pub enum Type {
         /// Two's complement.
         signed: bool,
     },
+    /// A drop reason.
+    Reason,
     /// Struct value.
     Struct(StructId),
     /// Handle of a packet.
@@ -209,8 +211,8 @@ pub enum StmtKind {
     SetArrayField(TableId, Expr, u32, Expr),
     /// `channel_put`.
     Put(ChannelId, Expr),
-    /// `packet_drop`.
-    Drop(Expr, DropId),
+    /// `packet_drop`: the packet and the reason, which is computed first.
+    Drop(Expr, Expr),
     /// `hold_put`: table, number, packet.
     HoldPut(TableId, Expr, Expr),
     /// `counter_add`: counter, cell, amount.

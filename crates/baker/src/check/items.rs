@@ -43,7 +43,7 @@ impl Checker<'_> {
                 let resolved =
                     if is_struct { Type::Struct(StructId(0)) } else { self.type_of(file, scope, &ty, false) };
                 match resolved {
-                    Type::Int { .. } | Type::Bool => {
+                    Type::Int { .. } | Type::Bool | Type::Reason => {
                         fields.push((text, self.written_name(scope, &type_name), resolved))
                     }
                     Type::Error => {}
@@ -275,7 +275,7 @@ impl Checker<'_> {
 
     fn entry_layout(&mut self, file: FileId, module: ModuleId, ty: &ast::TypeRef) -> Option<LayoutId> {
         match self.type_of(file, Some(module), ty, false) {
-            resolved @ (Type::Int { .. } | Type::Bool | Type::Struct(_)) => {
+            resolved @ (Type::Int { .. } | Type::Bool | Type::Reason | Type::Struct(_)) => {
                 let name = ty.name().map(|n| self.written_name(Some(module), n.text())).unwrap_or_default();
                 Some(self.layout(&name, resolved))
             }

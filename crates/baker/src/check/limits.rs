@@ -2,7 +2,7 @@
 //! frame for every copy that one packet can become.
 
 use super::headroom::headroom;
-use super::hir::{Expr, ExprKind, Stmt};
+use super::hir::{Expr, ExprKind, Stmt, StmtKind};
 use super::names::Checker;
 use super::paths::{Bounds, bounds, timer_bounds};
 use crate::diag::Diagnostic;
@@ -166,6 +166,12 @@ impl Checker<'_> {
             let mut cost = Cost::default();
             for expr in statement.kind.expressions() {
                 cost.beside(self.expr_cost(expr, above + 1, known));
+            }
+            // Of a reason that is known at run time only, it is found out which one it is.
+            if let StmtKind::Drop(_, reason) = &statement.kind
+                && !matches!(reason.kind, ExprKind::Const(_))
+            {
+                cost.beside(Cost { size: 2 * self.hir.reasons.len() as u32, depth: 1 });
             }
             for nested in statement.kind.nested() {
                 cost.beside(self.statements_cost(nested, above + 1, known));

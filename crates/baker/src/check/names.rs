@@ -527,7 +527,16 @@ impl<'a> Checker<'a> {
                 continue;
             }
             let id = DropId(self.hir.reasons.len() as u32);
-            self.hir.reasons.push(DropReason { name: name.text().to_string() });
+            let reason = DropReason { name: name.text().to_string() };
+            if let Some(other) = self.hir.reasons.iter().find(|other| other.value() == reason.value()) {
+                let title = format!("`{}` has the same value as `{}`", reason.name, other.name);
+                self.error(
+                    Diagnostic::new("reason-value", name.span(file), title)
+                        .label("a drop reason's value is a hash of its name")
+                        .hint("choose another name"),
+                );
+            }
+            self.hir.reasons.push(reason);
             self.bind(file, None, &name, Symbol::Reason(id));
         }
     }

@@ -8,7 +8,7 @@ use super::hir::{Expr, ExprKind, Local, Type};
 use super::names::{Checker, Lazy, Symbol, nearest};
 use super::types::{builtin, unsigned};
 use crate::diag::Diagnostic;
-use crate::ir::{BitRange, Checksum, Field, MetaField, Protocol, ProtocolId, storage_size};
+use crate::ir::{BitRange, Checksum, DropReason, Field, MetaField, Protocol, ProtocolId, storage_size};
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
 
@@ -352,9 +352,11 @@ impl Checker<'_> {
                         );
                         continue;
                     }
-                    let width = match self.type_of(file.id, None, &ty, false) {
+                    let found = self.type_of(file.id, None, &ty, false);
+                    let width = match found {
                         Type::Int { width, signed: false } => width,
                         Type::Bool => 1,
+                        Type::Reason => DropReason::WIDTH,
                         Type::Error => continue,
                         other => {
                             let (span, other) = (self.span(file.id, &ty), self.describe(other));
@@ -368,7 +370,10 @@ impl Checker<'_> {
                     let size = storage_size(width);
                     let offset = u32::next_multiple_of(end, size);
                     end = offset + size;
-                    let type_name = ty.name().map(|n| n.text().to_string()).unwrap_or_default();
+                    let type_name = match found {
+                        Type::Reason => DropReason::TYPE.to_string(),
+                        _ => ty.name().map(|n| n.text().to_string()).unwrap_or_default(),
+                    };
                     self.hir.metadata.push(MetaField { name: text, type_name, width, offset });
                 }
             }
@@ -378,6 +383,10 @@ impl Checker<'_> {
 
     /// The type of a metadata field.
     pub(super) fn meta_type(&self, field: &MetaField) -> Type {
-        if self.names_bool(&field.type_name) { Type::Bool } else { unsigned(field.width) }
+        match () {
+            _ if field.type_name == DropReason::TYPE => Type::Reason,
+            _ if self.names_bool(&field.type_name) => Type::Bool,
+            _ => unsigned(field.width),
+        }
     }
 }

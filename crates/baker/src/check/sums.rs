@@ -178,13 +178,16 @@ impl<'a> Sums<'a> {
                     self.nameless(&facts, protocol, packet.span);
                 }
             }
-            StmtKind::Drop(packet, _) => match packet.kind {
-                ExprKind::Local(local) => {
-                    let header = self.headers.of(frame.id, local);
-                    state.forget(&self.headers, header, true);
+            StmtKind::Drop(packet, reason) => {
+                self.value(&mut state, reason, frame);
+                match packet.kind {
+                    ExprKind::Local(local) => {
+                        let header = self.headers.of(frame.id, local);
+                        state.forget(&self.headers, header, true);
+                    }
+                    _ => drop(self.made(&mut state, packet, frame)),
                 }
-                _ => drop(self.made(&mut state, packet, frame)),
-            },
+            }
             StmtKind::If(condition, then, other) => {
                 self.value(&mut state, condition, frame);
                 let yes = self.statements(Some(state.clone()), then, frame);

@@ -4,7 +4,7 @@ use super::consts::MAX_CHAIN;
 use super::hir::{StructId, Type};
 use super::names::{Checker, Lazy, Scope, Symbol, import_of, nearest};
 use crate::diag::Diagnostic;
-use crate::ir::{Layout, LayoutField, LayoutId, storage_align, storage_size};
+use crate::ir::{DropReason, Layout, LayoutField, LayoutId, storage_align, storage_size};
 use crate::library;
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
@@ -19,6 +19,7 @@ pub(super) fn builtin(name: &str) -> Option<Type> {
     match name {
         "bool" => Some(Type::Bool),
         "void" => Some(Type::Void),
+        DropReason::TYPE => Some(Type::Reason),
         "int" => Some(Type::Int { width: 32, signed: true }),
         "port_t" => Some(Type::Int { width: 8, signed: false }),
         _ => match (name.strip_prefix('u'), name.strip_prefix('i')) {
@@ -43,6 +44,7 @@ impl Checker<'_> {
         match ty {
             Type::Void => "void".into(),
             Type::Bool => "bool".into(),
+            Type::Reason => DropReason::TYPE.into(),
             Type::Int { width, signed } => format!("{}{width}", if signed { 'i' } else { 'u' }),
             Type::Struct(id) => self.hir.structs.get(id.0 as usize).map_or("struct".into(), |s| s.name.clone()),
             Type::Packet(id) => format!("{}_packet_t *", self.hir.protocols[id.0 as usize].name),
@@ -146,7 +148,7 @@ impl Checker<'_> {
         self.depth -= 1;
         let ty = match ty {
             Type::Int { .. } | Type::Error => ty,
-            Type::Bool | Type::Struct(_) if !is_enum => ty,
+            Type::Bool | Type::Reason | Type::Struct(_) if !is_enum => ty,
             _ => {
                 self.error(
                     Diagnostic::new("bad-type", span, "this can't be made of that type")
@@ -172,6 +174,7 @@ impl Checker<'_> {
         let layout = match ty {
             Type::Struct(id) => return self.hir.structs[id.0 as usize].layout,
             Type::Int { width, signed } => scalar(name, width, signed, self.value_names(name)),
+            Type::Reason => scalar(DropReason::TYPE, DropReason::WIDTH, false, self.reason_names()),
             _ => scalar(name, 1, false, bool_names()),
         };
         self.intern(layout)
@@ -192,12 +195,15 @@ impl Checker<'_> {
         for (field, type_name, ty) in fields {
             let (width, signed) = match *ty {
                 Type::Int { width, signed } => (width, signed),
+                Type::Reason => (DropReason::WIDTH, false),
                 _ => (1, false),
             };
             let offset = end.next_multiple_of(storage_align(width));
             (end, align) = (offset + storage_size(width), align.max(storage_align(width)));
-            let names = self.value_names(type_name);
-            let type_name = type_name.clone();
+            let (names, type_name) = match ty {
+                Type::Reason => (self.reason_names(), DropReason::TYPE.to_string()),
+                _ => (self.value_names(type_name), type_name.clone()),
+            };
             laid.push(LayoutField { name: field.clone(), type_name, width, signed, names, offset });
         }
         let size = end.max(1).next_multiple_of(align);
@@ -242,7 +248,7 @@ impl Checker<'_> {
         let [a, b] = [a, b].map(|id| self.plain(id));
         let fields = |id: LayoutId| {
             let layout = &self.hir.layouts[id.0 as usize];
-            layout.fields.iter().map(|f| (f.name.clone(), f.width, f.signed)).collect::<Vec<_>>()
+            layout.fields.iter().map(|f| (f.name.clone(), f.width, f.signed, f.is_reason())).collect::<Vec<_>>()
         };
         a == b || fields(a) == fields(b)
     }
@@ -258,12 +264,18 @@ impl Checker<'_> {
         let found = &self.hir.layouts[layout.0 as usize];
         match &found.fields[..] {
             [field] if field.name.is_empty() && field.width == 1 && field.names == bool_names() => Type::Bool,
+            [field] if field.name.is_empty() && field.is_reason() => Type::Reason,
             [field] if field.name.is_empty() => Type::Int { width: field.width, signed: field.signed },
             _ => {
                 let id = self.hir.structs.iter().position(|s| s.layout == layout);
                 Type::Struct(StructId(id.expect("a layout of several fields belongs to a struct") as u32))
             }
         }
+    }
+
+    /// The names of all drop reasons, with their values.
+    fn reason_names(&self) -> Vec<(String, u128)> {
+        self.hir.reasons.iter().map(|reason| (reason.name.clone(), reason.value().into())).collect()
     }
 
     fn value_names(&mut self, name: &str) -> Vec<(String, u128)> {

@@ -65,12 +65,12 @@ macro_rules! one_level_down {
                     | StmtKind::SetField(_, _, a)
                     | StmtKind::SetMeta(_, _, a)
                     | StmtKind::Put(_, a)
-                    | StmtKind::Drop(a, _)
                     | StmtKind::Expr(a)
                     | StmtKind::If(a, _, _)
                     | StmtKind::Switch(a, _, _)
                     | StmtKind::Critical(a, _)
                     | StmtKind::Return(Some(a)) => vec![a],
+                    StmtKind::Drop(a, b) => vec![b, a],
                     StmtKind::SetEntryField(a, _, b)
                     | StmtKind::SetEntry(a, b)
                     | StmtKind::SetArrayField(_, a, _, b)

@@ -116,6 +116,12 @@ impl Program {
         self.ppfs.iter().map(|ppf| &ppf.body).chain(self.timers.iter().map(|timer| &timer.body))
     }
 
+    /// The drop reason that a value of the type `drop_reason` stands for, if it is one of the program's.
+    pub fn reason_of(&self, value: u128) -> Option<DropId> {
+        let found = self.drop_reasons.iter().position(|reason| u128::from(reason.value()) == value);
+        found.map(|index| DropId(index as u32))
+    }
+
     /// The channels by which packets enter: `rx`, then those that others inject into, in order.
     pub fn entries(&self) -> impl Iterator<Item = ChannelId> + '_ {
         let injected = |(_, channel): &(u32, &Channel)| channel.from.is_some();
@@ -179,7 +185,7 @@ impl Program {
 }
 
 /// Drop reasons that every program has, in the order of their ids.
-pub const BUILTIN_DROP_REASONS: [(&str, &str); 9] = [
+pub const BUILTIN_DROP_REASONS: [(&str, &str); 10] = [
     ("truncated", "the packet is shorter than the fixed header of the protocol"),
     ("malformed", "a header's own length is below its fixed header or beyond the packet's end"),
     ("no_port", "metadata.tx.port names no port"),
@@ -189,6 +195,7 @@ pub const BUILTIN_DROP_REASONS: [(&str, &str); 9] = [
     ("controller_gone", "the controller was no longer there, or never"),
     ("table_busy", "in the kernel, which cannot wait: a table or an entry stayed locked by another processor"),
     ("no_worker", "in the kernel: no worker takes what it does not finish from this queue of the port"),
+    ("no_reason", "the program gave a drop reason that is none, such as one that was never set"),
 ];
 
 impl DropId {
@@ -210,6 +217,8 @@ impl DropId {
     pub const TABLE_BUSY: DropId = DropId(7);
     /// `no_worker`: no worker takes what the kernel does not finish.
     pub const NO_WORKER: DropId = DropId(8);
+    /// `no_reason`: the value of a `drop_reason` that was never set.
+    pub const NO_REASON: DropId = DropId(9);
 }
 
 /// A protocol's fixed header.
@@ -337,6 +346,13 @@ pub struct LayoutField {
     pub offset: u32,
 }
 
+impl LayoutField {
+    /// Whether it holds a drop reason: one of its names, and no other number.
+    pub fn is_reason(&self) -> bool {
+        self.type_name == DropReason::TYPE
+    }
+}
+
 /// Kind of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableKind {
@@ -421,6 +437,23 @@ pub struct Counter {
 pub struct DropReason {
     /// Its name: the same in explain, trace, counters and metrics.
     pub name: String,
+}
+
+impl DropReason {
+    /// Name of the type whose values are reasons.
+    pub const TYPE: &str = "drop_reason";
+    /// Bits of such a value.
+    pub const WIDTH: u32 = 32;
+
+    /// The value that stands for it in variables, metadata and tables: 0 for `no_reason`, else a hash of its name
+    /// (FNV-1a). So it is the same in all programs, and what a table, a file or a controller holds outlives a change of
+    /// the program.
+    pub fn value(&self) -> u32 {
+        if self.name == BUILTIN_DROP_REASONS[DropId::NO_REASON.0 as usize].0 {
+            return 0;
+        }
+        self.name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    }
 }
 
 /// Where a channel's packets go.

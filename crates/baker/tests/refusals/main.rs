@@ -19,6 +19,7 @@ mod packets;
 mod params;
 mod pointers;
 mod protocols;
+mod reasons;
 mod several;
 mod sums;
 mod support;

@@ -37,7 +37,7 @@ fn names() {
         ("unknown-struct", &["unknown-name"], then_put("hop_t h = hopt { port: 1, mac: 2 };\npkt->dst = h.mac;")),
         ("unknown-reason", &["unknown-reason"], ppf("packet_drop(pkt, too_odl);")),
         ("unknown-reason-far-off", &["unknown-reason"], ppf("packet_drop(pkt, expired);")),
-        ("reason-that-is-no-name", &["unknown-reason"], ppf("packet_drop(pkt, 5);")),
+        ("reason-that-is-no-name", &["type-mismatch"], ppf("packet_drop(pkt, 5);")),
         ("reason-that-is-a-table", &["wrong-kind-of-name"], ppf("packet_drop(pkt, flows);")),
         (
             "unknown-protocol",

@@ -19,6 +19,14 @@ pub(super) enum Written<'v> {
 
 /// The number for a field, or what is wrong.
 pub(super) fn number(field: &LayoutField, written: Written, ports: &PortNames) -> Result<u128, String> {
+    let number = any_number(field, written, ports)?;
+    if field.is_reason() && !field.names.iter().any(|(_, value)| *value == number) {
+        return Err(format!("{number} is no drop reason of the program"));
+    }
+    Ok(number)
+}
+
+fn any_number(field: &LayoutField, written: Written, ports: &PortNames) -> Result<u128, String> {
     match written {
         Written::Key(text) => from_text(field, text, ports),
         Written::Value(DeValue::String(text)) => from_text(field, text, ports),
@@ -169,6 +177,9 @@ pub(super) fn accepted(field: &LayoutField) -> String {
     let most = mask(field.width) >> u32::from(field.signed);
     let least = if field.signed { format!("-{}", most + 1) } else { "0".into() };
     let integer = format!("an integer from {least} to {most}");
+    if field.is_reason() {
+        return format!("one of {}", list(field.names.iter().map(|(name, _)| name.as_str())));
+    }
     if !field.names.is_empty() {
         return format!("one of {}, or {integer}", list(field.names.iter().map(|(name, _)| name.as_str())));
     }

@@ -26,7 +26,12 @@ pub type Configured = Vec<(String, TableEntry)>;
 /// What a table is, as far as its entries' meaning depends on it.
 pub(super) fn declared(program: &Program, table: &Table) -> String {
     let fields = |layout: &Layout| {
-        let field = |f: &baker::ir::LayoutField| format!("{}:{}{}", f.name, if f.signed { "i" } else { "u" }, f.width);
+        let kind = |f: &baker::ir::LayoutField| match f.is_reason() {
+            true => "reason",
+            false if f.signed => "i",
+            false => "u",
+        };
+        let field = |f: &baker::ir::LayoutField| format!("{}:{}{}", f.name, kind(f), f.width);
         layout.fields.iter().map(field).collect::<Vec<_>>().join(",")
     };
     let key = fields(&program.layouts[table.key.0 as usize]);

@@ -75,7 +75,7 @@ fn meaning(old: &Program, before: &Table, new: &Program, table: &Table) -> Optio
 
 /// Whether fields have the same names, widths and places. What types are called, and names of values, do not matter.
 fn same(a: &Layout, b: &Layout) -> bool {
-    let field = |f: &baker::ir::LayoutField| (f.name.clone(), f.width, f.signed, f.offset);
+    let field = |f: &baker::ir::LayoutField| (f.name.clone(), f.width, f.signed, f.is_reason(), f.offset);
     a.fields.iter().map(field).eq(b.fields.iter().map(field))
 }
 

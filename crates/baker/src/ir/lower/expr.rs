@@ -2,7 +2,7 @@
 
 use super::{Lowering, Slot};
 use crate::check::hir::{Comparison, Expr, ExprKind, LocalId, Type};
-use crate::ir::{BinOp, BlockId, CastOp, CmpOp, Op, Ty, Value};
+use crate::ir::{BinOp, BlockId, CastOp, CmpOp, DropReason, Op, Ty, Value};
 
 impl<'p> Lowering<'p> {
     /// The one value of a scalar.
@@ -173,7 +173,8 @@ impl<'p> Lowering<'p> {
         match ty {
             Type::Int { width, .. } => width,
             Type::Bool => 1,
-            _ => unreachable!("an integer or bool"),
+            Type::Reason => DropReason::WIDTH,
+            _ => unreachable!("an integer, bool or drop reason"),
         }
     }
 

@@ -15,13 +15,14 @@ mod expr;
 mod extent;
 mod layers;
 mod packet;
+mod reasons;
 mod stmt;
 mod timer;
 
 use std::collections::BTreeSet;
 
 use super::build::{Builder, Var};
-use super::{BlockId, Limits, Op, Ppf, Program, Table, TableId, Timer, Ty, Value};
+use super::{BlockId, DropReason, Limits, Op, Ppf, Program, Table, TableId, Timer, Ty, Value};
 use crate::check::hir::{self, LocalId, Type};
 use crate::check::own::OwnChecksum;
 
@@ -217,6 +218,7 @@ impl<'p> Lowering<'p> {
     fn scalars(&self, ty: Type) -> Vec<Ty> {
         match ty {
             Type::Bool => vec![Ty::Int(1)],
+            Type::Reason => vec![Ty::Int(DropReason::WIDTH)],
             Type::Int { width, .. } => vec![Ty::Int(width)],
             Type::Pointer(layout) => vec![Ty::Entry(layout)],
             // Whether the bytes are there, and what they are.

@@ -69,12 +69,13 @@ impl<'p> Lowering<'p> {
                 self.b.effect(Op::Put { packet, channel: *channel });
             }
             StmtKind::Drop(packet, reason) => {
+                let reason = self.value(reason);
                 // The checksum of a packet that goes nowhere need not be brought up to date.
                 let packet = match packet.kind {
                     ExprKind::Local(local) => self.release(local),
                     _ => self.consume(packet),
                 };
-                self.b.effect(Op::Drop { packet, reason: *reason });
+                self.drop_by(packet, reason);
             }
             StmtKind::HoldPut(table, key, packet) => {
                 let key = self.value(key);

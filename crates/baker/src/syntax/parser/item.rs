@@ -33,6 +33,7 @@ impl Parser<'_> {
                 InKw | OutKw | ChannelKw | ArrayKw | HashKw | LpmKw | SetKw | HoldKw | CounterKw | MeterKw | PpfKw
                 | ExternKw | TimerKw => self.stray_module_item(),
                 within if within.is_within_items() => return self.named_item(),
+                DropReasonKw if self.nth(1) == Name && self.nth(2) == LParen => return self.named_item(),
                 _ => self.keyword_item(keyword),
             }
             self.after_no_item = false;

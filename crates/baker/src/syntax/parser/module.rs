@@ -77,6 +77,7 @@ impl Parser<'_> {
             Some(MeterKw) => self.meter(),
             Some(PpfKw) => self.ppf(),
             None if self.at(At) => self.ppf(),
+            Some(DropReasonKw) if self.nth(1) == Name && self.nth(2) == LParen => self.function(),
             Some(ExternKw) => self.extern_function(),
             Some(TimerKw) => self.timer(),
             Some(keyword @ (ConstKw | TypeKw | EnumKw | StructKw | DropReasonKw)) => self.keyword_item(keyword),

@@ -138,7 +138,7 @@ impl Parser<'_> {
             Some(ProgramKw | MetadataKw) if second == LBrace => true,
             Some(ImportKw) if second == String => true,
             Some(StructKw | EnumKw) if second == Name && !in_module => matches!(third, LBrace | Colon),
-            Some(DropReasonKw) if second == Name && !in_module => matches!(third, Comma | Semicolon),
+            Some(DropReasonKw) if second == Name && third != LParen && !in_module => matches!(third, Comma | Semicolon),
             // `M.P.ppf(`, `M.P(` and `type M.P`; a statement can begin as the second does.
             _ if second == Dot && third == Name => {
                 let ppf = self.nth(n + 3) == Dot && self.nth_keyword(n + 4) == Some(PpfKw) && self.nth(n + 5) == LParen;

@@ -16,7 +16,7 @@ impl Body<'_> {
             return self.line(format!("channel_put({channel}, packet_copy({}));", handle.name));
         }
         if self.n.chance(10) {
-            let reason = self.reason();
+            let reason = self.reason_of(&handle.name);
             return self.line(format!("packet_drop(packet_copy({}), {reason});", handle.name));
         }
         let ty = format!("{}_packet_t", self.world.protocols[handle.protocol].name);
@@ -106,6 +106,33 @@ impl Body<'_> {
         self.n.pick(&self.world.reasons).clone()
     }
 
+    /// A reason, or an expression that is one.
+    fn reason_of(&mut self, handle: &str) -> String {
+        match self.n.below(5) {
+            0 => format!("{handle}->metadata.fault"),
+            1 => {
+                let (condition, reason) = (self.condition(1), self.reason());
+                format!("({condition}) ? {reason} : {handle}->metadata.fault")
+            }
+            _ => self.reason(),
+        }
+    }
+
+    /// Sets the reason that a packet carries, or compares it.
+    pub fn note_fault(&mut self) {
+        if self.scope.handles.is_empty() {
+            return;
+        }
+        let handle = self.n.pick(&self.scope.handles).name.clone();
+        let (reason, other) = (self.reason_of(&handle), self.reason());
+        let set = format!("{handle}->metadata.fault = {reason};");
+        let op = *self.n.pick(&["==", "!="]);
+        match self.n.chance(50) {
+            true => self.line(set),
+            false => self.line(format!("if ({handle}->metadata.fault {op} {other}) {{ {set} }}")),
+        }
+    }
+
     /// Takes one packet a step further: out, or into another protocol.
     fn consume(&mut self, at: usize, steps: usize) {
         let Handle { name, protocol, .. } = self.scope.handles.remove(at);
@@ -118,7 +145,7 @@ impl Body<'_> {
         }
         // Functions have no channels if they are global.
         if last || self.module.is_none() || self.n.chance(6) {
-            let reason = self.reason();
+            let reason = self.reason_of(&name);
             return self.line(format!("packet_drop({name}, {reason});"));
         }
         let make = *self.n.pick(&["packet_decap", "packet_encap"]);

@@ -19,8 +19,9 @@ impl Body<'_> {
         if self.locked {
             return self.locked_statement();
         }
-        match self.n.below(46) {
+        match self.n.below(48) {
             43..=45 => self.critical(),
+            46 | 47 => self.note_fault(),
             0..=3 => self.variable(),
             4..=7 => self.assign_variable(),
             8..=11 => self.assign_header(),

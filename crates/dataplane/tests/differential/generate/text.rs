@@ -91,7 +91,7 @@ fn declarations(world: &World, n: &mut SplitMix64, text: &mut String) {
         }
         let _ = writeln!(text, "demux {{ {} }};\n}}", protocol.demux);
     }
-    text.push_str("metadata {\n");
+    text.push_str("metadata {\n    fault : drop_reason;\n");
     for (name, ty) in &world.metadata {
         let _ = writeln!(text, "{name} : {};", ty.name());
     }

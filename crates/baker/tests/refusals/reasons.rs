@@ -1,0 +1,53 @@
+//! Drop reasons as values.
+
+use crate::support::{module, ppf, refused};
+
+#[test]
+fn reasons() {
+    let then_drop = |body: &str| ppf(&format!("{body}\npacket_drop(pkt, too_old);"));
+    refused(&[
+        (
+            "reasons-with-one-value",
+            &["reason-value"],
+            then_drop("").replace("drop_reason too_old;", "drop_reason too_old, costarring, liquid;"),
+        ),
+        ("reason-from-a-number", &["type-mismatch"], then_drop("drop_reason why = 5;\npkt->metadata.mark = 1;")),
+        ("reason-into-a-number", &["type-mismatch"], then_drop("u32 why = too_old;\npkt->metadata.mark = (u16) why;")),
+        ("reason-cast", &["bad-cast"], then_drop("pkt->metadata.mark = (u16) too_old;")),
+        ("reason-to-a-reason", &["bad-cast"], then_drop("drop_reason why = (drop_reason) pkt->metadata.mark;")),
+        ("reason-as-a-condition", &["bad-condition"], then_drop("drop_reason why;\nif (why)\n    why = too_old;")),
+        ("reasons-have-no-order", &["not-comparable"], then_drop("bool later = too_old > no_reason;")),
+        ("reason-and-a-number", &["type-mismatch"], then_drop("bool same = too_old == 7;")),
+        ("reason-computed-with", &["not-a-number"], then_drop("drop_reason why = too_old + no_reason;")),
+        ("drop-by-a-number", &["type-mismatch"], ppf("packet_drop(pkt, pkt->metadata.mark);")),
+        (
+            "drop-by-a-loaded-number",
+            &["pointer-as-value"],
+            ppf("u32 *flow = flows[1];\ndrop_reason why = flow;\npacket_drop(pkt, why);"),
+        ),
+        (
+            "reason-without-a-packet",
+            &["handle-used-after"],
+            ppf("packet_drop(pkt, too_old);\nif (pkt->metadata.mark == 1)\n    return;"),
+        ),
+        (
+            "const-reason",
+            &["bad-constant-type"],
+            module(
+                "const drop_reason WHY = too_old;\n\nppf work(ether_packet_t *pkt) from input {\n    channel_put(output, pkt);\n}",
+            ),
+        ),
+        (
+            "switch-over-reasons",
+            &["bad-switch"],
+            then_drop("drop_reason why;\nswitch (why) {\ncase 1:\n    return;\n}"),
+        ),
+        (
+            "reason-of-a-controller",
+            &["bad-extern-type"],
+            module(
+                "extern drop_reason judge(u32 x);\n\nppf work(ether_packet_t *pkt) from input {\n    channel_put(output, pkt);\n}",
+            ),
+        ),
+    ]);
+}
