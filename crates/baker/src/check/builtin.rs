@@ -3,8 +3,9 @@
 use super::access::Cell;
 use super::code::CodeChecker;
 use super::expr::Typed;
+use super::hints::{article, import_of, nearest};
 use super::hir::{Expr, ExprKind, Stmt, StmtKind, Type};
-use super::names::{Symbol, article, import_of, nearest};
+use super::names::Symbol;
 use super::types::unsigned;
 use crate::builtin::{self, Function, Returns};
 use crate::diag::Diagnostic;
@@ -354,11 +355,9 @@ impl CodeChecker<'_, '_> {
                     None if name && self.local(&text).is_none() => {
                         let error =
                             Diagnostic::new("unknown-reason", reason_span, format!("there is no drop reason `{text}`"));
-                        match nearest(&text, reasons.iter().map(String::as_str)) {
-                            _ if import_of(&text).is_some() => Diagnostic { hint: import_of(&text), ..error },
-                            Some(near) => error.hint(format!("did you mean `{near}`?")),
-                            None => error.hint(format!("declare it: `drop_reason {text};`")),
-                        }
+                        let near = nearest(&text, reasons.iter().map(String::as_str));
+                        let hint = import_of(&text).or(near.map(|near| format!("did you mean `{near}`?")));
+                        error.hint(hint.unwrap_or_else(|| format!("declare it: `drop_reason {text};`")))
                     }
                     None => Diagnostic::new("unknown-reason", reason_span, "a drop reason is a name")
                         .hint("declare one: `drop_reason too_old;`"),
