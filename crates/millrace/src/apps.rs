@@ -188,7 +188,8 @@ fn errors(source: &Source, compilation: &Compilation, diagnostics: &[Diagnostic]
 
 /// Where the PPFs of a program can run. The failure: what is pinned to the kernel cannot run there.
 pub fn place(source: &Source, program: &ir::Program, compilation: &Compilation) -> Result<Placement, Failure> {
-    Placement::new(program, &bpf::limits(program)).map_err(|found| errors(source, compilation, &found))
+    Placement::new(program, &bpf::limits(program))
+        .map_err(|found| errors(source, compilation, &diag::by_file(found, &compilation.sources)))
 }
 
 /// Compiles a program that is to be run.

@@ -3,8 +3,9 @@
 use super::access::Cell;
 use super::code::CodeChecker;
 use super::expr::Typed;
+use super::hints::{article, import_of, nearest};
 use super::hir::{Expr, ExprKind, Stmt, StmtKind, Type};
-use super::names::{Symbol, article, import_of, nearest};
+use super::names::Symbol;
 use super::types::unsigned;
 use crate::builtin::{self, Function, Returns};
 use crate::diag::Diagnostic;
@@ -32,8 +33,7 @@ impl CodeChecker<'_, '_> {
             return self.not_constant(span);
         }
         let Some(builtin) = builtin::find(name.text()) else {
-            let symbol = self.checker.resolve(self.scope, name.text());
-            return self.function_call(symbol, &name, &args, span);
+            return self.function_call(self.checker.resolve(self.scope, name.text()), &name, &args, span);
         };
         if builtin.returns == Returns::Nothing {
             self.error(
@@ -364,11 +364,9 @@ impl CodeChecker<'_, '_> {
             }
             None if matches!(expr, ast::Expr::Name(_)) && self.local(&text).is_none() => {
                 let error = Diagnostic::new("unknown-reason", span, format!("there is no drop reason `{text}`"));
-                match nearest(&text, self.checker.hir.reasons.iter().map(|reason| reason.name.as_str())) {
-                    _ if import_of(&text).is_some() => Diagnostic { hint: import_of(&text), ..error },
-                    Some(near) => error.hint(format!("did you mean `{near}`?")),
-                    None => error.hint(format!("declare it: `drop_reason {text};`")),
-                }
+                let near = nearest(&text, self.checker.hir.reasons.iter().map(|reason| reason.name.as_str()));
+                let hint = import_of(&text).or(near.map(|near| format!("did you mean `{near}`?")));
+                error.hint(hint.unwrap_or_else(|| format!("declare it: `drop_reason {text};`")))
             }
             _ => {
                 let reason = self.expr(expr, None);

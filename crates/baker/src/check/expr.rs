@@ -2,8 +2,9 @@
 
 use super::code::CodeChecker;
 use super::consts::Constant;
+use super::hints::{import_of, nearest};
 use super::hir::{Comparison, Expr, ExprKind, Type};
-use super::names::{Symbol, import_of, nearest};
+use super::names::Symbol;
 use super::types::unsigned;
 use crate::diag::Diagnostic;
 use crate::number::Number;

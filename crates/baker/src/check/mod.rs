@@ -3,7 +3,7 @@
 //! | file | what it decides |
 //! |---|---|
 //! | `load` | which files belong to the program |
-//! | `names` | what each name stands for |
+//! | `names`, `hints` | what each name stands for, and what could be meant |
 //! | `consts`, `types` | constants and types |
 //! | `protocols`, `items`, `meters` | protocols, metadata, structs, tables, counters, meters |
 //! | `code`, `stmt`, `expr`, `arith`, `access`, `builtin`, `calls`, `packet`, `loops` | bodies of PPFs and functions |
@@ -29,8 +29,9 @@ mod expr;
 mod externs;
 mod flow;
 mod headroom;
-mod holds;
+mod hints;
 pub mod hir;
+mod holds;
 mod instances;
 mod items;
 mod limits;

@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
+use super::hints::{article, import_of, nearest};
 use super::hir::{self, FunctionId, StructId, Type};
 use super::instances::{Instance, Own};
 use super::load::File;
-use crate::builtin;
 use super::params::{Generic, GenericInstance, TableArg};
+use crate::builtin;
 use crate::diag::{Diagnostic, Label};
 use crate::ir::{
     BUILTIN_DROP_REASONS, ChannelId, CounterId, DropId, DropReason, ExternId, LayoutId, Pin, PpfId, ProtocolId, TableId,
 };
-use crate::library;
 use crate::source::{FileId, Sources, Span};
 use crate::syntax::ast::{self, AstNode};
 
@@ -663,11 +663,9 @@ impl<'a> Checker<'a> {
                     .label("not declared");
                 let c_name =
                     |p| name.text().strip_prefix(p).is_some_and(|r: &str| r.starts_with(|c: char| c.is_ascii_digit()));
-                match self.similar(name.text(), wanted) {
-                    _ if library::declaring(name.text()).is_some() => {
-                        Diagnostic { hint: import_of(name.text()), ..error }
-                    }
-                    Some(similar) => error.hint(format!("did you mean `{similar}`?")),
+                let similar = || Some(format!("did you mean `{}`?", self.similar(name.text(), wanted)?));
+                match import_of(name.text()).or_else(similar) {
+                    Some(hint) => error.hint(hint),
                     None if wanted == "type" && ["u", "i", "uint", "int"].into_iter().any(c_name) => {
                         error.hint("integer types are u1 to u128 and i1 to i128")
                     }
@@ -715,37 +713,4 @@ impl<'a> Checker<'a> {
     pub(super) fn span<N: AstNode>(&self, file: FileId, node: &N) -> Span {
         ast::node_span(node.syntax(), file)
     }
-}
-
-/// What to do about a name that a file of the library declares.
-pub(super) fn import_of(name: &str) -> Option<String> {
-    library::declaring(name).map(|path| format!("it is in the library: add `import \"{path}\";`"))
-}
-
-/// The indefinite article of a word.
-pub(super) fn article(word: &str) -> &'static str {
-    if word.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
-}
-
-/// The name that differs from this one by a letter or two.
-pub(super) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<String> {
-    let limit = if name.len() < 4 { 1 } else { 2 };
-    let near = known.map(|known| (distance(name, known), known)).filter(|(d, _)| *d <= limit);
-    near.min().map(|(_, known)| known.to_string())
-}
-
-/// Levenshtein's distance.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let cost = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = cost.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use super::code::CodeChecker;
 use super::consts::MAX_CHAIN;
+use super::hints::nearest;
 use super::hir::{Expr, ExprKind, Local, Type};
-use super::names::{Checker, Lazy, Symbol, nearest};
+use super::names::{Checker, Lazy, Symbol};
 use super::types::{builtin, unsigned};
 use crate::diag::Diagnostic;
 use crate::ir::{BitRange, Checksum, DropReason, Field, MetaField, Protocol, ProtocolId, storage_size};

@@ -1,11 +1,11 @@
 //! Types: what a type's name stands for, how it is shown, how a value of it lies in a table.
 
 use super::consts::MAX_CHAIN;
+use super::hints::{import_of, nearest};
 use super::hir::{StructId, Type};
-use super::names::{Checker, Lazy, Scope, Symbol, import_of, nearest};
+use super::names::{Checker, Lazy, Scope, Symbol};
 use crate::diag::Diagnostic;
 use crate::ir::{DropReason, Layout, LayoutField, LayoutId, storage_align, storage_size};
-use crate::library;
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
 
@@ -65,12 +65,10 @@ impl Checker<'_> {
                 let title = format!("there is no protocol `{protocol}`");
                 let error = Diagnostic::new("unknown-protocol", name.span(file), title).label("not declared");
                 let protocols = self.globals.iter().filter(|(_, known)| matches!(known.0, Symbol::Protocol(_)));
-                let hint = match nearest(protocol, protocols.map(|(name, _)| name.as_str())) {
-                    _ if library::declaring(protocol).is_some() => import_of(protocol).unwrap_or_default(),
-                    Some(near) => format!("did you mean `{near}_packet_t`?"),
-                    None => "import the file that declares it, such as `import \"net/ipv4\";`".into(),
-                };
-                self.report_once(error.hint(hint));
+                let near = nearest(protocol, protocols.map(|(name, _)| name.as_str()));
+                let near = near.map(|near| format!("did you mean `{near}_packet_t`?"));
+                let other = || "import the file that declares it, such as `import \"net/ipv4\";`".into();
+                self.report_once(error.hint(import_of(protocol).or(near).unwrap_or_else(other)));
                 return Type::Error;
             };
             if !star {
