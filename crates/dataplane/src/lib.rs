@@ -48,6 +48,8 @@ pub use engine::{Engine, EngineError, EngineKind, InterpEngine, NativeEngine, Ru
 pub use instance::{Instance, MAX_WORKERS, Next, Options, PortConfig, Prepared, ReloadError, Report, StartError};
 pub use observer::{Observer, PortSnapshot, Snapshot, TimerSnapshot};
 pub use offline::{Entries, ReplayError, ReplayReport, bench, replay, step};
-pub use packets::{Access, Bytes, FrameConfig, FrameHolders, FrameError, FramePool, Received, RxBatch, TxBatch, WorkerContext};
+pub use packets::{
+    Access, Bytes, FrameConfig, FrameError, FrameHolders, FramePool, Received, RxBatch, TxBatch, WorkerContext,
+};
 pub use tables::{Carried, Epochs, Registration, TableChange, Tables, TablesError, bytes_of_entry};
 pub use workers::PollMode;

@@ -5,7 +5,8 @@ use codegen::abi::{self, ArrayTable, HashBucket, HashEntry, HashTable, LpmTable,
 
 /// The hash functions below.
 // Exact keys are enough to see that an `lpm` look-up is called for.
-pub const RUNTIME: Runtime = Runtime { hash_lookup, hash_insert, hash_remove, lpm_lookup: hash_lookup, meter_take, hold_put, hold_get };
+pub const RUNTIME: Runtime =
+    Runtime { hash_lookup, hash_insert, hash_remove, lpm_lookup: hash_lookup, meter_take, hold_put, hold_get };
 
 unsafe extern "C" fn hold_put(_: *const u8, _: *mut abi::Context, _: *mut abi::Descriptor, _: u64) -> u8 {
     unreachable!("no program here holds packets")

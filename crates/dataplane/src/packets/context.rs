@@ -1,8 +1,8 @@
 //! What one worker lends its engine: free frames, the output list, the counter block.
 
 use std::mem::size_of;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use baker::ir::Program;
 use codegen::abi::{Context, MAX_BATCH, Output, SHARE_NONE, Staging, read_field};

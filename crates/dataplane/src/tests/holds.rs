@@ -7,8 +7,9 @@ use baker::opt::Level;
 use codegen::OptLevel;
 
 use crate::ports::{Driver, MemPort};
+use crate::step::Stepper;
 use crate::testing::{SplitMix64, compiled, frame};
-use crate::{Access, EngineKind, FrameConfig, FrameError, Instance, Options, PortConfig, StartError, Stepper};
+use crate::{Access, EngineKind, FrameConfig, FrameError, Instance, Options, PortConfig, StartError};
 
 /// The type says what is done with the packet under the number in its destination: it is held, whole or as a copy with
 /// another header in front; or what is held is sent, in one of several forms, and held again.
@@ -34,7 +35,8 @@ module m {
             channel_put(output, pkt);
             return;
         case 3:
-            outer_packet_t *out = packet_encap(packet_copy(pkt));
+            ether_packet_t *copy = packet_copy(pkt);
+            outer_packet_t *out = packet_encap(copy);
             out->a = number;
             hold_put(more, number, out);
             channel_put(output, pkt);
@@ -94,7 +96,7 @@ fn packets(seed: u64, count: u32) -> Vec<(u8, Vec<u8>)> {
     let mut random = SplitMix64(seed);
     let packet = |n: u32| {
         let kind = [1, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5, 5, 6, 9][random.below(14) as usize];
-        let len = [14, 60, 200, 1400, 1792][random.below(5) as usize] + random.below(1) as usize;
+        let len = [14, 60, 200, 1400, 1792][random.below(5) as usize];
         let mut packet = frame(kind, n, len);
         let number = if random.below(8) == 0 { random.next() } else { random.below(24) };
         packet[..6].copy_from_slice(&number.to_be_bytes()[2..]);
@@ -120,7 +122,7 @@ fn engines_hold_the_same_packets() {
     for seed in 0..12 {
         let packets = packets(seed, 1500);
         let expected = sent(&program, EngineKind::Interp, Access::InPlace, &packets);
-        assert!(expected.len() > 1500, "{}", expected.len());
+        assert!(expected.len() > 1000, "{}", expected.len());
         for level in Level::ALL {
             for opt in [OptLevel::O0, OptLevel::O3] {
                 let found = sent(&program, EngineKind::Native(opt, level), Access::InPlace, &packets);
@@ -141,12 +143,13 @@ fn port(packets: &[(u8, Vec<u8>)], count: u64) -> PortConfig {
 #[test]
 fn workers_share_a_table_and_all_frames_come_back() {
     let program = compiled(KEEP);
-    for workers in [1, 2, 4] {
+    for workers in [1, 2] {
         let options = Options { workers, ..Options::default() };
         let report = Instance::start(program.clone(), &options, &[port(&packets(9, 4000), 400_000)]).unwrap().wait();
         assert_eq!((report.errors, report.free_frames), (Vec::new(), report.frames), "{workers} workers");
         let full = |name: &str| report.snapshot.tables_full.iter().find(|(table, _)| table == name).unwrap().1;
-        assert!(full("m.few") > 1000 && full("m.more") == 0, "{:?}", report.snapshot.tables_full);
+        // The one has fewer packets than places; to the other one come some that are too long to be held.
+        assert!(full("m.few") > 1000 && full("m.more") > 1000, "{:?}", report.snapshot.tables_full);
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use baker::ir::interp::Machine;
 use baker::ir::CounterSlots;
+use baker::ir::interp::Machine;
 use baker::opt::Level;
 use codegen::OptLevel;
 
@@ -275,7 +275,9 @@ fn ports(packets: Vec<Vec<u8>>, count: u64, access: Access) -> (Vec<PortConfig>,
 #[test]
 fn the_same_packets_leave_with_every_engine_and_access_mode() {
     let packets: Vec<_> = (0..60u32)
-        .map(|n| fanned((n * 7 % 201) as u8, if n % 5 == 0 { 0xdead } else { 0x0800 }, n, 14 + (n as usize * 97) % 1500))
+        .map(|n| {
+            fanned((n * 7 % 201) as u8, if n % 5 == 0 { 0xdead } else { 0x0800 }, n, 14 + (n as usize * 97) % 1500)
+        })
         .collect();
     let mut all = Vec::new();
     let engines = [EngineKind::Interp, EngineKind::Native(OptLevel::O0, Level::Base), EngineKind::NATIVE];
