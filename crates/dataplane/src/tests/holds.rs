@@ -6,6 +6,7 @@ use baker::ir::Program;
 use baker::opt::Level;
 use codegen::OptLevel;
 
+use crate::bench::Rig;
 use crate::ports::{Driver, MemPort};
 use crate::step::Stepper;
 use crate::testing::{SplitMix64, compiled, frame};
@@ -164,4 +165,43 @@ fn too_few_frames_for_what_is_held_are_an_error() {
         "8192 frames: hold tables take 10016 (m.few: 5000 packets, m.more: 8 packets), two for each packet, and workers at \
          least 17: use more frames, or declare them `of` fewer packets"
     );
+}
+
+/// `cargo test -p dataplane --release -- --ignored time_of_put_and_get --nocapture`, on an idle machine.
+#[test]
+#[ignore = "a measurement"]
+fn time_of_put_and_get() {
+    let text = |body: &str| {
+        format!(
+            "import \"net/ether\";
+            module m {{
+                in ether input;
+                out ether output;
+                hold<ether> recent[4096] of 1024;
+                ppf work(ether_packet_t *pkt) from input {{ {body} }}
+            }}
+            program {{ rx -> m.input; m.output -> tx; }}"
+        )
+    };
+    let bodies = [
+        ("drop", "packet_drop(pkt, malformed);"),
+        ("put", "hold_put(recent, (u64) pkt->src, pkt);"),
+        ("copy", "channel_put(output, packet_copy(pkt)); packet_drop(pkt, malformed);"),
+        ("put of a copy", "hold_put(recent, (u64) pkt->src, packet_copy(pkt)); packet_drop(pkt, malformed);"),
+        (
+            "put and get",
+            "u64 number = (u64) pkt->src; hold_put(recent, number, pkt);
+             ether_packet_t *held = hold_get(recent, number); if (held != null) channel_put(output, held);",
+        ),
+    ];
+    for len in [64, 1370] {
+        let packets: Vec<_> = (0..2048).map(|n| frame(0x0800, n, len)).collect();
+        for (name, body) in bodies {
+            let program = compiled(&text(body));
+            let mut rig = Rig::new(&program, EngineKind::NATIVE, |_| Ok(())).unwrap();
+            let mut times: Vec<f64> = (0..9).map(|_| rig.run(1, &packets, 20).ns_per_packet).collect();
+            times.sort_by(f64::total_cmp);
+            println!("{len:>5} bytes  {name:<14} {:>6.1} ns", times[4]);
+        }
+    }
 }

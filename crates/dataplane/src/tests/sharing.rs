@@ -325,6 +325,13 @@ fn what_is_shared_leaves_through_af_xdp() {
 }
 
 #[test]
+fn what_is_shared_leaves_through_af_xdp_in_two_pieces() {
+    crate::ports::SPLITS.store(true, std::sync::atomic::Ordering::Relaxed);
+    in_namespace(1, || leaves_whole(AFXDP, 1));
+    in_namespace(1, || leaves_whole(AFXDP, 2));
+}
+
+#[test]
 fn what_is_shared_comes_back_to_workers_that_share_a_queue() {
     in_namespace(1, || leaves_whole(AFXDP, 2));
 }
@@ -336,6 +343,7 @@ fn what_is_shared_leaves_through_af_packet() {
 
 #[test]
 fn frames_are_back_where_an_interface_goes_down_meanwhile() {
+    crate::ports::SPLITS.store(true, std::sync::atomic::Ordering::Relaxed);
     in_namespace(1, || {
         let left = Host::on("left");
         let ports = [("a", 0), ("b", 1)].map(|(name, number)| PortConfig::new(name, number, AFXDP(name)));
