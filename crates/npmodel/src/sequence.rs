@@ -223,11 +223,11 @@ impl<'l, 'a> Sequence<'l, 'a> {
                 self.allocate();
                 self.command(descriptors, Command::Write, DESCRIPTOR + program.metadata_size, self.base());
             }
-            Op::HoldPut { table, .. } => {
+            Op::HoldPut { .. } => {
                 self.run(Unit::Alu, 4);
                 self.split(place.tables, Command::Write, 12);
             }
-            Op::HoldGet { table, .. } => {
+            Op::HoldGet { .. } => {
                 self.allocate();
                 self.run(Unit::Alu, 4);
                 self.split(place.tables, Command::Read, 12);

@@ -194,7 +194,12 @@ impl CodeChecker<'_, '_> {
         let symbol = *symbol;
         let own = matches!(
             symbol,
-            Symbol::Table(_) | Symbol::Meter(_) | Symbol::Hold(_) | Symbol::Counter(_) | Symbol::Port(_) | Symbol::Ppf(_)
+            Symbol::Table(_)
+                | Symbol::Meter(_)
+                | Symbol::Hold(_)
+                | Symbol::Counter(_)
+                | Symbol::Port(_)
+                | Symbol::Ppf(_)
         );
         let calls = matches!(symbol, Symbol::Function(_) | Symbol::Extern(_));
         let span = Span { end: field.span(self.file).end, ..name.span(self.file) };

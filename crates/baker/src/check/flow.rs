@@ -68,7 +68,9 @@ impl State {
                 (a, b) if a == b => a,
                 (Handle::Reported, _) | (_, Handle::Reported) => Handle::Reported,
                 (Handle::Consumed(a), Handle::Consumed(_)) => Handle::Consumed(a),
-                (Handle::Null(_), Handle::Consumed(at)) | (Handle::Consumed(at), Handle::Null(_)) => Handle::Consumed(at),
+                (Handle::Null(_), Handle::Consumed(at)) | (Handle::Consumed(at), Handle::Null(_)) => {
+                    Handle::Consumed(at)
+                }
                 (Handle::Null(at), Handle::Null(_)) => Handle::Null(at),
                 (Handle::Held, Handle::Consumed(at) | Handle::Perhaps(at) | Handle::Null(at))
                 | (Handle::Consumed(at) | Handle::Perhaps(at) | Handle::Null(at), _) => Handle::Perhaps(at),
@@ -202,7 +204,7 @@ impl<'a> Flow<'a> {
         let mut declared = Vec::new();
         let mut untested = None;
         for statement in statements {
-            let Some(now) = state else {
+            let Some(mut now) = state else {
                 self.errors.push(
                     Diagnostic::new("unreachable", statement.span, "this statement can never run")
                         .label("every path has ended before it")
@@ -213,7 +215,7 @@ impl<'a> Flow<'a> {
             if let StmtKind::Let(local, _) = &statement.kind {
                 declared.push(*local);
             }
-            self.tested = self.test_of(untested.take(), statement);
+            self.tested = self.test_of(untested.take(), statement, &mut now);
             state = self.statement(now, statement);
             if let StmtKind::Let(local, Some(Expr { kind: ExprKind::HoldGet(..), span, .. })) = &statement.kind {
                 untested = Some((*local, *span));
@@ -221,7 +223,9 @@ impl<'a> Flow<'a> {
         }
         if let Some((local, at)) = untested {
             self.untested(local, at);
-            state.iter_mut().for_each(|state| drop(state.handles.insert(local, Handle::Reported)));
+            if let Some(state) = &mut state {
+                state.handles.insert(local, Handle::Reported);
+            }
         }
         if let Some(state) = &mut state {
             let last =
@@ -236,13 +240,30 @@ impl<'a> Flow<'a> {
     }
 
     /// The handle that was got by the statement before, where this one tests it.
-    fn test_of(&mut self, untested: Option<(LocalId, Span)>, statement: &Stmt) -> Option<LocalId> {
+    fn test_of(&mut self, untested: Option<(LocalId, Span)>, statement: &Stmt, state: &mut State) -> Option<LocalId> {
         let (local, at) = untested?;
         match &statement.kind {
-            StmtKind::If(condition, ..) if condition.tests_handle().is_some_and(|(tested, _)| tested == local) => {}
-            _ => self.untested(local, at),
+            StmtKind::If(condition, ..) if condition.tests_handle().is_some_and(|(tested, _)| tested == local) => {
+                Some(local)
+            }
+            _ => {
+                self.untested(local, at);
+                state.handles.insert(local, Handle::Reported);
+                None
+            }
         }
-        Some(local)
+    }
+
+    /// Behind the test nothing says any more whether there is a packet: where there was one it must be consumed.
+    fn lost_where_held(&mut self, held: Option<&mut State>, local: LocalId) {
+        let Some(state) = held.filter(|state| state.handles.get(&local) == Some(&Handle::Held)) else { return };
+        let (name, declared) = (self.name(local), self.declared(local));
+        self.errors.push(
+            Diagnostic::new("handle-lost", declared, format!("the packet `{name}` is lost"))
+                .label("this handle is not consumed where it is not null")
+                .hint("hand it over with channel_put, or drop it with packet_drop and a reason, in the `if` that tests it"),
+        );
+        state.handles.insert(local, Handle::Reported);
     }
 
     fn untested(&mut self, local: LocalId, at: Span) {
@@ -315,7 +336,8 @@ impl<'a> Flow<'a> {
                 }
             }
             StmtKind::If(condition, then, other) => {
-                let (yes, no) = match condition.tests_handle().filter(|(local, _)| self.tested.take() == Some(*local)) {
+                let tested = condition.tests_handle().filter(|(local, _)| self.tested.take() == Some(*local));
+                let (yes, no) = match tested {
                     Some((local, is_null)) => {
                         let mut null = state.clone();
                         null.handles.insert(local, Handle::Null(condition.span));
@@ -324,7 +346,13 @@ impl<'a> Flow<'a> {
                     None => self.condition(state, condition),
                 };
                 let yes = self.statements(Some(yes), then, None);
-                let no = self.statements(Some(no), other, None);
+                let mut no = self.statements(Some(no), other, None);
+                if let (Some((local, is_null)), Some(_), Some(_)) = (tested, &yes, &no) {
+                    let mut yes = yes;
+                    let held = if is_null { &mut no } else { &mut yes };
+                    self.lost_where_held(held.as_mut(), local);
+                    return join(yes, no);
+                }
                 return join(yes, no);
             }
             StmtKind::For(for_) => return self.for_(state, for_, statement.span),
@@ -455,7 +483,10 @@ impl<'a> Flow<'a> {
                 let (second, neither) = self.condition(no, b);
                 (yes.join(&second), neither)
             }
-            ExprKind::Compare(..) if expr.tests_handle().is_some() => {
+            ExprKind::Compare(..) if let Some((local, _)) = expr.tests_handle() => {
+                if state.handles.insert(local, Handle::Reported) == Some(Handle::Reported) {
+                    return (state.clone(), state);
+                }
                 self.errors.push(
                     Diagnostic::new("handle-not-null", expr.span, "a handle is compared with null in one place only")
                         .label("not behind a `hold_get`")
@@ -499,7 +530,9 @@ impl<'a> Flow<'a> {
                 self.errors.push(
                     Diagnostic::new("pointer-untested", expr.span, "there may be no such packet")
                         .label("null where nothing is held under the number")
-                        .hint("declare a variable, and test it: `ipv4_packet_t *ip = hold_get(…); if (ip == null) { … }`"),
+                        .hint(
+                            "declare a variable, and test it: `ipv4_packet_t *ip = hold_get(…); if (ip == null) { … }`",
+                        ),
                 );
                 false
             }

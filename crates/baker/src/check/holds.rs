@@ -52,7 +52,7 @@ impl Checker<'_> {
                     .label("not for packets")
             }));
         }
-        let (key, value) = (self.layout("u64", unsigned(64)), self.layout("u32", unsigned(32)));
+        let unused = self.layout("u32", unsigned(32));
         let id = TableId(self.hir.tables.len() as u32);
         self.hir.tables.push(Table {
             name: self.full_name(module, name.text()),
@@ -63,8 +63,8 @@ impl Checker<'_> {
             hold: Some(Hold { protocol: protocol.unwrap_or(ProtocolId(0)), packets: packets.unwrap_or(1) }),
             locked: false,
             into: None,
-            key,
-            value,
+            key: unused,
+            value: unused,
             capacity: places.unwrap_or(1),
             span: Some(name.span(file)),
         });

@@ -303,11 +303,7 @@ impl<'a> Sums<'a> {
                 let header = self.headers.of(frame.id, *packet);
                 self.packet_call(state, *call, header, expr.span);
             }
-            ExprKind::Copy(_)
-            | ExprKind::Create
-            | ExprKind::HoldGet(..)
-            | ExprKind::Encap(_)
-            | ExprKind::Decap(..) => {
+            ExprKind::Copy(_) | ExprKind::Create | ExprKind::HoldGet(..) | ExprKind::Encap(_) | ExprKind::Decap(..) => {
                 self.made(state, expr, frame);
             }
             _ => {

@@ -137,9 +137,7 @@ impl Op {
             Op::Drop { .. } => const { &Row::effect("drop", &[Packet], To::None, Other).consumes() },
 
             Op::Discard { .. } => const { &Row::effect("discard", &[Packet], To::None, Other).consumes() },
-            Op::HoldPut { .. } => {
-                const { &Row::effect("hold_put", &[Packet, Bits(64)], To::None, Other).consumes() }
-            }
+            Op::HoldPut { .. } => const { &Row::effect("hold_put", &[Packet, Bits(64)], To::None, Other).consumes() },
             Op::HoldGet { .. } => const { &Row::effect("hold_get", &[Bits(64)], To::Packet, Other) },
 
             Op::Lookup { .. } => const { &Row::value("lookup", &[], To::Declared, Other).not_while_locked() },

@@ -389,7 +389,7 @@ pub struct Table {
     /// Of a meter, which is an array: what each cell has at first. Its fields are rate, burst, and the time at which
     /// the bucket is full again (see [`super::meter`]), 64 bits each.
     pub meter: Option<MeterRate>,
-    /// Of a hold table: what it keeps. Then the key is a number, and nothing else of the table is used.
+    /// Of a hold table, which is an array: what it keeps. Its keys and values are not used.
     pub hold: Option<Hold>,
     /// Whether its entries can be locked. The last field of the value's layout, 32 bits, is then the lock of
     /// [`Op::Lock`]: 0 where it is free.

@@ -119,7 +119,10 @@ pub fn copies(program: &Program) -> Copies {
 }
 
 fn has_copy(body: &Body) -> bool {
-    body.blocks.iter().flat_map(|block| &block.insts).any(|inst| matches!(inst.op, Op::Copy { .. } | Op::HoldGet { .. }))
+    body.blocks
+        .iter()
+        .flat_map(|block| &block.insts)
+        .any(|inst| matches!(inst.op, Op::Copy { .. } | Op::HoldGet { .. }))
 }
 
 struct Flow<'p> {
@@ -185,7 +188,9 @@ impl Flow<'_> {
                 let Touches::Bytes { packet, span, how } = inst.op.touches() else { return None };
                 let end = match span {
                     Span::Bits(None, bits) => Some(bits.end_byte().into()),
-                    Span::Bits(Some(offset), bits) => numbers.most(offset).map(|most| most + u64::from(bits.end_byte())),
+                    Span::Bits(Some(offset), bits) => {
+                        numbers.most(offset).map(|most| most + u64::from(bits.end_byte()))
+                    }
                     Span::Range(offset, bytes) => {
                         numbers.most(offset).zip(numbers.most(bytes)).map(|(offset, bytes)| offset + bytes)
                     }

@@ -50,15 +50,20 @@ fn what_either_writes_is_the_copy_s_own() {
     assert_eq!(of(&format!("{copy} if (copy->type == 9) pkt->dst = 1; {put}")), [Some(14)]);
     // The TTL is byte 22 of the frame, the checksum that follows it ends at 26.
     let inner = "ipv4_packet_t *ip = packet_peek(copy); ip->ttl = 1;";
-    assert_eq!(of(&format!("ipv4_packet_t *first = packet_peek(pkt); first->ttl = 5; {copy} {inner} {put}")), [Some(26)]);
+    assert_eq!(
+        of(&format!("ipv4_packet_t *first = packet_peek(pkt); first->ttl = 5; {copy} {inner} {put}")),
+        [Some(26)]
+    );
 }
 
 #[test]
 fn a_head_may_move() {
     // The header in front of what was taken off lies over it.
-    let inner = "ether_packet_t *copy = packet_copy(pkt); channel_put(inner, packet_decap(copy)); channel_put(output, pkt);";
+    let inner =
+        "ether_packet_t *copy = packet_copy(pkt); channel_put(inner, packet_decap(copy)); channel_put(output, pkt);";
     assert_eq!(of(inner), [Some(26)]);
-    let twice = "ether_packet_t *copy = packet_copy(pkt); channel_put(inner, packet_decap(pkt)); channel_put(output, copy);";
+    let twice =
+        "ether_packet_t *copy = packet_copy(pkt); channel_put(inner, packet_decap(pkt)); channel_put(output, copy);";
     assert_eq!(of(twice), [Some(26)]);
 }
 
@@ -79,7 +84,8 @@ fn what_has_no_bound_is_copied() {
         let grow = format!("{copy} if (!packet_grow_tail({changes}, 4)) copy->dst = 1; {put}");
         assert_eq!(of(&grow), [None], "{changes}");
     }
-    let load = |from: &str| format!("{copy} u32 *last = packet_load({from}, at); if (last != null) pkt->dst = *last; {put}");
+    let load =
+        |from: &str| format!("{copy} u32 *last = packet_load({from}, at); if (last != null) pkt->dst = *last; {put}");
     assert_eq!(of(&load("copy")), [None]);
     assert_eq!(of(&load("pkt")), [Some(6)]);
 }

@@ -157,7 +157,7 @@ fn handles() {
         ),
         (
             "packet-compared-with-null",
-            &["type-mismatch"],
+            &["handle-not-null"],
             ppf("if (pkt == null)\n    return;\npacket_drop(pkt, too_old);"),
         ),
         (

@@ -28,7 +28,7 @@ fn declarations() {
 fn calls() {
     refused(&[
         ("hold-put-elsewhere", &["not-a-hold"], held("hold_put(hops, 1, pkt);")),
-        ("hold-looked-up", &["wrong-table"], held("pkt->type = recent[1];\nchannel_put(output, pkt);")),
+        ("hold-looked-up", &["not-a-table"], held("pkt->type = recent[1];\nchannel_put(output, pkt);")),
         (
             "hold-of-another-protocol",
             &["protocol-mismatch"],
@@ -48,7 +48,11 @@ fn calls() {
                  channel_put(output, pkt);",
             ),
         ),
-        ("hold-unnamed", &["pointer-untested"], held("channel_put(output, hold_get(recent, 1));\nchannel_put(output, pkt);")),
+        (
+            "hold-unnamed",
+            &["pointer-untested"],
+            held("channel_put(output, hold_get(recent, 1));\nchannel_put(output, pkt);"),
+        ),
         (
             "hold-used-where-null",
             &["handle-null"],
@@ -60,8 +64,9 @@ fn calls() {
         (
             "hold-lost",
             &["handle-lost"],
-            held("ether_packet_t *old = hold_get(recent, 1);\nif (old != null)\n    old->type = 1;\nchannel_put(output, pkt);"),
+            held(
+                "ether_packet_t *old = hold_get(recent, 1);\nif (old != null)\n    old->type = 1;\nchannel_put(output, pkt);",
+            ),
         ),
-        ("handle-not-null", &["handle-not-null"], held("if (pkt != null)\n    channel_put(output, pkt);\nhold_put(recent, 1, pkt);")),
     ]);
 }

@@ -29,7 +29,8 @@ impl<'c> Module<'c, '_> {
         key: IntValue<'c>,
     ) -> Res<()> {
         let block = self.hold_block(ctx, table)?;
-        let call = self.builder.build_call(self.hold_put, &[block.into(), ctx.into(), packet.into(), key.into()], "")?;
+        let call =
+            self.builder.build_call(self.hold_put, &[block.into(), ctx.into(), packet.into(), key.into()], "")?;
         let full = self.resize(self.runtime_result(call)?.into_int_value(), 64)?;
         let slot = self.i32.const_int(self.slots.table_full(table) as u64, false);
         self.add_to_slot(ctx, slot, full)

@@ -50,17 +50,24 @@ impl<'c, 'p> Module<'c, 'p> {
         if let Some(table) = timer.table {
             self.table(table)?;
         }
-        lower_body(self, &timer.name, (&timer.body, self.copies.of_timer(index)), function, None, |module, function| {
-            let key = pointer_param(function, 1)?;
-            let mut at = 0;
-            let mut fields = Vec::new();
-            for ty in timer.params(module.program) {
-                let Ty::Int(width) = ty else { return internal("a key is not made of numbers") };
-                fields.push(module.key_field(key, at, width)?.into());
-                at += width;
-            }
-            Ok(fields)
-        })?;
+        lower_body(
+            self,
+            &timer.name,
+            (&timer.body, self.copies.of_timer(index)),
+            function,
+            None,
+            |module, function| {
+                let key = pointer_param(function, 1)?;
+                let mut at = 0;
+                let mut fields = Vec::new();
+                for ty in timer.params(module.program) {
+                    let Ty::Int(width) = ty else { return internal("a key is not made of numbers") };
+                    fields.push(module.key_field(key, at, width)?.into());
+                    at += width;
+                }
+                Ok(fields)
+            },
+        )?;
         Ok(function)
     }
 

@@ -122,7 +122,11 @@ impl Notation {
     /// What to say when the control plane is to change a table of the language's own.
     pub fn may_change(&self, table: TableId) -> Result<(), EntryError> {
         if self.program.tables[table.0 as usize].hold.is_some() {
-            return Err(self.error(table, EntryFault::Table, "it holds packets, which only the program puts there".into()));
+            return Err(self.error(
+                table,
+                EntryFault::Table,
+                "it holds packets, which only the program puts there".into(),
+            ));
         }
         match self.program.tables[table.0 as usize].is_of_language() {
             true => {

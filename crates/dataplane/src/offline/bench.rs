@@ -9,7 +9,9 @@ use codegen::abi::{MAX_BATCH, Staging};
 use crate::counters::CounterBlock;
 use crate::engine::{Engine, EngineError, EngineKind, Engines, TableAccess};
 use crate::observer::{Observer, Snapshot};
-use crate::packets::{Access, hold_frames, FrameConfig, FrameError, FramePool, LocalMemory, Received, RxBatch, WorkerContext};
+use crate::packets::{
+    Access, FrameConfig, FrameError, FramePool, LocalMemory, Received, RxBatch, WorkerContext, hold_frames,
+};
 use crate::tables::Tables;
 
 /// Frames that packets can be spread over at most: see [`Rig::run_spread`].

@@ -2,8 +2,8 @@
 
 use std::cell::UnsafeCell;
 use std::mem::size_of;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use baker::ir::{Program, TableId};
 use codegen::abi::{Context, MAX_BATCH, Output, SHARE_NONE, Staging, read_field};

@@ -21,6 +21,8 @@ mod queue;
 mod spec;
 mod tap;
 
+#[cfg(test)]
+pub(crate) use afxdp::SPLITS;
 pub use capture::{CaptureInput, Captured, Trace, TracePacket, read_trace};
 pub(crate) use count::Count;
 pub use error::PortError;

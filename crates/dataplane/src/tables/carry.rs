@@ -58,7 +58,8 @@ fn meaning(old: &Program, before: &Table, new: &Program, table: &Table) -> Optio
     if before.hold != table.hold {
         return Some("what it holds was changed".into());
     }
-    let metadata = [old, new].map(|program| program.metadata.iter().map(|field| (&field.name, field.width, field.offset)));
+    let metadata =
+        [old, new].map(|program| program.metadata.iter().map(|field| (&field.name, field.width, field.offset)));
     let [before_metadata, metadata] = metadata;
     if table.hold.is_some() && !before_metadata.eq(metadata) {
         return Some("the metadata was changed".into());

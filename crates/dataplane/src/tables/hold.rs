@@ -144,7 +144,9 @@ impl HoldTable {
 
     /// Calls a function with the frame of each packet.
     pub fn each(&self, mut visit: impl FnMut(u32)) {
-        self.locked(|state| state.places.iter().filter(|place| place.frame != NONE).for_each(|place| visit(place.frame)));
+        self.locked(|state| {
+            state.places.iter().filter(|place| place.frame != NONE).for_each(|place| visit(place.frame))
+        });
     }
 }
 
@@ -233,7 +235,8 @@ pub unsafe extern "C" fn get(control: *const u8, context: *mut Context, key: u64
             // A copy has its first bytes in one piece, and those that are shared at the same place as they are.
             let private = own.max(if rest == WHOLE { 0 } else { here });
             let least = context.share_least;
-            let shares = least != SHARE_NONE && to == offset && len.checked_sub(private).is_some_and(|more| more >= least);
+            let shares =
+                least != SHARE_NONE && to == offset && len.checked_sub(private).is_some_and(|more| more >= least);
             let bytes = if shares { private } else { len };
             let region = context.region;
             let target = region.add((start(frame) + to) as usize);

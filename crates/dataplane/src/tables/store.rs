@@ -9,10 +9,10 @@ use codegen::kernel::TableLocation;
 
 use super::carry::Carried;
 use super::epoch::Epochs;
+use super::hold::{self, HoldTable};
 use super::journal::{Journal, TableChange};
 use super::space::Space;
 use super::table::{Kind, Table, TablesError};
-use super::hold::{self, HoldTable};
 use super::{deadlines, hash, meter, trie};
 
 /// All tables of one instance.

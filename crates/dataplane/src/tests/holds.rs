@@ -6,9 +6,11 @@ use baker::ir::Program;
 use baker::opt::Level;
 use codegen::OptLevel;
 
+use crate::bench::Rig;
 use crate::ports::{Driver, MemPort};
+use crate::step::Stepper;
 use crate::testing::{SplitMix64, compiled, frame};
-use crate::{Access, EngineKind, FrameConfig, FrameError, Instance, Options, PortConfig, StartError, Stepper};
+use crate::{Access, EngineKind, FrameConfig, FrameError, Instance, Options, PortConfig, StartError};
 
 /// The type says what is done with the packet under the number in its destination: it is held, whole or as a copy with
 /// another header in front; or what is held is sent, in one of several forms, and held again.
@@ -34,7 +36,8 @@ module m {
             channel_put(output, pkt);
             return;
         case 3:
-            outer_packet_t *out = packet_encap(packet_copy(pkt));
+            ether_packet_t *copy = packet_copy(pkt);
+            outer_packet_t *out = packet_encap(copy);
             out->a = number;
             hold_put(more, number, out);
             channel_put(output, pkt);
@@ -94,7 +97,7 @@ fn packets(seed: u64, count: u32) -> Vec<(u8, Vec<u8>)> {
     let mut random = SplitMix64(seed);
     let packet = |n: u32| {
         let kind = [1, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5, 5, 6, 9][random.below(14) as usize];
-        let len = [14, 60, 200, 1400, 1792][random.below(5) as usize] + random.below(1) as usize;
+        let len = [14, 60, 200, 1400, 1792][random.below(5) as usize];
         let mut packet = frame(kind, n, len);
         let number = if random.below(8) == 0 { random.next() } else { random.below(24) };
         packet[..6].copy_from_slice(&number.to_be_bytes()[2..]);
@@ -120,7 +123,7 @@ fn engines_hold_the_same_packets() {
     for seed in 0..12 {
         let packets = packets(seed, 1500);
         let expected = sent(&program, EngineKind::Interp, Access::InPlace, &packets);
-        assert!(expected.len() > 1500, "{}", expected.len());
+        assert!(expected.len() > 1000, "{}", expected.len());
         for level in Level::ALL {
             for opt in [OptLevel::O0, OptLevel::O3] {
                 let found = sent(&program, EngineKind::Native(opt, level), Access::InPlace, &packets);
@@ -141,12 +144,13 @@ fn port(packets: &[(u8, Vec<u8>)], count: u64) -> PortConfig {
 #[test]
 fn workers_share_a_table_and_all_frames_come_back() {
     let program = compiled(KEEP);
-    for workers in [1, 2, 4] {
+    for workers in [1, 2] {
         let options = Options { workers, ..Options::default() };
         let report = Instance::start(program.clone(), &options, &[port(&packets(9, 4000), 400_000)]).unwrap().wait();
         assert_eq!((report.errors, report.free_frames), (Vec::new(), report.frames), "{workers} workers");
         let full = |name: &str| report.snapshot.tables_full.iter().find(|(table, _)| table == name).unwrap().1;
-        assert!(full("m.few") > 1000 && full("m.more") == 0, "{:?}", report.snapshot.tables_full);
+        // The one has fewer packets than places; to the other one come some that are too long to be held.
+        assert!(full("m.few") > 1000 && full("m.more") > 1000, "{:?}", report.snapshot.tables_full);
     }
 }
 
@@ -161,4 +165,43 @@ fn too_few_frames_for_what_is_held_are_an_error() {
         "8192 frames: hold tables take 10016 (m.few: 5000 packets, m.more: 8 packets), two for each packet, and workers at \
          least 17: use more frames, or declare them `of` fewer packets"
     );
+}
+
+/// `cargo test -p dataplane --release -- --ignored time_of_put_and_get --nocapture`, on an idle machine.
+#[test]
+#[ignore = "a measurement"]
+fn time_of_put_and_get() {
+    let text = |body: &str| {
+        format!(
+            "import \"net/ether\";
+            module m {{
+                in ether input;
+                out ether output;
+                hold<ether> recent[4096] of 1024;
+                ppf work(ether_packet_t *pkt) from input {{ {body} }}
+            }}
+            program {{ rx -> m.input; m.output -> tx; }}"
+        )
+    };
+    let bodies = [
+        ("drop", "packet_drop(pkt, malformed);"),
+        ("put", "hold_put(recent, (u64) pkt->src, pkt);"),
+        ("copy", "channel_put(output, packet_copy(pkt)); packet_drop(pkt, malformed);"),
+        ("put of a copy", "hold_put(recent, (u64) pkt->src, packet_copy(pkt)); packet_drop(pkt, malformed);"),
+        (
+            "put and get",
+            "u64 number = (u64) pkt->src; hold_put(recent, number, pkt);
+             ether_packet_t *held = hold_get(recent, number); if (held != null) channel_put(output, held);",
+        ),
+    ];
+    for len in [64, 1370] {
+        let packets: Vec<_> = (0..2048).map(|n| frame(0x0800, n, len)).collect();
+        for (name, body) in bodies {
+            let program = compiled(&text(body));
+            let mut rig = Rig::new(&program, EngineKind::NATIVE, |_| Ok(())).unwrap();
+            let mut times: Vec<f64> = (0..9).map(|_| rig.run(1, &packets, 20).ns_per_packet).collect();
+            times.sort_by(f64::total_cmp);
+            println!("{len:>5} bytes  {name:<14} {:>6.1} ns", times[4]);
+        }
+    }
 }

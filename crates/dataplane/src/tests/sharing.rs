@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use baker::ir::interp::Machine;
 use baker::ir::CounterSlots;
+use baker::ir::interp::Machine;
 use baker::opt::Level;
 use codegen::OptLevel;
 
@@ -275,7 +275,9 @@ fn ports(packets: Vec<Vec<u8>>, count: u64, access: Access) -> (Vec<PortConfig>,
 #[test]
 fn the_same_packets_leave_with_every_engine_and_access_mode() {
     let packets: Vec<_> = (0..60u32)
-        .map(|n| fanned((n * 7 % 201) as u8, if n % 5 == 0 { 0xdead } else { 0x0800 }, n, 14 + (n as usize * 97) % 1500))
+        .map(|n| {
+            fanned((n * 7 % 201) as u8, if n % 5 == 0 { 0xdead } else { 0x0800 }, n, 14 + (n as usize * 97) % 1500)
+        })
         .collect();
     let mut all = Vec::new();
     let engines = [EngineKind::Interp, EngineKind::Native(OptLevel::O0, Level::Base), EngineKind::NATIVE];
@@ -323,6 +325,13 @@ fn what_is_shared_leaves_through_af_xdp() {
 }
 
 #[test]
+fn what_is_shared_leaves_through_af_xdp_in_two_pieces() {
+    crate::ports::SPLITS.store(true, std::sync::atomic::Ordering::Relaxed);
+    in_namespace(1, || leaves_whole(AFXDP, 1));
+    in_namespace(1, || leaves_whole(AFXDP, 2));
+}
+
+#[test]
 fn what_is_shared_comes_back_to_workers_that_share_a_queue() {
     in_namespace(1, || leaves_whole(AFXDP, 2));
 }
@@ -334,6 +343,7 @@ fn what_is_shared_leaves_through_af_packet() {
 
 #[test]
 fn frames_are_back_where_an_interface_goes_down_meanwhile() {
+    crate::ports::SPLITS.store(true, std::sync::atomic::Ordering::Relaxed);
     in_namespace(1, || {
         let left = Host::on("left");
         let ports = [("a", 0), ("b", 1)].map(|(name, number)| PortConfig::new(name, number, AFXDP(name)));

@@ -143,14 +143,7 @@ impl<'p> Lowering<'p> {
     }
 
     /// Where a hold table had a packet, and where it had none: what stands for that is given back.
-    fn if_held(
-        &mut self,
-        local: LocalId,
-        held: &'p [Stmt],
-        none: &'p [Stmt],
-        code: &'p hir::Code,
-        own: &OwnChecksum,
-    ) {
+    fn if_held(&mut self, local: LocalId, held: &'p [Stmt], none: &'p [Stmt], code: &'p hir::Code, own: &OwnChecksum) {
         let index = self.packet_index(local);
         let packet = self.packet_of(index);
         let length = self.b.push(Ty::Int(32), Op::Len { packet });

@@ -91,7 +91,11 @@ pub fn replay(
     fill(&mut tables).map_err(ReplayError::Tables)?;
     let copies = program.limits.copies;
     // Frames of the largest size: a recorded packet may be one that offloads merged.
-    let frames = FrameConfig { count: copies.saturating_add(2).saturating_add(hold_frames(program)), frame_size: 65536, ..FrameConfig::default() };
+    let frames = FrameConfig {
+        count: copies.saturating_add(2).saturating_add(hold_frames(program)),
+        frame_size: 65536,
+        ..FrameConfig::default()
+    };
     let pool = Arc::new(FramePool::new(program, frames)?);
     let counters = Arc::new(CounterBlock::new(CounterSlots::new(program).len()));
     let mut context = WorkerContext::new(program, pool.clone(), tables.native().cloned(), counters.clone())?;

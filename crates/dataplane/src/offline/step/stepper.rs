@@ -73,7 +73,11 @@ impl Stepper {
     ) -> Result<Stepper, StepError> {
         let limits = program.limits;
         let config = FrameConfig {
-            count: limits.copies.saturating_add(1).saturating_mul(MAX_BATCH as u32).saturating_add(hold_frames(&program)),
+            count: limits
+                .copies
+                .saturating_add(1)
+                .saturating_mul(MAX_BATCH as u32)
+                .saturating_add(hold_frames(&program)),
             frame_size,
             ..FrameConfig::default()
         };

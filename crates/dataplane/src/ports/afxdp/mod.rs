@@ -31,6 +31,8 @@ use std::time::{Duration, Instant};
 pub(crate) use entry::Take;
 use port::{InterfaceCheck, Port};
 use socket::{Kick, Xsk};
+#[cfg(test)]
+pub(crate) use umem::SPLITS;
 pub(crate) use umem::Umem;
 
 use super::count::Count;

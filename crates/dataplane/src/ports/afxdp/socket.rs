@@ -185,7 +185,7 @@ impl Xsk {
             }
             let is_shared = !packet.rest.is_empty();
             if is_shared
-                && !self.bound.scatter
+                && !self.bound.splits()
                 && let Some(rest) = batch.gather(index)
                 && self.umem.pool().let_go(rest)
             {

@@ -62,6 +62,22 @@ pub struct Bound {
     pub scatter: bool,
 }
 
+/// For tests: a packet whose bytes lie in two frames has several descriptors in copy mode, too.
+#[cfg(test)]
+pub static SPLITS: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+impl Bound {
+    /// Whether a packet whose bytes lie in two frames is sent from there. Where the kernel copies packets anyway, a
+    /// second piece costs it more than a copy of ours: 1.8 µs against 1.3 (docs/benchmarks.md).
+    pub fn splits(&self) -> bool {
+        #[cfg(test)]
+        if SPLITS.load(Ordering::Relaxed) {
+            return self.scatter;
+        }
+        self.scatter && self.zero_copy
+    }
+}
+
 /// A bound socket with its rings.
 pub struct BoundSocket {
     pub bound: Bound,

@@ -178,7 +178,6 @@ impl<'w> Body<'w> {
             copies: 0,
             exits: Vec::new(),
             result: None,
-            hold: None,
             locked: false,
             calm: false,
             names: 0,
