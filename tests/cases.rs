@@ -43,8 +43,8 @@ fn all_cases_of_all_applications_on_all_engines() {
     run(applications(), &ENGINES);
 }
 
-/// Applications whose fast path runs in the kernel.
-const IN_KERNEL: [&str; 4] = ["l3switch", "mpls", "firewall", "splice"];
+/// Applications and examples whose fast path runs in the kernel.
+const IN_KERNEL: [&str; 5] = ["l3switch", "mpls", "firewall", "splice", "tunnel"];
 
 /// As much as can run in the kernel, what it does not finish on workers.
 #[test]

@@ -55,6 +55,16 @@ fn the_example_passes_on_all_engines() {
     assert_eq!(text, "patch  what comes in at one side goes out at the other; an IPv4 packet has one hop less to live\n");
 }
 
+/// The first case of docs/testing.md is one that passes.
+#[test]
+fn the_documented_case_passes() {
+    let document = include_str!("../../docs/testing.md");
+    let case = document.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    assert!(case.contains("description = ") && case.contains("[after.counters]"), "{case}");
+    let (_scratch, program) = patch(case);
+    millrace(&["test", &program, "--engine", "interp,worker"]).ok();
+}
+
 #[test]
 fn applications_have_their_cases_with_them() {
     let listed = json(&millrace(&["test", "l3switch", "--list", "--json"]).ok());

@@ -10,7 +10,7 @@ use crate::process::{Scratch, millrace, run};
 fn the_kernels_part_as_instructions() {
     let text = millrace(&["emit", PATCH, "--target", "bpf"]).ok();
     for part in [
-        "; one program",
+        "patch.baker: one program",
         "\n;   patch.classify: kernel\n;   hop.filter: kernel\n; the kernel takes it\n",
         "\n; program from rx: ",
         "patch.baker:",
