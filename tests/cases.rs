@@ -99,7 +99,8 @@ fn run(applications: Vec<(PathBuf, Arc<Program>)>, engines: &[EngineKind]) {
         for engine in engines {
             suite.add(engine.name(), Compiled::new(program.clone(), *engine).unwrap(), &Access::ALL);
         }
-        let cases = cases::load_all(&folder.join("cases"), &program, BUILT_IN).unwrap_or_else(|error| panic!("{error}"));
+        let cases =
+            cases::load_all(&folder.join("cases"), &program, BUILT_IN).unwrap_or_else(|error| panic!("{error}"));
         failures.extend(suite.failures(&cases).iter().map(ToString::to_string));
     }
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
