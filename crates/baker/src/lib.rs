@@ -7,6 +7,7 @@
 //! SSA form, verified, interpreted, or handed to a code generator).
 #![forbid(unsafe_code)]
 
+pub mod builtin;
 pub mod check;
 pub mod diag;
 pub mod format;

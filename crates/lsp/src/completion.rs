@@ -1,5 +1,6 @@
 //! What can stand at the cursor.
 
+use baker::builtin::FUNCTIONS;
 use baker::ir::{BUILTIN_DROP_REASONS, Pin};
 use baker::library;
 use baker::syntax::ast::{self, AstNode};
@@ -195,7 +196,7 @@ impl Model {
         items.extend(locals(place, at).iter().map(|local| item(local.name.text(), CompletionItemKind::VARIABLE)));
         items.extend(module.iter().flat_map(|module| self.members(module)).map(|symbol| self.symbol_item(symbol)));
         items.extend(self.globals().map(|symbol| self.symbol_item(symbol)));
-        items.extend(builtin::FUNCTIONS.iter().map(|b| CompletionItem {
+        items.extend(FUNCTIONS.iter().map(|b| CompletionItem {
             detail: Some(b.form.to_string()),
             ..item(b.name, CompletionItemKind::FUNCTION)
         }));

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use baker::builtin::Function;
+use baker::ir::DeclaredKind;
 use baker::syntax::ast::{self, AstNode};
 use baker::syntax::{SyntaxElement, SyntaxKind, SyntaxNode, SyntaxToken};
 
@@ -152,21 +154,14 @@ impl Model {
 
     fn table_text(&self, symbol: &Symbol) -> String {
         let Some(table) = ast::Table::cast(symbol.node.clone()) else { return String::new() };
-        let (text, last) = match table.kind() {
-            Some(ast::TableKind::Array) => {
-                ("A look-up is a value (zeros beyond the end), or a pointer (`null` beyond the end).", "value")
-            }
-            Some(ast::TableKind::Hash) => {
-                ("A look-up is a pointer to the value, or `null`; one hash and compare.", "value")
-            }
-            Some(ast::TableKind::Set) => ("A look-up tells whether the key is a member; one hash and compare.", "key"),
-            Some(ast::TableKind::Lpm) => (
-                "A look-up is a pointer to the value of the longest matching prefix, or `null`; with keys of 32 bits two \
-                 array accesses at most (DIR-24-8), else one node of a trie per 8 bits.",
-                "value",
-            ),
+        let kind = match table.kind() {
+            Some(ast::TableKind::Array) => DeclaredKind::Array,
+            Some(ast::TableKind::Hash) => DeclaredKind::Hash,
+            Some(ast::TableKind::Set) => DeclaredKind::Set,
+            Some(ast::TableKind::Lpm) => DeclaredKind::Lpm,
             None => return String::new(),
         };
+        let (text, last) = (kind.row().text, if kind == DeclaredKind::Set { "key" } else { "value" });
         let name = table.types().last().and_then(|ty| ty.name());
         let bytes = name.and_then(|name| self.stored_bytes(symbol.module.as_deref(), name.text()));
         let bytes = bytes.map_or(String::new(), |bytes| format!(" A {last} has {}.", count(bytes)));
@@ -218,12 +213,12 @@ impl Model {
             for call in body.descendants().filter_map(ast::CallExpr::cast) {
                 let Some(ast::Expr::Name(callee)) = call.callee() else { continue };
                 let Some(name) = callee.name() else { continue };
-                let found: Vec<String> = match name.text() {
-                    "packet_drop" => {
+                let found: Vec<String> = match baker::builtin::find(name.text()) {
+                    Some(builtin) if builtin.function == Function::PacketDrop => {
                         call.args().nth(1).map(|reason| reason.syntax().text().to_string()).into_iter().collect()
                     }
-                    "packet_decap" | "packet_peek" => vec!["truncated".to_string(), "malformed".to_string()],
-                    _ => {
+                    Some(builtin) => builtin.drops.iter().map(|reason| reason.to_string()).collect(),
+                    None => {
                         if let Some(Target::Symbol(function)) = self.target(name.syntax()) {
                             let function = ast::Function::cast(function.node).and_then(|f| f.body());
                             open.extend(function.map(|body| body.syntax().clone()).filter(|body| !seen.contains(body)));

@@ -43,7 +43,7 @@ pub enum Target {
         field: ast::StructField,
     },
     /// A function, end of wires or metadata of the language.
-    Builtin(&'static Builtin),
+    Builtin(Builtin),
     /// A drop reason of the language, with its meaning.
     Reason(&'static str, &'static str),
     /// A type of the language.
@@ -142,7 +142,7 @@ impl Model {
         if let Some(symbol) = self.symbol(node, name) {
             return Some(Target::Symbol(symbol));
         }
-        let function = builtin::find(&builtin::FUNCTIONS, name).map(Target::Builtin);
+        let function = builtin::function(name).map(Target::Builtin);
         function.or_else(|| builtin_reason(name)).or_else(|| {
             // A field's width may be a type.
             builtin::type_width(name).map(|_| Target::Type(name.to_string()))

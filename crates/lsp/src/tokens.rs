@@ -145,7 +145,7 @@ impl Walk<'_> {
             return Some(if *param { SemanticTokenType::PARAMETER } else { SemanticTokenType::VARIABLE });
         }
         self.symbol(text).or_else(|| {
-            let function = builtin::find(&builtin::FUNCTIONS, text).map(|_| SemanticTokenType::FUNCTION);
+            let function = builtin::function(text).map(|_| SemanticTokenType::FUNCTION);
             let reason =
                 || BUILTIN_DROP_REASONS.iter().any(|(name, _)| *name == text).then_some(SemanticTokenType::EVENT);
             function.or_else(reason).or_else(|| builtin::type_width(text).map(|_| SemanticTokenType::TYPE))

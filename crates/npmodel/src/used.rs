@@ -33,11 +33,9 @@ pub fn used(program: &Program, executed: &[Executed]) -> Vec<bool> {
     found
 }
 
+/// Whether an operation costs nothing where its result is not used.
 fn is_pure(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Const(_) | Op::Bin(..) | Op::Cmp(..) | Op::Cast(..) | Op::Select(..) | Op::IsNull(_) | Op::EntryLoad { .. }
-    )
+    op.is_pure() && op.packet().is_none() && !matches!(op, Op::Now | Op::Lookup { .. })
 }
 
 /// A block's end: its condition counts, and arguments for parameters that are used. `next` is what was executed behind

@@ -3,11 +3,12 @@
 use super::access::Cell;
 use super::code::CodeChecker;
 use super::expr::Typed;
-use super::hir::{Expr, ExprKind, PacketCall, Stmt, StmtKind, Type};
+use super::hir::{Expr, ExprKind, Stmt, StmtKind, Type};
 use super::names::{Symbol, article, nearest};
 use super::types::unsigned;
+use crate::builtin::{self, Function, Returns};
 use crate::diag::Diagnostic;
-use crate::ir::{ChannelId, ProtocolId, TableId, TableKind};
+use crate::ir::{ChannelId, ProtocolId, TableId};
 use crate::source::Span;
 use crate::syntax::ast;
 
@@ -25,64 +26,68 @@ impl CodeChecker<'_, '_> {
         if self.constant {
             return self.not_constant(span);
         }
-        match name.text() {
-            "packet_copy" => self.packet(&name, &args, span, ExprKind::Copy, None),
-            "packet_encap" => self.packet(&name, &args, span, ExprKind::Encap, Some(wanted)),
-            "packet_decap" | "packet_peek" => self.inner_packet(&name, &args, wanted, span),
-            "packet_create" => self.packet_create(&name, &args, wanted, span),
-            "packet_load" => self.packet_load(&name, &args, wanted, span),
-            "packet_store" => self.packet_store(&name, &args, span),
-            "packet_trim_head" => self.packet_resize(PacketCall::TrimHead, &name, &args, span),
-            "packet_trim_tail" => self.packet_resize(PacketCall::TrimTail, &name, &args, span),
-            "packet_grow_head" => self.packet_resize(PacketCall::GrowHead, &name, &args, span),
-            "packet_grow_tail" => self.packet_resize(PacketCall::GrowTail, &name, &args, span),
-            "checksum_ok" => self.checksum_sum(PacketCall::ChecksumOk, &name, &args, span),
-            "checksum_set" => self.checksum_sum(PacketCall::ChecksumSet, &name, &args, span),
-            "checksum_adjust" => self.checksum_adjust(&name, &args, span),
-            "checksum_none" => self.checksum_none(&name, &args, span),
-            "packet_length" => {
-                if !self.arity(&name, args.len(), 1, span) {
-                    return Typed::error(span);
-                }
-                match self.handle(&args[0]) {
-                    Some((local, _)) => Typed::new(ExprKind::Length(local), unsigned(32), span),
-                    None => Typed::error(span),
-                }
-            }
-            "now_ns" => match self.arity(&name, args.len(), 0, span) {
-                true => Typed::new(ExprKind::Now, unsigned(64), span),
-                false => Typed::error(span),
-            },
-            "table_insert" => {
-                // A member of a set has no value.
-                let is_set = args.first().and_then(|table| self.named(table)).is_some_and(|symbol| self.is_set(symbol));
-                let count = if is_set { 2 } else { 3 };
-                let Some((table, key)) = self.table_args(&name, &args, count, span) else { return Typed::error(span) };
-                let value = match args.get(2) {
-                    Some(value) => self.expr(value, None),
-                    None => Typed::new(ExprKind::Const(1), Type::Bool, span),
-                };
-                self.insert(table, key, value, span)
-            }
-            "table_remove" => {
-                let Some((table, key)) = self.table_args(&name, &args, 2, span) else { return Typed::error(span) };
-                if self.checker.hir.tables[table.0 as usize].kind != TableKind::Hash {
-                    return self.wrong_table(&args[0], "entries are removed from hash tables only");
-                }
-                Typed::new(ExprKind::Remove(table, vec![key]), Type::Bool, span)
-            }
-            "meter_take" => self.meter_take(&name, &args, span),
-            "port_mtu" => self.port_mtu(&name, &args, span),
-            "channel_put" | "packet_drop" | "counter_add" => {
-                self.error(
-                    Diagnostic::new("no-result", span, format!("`{}` has no value", name.text()))
-                        .label("stands where a value is needed")
-                        .hint("write it as a statement of its own"),
-                );
-                Typed::error(span)
-            }
-            _ => self.function_call(&name, &args, span),
+        let Some(builtin) = builtin::find(name.text()) else { return self.function_call(&name, &args, span) };
+        if builtin.returns == Returns::Nothing {
+            self.error(
+                Diagnostic::new("no-result", span, format!("`{}` has no value", name.text()))
+                    .label("stands where a value is needed")
+                    .hint("write it as a statement of its own"),
+            );
+            return Typed::error(span);
         }
+        // How many arguments others take depends on their first one.
+        let (least, most) = builtin.arguments;
+        if least == most && !self.arity(&name, args.len(), least, span) {
+            return Typed::error(span);
+        }
+        let function = builtin.function;
+        match function {
+            Function::PacketCopy => self.packet(&name, &args, span, ExprKind::Copy, None),
+            Function::PacketEncap => self.packet(&name, &args, span, ExprKind::Encap, Some(wanted)),
+            Function::PacketDecap | Function::PacketPeek => self.inner_packet(function, &name, &args, wanted, span),
+            Function::PacketCreate => self.packet_create(&name, wanted, span),
+            Function::PacketLoad => self.packet_load(&args, wanted, span),
+            Function::PacketStore => self.packet_store(&args, span),
+            Function::PacketTrimHead
+            | Function::PacketTrimTail
+            | Function::PacketGrowHead
+            | Function::PacketGrowTail => self.packet_resize(function, &args, span),
+            Function::ChecksumOk | Function::ChecksumSet => self.checksum_sum(function, &name, &args, span),
+            Function::ChecksumAdjust => self.checksum_adjust(&args, span),
+            Function::ChecksumNone => self.checksum_none(&args, span),
+            Function::PacketLength => match self.handle(&args[0]) {
+                Some((local, _)) => Typed::new(ExprKind::Length(local), unsigned(32), span),
+                None => Typed::error(span),
+            },
+            Function::NowNs => Typed::new(ExprKind::Now, unsigned(64), span),
+            Function::TableInsert => self.table_insert(&name, &args, span),
+            Function::TableRemove => self.table_remove(&name, &args, span),
+            Function::MeterTake => self.meter_take(&args, span),
+            Function::PortMtu => self.port_mtu(&args, span),
+            Function::ChannelPut | Function::PacketDrop | Function::CounterAdd => {
+                unreachable!("they have no value, as their rows say")
+            }
+        }
+    }
+
+    fn table_insert(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
+        // A member of a set has no value.
+        let is_set = args.first().and_then(|table| self.named(table)).is_some_and(|symbol| self.is_set(symbol));
+        let count = if is_set { 2 } else { 3 };
+        let Some((table, key)) = self.table_args(name, args, count, span) else { return Typed::error(span) };
+        let value = match args.get(2) {
+            Some(value) => self.expr(value, None),
+            None => Typed::new(ExprKind::Const(1), Type::Bool, span),
+        };
+        self.insert(table, key, value, span)
+    }
+
+    fn table_remove(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
+        let Some((table, key)) = self.table_args(name, args, 2, span) else { return Typed::error(span) };
+        if !self.checker.hir.tables[table.0 as usize].kind_row().removes {
+            return self.wrong_table(&args[0], "entries are removed from hash tables only");
+        }
+        Typed::new(ExprKind::Remove(table, vec![key]), Type::Bool, span)
     }
 
     pub(super) fn arity(&mut self, name: &ast::Name, given: usize, wanted: usize, span: Span) -> bool {
@@ -108,9 +113,6 @@ impl CodeChecker<'_, '_> {
         make: impl Fn(super::hir::LocalId) -> ExprKind,
         wanted: Option<Option<Type>>,
     ) -> Typed {
-        if !self.arity(name, args.len(), 1, span) {
-            return Typed::error(span);
-        }
         let Some((local, protocol)) = self.handle(&args[0]) else { return Typed::error(span) };
         let ty = match wanted {
             None => Type::Packet(protocol),
@@ -153,7 +155,7 @@ impl CodeChecker<'_, '_> {
     /// `table[key] = value` and `table_insert`.
     pub(super) fn insert(&mut self, table: TableId, key: Expr, value: Typed, span: Span) -> Typed {
         let info = &self.checker.hir.tables[table.0 as usize];
-        if info.kind == TableKind::Lpm {
+        if !info.kind_row().inserts {
             self.error(
                 Diagnostic::new("wrong-table", span, "packets can't add routes to an lpm table")
                     .label("an lpm table is filled by the control plane"),
@@ -226,31 +228,31 @@ impl CodeChecker<'_, '_> {
             _ => None,
         };
         let args: Vec<_> = call.args().collect();
-        let kind = match name.as_ref().map(|n| n.text()) {
-            Some("channel_put") => self.channel_put(name.as_ref()?, &args, span)?,
-            Some("packet_drop") => self.packet_drop(name.as_ref()?, &args, span)?,
-            Some("counter_add") => self.counter_add(name.as_ref()?, &args, span)?,
-            _ => {
-                let value = self.call(call, None, span);
-                if value.is_error() {
-                    return None;
-                }
-                if let ExprKind::Packet(..) | ExprKind::Take(..) = value.expr.kind
-                    && value.expr.ty != Type::Void
-                {
-                    self.result_unused(name.as_ref()?, span);
-                    return None;
-                }
-                StmtKind::Expr(value.expr)
+        let builtin = name.as_ref().and_then(|name| builtin::find(name.text()));
+        let Some(builtin) = builtin.filter(|builtin| builtin.returns == Returns::Nothing) else {
+            let value = self.call(call, None, span);
+            if value.is_error() {
+                return None;
             }
+            if builtin.is_some_and(|builtin| builtin.returns == Returns::Checked) {
+                self.result_unused(name.as_ref()?, span);
+                return None;
+            }
+            return Some(Stmt { kind: StmtKind::Expr(value.expr), span });
+        };
+        if !self.arity(name.as_ref()?, args.len(), builtin.arguments.0, span) {
+            return None;
+        }
+        let kind = match builtin.function {
+            Function::ChannelPut => self.channel_put(&args)?,
+            Function::PacketDrop => self.packet_drop(&args)?,
+            Function::CounterAdd => self.counter_add(&args)?,
+            _ => unreachable!("the others have a value, as their rows say"),
         };
         Some(Stmt { kind, span })
     }
 
-    fn channel_put(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Option<StmtKind> {
-        if !self.arity(name, args.len(), 2, span) {
-            return None;
-        }
+    fn channel_put(&mut self, args: &[ast::Expr]) -> Option<StmtKind> {
         let Some((channel, protocol)) = self.channel(&args[0]) else {
             self.expr(&args[1], Some(Type::Error));
             return None;
@@ -316,10 +318,7 @@ impl CodeChecker<'_, '_> {
         expr.syntax().text().to_string().trim().to_string()
     }
 
-    fn packet_drop(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Option<StmtKind> {
-        if !self.arity(name, args.len(), 2, span) {
-            return None;
-        }
+    fn packet_drop(&mut self, args: &[ast::Expr]) -> Option<StmtKind> {
         let packet = self.expr(&args[0], None);
         let reason_span = self.span(&args[1]);
         let reason = match self.named(&args[1]) {
@@ -358,10 +357,7 @@ impl CodeChecker<'_, '_> {
     }
 
     /// `counter_add(counter, n)` or `counter_add(counter[i], n)`.
-    fn counter_add(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Option<StmtKind> {
-        if !self.arity(name, args.len(), 2, span) {
-            return None;
-        }
+    fn counter_add(&mut self, args: &[ast::Expr]) -> Option<StmtKind> {
         let Cell { base, index, span: at } = self.cell(&args[0])?;
         let Some(Symbol::Counter(counter)) = self.named(&base) else {
             let error = Diagnostic::new("not-a-counter", at, "a counter is needed here").label("not a counter");

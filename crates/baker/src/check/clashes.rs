@@ -8,8 +8,9 @@
 //! }
 //! ```
 
-use super::names::{BUILTIN_FUNCTIONS, Checker, Names, Scope, Symbol};
-use super::types::{PACKET_SUFFIXES, builtin};
+use super::names::{Checker, Names, Scope, Symbol};
+use super::types::{self, PACKET_SUFFIXES};
+use crate::builtin;
 use crate::diag::Diagnostic;
 use crate::ir::BUILTIN_DROP_REASONS;
 use crate::source::{FileId, Span};
@@ -22,7 +23,8 @@ impl Checker<'_> {
     pub(super) fn reserved(&mut self, scope: Scope, text: &str, symbol: Symbol, span: Span) -> Option<Diagnostic> {
         let error = |title: String| Diagnostic::new("reserved-name", span, title).hint("choose another name");
         let language_reason = BUILTIN_DROP_REASONS.iter().any(|(name, _)| *name == text);
-        if BUILTIN_FUNCTIONS.contains(&text) || builtin(text).is_some() || (scope.is_none() && language_reason) {
+        let is_type = types::builtin(text).is_some();
+        if builtin::find(text).is_some() || is_type || (scope.is_none() && language_reason) {
             return Some(error(format!("`{text}` is a name of the language")).label("can't be declared again"));
         }
         let error = if matches!(symbol, Symbol::Module(_) | Symbol::Instance(_)) && ENDS.contains(&text) {

@@ -5,7 +5,7 @@
 //! outside.
 
 use super::code::CodeChecker;
-use super::hir::{Code, Expr, ExprKind, FunctionId, LocalId, PacketCall, Program, Stmt, StmtKind, Type};
+use super::hir::{Code, Expr, ExprKind, FunctionId, LocalId, Program, Stmt, StmtKind, Type};
 use super::names::Checker;
 use crate::diag::Diagnostic;
 use crate::ir::{Layout, LayoutField, LayoutId, TableId};
@@ -37,26 +37,17 @@ impl CodeChecker<'_, '_> {
 fn forbidden(statement: &StmtKind) -> Option<&'static str> {
     Some(match statement {
         StmtKind::Critical(..) => "locks a second entry",
-        StmtKind::Put(..) => "hands a packet on",
-        StmtKind::Drop(..) => "drops a packet",
-        StmtKind::Count(..) => "adds to a counter",
         StmtKind::SetArrayField(..) => "looks an entry up",
         StmtKind::SetLocal(_, Expr { ty: Type::Packet(_), .. }) => "moves a packet",
-        _ => return None,
+        kind => kind.function()?.row().not_locked?,
     })
 }
 
 fn forbidden_value(expr: &Expr) -> Option<&'static str> {
     Some(match &expr.kind {
         ExprKind::Lookup(..) | ExprKind::ArrayValue(..) => "looks an entry up",
-        ExprKind::Insert(..) | ExprKind::Remove(..) => "changes a table",
-        ExprKind::Take(..) => "takes from a meter",
         ExprKind::Extern(..) => "calls a controller",
-        ExprKind::Copy(_) | ExprKind::Create => "makes a packet",
-        ExprKind::Decap(..) | ExprKind::Peek(..) | ExprKind::Encap(_) => "goes on to another header",
-        ExprKind::Packet(PacketCall::ChecksumNone, ..) => return None,
-        ExprKind::Packet(..) => "works on a packet's bytes",
-        _ => return None,
+        kind => kind.function()?.row().not_locked?,
     })
 }
 

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use super::hir::{Code, Comparison, Expr, ExprKind, Function, LocalId, Ppf, Program, Stmt, StmtKind, Timer, Type};
+use crate::builtin::OnPacket;
 use crate::diag::Diagnostic;
 use crate::source::Span;
 
@@ -436,20 +437,8 @@ impl<'a> Flow<'a> {
                 }
                 _ => state.pointers.get(local).copied().unwrap_or(false),
             },
-            ExprKind::Field(packet, _)
-            | ExprKind::Meta(packet, _)
-            | ExprKind::Length(packet)
-            | ExprKind::Copy(packet) => {
+            ExprKind::Field(packet, _) | ExprKind::Meta(packet, _) => {
                 self.used(state, *packet, expr.span);
-                false
-            }
-            ExprKind::Encap(packet) | ExprKind::Decap(packet, None) => {
-                self.consumed(state, *packet, expr.span);
-                false
-            }
-            ExprKind::Decap(packet, Some(bytes)) => {
-                self.value(state, bytes);
-                self.consumed(state, *packet, expr.span);
                 false
             }
             ExprKind::Peek(..) => {
@@ -458,17 +447,6 @@ impl<'a> Flow<'a> {
                         .label("not the first value of a variable")
                         .hint("declare one: `tcp_packet_t *tcp = packet_peek(ip);`"),
                 );
-                false
-            }
-            ExprKind::Packet(call, packet, operands) => {
-                for operand in operands {
-                    self.value(state, operand);
-                }
-                if call.resizes() {
-                    self.resized(state, *packet, expr.span);
-                } else {
-                    self.used(state, *packet, expr.span);
-                }
                 false
             }
             ExprKind::EntryField(pointer, _) | ExprKind::Entry(pointer) => {
@@ -503,11 +481,19 @@ impl<'a> Flow<'a> {
                 table.kind == crate::ir::TableKind::Array
                     && matches!(key[..], [Expr { kind: ExprKind::Const(index), .. }] if index < table.capacity as u128)
             }
-            _ => {
+            kind => {
                 let mut operands = Vec::new();
                 expr.for_each_operand(|operand| operands.push(operand));
                 for operand in operands {
                     self.value(state, operand);
+                }
+                if let Some((function, packet)) = kind.function().zip(kind.packet()) {
+                    match function.row().packet {
+                        OnPacket::None => {}
+                        OnPacket::Accesses => self.used(state, packet, expr.span),
+                        OnPacket::Resizes => self.resized(state, packet, expr.span),
+                        OnPacket::Consumes => self.consumed(state, packet, expr.span),
+                    }
                 }
                 false
             }
@@ -665,8 +651,8 @@ fn moved(statements: &[Stmt]) -> Vec<(LocalId, Span)> {
         }
     }
     while let Some(expr) = exprs.pop() {
-        if let ExprKind::Packet(call, packet, _) = expr.kind
-            && call.resizes()
+        if let Some((function, packet)) = expr.kind.function().zip(expr.kind.packet())
+            && function.resizes()
         {
             found.push((packet, expr.span));
         }

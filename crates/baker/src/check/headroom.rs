@@ -6,7 +6,8 @@
 
 use std::collections::HashMap;
 
-use super::hir::{Code, Expr, ExprKind, LocalId, PacketCall, Program, Stmt, StmtKind, Type};
+use super::hir::{Code, Expr, ExprKind, LocalId, Program, Stmt, StmtKind, Type};
+use crate::builtin::Function;
 use crate::ir::{self, ChannelId, PpfId, ProtocolId, Target};
 
 /// Offset of the head of each handle, in bytes towards the front.
@@ -194,7 +195,7 @@ impl<'p> Headroom<'p> {
 
     /// Functions that are called: they may copy and create packets and put them to channels.
     fn calls(&mut self, heads: &mut Heads, expr: &'p Expr) {
-        if let ExprKind::Packet(PacketCall::GrowHead, local, _) = &expr.kind {
+        if let ExprKind::Packet(Function::PacketGrowHead, local, _) = &expr.kind {
             let offset = heads.get(local).copied().unwrap_or(0);
             self.least_grown = self.least_grown.min(offset);
         }

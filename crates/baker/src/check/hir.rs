@@ -2,6 +2,7 @@
 //!
 //! Every name is resolved, every conversion is explicit, every handle and pointer has been proved to be used rightly.
 
+use crate::builtin::Function as Builtin;
 use crate::ir::{
     BinOp, Channel, ChannelId, Controller, Counter, CounterId, DropId, DropReason, Extern, ExternId, Layout, LayoutId,
     MetaField, MetaId, Pin, Protocol, ProtocolId, Table, TableId,
@@ -282,43 +283,6 @@ pub enum Comparison {
     Ge,
 }
 
-/// Functions of the language that work on a packet and leave it where it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PacketCall {
-    /// `packet_load(packet, offset)`.
-    Load,
-    /// `packet_store(packet, offset, value)`.
-    Store,
-    /// `packet_trim_head(packet, bytes)`.
-    TrimHead,
-    /// `packet_trim_tail(packet, bytes)`.
-    TrimTail,
-    /// `packet_grow_head(packet, bytes)`.
-    GrowHead,
-    /// `packet_grow_tail(packet, bytes)`.
-    GrowTail,
-    /// `checksum_ok(packet)`, `checksum_ok(packet, pseudo)`.
-    ChecksumOk,
-    /// `checksum_set(packet)`, `checksum_set(packet, pseudo)`.
-    ChecksumSet,
-    /// `checksum_adjust(packet, old, new)`.
-    ChecksumAdjust,
-    /// `checksum_none(packet)`.
-    ChecksumNone,
-}
-
-impl PacketCall {
-    /// Whether the packet gets longer or shorter.
-    pub fn resizes(self) -> bool {
-        matches!(self, Self::TrimHead | Self::TrimTail | Self::GrowHead | Self::GrowTail)
-    }
-
-    /// Whether it goes over all bytes of the packet.
-    pub fn reads_all(self) -> bool {
-        matches!(self, Self::ChecksumOk | Self::ChecksumSet)
-    }
-}
-
 /// Kinds of expressions.
 #[derive(Clone, Debug)]
 pub enum ExprKind {
@@ -382,5 +346,50 @@ pub enum ExprKind {
     /// `packet_encap` with the expression's protocol.
     Encap(LocalId),
     /// Another function of the language on a packet, with its further arguments.
-    Packet(PacketCall, LocalId, Vec<Expr>),
+    Packet(Builtin, LocalId, Vec<Expr>),
+}
+
+impl ExprKind {
+    /// The function of the language that it calls, by name or as an operator.
+    pub fn function(&self) -> Option<Builtin> {
+        Some(match self {
+            ExprKind::Now => Builtin::NowNs,
+            ExprKind::Length(_) => Builtin::PacketLength,
+            ExprKind::Insert(..) => Builtin::TableInsert,
+            ExprKind::Remove(..) => Builtin::TableRemove,
+            ExprKind::Take(..) => Builtin::MeterTake,
+            ExprKind::Copy(_) => Builtin::PacketCopy,
+            ExprKind::Create => Builtin::PacketCreate,
+            ExprKind::Decap(..) => Builtin::PacketDecap,
+            ExprKind::Peek(..) => Builtin::PacketPeek,
+            ExprKind::Encap(_) => Builtin::PacketEncap,
+            ExprKind::Packet(function, ..) => *function,
+            _ => return None,
+        })
+    }
+
+    /// The packet that the function is given.
+    pub fn packet(&self) -> Option<LocalId> {
+        match self {
+            ExprKind::Length(packet)
+            | ExprKind::Copy(packet)
+            | ExprKind::Decap(packet, _)
+            | ExprKind::Peek(packet, _)
+            | ExprKind::Encap(packet)
+            | ExprKind::Packet(_, packet, _) => Some(*packet),
+            _ => None,
+        }
+    }
+}
+
+impl StmtKind {
+    /// The function of the language that it calls.
+    pub fn function(&self) -> Option<Builtin> {
+        Some(match self {
+            StmtKind::Put(..) => Builtin::ChannelPut,
+            StmtKind::Drop(..) => Builtin::PacketDrop,
+            StmtKind::Count(..) => Builtin::CounterAdd,
+            _ => return None,
+        })
+    }
 }

@@ -7,7 +7,8 @@ use super::names::{Checker, ModuleId, Port, Symbol};
 use super::types::unsigned;
 use crate::diag::Diagnostic;
 use crate::ir::{
-    Channel, ChannelId, Counter, CounterId, LayoutId, PpfId, ProtocolId, Table, TableId, TableKind, Target,
+    Channel, ChannelId, Counter, CounterId, DeclaredKind, KindRow, LayoutId, PpfId, ProtocolId, Table, TableId,
+    TableKind, Target,
 };
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
@@ -145,13 +146,8 @@ impl Checker<'_> {
     fn table(&mut self, file: FileId, module: ModuleId, item: &ast::Table) {
         let (Some(kind), Some(name)) = (item.kind(), item.name()) else { return };
         let types: Vec<_> = item.types().collect();
-        let is_set = kind == ast::TableKind::Set;
-        let (kind, wanted) = match kind {
-            ast::TableKind::Array => (TableKind::Array, 1),
-            ast::TableKind::Hash => (TableKind::Hash, 2),
-            ast::TableKind::Lpm => (TableKind::Lpm, 2),
-            ast::TableKind::Set => (TableKind::Hash, 1),
-        };
+        let row = declared(kind).row();
+        let (kind, wanted, is_set) = (row.searched, row.types, row.declared == DeclaredKind::Set);
         if types.len() != wanted {
             self.error(
                 Diagnostic::new("table-types", name.span(file), "this table has the wrong number of types")
@@ -182,7 +178,7 @@ impl Checker<'_> {
         }
         let value = if is_set { Some(self.layout("bool", Type::Bool)) } else { layout(wanted - 1) };
         let fallback = self.layout("u32", unsigned(32));
-        let idle = self.idle(file, module, kind, item);
+        let idle = self.idle(file, module, row, item);
         let value = match (value, idle) {
             (Some(value), Some(_)) => Some(self.aging_layout(value)),
             (value, _) => value,
@@ -229,7 +225,7 @@ impl Checker<'_> {
         let Some(Symbol::Table(id)) = self.resolve(Some(module), name.text()) else { return };
         let [value, key] = {
             let [table, target] = [id, target].map(|id| &self.hir.tables[id.0 as usize]);
-            let has_keys = target.kind != TableKind::Lpm && table.idle.is_none() && !table.is_set;
+            let has_keys = target.kind_row().led_into && table.idle.is_none() && !table.is_set;
             [table.value, target.key].map(|layout| has_keys.then(|| self.pointee(layout)))
         };
         let number = |ty| matches!(ty, Some(Type::Int { signed: false, .. }));
@@ -244,10 +240,10 @@ impl Checker<'_> {
     }
 
     /// The `idle` clause of a table, in nanoseconds.
-    fn idle(&mut self, file: FileId, module: ModuleId, kind: TableKind, item: &ast::Table) -> Option<u64> {
+    fn idle(&mut self, file: FileId, module: ModuleId, kind: &KindRow, item: &ast::Table) -> Option<u64> {
         let expr = item.idle()?;
         let span = self.span(file, &expr);
-        if kind != TableKind::Hash {
+        if !kind.ages {
             self.error(
                 Diagnostic::new("bad-idle", span, "entries of this table do not age")
                     .label("only those of hash tables and sets do"),
@@ -432,5 +428,15 @@ impl Checker<'_> {
         if let Some(channel) = channel {
             self.hir.channels[channel.0 as usize].target = Target::Ppf(ppf);
         }
+    }
+}
+
+/// The kind that a table's first word declares.
+fn declared(kind: ast::TableKind) -> DeclaredKind {
+    match kind {
+        ast::TableKind::Array => DeclaredKind::Array,
+        ast::TableKind::Hash => DeclaredKind::Hash,
+        ast::TableKind::Lpm => DeclaredKind::Lpm,
+        ast::TableKind::Set => DeclaredKind::Set,
     }
 }

@@ -76,10 +76,7 @@ impl Checker<'_> {
 
 impl CodeChecker<'_, '_> {
     /// `meter_take(meter, n)` or `meter_take(meter[i], n)`.
-    pub(super) fn meter_take(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
-        if !self.arity(name, args.len(), 2, span) {
-            return Typed::error(span);
-        }
+    pub(super) fn meter_take(&mut self, args: &[ast::Expr], span: Span) -> Typed {
         let Some(Cell { base, index, span: at }) = self.cell(&args[0]) else { return Typed::error(span) };
         let Some(Symbol::Meter(meter)) = self.named(&base) else {
             self.error(Diagnostic::new("not-a-meter", at, "a meter is needed here").label("not a meter"));

@@ -50,7 +50,6 @@ mod visit;
 mod wiring;
 
 pub use load::{File, Loaded, load};
-pub use names::BUILTIN_FUNCTIONS;
 
 use crate::diag::Diagnostic;
 use crate::source::{Loader, Sources};

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::hir::{self, FunctionId, StructId, Type};
 use super::instances::{Instance, Own};
 use super::load::File;
+use crate::builtin;
 use crate::diag::{Diagnostic, Label};
 use crate::ir::{
     BUILTIN_DROP_REASONS, ChannelId, CounterId, DropId, DropReason, ExternId, LayoutId, Pin, PpfId, ProtocolId, TableId,
@@ -204,34 +205,6 @@ pub(super) struct Checker<'a> {
 
 /// Further places that an error about a missing name shows at most.
 const MAX_LABELS: usize = 3;
-
-/// Functions that the language defines.
-pub const BUILTIN_FUNCTIONS: [&str; 24] = [
-    "channel_put",
-    "now_ns",
-    "packet_drop",
-    "packet_copy",
-    "packet_decap",
-    "packet_encap",
-    "packet_length",
-    "packet_create",
-    "packet_peek",
-    "packet_load",
-    "packet_store",
-    "packet_trim_head",
-    "packet_trim_tail",
-    "packet_grow_head",
-    "packet_grow_tail",
-    "checksum_ok",
-    "checksum_set",
-    "checksum_adjust",
-    "checksum_none",
-    "table_insert",
-    "table_remove",
-    "counter_add",
-    "meter_take",
-    "port_mtu",
-];
 
 impl<'a> Checker<'a> {
     pub(super) fn new(root: &str, files: &'a [File]) -> Self {
@@ -662,14 +635,14 @@ impl<'a> Checker<'a> {
             "function" => matches!(symbol, Symbol::Function(_) | Symbol::Extern(_)),
             _ => true,
         };
-        let own: &[&str] = match wanted {
-            "type" => &["bool", "void", "int", "u8", "u16", "u32", "u64"],
-            "function" => &BUILTIN_FUNCTIONS,
-            _ => &[],
+        let own: Vec<&str> = match wanted {
+            "type" => vec!["bool", "void", "int", "u8", "u16", "u32", "u64"],
+            "function" => builtin::FUNCTIONS.iter().map(|function| function.name).collect(),
+            _ => Vec::new(),
         };
         let all = self.globals.iter().chain(self.modules.iter().flat_map(|m| m.names.iter()));
         let declared = all.filter(|(_, (symbol, _))| fits(*symbol)).map(|(name, _)| name.as_str());
-        nearest(name, declared.chain(own.iter().copied()))
+        nearest(name, declared.chain(own))
     }
 
     pub(super) fn span<N: AstNode>(&self, file: FileId, node: &N) -> Span {

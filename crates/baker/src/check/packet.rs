@@ -2,8 +2,9 @@
 
 use super::code::CodeChecker;
 use super::expr::Typed;
-use super::hir::{Expr, ExprKind, PacketCall, Type};
+use super::hir::{Expr, ExprKind, Type};
 use super::types::unsigned;
+use crate::builtin::Function;
 use crate::diag::Diagnostic;
 use crate::ir::ProtocolId;
 use crate::source::Span;
@@ -27,6 +28,7 @@ impl CodeChecker<'_, '_> {
     /// `packet_decap` and `packet_peek`, with the header's length or without.
     pub(super) fn inner_packet(
         &mut self,
+        function: Function,
         name: &ast::Name,
         args: &[ast::Expr],
         wanted: Option<Type>,
@@ -44,23 +46,14 @@ impl CodeChecker<'_, '_> {
         };
         let Some((local, _)) = self.handle(&args[0]) else { return Typed::error(span) };
         let Some(ty) = self.made_packet(name, wanted, span) else { return Typed::error(span) };
-        let kind = match name.text() {
-            "packet_decap" => ExprKind::Decap(local, bytes),
+        let kind = match function {
+            Function::PacketDecap => ExprKind::Decap(local, bytes),
             _ => ExprKind::Peek(local, bytes),
         };
         Typed::new(kind, ty, span)
     }
 
-    pub(super) fn packet_create(
-        &mut self,
-        name: &ast::Name,
-        args: &[ast::Expr],
-        wanted: Option<Type>,
-        span: Span,
-    ) -> Typed {
-        if !self.arity(name, args.len(), 0, span) {
-            return Typed::error(span);
-        }
+    pub(super) fn packet_create(&mut self, name: &ast::Name, wanted: Option<Type>, span: Span) -> Typed {
         match self.made_packet(name, wanted, span) {
             Some(ty) => Typed::new(ExprKind::Create, ty, span),
             None => Typed::error(span),
@@ -68,16 +61,7 @@ impl CodeChecker<'_, '_> {
     }
 
     /// `packet_load(packet, offset)`: as many bytes as the variable's type has.
-    pub(super) fn packet_load(
-        &mut self,
-        name: &ast::Name,
-        args: &[ast::Expr],
-        wanted: Option<Type>,
-        span: Span,
-    ) -> Typed {
-        if !self.arity(name, args.len(), 2, span) {
-            return Typed::error(span);
-        }
+    pub(super) fn packet_load(&mut self, args: &[ast::Expr], wanted: Option<Type>, span: Span) -> Typed {
         let (handle, offset) = (self.handle(&args[0]), self.number(&args[1], 32));
         let Some(((local, _), offset)) = handle.zip(offset) else { return Typed::error(span) };
         let pointee = match wanted {
@@ -94,20 +78,17 @@ impl CodeChecker<'_, '_> {
             }
         };
         let Some((width, signed)) = self.whole_bytes(pointee, span) else { return Typed::error(span) };
-        Typed::new(ExprKind::Packet(PacketCall::Load, local, vec![offset]), Type::Loaded { width, signed }, span)
+        Typed::new(ExprKind::Packet(Function::PacketLoad, local, vec![offset]), Type::Loaded { width, signed }, span)
     }
 
-    pub(super) fn packet_store(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
-        if !self.arity(name, args.len(), 3, span) {
-            return Typed::error(span);
-        }
+    pub(super) fn packet_store(&mut self, args: &[ast::Expr], span: Span) -> Typed {
         let (handle, offset) = (self.handle(&args[0]), self.number(&args[1], 32));
         let value = self.expr(&args[2], None);
         let Some(((local, _), offset)) = handle.zip(offset) else { return Typed::error(span) };
         if value.is_error() || !self.has_type(&value) || self.whole_bytes(value.expr.ty, value.expr.span).is_none() {
             return Typed::error(span);
         }
-        Typed::new(ExprKind::Packet(PacketCall::Store, local, vec![offset, value.expr]), Type::Bool, span)
+        Typed::new(ExprKind::Packet(Function::PacketStore, local, vec![offset, value.expr]), Type::Bool, span)
     }
 
     /// Whether a number's width is known; reports it where it is not.
@@ -139,24 +120,15 @@ impl CodeChecker<'_, '_> {
     }
 
     /// `packet_trim_head`, `packet_trim_tail`, `packet_grow_head`, `packet_grow_tail`.
-    pub(super) fn packet_resize(
-        &mut self,
-        call: PacketCall,
-        name: &ast::Name,
-        args: &[ast::Expr],
-        span: Span,
-    ) -> Typed {
-        if !self.arity(name, args.len(), 2, span) {
-            return Typed::error(span);
-        }
+    pub(super) fn packet_resize(&mut self, call: Function, args: &[ast::Expr], span: Span) -> Typed {
         let (handle, bytes) = (self.handle(&args[0]), self.number(&args[1], 32));
         let Some(((local, _), bytes)) = handle.zip(bytes) else { return Typed::error(span) };
         Typed::new(ExprKind::Packet(call, local, vec![bytes]), Type::Bool, span)
     }
 
     /// `checksum_ok` and `checksum_set`. Where the checksum covers a pseudo header, its sum is the second argument.
-    pub(super) fn checksum_sum(&mut self, call: PacketCall, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
-        let ty = if call == PacketCall::ChecksumOk { Type::Bool } else { Type::Void };
+    pub(super) fn checksum_sum(&mut self, call: Function, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
+        let ty = if call == Function::ChecksumOk { Type::Bool } else { Type::Void };
         let Some(first) = args.first() else {
             self.arity(name, 0, 1, span);
             return Typed::error(span);
@@ -177,10 +149,7 @@ impl CodeChecker<'_, '_> {
     }
 
     /// `checksum_adjust(packet, old, new)`: two values of one type.
-    pub(super) fn checksum_adjust(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
-        if !self.arity(name, args.len(), 3, span) {
-            return Typed::error(span);
-        }
+    pub(super) fn checksum_adjust(&mut self, args: &[ast::Expr], span: Span) -> Typed {
         let handle = self.handle(&args[0]);
         let (old, new) = (self.expr(&args[1], None), self.expr(&args[2], None));
         let Some((local, protocol)) = handle else { return Typed::error(span) };
@@ -193,14 +162,11 @@ impl CodeChecker<'_, '_> {
             return Typed::error(span);
         }
         let Some(new) = self.coerce(new, old.expr.ty) else { return Typed::error(span) };
-        Typed::new(ExprKind::Packet(PacketCall::ChecksumAdjust, local, vec![old.expr, new]), Type::Void, span)
+        Typed::new(ExprKind::Packet(Function::ChecksumAdjust, local, vec![old.expr, new]), Type::Void, span)
     }
 
     /// `checksum_none(packet)`: of a header whose fields checksums behind it cover.
-    pub(super) fn checksum_none(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
-        if !self.arity(name, args.len(), 1, span) {
-            return Typed::error(span);
-        }
+    pub(super) fn checksum_none(&mut self, args: &[ast::Expr], span: Span) -> Typed {
         let Some((local, protocol)) = self.handle(&args[0]) else { return Typed::error(span) };
         let declared = &self.checker.hir.protocols[protocol.0 as usize];
         if declared.pseudo.is_empty() {
@@ -213,7 +179,7 @@ impl CodeChecker<'_, '_> {
             );
             return Typed::error(span);
         }
-        Typed::new(ExprKind::Packet(PacketCall::ChecksumNone, local, Vec::new()), Type::Void, span)
+        Typed::new(ExprKind::Packet(Function::ChecksumNone, local, Vec::new()), Type::Void, span)
     }
 
     /// Whether the protocol's checksum covers a pseudo header; `None`, reported, where it declares no checksum.

@@ -7,8 +7,6 @@ use super::hir::{Code, Expr, ExprKind, FunctionId, Program, Stmt, StmtKind};
 use super::wiring::puts;
 use crate::ir::{ChannelId, PpfId, Target};
 
-/// What going over all bytes of a packet counts as.
-const PACKET_STEPS: u32 = 64;
 /// What a call of a function of a controller counts as.
 const EXTERN_STEPS: u32 = 64;
 
@@ -151,13 +149,11 @@ impl Paths<'_> {
     }
 
     fn expr(&mut self, expr: &Expr) -> Bounds {
-        let makes = matches!(expr.kind, ExprKind::Copy(_) | ExprKind::Create);
-        let steps = match expr.kind {
-            ExprKind::Packet(call, ..) if call.reads_all() => PACKET_STEPS,
-            ExprKind::Extern(..) => EXTERN_STEPS,
-            _ => 1,
+        let mut all = match (&expr.kind, expr.kind.function()) {
+            (ExprKind::Extern(..), _) => Bounds { copies: 0, steps: EXTERN_STEPS },
+            (_, Some(function)) => Bounds { copies: function.row().makes, steps: function.row().steps },
+            _ => Bounds { copies: 0, steps: 1 },
         };
-        let mut all = Bounds { copies: u32::from(makes), steps };
         if let ExprKind::Call(function, _) = expr.kind {
             all = all.then(self.function(function));
         }

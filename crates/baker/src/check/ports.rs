@@ -36,10 +36,7 @@ impl Checker<'_> {
 
 impl CodeChecker<'_, '_> {
     /// `port_mtu(port)`
-    pub(super) fn port_mtu(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Typed {
-        if !self.arity(name, args.len(), 1, span) {
-            return Typed::error(span);
-        }
+    pub(super) fn port_mtu(&mut self, args: &[ast::Expr], span: Span) -> Typed {
         let port = self.expr(&args[0], None);
         let Some(port) = self.coerce(port, unsigned(32)) else { return Typed::error(span) };
         let mtus = self.checker.port_mtus();

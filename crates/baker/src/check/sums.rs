@@ -10,8 +10,9 @@ mod report;
 use std::collections::HashMap;
 
 use self::headers::{Facts, Headers, State};
-use super::hir::{Code, Expr, ExprKind, FunctionId, LocalId, PacketCall, Program, Stmt, StmtKind, Type};
+use super::hir::{Code, Expr, ExprKind, FunctionId, LocalId, Program, Stmt, StmtKind, Type};
 use super::own::OwnChecksum;
+use crate::builtin::Function;
 use crate::diag::Diagnostic;
 use crate::ir::ProtocolId;
 use crate::source::Span;
@@ -360,9 +361,9 @@ impl<'a> Sums<'a> {
     }
 
     /// A call that leaves the packet where it is.
-    fn packet_call(&mut self, state: &mut State, call: PacketCall, header: usize, span: Span) {
+    fn packet_call(&mut self, state: &mut State, call: Function, header: usize, span: Span) {
         match call {
-            PacketCall::ChecksumNone => {
+            Function::ChecksumNone => {
                 let facts = state.facts.entry(header).or_default();
                 *facts = Facts {
                     apart: true,
@@ -372,7 +373,7 @@ impl<'a> Sums<'a> {
                     ..Facts::default()
                 };
             }
-            PacketCall::ChecksumSet => {
+            Function::ChecksumSet => {
                 let facts = state.facts.entry(header).or_default();
                 (facts.unset, facts.spoiled) = (None, None);
                 if let Some(scope) = self.headers.under(header) {

@@ -27,7 +27,7 @@ impl Checker<'_> {
             },
         };
         if let Some((table, over)) = table
-            && self.hir.tables[table.0 as usize].kind == TableKind::Lpm
+            && !self.hir.tables[table.0 as usize].kind_row().timers
         {
             return self.error(
                 Diagnostic::new("wrong-table", over, "a timer goes over an array, hash or set table")

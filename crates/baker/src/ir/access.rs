@@ -1,6 +1,7 @@
-//! What operations touch of packets: the one list that costs, reports and tests go by.
+//! Which bytes of packets operations touch: what costs, reports and tests go by.
 
 use super::inst::{Op, Value};
+use super::ops::Memory;
 use super::program::BitRange;
 
 /// What an operation touches of a packet.
@@ -79,37 +80,17 @@ impl Op {
             Op::Sum { packet, offset, bytes: count } => bytes(packet, Span::Range(offset, count), Load),
             Op::Push { packet, bytes: count } => bytes(packet, Span::Front(count), Store),
             Op::Copy { packet } => bytes(packet, Span::All, Copy),
-            Op::Has { .. }
-            | Op::Len { .. }
-            | Op::Pull { .. }
-            | Op::Move { .. }
-            | Op::Trim { .. }
-            | Op::Grow { .. }
-            | Op::Create
-            | Op::MetaLoad { .. }
-            | Op::MetaStore { .. } => Touches::Descriptor,
-            Op::Const(_) | Op::Bin(..) | Op::Cmp(..) | Op::Cast(..) | Op::Select(..) => Touches::Nothing,
-            Op::Now
-            | Op::Put { .. }
-            | Op::Pass { .. }
-            | Op::Drop { .. }
-            | Op::Lookup { .. }
-            | Op::IsNull(_)
-            | Op::EntryLoad { .. }
-            | Op::EntryStore { .. }
-            | Op::Lock { .. }
-            | Op::Unlock { .. }
-            | Op::Insert { .. }
-            | Op::Remove { .. }
-            | Op::Extern { .. }
-            | Op::Take { .. }
-            | Op::Count { .. } => Touches::Other,
+            _ => match self.row().memory {
+                Memory::Nothing => Touches::Nothing,
+                Memory::Descriptor => Touches::Descriptor,
+                Memory::Bytes | Memory::Other => Touches::Other,
+            },
         }
     }
 
     /// Whether it accesses bytes of a packet.
     pub fn accesses_packet(&self) -> bool {
-        matches!(self.touches(), Touches::Bytes { .. })
+        self.row().memory == Memory::Bytes
     }
 
     /// Operands that say where in a packet something is, or how long.

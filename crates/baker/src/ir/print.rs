@@ -96,13 +96,7 @@ fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
         writeln!(out, "layout {} (size {}, align {}) {{ {fields} }}", layout.name, layout.size, layout.align)?;
     }
     for table in &program.tables {
-        let kind = match table.kind {
-            TableKind::Array if table.meter.is_some() => "meter",
-            TableKind::Array => "array",
-            TableKind::Hash if table.is_set => "set",
-            TableKind::Hash => "hash",
-            TableKind::Lpm => "lpm",
-        };
+        let kind = table.kind_row().name;
         let (key, value) = (layout(program, table.key), layout(program, table.value));
         let idle = table.idle.map_or(String::new(), |ns| format!(" idle {ns}ns"));
         let meter = table.meter.map_or(String::new(), |m| format!(" rate {} burst {}", m.rate, m.burst));
@@ -243,75 +237,71 @@ impl Names<'_> {
     }
 
     fn op(&self, op: &Op) -> String {
+        let name = op.row().name;
         match op {
-            Op::Const(n) => format!("const {}", number(*n)),
+            Op::Const(n) => format!("{name} {}", number(*n)),
             Op::Bin(op, a, b) => format!("{} v{}, v{}", bin_name(*op), a.0, b.0),
             Op::Cmp(op, a, b) => format!("{} v{}, v{}", cmp_name(*op), a.0, b.0),
             Op::Cast(op, a) => format!("{} v{}", cast_name(*op), a.0),
-            Op::Select(c, a, b) => format!("select v{}, v{}, v{}", c.0, a.0, b.0),
-            Op::Load { packet, bits } => format!("load v{} {}", packet.0, self.header_bits(*packet, *bits)),
+            Op::Load { packet, bits } => format!("{name} v{} {}", packet.0, self.header_bits(*packet, *bits)),
             Op::Store { packet, bits, value } => {
-                format!("store v{} {}, v{}", packet.0, self.header_bits(*packet, *bits), value.0)
+                format!("{name} v{} {}, v{}", packet.0, self.header_bits(*packet, *bits), value.0)
             }
             Op::LoadAt { packet, offset, bits } => {
-                format!("load_at v{} + v{} {}", packet.0, offset.0, range(*bits))
+                format!("{name} v{} + v{} {}", packet.0, offset.0, range(*bits))
             }
             Op::StoreAt { packet, offset, bits, value } => {
-                format!("store_at v{} + v{} {}, v{}", packet.0, offset.0, range(*bits), value.0)
+                format!("{name} v{} + v{} {}, v{}", packet.0, offset.0, range(*bits), value.0)
             }
-            Op::Sum { packet, offset, bytes } => format!("sum v{} + v{}, v{}", packet.0, offset.0, bytes.0),
-            Op::Trim { packet, bytes } => format!("trim v{}, v{}", packet.0, bytes.0),
+            Op::Sum { packet, offset, bytes } => format!("{name} v{} + v{}, v{}", packet.0, offset.0, bytes.0),
             Op::Grow { packet, bytes, end } => {
                 let end = match end {
                     PacketEnd::Head => "head",
                     PacketEnd::Tail => "tail",
                 };
-                format!("grow_{end} v{}, v{}", packet.0, bytes.0)
+                format!("{name}_{end} v{}, v{}", packet.0, bytes.0)
             }
-            Op::Create => "create".into(),
-            Op::Has { packet, bytes } => format!("has v{}, v{}", packet.0, bytes.0),
-            Op::Now => "now".to_string(),
-            Op::Len { packet } => format!("len v{}", packet.0),
-            Op::Pull { packet, bytes } => format!("pull v{}, v{}", packet.0, bytes.0),
-            Op::Push { packet, bytes } => format!("push v{}, {bytes}", packet.0),
-            Op::Move { packet, by } => format!("move v{}, {by}", packet.0),
-            Op::Copy { packet } => format!("copy v{}", packet.0),
-            Op::MetaLoad { packet, field } => format!("meta_load v{} {}", packet.0, self.meta(*field)),
+            Op::Push { packet, bytes } => format!("{name} v{}, {bytes}", packet.0),
+            Op::Move { packet, by } => format!("{name} v{}, {by}", packet.0),
+            Op::MetaLoad { packet, field } => format!("{name} v{} {}", packet.0, self.meta(*field)),
             Op::MetaStore { packet, field, value } => {
-                format!("meta_store v{} {}, v{}", packet.0, self.meta(*field), value.0)
+                format!("{name} v{} {}, v{}", packet.0, self.meta(*field), value.0)
             }
             Op::Put { packet, channel } => {
-                format!("put v{} -> {}", packet.0, name_of(&self.program.channels, channel.0, "channel", |c| &c.name))
+                format!(
+                    "{name} v{} -> {}",
+                    packet.0,
+                    name_of(&self.program.channels, channel.0, "channel", |c| &c.name)
+                )
             }
             Op::Pass { channel } => {
-                format!("pass {}", name_of(&self.program.channels, channel.0, "channel", |c| &c.name))
+                format!("{name} {}", name_of(&self.program.channels, channel.0, "channel", |c| &c.name))
             }
             Op::Drop { packet, reason } => {
-                format!("drop v{} {}", packet.0, name_of(&self.program.drop_reasons, reason.0, "reason", |r| &r.name))
+                format!("{name} v{} {}", packet.0, name_of(&self.program.drop_reasons, reason.0, "reason", |r| &r.name))
             }
-            Op::Lookup { table, key } => format!("lookup {}({})", self.table(*table), values(key)),
-            Op::IsNull(entry) => format!("is_null v{}", entry.0),
-            Op::EntryLoad { entry, field } => format!("entry_load {}", self.entry_field(*entry, *field)),
+            Op::Lookup { table, key } => format!("{name} {}({})", self.table(*table), values(key)),
+            Op::EntryLoad { entry, field } => format!("{name} {}", self.entry_field(*entry, *field)),
             Op::EntryStore { entry, field, value } => {
-                format!("entry_store {}, v{}", self.entry_field(*entry, *field), value.0)
+                format!("{name} {}, v{}", self.entry_field(*entry, *field), value.0)
             }
-            Op::Lock { entry } => format!("lock v{}", entry.0),
-            Op::Unlock { entry } => format!("unlock v{}", entry.0),
             Op::Insert { table, key, value } => {
-                format!("insert {}({}) = ({})", self.table(*table), values(key), values(value))
+                format!("{name} {}({}) = ({})", self.table(*table), values(key), values(value))
             }
-            Op::Remove { table, key } => format!("remove {}({})", self.table(*table), values(key)),
+            Op::Remove { table, key } => format!("{name} {}({})", self.table(*table), values(key)),
             Op::Extern { function, args } => {
-                let name = name_of(&self.program.externs, function.0, "extern", |f| &f.name);
-                format!("extern {name}({})", values(args))
+                let function = name_of(&self.program.externs, function.0, "extern", |f| &f.name);
+                format!("{name} {function}({})", values(args))
             }
             Op::Take { table, index, amount } => {
-                format!("take {}[v{}], v{}", self.table(*table), index.0, amount.0)
+                format!("{name} {}[v{}], v{}", self.table(*table), index.0, amount.0)
             }
             Op::Count { counter, index, amount } => {
-                let name = name_of(&self.program.counters, counter.0, "counter", |c| &c.name);
-                format!("count {name}[v{}], v{}", index.0, amount.0)
+                let counter = name_of(&self.program.counters, counter.0, "counter", |c| &c.name);
+                format!("{name} {counter}[v{}], v{}", index.0, amount.0)
             }
+            // The others have nothing but operands.
+            _ => format!("{name} {}", values(&op.operands())).trim_end().to_string(),
         }
     }
 }

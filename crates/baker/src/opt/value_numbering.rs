@@ -84,7 +84,7 @@ struct ValueNumbering<'d> {
 impl ValueNumbering<'_> {
     /// A value computed before that is the same; else this one is remembered.
     fn same(&mut self, block: BlockId, result: Value, op: &Op, width: u32) -> Option<Value> {
-        if !matches!(op, Op::Const(_) | Op::Bin(..) | Op::Cmp(..) | Op::Cast(..) | Op::Select(..)) {
+        if !op.is_arithmetic() {
             return None;
         }
         let equals = self.found.entry((op.clone(), width)).or_default();

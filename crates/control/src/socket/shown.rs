@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use baker::ir::{Program, TableEntry, TableError, TableId, TableKind, TableStore, prefix_mask};
+use baker::ir::{DeclaredKind, Program, TableEntry, TableError, TableId, TableStore, prefix_mask};
 use dataplane::TableAccess;
 use serde_json::{Value as Json, json};
 
@@ -31,12 +31,12 @@ impl Shown {
         let (program, tables) = (&self.program, self.lock());
         let info = |(index, table): (usize, &baker::ir::Table)| TableInfo {
             name: table.name.clone(),
-            kind: match table.kind {
-                TableKind::Array if table.meter.is_some() => TableKindName::Meter,
-                TableKind::Array => TableKindName::Array,
-                TableKind::Hash if table.is_set => TableKindName::Set,
-                TableKind::Hash => TableKindName::Hash,
-                TableKind::Lpm => TableKindName::Lpm,
+            kind: match table.declared_kind() {
+                DeclaredKind::Meter => TableKindName::Meter,
+                DeclaredKind::Array => TableKindName::Array,
+                DeclaredKind::Set => TableKindName::Set,
+                DeclaredKind::Hash => TableKindName::Hash,
+                DeclaredKind::Lpm => TableKindName::Lpm,
             },
             key: type_name(&program.layouts[table.key.0 as usize]),
             value: type_name(&program.shown_value(table)),

@@ -51,15 +51,9 @@ pub fn carried(old: &Program, new: &Program) -> Vec<Carried> {
 
 /// Why the entries of one table mean nothing to the other.
 fn meaning(old: &Program, before: &Table, new: &Program, table: &Table) -> Option<String> {
-    let named = |table: &Table| match table.kind {
-        TableKind::Array if table.meter.is_some() => "a meter",
-        TableKind::Array => "an array",
-        TableKind::Hash if table.is_set => "a set",
-        TableKind::Hash => "a hash",
-        TableKind::Lpm => "an lpm",
-    };
-    if named(before) != named(table) {
-        return Some(format!("it was {} and is {} now", named(before), named(table)));
+    let kinds = [before, table].map(Table::kind_row);
+    if kinds[0] != kinds[1] {
+        return Some(format!("it was {} and is {} now", kinds[0].article, kinds[1].article));
     }
     if before.meter != table.meter {
         return Some("its rate was changed".into());

@@ -2,7 +2,8 @@
 
 use super::Sums;
 use super::headers::{Facts, Spoiled, State, Step};
-use crate::check::hir::{Expr, PacketCall};
+use crate::builtin::Function;
+use crate::check::hir::Expr;
 use crate::diag::Diagnostic;
 use crate::ir::ProtocolId;
 use crate::source::Span;
@@ -262,7 +263,7 @@ impl Sums<'_> {
     }
 
     /// The packet gets longer or shorter.
-    pub(super) fn resized(&mut self, state: &mut State, call: PacketCall, header: usize, at: Span) {
+    pub(super) fn resized(&mut self, state: &mut State, call: Function, header: usize, at: Span) {
         let root = self.headers.get(header).root;
         self.lost_inside(state, root, at, "handles that look into the packet end here");
         let known = state.facts.keys().filter(|&&known| self.headers.get(known).root == root);
@@ -272,14 +273,14 @@ impl Sums<'_> {
         state.forget(&self.headers, root, false);
         let facts = state.facts.entry(root).or_default();
         match call {
-            PacketCall::TrimTail => {
+            Function::PacketTrimTail => {
                 facts.cut = Some(match facts.cut.take() {
                     Some((first, before)) => (first, &before & &known),
                     None => (at, known),
                 });
             }
             // The header is one of zeros now.
-            PacketCall::GrowHead if anew => facts.unset = facts.unset.or(Some(at)),
+            Function::PacketGrowHead if anew => facts.unset = facts.unset.or(Some(at)),
             _ => {}
         }
     }

@@ -133,24 +133,12 @@ impl Execution {
 /// Beside what [`Op::touches`] says, which packet an operation asks the descriptor of, or hands on.
 fn touched(op: &Op, get: impl Fn(Value) -> u128, extent: impl Fn(usize) -> (u64, u64)) -> Touched {
     // Most are of these.
-    if matches!(op, Op::Const(_) | Op::Bin(..) | Op::Cmp(..) | Op::Cast(..) | Op::Select(..)) {
+    if op.is_arithmetic() {
         return Touched::Nothing;
     }
-    let (packet, span) = match (op.touches(), op) {
+    let (packet, span) = match (op.touches(), op.packet()) {
         (Touches::Bytes { packet, span, .. }, _) => (packet, Some(span)),
-        (
-            _,
-            Op::Has { packet, .. }
-            | Op::Len { packet }
-            | Op::Pull { packet, .. }
-            | Op::Move { packet, .. }
-            | Op::Trim { packet, .. }
-            | Op::Grow { packet, .. }
-            | Op::MetaLoad { packet, .. }
-            | Op::MetaStore { packet, .. }
-            | Op::Put { packet, .. }
-            | Op::Drop { packet, .. },
-        ) => (*packet, None),
+        (_, Some(packet)) => (packet, None),
         _ => return Touched::Nothing,
     };
     let number = get(packet);

@@ -2,7 +2,8 @@
 
 use super::Lowering;
 use super::extent::Parts;
-use crate::check::hir::{Expr, ExprKind, PacketCall, Type};
+use crate::builtin::Function;
+use crate::check::hir::{Expr, ExprKind, Type};
 use crate::ir::{BinOp, BitRange, CastOp, CmpOp, Op, PacketEnd, Ty, Value};
 
 impl<'p> Lowering<'p> {
@@ -11,19 +12,21 @@ impl<'p> Lowering<'p> {
         let ExprKind::Packet(call, local, operands) = &expr.kind else { unreachable!("a call on a packet") };
         let index = self.packet_index(*local);
         match (*call, &operands[..]) {
-            (PacketCall::Load, [offset]) => {
+            (Function::PacketLoad, [offset]) => {
                 let Type::Loaded { width, .. } = expr.ty else { unreachable!("a load gives loaded bytes") };
                 self.packet_load(index, offset, width)
             }
-            (PacketCall::Store, [offset, value]) => vec![self.packet_store(index, offset, value)],
-            (PacketCall::TrimHead | PacketCall::TrimTail, [bytes]) => vec![self.packet_trim(*call, index, bytes)],
-            (PacketCall::GrowHead | PacketCall::GrowTail, [bytes]) => {
+            (Function::PacketStore, [offset, value]) => vec![self.packet_store(index, offset, value)],
+            (Function::PacketTrimHead | Function::PacketTrimTail, [bytes]) => {
+                vec![self.packet_trim(*call, index, bytes)]
+            }
+            (Function::PacketGrowHead | Function::PacketGrowTail, [bytes]) => {
                 let bytes = self.value(bytes);
                 // What a checksum covers is about to lie elsewhere.
                 self.apply_checksums(index);
                 self.end_known(index);
                 let packet = self.packet_of(index);
-                let end = if *call == PacketCall::GrowHead { PacketEnd::Head } else { PacketEnd::Tail };
+                let end = if *call == Function::PacketGrowHead { PacketEnd::Head } else { PacketEnd::Tail };
                 vec![self.b.push(Ty::Int(1), Op::Grow { packet, bytes, end })]
             }
             _ => self.checksum_call(*call, *local, operands),
@@ -122,7 +125,7 @@ impl<'p> Lowering<'p> {
     }
 
     /// Takes bytes off where the fixed header stays; whether it does.
-    fn packet_trim(&mut self, call: PacketCall, index: usize, bytes: &'p Expr) -> Value {
+    fn packet_trim(&mut self, call: Function, index: usize, bytes: &'p Expr) -> Value {
         let bytes = self.value(bytes);
         self.apply_checksums(index);
         let length = self.length(index);
@@ -134,7 +137,7 @@ impl<'p> Lowering<'p> {
         let stays = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Ule, bytes, most));
         self.where_(stays, |this| {
             let packet = this.packet_of(index);
-            if call == PacketCall::TrimHead {
+            if call == Function::PacketTrimHead {
                 let pulled = this.b.push(Ty::Packet(protocol), Op::Pull { packet, bytes });
                 let var = this.packets[index].var;
                 return this.b.set(var, pulled);

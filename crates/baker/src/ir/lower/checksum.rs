@@ -11,7 +11,8 @@
 
 use super::extent::Parts;
 use super::{Lowering, Sum};
-use crate::check::hir::{Expr, LocalId, PacketCall};
+use crate::builtin::Function;
+use crate::check::hir::{Expr, LocalId};
 use crate::ir::build::Var;
 use crate::ir::{BinOp, BitRange, CastOp, Checksum, CmpOp, Op, Ty, Value};
 
@@ -395,10 +396,10 @@ impl<'p> Lowering<'p> {
     }
 
     /// `checksum_ok`, `checksum_set`, `checksum_adjust`.
-    pub(super) fn checksum_call(&mut self, call: PacketCall, local: LocalId, operands: &'p [Expr]) -> Vec<Value> {
+    pub(super) fn checksum_call(&mut self, call: Function, local: LocalId, operands: &'p [Expr]) -> Vec<Value> {
         let index = self.packet_index(local);
         let layer = self.packets[index].layer;
-        if call == PacketCall::ChecksumNone {
+        if call == Function::ChecksumNone {
             self.none_behind(layer, None);
             let one = self.b.shared_constant(1, 1);
             self.b.set(self.layers[layer].apart, one);
@@ -408,7 +409,7 @@ impl<'p> Lowering<'p> {
         let checksum = self.declared(index).expect("the checker has seen to it");
         let operands: Vec<Value> = operands.iter().map(|operand| self.value(operand)).collect();
         match (call, &operands[..]) {
-            (PacketCall::ChecksumAdjust, &[old, new]) => {
+            (Function::ChecksumAdjust, &[old, new]) => {
                 let change = self.number_change(old, new);
                 match self.layers[layer].delta {
                     Some(_) => self.count(layer, self.base(index), change, 1),
@@ -416,7 +417,7 @@ impl<'p> Lowering<'p> {
                 }
                 Vec::new()
             }
-            (PacketCall::ChecksumOk, _) => {
+            (Function::ChecksumOk, _) => {
                 self.apply_checksums(index);
                 let (sum, right) = self.whole_sum(index, checksum, operands.first().copied());
                 let ones = self.b.constant(32, 0xffff);
@@ -430,7 +431,7 @@ impl<'p> Lowering<'p> {
                 }
                 vec![ok]
             }
-            (PacketCall::ChecksumSet, _) => {
+            (Function::ChecksumSet, _) => {
                 self.forget_changes(layer);
                 self.apply_checksums(index);
                 self.forget_changes(layer);

@@ -144,7 +144,7 @@ fn check_table(program: &Program, table: &Table, errors: &mut Errors) {
         (TableKind::Array, [field]) => field.width == 32,
         _ => false,
     };
-    if table.idle.is_some() && table.kind != TableKind::Hash {
+    if table.idle.is_some() && !table.kind_row().ages {
         errors.add(format!("table {name}: its entries age, and it is no hash"));
     }
     let is_meter = |layout: &Layout| layout.fields.len() == 3 && layout.fields.iter().all(|field| field.width == 64);
@@ -170,7 +170,9 @@ fn check_timer(program: &Program, timer: &Timer, errors: &mut Errors) {
     if let Some(id) = timer.table {
         match program.tables.get(id.0 as usize) {
             None => errors.add(format!("timer {name}: there is no table {}", id.0)),
-            Some(table) if table.kind == TableKind::Lpm => errors.add(format!("timer {name}: goes over an lpm")),
+            Some(table) if !table.kind_row().timers => {
+                errors.add(format!("timer {name}: goes over {}", table.kind_row().article));
+            }
             Some(_) => {}
         }
     }

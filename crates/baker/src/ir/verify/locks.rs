@@ -69,7 +69,7 @@ fn step(locked: &mut Locked, op: &Op) -> Result<(), String> {
         (Op::Lock { entry }, None) => *locked = Some(vec![*entry]),
         (Op::Unlock { entry }, Some(held)) if held.contains(entry) => *locked = None,
         (Op::Unlock { entry }, _) => return Err(format!("v{} is unlocked where it is not locked", entry.0)),
-        (op, Some([held, ..])) if !may_be_locked(op) => return Err(format!("{op:?} while v{} is locked", held.0)),
+        (op, Some([held, ..])) if !op.row().while_locked => return Err(format!("{op:?} while v{} is locked", held.0)),
         _ => {}
     }
     Ok(())
@@ -93,48 +93,5 @@ fn join(a: &Locked, b: &Locked) -> Locked {
         (None, None) => None,
         (Some(a), Some(b)) => Some(a.iter().filter(|value| b.contains(value)).copied().collect()),
         _ => Some(Vec::new()),
-    }
-}
-
-/// Whether an operation may stand between `lock` and `unlock`.
-fn may_be_locked(op: &Op) -> bool {
-    match op {
-        Op::Const(_)
-        | Op::Bin(..)
-        | Op::Cmp(..)
-        | Op::Cast(..)
-        | Op::Select(..)
-        | Op::Now
-        | Op::Load { .. }
-        | Op::Store { .. }
-        | Op::LoadAt { .. }
-        | Op::StoreAt { .. }
-        | Op::Has { .. }
-        | Op::Len { .. }
-        | Op::MetaLoad { .. }
-        | Op::MetaStore { .. }
-        // The optimiser may put a head into memory at a use of it.
-        | Op::Move { .. }
-        | Op::IsNull(_)
-        | Op::EntryLoad { .. }
-        | Op::EntryStore { .. } => true,
-        Op::Sum { .. }
-        | Op::Trim { .. }
-        | Op::Grow { .. }
-        | Op::Create
-        | Op::Pull { .. }
-        | Op::Push { .. }
-        | Op::Copy { .. }
-        | Op::Extern { .. }
-        | Op::Put { .. }
-        | Op::Pass { .. }
-        | Op::Drop { .. }
-        | Op::Lookup { .. }
-        | Op::Insert { .. }
-        | Op::Remove { .. }
-        | Op::Take { .. }
-        | Op::Lock { .. }
-        | Op::Unlock { .. }
-        | Op::Count { .. } => false,
     }
 }

@@ -43,34 +43,31 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Width of an integer operand.
-    fn int(&mut self, value: Value) -> Option<u32> {
-        match self.body.ty(value) {
-            Ty::Int(width) => Some(width),
-            ty => {
-                self.error(format!("v{} is {} where bits are needed", value.0, describe(ty)));
-                None
-            }
+    fn int(&mut self, value: Value) {
+        let ty = self.body.ty(value);
+        if !matches!(ty, Ty::Int(_)) {
+            self.error(format!("v{} is {} where bits are needed", value.0, describe(ty)));
         }
     }
 
-    fn packet(&mut self, value: Value) -> Option<&'a Protocol> {
+    fn packet(&mut self, value: Value) {
+        if self.protocol(value).is_none() {
+            self.error(format!("v{} is {} where a packet is needed", value.0, describe(self.body.ty(value))));
+        }
+    }
+
+    /// The protocol of a packet.
+    fn protocol(&self, value: Value) -> Option<&'a Protocol> {
         match self.body.ty(value) {
             Ty::Packet(id) => Some(&self.program.protocols[id.0 as usize]),
-            ty => {
-                self.error(format!("v{} is {} where a packet is needed", value.0, describe(ty)));
-                None
-            }
+            _ => None,
         }
     }
 
-    fn entry(&mut self, value: Value) -> Option<&'a Layout> {
-        match self.body.ty(value) {
-            Ty::Entry(id) => Some(&self.program.layouts[id.0 as usize]),
-            ty => {
-                self.error(format!("v{} is {} where an entry is needed", value.0, describe(ty)));
-                None
-            }
+    fn entry(&mut self, value: Value) {
+        let ty = self.body.ty(value);
+        if !matches!(ty, Ty::Entry(_)) {
+            self.error(format!("v{} is {} where an entry is needed", value.0, describe(ty)));
         }
     }
 
@@ -94,6 +91,30 @@ impl<'a> Checker<'a> {
     }
 
     fn inst(&mut self, inst: &Inst) {
+        let row = inst.op.row();
+        let values = inst.op.operands();
+        for (value, operand) in values.iter().zip(row.operands) {
+            match *operand {
+                Operand::Packet => self.packet(*value),
+                Operand::Entry => self.entry(*value),
+                Operand::Number => self.int(*value),
+                Operand::Bits(width) => self.expect(*value, Ty::Int(width)),
+                Operand::As(other) => self.expect(*value, self.body.ty(values[other])),
+                Operand::Declared => {}
+            }
+        }
+        match row.outcome {
+            Outcome::None => self.no_result(inst),
+            Outcome::Bits(width) => self.expect_result(inst, Ty::Int(width)),
+            Outcome::As(operand) => self.expect_result(inst, self.body.ty(values[operand])),
+            Outcome::Packet => self.packet_result(inst),
+            Outcome::Declared => {}
+        }
+        self.declared(inst);
+    }
+
+    /// What the row of an operation leaves to declarations and to the operation itself.
+    fn declared(&mut self, inst: &Inst) {
         match &inst.op {
             Op::Const(number) => match self.result(inst) {
                 Some(Ty::Int(width)) if number & !mask(width) != 0 => {
@@ -106,27 +127,11 @@ impl<'a> Checker<'a> {
                 }
                 _ => {}
             },
-            Op::Bin(_, a, b) => {
-                if let Some(width) = self.int(*a) {
-                    self.expect(*b, Ty::Int(width));
-                    self.expect_result(inst, Ty::Int(width));
-                }
-            }
-            Op::Cmp(_, a, b) => {
-                if let Some(width) = self.int(*a) {
-                    self.expect(*b, Ty::Int(width));
-                    self.expect_result(inst, Ty::Int(1));
-                }
-            }
             Op::Cast(op, a) => self.cast(inst, *op, *a),
-            Op::Select(condition, a, b) => {
-                self.expect(*condition, Ty::Int(1));
-                let ty = self.body.ty(*a);
-                if let Ty::Packet(_) = ty {
+            Op::Select(_, a, _) => {
+                if let Ty::Packet(_) = self.body.ty(*a) {
                     self.error(format!("packet v{} cannot be selected", a.0));
                 }
-                self.expect(*b, ty);
-                self.expect_result(inst, ty);
             }
             Op::Load { packet, bits } => {
                 self.header_bits(*packet, *bits);
@@ -135,116 +140,61 @@ impl<'a> Checker<'a> {
             Op::Store { packet, bits, value } => {
                 self.header_bits(*packet, *bits);
                 self.expect(*value, Ty::Int(bits.width));
-                self.no_result(inst);
             }
-            Op::LoadAt { packet, offset, bits } => {
-                self.dynamic_bits(*packet, *offset, *bits);
+            Op::LoadAt { bits, .. } => {
+                self.dynamic_bits(*bits);
                 self.expect_result(inst, Ty::Int(bits.width));
             }
-            Op::StoreAt { packet, offset, bits, value } => {
-                self.dynamic_bits(*packet, *offset, *bits);
+            Op::StoreAt { bits, value, .. } => {
+                self.dynamic_bits(*bits);
                 self.expect(*value, Ty::Int(bits.width));
-                self.no_result(inst);
             }
-            Op::Sum { packet, offset, bytes } => {
-                self.packet(*packet);
-                self.expect(*offset, Ty::Int(32));
-                self.expect(*bytes, Ty::Int(32));
-                self.expect_result(inst, Ty::Int(16));
-            }
-            Op::Trim { packet, bytes } => {
-                self.packet(*packet);
-                self.expect(*bytes, Ty::Int(32));
-                self.no_result(inst);
-            }
-            Op::Grow { packet, bytes, .. } => {
-                self.packet(*packet);
-                self.expect(*bytes, Ty::Int(32));
-                self.expect_result(inst, Ty::Int(1));
-            }
-            Op::Create => drop(self.packet_result(inst)),
-            Op::Has { packet, bytes } => {
-                self.packet(*packet);
-                self.expect(*bytes, Ty::Int(32));
-                self.expect_result(inst, Ty::Int(1));
-            }
-            Op::Now => self.expect_result(inst, Ty::Int(64)),
-            Op::Len { packet } => {
-                self.packet(*packet);
-                self.expect_result(inst, Ty::Int(32));
-            }
-            Op::Pull { packet, bytes } => {
-                self.packet(*packet);
-                self.expect(*bytes, Ty::Int(32));
-                self.packet_result(inst);
-            }
-            Op::Push { packet, bytes } => {
-                self.packet(*packet);
-                if let Some(protocol) = self.packet_result(inst)
+            Op::Push { bytes, .. } => {
+                if let Some(protocol) = inst.result.and_then(|result| self.protocol(result))
                     && protocol.size != *bytes
                 {
                     let (name, size) = (&protocol.name, protocol.size);
                     self.error(format!("push of {bytes} bytes for {name}, whose fixed header has {size}"));
                 }
             }
-            Op::Move { packet, by } => {
-                self.packet(*packet);
-                self.packet_result(inst);
+            Op::Move { by, .. } => {
                 if by.unsigned_abs() > MOVE {
                     self.error(format!("a head moved by {by} bytes"));
                 }
             }
-            Op::Copy { packet } => {
-                if self.packet(*packet).is_some() {
-                    self.expect_result(inst, self.body.ty(*packet));
-                }
-            }
-            Op::MetaLoad { packet, field } => {
-                self.packet(*packet);
+            Op::MetaLoad { field, .. } => {
                 if let Some(width) = self.meta(*field) {
                     self.expect_result(inst, Ty::Int(width));
                 }
             }
-            Op::MetaStore { packet, field, value } => {
-                self.packet(*packet);
+            Op::MetaStore { field, value, .. } => {
                 if let Some(width) = self.meta(*field) {
                     self.expect(*value, Ty::Int(width));
                 }
-                self.no_result(inst);
             }
-            Op::Put { packet, channel } => {
-                match self.program.channels.get(channel.0 as usize) {
-                    None => self.error(format!("there is no channel {}", channel.0)),
-                    Some(_) if *channel == Program::RX => self.error("put to rx, which only ports do".into()),
-                    Some(channel) if channel.from.is_some() => {
-                        self.error(format!("put to {}, which only a controller does", channel.name))
-                    }
-                    Some(channel) => self.expect(*packet, Ty::Packet(channel.protocol)),
+            Op::Put { packet, channel } => match self.program.channels.get(channel.0 as usize) {
+                None => self.error(format!("there is no channel {}", channel.0)),
+                Some(_) if *channel == Program::RX => self.error("put to rx, which only ports do".into()),
+                Some(channel) if channel.from.is_some() => {
+                    self.error(format!("put to {}, which only a controller does", channel.name))
                 }
-                self.no_result(inst);
-            }
+                Some(channel) => self.expect(*packet, Ty::Packet(channel.protocol)),
+            },
             Op::Pass { channel } => {
                 if channel.0 as usize >= self.program.channels.len() {
                     self.error(format!("there is no channel {}", channel.0));
                 }
-                self.no_result(inst);
             }
-            Op::Drop { packet, reason } => {
-                self.packet(*packet);
+            Op::Drop { reason, .. } => {
                 if reason.0 as usize >= self.program.drop_reasons.len() {
                     self.error(format!("there is no drop reason {}", reason.0));
                 }
-                self.no_result(inst);
             }
             Op::Lookup { table, key } => {
                 if let Some(table) = self.table(*table) {
                     self.fields(key, table.key);
                     self.expect_result(inst, Ty::Entry(table.value));
                 }
-            }
-            Op::IsNull(entry) => {
-                self.entry(*entry);
-                self.expect_result(inst, Ty::Int(1));
             }
             Op::EntryLoad { entry, field } => {
                 if let Some(width) = self.entry_field(*entry, *field) {
@@ -255,7 +205,6 @@ impl<'a> Checker<'a> {
                 if let Some(width) = self.entry_field(*entry, *field) {
                     self.expect(*value, Ty::Int(width));
                 }
-                self.no_result(inst);
             }
             Op::Lock { entry } | Op::Unlock { entry } => {
                 if let Ty::Entry(layout) = self.body.ty(*entry) {
@@ -264,47 +213,50 @@ impl<'a> Checker<'a> {
                         self.error(format!("v{} leads into a table whose entries have no lock", entry.0));
                     }
                 }
-                self.entry(*entry);
-                self.no_result(inst);
             }
             Op::Insert { table, key, value } => {
                 if let Some(table) = self.table(*table) {
-                    if table.kind == TableKind::Lpm {
-                        self.error(format!("insert into lpm {}", table.name));
+                    if !table.kind_row().inserts {
+                        self.error(format!("insert into {} {}", table.kind_row().name, table.name));
                     }
                     self.fields(key, table.key);
                     self.some_fields(value, table.value, usize::from(table.locked));
-                    self.expect_result(inst, Ty::Int(1));
                 }
             }
             Op::Remove { table, key } => {
                 if let Some(table) = self.table(*table) {
-                    if table.kind != TableKind::Hash {
+                    if !table.kind_row().removes {
                         self.error(format!("remove from {}, which is not a hash", table.name));
                     }
                     self.fields(key, table.key);
-                    self.expect_result(inst, Ty::Int(1));
                 }
             }
             Op::Extern { function, args } => self.call(inst, *function, args),
-            Op::Take { table, index, amount } => {
+            Op::Take { table, .. } => {
                 if let Some(table) = self.table(*table)
                     && table.meter.is_none()
                 {
                     self.error(format!("take from {}, which is no meter", table.name));
                 }
-                self.expect(*index, Ty::Int(32));
-                self.expect(*amount, Ty::Int(64));
-                self.expect_result(inst, Ty::Int(1));
             }
-            Op::Count { counter, index, amount } => {
+            Op::Count { counter, .. } => {
                 if counter.0 as usize >= self.program.counters.len() {
                     self.error(format!("there is no counter {}", counter.0));
                 }
-                self.expect(*index, Ty::Int(32));
-                self.expect(*amount, Ty::Int(64));
-                self.no_result(inst);
             }
+            // Their rows say it all.
+            Op::Bin(..)
+            | Op::Cmp(..)
+            | Op::Now
+            | Op::Sum { .. }
+            | Op::Has { .. }
+            | Op::Len { .. }
+            | Op::Trim { .. }
+            | Op::Grow { .. }
+            | Op::Pull { .. }
+            | Op::Copy { .. }
+            | Op::Create
+            | Op::IsNull(_) => {}
         }
     }
 
@@ -323,9 +275,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Bits at a place found at run time.
-    fn dynamic_bits(&mut self, packet: Value, offset: Value, bits: BitRange) {
-        self.packet(packet);
-        self.expect(offset, Ty::Int(32));
+    fn dynamic_bits(&mut self, bits: BitRange) {
         // What is addressed lies in a header or is a number, so the bits are near.
         if !(1..=128).contains(&bits.width) || bits.offset > 8 * 512 {
             self.error(format!("bits [{}..{}] of a header", bits.offset, bits.offset as u64 + bits.width as u64));
@@ -333,8 +283,7 @@ impl<'a> Checker<'a> {
     }
 
     fn cast(&mut self, inst: &Inst, op: CastOp, operand: Value) {
-        let from = self.int(operand);
-        let (Some(from), Some(ty)) = (from, self.result(inst)) else { return };
+        let (Ty::Int(from), Some(ty)) = (self.body.ty(operand), self.result(inst)) else { return };
         let right = match (op, ty) {
             (CastOp::ZExt | CastOp::SExt, Ty::Int(to)) => to > from,
             (CastOp::Trunc, Ty::Int(to)) => to < from,
@@ -346,7 +295,7 @@ impl<'a> Checker<'a> {
     }
 
     fn header_bits(&mut self, packet: Value, bits: BitRange) {
-        if let Some(protocol) = self.packet(packet) {
+        if let Some(protocol) = self.protocol(packet) {
             let end = bits.offset as u64 + bits.width as u64;
             if !(1..=128).contains(&bits.width) || end > protocol.size as u64 * 8 {
                 let name = &protocol.name;
@@ -355,14 +304,11 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Protocol of the packet that an instruction makes.
-    fn packet_result(&mut self, inst: &Inst) -> Option<&'a Protocol> {
-        match self.result(inst)? {
-            Ty::Packet(id) => Some(&self.program.protocols[id.0 as usize]),
-            ty => {
-                self.error(format!("the result of {:?} is {}, not a packet", inst.op, describe(ty)));
-                None
-            }
+    fn packet_result(&mut self, inst: &Inst) {
+        if let Some(ty) = self.result(inst)
+            && !matches!(ty, Ty::Packet(_))
+        {
+            self.error(format!("the result of {:?} is {}, not a packet", inst.op, describe(ty)));
         }
     }
 
@@ -383,7 +329,8 @@ impl<'a> Checker<'a> {
     }
 
     fn entry_field(&mut self, entry: Value, field: u32) -> Option<u32> {
-        let layout = self.entry(entry)?;
+        let Ty::Entry(id) = self.body.ty(entry) else { return None };
+        let layout = &self.program.layouts[id.0 as usize];
         let width = layout.fields.get(field as usize).map(|field| field.width);
         if width.is_none() {
             self.error(format!("layout {} has no field {field}", layout.name));
