@@ -43,8 +43,8 @@ fn all_cases_of_all_applications_on_all_engines() {
     run(applications(), &ENGINES);
 }
 
-/// Applications whose fast path runs in the kernel.
-const IN_KERNEL: [&str; 4] = ["l3switch", "mpls", "firewall", "splice"];
+/// Applications and examples whose fast path runs in the kernel.
+const IN_KERNEL: [&str; 5] = ["l3switch", "mpls", "firewall", "splice", "tunnel"];
 
 /// As much as can run in the kernel, what it does not finish on workers.
 #[test]
@@ -99,7 +99,8 @@ fn run(applications: Vec<(PathBuf, Arc<Program>)>, engines: &[EngineKind]) {
         for engine in engines {
             suite.add(engine.name(), Compiled::new(program.clone(), *engine).unwrap(), &Access::ALL);
         }
-        let cases = cases::load_all(&folder.join("cases"), &program, BUILT_IN).unwrap_or_else(|error| panic!("{error}"));
+        let cases =
+            cases::load_all(&folder.join("cases"), &program, BUILT_IN).unwrap_or_else(|error| panic!("{error}"));
         failures.extend(suite.failures(&cases).iter().map(ToString::to_string));
     }
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));

@@ -52,7 +52,20 @@ fn the_example_passes_on_all_engines() {
     let text = millrace(&["test", PATCH, "--engine", "interp,xdp"]).ok();
     assert!(text.contains("run by: interp; xdp\n"), "{text}");
     let text = millrace(&["test", PATCH, "--list"]).ok();
-    assert_eq!(text, "patch  what comes in at one side goes out at the other; an IPv4 packet has one hop less to live\n");
+    assert_eq!(
+        text,
+        "patch  what comes in at one side goes out at the other; an IPv4 packet has one hop less to live\n"
+    );
+}
+
+/// The first case of docs/testing.md is one that passes.
+#[test]
+fn the_documented_case_passes() {
+    let document = include_str!("../../docs/testing.md");
+    let case = document.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    assert!(case.contains("description = ") && case.contains("[after.counters]"), "{case}");
+    let (_scratch, program) = patch(case);
+    millrace(&["test", &program, "--engine", "interp,worker"]).ok();
 }
 
 #[test]
@@ -61,9 +74,15 @@ fn applications_have_their_cases_with_them() {
     let folder = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../apps/l3switch/cases")).unwrap();
     assert_eq!(listed.as_array().unwrap().len(), folder.count());
     let text = millrace(&["test", "l3switch", "--case", "route*ttl", "--case", "no_dom", "--engine", "worker"]).ok();
-    assert!(text.contains("\n2 cases: 2 passed, 0 failed; 6 runs in ") && text.contains("  ok      no_domain"), "{text}");
+    assert!(
+        text.contains("\n2 cases: 2 passed, 0 failed; 6 runs in ") && text.contains("  ok      no_domain"),
+        "{text}"
+    );
     let text = millrace(&["test", "l3switch", "--case", "routes"]).failed(1);
-    assert!(text.starts_with("error: --case routes: no case is called so\n  cases: arp_learning_is_careful, "), "{text}");
+    assert!(
+        text.starts_with("error: --case routes: no case is called so\n  cases: arp_learning_is_careful, "),
+        "{text}"
+    );
     let text = millrace(&["test", "l3switch", "--update"]).failed_in_one_line(1);
     assert!(text.contains("is built in: give the directory of its sources"), "{text}");
 }
@@ -94,11 +113,15 @@ fn a_failure_shows_fields_bytes_drops_and_counters() {
     assert!(runs[4]["problems"].as_array().unwrap().iter().any(|line| line == "ipv4.ttl: expected 62, found 63"));
     let junit = fs::read_to_string(junit).unwrap();
     assert_eq!(junit.matches("failures=\"1\"").count(), 5, "{junit}");
-    assert!(junit.contains("<testcase classname=\"patch\" name=\"patch\" file=\"") && junit.contains("<failure message=\""));
+    assert!(
+        junit.contains("<testcase classname=\"patch\" name=\"patch\" file=\"") && junit.contains("<failure message=\"")
+    );
 
     let (_scratch, program) = patch(&changed("drops = { ttl_expired = 1 }", "drops = { no_port = 1 }"));
     let text = cases_failed(millrace(&["test", &program]), "1 of 1");
-    assert!(text.contains("  dropped as no_port: expected 1, found 0\n  dropped as ttl_expired: expected 0, found 1\n"));
+    assert!(
+        text.contains("  dropped as no_port: expected 1, found 0\n  dropped as ttl_expired: expected 0, found 1\n")
+    );
 
     let (_scratch, program) = patch(&changed("patch.bytes = 101", "patch.bytes = 102"));
     let text = cases_failed(millrace(&["test", &program]), "1 of 1");
@@ -107,16 +130,25 @@ fn a_failure_shows_fields_bytes_drops_and_counters() {
 
 #[test]
 fn wrong_files_are_told_with_their_lines() {
-    let (scratch, program) = patch(&changed("port = \"right\", packet = \"ether(dst=a, src=b, type=0x0800)", "port = \"rihgt\", packet = \"ether(dts=a)"));
+    let (scratch, program) = patch(&changed(
+        "port = \"right\", packet = \"ether(dst=a, src=b, type=0x0800)",
+        "port = \"rihgt\", packet = \"ether(dts=a)",
+    ));
     let file = scratch.path("cases/patch.toml");
     scratch.write("cases/other.toml", "description = \"x\"\n[ports.left]\n[after.counters]\npatch.byte = 1\nstep = 1");
     let text = millrace(&["test", &program]).failed(1);
     let other = scratch.path("cases/other.toml");
     let expected = [
-        format!("error: {other}:2: ports.left: there is no such port; accepted: nothing; or a new one: {{ number = 1 }}"),
+        format!(
+            "error: {other}:2: ports.left: there is no such port; accepted: nothing; or a new one: {{ number = 1 }}"
+        ),
         format!("error: {other}:1: step: there is no step"),
-        format!("error: {other}:4: after.counters.patch.byte: there is no counter patch.byte; did you mean `patch.bytes`?"),
-        format!("error: {file}:20: step[1].in.port: there is no port \"rihgt\"; did you mean `right`?; accepted: one of left, right"),
+        format!(
+            "error: {other}:4: after.counters.patch.byte: there is no counter patch.byte; did you mean `patch.bytes`?"
+        ),
+        format!(
+            "error: {file}:20: step[1].in.port: there is no port \"rihgt\"; did you mean `right`?; accepted: one of left, right"
+        ),
         format!("error: {file}:20: step[1].in.packet: column 7: ether has no field `dts`; did you mean `dst`?"),
     ];
     for line in &expected {
@@ -197,7 +229,10 @@ fn without_rights_the_kernel_is_told_to_have_run_nothing() {
     assert!(text.contains("; bpf machine\n") && text.contains("; 5 runs in "), "{text}");
     let done = unprivileged(&["--engine", "xdp"]);
     assert_eq!(done.status, Some(2), "{done:?}");
-    assert!(done.stderr.starts_with("error: --engine xdp: was not run: the kernel lets this process make no"), "{done:?}");
+    assert!(
+        done.stderr.starts_with("error: --engine xdp: was not run: the kernel lets this process make no"),
+        "{done:?}"
+    );
     let junit = scratch.path("junit.xml");
     scratch.write("junit.xml", "");
     fs::set_permissions(&junit, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();

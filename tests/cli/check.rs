@@ -115,7 +115,7 @@ fn wrong_command_lines() {
         &["chekc"][..],
         &["check"],
         &["emit", "l3switch"],
-        &["emit", "l3switch", "--target", "bpf"],
+        &["emit", "l3switch", "--target", "spir-v"],
         &["emit", "l3switch", "--target", "ir", "-O", "7"],
         &["run", "l3switch", "--duration", "inf"],
         &["run", "l3switch", "--duration", "1e30"],

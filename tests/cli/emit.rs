@@ -10,7 +10,7 @@ use crate::process::{Scratch, millrace, run};
 fn the_kernels_part_as_instructions() {
     let text = millrace(&["emit", PATCH, "--target", "bpf"]).ok();
     for part in [
-        "; one program",
+        "patch.baker: one program",
         "\n;   patch.classify: kernel\n;   hop.filter: kernel\n; the kernel takes it\n",
         "\n; program from rx: ",
         "patch.baker:",
@@ -76,7 +76,8 @@ fn the_kernels_part_as_an_object_file() {
             (String::from_utf8(name.to_vec()).unwrap(), u64_at(at + 24), u64_at(at + 32))
         })
         .collect();
-    let section = |name: &str| sections.iter().find(|(known, ..)| known == name).unwrap_or_else(|| panic!("{sections:?}"));
+    let section =
+        |name: &str| sections.iter().find(|(known, ..)| known == name).unwrap_or_else(|| panic!("{sections:?}"));
     let (_, _, code) = *section("xdp");
     let shown = millrace(&["emit", PATCH, "--target", "bpf"]).ok();
     assert!(shown.contains(&format!("program from rx: {} instructions", code / 8)), "{code}");

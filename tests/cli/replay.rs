@@ -173,7 +173,8 @@ fn read_pcapng(file: &[u8]) -> (Vec<String>, Vec<(String, u64, u32, Vec<u8>)>) {
                 names.push(String::from_utf8(name.to_vec()).unwrap());
             }
             6 => {
-                let (interface, stamp) = (word(at + 8) as usize, u64::from(word(at + 12)) << 32 | u64::from(word(at + 16)));
+                let (interface, stamp) =
+                    (word(at + 8) as usize, u64::from(word(at + 12)) << 32 | u64::from(word(at + 16)));
                 let captured = word(at + 20) as usize;
                 assert_eq!(captured, word(at + 24) as usize);
                 let flags = at + 28 + captured.next_multiple_of(4);
@@ -214,7 +215,8 @@ fn several_files_and_a_file_for_each_port() {
         assert!(text.contains(": 7 packets in, 7 out by tx, 0 to the host"), "{text}");
         let (names, packets) = read_pcapng(&fs::read(&out).unwrap());
         assert_eq!(names, ["port 2", "port 1"], "as packets left, for the program has no configuration");
-        let order: Vec<_> = packets.iter().map(|(name, time, flags, bytes)| (&name[..], time % 1_000_000, *flags, bytes[14])).collect();
+        let order: Vec<_> =
+            packets.iter().map(|(name, time, flags, bytes)| (&name[..], time % 1_000_000, *flags, bytes[14])).collect();
         let expected = [
             ("port 2", 10, 2, 1),
             ("port 1", 20, 2, 2),
@@ -263,7 +265,8 @@ fn ports_of_a_configuration_by_name_and_number() {
         assert!(interfaces[6..].iter().all(|name| name == "host"), "{interfaces:?}");
         assert_eq!(packets.iter().map(|packet| packet.3.clone()).collect::<Vec<_>>(), expected.0);
         for name in &interfaces {
-            let own: Vec<_> = packets.iter().filter(|packet| packet.0 == *name).map(|packet| packet.3.clone()).collect();
+            let own: Vec<_> =
+                packets.iter().filter(|packet| packet.0 == *name).map(|packet| packet.3.clone()).collect();
             assert_eq!(pcap::read(&fs::read(format!("{directory}/{name}.pcap")).unwrap()), own, "{name}");
         }
     }

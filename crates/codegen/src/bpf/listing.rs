@@ -76,9 +76,8 @@ impl Disassembler {
     fn new() -> Result<Self, CodegenError> {
         let cpu = format!("{CPU}\0");
         // SAFETY: both texts end with 0 and are copied; there is nothing to look symbols up with.
-        let context = unsafe {
-            LLVMCreateDisasmCPU(c"bpfel".as_ptr(), cpu.as_ptr().cast(), ptr::null_mut(), 0, None, None)
-        };
+        let context =
+            unsafe { LLVMCreateDisasmCPU(c"bpfel".as_ptr(), cpu.as_ptr().cast(), ptr::null_mut(), 0, None, None) };
         if context.is_null() {
             return Err(CodegenError::Target("LLVM has no disassembler for BPF".into()));
         }
@@ -90,9 +89,8 @@ impl Disassembler {
         let mut text = [0u8; TEXT];
         let out: *mut c_char = text.as_mut_ptr().cast();
         // SAFETY: the context lives; the function only reads the bytes, and writes at most `TEXT` bytes with a 0.
-        let length = unsafe {
-            LLVMDisasmInstruction(self.0, bytes.as_ptr().cast_mut(), bytes.len() as u64, 0, out, TEXT)
-        };
+        let length =
+            unsafe { LLVMDisasmInstruction(self.0, bytes.as_ptr().cast_mut(), bytes.len() as u64, 0, out, TEXT) };
         let end = text.iter().position(|byte| *byte == 0).unwrap_or(TEXT);
         let text = String::from_utf8_lossy(&text[..end]);
         (length > 0).then(|| (length, text.split_whitespace().collect::<Vec<_>>().join(" ")))

@@ -83,9 +83,7 @@ enum CompileUnit {
 }
 
 /// How instructions come out of a module.
-fn read(
-    options: Options,
-) -> impl FnOnce(&Program, &Bpf, &LlvmModule, &[Location]) -> Result<Object, CodegenError> {
+fn read(options: Options) -> impl FnOnce(&Program, &Bpf, &LlvmModule, &[Location]) -> Result<Object, CodegenError> {
     move |program, bpf, module, locations| {
         let mut object = object::read(&bpf.object(module)?, program, locations)?;
         object.llvm = options.text.then(|| module.print_to_string().to_string());

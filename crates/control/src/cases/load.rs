@@ -87,7 +87,8 @@ impl Loader<'_> {
         }
         let (name, text_of_config) = match root.get("config") {
             Some(value) => {
-                let accepted = format!("the path of a configuration, such as {:?}, relative to this file", self.usual());
+                let accepted =
+                    format!("the path of a configuration, such as {:?}, relative to this file", self.usual());
                 let path = Path::Root;
                 let Some(given) = document::string(value, &path.key("config"), &accepted, &mut errors) else {
                     return Err(LoadError::Wrong(errors.finish()));

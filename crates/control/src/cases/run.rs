@@ -205,7 +205,8 @@ fn failure(case: &Case, step: Option<&Step>, engine: EngineKind, access: Access,
 fn compare(program: &Program, case: &Case, step: &Step, observed: &Observed) -> String {
     let mut out = packets(program, case, &step.outputs, &observed.outputs);
     for (reason, id) in program.drop_reasons.iter().zip(0..) {
-        let of = |drops: &[(DropId, u64)]| drops.iter().find(|(drop, _)| drop.0 == id).map_or(0, |(_, packets)| *packets);
+        let of =
+            |drops: &[(DropId, u64)]| drops.iter().find(|(drop, _)| drop.0 == id).map_or(0, |(_, packets)| *packets);
         let (expected, found) = (of(&step.drops), of(&observed.drops));
         if expected != found {
             let _ = writeln!(out, "dropped as {}: expected {expected}, found {found}", reason.name);

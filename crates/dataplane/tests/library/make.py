@@ -11,9 +11,12 @@ import sys
 import tempfile
 
 from scapy.all import (
-    ICMP, IP, TCP, UDP, Dot1AD, Dot1Q, Ether, ICMPv6DestUnreach, ICMPv6EchoRequest, ICMPv6ND_NS, ICMPv6NDOptSrcLLAddr,
+    DNS, DNSQR, DNSRR, GRE, ICMP, IP, TCP, UDP, VXLAN, Dot1AD, Dot1Q, Ether, ICMPv6DestUnreach, ICMPv6EchoRequest, ICMPv6ND_NS, ICMPv6NDOptSrcLLAddr,
     IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, IPv6ExtHdrRouting, PadN, Padding, Raw, wrpcap,
 )
+from scapy.contrib.geneve import GENEVE, GeneveOptions
+from scapy.contrib.igmp import IGMP
+from scapy.contrib.igmpv3 import IGMPv3, IGMPv3gr, IGMPv3mq, IGMPv3mr
 from scapy.contrib.mpls import MPLS
 
 ETHER = Ether(dst="02:00:00:00:00:01", src="02:00:00:00:00:02")
@@ -515,3 +518,92 @@ write("mpls_popped", "net/mpls net/ipv4", labels, popped,
       ether->src = src;
       ether->type = type;
       """)
+
+# ---- Tunnels
+inner = ETHER / IP(src=B4, dst=A4) / UDP(sport=1, dport=2) / Raw(b"inner")
+ip_udp = lambda port: ETHER / IP(src=A4, dst=B4) / UDP(sport=50000, dport=port)
+UDP4 = [IP4, peek("udp", "udp", "ip")]
+read("vxlan", "net/vxlan net/ipv4", ip_udp(4789) / VXLAN(vni=0xABCDEF, flags="Instance") / inner,
+     [*UDP4, peek("vxlan", "vxlan", "udp"), peek("ether", "within", "vxlan")],
+     [("udp->dst_port", "udp.dstport"), ("vxlan->vni", "vxlan.vni"), ("within->type", "eth.type#2")],
+     [("vxlan_ok(vxlan)", 1), ("udp->dst_port == VXLAN_PORT", 1), ("tunnel_source_port(0) >> 14", 3)])
+read("vxlan_without_vni", "net/vxlan net/ipv4", ip_udp(4789) / VXLAN(flags=0) / inner,
+     [*UDP4, peek("vxlan", "vxlan", "udp")], [], [("vxlan_ok(vxlan)", 0)])
+options = [GeneveOptions(classid=0x102, type=1, data=b"8 octets"), GeneveOptions(classid=0x103, type=2, data=b"four")]
+read("geneve", "net/geneve net/ipv4", ip_udp(6081) / GENEVE(vni=0x123456, proto=0x6558, critical=1, options=options) / inner,
+     [*UDP4, peek("geneve", "geneve", "udp"), peek("ether", "within", "geneve")],
+     [("geneve->version", "geneve.version"), ("geneve->critical", "geneve.flags.critical"), ("geneve->control", "geneve.flags.oam"),
+      ("geneve->type", "geneve.proto_type"), ("geneve->vni", "geneve.vni"), ("within->src", "eth.src#2")],
+     [("geneve->option_length", 5), ("geneve->type == GENEVE_ETHERNET", 1), ("udp->dst_port == GENEVE_PORT", 1)])
+gre = GRE(chksum_present=1, key_present=1, seqnum_present=1, key=0xCAFEBABE, sequence_number=9, proto=0x6558)
+GRE4 = [IP4, peek("gre", "gre", "ip")]
+read("gre", "net/gre net/ipv4", ETHER / IP(src=A4, dst=B4) / gre / inner,
+     [*GRE4, peek("ether", "within", "gre")],
+     [("ip->protocol", "ip.proto"), ("gre->type", "gre.proto"), ("gre_key_of(gre)", "gre.key"), ("within->dst", "eth.dst#2"),
+      ("gre->checksum_present", "gre.flags.checksum"), ("gre->sequence_present", "gre.flags.sequence_number")],
+     [("gre_ok(gre)", 1), ("ip->protocol == IP_PROTO_GRE", 1), ("packet_length(gre) - packet_length(within)", 16)])
+read("gre_checksum", "net/gre net/ipv4", ETHER / IP(src=A4, dst=B4) / gre / inner,
+     [IP4, peek("gre_summed", "gre", "ip")], [("gre->checksum", "gre.checksum"), ("checksum_ok(gre)", "gre.checksum.status")],
+     [("gre_is_summed(0x80)", 1), ("gre_is_summed(0x30)", 0)])
+wrong = corrupted(ETHER / IP(src=A4, dst=B4) / gre / inner, 60)
+read("gre_wrong_checksum", "net/gre net/ipv4", wrong, [IP4, peek("gre_summed", "gre", "ip")],
+     [("checksum_ok(gre)", "gre.checksum.status")])
+read("gre_plain", "net/gre net/ipv4", ETHER / IP(src=A4, dst=B4) / GRE(proto=0x800) / IP(src=B4, dst=A4) / UDP(),
+     [*GRE4, peek("ipv4", "within", "gre")], [("within->src", "ip.src#2")],
+     [("gre_ok(gre)", 1), ("gre_key_of(gre)", 0), ("gre->type == ETH_TYPE_IPV4", 1)])
+read("gre_cut_off", "net/gre net/ipv4", ETHER / IP(src=A4, dst=B4, proto=47) / Raw(bytes.fromhex("300065580000012c")), GRE4, [],
+     [("gre_ok(gre)", 0), ("gre_key_of(gre)", 300)])
+read("gre_of_another_version", "net/gre net/ipv4", ETHER / IP(src=A4, dst=B4) / GRE(version=1, key_present=1), GRE4, [],
+     [("gre_ok(gre)", 0)])
+
+# ---- IGMP
+igmp = ETHER / IP(src=A4, dst="224.0.0.1", ttl=1, proto=2)
+IGMP4 = [IP4, peek("igmp", "igmp", "ip")]
+IGMP_FIELDS = [("igmp->type", "igmp.type"), ("igmp->checksum", "igmp.checksum"), ("checksum_ok(igmp)", "igmp.checksum.status")]
+read("igmp_query", "net/igmp net/ipv4", igmp / IGMP(type=0x11, mrcode=100, gaddr="239.1.2.3"), IGMP4,
+     [*IGMP_FIELDS, ("igmp->group", "igmp.maddr"), ("igmp->max_response", "igmp.max_resp")],
+     [("igmp_query_version(igmp, packet_length(igmp))", 2), ("ip->dst == IGMP_ALL_SYSTEMS", 1), ("ip->protocol == IP_PROTO_IGMP", 1)])
+read("igmp_query_1", "net/igmp net/ipv4", igmp / IGMP(type=0x11, mrcode=0), IGMP4, IGMP_FIELDS,
+     [("igmp_query_version(igmp, packet_length(igmp))", 1), ("igmp_query_version(igmp, 9)", 0), ("igmp_query_version(igmp, 7)", 0)])
+read("igmp_query_3", "net/igmp net/ipv4", igmp / IGMPv3(type=0x11, mrcode=0xAB) / IGMPv3mq(gaddr="239.1.2.3", srcaddrs=[A4]), IGMP4,
+     [*IGMP_FIELDS, ("igmp_code(igmp->max_response)", "igmp.max_resp")],
+     [("igmp_query_version(igmp, packet_length(igmp))", 3), ("igmp_code(127)", 127), ("igmp_code(128)", 128), ("igmp_code(255)", 31744)])
+records = [IGMPv3gr(rtype=4, maddr="239.1.2.3", srcaddrs=[A4, C4]), IGMPv3gr(rtype=3, maddr="239.9.9.9")]
+read("igmp_report_3", "net/igmp net/ipv4", igmp / IGMPv3(type=0x22) / IGMPv3mr(records=records),
+     [*IGMP4, peek("igmp_record", "first", "igmp"), peek("igmp_record", "second", "first")],
+     [*IGMP_FIELDS, ("(u16) igmp->group", "igmp.num_grp_recs"), ("first->group", "igmp.maddr#1"), ("second->group", "igmp.maddr#2"),
+      ("first->sources", "igmp.num_src#1"), ("first->type", "igmp.record_type#1"), ("second->type", "igmp.record_type#2")],
+     [("igmp->type == IGMP_REPORT_V3", 1), ("igmp_query_version(igmp, 40)", 0)])
+
+# ---- DNS
+DNS4 = [*UDP4, peek("dns", "dns", "udp")]
+DNS_FIELDS = [(f"dns->{ours}", f"dns.{theirs}") for ours, theirs in [
+    ("id", "id"), ("response", "flags.response"), ("opcode", "flags.opcode"), ("truncated", "flags.truncated"),
+    ("recursion_desired", "flags.recdesired"), ("checking_disabled", "flags.checkdisable"), ("questions", "count.queries"),
+    ("answers", "count.answers"), ("authorities", "count.auth_rr"), ("additionals", "count.add_rr")]]
+question = DNSQR(qname="www.example.org", qtype="AAAA")
+query = ip_udp(53) / DNS(id=0xBEEF, rd=1, cd=1, qd=question)
+read("dns_query", "net/dns net/udp net/ipv4", query, DNS4,
+     [*DNS_FIELDS, ("dns_question_type(dns) & 0xffff", "dns.qry.type"), ("dns_question_type(dns) >> 16", "dns.qry.class")],
+     [("dns_is_query(dns)", 1), ("dns_name_length(dns, 12)", 17), ("dns_name_length(dns, 11)", 0),
+      ("dns_question_type(dns) == (DNS_TYPE_AAAA | (u32) DNS_CLASS_IN << 16)", 1), ("udp->dst_port == DNS_PORT", 1)])
+answer = DNSRR(rrname="www.example.org", type="A", ttl=60, rdata=C4)
+response = ETHER / IP(src=B4, dst=A4) / UDP(sport=53, dport=50000) / DNS(
+    id=0xBEEF, qr=1, aa=1, ra=1, ad=1, rcode=3, qd=question, an=answer)
+read("dns_response", "net/dns net/udp net/ipv4", response, DNS4,
+     [*DNS_FIELDS, ("dns->authoritative", "dns.flags.authoritative"), ("dns->recursion_available", "dns.flags.recavail"),
+      ("dns->authentic", "dns.flags.authenticated"), ("dns->rcode", "dns.flags.rcode"), ("dns->zero", "dns.flags.z")],
+     [("dns_is_query(dns)", 0), ("dns->rcode == DNS_NAME_ERROR", 1)])
+long_name = ".".join("abcdefghijklmnopq")
+read("dns_names", "net/dns net/udp net/ipv4", ip_udp(53) / DNS(qd=DNSQR(qname=long_name)), DNS4, [],
+     # Seventeen labels are more than are walked.
+     [("dns_name_length(dns, 12)", 0), ("dns_name_length(dns, 14)", 33), ("dns_question_type(dns)", 0)])
+pointer = Raw(bytes.fromhex("beef01000001000000000000c00c00010001"))
+read("dns_pointer", "net/dns net/udp net/ipv4", ip_udp(53) / pointer, DNS4, [],
+     [("dns_name_length(dns, 12)", 0), ("dns_question_type(dns)", 0)])
+cut = Raw(bytes.fromhex("beef01000001000000000000") + b"\x03www\x00\x00\x01")
+read("dns_cut_off", "net/dns net/udp net/ipv4", ip_udp(53) / cut, DNS4, [],
+     [("dns_name_length(dns, 12)", 5), ("dns_question_type(dns)", 0)])
+root = Raw(bytes.fromhex("beef010000010000000000000000020001"))
+read("dns_root", "net/dns net/udp net/ipv4", ip_udp(53) / root, DNS4, [("dns->id", "dns.id")],
+     [("dns_name_length(dns, 12)", 1), ("dns_question_type(dns) & 0xffff", 2), ("dns_is_query(dns)", 1)])

@@ -145,7 +145,9 @@ fn sources<'a>(args: &'a Args, config: &Config) -> Result<Sources<'a>, Failure> 
         }
     }
     if sources.files.is_empty() {
-        return Err(Failure::wrong("error: there is no capture file to read: give --in IN.pcap or --port PORT=IN.pcap"));
+        return Err(Failure::wrong(
+            "error: there is no capture file to read: give --in IN.pcap or --port PORT=IN.pcap",
+        ));
     }
     Ok(sources)
 }

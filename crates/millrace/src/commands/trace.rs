@@ -74,12 +74,7 @@ impl<'c> EntryPorts<'c> {
     }
 
     /// The port that a packet comes in on; `None`: on none, for the file says that the port has sent it.
-    pub fn entry(
-        &self,
-        number: Option<u32>,
-        interface: Option<&str>,
-        outgoing: bool,
-    ) -> Result<Option<u8>, String> {
+    pub fn entry(&self, number: Option<u32>, interface: Option<&str>, outgoing: bool) -> Result<Option<u8>, String> {
         let (port, shown) = match (interface, number) {
             (Some(interface), _) => (self.named(interface), interface.to_owned()),
             (None, None) => return Ok(Some(self.given.unwrap_or(1))),

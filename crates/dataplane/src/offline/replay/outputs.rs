@@ -144,10 +144,12 @@ struct PcapNg {
 
 impl PcapNg {
     fn create(path: &Path) -> Result<Self, PortError> {
-        let failed = |error: &dyn std::fmt::Display| PortError(format!("{}: cannot be written: {error}", path.display()));
+        let failed =
+            |error: &dyn std::fmt::Display| PortError(format!("{}: cannot be written: {error}", path.display()));
         let file = File::create(path).map_err(|error| failed(&error))?;
         let file = BufWriter::with_capacity(1 << 16, file);
-        let writer = PcapNgWriter::with_endianness(file, Endianness::native()).map_err(|error| failed(&cause(&error)))?;
+        let writer =
+            PcapNgWriter::with_endianness(file, Endianness::native()).map_err(|error| failed(&cause(&error)))?;
         Ok(PcapNg { path: path.to_owned(), writer })
     }
 

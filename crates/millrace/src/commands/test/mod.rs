@@ -137,7 +137,10 @@ fn cases(args: &Args, source: &Source, loader: &Loader) -> Result<Vec<Case>, Fai
     if meant.is_empty() {
         let names: Vec<_> = all.iter().map(|path| path.file_stem().unwrap_or_default().to_string_lossy()).collect();
         let patterns = args.case.join(", ");
-        return Err(Failure::wrong(format!("error: --case {patterns}: no case is called so\n  cases: {}", names.join(", "))));
+        return Err(Failure::wrong(format!(
+            "error: --case {patterns}: no case is called so\n  cases: {}",
+            names.join(", ")
+        )));
     }
     let mut errors = Vec::new();
     let load = |path: &PathBuf| loader.load(path).map_err(|error| errors.push(error)).ok();

@@ -23,7 +23,8 @@ pub fn update(report: &mut Report, loader: &Loader) -> Result<Vec<String>, Failu
                 continue;
             }
         };
-        std::fs::write(&file, text).map_err(|error| Failure::refused(format!("{shown}: cannot be written: {error}")))?;
+        std::fs::write(&file, text)
+            .map_err(|error| Failure::refused(format!("{shown}: cannot be written: {error}")))?;
         report.outcomes[index] = report.suite.run(&case);
         report.cases[index] = case;
         lines.push(format!("updated: {shown}"));
