@@ -11,6 +11,8 @@ pub enum Function {
     ChannelPut,
     /// `packet_drop(pkt, reason)`
     PacketDrop,
+    /// `packet_require(condition, reason)`
+    PacketRequire,
     /// `packet_copy(pkt)`
     PacketCopy,
     /// `packet_decap(pkt)`, `packet_decap(pkt, bytes)`
@@ -141,7 +143,7 @@ const MAKES: Option<&str> = Some("makes a packet");
 const CHANGES_TABLE: Option<&str> = Some("changes a table");
 
 /// All functions, one row each.
-pub static FUNCTIONS: [Builtin; 24] = [
+pub static FUNCTIONS: [Builtin; 25] = [
     Builtin {
         returns: Returns::Nothing,
         packet: OnPacket::Consumes,
@@ -164,6 +166,18 @@ pub static FUNCTIONS: [Builtin; 24] = [
             "packet_drop",
             "packet_drop(pkt, reason)",
             "Consumes the handle: the packet is dropped and counted under the reason.",
+        )
+    },
+    Builtin {
+        returns: Returns::Nothing,
+        not_locked: Some("may end the PPF"),
+        ..row(
+            Function::PacketRequire,
+            (2, 2),
+            "packet_require",
+            "packet_require(condition, reason)",
+            "Goes on where the condition holds. Else it drops every packet that the PPF holds, counted under the \
+             reason, and ends the PPF, from within functions, too.",
         )
     },
     Builtin {

@@ -64,7 +64,7 @@ impl CodeChecker<'_, '_> {
             Function::TableRemove => self.table_remove(&name, &args, span),
             Function::MeterTake => self.meter_take(&args, span),
             Function::PortMtu => self.port_mtu(&args, span),
-            Function::ChannelPut | Function::PacketDrop | Function::CounterAdd => {
+            Function::ChannelPut | Function::PacketDrop | Function::PacketRequire | Function::CounterAdd => {
                 unreachable!("they have no value, as their rows say")
             }
         }
@@ -246,6 +246,7 @@ impl CodeChecker<'_, '_> {
         let kind = match builtin.function {
             Function::ChannelPut => self.channel_put(&args)?,
             Function::PacketDrop => self.packet_drop(&args)?,
+            Function::PacketRequire => self.packet_require(&args)?,
             Function::CounterAdd => self.counter_add(&args)?,
             _ => unreachable!("the others have a value, as their rows say"),
         };
@@ -328,6 +329,13 @@ impl CodeChecker<'_, '_> {
                 None
             }
         }
+    }
+
+    fn packet_require(&mut self, args: &[ast::Expr]) -> Option<StmtKind> {
+        let condition = self.expr(&args[0], None);
+        let condition = self.condition(condition);
+        let reason = self.drop_reason(&args[1]);
+        Some(StmtKind::Require(condition?, reason?))
     }
 
     /// The reason of a drop: its name, or an expression.

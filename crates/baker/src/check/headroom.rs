@@ -160,6 +160,7 @@ impl<'p> Headroom<'p> {
             | StmtKind::SetArrayField(..)
             | StmtKind::Put(..)
             | StmtKind::Drop(..)
+            | StmtKind::Require(..)
             | StmtKind::Count(..)
             | StmtKind::Expr(_) => Some(heads),
         }

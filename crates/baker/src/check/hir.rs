@@ -213,6 +213,8 @@ pub enum StmtKind {
     Put(ChannelId, Expr),
     /// `packet_drop`: the packet and the reason, which is computed first.
     Drop(Expr, Expr),
+    /// `packet_require`: where the condition does not hold, all packets are dropped for the reason and the PPF ends.
+    Require(Expr, Expr),
     /// `counter_add`: counter, cell, amount.
     Count(CounterId, Expr, Expr),
     /// An expression for its effect.
@@ -390,6 +392,7 @@ impl StmtKind {
         Some(match self {
             StmtKind::Put(..) => Builtin::ChannelPut,
             StmtKind::Drop(..) => Builtin::PacketDrop,
+            StmtKind::Require(..) => Builtin::PacketRequire,
             StmtKind::Count(..) => Builtin::CounterAdd,
             _ => return None,
         })

@@ -77,6 +77,7 @@ impl<'p> Lowering<'p> {
                 };
                 self.drop_by(packet, reason);
             }
+            StmtKind::Require(condition, reason) => self.require(condition, reason),
             StmtKind::Count(counter, index, amount) => {
                 let index = self.value(index);
                 let amount = self.value(amount);
