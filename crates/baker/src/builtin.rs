@@ -11,6 +11,8 @@ pub enum Function {
     ChannelPut,
     /// `packet_drop(pkt, reason)`
     PacketDrop,
+    /// `packet_end(pkt)`
+    PacketEnd,
     /// `packet_require(condition, reason)`
     PacketRequire,
     /// `packet_copy(pkt)`
@@ -143,7 +145,7 @@ const MAKES: Option<&str> = Some("makes a packet");
 const CHANGES_TABLE: Option<&str> = Some("changes a table");
 
 /// All functions, one row each.
-pub static FUNCTIONS: [Builtin; 25] = [
+pub static FUNCTIONS: [Builtin; 26] = [
     Builtin {
         returns: Returns::Nothing,
         packet: OnPacket::Consumes,
@@ -166,6 +168,19 @@ pub static FUNCTIONS: [Builtin; 25] = [
             "packet_drop",
             "packet_drop(pkt, reason)",
             "Consumes the handle: the packet is dropped and counted under the reason.",
+        )
+    },
+    Builtin {
+        returns: Returns::Nothing,
+        packet: OnPacket::Consumes,
+        not_locked: Some("ends a packet"),
+        drops: &["ended"],
+        ..row(
+            Function::PacketEnd,
+            (1, 1),
+            "packet_end",
+            "packet_end(pkt)",
+            "Consumes the handle: the program is done with the packet, which counts as `ended` and not as dropped.",
         )
     },
     Builtin {

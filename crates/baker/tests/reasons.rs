@@ -140,6 +140,10 @@ module m {
         channel_put(output, copy);
         u8 *port = ports[pkt->type];
         packet_require(port != null && *port != 0, absent);
+        if (pkt->type == 17) {
+            packet_end(pkt);
+            return;
+        }
         counter_add(after, *port);
         channel_put(output, pkt);
     }
@@ -158,6 +162,7 @@ fn a_condition_that_does_not_hold_ends_the_ppf() {
     let ports = baker::ir::TableId(0);
     machine.insert(ports, &TableEntry { key: vec![15], prefix_len: None, value: vec![7] }).unwrap();
     machine.insert(ports, &TableEntry { key: vec![16], prefix_len: None, value: vec![0] }).unwrap();
+    machine.insert(ports, &TableEntry { key: vec![17], prefix_len: None, value: vec![1] }).unwrap();
     let mut from = |kind: u16| {
         let mut frame = vec![0; 60];
         frame[12..14].copy_from_slice(&kind.to_be_bytes());
@@ -174,6 +179,7 @@ fn a_condition_that_does_not_hold_ends_the_ppf() {
     assert_eq!(from(12), (0, vec![("both", 2)]));
     assert_eq!((from(14), from(16)), ((1, vec![("absent", 1)]), (1, vec![("absent", 1)])));
     assert_eq!(from(15), (2, vec![]));
+    assert_eq!(from(17), (1, vec![("ended", 1)]));
     let after = machine.slots().user(baker::ir::CounterId(0));
     assert_eq!(machine.counters()[after], 7);
 }

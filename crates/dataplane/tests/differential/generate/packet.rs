@@ -158,6 +158,9 @@ impl Body<'_> {
         }
         // Functions have no channels if they are global.
         if last || self.module.is_none() || self.n.chance(6) {
+            if self.n.chance(10) {
+                return self.line(format!("packet_end({name});"));
+            }
             let reason = self.reason_of(&name);
             return self.line(format!("packet_drop({name}, {reason});"));
         }
