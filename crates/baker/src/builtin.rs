@@ -11,6 +11,10 @@ pub enum Function {
     ChannelPut,
     /// `packet_drop(pkt, reason)`
     PacketDrop,
+    /// `packet_end(pkt)`
+    PacketEnd,
+    /// `packet_require(condition, reason)`
+    PacketRequire,
     /// `packet_copy(pkt)`
     PacketCopy,
     /// `packet_decap(pkt)`, `packet_decap(pkt, bytes)`
@@ -150,7 +154,7 @@ const SETS_DEADLINE: Option<&str> = Some("sets a deadline");
 const CHANGES_TABLE: Option<&str> = Some("changes a table");
 
 /// All functions, one row each.
-pub static FUNCTIONS: [Builtin; 28] = [
+pub static FUNCTIONS: [Builtin; 30] = [
     Builtin {
         returns: Returns::Nothing,
         packet: OnPacket::Consumes,
@@ -173,6 +177,31 @@ pub static FUNCTIONS: [Builtin; 28] = [
             "packet_drop",
             "packet_drop(pkt, reason)",
             "Consumes the handle: the packet is dropped and counted under the reason.",
+        )
+    },
+    Builtin {
+        returns: Returns::Nothing,
+        packet: OnPacket::Consumes,
+        not_locked: Some("ends a packet"),
+        drops: &["ended"],
+        ..row(
+            Function::PacketEnd,
+            (1, 1),
+            "packet_end",
+            "packet_end(pkt)",
+            "Consumes the handle: the program is done with the packet, which counts as `ended` and not as dropped.",
+        )
+    },
+    Builtin {
+        returns: Returns::Nothing,
+        not_locked: Some("may end the PPF"),
+        ..row(
+            Function::PacketRequire,
+            (2, 2),
+            "packet_require",
+            "packet_require(condition, reason)",
+            "Goes on where the condition holds. Else it drops every packet that the PPF holds, counted under the \
+             reason, and ends the PPF, from within functions, too.",
         )
     },
     Builtin {

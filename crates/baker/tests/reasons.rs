@@ -116,3 +116,70 @@ fn values_are_hashes_of_names() {
     assert!(field.is_reason() && field.type_name == "drop_reason", "{field:?}");
     assert!(field.names.contains(&("by_struct".into(), value("by_struct"))));
 }
+
+const CHECKED: &str = "import \"net/ether\";
+drop_reason low, high, both, absent, never;
+
+void check(u16 type, drop_reason below, drop_reason above) {
+    packet_require(type >= 10, below);
+    packet_require(type < 20, type == 99 ? both : above);
+}
+
+module m {
+    in ether input;
+    out ether output;
+    hash<u16, u8> ports[16];
+    counter after;
+
+    ppf work(ether_packet_t *pkt) from input {
+        packet_require(true, never);
+        ether_packet_t *copy = packet_copy(pkt);
+        check(copy->type, low, high);
+        for (u32 i = 0; i < 3; i++)
+            packet_require(pkt->type != 12 || i < 2, both);
+        channel_put(output, copy);
+        u8 *port = ports[pkt->type];
+        packet_require(port != null && *port != 0, absent);
+        if (pkt->type == 17) {
+            packet_end(pkt);
+            return;
+        }
+        counter_add(after, *port);
+        channel_put(output, pkt);
+    }
+}
+program { rx -> m.input; m.output -> host; }
+";
+
+#[test]
+fn a_condition_that_does_not_hold_ends_the_ppf() {
+    let compilation = check("checked.baker", CHECKED, &Library);
+    let rendered = render(&compilation.diagnostics, &compilation.sources, false);
+    assert!(rendered.is_empty(), "{rendered}");
+    let program = Arc::new(baker::ir::lower(compilation.program.as_ref().unwrap()));
+    assert_eq!(baker::ir::verify(&program), Ok(()));
+    let mut machine = Machine::new(program.clone());
+    let ports = baker::ir::TableId(0);
+    machine.insert(ports, &TableEntry { key: vec![15], prefix_len: None, value: vec![7] }).unwrap();
+    machine.insert(ports, &TableEntry { key: vec![16], prefix_len: None, value: vec![0] }).unwrap();
+    machine.insert(ports, &TableEntry { key: vec![17], prefix_len: None, value: vec![1] }).unwrap();
+    let mut from = |kind: u16| {
+        let mut frame = vec![0; 60];
+        frame[12..14].copy_from_slice(&kind.to_be_bytes());
+        let before = machine.counters().to_vec();
+        let passed = machine.receive(1, &frame).len();
+        let drop = |reason| machine.slots().drop(baker::ir::DropId(reason));
+        let count = |reason| machine.counters()[drop(reason)] - before[drop(reason)];
+        let drops = (0..program.drop_reasons.len() as u32).filter(|reason| count(*reason) > 0);
+        let drops: Vec<_> = drops.map(|id| (&*program.drop_reasons[id as usize].name, count(id))).collect();
+        (passed, drops)
+    };
+    assert_eq!(from(9), (0, vec![("low", 2)]));
+    assert_eq!((from(20), from(99)), ((0, vec![("high", 2)]), (0, vec![("both", 2)])));
+    assert_eq!(from(12), (0, vec![("both", 2)]));
+    assert_eq!((from(14), from(16)), ((1, vec![("absent", 1)]), (1, vec![("absent", 1)])));
+    assert_eq!(from(15), (2, vec![]));
+    assert_eq!(from(17), (1, vec![("ended", 1)]));
+    let after = machine.slots().user(baker::ir::CounterId(0));
+    assert_eq!(machine.counters()[after], 7);
+}

@@ -13,6 +13,8 @@ pub fn render(counters: &Counters, time: Option<Duration>) -> String {
     section(&mut out, ["packets into each PPF", "packets"], &counters.ppfs, time);
     section(&mut out, ["packets through each channel", "packets"], &counters.channels, time);
     section(&mut out, DROPS, &counters.drops, time);
+    let ended = IndexMap::from([("packet_end".to_string(), counters.ended)]);
+    section(&mut out, ["packets ended, not dropped", "packets"], &ended, time);
     section(&mut out, ["insertions refused by a full table", "times"], &counters.tables_full, time);
     section(&mut out, ["failed calls of functions of controllers", "times"], &counters.externs_failed, time);
     section(&mut out, ["failures of controllers", "times"], &counters.controllers_failed, time);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use baker::ir::arith::mask;
-use baker::ir::{Layout, Program, TableEntry, TableError, TableId, TableKind, prefix_mask};
+use baker::ir::{Layout, LayoutField, Program, TableEntry, TableError, TableId, TableKind, prefix_mask};
 use control::applications::Applications;
 use control::config::Config;
 use control::entries::{EntryFault, Notation, PortNames, text, typed};
@@ -54,6 +54,7 @@ fn natural_notation() {
     same("m.colors", "green", "-128");
     same("m.limits", "3", "{ rate = 1000000, burst = 1500 }");
     same("m.flows", "{ src = \"10.0.0.1\", port = 2 }", "5");
+    same("m.verdicts", "no_route", "{ why = \"no_reason\", count = 3 }");
     let action = "{ color = \"blue\", delta = -3, on = false, mac = \"02:00:00:00:00:01\", mask = 6 }";
     same("m.actions", "15", action);
     // Names, lists and other ways to write a number.
@@ -90,6 +91,13 @@ fn mistakes_name_the_table_the_key_and_what_is_accepted() {
     assert!(wrong("m.small", "300", "1").contains("accepted: an index from 0 to 299"));
     assert!(wrong("m.small", "1.5", "1").contains("\"1.5\" is not a value of"));
     assert!(wrong("m.small", "1", "1\nx = 2").contains("is not a value of"), "no second key sneaks in");
+    // A drop reason is one of the program's, by name.
+    let text = wrong("m.verdicts", "truncated", "{ why = \"no_rute\", count = 1 }");
+    assert!(text.contains("\"no_rute\" is not a value of `drop_reason`; did you mean `no_route`?"), "{text}");
+    assert!(text.contains("accepted: one of truncated, malformed, "), "{text}");
+    assert!(
+        wrong("m.verdicts", "7", "{ why = \"no_route\", count = 1 }").contains("7 is no drop reason of the program")
+    );
     let notation = notation();
     let id = notation.table("m.flows").unwrap();
     for json in [json!(null), json!([null]), json!({"src": null, "port": 1})] {
@@ -132,7 +140,11 @@ fn any_json() -> impl Strategy<Value = Json> {
 
 /// Numbers that fit a layout, out of any numbers.
 fn fit(layout: &Layout, numbers: &[u128]) -> Vec<u128> {
-    layout.fields.iter().zip(numbers).map(|(field, number)| number & mask(field.width)).collect()
+    let fit = |(field, number): (&LayoutField, &u128)| match field.is_reason() {
+        true => field.names[*number as usize % field.names.len()].1,
+        false => number & mask(field.width),
+    };
+    layout.fields.iter().zip(numbers).map(fit).collect()
 }
 
 proptest! {

@@ -228,7 +228,7 @@ impl Model {
                 let Some(ast::Expr::Name(callee)) = call.callee() else { continue };
                 let Some(name) = callee.name() else { continue };
                 let found: Vec<String> = match baker::builtin::find(name.text()) {
-                    Some(builtin) if builtin.function == Function::PacketDrop => {
+                    Some(builtin) if matches!(builtin.function, Function::PacketDrop | Function::PacketRequire) => {
                         call.args().nth(1).map(|reason| reason.syntax().text().to_string()).into_iter().collect()
                     }
                     Some(builtin) => builtin.drops.iter().map(|reason| reason.to_string()).collect(),

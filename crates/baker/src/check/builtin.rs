@@ -9,7 +9,7 @@ use super::names::Symbol;
 use super::types::unsigned;
 use crate::builtin::{self, Function, Returns};
 use crate::diag::Diagnostic;
-use crate::ir::{ChannelId, ProtocolId, TableId};
+use crate::ir::{ChannelId, DropId, ProtocolId, TableId};
 use crate::source::Span;
 use crate::syntax::ast;
 
@@ -75,7 +75,12 @@ impl CodeChecker<'_, '_> {
             Function::MeterTake => self.meter_take(&args, span),
             Function::PortMtu => self.port_mtu(&args, span),
             Function::HoldGet => self.hold_get(&args, span),
-            Function::ChannelPut | Function::PacketDrop | Function::CounterAdd | Function::HoldPut => {
+            Function::ChannelPut
+            | Function::PacketDrop
+            | Function::PacketEnd
+            | Function::PacketRequire
+            | Function::HoldPut
+            | Function::CounterAdd => {
                 unreachable!("they have no value, as their rows say")
             }
         }
@@ -269,6 +274,8 @@ impl CodeChecker<'_, '_> {
         let kind = match builtin.function {
             Function::ChannelPut => self.channel_put(&args)?,
             Function::PacketDrop => self.packet_drop(&args)?,
+            Function::PacketEnd => self.packet_end(&args)?,
+            Function::PacketRequire => self.packet_require(&args)?,
             Function::CounterAdd => self.counter_add(&args)?,
             Function::HoldPut => self.hold_put(&args)?,
             _ => unreachable!("the others have a value, as their rows say"),
@@ -352,6 +359,24 @@ impl CodeChecker<'_, '_> {
                 None
             }
         }
+    }
+
+    fn packet_end(&mut self, args: &[ast::Expr]) -> Option<StmtKind> {
+        let packet = self.expr(&args[0], None);
+        if !matches!(packet.expr.ty, Type::Packet(_)) {
+            self.not_a_handle(&packet);
+            return None;
+        }
+        let ended = self.checker.hir.reasons[DropId::ENDED.0 as usize].value();
+        let reason = Expr { kind: ExprKind::Const(ended.into()), ty: Type::Reason, span: packet.expr.span };
+        Some(StmtKind::Drop(packet.expr, reason))
+    }
+
+    fn packet_require(&mut self, args: &[ast::Expr]) -> Option<StmtKind> {
+        let condition = self.expr(&args[0], None);
+        let condition = self.condition(condition);
+        let reason = self.drop_reason(&args[1]);
+        Some(StmtKind::Require(condition?, reason?))
     }
 
     /// The reason of a drop: its name, or an expression.

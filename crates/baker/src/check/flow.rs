@@ -355,6 +355,11 @@ impl<'a> Flow<'a> {
                 }
                 return join(yes, no);
             }
+            StmtKind::Require(condition, reason) => {
+                let (holds, mut fails) = self.condition(state, condition);
+                self.value(&mut fails, reason);
+                return Some(holds);
+            }
             StmtKind::For(for_) => return self.for_(state, for_, statement.span),
             StmtKind::Return(value) => {
                 if let Some(value) = value {

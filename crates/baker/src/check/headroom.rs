@@ -162,6 +162,7 @@ impl<'p> Headroom<'p> {
             | StmtKind::Put(..)
             | StmtKind::Drop(..)
             | StmtKind::HoldPut(..)
+            | StmtKind::Require(..)
             | StmtKind::Count(..)
             | StmtKind::Expr(_) => Some(heads),
         }

@@ -215,6 +215,8 @@ pub enum StmtKind {
     Drop(Expr, Expr),
     /// `hold_put`: table, number, packet.
     HoldPut(TableId, Expr, Expr),
+    /// `packet_require`: where the condition does not hold, all packets are dropped for the reason and the PPF ends.
+    Require(Expr, Expr),
     /// `counter_add`: counter, cell, amount.
     Count(CounterId, Expr, Expr),
     /// An expression for its effect.
@@ -400,6 +402,7 @@ impl StmtKind {
             StmtKind::Put(..) => Builtin::ChannelPut,
             StmtKind::HoldPut(..) => Builtin::HoldPut,
             StmtKind::Drop(..) => Builtin::PacketDrop,
+            StmtKind::Require(..) => Builtin::PacketRequire,
             StmtKind::Count(..) => Builtin::CounterAdd,
             _ => return None,
         })

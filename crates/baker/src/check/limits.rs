@@ -168,7 +168,7 @@ impl Checker<'_> {
                 cost.beside(self.expr_cost(expr, above + 1, known));
             }
             // Of a reason that is known at run time only, it is found out which one it is.
-            if let StmtKind::Drop(_, reason) = &statement.kind
+            if let StmtKind::Drop(_, reason) | StmtKind::Require(_, reason) = &statement.kind
                 && !matches!(reason.kind, ExprKind::Const(_))
             {
                 cost.beside(Cost { size: 2 * self.hir.reasons.len() as u32, depth: 1 });

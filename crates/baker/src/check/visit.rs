@@ -73,6 +73,7 @@ macro_rules! one_level_down {
                     StmtKind::Drop(a, b) => vec![b, a],
                     StmtKind::SetEntryField(a, _, b)
                     | StmtKind::SetEntry(a, b)
+                    | StmtKind::Require(a, b)
                     | StmtKind::SetArrayField(_, a, _, b)
                     | StmtKind::HoldPut(_, a, b)
                     | StmtKind::Count(_, a, b) => vec![a, b],

@@ -185,7 +185,7 @@ impl Program {
 }
 
 /// Drop reasons that every program has, in the order of their ids.
-pub const BUILTIN_DROP_REASONS: [(&str, &str); 10] = [
+pub const BUILTIN_DROP_REASONS: [(&str, &str); 11] = [
     ("truncated", "the packet is shorter than the fixed header of the protocol"),
     ("malformed", "a header's own length is below its fixed header or beyond the packet's end"),
     ("no_port", "metadata.tx.port names no port"),
@@ -196,6 +196,7 @@ pub const BUILTIN_DROP_REASONS: [(&str, &str); 10] = [
     ("table_busy", "in the kernel, which cannot wait: a table or an entry stayed locked by another processor"),
     ("no_worker", "in the kernel: no worker takes what it does not finish from this queue of the port"),
     ("no_reason", "the program gave a drop reason that is none, such as one that was never set"),
+    ("ended", "no drop: the program was done with the packet (`packet_end`)"),
 ];
 
 impl DropId {
@@ -219,6 +220,8 @@ impl DropId {
     pub const NO_WORKER: DropId = DropId(8);
     /// `no_reason`: the value of a `drop_reason` that was never set.
     pub const NO_REASON: DropId = DropId(9);
+    /// `ended`: what `packet_end` counts. It is shown apart from drops.
+    pub const ENDED: DropId = DropId(10);
 }
 
 /// A protocol's fixed header.

@@ -13,6 +13,25 @@ fn reasons() {
         ),
         ("reason-from-a-number", &["type-mismatch"], then_drop("drop_reason why = 5;\npkt->metadata.mark = 1;")),
         ("reason-into-a-number", &["type-mismatch"], then_drop("u32 why = too_old;\npkt->metadata.mark = (u16) why;")),
+        ("packet-used-after-its-end", &["handle-used-after"], then_drop("packet_end(pkt);")),
+        ("end-of-a-number", &["not-a-packet"], then_drop("packet_end(5);")),
+        ("require-as-a-value", &["no-result"], then_drop("bool held = packet_require(true, too_old);")),
+        ("require-by-a-number", &["type-mismatch"], then_drop("packet_require(pkt->type == 5, 7);")),
+        ("require-a-packet", &["wrong-arguments"], then_drop("packet_require(pkt, pkt->type == 5, too_old);")),
+        (
+            "require-while-locked",
+            &["in-critical"],
+            then_drop(
+                "u32 *flow = flows[1];\nif (flow != null) {\n    critical (flow) {\n        packet_require(*flow == 1, too_old);\n    }\n}",
+            ),
+        ),
+        (
+            "require-the-other-way-round",
+            &["pointer-untested"],
+            then_drop(
+                "u32 *flow = flows[1];\npacket_require(flow == null, too_old);\npkt->metadata.mark = (u16) *flow;",
+            ),
+        ),
         ("reason-cast", &["bad-cast"], then_drop("pkt->metadata.mark = (u16) too_old;")),
         ("reason-to-a-reason", &["bad-cast"], then_drop("drop_reason why = (drop_reason) pkt->metadata.mark;")),
         ("reason-as-a-condition", &["bad-condition"], then_drop("drop_reason why;\nif (why)\n    why = too_old;")),

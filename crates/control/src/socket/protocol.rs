@@ -255,6 +255,9 @@ pub struct Counters {
     pub channels: IndexMap<String, u64>,
     /// Packets dropped, by reason.
     pub drops: IndexMap<String, u64>,
+    /// Packets that the program was done with (`packet_end`): no drops.
+    #[serde(default)]
+    pub ended: u64,
     /// Insertions that a full table refused.
     pub tables_full: IndexMap<String, u64>,
     /// Cells of the program's own counters.
@@ -342,6 +345,7 @@ impl From<Snapshot> for Counters {
             ppfs: snapshot.ppfs.into_iter().collect(),
             channels: snapshot.channels.into_iter().collect(),
             drops: snapshot.drops.into_iter().collect(),
+            ended: snapshot.ended,
             tables_full: snapshot.tables_full.into_iter().collect(),
             counters: snapshot.user.into_iter().collect(),
             externs_failed: snapshot.externs_failed.into_iter().collect(),

@@ -88,12 +88,13 @@ impl Observed {
         };
         let channels = program.channels.iter().enumerate();
         let ppfs = program.ppfs.iter().enumerate();
-        let drops = program.drop_reasons.iter().enumerate();
+        let drops = (0..).map(DropId).zip(&program.drop_reasons).filter(|(id, _)| *id != DropId::ENDED);
         let tables = program.tables.iter().enumerate();
         Snapshot {
             channels: channels.map(|(i, c)| (c.name.clone(), channel(i))).collect(),
             ppfs: ppfs.map(|(i, p)| (p.name.clone(), into_ppf(i))).collect(),
-            drops: drops.map(|(i, d)| (d.name.clone(), sum(slots.drop(DropId(i as u32))))).collect(),
+            drops: drops.map(|(id, reason)| (reason.name.clone(), sum(slots.drop(id)))).collect(),
+            ended: sum(slots.drop(DropId::ENDED)),
             tables_full: tables.map(|(i, t)| (t.name.clone(), sum(slots.table_full(TableId(i as u32))))).collect(),
             user: program.counters.iter().enumerate().map(user).collect(),
             timers: (0..).zip(&program.timers).map(timer).collect(),

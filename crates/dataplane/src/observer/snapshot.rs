@@ -55,6 +55,8 @@ pub struct Snapshot {
     pub ppfs: Vec<(String, u64)>,
     /// Packets dropped, by reason.
     pub drops: Vec<(String, u64)>,
+    /// Packets that the program was done with (`packet_end`): no drops.
+    pub ended: u64,
     /// Insertions that a full table refused.
     pub tables_full: Vec<(String, u64)>,
     /// Cells of the program's own counters.
@@ -91,6 +93,7 @@ impl Snapshot {
         add(&mut self.channels, &other.channels);
         add(&mut self.ppfs, &other.ppfs);
         add(&mut self.drops, &other.drops);
+        self.ended = self.ended.wrapping_add(other.ended);
         add(&mut self.tables_full, &other.tables_full);
         for (name, cells) in &mut self.user {
             let other = other.user.iter().find(|(other, _)| other == name);

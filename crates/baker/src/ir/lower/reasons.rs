@@ -4,6 +4,7 @@
 //! one reason, and passes, engines and models need no other operation.
 
 use super::Lowering;
+use crate::check::hir::Expr;
 use crate::ir::{BlockId, CmpOp, DropId, DropReason, Op, Ty, Value};
 
 impl<'p> Lowering<'p> {
@@ -26,6 +27,23 @@ impl<'p> Lowering<'p> {
         self.b.jump(after);
         self.b.seal(after);
         self.b.switch_to(after);
+    }
+
+    /// Where the condition does not hold, all packets that the PPF holds are dropped and it ends.
+    pub(super) fn require(&mut self, condition: &'p Expr, reason: &'p Expr) {
+        let holds = self.value(condition);
+        let (good, bad) = (self.b.block(), self.b.block());
+        self.b.branch(holds, good, bad);
+        self.b.seal(bad);
+        self.b.switch_to(bad);
+        let reason = self.value(reason);
+        for owned in self.owned.clone() {
+            let packet = self.packet_of(owned);
+            self.drop_by(packet, reason);
+        }
+        self.b.ret();
+        self.b.seal(good);
+        self.b.switch_to(good);
     }
 
     /// From here on, where the value is one of these reasons, the packet is dropped for it.

@@ -82,6 +82,7 @@ impl<'p> Lowering<'p> {
                 let packet = self.consume(packet);
                 self.b.effect(Op::HoldPut { packet, table: *table, key });
             }
+            StmtKind::Require(condition, reason) => self.require(condition, reason),
             StmtKind::Count(counter, index, amount) => {
                 let index = self.value(index);
                 let amount = self.value(amount);

@@ -118,6 +118,19 @@ impl Body<'_> {
         }
     }
 
+    /// A condition that mostly holds, or all packets end here.
+    pub fn require(&mut self) {
+        let [a, b] = [(); 2].map(|_| self.condition(2));
+        let reason = match self.scope.handles.is_empty() {
+            true => self.reason(),
+            false => {
+                let handle = self.n.pick(&self.scope.handles).name.clone();
+                self.reason_of(&handle)
+            }
+        };
+        self.line(format!("packet_require({a} || {b}, {reason});"));
+    }
+
     /// Sets the reason that a packet carries, or compares it.
     pub fn note_fault(&mut self) {
         if self.scope.handles.is_empty() {
@@ -145,6 +158,9 @@ impl Body<'_> {
         }
         // Functions have no channels if they are global.
         if last || self.module.is_none() || self.n.chance(6) {
+            if self.n.chance(10) {
+                return self.line(format!("packet_end({name});"));
+            }
             let reason = self.reason_of(&name);
             return self.line(format!("packet_drop({name}, {reason});"));
         }

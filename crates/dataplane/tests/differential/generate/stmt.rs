@@ -19,9 +19,10 @@ impl Body<'_> {
         if self.locked {
             return self.locked_statement();
         }
-        match self.n.below(48) {
+        match self.n.below(49) {
             43..=45 => self.critical(),
             46 | 47 => self.note_fault(),
+            48 => self.require(),
             0..=3 => self.variable(),
             4..=7 => self.assign_variable(),
             8..=11 => self.assign_header(),
