@@ -19,7 +19,7 @@ use SyntaxKind::*;
 const FILE_WORDS: [&str; 10] =
     ["import", "const", "type", "enum", "struct", "protocol", "metadata", "drop_reason", "module", "program"];
 /// Words that begin what stands in a module.
-const MODULE_WORDS: [&str; 26] = [
+const MODULE_WORDS: [&str; 29] = [
     "in",
     "out",
     "channel",
@@ -41,6 +41,9 @@ const MODULE_WORDS: [&str; 26] = [
     "every",
     "at",
     "deadline",
+    "queue",
+    "of",
+    "drop",
     "const",
     "type",
     "enum",
@@ -217,7 +220,7 @@ impl Model {
             Kind::Module | Kind::Instance => CompletionItemKind::MODULE,
             Kind::Function | Kind::Extern | Kind::Ppf | Kind::Timer => CompletionItemKind::FUNCTION,
             Kind::Reason => CompletionItemKind::EVENT,
-            Kind::Table | Kind::Meter | Kind::Counter => CompletionItemKind::VARIABLE,
+            Kind::Table | Kind::Meter | Kind::Queue | Kind::Counter => CompletionItemKind::VARIABLE,
             Kind::Port => CompletionItemKind::REFERENCE,
         };
         item(symbol.name.text(), kind)

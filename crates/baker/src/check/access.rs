@@ -166,7 +166,12 @@ impl CodeChecker<'_, '_> {
         let symbol = *symbol;
         let own = matches!(
             symbol,
-            Symbol::Table(_) | Symbol::Meter(_) | Symbol::Counter(_) | Symbol::Port(_) | Symbol::Ppf(_)
+            Symbol::Table(_)
+                | Symbol::Meter(_)
+                | Symbol::Queue(_)
+                | Symbol::Counter(_)
+                | Symbol::Port(_)
+                | Symbol::Ppf(_)
         );
         let span = Span { end: field.span(self.file).end, ..name.span(self.file) };
         match instance {

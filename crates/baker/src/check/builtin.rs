@@ -66,7 +66,7 @@ impl CodeChecker<'_, '_> {
             Function::TimerCancel => self.timer_cancel(&args, span),
             Function::MeterTake => self.meter_take(&args, span),
             Function::PortMtu => self.port_mtu(&args, span),
-            Function::ChannelPut | Function::PacketDrop | Function::CounterAdd => {
+            Function::ChannelPut | Function::ChannelPutAt | Function::PacketDrop | Function::CounterAdd => {
                 unreachable!("they have no value, as their rows say")
             }
         }
@@ -247,6 +247,7 @@ impl CodeChecker<'_, '_> {
         }
         let kind = match builtin.function {
             Function::ChannelPut => self.channel_put(&args)?,
+            Function::ChannelPutAt => self.channel_put_at(&args)?,
             Function::PacketDrop => self.packet_drop(&args)?,
             Function::CounterAdd => self.counter_add(&args)?,
             _ => unreachable!("the others have a value, as their rows say"),
@@ -254,7 +255,7 @@ impl CodeChecker<'_, '_> {
         Some(Stmt { kind, span })
     }
 
-    fn channel_put(&mut self, args: &[ast::Expr]) -> Option<StmtKind> {
+    pub(super) fn channel_put(&mut self, args: &[ast::Expr]) -> Option<StmtKind> {
         let Some((channel, protocol)) = self.channel(&args[0]) else {
             self.expr(&args[1], Some(Type::Error));
             return None;

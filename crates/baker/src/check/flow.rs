@@ -269,6 +269,7 @@ impl<'a> Flow<'a> {
             StmtKind::SetLocalField(..)
             | StmtKind::SetArrayField(..)
             | StmtKind::Put(..)
+            | StmtKind::PutAt(..)
             | StmtKind::Drop(..)
             | StmtKind::Count(..) => {
                 for expr in statement.kind.expressions() {

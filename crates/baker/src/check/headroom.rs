@@ -96,6 +96,11 @@ impl<'p> Headroom<'p> {
                 let offset = self.made(code, &mut heads, value);
                 self.put(*channel, offset);
             }
+            StmtKind::PutAt(channel, _, value, line, at) => {
+                [line, at].into_iter().for_each(|expr| self.calls(&mut heads, expr));
+                let offset = self.made(code, &mut heads, value);
+                self.put(*channel, offset);
+            }
             StmtKind::Drop(value, _) => drop(self.made(code, &mut heads, value)),
             kind => {
                 for expr in kind.expressions() {
@@ -156,6 +161,7 @@ impl<'p> Headroom<'p> {
             | StmtKind::SetEntry(..)
             | StmtKind::SetArrayField(..)
             | StmtKind::Put(..)
+            | StmtKind::PutAt(..)
             | StmtKind::Drop(..)
             | StmtKind::Count(..)
             | StmtKind::Expr(_) => Some(heads),

@@ -5,7 +5,7 @@
 use crate::builtin::Function as Builtin;
 use crate::ir::{
     BinOp, Channel, ChannelId, Controller, Counter, CounterId, DropId, DropReason, Extern, ExternId, Layout, LayoutId,
-    MetaField, MetaId, Pin, Protocol, ProtocolId, Table, TableId,
+    MetaField, MetaId, Pin, Protocol, ProtocolId, Queue, QueueId, Table, TableId,
 };
 use crate::source::Span;
 
@@ -54,6 +54,8 @@ pub struct Program {
     pub ppfs: Vec<Ppf>,
     /// Timers, in the order of their ids.
     pub timers: Vec<Timer>,
+    /// Queues, in the order of their ids.
+    pub queues: Vec<Queue>,
     /// Functions.
     pub functions: Vec<Function>,
     /// Packets made for one that enters, or in one call of a timer, at most.
@@ -209,6 +211,8 @@ pub enum StmtKind {
     SetArrayField(TableId, Expr, u32, Expr),
     /// `channel_put`.
     Put(ChannelId, Expr),
+    /// `channel_put_at`: the channel, the queue, the packet, the line, the time.
+    PutAt(ChannelId, QueueId, Expr, Expr, Expr),
     /// `packet_drop`.
     Drop(Expr, DropId),
     /// `counter_add`: counter, cell, amount.
@@ -390,6 +394,7 @@ impl StmtKind {
     pub fn function(&self) -> Option<Builtin> {
         Some(match self {
             StmtKind::Put(..) => Builtin::ChannelPut,
+            StmtKind::PutAt(..) => Builtin::ChannelPutAt,
             StmtKind::Drop(..) => Builtin::PacketDrop,
             StmtKind::Count(..) => Builtin::CounterAdd,
             _ => return None,

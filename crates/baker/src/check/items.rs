@@ -87,7 +87,7 @@ impl Checker<'_> {
                     continue;
                 }
                 let count = |hir: &hir::Program| {
-                    [hir.tables.len() as u32, hir.counters.len() as u32, hir.channels.len() as u32]
+                    [hir.tables.len(), hir.counters.len(), hir.channels.len(), hir.queues.len()].map(|len| len as u32)
                 };
                 let before = count(&self.hir);
                 for item in item.items() {
@@ -96,12 +96,14 @@ impl Checker<'_> {
                         ast::ModuleItem::Table(item) => self.table(file.id, module, &item),
                         ast::ModuleItem::Counter(item) => self.counter(file.id, module, &item),
                         ast::ModuleItem::Meter(item) => self.meter(file.id, module, &item),
+                        ast::ModuleItem::Queue(item) => self.queue(file.id, module, &item),
                         _ => {}
                     }
                 }
                 let after = count(&self.hir);
                 let own = &mut self.modules[module.0].own;
-                [own.tables, own.counters, own.channels] = [0, 1, 2].map(|kind| before[kind]..after[kind]);
+                [own.tables, own.counters, own.channels, own.queues] =
+                    [0, 1, 2, 3].map(|kind| before[kind]..after[kind]);
                 module.0 += 1;
             }
         }

@@ -8,7 +8,8 @@ use super::load::File;
 use crate::builtin;
 use crate::diag::{Diagnostic, Label};
 use crate::ir::{
-    BUILTIN_DROP_REASONS, ChannelId, CounterId, DropId, DropReason, ExternId, LayoutId, Pin, PpfId, ProtocolId, TableId,
+    BUILTIN_DROP_REASONS, ChannelId, CounterId, DropId, DropReason, ExternId, LayoutId, Pin, PpfId, ProtocolId,
+    QueueId, TableId,
 };
 use crate::source::{FileId, Span};
 use crate::syntax::ast::{self, AstNode};
@@ -40,6 +41,7 @@ pub(super) enum Symbol {
     Table(TableId),
     /// A table that is a meter.
     Meter(TableId),
+    Queue(QueueId),
     Counter(CounterId),
     /// Index into the module's ports.
     Port(usize),
@@ -60,6 +62,7 @@ impl Symbol {
             Symbol::Reason(_) => "a drop reason",
             Symbol::Table(_) => "a table",
             Symbol::Meter(_) => "a meter",
+            Symbol::Queue(_) => "a queue",
             Symbol::Counter(_) => "a counter",
             Symbol::Port(_) => "a channel",
             Symbol::Ppf(_) => "a PPF",
@@ -248,6 +251,7 @@ impl<'a> Checker<'a> {
                 channels: Vec::new(),
                 ppfs: Vec::new(),
                 timers: Vec::new(),
+                queues: Vec::new(),
                 functions: Vec::new(),
                 copies: 0,
                 headroom: 0,
@@ -393,7 +397,8 @@ impl<'a> Checker<'a> {
                 ast::ModuleItem::Port(_)
                 | ast::ModuleItem::Table(_)
                 | ast::ModuleItem::Counter(_)
-                | ast::ModuleItem::Meter(_) => {}
+                | ast::ModuleItem::Meter(_)
+                | ast::ModuleItem::Queue(_) => {}
             }
         }
         let own = &mut self.modules[id.0].own;

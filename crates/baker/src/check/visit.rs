@@ -74,6 +74,7 @@ macro_rules! one_level_down {
                     | StmtKind::SetEntry(a, b)
                     | StmtKind::SetArrayField(_, a, _, b)
                     | StmtKind::Count(_, a, b) => vec![a, b],
+                    StmtKind::PutAt(_, _, packet, line, at) => vec![line, at, packet],
                     StmtKind::For(for_) => vec![&$($mut)? for_.condition],
                     StmtKind::Let(_, None)
                     | StmtKind::Return(None)

@@ -96,6 +96,9 @@ kinds! {
     IntoKw = "`into`",
     CounterKw = "`counter`",
     MeterKw = "`meter`",
+    QueueKw = "`queue`",
+    OfKw = "`of`",
+    DropKw = "`drop`",
     RateKw = "`rate`",
     BurstKw = "`burst`",
     PpfKw = "`ppf`",
@@ -182,6 +185,9 @@ kinds! {
     IntoClause = "an `into` clause",
     Counter = "a counter",
     Meter = "a meter",
+    Queue = "a queue",
+    OfClause = "an `of` clause",
+    DropClause = "a `drop` clause",
     Rate = "a `rate` clause",
     Burst = "a `burst` clause",
     Ppf = "a PPF",
@@ -260,6 +266,8 @@ impl SyntaxKind {
                 | Self::RateKw
                 | Self::BurstKw
                 | Self::OverKw
+                | Self::OfKw
+                | Self::DropKw
                 | Self::EveryKw
                 | Self::AtKw
                 | Self::DeadlineKw
@@ -314,6 +322,9 @@ impl SyntaxKind {
             "into" => Self::IntoKw,
             "counter" => Self::CounterKw,
             "meter" => Self::MeterKw,
+            "queue" => Self::QueueKw,
+            "of" => Self::OfKw,
+            "drop" => Self::DropKw,
             "rate" => Self::RateKw,
             "burst" => Self::BurstKw,
             "ppf" => Self::PpfKw,

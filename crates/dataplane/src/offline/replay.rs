@@ -83,7 +83,12 @@ pub fn replay(
     fill(&mut tables).map_err(ReplayError::Tables)?;
     let copies = program.limits.copies;
     // Frames of the largest size: a recorded packet may be one that offloads merged.
-    let frames = FrameConfig { count: copies.saturating_add(2), frame_size: 65536, ..FrameConfig::default() };
+    let queued = program.queues.iter().fold(0u32, |sum, queue| sum.saturating_add(queue.most()));
+    let frames = FrameConfig {
+        count: copies.saturating_add(2).saturating_add(queued),
+        frame_size: 65536,
+        ..FrameConfig::default()
+    };
     let pool = Arc::new(FramePool::new(program, frames)?);
     let counters = Arc::new(CounterBlock::new(CounterSlots::new(program).len()));
     let mut context = WorkerContext::new(program, pool.clone(), tables.native().cloned(), counters.clone())?;
@@ -104,7 +109,7 @@ pub fn replay(
         received += 1;
         context.quiescent();
         let now = context.now().max(time.as_nanos() as u64);
-        let timers = timers.get_or_insert_with(|| SimulatedTimers::new(program, now));
+        let timers = timers.get_or_insert_with(|| SimulatedTimers::new(program, &pool, now));
         timers.leap(now);
         // SAFETY: the context was made for the engine's program and tables, and its outputs were taken.
         while unsafe { timers.step(&mut context, &mut *engine, &tables, now) } {
@@ -120,6 +125,7 @@ pub fn replay(
         // SAFETY: the batch was made by `RxBatch` over this context, which was made for the engine's program and
         // tables.
         unsafe { engine.run(&mut context, one.frames()) };
+        timers.hold(&mut context);
         leaving.take(&mut context, time)?;
     }
     let Leaving { tx, host, controllers, .. } = leaving;

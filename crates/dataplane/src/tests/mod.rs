@@ -10,6 +10,7 @@ mod interfaces;
 mod live;
 mod pcap;
 mod per_worker;
+mod queues;
 mod reload;
 mod stream_rate;
 mod streaming;

@@ -18,6 +18,12 @@ nodes! {
     Counter,
     /// `meter NAME rate tokens burst tokens;`, also with `[size]` behind the name, and without rate and burst.
     Meter,
+    /// `queue NAME[size] of packets drop oldest;`, or without the size or the last clause.
+    Queue,
+    /// `of packets`
+    OfClause,
+    /// `drop NAME`
+    DropClause,
     /// `rate tokens` of a meter.
     Rate,
     /// `burst tokens` of a meter.
@@ -52,6 +58,8 @@ choice! {
         Counter(Counter),
         /// A meter.
         Meter(Meter),
+        /// A queue.
+        Queue(Queue),
         /// A packet processing function.
         Ppf(Ppf),
         /// A function that a controller has.
@@ -200,6 +208,28 @@ impl Meter {
     /// Tokens that there are at most, if written.
     pub fn burst(&self) -> Option<Expr> {
         child(child::<Burst>(&self.syntax)?.syntax())
+    }
+}
+
+impl Queue {
+    /// Its name.
+    pub fn name(&self) -> Option<Name> {
+        name(&self.syntax)
+    }
+
+    /// How many queues it is, if more than one.
+    pub fn size(&self) -> Option<Expr> {
+        child(&self.syntax)
+    }
+
+    /// Packets that each of them holds at most.
+    pub fn depth(&self) -> Option<Expr> {
+        child(child::<OfClause>(&self.syntax)?.syntax())
+    }
+
+    /// Which packets are dropped where it is full, if written.
+    pub fn drops(&self) -> Option<Name> {
+        name(child::<DropClause>(&self.syntax)?.syntax())
     }
 }
 
