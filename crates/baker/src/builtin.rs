@@ -9,6 +9,8 @@
 pub enum Function {
     /// `channel_put(channel, pkt)`
     ChannelPut,
+    /// `channel_put_at(channel, queue, pkt, time)`
+    ChannelPutAt,
     /// `packet_drop(pkt, reason)`
     PacketDrop,
     /// `packet_end(pkt)`
@@ -154,7 +156,7 @@ const SETS_DEADLINE: Option<&str> = Some("sets a deadline");
 const CHANGES_TABLE: Option<&str> = Some("changes a table");
 
 /// All functions, one row each.
-pub static FUNCTIONS: [Builtin; 30] = [
+pub static FUNCTIONS: [Builtin; 31] = [
     Builtin {
         returns: Returns::Nothing,
         packet: OnPacket::Consumes,
@@ -165,6 +167,20 @@ pub static FUNCTIONS: [Builtin; 30] = [
             "channel_put",
             "channel_put(channel, pkt)",
             "Consumes the handle: the packet goes on where the channel leads, before the next statement.",
+        )
+    },
+    Builtin {
+        returns: Returns::Nothing,
+        packet: OnPacket::Consumes,
+        not_locked: Some("hands a packet on"),
+        drops: &["queue_full"],
+        ..row(
+            Function::ChannelPutAt,
+            (4, 4),
+            "channel_put_at",
+            "channel_put_at(channel, queue, pkt, time)\nchannel_put_at(channel, queue[i], pkt, time)",
+            "Consumes the handle: the packet waits in the queue, and goes on where the channel leads not before the \
+             time and not before those in front of it.\n\nDrops with `queue_full` where the queue is full.",
         )
     },
     Builtin {

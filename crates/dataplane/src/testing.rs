@@ -132,6 +132,7 @@ pub fn forward() -> Program {
         controllers: Vec::new(),
         externs: Vec::new(),
         timers: Vec::new(),
+        queues: Vec::new(),
         channels: vec![
             channel("rx", Target::Ppf(PpfId(0))),
             channel("m.out", Target::Tx),

@@ -19,7 +19,7 @@ use SyntaxKind::*;
 const FILE_WORDS: [&str; 10] =
     ["import", "const", "type", "enum", "struct", "protocol", "metadata", "drop_reason", "module", "program"];
 /// Words that begin what stands in a module.
-const MODULE_WORDS: [&str; 28] = [
+const MODULE_WORDS: [&str; 30] = [
     "in",
     "out",
     "channel",
@@ -43,6 +43,8 @@ const MODULE_WORDS: [&str; 28] = [
     "every",
     "at",
     "deadline",
+    "queue",
+    "drop",
     "const",
     "type",
     "enum",
@@ -244,7 +246,7 @@ impl Model {
             Kind::Module | Kind::Instance => CompletionItemKind::MODULE,
             Kind::Function | Kind::Extern | Kind::Ppf | Kind::Timer => CompletionItemKind::FUNCTION,
             Kind::Reason => CompletionItemKind::EVENT,
-            Kind::Table | Kind::Meter | Kind::Counter => CompletionItemKind::VARIABLE,
+            Kind::Table | Kind::Meter | Kind::Queue | Kind::Counter => CompletionItemKind::VARIABLE,
             Kind::Port => CompletionItemKind::REFERENCE,
             Kind::Parameter => CompletionItemKind::TYPE_PARAMETER,
         };

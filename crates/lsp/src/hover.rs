@@ -68,6 +68,7 @@ impl Model {
             Kind::Reason => text.push("A drop reason.".to_string()),
             Kind::Table => text.push(self.table_text(symbol)),
             Kind::Counter => text.push("64 bits, kept per worker and summed when it is read.".to_string()),
+            Kind::Queue => text.push("Packets wait here for their time, each line in order.".to_string()),
             Kind::Meter => text.push(
                 "A token bucket: `rate` tokens per second come in, `burst` are in it at most. All workers share it."
                     .to_string(),

@@ -45,6 +45,8 @@ pub enum Kind {
     Counter,
     /// A meter.
     Meter,
+    /// A queue.
+    Queue,
     /// A port or channel.
     Port,
     /// A PPF.
@@ -209,6 +211,7 @@ impl Model {
                 }
                 ModuleItem::Table(item) => self.declare(Kind::Table, file, scope, item.name(), &item),
                 ModuleItem::Counter(item) => self.declare(Kind::Counter, file, scope, item.name(), &item),
+                ModuleItem::Queue(item) => self.declare(Kind::Queue, file, scope, item.name(), &item),
                 ModuleItem::Meter(item) => self.declare(Kind::Meter, file, scope, item.name(), &item),
                 ModuleItem::Ppf(item) => self.declare(Kind::Ppf, file, scope, item.name(), &item),
                 ModuleItem::Extern(item) => self.declare(Kind::Extern, file, scope, item.name(), &item),

@@ -66,6 +66,7 @@ impl Outline<'_> {
             }
             ModuleItem::Table(item) => one(item.name(), SymbolKind::ARRAY),
             ModuleItem::Counter(item) => one(item.name(), SymbolKind::NUMBER),
+            ModuleItem::Queue(item) => one(item.name(), SymbolKind::ARRAY),
             ModuleItem::Meter(item) => one(item.name(), SymbolKind::NUMBER),
             ModuleItem::Ppf(item) => one(item.name(), SymbolKind::FUNCTION),
             ModuleItem::Extern(item) => one(item.name(), SymbolKind::FUNCTION),

@@ -143,7 +143,7 @@ impl Walk<'_> {
             Function | Ppf | Timer | Extern => SemanticTokenType::FUNCTION,
             OverClause | IntoClause => SemanticTokenType::VARIABLE,
             Reasons => SemanticTokenType::EVENT,
-            Table | Counter | Meter => SemanticTokenType::VARIABLE,
+            Table | Counter | Meter | Queue => SemanticTokenType::VARIABLE,
             _ => return None,
         })
     }
@@ -224,7 +224,7 @@ fn of(kind: Kind) -> SemanticTokenType {
         Kind::Module | Kind::Instance => SemanticTokenType::NAMESPACE,
         Kind::Function | Kind::Extern | Kind::Ppf | Kind::Timer => SemanticTokenType::FUNCTION,
         Kind::Reason | Kind::Port => SemanticTokenType::EVENT,
-        Kind::Table | Kind::Meter | Kind::Counter => SemanticTokenType::VARIABLE,
+        Kind::Table | Kind::Meter | Kind::Queue | Kind::Counter => SemanticTokenType::VARIABLE,
         Kind::Parameter => SemanticTokenType::PARAMETER,
     }
 }

@@ -90,6 +90,7 @@ fn start() -> Running {
         ports: Default::default(),
         timers: Default::default(),
         controllers: Default::default(),
+        holders: Default::default(),
     };
     let notation = Notation::new(program.clone(), PortNames::new(&ports));
     // Being told to stop changes nothing here: nobody looks at it.

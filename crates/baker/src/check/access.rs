@@ -197,6 +197,7 @@ impl CodeChecker<'_, '_> {
             Symbol::Table(_)
                 | Symbol::Meter(_)
                 | Symbol::Hold(_)
+                | Symbol::Queue(_)
                 | Symbol::Counter(_)
                 | Symbol::Port(_)
                 | Symbol::Ppf(_)

@@ -76,6 +76,7 @@ impl CodeChecker<'_, '_> {
             Function::PortMtu => self.port_mtu(&args, span),
             Function::HoldGet => self.hold_get(&args, span),
             Function::ChannelPut
+            | Function::ChannelPutAt
             | Function::PacketDrop
             | Function::PacketEnd
             | Function::PacketRequire
@@ -273,6 +274,7 @@ impl CodeChecker<'_, '_> {
         }
         let kind = match builtin.function {
             Function::ChannelPut => self.channel_put(&args)?,
+            Function::ChannelPutAt => self.channel_put_at(&args)?,
             Function::PacketDrop => self.packet_drop(&args)?,
             Function::PacketEnd => self.packet_end(&args)?,
             Function::PacketRequire => self.packet_require(&args)?,
@@ -283,7 +285,7 @@ impl CodeChecker<'_, '_> {
         Some(Stmt { kind, span })
     }
 
-    fn channel_put(&mut self, args: &[ast::Expr]) -> Option<StmtKind> {
+    pub(super) fn channel_put(&mut self, args: &[ast::Expr]) -> Option<StmtKind> {
         let Some((channel, protocol)) = self.channel(&args[0]) else {
             self.expr(&args[1], Some(Type::Error));
             return None;

@@ -328,6 +328,7 @@ impl<'a> Flow<'a> {
             StmtKind::SetLocalField(..)
             | StmtKind::SetArrayField(..)
             | StmtKind::Put(..)
+            | StmtKind::PutAt(..)
             | StmtKind::Drop(..)
             | StmtKind::HoldPut(..)
             | StmtKind::Count(..) => {

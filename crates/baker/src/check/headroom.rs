@@ -97,6 +97,11 @@ impl<'p> Headroom<'p> {
                 self.put(*channel, offset);
             }
             StmtKind::HoldPut(_, _, value) => drop(self.made(code, &mut heads, value)),
+            StmtKind::PutAt(channel, _, value, line, at) => {
+                [line, at].into_iter().for_each(|expr| self.calls(&mut heads, expr));
+                let offset = self.made(code, &mut heads, value);
+                self.put(*channel, offset);
+            }
             StmtKind::Drop(value, reason) => {
                 self.calls(&mut heads, reason);
                 self.made(code, &mut heads, value);
@@ -160,6 +165,7 @@ impl<'p> Headroom<'p> {
             | StmtKind::SetEntry(..)
             | StmtKind::SetArrayField(..)
             | StmtKind::Put(..)
+            | StmtKind::PutAt(..)
             | StmtKind::Drop(..)
             | StmtKind::HoldPut(..)
             | StmtKind::Require(..)

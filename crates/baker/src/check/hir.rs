@@ -5,7 +5,7 @@
 use crate::builtin::Function as Builtin;
 use crate::ir::{
     BinOp, Channel, ChannelId, Controller, Counter, CounterId, DropReason, Extern, ExternId, Layout, LayoutId,
-    MetaField, MetaId, Pin, Protocol, ProtocolId, Table, TableId,
+    MetaField, MetaId, Pin, Protocol, ProtocolId, Queue, QueueId, Table, TableId,
 };
 use crate::source::Span;
 
@@ -54,6 +54,8 @@ pub struct Program {
     pub ppfs: Vec<Ppf>,
     /// Timers, in the order of their ids.
     pub timers: Vec<Timer>,
+    /// Queues, in the order of their ids.
+    pub queues: Vec<Queue>,
     /// Functions.
     pub functions: Vec<Function>,
     /// Packets made for one that enters, or in one call of a timer, at most.
@@ -211,6 +213,8 @@ pub enum StmtKind {
     SetArrayField(TableId, Expr, u32, Expr),
     /// `channel_put`.
     Put(ChannelId, Expr),
+    /// `channel_put_at`: the channel, the queue, the packet, the line, the time.
+    PutAt(ChannelId, QueueId, Expr, Expr, Expr),
     /// `packet_drop`: the packet and the reason, which is computed first.
     Drop(Expr, Expr),
     /// `hold_put`: table, number, packet.
@@ -401,6 +405,7 @@ impl StmtKind {
         Some(match self {
             StmtKind::Put(..) => Builtin::ChannelPut,
             StmtKind::HoldPut(..) => Builtin::HoldPut,
+            StmtKind::PutAt(..) => Builtin::ChannelPutAt,
             StmtKind::Drop(..) => Builtin::PacketDrop,
             StmtKind::Require(..) => Builtin::PacketRequire,
             StmtKind::Count(..) => Builtin::CounterAdd,

@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::hir::{Code, ExprKind, Function, FunctionId, Ppf, Stmt, StmtKind, Timer};
 use super::names::{Checker, Module, ModuleId, Symbol};
 use crate::diag::Diagnostic;
-use crate::ir::{ChannelId, CounterId, Extern, ExternId, PORT_MTU, PpfId, TableId, Target};
+use crate::ir::{ChannelId, CounterId, Extern, ExternId, PORT_MTU, PpfId, Queue, QueueId, TableId, Target};
 use crate::source::{FileId, Span};
 use crate::syntax::ast;
 
@@ -33,6 +33,7 @@ pub(super) struct Items<T> {
     pub functions: T,
     pub externs: T,
     pub timers: T,
+    pub queues: T,
 }
 
 /// The numbers of a module's or instance's own items.
@@ -40,8 +41,8 @@ pub(super) type Own = Items<Range<u32>>;
 
 impl Own {
     pub(super) fn count(&self) -> usize {
-        let Items { tables, counters, channels, ppfs, functions, externs, timers } = self;
-        [tables, counters, channels, ppfs, functions, externs, timers].into_iter().map(Range::len).sum()
+        let Items { tables, counters, channels, ppfs, functions, externs, timers, queues } = self;
+        [tables, counters, channels, ppfs, functions, externs, timers, queues].into_iter().map(Range::len).sum()
     }
 }
 
@@ -135,6 +136,7 @@ impl Checker<'_> {
             let hir = &mut self.hir;
             let added = |before: usize, after: usize| before as u32..after as u32;
             let [tables, counters, channels] = [hir.tables.len(), hir.counters.len(), hir.channels.len()];
+            let queues = hir.queues.len();
             for id in own.tables.clone() {
                 let mut table = hir.tables[id as usize].clone();
                 table.name = renamed(&table.name);
@@ -150,6 +152,10 @@ impl Checker<'_> {
                 channel.name = renamed(&channel.name);
                 hir.channels.push(channel);
             }
+            for id in own.queues.clone() {
+                let queue = hir.queues[id as usize].clone();
+                hir.queues.push(Queue { name: renamed(&queue.name), ..queue });
+            }
             let numbered = |next: &mut u32, like: &Range<u32>| {
                 let first = *next;
                 *next += like.len() as u32;
@@ -163,6 +169,7 @@ impl Checker<'_> {
                 functions: numbered(&mut functions, &own.functions),
                 externs: numbered(&mut externs, &own.externs),
                 timers: numbered(&mut timers, &own.timers),
+                queues: added(queues, hir.queues.len()),
             };
         }
     }
@@ -176,6 +183,7 @@ impl Checker<'_> {
             Symbol::Counter(CounterId(id)) => {
                 Symbol::Counter(CounterId(self.number_in(instance, id, |own| &own.counters)))
             }
+            Symbol::Queue(QueueId(id)) => Symbol::Queue(QueueId(self.number_in(instance, id, |own| &own.queues))),
             other => other,
         }
     }
@@ -229,6 +237,7 @@ impl Checker<'_> {
         hir.tables = order.tables.iter().map(|id| hir.tables[*id as usize].clone()).collect();
         hir.tables.iter_mut().filter_map(|table| table.into.as_mut()).for_each(|id| id.0 = last.tables[id.0 as usize]);
         hir.counters = order.counters.iter().map(|id| hir.counters[*id as usize].clone()).collect();
+        hir.queues = order.queues.iter().map(|id| hir.queues[*id as usize].clone()).collect();
         hir.channels = order.channels.iter().map(|id| hir.channels[*id as usize].clone()).collect();
         for channel in &mut hir.channels {
             if let Target::Ppf(id) = &mut channel.target {
@@ -327,6 +336,7 @@ fn order(free: &[u32], injected: &[u32], table: Option<u32>, slots: &[ItemOwner]
         order.functions.extend(own.functions.clone());
         order.externs.extend(own.externs.clone());
         order.timers.extend(own.timers.clone());
+        order.queues.extend(own.queues.clone());
     }
     order.channels.extend(injected);
     order.tables.extend(table);
@@ -349,6 +359,7 @@ impl Items<Vec<u32>> {
             functions: inverse(self.functions),
             externs: inverse(self.externs),
             timers: inverse(self.timers),
+            queues: inverse(self.queues),
         }
     }
 }
@@ -374,6 +385,10 @@ impl Renumber<'_> {
         for Stmt { kind, .. } in statements {
             match kind {
                 StmtKind::SetArrayField(table, ..) | StmtKind::HoldPut(table, ..) => self.table(table),
+                StmtKind::PutAt(ChannelId(id), QueueId(queue), ..) => {
+                    *id = self.last.channels[instead(&self.from.channels, &self.to.channels, *id) as usize];
+                    *queue = self.last.queues[instead(&self.from.queues, &self.to.queues, *queue) as usize];
+                }
                 StmtKind::Put(ChannelId(id), _) => {
                     *id = self.last.channels[instead(&self.from.channels, &self.to.channels, *id) as usize];
                 }

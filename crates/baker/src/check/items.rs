@@ -82,8 +82,9 @@ impl Checker<'_> {
         self.hir.channels.push(Channel { name: "rx".into(), from: None, protocol, target });
         for index in 0..self.modules.len() {
             let (module, file, item) = (ModuleId(index), self.modules[index].file, self.modules[index].ast.clone());
-            let count =
-                |hir: &hir::Program| [hir.tables.len() as u32, hir.counters.len() as u32, hir.channels.len() as u32];
+            let count = |hir: &hir::Program| {
+                [hir.tables.len(), hir.counters.len(), hir.channels.len(), hir.queues.len()].map(|len| len as u32)
+            };
             let before = count(&self.hir);
             for item in item.items() {
                 match item {
@@ -91,12 +92,13 @@ impl Checker<'_> {
                     ast::ModuleItem::Table(item) => self.table(file, module, &item),
                     ast::ModuleItem::Counter(item) => self.counter(file, module, &item),
                     ast::ModuleItem::Meter(item) => self.meter(file, module, &item),
+                    ast::ModuleItem::Queue(item) => self.queue(file, module, &item),
                     _ => {}
                 }
             }
             let after = count(&self.hir);
             let own = &mut self.modules[index].own;
-            [own.tables, own.counters, own.channels] = [0, 1, 2].map(|kind| before[kind]..after[kind]);
+            [own.tables, own.counters, own.channels, own.queues] = [0, 1, 2, 3].map(|kind| before[kind]..after[kind]);
         }
     }
 

@@ -46,6 +46,7 @@ mod paths;
 mod pins;
 mod ports;
 mod protocols;
+mod queues;
 mod stmt;
 mod sums;
 mod switch;

@@ -10,7 +10,8 @@ use super::params::{Generic, GenericInstance, TableArg};
 use crate::builtin;
 use crate::diag::{Diagnostic, Label};
 use crate::ir::{
-    BUILTIN_DROP_REASONS, ChannelId, CounterId, DropId, DropReason, ExternId, LayoutId, Pin, PpfId, ProtocolId, TableId,
+    BUILTIN_DROP_REASONS, ChannelId, CounterId, DropId, DropReason, ExternId, LayoutId, Pin, PpfId, ProtocolId,
+    QueueId, TableId,
 };
 use crate::source::{FileId, Sources, Span};
 use crate::syntax::ast::{self, AstNode};
@@ -46,6 +47,7 @@ pub(super) enum Symbol {
     Meter(TableId),
     /// A table that holds packets.
     Hold(TableId),
+    Queue(QueueId),
     Counter(CounterId),
     /// Index into the module's ports.
     Port(usize),
@@ -68,6 +70,7 @@ impl Symbol {
             Symbol::Table(_) => "a table",
             Symbol::Meter(_) => "a meter",
             Symbol::Hold(_) => "a hold table",
+            Symbol::Queue(_) => "a queue",
             Symbol::Counter(_) => "a counter",
             Symbol::Port(_) => "a channel",
             Symbol::Ppf(_) => "a PPF",
@@ -275,6 +278,7 @@ impl<'a> Checker<'a> {
                 channels: Vec::new(),
                 ppfs: Vec::new(),
                 timers: Vec::new(),
+                queues: Vec::new(),
                 functions: Vec::new(),
                 copies: 0,
                 headroom: 0,
@@ -434,7 +438,8 @@ impl<'a> Checker<'a> {
                 ast::ModuleItem::Port(_)
                 | ast::ModuleItem::Table(_)
                 | ast::ModuleItem::Counter(_)
-                | ast::ModuleItem::Meter(_) => {}
+                | ast::ModuleItem::Meter(_)
+                | ast::ModuleItem::Queue(_) => {}
             }
         }
         let own = &mut self.modules[id.0].own;

@@ -110,7 +110,7 @@ impl Paths<'_> {
             own = own.then(self.expr(expr));
         }
         match &statement.kind {
-            StmtKind::Put(channel, _) => {
+            StmtKind::Put(channel, _) | StmtKind::PutAt(channel, ..) => {
                 let all = own.then(self.channel(*channel));
                 Through { on: Some(all), all }
             }

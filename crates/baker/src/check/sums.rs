@@ -171,7 +171,11 @@ impl<'a> Sums<'a> {
                     self.nameless(&facts, protocol, packet.span);
                 }
             }
-            StmtKind::Put(_, packet) => {
+            StmtKind::Put(_, packet) | StmtKind::PutAt(_, _, packet, ..) => {
+                if let StmtKind::PutAt(_, _, _, line, at) = &statement.kind {
+                    self.value(&mut state, line, frame);
+                    self.value(&mut state, at, frame);
+                }
                 let local = matches!(packet.kind, ExprKind::Local(_));
                 let facts = self.made(&mut state, packet, frame);
                 if !local && let Type::Packet(protocol) = packet.ty {

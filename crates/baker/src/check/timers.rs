@@ -83,16 +83,29 @@ impl Checker<'_> {
             };
             // What else it may be is reported where its body is checked.
             let Some(Symbol::Table(table)) = self.resolve(Some(module), over.text()) else { continue };
-            match self.deadlines.iter().find(|(other, _)| *other == table) {
-                Some((_, first)) => {
-                    let first = self.timers[*first].span;
+            // Each instance of the timer's module has a timer of its own, over a table of its own or not.
+            let instances = self.modules[module.0].instances.clone();
+            let of = |instance: usize| TableId(self.number_in(instance, table.0, |own| &own.tables));
+            let tables: Vec<TableId> = match instances.is_empty() {
+                true => vec![table],
+                false => instances.into_iter().map(of).collect(),
+            };
+            for (n, table) in tables.iter().enumerate() {
+                let other = self.deadlines.iter().find(|(other, _)| other == table).map(|(_, first)| *first);
+                if let Some(first) = other.or(tables[..n].contains(table).then_some(index)) {
+                    let first = self.timers[first].span;
                     self.error(
                         Diagnostic::new("second-deadline", over.span(file), "an entry has one deadline")
                             .label("another timer runs at the deadlines of this table")
                             .also(first, "this one"),
                     );
+                    break;
                 }
-                None => self.deadlines.push((table, index)),
+            }
+            self.deadlines.extend(tables.into_iter().map(|table| (table, index)));
+            // In the module's own code.
+            if !self.deadlines.iter().any(|(other, _)| *other == table) {
+                self.deadlines.push((table, index));
             }
         }
     }

@@ -77,6 +77,7 @@ macro_rules! one_level_down {
                     | StmtKind::SetArrayField(_, a, _, b)
                     | StmtKind::HoldPut(_, a, b)
                     | StmtKind::Count(_, a, b) => vec![a, b],
+                    StmtKind::PutAt(_, _, packet, line, at) => vec![line, at, packet],
                     StmtKind::For(for_) => vec![&$($mut)? for_.condition],
                     StmtKind::Let(_, None)
                     | StmtKind::Return(None)

@@ -370,6 +370,8 @@ fn may_break_before(parent: SyntaxKind, kind: SyntaxKind) -> bool {
         IntoClause => kind == IntoKw,
         EveryClause => kind == EveryKw,
         DeadlineClause => kind == AtKw,
+        OfClause => kind == OfKw,
+        DropClause => kind == DropKw,
         _ => false,
     }
 }

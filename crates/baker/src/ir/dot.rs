@@ -25,8 +25,9 @@ pub fn dot(program: &Program, in_kernel: impl Fn(PpfId) -> bool) -> String {
     }
     for timer in &program.timers {
         let over = timer.over(program).map_or(String::new(), |table| format!("over {table} "));
-        let (name, every) = (&timer.name, timer.when());
-        let _ = writeln!(out, "  \"{name}\" [shape=hexagon, label=\"{name}\\n{over}every {every}\"];");
+        let every = if timer.is_at_deadline() { "at" } else { "every" };
+        let (name, when) = (&timer.name, timer.when());
+        let _ = writeln!(out, "  \"{name}\" [shape=hexagon, label=\"{name}\\n{over}{every} {when}\"];");
     }
     let mut edge = |from: &str, channel: ChannelId| {
         let channel = &program.channels[channel.0 as usize];
@@ -35,6 +36,7 @@ pub fn dot(program: &Program, in_kernel: impl Fn(PpfId) -> bool) -> String {
             Target::Tx => "tx",
             Target::Host => "host",
             Target::Controller(id) => &program.controllers[id.0 as usize].name,
+            Target::Queue(id, _) => &program.queues[id.0 as usize].name,
         };
         let protocol = &program.protocols[channel.protocol.0 as usize].name;
         let label = channel.name.rsplit('.').next().unwrap_or(&channel.name);
@@ -43,6 +45,7 @@ pub fn dot(program: &Program, in_kernel: impl Fn(PpfId) -> bool) -> String {
     for channel in program.entries() {
         match program.channels[channel.0 as usize].from {
             Some(Source::Controller(id)) => edge(&program.controllers[id.0 as usize].name, channel),
+            Some(Source::Queue(id)) => edge(&program.queues[id.0 as usize].name, channel),
             Some(Source::Kernel) => edge("kernel", channel),
             None => edge("rx", channel),
         }

@@ -106,6 +106,10 @@ fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
     for counter in &program.counters {
         writeln!(out, "counter {}[{}]", counter.name, counter.size)?;
     }
+    for queue in &program.queues {
+        let drops = if queue.drops_oldest { "oldest" } else { "newest" };
+        writeln!(out, "queue {}[{}] of {} drop {drops}", queue.name, queue.lines, queue.depth)?;
+    }
     for function in &program.externs {
         let result = function.result.map_or("void".into(), |width| format!("u{width}"));
         writeln!(out, "extern {result} {}({})", function.name, list(&function.params, |width| format!("u{width}")))?;
@@ -120,6 +124,10 @@ fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
             Target::Host => "host".into(),
             Target::Controller(id) => {
                 format!("controller {}", name_of(&program.controllers, id.0, "controller", |c| &c.name))
+            }
+            Target::Queue(id, on) => {
+                let queue = name_of(&program.queues, id.0, "queue", |q| &q.name);
+                format!("queue {queue}, then {}", name_of(&program.channels, on.0, "channel", |c| &c.name))
             }
         };
         writeln!(out, "channel {}: {} -> {target}", channel.name, protocol(program, channel.protocol))?;

@@ -37,6 +37,9 @@ pub struct ControllerId(pub u32);
 /// Index into [`Program::timers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TimerId(pub u32);
+/// Index into [`Program::queues`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueueId(pub u32);
 /// Index into [`Program::ppfs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PpfId(pub u32);
@@ -70,6 +73,8 @@ pub struct Program {
     pub externs: Vec<Extern>,
     /// What runs without a packet.
     pub timers: Vec<Timer>,
+    /// Where packets wait for their time.
+    pub queues: Vec<Queue>,
     /// Static bounds that an engine sizes its resources by.
     pub limits: Limits,
 }
@@ -95,6 +100,13 @@ impl Program {
     pub const TX_PORT: MetaId = MetaId(1);
     /// The channel that received frames enter by.
     pub const RX: ChannelId = ChannelId(0);
+
+    /// The metadata fields with the line (32 bits) and the time (64 bits) of packets that go into a queue: the last two
+    /// of programs that have queues.
+    pub fn queue_fields(&self) -> Option<[MetaId; 2]> {
+        let count = self.metadata.len() as u32;
+        (!self.queues.is_empty()).then(|| [MetaId(count - 2), MetaId(count - 1)])
+    }
 
     /// The layout of a table's values without the fields that programs and the control plane do not see.
     pub fn shown_value(&self, table: &Table) -> Cow<'_, Layout> {
@@ -470,6 +482,35 @@ pub enum Target {
     Host,
     /// To a controller.
     Controller(ControllerId),
+    /// Into a queue: the metadata has the line and the time ([`Program::queue_fields`]).
+    /// When it is time, the packet goes on by the channel.
+    Queue(QueueId, ChannelId),
+}
+
+/// A number of lines in which packets wait, each for its time and for those in front of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// Full name: `module.queue`.
+    pub name: String,
+    /// Number of lines.
+    pub lines: u32,
+    /// Packets in a line at most.
+    pub depth: u32,
+    /// Where a line is full its first packet is dropped, else the one that comes.
+    pub drops_oldest: bool,
+    /// Why packets are dropped that find no room.
+    pub full: DropId,
+    /// Where it is declared.
+    pub span: Option<Span>,
+}
+
+impl Queue {
+    /// Why packets are dropped that find no room.
+    pub const FULL: &str = "queue_full";
+    /// Packets that it holds at most.
+    pub fn most(&self) -> u32 {
+        self.lines.saturating_mul(self.depth)
+    }
 }
 
 /// A controller.
@@ -580,6 +621,8 @@ pub struct Channel {
 pub enum Source {
     /// A controller.
     Controller(ControllerId),
+    /// A queue, of packets whose time has come.
+    Queue(QueueId),
     /// The kernel's XDP hook, which hands over what it does not finish. Only [`crate::place::split`] makes it.
     Kernel,
 }

@@ -182,7 +182,8 @@ impl Flow<'_> {
             Op::Grow { packet, end: PacketEnd::Head, .. } => Some((packet, Need::upto(Some(0), true))),
             Op::Put { packet, channel } => match self.program.channels[channel.0 as usize].target {
                 Target::Ppf(ppf) => Some((packet, self.entering[ppf.0 as usize])),
-                Target::Tx | Target::Host | Target::Controller(_) => None,
+                // A queue, as a controller, gets packets that share nothing.
+                Target::Tx | Target::Host | Target::Controller(_) | Target::Queue(..) => None,
             },
             _ => {
                 let Touches::Bytes { packet, span, how } = inst.op.touches() else { return None };

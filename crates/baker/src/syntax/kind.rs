@@ -99,6 +99,8 @@ kinds! {
     IntoKw = "`into`",
     CounterKw = "`counter`",
     MeterKw = "`meter`",
+    QueueKw = "`queue`",
+    DropKw = "`drop`",
     RateKw = "`rate`",
     BurstKw = "`burst`",
     PpfKw = "`ppf`",
@@ -189,6 +191,8 @@ kinds! {
     IntoClause = "an `into` clause",
     Counter = "a counter",
     Meter = "a meter",
+    Queue = "a queue",
+    DropClause = "a `drop` clause",
     Rate = "a `rate` clause",
     Burst = "a `burst` clause",
     Ppf = "a PPF",
@@ -268,6 +272,7 @@ impl SyntaxKind {
                 | Self::RateKw
                 | Self::BurstKw
                 | Self::OverKw
+                | Self::DropKw
                 | Self::EveryKw
                 | Self::TableKw
                 | Self::AtKw
@@ -325,6 +330,8 @@ impl SyntaxKind {
             "into" => Self::IntoKw,
             "counter" => Self::CounterKw,
             "meter" => Self::MeterKw,
+            "queue" => Self::QueueKw,
+            "drop" => Self::DropKw,
             "rate" => Self::RateKw,
             "burst" => Self::BurstKw,
             "ppf" => Self::PpfKw,

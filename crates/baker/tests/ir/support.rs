@@ -17,6 +17,7 @@ pub fn program() -> Program {
         controllers: Vec::new(),
         externs: Vec::new(),
         timers: Vec::new(),
+        queues: Vec::new(),
         channels: Vec::new(),
         ppfs: Vec::new(),
         limits: Limits { headroom: 16, copies: 1, ..Limits::default() },

@@ -58,6 +58,16 @@ fn modules() {
         ("set-inserted-with-a-value", &["wrong-arguments"], set_of_marks("table_insert(known, pkt->src, true);")),
         ("set-with-two-types", &["table-types"], with_ppf("set<u32, u32> s[16];")),
         ("idle-of-an-array", &["bad-idle"], with_ppf("array<u32> t[16] idle 60s;")),
+        ("queue-drops-neither", &["queue-drops"], with_ppf("queue q[4] of 8 drop first;")),
+        (
+            "put-into-no-queue",
+            &["not-a-queue"],
+            module(
+                "queue q of 2;\n\nppf work(ether_packet_t *pkt) from input {\n    \
+                 channel_put_at(output, output, pkt, 5);\n}",
+            ),
+        ),
+        ("queue-too-large", &["queue-size"], with_ppf("queue q[1000000] of 1000;")),
         ("idle-of-nothing", &["bad-idle"], with_ppf("hash<u32, u32> h[16] idle 60;")),
         ("bad-lpm-key", &["bad-lpm-key"], with_ppf("lpm<i32, u32> fib[16];")),
         ("into-nothing", &["unknown-name"], with_ppf("hash<u32, u32> h[16] into nowhere;")),

@@ -43,7 +43,11 @@ fn timers() {
     refused(&[
         case("timer-over-lpm", &["wrong-table"], "timer t(u32 key, u32 *value) over routes every 1s { }"),
         case("deadline-over-nothing", &["no-deadline"], "timer t() at deadline { }"),
-        case("deadline-without-the-word", &["expected-token"], "timer t(mac_addr_t mac, station_t *s) over stations at 30s { }"),
+        case(
+            "deadline-without-the-word",
+            &["expected-token"],
+            "timer t(mac_addr_t mac, station_t *s) over stations at 30s { }",
+        ),
         case(
             "deadline-twice",
             &["second-deadline"],

@@ -57,7 +57,7 @@ impl Plan<'_> {
                 Some(count) => *count += 1,
                 None => return internal(format!("there is no PPF {ppf}")),
             },
-            Some(Target::Tx | Target::Host | Target::Controller(_)) => {}
+            Some(Target::Tx | Target::Host | Target::Controller(_) | Target::Queue(..)) => {}
             None => return internal(format!("there is no channel {channel}")),
         }
         Ok(())

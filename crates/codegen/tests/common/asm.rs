@@ -37,6 +37,7 @@ pub fn program(sizes: &[u32], channels: &[(u32, Target)], bodies: Vec<(u32, Body
         controllers: Vec::new(),
         externs: Vec::new(),
         timers: Vec::new(),
+        queues: Vec::new(),
         channels: channels.collect(),
         ppfs: ppfs.collect(),
         limits: Limits::default(),

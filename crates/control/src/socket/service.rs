@@ -166,6 +166,7 @@ impl Service {
             ("workers", frames.workers),
             ("ports", frames.ports),
             ("hold tables", frames.holds),
+            ("queues", frames.queues),
             ("controllers", frames.controllers),
             ("passing", frames.passing),
         ];

@@ -120,7 +120,9 @@ impl<'n> Shares<'n> {
     fn new(program: &Program, count: u32, workers: usize, named: &'n [(String, u32)]) -> Result<Self, FrameError> {
         let least = Rings::least(workers);
         let wired = program.controllers.len() as u32;
-        let usual = (count / CONTROLLERS_PART).checked_div(wired).map_or(0, |part| part.max(least));
+        let queued = program.queues.iter().fold(0u32, |sum, queue| sum.saturating_add(queue.most()));
+        let usual =
+            (count.saturating_sub(queued) / CONTROLLERS_PART).checked_div(wired).map_or(0, |part| part.max(least));
         let mut shares = Shares { worker: 0, usual, named };
         let own = |name: &str| named.iter().find(|(own, _)| own == name);
         if let Some((name, given)) =
@@ -133,7 +135,14 @@ impl<'n> Shares<'n> {
         let controllers = all.iter().fold(0u32, |sum, (_, frames)| sum.saturating_add(*frames));
         let workers = workers as u32;
         let needed = program.limits.copies.saturating_add(1).saturating_mul(workers);
-        match count.checked_sub(controllers) {
+        // A queue's packets are in frames that no worker counts on.
+        let queues: Vec<(String, u32)> =
+            program.queues.iter().map(|queue| (queue.name.clone(), queue.most())).collect();
+        let queued = queues.iter().fold(0u32, |sum, (_, frames)| sum.saturating_add(*frames));
+        if queued > 0 && count.checked_sub(queued).is_none_or(|left| left / workers * workers < needed) {
+            return Err(FrameError::Queues { count, queues, workers, needed });
+        }
+        match count.checked_sub(controllers.saturating_add(queued)) {
             Some(left) if left / workers * workers >= needed => {
                 shares.worker = left / workers;
                 Ok(shares)

@@ -296,6 +296,18 @@ impl WorkerContext {
         unsafe { (*self.raw.outputs.add(index)).frame = frame };
     }
 
+    /// Puts an output in the place of one in front of it.
+    pub(crate) fn move_output(&mut self, from: usize, to: usize) {
+        assert!(to <= from && from < self.raw.output_len as usize, "there is no output {from}");
+        // SAFETY: both are within the list.
+        unsafe { *self.raw.outputs.add(to) = *self.raw.outputs.add(from) };
+    }
+
+    /// Takes all outputs but the first ones off the list.
+    pub(crate) fn truncate_outputs(&mut self, len: usize) {
+        self.raw.output_len = self.raw.output_len.min(len as u32);
+    }
+
     /// Works with another stack of free frames, or with its own again: `other` and its length become those that it had.
     pub(crate) fn exchange_free(&mut self, other: &mut FreeStack) {
         std::mem::swap(&mut self.raw.free, &mut other.start);

@@ -55,6 +55,23 @@ pub enum FrameError {
         /// The least number.
         least: u32,
     },
+    /// What queues may hold leaves too few for the workers.
+    #[error(
+        "{count} frames, without those that ports need: {queued} are for packets in queues ({list}), and {workers} workers \
+         need at least {needed}: use more frames, or declare smaller queues",
+        queued = .queues.iter().map(|(_, frames)| u64::from(*frames)).sum::<u64>(),
+        list = .queues.iter().map(|(name, frames)| format!("{name}: {frames}")).collect::<Vec<_>>().join(", "),
+    )]
+    Queues {
+        /// Number of frames that ports do not need.
+        count: u32,
+        /// What each queue may hold.
+        queues: Vec<(String, u32)>,
+        /// Number of workers.
+        workers: u32,
+        /// The least that they need.
+        needed: u32,
+    },
     /// What controllers are given leaves too few for the workers.
     #[error(
         "{count} frames, without those that ports need: {given} are for controllers ({list}), and {workers} workers need at least \

@@ -16,6 +16,8 @@ pub struct FrameHolders {
     pub ports: u32,
     /// Of packets in hold tables.
     pub holds: u32,
+    /// Of packets in queues.
+    pub queues: u32,
     /// At controllers: packets on their way to them and from them, those that they hold, and free ones at hand.
     pub controllers: u32,
     /// All others: of packets that are under way between these. 0 where no packet passes, or frames are lost.
@@ -28,6 +30,7 @@ pub(crate) enum Holder {
     Worker,
     Port,
     Hold,
+    Queue,
     Controller,
 }
 
@@ -62,10 +65,11 @@ impl Holders {
                 Holder::Worker => &mut found.workers,
                 Holder::Port => &mut found.ports,
                 Holder::Hold => &mut found.holds,
+                Holder::Queue => &mut found.queues,
                 Holder::Controller => &mut found.controllers,
             } += frames;
         }
-        let known = found.pool + found.workers + found.ports + found.holds + found.controllers;
+        let known = found.pool + found.workers + found.ports + found.holds + found.queues + found.controllers;
         found.passing = found.total.saturating_sub(known);
         found
     }

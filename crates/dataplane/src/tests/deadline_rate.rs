@@ -1,5 +1,5 @@
-//! A measurement, not a test: how late timers at deadlines are with a million armed and a hundred thousand a second. Run
-//! it by name, with `--ignored --nocapture`.
+//! Measurements, not tests: how late timers at deadlines are with a million armed and a hundred thousand a second, and
+//! packets of a thousand paced flows. Run them by name, with `--ignored --nocapture`.
 
 use std::time::Duration;
 
@@ -102,7 +102,13 @@ fn measure(what: &str, loaded: bool, poll: PollMode) {
     let (after, cpu) = (user("m.late"), used() - cpu);
     let forwarded = observer.snapshot().channel("m.output") - forwarded;
     let worst = tables.get(TableId(2), &[0], None).unwrap()[0];
-    let late: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
+    report(what, &before, &after, worst as u64, cpu, forwarded);
+    instance.stop();
+}
+
+/// Prints what was counted in cells of lateness.
+fn report(what: &str, before: &[u64], after: &[u64], worst: u64, cpu: Duration, forwarded: u64) {
+    let late: Vec<u64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
     let fired: u64 = late.iter().sum();
     let percentile = |part: f64| {
         let (mut left, wanted) = (0, (fired as f64 * part) as u64);
@@ -113,8 +119,8 @@ fn measure(what: &str, loaded: bool, poll: PollMode) {
         cell.map_or(f64::NAN, |cell| (cell as u64 + 1) as f64 * CELL as f64 / 1000.0)
     };
     println!(
-        "{what}: {:.0} timers/s, late by p50 {:.0} µs, p99 {:.0} µs, p99.9 {:.0} µs, max {:.0} µs; \
-         {:.1} % of a CPU, {:.2} million packets/s",
+        "{what}: {:.0} a second, late by p50 {:.0} µs, p99 {:.0} µs, p99.9 {:.0} µs, max {:.0} µs; \
+         {:.1} % of a CPU, {:.2} million other packets/s",
         fired as f64 / TIME.as_secs_f64(),
         percentile(0.5),
         percentile(0.99),
@@ -124,7 +130,78 @@ fn measure(what: &str, loaded: bool, poll: PollMode) {
         forwarded as f64 / TIME.as_secs_f64() / 1e6,
     );
     assert!(fired > 0);
+}
+
+/// A thousand flows of 5 Mbit/s in packets of 1328 bytes, each 2.125 ms apart.
+fn pace(what: &str) {
+    let program = compiled(&format!(
+        "import \"net/ether\";
+        drop_reason ahead;
+        metadata {{ due : u64; }}
+        module m {{
+            in  ether input;
+            out ether output;
+            channel ether paced;
+            array<u64> next[1000];
+            array<u64> worst[1];
+            counter late[{CELLS}];
+            queue line[1000] of 16;
+            ppf p(ether_packet_t *pkt) from input {{
+                u32 flow = (u32) pkt->src % 1000;
+                u64 due = next[flow];
+                if (due > now_ns() + 20ms) {{
+                    packet_drop(pkt, ahead);
+                    return;
+                }}
+                if (due < now_ns())
+                    due = now_ns() + (u64) flow * 2us;
+                next[flow] = due + 2125us;
+                pkt->metadata.due = due;
+                pkt->metadata.tx.port = 2;
+                channel_put_at(paced, line[flow], pkt, due);
+            }}
+            ppf q(ether_packet_t *pkt) from paced {{
+                u64 late_ns = now_ns() - pkt->metadata.due;
+                counter_add(late[(u32) (late_ns / {CELL})], 1);
+                u64 *most = worst[0];
+                if (most != null && late_ns > *most)
+                    *most = late_ns;
+                channel_put(output, pkt);
+            }}
+        }}
+        program {{ rx -> m.input; m.output -> tx; }}"
+    ));
+    let packet = |flow: u64| {
+        let mut packet = frame(0x0800, 0, 1328);
+        packet[6..12].copy_from_slice(&flow.to_be_bytes()[2..]);
+        packet
+    };
+    let traffic = Driver::Mem(MemPort::generator((0..1000).map(packet).collect(), u64::MAX / 2));
+    let ports = [PortConfig::new("a", 1, traffic), PortConfig::new("b", 2, Driver::Mem(MemPort::default()))];
+    let frames = FrameConfig { count: 16384 + 4096, ..FrameConfig::default() };
+    let options =
+        Options { engine: EngineKind::NATIVE, workers: 1, poll: PollMode::Interrupt, frames, ..Options::default() };
+    let instance = Instance::start(program, &options, &ports).unwrap();
+    let (mut tables, observer) = (instance.tables(), instance.observer());
+    let user = |name: &str| {
+        let snapshot = observer.snapshot();
+        snapshot.user.into_iter().find(|(other, _)| other == name).map(|(_, cells)| cells).unwrap_or_default()
+    };
+    std::thread::sleep(Duration::from_secs(1));
+    tables.insert(TableId(1), &TableEntry { key: vec![0], prefix_len: None, value: vec![0] }).unwrap();
+    let (before, cpu, dropped) = (user("m.late"), used(), observer.snapshot().dropped("ahead"));
+    std::thread::sleep(TIME);
+    let (after, cpu, dropped) = (user("m.late"), used() - cpu, observer.snapshot().dropped("ahead") - dropped);
+    let worst = tables.get(TableId(1), &[0], None).unwrap()[0];
+    report(what, &before, &after, worst as u64, cpu, dropped);
+    assert_eq!(observer.snapshot().dropped("queue_full"), 0);
     instance.stop();
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn deviation_of_a_thousand_paced_flows() {
+    pace("1000 flows of 5 Mbit/s, full load");
 }
 
 #[test]

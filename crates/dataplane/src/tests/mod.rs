@@ -11,6 +11,7 @@ mod interfaces;
 mod live;
 mod pcap;
 mod per_worker;
+mod queues;
 mod reload;
 mod sharing;
 mod stream_rate;

@@ -10,6 +10,7 @@ use baker::opt::reach::Reach;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output};
 
 use super::deadline::DeadlineTimers;
+use super::queues::Queues;
 use super::timer::Schedule;
 use crate::controller::Exchange;
 use crate::counters::PortCounters;
@@ -114,6 +115,8 @@ pub struct Running {
     pub timers: Option<Timers>,
     /// Where table entries have deadlines.
     deadlines: Option<Deadlines>,
+    /// Where packets wait for their time.
+    queues: Option<Queues>,
     resume: Option<Arc<Resume>>,
     pub generation: u16,
     /// Frames to send, by port, with room for a whole batch's outputs.
@@ -123,7 +126,7 @@ pub struct Running {
 impl Running {
     /// A program on a worker with so many ports.
     pub fn new(
-        program: &Program,
+        program: &Arc<Program>,
         context: WorkerContext,
         engine: Box<dyn Engine>,
         ports: usize,
@@ -132,6 +135,7 @@ impl Running {
         let Equipment { exchange, timers, deadlines, resume, generation } = equipment;
         let room = MAX_BATCH * (program.limits.copies as usize + 1);
         Running {
+            queues: Queues::new(program, context.pool(), sys::monotonic_ns()),
             context,
             reach: engine.reach(),
             engine,
@@ -157,6 +161,11 @@ impl Running {
             mine.go_on(others);
         }
         from.deadlines = None;
+        match (&mut self.queues, &mut from.queues) {
+            (Some(mine), Some(others)) => mine.go_on(&mut self.context, others),
+            (None, Some(others)) => others.clear(&mut from.context),
+            _ => {}
+        }
     }
 
     /// Processes a batch that was received, with this access.
@@ -298,11 +307,48 @@ impl Running {
         worked
     }
 
-    /// When a timer runs next, in nanoseconds.
+    /// Packets whose time in a queue has come, as a batch; whether anything was done.
+    pub fn run_queues(&mut self, ports: &mut Ports) -> bool {
+        let now = match self.queues.as_ref().and_then(Queues::next_due) {
+            Some(due) => Some(sys::monotonic_ns()).filter(|now| due <= *now),
+            None => None,
+        };
+        let Some(now) = now else { return false };
+        self.context.quiescent();
+        self.context.set_now(now);
+        let most = self.context.capacity();
+        let mut released = [(0, ChannelId(0)); MAX_BATCH];
+        let Some(queues) = &mut self.queues else { return false };
+        let (count, worked) = queues.release(&ports.pool, now, most, &mut released);
+        for run in released[..count].chunk_by(|a, b| a.1 == b.1) {
+            let channel = run[0].1;
+            let (mut frames, mut entering) = ([0; MAX_BATCH], 0);
+            for &(frame, _) in run {
+                if !self.queues.as_ref().is_some_and(|queues| queues.leaves(&mut self.context, frame, channel)) {
+                    frames[entering] = frame;
+                    entering += 1;
+                }
+            }
+            if entering > 0 {
+                self.enter(&mut ports.local, channel, &frames[..entering], Access::InPlace);
+            }
+        }
+        self.send(ports);
+        self.context.give_back();
+        worked
+    }
+
+    /// Packets that wait for their time.
+    pub fn held(&self) -> u32 {
+        self.queues.as_ref().map_or(0, Queues::held)
+    }
+
+    /// When a timer runs or a packet's time comes next, in nanoseconds.
     pub fn next_due(&self) -> Option<u64> {
         let timers = self.timers.as_ref().and_then(|timers| timers.schedule.next_due());
         let deadline = self.deadlines.as_ref().and_then(|own| own.timers.next_due(&self.context, &own.tables));
-        [timers, deadline].into_iter().flatten().min()
+        let queue = self.queues.as_ref().and_then(Queues::next_due);
+        [timers, deadline, queue].into_iter().flatten().min()
     }
 
     fn set_time(&mut self) {
@@ -326,7 +372,12 @@ impl Running {
                 END_TX => (Some(self.context.tx_port(frame)), DropId::NO_PORT),
                 END_HOST => (ports.host_of[self.context.rx_port(frame) as usize], DropId::NO_HOST),
                 _ => {
-                    punted |= self.punt(frame, ChannelId(end - END_CHANNEL));
+                    let channel = ChannelId(end - END_CHANNEL);
+                    if let Some(queues) = self.queues.as_mut().filter(|queues| queues.is_queue(end)) {
+                        queues.put(&mut self.context, frame, channel);
+                        continue;
+                    }
+                    punted |= self.punt(frame, channel);
                     continue;
                 }
             };
@@ -389,6 +440,14 @@ impl Running {
             }
             batch.left().for_each(|frame| self.context.let_go(frame));
             tx.clear();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(queues) = &mut self.queues {
+            queues.clear(&mut self.context);
         }
     }
 }

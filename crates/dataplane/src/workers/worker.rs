@@ -94,8 +94,10 @@ impl Worker {
                 worked |= self.now.run_timers(&mut self.ports);
             }
             worked |= self.now.run_deadlines(&mut self.ports);
+            worked |= self.now.run_queues(&mut self.ports);
             if !worked {
-                if stop == FINISH && self.ports.all.iter().all(|port| port.queue.finished()) {
+                let is_over = |port: &WorkerPort| port.queue.finished();
+                if stop == FINISH && self.now.held() == 0 && self.ports.all.iter().all(is_over) {
                     let since = *finished_since.get_or_insert_with(Instant::now);
                     if self.exchanges().all(Exchange::is_quiet) || since.elapsed() >= CONTROLLERS_PATIENCE {
                         break;

@@ -33,7 +33,7 @@ impl Resume {
             _ if id == Program::RX.0 => Onward::Begins,
             Target::Tx => Onward::Leaves(END_TX),
             Target::Host => Onward::Leaves(END_HOST),
-            Target::Ppf(_) | Target::Controller(_) => match split.resume.get(id as usize) {
+            Target::Ppf(_) | Target::Controller(_) | Target::Queue(..) => match split.resume.get(id as usize) {
                 Some(Some(channel)) => Onward::GoesOn(*channel),
                 _ => Onward::Leaves(END_CHANNEL + id),
             },

@@ -41,7 +41,7 @@ pub enum End {
     Tx,
     /// To the kernel's own stack.
     Host,
-    /// To the controller that this channel leads to.
+    /// To the controller or the queue that this channel leads to.
     Controller(ChannelId),
 }
 

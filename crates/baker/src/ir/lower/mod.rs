@@ -15,6 +15,7 @@ mod expr;
 mod extent;
 mod layers;
 mod packet;
+mod queue;
 mod reasons;
 mod stmt;
 mod timer;
@@ -42,8 +43,10 @@ pub fn lower(program: &hir::Program) -> Program {
         ppfs: Vec::new(),
         externs: program.externs.clone(),
         timers: Vec::new(),
+        queues: program.queues.clone(),
         limits: Default::default(),
     };
+    queue::declare(program, &mut lowered);
     for ppf in &program.ppfs {
         let body = lower_body(program, |lowering| lowering.ppf(ppf));
         lowered.ppfs.push(Ppf {

@@ -68,6 +68,9 @@ impl<'p> Lowering<'p> {
                 let packet = self.consume(packet);
                 self.b.effect(Op::Put { packet, channel: *channel });
             }
+            StmtKind::PutAt(channel, queue, packet, line, at) => {
+                self.put_at((*channel, *queue), packet, line, at);
+            }
             StmtKind::Drop(packet, reason) => {
                 let reason = self.value(reason);
                 // The checksum of a packet that goes nowhere need not be brought up to date.

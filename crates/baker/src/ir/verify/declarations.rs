@@ -28,6 +28,12 @@ pub(super) fn check(program: &Program, errors: &mut Errors) {
         } else if matches!(channel.from, Some(Source::Controller(id)) if program.controllers.get(id.0 as usize).is_none())
         {
             errors.add(format!("channel {name}: there is no controller that injects packets"));
+        } else if let Target::Queue(id, on) = channel.target {
+            let on = program.channels.get(on.0 as usize);
+            let right = on.is_some_and(|on| on.from == Some(Source::Queue(id)) && on.protocol == channel.protocol);
+            if !right || program.queues.get(id.0 as usize).is_none() {
+                errors.add(format!("channel {name}: there is no such queue, or nothing behind it"));
+            }
         } else if let Target::Ppf(id) = channel.target {
             match program.ppfs.get(id.0 as usize) {
                 None => errors.add(format!("channel {name}: there is no ppf {}", id.0)),

@@ -14,8 +14,6 @@ nodes! {
     /// `array<value> NAME[size];`, `hash<key, value> NAME[size];`, `lpm<key, value> NAME[size];`,
     /// `set<key> NAME[size];`, `hold<protocol> NAME[size] of packets;`
     Table,
-    /// `of packets` behind a hold table.
-    OfClause,
     /// `idle duration` behind a table.
     Idle,
     /// `into NAME` behind a table.
@@ -24,6 +22,12 @@ nodes! {
     Counter,
     /// `meter NAME rate tokens burst tokens;`, also with `[size]` behind the name, and without rate and burst.
     Meter,
+    /// `queue NAME[size] of packets drop oldest;`, or without the size or the last clause.
+    Queue,
+    /// `of packets` of a hold table or a queue.
+    OfClause,
+    /// `drop NAME`
+    DropClause,
     /// `rate tokens` of a meter.
     Rate,
     /// `burst tokens` of a meter.
@@ -58,6 +62,8 @@ choice! {
         Counter(Counter),
         /// A meter.
         Meter(Meter),
+        /// A queue.
+        Queue(Queue),
         /// A packet processing function.
         Ppf(Ppf),
         /// A function that a controller has.
@@ -260,6 +266,28 @@ impl Meter {
     /// Tokens that there are at most, if written.
     pub fn burst(&self) -> Option<Expr> {
         child(child::<Burst>(&self.syntax)?.syntax())
+    }
+}
+
+impl Queue {
+    /// Its name.
+    pub fn name(&self) -> Option<Name> {
+        name(&self.syntax)
+    }
+
+    /// How many queues it is, if more than one.
+    pub fn size(&self) -> Option<Expr> {
+        child(&self.syntax)
+    }
+
+    /// Packets that each of them holds at most.
+    pub fn depth(&self) -> Option<Expr> {
+        child(child::<OfClause>(&self.syntax)?.syntax())
+    }
+
+    /// Which packets are dropped where it is full, if written.
+    pub fn drops(&self) -> Option<Name> {
+        name(child::<DropClause>(&self.syntax)?.syntax())
     }
 }
 

@@ -75,6 +75,7 @@ impl Parser<'_> {
             Some(ArrayKw | HashKw | LpmKw | SetKw | HoldKw) => self.table(),
             Some(CounterKw) => self.counter(),
             Some(MeterKw) => self.meter(),
+            Some(QueueKw) => self.queue(),
             Some(PpfKw) => self.ppf(),
             None if self.at(At) => self.ppf(),
             Some(DropReasonKw) if self.nth(1) == Name && self.nth(2) == LParen => self.function(),
@@ -112,7 +113,7 @@ impl Parser<'_> {
         self.after_no_item = before;
         let title = format!("expected an item of a module, found {}", self.found());
         let error = Diagnostic::new("expected-item", self.here(), title).label("no item of a module begins so").hint(
-            "`in`, `out`, `channel`, `array`, `hash`, `lpm`, `set`, `hold`, `counter`, `meter`, `ppf`, `timer`, `extern`, `const`, \
+            "`in`, `out`, `channel`, `array`, `hash`, `lpm`, `set`, `hold`, `counter`, `meter`, `queue`, `ppf`, `timer`, `extern`, `const`, \
              `type`, `enum`, `struct`, `drop_reason` or a function can stand here",
         );
         self.not_an_item(error);
@@ -196,6 +197,28 @@ impl Parser<'_> {
             self.finish();
         }
         self.semicolon("after this meter");
+        self.finish();
+    }
+
+    fn queue(&mut self) {
+        self.start(Queue);
+        self.bump_as(QueueKw);
+        if self.name("the name of the queue") && self.eat(LBracket) {
+            self.expr();
+            self.close(RBracket, "after the number of queues");
+        }
+        self.start(OfClause);
+        if self.expect_keyword(OfKw, "and how many packets it holds at most") {
+            self.expr();
+        }
+        self.finish();
+        if self.at_keyword(DropKw) {
+            self.start(DropClause);
+            self.bump_as(DropKw);
+            self.name("`newest` or `oldest`");
+            self.finish();
+        }
+        self.semicolon("after this queue");
         self.finish();
     }
 

@@ -91,8 +91,9 @@ pub fn replay(
     fill(&mut tables).map_err(ReplayError::Tables)?;
     let copies = program.limits.copies;
     // Frames of the largest size: a recorded packet may be one that offloads merged.
+    let queued = program.queues.iter().fold(0u32, |sum, queue| sum.saturating_add(queue.most()));
     let frames = FrameConfig {
-        count: copies.saturating_add(2).saturating_add(hold_frames(program)),
+        count: copies.saturating_add(2).saturating_add(hold_frames(program)).saturating_add(queued),
         frame_size: 65536,
         ..FrameConfig::default()
     };
@@ -112,7 +113,7 @@ pub fn replay(
         received += 1;
         context.quiescent();
         let now = context.now().max(time.as_nanos() as u64);
-        let timers = timers.get_or_insert_with(|| SimulatedTimers::new(program, now));
+        let timers = timers.get_or_insert_with(|| SimulatedTimers::new(program, &pool, now));
         timers.leap(now);
         // SAFETY: the context was made for the engine's program and tables, and its outputs were taken.
         while unsafe { timers.step(&mut context, &mut *engine, &tables, now) } {
@@ -128,6 +129,7 @@ pub fn replay(
         // SAFETY: the batch was made by `RxBatch` over this context, which was made for the engine's program and
         // tables.
         unsafe { engine.run(&mut context, one.frames()) };
+        timers.hold(&mut context);
         leaving.take(&mut context, time)?;
     }
     let Leaving { tx, host, controllers, .. } = leaving;
@@ -183,7 +185,8 @@ impl Leaving<'_> {
             }
             channel => match self.program.channels[(channel - END_CHANNEL) as usize].target {
                 Target::Controller(id) => End::Controller(self.program.controllers[id.0 as usize].name.clone()),
-                Target::Ppf(_) | Target::Tx | Target::Host => End::Host,
+                // Not outputs: packets of queues wait in them.
+                Target::Ppf(_) | Target::Tx | Target::Host | Target::Queue(..) => End::Host,
             },
         }
     }

@@ -72,21 +72,17 @@ impl Stepper {
         frame_size: u32,
     ) -> Result<Stepper, StepError> {
         let limits = program.limits;
-        let config = FrameConfig {
-            count: limits
-                .copies
-                .saturating_add(1)
-                .saturating_mul(MAX_BATCH as u32)
-                .saturating_add(hold_frames(&program)),
-            frame_size,
-            ..FrameConfig::default()
-        };
+        let queued = program.queues.iter().fold(0u32, |sum, queue| sum.saturating_add(queue.most()));
+        let count = limits.copies.saturating_add(1).saturating_mul(MAX_BATCH as u32);
+        let waiting = queued.saturating_add(hold_frames(&program));
+        let config = FrameConfig { count: count.saturating_add(waiting), frame_size, ..FrameConfig::default() };
         let pool = Arc::new(FramePool::with_local(&program, config, 1)?);
         let counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
         let mut context = WorkerContext::new(&program, pool.clone(), tables.native().cloned(), counters.clone())?;
         // Whatever its length, so that engines are compared where bytes are shared.
         context.set_share_least(Some(1));
-        for frame in 0..pool.count() {
+        // Of those for packets that wait, which may never be, no memory is touched.
+        for frame in 0..count.min(pool.count()) {
             // SAFETY: no frame was taken from the pool yet. The poisoned part lies in the frame, the metadata behind
             // the descriptor.
             unsafe {
@@ -96,7 +92,7 @@ impl Stepper {
             }
         }
         context.sort_deadlines(&program);
-        let timers = SimulatedTimers::new(&program, 0);
+        let timers = SimulatedTimers::new(&program, &pool, 0);
         let local = LocalMemory::new(&pool, 0)?;
         let access = Access::default();
         Ok(Stepper { program, pool, context, counters, engine, tables, timers, access, local })
@@ -153,6 +149,7 @@ impl Stepper {
         }
         // SAFETY: as for a batch; packets enter by the channel.
         unsafe { self.engine.inject(channel, &mut self.context, one.frames()) };
+        self.timers.hold(&mut self.context);
         let mut outputs = Vec::new();
         self.take_outputs(&mut outputs);
         outputs
@@ -209,6 +206,7 @@ impl Stepper {
                 self.engine.run(context, frames)
             });
         }
+        self.timers.hold(&mut self.context);
         let mut outputs = Vec::new();
         self.take_outputs(&mut outputs);
         outputs
@@ -256,6 +254,11 @@ impl Stepper {
         // SAFETY: the context outlives the borrow of its raw part, and no engine runs.
         let held = unsafe { (*self.context.raw()).free_len };
         let (free, count) = (held + self.pool.free_frames(), self.pool.count());
+        // Those that wait are no others': what is checked is what is left.
+        if self.timers.held() > 0 {
+            let held = self.timers.held();
+            return if free + held == count { Ok(()) } else { Err(format!("{free} frames are free and {held} wait")) };
+        }
         if free != count {
             return Err(format!("{free} frames are free of {count}"));
         }

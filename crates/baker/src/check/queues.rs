@@ -1,0 +1,83 @@
+//! Queues: lines in which packets wait for their time.
+
+use super::access::Cell;
+use super::code::CodeChecker;
+use super::hir::{StmtKind, Type};
+use super::names::{Checker, ModuleId, Symbol};
+use super::types::unsigned;
+use crate::diag::Diagnostic;
+use crate::ir::{DropId, DropReason, Queue, QueueId};
+use crate::source::FileId;
+use crate::syntax::ast;
+
+/// Lines of one declaration at most, and packets in one.
+const MAX_LINES: u32 = 1 << 20;
+const MAX_DEPTH: u32 = 1 << 16;
+/// Packets in all lines of one declaration at most.
+const MAX_PACKETS: u32 = 1 << 24;
+
+impl Checker<'_> {
+    pub(super) fn queue(&mut self, file: FileId, module: ModuleId, item: &ast::Queue) {
+        let Some(name) = item.name() else { return };
+        let scope = Some(module);
+        let lines = match item.size() {
+            Some(size) => self.size(file, scope, &size, "the size of a queue", (1, MAX_LINES)).unwrap_or(1),
+            None => 1,
+        };
+        let Some(of) = item.depth() else { return };
+        let depth = self.size(file, scope, &of, "what a queue holds", (1, MAX_DEPTH)).unwrap_or(1);
+        if lines.saturating_mul(depth) > MAX_PACKETS {
+            let error = Diagnostic::new("queue-size", self.span(file, &of), "this queue holds too many packets");
+            self.error(error.label(format!("{lines} times {depth}, and {MAX_PACKETS} is the most")));
+        }
+        let drops_oldest = match item.drops() {
+            None => false,
+            Some(drops) if drops.text() == "newest" => false,
+            Some(drops) if drops.text() == "oldest" => true,
+            Some(drops) => {
+                let error = Diagnostic::new("queue-drops", drops.span(file), "a full queue drops `newest` or `oldest`");
+                return self.error(error.label("neither of them"));
+            }
+        };
+        let reasons = &mut self.hir.reasons;
+        let full = reasons.iter().position(|reason| reason.name == Queue::FULL).unwrap_or_else(|| {
+            reasons.push(DropReason { name: Queue::FULL.into() });
+            reasons.len() - 1
+        });
+        let id = QueueId(self.hir.queues.len() as u32);
+        self.hir.queues.push(Queue {
+            name: self.full_name(module, name.text()),
+            lines,
+            depth,
+            drops_oldest,
+            full: DropId(full as u32),
+            span: Some(name.span(file)),
+        });
+        self.bind(file, scope, &name, Symbol::Queue(id));
+    }
+}
+
+impl CodeChecker<'_, '_> {
+    /// `channel_put_at(channel, queue[i], packet, time)`
+    pub(super) fn channel_put_at(&mut self, args: &[ast::Expr]) -> Option<StmtKind> {
+        let put = self.channel_put(&[args[0].clone(), args[2].clone()]);
+        let line = self.line(&args[1]);
+        let at = self.expr(&args[3], None);
+        let at = self.coerce(at, unsigned(64));
+        let (StmtKind::Put(channel, packet), (queue, line), at) = (put?, line?, at?) else { return None };
+        debug_assert!(matches!(packet.ty, Type::Packet(_)));
+        Some(StmtKind::PutAt(channel, queue, packet, line, at))
+    }
+
+    /// A queue, or one of several.
+    fn line(&mut self, expr: &ast::Expr) -> Option<(QueueId, super::hir::Expr)> {
+        let Cell { base, index, span } = self.cell(expr)?;
+        let Some(Symbol::Queue(queue)) = self.named(&base) else {
+            let error = Diagnostic::new("not-a-queue", span, "a queue is needed here").label("not a queue");
+            self.error(self.with_hidden(error, &base));
+            return None;
+        };
+        let lines = self.checker.hir.queues[queue.0 as usize].lines;
+        Some((queue, self.cell_index("queue", lines, index, span)?))
+    }
+}
