@@ -159,8 +159,11 @@ fn pcapng_files() {
     assert!(text.contains("ports have sent all of its packets, and received none"), "{text}");
 }
 
-/// Interfaces and packets of a pcapng file that was written: name of the interface, time in ns, flags, bytes.
-fn read_pcapng(file: &[u8]) -> (Vec<String>, Vec<(String, u64, u32, Vec<u8>)>) {
+/// A packet of a pcapng file: name of its interface, time in ns, flags, bytes.
+type Written = (String, u64, u32, Vec<u8>);
+
+/// Interfaces and packets of a pcapng file that was written.
+fn read_pcapng(file: &[u8]) -> (Vec<String>, Vec<Written>) {
     let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
     let half = |at: usize| usize::from(u16::from_le_bytes(file[at..at + 2].try_into().unwrap()));
     let (mut at, mut names, mut packets) = (0, Vec::new(), Vec::new());

@@ -585,7 +585,7 @@ question = DNSQR(qname="www.example.org", qtype="AAAA")
 query = ip_udp(53) / DNS(id=0xBEEF, rd=1, cd=1, qd=question)
 read("dns_query", "net/dns net/udp net/ipv4", query, DNS4,
      [*DNS_FIELDS, ("dns_question_type(dns) & 0xffff", "dns.qry.type"), ("dns_question_type(dns) >> 16", "dns.qry.class")],
-     [("dns_is_query(dns)", 1), ("dns_name_length(dns, 12)", 17), ("dns_name_length(dns, 11)", 0),
+     [("dns_is_query(dns)", 1), ("dns_name_length(dns, 12)", 17),
       ("dns_question_type(dns) == (DNS_TYPE_AAAA | (u32) DNS_CLASS_IN << 16)", 1), ("udp->dst_port == DNS_PORT", 1)])
 answer = DNSRR(rrname="www.example.org", type="A", ttl=60, rdata=C4)
 response = ETHER / IP(src=B4, dst=A4) / UDP(sport=53, dport=50000) / DNS(
