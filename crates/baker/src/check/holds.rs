@@ -2,8 +2,8 @@
 
 use super::code::CodeChecker;
 use super::expr::Typed;
-use super::hir::{Expr, ExprKind, StmtKind, Type};
 use super::hints::article;
+use super::hir::{Expr, ExprKind, StmtKind, Type};
 use super::names::{Checker, ModuleId, Symbol};
 use super::types::unsigned;
 use crate::diag::Diagnostic;

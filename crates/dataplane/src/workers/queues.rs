@@ -156,7 +156,8 @@ impl Queues {
         let place = &mut self.lines[line as usize];
         let last = std::mem::replace(&mut place.last, frame + 1);
         place.len += 1;
-        self.set_held(self.held + 1);
+        self.held += 1;
+        self.waiting.0.store(self.held, Ordering::Relaxed);
         match last {
             0 => {
                 place.first = frame + 1;
@@ -268,13 +269,9 @@ impl Queues {
         if place.first == 0 {
             place.last = 0;
         }
-        self.set_held(self.held - 1);
+        self.held -= 1;
+        self.waiting.0.store(self.held, Ordering::Relaxed);
         frame
-    }
-
-    fn set_held(&mut self, held: u32) {
-        self.held = held;
-        self.waiting.0.store(held, Ordering::Relaxed);
     }
 
     /// Sets the time of a line's first packet, where there is one.
