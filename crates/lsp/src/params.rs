@@ -1,5 +1,5 @@
-//! Modules with parameters: what stands for the parameters in each instance, and which of several functions of a name is
-//! called.
+//! Modules with parameters: what stands for the parameters in each instance, and which of several functions of a name
+//! is called.
 
 use baker::syntax::ast::{self, AstNode, ModuleParamKind};
 

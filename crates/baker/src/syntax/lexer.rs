@@ -130,8 +130,8 @@ fn mac_len(rest: &str) -> Option<usize> {
     }
 }
 
-/// Length of an IPv6 address (RFC 4291 section 2.2): with `::`, which nothing else has, or of eight groups. A `:` behind
-/// it is that of a label or of `?:`.
+/// Length of an IPv6 address (RFC 4291 section 2.2): with `::`, which nothing else has, or of eight groups. A `:`
+/// behind it is that of a label or of `?:`.
 fn ipv6_len(rest: &str) -> Option<usize> {
     let run = &rest[..len_while(rest, |c| c.is_ascii_hexdigit() || c == ':' || c == '.')];
     let address = match run.strip_suffix(':') {
