@@ -112,7 +112,7 @@ impl Model {
             self.now = at;
             let flow = self.flows.get_mut(&key).unwrap();
             flow.0 += 1;
-            flow.1 = (flow.0 % 3 == 0).then_some(at + 5 * MS);
+            flow.1 = flow.0.is_multiple_of(3).then_some(at + 5 * MS);
             ran.push((key, at));
         }
         self.now = to;

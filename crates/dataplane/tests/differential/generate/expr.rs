@@ -168,9 +168,7 @@ impl Body<'_> {
 
     /// `table_insert` and `table_remove` as values.
     fn table_change(&mut self, depth: u32) -> Expr {
-        if self.n.chance(30)
-            && let Some(deadline) = self.deadline(depth)
-        {
+        if let Some(deadline) = self.deadline(depth) {
             return deadline;
         }
         let Some((name, table)) = self.pick_table(|_, table| table.kind != Kind::Lpm) else { return self.leaf() };
@@ -194,7 +192,7 @@ impl Body<'_> {
         };
         let tables: Vec<_> =
             self.tables().into_iter().filter(|(_, (module, index))| at_deadline(*module, *index)).collect();
-        if tables.is_empty() {
+        if tables.is_empty() || !self.n.chance(30) {
             return None;
         }
         let (name, (module, index)) = self.n.pick(&tables).clone();

@@ -281,9 +281,11 @@ impl World {
             let period = *n.pick(&[50_000_000_000, 300_000_000_000, 700_000_000_001]);
             module.timers.push(Timer { name: format!("every{i}"), table, period });
         }
-        let deadlines = if self.style.is_kernel() { 0 } else { 25 };
+        if self.style.is_kernel() {
+            return;
+        }
         for table in 0..module.tables.len() {
-            if module.tables[table].kind != Kind::Lpm && n.chance(deadlines) {
+            if module.tables[table].kind != Kind::Lpm && n.chance(25) {
                 module.timers.push(Timer { name: format!("at{table}"), table: Some(table), period: 0 });
             }
         }
