@@ -20,7 +20,7 @@ use examples::{Example, body, examples};
 const DOCUMENTS: [(&str, &str); 3] = [
     ("language.md", include_str!("../../../docs/language.md")),
     ("kernel.md", include_str!("../../../docs/kernel.md")),
-    ("translation.md", include_str!("../../../docs/translation.md")),
+    ("other-languages.md", include_str!("../../../docs/other-languages.md")),
 ];
 
 fn items(text: &str) -> String {

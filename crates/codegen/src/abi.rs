@@ -440,9 +440,9 @@ pub struct Runtime {
     pub hash_remove: unsafe extern "C" fn(*mut u8, *const u64) -> u8,
     /// As `hash_lookup` for an `lpm` table with keys of other than 32 bits: the value of the longest matching prefix.
     pub lpm_lookup: unsafe extern "C" fn(*const u8, *const u64) -> *mut u8,
-    /// Hold table (its control block is the data plane's own), context, packet, number → 1 where another packet had to go
-    /// or this one could not be held. The packet is the table's. This and `hold_get` work on frames, descriptors and the
-    /// free stack as generated code does.
+    /// Hold table (its control block is the data plane's own), context, packet, number → 1 where another packet had to
+    /// go or this one could not be held. The packet is the table's. This and `hold_get` work on frames, descriptors and
+    /// the free stack as generated code does.
     pub hold_put: unsafe extern "C" fn(*const u8, *mut Context, *mut Descriptor, u64) -> u8,
     /// Hold table, context, number, bytes that the copy needs for itself ([`WHOLE`] for all) → a packet in a frame of
     /// the free stack: a copy of what is held, or 0 bytes.

@@ -1,12 +1,13 @@
 //! A hierarchical timing wheel (Varghese and Lauck, 1987), as the kernel and tokio have one, with bounded steps.
 //!
-//! Time is counted in ticks of [`TICK`]. A slot of level 0 is a tick wide, one of each further level 64 times as wide as
-//! one of the level below. Each level has 128 slots: so it reaches over two slots of the level above, and a slot's
+//! Time is counted in ticks of [`TICK`]. A slot of level 0 is a tick wide, one of each further level 64 times as wide
+//! as one of the level below. Each level has 128 slots: so it reaches over two slots of the level above, and a slot's
 //! timers can be moved down a few at a time during the whole slot before it ([`Wheel::work_ahead`]), whatever their
 //! number. Where that was not done, they are moved when time comes to the slot.
 //!
 //! Timers are known by number, and lie in doubly linked lists. Setting, cancelling and expiring one take constant time
-//! and no memory. A timer is never early. It is late by less than a tick, and by the time that the caller takes to look.
+//! and no memory. A timer is never early. It is late by less than a tick, and by the time that the caller takes to
+//! look.
 
 use std::time::Duration;
 

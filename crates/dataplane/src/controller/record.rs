@@ -44,7 +44,8 @@ pub(super) fn key_of<K: Key>(key: &K) -> (Fields, Option<u32>) {
 pub trait Record: Sized {
     /// Number of fields.
     const FIELDS: usize;
-    /// Writes one number per field, [`Record::FIELDS`] of them. One that does not fit its field is refused by the table.
+    /// Writes one number per field, [`Record::FIELDS`] of them. One that does not fit its field is refused by the
+    /// table.
     fn to_fields(&self, fields: &mut [u128]);
     /// From as many numbers; `None` where one has more bits than the type.
     fn from_fields(fields: &[u128]) -> Option<Self>;

@@ -85,8 +85,8 @@ impl TableAccess {
         }
     }
 
-    /// Sets an entry of a hash table; what it was until nobody could find that any more goes to `before`, which has room
-    /// for one number per field. Whether there was one.
+    /// Sets an entry of a hash table; what it was until nobody could find that any more goes to `before`, which has
+    /// room for one number per field. Whether there was one.
     pub fn exchange(
         &self,
         table: TableId,
@@ -108,8 +108,8 @@ impl TableAccess {
         }
     }
 
-    /// As [`TableStore::get`], into `values`, which has room for one number per field: native tables allocate nothing for
-    /// them.
+    /// As [`TableStore::get`], into `values`, which has room for one number per field: native tables allocate nothing
+    /// for them.
     pub fn get_to(
         &self,
         table: TableId,

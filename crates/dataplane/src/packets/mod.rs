@@ -1,7 +1,8 @@
 //! Packet memory: frames that packets lie in, what a worker has of them, and batches between drivers and engines.
 //!
 //! A driver fills a [`RxBatch`] with frames of the worker's [`WorkerContext`], which takes them from the [`FramePool`];
-//! what leaves the program goes to a driver as a [`TxBatch`]. Imports run `access, batch → shared → context → frames ← holders`.
+//! what leaves the program goes to a driver as a [`TxBatch`]. Imports run `access, batch → shared → context → frames ←
+//! holders`.
 
 mod access;
 mod batch;

@@ -6,14 +6,14 @@
 //! frame 9  [ headers |                        another one: frame 7 has the count 2
 //! ```
 //!
-//! A frame's holders are the packet that lies in it, also in a hold table, packets whose `rest` it is, descriptors of it
-//! that the kernel has to send, and nothing else. Its count says how many there are besides the first. Bytes that are shared are written by
-//! nobody: see `baker::opt::share`. What goes to a controller has its bytes for itself ([`WorkerContext::make_own`]), so
-//! counts are the workers' alone.
+//! A frame's holders are the packet that lies in it, also in a hold table, packets whose `rest` it is, descriptors of
+//! it that the kernel has to send, and nothing else. Its count says how many there are besides the first. Bytes that
+//! are shared are written by nobody: see `baker::opt::share`. What goes to a controller has its bytes for itself
+//! ([`WorkerContext::make_own`]), so counts are the workers' alone.
 //!
-//! A frame's holders may be on several workers, for any of them may take back what one of them sent. So counts change by
-//! atomic operations. A holder that finds the count 0 is the only one: nobody else can hold the frame meanwhile, and it
-//! takes no more than a load to let go of it. That is how all frames go that are never shared.
+//! A frame's holders may be on several workers, for any of them may take back what one of them sent. So counts change
+//! by atomic operations. A holder that finds the count 0 is the only one: nobody else can hold the frame meanwhile, and
+//! it takes no more than a load to let go of it. That is how all frames go that are never shared.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -169,8 +169,8 @@ impl FramePool {
         }
     }
 
-    /// Copies into a packet's own frame what it has elsewhere, and gives the frame that it had that in, which the caller
-    /// holds then.
+    /// Copies into a packet's own frame what it has elsewhere, and gives the frame that it had that in, which the
+    /// caller holds then.
     ///
     /// # Safety
     /// The packet is the caller's.

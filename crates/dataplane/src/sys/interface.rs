@@ -24,8 +24,8 @@ pub const TAG_AT: usize = 12;
 pub const TAG: usize = 4;
 
 impl Interface {
-    /// Whether the interface can send a frame of so many bytes that begins with these: it has a header and fits the MTU,
-    /// with its tag where it has one.
+    /// Whether the interface can send a frame of so many bytes that begins with these: it has a header and fits the
+    /// MTU, with its tag where it has one.
     pub fn can_send(&self, head: &[u8], len: usize) -> bool {
         let tagged = head.len() >= ETHERNET && head[TAG_AT..ETHERNET] == [0x81, 0x00];
         head.len() >= ETHERNET && len <= self.mtu + ETHERNET + if tagged { TAG } else { 0 }

@@ -1,10 +1,10 @@
 //! Deadlines of table entries: see `baker::ir::deadline`.
 //!
-//! The time lies beside the entry, by the entry's number ([`super::due`]), and all workers and programs share it. It says
-//! whether a timer runs: it is taken by a compare-and-swap, for the entry that the key leads to. Where to look is a
-//! worker's own matter: each has a timing wheel per table, with a timer for each entry that it has set the deadline of
-//! last ([`Deadlines`]). A timer that another worker has outdated, or whose entry is gone, finds that the time is not
-//! its own.
+//! The time lies beside the entry, by the entry's number ([`super::due`]), and all workers and programs share it. It
+//! says whether a timer runs: it is taken by a compare-and-swap, for the entry that the key leads to. Where to look is
+//! a worker's own matter: each has a timing wheel per table, with a timer for each entry that it has set the deadline
+//! of last ([`Deadlines`]). A timer that another worker has outdated, or whose entry is gone, finds that the time is
+//! not its own.
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeSet;

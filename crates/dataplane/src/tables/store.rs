@@ -193,8 +193,9 @@ impl Tables {
         Ok(())
     }
 
-    /// Sets an entry of a hash table, and writes to `before`, which has room for one number per field, what it was until
-    /// nobody could find that any more; whether there was one. Any thread may call it while packets are processed.
+    /// Sets an entry of a hash table, and writes to `before`, which has room for one number per field, what it was
+    /// until nobody could find that any more; whether there was one. Any thread may call it while packets are
+    /// processed.
     pub fn exchange(
         &self,
         table: TableId,

@@ -1,8 +1,8 @@
 //! Workers: each runs a program to completion over the batches of its ports' queues.
 //!
 //! Orders for a worker come through its [`Handover`]; packets of controllers and timers run between two batches.
-//! Imports run `worker → handover → running → timer, deadline, queues`: the loop over the ports, how it gets another program, a
-//! program on one worker, the program's timers, periodic ones and those at deadlines.
+//! Imports run `worker → handover → running → timer, deadline, queues`: the loop over the ports, how it gets another
+//! program, a program on one worker, the program's timers, periodic ones and those at deadlines.
 
 mod deadline;
 mod handover;

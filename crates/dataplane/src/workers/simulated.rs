@@ -99,8 +99,8 @@ unsafe fn release(queues: &mut Queues, context: &mut WorkerContext, engine: &mut
     let (count, _) = queues.release(&pool, now, most, &mut released);
     for &(frame, channel) in &released[..count] {
         if !queues.leaves(context, frame, channel) {
-            // SAFETY: the frame is the context owner's and holds a packet for this channel, with its metadata; there are
-            // frames for its copies.
+            // SAFETY: the frame is the context owner's and holds a packet for this channel, with its metadata; there
+            // are frames for its copies.
             unsafe { engine.inject(channel, context, &[frame]) };
         }
     }

@@ -54,11 +54,11 @@ pub fn packets((name, content): &(String, Vec<u8>), config: &Config, port: PortO
 /// An option that says on which port packets come in whose file does not say it, with its value where it was given.
 pub type PortOption<'a> = (&'static str, Option<&'a str>);
 
-/// Where the packets of a capture file come in. An interface is the port of its name, or, where it is called by a number,
-/// the port of that number; of a lab's captures, whose interfaces are called `HOST:DEVICE`, that of the device's name.
-/// An interface without a name is the port of its place in the file, counted from 1. Packets at other interfaces, or at
-/// none, come in on the port that the option says: a name of the configuration, or a number. Without it those at none
-/// come in on port 1, and those at others nowhere.
+/// Where the packets of a capture file come in. An interface is the port of its name, or, where it is called by a
+/// number, the port of that number; of a lab's captures, whose interfaces are called `HOST:DEVICE`, that of the
+/// device's name. An interface without a name is the port of its place in the file, counted from 1. Packets at other
+/// interfaces, or at none, come in on the port that the option says: a name of the configuration, or a number. Without
+/// it those at none come in on port 1, and those at others nowhere.
 pub struct EntryPorts<'c> {
     names: PortNames,
     option: &'static str,

@@ -152,7 +152,7 @@ impl Machine {
             layout: FrameLayout { headroom, frame_size: (headroom + 1792).next_power_of_two() },
             counters: vec![0; slots.len()],
             tables: program.tables.iter().map(|table| Store::new(&program, table)).collect(),
-            holds: program.tables.iter().map(|table| hold::Held::new(table)).collect(),
+            holds: program.tables.iter().map(hold::Held::new).collect(),
             slots,
             program,
             packets: Vec::new(),

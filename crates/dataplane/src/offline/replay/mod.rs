@@ -72,10 +72,10 @@ pub struct ReplayReport {
     pub snapshot: Snapshot,
 }
 
-/// Runs a program over the packets of capture files, in the order of their times, and writes every packet that leaves by
-/// `tx`, to the host or to a controller, in order, with the time of the packet it came from, which is also the time that
-/// the program sees. Its timers run by that time, too, before the packet that comes at or after theirs; a pause is no
-/// longer than the last 1024 times that they run. There are no ports, so none is dropped as `no_port` or `no_host`.
+/// Runs a program over the packets of capture files, in the order of their times, and writes every packet that leaves
+/// by `tx`, to the host or to a controller, in order, with the time of the packet it came from, which is also the time
+/// that the program sees. Its timers run by that time, too, before the packet that comes at or after theirs; a pause is
+/// no longer than the last 1024 times that they run. There are no ports, so none is dropped as `no_port` or `no_host`.
 /// `fill` gets the tables first. Controllers do not run, but `externs` are their functions.
 pub fn replay(
     program: &Arc<Program>,

@@ -115,8 +115,8 @@ impl Stepper {
 
     /// Moves the time that the program sees, in nanoseconds, on to this, and runs what its timers do until then, each
     /// at its time; those that are due at once in the program's order, and each over the keys of its table in their
-    /// order; then those at deadlines, over keys in their order. Gives what left the program. Time begins at 0. Where it moves by very many periods, the last 1024 are
-    /// run.
+    /// order; then those at deadlines, over keys in their order. Gives what left the program. Time begins at 0. Where
+    /// it moves by very many periods, the last 1024 are run.
     pub fn advance(&mut self, to: u64) -> Vec<StepOutput> {
         self.timers.leap(to);
         let mut outputs = Vec::new();
@@ -248,7 +248,8 @@ impl Stepper {
         self.tables.clone()
     }
 
-    /// Lets go of the packets that are held, and says whether every frame is free again: none lost, none returned twice. The error says what the engine did wrong.
+    /// Lets go of the packets that are held, and says whether every frame is free again: none lost, none returned
+    /// twice. The error says what the engine did wrong.
     pub fn check_frames(&mut self) -> Result<(), String> {
         self.tables.native().iter().for_each(|tables| tables.clear_holds());
         // SAFETY: the context outlives the borrow of its raw part, and no engine runs.
