@@ -138,8 +138,8 @@ fn imports() {
         (
             "name-missing-in-two-files",
             &["unknown-protocol"],
-            "import \"other\";\nvoid f(gre_packet_t *p) {\n    return;\n}\n",
-            &[("other.baker", "void g(gre_packet_t *p) {\n    return;\n}\n")],
+            "import \"other\";\nvoid f(stp_packet_t *p) {\n    return;\n}\n",
+            &[("other.baker", "void g(stp_packet_t *p) {\n    return;\n}\n")],
         ),
     ] {
         let codes = if name == "unknown-import" { &["unknown-import", "unknown-import"][..] } else { codes };
