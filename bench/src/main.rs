@@ -18,6 +18,8 @@ mod peering;
 mod race;
 mod results;
 mod routes;
+// An application's measurements lie in its folder.
+#[path = "../../apps/splice/controller/bench/mod.rs"]
 mod splice;
 mod veth;
 mod xdp;

@@ -4,28 +4,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use lab::{Host, HostConfig, Namespace, Signal};
+use lab::{Namespace, Signal};
 use serde_json::Value as Json;
 
+use crate::controllers::network;
 use crate::instance::Runtime;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/collector");
-
-/// A namespace for Millrace with the ports `a` and `b`, each to a host; both hosts are in one network.
-fn network() -> (Namespace, [Host; 2]) {
-    let box_ = Namespace::new("box").unwrap_or_else(|error| panic!("{error}"));
-    let hosts = [("a", 2, "10.0.0.2"), ("b", 3, "10.0.0.3")].map(|(port, last, address)| {
-        let mac = [2, 0, 0, 0, 0, last];
-        let config = HostConfig { name: port, mac, address, prefix: 24, gateway: "10.0.0.1", mtu: 1500 };
-        Host::attach(&box_, port, config).unwrap()
-    });
-    for (host, port) in hosts.iter().zip(["a", "b"]) {
-        box_.wait_running(port, PATIENCE).unwrap();
-        host.ns.wait_running(Host::DEVICE, PATIENCE).unwrap();
-    }
-    (box_, hosts)
-}
 
 /// A connection to the controller with a request on it.
 fn ask(box_: &Namespace, port: u16, request: &str) -> BufReader<TcpStream> {

@@ -15,8 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// `examples/responder`.
 const RESPONDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/responder");
 
-/// A namespace for Millrace with the ports `a` and `b`, each to a host.
-fn network() -> (Namespace, [Host; 2]) {
+/// A namespace for Millrace with the ports `a` and `b`, each to a host; both hosts are in one network.
+pub fn network() -> (Namespace, [Host; 2]) {
     let box_ = Namespace::new("box").unwrap_or_else(|error| panic!("{error}"));
     let hosts = [("a", 2, "10.0.0.2"), ("b", 3, "10.0.0.3")].map(|(port, last, address)| {
         let mac = [2, 0, 0, 0, 0, last];

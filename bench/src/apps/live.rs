@@ -18,7 +18,7 @@ const FIREWALL: &str = "veth, firewall, 1024 flows";
 const MPLS: &str = "veth, mpls, swap";
 /// Packets that the generator cycles through, for the firewall one of each flow.
 const POOL: u32 = 1024;
-const RULES: &str = include_str!("../../peers/firewall.nft");
+const RULES: &str = include_str!("../../../apps/firewall/controller/bench/firewall.nft");
 /// The neighbour at each side of the kernel, with the network behind it.
 const BEHIND: [[&str; 2]; 2] = [["10.0.1.10", "10.0.0.0/8"], ["10.0.2.10", "0.0.0.0/0"]];
 

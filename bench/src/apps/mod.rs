@@ -1,6 +1,7 @@
 //! MPLS and the firewall: at each level of packet-access optimisation, by the number of rules, and against the kernel.
 
 pub mod case;
+#[path = "../../../apps/firewall/controller/bench/mod.rs"]
 mod firewall;
 pub mod instructions;
 mod live;

@@ -8,19 +8,33 @@ use smallvec::SmallVec;
 /// own.
 pub type Fields = SmallVec<[u128; 16]>;
 
+/// The fields of a record.
+pub fn fields_of<R: Record>(record: &R) -> Fields {
+    let mut fields = Fields::from_elem(0, R::FIELDS);
+    record.to_fields(&mut fields);
+    fields
+}
+
+/// The fields and the prefix length of a key.
+pub(super) fn key_of<K: Key>(key: &K) -> (Fields, Option<u32>) {
+    let mut fields = Fields::from_elem(0, K::FIELDS);
+    let prefix_len = key.to_key(&mut fields);
+    (fields, prefix_len)
+}
+
 /// What is stored in one or several fields of a table: numbers, bools, addresses, and tuples of them. A struct of the
 /// program is a tuple of its fields, in order.
 ///
 /// A controller that has a type of its own for a struct implements this with the tuple's:
 ///
 /// ```
-/// use dataplane::controller::{Fields, Record};
+/// use dataplane::controller::Record;
 ///
 /// struct Station { port: u8, learned: u64 }
 ///
 /// impl Record for Station {
 ///     const FIELDS: usize = <(u8, u64)>::FIELDS;
-///     fn to_fields(&self, fields: &mut Fields) { (self.port, self.learned).to_fields(fields) }
+///     fn to_fields(&self, fields: &mut [u128]) { (self.port, self.learned).to_fields(fields) }
 ///     fn from_fields(fields: &[u128]) -> Option<Self> {
 ///         let (port, learned) = Record::from_fields(fields)?;
 ///         Some(Station { port, learned })
@@ -30,8 +44,8 @@ pub type Fields = SmallVec<[u128; 16]>;
 pub trait Record: Sized {
     /// Number of fields.
     const FIELDS: usize;
-    /// Appends one number per field. One that does not fit its field is refused by the table.
-    fn to_fields(&self, fields: &mut Fields);
+    /// Writes one number per field, [`Record::FIELDS`] of them. One that does not fit its field is refused by the table.
+    fn to_fields(&self, fields: &mut [u128]);
     /// From as many numbers; `None` where one has more bits than the type.
     fn from_fields(fields: &[u128]) -> Option<Self>;
 }
@@ -41,8 +55,8 @@ macro_rules! numbers {
         impl Record for $number {
             const FIELDS: usize = 1;
             #[inline]
-            fn to_fields(&self, fields: &mut Fields) {
-                fields.push((*self).into());
+            fn to_fields(&self, fields: &mut [u128]) {
+                fields[0] = (*self).into();
             }
             #[inline]
             fn from_fields(fields: &[u128]) -> Option<Self> {
@@ -56,8 +70,8 @@ numbers!(u8, u16, u32, u64, u128);
 impl Record for bool {
     const FIELDS: usize = 1;
     #[inline]
-    fn to_fields(&self, fields: &mut Fields) {
-        fields.push((*self).into());
+    fn to_fields(&self, fields: &mut [u128]) {
+        fields[0] = (*self).into();
     }
     #[inline]
     fn from_fields(fields: &[u128]) -> Option<Self> {
@@ -73,8 +87,8 @@ impl Record for bool {
 impl Record for [u8; 6] {
     const FIELDS: usize = 1;
     #[inline]
-    fn to_fields(&self, fields: &mut Fields) {
-        fields.push(self.iter().fold(0, |all, byte| all << 8 | u128::from(*byte)));
+    fn to_fields(&self, fields: &mut [u128]) {
+        fields[0] = self.iter().fold(0, |all, byte| all << 8 | u128::from(*byte));
     }
     #[inline]
     fn from_fields(fields: &[u128]) -> Option<Self> {
@@ -86,8 +100,8 @@ impl Record for [u8; 6] {
 impl Record for Ipv4Addr {
     const FIELDS: usize = 1;
     #[inline]
-    fn to_fields(&self, fields: &mut Fields) {
-        fields.push(u32::from(*self).into());
+    fn to_fields(&self, fields: &mut [u128]) {
+        fields[0] = u32::from(*self).into();
     }
     #[inline]
     fn from_fields(fields: &[u128]) -> Option<Self> {
@@ -98,8 +112,8 @@ impl Record for Ipv4Addr {
 impl Record for Ipv6Addr {
     const FIELDS: usize = 1;
     #[inline]
-    fn to_fields(&self, fields: &mut Fields) {
-        fields.push(u128::from(*self));
+    fn to_fields(&self, fields: &mut [u128]) {
+        fields[0] = u128::from(*self);
     }
     #[inline]
     fn from_fields(fields: &[u128]) -> Option<Self> {
@@ -112,8 +126,11 @@ macro_rules! tuples {
         impl<$($part: Record),*> Record for ($($part,)*) {
             const FIELDS: usize = 0 $(+ $part::FIELDS)*;
             #[inline]
-            fn to_fields(&self, fields: &mut Fields) {
-                $(self.$at.to_fields(fields);)*
+            fn to_fields(&self, fields: &mut [u128]) {
+                let rest = fields;
+                $(let (own, rest) = rest.split_at_mut($part::FIELDS);
+                self.$at.to_fields(own);)*
+                debug_assert!(rest.is_empty());
             }
             #[inline]
             fn from_fields(fields: &[u128]) -> Option<Self> {
@@ -146,8 +163,8 @@ pub trait Key: Sized {
     const FIELDS: usize;
     /// Whether it has a prefix length, as those of `lpm` tables do.
     const PREFIX: bool;
-    /// Appends one number per field; the prefix length.
-    fn to_key(&self, fields: &mut Fields) -> Option<u32>;
+    /// Writes one number per field, [`Key::FIELDS`] of them; the prefix length.
+    fn to_key(&self, fields: &mut [u128]) -> Option<u32>;
     /// The opposite.
     fn from_key(fields: &[u128], prefix_len: Option<u32>) -> Option<Self>;
 }
@@ -156,7 +173,7 @@ impl<R: Record> Key for R {
     const FIELDS: usize = R::FIELDS;
     const PREFIX: bool = false;
     #[inline]
-    fn to_key(&self, fields: &mut Fields) -> Option<u32> {
+    fn to_key(&self, fields: &mut [u128]) -> Option<u32> {
         self.to_fields(fields);
         None
     }
@@ -170,7 +187,7 @@ impl<R: Record> Key for Prefix<R> {
     const FIELDS: usize = R::FIELDS;
     const PREFIX: bool = true;
     #[inline]
-    fn to_key(&self, fields: &mut Fields) -> Option<u32> {
+    fn to_key(&self, fields: &mut [u128]) -> Option<u32> {
         self.0.to_fields(fields);
         Some(self.1)
     }
@@ -185,10 +202,7 @@ mod tests {
     use super::*;
 
     fn there_and_back<R: Record + PartialEq + std::fmt::Debug>(record: R, fields: &[u128]) {
-        let mut found = Fields::new();
-        record.to_fields(&mut found);
-        assert_eq!(found[..], *fields);
-        assert_eq!(found.len(), <R as Record>::FIELDS);
+        assert_eq!(fields_of(&record)[..], *fields);
         assert_eq!(R::from_fields(fields), Some(record));
     }
 
@@ -202,8 +216,7 @@ mod tests {
         assert_eq!(<(u8, bool)>::from_fields(&[255, 1, 0]), None);
         assert_eq!(<(u8, bool)>::from_fields(&[255]), None);
         assert_eq!(<[u8; 6]>::from_fields(&[1 << 48]), None);
-        let mut fields = Fields::new();
-        let prefix_len = Prefix(Ipv4Addr::new(10, 0, 0, 0), 8).to_key(&mut fields);
+        let (fields, prefix_len) = key_of(&Prefix(Ipv4Addr::new(10, 0, 0, 0), 8));
         assert_eq!((&fields[..], prefix_len), (&[0x0a00_0000][..], Some(8)));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use baker::ir::{Program, TableEntry, TableError, TableId, TableKind, TableStore};
 
 use super::error::NameError;
-use super::record::{Fields, Key, Record};
+use super::record::{Fields, Key, Record, fields_of, key_of};
 use crate::engine::TableAccess;
 
 /// All tables of an instance. May be used from any thread, but not in a function that the program calls.
@@ -89,27 +89,24 @@ pub struct Table<K, V> {
 impl<K: Key, V: Record> Table<K, V> {
     /// The value of exactly this entry. `None` where there is none, or where its numbers do not fit the type.
     pub fn get(&self, key: &K) -> Option<V> {
-        let (key, prefix_len) = fields_of(key);
-        let mut value = Fields::new();
+        let (key, prefix_len) = key_of(key);
+        let mut value = Fields::from_elem(0, V::FIELDS);
         self.tables.get_to(self.id, &key, prefix_len, &mut value).ok()?;
         V::from_fields(&value)
     }
 
     /// Inserts an entry, or replaces its value as a whole.
     pub fn set(&mut self, key: &K, value: &V) -> Result<(), TableError> {
-        let (key, prefix_len) = fields_of(key);
-        let mut fields = Fields::new();
-        value.to_fields(&mut fields);
-        self.tables.set(self.id, &key, prefix_len, &fields)
+        let (key, prefix_len) = key_of(key);
+        self.tables.set(self.id, &key, prefix_len, &fields_of(value))
     }
 
     /// Sets an entry of a hash table, and says what was there: the old value as it was when nobody could find it any
     /// more, so that what packets changed of it before is in it. Who has found it earlier may still change it.
     pub fn exchange(&mut self, key: &K, value: &V) -> Result<Option<V>, TableError> {
-        let (key, _) = fields_of(key);
-        let (mut fields, mut before) = (Fields::new(), Fields::new());
-        value.to_fields(&mut fields);
-        let found = self.tables.exchange(self.id, &key, &fields, &mut before)?;
+        let (key, _) = key_of(key);
+        let mut before = Fields::from_elem(0, V::FIELDS);
+        let found = self.tables.exchange(self.id, &key, &fields_of(value), &mut before)?;
         Ok(if found { V::from_fields(&before) } else { None })
     }
 
@@ -128,7 +125,7 @@ impl<K: Key, V: Record> Table<K, V> {
 
     /// Removes an entry; sets that of an array to zero. Whether it was there.
     pub fn remove(&mut self, key: &K) -> bool {
-        let (key, prefix_len) = fields_of(key);
+        let (key, prefix_len) = key_of(key);
         self.tables.remove(self.id, &key, prefix_len).is_ok()
     }
 
@@ -150,15 +147,7 @@ impl<K: Key, V: Record> Table<K, V> {
     }
 }
 
-fn fields_of(key: &impl Key) -> (Fields, Option<u32>) {
-    let mut fields = Fields::new();
-    let prefix_len = key.to_key(&mut fields);
-    (fields, prefix_len)
-}
-
 fn entry(key: &impl Key, value: &impl Record) -> TableEntry {
-    let (key, prefix_len) = fields_of(key);
-    let mut fields = Fields::new();
-    value.to_fields(&mut fields);
-    TableEntry { key: key.into_vec(), prefix_len, value: fields.into_vec() }
+    let (key, prefix_len) = key_of(key);
+    TableEntry { key: key.into_vec(), prefix_len, value: fields_of(value).into_vec() }
 }

@@ -66,14 +66,14 @@ impl TableAccess {
         }
     }
 
-    /// Sets an entry of a hash table; what it was until nobody could find that any more goes behind what `before` has.
-    /// Whether there was one.
+    /// Sets an entry of a hash table; what it was until nobody could find that any more goes to `before`, which has room
+    /// for one number per field. Whether there was one.
     pub fn exchange(
         &self,
         table: TableId,
         key: &[u128],
         value: &[u128],
-        before: &mut impl Extend<u128>,
+        before: &mut [u128],
     ) -> Result<bool, TableError> {
         refuse_inside();
         match self {
@@ -83,26 +83,26 @@ impl TableAccess {
                 let found = machine.get(table, key, None);
                 let entry = TableEntry { key: key.to_vec(), prefix_len: None, value: value.to_vec() };
                 machine.insert(table, &entry)?;
-                let is_found = found.is_ok();
-                before.extend(found.into_iter().flatten());
-                Ok(is_found)
+                let found = found.ok().inspect(|values| before.copy_from_slice(values));
+                Ok(found.is_some())
             }
         }
     }
 
-    /// As [`TableStore::get`], behind what `values` has already: native tables allocate nothing for them.
+    /// As [`TableStore::get`], into `values`, which has room for one number per field: native tables allocate nothing for
+    /// them.
     pub fn get_to(
         &self,
         table: TableId,
         key: &[u128],
         prefix_len: Option<u32>,
-        values: &mut impl Extend<u128>,
+        values: &mut [u128],
     ) -> Result<(), TableError> {
         refuse_inside();
         match self {
             TableAccess::Native(tables) => tables.get_to(table, key, prefix_len, values),
             TableAccess::Interp(machine) => {
-                values.extend(lock(machine).get(table, key, prefix_len)?);
+                values.copy_from_slice(&lock(machine).get(table, key, prefix_len)?);
                 Ok(())
             }
         }

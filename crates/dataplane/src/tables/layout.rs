@@ -59,14 +59,22 @@ impl Codec {
 
     /// Reads the numbers back.
     pub fn decode(&self, bytes: &[u8]) -> Vec<u128> {
-        let mut values = Vec::with_capacity(self.fields.len());
+        let mut values = vec![0; self.fields.len()];
         self.decode_to(bytes, &mut values);
         values
     }
 
-    /// As [`Codec::decode`], behind what `values` has already.
-    pub fn decode_to(&self, bytes: &[u8], values: &mut impl Extend<u128>) {
-        values.extend(self.fields.iter().map(|field| read_field(&bytes[field.offset as usize..], field.width)));
+    /// As [`Codec::decode`], into `values`, one per field.
+    pub fn decode_to(&self, bytes: &[u8], values: &mut [u128]) {
+        debug_assert_eq!(values.len(), self.fields.len());
+        for (value, field) in values.iter_mut().zip(&self.fields) {
+            *value = read_field(&bytes[field.offset as usize..], field.width);
+        }
+    }
+
+    /// Number of fields.
+    pub fn fields(&self) -> usize {
+        self.fields.len()
     }
 }
 

@@ -41,18 +41,26 @@ pub unsafe fn store_shared(to: *mut u8, from: &[u8], align: usize) {
 /// # Safety
 /// As for [`store_shared`], for reads.
 pub unsafe fn load_shared(from: *const u8, len: usize, align: usize) -> Bytes {
-    let step = align.clamp(1, 8);
+    /// Chunks of a length that is known when this is compiled.
+    fn fill<const N: usize>(bytes: &mut [u8], load: impl Fn(usize) -> [u8; N]) {
+        let (chunks, _) = bytes.as_chunks_mut();
+        chunks.iter_mut().enumerate().for_each(|(index, chunk)| *chunk = load(index));
+    }
     let mut bytes = Bytes::from_elem(0, len);
-    for (index, chunk) in bytes.chunks_exact_mut(step).enumerate() {
-        // SAFETY: within the entry and aligned to the step, by the caller's promise.
-        unsafe {
-            let at = from.add(index * step).cast_mut();
-            match step {
-                1 => chunk[0] = AtomicU8::from_ptr(at).load(Ordering::Relaxed),
-                2 => chunk.copy_from_slice(&AtomicU16::from_ptr(at.cast()).load(Ordering::Relaxed).to_ne_bytes()),
-                4 => chunk.copy_from_slice(&AtomicU32::from_ptr(at.cast()).load(Ordering::Relaxed).to_ne_bytes()),
-                _ => chunk.copy_from_slice(&AtomicU64::from_ptr(at.cast()).load(Ordering::Relaxed).to_ne_bytes()),
-            }
+    let from = from.cast_mut();
+    // SAFETY: within the entry and aligned to the step, by the caller's promise.
+    unsafe {
+        match align {
+            0 | 1 => fill(&mut bytes, |at| [AtomicU8::from_ptr(from.add(at)).load(Ordering::Relaxed)]),
+            2 => fill(&mut bytes, |at| {
+                AtomicU16::from_ptr(from.cast::<u16>().add(at)).load(Ordering::Relaxed).to_ne_bytes()
+            }),
+            4 => fill(&mut bytes, |at| {
+                AtomicU32::from_ptr(from.cast::<u32>().add(at)).load(Ordering::Relaxed).to_ne_bytes()
+            }),
+            _ => fill(&mut bytes, |at| {
+                AtomicU64::from_ptr(from.cast::<u64>().add(at)).load(Ordering::Relaxed).to_ne_bytes()
+            }),
         }
     }
     bytes

@@ -191,14 +191,14 @@ impl Tables {
         Ok(())
     }
 
-    /// Sets an entry of a hash table, and says what it was until nobody could find that any more, behind what `before`
-    /// has; whether there was one. Any thread may call it while packets are processed.
+    /// Sets an entry of a hash table, and writes to `before`, which has room for one number per field, what it was until
+    /// nobody could find that any more; whether there was one. Any thread may call it while packets are processed.
     pub fn exchange(
         &self,
         table: TableId,
         key: &[u128],
         value: &[u128],
-        before: &mut impl Extend<u128>,
+        before: &mut [u128],
     ) -> Result<bool, TableError> {
         let found = self.table(table)?.exchange(key, value, before)?;
         self.note(table, key, None, Some(value));
@@ -227,18 +227,20 @@ impl Tables {
 
     /// See [`TableStore::get`].
     pub fn get(&self, table: TableId, key: &[u128], prefix_len: Option<u32>) -> Result<Vec<u128>, TableError> {
-        let mut values = Vec::new();
-        self.get_to(table, key, prefix_len, &mut values)?;
+        let found = self.table(table)?;
+        let mut values = vec![0; found.value.fields()];
+        found.get_to(key, prefix_len, &mut values)?;
         Ok(values)
     }
 
-    /// As [`Tables::get`], behind what `values` has already, which may be on the stack: nothing is allocated for them.
+    /// As [`Tables::get`], into `values`, which has room for one number per field and may be on the stack: nothing is
+    /// allocated for them.
     pub fn get_to(
         &self,
         table: TableId,
         key: &[u128],
         prefix_len: Option<u32>,
-        values: &mut impl Extend<u128>,
+        values: &mut [u128],
     ) -> Result<(), TableError> {
         self.table(table)?.get_to(key, prefix_len, values)
     }

@@ -170,9 +170,9 @@ impl Table {
         }
     }
 
-    /// Sets an entry of a hash table, and says what it was until nobody could find that any more, behind what
-    /// `before` has; whether there was one.
-    pub fn exchange(&self, key: &[u128], value: &[u128], before: &mut impl Extend<u128>) -> Result<bool, TableError> {
+    /// Sets an entry of a hash table, and writes to `before`, which has room for one number per field, what it was until
+    /// nobody could find that any more; whether there was one.
+    pub fn exchange(&self, key: &[u128], value: &[u128], before: &mut [u128]) -> Result<bool, TableError> {
         let Kind::Hash(hash) = &*self.kind else { return Err(TableError::OutOfRange) };
         let bytes = self.value.encode(value).ok_or(TableError::OutOfRange)?;
         let key = self.key_codec.pack(key).ok_or(TableError::OutOfRange)?;
@@ -201,13 +201,8 @@ impl Table {
         }
     }
 
-    /// The value of exactly this entry, behind what `values` has already.
-    pub fn get_to(
-        &self,
-        key: &[u128],
-        prefix_len: Option<u32>,
-        values: &mut impl Extend<u128>,
-    ) -> Result<(), TableError> {
+    /// The value of exactly this entry, into `values`, which has room for one number per field.
+    pub fn get_to(&self, key: &[u128], prefix_len: Option<u32>, values: &mut [u128]) -> Result<(), TableError> {
         let bytes = match &*self.kind {
             Kind::Array(array) => Some(array.read(index(key, prefix_len)?).ok_or(TableError::OutOfRange)?),
             Kind::Lpm(lpm) => {

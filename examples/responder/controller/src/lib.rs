@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cli::Linked;
 use control::application::{Application, Queries, Reloads};
-use dataplane::controller::{Controller, Event, ExternFn, Fields, Link, Record};
+use dataplane::controller::{Controller, Event, ExternFn, Link, Record};
 
 /// How often it looks around where nothing comes.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ struct Host {
 impl Record for Host {
     const FIELDS: usize = 3;
 
-    fn to_fields(&self, fields: &mut Fields) {
+    fn to_fields(&self, fields: &mut [u128]) {
         (self.address, self.port, self.requests).to_fields(fields);
     }
 

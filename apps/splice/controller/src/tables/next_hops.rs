@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
 
-use dataplane::controller::{Fields, Record};
+use dataplane::controller::Record;
 use wire::keyed_map::KeyedMap;
 
 /// How segments leave (`next_hop_t` of `apps/splice`). The default is that of flow entries that lead nowhere yet.
@@ -26,7 +26,7 @@ impl Default for NextHop {
 impl Record for NextHop {
     const FIELDS: usize = 3;
 
-    fn to_fields(&self, fields: &mut Fields) {
+    fn to_fields(&self, fields: &mut [u128]) {
         (self.src, self.mac, self.port).to_fields(fields);
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::Ipv6Addr;
 
 use baker::ir::TableError;
-use dataplane::controller::{Fields, Record};
+use dataplane::controller::Record;
 use wire::flow_key::FlowKey;
 
 use crate::tables::flow_entry::{FlowEntry, Mode};
@@ -38,12 +38,12 @@ const ENDED: u32 = 3;
 impl Record for Packed {
     const FIELDS: usize = 16;
 
-    fn to_fields(&self, fields: &mut Fields) {
-        (self.dst, self.framing).to_fields(fields);
-        (self.seq, self.ack, self.tsval, self.tsecr).to_fields(fields);
-        (self.limit, self.acked, self.seen).to_fields(fields);
-        (self.window, self.facts, self.next_hop).to_fields(fields);
-        (self.src_port, self.dst_port, self.bits, self.scales).to_fields(fields);
+    fn to_fields(&self, fields: &mut [u128]) {
+        (self.dst, self.framing).to_fields(&mut fields[..2]);
+        (self.seq, self.ack, self.tsval, self.tsecr).to_fields(&mut fields[2..6]);
+        (self.limit, self.acked, self.seen).to_fields(&mut fields[6..9]);
+        (self.window, self.facts, self.next_hop).to_fields(&mut fields[9..12]);
+        (self.src_port, self.dst_port, self.bits, self.scales).to_fields(&mut fields[12..]);
     }
 
     fn from_fields(fields: &[u128]) -> Option<Self> {
@@ -265,6 +265,8 @@ impl<T: Tables> FlowTable<T> {
 mod tests {
     use std::collections::HashMap;
 
+    use dataplane::controller::fields_of;
+
     use super::*;
 
     /// Tables in memory.
@@ -342,9 +344,7 @@ mod tests {
         for flow in [translated, transparent, nowhere, FlowEntry::held(own.reversed(), 9)] {
             assert!(flows.set(&own, &flow));
             let packed = flows.tables.entry(&own).unwrap();
-            let mut fields = Fields::new();
-            packed.to_fields(&mut fields);
-            assert_eq!((fields.len(), Packed::from_fields(&fields)), (Packed::FIELDS, Some(packed)));
+            assert_eq!(Packed::from_fields(&fields_of(&packed)), Some(packed));
             assert_eq!(flows.get(&own), Some(flow.clone()));
             // Another process finds the same.
             let again = FlowTable::new(Mock {

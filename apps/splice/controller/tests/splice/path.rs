@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use baker::ir::interp::End;
 use baker::ir::{ChannelId, Program, TableEntry, TableError, TableId, TableStore};
-use dataplane::controller::{Fields, Record};
+use dataplane::controller::{Record, fields_of};
 use dataplane::step::{StepOutput, Stepper};
 use splice::data_path::{DataPath, Offer};
 use splice::key::{key, of_key};
@@ -233,7 +233,5 @@ impl DataPath for TestPath {
 }
 
 fn fields(record: &impl Record) -> Vec<u128> {
-    let mut fields = Fields::new();
-    record.to_fields(&mut fields);
-    fields.into_vec()
+    fields_of(record).into_vec()
 }

@@ -7,7 +7,7 @@ use crate::frames::{ethernet, frame, ipv4};
 use crate::numbers::SplitMix64;
 
 /// Rules and packets, as the controller's own test makes them.
-#[path = "../../../apps/firewall/controller/tests/common/rules.rs"]
+#[path = "../tests/common/rules.rs"]
 mod generated;
 
 pub use generated::quiet;

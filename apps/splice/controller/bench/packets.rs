@@ -10,7 +10,7 @@ use baker::ir::{Pin, Program, TableEntry, TableError, TableId, TableStore};
 use baker::opt::Level;
 use codegen::kernel::Options;
 use dataplane::bench::Rig;
-use dataplane::controller::{Fields, Record};
+use dataplane::controller::{Record, fields_of};
 use dataplane::xdp::{Partitioned, partition};
 use dataplane::{EngineKind, TableAccess};
 use splice::key::key;
@@ -170,9 +170,7 @@ fn fill<S: TableStore + ?Sized>(app: &App, connections: u32, tables: &mut S) -> 
 }
 
 fn fields(record: &impl Record) -> Vec<u128> {
-    let mut fields = Fields::new();
-    record.to_fields(&mut fields);
-    fields.into_vec()
+    fields_of(record).into_vec()
 }
 
 /// The table of kinds and placements.

@@ -205,7 +205,7 @@ fn nginx(folder: &str) -> String {
 
 /// The command that runs Millrace.
 fn millrace(placement: Placement, scratch: &Scratch) -> Result<Vec<String>, String> {
-    let example = include_str!("../../../apps/splice/splice.toml");
+    let example = include_str!("../../splice.toml");
     let driver = if placement == Placement::Workers { "afxdp" } else { "xdp" };
     // The servers are the two of IPv4.
     let is_v6 = |line: &&str| line.trim_start().starts_with("{ name = ") && line.contains("[2001:");
