@@ -284,6 +284,7 @@ impl Checker<'_> {
                     .hint("such as `demux { ihl << 2 };`"),
             );
         }
+        self.not_by_checksum("bad-demux", &bytes, protocol);
         bytes
     }
 
@@ -317,7 +318,20 @@ impl Checker<'_> {
                     .hint("such as `length { total_length };`"),
             );
         }
+        self.not_by_checksum("bad-length", &bytes, protocol);
         Some(bytes)
+    }
+
+    /// A length must be known before a checksum over so many bytes can be.
+    fn not_by_checksum(&mut self, code: &'static str, bytes: &Expr, protocol: ProtocolId) {
+        let declared = &self.hir.protocols[protocol.0 as usize];
+        let Some(checksum) = declared.checksum.as_ref().filter(|checksum| bytes.reads(checksum.field as u32)) else {
+            return;
+        };
+        let title = format!("`{}` is a checksum, and no length is computed from it", declared.fields[checksum.field].name);
+        self.error(
+            Diagnostic::new(code, bytes.span, title).label("how much the checksum covers would depend on the checksum"),
+        );
     }
 
     /// Lays out the metadata of all files.

@@ -37,6 +37,12 @@ fn protocols() {
             protocol("    a : 16;\n    length { a };\n    length { a + 2 };\n    demux { 2 };"),
         ),
         ("bad-length", &["bad-length"], protocol("    a : 16;\n    length { (u32) now_ns() };\n    demux { 2 };")),
+        (
+            "length-by-a-checksum",
+            &["bad-length"],
+            protocol("    a : 16 covers { header, payload };\n    length { a };\n    demux { 2 };"),
+        ),
+        ("demux-by-a-checksum", &["bad-demux"], protocol("    a : 16 covers { header };\n    demux { a + 2 };")),
         ("duplicate-demux", &["duplicate-demux"], protocol("    a : 16;\n    demux { 2 };\n    demux { 4 };")),
         ("bad-demux", &["bad-demux"], protocol("    a : 16;\n    b : 16;\n    demux { 2 };")),
         ("demux-too-long", &["bad-demux"], protocol("    a : 16;\n    demux { 513 };")),

@@ -62,7 +62,8 @@ pub fn random(n: &mut SplitMix64, index: usize, style: Style) -> Protocol {
     demux(n, &mut made);
     if n.chance(25) {
         // How far checksums behind it reach.
-        let fields: Vec<_> = made.fields.iter().filter(|field| field.1.width() <= 32).collect();
+        let fields = made.fields.iter().enumerate().filter(|(index, _)| Some(*index) != made.checksum);
+        let fields: Vec<_> = fields.map(|(_, field)| field).filter(|field| field.1.width() <= 32).collect();
         if !fields.is_empty() {
             made.length = Some(format!("{} + {}", n.pick(&fields).0, n.below(30)));
         }
