@@ -284,7 +284,7 @@ mod tests {
         let rig = || Rig::new(&app.program, EngineKind::Interp, |tables| fill(&app, 1000, tables)).unwrap();
         for (kind, next_hop) in [
             ("for another station", None),
-            ("SYN", Some("answers4.output")),
+            ("SYN", Some("handshake4.output")),
             ("request", Some("spliced.held_cc")),
             ("SYN/ACK", Some("spliced.held_cc")),
             ("data", Some("spliced.output")),

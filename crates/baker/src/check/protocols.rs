@@ -328,7 +328,8 @@ impl Checker<'_> {
         let Some(checksum) = declared.checksum.as_ref().filter(|checksum| bytes.reads(checksum.field as u32)) else {
             return;
         };
-        let title = format!("`{}` is a checksum, and no length is computed from it", declared.fields[checksum.field].name);
+        let title =
+            format!("`{}` is a checksum, and no length is computed from it", declared.fields[checksum.field].name);
         self.error(
             Diagnostic::new(code, bytes.span, title).label("how much the checksum covers would depend on the checksum"),
         );

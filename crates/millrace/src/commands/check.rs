@@ -1,5 +1,6 @@
 //! `millrace check`: checks a program and says what is wrong with it.
 
+use baker::ir::{BUILTIN_DROP_REASONS, DropId};
 use cli::failure::Failure;
 use cli::say;
 
@@ -23,13 +24,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     let lowered = apps::lower(&source, &compilation)?;
+    let ended = &BUILTIN_DROP_REASONS[DropId::ENDED.0 as usize].0;
     say!(
         "{}: ok; {} PPFs, {} channels, {} tables, {} drop reasons",
         source.name,
         program.ppfs.len(),
         program.channels.len(),
         lowered.tables.len(),
-        program.reasons.len()
+        program.reasons.iter().filter(|reason| reason.name != *ended).count()
     );
     Ok(())
 }

@@ -112,7 +112,7 @@ impl Body<'_> {
             0 => format!("{handle}->metadata.fault"),
             1 => {
                 let (condition, reason) = (self.condition(1), self.reason());
-                format!("({condition}) ? {reason} : {handle}->metadata.fault")
+                format!("{condition} ? {reason} : {handle}->metadata.fault")
             }
             _ => self.reason(),
         }
