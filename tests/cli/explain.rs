@@ -44,7 +44,7 @@ fn the_splicer() {
         paths.iter().filter(ends).map(|path| path["packets"].as_u64().unwrap()).sum()
     };
     // All but 4 ARP requests and 20 SYNs are of connections; 16 begin a request, which goes to the controller.
-    assert_eq!(["entry.output", "answers.output", "verify.held_cc"].map(packets), [4, 20, 16], "{paths:?}");
+    assert_eq!(["entry.output", "handshake.output", "verify.held_cc"].map(packets), [4, 20, 16], "{paths:?}");
     // With FINs apart, and data that acknowledges something new.
     assert_eq!(["spliced.output", "slow_path.output"].map(packets), [332, 28]);
     let builds = &found["builds"];
