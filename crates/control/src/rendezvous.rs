@@ -202,23 +202,34 @@ mod tests {
         assert!(rendezvous.take().is_none());
     }
 
+    /// The request of a thread, where it is taken before the thread loses patience.
+    fn taken<'r>(
+        rendezvous: &'r Rendezvous<u8, u8>,
+        asks: &thread::ScopedJoinHandle<'_, Result<u8, Unanswered>>,
+    ) -> Option<Taken<'r, u8, u8>> {
+        while !asks.is_finished() {
+            if let Some(taken) = rendezvous.take() {
+                return Some(taken);
+            }
+            thread::yield_now();
+        }
+        None
+    }
+
     #[test]
     fn a_late_answer_is_not_that_to_the_next_request() {
         let rendezvous = Rendezvous::<u8, u8>::default();
         thread::scope(|scope| {
-            let first = scope.spawn(|| rendezvous.ask(1, SHORT));
-            let late = loop {
-                if let Some(taken) = rendezvous.take() {
-                    break taken;
-                }
-            };
+            // On a loaded machine the first ones may not be taken in time.
+            let (first, late) = (0..1000)
+                .find_map(|_| {
+                    let first = scope.spawn(|| rendezvous.ask(1, SHORT));
+                    taken(&rendezvous, &first).map(|late| (first, late))
+                })
+                .unwrap();
             assert_eq!(first.join().unwrap(), Err(Unanswered::Late));
             let second = scope.spawn(|| rendezvous.ask(2, LONG));
-            let taken = loop {
-                if let Some(taken) = rendezvous.take() {
-                    break taken;
-                }
-            };
+            let taken = taken(&rendezvous, &second).unwrap();
             assert_eq!(rendezvous.try_ask(3, SHORT), Err(Unanswered::Busy));
             late.answer(10);
             assert_eq!(*taken.request(), 2);
@@ -232,9 +243,7 @@ mod tests {
         let rendezvous = Rendezvous::<u8, u8>::default();
         thread::scope(|scope| {
             let asks = scope.spawn(|| rendezvous.ask(1, LONG));
-            while rendezvous.take().is_none() {
-                thread::yield_now();
-            }
+            drop(taken(&rendezvous, &asks).unwrap());
             assert_eq!(asks.join().unwrap(), Err(Unanswered::Dropped));
         });
     }
