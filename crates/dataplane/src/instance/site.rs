@@ -12,7 +12,7 @@ use crate::counters::CounterBlock;
 use crate::engine::{EngineKind, Engines, TableAccess};
 use crate::externs::ExternTable;
 use crate::observer::Observed;
-use crate::packets::{FrameError, FramePool, Holder, WorkerContext};
+use crate::packets::{FrameError, FramePool, Holder, WorkerContext, queue_frames};
 use crate::sys::{Doorbell, monotonic_ns};
 use crate::workers::{DeadlineTimers, Deadlines, Equipment, Handover, Running, Schedule, Timers};
 use crate::xdp::{FastPath, KernelPart};
@@ -120,7 +120,8 @@ impl<'n> Shares<'n> {
     fn new(program: &Program, count: u32, workers: usize, named: &'n [(String, u32)]) -> Result<Self, FrameError> {
         let least = Rings::least(workers);
         let wired = program.controllers.len() as u32;
-        let queued = program.queues.iter().fold(0u32, |sum, queue| sum.saturating_add(queue.most()));
+        // In frames that no worker counts on.
+        let queued = queue_frames(program);
         let usual =
             (count.saturating_sub(queued) / CONTROLLERS_PART).checked_div(wired).map_or(0, |part| part.max(least));
         let mut shares = Shares { worker: 0, usual, named };
@@ -135,11 +136,8 @@ impl<'n> Shares<'n> {
         let controllers = all.iter().fold(0u32, |sum, (_, frames)| sum.saturating_add(*frames));
         let workers = workers as u32;
         let needed = program.limits.copies.saturating_add(1).saturating_mul(workers);
-        // A queue's packets are in frames that no worker counts on.
-        let queues: Vec<(String, u32)> =
-            program.queues.iter().map(|queue| (queue.name.clone(), queue.most())).collect();
-        let queued = queues.iter().fold(0u32, |sum, (_, frames)| sum.saturating_add(*frames));
         if queued > 0 && count.checked_sub(queued).is_none_or(|left| left / workers * workers < needed) {
+            let queues = program.queues.iter().map(|queue| (queue.name.clone(), queue.most())).collect();
             return Err(FrameError::Queues { count, queues, workers, needed });
         }
         match count.checked_sub(controllers.saturating_add(queued)) {

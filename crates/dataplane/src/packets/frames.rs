@@ -165,6 +165,11 @@ pub(crate) fn hold_frames(program: &Program) -> u32 {
     packets.fold(0, |sum, packets| sum.saturating_add(packets.saturating_mul(2)))
 }
 
+/// Frames that packets in a program's queues take.
+pub(crate) fn queue_frames(program: &Program) -> u32 {
+    program.queues.iter().fold(0, |sum, queue| sum.saturating_add(queue.most()))
+}
+
 /// Copies of a packet that there are local frames for at least, so that programs that take over may make more.
 const LEAST_COPIES: u32 = 15;
 

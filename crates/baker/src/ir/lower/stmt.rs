@@ -155,27 +155,18 @@ impl<'p> Lowering<'p> {
         let is_none = self.b.push(Ty::Int(1), Op::Cmp(CmpOp::Eq, length, zero));
         let (none_block, held_block, join) = (self.b.block(), self.b.block(), self.b.block());
         self.b.branch(is_none, none_block, held_block);
-        let owned = self.owned.clone();
-        let mut after = owned.clone();
+        let (owned, mut after) = (self.owned.clone(), None);
         self.b.seal(none_block);
         self.b.switch_to(none_block);
         let packet = self.release(local);
         self.b.effect(Op::Discard { packet });
-        self.statements(none, code, own);
-        if !self.b.unreachable() {
-            after = self.owned.clone();
-        }
-        self.b.jump(join);
-        self.owned = owned;
+        self.arm(none, join, code, own, &mut after);
+        self.owned.clone_from(&owned);
         self.b.seal(held_block);
         self.b.switch_to(held_block);
-        self.statements(held, code, own);
-        if !self.b.unreachable() {
-            after = self.owned.clone();
-        }
-        self.b.jump(join);
+        self.arm(held, join, code, own, &mut after);
         // As for `if_`.
-        self.owned = after;
+        self.owned = after.unwrap_or(owned);
         self.b.seal(join);
         self.b.switch_to(join);
     }
@@ -191,28 +182,19 @@ impl<'p> Lowering<'p> {
         let (then_block, join) = (self.b.block(), self.b.block());
         let other_block = if other.is_empty() { join } else { self.b.block() };
         self.condition(condition, then_block, other_block);
-        let owned = self.owned.clone();
-        let mut after = owned.clone();
+        let (owned, mut after) = (self.owned.clone(), None);
         self.b.seal(then_block);
         self.b.switch_to(then_block);
-        self.statements(then, code, own);
-        if !self.b.unreachable() {
-            after = self.owned.clone();
-        }
-        self.b.jump(join);
+        self.arm(then, join, code, own, &mut after);
         if !other.is_empty() {
-            self.owned = owned;
+            self.owned.clone_from(&owned);
             self.b.seal(other_block);
             self.b.switch_to(other_block);
-            self.statements(other, code, own);
-            if !self.b.unreachable() {
-                after = self.owned.clone();
-            }
-            self.b.jump(join);
+            self.arm(other, join, code, own, &mut after);
         }
         // Where neither arm goes on, the join is unreachable and `after` does not matter; where both do, the checker
         // has proved that they own the same packets.
-        self.owned = after;
+        self.owned = after.unwrap_or(owned);
         self.b.seal(join);
         self.b.switch_to(join);
     }
@@ -270,11 +252,11 @@ impl<'p> Lowering<'p> {
             let next = self.b.current();
             self.b.seal(body);
             self.b.switch_to(body);
-            self.switch_arm(&arm.body, exit, code, own, &mut after);
+            self.arm(&arm.body, exit, code, own, &mut after);
             self.owned.clone_from(&owned);
             self.b.switch_to(next);
         }
-        self.switch_arm(other, exit, code, own, &mut after);
+        self.arm(other, exit, code, own, &mut after);
         let broken = self.exits.pop().expect("pushed above").owned;
         // As after an `if`: all arms that go on own the same packets.
         self.owned = after.or(broken).unwrap_or(owned);
@@ -282,7 +264,8 @@ impl<'p> Lowering<'p> {
         self.b.switch_to(exit);
     }
 
-    fn switch_arm(
+    /// One way through an `if` or a `switch`. Where it goes on, `after` is what it owns then.
+    fn arm(
         &mut self,
         body: &'p [Stmt],
         exit: BlockId,

@@ -18,7 +18,7 @@ use crate::counters::CounterBlock;
 use crate::engine::{EngineError, EngineKind, TableAccess, engine};
 use crate::externs::ExternTable;
 use crate::observer::{Observer, Snapshot};
-use crate::packets::{FrameConfig, FrameError, FramePool, Received, RxBatch, WorkerContext, hold_frames};
+use crate::packets::{FrameConfig, FrameError, FramePool, Received, RxBatch, WorkerContext, hold_frames, queue_frames};
 use crate::ports::PortError;
 use crate::workers::SimulatedTimers;
 
@@ -91,9 +91,9 @@ pub fn replay(
     fill(&mut tables).map_err(ReplayError::Tables)?;
     let copies = program.limits.copies;
     // Frames of the largest size: a recorded packet may be one that offloads merged.
-    let queued = program.queues.iter().fold(0u32, |sum, queue| sum.saturating_add(queue.most()));
+    let waiting = hold_frames(program).saturating_add(queue_frames(program));
     let frames = FrameConfig {
-        count: copies.saturating_add(2).saturating_add(hold_frames(program)).saturating_add(queued),
+        count: copies.saturating_add(2).saturating_add(waiting),
         frame_size: 65536,
         ..FrameConfig::default()
     };

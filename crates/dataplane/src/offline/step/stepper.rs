@@ -10,7 +10,9 @@ use super::error::StepError;
 use crate::counters::CounterBlock;
 use crate::engine::{Engine, TableAccess};
 use crate::externs::ExternTable;
-use crate::packets::{Access, FrameConfig, FramePool, LocalMemory, Received, RxBatch, WorkerContext, hold_frames};
+use crate::packets::{
+    Access, FrameConfig, FramePool, LocalMemory, Received, RxBatch, WorkerContext, hold_frames, queue_frames,
+};
 use crate::workers::SimulatedTimers;
 
 /// Bytes of the longest packet that must fit into a frame.
@@ -72,9 +74,8 @@ impl Stepper {
         frame_size: u32,
     ) -> Result<Stepper, StepError> {
         let limits = program.limits;
-        let queued = program.queues.iter().fold(0u32, |sum, queue| sum.saturating_add(queue.most()));
         let count = limits.copies.saturating_add(1).saturating_mul(MAX_BATCH as u32);
-        let waiting = queued.saturating_add(hold_frames(&program));
+        let waiting = hold_frames(&program).saturating_add(queue_frames(&program));
         let config = FrameConfig { count: count.saturating_add(waiting), frame_size, ..FrameConfig::default() };
         let pool = Arc::new(FramePool::with_local(&program, config, 1)?);
         let counters = Arc::new(CounterBlock::new(CounterSlots::new(&program).len()));
