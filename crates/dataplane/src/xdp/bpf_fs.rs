@@ -80,6 +80,9 @@ fn of_namespace() -> io::Result<BpfFs> {
 
 /// Mounts one where there is none. Only its owner may look into it.
 fn mount(at: &Path) -> io::Result<()> {
+    // Of two processes that find none one would mount above what the other has named already.
+    let below = File::open(at)?;
+    below.lock()?;
     let at = c_path(at)?;
     if sys::is_bpf_fs(&at)? { Ok(()) } else { sys::mount_bpf_fs(&at) }
 }

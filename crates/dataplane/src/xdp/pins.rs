@@ -40,7 +40,7 @@ const MOST: u32 = 1000;
 pub struct Pins {
     dir: PathBuf,
     /// The directory, locked.
-    _lock: File,
+    lock: File,
 }
 
 /// What is named of one program.
@@ -96,8 +96,7 @@ impl Pins {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             error => error?,
         };
-        let place = |found: fs::Metadata| (found.dev(), found.ino());
-        if lock.try_lock().is_err() || fs::metadata(&dir).ok().map(place) != Some(place(lock.metadata()?)) {
+        if lock.try_lock().is_err() || !is_there(&dir, &lock) {
             return Ok(None);
         }
         match fs::read_link(dir.join(STATE)) {
@@ -106,7 +105,7 @@ impl Pins {
             Err(error) if error.kind() == ErrorKind::NotFound => symlink(state, dir.join(STATE))?,
             Err(error) => return Err(error),
         }
-        Ok(Some(Pins { dir, _lock: lock }))
+        Ok(Some(Pins { dir, lock }))
     }
 
     /// The link at an interface, if one is named.
@@ -167,8 +166,11 @@ impl Pins {
         others.into_iter().try_for_each(|other| gone(fs::remove_dir_all(self.dir.join(other.to_string()))))
     }
 
-    /// Names nothing any more.
+    /// Names nothing any more. A second call does nothing: by then the directory may be that of another instance.
     pub fn clear(&self) -> io::Result<()> {
+        if !is_there(&self.dir, &self.lock) {
+            return Ok(());
+        }
         self.interfaces()?.into_iter().try_for_each(|interface| self.remove_link(interface))?;
         self.keep_only(None)?;
         gone(fs::remove_file(self.dir.join(STATE)))?;
@@ -219,6 +221,13 @@ fn owners(root: &Path) -> io::Result<Vec<Owner>> {
         fs::read_link(dir.join(STATE)).ok().map(|state| Owner { dir, state })
     };
     Ok(names(root)?.into_iter().filter_map(owner).collect())
+}
+
+/// Whether a directory is still at its path. While it is, and is locked, nobody puts another one there.
+fn is_there(path: &Path, dir: &File) -> bool {
+    let place = |found: fs::Metadata| (found.dev(), found.ino());
+    let found = fs::metadata(path).ok().map(place);
+    found.is_some() && found == dir.metadata().ok().map(place)
 }
 
 fn names(dir: &Path) -> io::Result<Vec<String>> {

@@ -116,6 +116,19 @@ fn names_belong_to_states() {
     assert!(!root.join("a_b").exists());
 }
 
+/// What ends has given its directory away before it is dropped.
+#[test]
+fn the_end_of_one_instance_leaves_the_next_one_of_its_name_alone() {
+    let scratch = Scratch::new("next");
+    let (map, one) = (map(), scratch.open("one", "edge"));
+    one.clear().unwrap();
+    let next = scratch.open("other", "edge");
+    one.clear().unwrap();
+    drop(one);
+    next.set_link(1, &map).unwrap();
+    assert_eq!((next.interfaces().unwrap(), scratch.names("root")), (vec![1], vec!["edge".to_owned()]));
+}
+
 #[test]
 fn names_in_the_states_own_directory_move() {
     let scratch = Scratch::new("move");
