@@ -84,6 +84,12 @@ pub fn ports(ports: &IndexMap<String, PortState>) -> String {
         std::iter::once(name.clone()).chain(numbers.map(grouped)).collect()
     };
     table(&mut out, &header, ports.iter().map(row).collect());
+    let joined = |(name, p): (&String, &PortState)| [name.clone(), grouped(p.tx_in_super), grouped(p.tx_super)].into();
+    let joined: Vec<Vec<String>> = ports.iter().filter(|(_, p)| p.tx_super > 0).map(joined).collect();
+    if !joined.is_empty() {
+        out.push('\n');
+        table(&mut out, &["sent in super-packets of UDP", "packets", "super-packets"], joined);
+    }
     out
 }
 
