@@ -298,9 +298,8 @@ fn jumbo_packets_do_so_too() {
 
 /// The packets of some flows by turns, as a program makes them that copies each packet to all.
 fn by_turns(flows: &mut [Flow], packets: usize, payload: &[u8]) -> Vec<(Vec<u8>, Option<usize>)> {
-    (0..packets)
-        .flat_map(|_| flows.iter_mut().map(|flow| (flow.packet(payload), Some(42))).collect::<Vec<_>>())
-        .collect()
+    let packet = |flow: &mut Flow| (flow.packet(payload), Some(42 + usize::from(flow.number)));
+    (0..packets).flat_map(|_| flows.iter_mut().map(packet).collect::<Vec<_>>()).collect()
 }
 
 #[test]
@@ -372,6 +371,53 @@ fn nothing_is_lost_or_overtaken_where_the_kernel_takes_no_more() {
         }
         let (joined, packets) = port.joined();
         assert!(joined > 10 && packets < 10 * 41 * 4, "{joined} {packets}: some went the other way");
+    });
+}
+
+#[test]
+fn what_the_kernel_would_make_right_goes_as_it_is() {
+    in_namespace(1, || {
+        plain_ends();
+        let (host, mut port) = (Host::on("right"), Port::open(Gso::Auto, 2048));
+        let mut flow = Flow::new(3);
+        // Its checksum is zero, which is sent as 0xffff. Zero itself says that there is none.
+        let mut payload = [5; 100];
+        payload[..2].fill(0);
+        let check = flow.packet(&payload)[40..42].to_vec();
+        payload[..2].copy_from_slice(&check);
+        let right: Vec<_> = (0..8).map(|_| flow.packet(&payload)).collect();
+        assert!(right.iter().all(|packet| packet[40..42] == [0xff; 2]));
+        let mut without = right.clone();
+        without.iter_mut().for_each(|packet| packet[40..42].fill(0));
+        let mut wrong = right.clone();
+        wrong.iter_mut().for_each(|packet| packet[41] ^= 1);
+        let mut expect = |packets: Vec<Vec<u8>>, joined: u64| {
+            let before = port.joined().1;
+            assert_eq!(port.send(&packets.iter().map(|packet| (packet.clone(), None)).collect::<Vec<_>>()).packets, 8);
+            packets.iter().for_each(|packet| host.expect(packet));
+            assert_eq!(port.joined().1 - before, joined);
+        };
+        expect(without, 0);
+        expect(wrong.clone(), 0);
+        expect([&right[..2], &wrong[2..3], &right[3..]].concat(), 7);
+        expect(right, 8);
+    });
+}
+
+#[test]
+fn what_is_sent_alone_waits_for_nobody_but_those_before_it() {
+    in_namespace(1, || {
+        plain_ends();
+        run("tc", "qdisc replace dev b root tbf rate 2mbit burst 16kb limit 1mb");
+        let (host, mut port) = (Host::on("right"), Port::open(Gso::Auto, 2048));
+        let mut flow = [Flow::new(1)];
+        let batches = [20, 1, 1].map(|packets| by_turns(&mut flow, packets, &[6; 1000]));
+        for batch in &batches {
+            assert_eq!(port.send(batch).packets, batch.len());
+        }
+        // Nobody has the port send what waits.
+        batches.iter().flatten().for_each(|(packet, _)| host.expect(packet));
+        assert_eq!(port.joined(), (1, 20));
     });
 }
 
