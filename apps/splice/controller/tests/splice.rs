@@ -244,7 +244,7 @@ proptest! {
             println!("=== {choices:?}");
         }
         ask(&mut world, &choices)?;
-        // Every byte is counted once, whoever carried it.
+        // Every byte is counted once, whatever carried it.
         let count = exchanges.len();
         let asked: usize = exchanges.iter().enumerate().map(|(number, own)| own.request(number).len()).sum();
         settle(&mut world, count);
@@ -261,7 +261,7 @@ proptest! {
         ask_again(&mut world, &hosts, clients.collect(), None)?;
     }
 
-    /// With servers that close just when the next client asks: nobody notices.
+    /// With servers that close just when the next client asks: no client notices.
     #[test]
     fn a_server_that_closes_is_asked_again(
         hosts in hosts(),
@@ -270,7 +270,8 @@ proptest! {
         stray: bool,
         always: bool,
     ) {
-        // What may not be sent twice must not have been seen by anybody: that is certain where the server says nothing.
+        // What may not be sent twice must not have been seen by any server: that is certain where the server says
+        // nothing.
         let settings = if always && !stray { "reuse = \"always\"" } else { "" };
         let hosts = Hosts { settings, curt: false, ..hosts };
         let first = Exchange { second: false, post: false, up: 0, down: 500, chunked: false, last: false };
@@ -387,7 +388,7 @@ fn a_request_on_a_used_connection_outlasts_the_process() {
         while world.queued(3) > 0 {
             if arrives { world.deliver(3) } else { world.drop_one(3) }
         }
-        // What the server says either nobody hears, or the next process before all else.
+        // What the server says is either not heard, or heard by the next process before all else.
         if server_first {
             world.kill_or_start();
         }
@@ -655,7 +656,7 @@ fn a_request_that_is_sent_once_more_is_one_retry() {
     assert_eq!((total(&mut world, "server_requests") - before, total(&mut world, "service_retries")), (1, 1));
 }
 
-/// Both sides have closed, which the controller sees when it looks. It does so however often somebody asks about the
+/// Both sides have closed, which the controller sees when it looks. It does so however often a query asks about the
 /// connection.
 #[test]
 fn who_asks_about_connections_does_not_keep_them() {
@@ -787,8 +788,8 @@ fn settings_that_mean_nothing_are_refused() {
         (pool, "addressing = \"nat\"", "full_nat"),
         (pool, "reuse = \"sometimes\"", "always"),
         (pool, "preconnect = 257", "256"),
-        (pool, "preconnect = 1\naddressing = \"transparent\"", "nobody could use such connections"),
-        (pool, "preconnect = 1\nreuse = \"never\"", "nobody could use such connections"),
+        (pool, "preconnect = 1\naddressing = \"transparent\"", "no request could use such connections"),
+        (pool, "preconnect = 1\nreuse = \"never\"", "no request could use such connections"),
         (limits, "when_full = \"wait\"", "oldest_idle"),
         (limits, "request_body = -1", "request_body"),
         (servers, "ports = \"2000-1000\"", "1024-65535"),

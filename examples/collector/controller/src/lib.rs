@@ -81,7 +81,7 @@ struct Counts {
     ports: BTreeMap<u8, u64>,
 }
 
-/// What the loop and the tasks share. Both are on one thread: nobody ever waits for the lock.
+/// What the loop and the tasks share. Both are on one thread: nothing ever waits for the lock.
 #[derive(Debug, Default)]
 struct State {
     types: BTreeMap<u16, u64>,

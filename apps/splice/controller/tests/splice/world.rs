@@ -88,14 +88,15 @@ pub struct World {
     ordered: bool,
     /// Segments that were damaged on their way.
     damaged: usize,
-    /// Who may serve what, by each configuration that there was: other requests, and those for the images.
+    /// The servers that may serve each route, by each configuration that there was: other requests, and those for the
+    /// images.
     serving: Vec<[Vec<Ipv4Addr>; 2]>,
     /// How many configurations there were when each request was sent.
     asked: Vec<usize>,
     /// Servers that refuse connections, and those that do not answer to SYNs.
     pub refusing: Vec<Ipv4Addr>,
     pub silent: Vec<Ipv4Addr>,
-    /// Who has answered last.
+    /// The server that has answered last.
     pub last_served: Option<Ipv4Addr>,
     /// How servers take the connections to come.
     pub listener: Listener,
@@ -105,7 +106,7 @@ impl World {
     pub fn new(hosts: Hosts, exchanges: Vec<Exchange>) -> World {
         let program = program();
         let text = include_str!("../../../splice.toml");
-        // One server for each route, and no IPv6 ones, which nobody here is.
+        // One server for each route, and no IPv6 ones, which no host here is.
         let text: String = text
             .lines()
             .filter(|line| !line.contains("\"a6\"") && !line.contains("name = \"b\", address = \"10.0.2.12:80\" },"))
@@ -235,7 +236,7 @@ impl World {
         self.shared.borrow_mut().paths[0].push_back(frame);
     }
 
-    /// The servers close the connections on which nobody has asked for long: who asks then is told that they are gone.
+    /// The servers close connections that had no request for long: a client that asks then is told that they are gone.
     /// With `stray` they say something first.
     pub fn close_servers(&mut self, stray: bool) {
         let now = self.shared.borrow().now;
@@ -380,8 +381,8 @@ impl World {
             self.written += 1;
         }
         let all: usize = expected.iter().sum();
-        // A client that has asked for the end waits for it. Where nobody knows any more what that was the server closes
-        // when it likes.
+        // A client that has asked for the end waits for it. Where it is not known any more what that was the server
+        // closes when it likes.
         let last = self.exchanges.last().is_some_and(|own| own.last) && self.passthrough() == 0;
         if self.client.received.len() >= all && (!last || self.client.peer_closed) {
             self.client.close();
@@ -526,7 +527,7 @@ impl World {
         }
     }
 
-    /// A segment that has come to a host; none where somebody has damaged one.
+    /// A segment that has come to a host; none where it was damaged.
     fn undamaged<'f>(&self, frame: &'f [u8]) -> Option<Segment<'f>> {
         let segment = Segment::parse(frame);
         assert!(segment.is_some() || self.damaged > 0, "a wrong checksum");
