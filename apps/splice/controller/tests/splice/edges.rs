@@ -1,11 +1,16 @@
 //! Edge cases: empty lines between requests, datagrams in fragments, strangers on the link, connections that operators
 //! end, and the numbers that Millrace's own connections begin at.
 
-use wire::isn::initial;
-use wire::segment::{RST, Segment};
+use std::net::Ipv4Addr;
 
+use wire::isn::initial;
+use wire::segment::{RST, Segment, TcpOptions};
+
+use super::metrics::{metric, total};
+use super::plan::{Exchange, Hosts};
+use super::run::{run, settle};
 use super::setup::Setup;
-use super::*;
+use super::world::World;
 
 /// An empty line behind a request, as old browsers send it behind a POST, belongs to no request: it is acknowledged,
 /// the server does not get it, and the next request goes out as it would without.

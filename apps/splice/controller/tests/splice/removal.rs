@@ -7,9 +7,9 @@ use splice::data_path::DataPath;
 use wire::segment::TcpOptions;
 
 use super::plan::{Exchange, Hosts};
+use super::run::{exchange, exchanges, hosts, options, run, run_with};
 use super::setup::{Setup, setup};
 use super::world::World;
-use super::{exchange, exchanges, hosts, options, run, run_with};
 
 /// A change: after so many steps, and whether another program takes over with it.
 #[derive(Clone, Debug)]
