@@ -19,7 +19,7 @@ use SyntaxKind::*;
 const FILE_WORDS: [&str; 10] =
     ["import", "const", "type", "enum", "struct", "protocol", "metadata", "drop_reason", "module", "program"];
 /// Words that begin what stands in a module.
-const MODULE_WORDS: [&str; 30] = [
+const MODULE_WORDS: [&str; 31] = [
     "in",
     "out",
     "channel",
@@ -28,6 +28,7 @@ const MODULE_WORDS: [&str; 30] = [
     "lpm",
     "set",
     "hold",
+    "group",
     "of",
     "idle",
     "into",

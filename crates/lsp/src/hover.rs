@@ -174,6 +174,7 @@ impl Model {
             Some(ast::TableKind::Set) => DeclaredKind::Set,
             Some(ast::TableKind::Lpm) => DeclaredKind::Lpm,
             Some(ast::TableKind::Hold) => return DeclaredKind::Hold.row().text.into(),
+            Some(ast::TableKind::Group) => DeclaredKind::Group,
             None => return String::new(),
         };
         let (text, last) = (kind.row().text, if kind == DeclaredKind::Set { "key" } else { "value" });

@@ -329,6 +329,7 @@ impl<'a> Flow<'a> {
             | StmtKind::SetArrayField(..)
             | StmtKind::Put(..)
             | StmtKind::PutAt(..)
+            | StmtKind::PutAll(..)
             | StmtKind::Drop(..)
             | StmtKind::HoldPut(..)
             | StmtKind::Count(..) => {

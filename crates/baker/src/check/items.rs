@@ -143,8 +143,11 @@ impl Checker<'_> {
         if kind == ast::TableKind::Hold {
             return self.hold(file, module, item, &name);
         }
+        if kind == ast::TableKind::Group {
+            return self.group(file, module, item, &name);
+        }
         let types: Vec<_> = item.types().collect();
-        if let Some(packets) = item.packets() {
+        if let Some(packets) = item.most() {
             let span = self.span(file, &packets);
             self.error(
                 Diagnostic::new("of-without-hold", span, "only a hold table has packets")
@@ -195,6 +198,7 @@ impl Checker<'_> {
             idle,
             meter: None,
             hold: None,
+            group: None,
             locked: false,
             into: None,
             key: key.unwrap_or(fallback),
@@ -275,7 +279,7 @@ impl Checker<'_> {
         time
     }
 
-    fn entry_layout(&mut self, file: FileId, module: ModuleId, ty: &ast::TypeRef) -> Option<LayoutId> {
+    pub(super) fn entry_layout(&mut self, file: FileId, module: ModuleId, ty: &ast::TypeRef) -> Option<LayoutId> {
         match self.type_of(file, Some(module), ty, false) {
             resolved @ (Type::Int { .. } | Type::Bool | Type::Reason | Type::Struct(_)) => {
                 let name = ty.name().map(|n| self.written_name(Some(module), n.text())).unwrap_or_default();
@@ -445,5 +449,6 @@ fn declared(kind: ast::TableKind) -> DeclaredKind {
         ast::TableKind::Lpm => DeclaredKind::Lpm,
         ast::TableKind::Set => DeclaredKind::Set,
         ast::TableKind::Hold => DeclaredKind::Hold,
+        ast::TableKind::Group => DeclaredKind::Group,
     }
 }

@@ -28,6 +28,7 @@ mod critical;
 mod expr;
 mod externs;
 mod flow;
+mod groups;
 mod headroom;
 mod hints;
 pub mod hir;

@@ -6,7 +6,7 @@ use super::hir::{StmtKind, Type};
 use super::names::{Checker, ModuleId, Symbol};
 use super::types::unsigned;
 use crate::diag::Diagnostic;
-use crate::ir::{DropId, DropReason, Queue, QueueId};
+use crate::ir::{Queue, QueueId};
 use crate::source::FileId;
 use crate::syntax::ast;
 
@@ -39,18 +39,14 @@ impl Checker<'_> {
                 return self.error(error.label("neither of them"));
             }
         };
-        let reasons = &mut self.hir.reasons;
-        let full = reasons.iter().position(|reason| reason.name == Queue::FULL).unwrap_or_else(|| {
-            reasons.push(DropReason { name: Queue::FULL.into() });
-            reasons.len() - 1
-        });
+        let full = self.reason_of_language(Queue::FULL);
         let id = QueueId(self.hir.queues.len() as u32);
         self.hir.queues.push(Queue {
             name: self.full_name(module, name.text()),
             lines,
             depth,
             drops_oldest,
-            full: DropId(full as u32),
+            full,
             span: Some(name.span(file)),
         });
         self.bind(file, scope, &name, Symbol::Queue(id));

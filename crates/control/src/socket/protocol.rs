@@ -232,6 +232,8 @@ pub struct TableInfo {
 pub enum TableKindName {
     /// Packets by number.
     Hold,
+    /// Members of groups, by group and number.
+    Group,
     /// By index.
     Array,
     /// By index; token buckets with `rate` and `burst`.
