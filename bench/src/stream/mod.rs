@@ -7,11 +7,10 @@ mod frame;
 mod network;
 mod peer;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baker::ir::{Program, TableEntry, TableStore};
+use baker::ir::{Program, TableId};
 use dataplane::ports::{Driver, Gso};
 use dataplane::{FrameConfig, Instance, Options, PollMode, PortConfig, TableAccess};
 
@@ -154,7 +153,7 @@ fn start(network: &Network, program: &Arc<Program>, system: System) -> Result<Ru
                 // As the peers do; workers have it from the thread that starts them.
                 peer::stay(CPU, true)?;
                 let prepared = Instance::prepare(program.clone(), &options, &ports).map_err(text)?;
-                fill(network, program, &mut prepared.tables())?;
+                fill(network, program, &prepared.tables())?;
                 prepared.run().map_err(text)
             };
             Ok(Running::Instance(Box::new(network.system.enter(begin).map_err(text)??)))
@@ -167,20 +166,16 @@ fn output(device: usize) -> u8 {
     device as u8 + 2
 }
 
-fn fill(network: &Network, program: &Program, tables: &mut TableAccess) -> Result<(), String> {
-    let mut put = |name: &str, key: u64, value: &[u64]| {
-        let table = program.tables.iter().position(|table| table.name == name).ok_or("no such table")?;
-        let value = value.iter().map(|&number| number.into()).collect();
-        let entry = TableEntry { key: vec![key.into()], prefix_len: None, value };
-        tables.insert(baker::ir::TableId(table as u32), &entry).map_err(|error| format!("{name}: {error}"))
-    };
-    put("fan.count", 0, &[network.receivers.len() as u64])?;
-    let mac = |mac: [u8; 6]| mac.iter().fold(0, |all, byte| all << 8 | u64::from(*byte));
-    let address = |address: [u8; 4]| u64::from(u32::from_be_bytes(address));
-    for (number, to) in network.receivers.iter().enumerate() {
+/// Lets the receivers join.
+fn fill(network: &Network, program: &Program, tables: &TableAccess) -> Result<(), String> {
+    let is_group = |table: &baker::ir::Table| table.name == "fan.receivers";
+    let table = program.tables.iter().position(is_group).ok_or("the program has no group of receivers")?;
+    let mac = |mac: [u8; 6]| mac.iter().fold(0, |all, byte| all << 8 | u128::from(*byte));
+    let address = |address: [u8; 4]| u128::from(u32::from_be_bytes(address));
+    for to in &network.receivers {
         let port = output(to.device.into()).into();
         let value = [port, mac(to.mac()), mac(to.gateway_mac()), address(to.address()), address(to.gateway())];
-        put("fan.receivers", number as u64, &value)?;
+        tables.join(TableId(table as u32), 0, &value).map_err(text)?;
     }
     Ok(())
 }

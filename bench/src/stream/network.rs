@@ -31,7 +31,7 @@ const ALL: u32 = 4096;
 /// The programs at the receivers' ends.
 const SINK: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/sink.bpf.o"));
 
-/// Who gets the stream.
+/// A receiver of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receiver {
     /// Which device leads there, from 0 on.

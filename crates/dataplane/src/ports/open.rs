@@ -58,7 +58,7 @@ impl Common {
 /// What a driver may do besides, where it can.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extras {
-    /// Who gets packets for the interface's own addresses.
+    /// Receiver of packets for the interface's own addresses.
     pub own: OwnAddresses,
     /// Whether it sends super-packets.
     pub gso: Gso,

@@ -159,7 +159,8 @@ fn receive(host: &Host) -> Vec<u8> {
     bytes
 }
 
-/// Whether a packet came as it was sent. The identification of an IPv4 packet that nobody divides may be another one.
+/// Whether a packet came as it was sent. The identification of an IPv4 packet that must not be fragmented may be
+/// another one.
 fn is_same(came: &[u8], sent: &[u8]) -> bool {
     if came == sent {
         return true;
@@ -260,7 +261,7 @@ fn as_they_are(frame_size: u32, most: usize, seed: u64, rounds: usize) {
         for _ in 0..packets.len() {
             let came = receive(&host);
             // Those of other protocols are other flows, but have a number, too, and come in order among themselves.
-            let queue = due.get_mut(&came[6..12]).expect("somebody sent it");
+            let queue = due.get_mut(&came[6..12]).expect("it was sent");
             let place = queue
                 .iter()
                 .position(|sent| is_same(&came, sent))
@@ -405,7 +406,7 @@ fn what_the_kernel_would_make_right_goes_as_it_is() {
 }
 
 #[test]
-fn what_is_sent_alone_waits_for_nobody_but_those_before_it() {
+fn what_is_sent_alone_waits_for_what_was_sent_before_it_alone() {
     in_namespace(1, || {
         plain_ends();
         run("tc", "qdisc replace dev b root tbf rate 2mbit burst 16kb limit 1mb");
@@ -415,7 +416,7 @@ fn what_is_sent_alone_waits_for_nobody_but_those_before_it() {
         for batch in &batches {
             assert_eq!(port.send(batch).packets, batch.len());
         }
-        // Nobody has the port send what waits.
+        // Without another call of the port.
         batches.iter().flatten().for_each(|(packet, _)| host.expect(packet));
         assert_eq!(port.joined(), (1, 20));
     });
@@ -431,7 +432,7 @@ fn an_interface_that_divides_nothing_gets_packets_one_by_one() {
             packets.iter().for_each(|(packet, _)| host.expect(packet));
             assert_eq!(port.joined(), (0, 0));
         };
-        // A veth device as it is made: it would hand on what nobody has divided.
+        // A veth device as it is made: it would hand on super-packets.
         let mut port = Port::open(Gso::Auto, 2048);
         assert!(port.about.contains("run `ethtool -K b tx off tx-udp-segmentation off`"), "{}", port.about);
         alone(&mut port);

@@ -37,7 +37,7 @@ pub struct Datagram {
     pub may_join: bool,
     /// Of IPv4.
     identification: u16,
-    /// The identification means nothing, as nobody divides the packet (RFC 6864 section 4.1).
+    /// It must not be fragmented, so the identification means nothing (RFC 6864 section 4.1).
     is_atomic: bool,
     /// Of the flow.
     pub hash: u32,
@@ -74,8 +74,8 @@ pub fn look(packet: Bytes<'_>, headers: &mut Headers) -> Kind {
     }
     let payload = length - udp - UDP;
     let ip_length = if is_ipv6 { usize::from(word(ip + 4)) } else { usize::from(word(ip + 2)).wrapping_sub(IPV4) };
-    // Without padding, whose bytes nobody would send, and with a checksum: what the kernel divides gets one. Zero has
-    // two forms in IPv4's, of which the kernel writes the other one.
+    // Without padding, whose bytes would get lost, and with a checksum: what the kernel divides gets one. Zero has two
+    // forms in IPv4's, of which the kernel writes the other one.
     let is_whole = [ip_length, usize::from(word(udp + 4))] == [payload + UDP; 2];
     let has_checksum = word(udp + 6) != 0 && (is_ipv6 || word(ip + 10) != 0xffff);
     Kind::Datagram(Datagram {
@@ -155,7 +155,7 @@ impl Datagram {
     }
 
     /// Makes of the headers those of a super-packet with so many bytes of payload: its checksum is to be finished by
-    /// whoever divides it.
+    /// what divides it.
     pub fn extend(&self, headers: &mut Headers, payload: u16) {
         let (ip, udp, length) = (self.ip(), self.udp(), payload + UDP as u16);
         let mut put = |at: usize, value: u16| headers[at..at + 2].copy_from_slice(&value.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Who divides super-packets at an interface, and whether what comes out at its other end is packets then.
+//! What divides super-packets at an interface, and whether packets come out at its other end then.
 
 use std::os::fd::OwnedFd;
 
@@ -8,15 +8,15 @@ use crate::sys::{self, ethtool};
 /// What a device takes unfinished, if it is on: super-packets of UDP, and checksums.
 const UNFINISHED: [&str; 4] = ["tx-udp-segmentation", "tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6"];
 
-/// Whether super-packets are sent to an interface, and a line about it: who divides them, or why they are not sent.
+/// Whether super-packets are sent to an interface, and a line about it: what divides them, or why they are not sent.
 ///
-/// A virtual device that takes what is unfinished does not finish it, but hands it on. Who is behind it may be a kernel,
-/// which takes it as it is, or a program like this one, which can't.
+/// A virtual device that takes what is unfinished does not finish it, but hands it on. Behind it may be a kernel, which takes it
+/// as it is, or a program like this one, which can't.
 pub fn takes(socket: &OwnedFd, interface: &str, wanted: Gso) -> (bool, Option<String>) {
     // What does not tell has no such features.
     let on = ethtool::are_on(socket, interface, UNFINISHED).unwrap_or_default();
     let has_hardware = ethtool::has_hardware(socket, interface).unwrap_or(false);
-    let who = if on[0] { "the device" } else { "the kernel" };
+    let divider = if on[0] { "the device" } else { "the kernel" };
     match wanted {
         Gso::Off => (false, None),
         // Older kernels do not know them of packet sockets.
@@ -28,6 +28,6 @@ pub fn takes(socket: &OwnedFd, interface: &str, wanted: Gso) -> (bool, Option<St
                  {interface} tx off tx-udp-segmentation off`, or set gso = \"on\" where a kernel receives them"
             )),
         ),
-        Gso::Auto | Gso::On => (true, Some(format!("sends super-packets of UDP, which {who} divides"))),
+        Gso::Auto | Gso::On => (true, Some(format!("sends super-packets of UDP, which {divider} divides"))),
     }
 }

@@ -7,9 +7,9 @@
 //! that the device had no room for, it is the ring; and while the kernel has some of the socket's (`SIOCOUTQ`), the
 //! socket. What the kernel does not take of the socket's goes into the ring, which waits until the rest is sent.
 //!
-//! What leaves is what would leave packet by packet, but for identifications of IPv4 packets that nobody divides (RFC
-//! 6864: they have no meaning): see [`datagram`]. Packets with wrong checksums, which whoever divides would make right,
-//! leave as they are.
+//! What leaves is what would leave packet by packet, but for identifications of IPv4 packets that must not be
+//! fragmented (RFC 6864: they have no meaning): see [`datagram`]. Packets with wrong checksums, which would be made right
+//! where a super-packet is divided, leave as they are.
 
 mod datagram;
 mod device;
