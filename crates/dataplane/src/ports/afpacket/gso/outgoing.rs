@@ -2,18 +2,22 @@
 //! they lie.
 
 use super::datagram::{Kind, MOST_HEADERS, look, sum};
-use super::plan::{Plan, WINDOW};
+use super::plan::{MOST, Plan, WINDOW};
 use crate::packets::{Bytes, TxBatch};
 use crate::sys::Messages;
 
-/// Payloads that are shared whose sums are remembered within a batch.
+/// Payloads that are shared whose sums are remembered within a batch, and places that each may have.
 const SUMS: usize = 64;
+const PROBES: usize = 4;
 /// `struct virtio_net_hdr` (linux/virtio_net.h) as bytes; `VIRTIO_NET_HDR_F_NEEDS_CSUM`, `VIRTIO_NET_HDR_GSO_UDP_L4`.
 const HEADER: usize = 10;
 const NEEDS_CHECKSUM: u8 = 1;
 const UDP_L4: u8 = 5;
 /// The header of a packet that is sent as it is.
 static PLAIN: [u8; HEADER] = [0; HEADER];
+
+/// In the place of a packet.
+const NOTHING: Bytes<'static> = Bytes { head: &[], rest: &[] };
 
 /// What a message has.
 #[derive(Clone, Copy, Debug)]
@@ -57,66 +61,62 @@ impl Outgoing {
         self.fronts.clear();
         self.sums.0.fill((0, 0, 0));
         for message in &plan.messages {
-            // By place in the message, of which there are 64.
+            let (mut numbers, mut packets, mut count) = ([0; MOST], [NOTHING; MOST], 0);
+            // By place in the message.
             let mut right = 0u64;
-            if message.packets > 1 && join {
-                for (place, number) in plan.packets(message.first).enumerate() {
-                    right |= u64::from(self.sums.is_right(batch.packet(start + number))) << place;
+            for number in plan.packets(message.first) {
+                let packet = batch.packet(start + number);
+                (numbers[count], packets[count]) = (number as u16, packet);
+                if join && message.packets > 1 {
+                    right |= u64::from(self.sums.is_right(packet)) << count;
                 }
+                count += 1;
             }
-            let (mut first, mut left) = (Some(message.first), message.packets);
-            while let Some(number) = first.filter(|_| left > 0) {
-                let packets = right.trailing_ones().clamp(1, left.into()) as u16;
-                let of_run = || plan.packets(number).take(packets.into()).map(|number| batch.packet(start + number));
-                let bytes = of_run().map(|packet| packet.len() as u32).sum();
-                match packets {
-                    1 => single(&mut self.messages, of_run()),
-                    _ => joined(&mut self.messages, &mut self.fronts, of_run()),
+            let mut place = 0;
+            while place < count {
+                let run = ((right >> place).trailing_ones() as usize).clamp(1, count - place);
+                let of_run = &packets[place..place + run];
+                let bytes = of_run.iter().map(|packet| packet.len() as u32).sum();
+                match of_run {
+                    [packet] => self.single(*packet),
+                    _ => self.joined(of_run),
                 }
-                self.ready.push(Ready { first: number, packets, bytes });
-                right = right.checked_shr(packets.into()).unwrap_or(0);
-                left -= packets;
-                first = plan.packets(number).nth(packets.into()).map(|next| next as u16);
+                self.ready.push(Ready { first: numbers[place], packets: run as u16, bytes });
+                place += run;
             }
         }
     }
-}
 
-/// Messages of a packet each, as it is.
-fn single<'a>(messages: &mut Messages, packets: impl Iterator<Item = Bytes<'a>>) {
-    for packet in packets {
-        messages.begin();
-        [&PLAIN[..], packet.head, packet.rest].into_iter().for_each(|piece| messages.push(piece));
+    /// A message of one packet, as it is.
+    fn single(&mut self, packet: Bytes<'_>) {
+        self.messages.begin();
+        [&PLAIN[..], packet.head, packet.rest].into_iter().for_each(|piece| self.messages.push(piece));
     }
-}
 
-/// A super-packet: the first one's headers, with the length of all, and the payloads.
-fn joined<'a>(
-    messages: &mut Messages,
-    fronts: &mut Vec<[u8; HEADER + MOST_HEADERS]>,
-    packets: impl Iterator<Item = Bytes<'a>> + Clone,
-) {
-    let mut headers = [0; MOST_HEADERS];
-    let Some(Kind::Datagram(first)) = packets.clone().next().map(|packet| look(packet, &mut headers)) else { return };
-    let bytes = first.headers();
-    let payload: usize = packets.clone().map(|packet| packet.len() - bytes).sum();
-    // Within what the plan allows.
-    first.extend(&mut headers, payload as u16);
-    let (start, place) = first.checksum();
-    let mut front = [0; HEADER + MOST_HEADERS];
-    (front[0], front[1]) = (NEEDS_CHECKSUM, UDP_L4);
-    for (word, value) in [bytes as u16, first.payload, start, place].into_iter().enumerate() {
-        front[2 + 2 * word..4 + 2 * word].copy_from_slice(&value.to_ne_bytes());
-    }
-    front[HEADER..].copy_from_slice(&headers);
-    assert!(fronts.len() < fronts.capacity(), "as many messages as packets at most");
-    fronts.push(front);
-    messages.begin();
-    messages.push(&fronts[fronts.len() - 1][..HEADER + bytes]);
-    for packet in packets {
-        let (head, rest) = behind(packet, bytes);
-        messages.push(head);
-        messages.push(rest);
+    /// A super-packet: the first one's headers, with the length of all, and the payloads.
+    fn joined(&mut self, packets: &[Bytes<'_>]) {
+        let mut headers = [0; MOST_HEADERS];
+        let Kind::Datagram(first) = look(packets[0], &mut headers) else { return };
+        let bytes = first.headers();
+        let payload: usize = packets.iter().map(|packet| packet.len() - bytes).sum();
+        // Within what the plan allows.
+        first.extend(&mut headers, payload as u16);
+        let (start, place) = first.checksum();
+        let mut front = [0; HEADER + MOST_HEADERS];
+        (front[0], front[1]) = (NEEDS_CHECKSUM, UDP_L4);
+        for (word, value) in [bytes as u16, first.payload, start, place].into_iter().enumerate() {
+            front[2 + 2 * word..4 + 2 * word].copy_from_slice(&value.to_ne_bytes());
+        }
+        front[HEADER..].copy_from_slice(&headers);
+        assert!(self.fronts.len() < self.fronts.capacity(), "as many messages as packets at most");
+        self.fronts.push(front);
+        self.messages.begin();
+        self.messages.push(&self.fronts[self.fronts.len() - 1][..HEADER + bytes]);
+        for packet in packets {
+            let (head, rest) = behind(*packet, bytes);
+            self.messages.push(head);
+            self.messages.push(rest);
+        }
     }
 }
 
@@ -148,7 +148,11 @@ impl Sums {
     fn of(&mut self, bytes: &[u8]) -> u16 {
         let (place, length) = (bytes.as_ptr() as usize, bytes.len());
         // The upper bits of a product depend on all of the lower ones.
-        let known = &mut self.0[(place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) % SUMS];
+        let first = place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
+        let mut places = (first..first + PROBES).map(|place| place % SUMS);
+        let at = places
+            .find(|&at| matches!(self.0[at], (known, bytes, _) if (known, bytes) == (place, length) || bytes == 0));
+        let known = &mut self.0[at.unwrap_or(first)];
         if (known.0, known.1) != (place, length) {
             *known = (place, length, sum(bytes, 0));
         }

@@ -10,7 +10,7 @@ use crate::packets::Bytes;
 /// Packets that are looked at together, at most.
 pub const WINDOW: usize = 512;
 /// Packets in a message at most: older kernels take no more segments.
-const MOST: u16 = 64;
+pub const MOST: usize = 64;
 /// In the place of a packet's number.
 const NONE: u16 = u16::MAX;
 /// Places that a flow may have in the table of flows.
@@ -121,7 +121,9 @@ impl Plan {
         let message = &mut self.messages[message];
         let (Some(first), true) = (&message.datagram, message.is_open && datagram.may_join) else { return false };
         let payload = message.payload + u32::from(datagram.payload);
-        let fits = datagram.payload <= first.payload && payload as usize <= first.most() && message.packets < MOST;
+        let fits = datagram.payload <= first.payload
+            && payload as usize <= first.most()
+            && usize::from(message.packets) < MOST;
         if !fits || !datagram.follows(headers, first, &message.headers, message.packets) {
             return false;
         }
