@@ -173,7 +173,9 @@ impl Model {
 
     fn metadata_items(&self) -> Vec<CompletionItem> {
         let declared = self.metadata.iter().filter_map(|(_, field)| struct_field(field));
-        declared.chain(["rx", "tx"].map(|name| item(name, CompletionItemKind::FIELD))).collect()
+        let groups: &[_] = if self.has_groups() { &["group", "member"] } else { &[] };
+        let own = ["rx", "tx"].iter().chain(groups).map(|name| item(name, CompletionItemKind::FIELD));
+        declared.chain(own).collect()
     }
 
     fn wire_ends(&self) -> Vec<CompletionItem> {

@@ -99,6 +99,14 @@ pub struct Model {
 }
 
 impl Model {
+    /// Whether a module declares groups.
+    pub fn has_groups(&self) -> bool {
+        let is_group = |symbol: &Symbol| {
+            ast::Table::cast(symbol.node.clone()).is_some_and(|table| table.kind() == Some(ast::TableKind::Group))
+        };
+        self.modules.values().flat_map(HashMap::values).any(is_group)
+    }
+
     /// Reads the program whose root is an open document.
     pub fn new(name: &str, text: &str, documents: &Documents) -> Model {
         let loader = Imports::new(documents);

@@ -31,7 +31,7 @@ impl Checker<'_> {
             expr.and_then(|expr| self.size(file, Some(module), &expr, what, (1, most)))
         };
         let groups = number(item.size(), "the number of groups", MAX_GROUPS);
-        let members = number(item.most(), "the members of all groups", MAX_MEMBERS);
+        let members = number(item.most(), "the number of members", MAX_MEMBERS);
         if item.most().is_none() {
             self.error(
                 Diagnostic::new("group-without-of", name.span(file), "how many members may these groups have?")

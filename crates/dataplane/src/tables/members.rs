@@ -150,7 +150,7 @@ impl Change<'_> {
 
     /// Notes that it has none of this number any more; its entry is still there.
     pub fn left(&mut self, group: u32, member: u32) {
-        let at = &self.members.groups[group as usize];
+        let Some(at) = self.members.groups.get(group as usize) else { return };
         // SAFETY: only whoever has this right unlinks words.
         let words = unsafe { at.load(Ordering::Relaxed).as_ref() };
         let (index, bit) = (member / BITS, 1 << (member % BITS));
@@ -226,6 +226,8 @@ mod tests {
         }
         assert_eq!(members.change().free(1), Err(TableError::Full));
         assert_eq!(members.change().free(2), Err(TableError::OutOfRange));
+        members.change().left(2, 0);
+        members.change().left(1, 5000);
         for hole in [150, 3, 64] {
             members.change().left(1, hole);
             members.change().left(1, hole);

@@ -20,7 +20,7 @@ const ENGINES: [EngineKind; 3] =
     [EngineKind::Interp, EngineKind::Native(OptLevel::O0, Level::Base), EngineKind::NATIVE];
 
 /// `type` says the group. A packet for a member says which it is, and what its value is.
-fn program(groups: u32, members: u32) -> Arc<Program> {
+pub(super) fn program(groups: u32, members: u32) -> Arc<Program> {
     compiled(&format!(
         "import \"net/ether\";
         drop_reason has_left;
@@ -47,7 +47,7 @@ fn program(groups: u32, members: u32) -> Arc<Program> {
 }
 
 /// A packet to a group, with a number.
-fn packet(group: u16, number: u64, len: usize) -> Vec<u8> {
+pub(super) fn packet(group: u16, number: u64, len: usize) -> Vec<u8> {
     let mut packet = vec![0; 6];
     packet.extend(&number.to_be_bytes()[2..]);
     packet.extend(group.to_be_bytes());
@@ -143,7 +143,9 @@ fn who_is_no_member_is_refused() {
         assert_eq!(entry(4, 0), Err(TableError::OutOfRange));
         assert_eq!(entry(0, 10), Err(TableError::OutOfRange));
         assert_eq!(entry(3, 9), Ok(()));
-        let group: Group<(u8, u64)> = NamedTables::new(program.clone(), stepper.tables()).group("m.viewers").unwrap();
+        let mut group: Group<(u8, u64)> =
+            NamedTables::new(program.clone(), stepper.tables()).group("m.viewers").unwrap();
+        assert!(!group.leave(4, 0) && !group.leave(3, 10) && !group.leave(3, 8));
         assert_eq!(group.join(4, &(1, 1)), Err(TableError::OutOfRange));
         assert!((0..9).all(|member| group.join(3, &(1, 1)) == Ok(member)));
         assert_eq!(group.join(3, &(1, 1)), Err(TableError::Full));
@@ -487,4 +489,27 @@ fn too_few_frames_are_refused() {
         "1024 frames, without those that ports need: 1024 are for packets that wait (groups: 1024), and 2 workers need at \
          least 4: use more frames, or declare smaller queues"
     );
+}
+
+/// What a port does not take is dropped for its viewers alone.
+#[test]
+fn a_slow_port_does_not_stop_the_others() {
+    const PACKETS: u64 = 200;
+    let program = program(1, 100);
+    let packets = (0..PACKETS).map(|n| marked(0, n, 1000)).collect();
+    let (b, quick) = MemPort::default().collect();
+    let ports = [
+        PortConfig::new("a", 1, Driver::Mem(MemPort::generator(packets, PACKETS))),
+        PortConfig::new("b", 2, Driver::Mem(b)),
+        PortConfig::new("c", 3, Driver::Mem(MemPort::default().fail_above(100))),
+    ];
+    let prepared = Instance::prepare(program, &options(1, 4096), &ports).unwrap();
+    let group: Group<(u8, u64)> = prepared.named_tables().group("m.viewers").unwrap();
+    (0..100).for_each(|member| _ = group.join(0, &(2 + member as u8 % 2, member)).unwrap());
+    let report = prepared.run().unwrap().wait();
+    whole(&report);
+    let got = by_member(&quick.lock().unwrap());
+    assert_eq!(got.len(), 50);
+    assert!(got.values().all(|packets| packets.iter().map(|(_, n)| *n).eq(0..PACKETS)));
+    assert_eq!(report.snapshot.dropped("tx_failed"), 50 * PACKETS);
 }

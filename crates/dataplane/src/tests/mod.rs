@@ -6,6 +6,7 @@ mod deadline_rate;
 mod deadlines;
 mod failing;
 mod fanout;
+mod group_rate;
 mod groups;
 mod gso;
 mod holds;

@@ -18,6 +18,8 @@ mod worker;
 pub(crate) use deadline::DeadlineTimers;
 pub(crate) use groups::Groups;
 pub(crate) use handover::{Handover, Order};
+#[cfg(test)]
+pub(crate) use onward::NOBODY;
 pub(crate) use running::{Deadlines, Equipment, Ports, Running, Timers, WorkerPort};
 pub(crate) use simulated::SimulatedTimers;
 pub(crate) use timer::Schedule;
