@@ -14,11 +14,11 @@ struct headers {
 	u16 sport, dport, udp_length, udp_check;
 } __attribute__((packed, aligned(2)));
 
-static inline void one_more(u32 at)
+static inline void add(u32 at, u32 packets)
 {
 	u64 *count = lookup(&counts, &at);
 	if (count)
-		*count += 1;
+		*count += packets;
 }
 
 /* Receiver 10.1.K.H has the Ethernet address 02:00:00:01:K:H, and gets from 10.1.K.1. */
@@ -45,8 +45,10 @@ int sink(struct __sk_buff *skb)
 	struct headers h;
 	if (load_bytes(skb, 0, &h, sizeof h) || h.ether.type != ETHER_IPV4)
 		return 2; /* TC_ACT_SHOT */
+	/* What nothing has divided is as many as are in it. */
+	u32 packets = skb->gso_segs ? skb->gso_segs : 1;
 	bool right = is_right(&h, skb->len);
-	one_more(right ? __builtin_bswap32(h.ip.dst) & (COUNTS - 1) : COUNTS + 1);
-	one_more(COUNTS);
+	add(right ? __builtin_bswap32(h.ip.dst) & (COUNTS - 1) : COUNTS + 1, packets);
+	add(COUNTS, packets);
 	return 2;
 }

@@ -16,7 +16,7 @@ use dataplane::{FrameConfig, Instance, Options, PollMode, PortConfig, TableAcces
 
 use crate::results::Results;
 use crate::{Effort, text};
-use network::Network;
+use network::{Links, Network};
 use peer::Server;
 
 /// CPU of all.
@@ -30,13 +30,16 @@ const PROGRAM: &str = "bench/src/stream/fan.baker";
 
 #[derive(Clone, Copy, PartialEq)]
 enum System {
-    Millrace(Gso),
-    Sendmmsg { gso: bool },
+    /// Whether it sends super-packets.
+    Millrace(bool),
+    Sendmmsg {
+        gso: bool,
+    },
 }
 
 const SYSTEMS: [(&str, System); 4] = [
-    ("millrace", System::Millrace(Gso::Auto)),
-    ("millrace, gso off", System::Millrace(Gso::Off)),
+    ("millrace", System::Millrace(true)),
+    ("millrace, gso off", System::Millrace(false)),
     ("sendmmsg", System::Sendmmsg { gso: false }),
     ("sendmmsg, gso", System::Sendmmsg { gso: true }),
 ];
@@ -63,7 +66,10 @@ pub fn run(effort: Effort) -> Result<Results, String> {
     let (runs, window) = if effort.quick { (1, 200) } else { (5, 2000) };
     for receivers in RECEIVERS {
         let plural = if receivers == 1 { "" } else { "s" };
-        fan_out(&format!("{receivers} receiver{plural}"), receivers, &program, (runs, window), &mut results)?;
+        for (links, how) in [(Links::Packets, ""), (Links::SuperPackets, ", links take super-packets")] {
+            let case = format!("{receivers} receiver{plural}{how}");
+            fan_out(&case, (receivers, links), &program, (runs, window), &mut results)?;
+        }
     }
     Ok(results)
 }
@@ -71,18 +77,20 @@ pub fn run(effort: Effort) -> Result<Results, String> {
 /// All systems by turns, with so many receivers.
 fn fan_out(
     case: &str,
-    receivers: usize,
+    (receivers, links): (usize, Links),
     program: &Arc<Program>,
     (runs, window): (usize, u64),
     results: &mut Results,
 ) -> Result<(), String> {
-    let (ports, host) = (Network::new(receivers, false)?, Network::new(receivers, true)?);
+    let (ports, host) = (Network::new(receivers, false, links)?, Network::new(receivers, true, links)?);
     let mut rates: [Vec<f64>; SYSTEMS.len()] = Default::default();
     let mut losses = rates.clone();
     for run in 0..runs {
         for (index, (name, system)) in SYSTEMS.into_iter().enumerate() {
             let network = if matches!(system, System::Millrace(_)) { &ports } else { &host };
-            let measured = one(network, program, system, run == 0, Duration::from_millis(window));
+            // What the others are is known of the same systems at the other links.
+            let check = run == 0 && links == Links::Packets;
+            let measured = one(network, program, system, check, Duration::from_millis(window));
             let (rate, lost) = measured.map_err(|error| format!("{case}: {name}: {error}"))?;
             rates[index].push(rate);
             losses[index].push(lost);
@@ -127,7 +135,7 @@ fn one(
     if let Running::Instance(instance) = running {
         let report = instance.stop();
         let joined: u64 = report.snapshot.ports.iter().map(|port| port.tx_super).sum();
-        if (joined > 0) != (system == System::Millrace(Gso::Auto)) {
+        if (joined > 0) != (system == System::Millrace(true)) {
             return Err(format!("it has sent {joined} super-packets"));
         }
     }
@@ -141,7 +149,8 @@ fn one(
 fn start(network: &Network, program: &Arc<Program>, system: System) -> Result<Running, String> {
     match system {
         System::Sendmmsg { gso } => Ok(Running::Server(Server::start(network, gso, CPU)?)),
-        System::Millrace(gso) => {
+        System::Millrace(joins) => {
+            let gso = if joins { Gso::On } else { Gso::Off };
             let mut ports = vec![PortConfig::new("in", 1, Driver::AfPacket { interface: "in".into() })];
             for (device, interface) in network.outputs().into_iter().enumerate() {
                 let driver = Driver::AfPacket { interface: interface.clone() };

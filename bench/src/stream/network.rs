@@ -59,6 +59,15 @@ impl Receiver {
     }
 }
 
+/// What the box's devices to the receivers do with super-packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// They take packets: the kernel divides, and computes checksums.
+    Packets,
+    /// They hand them on undivided, as a network card divides them.
+    SuperPackets,
+}
+
 /// All of it.
 pub struct Network {
     pub source: Namespace,
@@ -72,7 +81,7 @@ pub struct Network {
 impl Network {
     /// With so many receivers. The box's devices have addresses, and its kernel knows the receivers, where the system is
     /// one that uses it.
-    pub fn new(receivers: usize, by_kernel: bool) -> Result<Self, String> {
+    pub fn new(receivers: usize, by_kernel: bool, links: Links) -> Result<Self, String> {
         let namespace = |label| Namespace::new(label).map_err(text);
         let (source, system, sink) = (namespace("source")?, namespace("system")?, namespace("sink")?);
         let devices = match receivers {
@@ -96,6 +105,10 @@ impl Network {
             let first = Receiver { device: device as u8, host: 2 };
             system.configure(&out, &config(first.gateway_mac(), first.gateway())).map_err(text)?;
             sink.configure(&end, &LinkConfig::port()).map_err(text)?;
+            if links == Links::SuperPackets {
+                let words = ["ethtool", "-K", &out, "tx", "on", "sg", "on", "gso", "on", "tx-udp-segmentation", "on"];
+                system.check(&words).map_err(text)?;
+            }
         }
         if by_kernel {
             let neighbour = |to: &Receiver| {

@@ -10,11 +10,11 @@ const UNFINISHED: [&str; 4] = ["tx-udp-segmentation", "tx-checksum-ip-generic", 
 
 /// Whether super-packets are sent to an interface, and a line about it: what divides them, or why they are not sent.
 ///
-/// A virtual device that takes what is unfinished does not finish it, but hands it on. Behind it may be a kernel, which takes it
-/// as it is, or a program like this one, which can't.
+/// A virtual device that takes what is unfinished does not finish it, but hands it on. Behind it may be a kernel, which
+/// takes it as it is, or a program like this one, which can't.
 pub fn takes(socket: &OwnedFd, interface: &str, wanted: Gso) -> (bool, Option<String>) {
-    // What does not tell has no such features.
-    let on = ethtool::are_on(socket, interface, UNFINISHED).unwrap_or_default();
+    // One that does not tell may have all of them.
+    let on = ethtool::are_on(socket, interface, UNFINISHED).unwrap_or([true; UNFINISHED.len()]);
     let has_hardware = ethtool::has_hardware(socket, interface).unwrap_or(false);
     let divider = if on[0] { "the device" } else { "the kernel" };
     match wanted {

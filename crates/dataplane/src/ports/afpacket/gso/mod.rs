@@ -8,8 +8,8 @@
 //! socket. What the kernel does not take of the socket's goes into the ring, which waits until the rest is sent.
 //!
 //! What leaves is what would leave packet by packet, but for identifications of IPv4 packets that must not be
-//! fragmented (RFC 6864: they have no meaning): see [`datagram`]. Packets with wrong checksums, which would be made right
-//! where a super-packet is divided, leave as they are.
+//! fragmented (RFC 6864: they have no meaning): see [`datagram`]. Packets with wrong checksums, which would be made
+//! right where a super-packet is divided, leave as they are.
 
 mod datagram;
 mod device;
