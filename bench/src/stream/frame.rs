@@ -34,7 +34,7 @@ pub fn frame(number: u16) -> Vec<u8> {
 fn sum(parts: &[&[u8]]) -> u16 {
     let words = parts.iter().flat_map(|part| part.chunks(2));
     let words = words.map(|pair| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |low| u32::from(*low)));
-    let sum = words.fold(0, |sum: u32, word| sum + word);
+    let sum: u32 = words.sum();
     let sum = (sum & 0xffff) + (sum >> 16);
     ((sum & 0xffff) + (sum >> 16)) as u16
 }

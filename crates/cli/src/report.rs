@@ -173,6 +173,16 @@ mod tests {
     }
 
     #[test]
+    fn super_packets_are_told_where_there_are_any() {
+        let state = |joined: u64| PortState { tx_super: joined, tx_in_super: joined * 8, ..PortState::default() };
+        let told = |joined| ports(&IndexMap::from([("a".to_owned(), state(0)), ("b".to_owned(), state(joined))]));
+        let line = "\n\n  sent in super-packets of UDP  packets  super-packets\n\
+                    \x20 b                               8 000          1 000\n";
+        assert!(told(1000).ends_with(line), "{}", told(1000));
+        assert!(!told(0).contains("super-packets"));
+    }
+
+    #[test]
     fn columns_line_up() {
         let mut out = String::new();
         table(

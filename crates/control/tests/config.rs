@@ -319,7 +319,7 @@ fn errors_of_sections() {
     );
     assert_eq!(
         errors("tables = 1")[0],
-        "t.toml:1: ports.p63.tables: unknown key; accepted: number, device, host, access, own, mtu"
+        "t.toml:1: ports.p63.tables: unknown key; accepted: number, device, host, access, own, gso, mtu"
     );
     assert_eq!(
         errors(
@@ -348,7 +348,7 @@ fn errors_of_sections() {
          tap:DEVICE: a TAP device, created if it is missing: an interface of the kernel, such as tap:svi1, \
          pcap:[INPUT][,OUTPUT]: capture files to receive from and send to, such as pcap:in.pcap,out.pcap, \
          mem:nothing: receives no packet and counts those that it sends",
-            "t.toml:5: ports.3a.speed: unknown key; accepted: number, device, host, access, own, mtu",
+            "t.toml:5: ports.3a.speed: unknown key; accepted: number, device, host, access, own, gso, mtu",
             "t.toml:8: ports.b.host: there is no port \"p3\"; did you mean `p1`?; \
          accepted: the name of another port: p1, p2, p63, 3a",
         ]
