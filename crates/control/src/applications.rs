@@ -22,6 +22,8 @@ pub trait AnyApplication: Sync {
     fn queries(&self) -> &'static [Offer];
     /// A new controller, and the way by which settings come to it.
     fn start(&self, queries: Queries) -> (Box<dyn Controller>, Arc<dyn AnyReloads>);
+    /// See [`Application::serves`].
+    fn serves(&self, program: &Program) -> bool;
     /// See [`Application::read`].
     fn read(&self, section: &Section, errors: &mut Errors, warnings: &mut Errors) -> AnySettings;
     /// See [`Application::install`].
@@ -47,6 +49,10 @@ impl<A: Application> AnyApplication for A {
     fn start(&self, queries: Queries) -> (Box<dyn Controller>, Arc<dyn AnyReloads>) {
         let reloads = Reloads::default();
         (self.controller(reloads.clone(), queries), Arc::new(reloads))
+    }
+
+    fn serves(&self, program: &Program) -> bool {
+        Application::serves(self, program)
     }
 
     fn read(&self, section: &Section, errors: &mut Errors, warnings: &mut Errors) -> AnySettings {
@@ -158,8 +164,9 @@ impl Applications {
         let path = root.key("controllers");
         let Some(table) = document::table(value, &path, errors) else { return all };
         let wired = |name: &str| program.controllers.iter().any(|controller| controller.name == name);
-        let has_settings =
-            |own: &&&'static dyn AnyApplication| wired(own.name()) && own.settings() != SettingsUse::None;
+        let has_settings = |own: &&&'static dyn AnyApplication| {
+            (wired(own.name()) || own.serves(program)) && own.settings() != SettingsUse::None
+        };
         for (key, value) in table {
             let name: &str = key.get_ref();
             let path = path.key(name);
@@ -186,7 +193,8 @@ impl Applications {
         }
     }
 
-    /// The controllers that a program needs: those that it is wired to, and those whose functions it calls.
+    /// The controllers that a program needs: those that it is wired to, those whose functions it calls, and those that
+    /// serve it otherwise.
     ///
     /// # Errors
     /// What is in none of the applications.
@@ -205,7 +213,7 @@ impl Applications {
             // One that is only asked for its functions' names.
             let functions = own.start(Queries::default()).0.externs();
             let calls = functions.iter().any(|(function, _)| missing.contains(function));
-            if !wired(own.name()) && !calls {
+            if !wired(own.name()) && !calls && !own.serves(program) {
                 continue;
             }
             missing.retain(|name| !functions.iter().any(|(function, _)| function == name));

@@ -68,7 +68,7 @@ pub use link::{Event, Link, Waker};
 pub use metadata::Field;
 pub use punted::Punted;
 pub use record::{Key, Prefix, Record, fields_of};
-pub use rings::Stop;
+pub use rings::{PortInfo, Stop};
 pub(crate) use rings::{Place, Rings};
 pub use several::run_per_worker;
 pub use signal::LinkFd;
