@@ -40,7 +40,7 @@ fn routes_are_followed(driver: &'static str) {
     router.ip(&format!("-6 route replace 2001:db8:9::/48 via {local} dev {{3}}"));
     router.leads_to("2001:db8:9::1", 3);
     router.arrives("2001:db8:9::1", 3);
-    router.ip(&format!("route add default via inet6 {local} dev {{3}}"));
+    router.ip(&format!("-4 route add default via inet6 {local} dev {{3}}"));
     router.leads_to("192.0.2.1", 3);
     router.arrives("192.0.2.1", 3);
     // A packet to a neighbour that is not known is dropped, and has it asked for.
@@ -60,7 +60,7 @@ fn routes_are_followed(driver: &'static str) {
         assert_eq!(router.dropped(reason), 5);
     }
     router.ip("route flush root 10.9.0.0/16");
-    router.ip("route del default");
+    router.ip("-4 route del default");
     router.until_route("10.9.1.1", "gone", |said| said["reason"] == "no_route");
     router.stop();
 }

@@ -198,10 +198,15 @@ impl Router {
     }
 
     /// Ends Millrace; it must end well.
-    pub fn stop(mut self) {
+    pub fn stop(self) {
+        self.stop_with(0);
+    }
+
+    /// Ends Millrace, with this exit status.
+    pub fn stop_with(mut self, status: i32) {
         self.ask(&["stop"]).ok();
         let output = self.millrace.wait(PATIENCE).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(output.status.code(), Some(0), "{output}");
+        assert_eq!(output.status.code(), Some(status), "{output}");
         assert!(!output.both().contains("panicked"), "{output}");
     }
 }

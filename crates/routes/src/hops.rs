@@ -123,8 +123,9 @@ impl Hops {
         self.slots.get(number.checked_sub(FIRST)? as usize)?.as_ref().map(|slot| &slot.key)
     }
 
-    /// The number of a next hop, for one route more; `rendered` is what the tables will say of it.
-    pub fn acquire(&mut self, key: Key, rendered: impl FnOnce() -> Rendered) -> Result<u32, Full> {
+    /// The number of a next hop, for one route more, which leads to `before` as yet; `rendered` is what the tables will
+    /// say of it.
+    pub fn acquire(&mut self, key: Key, before: Option<u32>, rendered: impl FnOnce() -> Rendered) -> Result<u32, Full> {
         if let Some(number) = self.by_key.get(&key).copied() {
             self.slot(number).as_mut().map(|slot| slot.refs += 1);
             return Ok(number);
@@ -139,7 +140,10 @@ impl Hops {
         let adopted = if block.is_none() {
             let (hop, source) = rendered();
             let content = (hop, source.map_or(Ipv6Addr::UNSPECIFIED, mapped));
-            let number = self.stale.get_mut(&content).and_then(Vec::pop);
+            let number = self.stale.get_mut(&content).and_then(|numbers| {
+                let own = numbers.iter().position(|number| Some(*number) == before);
+                own.map(|own| numbers.swap_remove(own)).or_else(|| numbers.pop())
+            });
             number.map(|number| (number, (Hop { number, ..content.0 }, content.1)))
         } else {
             None

@@ -184,7 +184,7 @@ impl Mirror {
         let mut writes = Vec::new();
         for prefix in prefixes {
             let wanted = match decide(&self.kernel, prefix) {
-                Some(decision) => match self.number(&decision) {
+                Some(decision) => match self.number(prefix, &decision) {
                     Ok(number) => Some(number),
                     Err(Full) => {
                         self.refused += 1;
@@ -208,10 +208,11 @@ impl Mirror {
         writes.into_iter().try_for_each(|(prefix, wanted)| self.set(prefix, wanted))
     }
 
-    /// The number of the next hop that stands for a decision, for one route more.
-    fn number(&mut self, decision: &Decision) -> Result<u32, Full> {
+    /// The number of the next hop that stands for a decision, for one route more: that to this prefix.
+    fn number(&mut self, prefix: &Prefix, decision: &Decision) -> Result<u32, Full> {
         let Mirror { kernel, map, settings, hops, .. } = self;
-        let mut acquire = |key: Key| hops.acquire(key.clone(), || render(kernel, map, settings, &key));
+        let before = self.installed.get(prefix).map(|before| before.number);
+        let mut acquire = |key: Key| hops.acquire(key.clone(), before, || render(kernel, map, settings, &key));
         let ways = match decision {
             Decision::Host => return acquire(Key::Host),
             Decision::Drop(reason) => return acquire(Key::Drop(*reason)),
