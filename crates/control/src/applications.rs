@@ -295,8 +295,28 @@ mod tests {
 
     const BOTH: Applications = Applications::new(&[&Responder, &Splice]);
 
+    /// One that fills a table.
+    struct Filler;
+
+    impl Application for Filler {
+        const NAME: &'static str = "filler";
+        const SETTINGS: SettingsUse = SettingsUse::Optional;
+        type Settings = u8;
+
+        fn controller(&self, _: Reloads<u8>, _: Queries) -> Box<dyn Controller> {
+            Box::new(Idle)
+        }
+
+        fn serves(&self, program: &Program) -> bool {
+            program.tables.iter().any(|table| table.name == "m.known")
+        }
+    }
+
     fn program(program: &str) -> Program {
-        let known = if program.contains("known") { "extern bool known(u8 n);" } else { "" };
+        declaring(if program.contains("known") { "extern bool known(u8 n);" } else { "" }, program)
+    }
+
+    fn declaring(known: &str, program: &str) -> Program {
         let text = format!(
             "import \"net/ether\";\nmodule m {{ in ether input; out ether a; {known}\n\
              ppf p(ether_packet_t *p) from input {{ {program} channel_put(a, p); }} }}"
@@ -317,6 +337,18 @@ mod tests {
             error,
             "there is no controller responser; did you mean `responder`?\n  controllers: responder, splice"
         );
+    }
+
+    #[test]
+    fn a_controller_runs_for_the_table_that_it_fills() {
+        const ALL: Applications = Applications::new(&[&Filler]);
+        let names = |program: &Program| -> Vec<String> {
+            let needed = ALL.of_program(program).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(needed.reloads.len(), needed.controllers.len());
+            needed.controllers.into_iter().map(|(name, _)| name).collect()
+        };
+        assert!(names(&program("")).is_empty());
+        assert_eq!(names(&declaring("hash<u32, u32> known[8];", "")), ["filler"]);
     }
 
     #[test]

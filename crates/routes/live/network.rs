@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lab::{Flow, Generator, Host, LinkConfig, Mac, Namespace, Running, Sink, Traffic, Transport, veth};
+use lab::{Flow, Generator, Host, LinkConfig, Mac, Namespace, Running, Signal, Sink, Traffic, Transport, veth};
 use serde_json::Value as Json;
 
 use crate::instance::Runtime;
@@ -38,6 +38,7 @@ pub fn router(port: u8) -> Mac {
 pub struct Router {
     // Declared, so dropped, first: then Millrace is ended before its ports are.
     millrace: Running,
+    arguments: Vec<String>,
     runtime: Runtime,
     driver: &'static str,
     pub box_: Namespace,
@@ -47,6 +48,11 @@ pub struct Router {
 impl Router {
     /// With these settings of `[controllers.routes]`.
     pub fn start(driver: &'static str, settings: &str) -> Router {
+        Router::start_with(driver, settings, &[])
+    }
+
+    /// The same, with more arguments for `millrace run`; in them `{}` is a directory.
+    pub fn start_with(driver: &'static str, settings: &str, more: &[&str]) -> Router {
         let box_ = Namespace::new("router").unwrap_or_else(|error| panic!("{error}"));
         for (key, value) in [("net.ipv4.ip_forward", "0"), ("net.ipv6.conf.all.forwarding", "0")] {
             box_.set_sysctl(key, value).unwrap();
@@ -71,13 +77,16 @@ impl Router {
             config += "[tables.classify.outer]\nt1 = \"p1\"\nt2 = \"p2\"\nt3 = \"p3\"\n";
         }
         let config = runtime.write("router.toml", &format!("{config}[controllers.routes]\n{settings}\n"));
-        let program = format!("{ROOT}/examples/router");
-        let command = box_.command(env!("CARGO_BIN_EXE_millrace")).args(["run", &program, "-c", &config]);
-        let mut millrace = command.arg("--socket").arg(runtime.path("socket")).spawn().unwrap();
-        let ports = if driver == "xdp" { 3 } else { 6 };
-        let ready = millrace.wait_for_text(&format!("running on {ports} ports"), PATIENCE);
-        ready.unwrap_or_else(|error| panic!("{error}"));
-        let router = Router { millrace, runtime, driver, box_, hosts };
+        // With room for fewer routes, so that it takes less memory and time.
+        let text = std::fs::read_to_string(format!("{ROOT}/examples/router/router.baker")).unwrap();
+        let small = text.replace("next_hop(1048576, 524288)", "next_hop(16384, 4096)");
+        assert_ne!(small, text, "the example declares other sizes");
+        let program = runtime.write("router.baker", &small);
+        let mut arguments: Vec<String> = ["run", &program, "-c", &config, "--socket"].map(str::to_owned).to_vec();
+        arguments.push(runtime.path("socket"));
+        arguments.extend(more.iter().map(|argument| argument.replace("{}", &runtime.path("state"))));
+        let millrace = launch(&box_, &arguments);
+        let router = Router { millrace, arguments, runtime, driver, box_, hosts };
         if driver != "xdp" {
             (1..=3).for_each(|number| addresses(&router.box_, &format!("svi{number}"), number));
         }
@@ -197,6 +206,14 @@ impl Router {
         assert_eq!((received.packets, received.duplicated), (50, 0), "{to}: {received:?}");
     }
 
+    /// Kills Millrace, waits so long, and starts it again.
+    pub fn kill_and_start(&mut self, pause: Duration) {
+        self.millrace.signal(Signal::SIGKILL).unwrap();
+        self.millrace.wait(PATIENCE).unwrap();
+        std::thread::sleep(pause);
+        self.millrace = launch(&self.box_, &self.arguments);
+    }
+
     /// Ends Millrace; it must end well.
     pub fn stop(self) {
         self.stop_with(0);
@@ -209,6 +226,13 @@ impl Router {
         assert_eq!(output.status.code(), Some(status), "{output}");
         assert!(!output.both().contains("panicked"), "{output}");
     }
+}
+
+/// Starts Millrace and waits until packets pass.
+fn launch(box_: &Namespace, arguments: &[String]) -> Running {
+    let mut millrace = box_.command(env!("CARGO_BIN_EXE_millrace")).args(arguments).spawn().unwrap();
+    millrace.wait_for_text("; Ctrl-C stops it", PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+    millrace
 }
 
 /// A host with its link to the router.

@@ -1,5 +1,7 @@
 //! Interfaces that come and go, events that are lost, a kernel that can't be asked.
 
+use std::time::Duration;
+
 use lab::Namespace;
 use serde_json::Value as Json;
 
@@ -111,5 +113,29 @@ fn reloads_keep_the_routes() {
     std::fs::write(&config, wrong.replace("unresolved = \"drop\"", "")).unwrap();
     let refused = router.ask(&["reload"]).failed(1);
     assert!(refused.contains("controllers.routes.unresolved") && refused.contains("did you mean `table`"), "{refused}");
+    router.stop();
+}
+
+/// The process is killed, and routes change before the next one is there. Packets pass all the time.
+#[test]
+fn packets_pass_while_the_process_is_gone() {
+    let kept = ["--state", "{}", "--instance", "routes-live"];
+    let mut router = Router::start_with("xdp", "unresolved = \"drop\"", &kept);
+    router.ip("route add 10.9.0.0/16 via 10.0.2.12");
+    router.ip("route add 10.10.0.0/16 via 10.0.2.12");
+    router.leads_to("10.9.1.1", 2);
+    router.leads_to("10.10.1.1", 2);
+    // Until it is on disk.
+    std::thread::sleep(Duration::from_millis(500));
+    let sink = router.sink(2);
+    let stream = router.stream("10.9.1.1", 4, 1000);
+    router.kill_and_start(Duration::from_millis(300));
+    router.leads_to("10.9.1.1", 2);
+    router.in_step();
+    router.ip("route replace 10.10.0.0/16 via 10.0.3.13");
+    router.leads_to("10.10.1.1", 3);
+    let sent = stream.stop().unwrap();
+    let received = sink.stop_after(sent.packets, PATIENCE).unwrap();
+    assert_eq!((received.lost(&sent), received.duplicated), (0, 0), "{sent:?} {received:?}");
     router.stop();
 }

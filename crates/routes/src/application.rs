@@ -116,7 +116,7 @@ impl Routes {
         self.reloads.begun().own.map_or_else(Settings::default, |own| (*own).clone())
     }
 
-    /// Answers who asks, and takes other settings; whether there are any.
+    /// Answers queries, and takes other settings; whether there are any.
     fn serve(&mut self, link: &Link, lookup: &Lookup) -> bool {
         let known = &self.known;
         self.queries.answer(|query, with| answer(known, lookup, link, query, with));

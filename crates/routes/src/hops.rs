@@ -225,7 +225,7 @@ impl Hops {
         self.dirty.extend(touched.map(|(_, number)| *number));
     }
 
-    /// What somebody else has changed in the tables is written again.
+    /// What was changed in the tables from outside is written again.
     pub fn verify(&mut self, tables: &Tables) {
         let found: HashMap<u32, Hop> = tables.hops.entries().into_iter().collect();
         for (index, slot) in self.slots.iter_mut().enumerate() {

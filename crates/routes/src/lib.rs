@@ -4,7 +4,8 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `application`, `settings`, `command`, `state` | the controller, `[controllers.routes]`, `millrace routes`, what is told |
+//! | `application`, `settings`, `command` | the controller, `[controllers.routes]`, `millrace routes` |
+//! | `state` | what is told of it |
 //! | `session` | the mirror beside the kernel: dumps, events, requests for neighbours |
 //! | `mirror` | which entries of the tables change, in which order |
 //! | `hops`, `blocks` | numbers of next hops, places of the ways of groups |

@@ -45,7 +45,7 @@ pub struct Mirror {
     installed: HashMap<Prefix, Installed>,
     /// How many of them are of IPv6.
     six: usize,
-    /// Those that somebody else has set.
+    /// Those that operators or the configuration have set.
     by_hand: HashSet<Prefix>,
     pub touched: Touched,
     /// Whether all of the kernel's routes have been written once.
@@ -112,7 +112,7 @@ impl Mirror {
         self.hops.count()
     }
 
-    /// Number of routes that somebody else has set to a prefix for which there is one of the kernel.
+    /// Number of routes that operators or the configuration have set to prefixes that have one of the kernel.
     pub fn by_hand(&self) -> usize {
         self.by_hand.len()
     }
@@ -237,7 +237,7 @@ impl Mirror {
         group
     }
 
-    /// Sets a route, or removes it, unless somebody else has set it.
+    /// Sets a route, or removes it, unless it is one of operators or of the configuration.
     fn set(&mut self, prefix: Prefix, wanted: Option<u32>) -> Result<(), TableError> {
         let own = |now: Option<u32>| now.is_none_or(|number| number == 0 || number >= FIRST);
         let len = u32::from(prefix.len());
@@ -295,7 +295,7 @@ impl Mirror {
         self.write_default()
     }
 
-    /// Tries again to set routes that somebody else had set.
+    /// Tries again to set routes that were not the mirror's.
     pub fn retry_by_hand(&mut self) {
         self.touched.prefixes.extend(&self.by_hand);
     }

@@ -38,7 +38,7 @@ pub enum SessionError {
     /// The tables.
     #[error("the tables can't be written: {0}")]
     Tables(#[from] TableError),
-    /// Whoever was asked has said so.
+    /// The work was to be left.
     #[error("it was stopped")]
     Stopped,
 }

@@ -9,12 +9,12 @@ use control::document::{self, Errors, Path, Table};
 
 use crate::kernel::event::TABLE_MAIN;
 
-/// Who gets packets that can't be sent on.
+/// What becomes of packets that can't be sent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The host.
+    /// The host gets them.
     Host,
-    /// Nobody: they are dropped.
+    /// They are dropped.
     Drop,
 }
 

@@ -21,7 +21,7 @@ pub struct State {
     pub next_hops: u64,
     /// Neighbours that the kernel knows of.
     pub neighbours: u64,
-    /// Routes of the kernel in whose place one stands that somebody has set by hand.
+    /// Routes of the kernel in the place of which stands one that an operator or the configuration has set.
     pub by_hand: u64,
     /// Times that the kernel was asked for all that it has.
     pub dumps: u64,
@@ -97,7 +97,7 @@ impl Known {
             single(Kind::Gauge, "routes_in_step", "Whether the tables are as the kernel has it.", in_step),
             routes,
             single(Kind::Gauge, "routes_next_hops", "Next hops in the program's tables.", own.next_hops),
-            single(Kind::Gauge, "routes_by_hand", "Routes that somebody else has set.", own.by_hand),
+            single(Kind::Gauge, "routes_by_hand", "Routes that operators or the configuration have set.", own.by_hand),
             single(Kind::Counter, "routes_dumps_total", "Times that the kernel was asked for everything.", own.dumps),
             single(Kind::Counter, "routes_overruns_total", "Times that events were lost.", own.overruns),
             single(Kind::Counter, "routes_corrected_total", "Prefixes that a dump has put right.", own.corrected),

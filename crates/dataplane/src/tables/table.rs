@@ -82,7 +82,7 @@ pub struct Table {
     pub value: Codec,
     /// Where its entries age.
     pub idle: Option<Idle>,
-    /// Held while routes change, so that nobody changes one between a look at it and a change that depends on it.
+    /// Held while routes change, so that no change comes between a look at a route and a change that depends on it.
     changing: Mutex<()>,
 }
 
@@ -130,7 +130,7 @@ impl Table {
         Ok(Table { name: table.name.as_str().into(), kind, key, key_codec, value, idle, changing })
     }
 
-    /// See [`Table::changing`], in tables of routes. Other tables change too often, and nobody needs it there.
+    /// See [`Table::changing`], in tables of routes. Other tables change too often, and it is not needed there.
     pub fn changing(&self) -> Option<MutexGuard<'_, ()>> {
         let is_lpm = matches!(&*self.kind, Kind::Lpm(_) | Kind::Trie(_));
         is_lpm.then(|| self.changing.lock().unwrap_or_else(PoisonError::into_inner))

@@ -75,7 +75,7 @@ pub struct Address {
 pub struct Neighbour {
     /// Where it is known, and has not failed.
     pub mac: Option<Mac>,
-    /// Nobody has asked for long whether it is still there.
+    /// The kernel has not heard of it for long.
     pub is_stale: bool,
 }
 
