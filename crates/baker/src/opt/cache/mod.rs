@@ -39,6 +39,7 @@ use self::cost::Cost;
 pub use self::report::{Fallback, Reason, Report};
 use self::state::{AbstractState, Chunk, Dirty, Family, Handle};
 use super::expected::Expected;
+use crate::ir::analysis::{Cfg, Liveness};
 use crate::ir::*;
 
 /// Copies of a block, for different abstract states.
@@ -104,10 +105,9 @@ pub fn cache(program: &Program, options: &CacheOptions) -> (Program, Report) {
 }
 
 fn cache_body(program: &Program, options: &CacheOptions, id: PpfId, body: &Body, report: &mut Report) -> Body {
-    let live = super::liveness::live_in(body);
-    let expected = Expected::new(program, body);
-    let rank = body.ranks(&body.reverse_postorder());
-    let source = Source { program, options, id, body, live: &live, expected: &expected, rank: &rank };
+    let (cfg, expected) = (Cfg::new(body), Expected::new(program, body));
+    let live = Liveness::new(body, &cfg);
+    let source = Source { program, options, id, body, live: &live, expected: &expected, cfg: &cfg };
     let first = source.rebuild(0);
     let candidates = if options.ahead { first.worth_loading() } else { BTreeSet::from([0]) };
     let first = candidates.contains(&0).then_some(first);
@@ -153,10 +153,9 @@ struct Source<'p> {
     options: &'p CacheOptions,
     id: PpfId,
     body: &'p Body,
-    live: &'p [BTreeSet<Value>],
+    live: &'p Liveness<'p>,
     expected: &'p Expected<'p>,
-    /// Position of each block in an order in which a block comes after those that lead to it, but for loops.
-    rank: &'p [usize],
+    cfg: &'p Cfg,
 }
 
 /// Where a copy of a block begins: a block, an instruction of it, and the abstract state.
@@ -407,7 +406,7 @@ impl<'p> Rewriter<'p> {
             })
             .collect();
         let handles: Vec<Option<Handle>> = dest.args.iter().map(|arg| self.state.handles.remove(arg)).collect();
-        let live = &self.source.live[dest.block.0 as usize];
+        let live = &self.source.live.at_start(dest.block);
         self.state.numbers.retain(|value, _| live.contains(value) && !params.contains(value));
         for ((&param, arg), handle) in params.iter().zip(args).zip(handles) {
             if let Some(handle) = handle {
@@ -457,7 +456,7 @@ impl<'p> Rewriter<'p> {
         *self.per_block.entry((key.block, key.inst)).or_default() += 1;
         self.index.insert(key.clone(), index);
         let block = self.b.block();
-        self.ready.push(Reverse((self.source.rank[key.block.0 as usize], key.inst, index)));
+        self.ready.push(Reverse((self.source.cfg.ranks()[key.block.0 as usize], key.inst, index)));
         self.copies.push(Copied { key, block, found, built: false });
         index
     }
