@@ -177,3 +177,15 @@ impl Table {
         self.declared_kind().row()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_written_as_programs_declare_them() {
+        let written = KINDS.iter().map(|row| row.written("K", "V")).collect::<Vec<_>>();
+        assert_eq!(written, ["array<V>", "hash<K, V>", "set<K>", "lpm<K, V>", "hold", "meter"]);
+        assert!(KINDS.iter().all(|row| DeclaredKind::named(row.name) == Some(row.declared)));
+    }
+}

@@ -54,10 +54,10 @@ pub(super) struct Source<'p> {
 
 /// Where a copy of a block begins: a block, an instruction of it, and the abstract state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct CopyKey {
-    pub(super) block: BlockId,
-    pub(super) inst: usize,
-    pub(super) state: AbstractState,
+struct CopyKey {
+    block: BlockId,
+    inst: usize,
+    state: AbstractState,
 }
 
 /// A variable of the new body.
@@ -74,13 +74,13 @@ pub(super) enum VarKey {
 }
 
 /// A copy of a block.
-pub(super) struct Copied {
-    pub(super) key: CopyKey,
-    pub(super) block: BlockId,
+struct Copied {
+    key: CopyKey,
+    block: BlockId,
     /// What may be dirty where it begins, by all that is known so far.
-    pub(super) found: BTreeMap<Family, Dirty>,
+    found: BTreeMap<Family, Dirty>,
     /// It was built already, with what was known then.
-    pub(super) built: bool,
+    built: bool,
 }
 
 pub(super) struct Rewriter<'p> {
@@ -90,17 +90,17 @@ pub(super) struct Rewriter<'p> {
     /// How far it was read in registers: each end of what was loaded, and whether enough packets come there.
     pub(super) reach: BTreeMap<u32, bool>,
     /// What was dirty at each copy in the round before.
-    pub(super) assumed: HashMap<CopyKey, BTreeMap<Family, Dirty>>,
+    assumed: HashMap<CopyKey, BTreeMap<Family, Dirty>>,
     pub(super) b: Builder,
-    pub(super) vars: HashMap<VarKey, Var>,
-    pub(super) copies: Vec<Copied>,
+    vars: HashMap<VarKey, Var>,
+    copies: Vec<Copied>,
     /// Copies to be built, by the ranks of their blocks.
-    pub(super) ready: BinaryHeap<Reverse<(usize, usize, usize)>>,
+    ready: BinaryHeap<Reverse<(usize, usize, usize)>>,
     /// In the order in which they were built.
-    pub(super) built: Vec<usize>,
-    pub(super) index: HashMap<CopyKey, usize>,
-    pub(super) per_block: HashMap<(BlockId, usize), usize>,
-    pub(super) fallbacks: Vec<Fallback>,
+    built: Vec<usize>,
+    index: HashMap<CopyKey, usize>,
+    per_block: HashMap<(BlockId, usize), usize>,
+    fallbacks: Vec<Fallback>,
     /// The abstract state, and what is dirty, where code is being built.
     pub(super) state: AbstractState,
     pub(super) dirty: BTreeMap<Family, Dirty>,
@@ -113,7 +113,7 @@ pub(super) struct Rewriter<'p> {
 }
 
 impl<'p> Rewriter<'p> {
-    pub(super) fn new(source: Source<'p>, ahead: u32, assumed: HashMap<CopyKey, BTreeMap<Family, Dirty>>) -> Self {
+    fn new(source: Source<'p>, ahead: u32, assumed: HashMap<CopyKey, BTreeMap<Family, Dirty>>) -> Self {
         Rewriter {
             source,
             ahead,
@@ -148,7 +148,7 @@ impl<'p> Rewriter<'p> {
     }
 
     /// The block of the original body that is being built.
-    pub(super) fn original(&self) -> &'p Block {
+    fn original(&self) -> &'p Block {
         let block = self.copies.get(self.current).map_or(BlockId(0), |copy| copy.key.block);
         &self.source.body.blocks[block.0 as usize]
     }
@@ -172,7 +172,7 @@ impl<'p> Rewriter<'p> {
         self.b.set_counts(taken.map(|taken| Counts { runs: taken[0].saturating_add(taken[1]), taken }));
     }
 
-    pub(super) fn run(&mut self) {
+    fn run(&mut self) {
         let entry = self.b.block();
         self.b.seal(entry);
         self.b.switch_to(entry);
@@ -193,7 +193,7 @@ impl<'p> Rewriter<'p> {
         Built { ahead: self.ahead, body, fallbacks: self.fallbacks }
     }
 
-    pub(super) fn var(&mut self, key: VarKey, ty: Ty) -> Var {
+    fn var(&mut self, key: VarKey, ty: Ty) -> Var {
         let b = &mut self.b;
         *self.vars.entry(key).or_insert_with(|| b.var(ty))
     }
@@ -217,7 +217,7 @@ impl<'p> Rewriter<'p> {
     }
 
     /// What is known of a value in all blocks: that it is a constant, or was tested to be a number.
-    pub(super) fn constant_of(&self, original: Value) -> Option<u128> {
+    fn constant_of(&self, original: Value) -> Option<u128> {
         let constant = || match self.source.expected.inst(original)?.op {
             Op::Const(number) => Some(number),
             _ => None,
@@ -237,7 +237,7 @@ impl<'p> Rewriter<'p> {
     }
 
     /// Builds the copy with this index.
-    pub(super) fn copy(&mut self, index: usize) {
+    fn copy(&mut self, index: usize) {
         let copy = &mut self.copies[index];
         copy.built = true;
         let CopyKey { block, inst, state } = copy.key.clone();
@@ -257,7 +257,7 @@ impl<'p> Rewriter<'p> {
         self.terminator(&block.term);
     }
 
-    pub(super) fn terminator(&mut self, term: &Terminator) {
+    fn terminator(&mut self, term: &Terminator) {
         match term {
             Terminator::Return => self.b.ret(),
             Terminator::Jump(dest) => self.leave(dest),
@@ -288,7 +288,7 @@ impl<'p> Rewriter<'p> {
     }
 
     /// Ends the block being built with a jump along an edge of the original body.
-    pub(super) fn leave(&mut self, dest: &Dest) {
+    fn leave(&mut self, dest: &Dest) {
         let params = &self.source.body.blocks[dest.block.0 as usize].params;
         // All are read before the first is set: a block may swap its own parameters.
         let args: Vec<Option<(Value, Option<u128>)>> = dest
@@ -344,7 +344,7 @@ impl<'p> Rewriter<'p> {
         self.b.jump(to);
     }
 
-    pub(super) fn new_copy(&mut self, key: CopyKey) -> usize {
+    fn new_copy(&mut self, key: CopyKey) -> usize {
         let index = self.copies.len();
         let found = self.assumed.get(&key).cloned().unwrap_or_default();
         *self.per_block.entry((key.block, key.inst)).or_default() += 1;

@@ -179,7 +179,7 @@ impl Port {
 impl Table {
     /// The word that says its kind.
     pub fn kind(&self) -> Option<SyntaxToken> {
-        tokens(&self.syntax).find(|token| !token.kind().is_trivia())
+        tokens(&self.syntax).next()
     }
 
     /// The one or two types between `<` and `>`.
