@@ -19,6 +19,13 @@ class Case:
         """A packet that comes in. `out`: (port, packet), or several of these in a list. `drops`: a reason."""
         self.result(note, f'in = {{ port = "{port}", packet = "{text(packet)}" }}', out, drops)
 
+    def neighbours(self, known):
+        """Entries of the table `resolve.neighbours`. `known`: (port, IPv4 or IPv6 address, Ethernet address)."""
+        for port, address, mac in known:
+            address = address if ":" in address else f"::ffff:{address}"
+            key = f'{{ port = "{port}", address = "{address}" }}'
+            self.add("", "[[tables.resolve.neighbours]]", f"key = {key}", f'value = "{mac}"')
+
     def wait(self, note, time):
         self.result(note, f'wait = "{time}"')
 

@@ -47,12 +47,9 @@ def leaving(packet):
     return Ether(dst=GATEWAY_MAC, src=ROUTER_OUT) / packet
 
 
-def case(name, description, *settings):
+def case(name, description):
     made = Case(FOLDER, name, description)
-    made.add(*settings)
-    for port, address, mac in NEIGHBOURS:
-        key = f'{{ port = "{port}", address = "::ffff:{address}" }}'
-        made.add("", "[[tables.resolve.neighbours]]", f"key = {key}", f'value = "{mac}"')
+    made.neighbours(NEIGHBOURS)
     return made
 
 

@@ -27,15 +27,13 @@ LEFT4, LEFT6, RIGHT4, RIGHT6 = "10.0.1.1", "2001:db8:1::1", "10.0.2.1", "2001:db
 LEFT_LOCAL = "fe80::ff:fe00:1"
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 
-KNOWN = [("left", f"::ffff:{A4}", A_MAC), ("left", A6, A_MAC), ("right", f"::ffff:{B4}", B_MAC), ("right", B6, B_MAC),
-         ("up", "::ffff:10.0.9.2", GATEWAY_MAC), ("up", "fe80::5", GATEWAY_MAC)]
+KNOWN = [("left", A4, A_MAC), ("left", A6, A_MAC), ("right", B4, B_MAC), ("right", B6, B_MAC),
+         ("up", "10.0.9.2", GATEWAY_MAC), ("up", "fe80::5", GATEWAY_MAC)]
 
 
 def case(name, description):
     made = Case(FOLDER, name, description)
-    for port, address, mac in KNOWN:
-        key = f'{{ port = "{port}", address = "{address}" }}'
-        made.add("", "[[tables.resolve.neighbours]]", f"key = {key}", f'value = "{mac}"')
+    made.neighbours(KNOWN)
     return made
 
 
