@@ -137,7 +137,7 @@ fn namespaces(process: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// The network namespaces that anybody is in.
+/// The network namespaces with processes in them.
 fn all_namespaces() -> BTreeSet<String> {
     fs::read_dir("/proc").unwrap().flatten().flat_map(|entry| namespaces(&entry.path())).collect()
 }

@@ -121,7 +121,7 @@ fn two_workers(driver: &str, mode: &[&str]) {
             scope.spawn(move || receive(port, received))
         });
         let churning = scope.spawn(|| churn(&socket, &stop));
-        // Frames of ever new stations, to be learned by whichever worker gets them; to nobody.
+        // Frames of ever new stations, to be learned by whichever worker gets them; to no station.
         let learning = scope.spawn(|| {
             let port = open(4);
             for station in 0..STATIONS {

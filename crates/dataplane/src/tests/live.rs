@@ -63,8 +63,8 @@ pub fn pair(one: &str, other: &str, queues: u32) {
     }
 }
 
-/// Lets interfaces receive from a ring of their own: they take packets from programs in the kernel then, and whoever
-/// sends to them waits where they are slow. Otherwise the kernel has room for 1000 packets per CPU, and drops the rest.
+/// Lets interfaces receive from a ring of their own: they take packets from programs in the kernel then, and a sender
+/// waits where they are slow. Otherwise the kernel has room for 1000 packets per CPU, and drops the rest.
 pub fn gro(names: &[&str]) {
     names.iter().for_each(|name| run("ethtool", &format!("-K {name} gro on")));
 }
