@@ -100,7 +100,7 @@ def udp():
     without = ip(A, WEB) / UDP(sport=5000, dport=53, chksum=0) / b"plain"
     made.step("without a checksum", "inside", from_a(without),
               ("outside", leaving(ip(PUBLIC, WEB, 63) / UDP(sport=5000, dport=53, chksum=0) / b"plain")))
-    made.step("a port that nobody has opened", "outside", arriving(answer(PUBLIC, 5001, 60)), drops="no_mapping")
+    made.step("a port that is not open", "outside", arriving(answer(PUBLIC, 5001, 60)), drops="no_mapping")
     made.step("another address", "outside", arriving(answer("203.0.113.6", 5000, 60)), drops="not_for_us")
     made.write("", "[after.counters]", "nat.opened = 1", "", "[after.entries]", "nat.ports = 1")
 
@@ -169,8 +169,8 @@ def icmp():
     ping = lambda src, dst, ttl, kind=8: ip(src, dst, ttl) / ICMP(type=kind, id=4711, seq=3) / b"abcdefgh"
     made.step("a request", "inside", from_a(ping(A, WEB, 64)), ("outside", leaving(ping(PUBLIC, WEB, 63))))
     made.step("its answer", "outside", arriving(ping(WEB, PUBLIC, 50, 0)), ("inside", to_a(ping(WEB, A, 49, 0))))
-    made.step("an answer to nobody", "outside", arriving(ip(WEB, PUBLIC) / ICMP(type=0, id=4712)), drops="no_mapping")
-    made.step("who asks for the public address gets an answer", "outside", arriving(ping(OTHER, PUBLIC, 50)),
+    made.step("an answer without a question", "outside", arriving(ip(WEB, PUBLIC) / ICMP(type=0, id=4712)), drops="no_mapping")
+    made.step("the public address answers", "outside", arriving(ping(OTHER, PUBLIC, 50)),
               ("outside", leaving(ping(PUBLIC, OTHER, 64, 0))))
     made.step("from inside, too", "inside", from_a(ping(A, PUBLIC, 64)), ("inside", to_a(ping(PUBLIC, A, 64, 0))))
     made.step("and for the router's address there", "inside", from_a(ping(A, INSIDE, 64)),
@@ -183,7 +183,7 @@ def icmp():
 
 def errors():
     made = case("errors", "ICMP errors about translated packets find their way, and quote what was sent (RFC 5508 section 4)")
-    datagram = lambda src, ttl: ip(src, WEB, ttl, id=9) / UDP(sport=5000, dport=7) / b"too long for somebody"
+    datagram = lambda src, ttl: ip(src, WEB, ttl, id=9) / UDP(sport=5000, dport=7) / b"too long for a router"
     segment = lambda src, ttl: ip(src, WEB, ttl, id=10) / TCP(sport=40000, dport=80, flags="S", seq=77)
     ping = lambda src, ttl: ip(src, WEB, ttl, id=11) / ICMP(id=4711, seq=1) / b"echo"
     router = "198.51.100.254"
@@ -205,7 +205,7 @@ def errors():
               ("inside", to_a(quoting(router, A, 59, ping(A, 1), **over))))
     made.step("about what was never sent", "outside",
               arriving(quoting(router, PUBLIC, 60, ip(PUBLIC, WEB) / UDP(sport=5555, dport=7), **over)), drops="no_mapping")
-    made.step("about somebody else's packet", "outside",
+    made.step("about another host's packet", "outside",
               arriving(quoting(router, PUBLIC, 60, ip(OTHER, WEB) / UDP(sport=5000, dport=7), **over)),
               drops="not_translated")
     made.step("with a wrong checksum", "outside",
@@ -215,10 +215,10 @@ def errors():
               arriving(quoting(router, PUBLIC, 60, datagram(PUBLIC, 5), type=5, code=1, gw=OTHER)), drops="not_translated")
     made.step("with half a quote", "outside",
               arriving(quoting(router, PUBLIC, 60, bytes(datagram(PUBLIC, 5))[:24], **over)), drops="not_translated")
-    answer = lambda dst, ttl: ip(WEB, dst, ttl, id=12) / UDP(sport=7, dport=5000) / b"nobody listens any more"
+    answer = lambda dst, ttl: ip(WEB, dst, ttl, id=12) / UDP(sport=7, dport=5000) / b"no process listens any more"
     made.step("an answer", "outside", arriving(answer(PUBLIC, 60)), ("inside", to_a(answer(A, 59))))
     closed = dict(type=3, code=3)
-    made.step("of which its host says that nobody listens", "inside", from_a(quoting(A, WEB, 64, answer(A, 59), **closed)),
+    made.step("of which its host says that no process listens", "inside", from_a(quoting(A, WEB, 64, answer(A, 59), **closed)),
               ("outside", leaving(quoting(PUBLIC, WEB, 63, answer(PUBLIC, 59), **closed))))
     made.write("", "[after.counters]", "nat.opened = 3")
 
@@ -233,10 +233,10 @@ def reports():
     long = ip(A, WEB, 64, id=7, flags="DF") / UDP(sport=5000, dport=53) / bytes(1000)
     made.step("too long, and may not be cut: the error has 576 bytes", "inside", from_a(long),
               ("inside", to_a(error(INSIDE, A, bytes(long)[:548], type=3, code=4, nexthopmtu=900))))
-    made.step("nobody is told about an error", "inside",
+    made.step("no error about an error", "inside",
               from_a(ip(A, WEB, 1) / ICMP(type=3, code=3) / Raw(bytes(last))), drops="ttl_expired")
     made.step("nor about a later fragment", "inside", from_a(ip(A, WEB, 1, frag=10) / Raw(bytes(16))), drops="ttl_expired")
-    made.step("nor who has sent to all on the link", "inside",
+    made.step("nor about what was for all on the link", "inside",
               Ether(dst="ff:ff:ff:ff:ff:ff", src=A_MAC) / last, drops="not_for_us")
     made.write("", "[ports.outside]", "mtu = 900", "", "[after.counters]", "report.sent = { 1 = 2, 2 = 1 }",
                "nat.opened = 0")
@@ -266,9 +266,9 @@ def neighbours():
     made = Case(FOLDER, "neighbours", "the router answers for its addresses, and asks for those that it must know")
     broadcast = "ff:ff:ff:ff:ff:ff"
     who = lambda mac, sender, target: Ether(dst=broadcast, src=mac) / ARP(op=1, hwsrc=mac, psrc=sender, pdst=target)
-    made.step("who has the router's address?", "inside", who(A_MAC, A, INSIDE),
+    made.step("a request for the router's address", "inside", who(A_MAC, A, INSIDE),
               ("inside", to_a(ARP(op=2, hwsrc=ROUTER_IN, psrc=INSIDE, hwdst=A_MAC, pdst=A))))
-    made.step("who has another's?", "inside", who(A_MAC, A, B), drops="not_asked")
+    made.step("a request for another's", "inside", who(A_MAC, A, B), drops="not_asked")
     query = lambda src, ttl: ip(src, WEB, ttl) / UDP(sport=5000, dport=53) / b"who?"
     made.step("the gateway is not known yet: the packet is lost", "inside", from_a(query(A, 64)),
               ("outside", who(ROUTER_OUT, PUBLIC, GATEWAY)), drops="no_neighbour")
@@ -289,7 +289,7 @@ def hairpin():
               ("inside", to_a(ip(PUBLIC, A, 63) / UDP(sport=6000, dport=5000) / b"b")))
     made.step("A answers", "inside", from_a(ip(A, PUBLIC) / UDP(sport=5000, dport=6000) / b"c"),
               ("inside", to_b(ip(PUBLIC, B, 63) / UDP(sport=5000, dport=6000) / b"c")))
-    made.step("where nobody is", "inside", from_a(ip(A, PUBLIC) / UDP(sport=5000, dport=6001) / b"d"), drops="no_mapping")
+    made.step("a port without a host", "inside", from_a(ip(A, PUBLIC) / UDP(sport=5000, dport=6001) / b"d"), drops="no_mapping")
     made.write()
 
 

@@ -72,7 +72,7 @@ def refused():
     v4 = lambda src=A4, dst=B4, **more: IP(src=src, dst=dst, **more) / UDP() / b"x"
     v6 = lambda src=A6, dst=B6, **more: IPv6(src=src, dst=dst, **more) / UDP() / b"x"
     made.step("a wrong checksum", "left", broken(from_a(v4()), IP, chksum=1), drops="bad_checksum")
-    made.step("a source that nobody has", "left", from_a(v4(src="127.0.0.1")), drops="martian_source")
+    made.step("a source that no host has", "left", from_a(v4(src="127.0.0.1")), drops="martian_source")
     made.step("to this host", "left", from_a(v4(dst="127.0.0.1")), drops="martian_destination")
     made.step("to a group", "left", from_a(v4(dst="224.0.0.5")), drops="martian_destination")
     made.step("link-local", "left", from_a(v4(src="169.254.1.1")), drops="link_local")
@@ -178,9 +178,9 @@ def neighbours():
     made.step("a solicitation", "left", group(A_MAC, A6, LEFT6, source), ("left", told(LEFT6, asked)))
     made.step("for the link-local address", "left", group(A_MAC, A6, LEFT_LOCAL, source), ("left", told(LEFT_LOCAL, asked)))
     made.step("without the option", "left", group(A_MAC, A6, LEFT6), ("left", told(LEFT6, asked)))
-    everybody = Ether(dst="33:33:00:00:00:01", src=LEFT) / IPv6(src=LEFT6, dst="ff02::1", hlim=255) \
+    all_nodes = Ether(dst="33:33:00:00:00:01", src=LEFT) / IPv6(src=LEFT6, dst="ff02::1", hlim=255) \
         / ICMPv6ND_NA(tgt=LEFT6, R=1, S=0, O=1) / ICMPv6NDOptDstLLAddr(lladdr=LEFT)
-    made.step("who would like the address is told that it is taken", "left", group(A_MAC, "::", LEFT6), ("left", everybody))
+    made.step("a host that would like the address is told that it is taken", "left", group(A_MAC, "::", LEFT6), ("left", all_nodes))
     made.step("for another's address", "left", group(A_MAC, A6, "2001:db8:1::1:b", source), drops="not_asked")
     far = group(A_MAC, A6, LEFT6, source)
     far[IPv6].hlim = 254

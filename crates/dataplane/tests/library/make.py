@@ -609,21 +609,21 @@ root = Raw(bytes.fromhex("beef010000010000000000000000020001"))
 read("dns_root", "net/dns net/udp net/ipv4", ip_udp(53) / root, DNS4, [("dns->id", "dns.id")],
      [("dns_name_length(dns, 12)", 1), ("dns_question_type(dns) & 0xffff", 2), ("dns_is_query(dns)", 1)])
 
-# ---- Routers and hosts: who is told of errors, and answers
+# ---- Routers and hosts: errors and answers
 IP4_OF = lambda *layers, **fields: ETHER / IP(**{"src": A4, "dst": B4, **fields}) / (layers[0] if layers else UDP())
 SILENT4 = [
     ("datagram", IP4_OF(), 0), ("echo", IP4_OF(ICMP(type=8)), 0), ("timestamp", IP4_OF(ICMP(type=13, ts_ori=0, ts_rx=0, ts_tx=0)), 0),
     ("error", IP4_OF(ICMP(type=3)), 1), ("unknown_type", IP4_OF(ICMP(type=42)), 1), ("no_type", IP4_OF(Raw(b""), proto=1), 1),
     ("error_behind_options", IP4_OF(ICMP(type=11), options=b"\x01\x01\x01\x00"), 1), ("first_fragment", IP4_OF(flags="MF"), 0),
     ("later_fragment", IP4_OF(Raw(b"12345678"), frag=1), 1), ("group", IP4_OF(dst="224.0.0.5"), 1),
-    ("broadcast", IP4_OF(dst="255.255.255.255"), 1), ("from_nobody", IP4_OF(src="0.0.0.0"), 1), ("from_group", IP4_OF(src="224.0.0.1"), 1)]
+    ("broadcast", IP4_OF(dst="255.255.255.255"), 1), ("unspecified_source", IP4_OF(src="0.0.0.0"), 1), ("from_group", IP4_OF(src="224.0.0.1"), 1)]
 for name, packet, silent in SILENT4:
     read(f"icmp_error_{name}", "net/icmp_error", packet, [IP4], [], [("icmp_is_silent(ip)", silent)])
 IP6_OF = lambda *layers, **fields: ETHER / IPv6(**{"src": A6, "dst": B6, **fields}) / (layers[0] if layers else UDP())
 SILENT6 = [
     ("datagram", IP6_OF(), 0), ("echo", IP6_OF(ICMPv6EchoRequest()), 0), ("error", IP6_OF(ICMPv6DestUnreach()), 1),
     ("error_behind_options", IP6_OF(IPv6ExtHdrHopByHop() / ICMPv6DestUnreach()), 1), ("group", IP6_OF(dst="ff02::1"), 1),
-    ("from_nobody", IP6_OF(src="::"), 1), ("later_fragment", IP6_OF(IPv6ExtHdrFragment(nh=17, offset=1) / Raw(bytes(8))), 1)]
+    ("unspecified_source", IP6_OF(src="::"), 1), ("later_fragment", IP6_OF(IPv6ExtHdrFragment(nh=17, offset=1) / Raw(bytes(8))), 1)]
 for name, packet, silent in SILENT6:
     read(f"icmpv6_error_{name}", "net/icmp_error", packet, [IP6], [], [("icmp_is_silent(ip)", silent)])
 read("icmp_quote", "net/icmp_error", IP4_OF(UDP() / Raw(b"abc")) / Padding(bytes(15)), [IP4], [],
