@@ -172,6 +172,8 @@ def icmp():
     made.step("an answer without a question", "outside", arriving(ip(WEB, PUBLIC) / ICMP(type=0, id=4712)), drops="no_mapping")
     made.step("the public address answers", "outside", arriving(ping(OTHER, PUBLIC, 50)),
               ("outside", leaving(ping(PUBLIC, OTHER, 64, 0))))
+    made.step("on its last hop, too", "outside", arriving(ping(OTHER, PUBLIC, 1)),
+              ("outside", leaving(ping(PUBLIC, OTHER, 64, 0))))
     made.step("from inside, too", "inside", from_a(ping(A, PUBLIC, 64)), ("inside", to_a(ping(PUBLIC, A, 64, 0))))
     made.step("and for the router's address there", "inside", from_a(ping(A, INSIDE, 64)),
               ("inside", to_a(ping(INSIDE, A, 64, 0))))
