@@ -191,7 +191,9 @@ def neighbours():
     made.step("a neighbour that is not known: the packet is lost, the question goes out", "left", from_a(packet(64)),
               ("right", question), drops="no_neighbour")
     answer = Ether(dst=RIGHT, src=B_MAC) / IPv6(src=B6, dst=RIGHT6, hlim=255) / ICMPv6ND_NA(tgt=B6, R=0, S=1, O=1) / ICMPv6NDOptDstLLAddr(lladdr=B_MAC)
-    made.step("it answers", "right", answer, drops="ended")
+    made.step("an answer with a wrong checksum is not believed", "right", broken(answer, ICMPv6ND_NA, cksum=1), drops="bad_checksum")
+    made.step("so the next packet is lost, too", "left", from_a(packet(64)), ("right", question), drops="no_neighbour")
+    made.step("a right one", "right", answer, drops="ended")
     made.step("the next packet", "left", from_a(packet(64)), ("right", to_b(packet(63))))
     v4 = lambda ttl: IP(src=A4, dst=B4, ttl=ttl) / UDP(sport=1, dport=2) / b"four"
     made.step("the same with IPv4", "left", from_a(v4(64)),
