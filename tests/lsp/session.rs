@@ -543,7 +543,7 @@ fn the_outline() {
     let top = names(&symbols);
     let wanted = "metadata drop_reason station_t fdb_entry_t neighbour_t next_hop_t learn_station station_port l3_switch arp_snoop l3_forward eth_encap l2_bridge program";
     assert_eq!(top, wanted.split(' ').collect::<Vec<_>>());
-    let switch = &symbols[9];
+    let switch = &symbols[8];
     let wanted = "input l2_bridge_cc arp_cc host_cc l3_forward_cc mac_addrs domains l2_clsfr";
     assert_eq!(names(&switch["children"]), wanted.split(' ').collect::<Vec<_>>());
     let line = find(SWITCH, "module l3_switch", 0, 0).0;
