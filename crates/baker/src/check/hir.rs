@@ -360,6 +360,9 @@ pub enum ExprKind {
     Peek(LocalId, Option<Box<Expr>>),
     /// `packet_encap` with the expression's protocol.
     Encap(LocalId),
+    /// `packet_replace` by the expression's protocol. Of a handle that looks into a packet, only a variable is declared
+    /// with it.
+    Replace(LocalId),
     /// Another function of the language on a packet, with its further arguments.
     Packet(Builtin, LocalId, Vec<Expr>),
 }
@@ -380,6 +383,7 @@ impl ExprKind {
             ExprKind::Decap(..) => Builtin::PacketDecap,
             ExprKind::Peek(..) => Builtin::PacketPeek,
             ExprKind::Encap(_) => Builtin::PacketEncap,
+            ExprKind::Replace(_) => Builtin::PacketReplace,
             ExprKind::Packet(function, ..) => *function,
             _ => return None,
         })
@@ -393,6 +397,7 @@ impl ExprKind {
             | ExprKind::Decap(packet, _)
             | ExprKind::Peek(packet, _)
             | ExprKind::Encap(packet)
+            | ExprKind::Replace(packet)
             | ExprKind::Packet(_, packet, _) => Some(*packet),
             _ => None,
         }

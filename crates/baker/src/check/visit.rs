@@ -19,7 +19,8 @@ macro_rules! one_level_down {
                     | ExprKind::Create
                     | ExprKind::Decap(_, None)
                     | ExprKind::Peek(_, None)
-                    | ExprKind::Encap(_) => {}
+                    | ExprKind::Encap(_)
+                    | ExprKind::Replace(_) => {}
                     ExprKind::Decap(_, Some(a)) | ExprKind::Peek(_, Some(a)) => visit(a),
                     ExprKind::StructField(a, _)
                     | ExprKind::Not(a)

@@ -155,9 +155,12 @@ impl<'p> Lowering<'p> {
                 let (index, amount) = (self.value(index), self.value(amount));
                 one(self.b.push(Ty::Int(1), Op::Take { table: *table, index, amount }))
             }
-            ExprKind::Copy(_) | ExprKind::Create | ExprKind::HoldGet(..) | ExprKind::Decap(..) | ExprKind::Encap(_) => {
-                one(self.consume(expr))
-            }
+            ExprKind::Copy(_)
+            | ExprKind::Create
+            | ExprKind::HoldGet(..)
+            | ExprKind::Decap(..)
+            | ExprKind::Encap(_)
+            | ExprKind::Replace(_) => one(self.consume(expr)),
             ExprKind::Peek(..) => unreachable!("the checker has refused a peek without a name"),
             ExprKind::Packet(..) => self.packet_call(expr),
         }

@@ -13,11 +13,13 @@ mod aging;
 mod checksum;
 mod expr;
 mod extent;
+mod fresh;
 mod layers;
 mod packet;
 mod queue;
 mod reasons;
 mod stmt;
+mod sums;
 mod timer;
 
 use std::collections::BTreeSet;

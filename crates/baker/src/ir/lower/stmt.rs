@@ -130,6 +130,11 @@ impl<'p> Lowering<'p> {
             if matches!(init.kind, ExprKind::Peek(..)) {
                 return self.peek(local, init, own);
             }
+            if let ExprKind::Replace(old) = init.kind
+                && self.looks_into(old)
+            {
+                return self.replace_inner(local, old, protocol, own);
+            }
             let packet = self.new_packet(init);
             self.bind_packet(local, protocol, packet, own);
             return;
