@@ -344,6 +344,15 @@ impl<'a> Flow<'a> {
                 self.dereferenced(&mut state, pointer);
                 self.value(&mut state, value);
             }
+            StmtKind::SetElement(holder, _, index, value) => {
+                if matches!(holder.ty, Type::Pointer(_)) {
+                    self.dereferenced(&mut state, holder);
+                } else {
+                    self.value(&mut state, holder);
+                }
+                self.value(&mut state, index);
+                self.value(&mut state, value);
+            }
             StmtKind::Expr(expr) => {
                 self.value(&mut state, expr);
                 if matches!(expr.ty, Type::Packet(_)) {
@@ -584,6 +593,11 @@ impl<'a> Flow<'a> {
             }
             ExprKind::EntryField(pointer, _) | ExprKind::Entry(pointer) => {
                 self.dereferenced(state, pointer);
+                false
+            }
+            ExprKind::Element(holder, _, index) if matches!(holder.ty, Type::Pointer(_)) => {
+                self.dereferenced(state, holder);
+                self.value(state, index);
                 false
             }
             ExprKind::And(..) | ExprKind::Or(..) => {

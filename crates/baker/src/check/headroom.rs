@@ -164,6 +164,7 @@ impl<'p> Headroom<'p> {
             | StmtKind::SetEntryField(..)
             | StmtKind::SetEntry(..)
             | StmtKind::SetArrayField(..)
+            | StmtKind::SetElement(..)
             | StmtKind::Put(..)
             | StmtKind::PutAt(..)
             | StmtKind::Drop(..)

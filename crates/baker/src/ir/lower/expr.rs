@@ -121,6 +121,9 @@ impl<'p> Lowering<'p> {
                 let (entry, ty) = (self.value(pointer), self.int(expr.ty));
                 one(self.b.push(ty, Op::EntryLoad { entry, field: *field }))
             }
+            ExprKind::Element(holder, elements, index) => {
+                one(self.element(holder, *elements, index, self.int(expr.ty)))
+            }
             ExprKind::Entry(pointer) => {
                 let entry = self.value(pointer);
                 let types = self.scalars(expr.ty).into_iter().enumerate();

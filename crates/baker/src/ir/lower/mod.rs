@@ -10,6 +10,7 @@
 
 mod access;
 mod aging;
+mod arrays;
 mod checksum;
 mod expr;
 mod extent;

@@ -64,6 +64,7 @@ impl<'p> Lowering<'p> {
                     this.b.effect(Op::EntryStore { entry, field: *field, value });
                 });
             }
+            StmtKind::SetElement(holder, elements, index, value) => self.set_element(holder, *elements, index, value),
             StmtKind::Put(channel, packet) => {
                 let packet = self.consume(packet);
                 self.b.effect(Op::Put { packet, channel: *channel });
