@@ -88,7 +88,7 @@ fn mistakes_name_the_table_the_key_and_what_is_accepted() {
         wrong("m.histories", "9", &value)
     };
     assert!(history("[1, 2]").contains("value.seen: this is 2 elements; accepted: a list of 3: […], each"));
-    assert!(history("1").contains("value.seen: this is a number; accepted: a list of 3"), "{}", history("1"));
+    assert!(history("1").contains("value.seen: this is an integer; accepted: a list of 3"), "{}", history("1"));
     assert!(history("[1, 65536, 3]").contains("seen[1]: 65536 is out of range"), "{}", history("[1, 65536, 3]"));
     let text = wrong("m.histories", "9", "{ seen = [1, 2, 3], colors = [1, 1] }");
     assert!(text.contains("accepted: { seen = […], colors = […], total = …, last = […] }"), "{text}");
