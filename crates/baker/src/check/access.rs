@@ -77,7 +77,7 @@ impl CodeChecker<'_, '_> {
         })
     }
 
-    fn not_a_struct(&mut self, base: &ast::Expr, field: &ast::Name, found: Type, span: Span) -> Typed {
+    pub(super) fn not_a_struct(&mut self, base: &ast::Expr, field: &ast::Name, found: Type, span: Span) -> Typed {
         let described = self.checker.describe(found);
         let error = Diagnostic::new(
             "no-fields",

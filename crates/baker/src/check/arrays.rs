@@ -116,30 +116,48 @@ impl CodeChecker<'_, '_> {
         let (holder, name) = match expr {
             ast::Expr::Paren(paren) => return self.array(&paren.inner()?),
             ast::Expr::Member(member) => {
-                let holder = self.expr(&member.base()?, None);
+                let (base, name) = (member.base()?, member.field()?);
+                let holder = self.expr(&base, None);
                 let holder = if member.is_arrow() { self.as_pointer(holder) } else { holder };
-                (holder, Some(member.field()?))
+                (holder.expr, Some((base, name)))
             }
-            _ => (self.expr(expr, None), None),
+            _ => (self.expr(expr, None).expr, None),
         };
-        let id = match holder.expr.ty {
+        let ty = match holder.ty {
+            Type::Pointer(layout) => self.checker.pointee(layout),
+            ty => ty,
+        };
+        let text = name.as_ref().map_or("", |(_, name)| name.text());
+        let found = match ty {
             Type::Error => return None,
-            Type::Struct(id) => Some(id),
-            Type::Pointer(layout) => match self.checker.pointee(layout) {
-                Type::Struct(id) => Some(id),
-                _ => None,
-            },
-            _ => None,
+            Type::Struct(id) => {
+                let known = self.arrays_of(id).iter().find(|array| array.0 == text).map(|array| (id, array.1));
+                let names = self.field_names(id);
+                if let (None, Some((_, name))) = (known, &name)
+                    && !names.iter().any(|known| known == text)
+                {
+                    let of = self.checker.hir.structs[id.0 as usize].name.clone();
+                    self.no_field(name, &of, names);
+                    return None;
+                }
+                known
+            }
+            Type::Packet(_) => None,
+            _ => {
+                if let Some((base, name)) = &name {
+                    self.not_a_struct(base, name, holder.ty, self.span(expr));
+                    return None;
+                }
+                None
+            }
         };
-        let text = name.as_ref().map_or("", |name| name.text());
-        let found = id.and_then(|id| self.arrays_of(id).iter().find(|array| array.0 == text));
-        let Some((&(_, elements), id)) = found.zip(id) else {
+        let Some((id, elements)) = found else {
             let error = Diagnostic::new("not-a-table", self.span(expr), "only a table or an array has entries");
             self.error(error.label("neither a table nor an array"));
             return None;
         };
         let ty = self.checker.hir.structs[id.0 as usize].fields[elements.first as usize].1;
-        Some((holder.expr, elements, ty))
+        Some((holder, elements, ty))
     }
 
     /// The names of a struct's fields as they are declared.
