@@ -290,33 +290,32 @@ impl Groups {
     }
 
     /// Goes on where another program of the same worker was, for which it gives frames to the context: with packets of
-    /// channels that this program has, too, where it has the same metadata. The others are dropped. This program has
-    /// none yet.
+    /// channels that this program has, too, where it has the same metadata, and behind those that wait here. The others
+    /// are dropped. Only when this program has none yet, others may have begun to be fanned out.
     pub fn go_on(&mut self, context: &mut WorkerContext, from: &mut Groups) {
         let onward: Vec<Option<(Declared, ChannelId)>> =
             (0..from.program.channels.len()).map(|channel| self.known(from, channel)).collect();
         while let Some((line, declared)) = from.turns.pop_front() {
             let (before, group) = (from.lines[line as usize], line - declared.first);
-            let mut moved = Line::EMPTY;
             for index in 0..before.len {
                 let (frame, on) = from.pop(line);
-                let known = onward[on.0 as usize].filter(|(declared, _)| group < declared.group.groups);
+                let has_room = !self.free.is_empty();
+                let known = onward[on.0 as usize].filter(|(declared, _)| has_room && group < declared.group.groups);
                 let Some((declared, on)) = known else {
                     self.drop(context, frame, self.declared[0].group.full);
                     continue;
                 };
                 self.append((declared.first + group, declared), frame, on);
                 let of = &mut self.lines[(declared.first + group) as usize];
-                // The member whose turn it was has still to get the last ones.
                 if index < before.together {
-                    moved.together += 1;
+                    of.together += 1;
+                    (of.from, of.member, of.any) = (before.from, before.member, before.any);
+                    // The member whose turn it was has still to get the last ones.
                     if before.together - index <= before.left {
-                        moved.left += 1;
-                        moved.next = if moved.next == NONE { of.last } else { moved.next };
+                        of.left += 1;
+                        of.next = if of.next == NONE { of.last } else { of.next };
                     }
                 }
-                (of.together, of.left, of.next) = (moved.together, moved.left, moved.next);
-                (of.from, of.member, of.any) = (before.from, before.member, before.any);
             }
             from.lines[line as usize] = Line::EMPTY;
         }
