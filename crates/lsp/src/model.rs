@@ -102,7 +102,8 @@ impl Model {
     /// Whether a module declares groups.
     pub fn has_groups(&self) -> bool {
         let is_group = |symbol: &Symbol| {
-            ast::Table::cast(symbol.node.clone()).is_some_and(|table| table.kind() == Some(ast::TableKind::Group))
+            ast::Table::cast(symbol.node.clone())
+                .is_some_and(|table| table.kind().is_some_and(|kind| kind.text() == "group"))
         };
         self.modules.values().flat_map(HashMap::values).any(is_group)
     }

@@ -10,15 +10,18 @@
 
 mod access;
 mod aging;
+mod arrays;
 mod checksum;
 mod expr;
 mod extent;
+mod fresh;
 mod group;
 mod layers;
 mod packet;
 mod queue;
 mod reasons;
 mod stmt;
+mod sums;
 mod timer;
 
 use std::collections::BTreeSet;
