@@ -80,8 +80,8 @@ macro_rules! one_level_down {
                     | StmtKind::SetArrayField(_, a, _, b)
                     | StmtKind::HoldPut(_, a, b)
                     | StmtKind::Count(_, a, b) => vec![a, b],
-                    StmtKind::PutAll(_, _, packet, which) => vec![which, packet],
                     StmtKind::SetElement(a, _, b, c) => vec![a, b, c],
+                    StmtKind::PutAll(_, _, packet, which) => vec![which, packet],
                     StmtKind::PutAt(_, _, packet, line, at) => vec![line, at, packet],
                     StmtKind::For(for_) => vec![&$($mut)? for_.condition],
                     StmtKind::Let(_, None)
