@@ -30,8 +30,13 @@ pub fn split(program: &Program, placement: &Placement, limits: &Limits) -> Split
     let (mut kernel, mut workers) = (program.clone(), program.clone());
     let worker = Target::Controller(ControllerId(kernel.controllers.len() as u32));
     kernel.controllers.push(Controller { name: Split::WORKER.into() });
-    // What controllers inject, workers run.
-    kernel.channels.iter_mut().for_each(|channel| channel.from = None);
+    // What controllers inject, workers run, and queues and groups are theirs.
+    for channel in &mut kernel.channels {
+        channel.from = None;
+        if let Target::Queue(..) | Target::Group(..) = channel.target {
+            channel.target = worker;
+        }
+    }
 
     let mut resume = vec![None; program.channels.len()];
     let mut handed_over = |ppf: PpfId, resume: &mut Vec<Option<ChannelId>>| {

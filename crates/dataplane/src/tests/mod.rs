@@ -7,6 +7,7 @@ mod deadlines;
 mod failing;
 mod fanout;
 mod group_rate;
+mod group_workers;
 mod groups;
 mod holds;
 mod interfaces;

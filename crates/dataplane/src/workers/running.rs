@@ -176,8 +176,14 @@ impl Running {
             (None, Some(others)) => others.clear(&mut from.context),
             _ => {}
         }
+        self.take_grouped(from);
+    }
+
+    /// Takes the packets that wait for the members of groups from a program that ends on this worker, where this one
+    /// has the groups, too.
+    pub fn take_grouped(&mut self, from: &mut Running) {
         match (&mut self.groups, &mut from.groups) {
-            (Some(mine), Some(others)) => mine.go_on(&mut self.context, others),
+            (Some(mine), Some(others)) if others.held() > 0 => mine.go_on(&mut self.context, others),
             (None, Some(others)) => others.clear(&mut from.context),
             _ => {}
         }

@@ -124,7 +124,7 @@ impl Worker {
             }
         }
         for _ in 0..DRAIN_BATCHES {
-            if !self.round() {
+            if !(self.round() | self.now.run_groups(&mut self.ports)) {
                 break;
             }
         }
@@ -156,7 +156,10 @@ impl Worker {
                 self.to_drain = Some(Draining { left: self.ports.pool.count(), reply });
                 self.note_drained();
             }
-            Order::Release => reply.answer(self.old.take()),
+            Order::Release => {
+                self.old.iter_mut().for_each(|old| self.now.take_grouped(old));
+                reply.answer(self.old.take());
+            }
         }
     }
 
@@ -176,7 +179,8 @@ impl Worker {
         let injected = self.now.has_injected();
         if let Some(old) = &mut self.old {
             worked |= old.run_injected(&mut self.ports);
-            worked |= old.run_groups(&mut self.ports);
+            // Nothing is left there for when the old program ends.
+            self.now.take_grouped(old);
         }
         if injected && !self.old.as_ref().is_some_and(|old| old.has_injected()) {
             worked |= self.now.run_injected(&mut self.ports);
