@@ -283,6 +283,11 @@ impl Names<'_> {
                     name_of(&self.program.channels, channel.0, "channel", |c| &c.name)
                 )
             }
+            Op::Tap { packet, skip, metadata, channel } => {
+                let channel = name_of(&self.program.channels, channel.0, "channel", |c| &c.name);
+                let own = metadata.iter().map(|(field, value)| format!(", {} v{}", self.meta(*field), value.0));
+                format!("{name} v{} + v{}{} -> {channel}", packet.0, skip.0, own.collect::<String>())
+            }
             Op::Pass { channel } => {
                 format!("{name} {}", name_of(&self.program.channels, channel.0, "channel", |c| &c.name))
             }

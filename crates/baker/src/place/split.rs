@@ -4,7 +4,7 @@
 //! `kernel -> PPF`: by it workers get what the kernel does not finish, so that a packet is counted once on each channel
 //! of the program.
 
-use super::{Limits, Placement, Stage};
+use super::{Limits, Placement, Stage, taps};
 use crate::ir::{
     Block, Channel, ChannelId, Controller, ControllerId, Inst, Op, Ppf, PpfId, Program, Source, Target, Terminator,
 };
@@ -60,6 +60,14 @@ pub fn split(program: &Program, placement: &Placement, limits: &Limits) -> Split
     }
     for cut in &placement.cuts {
         kernel.channels[cut.0 as usize].target = worker;
+    }
+    let leads_out = |channel: ChannelId| {
+        let target = kernel.channels[channel.0 as usize].target;
+        matches!(target, Target::Controller(_) | Target::Queue(..))
+    };
+    let runs = placement.stages.iter().map(|stage| matches!(stage, Stage::Kernel(_)));
+    for (ppf, _) in kernel.ppfs.iter_mut().zip(runs).filter(|(_, runs)| *runs) {
+        taps::make(&mut ppf.body, leads_out);
     }
     for (ppf, start) in kernel.ppfs.iter_mut().zip(starts) {
         if let Some(channel) = start {

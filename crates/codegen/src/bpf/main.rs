@@ -34,7 +34,7 @@ const ENTRY: &str = "rx";
 const DATA: u32 = 0;
 const DATA_END: u32 = 4;
 const INGRESS_IFINDEX: u64 = 12;
-const RX_QUEUE_INDEX: u64 = 16;
+pub(super) const RX_QUEUE_INDEX: u64 = 16;
 
 impl<'c> Kernel<'c, '_> {
     /// Declares a function for each PPF whose code is needed. All are inlined.
@@ -189,7 +189,7 @@ impl<'c> Kernel<'c, '_> {
         self.i64.const_int(verdict as u64, false)
     }
 
-    fn channel(&self, id: ChannelId) -> Res<&baker::ir::Channel> {
+    pub(super) fn channel(&self, id: ChannelId) -> Res<&baker::ir::Channel> {
         match self.program.channels.get(id.0 as usize) {
             Some(channel) => Ok(channel),
             None => internal(format!("there is no channel {}", id.0)),
@@ -364,17 +364,8 @@ impl<'c> Kernel<'c, '_> {
         self.likely(builder.build_conditional_branch(is_moved, moved, missing)?)?;
         builder.position_at_end(moved);
         let front = self.within(self.pointer(state, Field::Data)?, bytes.into(), self.pointer(state, Field::End)?)?;
-        let field = |at: usize| self.at(front, at as u64);
-        let channel = builder.build_int_sub(punted, self.i64.const_int(1, false), "")?;
-        self.store(field(offset_of!(Punt, channel))?, self.resize(channel, 16)?, 2, Memory::Frame)?;
-        let generation = self.context.i16_type().const_int(self.options.generation.into(), false);
-        self.store(field(offset_of!(Punt, generation))?, generation, 2, Memory::Frame)?;
-        self.store(field(offset_of!(Punt, head))?, self.resize(offset, 32)?, 4, Memory::Frame)?;
-        for (id, meta) in (0u32..).zip(&self.program.metadata) {
-            let size = storage_size(meta.width);
-            let value = self.resize(self.meta_load(state, MetaId(id))?, size * 8)?;
-            self.store(field(size_of::<Punt>() + meta.offset as usize)?, value, size.min(8), Memory::Frame)?;
-        }
+        let channel = self.resize(builder.build_int_sub(punted, self.i64.const_int(1, false), "")?, 16)?;
+        self.write_punt(state, (front, Memory::Frame), channel, self.resize(offset, 32)?, &[])?;
         let [interface, queue] =
             [INGRESS_IFINDEX, RX_QUEUE_INDEX].map(|at| self.load_int(self.i32, self.at(ctx, at)?, 4, Memory::Context));
         let (port, queue, queues) = (self.port(interface?)?, queue?, self.i32.const_int(QUEUES.into(), false));
@@ -388,6 +379,33 @@ impl<'c> Kernel<'c, '_> {
         self.drop_packet(state, DropId::NO_WORKER)?;
         builder.build_unconditional_branch(done)?;
         builder.position_at_end(done);
+        Ok(())
+    }
+
+    /// Writes what workers go on with (16 bits of the channel, 32 of the head), and the packet's metadata but for fields
+    /// that are other than its own.
+    pub(super) fn write_punt(
+        &self,
+        state: PointerValue<'c>,
+        (front, memory): (PointerValue<'c>, Memory),
+        channel: IntValue<'c>,
+        head: IntValue<'c>,
+        other: &[(MetaId, IntValue<'c>)],
+    ) -> Res<()> {
+        let field = |at: usize| self.at(front, at as u64);
+        self.store(field(offset_of!(Punt, channel))?, channel, 2, memory)?;
+        let generation = self.context.i16_type().const_int(self.options.generation.into(), false);
+        self.store(field(offset_of!(Punt, generation))?, generation, 2, memory)?;
+        self.store(field(offset_of!(Punt, head))?, head, 4, memory)?;
+        for (id, meta) in (0u32..).map(MetaId).zip(&self.program.metadata) {
+            let size = storage_size(meta.width);
+            let value = match other.iter().find(|(field, _)| *field == id) {
+                Some((_, value)) => *value,
+                None => self.meta_load(state, id)?,
+            };
+            let at = field(size_of::<Punt>() + meta.offset as usize)?;
+            self.store(at, self.resize(value, size * 8)?, size.min(8), memory)?;
+        }
         Ok(())
     }
 

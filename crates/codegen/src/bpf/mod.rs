@@ -26,6 +26,7 @@ mod spill;
 mod state;
 mod sum;
 mod table;
+mod tap;
 mod target;
 mod tiers;
 mod trie;

@@ -75,6 +75,8 @@ impl Site {
         let end_counters = Arc::new(CounterBlock::new(slots));
         // Where nobody can drop packets at the end there is nothing to sum up.
         let mut blocks = if waiting.is_empty() { Vec::new() } else { vec![end_counters.clone()] };
+        let by_kernel = kernel.as_ref().zip(self.fast_path.as_ref());
+        let taps = by_kernel.map(|(part, path)| path.tap_rings(part, self.ports.len())).transpose()?;
         let worker = |(index, ports): (usize, &usize)| -> io::Result<Running> {
             let counters = Arc::new(CounterBlock::new(slots));
             blocks.push(counters.clone());
@@ -92,7 +94,8 @@ impl Site {
                 has_timers.then(|| Timers { schedule: Schedule::new(program, monotonic_ns()), tables: tables.clone() });
             let resume = kernel.as_ref().map(|part| part.resume().clone());
             let generation = kernel.as_ref().map_or(0, |part| part.generation());
-            let equipment = Equipment { exchange, timers, deadlines, resume, generation };
+            let ring = taps.as_ref().and_then(|rings| rings.get(index)).cloned();
+            let equipment = Equipment { exchange, timers, deadlines, resume, generation, ring };
             Ok(Running::new(program, context, engines.engine(), *ports, equipment))
         };
         let running = self.ports.iter().enumerate().map(worker).collect::<Result<Vec<_>, _>>()?;

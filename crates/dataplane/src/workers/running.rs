@@ -18,7 +18,7 @@ use crate::engine::{Engine, TableAccess};
 use crate::packets::{Access, FramePool, LocalMemory, TxBatch, WorkerContext};
 use crate::ports::Queue;
 use crate::sys::{self, ETHERNET};
-use crate::xdp::{Onward, Resume};
+use crate::xdp::{Onward, Resume, TapRing};
 
 /// Port number of no port.
 const NO_PORT: u16 = u16::MAX;
@@ -98,6 +98,8 @@ pub struct Equipment {
     pub resume: Option<Arc<Resume>>,
     /// See [`crate::xdp::KernelPart::generation`].
     pub generation: u16,
+    /// Where the kernel makes copies for this worker.
+    pub ring: Option<Arc<TapRing>>,
 }
 
 /// A program on a worker.
@@ -119,6 +121,8 @@ pub struct Running {
     queues: Option<Queues>,
     resume: Option<Arc<Resume>>,
     pub generation: u16,
+    /// The worker's, until the worker takes it.
+    pub ring: Option<Arc<TapRing>>,
     /// Frames to send, by port, with room for a whole batch's outputs.
     tx: Vec<Vec<u32>>,
 }
@@ -132,7 +136,7 @@ impl Running {
         ports: usize,
         equipment: Equipment,
     ) -> Self {
-        let Equipment { exchange, timers, deadlines, resume, generation } = equipment;
+        let Equipment { exchange, timers, deadlines, resume, generation, ring } = equipment;
         let room = MAX_BATCH * (program.limits.copies as usize + 1);
         Running {
             queues: Queues::new(program, context.pool(), sys::monotonic_ns()),
@@ -146,6 +150,7 @@ impl Running {
             deadlines,
             resume,
             generation,
+            ring,
             tx: (0..ports).map(|_| Vec::with_capacity(room)).collect(),
         }
     }
@@ -413,6 +418,11 @@ impl Running {
             self.drop_output(frame, reason);
         }
         punted.is_ok()
+    }
+
+    /// Counts copies that the kernel has made and that fit no frame.
+    pub fn lose_copies(&mut self, count: u64) {
+        self.context.counters().add(self.slots.drop(DropId::TAP_FULL), count);
     }
 
     fn drop_output(&mut self, frame: u32, reason: DropId) {
