@@ -45,6 +45,8 @@ const MODULE_WORDS: [&str; 30] = [
     "deadline",
     "queue",
     "drop",
+    "batch",
+    "within",
     "const",
     "type",
     "enum",

@@ -130,7 +130,8 @@ fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
                 format!("queue {queue}, then {}", name_of(&program.channels, on.0, "channel", |c| &c.name))
             }
         };
-        writeln!(out, "channel {}: {} -> {target}", channel.name, protocol(program, channel.protocol))?;
+        let batch = channel.batch.map_or(String::new(), |b| format!(" batch {} within {}ns", b.packets, b.within));
+        writeln!(out, "channel {}: {} -> {target}{batch}", channel.name, protocol(program, channel.protocol))?;
     }
     Ok(())
 }

@@ -624,6 +624,24 @@ pub struct Channel {
     pub protocol: ProtocolId,
     /// Where they go.
     pub target: Target,
+    /// Where that is a controller: it is not woken for each of them.
+    pub batch: Option<Batch>,
+}
+
+/// When a controller is woken for the packets of a channel: for so many, or where the first one has waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Batch {
+    /// Packets.
+    pub packets: u32,
+    /// Nanoseconds that a packet waits for others at most.
+    pub within: u64,
+}
+
+impl Batch {
+    /// Packets that can be asked for.
+    pub const PACKETS: (u32, u32) = (1, 1 << 16);
+    /// Nanoseconds that can be asked for: 1 µs to 1 s.
+    pub const WITHIN: std::ops::RangeInclusive<u64> = 1_000..=1_000_000_000;
 }
 
 /// Who injects packets into a channel, beside PPFs and ports.

@@ -41,7 +41,8 @@ pub fn split(program: &Program, placement: &Placement, limits: &Limits) -> Split
             return ChannelId(known as u32);
         }
         let id = ChannelId(workers.channels.len() as u32);
-        let channel = Channel { name, from: Some(Source::Kernel), protocol: *protocol, target: Target::Ppf(ppf) };
+        let (from, protocol, target) = (Some(Source::Kernel), *protocol, Target::Ppf(ppf));
+        let channel = Channel { name, from, protocol, target, batch: None };
         kernel.channels.push(Channel { from: None, target: worker, ..channel.clone() });
         workers.channels.push(channel);
         resume.push(Some(id));

@@ -114,6 +114,8 @@ kinds! {
     TableKw = "`table`",
     ProgramKw = "`program`",
     ControllerKw = "`controller`",
+    BatchKw = "`batch`",
+    WithinKw = "`within`",
     // Punctuation.
     LParen = "`(`",
     RParen = "`)`",
@@ -211,6 +213,7 @@ kinds! {
     Program = "the program's wiring",
     Instances = "a declaration of instances",
     Wire = "a wire",
+    BatchClause = "a `batch` clause",
     WireEnd = "an end of a wire",
     TypeRef = "a type",
     Block = "a block",
@@ -278,6 +281,8 @@ impl SyntaxKind {
                 | Self::AtKw
                 | Self::DeadlineKw
                 | Self::ControllerKw
+                | Self::BatchKw
+                | Self::WithinKw
         )
     }
 
@@ -345,6 +350,8 @@ impl SyntaxKind {
             "table" => Self::TableKw,
             "program" => Self::ProgramKw,
             "controller" => Self::ControllerKw,
+            "batch" => Self::BatchKw,
+            "within" => Self::WithinKw,
             _ => return None,
         })
     }

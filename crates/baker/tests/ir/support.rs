@@ -105,7 +105,7 @@ pub fn drop_reason(program: &mut Program, name: &str) -> DropId {
 }
 
 pub fn channel(program: &mut Program, name: &str, protocol: ProtocolId, target: Target) -> ChannelId {
-    program.channels.push(Channel { name: name.into(), from: None, protocol, target });
+    program.channels.push(Channel { name: name.into(), from: None, protocol, target, batch: None });
     ChannelId(program.channels.len() as u32 - 1)
 }
 

@@ -343,6 +343,12 @@ impl Running {
         worked
     }
 
+    /// Wakes controllers whose packets have waited for others as long as they may; whether there was one.
+    pub fn wake_controllers(&mut self) -> bool {
+        let Some(exchange) = &mut self.exchange else { return false };
+        exchange.next_due().is_some() && exchange.wake_due(sys::monotonic_ns())
+    }
+
     /// Packets that wait for their time.
     pub fn held(&self) -> u32 {
         self.queues.as_ref().map_or(0, Queues::held)
@@ -382,7 +388,8 @@ impl Running {
                         queues.put(&mut self.context, frame, channel);
                         continue;
                     }
-                    punted |= self.punt(frame, channel);
+                    punted = true;
+                    self.punt(frame, channel);
                     continue;
                 }
             };
@@ -402,22 +409,18 @@ impl Running {
         }
     }
 
-    /// Hands a packet to the controller that its channel leads to; whether it got it.
-    fn punt(&mut self, frame: u32, channel: ChannelId) -> bool {
+    /// Hands a packet to the controller that its channel leads to.
+    fn punt(&mut self, frame: u32, channel: ChannelId) {
         let Some(exchange) = &mut self.exchange else {
-            self.drop_output(frame, DropId::CONTROLLER_GONE);
-            return false;
+            return self.drop_output(frame, DropId::CONTROLLER_GONE);
         };
         // The controller may change it, and keeps no count of who holds it.
         let Some(frame) = self.context.make_own(frame) else {
-            self.drop_output(frame, DropId::CONTROLLER_BUSY);
-            return false;
+            return self.drop_output(frame, DropId::CONTROLLER_BUSY);
         };
-        let punted = exchange.punt(frame, channel);
-        if let Err(reason) = punted {
+        if let Err(reason) = exchange.punt(frame, channel) {
             self.drop_output(frame, reason);
         }
-        punted.is_ok()
     }
 
     /// Counts copies that the kernel has made and that fit no frame.

@@ -133,6 +133,8 @@ impl Worker {
             }
             worked |= self.now.run_deadlines(&mut self.ports);
             worked |= self.now.run_queues(&mut self.ports);
+            worked |= self.now.wake_controllers();
+            self.old.iter_mut().for_each(|old| worked |= old.wake_controllers());
             if !worked {
                 let is_over = |port: &WorkerPort| port.queue.finished();
                 if stop == FINISH && self.now.held() == 0 && self.ports.all.iter().all(is_over) {
@@ -299,7 +301,9 @@ impl Worker {
                 }
                 let left = |due: u64| Duration::from_nanos(due.saturating_sub(sys::monotonic_ns()));
                 let most = if self.ring.is_some() { RING_SLEEP } else { SLEEP };
-                let time = self.now.next_due().map_or(most, |due| left(due).min(most));
+                let controllers = self.exchanges().filter_map(Exchange::next_due);
+                let due = self.now.next_due().into_iter().chain(controllers).min();
+                let time = due.map_or(most, |due| left(due).min(most));
                 self.now.context.offline();
                 self.old.iter().for_each(|old| old.context.offline());
                 // Only controllers are in a hurry.

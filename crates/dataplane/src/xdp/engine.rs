@@ -105,23 +105,9 @@ pub struct KernelCode {
 }
 
 impl KernelCode {
-    /// Compiles and loads a program, recorded, and else with these options.
-    pub fn new(program: &Arc<Program>, packets: Level, options: Options) -> Result<Self, KernelEngineError> {
-        Self::of_parts(program, program.clone(), Vec::new(), packets, options)
-    }
-
-    /// Compiles and loads the kernel's part of a program that was cut in two.
+    /// Compiles and loads the kernel's part of a program that was cut in two, recorded, and else with these options.
     pub fn split(split: &Split, packets: Level, options: Options) -> Result<Self, KernelEngineError> {
-        Self::of_parts(&split.kernel, Arc::new(split.workers.clone()), split.resume.clone(), packets, options)
-    }
-
-    fn of_parts(
-        kernel: &Program,
-        program: Arc<Program>,
-        resume: Vec<Option<ChannelId>>,
-        packets: Level,
-        options: Options,
-    ) -> Result<Self, KernelEngineError> {
+        let (kernel, program) = (&split.kernel, Arc::new(split.workers.clone()));
         let options = Options { recorded: true, ..options };
         let refused = |error: &KernelEngineError| {
             use KernelEngineError::{Load, Memory};
@@ -138,14 +124,15 @@ impl KernelCode {
             Err(error) if refused(&error) => (interpreted(kernel, &program, packets, options)?, Some(error)),
             result => (result?, None),
         };
+        let resume = split.resume.clone();
         Ok(KernelCode { program, memory, runner, refusal, frags: options.frags, resume })
     }
 
-    /// Compiles a program as [`KernelCode::new`] does, for the virtual machine, which takes no privilege.
-    pub fn interpreted(program: &Arc<Program>, packets: Level, options: Options) -> Result<Self, KernelEngineError> {
+    /// Compiles a program's part as [`KernelCode::split`] does, for the virtual machine, which takes no privilege.
+    pub fn interpreted(split: &Split, packets: Level, options: Options) -> Result<Self, KernelEngineError> {
         let options = Options { recorded: true, ..options };
-        let (memory, runner) = interpreted(program, program, packets, options)?;
-        let (program, resume) = (program.clone(), Vec::new());
+        let (memory, runner) = interpreted(&split.kernel, &split.workers, packets, options)?;
+        let (program, resume) = (Arc::new(split.workers.clone()), split.resume.clone());
         Ok(KernelCode { program, memory, runner, refusal: None, frags: options.frags, resume })
     }
 
