@@ -141,7 +141,8 @@ fn a_broken_program_can_be_printed() {
     c.int(8, Op::MetaLoad { packet, field: MetaId(9) });
     c.effect(Op::EntryStore { entry: Value(51), field: 2, value: Value(52) });
     c.jump(BlockId(8), &[Value(53)]);
-    p.channels.push(Channel { name: "rx".into(), from: None, protocol: ProtocolId(3), target: Target::Ppf(PpfId(6)) });
+    let target = Target::Ppf(PpfId(6));
+    p.channels.push(Channel { name: "rx".into(), from: None, protocol: ProtocolId(3), target, batch: None });
     assert!(print(&p).ends_with("channel rx: protocol#3 -> ppf#6\n"));
     assert_eq!(
         print_body(&p, &c.body),

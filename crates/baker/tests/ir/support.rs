@@ -184,8 +184,10 @@ pub fn dest(block: BlockId, args: &[Value]) -> Dest {
 /// A program with one PPF behind `rx`; its packets go out through channel 1, `tx`, of the same protocol.
 pub fn one_ppf(program: &mut Program, protocol: ProtocolId, code: Code) {
     let id = ppf(program, "m.p", protocol, code);
-    program.channels.insert(0, Channel { name: "rx".into(), from: None, protocol, target: Target::Ppf(id) });
-    program.channels.insert(1, Channel { name: "m.out".into(), from: None, protocol, target: Target::Tx });
+    program
+        .channels
+        .insert(0, Channel { name: "rx".into(), from: None, protocol, target: Target::Ppf(id), batch: None });
+    program.channels.insert(1, Channel { name: "m.out".into(), from: None, protocol, target: Target::Tx, batch: None });
 }
 
 /// The channel to `tx` that [`one_ppf`] adds.

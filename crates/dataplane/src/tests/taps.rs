@@ -54,7 +54,7 @@ fn start(program: &Program, workers: usize, controllers: Vec<Named>) -> Instance
     let (program, path) = fitted.expect("some of it runs in the kernel");
     let engine = EngineKind::Native(OptLevel::O0, Level::Base);
     let frames = FrameConfig { count: 32768 * workers as u32, ..FrameConfig::default() };
-    let controller_frames = vec![("c".to_owned(), 16384)];
+    let controller_frames = vec![("c".to_owned(), 8192)];
     let options =
         Options { engine, workers, frames, controller_frames, fast_path: Some(Arc::new(path)), ..Options::default() };
     let ports = [("a", 1), ("b", 2)].map(|(name, number)| PortConfig::new(name, number, XDP(name)));

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use baker::ir::interp::Machine;
 use baker::ir::{Inst, Op, PacketEnd, Program};
 use baker::opt::Level;
-use baker::place::{Placement, Split, Stage, split};
+use baker::place::{Limits, Placement, Split, Stage, split};
 use codegen::kernel::Options;
 use codegen::{CodegenError, bpf};
 use dataplane::step::Stepper;
@@ -93,7 +93,8 @@ fn engines(
 
 /// A program as the kernel runs it, whole: nothing is left to workers but copies.
 fn whole(program: &Arc<Program>) -> Result<Split, Refusal> {
-    let limits = bpf::limits(program);
+    // Growth at the end, too: the reference has the kernel's frames.
+    let limits = Limits { unsure: Box::new(|_| None), ..bpf::limits(program) };
     if let Some(why) = limits.whole.first() {
         return Err(Refusal::Unfit(why.clone()));
     }
