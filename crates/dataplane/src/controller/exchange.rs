@@ -143,7 +143,7 @@ mod tests {
     use baker::ir::{Channel, ControllerId, ProtocolId};
 
     use super::*;
-    use crate::controller::rings::Place;
+    use crate::controller::rings::Pinning;
     use crate::controller::signal::Sleeper;
     use crate::packets::{FrameConfig, FramePool};
     use crate::sys::{Doorbell, poll};
@@ -181,7 +181,7 @@ mod tests {
             let program = Arc::new(program);
             let pool = Arc::new(FramePool::new(&program, FrameConfig::default()).unwrap());
             let doorbells = [Arc::new(Doorbell::new().unwrap())];
-            let rings = Rings::new(program.clone(), pool.clone(), frames, &doorbells, Place::default()).unwrap();
+            let rings = Rings::new(program.clone(), pool.clone(), frames, &doorbells, Pinning::default()).unwrap();
             let rings = Arc::new(rings);
             let exchange = Exchange::new(&program, 0, &[vec![rings.clone()]]);
             Rig { exchange, sleeper: Sleeper::new(rings.signal().clone()), rings, pool, now: 7 * MS }

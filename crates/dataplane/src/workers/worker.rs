@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use codegen::kernel::Tap;
 
-use super::handover::{Handover, Order};
+use super::handover::{DoneReply, Handover, Order};
 use super::running::{Ports, Running, WorkerPort, add};
 use crate::controller::Exchange;
 use crate::packets::{Access, Received, RxBatch};
@@ -49,14 +49,6 @@ pub const FINISH: u8 = 1;
 /// Stop now.
 pub const STOP: u8 = 2;
 
-/// What rings of a worker still hold of what they held once.
-struct Rest {
-    /// Packets at most that the ports' have.
-    packets: u32,
-    /// Where in the ring of copies it ends.
-    copies: u64,
-}
-
 fn readable(fd: RawFd) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
@@ -69,13 +61,21 @@ pub struct Worker {
     old: Option<Box<Running>>,
     /// By which copies come that the kernel has made.
     ring: Option<Arc<TapRing>>,
-    /// What is still in rings of what they held when the worker was told to empty them.
-    to_drain: Option<Rest>,
+    to_drain: Option<Draining>,
     handover: Arc<Handover>,
     doorbell: Arc<Doorbell>,
     mode: PollMode,
     /// What to wait for, made once.
     wait: Vec<libc::pollfd>,
+}
+
+/// What a worker empties its rings of.
+struct Draining {
+    /// Packets that may still be there of what they held when the worker was told to.
+    left: u32,
+    /// Where in the ring of copies they end.
+    copies: u64,
+    reply: DoneReply,
 }
 
 impl Worker {
@@ -124,8 +124,8 @@ impl Worker {
             if stop == STOP {
                 break;
             }
-            if let Some(order) = self.handover.take() {
-                self.obey(order);
+            if let Some((order, reply)) = self.handover.orders.take() {
+                self.obey(order, reply);
             }
             let mut worked = self.round();
             if self.now.timers.as_ref().is_some_and(|timers| timers.schedule.is_sweeping()) {
@@ -177,31 +177,31 @@ impl Worker {
         [Some(&self.now), self.old.as_ref()].into_iter().flatten().filter_map(|running| running.exchange.as_ref())
     }
 
-    fn obey(&mut self, order: Order) {
+    fn obey(&mut self, order: Order, reply: DoneReply) {
         match order {
             Order::TakeOver(mut new) => {
                 new.take_over(&mut self.now);
                 self.use_ring(new.ring.take());
                 self.old = Some(std::mem::replace(&mut self.now, new));
-                self.handover.done(None);
+                reply.answer(None);
             }
             Order::Drain => {
                 self.ports.all.iter_mut().for_each(|port| port.is_drained = !port.fast);
                 let copies = self.ring.as_ref().map_or(0, |ring| ring.written());
-                self.to_drain = Some(Rest { packets: self.ports.pool.count(), copies });
+                self.to_drain = Some(Draining { left: self.ports.pool.count(), copies, reply });
                 self.note_drained();
             }
-            Order::Release => self.handover.done(self.old.take()),
+            Order::Release => reply.answer(self.old.take()),
         }
     }
 
     /// Answers where the rings were emptied.
     fn note_drained(&mut self) {
-        let Some(rest) = &self.to_drain else { return };
-        let are_drained = rest.packets == 0 || self.ports.all.iter().all(|port| port.is_drained);
-        if are_drained && self.ring.as_ref().is_none_or(|ring| ring.read() >= rest.copies) {
-            self.to_drain = None;
-            self.handover.done(None);
+        let are_drained = self.ports.all.iter().all(|port| port.is_drained);
+        let read = self.ring.as_ref().map_or(0, |ring| ring.read());
+        let is_drained = |rest: &mut Draining| (rest.left == 0 || are_drained) && read >= rest.copies;
+        if let Some(drained) = self.to_drain.take_if(is_drained) {
+            drained.reply.answer(None);
         }
     }
 
@@ -260,8 +260,8 @@ impl Worker {
             worked = true;
             let access = port.access;
             if port.fast {
-                if let Some(rest) = &mut self.to_drain {
-                    rest.packets = rest.packets.saturating_sub(packets as u32);
+                if let Some(draining) = &mut self.to_drain {
+                    draining.left = draining.left.saturating_sub(packets as u32);
                 }
                 self.resume(received.frames(), access);
             } else {

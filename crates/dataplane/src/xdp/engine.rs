@@ -49,7 +49,7 @@ impl From<KernelEngineError> for PartitionError {
     }
 }
 
-/// Who runs the code.
+/// What runs the code.
 enum Runner {
     /// With the ring of its copies, where it makes any.
     Kernel(Loaded, Option<TapRing>),
