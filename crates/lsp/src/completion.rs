@@ -45,8 +45,6 @@ const MODULE_WORDS: [&str; 30] = [
     "deadline",
     "queue",
     "drop",
-    "batch",
-    "within",
     "const",
     "type",
     "enum",
