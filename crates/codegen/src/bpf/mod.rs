@@ -12,6 +12,7 @@ mod elf;
 mod fragments;
 mod hash;
 mod insert;
+mod leave;
 mod listing;
 mod lock;
 mod loops;
