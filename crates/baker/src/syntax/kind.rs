@@ -216,6 +216,7 @@ kinds! {
     BatchClause = "a `batch` clause",
     WireEnd = "an end of a wire",
     TypeRef = "a type",
+    ArrayLength = "the length of an array",
     Block = "a block",
     EmptyStmt = "an empty statement",
     LetStmt = "a declaration of a variable",
