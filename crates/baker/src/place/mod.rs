@@ -154,7 +154,7 @@ impl<'p> Placer<'p> {
     /// Whether a copy that is put to a channel has nothing more to do with the kernel.
     fn leads_out(&mut self, channel: ChannelId) -> bool {
         match self.program.channels[channel.0 as usize].target {
-            Target::Controller(_) | Target::Queue(..) => true,
+            Target::Controller(_) | Target::Queue(..) | Target::Group(..) => true,
             Target::Tx | Target::Host => false,
             // Channels make no cycle.
             Target::Ppf(ppf) => !matches!(self.stage(ppf).0, Stage::Kernel(_)),

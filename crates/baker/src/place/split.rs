@@ -64,7 +64,7 @@ pub fn split(program: &Program, placement: &Placement, limits: &Limits) -> Split
     }
     let leads_out = |channel: ChannelId| {
         let target = kernel.channels[channel.0 as usize].target;
-        matches!(target, Target::Controller(_) | Target::Queue(..))
+        matches!(target, Target::Controller(_) | Target::Queue(..) | Target::Group(..))
     };
     let runs = placement.stages.iter().map(|stage| matches!(stage, Stage::Kernel(_)));
     for (ppf, _) in kernel.ppfs.iter_mut().zip(runs).filter(|(_, runs)| *runs) {

@@ -133,6 +133,7 @@ impl Worker {
             }
             worked |= self.now.run_deadlines(&mut self.ports);
             worked |= self.now.run_queues(&mut self.ports);
+            worked |= self.now.run_groups(&mut self.ports);
             worked |= self.now.wake_controllers();
             self.old.iter_mut().for_each(|old| worked |= old.wake_controllers());
             if !worked {
@@ -238,6 +239,7 @@ impl Worker {
         let injected = self.now.has_injected();
         if let Some(old) = &mut self.old {
             worked |= old.run_injected(&mut self.ports);
+            worked |= old.run_groups(&mut self.ports);
         }
         if injected && !self.old.as_ref().is_some_and(|old| old.has_injected()) {
             worked |= self.now.run_injected(&mut self.ports);
