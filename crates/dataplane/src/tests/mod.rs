@@ -19,6 +19,7 @@ mod reload;
 mod sharing;
 mod stream_rate;
 mod streaming;
+mod taps;
 mod timers;
 mod whole;
 mod worker;
