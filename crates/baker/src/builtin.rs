@@ -11,6 +11,8 @@ pub enum Function {
     ChannelPut,
     /// `channel_put_at(channel, queue, pkt, time)`
     ChannelPutAt,
+    /// `channel_put_all(channel, group, pkt)`
+    ChannelPutAll,
     /// `packet_drop(pkt, reason)`
     PacketDrop,
     /// `packet_end(pkt)`
@@ -73,6 +75,8 @@ pub enum Function {
     HoldPut,
     /// `hold_get(table, number)`
     HoldGet,
+    /// `group_member(group, pkt)`
+    GroupMember,
 }
 
 /// What becomes of a function's value.
@@ -160,7 +164,7 @@ const SETS_DEADLINE: Option<&str> = Some("sets a deadline");
 const CHANGES_TABLE: Option<&str> = Some("changes a table");
 
 /// All functions, one row each.
-pub static FUNCTIONS: [Builtin; 33] = [
+pub static FUNCTIONS: [Builtin; 35] = [
     Builtin {
         returns: Returns::Nothing,
         packet: OnPacket::Consumes,
@@ -185,6 +189,23 @@ pub static FUNCTIONS: [Builtin; 33] = [
             "channel_put_at(channel, queue, pkt, time)\nchannel_put_at(channel, queue[i], pkt, time)",
             "Consumes the handle: the packet waits in the queue, and goes on where the channel leads not before the \
              time and not before those in front of it.\n\nDrops with `queue_full` where the queue is full.",
+        )
+    },
+    Builtin {
+        returns: Returns::Nothing,
+        packet: OnPacket::Consumes,
+        not_locked: Some("hands a packet on"),
+        // The group keeps it in a frame that no other packet is in.
+        makes: 1,
+        drops: &["group_full", "no_member"],
+        ..row(
+            Function::ChannelPutAll,
+            (3, 3),
+            "channel_put_all",
+            "channel_put_all(channel, group, pkt)\nchannel_put_all(channel, group[i], pkt)",
+            "Consumes the handle: a packet of its own goes on where the channel leads for each member of the group, with \
+             the member's number in `metadata.member`. That happens between batches, a few members at a time.\n\n\
+             Drops with `no_member` where the group has none, with `group_full` where too many packets wait for this.",
         )
     },
     Builtin {
@@ -523,6 +544,19 @@ pub static FUNCTIONS: [Builtin; 33] = [
             "hold_get",
             "P_packet_t *hold_get(table, number)",
             "A copy of the packet that is held under the number, or `null`, which the next statement tests.",
+        )
+    },
+    Builtin {
+        returns: Returns::Checked,
+        packet: OnPacket::Accesses,
+        not_locked: Some("looks an entry up"),
+        ..row(
+            Function::GroupMember,
+            (2, 2),
+            "group_member",
+            "V *group_member(group, pkt)",
+            "The value of the member that this packet was made for by `channel_put_all`, or `null` where it has left the \
+             group meanwhile, or where the packet is none of this group.",
         )
     },
 ];

@@ -35,9 +35,11 @@ pub const ENDS: [Builtin; 4] = [
 ];
 
 /// Metadata that the language declares.
-pub const METADATA: [Builtin; 2] = [
+pub const METADATA: [Builtin; 4] = [
     builtin("rx.port", "rx.port : port_t;", "The number of the port that the packet came in on."),
     builtin("tx.port", "tx.port : port_t;", "The number of the port that the packet is to go out of; 0 is no port."),
+    builtin("group", "group : u32;", "Behind `channel_put_all`: the group that the packet was put to."),
+    builtin("member", "member : u32;", "Behind `channel_put_all`: the number of the member that the packet is for."),
 ];
 
 /// Types to offer; there are `u1` to `u128` and `i1` to `i128`.

@@ -200,6 +200,7 @@ impl CodeChecker<'_, '_> {
             Symbol::Table(_)
                 | Symbol::Meter(_)
                 | Symbol::Hold(_)
+                | Symbol::Group(_)
                 | Symbol::Queue(_)
                 | Symbol::Counter(_)
                 | Symbol::Port(_)

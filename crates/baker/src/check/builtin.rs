@@ -78,8 +78,10 @@ impl CodeChecker<'_, '_> {
             Function::MeterTake => self.meter_take(&args, span),
             Function::PortMtu => self.port_mtu(&args, span),
             Function::HoldGet => self.hold_get(&args, span),
+            Function::GroupMember => self.group_member(&args, span),
             Function::ChannelPut
             | Function::ChannelPutAt
+            | Function::ChannelPutAll
             | Function::PacketDrop
             | Function::PacketEnd
             | Function::PacketRequire
@@ -278,6 +280,7 @@ impl CodeChecker<'_, '_> {
         let kind = match builtin.function {
             Function::ChannelPut => self.channel_put(&args)?,
             Function::ChannelPutAt => self.channel_put_at(&args)?,
+            Function::ChannelPutAll => self.channel_put_all(&args)?,
             Function::PacketDrop => self.packet_drop(&args)?,
             Function::PacketEnd => self.packet_end(&args)?,
             Function::PacketRequire => self.packet_require(&args)?,

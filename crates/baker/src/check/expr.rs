@@ -121,6 +121,7 @@ impl CodeChecker<'_, '_> {
                 let hint = match symbol {
                     Symbol::Table(_) => "look a key up in it: `table[key]`",
                     Symbol::Hold(_) => "packets are got by `hold_get(table, number)`",
+                    Symbol::Group(_) => "a packet behind it has a member: `group_member(viewers, pkt)`",
                     Symbol::Queue(_) => "put packets into it: `channel_put_at(output, line[i], pkt, time)`",
                     Symbol::Meter(_) => "take tokens from it: `meter_take(meter, 1)`",
                     Symbol::Counter(_) => "counters are only added to: `counter_add(counter, 1)`",

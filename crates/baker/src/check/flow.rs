@@ -367,6 +367,7 @@ impl<'a> Flow<'a> {
             | StmtKind::SetArrayField(..)
             | StmtKind::Put(..)
             | StmtKind::PutAt(..)
+            | StmtKind::PutAll(..)
             | StmtKind::Drop(..)
             | StmtKind::HoldPut(..)
             | StmtKind::Count(..) => {

@@ -102,6 +102,11 @@ impl<'p> Headroom<'p> {
                 let offset = self.made(code, &mut heads, value);
                 self.put(*channel, offset);
             }
+            StmtKind::PutAll(channel, _, value, which) => {
+                self.calls(&mut heads, which);
+                let offset = self.made(code, &mut heads, value);
+                self.put(*channel, offset);
+            }
             StmtKind::Drop(value, reason) => {
                 self.calls(&mut heads, reason);
                 self.made(code, &mut heads, value);
@@ -167,6 +172,7 @@ impl<'p> Headroom<'p> {
             | StmtKind::SetElement(..)
             | StmtKind::Put(..)
             | StmtKind::PutAt(..)
+            | StmtKind::PutAll(..)
             | StmtKind::Drop(..)
             | StmtKind::HoldPut(..)
             | StmtKind::Require(..)

@@ -66,6 +66,15 @@ pub struct Program {
     pub encap: u32,
 }
 
+impl Program {
+    /// The code of all PPFs, timers and functions.
+    pub fn bodies(&self) -> impl Iterator<Item = &Code> {
+        let timers = self.timers.iter().map(|timer| &timer.code);
+        let functions = self.functions.iter().map(|function| &function.code);
+        self.ppfs.iter().map(|ppf| &ppf.code).chain(timers).chain(functions)
+    }
+}
+
 /// A struct: named scalar fields.
 #[derive(Clone, Debug)]
 pub struct Struct {
@@ -229,6 +238,8 @@ pub enum StmtKind {
     Put(ChannelId, Expr),
     /// `channel_put_at`: the channel, the queue, the packet, the line, the time.
     PutAt(ChannelId, QueueId, Expr, Expr, Expr),
+    /// `channel_put_all`: the channel, the groups, the packet, which of them.
+    PutAll(ChannelId, TableId, Expr, Expr),
     /// `packet_drop`: the packet and the reason, which is computed first.
     Drop(Expr, Expr),
     /// `hold_put`: table, number, packet.
@@ -368,6 +379,8 @@ pub enum ExprKind {
     /// `hold_get`: a copy of what is held under a number, or null. Only a variable is declared with it, and the next
     /// statement tests it.
     HoldGet(TableId, Box<Expr>),
+    /// `group_member`: the member that a packet was copied for; pointer or null.
+    Member(TableId, LocalId),
     /// `packet_create` of the expression's protocol.
     Create,
     /// `packet_decap` to the expression's protocol; the header's bytes where they are not its demux.
@@ -397,6 +410,7 @@ impl ExprKind {
             ExprKind::Copy(_) => Builtin::PacketCopy,
             ExprKind::Create => Builtin::PacketCreate,
             ExprKind::HoldGet(..) => Builtin::HoldGet,
+            ExprKind::Member(..) => Builtin::GroupMember,
             ExprKind::Decap(..) => Builtin::PacketDecap,
             ExprKind::Peek(..) => Builtin::PacketPeek,
             ExprKind::Encap(_) => Builtin::PacketEncap,
@@ -411,6 +425,7 @@ impl ExprKind {
         match self {
             ExprKind::Length(packet)
             | ExprKind::Copy(packet)
+            | ExprKind::Member(_, packet)
             | ExprKind::Decap(packet, _)
             | ExprKind::Peek(packet, _)
             | ExprKind::Encap(packet)
@@ -428,6 +443,7 @@ impl StmtKind {
             StmtKind::Put(..) => Builtin::ChannelPut,
             StmtKind::HoldPut(..) => Builtin::HoldPut,
             StmtKind::PutAt(..) => Builtin::ChannelPutAt,
+            StmtKind::PutAll(..) => Builtin::ChannelPutAll,
             StmtKind::Drop(..) => Builtin::PacketDrop,
             StmtKind::Require(..) => Builtin::PacketRequire,
             StmtKind::Count(..) => Builtin::CounterAdd,

@@ -155,8 +155,11 @@ impl Checker<'_> {
         if kind == DeclaredKind::Hold {
             return self.hold(file, module, item, &name);
         }
+        if kind == DeclaredKind::Group {
+            return self.group(file, module, item, &name);
+        }
         let types: Vec<_> = item.types().collect();
-        if let Some(packets) = item.packets() {
+        if let Some(packets) = item.most() {
             let span = self.span(file, &packets);
             self.error(
                 Diagnostic::new("of-without-hold", span, "only a hold table has packets")
@@ -207,6 +210,7 @@ impl Checker<'_> {
             idle,
             meter: None,
             hold: None,
+            group: None,
             locked: false,
             into: None,
             key: key.unwrap_or(fallback),
@@ -287,7 +291,7 @@ impl Checker<'_> {
         time
     }
 
-    fn entry_layout(&mut self, file: FileId, module: ModuleId, ty: &ast::TypeRef) -> Option<LayoutId> {
+    pub(super) fn entry_layout(&mut self, file: FileId, module: ModuleId, ty: &ast::TypeRef) -> Option<LayoutId> {
         match self.type_of(file, Some(module), ty, false) {
             resolved @ (Type::Int { .. } | Type::Bool | Type::Reason | Type::Struct(_)) => {
                 let name = ty.name().map(|n| self.written_name(Some(module), n.text())).unwrap_or_default();

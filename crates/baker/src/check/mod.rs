@@ -30,6 +30,7 @@ mod declare;
 mod expr;
 mod externs;
 mod flow;
+mod groups;
 mod headroom;
 mod hints;
 pub mod hir;

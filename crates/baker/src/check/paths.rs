@@ -113,7 +113,10 @@ impl Paths<'_> {
             own.steps += elements.count;
         }
         match &statement.kind {
-            StmtKind::Put(channel, _) | StmtKind::PutAt(channel, ..) => {
+            StmtKind::Put(channel, _) | StmtKind::PutAt(channel, ..) | StmtKind::PutAll(channel, ..) => {
+                if let Some(function) = statement.kind.function() {
+                    own = own.then(Bounds { copies: function.row().makes, steps: 0 });
+                }
                 let all = own.then(self.channel(*channel));
                 Through { on: Some(all), all }
             }

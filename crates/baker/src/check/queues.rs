@@ -6,7 +6,7 @@ use super::hir::{StmtKind, Type};
 use super::names::{Checker, ModuleId, Symbol};
 use super::types::unsigned;
 use crate::diag::Diagnostic;
-use crate::ir::{DropId, DropReason, MetaId, Queue, QueueDrops, QueueId};
+use crate::ir::{MetaId, Queue, QueueDrops, QueueId};
 use crate::source::FileId;
 use crate::syntax::ast;
 
@@ -34,18 +34,14 @@ impl Checker<'_> {
             self.error(error.label(format!("{lines} times {depth}, and {MAX_PACKETS} is the most")));
         }
         let Some(drops) = self.queue_drops(file, item, depth) else { return };
-        let reasons = &mut self.hir.reasons;
-        let full = reasons.iter().position(|reason| reason.name == Queue::FULL).unwrap_or_else(|| {
-            reasons.push(DropReason { name: Queue::FULL.into() });
-            reasons.len() - 1
-        });
+        let full = self.reason_of_language(Queue::FULL);
         let id = QueueId(self.hir.queues.len() as u32);
         self.hir.queues.push(Queue {
             name: self.full_name(module, name.text()),
             lines,
             depth,
             drops,
-            full: DropId(full as u32),
+            full,
             span: Some(name.span(file)),
         });
         self.bind(file, scope, &name, Symbol::Queue(id));

@@ -258,6 +258,14 @@ impl CodeChecker<'_, '_> {
                 );
                 None
             }
+            ExprKind::Meta(_, field) if self.is_of_groups(field) => {
+                let name = &self.checker.hir.metadata[field.0 as usize].name;
+                let error = Diagnostic::new("read-only", span, format!("`metadata.{name}` can't be set"))
+                    .label("it says of which member the packet is")
+                    .hint("`channel_put_all` sets it");
+                self.error(error);
+                None
+            }
             ExprKind::Meta(packet, field) => {
                 let value = self.coerce(value, ty)?;
                 Some(StmtKind::SetMeta(packet, field, value))

@@ -179,7 +179,10 @@ impl<'a> Sums<'a> {
                     self.nameless(&facts, protocol, packet.span);
                 }
             }
-            StmtKind::Put(_, packet) | StmtKind::PutAt(_, _, packet, ..) => {
+            StmtKind::Put(_, packet) | StmtKind::PutAt(_, _, packet, ..) | StmtKind::PutAll(_, _, packet, _) => {
+                if let StmtKind::PutAll(_, _, _, which) = &statement.kind {
+                    self.value(&mut state, which, frame);
+                }
                 if let StmtKind::PutAt(_, _, _, line, at) = &statement.kind {
                     self.value(&mut state, line, frame);
                     self.value(&mut state, at, frame);

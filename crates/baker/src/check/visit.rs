@@ -16,6 +16,7 @@ macro_rules! one_level_down {
                     | ExprKind::Meta(..)
                     | ExprKind::Length(_)
                     | ExprKind::Copy(_)
+                    | ExprKind::Member(..)
                     | ExprKind::Create
                     | ExprKind::Decap(_, None)
                     | ExprKind::Peek(_, None)
@@ -80,6 +81,7 @@ macro_rules! one_level_down {
                     | StmtKind::HoldPut(_, a, b)
                     | StmtKind::Count(_, a, b) => vec![a, b],
                     StmtKind::SetElement(a, _, b, c) => vec![a, b, c],
+                    StmtKind::PutAll(_, _, packet, which) => vec![which, packet],
                     StmtKind::PutAt(_, _, packet, line, at) => vec![line, at, packet],
                     StmtKind::For(for_) => vec![&$($mut)? for_.condition],
                     StmtKind::Let(_, None)

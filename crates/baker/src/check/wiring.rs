@@ -376,7 +376,8 @@ pub(super) fn puts(program: &Program, code: &Code) -> Vec<(ChannelId, Span)> {
 
 fn collect_puts(statements: &[Stmt], puts: &mut Vec<(ChannelId, Span)>) {
     for statement in statements {
-        if let StmtKind::Put(channel, _) | StmtKind::PutAt(channel, ..) = statement.kind {
+        if let StmtKind::Put(channel, _) | StmtKind::PutAt(channel, ..) | StmtKind::PutAll(channel, ..) = statement.kind
+        {
             puts.push((channel, statement.span));
         }
         for nested in statement.kind.nested() {

@@ -100,8 +100,9 @@ fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
         let kind = table.kind_row().name;
         let (key, value) = (layout(program, table.key), layout(program, table.value));
         let idle = table.idle.map_or(String::new(), |ns| format!(" idle {ns}ns"));
+        let groups = table.group.map_or(String::new(), |group| format!(" in {} groups", group.groups));
         let meter = table.meter.map_or(String::new(), |m| format!(" rate {} burst {}", m.rate, m.burst));
-        writeln!(out, "{kind} {}[{}]{idle}{meter}: {key} -> {value}", table.name, table.capacity)?;
+        writeln!(out, "{kind} {}[{}]{groups}{idle}{meter}: {key} -> {value}", table.name, table.capacity)?;
     }
     for counter in &program.counters {
         writeln!(out, "counter {}[{}]", counter.name, counter.size)?;
@@ -128,6 +129,10 @@ fn write_declarations(out: &mut String, program: &Program) -> std::fmt::Result {
             Target::Host => "host".into(),
             Target::Controller(id) => {
                 format!("controller {}", name_of(&program.controllers, id.0, "controller", |c| &c.name))
+            }
+            Target::Group(id, on) => {
+                let groups = name_of(&program.tables, id.0, "table", |t| &t.name);
+                format!("group {groups}, then {}", name_of(&program.channels, on.0, "channel", |c| &c.name))
             }
             Target::Queue(id, on) => {
                 let queue = name_of(&program.queues, id.0, "queue", |q| &q.name);

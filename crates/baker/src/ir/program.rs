@@ -108,6 +108,14 @@ impl Program {
         (!self.queues.is_empty()).then(|| [MetaId(count - 2), MetaId(count - 1)])
     }
 
+    /// The metadata fields with the group, the member's number in it, and the mark of the table ([`Table::mark`]), 32
+    /// bits each, of programs that have groups. The first two are known to programs.
+    pub fn group_fields(&self) -> Option<[MetaId; 3]> {
+        let field = |name: &str| self.metadata.iter().position(|field| field.name == name).map(|id| MetaId(id as u32));
+        let [group, member, table] = GROUP_FIELDS.map(field);
+        self.tables.iter().any(|table| table.group.is_some()).then_some([group?, member?, table?])
+    }
+
     /// The layout of a table's values without the fields that programs and the control plane do not see.
     pub fn shown_value(&self, table: &Table) -> Cow<'_, Layout> {
         let layout = &self.layouts[table.value.0 as usize];
@@ -195,6 +203,9 @@ impl Program {
         })
     }
 }
+
+/// Metadata of programs with groups: see [`Program::group_fields`].
+pub const GROUP_FIELDS: [&str; 3] = ["group", "member", "group.table"];
 
 /// Drop reasons that every program has, in the order of their ids.
 pub const BUILTIN_DROP_REASONS: [(&str, &str); 11] = [
@@ -388,6 +399,35 @@ pub struct Hold {
     pub packets: u32,
 }
 
+/// What a number of groups share, whose members are the entries of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// How many groups there are.
+    pub groups: u32,
+    /// Why packets are dropped that find no room to wait.
+    pub full: DropId,
+    /// Why packets are dropped that find no member.
+    pub none: DropId,
+}
+
+impl Group {
+    /// Why packets are dropped that find no room to wait.
+    pub const FULL: &str = "group_full";
+    /// Why packets are dropped that find no member.
+    pub const NONE: &str = "no_member";
+    /// Packets that wait at most, for all groups of a program on one worker.
+    pub const WAITING: u32 = 512;
+    /// Those of them that wait for one group.
+    pub const WAITING_FOR_ONE: u32 = 256;
+    /// Packets that each member gets in a row at most.
+    pub const IN_A_ROW: u32 = 16;
+
+    /// Whether a key, a group and a member's number, is one that the groups of a table of this size may have.
+    pub fn has(&self, capacity: u32, key: &[u128]) -> bool {
+        matches!(key, [group, member] if *group < self.groups.into() && *member < capacity.into())
+    }
+}
+
 /// A table.
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -406,6 +446,9 @@ pub struct Table {
     pub meter: Option<MeterRate>,
     /// Of a hold table, which is an array: what it keeps. Its keys and values are not used.
     pub hold: Option<Hold>,
+    /// Of groups, which are a hash table: how many. A key is a group and a member's number in it, 32 bits each, the
+    /// number below the capacity.
+    pub group: Option<Group>,
     /// Whether its entries can be locked. The last field of the value's layout, 32 bits, is then the lock of
     /// [`Op::Lock`]: 0 where it is free.
     pub locked: bool,
@@ -422,6 +465,12 @@ pub struct Table {
 }
 
 impl Table {
+    /// What metadata say of packets behind this table's groups: a hash of its name, so that it means the same in a
+    /// program that takes over.
+    pub fn mark(&self) -> u32 {
+        fnv(&self.name)
+    }
+
     /// Whether it is [`PORT_MTU`], which is no business of the control plane's.
     pub fn is_of_language(&self) -> bool {
         self.name == PORT_MTU
@@ -467,8 +516,13 @@ impl DropReason {
         if self.name == BUILTIN_DROP_REASONS[DropId::NO_REASON.0 as usize].0 {
             return 0;
         }
-        self.name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+        fnv(&self.name)
     }
+}
+
+/// 32-bit FNV-1a (Fowler, Noll, Vo).
+fn fnv(name: &str) -> u32 {
+    name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// Where a channel's packets go.
@@ -482,6 +536,8 @@ pub enum Target {
     Host,
     /// To a controller.
     Controller(ControllerId),
+    /// Into a group: the metadata says which ([`Program::group_fields`]). For each member a copy goes on by the channel.
+    Group(TableId, ChannelId),
     /// Into a queue: the metadata has the line and the time ([`Program::queue_fields`]).
     /// When it is time, the packet goes on by the channel.
     Queue(QueueId, ChannelId),
@@ -632,6 +688,8 @@ pub struct Channel {
 pub enum Source {
     /// A controller.
     Controller(ControllerId),
+    /// A group, of copies for its members.
+    Group(TableId),
     /// A queue, of packets whose time has come.
     Queue(QueueId),
     /// The kernel's XDP hook, which hands over what it does not finish. Only [`crate::place::split`] makes it.

@@ -84,6 +84,7 @@ pub fn table(
         idle: None,
         meter: None,
         hold: None,
+        group: None,
         locked: false,
         into: None,
         key,

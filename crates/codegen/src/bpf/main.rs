@@ -213,7 +213,7 @@ impl<'c> Kernel<'c, '_> {
             return if on { self.hand_on(ctx, state, ppf) } else { self.call(ctx, state, ppf) };
         }
         // The kernel has no frame as short as a packet without its headers can be.
-        if matches!(target, Target::Controller(_) | Target::Queue(..)) {
+        if matches!(target, Target::Controller(_) | Target::Queue(..) | Target::Group(..)) {
             return self.punt(state, id);
         }
         let builder = &self.builder;

@@ -84,6 +84,7 @@ pub fn add_table(program: &mut Program, kind: TableKind, key: LayoutId, value: L
         idle: None,
         meter: None,
         hold: None,
+        group: None,
         locked: false,
         into: None,
         key,

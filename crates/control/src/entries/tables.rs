@@ -207,7 +207,17 @@ impl<'p> Reader<'p> {
         if is_scalar(self.key) {
             self.scalar_key(Written::Value(key.get_ref()), key.span().start, path, errors)
         } else {
-            Some((self.numbers(self.key, key, path, errors)?, None))
+            let numbers = self.numbers(self.key, key, path, errors)?;
+            if let Some(group) = self.table.group
+                && !group.has(self.table.capacity, &numbers)
+            {
+                let at = key.span().start;
+                let (groups, members) = (group.groups - 1, self.table.capacity - 1);
+                let accepted = format!("a group from 0 to {groups}, and a member from 0 to {members}");
+                errors.add(at, path, "there is no place for such a member", accepted);
+                return None;
+            }
+            Some((numbers, None))
         }
     }
 

@@ -43,6 +43,7 @@
 mod error;
 mod events;
 mod exchange;
+mod groups;
 mod health;
 mod injector;
 mod link;
@@ -61,6 +62,7 @@ pub use crate::externs::{ExternFn, ExternTable, MissingExterns};
 pub use error::NameError;
 pub use events::Events;
 pub(crate) use exchange::Exchange;
+pub use groups::Group;
 pub(crate) use health::Roster;
 pub use health::{ControllerSnapshot, ControllerState, MOST_DRAIN};
 pub use injector::{InjectError, Injector, Input, Refused};

@@ -8,7 +8,7 @@ use baker::ir::{TableEntry, TableError, TableId, TableStore, prefix_mask};
 
 use super::interp::lock;
 use crate::externs::refuse_inside;
-use crate::tables::{TableChange, Tables};
+use crate::tables::{NextMember, TableChange, Tables};
 
 /// The tables of a running program, whatever engine holds them. May be used while packets are processed: native tables
 /// without stopping them, the interpreter's between two batches.
@@ -153,6 +153,41 @@ impl TableAccess {
                 machine.insert(table, &entry)?;
                 let found = found.ok().inspect(|values| before.copy_from_slice(values));
                 Ok(found.is_some())
+            }
+        }
+    }
+
+    /// Adds a member with this value to a group of a table, under the least number that is free there; which.
+    pub fn join(&self, table: TableId, group: u32, value: &[u128]) -> Result<u32, TableError> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.join(table, group, value),
+            TableAccess::Interp(machine) => lock(machine).join(table, group, value),
+        }
+    }
+
+    /// The members of a group of a table as they are now, by number.
+    pub fn members(&self, table: TableId, group: u32) -> Vec<u32> {
+        refuse_inside();
+        match self {
+            TableAccess::Native(tables) => tables.members(table, group),
+            TableAccess::Interp(machine) => {
+                let machine = lock(machine);
+                std::iter::successors(machine.next_member(table, group, 0), |member| {
+                    machine.next_member(table, group, member + 1)
+                })
+                .collect()
+            }
+        }
+    }
+
+    /// The next member of a group from a number on, after at most so many words of 64 numbers, which are taken off. For
+    /// workers.
+    pub(crate) fn next_member(&self, table: TableId, group: u32, from: u32, words: &mut u32) -> NextMember {
+        match self {
+            TableAccess::Native(tables) => tables.next_member(table, group, from, words),
+            TableAccess::Interp(machine) => {
+                lock(machine).next_member(table, group, from).map_or(NextMember::End, NextMember::Member)
             }
         }
     }

@@ -12,9 +12,9 @@ use crate::counters::CounterBlock;
 use crate::engine::{EngineKind, Engines, TableAccess};
 use crate::externs::ExternTable;
 use crate::observer::Observed;
-use crate::packets::{FrameError, FramePool, Holder, WorkerContext, queue_frames};
+use crate::packets::{FrameError, FramePool, Holder, WorkerContext, group_frames, queue_frames};
 use crate::sys::{Doorbell, monotonic_ns};
-use crate::workers::{DeadlineTimers, Deadlines, Equipment, Handover, Running, Schedule, Timers};
+use crate::workers::{DeadlineTimers, Deadlines, Equipment, Groups, Handover, Running, Schedule, Timers};
 use crate::xdp::{FastPath, KernelPart};
 
 /// What stays.
@@ -97,8 +97,10 @@ impl Site {
                 has_timers.then(|| Timers { schedule: Schedule::new(program, monotonic_ns()), tables: tables.clone() });
             let resume = kernel.as_ref().map(|part| part.resume().clone());
             let generation = kernel.as_ref().map_or(0, |part| part.generation());
-            let equipment = Equipment { exchange, timers, deadlines, resume, generation };
-            Ok(Running::new(program, context, engines.engine(), *ports, equipment))
+            let engine = engines.engine();
+            let groups = Groups::new(program, &self.pool, tables, |entry| engine.of_member(entry));
+            let equipment = Equipment { exchange, timers, deadlines, groups, resume, generation };
+            Ok(Running::new(program, context, engine, *ports, equipment))
         };
         let running = self.ports.iter().enumerate().map(worker).collect::<Result<Vec<_>, _>>()?;
         let (program, externs) = (program.clone(), externs.cloned());
@@ -126,7 +128,8 @@ impl<'n> Shares<'n> {
         let least = Rings::least(workers);
         let wired = program.controllers.len() as u32;
         // In frames that no worker counts on.
-        let queued = queue_frames(program);
+        let grouped = group_frames(program).saturating_mul(workers as u32);
+        let queued = queue_frames(program).saturating_add(grouped);
         let usual =
             (count.saturating_sub(queued) / CONTROLLERS_PART).checked_div(wired).map_or(0, |part| part.max(least));
         let mut shares = Shares { worker: 0, usual, named };
@@ -142,7 +145,8 @@ impl<'n> Shares<'n> {
         let workers = workers as u32;
         let needed = program.limits.copies.saturating_add(1).saturating_mul(workers);
         if queued > 0 && count.checked_sub(queued).is_none_or(|left| left / workers * workers < needed) {
-            let queues = program.queues.iter().map(|queue| (queue.name.clone(), queue.most())).collect();
+            let queues = program.queues.iter().map(|queue| (queue.name.clone(), queue.most()));
+            let queues = queues.chain((grouped > 0).then(|| ("groups".to_string(), grouped))).collect();
             return Err(FrameError::Queues { count, queues, workers, needed });
         }
         match count.checked_sub(controllers.saturating_add(queued)) {

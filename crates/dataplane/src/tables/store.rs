@@ -10,6 +10,7 @@ use super::carry::Carried;
 use super::epoch::Epochs;
 use super::hold::HoldTable;
 use super::journal::{Journal, TableChange};
+use super::members::NextMember;
 use super::slots::patiently;
 use super::space::Space;
 use super::table::{Kind, Table, TablesError};
@@ -224,6 +225,25 @@ impl Tables {
         let found = self.table(table)?.exchange(key, value, before)?;
         self.note(table, key, None, Some(value));
         Ok(found)
+    }
+
+    /// Adds a member with this value to a group of a table, under the least number that is free there; which. Any
+    /// thread may call it while packets are processed.
+    pub fn join(&self, table: TableId, group: u32, value: &[u128]) -> Result<u32, TableError> {
+        let member = self.table(table)?.join(group, value)?;
+        self.note(table, &[group.into(), member.into()], None, Some(value));
+        Ok(member)
+    }
+
+    /// The members of a group of a table as they are now, by number.
+    pub fn members(&self, table: TableId, group: u32) -> Vec<u32> {
+        self.table(table).map_or_else(|_| Vec::new(), |table| table.members(group))
+    }
+
+    /// The next member of a group from a number on, after at most so many words of 64 numbers, which are taken off. For
+    /// workers.
+    pub(crate) fn next_member(&self, table: TableId, group: u32, from: u32, words: &mut u32) -> NextMember {
+        self.table(table).map_or(NextMember::End, |table| table.next_member(group, from, words))
     }
 
     /// See [`TableStore::insert_all`]; any thread may call it while packets are processed. The entries of an array up

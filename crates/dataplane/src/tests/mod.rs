@@ -6,6 +6,8 @@ mod deadline_rate;
 mod deadlines;
 mod failing;
 mod fanout;
+mod group_rate;
+mod groups;
 mod holds;
 mod interfaces;
 mod live;

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use baker::ir::{ChannelId, CounterSlots, DropId, MetaField, MetaId, Program, QueueDrops, Target, storage_size};
-use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output, read_field};
+use codegen::abi::{MAX_BATCH, read_field};
 
+use super::onward::{self, Entering};
 use crate::packets::{FramePool, Holder, Holds, WorkerContext};
 use crate::wheel::Wheel;
 
@@ -69,9 +70,6 @@ pub(crate) struct Queues {
     fields: [usize; 2],
 }
 
-/// Packets whose time has come, with the channels by which they go on.
-pub(crate) type Released = [(u32, ChannelId); MAX_BATCH];
-
 impl Queues {
     /// Of a program that has any, empty.
     pub fn new(program: &Arc<Program>, pool: &FramePool, now: u64) -> Option<Self> {
@@ -109,24 +107,9 @@ impl Queues {
     }
 
     /// Whether a channel leads to a queue.
-    pub fn is_queue(&self, end: u32) -> bool {
-        let channel = end.checked_sub(END_CHANNEL).and_then(|channel| self.program.channels.get(channel as usize));
+    pub fn is_queue(&self, channel: ChannelId) -> bool {
+        let channel = self.program.channels.get(channel.0 as usize);
         channel.is_some_and(|channel| matches!(channel.target, Target::Queue(..)))
-    }
-
-    /// Takes those of the context's outputs that go into queues.
-    pub fn take_outputs(&mut self, context: &mut WorkerContext) {
-        let mut kept = 0;
-        for index in 0..context.outputs().len() {
-            let output = context.outputs()[index];
-            if self.is_queue(output.end) {
-                self.put(context, output.frame, ChannelId(output.end - END_CHANNEL));
-            } else {
-                context.move_output(index, kept);
-                kept += 1;
-            }
-        }
-        context.truncate_outputs(kept);
     }
 
     /// Puts a packet behind its line, or drops it or another one there where the line is full. The channel leads to a
@@ -178,7 +161,7 @@ impl Queues {
 
     /// Takes at most `most` packets whose time has come; how many. The steps that it takes besides are bounded, too;
     /// whether any were taken.
-    pub fn release(&mut self, pool: &FramePool, now: u64, most: usize, released: &mut Released) -> (usize, bool) {
+    pub fn release(&mut self, pool: &FramePool, now: u64, most: usize, released: &mut Entering) -> (usize, bool) {
         let (mut count, mut left) = (0, STEPS);
         let most = most.min(MAX_BATCH);
         while count < most {
@@ -218,15 +201,7 @@ impl Queues {
 
     /// What has no PPF behind its channel leaves the program; whether it does.
     pub fn leaves(&self, context: &mut WorkerContext, frame: u32, channel: ChannelId) -> bool {
-        let end = match self.program.channels[channel.0 as usize].target {
-            Target::Ppf(_) => return false,
-            Target::Tx => END_TX,
-            Target::Host => END_HOST,
-            Target::Controller(_) | Target::Queue(..) => END_CHANNEL + channel.0,
-        };
-        context.counters().add(self.slots.channel(channel), 1);
-        context.output(Output { frame, end });
-        true
+        onward::leaves((&self.program, &self.slots), context, frame, channel)
     }
 
     /// Goes on with the packets of another program of the same worker, for which it gives frames to the context: those

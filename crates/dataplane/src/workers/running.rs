@@ -10,6 +10,8 @@ use baker::opt::reach::Reach;
 use codegen::abi::{END_CHANNEL, END_HOST, END_TX, MAX_BATCH, Output};
 
 use super::deadline::DeadlineTimers;
+use super::groups::Groups;
+use super::onward::{Entering, NOBODY};
 use super::queues::Queues;
 use super::timer::Schedule;
 use crate::controller::Exchange;
@@ -19,6 +21,9 @@ use crate::packets::{Access, FramePool, LocalMemory, TxBatch, WorkerContext};
 use crate::ports::Queue;
 use crate::sys::{self, ETHERNET};
 use crate::xdp::{Onward, Resume};
+
+/// Batches of copies for the members of groups between two batches of received packets: some ten microseconds.
+const COPIES_AT_ONCE: usize = 4;
 
 /// Port number of no port.
 const NO_PORT: u16 = u16::MAX;
@@ -94,6 +99,8 @@ pub struct Equipment {
     pub exchange: Option<Exchange>,
     pub timers: Option<Timers>,
     pub deadlines: Option<Deadlines>,
+    /// Where packets wait for the members of groups.
+    pub groups: Option<Groups>,
     /// Where the kernel runs a part of the program.
     pub resume: Option<Arc<Resume>>,
     /// See [`crate::xdp::KernelPart::generation`].
@@ -117,6 +124,8 @@ pub struct Running {
     deadlines: Option<Deadlines>,
     /// Where packets wait for their time.
     queues: Option<Queues>,
+    /// Where packets wait for the members of groups.
+    groups: Option<Groups>,
     resume: Option<Arc<Resume>>,
     pub generation: u16,
     /// Frames to send, by port, with room for a whole batch's outputs.
@@ -132,7 +141,7 @@ impl Running {
         ports: usize,
         equipment: Equipment,
     ) -> Self {
-        let Equipment { exchange, timers, deadlines, resume, generation } = equipment;
+        let Equipment { exchange, timers, deadlines, groups, resume, generation } = equipment;
         let room = MAX_BATCH * (program.limits.copies as usize + 1);
         Running {
             queues: Queues::new(program, context.pool(), sys::monotonic_ns()),
@@ -144,6 +153,7 @@ impl Running {
             exchange,
             timers,
             deadlines,
+            groups,
             resume,
             generation,
             tx: (0..ports).map(|_| Vec::with_capacity(room)).collect(),
@@ -162,6 +172,11 @@ impl Running {
         }
         from.deadlines = None;
         match (&mut self.queues, &mut from.queues) {
+            (Some(mine), Some(others)) => mine.go_on(&mut self.context, others),
+            (None, Some(others)) => others.clear(&mut from.context),
+            _ => {}
+        }
+        match (&mut self.groups, &mut from.groups) {
             (Some(mine), Some(others)) => mine.go_on(&mut self.context, others),
             (None, Some(others)) => others.clear(&mut from.context),
             _ => {}
@@ -317,14 +332,48 @@ impl Running {
         self.context.quiescent();
         self.context.set_now(now);
         let most = self.context.capacity();
-        let mut released = [(0, ChannelId(0)); MAX_BATCH];
+        let mut released = NOBODY;
         let Some(queues) = &mut self.queues else { return false };
         let (count, worked) = queues.release(&ports.pool, now, most, &mut released);
-        for run in released[..count].chunk_by(|a, b| a.1 == b.1) {
+        self.enter_again(ports, &released[..count], |running, frame, channel| {
+            running.queues.as_ref().is_some_and(|queues| queues.leaves(&mut running.context, frame, channel))
+        });
+        worked
+    }
+
+    /// A few batches of copies for the members of groups; whether anything was done.
+    pub fn run_groups(&mut self, ports: &mut Ports) -> bool {
+        let mut worked = false;
+        for _ in 0..COPIES_AT_ONCE {
+            if self.groups.as_ref().is_none_or(|groups| groups.held() == 0) {
+                break;
+            }
+            self.context.quiescent();
+            self.set_time();
+            let most = self.context.capacity();
+            let mut copies: Entering = NOBODY;
+            let Some(groups) = &mut self.groups else { break };
+            let (count, done) = groups.fan_out(&mut self.context, most, &mut copies);
+            worked |= done;
+            self.enter_again(ports, &copies[..count], |running, frame, channel| {
+                running.groups.as_ref().is_some_and(|groups| groups.leaves(&mut running.context, frame, channel))
+            });
+        }
+        worked
+    }
+
+    /// Packets go on by the channels behind queues and groups; those leave at once that `leaves` tells.
+    fn enter_again(
+        &mut self,
+        ports: &mut Ports,
+        entering: &[(u32, ChannelId)],
+        leaves: impl Fn(&mut Running, u32, ChannelId) -> bool,
+    ) {
+        for run in entering.chunk_by(|a, b| a.1 == b.1) {
             let channel = run[0].1;
             let (mut frames, mut entering) = ([0; MAX_BATCH], 0);
             for &(frame, _) in run {
-                if !self.queues.as_ref().is_some_and(|queues| queues.leaves(&mut self.context, frame, channel)) {
+                if !leaves(self, frame, channel) {
                     frames[entering] = frame;
                     entering += 1;
                 }
@@ -335,12 +384,12 @@ impl Running {
         }
         self.send(ports);
         self.context.give_back();
-        worked
     }
 
-    /// Packets that wait for their time.
+    /// Packets that wait for their time, or for the members of groups.
     pub fn held(&self) -> u32 {
-        self.queues.as_ref().map_or(0, Queues::held)
+        let grouped = self.groups.as_ref().map_or(0, Groups::held);
+        self.queues.as_ref().map_or(0, Queues::held) + grouped
     }
 
     /// When a timer runs or a packet's time comes next, in nanoseconds.
@@ -348,7 +397,9 @@ impl Running {
         let timers = self.timers.as_ref().and_then(|timers| timers.schedule.next_due());
         let deadline = self.deadlines.as_ref().and_then(|own| own.timers.next_due(&self.context, &own.tables));
         let queue = self.queues.as_ref().and_then(Queues::next_due);
-        [timers, deadline, queue].into_iter().flatten().min()
+        // Copies for members are made at once.
+        let group = self.groups.as_ref().and_then(|groups| (groups.held() > 0).then_some(0));
+        [timers, deadline, queue, group].into_iter().flatten().min()
     }
 
     fn set_time(&mut self) {
@@ -373,8 +424,12 @@ impl Running {
                 END_HOST => (ports.host_of[self.context.rx_port(frame) as usize], DropId::NO_HOST),
                 _ => {
                     let channel = ChannelId(end - END_CHANNEL);
-                    if let Some(queues) = self.queues.as_mut().filter(|queues| queues.is_queue(end)) {
+                    if let Some(queues) = self.queues.as_mut().filter(|queues| queues.is_queue(channel)) {
                         queues.put(&mut self.context, frame, channel);
+                        continue;
+                    }
+                    if let Some(groups) = self.groups.as_mut().filter(|groups| groups.is_group(channel)) {
+                        groups.put(&mut self.context, frame, channel);
                         continue;
                     }
                     punted |= self.punt(frame, channel);
@@ -448,6 +503,9 @@ impl Drop for Running {
     fn drop(&mut self) {
         if let Some(queues) = &mut self.queues {
             queues.clear(&mut self.context);
+        }
+        if let Some(groups) = &mut self.groups {
+            groups.clear(&mut self.context);
         }
     }
 }

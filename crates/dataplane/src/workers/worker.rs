@@ -101,6 +101,7 @@ impl Worker {
             }
             worked |= self.now.run_deadlines(&mut self.ports);
             worked |= self.now.run_queues(&mut self.ports);
+            worked |= self.now.run_groups(&mut self.ports);
             if !worked {
                 let is_over = |port: &WorkerPort| port.queue.finished();
                 if stop == FINISH && self.now.held() == 0 && self.ports.all.iter().all(is_over) {
@@ -175,6 +176,7 @@ impl Worker {
         let injected = self.now.has_injected();
         if let Some(old) = &mut self.old {
             worked |= old.run_injected(&mut self.ports);
+            worked |= old.run_groups(&mut self.ports);
         }
         if injected && !self.old.as_ref().is_some_and(|old| old.has_injected()) {
             worked |= self.now.run_injected(&mut self.ports);

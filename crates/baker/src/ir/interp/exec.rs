@@ -74,7 +74,9 @@ impl Machine {
         match program.channels[channel.0 as usize].target {
             Target::Tx => self.output(End::Tx, packet as usize),
             Target::Host => self.output(End::Host, packet as usize),
-            Target::Controller(_) | Target::Queue(..) => self.output(End::Controller(channel), packet as usize),
+            Target::Controller(_) | Target::Queue(..) | Target::Group(..) => {
+                self.output(End::Controller(channel), packet as usize);
+            }
             Target::Ppf(id) => self.call(program, registers, Code::Ppf(id), &[packet], base),
         }
     }

@@ -41,7 +41,7 @@ pub enum End {
     Tx,
     /// To the kernel's own stack.
     Host,
-    /// To the controller or the queue that this channel leads to.
+    /// To the controller, the queue or the group that this channel leads to.
     Controller(ChannelId),
 }
 
@@ -289,6 +289,16 @@ impl Machine {
         let program = Arc::clone(&self.program);
         self.run_timer(&program, timer, key).unwrap_or_else(|error| panic!("{error}"));
         std::mem::take(&mut self.outputs)
+    }
+
+    /// The first member of a group of a table from a number on.
+    pub fn next_member(&self, table: TableId, group: u32, from: u32) -> Option<u32> {
+        self.table(table).ok()?.next_member(group, from)
+    }
+
+    /// Adds a member with this value to a group of a table, under the least number that is free there; which.
+    pub fn join(&mut self, table: TableId, group: u32, value: &[u128]) -> Result<u32, TableError> {
+        self.table_mut(table)?.join(group, value)
     }
 
     /// The time of the first deadline of a table's entries for which no timer was called yet.

@@ -99,6 +99,7 @@ impl<'p> Lowering<'p> {
                 let key = self.key(key);
                 one(self.lookup(*table, key))
             }
+            ExprKind::Member(table, packet) => one(self.member(*table, *packet)),
             ExprKind::ArrayValue(table, index) => {
                 let index = self.value(index);
                 let types = self.scalars(expr.ty);

@@ -15,6 +15,7 @@ mod checksum;
 mod expr;
 mod extent;
 mod fresh;
+mod group;
 mod layers;
 mod packet;
 mod queue;
@@ -49,6 +50,7 @@ pub fn lower(program: &hir::Program) -> Program {
         queues: program.queues.clone(),
         limits: Default::default(),
     };
+    group::declare(program, &mut lowered);
     queue::declare(program, &mut lowered);
     for ppf in &program.ppfs {
         let body = lower_body(program, |lowering| lowering.ppf(ppf));

@@ -10,7 +10,7 @@
 //!                                    m.line -> m.output                    from there to where m.output leads
 //! ```
 
-use super::Lowering;
+use super::{Lowering, group};
 use crate::check::hir::{self, Expr, Stmt, StmtKind};
 use crate::ir::{Channel, ChannelId, MetaField, MetaId, Op, Program, QueueId, Source, Target, storage_size};
 
@@ -27,17 +27,13 @@ fn paced(program: &hir::Program) -> Vec<(ChannelId, QueueId)> {
         }
     }
     let mut found = Vec::new();
-    let timers = program.timers.iter().map(|timer| &timer.code);
-    let functions = program.functions.iter().map(|function| &function.code);
-    for code in program.ppfs.iter().map(|ppf| &ppf.code).chain(timers).chain(functions) {
-        search(&code.body, &mut found);
-    }
+    program.bodies().for_each(|code| search(&code.body, &mut found));
     found
 }
 
 /// Where the metadata of queues begins.
 fn metadata(program: &hir::Program) -> u32 {
-    program.metadata.len() as u32
+    program.metadata.len() as u32 + group::added_metadata(program)
 }
 
 /// Adds the channels into queues and out of them, and the metadata.
@@ -72,7 +68,7 @@ impl<'p> Lowering<'p> {
             self.b.effect(Op::MetaStore { packet, field: MetaId(field), value });
         }
         let index = paced(self.program).iter().position(|known| *known == ids).expect("each was found");
-        let channel = ChannelId((self.program.channels.len() + 2 * index) as u32);
+        let channel = ChannelId((self.program.channels.len() + group::added_channels(self.program) + 2 * index) as u32);
         self.b.effect(Op::Put { packet, channel });
     }
 }

@@ -69,6 +69,7 @@ impl<'p> Lowering<'p> {
                 let packet = self.consume(packet);
                 self.b.effect(Op::Put { packet, channel: *channel });
             }
+            StmtKind::PutAll(channel, groups, packet, which) => self.put_all((*channel, *groups), packet, which),
             StmtKind::PutAt(channel, queue, packet, line, at) => {
                 self.put_at((*channel, *queue), packet, line, at);
             }

@@ -30,8 +30,8 @@ impl Parser<'_> {
     fn item(&mut self) {
         if let Some(keyword) = self.nth_keyword(0).filter(|_| self.nth(1) != Dot) {
             match keyword {
-                InKw | OutKw | ChannelKw | ArrayKw | HashKw | LpmKw | SetKw | HoldKw | CounterKw | MeterKw
-                | QueueKw | PpfKw | ExternKw | TimerKw => self.stray_module_item(),
+                InKw | OutKw | ChannelKw | ArrayKw | HashKw | LpmKw | SetKw | HoldKw | GroupKw | CounterKw
+                | MeterKw | QueueKw | PpfKw | ExternKw | TimerKw => self.stray_module_item(),
                 within if within.is_within_items() => return self.named_item(),
                 DropReasonKw if self.nth(1) == Name && self.nth(2) == LParen => return self.named_item(),
                 _ => self.keyword_item(keyword),
