@@ -141,6 +141,7 @@ pub fn reason(status: u16) -> &'static str {
         403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
+        406 => "Not Acceptable",
         408 => "Request Time-out",
         413 => "Request Entity Too Large",
         431 => "Request Header Fields Too Large",
