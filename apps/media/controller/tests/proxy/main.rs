@@ -33,7 +33,10 @@ fn one_viewer_gets_a_film() {
     assert_eq!((description.media(), description.is_live()), (2, false));
     assert_eq!(description.media_control(1, "rtsp://x/"), format!("{URL}/trackID=1"));
     // Its own URLs name the origin, as the client's does; addresses are the proxy's.
-    assert!(text.contains("o=- ") && text.contains("IN IP4 10.0.1.1\r\n") && text.contains("c=IN IP4 0.0.0.0"), "{text}");
+    assert!(
+        text.contains("o=- ") && text.contains("IN IP4 10.0.1.1\r\n") && text.contains("c=IN IP4 0.0.0.0"),
+        "{text}"
+    );
 
     let session = model.set_up(client, URL, 2, 5000);
     assert!(session.len() >= 32);
@@ -48,7 +51,10 @@ fn one_viewer_gets_a_film() {
         assert_eq!(key.src.ip().to_string(), "10.0.2.11");
         assert_eq!(key.dst.to_string(), format!("10.0.2.1:{}", 20000 + 2 * track));
         let Leads::Receiver { to, from, rewrite } = flow.leads else { panic!("{flow:?}") };
-        assert_eq!((to.to_string(), from.to_string()), (format!("10.0.1.11:{}", 5000 + 2 * track), "10.0.1.1:8000".into()));
+        assert_eq!(
+            (to.to_string(), from.to_string()),
+            (format!("10.0.1.11:{}", 5000 + 2 * track), "10.0.1.1:8000".into())
+        );
         // What the client is told of numbers is what packets will have.
         let (seq, time) = (100 + 1000 * track as u16, 5000u32);
         assert_eq!(info.seq, Some(seq.wrapping_add(rewrite.sequence)));
@@ -77,9 +83,12 @@ fn one_viewer_gets_a_film() {
 fn transports_say_what_the_proxy_does() {
     let mut model = Model::new(Options::default());
     let client = model.client(CLIENT);
-    let answer = model.good(client, "SETUP", &format!("{URL}/trackID=0"), &[(
-        "Transport", "RTP/AVP/UDP;unicast;client_port=5000-5001;mode=play",
-    )]);
+    let answer = model.good(
+        client,
+        "SETUP",
+        &format!("{URL}/trackID=0"),
+        &[("Transport", "RTP/AVP/UDP;unicast;client_port=5000-5001;mode=play")],
+    );
     let said = &transport::parse(answer.headers.get("transport").unwrap())[0];
     assert_eq!((said.client_port, said.server_port), (Some((5000, 5001)), Some((8000, 8001))));
     assert_eq!(said.source.as_deref(), Some("10.0.1.1"));
@@ -87,9 +96,12 @@ fn transports_say_what_the_proxy_does() {
     let session = answer.headers.get("session").unwrap().split(';').next().unwrap().to_owned();
     assert!(answer.headers.get("session").unwrap().ends_with(";timeout=60"));
     // The other track on the connection.
-    let answer = model.good(client, "SETUP", &format!("{URL}/trackID=1"), &[
-        ("Transport", "RTP/AVP/TCP;unicast;interleaved=4-5"), ("Session", &session),
-    ]);
+    let answer = model.good(
+        client,
+        "SETUP",
+        &format!("{URL}/trackID=1"),
+        &[("Transport", "RTP/AVP/TCP;unicast;interleaved=4-5"), ("Session", &session)],
+    );
     assert!(answer.headers.get("transport").unwrap().contains("RTP/AVP/TCP;unicast;interleaved=4-5"));
     model.good(client, "PLAY", URL, &[("Session", &session)]);
     assert!(matches!(model.flow_from(6970).1.leads, Leads::Receiver { .. }));
@@ -136,7 +148,14 @@ fn numbers_go_on_where_the_origin_begins_anew() {
     let (_, flow) = model.flow_from(6970);
     let Leads::Receiver { rewrite: before, .. } = flow.leads else { panic!() };
     // Ten packets came, the last two seconds ago.
-    let progress = Progress { packets: 10, seen: 0x3ff, highest: 109, timestamp: 5000 + 9 * 3000, heard: 0, ..Progress::default() };
+    let progress = Progress {
+        packets: 10,
+        seen: 0x3ff,
+        highest: 109,
+        timestamp: 5000 + 9 * 3000,
+        heard: 0,
+        ..Progress::default()
+    };
     model.proxy.world.progress.insert(flow.track, progress);
     model.wait(Duration::from_secs(2));
     model.good(client, "PAUSE", URL, &[("Session", &session)]);
@@ -159,13 +178,20 @@ fn reports_are_passed_on_and_ended() {
     let Leads::Receiver { rewrite, .. } = flow.leads else { panic!() };
     model.wait(Duration::from_secs(1));
     // The sender's report gets the receiver's source and times.
-    let report = wire::rtcp::SenderReport { ssrc: 0x0a0b0c0d, ntp: 0x1111_2222_3333_4444, rtp: 6000, packets: 3, octets: 30 };
+    let report =
+        wire::rtcp::SenderReport { ssrc: 0x0a0b0c0d, ntp: 0x1111_2222_3333_4444, rtp: 6000, packets: 3, octets: 30 };
     let origin = "10.0.2.11:6971".parse().unwrap();
     model.proxy.report_from_origin(key.dst.ip(), key.dst.port(), origin, &report.to_bytes("camera", false));
     // One from elsewhere is nobody's.
-    model.proxy.report_from_origin(key.dst.ip(), key.dst.port(), "10.0.2.12:6971".parse().unwrap(), &report.to_bytes("x", false));
+    model.proxy.report_from_origin(
+        key.dst.ip(),
+        key.dst.port(),
+        "10.0.2.12:6971".parse().unwrap(),
+        &report.to_bytes("x", false),
+    );
     model.run();
-    let sent: Vec<_> = std::mem::take(&mut model.datagrams).into_iter().filter(|(_, to, _)| to.port() == 5001).collect();
+    let sent: Vec<_> =
+        std::mem::take(&mut model.datagrams).into_iter().filter(|(_, to, _)| to.port() == 5001).collect();
     assert_eq!(sent.len(), 1);
     let (from, to, bytes) = &sent[0];
     assert_eq!((*from, to.to_string()), (From::Reports("10.0.1.1".parse().unwrap()), "10.0.1.11:5001".into()));
@@ -175,7 +201,13 @@ fn reports_are_passed_on_and_ended() {
 
     // What the receiver says ends here, and is shown.
     let own = wire::rtcp::Report {
-        ssrc: rewrite.ssrc, fraction_lost: 64, lost: 2, highest: 7, jitter: 900, last_sender_report: 0x2222_3333, delay: 65536,
+        ssrc: rewrite.ssrc,
+        fraction_lost: 64,
+        lost: 2,
+        highest: 7,
+        jitter: 900,
+        last_sender_report: 0x2222_3333,
+        delay: 65536,
     };
     model.wait(Duration::from_millis(1500));
     model.proxy.report_from_client("10.0.1.12".parse().unwrap(), &wire::rtcp::receiver_report(1, "other", Some(&own)));
@@ -186,7 +218,15 @@ fn reports_are_passed_on_and_ended() {
     assert_eq!(shown.round_trip_ms, Some(500.0));
 
     // The origin gets a report of how the proxy receives.
-    let progress = Progress { packets: 90, seen: 1, highest: 199, ssrc: 0x0a0b0c0d, lost: 10, jitter: 16 * 45, ..Progress::default() };
+    let progress = Progress {
+        packets: 90,
+        seen: 1,
+        highest: 199,
+        ssrc: 0x0a0b0c0d,
+        lost: 10,
+        jitter: 16 * 45,
+        ..Progress::default()
+    };
     model.proxy.world.progress.insert(flow.track, progress);
     model.datagrams.clear();
     model.wait(Duration::from_secs(6));

@@ -37,7 +37,8 @@ impl World for Surroundings {
     }
 
     fn bind_pair(&mut self, _: IpAddr) -> Option<u16> {
-        let free = (20000..).step_by(2).find(|port| !self.pairs.contains(port)).filter(|_| self.pairs.len() < self.most_pairs);
+        let free =
+            (20000..).step_by(2).find(|port| !self.pairs.contains(port)).filter(|_| self.pairs.len() < self.most_pairs);
         free.inspect(|port| _ = self.pairs.insert(*port))
     }
 
@@ -195,10 +196,13 @@ impl Model {
     /// The packets that a client has got on its connection.
     pub fn data(&mut self, client: ClientId) -> Vec<(u8, Vec<u8>)> {
         let items = std::mem::take(&mut self.got.get_mut(&client).unwrap().1);
-        items.into_iter().filter_map(|item| match item {
-            Item::Data { channel, packet } => Some((channel, packet)),
-            _ => None,
-        }).collect()
+        items
+            .into_iter()
+            .filter_map(|item| match item {
+                Item::Data { channel, packet } => Some((channel, packet)),
+                _ => None,
+            })
+            .collect()
     }
 
     /// Sends a request and gets the answer, with the number of the request.

@@ -111,7 +111,9 @@ fn limits_are_kept() {
     assert_eq!(model.proxy.client_opened(CLIENT.parse().unwrap(), "10.0.1.1:8554".parse().unwrap()), None);
     let other = model.client(OTHER);
     assert_eq!(model.proxy.client_opened("10.0.1.13:1".parse().unwrap(), "10.0.1.1:8554".parse().unwrap()), None);
-    for (client, port, status) in [(first, 5000, 200), (first, 5002, 200), (first, 5004, 453), (other, 5006, 200), (other, 5008, 503)] {
+    for (client, port, status) in
+        [(first, 5000, 200), (first, 5002, 200), (first, 5004, 453), (other, 5006, 200), (other, 5008, 503)]
+    {
         let transport = format!("RTP/AVP;unicast;client_port={port}-{}", port + 1);
         assert_eq!(model.ask(client, "SETUP", URL, &[("Transport", &transport)]).status, status, "{port}");
     }

@@ -25,7 +25,10 @@ fn equal_live_plays_are_one_stream() {
 
     model.good(second, "DESCRIBE", URL, &[]);
     let two = model.set_up(second, URL, 1, 6000);
-    assert_eq!(model.flow_from(6970).1.leads, Leads::Receiver { rewrite: own, to: "10.0.1.11:5000".parse().unwrap(), from: "10.0.1.1:8000".parse().unwrap() });
+    assert_eq!(
+        model.flow_from(6970).1.leads,
+        Leads::Receiver { rewrite: own, to: "10.0.1.11:5000".parse().unwrap(), from: "10.0.1.1:8000".parse().unwrap() }
+    );
     let answer = model.good(second, "PLAY", URL, &[("Session", &two)]);
     assert_eq!(answer.headers.get("range"), Some("npt=now-"));
     assert_eq!(model.flow_from(6970).1.leads, Leads::Controller);
@@ -88,7 +91,8 @@ fn who_vanishes_is_noticed() {
     model.wait(Duration::from_secs(50));
     // What it says of how it receives is a sign of life, too.
     let ssrc = model.proxy.session_states()[0].tracks[0].ssrc;
-    let report = wire::rtcp::Report { ssrc, fraction_lost: 0, lost: 0, highest: 1, jitter: 0, last_sender_report: 0, delay: 0 };
+    let report =
+        wire::rtcp::Report { ssrc, fraction_lost: 0, lost: 0, highest: 1, jitter: 0, last_sender_report: 0, delay: 0 };
     model.proxy.report_from_client("10.0.1.11".parse().unwrap(), &wire::rtcp::receiver_report(1, "x", Some(&report)));
     model.wait(Duration::from_secs(50));
     assert_eq!(model.proxy.sizes().1, 1);
@@ -109,7 +113,10 @@ fn origins_are_told_that_the_proxy_is_there() {
         let (origin, _) = model.origins.values().last().unwrap();
         let kept: Vec<_> = origin.asked[4..].iter().collect();
         assert!((4..=5).contains(&kept.len()), "{}", kept.len());
-        assert!(kept.iter().all(|own| own.method == method && own.headers.get("session") == Some("a$b.17")), "{kept:?}");
+        assert!(
+            kept.iter().all(|own| own.method == method && own.headers.get("session") == Some("a$b.17")),
+            "{kept:?}"
+        );
     }
 }
 

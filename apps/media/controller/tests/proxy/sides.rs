@@ -123,7 +123,8 @@ fn origins_that_do_not_answer_are_given_up() {
     for (method, at_origin, status) in
         [("DESCRIBE", 404, 404), ("DESCRIBE", 403, 502), ("SETUP", 453, 453), ("PLAY", 457, 457), ("PAUSE", 501, 501)]
     {
-        let mut model = Model::new(Options { status: vec![(method.into(), at_origin)], tracks: 1, ..Options::default() });
+        let mut model =
+            Model::new(Options { status: vec![(method.into(), at_origin)], tracks: 1, ..Options::default() });
         let client = model.client(CLIENT);
         let transport = [("Transport", "RTP/AVP;unicast;client_port=5000-5001")];
         let answer = match method {

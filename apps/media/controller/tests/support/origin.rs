@@ -69,11 +69,13 @@ pub struct Origin {
     pub ports: Vec<(u16, u16)>,
     /// How often it was asked to play.
     pub plays: u16,
+    /// The port that the first track is sent from.
+    pub first_port: u16,
 }
 
 impl Origin {
     pub fn new(options: Options) -> Origin {
-        Origin { options, asked: Vec::new(), ports: Vec::new(), plays: 0 }
+        Origin { options, asked: Vec::new(), ports: Vec::new(), plays: 0, first_port: Origin::server_port(0) }
     }
 
     /// The ports that a track is sent from.
@@ -130,7 +132,7 @@ impl Origin {
                 let (first, second) = client;
                 let mut said = format!("RTP/AVP/UDP;unicast;client_port={first}-{second}");
                 if self.options.says_ports {
-                    let port = Origin::server_port(track);
+                    let port = self.first_port + 2 * track as u16;
                     said += &format!(";server_port={port}-{}", port + 1);
                 }
                 self.options.source.iter().for_each(|source| said += &format!(";source={source}"));
@@ -157,7 +159,8 @@ impl Origin {
 
     fn description(&self) -> String {
         let range = if self.options.live { "npt=now-" } else { "npt=0-12.5" };
-        let mut text = format!("v=0\r\no=- 1 1 IN IP4 10.0.2.11\r\ns=x\r\nc=IN IP4 10.0.2.11\r\nt=0 0\r\na=range:{range}\r\n");
+        let mut text =
+            format!("v=0\r\no=- 1 1 IN IP4 10.0.2.11\r\ns=x\r\nc=IN IP4 10.0.2.11\r\nt=0 0\r\na=range:{range}\r\n");
         for track in 0..self.options.tracks {
             let kind = if track == 0 { "video 0 RTP/AVP 33" } else { "audio 0 RTP/AVP 0" };
             text += &format!("m={kind}\r\na=control:{}{track}\r\n", self.options.control);
